@@ -1,0 +1,1 @@
+from keras_bert.encoder import BertEncoder

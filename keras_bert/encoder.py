@@ -1,0 +1,194 @@
+"""The BERT encoder as a functional `keras.Model`."""
+
+import keras
+
+from keras_bert.layers import Embeddings, Pooler, TransformerBlock
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class BertEncoder(keras.Model):
+    """BERT (Devlin et al., 2018): token ids in, contextual vectors out.
+
+    The arguments are the keys of Google's `bert_config.json`; the defaults are BERT-Base,
+    uncased. Inputs and outputs carry TF-Hub's names.
+
+    Inputs, a dict of integer tensors (batch, seq), any batch, any seq up to
+    `max_position_embeddings`:
+        input_word_ids: piece ids.
+        input_mask: 1 for a real position, 0 for padding.
+        input_type_ids: 0 for the first segment, 1 for the second.
+
+    Outputs, a dict:
+        pooled_output: (batch, hidden), the [CLS] vector through a dense layer with tanh.
+        sequence_output: (batch, seq, hidden), the last layer.
+        encoder_outputs: a list of (batch, seq, hidden), one for each layer.
+
+    Source: `BertModel` in google-research/bert `modeling.py`.
+
+    Args:
+        vocab_size: number of pieces.
+        hidden_size: width of the model.
+        num_hidden_layers: number of Transformer layers.
+        num_attention_heads: number of heads; divides `hidden_size`.
+        intermediate_size: width of the feed-forward layers.
+        hidden_act: `"gelu"` (erf), `"gelu_new"` (tanh) or a Keras activation.
+        hidden_dropout_prob: dropout on embeddings and block outputs.
+        attention_probs_dropout_prob: dropout on attention probabilities.
+        max_position_embeddings: the longest sequence.
+        type_vocab_size: number of segments.
+        initializer_range: standard deviation of fresh weights.
+        layer_norm_eps: added to the variance in LayerNorm.
+        rematerialize: trade time for memory in training, see `TransformerBlock`.
+        preprocessor: the `Preprocessor` that makes this encoder's inputs. It is kept as
+            `encoder.preprocessor` and saved with the encoder, vocabulary included.
+        name, dtype, trainable: as for any `keras.Model`.
+
+    Raises:
+        ValueError: a size is not a positive whole number, or heads do not divide the width.
+
+    Example:
+
+    >>> bert = BertEncoder(vocab_size=100, hidden_size=8, num_hidden_layers=2,
+    ...                    num_attention_heads=2, intermediate_size=16)
+    >>> ids = keras.ops.array([[2, 7, 3, 0]])
+    >>> out = bert({"input_word_ids": ids, "input_mask": keras.ops.array([[1, 1, 1, 0]]),
+    ...             "input_type_ids": keras.ops.zeros_like(ids)})
+    >>> out["sequence_output"].shape, out["pooled_output"].shape, len(out["encoder_outputs"])
+    ((1, 4, 8), (1, 8), 2)
+    """
+
+    def __init__(
+        self,
+        vocab_size=30522,
+        hidden_size=768,
+        num_hidden_layers=12,
+        num_attention_heads=12,
+        intermediate_size=3072,
+        hidden_act="gelu",
+        hidden_dropout_prob=0.1,
+        attention_probs_dropout_prob=0.1,
+        max_position_embeddings=512,
+        type_vocab_size=2,
+        initializer_range=0.02,
+        layer_norm_eps=1e-12,
+        *,
+        rematerialize=False,
+        preprocessor=None,
+        name="bert_encoder",
+        dtype=None,
+        trainable=True,
+    ):
+        bert_config = {
+            "vocab_size": vocab_size,
+            "hidden_size": hidden_size,
+            "num_hidden_layers": num_hidden_layers,
+            "num_attention_heads": num_attention_heads,
+            "intermediate_size": intermediate_size,
+            "hidden_act": hidden_act,
+            "hidden_dropout_prob": hidden_dropout_prob,
+            "attention_probs_dropout_prob": attention_probs_dropout_prob,
+            "max_position_embeddings": max_position_embeddings,
+            "type_vocab_size": type_vocab_size,
+            "initializer_range": initializer_range,
+            "layer_norm_eps": layer_norm_eps,
+        }
+        _validate(bert_config)
+        dtype = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
+
+        inputs = {
+            key: keras.Input(shape=(None,), dtype="int32", name=key)
+            for key in ("input_word_ids", "input_mask", "input_type_ids")
+        }
+        x = Embeddings(
+            vocab_size=vocab_size,
+            hidden_size=hidden_size,
+            max_position_embeddings=max_position_embeddings,
+            type_vocab_size=type_vocab_size,
+            dropout=hidden_dropout_prob,
+            layer_norm_eps=layer_norm_eps,
+            initializer_range=initializer_range,
+            dtype=dtype,
+            name="embeddings",
+        )(inputs["input_word_ids"], inputs["input_type_ids"])
+        encoder_outputs = []
+        for index in range(num_hidden_layers):
+            # The scope at creation decides: Keras remembers it in the layer.
+            with keras.RematScope(mode="full" if rematerialize else None):
+                block = TransformerBlock(
+                    num_heads=num_attention_heads,
+                    intermediate_size=intermediate_size,
+                    hidden_act=hidden_act,
+                    dropout=hidden_dropout_prob,
+                    attention_dropout=attention_probs_dropout_prob,
+                    layer_norm_eps=layer_norm_eps,
+                    initializer_range=initializer_range,
+                    dtype=dtype,
+                    name=f"layer_{index}",
+                )
+            x = block(x, attention_mask=inputs["input_mask"])
+            encoder_outputs.append(x)
+        pooled = Pooler(initializer_range=initializer_range, dtype=dtype, name="pooler")(x)
+        super().__init__(
+            inputs=inputs,
+            outputs={
+                "pooled_output": pooled,
+                "sequence_output": x,
+                "encoder_outputs": encoder_outputs,
+            },
+            name=name,
+            trainable=trainable,
+        )
+        self.dtype_policy = dtype
+        self._bert_config = bert_config
+        self.rematerialize = rematerialize
+        self.preprocessor = preprocessor
+
+    def get_config(self):
+        """Returns the constructor's arguments: Google's twelve keys and ours."""
+        dtype = self.dtype_policy
+        if not isinstance(dtype, keras.dtype_policies.DTypePolicyMap):
+            # After `quantize` the layers differ in dtype; a map by path brings each one back.
+            quantized = {
+                layer.path: layer.dtype_policy
+                for layer in self._flatten_layers(include_self=False)
+                if getattr(layer, "quantization_mode", None) is not None
+            }
+            if quantized:
+                dtype = keras.dtype_policies.DTypePolicyMap(
+                    default_policy=dtype, policy_map=quantized
+                )
+        return {
+            **self._bert_config,
+            "rematerialize": self.rematerialize,
+            "preprocessor": keras.saving.serialize_keras_object(self.preprocessor),
+            "name": self.name,
+            "dtype": keras.dtype_policies.serialize(dtype),
+            "trainable": self.trainable,
+        }
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        """Builds the encoder that `get_config` described."""
+        config = dict(config)
+        for key in ("preprocessor", "dtype"):
+            if isinstance(config.get(key), dict):
+                config[key] = keras.saving.deserialize_keras_object(
+                    config[key], custom_objects=custom_objects
+                )
+        return cls(**config)
+
+
+def _validate(bert_config):
+    for key, value in bert_config.items():
+        if key.endswith(("_size", "_layers", "_heads", "_embeddings")) and (
+            not isinstance(value, int) or isinstance(value, bool) or value < 1
+        ):
+            raise ValueError(f"{key} must be a whole number of at least 1; received {value!r}")
+        if key.endswith("_prob") and not 0 <= value < 1:
+            raise ValueError(f"{key} must be at least 0 and below 1; received {value!r}")
+    if bert_config["hidden_size"] % bert_config["num_attention_heads"]:
+        raise ValueError(
+            "num_attention_heads must divide hidden_size; received "
+            f"{bert_config['num_attention_heads']} heads for a width of "
+            f"{bert_config['hidden_size']}"
+        )

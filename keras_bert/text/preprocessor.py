@@ -1,0 +1,290 @@
+"""From strings to the encoder's inputs, as one Keras layer.
+
+TensorFlow is imported on first use only, so that the layer can be registered with Keras (and
+an encoder loaded) where TensorFlow is not wanted.
+"""
+
+import pathlib
+
+import keras
+
+VOCABULARY_FILE = "vocab.txt"
+
+
+def _is_length(value):
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 3
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class Preprocessor(keras.layers.Layer):
+    """Text to `input_word_ids`, `input_mask` and `input_type_ids`.
+
+    [CLS] text [SEP], or [CLS] text [SEP] pair [SEP]; what is too long is cut at the end, of a
+    pair the longer side first; what is short is padded with [PAD]. Works eagerly, in
+    `tf.data` and on `keras.Input(shape=(), dtype="string")` (the last on the TensorFlow
+    backend). The vocabulary is saved with the layer as an asset.
+
+    Source: `convert_single_example` and `_truncate_seq_pair` in google-research/bert
+    `run_classifier.py`; the tokenizer is `keras_bert.text.tokenizer.WordPieceTokenizer`.
+
+    Args:
+        vocabulary: list of pieces, or the path of a file with one piece a line. It may be
+            missing until a saved layer has read its asset.
+        sequence_length: positions of each output, at least 3; `None` pads to the longest text
+            of the batch.
+        max_sequence_length: with `sequence_length=None`, where texts are cut.
+        lowercase: lower-case as `str.lower` does.
+        strip_accents: drop combining marks after NFD. `None`: as `lowercase`.
+        split_cjk: make each CJK ideograph a word.
+
+    Raises:
+        ValueError: a length below 3; [UNK], [CLS], [SEP] or [PAD] missing in the vocabulary.
+
+    Example:
+
+    >>> pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "two", "words", "more"]
+    >>> preprocessor = Preprocessor(pieces, sequence_length=8)
+    >>> out = preprocessor(["two words"], ["more"])
+    >>> [keras.ops.convert_to_numpy(v)[0].tolist() for v in out.values()]
+    [[2, 4, 5, 3, 6, 3, 0, 0], [1, 1, 1, 1, 1, 1, 0, 0], [0, 0, 0, 0, 1, 1, 0, 0]]
+    """
+
+    def __init__(
+        self,
+        vocabulary=None,
+        sequence_length=128,
+        max_sequence_length=512,
+        lowercase=True,
+        strip_accents=None,
+        split_cjk=True,
+        name="preprocessor",
+        **kwargs,
+    ):
+        super().__init__(name=name, dtype="int32", **{**kwargs, "trainable": False})
+        if sequence_length is not None and not _is_length(sequence_length):
+            raise ValueError(
+                "sequence_length must be None or a whole number of at least 3; received "
+                f"{sequence_length!r}"
+            )
+        if not _is_length(max_sequence_length):
+            raise ValueError(
+                "max_sequence_length must be a whole number of at least 3; received "
+                f"{max_sequence_length!r}"
+            )
+        self.sequence_length = sequence_length
+        self.max_sequence_length = max_sequence_length
+        self.lowercase = lowercase
+        self.strip_accents = lowercase if strip_accents is None else strip_accents
+        self.split_cjk = split_cjk
+        self.supports_jit = False  # strings
+        self._convert_input_args = False
+        self._allow_non_tensor_positional_args = True
+        self._vocabulary = None
+        self._tokenizer = None
+        self.built = True
+        if vocabulary is not None:
+            self._set_vocabulary(vocabulary)
+
+    def _set_vocabulary(self, vocabulary):
+        if isinstance(vocabulary, (str, pathlib.Path)):
+            text = pathlib.Path(vocabulary).read_text(encoding="utf-8")
+            # Not splitlines: a piece may hold U+2028, which ends no line here.
+            vocabulary = text.removesuffix("\n").split("\n")
+        vocabulary = [str(piece) for piece in vocabulary]
+        pieces = set(vocabulary)
+        for special in ("[UNK]", "[CLS]", "[SEP]", "[PAD]"):
+            if special not in pieces:
+                raise ValueError(
+                    f"the vocabulary ({len(vocabulary)} pieces) has no {special} piece"
+                )
+        broken = next((piece for piece in vocabulary if "\n" in piece), None)
+        if broken is not None:
+            raise ValueError(f"a piece of a vocabulary holds no line end; received {broken!r}")
+        self._vocabulary = tuple(vocabulary)
+        self._tokenizer = None
+
+    @property
+    def vocabulary(self):
+        """The pieces, a tuple; the index of a piece is its id."""
+        if self._vocabulary is None:
+            raise ValueError(
+                "this preprocessor has no vocabulary: a config alone holds none; give "
+                "`vocabulary`, or load the saved model it belongs to"
+            )
+        return self._vocabulary
+
+    @property
+    def tokenizer(self):
+        """The `WordPieceTokenizer` behind this layer, made on first use."""
+        if self._tokenizer is None:
+            from keras_bert.text.tokenizer import WordPieceTokenizer
+
+            self._tokenizer = WordPieceTokenizer(
+                self.vocabulary,
+                lowercase=self.lowercase,
+                strip_accents=self.strip_accents,
+                split_cjk=self.split_cjk,
+            )
+        return self._tokenizer
+
+    def call(self, text, text_pair=None):
+        """Prepares a batch.
+
+        Args:
+            text: strings, shape (batch,), or a single string.
+            text_pair: the second texts, same shape; `None` for single texts.
+
+        Returns:
+            A dict of int32 tensors `input_word_ids`, `input_mask`, `input_type_ids`, each
+            (batch, seq); for a single string (seq,).
+
+        Raises:
+            ValueError: not strings, more than one dimension, or not as many pairs as texts.
+        """
+        import tensorflow as tf
+
+        texts = [text] if text_pair is None else [text, text_pair]
+        texts = [_as_text_tensor(item) for item in texts]
+        if len({item.shape.rank for item in texts}) > 1 or not texts[0].shape.is_compatible_with(
+            texts[-1].shape
+        ):
+            raise ValueError(
+                "text and text_pair must have the same shape; received "
+                f"{tuple(texts[0].shape)} and {tuple(texts[-1].shape)}"
+            )
+        single = texts[0].shape.rank == 0
+        if single:
+            texts = [item[None] for item in texts]
+        packed = self.pack(*(self.tokenizer.tokenize(item) for item in texts))
+        if single:
+            packed = {key: value[0] for key, value in packed.items()}
+        if keras.backend.backend() != "tensorflow" and tf.executing_eagerly():
+            packed = {
+                key: keras.ops.convert_to_tensor(value.numpy()) for key, value in packed.items()
+            }
+        return packed
+
+    def pack(self, ids, pair_ids=None, sequence_length="default"):
+        """Truncates, adds [CLS] and [SEP], and pads.
+
+        Args:
+            ids: `tf.RaggedTensor` int32 (batch, pieces).
+            pair_ids: the same for the second segment, or `None`.
+            sequence_length: in place of the layer's own: a number, or `None` for the longest
+                of the batch.
+
+        Returns:
+            A dict of `tf.Tensor` int32 (batch, seq), as from `call`.
+        """
+        import tensorflow as tf
+
+        if isinstance(sequence_length, str):
+            sequence_length = self.sequence_length
+        limit = sequence_length or self.max_sequence_length
+        token_id = self.tokenizer.token_id
+        rows = ids.nrows()
+        first = tf.fill([rows, 1], token_id("[CLS]"))
+        end = tf.fill([rows, 1], token_id("[SEP]"))
+        if pair_ids is None:
+            parts = [first, ids[:, : limit - 2], end]
+            segment_sizes = None
+        else:
+            # Longest first, a piece at a time and the second on a tie, comes to this: a side
+            # within its half stays whole, and the other has what is left.
+            budget = limit - 3
+            length, pair_length = ids.row_lengths(), pair_ids.row_lengths()
+            keep = tf.maximum(budget - budget // 2, budget - pair_length)
+            keep_pair = tf.maximum(budget // 2, budget - length)
+            ids = _take(ids, tf.minimum(length, keep))
+            pair_ids = _take(pair_ids, tf.minimum(pair_length, keep_pair))
+            parts = [first, ids, end, pair_ids, end]
+            segment_sizes = tf.cast(ids.row_lengths() + 2, tf.int32)
+        sequences = tf.concat(parts, axis=1)
+        lengths = tf.cast(sequences.row_lengths(), tf.int32)
+        # tf.maximum: a batch of no texts has no longest one.
+        seq = sequence_length or tf.maximum(tf.reduce_max(lengths), 2)
+        word_ids = sequences.to_tensor(
+            default_value=token_id("[PAD]"), shape=[None, sequence_length]
+        )
+        if sequence_length is None:
+            word_ids = tf.reshape(word_ids, [rows, seq])
+        position = tf.range(seq)[None]
+        mask = position < lengths[:, None]
+        if segment_sizes is None:
+            type_ids = tf.zeros_like(word_ids)
+        else:
+            type_ids = tf.cast(mask & (position >= segment_sizes[:, None]), tf.int32)
+        return {
+            "input_word_ids": word_ids,
+            "input_mask": tf.cast(mask, tf.int32),
+            "input_type_ids": type_ids,
+        }
+
+    def compute_output_spec(self, text, text_pair=None):
+        shape = (*text.shape, self.sequence_length)
+        return {
+            key: keras.KerasTensor(shape, dtype="int32", name=key)
+            for key in ("input_word_ids", "input_mask", "input_type_ids")
+        }
+
+    def save_assets(self, dir_path):
+        text = "".join(f"{piece}\n" for piece in self.vocabulary)
+        pathlib.Path(dir_path, VOCABULARY_FILE).write_text(text, encoding="utf-8", newline="\n")
+
+    def load_assets(self, dir_path):
+        self._set_vocabulary(pathlib.Path(dir_path, VOCABULARY_FILE))
+
+    def get_config(self):
+        """Returns the options; the vocabulary is an asset, not a part of this."""
+        return {
+            **super().get_config(),
+            "dtype": "int32",
+            "sequence_length": self.sequence_length,
+            "max_sequence_length": self.max_sequence_length,
+            "lowercase": self.lowercase,
+            "strip_accents": self.strip_accents,
+            "split_cjk": self.split_cjk,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        config = dict(config)
+        config.pop("dtype", None)
+        return cls(**config)
+
+
+def _take(ragged, counts):
+    """The first `counts[i]` values of each row `i`."""
+    import tensorflow as tf
+
+    position = tf.ragged.range(ragged.row_lengths())
+    return tf.ragged.boolean_mask(ragged, position < counts[:, None])
+
+
+def _as_text_tensor(texts):
+    """A string tensor of rank 0 or 1, or an error in words a user understands."""
+    import numpy as np
+    import tensorflow as tf
+
+    if not tf.is_tensor(texts):
+        array = np.asarray(texts, dtype=object)
+        if array.ndim > 1:
+            raise ValueError(f"texts must have shape (batch,); received {array.shape}")
+        wrong = next(
+            (item for item in array.ravel() if not isinstance(item, (str, bytes))), None
+        ) if array.size else None
+        if array.size and wrong is not None or any(item is None for item in array.ravel()):
+            raise ValueError(f"texts must be strings; received {wrong!r:.80}")
+        texts = tf.constant(
+            [
+                item if isinstance(item, bytes) else item.encode("utf-8", "ignore")
+                for item in array.ravel()
+            ],
+            tf.string,
+            shape=array.shape,
+        )
+    if texts.dtype != tf.string:
+        raise ValueError(f"texts must be strings; received a tensor of {texts.dtype.name}")
+    if texts.shape.rank not in (0, 1):
+        raise ValueError(f"texts must have shape (batch,); received {tuple(texts.shape)}")
+    return texts
