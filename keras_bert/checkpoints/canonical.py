@@ -1,0 +1,343 @@
+"""The canonical form: what every checkpoint format is read into (and, later, written from).
+
+One table here says which tensors a BERT has and how large they are. Each format module holds one
+more: the names under which it keeps them. Both are data, so that reading and writing follow the
+same lines, and a new format is a new table.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+SIZES = (
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "max_position_embeddings",
+    "type_vocab_size",
+)
+# What a config that leaves these out means, to google-research/bert and to Hugging Face alike.
+# Sizes have no default here: a guessed size would only come back as a puzzling wrong shape.
+DEFAULTS: dict[str, Any] = {
+    "hidden_act": "gelu",
+    "hidden_dropout_prob": 0.1,
+    "attention_probs_dropout_prob": 0.1,
+    "initializer_range": 0.02,
+    "layer_norm_eps": 1e-12,
+}
+CONFIG_KEYS = (
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "hidden_act",
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "max_position_embeddings",
+    "type_vocab_size",
+    "initializer_range",
+    "layer_norm_eps",
+)
+
+# Canonical name -> shape. A kernel is (in, out). qkv is query, key and value side by side, so it is
+# three times hidden wide. "labels" is free: the checkpoint itself says how many it has.
+SHAPES: dict[str, tuple[str | int, ...]] = {
+    "embeddings/word_embeddings/embeddings": ("vocab", "hidden"),
+    "embeddings/position_embeddings/embeddings": ("positions", "hidden"),
+    "embeddings/token_type_embeddings/embeddings": ("types", "hidden"),
+    "embeddings/layer_norm/gamma": ("hidden",),
+    "embeddings/layer_norm/beta": ("hidden",),
+    "layer_{i}/attention/qkv/kernel": ("hidden", "qkv"),
+    "layer_{i}/attention/qkv/bias": ("qkv",),
+    "layer_{i}/attention/output/kernel": ("hidden", "hidden"),
+    "layer_{i}/attention/output/bias": ("hidden",),
+    "layer_{i}/attention_layer_norm/gamma": ("hidden",),
+    "layer_{i}/attention_layer_norm/beta": ("hidden",),
+    "layer_{i}/intermediate/kernel": ("hidden", "intermediate"),
+    "layer_{i}/intermediate/bias": ("intermediate",),
+    "layer_{i}/output/kernel": ("intermediate", "hidden"),
+    "layer_{i}/output/bias": ("hidden",),
+    "layer_{i}/output_layer_norm/gamma": ("hidden",),
+    "layer_{i}/output_layer_norm/beta": ("hidden",),
+    "pooler/dense/kernel": ("hidden", "hidden"),
+    "pooler/dense/bias": ("hidden",),
+    "masked_lm/transform/kernel": ("hidden", "hidden"),
+    "masked_lm/transform/bias": ("hidden",),
+    "masked_lm/layer_norm/gamma": ("hidden",),
+    "masked_lm/layer_norm/beta": ("hidden",),
+    "masked_lm/output_bias": ("vocab",),
+    "next_sentence/kernel": ("hidden", 2),
+    "next_sentence/bias": (2,),
+    "classifier/kernel": ("hidden", "labels"),
+    "classifier/bias": ("labels",),
+    "span_selector/kernel": ("hidden", 2),
+    "span_selector/bias": (2,),
+}
+# A checkpoint has all of such a group or none of it. Everything else, the encoder, is always there.
+OPTIONAL_GROUPS = frozenset({"pooler", "masked_lm", "next_sentence", "classifier", "span_selector"})
+
+
+@dataclasses.dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint in canonical form.
+
+    Args:
+        format: Name of the format it was read from, "google" or "huggingface".
+        path: The folder it was read from.
+        config: Keyword arguments of `BertEncoder`, exactly the keys of `CONFIG_KEYS`.
+        weights: Canonical name -> float32 array of the shape that `SHAPES` gives. Arrays may be
+            transposed views.
+        vocabulary: The pieces in the order of their ids, or None where the folder has none.
+        tokenizer: `lowercase`, `strip_accents` and `split_cjk` (bools), and `sequence_length` in
+            pieces, or None where the folder does not say.
+        labels: Names of a fine-tuned classifier's classes, in the order of its logits, or None.
+    """
+
+    format: str
+    path: str
+    config: dict[str, Any]
+    weights: dict[str, np.ndarray]
+    vocabulary: list[str] | None
+    tokenizer: dict[str, Any]
+    labels: list[str] | None
+
+
+class Rule(NamedTuple):
+    """Where one canonical tensor is kept: its names in the source, and how it lies there.
+
+    Several sources stand side by side along the last canonical axis. `transpose` means that the
+    source keeps a kernel as (out, in).
+    """
+
+    sources: tuple[str, ...]
+    transpose: bool
+
+
+def rule(*sources: str, transpose: bool = False) -> Rule:
+    """Writes one line of a name table; `{i}` in a name stands for the layer's number."""
+    return Rule(sources, transpose)
+
+
+class Entry(NamedTuple):
+    """One line of a table, expanded: layer numbers and sizes are filled in, None is any size."""
+
+    name: str
+    sources: tuple[str, ...]
+    transpose: bool
+    shape: tuple[int | None, ...]
+
+    @property
+    def group(self) -> str:
+        """The part of the model that it belongs to, such as "layer_0" or "pooler"."""
+        return self.name.partition("/")[0]
+
+    @property
+    def source_shape(self) -> tuple[int | None, ...]:
+        """Shape of each of the sources."""
+        *outer, last = self.shape
+        part = (*outer, last if last is None else last // len(self.sources))
+        return part[::-1] if self.transpose else part
+
+
+def expand(
+    table: Mapping[str, Rule], config: Mapping[str, Any], labels: int | None = None
+) -> list[Entry]:
+    """Fills a format's name table in for one size of BERT.
+
+    Args:
+        table: Canonical name -> `Rule`, with `{i}` for the layer's number.
+        config: Holds the keys of `SIZES`.
+        labels: Number of classes of the classifier; None: any.
+
+    Returns:
+        The table's lines in its order, layer after layer.
+
+    Example:
+        >>> config = dict.fromkeys(SIZES, 2)
+        >>> table = {"layer_{i}/attention/qkv/bias": rule("h.{i}.q", "h.{i}.k", "h.{i}.v")}
+        >>> for entry in expand(table, config):
+        ...     print(entry.name, entry.sources, entry.shape, entry.source_shape)
+        layer_0/attention/qkv/bias ('h.0.q', 'h.0.k', 'h.0.v') (6,) (2,)
+        layer_1/attention/qkv/bias ('h.1.q', 'h.1.k', 'h.1.v') (6,) (2,)
+    """
+    sizes: dict[str | int, int | None] = {
+        "vocab": config["vocab_size"],
+        "positions": config["max_position_embeddings"],
+        "types": config["type_vocab_size"],
+        "hidden": config["hidden_size"],
+        "qkv": 3 * config["hidden_size"],
+        "intermediate": config["intermediate_size"],
+        "labels": labels,
+        2: 2,
+    }
+
+    def entry(name: str, i: int | None = None) -> Entry:
+        sources, transpose = table[name]
+        shape = tuple(sizes[size] for size in SHAPES[name])
+        return Entry(name.format(i=i), tuple(s.format(i=i) for s in sources), transpose, shape)
+
+    in_layers = [name for name in table if "{i}" in name]
+    entries = []
+    for name in table:
+        if name not in in_layers:
+            entries.append(entry(name))
+        elif name == in_layers[0]:
+            layers = range(config["num_hidden_layers"])
+            entries += [entry(name, i) for i in layers for name in in_layers]
+    return entries
+
+
+def read_weights(
+    file: Path,
+    table: Mapping[str, Rule],
+    config: Mapping[str, Any],
+    shapes: Mapping[str, tuple[int, ...]],
+    load: Callable[[str], np.ndarray],
+) -> dict[str, np.ndarray]:
+    """Turns a source's tensors into canonical weights; nothing is loaded unless all of it fits.
+
+    Args:
+        file: Named in errors.
+        table: The format's name table.
+        config: Sizes of the model.
+        shapes: Source name -> shape, for every tensor of the source that is not to be ignored.
+        load: Source name -> array.
+
+    Returns:
+        Canonical name -> float32 array, in the order of the table. Kernels that the source keeps
+        transposed are views, so that a large model is not copied twice on its way to its variables.
+
+    Raises:
+        ValueError: If tensors are missing, unknown or of a wrong shape; all are listed at once.
+            Also if a tensor does not hold floats.
+    """
+    (labels_name,) = table["classifier/bias"].sources
+    labels = shapes[labels_name][0] if len(shapes.get(labels_name, ())) == 1 else None
+    entries = expand(table, config, labels)
+    found_groups = {e.group for e in entries if any(s in shapes for s in e.sources)}
+    wanted = [e for e in entries if e.group in found_groups or e.group not in OPTIONAL_GROUPS]
+
+    missing = [s for e in wanted for s in e.sources if s not in shapes]
+    unknown = set(shapes).difference(*(e.sources for e in entries))
+    wrong = [
+        f"{s} (expected {_format_shape(e.source_shape)}, found {_format_shape(shapes[s])})"
+        for e in wanted
+        for s in e.sources
+        if s in shapes and not _fits(shapes[s], e.source_shape)
+    ]
+    raise_if(
+        file,
+        "a checkpoint must hold exactly the tensors that its config calls for",
+        missing=missing,
+        unknown=sorted(unknown),
+        **{"wrong shape": wrong},
+    )
+
+    weights = {}
+    for entry in wanted:
+        parts = [_to_float32(file, source, load(source)) for source in entry.sources]
+        # Sources that are (out, in) stand above each other, so a plain copy joins them.
+        axis = 0 if entry.transpose else -1
+        array = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=axis)
+        weights[entry.name] = array.T if entry.transpose else array
+    return weights
+
+
+def read_config(
+    file: Path,
+    found: Mapping[str, Any],
+    *,
+    activations: Mapping[str, str],
+    dropped: Collection[str],
+    required_values: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Turns a format's config into keyword arguments of `BertEncoder`.
+
+    Args:
+        file: Named in errors.
+        found: What the file holds.
+        activations: The format's name of an activation -> ours.
+        dropped: Keys that do not change what the encoder computes.
+        required_values: Keys that may be there, but only with this value.
+
+    Returns:
+        Exactly the keys of `CONFIG_KEYS`.
+
+    Raises:
+        ValueError: If a key is unknown or missing, or a value is not one that BERT can have.
+    """
+    for key, value in required_values.items():
+        if found.get(key, value) != value:
+            raise ValueError(
+                f"{file}: {key} must be {value!r} for a BERT encoder, received {found[key]!r}"
+            )
+    unknown = sorted(set(found).difference(CONFIG_KEYS, dropped, required_values))
+    missing = [key for key in SIZES if key not in found]
+    raise_if(
+        file,
+        "a BERT config must hold the sizes of the model and no key of unknown meaning",
+        **{"missing keys": missing, "unknown keys": unknown},
+    )
+    config = {key: found[key] if key in found else DEFAULTS[key] for key in CONFIG_KEYS}
+    for key in SIZES:
+        if type(config[key]) is not int or config[key] < 1:
+            raise ValueError(f"{file}: {key} must be a positive integer, received {config[key]!r}")
+    for key in DEFAULTS.keys() - {"hidden_act"}:
+        value = config[key]
+        if type(value) not in (int, float) or not (math.isfinite(value) and value >= 0):
+            raise ValueError(f"{file}: {key} must be a number from 0 up, received {value!r}")
+    activation = config["hidden_act"]
+    if not isinstance(activation, str) or activation not in activations:
+        raise ValueError(
+            f"{file}: hidden_act must be one of {', '.join(activations)}, received {activation!r}"
+        )
+    return {**config, "hidden_act": activations[activation]}
+
+
+def raise_if(source: object, requirement: str, **problems: list[str]) -> None:
+    """Raises one ValueError of one line that lists every problem, if there is any.
+
+    Example:
+        >>> raise_if("a.bin", "must be whole", missing=["x", "y"], unknown=[])
+        Traceback (most recent call last):
+        ...
+        ValueError: a.bin: must be whole; missing (2): x, y
+    """
+    listed = [f"{kind} ({len(n)}): {', '.join(n)}" for kind, n in problems.items() if n]
+    if listed:
+        raise ValueError("; ".join([f"{source}: {requirement}", *listed]))
+
+
+def bfloat16_to_float32(bits: np.ndarray) -> np.ndarray:
+    """Widens bfloat16, given as uint16 because NumPy has no such type, to float32.
+
+    A bfloat16 is the upper half of a float32.
+
+    Example:
+        >>> bfloat16_to_float32(np.array([0x3F80, 0xC000], np.uint16))
+        array([ 1., -2.], dtype=float32)
+    """
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def _to_float32(file: Path, name: str, array: np.ndarray) -> np.ndarray:
+    if array.dtype.kind != "f" and array.dtype.name != "bfloat16":
+        raise ValueError(f"{file}: {name} must hold floats, received {array.dtype}")
+    return array.astype(np.float32, copy=False)
+
+
+def _fits(shape: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
+    return len(shape) == len(expected) and all(
+        e in (None, s) for s, e in zip(shape, expected, strict=True)
+    )
+
+
+def _format_shape(shape: tuple[int | None, ...]) -> str:
+    return f"({', '.join('any' if size is None else str(size) for size in shape)})"

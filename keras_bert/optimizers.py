@@ -1,0 +1,123 @@
+"""BERT's optimizer: AdamW with warm-up, linear decay and clipping.
+
+Source: google-research/bert `optimization.py`, and section A.2 of the paper.
+"""
+
+import keras
+from keras import ops
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
+    """Learning rate that rises linearly from 0, then falls linearly to 0.
+
+    Args:
+        peak: the highest rate, at step `warmup_steps`.
+        total_steps: the step at which the rate is 0 again, and stays so.
+        warmup_steps: length of the rise; 0 for none.
+
+    Raises:
+        ValueError: `warmup_steps` is not within 0 and `total_steps`.
+
+    Example:
+
+    >>> schedule = WarmupLinearDecay(1.0, total_steps=10, warmup_steps=2)
+    >>> [round(float(schedule(step)), 3) for step in (0, 1, 2, 6, 10, 11)]
+    [0.0, 0.5, 1.0, 0.5, 0.0, 0.0]
+    """
+
+    def __init__(self, peak, total_steps, warmup_steps=0):
+        super().__init__()
+        if total_steps < 1 or not 0 <= warmup_steps <= total_steps:
+            raise ValueError(
+                "total_steps must be at least 1 and warmup_steps within 0 and total_steps; "
+                f"received total_steps={total_steps}, warmup_steps={warmup_steps}"
+            )
+        self.peak = peak
+        self.total_steps = total_steps
+        self.warmup_steps = warmup_steps
+
+    def __call__(self, step):
+        """The rate at a step, counted from 0."""
+        step = ops.cast(step, "float32")
+        rise = step / max(self.warmup_steps, 1)
+        fall = (self.total_steps - step) / max(self.total_steps - self.warmup_steps, 1)
+        factor = ops.where(step < self.warmup_steps, rise, ops.maximum(fall, 0.0))
+        return self.peak * factor
+
+    def get_config(self):
+        return {
+            "peak": self.peak,
+            "total_steps": self.total_steps,
+            "warmup_steps": self.warmup_steps,
+        }
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class AdamW(keras.optimizers.AdamW):
+    """`keras.optimizers.AdamW` that spares biases and LayerNorm from weight decay.
+
+    They are told by the variable itself (a vector, or named "bias"), not by a pattern in its
+    path, which differs between backends.
+
+    Args: as for `keras.optimizers.AdamW`.
+
+    Example:
+
+    >>> layer = keras.layers.Dense(2)
+    >>> layer.build((None, 3))
+    >>> optimizer = AdamW(learning_rate=0.1, weight_decay=0.5)
+    >>> optimizer.build(layer.trainable_variables)
+    >>> optimizer.apply([keras.ops.zeros_like(v) for v in layer.trainable_variables])
+    """
+
+    def build(self, variables):
+        if not self.built:
+            self.exclude_from_weight_decay(
+                var_list=[v for v in variables if len(v.shape) < 2 or v.name == "bias"]
+            )
+        super().build(variables)
+
+
+def adamw(
+    learning_rate,
+    *,
+    total_steps,
+    warmup_steps=0,
+    weight_decay=0.01,
+    beta_1=0.9,
+    beta_2=0.999,
+    epsilon=1e-6,
+    clipnorm=1.0,
+):
+    """The optimizer that BERT is pretrained and fine-tuned with.
+
+    Args:
+        learning_rate: the peak: 1e-4 for pretraining, 2e-5 to 5e-5 for fine-tuning.
+        total_steps: number of optimizer steps of the whole run.
+        warmup_steps: steps of linear warm-up; the paper takes 10,000 for pretraining, Google's
+            scripts 10% for fine-tuning.
+        weight_decay: decoupled decay of the weight matrices, relative to the rate.
+        beta_1, beta_2, epsilon: Adam's constants.
+        clipnorm: largest norm of all gradients together; `None`: no clipping.
+
+    Returns:
+        An `AdamW`.
+
+    Raises:
+        ValueError: `warmup_steps` is not within 0 and `total_steps`.
+
+    Example:
+
+    >>> adamw(2e-5, total_steps=1000, warmup_steps=100).name
+    'adamw'
+    """
+    return AdamW(
+        WarmupLinearDecay(learning_rate, total_steps, warmup_steps),
+        weight_decay=weight_decay,
+        beta_1=beta_1,
+        beta_2=beta_2,
+        epsilon=epsilon,
+        global_clipnorm=clipnorm,
+        name="adamw",
+    )
