@@ -112,20 +112,18 @@ class BertEncoder(keras.Model):
         )(inputs["input_word_ids"], inputs["input_type_ids"])
         encoder_outputs = []
         for index in range(num_hidden_layers):
-            # The scope at creation decides: Keras remembers it in the layer.
-            with keras.RematScope(mode="full" if rematerialize else None):
-                block = TransformerBlock(
-                    num_heads=num_attention_heads,
-                    intermediate_size=intermediate_size,
-                    hidden_act=hidden_act,
-                    dropout=hidden_dropout_prob,
-                    attention_dropout=attention_probs_dropout_prob,
-                    layer_norm_eps=layer_norm_eps,
-                    initializer_range=initializer_range,
-                    dtype=dtype,
-                    name=f"layer_{index}",
-                )
-            x = block(x, attention_mask=inputs["input_mask"])
+            x = TransformerBlock(
+                num_heads=num_attention_heads,
+                intermediate_size=intermediate_size,
+                hidden_act=hidden_act,
+                dropout=hidden_dropout_prob,
+                attention_dropout=attention_probs_dropout_prob,
+                layer_norm_eps=layer_norm_eps,
+                initializer_range=initializer_range,
+                rematerialize=rematerialize,
+                dtype=dtype,
+                name=f"layer_{index}",
+            )(x, attention_mask=inputs["input_mask"])
             encoder_outputs.append(x)
         pooled = Pooler(initializer_range=initializer_range, dtype=dtype, name="pooler")(x)
         super().__init__(

@@ -17,6 +17,7 @@ class TaskOutput(keras.layers.Layer):
     Args:
         task: name of the function in this module that built the model.
         labels: name of each class, in the order of the logits; `None` where there are none.
+        pairs: whether the model reads pairs of texts.
 
     Example:
 
@@ -24,9 +25,10 @@ class TaskOutput(keras.layers.Layer):
     (1, 2)
     """
 
-    def __init__(self, task, labels=None, **kwargs):
+    def __init__(self, task, labels=None, pairs=False, **kwargs):
         super().__init__(**{**kwargs, "dtype": "float32"})
         self.task = task
+        self.pairs = pairs
         # A copy under a name that Keras does not track: a tracked list is no plain list.
         self._labels = None if labels is None else tuple(str(label) for label in labels)
         self.built = True
@@ -44,10 +46,17 @@ class TaskOutput(keras.layers.Layer):
         return logits_shape
 
     def get_config(self):
-        return {**super().get_config(), "task": self.task, "labels": self.labels}
+        return {
+            **super().get_config(),
+            "task": self.task,
+            "labels": self.labels,
+            "pairs": self.pairs,
+        }
 
 
-def classifier(encoder, num_classes=None, *, labels=None, dropout=None, name="classifier"):
+def classifier(
+    encoder, num_classes=None, *, labels=None, pairs=False, dropout=None, name="classifier"
+):
     """One class for each text, or for each pair of texts.
 
     Dropout and a dense layer on the pooled [CLS] vector. Fit it with
@@ -61,6 +70,7 @@ def classifier(encoder, num_classes=None, *, labels=None, dropout=None, name="cl
             to train the head alone.
         num_classes: number of classes, at least 2; may be left out with `labels`.
         labels: the name of each class, in the order of the logits. Default: "0", "1", ...
+        pairs: whether the model reads pairs of texts; `export` then asks for both.
         dropout: rate on the pooled vector; default: the encoder's `hidden_dropout_prob`.
         name: of the model.
 
@@ -104,7 +114,7 @@ def classifier(encoder, num_classes=None, *, labels=None, dropout=None, name="cl
         dtype=encoder.dtype_policy,
         name="logits",
     )(x)  # (batch, num_classes)
-    outputs = TaskOutput("classifier", labels=labels, name="output")(x)
+    outputs = TaskOutput("classifier", labels=labels, pairs=pairs, name="output")(x)
     return keras.Model(inputs, outputs, name=name)
 
 

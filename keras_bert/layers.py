@@ -11,6 +11,9 @@ Every weight sits in a stock `keras.layers.Dense`, `Embedding` or `LayerNormaliz
 what Keras offers for those (LoRA, `quantize("int8")`, dtype policies) works here as well.
 """
 
+import contextlib
+import contextvars
+
 import keras
 from keras import ops
 
@@ -58,11 +61,33 @@ def _gelu_tanh(x):
     return keras.activations.gelu(x, approximate=True)
 
 
+_without_initial_weights = contextvars.ContextVar("without_initial_weights", default=False)
+
+
+@contextlib.contextmanager
+def without_initial_weights():
+    """Within it, new layers start as zeros: for weights that a checkpoint overwrites at once.
+
+    Drawing the numbers takes most of the time of building a BERT.
+
+    Example:
+
+    >>> with without_initial_weights():
+    ...     float(initializer(0.02)((1, 1))[0, 0])
+    0.0
+    """
+    token = _without_initial_weights.set(True)
+    try:
+        yield
+    finally:
+        _without_initial_weights.reset(token)
+
+
 def initializer(stddev):
     """Truncated normal of the given standard deviation, as in Google's `create_initializer`.
 
     Args:
-        stddev: standard deviation; 0 gives zeros without drawing a number.
+        stddev: standard deviation.
 
     Returns:
         A `keras.initializers.Initializer`.
@@ -72,7 +97,7 @@ def initializer(stddev):
     >>> initializer(0.02)((2, 3)).shape
     (2, 3)
     """
-    if stddev == 0:
+    if _without_initial_weights.get():
         return keras.initializers.Zeros()
     return keras.initializers.TruncatedNormal(stddev=stddev)
 
@@ -264,7 +289,9 @@ class SelfAttention(keras.layers.Layer):
             if len(attention_mask.shape) == 2:
                 visible = visible[:, None, :]  # (batch, 1, seq)
             logits = ops.where(visible[:, None], logits, _MASKED_LOGIT)
-        probabilities = ops.cast(ops.softmax(logits, axis=-1), value.dtype)
+        # Keras warns at the softmax of a single logit.
+        probabilities = ops.softmax(logits) if logits.shape[-1] != 1 else ops.ones_like(logits)
+        probabilities = ops.cast(probabilities, value.dtype)
         probabilities = self.dropout(probabilities, training=training)
 
         context = ops.matmul(probabilities, value)  # (batch, heads, seq, head)
@@ -303,6 +330,7 @@ class TransformerBlock(keras.layers.Layer):
         initializer_range: standard deviation of fresh weights.
         rematerialize: compute the block again in the backward pass instead of keeping its
             activations: memory for a layer falls to its input, time grows by about a third.
+            The attribute is read at each call.
 
     Example:
 
@@ -340,7 +368,11 @@ class TransformerBlock(keras.layers.Layer):
             dtype=self.dtype_policy,
             name="attention",
         )
-        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+        # One for each use, so that each draws one seed a call, see `_rematerialized`.
+        self.attention_output_dropout, self.output_dropout = (
+            keras.layers.Dropout(dropout, dtype=self.dtype_policy, name=name)
+            for name in ("attention_output_dropout", "output_dropout")
+        )
 
     def build(self, hidden_states_shape, attention_mask_shape=None):
         hidden_size = hidden_states_shape[-1]
@@ -380,11 +412,39 @@ class TransformerBlock(keras.layers.Layer):
         Returns:
             A tensor (batch, seq, hidden).
         """
+        compute = self._rematerialized if self.rematerialize else self._compute
+        return compute(hidden_states, attention_mask, training)
+
+    def _compute(self, hidden_states, attention_mask, training):
         x = self.attention(hidden_states, attention_mask=attention_mask, training=training)
-        x = self.attention_layer_norm(hidden_states + self.dropout(x, training=training))
+        x = self.attention_output_dropout(x, training=training)
+        x = self.attention_layer_norm(hidden_states + x)
         y = self.activation(self.intermediate(x))  # (batch, seq, inter)
         y = self.output_dense(y)  # (batch, seq, hidden)
-        return self.output_layer_norm(x + self.dropout(y, training=training))
+        y = self.output_dropout(y, training=training)
+        return self.output_layer_norm(x + y)
+
+    def _rematerialized(self, hidden_states, attention_mask, training):
+        # Not `keras.RematScope`: the second run must draw the dropout of the first and change
+        # no state. So the seeds are drawn here, and both runs see variables that stand still.
+        weights, state = [], []
+        for variable in self.variables:
+            if keras.backend.is_float_dtype(variable.dtype):
+                weights.append(variable)
+            else:
+                state.append((variable, ops.convert_to_tensor(variable)))
+        if training:
+            dropouts = self.attention.dropout, self.attention_output_dropout, self.output_dropout
+            generators = [layer.seed_generator for layer in dropouts if layer.rate > 0]
+            state += [(generator.state, generator.next()) for generator in generators]
+
+        def compute(hidden_states, *values):
+            mapping = [*zip(weights, values, strict=True), *state]
+            with keras.StatelessScope(state_mapping=mapping):
+                return self._compute(hidden_states, attention_mask, training)
+
+        # The weights are arguments: what a function encloses may get no gradient.
+        return keras.remat(compute)(hidden_states, *map(ops.convert_to_tensor, weights))
 
     def compute_output_shape(self, hidden_states_shape, attention_mask_shape=None):
         return hidden_states_shape

@@ -1,0 +1,1 @@
+"""Strings to ids: the exact tokenizer as a TensorFlow graph, and the preprocessing layer."""

@@ -155,7 +155,11 @@ class Preprocessor(keras.layers.Layer):
         single = texts[0].shape.rank == 0
         if single:
             texts = [item[None] for item in texts]
-        packed = self.pack(*(self.tokenizer.tokenize(item) for item in texts))
+        packed = self.pack(
+            *(self.tokenizer.tokenize(item) for item in texts),
+            sequence_length=self.sequence_length,
+            max_sequence_length=self.max_sequence_length,
+        )
         if single:
             packed = {key: value[0] for key, value in packed.items()}
         if keras.backend.backend() != "tensorflow" and tf.executing_eagerly():
@@ -164,23 +168,21 @@ class Preprocessor(keras.layers.Layer):
             }
         return packed
 
-    def pack(self, ids, pair_ids=None, sequence_length="default"):
+    def pack(self, ids, pair_ids=None, *, sequence_length, max_sequence_length):
         """Truncates, adds [CLS] and [SEP], and pads.
 
         Args:
             ids: `tf.RaggedTensor` int32 (batch, pieces).
             pair_ids: the same for the second segment, or `None`.
-            sequence_length: in place of the layer's own: a number, or `None` for the longest
-                of the batch.
+            sequence_length: positions of the result; `None` pads to the longest of the batch.
+            max_sequence_length: with `sequence_length=None`, where sequences are cut.
 
         Returns:
             A dict of `tf.Tensor` int32 (batch, seq), as from `call`.
         """
         import tensorflow as tf
 
-        if isinstance(sequence_length, str):
-            sequence_length = self.sequence_length
-        limit = sequence_length or self.max_sequence_length
+        limit = sequence_length or max_sequence_length
         token_id = self.tokenizer.token_id
         rows = ids.nrows()
         first = tf.fill([rows, 1], token_id("[CLS]"))

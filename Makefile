@@ -1,0 +1,54 @@
+# make quickstart | test | check | format | lock | clean
+# Another Python: make test PYTHON=python3.13 VENV=.venv-3.13
+
+PYTHON ?= python3
+VENV ?= .venv
+export KERAS_BACKEND ?= tensorflow
+export TF_CPP_MIN_LOG_LEVEL ?= 3
+
+bin := $(VENV)/bin
+installed := $(VENV)/installed
+
+.PHONY: quickstart test check format lock clean
+.DELETE_ON_ERROR:
+
+quickstart: $(installed)
+	$(bin)/python examples/quickstart.py
+
+test: $(installed)
+	$(bin)/python -m pytest
+
+check: $(installed)
+	$(bin)/ruff format --check
+	$(bin)/ruff check
+	$(bin)/mypy
+
+format: $(installed)
+	$(bin)/ruff format
+	$(bin)/ruff check --fix
+
+# Run it when a dependency in setup.cfg changes, or to move to newer versions. The environment is
+# then brought up to date by the next target that needs it.
+lock:
+	rm -rf $(VENV)-lock
+	$(PYTHON) -m venv $(VENV)-lock
+	$(VENV)-lock/bin/python -m pip install --quiet --disable-pip-version-check uv
+	echo '# Made by "make lock"; do not edit. For Python 3.11 and later.' > constraints.txt
+	$(VENV)-lock/bin/uv pip compile --quiet --no-config --universal --python-version 3.11 \
+	    --extra dev --no-header --no-annotate --no-emit-index-url setup.cfg >> constraints.txt
+	rm -rf $(VENV)-lock
+
+clean:
+	rm -rf $(VENV) $(VENV)-lock build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# pip is the last thing venv installs: without it the environment is half made.
+$(bin)/pip:
+	@$(PYTHON) -c 'import sys; v = sys.version.split()[0]; sys.version_info >= (3, 11) or \
+	    sys.exit(f"keras3-bert needs Python 3.11 or later; $(PYTHON) is {v}")'
+	$(PYTHON) -m venv --clear $(VENV)
+
+$(installed): setup.cfg pyproject.toml constraints.txt | $(bin)/pip
+	@echo "Installing the locked dependencies into $(VENV) (3 GB on disk; a few minutes)"
+	@$(bin)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@

@@ -1,0 +1,104 @@
+"""From a pretrained BERT to a served prediction, step by step.
+
+Command:   make quickstart
+Time:      two to three minutes on 2 CPU cores
+Expected:  about 0.8 of the dev messages right; the most frequent label alone gets 0.18
+"""
+
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+os.environ["KERAS_BACKEND"] = "tensorflow"
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+DATA = pathlib.Path(__file__).parent / "data"
+MESSAGES = [
+    "I was charged twice this month, please look into it",
+    "The parcel was left with a neighbour I have never met",
+    "after the last update the app closes as soon as I open it",
+    "Just wanted to say your team is wonderful!",
+]
+# What a client needs: TensorFlow, and not one line of keras_bert.
+CLIENT = """
+import sys
+import tensorflow as tf
+model = tf.saved_model.load(sys.argv[1])
+answers = model.signatures["serving_default"](text=tf.constant(sys.argv[2:]))
+for text, label, score in zip(sys.argv[2:], answers["label"].numpy(), answers["score"].numpy()):
+    print(f"  {label.decode():9} {score:.2f}  {text}")
+"""
+
+
+def import_quietly():
+    """Imports keras_bert while TensorFlow's remarks on missing GPUs go nowhere."""
+    stderr = os.dup(2)
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+        try:
+            import keras_bert
+        finally:
+            os.dup2(stderr, 2)
+            os.close(stderr)
+    return keras_bert
+
+
+def step(title):
+    """Prints the heading of a step."""
+    print(f"\n{title}", flush=True)
+
+
+def main():
+    """Runs all steps."""
+    step("1. Load a pretrained BERT")
+    keras_bert = import_quietly()
+    from keras_bert.finetuning import data, train
+
+    bert = keras_bert.load("minilm")
+    config = bert.get_config()
+    print(
+        f"  minilm: {config['num_hidden_layers']} layers of width {config['hidden_size']}, "
+        f"{bert.count_params():,} parameters, {config['vocab_size']:,} pieces"
+    )
+
+    step("2. A sentence as pieces and ids")
+    sentence = "Unbelievable: the café refunded me!"
+    ids = bert.preprocessor([sentence])["input_word_ids"][0].numpy()
+    ids = ids[: int((ids != 0).sum())]
+    print(f"  {sentence}")
+    print("  " + " ".join(bert.preprocessor.vocabulary[i] for i in ids))
+    print("  " + " ".join(map(str, ids)))
+
+    step("3. Fine-tune it on labelled messages")
+    messages = data.read(DATA / "support_train.tsv", text="text", label="label")
+    dev = data.read(DATA / "support_dev.tsv", text="text", label="label")
+    print(f"  {len(messages)} messages to learn from, {len(messages.label_names())} labels")
+    model, metrics = train.finetune_classifier(
+        bert, messages, dev, epochs=6, batch_size=16, learning_rate=1e-4
+    )
+    print(
+        f"  {metrics['accuracy']:.2f} of {len(dev)} dev messages right; "
+        f"the most frequent label alone gets {metrics['majority']:.2f}"
+    )
+
+    with tempfile.TemporaryDirectory() as folder:
+        step("4. Export it as a SavedModel that takes strings")
+        exported = keras_bert.export(model, pathlib.Path(folder, "support"))
+        size = sum(file.stat().st_size for file in exported.rglob("*") if file.is_file())
+        print(f"  {size / 1e6:.0f} MB, for TensorFlow Serving")
+
+        step("5. Ask it in a fresh process that imports only tensorflow")
+        client = subprocess.run(
+            [sys.executable, "-c", CLIENT, exported, *MESSAGES],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if client.returncode:
+            sys.exit(client.stderr)
+        print(client.stdout, end="")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""What a person at a terminal sees: no log noise, and a bar for what takes longer than a second."""
+
+import contextlib
+import os
+import sys
+import tempfile
+import warnings
+
+__all__ = ["progress", "quiet_imports"]
+
+
+@contextlib.contextmanager
+def quiet_imports():
+    """Holds back what TensorFlow's runtime writes to stderr while it is imported.
+
+    It reports missing GPU drivers and CPU features before it reads any setting, so nothing but
+    the file descriptor stops it. What was written is shown after all if the import fails.
+
+    Example:
+
+    >>> with quiet_imports():
+    ...     import tensorflow
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    sys.stderr.flush()
+    saved = os.dup(2)
+    with tempfile.TemporaryFile() as held:
+        os.dup2(held.fileno(), 2)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                yield
+        except BaseException:
+            held.seek(0)
+            os.write(saved, held.read())
+            raise
+        finally:
+            sys.stderr.flush()
+            os.dup2(saved, 2)
+            os.close(saved)
+
+
+def progress(*columns):
+    """A progress bar on stderr that leaves no trace where stderr is no terminal.
+
+    Args:
+        *columns: format strings of further columns, such as `"loss {task.fields[loss]:.3f}"`.
+
+    Returns:
+        A `rich.progress.Progress`, to be used as a context manager.
+
+    Example:
+
+    >>> with progress() as bar:
+    ...     task = bar.add_task("Counting", total=2)
+    ...     bar.advance(task, 2)
+    """
+    from rich import progress as rich_progress
+    from rich.console import Console
+
+    return rich_progress.Progress(
+        rich_progress.TextColumn("{task.description}"),
+        rich_progress.BarColumn(),
+        rich_progress.MofNCompleteColumn(),
+        *(rich_progress.TextColumn(column) for column in columns),
+        rich_progress.TimeRemainingColumn(elapsed_when_finished=True),
+        console=Console(stderr=True),
+    )

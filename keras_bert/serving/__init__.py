@@ -1,0 +1,1 @@
+"""Models as SavedModels for TensorFlow Serving."""

@@ -1,0 +1,183 @@
+"""A Keras model as a SavedModel that takes strings, for TensorFlow Serving.
+
+The graph holds the tokenizer, the encoder and the head, and only ops of TensorFlow's core
+registry: it needs no Keras, no tensorflow-text, and no file outside its folder.
+"""
+
+import contextlib
+import os
+import pathlib
+import shutil
+import tempfile
+
+import keras
+import tensorflow as tf
+
+from keras_bert import heads
+
+LABELS_FILE = "labels.txt"
+_IDS = ("input_word_ids", "input_mask", "input_type_ids")
+
+
+def export(model, path):
+    """Writes a model as the next version in a TensorFlow Serving model folder.
+
+    Signatures of a model from `heads.classifier`:
+        serving_default: `text`, strings (batch,) (and `text_pair` for a model of pairs), to
+            `label`, strings (batch,), `score`, its probability (batch,), and `probabilities`
+            (batch, classes) in the order of `assets/labels.txt`.
+        ids: the three int32 tensors (batch, seq), to the same.
+    A functional model of your own that starts at a string `keras.Input` has the one signature
+    serving_default, from the names of its inputs to the names of its outputs.
+
+    Texts are padded to the longest of their batch and cut at the preprocessor's
+    `max_sequence_length`, so short texts are cheap.
+
+    Args:
+        model: the trained model; the TensorFlow backend.
+        path: folder of the model; the version is written to `path/1`, or the number after the
+            last one there.
+
+    Returns:
+        The `pathlib.Path` of the version's folder. It appears when it is complete.
+
+    Raises:
+        ValueError: another backend, a model that holds no vocabulary, or a model that cannot be
+            exported from strings.
+        OSError: the folder cannot be written; nothing half-written is left.
+
+    Example:
+
+    >>> import keras_bert
+    >>> preprocessor = keras_bert.Preprocessor(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good"])
+    >>> encoder = keras_bert.BertEncoder(
+    ...     vocab_size=5, hidden_size=4, num_hidden_layers=1, num_attention_heads=2,
+    ...     intermediate_size=8, preprocessor=preprocessor)
+    >>> model = keras_bert.heads.classifier(encoder, labels=["no", "yes"])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     served = tf.saved_model.load(str(export(model, folder)))
+    ...     answer = served.signatures["serving_default"](text=tf.constant(["good"]))
+    >>> sorted(answer), answer["probabilities"].shape
+    (['label', 'probabilities', 'score'], TensorShape([1, 2]))
+    """
+    if keras.backend.backend() != "tensorflow":
+        raise ValueError(
+            "export writes TensorFlow graphs and needs KERAS_BACKEND=tensorflow; this process "
+            f"runs {keras.backend.backend()}. Save the model and load it there: the file is the "
+            "same for all backends"
+        )
+    path = pathlib.Path(path)
+    output = heads.find_output(model)
+    with tempfile.TemporaryDirectory() as assets:
+        if any(item.dtype == "string" for item in model.inputs):
+            module, signatures = _own_model(model)
+        elif output is not None and output.task == "classifier":
+            module, signatures = _classifier(model, output, assets)
+        else:
+            raise ValueError(
+                f"{model.name!r} must end in a head of keras_bert.heads or start at a "
+                "string keras.Input; received neither, so there is nothing to serve strings with"
+            )
+        return _write(module, signatures, path)
+
+
+def _classifier(model, output, assets):
+    """A module with the signatures of a classifier."""
+    encoder = heads.find_encoder(model)
+    preprocessor = encoder.preprocessor
+    if preprocessor is None:
+        raise ValueError(
+            f"the encoder of {model.name!r} has no preprocessor, so it has no vocabulary to "
+            "serve strings with; set encoder.preprocessor"
+        )
+    longest = min(
+        preprocessor.max_sequence_length, encoder.get_config()["max_position_embeddings"]
+    )
+    labels = tf.constant(output.labels)
+
+    def answer(inputs):
+        probabilities = tf.nn.softmax(model(inputs, training=False))  # (batch, classes)
+        best = tf.argmax(probabilities, axis=-1)
+        return {
+            "label": tf.gather(labels, best),
+            "score": tf.reduce_max(probabilities, axis=-1),
+            "probabilities": probabilities,
+        }
+
+    def answer_texts(*texts):
+        ids = [preprocessor.tokenizer.tokenize(item) for item in texts]
+        packed = preprocessor.pack(*ids, sequence_length=None, max_sequence_length=longest)
+        return answer(packed)
+
+    texts = ("text", "text_pair") if output.pairs else ("text",)
+    module = _module(model)
+    module.labels = tf.saved_model.Asset(_write_labels(assets, output.labels))
+    module.serving_default = tf.function(
+        answer_texts,
+        input_signature=[tf.TensorSpec([None], tf.string, name=name) for name in texts],
+        autograph=False,
+    )
+    module.ids = tf.function(
+        lambda *ids: answer(dict(zip(_IDS, ids, strict=True))),
+        input_signature=[tf.TensorSpec([None, None], tf.int32, name=name) for name in _IDS],
+        autograph=False,
+    )
+    return module, {"serving_default": module.serving_default, "ids": module.ids}
+
+
+def _module(model):
+    """A module that holds the model's variables, and not those of its optimizer."""
+    module = tf.Module()
+    module.model_variables = [variable.value for variable in model.variables]
+    return module
+
+
+def _write_labels(folder, labels):
+    file = pathlib.Path(folder, LABELS_FILE)
+    file.write_text("".join(f"{label}\n" for label in labels), encoding="utf-8", newline="\n")
+    return str(file)
+
+
+def _own_model(model):
+    """A module with the one signature of a user's functional model on strings."""
+    inputs = [
+        tf.TensorSpec([None, *item.shape[1:]], item.dtype, name=item.name)
+        for item in model.inputs
+    ]
+    names = model.output_names
+
+    def serve(*values):
+        outputs = model(keras.tree.pack_sequence_as(model.input, list(values)), training=False)
+        if isinstance(outputs, dict):
+            return outputs
+        return dict(zip(names, keras.tree.flatten(outputs), strict=True))
+
+    module = _module(model)
+    module.serving_default = tf.function(serve, input_signature=inputs, autograph=False)
+    return module, {"serving_default": module.serving_default}
+
+
+def _write(module, signatures, path):
+    """Writes beside, then renames: a server never sees half a version."""
+    path.mkdir(parents=True, exist_ok=True)
+    # TensorFlow Serving looks at folders named by a number only.
+    beside = pathlib.Path(tempfile.mkdtemp(prefix=".writing-", dir=path))
+    try:
+        tf.saved_model.save(module, str(beside), signatures=signatures)
+        beside.chmod(0o755)
+        return _rename_to_next_version(beside, path)
+    except tf.errors.OpError as error:
+        reason = str(error).splitlines()[0]
+        raise OSError(f"{path} could not be written: {reason}") from error
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def _rename_to_next_version(beside, path):
+    while True:
+        taken = [int(entry.name) for entry in path.iterdir() if entry.name.isdecimal()]
+        version = path / str(max(taken, default=0) + 1)
+        with contextlib.suppress(FileExistsError):
+            if not version.exists():
+                os.rename(beside, version)
+                return version

@@ -1,0 +1,339 @@
+"""What every encoder and every head promises, checked on one Keras backend.
+
+The tests run it once a backend, each time in a process of its own; by hand:
+
+    KERAS_BACKEND=jax python -m tests.contract classifier FOLDER
+    KERAS_BACKEND=jax python -m tests.contract reload FOLDER 1e-6
+
+The first checks a model, a line a check, and saves it in FOLDER with its outputs; the second
+loads what is there with nothing imported but Keras and keras_bert, and compares.
+"""
+
+import json
+import pathlib
+import sys
+import warnings
+
+import keras
+import numpy as np
+
+import keras_bert
+
+CONFIG = {
+    "vocab_size": 40,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 24,
+    "hidden_act": "gelu_new",
+    "hidden_dropout_prob": 0.2,
+    "attention_probs_dropout_prob": 0.1,
+    "max_position_embeddings": 12,
+    "type_vocab_size": 3,
+    "initializer_range": 0.3,
+    "layer_norm_eps": 1e-6,
+}
+LABELS = ["bad", "good", "so-so"]
+HEADS = {"classifier": lambda encoder: keras_bert.heads.classifier(encoder, labels=LABELS)}
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "two", "words", "##s", "\u2028", "é"]
+PIECES += [f"piece{index}" for index in range(len(PIECES), CONFIG["vocab_size"])]
+TEXTS = ["Two words", "", "WORDS two twos piece9"]
+
+
+def build(subject, **options):
+    """The encoder or a head on one, tiny, with weights large enough to tell models apart."""
+    keras.utils.set_random_seed(1)
+    encoder = keras_bert.BertEncoder(**CONFIG, **options)
+    return encoder if subject == "encoder" else HEADS[subject](encoder)
+
+
+def batch(rows=3, length=7):
+    """A batch of inputs; the rows differ in padding, and the last is nothing but padding."""
+    rng = np.random.default_rng(rows * 100 + length)
+    real = np.linspace(length, 0, rows).astype(int)[:, None] if rows > 1 else length
+    return {
+        "input_word_ids": rng.integers(0, CONFIG["vocab_size"], (rows, length), np.int32),
+        "input_mask": np.broadcast_to(np.arange(length) < real, (rows, length)).astype(np.int32),
+        "input_type_ids": rng.integers(0, CONFIG["type_vocab_size"], (rows, length), np.int32),
+    }
+
+
+def run(model, inputs=None):
+    """All outputs of a model as a flat list of arrays."""
+    outputs = model(batch() if inputs is None else inputs)
+    return [keras.ops.convert_to_numpy(x) for x in keras.tree.flatten(outputs)]
+
+
+def raises(error, function, *args):
+    """The message of the error that a call must raise."""
+    try:
+        function(*args)
+    except error as raised:
+        return str(raised)
+    raise AssertionError(f"no {error} was raised")
+
+
+def weights(model):
+    return [(v.path, tuple(v.shape), v.dtype, v.trainable) for v in model.weights]
+
+
+def layers(model, kind):
+    return [layer for layer in model._flatten_layers() if isinstance(layer, kind)]
+
+
+def check_config_round_trip(subject):
+    model = build(subject, rematerialize=True)
+    encoder = keras_bert.heads.find_encoder(model)
+    config = json.loads(json.dumps(encoder.get_config()))
+    assert {key: config[key] for key in CONFIG} == CONFIG
+    assert config["rematerialize"] is True
+    again = type(model).from_config(model.get_config())
+    assert keras_bert.heads.find_encoder(again).get_config() == encoder.get_config()
+    assert weights(again) == weights(model)
+
+
+def check_unknown_config_key(subject):
+    encoder = keras_bert.BertEncoder
+    assert "pruned" in raises(TypeError, lambda: encoder(**CONFIG, pruned=1))
+    assert "pruned" in raises(TypeError, encoder.from_config, {**CONFIG, "pruned": 1})
+
+
+def check_impossible_sizes(subject):
+    for key, value in (
+        ("hidden_size", 0),
+        ("vocab_size", 2.5),
+        ("num_hidden_layers", True),
+        ("num_attention_heads", 3),
+        ("hidden_dropout_prob", 1),
+        ("hidden_act", "gelo"),
+    ):
+        message = raises(ValueError, lambda: keras_bert.BertEncoder(**{**CONFIG, key: value}))  # noqa: B023
+        assert key in message and repr(value).strip("'") in message, message
+
+
+def check_symbolic_shapes(subject):
+    model = build(subject)
+    for rows, length in ((1, 1), (2, 5), (3, CONFIG["max_position_embeddings"]), (0, 4)):
+        inputs = batch(rows, length)
+        symbols = {key: keras.Input(batch_shape=x.shape, dtype="int32") for key, x in inputs.items()}
+        expected = [tuple(x.shape) for x in keras.tree.flatten(model(symbols))]
+        assert [x.shape for x in run(model, inputs)] == expected
+        free = [tuple(x.shape) for x in keras.tree.flatten(model.output)]
+        for given, shape in zip(free, expected, strict=True):
+            assert len(given) == len(shape)
+            assert all(a in (None, b) for a, b in zip(given, shape, strict=True)), (given, shape)
+
+
+def check_too_long(subject):
+    model = build(subject)
+    longest = CONFIG["max_position_embeddings"]
+    for call in (model, model.predict_on_batch):
+        message = raises(ValueError, call, batch(2, longest + 1))
+        assert str(longest + 1) in message and f"={longest}" in message, message
+
+
+def check_any_array_type(subject):
+    model, inputs = build(subject), batch()
+    expected = run(model, inputs)
+    tensors = {key: keras.ops.convert_to_tensor(x) for key, x in inputs.items()}
+    longs = {key: x.astype(np.int64) for key, x in inputs.items()}
+    for given in (tensors, longs):
+        for a, b in zip(expected, run(model, given), strict=True):
+            np.testing.assert_array_equal(a, b)
+    predicted = keras.tree.flatten(model.predict(inputs, batch_size=2, verbose=0))
+    for a, b in zip(expected, predicted, strict=True):
+        np.testing.assert_allclose(a, b, atol=2e-6)
+
+
+def check_padding_is_not_seen(subject):
+    model, inputs = build(subject), batch()
+    before = run(model, inputs)
+    hidden = inputs["input_mask"] == 0
+    for key in ("input_word_ids", "input_type_ids"):
+        inputs[key] = np.where(hidden, 1, inputs[key])
+    for a, b in zip(before, run(model, inputs), strict=True):
+        if a.shape[:2] == hidden.shape:
+            a, b = a[~hidden], b[~hidden]
+        else:  # one answer a text; the last text has no position that is seen
+            a, b = a[:-1], b[:-1]
+        np.testing.assert_allclose(a, b, atol=2e-6)
+
+
+def check_dtype_policies(subject):
+    expected = run(build(subject))
+    for policy, tolerance in (("float32", 0), ("mixed_bfloat16", 0.5), ("mixed_float16", 0.05)):
+        model = build(subject, dtype=policy)
+        assert {v.dtype for v in model.trainable_variables} == {"float32"}
+        compute = "float32" if subject != "encoder" else keras.DTypePolicy(policy).compute_dtype
+        for symbol, a, b in zip(
+            keras.tree.flatten(model.output), expected, run(model), strict=True
+        ):
+            assert symbol.dtype == b.dtype.name == compute
+            assert np.isfinite(b.astype(np.float32)).all()
+            np.testing.assert_allclose(a, b.astype(np.float32), atol=tolerance)
+
+
+def check_train_step(subject):
+    for policy, rematerialize in (("float32", False), ("mixed_bfloat16", True)):
+        model = build(subject, dtype=policy, rematerialize=rematerialize)
+        if subject == "encoder":
+            x = keras.layers.Dense(2, name="answer")(model.output["pooled_output"])
+            model = keras.Model(model.input, x)
+        inputs = batch()
+        target = np.ones(model(inputs).shape, np.float32)
+        model.compile(
+            keras_bert.optimizers.adamw(0.01, total_steps=10),
+            loss="mse",
+            jit_compile=keras.backend.backend() == "jax",
+        )
+        before = {v.path: v.numpy() for v in model.trainable_variables}
+        loss = model.train_on_batch(inputs, target)
+        assert np.isfinite(loss)
+        for variable in model.trainable_variables:
+            parts = 3 if "/qkv/kernel" in variable.path else 1
+            changed = np.not_equal(variable.numpy(), before[variable.path])
+            for part in np.split(changed, parts, axis=-1):
+                assert part.any(), variable.path
+
+
+def check_frozen_encoder(subject):
+    model = build(subject)
+    keras_bert.heads.find_encoder(model).trainable = False
+    trained = {v.path.split("/")[0] for v in model.trainable_variables}
+    assert trained == (set() if subject == "encoder" else {"logits"}), trained
+
+
+def check_lora(subject):
+    model, inputs = build(subject), batch()
+    expected = run(model, inputs)
+    for layer in layers(model, keras.layers.Dense):
+        layer.enable_lora(2)
+    for a, b in zip(expected, run(model, inputs), strict=True):
+        np.testing.assert_array_equal(a, b)  # the second factor is zeros at first
+    kernels = [layer._kernel for layer in layers(model, keras.layers.Dense)]
+    assert not any(kernel.trainable for kernel in kernels)
+    for variable in model.trainable_variables:
+        variable.trainable = "lora" in variable.path
+    assert len(model.trainable_variables) == 2 * len(kernels)
+    before = {v.path: v.numpy() for v in model.weights}
+    if subject == "encoder":
+        model = keras.Model(model.input, model.output["pooled_output"])
+    model.compile("sgd", loss="mse", jit_compile=keras.backend.backend() == "jax")
+    model.train_on_batch(inputs, np.ones(model(inputs).shape, np.float32))
+    changed = {v.path for v in model.weights if (v.numpy() != before[v.path]).any()}
+    assert changed, "nothing was trained"
+    # The first factor has no gradient yet, since the second is zeros.
+    assert all("lora_kernel_b" in path for path in changed), changed
+
+
+def check_int8(subject):
+    quantized = layers(quantize(build(subject)), keras.layers.Dense | keras.layers.Embedding)
+    assert quantized
+    for layer in quantized:
+        matrices = [v for v in layer.weights if len(v.shape) == 2]
+        assert layer.quantization_mode == "int8", layer.path
+        assert {v.dtype for v in matrices} == {"int8"}, layer.path
+
+
+def quantize(model):
+    with warnings.catch_warnings():  # Keras names each layer that has nothing to quantize
+        warnings.filterwarnings("ignore", "Layer .* does not have a `quantize` method")
+        model.quantize("int8")
+    return model
+
+
+def with_lora(model):
+    rng = np.random.default_rng(0)
+    for layer in layers(model, keras.layers.Dense):
+        layer.enable_lora(2)
+        layer.lora_kernel_b.assign(rng.normal(0, 0.3, layer.lora_kernel_b.shape))
+    return model
+
+
+def text_model(encoder):
+    """A functional model of the user's own, in which the preprocessor occurs twice."""
+    text = keras.Input(shape=(), dtype="string")
+    x = encoder(encoder.preprocessor(text))["pooled_output"]
+    return keras.Model(text, keras.layers.Dense(2)(x))
+
+
+def save(subject, folder):
+    """Saves variants of the model and what they answer; the vocabulary's file is then deleted."""
+    vocabulary = folder / "vocabulary.txt"
+    vocabulary.write_text("".join(f"{piece}\n" for piece in PIECES), "utf-8", newline="\n")
+
+    def prepared(**options):
+        preprocessor = keras_bert.Preprocessor(vocabulary, sequence_length=12, lowercase=True)
+        return build(subject, preprocessor=preprocessor, **options)
+
+    variants = {
+        "plain": prepared(),
+        "bfloat16": prepared(dtype="mixed_bfloat16"),
+        "rematerialized": prepared(rematerialize=True),
+        "int8": quantize(prepared()),
+        "lora": with_lora(prepared()),
+    }
+    for name, model in variants.items():
+        model.save(folder / f"{name}.keras")
+        outputs = [x.astype(np.float32) for x in run(model)]
+        np.savez(folder / f"{name}.npz", *outputs)
+    if subject == "encoder" and keras.backend.backend() == "tensorflow":
+        model = text_model(variants["plain"])
+        model.save(folder / "text.keras")
+        answer = model.predict(keras.ops.convert_to_tensor(TEXTS), verbose=0)
+        np.savez(folder / "text.npz", answer)
+    vocabulary.unlink()
+
+
+def reload(folder, tolerance):
+    """Loads all that `save` wrote, and compares."""
+    backend = keras.backend.backend()
+    files = sorted(folder.glob("*.keras"))
+    assert files
+    for file in files:
+        if file.stem == "text" and backend != "tensorflow":
+            continue
+        model = keras.saving.load_model(file)
+        encoder = keras_bert.heads.find_encoder(model)
+        if backend != "tensorflow":
+            assert "tensorflow" not in sys.modules or file != files[0]
+        with np.load(file.with_suffix(".npz")) as expected:
+            expected = list(expected.values())
+        if file.stem == "text":
+            found = [model.predict(keras.ops.convert_to_tensor(TEXTS), verbose=0)]
+            own = layers(model, keras_bert.Preprocessor)
+            assert own == [encoder.preprocessor]
+        else:
+            found = run(model)
+        for a, b in zip(expected, found, strict=True):
+            np.testing.assert_allclose(
+                a, b.astype(np.float32), atol=0.1 if file.stem == "bfloat16" else tolerance
+            )
+        if file.stem == "int8":
+            check = layers(model, keras.layers.Dense | keras.layers.Embedding)
+            assert all(layer.quantization_mode == "int8" for layer in check)
+        assert encoder.rematerialize == (file.stem == "rematerialized")
+        blocks = layers(model, keras_bert.layers.TransformerBlock)
+        assert all(block.rematerialize == encoder.rematerialize for block in blocks)
+        output = keras_bert.heads.find_output(model)
+        if output is not None:
+            assert output.labels == LABELS and output.task in HEADS
+        assert list(encoder.preprocessor.vocabulary) == PIECES
+        ids = keras.ops.convert_to_numpy(encoder.preprocessor("Two words")["input_word_ids"])
+        assert ids[:5].tolist() == [2, 4, 5, 3, 0]
+        print("ok", backend, "reload", file.name, flush=True)
+
+
+def main(subject, folder, tolerance="1e-6"):
+    folder = pathlib.Path(folder)
+    if subject == "reload":
+        return reload(folder, float(tolerance))
+    for name, check in list(globals().items()):
+        if name.startswith("check_"):
+            check(subject)
+            print("ok", keras.backend.backend(), subject, name, flush=True)
+    return save(subject, folder)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
