@@ -5,6 +5,7 @@ Keras is imported when a command runs, not before, so that `--help` answers at o
 
 import argparse
 import json
+import os
 import pathlib
 import sys
 
@@ -224,9 +225,14 @@ def main(argv=None):
             import keras_bert.hub  # noqa: F401
             import keras_bert.serving.export
         args.run(args)
+    except BrokenPipeError:  # whoever read our output has seen enough, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except (ValueError, OSError) as error:
-        message = " ".join(str(error).split())
-        print(f"keras-bert: {message}", file=sys.stderr)
+        message = str(error)
+        if isinstance(error, OSError) and error.strerror and error.filename:
+            message = f"{error.filename}: {error.strerror}"
+        print("keras-bert:", " ".join(message.split()), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("keras-bert: stopped", file=sys.stderr)

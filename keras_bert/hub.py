@@ -20,7 +20,10 @@ import zipfile
 
 import keras
 
-from keras_bert import checkpoints
+from keras_bert import (
+    checkpoints,
+    heads,  # noqa: F401 - Keras must know its layers to read a model that holds them
+)
 from keras_bert.encoder import BertEncoder
 from keras_bert.layers import without_initial_weights
 from keras_bert.text.preprocessor import Preprocessor
@@ -156,6 +159,8 @@ def load(name, *, sequence_length=128, dtype=None, rematerialize=False):
 def save(model, path):
     """Saves a model with its vocabulary and labels, so that `load` takes it.
 
+    The state of its optimizer, twice the size of the model, is left out.
+
     Args:
         model: a `keras.Model`.
         path: a file ending in `.keras`, or a folder, which is made.
@@ -175,6 +180,8 @@ def save(model, path):
     if path.suffix != ".keras":
         path.mkdir(parents=True, exist_ok=True)
         path = path / MODEL_FILE
+    if model.compiled and type(model).__name__ == "Functional":
+        model = keras.Model(model.input, model.output, name=model.name)  # the same layers
     beside = path.with_name(f".{os.getpid()}.{path.name}")
     try:
         model.save(beside)
@@ -185,9 +192,10 @@ def save(model, path):
 
 def _load_keras(path):
     try:
-        return keras.saving.load_model(path)
+        return keras.saving.load_model(path, compile=False)
     except (ValueError, TypeError, KeyError, OSError, zipfile.BadZipFile) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
+        reason = str(error).strip() or repr(error)
+        reason = reason.splitlines()[0].partition(" Full object config")[0]
         raise ValueError(f"{path} is not a model that Keras can read: {reason}") from error
 
 

@@ -209,7 +209,7 @@ class Preprocessor(keras.layers.Layer):
             default_value=token_id("[PAD]"), shape=[None, sequence_length]
         )
         if sequence_length is None:
-            word_ids = tf.reshape(word_ids, [rows, seq])
+            word_ids = tf.reshape(word_ids, [tf.cast(rows, tf.int32), seq])
         position = tf.range(seq)[None]
         mask = position < lengths[:, None]
         if segment_sizes is None:

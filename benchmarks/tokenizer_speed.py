@@ -1,0 +1,120 @@
+"""Question: how fast is tokenizing, beside Hugging Face tokenizers with two threads?
+
+Batches of 1,000 texts through (a) the training path, tensorflow-text where it agrees; (b) the
+graph of core ops alone; (c) `encode_batch` of Hugging Face tokenizers. They take turns on each
+batch; the ids are compared too. And one text of 100 words through the graph.
+
+    python benchmarks/tokenizer_speed.py ../shared
+
+Needs tokenizers beside keras_bert, and a folder with data/ and vocab/ (see benchmarks/README.md).
+"""
+
+import argparse
+import lzma
+import os
+import pathlib
+import statistics
+import time
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ["RAYON_NUM_THREADS"] = "2"
+
+import tensorflow as tf
+import tokenizers
+
+from keras_bert.text.accelerator import tokenize_function
+from keras_bert.text.tokenizer import WordPieceTokenizer
+
+BATCH = 1000
+
+
+def read_corpus(path, count):
+    """The first `count` lines that are not empty."""
+    with lzma.open(path, "rt", encoding="utf-8") as file:
+        lines = (line.strip() for line in file)
+        return [line for line, _ in zip(filter(None, lines), range(count), strict=False)]
+
+
+def read_column(path, column, count):
+    """A column of a TSV file without its header."""
+    with open(path, encoding="utf-8") as file:
+        next(file)
+        rows = (line.rstrip("\n").split("\t") for line in file)
+        return [row[column] for row, _ in zip(rows, range(count), strict=False)]
+
+
+def measure(name, texts, vocabulary_file, lowercase, rounds):
+    """Prints one line for one text collection and vocabulary."""
+    vocabulary = vocabulary_file.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    tokenizer = WordPieceTokenizer([line.strip() for line in vocabulary], lowercase=lowercase)
+    fast = tokenize_function(tokenizer)
+    peer = tokenizers.BertWordPieceTokenizer(
+        str(vocabulary_file), lowercase=lowercase, strip_accents=lowercase
+    )
+    batches = [texts[start : start + BATCH] for start in range(0, len(texts), BATCH)]
+    tensors = [tf.constant(batch) for batch in batches]
+    paths = {
+        "training path": lambda i: fast(tensors[i]).flat_values,
+        "core graph": lambda i: tokenizer.tokenize(tensors[i]).flat_values,
+        "tokenizers": lambda i: peer.encode_batch(batches[i], add_special_tokens=False),
+    }
+    seconds = {path: [] for path in paths}
+    pieces = 0
+    for turn in range(rounds + 1):
+        spent = dict.fromkeys(paths, 0.0)
+        for index in range(len(batches)):
+            for path, run in paths.items():
+                start = time.perf_counter()
+                result = run(index)
+                spent[path] += time.perf_counter() - start
+                if turn == 0 and path == "core graph":
+                    pieces += int(result.shape[0])
+        if turn:  # the first turn traces and warms up
+            for path in paths:
+                seconds[path].append(spent[path])
+    median = {path: statistics.median(values) for path, values in seconds.items()}
+    ratio = {
+        path: statistics.median(
+            b / a for a, b in zip(seconds[path], seconds["tokenizers"], strict=True)
+        )
+        for path in paths
+    }
+    rates = ", ".join(f"{path} {pieces / median[path] / 1e6:.2f}" for path in paths)
+    print(
+        f"{name} ({len(texts)} texts, {pieces} pieces): million pieces/s: {rates}; "
+        f"training path {ratio['training path']:.1f}x, core graph {ratio['core graph']:.2f}x "
+        "tokenizers"
+    )
+    return tokenizer
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("shared", type=pathlib.Path)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--texts", type=int, default=8000)
+    args = parser.parse_args()
+    vocab, count = args.shared / "vocab", args.texts
+    print(f"tensorflow {tf.__version__}, tokenizers {tokenizers.__version__}, "
+          f"{os.cpu_count()} cores, medians of {args.rounds} rounds")
+    wiki = read_corpus(args.shared / "corpus" / "en_wiki.txt.xz", count)
+    uncased = vocab / "bert-base-uncased-vocab.txt"
+    tokenizer = measure("English Wikipedia, uncased", wiki, uncased, True, args.rounds)
+    sst2 = read_column(args.shared / "data" / "sst2" / "train.tsv", 0, count)
+    measure("SST-2, uncased", sst2, uncased, True, args.rounds)
+    cased = vocab / "bert-base-multilingual-cased-vocab.txt"
+    korean = read_corpus(args.shared / "corpus" / "ko_wiki.txt.xz", count)
+    measure("Korean Wikipedia, multilingual cased", korean, cased, False, args.rounds)
+    measure("Korean Wikipedia, KcBERT", korean, vocab / "kcbert-base-vocab.txt", False, args.rounds)
+
+    text = tf.constant([" ".join(" ".join(wiki).split()[:100])])
+    milliseconds = []
+    for _ in range(200):
+        start = time.perf_counter()
+        tokenizer.tokenize(text)
+        milliseconds.append((time.perf_counter() - start) * 1e3)
+    print(f"one text of 100 words, core graph: {statistics.median(milliseconds[20:]):.2f} ms")
+
+
+if __name__ == "__main__":
+    main()
