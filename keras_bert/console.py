@@ -40,11 +40,12 @@ def quiet_imports():
             os.close(saved)
 
 
-def progress(*columns):
+def progress(*columns, show=True):
     """A progress bar on stderr that leaves no trace where stderr is no terminal.
 
     Args:
         *columns: format strings of further columns, such as `"loss {task.fields[loss]:.3f}"`.
+        show: `False` draws nothing anywhere.
 
     Returns:
         A `rich.progress.Progress`, to be used as a context manager.
@@ -58,11 +59,13 @@ def progress(*columns):
     from rich import progress as rich_progress
     from rich.console import Console
 
+    console = Console(stderr=True)
     return rich_progress.Progress(
         rich_progress.TextColumn("{task.description}"),
         rich_progress.BarColumn(),
         rich_progress.MofNCompleteColumn(),
         *(rich_progress.TextColumn(column) for column in columns),
         rich_progress.TimeRemainingColumn(elapsed_when_finished=True),
-        console=Console(stderr=True),
+        console=console,
+        disable=not (show and console.is_terminal),
     )

@@ -1,6 +1,5 @@
 """Batches of like lengths, so that little is computed on padding."""
 
-import keras
 import numpy as np
 import tensorflow as tf
 
@@ -66,7 +65,7 @@ def _tokenize_in_chunks(tokenize, texts):
     return tf.concat(parts, axis=0)
 
 
-class Batches(keras.utils.PyDataset):
+class Batches:
     """One epoch of batches, each as long as its longest text.
 
     Args:
@@ -80,7 +79,6 @@ class Batches(keras.utils.PyDataset):
     """
 
     def __init__(self, texts, targets, batch_size, seed=None, fixed_lengths=False):
-        super().__init__()
         self._texts = texts
         self._targets = targets
         self._batch_size = batch_size
@@ -105,6 +103,19 @@ class Batches(keras.utils.PyDataset):
         weights = np.ones(len(rows), np.float32)
         weights[len(rows) - missing :] = 0
         return inputs, self._targets[rows], weights
+
+
+    def dataset(self):
+        """Returns the batches as a `tf.data.Dataset`, prepared while the model computes."""
+        # Keras would take the shapes from the first batches, and lengths differ.
+        row = tf.TensorSpec([None, None], tf.int32)
+        signature = ({key: row for key in ("input_word_ids", "input_mask", "input_type_ids")},)
+        if self._targets is not None:
+            signature += (tf.TensorSpec([None], tf.int32), tf.TensorSpec([None], tf.float32))
+        dataset = tf.data.Dataset.from_generator(
+            lambda: (self[index] for index in range(len(self))), output_signature=signature
+        )
+        return dataset.apply(tf.data.experimental.assert_cardinality(len(self))).prefetch(2)
 
 
 def _plan(lengths, batch_size, seed):

@@ -66,8 +66,8 @@ def classify(model, texts, text_pairs=None, **options):
     """
     if not texts:
         return []
-    labels = heads.find_output(model).labels
     rows = probabilities(model, Examples(list(texts), text_pairs), **options)
+    labels = heads.find_output(model).labels
     return [(labels[row.argmax()], float(row.max())) for row in rows]
 
 

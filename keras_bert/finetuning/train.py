@@ -84,13 +84,15 @@ def finetune_classifier(
         "loss {task.fields[loss]:.3f}",
         "accuracy {task.fields[accuracy]:.3f}",
         "{task.fields[rate]:.0f} examples/s",
+        show=show_progress,
     )
-    bar.disable = not show_progress
     with bar:
         for epoch in range(epochs):
             batches = Batches(texts, targets, batch_size, (seed, epoch), fixed_lengths=compiled)
             callback = _Progress(bar, f"Epoch {epoch + 1} of {epochs}", batches)
-            history = model.fit(batches, shuffle=False, verbose=0, callbacks=[callback])
+            history = model.fit(
+                batches.dataset(), shuffle=False, verbose=0, callbacks=[callback]
+            )
     seconds = time.perf_counter() - start
     metrics = {
         "train_loss": float(history.history["loss"][-1]),
@@ -121,9 +123,7 @@ def evaluate_classifier(model, examples, *, batch_size=32, max_length=None, show
     Raises:
         ValueError: as for `keras_bert.finetuning.predict.probabilities`.
     """
-    bar = progress()
-    bar.disable = not show_progress
-    with bar:
+    with progress(show=show_progress) as bar:
         task = bar.add_task("Scoring", total=len(examples))
         rows = probabilities(
             model,

@@ -127,6 +127,12 @@ class Preprocessor(keras.layers.Layer):
             )
         return self._tokenizer
 
+    def __dir__(self):
+        # Keras reads each attribute that it sees when it saves or loads a layer; to read this
+        # one makes the tokenizer, for which TensorFlow must be imported.
+        hidden = {"tokenizer"} if self._tokenizer is None else set()
+        return [name for name in super().__dir__() if name not in hidden]
+
     def call(self, text, text_pair=None):
         """Prepares a batch.
 
@@ -195,8 +201,8 @@ class Preprocessor(keras.layers.Layer):
             # within its half stays whole, and the other has what is left.
             budget = limit - 3
             length, pair_length = ids.row_lengths(), pair_ids.row_lengths()
-            keep = tf.maximum(budget - budget // 2, budget - pair_length)
-            keep_pair = tf.maximum(budget // 2, budget - length)
+            keep = tf.maximum(budget - pair_length, budget - budget // 2)
+            keep_pair = tf.maximum(budget - length, budget // 2)
             ids = _take(ids, tf.minimum(length, keep))
             pair_ids = _take(pair_ids, tf.minimum(pair_length, keep_pair))
             parts = [first, ids, end, pair_ids, end]
