@@ -46,8 +46,10 @@ def main():
     a = tf.random.normal((2048, 2048))
     run_matmul = tf.function(lambda x: tf.matmul(x, x))
 
-    print(f"keras {keras.__version__}, tensorflow {tf.__version__}, keras-hub "
-          f"{keras_hub.__version__}, {os.cpu_count()} cores, median of {args.rounds}")
+    print(
+        f"keras {keras.__version__}, tensorflow {tf.__version__}, keras-hub "
+        f"{keras_hub.__version__}, {os.cpu_count()} cores, median of {args.rounds}"
+    )
     for batch, seq in ((8, 128), (1, 512)):
         ids = tf.constant(np.random.default_rng(0).integers(1, VOCAB, (batch, seq)), tf.int32)
         ones, zeros = tf.ones_like(ids), tf.zeros_like(ids)

@@ -118,11 +118,15 @@ def main():
             )  # fmt: skip
             accuracy, rate = json.loads(output.stdout.splitlines()[-1])
             results[name].append((accuracy, rate))
-            print(f"{name}, seed {seed}: accuracy {accuracy:.3f}, {rate:.0f} examples/s", flush=True)
+            print(
+                f"{name}, seed {seed}: accuracy {accuracy:.3f}, {rate:.0f} examples/s", flush=True
+            )
     for name, rows in results.items():
         accuracies, rates = zip(*rows, strict=True)
-        print(f"{name}: accuracy {statistics.mean(accuracies):.3f}, "
-              f"{statistics.median(rates):.0f} examples/s")
+        print(
+            f"{name}: accuracy {statistics.mean(accuracies):.3f}, "
+            f"{statistics.median(rates):.0f} examples/s"
+        )
     ratio = statistics.median(
         a[1] / b[1] for a, b in zip(results["keras_bert"], results["transformers"], strict=True)
     )

@@ -62,6 +62,7 @@ def compare():
         "sequence_output at padding beside a text": ("sequence_output", beside),
     }
     for title, (name, where) in parts.items():
+
         def largest(a, b, name=name, where=where):
             return np.abs(a[name] - b[name])[where].max()
 

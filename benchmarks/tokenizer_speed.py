@@ -95,8 +95,10 @@ def main():
     parser.add_argument("--texts", type=int, default=8000)
     args = parser.parse_args()
     vocab, count = args.shared / "vocab", args.texts
-    print(f"tensorflow {tf.__version__}, tokenizers {tokenizers.__version__}, "
-          f"{os.cpu_count()} cores, medians of {args.rounds} rounds")
+    print(
+        f"tensorflow {tf.__version__}, tokenizers {tokenizers.__version__}, "
+        f"{os.cpu_count()} cores, medians of {args.rounds} rounds"
+    )
     wiki = read_corpus(args.shared / "corpus" / "en_wiki.txt.xz", count)
     uncased = vocab / "bert-base-uncased-vocab.txt"
     tokenizer = measure("English Wikipedia, uncased", wiki, uncased, True, args.rounds)

@@ -57,9 +57,7 @@ def _add_columns(parser):
     parser.add_argument("--text", default="text", help="column of the text (text)")
     parser.add_argument("--text-pair", help="column of the second text, for pairs")
     parser.add_argument("--format", choices=("tsv", "csv", "jsonl"), help="default: by ending")
-    parser.add_argument(
-        "--no-header", action="store_true", help="columns are then numbers, from 1"
-    )
+    parser.add_argument("--no-header", action="store_true", help="columns are then numbers, from 1")
 
 
 def _positive(kind):
@@ -223,7 +221,6 @@ def main(argv=None):
     try:
         with quiet_imports():
             import keras_bert.hub  # noqa: F401
-            import keras_bert.serving.export
         args.run(args)
     except BrokenPipeError:  # whoever read our output has seen enough, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

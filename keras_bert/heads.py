@@ -103,9 +103,7 @@ def classifier(
     if dropout is None:
         dropout = config["hidden_dropout_prob"]
 
-    inputs = {
-        key: keras.Input(shape=(None,), dtype="int32", name=key) for key in encoder.input
-    }
+    inputs = {key: keras.Input(shape=(None,), dtype="int32", name=key) for key in encoder.input}
     x = encoder(inputs)["pooled_output"]  # (batch, hidden)
     x = keras.layers.Dropout(dropout, name="dropout")(x)
     x = keras.layers.Dense(

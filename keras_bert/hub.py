@@ -147,12 +147,15 @@ def load(name, *, sequence_length=128, dtype=None, rematerialize=False):
     if checkpoint.vocabulary is not None:
         options = dict(checkpoint.tokenizer)
         max_sequence_length = min(options.pop("sequence_length", None) or longest, longest)
-        encoder.preprocessor = Preprocessor(
-            checkpoint.vocabulary,
-            sequence_length=sequence_length and min(sequence_length, longest),
-            max_sequence_length=max_sequence_length,
-            **options,
-        )
+        try:
+            encoder.preprocessor = Preprocessor(
+                checkpoint.vocabulary,
+                sequence_length=sequence_length and min(sequence_length, longest),
+                max_sequence_length=max_sequence_length,
+                **options,
+            )
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
     return encoder
 
 
@@ -306,7 +309,9 @@ def _from_hub(repository, revision, files):
         return download(local_files_only=False)
     except Exception as error:  # its errors have no common base but this
         reason = str(error).strip().splitlines()[0]
-        raise OSError(f"{repository} could not be had from the Hugging Face Hub: {reason}") from error
+        raise OSError(
+            f"{repository} could not be had from the Hugging Face Hub: {reason}"
+        ) from error
 
 
 def _hub_answers():

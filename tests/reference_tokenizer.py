@@ -118,5 +118,6 @@ def stable(code_point):
         and tables.lower.get(code_point, (code_point,)) == tuple(map(ord, char.lower()))
         and tables.decomposition.get(code_point, (code_point,))
         == tuple(map(ord, unicodedata.normalize("NFD", char)))
-        and (category in ("Cc", "Cf")) <= bool(tables.removed[code_point] | tables.space[code_point])
+        and (category in ("Cc", "Cf"))
+        <= bool(tables.removed[code_point] | tables.space[code_point])
     )

@@ -149,7 +149,5 @@ def test_parity_with_transformers(tmp_path, hidden_act):
     for index, hidden in enumerate(found["encoder_outputs"]):
         equal(hidden, expected.hidden_states[index + 1])
     embeddings = ours.get_layer("embeddings")
-    equal(
-        embeddings(inputs["input_word_ids"], inputs["input_type_ids"]), expected.hidden_states[0]
-    )
+    equal(embeddings(inputs["input_word_ids"], inputs["input_type_ids"]), expected.hidden_states[0])
     assert isinstance(ours.get_layer("layer_1"), layers.TransformerBlock)

@@ -21,13 +21,13 @@ def write(path, text):
 
 
 def test_formats_agree(tmp_path):
-    tsv = write(tmp_path / "a.tsv", 'id\ttext\tlabel\n1\tsays "hi, you\tx\n\n2\tb\'s\ty\n')
+    tsv = write(tmp_path / "a.tsv", "id\ttext\tlabel\n1\tsays \"hi, you\tx\n\n2\tb's\ty\n")
     csv = write(tmp_path / "a.csv", 'id,text,label\r\n1,"says ""hi, you",x\r\n2,b\'s,y\r\n')
     jsonl = write(
         tmp_path / "a.jsonl",
         '{"text": "says \\"hi, you", "label": "x"}\n\n{"text": "b\'s", "label": "y"}\n',
     )
-    bare = write(tmp_path / "plain", '\ufeffx\tsays "hi, you\r\ny\tb\'s')
+    bare = write(tmp_path / "plain", "\ufeffx\tsays \"hi, you\r\ny\tb's")
     for examples in (
         data.read(tsv, text="text", label="label"),
         data.read(csv, text="text", label="label"),
@@ -75,7 +75,12 @@ def test_limit_and_pairs(tmp_path):
         ("a.jsonl", "[1]", {}, r"a\.jsonl, line 1: must be a JSON object"),
         ("a.jsonl", '{"text": "a"}', {}, r"a\.jsonl, line 1: has no key 'label'"),
         ("a.jsonl", '{"text": null, "label": "a"}', {}, r"'text' must be a string; received null"),
-        ("a.jsonl", '{"text": 3, "label": "a"}', {}, r"line 1: 'text' must be a string; received 3"),
+        (
+            "a.jsonl",
+            '{"text": 3, "label": "a"}',
+            {},
+            r"line 1: 'text' must be a string; received 3",
+        ),
         ("a.jsonl", '{"text": "3", "label": null}', {}, r"'label' must be a string; received null"),
     ],
 )
@@ -173,7 +178,11 @@ def test_predictions_do_not_depend_on_their_batch():
 @pytest.mark.parametrize(
     ("train_rows", "dev_rows", "message"),
     [
-        ([("good", "a")] * 3, None, "needs at least two labels to tell apart; received only 'good'"),
+        (
+            [("good", "a")] * 3,
+            None,
+            "needs at least two labels to tell apart; received only 'good'",
+        ),
         (ROWS, [("odd", "a")], "has the label 'odd', which the training file has not"),
     ],
 )

@@ -53,7 +53,9 @@ def test_predict_texts_and_files(trained, capsys, tmp_path):
     lines = capsys.readouterr().out.splitlines()
     assert [line.split("\t")[2] for line in lines] == ["so good", "한국어"]
     output = tmp_path / "answers.tsv"
-    assert main(["predict", model, "--input", str(trained / "rows.tsv"), "--output", str(output)]) == 0
+    assert (
+        main(["predict", model, "--input", str(trained / "rows.tsv"), "--output", str(output)]) == 0
+    )
     rows = output.read_text().splitlines()
     assert rows[0] == "label\tscore"
     assert len(rows) == 17
@@ -78,7 +80,9 @@ def test_export(trained, tmp_path, capsys):
         (["predict", "{rows}", "a"], "must be a folder or a .keras file"),
     ],
 )
-def test_errors_are_one_line(trained, encoder_folder, capsys, tmp_path, monkeypatch, arguments, message):
+def test_errors_are_one_line(
+    trained, encoder_folder, capsys, tmp_path, monkeypatch, arguments, message
+):
     monkeypatch.chdir(tmp_path)
     names = {"rows": trained / "rows.tsv", "model": trained / "model", "encoder": encoder_folder}
     assert main([argument.format(**names) for argument in arguments]) == 1

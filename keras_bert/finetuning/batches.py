@@ -104,7 +104,6 @@ class Batches:
         weights[len(rows) - missing :] = 0
         return inputs, self._targets[rows], weights
 
-
     def dataset(self):
         """Returns the batches as a `tf.data.Dataset`, prepared while the model computes."""
         # Keras would take the shapes from the first batches, and lengths differ.

@@ -39,12 +39,12 @@ class Examples:
 
     def majority_share(self):
         """Returns the share of the most frequent label, 0 to 1: what guessing it would score."""
-        counts = collections.Counter(self.labels)
-        return max(counts.values()) / len(self.labels)
+        counts = collections.Counter(self.labels or ())
+        return max(counts.values()) / counts.total()
 
 
 def read(path, *, text, text_pair=None, label=None, format=None, header=True, limit=None):
-    """Reads examples from a file.
+    r"""Reads examples from a file.
 
     In TSV a field ends at the next tab and quotes mean nothing, as in GLUE's files; CSV is
     quoted as usual. Files are UTF-8.
@@ -71,7 +71,7 @@ def read(path, *, text, text_pair=None, label=None, format=None, header=True, li
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = pathlib.Path(folder, "mail.tsv")
-    ...     _ = file.write_text("label\\ttext\\nspam\\tWin now\\nham\\tSee you at six\\n")
+    ...     _ = file.write_text("label\ttext\nspam\tWin now\nham\tSee you at six\n")
     ...     read(file, text="text", label="label").labels
     ['spam', 'ham']
     """

@@ -61,9 +61,7 @@ def finetune_classifier(
         )
     unseen = sorted(set(dev.labels) - set(labels)) if dev is not None else []
     if unseen:
-        raise ValueError(
-            f"{dev.source}: has the label {unseen[0]!r}, which {train.source} has not"
-        )
+        raise ValueError(f"{dev.source}: has the label {unseen[0]!r}, which {train.source} has not")
     max_length = min(max_length, encoder.get_config()["max_position_embeddings"])
 
     keras.utils.set_random_seed(seed)
@@ -90,9 +88,7 @@ def finetune_classifier(
         for epoch in range(epochs):
             batches = Batches(texts, targets, batch_size, (seed, epoch), fixed_lengths=compiled)
             callback = _Progress(bar, f"Epoch {epoch + 1} of {epochs}", batches)
-            history = model.fit(
-                batches.dataset(), shuffle=False, verbose=0, callbacks=[callback]
-            )
+            history = model.fit(batches.dataset(), shuffle=False, verbose=0, callbacks=[callback])
     seconds = time.perf_counter() - start
     metrics = {
         "train_loss": float(history.history["loss"][-1]),

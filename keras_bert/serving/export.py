@@ -90,9 +90,7 @@ def _classifier(model, output, assets):
             f"the encoder of {model.name!r} has no preprocessor, so it has no vocabulary to "
             "serve strings with; set encoder.preprocessor"
         )
-    longest = min(
-        preprocessor.max_sequence_length, encoder.get_config()["max_position_embeddings"]
-    )
+    longest = min(preprocessor.max_sequence_length, encoder.get_config()["max_position_embeddings"])
     labels = tf.constant(output.labels)
 
     def answer(inputs):
@@ -141,8 +139,7 @@ def _write_labels(folder, labels):
 def _own_model(model):
     """A module with the one signature of a user's functional model on strings."""
     inputs = [
-        tf.TensorSpec([None, *item.shape[1:]], item.dtype, name=item.name)
-        for item in model.inputs
+        tf.TensorSpec([None, *item.shape[1:]], item.dtype, name=item.name) for item in model.inputs
     ]
     names = model.output_names
 

@@ -198,7 +198,7 @@ def write(path=_FILE, chunk=40_000):
             part = code_points[start : start + chunk]
             alike[part] = ask(casing, part)
         columns[casing] = np.packbits(alike)
-    np.savez_compressed(path, **columns)
+    np.savez_compressed(path, allow_pickle=False, **columns)
 
 
 if __name__ == "__main__":

@@ -79,7 +79,7 @@ class Preprocessor(keras.layers.Layer):
         self.supports_jit = False  # strings
         self._convert_input_args = False
         self._allow_non_tensor_positional_args = True
-        self._vocabulary = None
+        self._keep_vocabulary(None)
         self._tokenizer = None
         self.built = True
         if vocabulary is not None:
@@ -100,8 +100,12 @@ class Preprocessor(keras.layers.Layer):
         broken = next((piece for piece in vocabulary if "\n" in piece), None)
         if broken is not None:
             raise ValueError(f"a piece of a vocabulary holds no line end; received {broken!r}")
-        self._vocabulary = tuple(vocabulary)
+        self._keep_vocabulary(tuple(vocabulary))
         self._tokenizer = None
+
+    def _keep_vocabulary(self, vocabulary):
+        # Past Keras, which would look into each of 30,000 strings for something to track.
+        object.__setattr__(self, "_vocabulary", vocabulary)
 
     @property
     def vocabulary(self):
@@ -278,9 +282,11 @@ def _as_text_tensor(texts):
         array = np.asarray(texts, dtype=object)
         if array.ndim > 1:
             raise ValueError(f"texts must have shape (batch,); received {array.shape}")
-        wrong = next(
-            (item for item in array.ravel() if not isinstance(item, (str, bytes))), None
-        ) if array.size else None
+        wrong = (
+            next((item for item in array.ravel() if not isinstance(item, (str, bytes))), None)
+            if array.size
+            else None
+        )
         if array.size and wrong is not None or any(item is None for item in array.ravel()):
             raise ValueError(f"texts must be strings; received {wrong!r:.80}")
         texts = tf.constant(

@@ -262,9 +262,7 @@ def _mark_row_starts(flags, row_splits):
     size = tf.size(flags, out_type=tf.int64)
     starts = row_splits[:-1]
     starts = tf.boolean_mask(starts, starts < size)  # empty rows at the end start nowhere
-    return tf.tensor_scatter_nd_update(
-        flags, starts[:, None], tf.ones_like(starts, tf.bool)
-    )
+    return tf.tensor_scatter_nd_update(flags, starts[:, None], tf.ones_like(starts, tf.bool))
 
 
 def _boundaries(entries, row_splits):
@@ -275,9 +273,7 @@ def _boundaries(entries, row_splits):
     return _mark_row_starts(boundary, row_splits)
 
 
-def _normalize(
-    constants, entries, code_points, row_splits, boundary, lowercase, strip_accents
-):
+def _normalize(constants, entries, code_points, row_splits, boundary, lowercase, strip_accents):
     """Code points to characters: what vanishes is gone, what expands is expanded.
 
     Returns:
@@ -368,7 +364,7 @@ def _canonical_order(constants, entries, row_splits, sequence, source):
     """Sorts each run of combining characters by class, the last step of NFD."""
     starter = _mark_row_starts(tf.equal(entries & _NONSTARTER, 0), row_splits)
     run = tf.gather(tf.cumsum(tf.cast(starter, tf.int64)), source)
-    combining_class = tf.gather(constants["sequence_classes"], sequence)
+    combining_class = tf.cast(tf.gather(constants["sequence_classes"], sequence), tf.int64)
     size = tf.size(source, out_type=tf.int64)
     key = (run * 256 + combining_class) * size + tf.range(size)  # unique, so the sort is stable
     return tf.gather(sequence, tf.argsort(key))
@@ -433,9 +429,7 @@ def _match_words(constants, characters, words):
         return alike, differing
 
     def collide():  # two words with one 64-bit hash: as good as never, and still exact
-        found = alike & tf.equal(
-            tf.math.segment_max(tf.cast(differs, tf.int32), index), 0
-        )
+        found = alike & tf.equal(tf.math.segment_max(tf.cast(differs, tf.int32), index), 0)
         return found, tf.where(tf.gather(~found, index))[:, 0]
 
     absent = tf.reduce_sum(tf.where(alike, 0, words["length"]))
@@ -625,46 +619,36 @@ def _code_points(text):
 def _character_table(alphabet, lowercase, strip_accents, split_cjk):
     """What each code point becomes, for this vocabulary and these options."""
     tables = unicode.tables()
-    code_points = np.arange(unicode.CODE_POINTS)
-    entries = alphabet.encode(code_points) | (1 << _VALUE_BITS)
+    entries = alphabet.encode(np.arange(unicode.CODE_POINTS)) | (1 << _VALUE_BITS)
     punctuation = tables.punctuation.copy()
     nonstarter = tables.combining_class > 0
-    vanishing = tables.removed | tables.space
-    sequences = list(range(alphabet.size))
-    sequence_classes = [0] * alphabet.size
 
-    changed = set(tables.lower) if lowercase else set()
+    becomes = _changes(tables, lowercase, strip_accents)
+    codes = np.fromiter(becomes, np.int64, len(becomes))
+    flat = np.array([char for chars in becomes.values() for char in chars], np.int64)
+    length = np.array([len(chars) for chars in becomes.values()], np.int64)
+    start = np.cumsum(length) - length
+    characters = alphabet.encode(flat)
+    classes = tables.combining_class[flat] * strip_accents
+    owner = np.repeat(np.arange(len(codes)), length)
+    reorder = np.bincount(owner, weights=classes, minlength=len(codes)) > 0
     if strip_accents:
-        changed.update(tables.decomposition, np.flatnonzero(tables.mark | nonstarter).tolist())
-    becomes = {}
-    for code in changed:
-        if vanishing[code]:
-            continue
-        result = tables.lower.get(code, (code,)) if lowercase else (code,)
-        if strip_accents:
-            result = [d for c in result for d in tables.decomposition.get(c, (c,))]
-            nonstarter[code] = tables.combining_class[result[0]] > 0
-            result = [c for c in result if not tables.mark[c]]
-        becomes[code] = tuple(result)
+        nonstarter[codes] = [
+            tables.combining_class[tables.decomposition.get(code, (code,))[0]] > 0
+            for code in codes.tolist()
+        ]
 
-    single = {code: result[0] for code, result in becomes.items() if len(result) == 1}
-    keys = np.fromiter(single, np.int64, len(single))
-    values = np.fromiter(single.values(), np.int64, len(single))
-    entries[keys] = alphabet.encode(values) | (1 << _VALUE_BITS)
-    punctuation[keys] = tables.punctuation[values]
-    for code, result in becomes.items():
-        classes = [int(tables.combining_class[c]) if strip_accents else 0 for c in result]
-        if not result:
-            entries[code] = _MARK
-        elif len(result) > 1 or any(classes):
-            entries[code] = len(sequences) | (len(result) << _VALUE_BITS) | _SEQUENCE
-            entries[code] |= _REORDER if any(classes) else 0
-            sequences.extend(alphabet.encode(np.array(result)).tolist())
-            sequence_classes.extend(classes)
+    one = (length == 1) & ~reorder
+    entries[codes[one]] = characters[start[one]] | (1 << _VALUE_BITS)
+    punctuation[codes[one]] = tables.punctuation[flat[start[one]]]
+    more = (length > 0) & ~one
+    entries[codes[more]] = (alphabet.size + start[more]) | (length[more] << _VALUE_BITS) | _SEQUENCE
+    entries[codes[reorder]] |= _REORDER
+    entries[codes[length == 0]] = _MARK
 
     entries[tables.removed] = _REMOVED
     entries[tables.space] = _SPACE
-    entries[punctuation & ~vanishing] |= _ISOLATED
+    entries[punctuation & ~tables.removed & ~tables.space] |= _ISOLATED
     if split_cjk:
         for first, last in unicode.CJK_RANGES:
             entries[first : last + 1] |= _ISOLATED
@@ -675,13 +659,32 @@ def _character_table(alphabet, lowercase, strip_accents, split_cjk):
     # What is removed before lower-casing is as good as ignorable.
     case = np.where(tables.cased, _CASED, 0)
     case[tables.case_ignorable | tables.removed] = _CASE_IGNORABLE
+    # A character is its own sequence of one; the others lie behind.
+    own = np.arange(alphabet.size)
     return {
         **_paged("entries", entries),
         **_paged("case", case),
         "final_sigma": alphabet.encode(np.array(unicode.FINAL_SIGMA)),
-        "sequences": np.array(sequences, np.int32),
-        "sequence_classes": np.array(sequence_classes, np.int64),
+        "sequences": np.concatenate([own, characters]).astype(np.int32),
+        "sequence_classes": np.concatenate([own * 0, classes]).astype(np.int32),
     }
+
+
+def _changes(tables, lowercase, strip_accents):
+    """{code point: the code points it becomes}, where that is anything but itself."""
+    changed = set(tables.lower) if lowercase else set()
+    if strip_accents:
+        changed.update(tables.decomposition, np.flatnonzero(tables.mark).tolist())
+        changed.update(np.flatnonzero(tables.combining_class).tolist())
+    marks = set(np.flatnonzero(tables.mark).tolist())
+    becomes = {}
+    for code in changed:
+        chars = tables.lower.get(code, (code,)) if lowercase else (code,)
+        if strip_accents:
+            chars = [d for char in chars for d in tables.decomposition.get(char, (char,))]
+            chars = [char for char in chars if char not in marks]
+        becomes[code] = chars
+    return becomes
 
 
 def _paged(name, values):

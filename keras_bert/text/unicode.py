@@ -121,9 +121,7 @@ def tables() -> UnicodeTables:
     """
     with np.load(_FILE) as file:
         arrays = {name: file[name] for name in file.files}
-    flags = {
-        name: np.unpackbits(arrays[name], count=CODE_POINTS).astype(bool) for name in _FLAGS
-    }
+    flags = {name: np.unpackbits(arrays[name], count=CODE_POINTS).astype(bool) for name in _FLAGS}
     combining_class = np.zeros(CODE_POINTS, np.uint8)
     combining_class[arrays["combining_at"]] = arrays["combining_class"]
     decomposition = _unflatten(arrays, "decomposition")
@@ -182,6 +180,7 @@ def write(path: pathlib.Path = _FILE) -> None:
     at = np.flatnonzero(derived.combining_class)
     np.savez_compressed(
         path,
+        allow_pickle=False,
         **{name: np.packbits(getattr(derived, name)) for name in _FLAGS},
         combining_at=at.astype(np.int32),
         combining_class=derived.combining_class[at],
