@@ -21,7 +21,7 @@ class TaskOutput(keras.layers.Layer):
 
     Example:
 
-    >>> TaskOutput("classifier", labels=["no", "yes"])(keras.ops.ones((1, 2))).shape
+    >>> tuple(TaskOutput("classifier", labels=["no", "yes"])(keras.ops.ones((1, 2))).shape)
     (1, 2)
     """
 
@@ -149,6 +149,13 @@ def find_output(model):
 
     Returns:
         The `TaskOutput`, or `None` if the model ends in something else.
+
+    Example:
+
+    >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
+    ...                       num_attention_heads=2, intermediate_size=8)
+    >>> find_output(classifier(encoder, labels=["bad", "good"])).labels
+    ['bad', 'good']
     """
     last = model.layers[-1] if model.layers else None
     return last if isinstance(last, TaskOutput) else None

@@ -56,6 +56,11 @@ class Source:
         package: a package of the Python package index that carries the same files, as
             "name==version", and the folder inside it.
         license: of the weights.
+
+    Example:
+
+    >>> SOURCES["minilm"].license
+    'Apache-2.0'
     """
 
     repository: str

@@ -38,8 +38,8 @@ def activation(name):
 
     Example:
 
-    >>> activation("relu")(keras.ops.array([-1.0, 2.0])).shape
-    (2,)
+    >>> activation("relu")(keras.ops.array([-1.0, 2.0])).shape[0]
+    2
     """
     if name == "gelu":
         return _gelu_erf
@@ -94,7 +94,7 @@ def initializer(stddev):
 
     Example:
 
-    >>> initializer(0.02)((2, 3)).shape
+    >>> tuple(initializer(0.02)((2, 3)).shape)
     (2, 3)
     """
     if _without_initial_weights.get():
@@ -121,7 +121,7 @@ class Embeddings(keras.layers.Layer):
 
     >>> layer = Embeddings(vocab_size=10, hidden_size=4, max_position_embeddings=8)
     >>> ids = keras.ops.array([[1, 2, 3]])
-    >>> layer(ids, keras.ops.zeros_like(ids)).shape
+    >>> tuple(layer(ids, keras.ops.zeros_like(ids)).shape)
     (1, 3, 4)
     """
 
@@ -228,7 +228,7 @@ class SelfAttention(keras.layers.Layer):
     Example:
 
     >>> layer = SelfAttention(num_heads=2)
-    >>> layer(keras.ops.ones((1, 3, 4)), attention_mask=keras.ops.ones((1, 3))).shape
+    >>> tuple(layer(keras.ops.ones((1, 3, 4)), attention_mask=keras.ops.ones((1, 3))).shape)
     (1, 3, 4)
     """
 
@@ -335,7 +335,7 @@ class TransformerBlock(keras.layers.Layer):
     Example:
 
     >>> layer = TransformerBlock(num_heads=2, intermediate_size=8)
-    >>> layer(keras.ops.ones((1, 3, 4))).shape
+    >>> tuple(layer(keras.ops.ones((1, 3, 4))).shape)
     (1, 3, 4)
     """
 
@@ -474,7 +474,7 @@ class Pooler(keras.layers.Layer):
 
     Example:
 
-    >>> Pooler()(keras.ops.ones((1, 3, 4))).shape
+    >>> tuple(Pooler()(keras.ops.ones((1, 3, 4))).shape)
     (1, 4)
     """
 

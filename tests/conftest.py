@@ -94,3 +94,57 @@ def shared():
     if not (folder / "vocab").is_dir():
         pytest.skip(f"no {folder / 'vocab'}")
     return folder
+
+
+def _pieces(words, characters):
+    """A vocabulary: BERT's special pieces, characters alone and as suffixes, then words."""
+    special = ["[PAD]", "[unused1]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    characters = list(dict.fromkeys(characters))
+    suffixes = ["##" + character for character in characters]
+    return list(dict.fromkeys([*special, *characters, *words, *suffixes]))
+
+
+@pytest.fixture(scope="session")
+def vocabularies():
+    """Small vocabularies like the real ones: name -> (pieces, options of the tokenizer)."""
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    greek = "".join(map(chr, range(0x3B1, 0x3CA)))
+    cyrillic = "".join(map(chr, range(0x430, 0x450)))
+    punctuation = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~¡¿·–—‘’“”…、。"
+    digits = "0123456789²½"
+    kana = "".join(map(chr, [*range(0x3042, 0x3094), *range(0x30A2, 0x30F7)]))
+    han = "".join(map(chr, range(0x4E00, 0x4E80))) + "\u3400\u4dbf\u9fff\U00020000\uf900"
+    jamo = "".join(map(chr, [*range(0x1100, 0x1113), *range(0x1161, 0x1176), *range(0x11A8, 0x11C3)]))
+    syllables = "".join(map(chr, [*range(0xAC00, 0xAD00, 3), *map(ord, "한국어영화정말재미있다")]))
+    words = "the of and in to was he is as for play playing un ##ing ##ed ##able ##s ss i"
+    words += " ##aff affable resume naive strasse don ##' ' ##t a1 ##1a km ##km² x [ ] ##] ##[mask"
+    words = words.split()
+    long = ["a" * 199 + "b", "##" + "b" * 200, "c" * 201, "zz" * 50]
+    accented = "àáâãäåæçèéêëìíîïðñòóôõöøùúûüýþßıœšž"
+    uncased = _pieces(
+        [*words, *long, "σοφος", "##ος", "##ς", "ss", "fi"],
+        letters + greek + cyrillic + punctuation + digits + kana + han + jamo + "ßıøæ\u3099☃😀",
+    )
+    upper = (letters + accented + greek + cyrillic).upper()
+    cased = _pieces(
+        [*words, *long, *(word.title() for word in words), "USA", "##SA", "Zürich", "I'm"],
+        letters + upper + accented + punctuation + digits + "ſK",
+    )
+    multilingual = _pieces(
+        [*words, "Łódź", "##ódź", "ΣΟΦΟΣ", "σοφός", "Москва", "##сква", "日", "本", "日本"],
+        letters + upper + accented + greek + cyrillic + punctuation + digits + kana + han
+        + syllables + jamo + "ािी्\u0301\u0308\u200d\ufe0f😀🏽",
+    )  # fmt: skip
+    korean = _pieces(
+        ["한국", "한국어", "##국어", "##어", "영화", "##화", "정말", "재미있", "##다", "ㅋㅋ", "##ㅋㅋㅋ"],
+        letters + digits + punctuation + syllables + "ㄱㄴㄷㄹㅋㅎㅏㅑㅠㅜ" + jamo + han,
+    )
+    plain = {"lowercase": False, "strip_accents": False, "split_cjk": True}
+    return {
+        "uncased": (uncased, {**plain, "lowercase": True, "strip_accents": True}),
+        "cased": (cased, plain),
+        "multilingual": (multilingual, plain),
+        "korean": (korean, {**plain, "lowercase": True}),
+        "chinese words": (multilingual, {**plain, "split_cjk": False}),
+        "accents only": (uncased, {**plain, "strip_accents": True}),
+    }

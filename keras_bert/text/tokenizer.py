@@ -17,6 +17,7 @@ Only ops of TensorFlow's core registry occur, so an exported graph runs in any r
 """
 
 import functools
+import warnings
 
 import numpy as np
 import tensorflow as tf
@@ -26,6 +27,7 @@ from keras_bert.text import unicode
 UNKNOWN = "[UNK]"
 SUFFIX = "##"
 MAX_WORD_LENGTH = 200  # characters; `max_input_chars_per_word` of Google's WordpieceTokenizer
+_MANY = 100  # pieces that must look wrong for a warning; a handful may be on purpose
 
 # An entry of the character table, an int32: 21 bits of value, 2 of count, then flags.
 _VALUE_BITS = 21
@@ -68,6 +70,9 @@ class WordPieceTokenizer:
     Raises:
         ValueError: the vocabulary is empty or lacks [UNK].
 
+    Warns:
+        UserWarning: the vocabulary was made with other options, by all appearances.
+
     Example:
 
     >>> tokenizer = WordPieceTokenizer(["[PAD]", "[UNK]", "play", "##ing", "chess", "!"])
@@ -91,6 +96,7 @@ class WordPieceTokenizer:
         self.split_cjk = split_cjk
         self.unknown_id = ids[UNKNOWN]
         self._ids = ids
+        _warn_of_other_options(ids, lowercase, self.strip_accents)
         alphabet = _Alphabet(ids)
         # Eager tensors, so that all graphs traced from this tokenizer share one copy.
         with tf.init_scope(), tf.device("CPU:0"):
@@ -209,6 +215,38 @@ class WordPieceTokenizer:
         at_end = tf.equal(limit, tf.gather(row_splits, rows + 1))
         inside = tf.gather(tf.concat([byte_starts, [0]], 0), limit)
         return tf.where(at_end, tf.gather(text_bytes, rows), inside)
+
+
+def _warn_of_other_options(pieces, lowercase, strip_accents):
+    """Warns where many pieces could never match, or no text would match in upper case."""
+    tables = unicode.tables()
+    changes = np.zeros(unicode.CODE_POINTS, bool)
+    if lowercase:
+        changes[list(tables.lower)] = True
+    if strip_accents:
+        changes[list(tables.decomposition)] = True
+        changes |= tables.mark
+    pieces = [piece for piece in pieces if not (piece.startswith("[") and piece.endswith("]"))]
+    code_points = _code_points("".join(pieces))
+    owners = np.repeat(np.arange(len(pieces)), [len(piece) for piece in pieces])
+    lost = np.unique(owners[changes[code_points]])
+    lower, upper = (
+        np.unique(owners[(code_points >= ord(first)) & (code_points <= ord(last))])
+        for first, last in ("az", "AZ")
+    )
+    options = f"lowercase={lowercase}, strip_accents={strip_accents}"
+    if len(lost) >= max(_MANY, len(pieces) / 20):
+        warnings.warn(
+            f"{options} does not fit this vocabulary: {len(lost)} of its {len(pieces)} pieces, "
+            f"such as {pieces[lost[0]]!r}, can match no text",
+            stacklevel=3,
+        )
+    elif not lowercase and len(lower) >= _MANY and not len(upper):
+        warnings.warn(
+            f"{options} does not fit this vocabulary: {len(lower)} of its {len(pieces)} pieces "
+            "hold a letter a-z and none A-Z, so words in upper case are [UNK]",
+            stacklevel=3,
+        )
 
 
 def _as_strings(texts):
