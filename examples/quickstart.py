@@ -5,6 +5,7 @@ Time:      two to three minutes on 2 CPU cores
 Expected:  about 0.8 of the dev messages right; the most frequent label alone gets 0.18
 """
 
+import argparse
 import os
 import pathlib
 import subprocess
@@ -51,6 +52,11 @@ def step(title):
 
 def main():
     """Runs all steps."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--epochs", type=int, default=6)
+    parser.add_argument("--limit", type=int, help="learn from the first messages only")
+    args = parser.parse_args()
+
     step("1. Load a pretrained BERT")
     keras_bert = import_quietly()
     from keras_bert.finetuning import data, train
@@ -71,11 +77,13 @@ def main():
     print("  " + " ".join(map(str, ids)))
 
     step("3. Fine-tune it on labelled messages")
-    messages = data.read(DATA / "support_train.tsv", text="text", label="label")
+    messages = data.read(
+        DATA / "support_train.tsv", text="text", label="label", limit=args.limit
+    )
     dev = data.read(DATA / "support_dev.tsv", text="text", label="label")
     print(f"  {len(messages)} messages to learn from, {len(messages.label_names())} labels")
     model, metrics = train.finetune_classifier(
-        bert, messages, dev, epochs=6, batch_size=16, learning_rate=1e-4
+        bert, messages, dev, epochs=args.epochs, batch_size=16, learning_rate=1e-4
     )
     print(
         f"  {metrics['accuracy']:.2f} of {len(dev)} dev messages right; "

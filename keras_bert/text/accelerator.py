@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.text import unicode
-from keras_bert.text.tokenizer import MAX_WORD_LENGTH, UNKNOWN, WordPieceTokenizer
+from keras_bert.text.tokenizer import MAX_WORD_LENGTH, UNKNOWN, WordPieceTokenizer, in_parts
 
 _FILE = pathlib.Path(__file__).with_name("agreement.npz")
 _SURROGATES = range(0xD800, 0xE000)
@@ -78,8 +78,13 @@ def tokenize_function(tokenizer):
 
             return tf.cond(tf.reduce_all(easy), all_easy, mixed)
 
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
+    def tokenize_in_parts(texts):
+        return in_parts(tokenize, texts)
+
     def tokenize_ragged(texts):
-        ids, row_splits = tokenize(tf.convert_to_tensor(texts, tf.string))
+        run = tokenize_in_parts if tf.executing_eagerly() else tokenize
+        ids, row_splits = run(tf.convert_to_tensor(texts, tf.string))
         return tf.RaggedTensor.from_row_splits(ids, row_splits, validate=False)
 
     return tokenize_ragged
