@@ -6,11 +6,14 @@ Expected:  about 0.8 of the dev messages right; the most frequent label alone ge
 """
 
 import argparse
+import contextlib
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
+
+from rich.console import Console
 
 os.environ["KERAS_BACKEND"] = "tensorflow"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -35,7 +38,7 @@ for text, label, score in zip(sys.argv[2:], answers["label"].numpy(), answers["s
 def import_quietly():
     """Imports keras_bert while TensorFlow's remarks on missing GPUs go nowhere."""
     stderr = os.dup(2)
-    with open(os.devnull, "w") as nowhere:
+    with waiting("Starting TensorFlow"), open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), 2)
         try:
             import keras_bert
@@ -43,6 +46,11 @@ def import_quietly():
             os.dup2(stderr, 2)
             os.close(stderr)
     return keras_bert
+
+
+def waiting(title):
+    """A spinner on the terminal while something runs."""
+    return Console().status(title) if sys.stdout.isatty() else contextlib.nullcontext()
 
 
 def step(title):
@@ -61,7 +69,8 @@ def main():
     keras_bert = import_quietly()
     from keras_bert.finetuning import data, train
 
-    bert = keras_bert.load("minilm")
+    with waiting("Loading"):
+        bert = keras_bert.load("minilm")
     config = bert.get_config()
     print(
         f"  minilm: {config['num_hidden_layers']} layers of width {config['hidden_size']}, "
@@ -70,16 +79,15 @@ def main():
 
     step("2. A sentence as pieces and ids")
     sentence = "Unbelievable: the café refunded me!"
-    ids = bert.preprocessor([sentence])["input_word_ids"][0].numpy()
+    with waiting("Making the tokenizer"):
+        ids = bert.preprocessor([sentence])["input_word_ids"][0].numpy()
     ids = ids[: int((ids != 0).sum())]
     print(f"  {sentence}")
     print("  " + " ".join(bert.preprocessor.vocabulary[i] for i in ids))
     print("  " + " ".join(map(str, ids)))
 
     step("3. Fine-tune it on labelled messages")
-    messages = data.read(
-        DATA / "support_train.tsv", text="text", label="label", limit=args.limit
-    )
+    messages = data.read(DATA / "support_train.tsv", text="text", label="label", limit=args.limit)
     dev = data.read(DATA / "support_dev.tsv", text="text", label="label")
     print(f"  {len(messages)} messages to learn from, {len(messages.label_names())} labels")
     model, metrics = train.finetune_classifier(
@@ -92,17 +100,19 @@ def main():
 
     with tempfile.TemporaryDirectory() as folder:
         step("4. Export it as a SavedModel that takes strings")
-        exported = keras_bert.export(model, pathlib.Path(folder, "support"))
+        with waiting("Exporting"):
+            exported = keras_bert.export(model, pathlib.Path(folder, "support"))
         size = sum(file.stat().st_size for file in exported.rglob("*") if file.is_file())
         print(f"  {size / 1e6:.0f} MB, for TensorFlow Serving")
 
         step("5. Ask it in a fresh process that imports only tensorflow")
-        client = subprocess.run(
-            [sys.executable, "-c", CLIENT, exported, *MESSAGES],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        with waiting("Starting TensorFlow alone"):
+            client = subprocess.run(
+                [sys.executable, "-c", CLIENT, exported, *MESSAGES],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
         if client.returncode:
             sys.exit(client.stderr)
         print(client.stdout, end="")

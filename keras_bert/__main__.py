@@ -9,7 +9,7 @@ import os
 import pathlib
 import sys
 
-from keras_bert.console import progress, quiet_imports
+from keras_bert.console import progress, quiet_imports, waiting
 
 
 def _parser():
@@ -200,7 +200,9 @@ def _predict(args):
 def _export(args):
     import keras_bert
 
-    print(keras_bert.export(keras_bert.load(args.model), args.path))
+    with waiting("Writing the SavedModel"):
+        version = keras_bert.export(keras_bert.load(args.model), args.path)
+    print(version)
 
 
 def main(argv=None):

@@ -1,4 +1,4 @@
-"""What a person at a terminal sees: no log noise, and a bar for what takes longer than a second."""
+"""What a person at a terminal sees: no log noise, and a sign of life where there is a wait."""
 
 import contextlib
 import os
@@ -6,7 +6,7 @@ import sys
 import tempfile
 import warnings
 
-__all__ = ["progress", "quiet_imports"]
+__all__ = ["progress", "quiet_imports", "waiting"]
 
 
 @contextlib.contextmanager
@@ -24,10 +24,10 @@ def quiet_imports():
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sys.stderr.flush()
     saved = os.dup(2)
-    with tempfile.TemporaryFile() as held:
+    with tempfile.TemporaryFile() as held, open(os.dup(saved), "w") as terminal:
         os.dup2(held.fileno(), 2)
         try:
-            with warnings.catch_warnings():
+            with waiting("Starting TensorFlow", terminal), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 yield
         except BaseException:
@@ -38,6 +38,26 @@ def quiet_imports():
             sys.stderr.flush()
             os.dup2(saved, 2)
             os.close(saved)
+
+
+@contextlib.contextmanager
+def waiting(title, terminal=None):
+    """Turns a spinner while something of unknown length runs; nothing without a terminal.
+
+    Args:
+        title: what is being done.
+        terminal: file to draw on; default: stderr.
+
+    Example:
+
+    >>> with waiting("Thinking"):
+    ...     answer = 42
+    """
+    from rich.console import Console
+
+    console = Console(file=terminal or sys.stderr)
+    with console.status(title) if console.is_terminal else contextlib.nullcontext():
+        yield
 
 
 def progress(*columns, show=True):

