@@ -9,6 +9,7 @@ import os
 import pathlib
 import sys
 
+from keras_bert import __version__
 from keras_bert.console import progress, quiet_imports, waiting
 
 
@@ -16,6 +17,7 @@ def _parser():
     parser = argparse.ArgumentParser(
         prog="keras-bert", description="BERT for Keras 3: fine-tune, predict, export."
     )
+    parser.add_argument("--version", action="version", version=f"keras_bert {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
 
     info = commands.add_parser("info", help="what a model is: sizes, vocabulary, labels")
@@ -23,17 +25,32 @@ def _parser():
     info.set_defaults(run=_info)
 
     finetune = commands.add_parser("finetune", help="train a classifier on a labelled file")
-    finetune.add_argument("--model", default="minilm", help="encoder to start from (minilm)")
+    finetune.add_argument(
+        "--model", default="minilm", help="encoder to start from (default: minilm)"
+    )
     finetune.add_argument("--train", required=True, help="TSV, CSV or JSON Lines file")
     finetune.add_argument("--dev", help="file to score the model on")
     _add_columns(finetune)
-    finetune.add_argument("--label", default="label", help="column of the label (label)")
+    finetune.add_argument("--label", default="label", help="column of the label (default: label)")
     finetune.add_argument("--output", required=True, help="folder for the model")
-    finetune.add_argument("--epochs", type=_positive(int), default=3)
-    finetune.add_argument("--batch-size", type=_positive(int), default=32)
-    finetune.add_argument("--learning-rate", type=_positive(float), default=5e-5)
-    finetune.add_argument("--max-length", type=_length, default=128, help="in pieces (128)")
-    finetune.add_argument("--seed", type=int, default=0)
+    finetune.add_argument(
+        "--epochs", type=_positive(int), default=3, help="passes over the data (default: 3)"
+    )
+    finetune.add_argument(
+        "--batch-size", type=_positive(int), default=32, help="texts a step (default: 32)"
+    )
+    finetune.add_argument(
+        "--learning-rate", type=_positive(float), default=5e-5, help="its peak (default: 5e-5)"
+    )
+    finetune.add_argument(
+        "--max-length",
+        type=_length,
+        default=128,
+        help="in pieces, what is longer is cut (default: 128)",
+    )
+    finetune.add_argument(
+        "--seed", type=int, default=0, help="of head, order and dropout (default: 0)"
+    )
     finetune.add_argument("--limit", type=_positive(int), help="train on the first rows only")
     finetune.set_defaults(run=_finetune)
 
@@ -43,7 +60,9 @@ def _parser():
     predict.add_argument("--input", help="TSV, CSV or JSON Lines file")
     _add_columns(predict)
     predict.add_argument("--output", help="TSV file for the answers; default: standard output")
-    predict.add_argument("--batch-size", type=_positive(int), default=32)
+    predict.add_argument(
+        "--batch-size", type=_positive(int), default=32, help="texts at once (default: 32)"
+    )
     predict.set_defaults(run=_predict)
 
     export = commands.add_parser("export", help="write a SavedModel that takes strings")
@@ -54,7 +73,7 @@ def _parser():
 
 
 def _add_columns(parser):
-    parser.add_argument("--text", default="text", help="column of the text (text)")
+    parser.add_argument("--text", default="text", help="column of the text (default: text)")
     parser.add_argument("--text-pair", help="column of the second text, for pairs")
     parser.add_argument("--format", choices=("tsv", "csv", "jsonl"), help="default: by ending")
     parser.add_argument("--no-header", action="store_true", help="columns are then numbers, from 1")

@@ -114,7 +114,8 @@ def load(name, *, sequence_length=128, dtype=None, rematerialize=False):
         name: a name of `SOURCES`, such as `"minilm"`; `"hf:org/name"` or
             `"hf:org/name@revision"` for a BERT on the Hugging Face Hub; the folder of a
             Hugging Face or Google checkpoint; or a folder or `.keras` file that `save` wrote.
-        sequence_length: of `encoder.preprocessor`; `None` pads to the longest of the batch.
+        sequence_length: of `encoder.preprocessor`, at most the encoder's
+            `max_position_embeddings`; `None` pads to the longest of the batch.
         dtype: dtype policy of the encoder, such as `"mixed_bfloat16"`.
         rematerialize: trade time for memory in training.
 
@@ -141,6 +142,8 @@ def load(name, *, sequence_length=128, dtype=None, rematerialize=False):
     checkpoint = checkpoints.read(path)
     config = checkpoint.config
     longest = config["max_position_embeddings"]
+    if sequence_length is not None and sequence_length < 3:
+        raise ValueError(f"sequence_length must be None or at least 3; received {sequence_length}")
     with without_initial_weights():
         encoder = BertEncoder(**config, dtype=dtype, rematerialize=rematerialize)
     # A checkpoint without a pooler (some taggers) would leave ours untrained: an error here.

@@ -11,6 +11,9 @@ from keras import ops
 class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
     """Learning rate that rises linearly from 0, then falls linearly to 0.
 
+    Google's code starts the fall at step 0 already, so its rate drops by `warmup_steps /
+    total_steps` of the peak when the warm-up ends; here it falls from the peak, without a drop.
+
     Args:
         peak: the highest rate, at step `warmup_steps`.
         total_steps: the step at which the rate is 0 again, and stays so.

@@ -38,6 +38,7 @@ def python():
         **os.environ,
         "TF_CPP_MIN_LOG_LEVEL": "3",
         # The tests compile many small programs; how fast those run does not matter.
+        "OMP_NUM_THREADS": "1",
         "JAX_DISABLE_MOST_OPTIMIZATIONS": "true",
     }
 
@@ -115,7 +116,9 @@ def vocabularies():
     digits = "0123456789²½"
     kana = "".join(map(chr, [*range(0x3042, 0x3094), *range(0x30A2, 0x30F7)]))
     han = "".join(map(chr, range(0x4E00, 0x4E80))) + "\u3400\u4dbf\u9fff\U00020000\uf900"
-    jamo = "".join(map(chr, [*range(0x1100, 0x1113), *range(0x1161, 0x1176), *range(0x11A8, 0x11C3)]))
+    jamo = "".join(
+        map(chr, [*range(0x1100, 0x1113), *range(0x1161, 0x1176), *range(0x11A8, 0x11C3)])
+    )
     syllables = "".join(map(chr, [*range(0xAC00, 0xAD00, 3), *map(ord, "한국어영화정말재미있다")]))
     words = "the of and in to was he is as for play playing un ##ing ##ed ##able ##s ss i"
     words += " ##aff affable resume naive strasse don ##' ' ##t a1 ##1a km ##km² x [ ] ##] ##[mask"
@@ -138,7 +141,19 @@ def vocabularies():
         + syllables + jamo + "ािी्\u0301\u0308\u200d\ufe0f😀🏽",
     )  # fmt: skip
     korean = _pieces(
-        ["한국", "한국어", "##국어", "##어", "영화", "##화", "정말", "재미있", "##다", "ㅋㅋ", "##ㅋㅋㅋ"],
+        [
+            "한국",
+            "한국어",
+            "##국어",
+            "##어",
+            "영화",
+            "##화",
+            "정말",
+            "재미있",
+            "##다",
+            "ㅋㅋ",
+            "##ㅋㅋㅋ",
+        ],
         letters + digits + punctuation + syllables + "ㄱㄴㄷㄹㅋㅎㅏㅑㅠㅜ" + jamo + han,
     )
     plain = {"lowercase": False, "strip_accents": False, "split_cjk": True}

@@ -45,7 +45,7 @@ def random_texts(count, seed, vocabulary=(), allowed=lambda code_point: True):
         [c for c in rng.integers(0, 0x110000, 20000).tolist()
          if not 0xD800 <= c <= 0xDFFF and allowed(c)]
     )  # fmt: skip
-    pools += [anywhere, anywhere]
+    pools = [pool for pool in [*pools, anywhere, anywhere] if len(pool)]
     words = [piece.removeprefix("##") for piece in vocabulary]
     words = [word for word in words if all(map(allowed, map(ord, word)))]
     for number in itertools.islice(itertools.count(), count):

@@ -56,7 +56,7 @@ MAP = {
 DOORS = {"__main__.py", "__init__.py"}
 
 # Tests of the whole, or of what is not in keras_bert/.
-TESTS_OF_NO_MODULE = {"architecture", "contract", "examples", "minilm", "package", "quickstart"}
+TESTS_OF_NO_MODULE = {"architecture", "examples", "minilm", "package"}
 
 
 class Import(typing.NamedTuple):

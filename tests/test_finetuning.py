@@ -163,8 +163,60 @@ def test_pairs_train_and_answer():
     )
     assert keras_bert.heads.find_output(model).pairs
     assert len(predict.classify(model, ["good"], ["bad"])) == 1
-    with pytest.raises(ValueError, match="reads pairs of texts; the examples holds single texts"):
+    with pytest.raises(ValueError, match="reads pairs of texts; the call has single texts"):
         predict.classify(model, ["good"])
+
+
+def test_columns_of_any_kind_are_lists_of_strings():
+    columns = data.Examples(np.array(["a", "b"]), labels=np.array([1, 0]))
+    assert (columns.texts, columns.labels) == (["a", "b"], ["1", "0"])
+    assert columns.label_names() == ["0", "1"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (("good",), "texts must be a list of strings; received one string"),
+        ((["good", None],), "texts must be strings; received None"),
+        ((["good", 3],), "texts must be strings; received 3"),
+        ((["a"], ["b", "c"]), "text_pairs must be as many as the texts, 1; received 2"),
+        ((["a"], None, ["x", "y"]), "labels must be as many as the texts, 1; received 2"),
+    ],
+)
+def test_bad_columns_are_an_error(columns, message):
+    with pytest.raises(ValueError, match=message):
+        data.Examples(*columns)
+
+
+def test_labels_may_be_numbers():
+    texts, labels = [text for _, text in ROWS], [int(label == "good") for label, _ in ROWS]
+    numbers = data.Examples(texts, labels=labels)
+    model, metrics = train.finetune_classifier(
+        tiny.encoder(), numbers, numbers, epochs=15, batch_size=8, learning_rate=3e-2,
+        max_length=16,
+    )  # fmt: skip
+    assert metrics["accuracy"] == 1.0
+    assert predict.classify(model, np.array(["so good"]))[0][0] == "1"
+
+
+def test_a_kept_preprocessor_does_not_keep_keras_from_compiling():
+    from keras.src.trainers.trainer import model_supports_jit
+
+    encoder = tiny.encoder()
+    assert model_supports_jit(keras_bert.heads.classifier(encoder, 2))
+    text = keras.Input(shape=(), dtype="string")
+    assert not model_supports_jit(keras.Model(text, encoder(encoder.preprocessor(text))))
+
+
+def test_a_tokenizer_is_traced_once():
+    tokenizer = tiny.encoder().preprocessor.tokenizer
+    assert batches.tokenize_function(tokenizer) is batches.tokenize_function(tokenizer)
+
+
+@pytest.mark.parametrize("option", ["epochs", "batch_size"])
+def test_bad_numbers_are_an_error(option):
+    with pytest.raises(ValueError, match=f"{option} must be at least 1; received 0"):
+        train.finetune_classifier(tiny.encoder(), examples(), **{option: 0})
 
 
 def test_predictions_do_not_depend_on_their_batch():

@@ -158,7 +158,7 @@ def test_versions_count_up_and_optimizers_stay_behind(tmp_path):
 
 def test_a_users_own_model_on_strings(tmp_path):
     bert = tiny.encoder()
-    text = keras.Input(shape=(), dtype="string", name="text")
+    text = keras.Input(shape=(), dtype="string", name="text")  # its tensor has another name
     stars = keras.Input(shape=(1,), name="stars")
     x = bert(bert.preprocessor(text))["pooled_output"]
     x = keras.layers.Concatenate()([x, stars])

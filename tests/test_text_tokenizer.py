@@ -35,7 +35,7 @@ def assert_equal_ids(tokenizer, reference, texts, size=1000):
         encoded = [text.encode() for text in batch]
         for ids in (tokenizer.tokenize(encoded), tokenizer.tokenize_with_offsets(encoded)[0]):
             if (found := ids.to_list()) != expected:
-                place = next(i for i, pair in enumerate(zip(found, expected)) if pair[0] != pair[1])
+                place = next(i for i in range(len(batch)) if found[i] != expected[i])
                 raise AssertionError((batch[place], found[place], expected[place]))
         count += len(batch)
     return count
@@ -49,7 +49,10 @@ def pair(vocabularies):
     def get(name):
         if name not in made:
             pieces, options = vocabularies[name]
-            made[name] = WordPieceTokenizer(pieces, **options), ReferenceTokenizer(pieces, **options)
+            made[name] = (
+                WordPieceTokenizer(pieces, **options),
+                ReferenceTokenizer(pieces, **options),
+            )
         return made[name]
 
     return get
@@ -61,15 +64,16 @@ def test_fuzz(pair, vocabularies, name):
     count = 45_000 if name in NAMES[:4] else 12_000
     texts = random_texts(count, NAMES.index(name), pieces, stable)
     assert assert_equal_ids(*pair(name), texts) == count
-    seen = set(pair(name)[0].tokenize([piece.removeprefix("##") for piece in pieces]).values.numpy())
+    seen = set(
+        pair(name)[0].tokenize([piece.removeprefix("##") for piece in pieces]).values.numpy()
+    )
     assert len(seen) > 150  # so that agreement is not agreement on [UNK]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_code_point_alone_and_inside_a_word(pair, name):
     codes = [c for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF and stable(c)]
-    if name != "uncased":  # one vocabulary is asked about all of Unicode
-        codes = [c for c in codes if c < 0x3400 or c % 97 == 0]
+    codes = [c for c in codes if c < 0x3400 or c % 29 == NAMES.index(name)]
     texts = (f"{chr(code)} a{chr(code)}b" for code in codes)
     assert assert_equal_ids(*pair(name), texts, size=20_000) == len(codes)
 
@@ -79,24 +83,26 @@ def test_real_vocabularies(shared, name):
     pieces = vocabulary(shared, name)
     tokenizer = WordPieceTokenizer(pieces, **REAL[name])
     reference = ReferenceTokenizer(pieces, **REAL[name])
-    texts = random_texts(8000, 100, pieces, stable)
-    assert assert_equal_ids(tokenizer, reference, texts) == 8000
+    texts = random_texts(5000, 100, pieces, stable)
+    assert assert_equal_ids(tokenizer, reference, texts) == 5000
 
 
 @pytest.mark.parametrize("name", REAL)
 def test_lines_of_the_shared_data(shared, name):
-    """Each vocabulary a sixtieth of the lines; with KERAS_BERT_ALL_LINES=1, all (8 minutes)."""
+    """Each vocabulary one line in 120; with KERAS_BERT_ALL_LINES=1, all (8 minutes)."""
     pieces = vocabulary(shared, name)
     tokenizer = WordPieceTokenizer(pieces, **REAL[name])
     reference = ReferenceTokenizer(pieces, **REAL[name])
-    step = 1 if os.environ.get("KERAS_BERT_ALL_LINES") else 60
+    step = 1 if os.environ.get("KERAS_BERT_ALL_LINES") else 120
     texts = itertools.islice(lines(shared), list(REAL).index(name), None, step)
     texts = filter(lambda text: all(map(stable, map(ord, text))), texts)
-    assert assert_equal_ids(tokenizer, reference, texts, size=5000) > 5_000
+    assert assert_equal_ids(tokenizer, reference, texts, size=5000) > 4_000
 
 
 def vocabulary(shared, name):
-    return (shared / "vocab" / f"{name}-vocab.txt").read_text("utf-8").removesuffix("\n").split("\n")
+    return (
+        (shared / "vocab" / f"{name}-vocab.txt").read_text("utf-8").removesuffix("\n").split("\n")
+    )
 
 
 def lines(shared):
@@ -104,7 +110,9 @@ def lines(shared):
         data = file.read_bytes()
         if file.suffix == ".bz2":
             data = bz2.decompress(data)
-        text = data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8", "ignore")
+        text = data.decode(
+            "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8", "ignore"
+        )
         if file.suffix == ".json":
             text = json.dumps(json.loads(text), ensure_ascii=False, indent=0)
         yield from text.split("\n")
@@ -113,9 +121,8 @@ def lines(shared):
 @pytest.mark.parametrize(
     ("name", "text", "expected"),
     [
-        ("uncased", "Playing naïve chess!", None),
-        ("uncased", "naïve", ["naive"]),
-        ("uncased", "naïve", ["naive"]),
+        ("uncased", "na\u00efve", ["naive"]),
+        ("uncased", "nai\u0308ve", ["naive"]),
         ("uncased", "un\u00adaffable", ["un", "##aff", "##able"]),  # a soft hyphen vanishes
         ("uncased", "un\x00affable\ufffd", ["un", "##aff", "##able"]),
         ("uncased", "is\u2028as\u3000of", ["is", "as", "of"]),
@@ -131,7 +138,7 @@ def lines(shared):
         ("uncased", "a" * 199 + "b", ["a" * 199 + "b"]),
         ("uncased", "c" * 200, ["c", *["##c"] * 199]),
         ("uncased", "c" * 201, ["[UNK]"]),  # though the vocabulary holds it
-        ("uncased", "한", ["한"[:0] + "ᄒ", "##ᅡ", "##ᆫ"]),
+        ("uncased", "한", ["ᄒ", "##ᅡ", "##ᆫ"]),
         ("korean", "한국어를", ["[UNK]"]),
         ("korean", "한국어 한국", ["한국어", "한국"]),
         ("korean", "정말 재미있다", ["정말", "재미있", "##다"]),
@@ -146,8 +153,7 @@ def test_examples(pair, vocabularies, name, text, expected):
     tokenizer, reference = pair(name)
     found = tokenizer.tokenize([text]).to_list()[0]
     assert found == reference.tokenize(text)
-    if expected is not None:
-        assert [vocabularies[name][0][index] for index in found] == expected
+    assert [vocabularies[name][0][index] for index in found] == expected
 
 
 # --- Offsets
@@ -160,8 +166,8 @@ def normalized(data, options):
 
 MODERATE = (
     "abcdefghijklmnopqrstuvwxyz" * 3 + "ABCDEIMOPSTUZ" + "àÉîõüÿçñŁødßšž" + "0129²" + ".,!?'\"-()[]"
-    "   \t\n\u3000\xa0" + "日本一万中" + "はがぱア" + "а́йМосква" + "\u0301\u0308\u0327\u0323" + "\xad\u200d\x07"
-    "😀☃…–’"
+    "   \t\n\u3000\xa0" + "日本一万中" + "はがぱア" + "а́йМосква" + "\u0301\u0308\u0327\u0323"
+    "\xad\u200d\x07" + "😀☃…–’"
 )  # fmt: skip
 
 
@@ -173,11 +179,14 @@ def test_offsets_cover_what_normalizes_to_the_piece(pair, vocabularies, name):
     letters = np.array(list(MODERATE))
     texts = ["".join(rng.choice(letters, rng.integers(0, 30))) for _ in range(6000)]
     words = [piece.removeprefix("##") for piece in pieces if "[" not in piece and piece.isalpha()]
-    words = [word for word in words if not options["lowercase"] or "\u03c2" not in word]
+    if options["lowercase"]:  # a final sigma needs its context; a syllable falls apart
+        words = [word for word in words if not set("ς가") & set(word)]
     texts += [" ".join(rng.choice(words, 6)) for _ in range(2000)]
     ids, word, start, limit = tokenizer.tokenize_with_offsets(texts)
     checked = 0
-    for text, *columns in zip(texts, *(x.to_list() for x in (ids, word, start, limit)), strict=True):
+    for text, *columns in zip(
+        texts, *(x.to_list() for x in (ids, word, start, limit)), strict=True
+    ):
         data, end = text.encode(), 0
         tokens = basic_tokens(text, **options)
         assert sorted(set(columns[1])) == list(range(len(tokens)))
@@ -273,7 +282,8 @@ def test_errors(pair, texts, message, method):
 
 
 @pytest.mark.parametrize(
-    ("pieces", "message"), [([], "the vocabulary is empty"), (["a", "b"], r"2 pieces\) has no \[UNK\]")]
+    ("pieces", "message"),
+    [([], "the vocabulary is empty"), (["a", "b"], r"2 pieces\) has no \[UNK\]")],
 )
 def test_vocabulary_errors(pieces, message):
     with pytest.raises(ValueError, match=message):
@@ -288,7 +298,7 @@ def test_token_id(pair, vocabularies):
 
 
 def test_odd_vocabularies():
-    for pieces in (["[UNK]"], ["[UNK]", "##"], ["[UNK]", ""], ["a", "[UNK]", "a", "##b", "ab"]):
+    for pieces in (["[UNK]"], ["[UNK]", "##", ""], ["a", "[UNK]", "a", "##b", "ab"]):
         tokenizer, reference = WordPieceTokenizer(pieces), ReferenceTokenizer(pieces)
         texts = ["a", "ab", "abb", "b", "##", "##b", "[UNK]", ""]
         assert assert_equal_ids(tokenizer, reference, texts) == len(texts)
@@ -302,20 +312,33 @@ def test_a_text_of_ten_megabytes(pair):
     start = time.perf_counter()
     ids = tokenizer.tokenize([line * count, line])
     assert time.perf_counter() - start < 120
-    assert ids.row_lengths().numpy().tolist() == [count * len(reference.tokenize(line)), ids[1].shape[0]]
+    assert ids.row_lengths().numpy().tolist() == [
+        count * len(reference.tokenize(line)),
+        ids[1].shape[0],
+    ]
     assert (ids[0].numpy().reshape(count, -1) == ids[1].numpy()).all()
 
 
-@pytest.mark.parametrize("word", ["a" * 1_000_000, "é" * 500_000, "\u0301" * 500_000, "日" * 200_000])
-def test_a_word_of_a_million_characters(pair, word):
-    tokenizer, reference = pair("uncased")
+@pytest.mark.parametrize(
+    ("char", "count", "pieces"),
+    [
+        ("a", 1_000_000, ["[UNK]"]),
+        ("é", 300_000, ["[UNK]"]),
+        ("\u0301", 300_000, []),
+        ("一", 200_000, None),
+    ],
+)
+def test_a_word_of_a_million_characters(pair, char, count, pieces):
+    tokenizer = pair("uncased")[0]
+    expected = [char] * count if pieces is None else pieces
+    expected = [tokenizer.token_id(piece) for piece in expected]
     start = time.perf_counter()
-    ids, _, starts, limits = tokenizer.tokenize_with_offsets(["x " + word, word])
+    ids, _, starts, limits = tokenizer.tokenize_with_offsets(["x " + char * count, char * count])
     assert time.perf_counter() - start < 60
-    expected = [reference.tokenize("x"), reference.tokenize(word)]
-    assert ids.to_list() == [expected[0] + expected[1], expected[1]]
-    if expected[1] == [tokenizer.unknown_id]:
-        assert (starts[1].numpy(), limits[1].numpy()) == (0, len(word.encode()))
+    assert ids[0].numpy().tolist() == [tokenizer.token_id("x"), *expected]
+    assert ids[1].numpy().tolist() == expected
+    if pieces:
+        assert (starts[1].numpy(), limits[1].numpy()) == (0, count * len(char.encode()))
 
 
 def test_in_tf_data_and_in_a_graph_of_the_users_own(pair):
@@ -346,10 +369,20 @@ assert not any(name.startswith("tensorflow_text") for name in sys.modules)
     for ops in map(set, found):
         assert {"GatherV2", "StatelessWhile"} <= ops or {"GatherV2", "While"} <= ops
         # Lower-casing, normalizing and so on by ops that not each runtime has.
-        foreign = ("TFText", "Fast", "CaseFold", "NormalizeUTF8", "Wordpiece", "WordPiece", "Sentence")
+        foreign = (
+            "TFText",
+            "Fast",
+            "CaseFold",
+            "NormalizeUTF8",
+            "Wordpiece",
+            "WordPiece",
+            "Sentence",
+        )
         assert not [op for op in ops if op.startswith(foreign) or ">" in op]
         # Tables of strings or of state would have to be initialized before they serve.
-        assert not [op for op in ops if "HashTable" in op or "PyFunc" in op or op.startswith("Regex")]
+        assert not [
+            op for op in ops if "HashTable" in op or "PyFunc" in op or op.startswith("Regex")
+        ]
 
 
 # --- The warning

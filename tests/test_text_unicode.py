@@ -18,7 +18,9 @@ def derived():
     return unicode.derive()
 
 
-@pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(unicode.UnicodeTables)])
+@pytest.mark.parametrize(
+    "field", [field.name for field in dataclasses.fields(unicode.UnicodeTables)]
+)
 def test_tables_are_what_python_derives(derived, field):
     frozen, found = getattr(unicode.tables(), field), getattr(derived, field)
     if isinstance(frozen, dict):

@@ -17,14 +17,41 @@ class Examples:
     Attributes:
         texts: the first or only texts.
         text_pairs: the second texts, or `None`.
-        labels: the labels as they stand in the file, or `None`.
+        labels: the labels as they stand in the file, or `None`; whatever they are, they are
+            kept as strings.
         source: where they come from, for messages.
+
+    Raises:
+        ValueError: the columns differ in length, or a text is no string.
+
+    Example:
+
+    >>> Examples(["Win now", "See you at six"], labels=[1, 0]).label_names()
+    ['0', '1']
     """
 
     texts: list[str]
     text_pairs: list[str] | None = None
     labels: list[str] | None = None
     source: str = "the examples"
+
+    def __post_init__(self):
+        for name in ("texts", "text_pairs", "labels"):
+            column = getattr(self, name)
+            if column is None:
+                continue
+            if isinstance(column, str):
+                raise ValueError(f"{name} must be a list of strings; received one string")
+            column = [str(item) for item in column] if name == "labels" else list(column)
+            if len(column) != len(self.texts):
+                raise ValueError(
+                    f"{self.source}: {name} must be as many as the texts, {len(self.texts)}; "
+                    f"received {len(column)}"
+                )
+            wrong = next((item for item in column if not isinstance(item, str)), None)
+            if wrong is not None or None in column:
+                raise ValueError(f"{self.source}: {name} must be strings; received {wrong!r:.80}")
+            object.__setattr__(self, name, column)
 
     def __len__(self):
         return len(self.texts)

@@ -31,10 +31,13 @@ def probabilities(model, examples, *, batch_size=32, max_length=None, on_batch=N
         raise ValueError(f"the encoder of {model.name!r} has no preprocessor to read text with")
     output = heads.find_output(model)
     if output is None or output.task != "classifier":
-        raise ValueError(f"{model.name!r} must be a classifier of keras_bert.heads")
+        raise ValueError(
+            f"{model.name!r} must be a classifier of keras_bert.heads; an encoder has to be "
+            "fine-tuned first"
+        )
     if output.pairs != (examples.text_pairs is not None):
-        wants, has = ("pairs", "single texts") if output.pairs else ("single texts", "pairs")
-        raise ValueError(f"{model.name!r} reads {wants} of texts; {examples.source} holds {has}")
+        wants, has = ("pairs of texts", "single texts")[:: 1 if output.pairs else -1]
+        raise ValueError(f"{model.name!r} reads {wants}; {examples.source} has {has}")
     longest = encoder.get_config()["max_position_embeddings"]
     limit = min(max_length or encoder.preprocessor.max_sequence_length, longest)
     texts = TokenizedTexts(encoder.preprocessor, examples, limit)
@@ -64,9 +67,10 @@ def classify(model, texts, text_pairs=None, **options):
     Raises:
         ValueError: as for `probabilities`.
     """
-    if not texts:
+    examples = Examples(texts, text_pairs, source="the call")
+    if not len(examples):
         return []
-    rows = probabilities(model, Examples(list(texts), text_pairs), **options)
+    rows = probabilities(model, examples, **options)
     labels = heads.find_output(model).labels
     return [(labels[row.argmax()], float(row.max())) for row in rows]
 

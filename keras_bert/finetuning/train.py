@@ -49,11 +49,16 @@ def finetune_classifier(
         ValueError: no labels, one label only, a label in `dev` that `train` lacks, or an
             encoder without a preprocessor.
     """
+    for name, value in (("epochs", epochs), ("batch_size", batch_size)):
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1; received {value}")
     if encoder.preprocessor is None:
         raise ValueError("the encoder has no preprocessor; set encoder.preprocessor")
     for examples in (train, dev):
         if examples is not None and examples.labels is None:
             raise ValueError(f"{examples.source}: has no labels to learn from")
+        if examples is not None and not len(examples):
+            raise ValueError(f"{examples.source}: holds no examples")
     labels = train.label_names()
     if len(labels) < 2:
         raise ValueError(
@@ -79,9 +84,9 @@ def finetune_classifier(
     )
     start = time.perf_counter()
     bar = progress(
-        "loss {task.fields[loss]:.3f}",
-        "accuracy {task.fields[accuracy]:.3f}",
-        "{task.fields[rate]:.0f} examples/s",
+        "loss {task.fields[loss]}",
+        "accuracy {task.fields[accuracy]}",
+        "{task.fields[rate]} examples/s",
         show=show_progress,
     )
     with bar:
@@ -157,9 +162,7 @@ class _Progress(keras.callbacks.Callback):
         self._task = bar.add_task(
             description,
             total=sum(map(len, batches.batches)),
-            loss=float("nan"),
-            accuracy=float("nan"),
-            rate=0.0,
+            **dict.fromkeys(("loss", "accuracy", "rate"), "\u2013"),
         )
         self._start = time.perf_counter()
         self._done = 0
@@ -169,7 +172,7 @@ class _Progress(keras.callbacks.Callback):
         self._bar.update(
             self._task,
             completed=self._done,
-            loss=logs["loss"],
-            accuracy=logs["accuracy"],
-            rate=self._done / (time.perf_counter() - self._start),
+            loss=f"{logs['loss']:.3f}",
+            accuracy=f"{logs['accuracy']:.3f}",
+            rate=f"{self._done / (time.perf_counter() - self._start):.0f}",
         )

@@ -139,7 +139,8 @@ def _write_labels(folder, labels):
 def _own_model(model):
     """A module with the one signature of a user's functional model on strings."""
     inputs = [
-        tf.TensorSpec([None, *item.shape[1:]], item.dtype, name=item.name) for item in model.inputs
+        tf.TensorSpec([None, *item.shape[1:]], item.dtype, name=item._keras_history.operation.name)
+        for item in model.inputs
     ]
     names = model.output_names
 

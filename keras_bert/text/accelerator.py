@@ -25,6 +25,7 @@ _FILE = pathlib.Path(__file__).with_name("agreement.npz")
 _SURROGATES = range(0xD800, 0xE000)
 
 
+@functools.lru_cache(maxsize=8)
 def tokenize_function(tokenizer):
     """The fastest exact `tokenize` there is for a tokenizer on this machine.
 

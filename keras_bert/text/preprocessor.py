@@ -76,7 +76,6 @@ class Preprocessor(keras.layers.Layer):
         self.lowercase = lowercase
         self.strip_accents = lowercase if strip_accents is None else strip_accents
         self.split_cjk = split_cjk
-        self.supports_jit = False  # strings
         self._convert_input_args = False
         self._allow_non_tensor_positional_args = True
         self._keep_vocabulary(None)
@@ -87,9 +86,9 @@ class Preprocessor(keras.layers.Layer):
 
     def _set_vocabulary(self, vocabulary):
         if isinstance(vocabulary, (str, pathlib.Path)):
-            text = pathlib.Path(vocabulary).read_text(encoding="utf-8")
+            text = pathlib.Path(vocabulary).read_bytes().decode("utf-8")
             # Not splitlines: a piece may hold U+2028, which ends no line here.
-            vocabulary = text.removesuffix("\n").split("\n")
+            vocabulary = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
         vocabulary = [str(piece) for piece in vocabulary]
         pieces = set(vocabulary)
         for special in ("[UNK]", "[CLS]", "[SEP]", "[PAD]"):
@@ -97,7 +96,7 @@ class Preprocessor(keras.layers.Layer):
                 raise ValueError(
                     f"the vocabulary ({len(vocabulary)} pieces) has no {special} piece"
                 )
-        broken = next((piece for piece in vocabulary if "\n" in piece), None)
+        broken = next((piece for piece in vocabulary if "\n" in piece or "\r" in piece), None)
         if broken is not None:
             raise ValueError(f"a piece of a vocabulary holds no line end; received {broken!r}")
         self._keep_vocabulary(tuple(vocabulary))
@@ -233,6 +232,9 @@ class Preprocessor(keras.layers.Layer):
         }
 
     def compute_output_spec(self, text, text_pair=None):
+        # From here on it is a part of a model's graph, and XLA knows no strings. Kept beside an
+        # encoder only, it must not keep Keras from compiling that.
+        self.supports_jit = False
         shape = (*text.shape, self.sequence_length)
         return {
             key: keras.KerasTensor(shape, dtype="int32", name=key)

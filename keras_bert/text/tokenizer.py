@@ -297,9 +297,7 @@ def in_parts(tokenize, texts):
 
     def parts():
         cuts = [rows * part // count for part in range(count + 1)]
-        results = [
-            tokenize(texts[first:limit]) for first, limit in itertools.pairwise(cuts)
-        ]
+        results = [tokenize(texts[first:limit]) for first, limit in itertools.pairwise(cuts)]
         all_row_splits, size = [tf.zeros([1], tf.int64)], tf.constant(0, tf.int64)
         for _, row_splits in results:
             all_row_splits.append(row_splits[1:] + size)

@@ -1,0 +1,303 @@
+"""The layers alone: activations, masks, the softmax's precision, rematerialization's memory."""
+
+import math
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_bert import layers
+from tests import contract as promises
+
+HIDDEN = 8
+
+
+@pytest.fixture(params=["attention", "block"])
+def layer(request):
+    """Self-attention, and a whole block, with weights large enough to see a leak."""
+    keras.utils.set_random_seed(3)
+    if request.param == "attention":
+        return layers.SelfAttention(num_heads=2, initializer_range=0.5)
+    return layers.TransformerBlock(num_heads=2, intermediate_size=12, initializer_range=0.5)
+
+
+def states(rows, length, seed=0):
+    return np.random.default_rng(seed).normal(size=(rows, length, HIDDEN)).astype("float32")
+
+
+def call(layer, x, mask=None):
+    return np.array(layer(x, attention_mask=mask))
+
+
+# --- Activations
+
+
+X = np.linspace(-6, 6, 101, dtype=np.float32)
+ERF = np.array([0.5 * x * (1 + math.erf(x / math.sqrt(2))) for x in X.tolist()])
+TANH = 0.5 * X * (1 + np.tanh(math.sqrt(2 / math.pi) * (X + 0.044715 * X**3)))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("gelu", ERF),
+        ("gelu_new", TANH),
+        ("gelu_pytorch_tanh", TANH),
+        ("relu", np.maximum(X, 0)),
+        ("tanh", np.tanh(X)),
+        ("linear", X),
+    ],
+)
+def test_activation(name, expected):
+    np.testing.assert_allclose(layers.activation(name)(ops.array(X)), expected, atol=2e-6)
+
+
+def test_the_two_gelus_differ():
+    assert abs(ERF - TANH).max() > 1e-4
+
+
+@pytest.mark.parametrize("name", ["gelo", "", 3])
+def test_unknown_activation(name):
+    with pytest.raises(ValueError, match=f"hidden_act must be 'gelu'.*received {name!r}"):
+        layers.activation(name)
+
+
+# --- Weights
+
+
+def test_one_matmul_makes_query_key_and_value():
+    layer = layers.SelfAttention(num_heads=2)
+    layer.build((None, None, HIDDEN))
+    assert {v.path.split("attention/")[-1]: tuple(v.shape) for v in layer.trainable_weights} == {
+        "qkv/kernel": (HIDDEN, 3 * HIDDEN),
+        "qkv/bias": (3 * HIDDEN,),
+        "output/kernel": (HIDDEN, HIDDEN),
+        "output/bias": (HIDDEN,),
+    }
+
+
+def test_attention_by_the_formula():
+    layer = layers.SelfAttention(num_heads=2, initializer_range=0.5)
+    x, mask = states(2, 5), np.array([[1, 1, 1, 0, 0], [1, 0, 1, 1, 1]])
+    found = call(layer, x, mask)
+    query, key, value = np.split(x @ layer.qkv.kernel.numpy() + layer.qkv.bias.numpy(), 3, -1)
+    heads = []
+    for part in np.split(np.arange(HIDDEN), 2):
+        logits = query[..., part] @ key[..., part].swapaxes(1, 2) / math.sqrt(HIDDEN / 2)
+        weights = np.exp(logits) * mask[:, None]
+        heads.append(weights / weights.sum(-1, keepdims=True) @ value[..., part])
+    expected = np.concatenate(heads, -1) @ layer.output_dense.kernel.numpy()
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_heads_must_divide_the_width():
+    with pytest.raises(ValueError, match="received 3 heads for a width of 8"):
+        layers.SelfAttention(num_heads=3).build((None, None, HIDDEN))
+
+
+def test_fresh_weights_can_be_zeros_for_a_while():
+    with layers.without_initial_weights():
+        assert not np.array(layers.initializer(0.02)((3, 3))).any()
+    assert np.array(layers.initializer(0.02)((3, 3))).all()
+
+
+@pytest.mark.parametrize(
+    ("make", "shapes"),
+    [
+        (lambda: layers.Embeddings(9, 4, 8, 3, dropout=0.3), [(2, 5), (2, 5)]),
+        (lambda: layers.SelfAttention(2, dropout=0.3), [(2, 5, 4)]),
+        (lambda: layers.TransformerBlock(2, 6, "relu", 0.3, 0.4, 1e-3, 0.5, True), [(2, 5, 4)]),
+        (lambda: layers.Pooler(0.5), [(2, 5, 4)]),
+    ],
+)
+def test_layers_come_back_from_their_config(make, shapes):
+    layer = make()
+    again = type(layer).from_config(layer.get_config())
+    assert again.get_config() == layer.get_config()
+    inputs = [np.ones(shape, "int32" if len(shape) == 2 else "float32") for shape in shapes]
+    found = layer(*inputs)
+    assert tuple(layer.compute_output_shape(*shapes)) == found.shape
+    again(*inputs)
+    for a, b in zip(layer.weights, again.weights, strict=True):
+        b.assign(a)
+    np.testing.assert_array_equal(again(*inputs), found)
+
+
+# --- Embeddings
+
+
+def test_embeddings_are_the_sum_of_three():
+    layer = layers.Embeddings(9, 4, max_position_embeddings=8, initializer_range=0.5)
+    ids, types = np.array([[3, 1, 3]]), np.array([[0, 1, 1]])
+    found = layer(ids, types)
+    x = layer.word_embeddings.embeddings.numpy()[ids]
+    x = x + layer.position_embeddings.embeddings.numpy()[:3]
+    x = x + layer.token_type_embeddings.embeddings.numpy()[types]
+    expected = (x - x.mean(-1, keepdims=True)) / x.std(-1, keepdims=True)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+# --- Masks
+
+
+def test_padding_is_never_seen(layer):
+    x, mask = states(3, 6), np.array([[1, 1, 1, 1, 0, 0], [1] * 6, [1, 0, 1, 0, 1, 0]])
+    before = call(layer, x, mask)
+    x = np.where(mask[..., None] == 0, 100 * states(3, 6, seed=1), x)
+    np.testing.assert_allclose(call(layer, x, mask)[mask == 1], before[mask == 1], atol=1e-6)
+    np.testing.assert_allclose(call(layer, x[:1, :4])[0], before[0, :4], atol=1e-5)
+
+
+def test_a_row_of_padding_gives_finite_numbers(layer):
+    x, mask = states(2, 4), np.array([[0] * 4, [1] * 4])
+    found = call(layer, x, mask)
+    assert np.isfinite(found).all()
+    np.testing.assert_allclose(found[1:], call(layer, x[1:]), atol=1e-6)
+
+
+def test_who_sees_nothing_gets_nothing():
+    layer = layers.SelfAttention(num_heads=2, initializer_range=0.5)
+    x = states(2, 4)
+    mask = np.ones((2, 4, 4))
+    mask[0, 2] = 0  # the third query of the first text
+    found = call(layer, x, mask)
+    np.testing.assert_allclose(found[0, 2], layer.output_dense.bias.numpy(), atol=1e-6)
+    assert np.isfinite(found).all()
+    assert not call(layer, x, np.zeros((2, 4))).any()  # the bias is still zeros
+
+
+def test_a_mask_for_each_query_equals_one_for_all_of_them(layer):
+    x, mask = states(3, 6), np.array([[1, 1, 1, 1, 0, 0], [1] * 6, [0] * 6])
+    for_each = np.repeat(mask[:, None], 6, axis=1)
+    np.testing.assert_array_equal(call(layer, x, for_each), call(layer, x, mask))
+
+
+@pytest.mark.parametrize("dtype", ["int32", "bool", "float32", "int64"])
+def test_a_mask_of_any_type(layer, dtype):
+    x, mask = states(2, 4), np.array([[1, 1, 0, 0], [1, 1, 1, 1]])
+    np.testing.assert_array_equal(call(layer, x, mask.astype(dtype)), call(layer, x, mask))
+
+
+def test_no_mask_is_a_mask_of_ones(layer):
+    x = states(2, 4)
+    np.testing.assert_array_equal(call(layer, x), call(layer, x, np.ones((2, 4))))
+
+
+def test_a_block_diagonal_mask_separates_sequences(layer):
+    x, segment = states(2, 7), np.array([0, 0, 0, 1, 1, 1, 1])
+    mask = np.broadcast_to(segment[:, None] == segment, (2, 7, 7))
+    found = call(layer, x, mask)
+    np.testing.assert_allclose(found[:, :3], call(layer, x[:, :3]), atol=2e-6)
+    np.testing.assert_allclose(found[:, 3:], call(layer, x[:, 3:]), atol=2e-6)
+
+
+def test_a_causal_mask_hides_the_future(layer):
+    x, mask = states(2, 6), np.broadcast_to(np.tril(np.ones((6, 6))), (2, 6, 6))
+    before = call(layer, x, mask)
+    for length in (1, 3, 5):
+        changed = np.concatenate([x[:, :length], states(2, 6, seed=1)[:, length:]], 1)
+        found = call(layer, changed, mask)
+        np.testing.assert_allclose(found[:, :length], before[:, :length], atol=2e-6)
+        assert abs(found[:, length:] - before[:, length:]).max() > 0.01
+
+
+def test_a_mask_in_a_functional_model():
+    x, mask = keras.Input((None, HIDDEN)), keras.Input((None, None), dtype="int32")
+    layer = layers.TransformerBlock(num_heads=2, intermediate_size=12)
+    model = keras.Model([x, mask], layer(x, attention_mask=mask))
+    given = states(2, 5), np.broadcast_to(np.tril(np.ones((5, 5), "int32")), (2, 5, 5))
+    np.testing.assert_allclose(model(list(given)), call(layer, *given), atol=1e-6)
+
+
+# --- Precision
+
+
+@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
+def test_the_softmax_is_in_float32(policy, monkeypatch):
+    seen = []
+    softmax = ops.softmax
+
+    def spy(x, axis=-1):
+        seen.append(x.dtype)
+        return softmax(x, axis=axis)
+
+    monkeypatch.setattr(layers.ops, "softmax", spy)
+    layer = layers.SelfAttention(num_heads=2, dtype=policy)
+    found = layer(states(2, 5), attention_mask=np.ones((2, 5)))
+    assert [keras.backend.standardize_dtype(dtype) for dtype in seen] == ["float32"]
+    assert keras.backend.standardize_dtype(found.dtype) == policy.removeprefix("mixed_")
+
+
+def test_large_logits_stay_finite_in_float16():
+    layer = layers.SelfAttention(num_heads=2, dtype="mixed_float16")
+    x = 30 * states(2, 6)
+    call(layer, x)
+    layer.qkv.kernel.assign(np.tile(np.eye(HIDDEN) * 1.4, 3))
+    mask = np.array([[1, 1, 1, 1, 1, 0], [0] * 6])
+    largest = (x * 1.4).astype(np.float16) @ (x * 1.4).astype(np.float16).swapaxes(1, 2)
+    assert abs(largest).max() > 10_000  # float16 ends at 65,504, and exp() of it at 11
+    assert np.isfinite(call(layer, x, mask).astype("float32")).all()
+
+
+def test_a_single_position_attends_to_itself():
+    layer = layers.SelfAttention(num_heads=2, initializer_range=0.5)
+    x = states(3, 1)
+    value = np.split(x @ layer_kernel(layer, x), 3, -1)[2]
+    expected = value @ layer.output_dense.kernel.numpy()
+    np.testing.assert_allclose(call(layer, x), expected, atol=1e-6)
+    assert not call(layer, x, np.zeros((3, 1))).any()
+
+
+def layer_kernel(layer, x):
+    layer.build(x.shape)
+    return layer.qkv.kernel.numpy()
+
+
+# --- Rematerialization; that gradients stay equal is in contract.py
+
+
+def test_rematerialize_is_read_at_each_call():
+    layer = layers.TransformerBlock(2, 12, rematerialize=True)
+    x = states(1, 3)
+    calls = []
+    remat = keras.remat
+    layers.keras.remat, before = lambda f: calls.append(f) or remat(f), remat
+    try:
+        with_it = call(layer, x)
+        assert len(calls) == 1
+        layer.rematerialize = False
+        np.testing.assert_allclose(call(layer, x), with_it, atol=1e-6)
+        assert len(calls) == 1
+    finally:
+        layers.keras.remat = before
+
+
+def test_rematerialization_saves_memory(python):
+    """Counts what JAX keeps from the forward for the backward pass."""
+    program = """
+import jax, keras, numpy as np
+from keras_bert import BertEncoder
+def kept(rematerialize):
+    encoder = BertEncoder(vocab_size=50, hidden_size=32, num_hidden_layers=8, num_attention_heads=4,
+                          intermediate_size=128, rematerialize=rematerialize)
+    inputs = {key: np.ones((8, 128), "int32") for key in encoder.input}
+    state = [v.value for v in encoder.non_trainable_variables]
+    def loss(trainable):
+        outputs, _ = encoder.stateless_call(trainable, state, inputs, training=True)
+        return keras.ops.mean(outputs["sequence_output"] ** 2)
+    _, backward = jax.vjp(loss, [v.value for v in encoder.trainable_variables])
+    return sum(x.nbytes for x in jax.tree.leaves(backward)) / 2**20
+print("MiB:", kept(False), kept(True))
+"""
+    output = python("-c", program, backend="jax")
+    plain, less = map(float, output.partition("MiB:")[2].split()[:2])
+    assert less < plain / 10, output
+
+
+def test_lora_and_int8_find_every_matrix():
+    """Each matrix sits in a stock layer, so that what Keras has for those applies."""
+    encoder = promises.build("encoder")
+    stock = promises.layers(encoder, keras.layers.Dense | keras.layers.Embedding)
+    owned = {id(v) for layer in stock for v in layer.weights}
+    assert all(id(v) in owned for v in encoder.trainable_weights if len(v.shape) > 1)

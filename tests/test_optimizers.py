@@ -1,0 +1,173 @@
+"""The optimizer against Google's formulas, on TensorFlow and on JAX."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_bert import optimizers
+from tests import contract as promises
+
+
+def google_rate(step, peak, total, warmup):
+    """The rate of `create_optimizer` in google-research/bert `optimization.py`."""
+    decayed = peak * (1 - min(step, total) / total)  # polynomial_decay to 0, power 1
+    return peak * step / warmup if step < warmup else decayed
+
+
+@pytest.mark.parametrize(("total", "warmup"), [(1000, 0), (1000, 100), (10, 10), (7, 3), (1, 0)])
+def test_schedule(total, warmup):
+    schedule = optimizers.WarmupLinearDecay(2e-5, total, warmup)
+    found = np.array([float(schedule(step)) for step in range(total + 3)])
+    google = np.array([google_rate(step, 2e-5, total, warmup) for step in range(total + 3)])
+
+    def equal(found, expected):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-11)
+
+    equal(found[:warmup], google[:warmup])
+    equal(found[total:], google[total:])
+    # From its peak at the end of the warm-up the rate falls in a straight line. Google's falls
+    # from step 0 on, so it is lower by this at first, and ends with the same 0.
+    rest = np.arange(warmup, total)
+    lower = 2e-5 * warmup / total * (total - rest) / max(total - warmup, 1)
+    equal(found[rest] - lower, google[rest])
+    if warmup < total:
+        assert found.max() == found[warmup] == pytest.approx(2e-5)
+
+
+@pytest.mark.parametrize(("total", "warmup"), [(0, 0), (-1, 0), (10, 11), (10, -1)])
+def test_schedule_errors(total, warmup):
+    message = f"received total_steps={total}, warmup_steps={warmup}"
+    with pytest.raises(ValueError, match=message):
+        optimizers.WarmupLinearDecay(1e-4, total, warmup)
+    with pytest.raises(ValueError, match=message):
+        optimizers.adamw(1e-4, total_steps=total, warmup_steps=warmup)
+
+
+def test_defaults_are_those_of_the_paper():
+    config = optimizers.adamw(1e-4, total_steps=10).get_config()
+    expected = {
+        "weight_decay": 0.01,
+        "beta_1": 0.9,
+        "beta_2": 0.999,
+        "epsilon": 1e-6,
+        "global_clipnorm": 1.0,
+        "clipnorm": None,
+    }
+    assert {key: config[key] for key in expected} == expected
+
+
+def test_no_clipping():
+    assert optimizers.adamw(1e-4, total_steps=10, clipnorm=None).global_clipnorm is None
+
+
+def check_decay():
+    """With gradients of zero only the decay moves anything: matrices shrink, vectors stay."""
+    model = promises.build("classifier")
+    for variable in model.trainable_variables:
+        variable.assign(np.ones(variable.shape))
+    optimizer = optimizers.AdamW(learning_rate=0.1, weight_decay=0.5)
+    optimizer.build(model.trainable_variables)
+    zeros = [keras.ops.zeros(v.shape) for v in model.trainable_variables]
+    for step in (1, 2):
+        optimizer.apply(zeros)
+        for variable in model.trainable_variables:
+            decays = variable.path.endswith(("kernel", "embeddings"))
+            expected = (1 - 0.1 * 0.5) ** step if decays else 1.0
+            np.testing.assert_allclose(variable.numpy(), expected, rtol=1e-6, err_msg=variable.path)
+    assert sum(v.path.endswith("kernel") for v in model.trainable_variables) == 10
+
+
+def check_decay_in_fit():
+    """The same where Keras builds the optimizer itself, and the model is nested in another."""
+    encoder = promises.build("encoder", name="inner")
+    inputs = {key: keras.Input((None,), dtype="int32", name=key) for key in encoder.input}
+    x = encoder(inputs)["pooled_output"]
+    model = keras.Model(inputs, keras.layers.Rescaling(0.0)(x))
+    for variable in model.trainable_variables:
+        variable.assign(np.ones(variable.shape))
+    optimizer = optimizers.adamw(0.1, total_steps=10**6, weight_decay=0.5)
+    model.compile(optimizer, "mse", jit_compile=keras.backend.backend() == "jax")
+    model.train_on_batch(promises.batch(), np.zeros((3, 16)))
+    for variable in model.trainable_variables:
+        expected = 0.95 if variable.path.endswith(("kernel", "embeddings")) else 1.0
+        np.testing.assert_allclose(variable.numpy(), expected, rtol=1e-5, err_msg=variable.path)
+
+
+def check_clipping():
+    """All gradients together have a norm of at most 1: seen in Adam's first moments."""
+    variables = [keras.Variable(np.ones((2, 2))), keras.Variable(np.ones(3), name="bias")]
+    for scale in (1e-2, 1e3):
+        optimizer = optimizers.adamw(0.1, total_steps=10)
+        optimizer.build(variables)
+        gradients = [scale * np.full((2, 2), 2.0), scale * np.array([1.0, -2.0, 3.0])]
+        norm = np.sqrt(sum((g**2).sum() for g in gradients))
+        optimizer.apply([keras.ops.convert_to_tensor(g, "float32") for g in gradients])
+        # m = 0.1 * gradient after one step.
+        moments = [m.numpy() / 0.1 for m in optimizer._momentums]
+        for moment, gradient in zip(moments, gradients, strict=True):
+            np.testing.assert_allclose(moment, gradient / max(norm, 1.0), rtol=1e-4)
+
+
+def check_step():
+    """Two steps by hand: Adam with bias correction, decay apart from the gradient."""
+    kernel, bias = (
+        keras.Variable(np.full((2, 2), 2.0)),
+        keras.Variable(np.full(2, 2.0), name="bias"),
+    )
+    optimizer = optimizers.adamw(0.1, total_steps=10, warmup_steps=2, clipnorm=None)
+    optimizer.build([kernel, bias])
+    expected, m, v = {"kernel": 2.0, "bias": 2.0}, 0.0, 0.0
+    for step, gradient in enumerate((0.3, -0.2, 0.5)):
+        rate = 0.1 * step / 2 if step < 2 else 0.1 * (10 - step) / 8
+        optimizer.apply([keras.ops.full(x.shape, gradient) for x in (kernel, bias)])
+        m, v = 0.9 * m + 0.1 * gradient, 0.999 * v + 0.001 * gradient**2
+        correction = np.sqrt(1 - 0.999 ** (step + 1)) / (1 - 0.9 ** (step + 1))
+        for name in expected:
+            decay = 0.01 * rate * expected[name] if name == "kernel" else 0
+            expected[name] -= decay + rate * correction * m / (np.sqrt(v) + 1e-6)
+        np.testing.assert_allclose(kernel.numpy(), expected["kernel"], rtol=1e-5)
+        np.testing.assert_allclose(bias.numpy(), expected["bias"], rtol=1e-5)
+
+
+CHECKS = [check_decay, check_decay_in_fit, check_clipping, check_step]
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_numbers(check):
+    check()
+
+
+@pytest.mark.parametrize("other", ["jax", "torch"])
+def test_numbers_on_other_backends(python, other):
+    pytest.importorskip(other)
+    names = ", ".join(check.__name__ for check in CHECKS)
+    program = f"from tests.test_optimizers import {names}\nfor check in {names}: check()"
+    python("-c", program, backend=other)
+
+
+def test_serialization():
+    optimizer = optimizers.adamw(3e-5, total_steps=100, warmup_steps=10, weight_decay=0.02)
+    config = keras.optimizers.serialize(optimizer)
+    again = keras.optimizers.deserialize(config)
+    assert type(again) is optimizers.AdamW
+    assert again.get_config() == optimizer.get_config()
+    schedule = again._learning_rate
+    assert type(schedule) is optimizers.WarmupLinearDecay
+    assert schedule.get_config() == {"peak": 3e-5, "total_steps": 100, "warmup_steps": 10}
+
+
+def test_a_compiled_model_goes_on_where_it_was(tmp_path):
+    model = promises.build("classifier")
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(optimizers.adamw(0.01, total_steps=10), loss, jit_compile=False)
+    inputs, target = promises.batch(), np.array([0, 1, 2])
+    model.train_on_batch(inputs, target)
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    assert int(again.optimizer.iterations) == 1
+    assert again.optimizer.get_config() == model.optimizer.get_config()
+    assert again.evaluate(inputs, target, verbose=0) == pytest.approx(
+        model.evaluate(inputs, target, verbose=0), rel=1e-5
+    )
+    vectors = [v for v in again.trainable_variables if len(v.shape) < 2]
+    assert vectors and not any(map(again.optimizer._use_weight_decay, vectors))

@@ -1,0 +1,346 @@
+"""The preprocessor: Google's packing, every way to call it, and its vocabulary's way to disk."""
+
+import itertools
+import pathlib
+import re
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_bert import Preprocessor
+from tests import contract as promises
+
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh", *map("##".__add__, "abcdefgh")]
+PAD, UNK, CLS, SEP = range(4)
+KEYS = ["input_word_ids", "input_mask", "input_type_ids"]
+
+
+def truncate_seq_pair(tokens_a, tokens_b, max_length):
+    """`_truncate_seq_pair` of google-research/bert `run_classifier.py`, as it is there."""
+    while True:
+        total_length = len(tokens_a) + len(tokens_b)
+        if total_length <= max_length:
+            break
+        if len(tokens_a) > len(tokens_b):
+            tokens_a.pop()
+        else:
+            tokens_b.pop()
+
+
+def google(ids, pair_ids, length):
+    """`convert_single_example`: the three rows for one text or one pair."""
+    ids = list(ids)
+    if pair_ids is None:
+        ids = ids[: length - 2]
+        tokens, types = [CLS, *ids, SEP], [0] * (len(ids) + 2)
+    else:
+        pair_ids = list(pair_ids)
+        truncate_seq_pair(ids, pair_ids, length - 3)
+        tokens = [CLS, *ids, SEP, *pair_ids, SEP]
+        types = [0] * (len(ids) + 2) + [1] * (len(pair_ids) + 1)
+    rest = length - len(tokens)
+    return tokens + [PAD] * rest, [1] * len(tokens) + [0] * rest, types + [0] * rest
+
+
+def rows(outputs):
+    """The outputs of a preprocessor as a list of (ids, mask, types), one for each text."""
+    assert list(outputs) == KEYS
+    arrays = [keras.ops.convert_to_numpy(x) for x in outputs.values()]
+    assert all(x.dtype == np.int32 for x in arrays)
+    return list(zip(*(x.tolist() for x in arrays), strict=True))
+
+
+@pytest.fixture(scope="module")
+def preprocessor():
+    return Preprocessor(PIECES, sequence_length=8)
+
+
+def test_one_text(preprocessor):
+    assert rows(preprocessor(["a B zz", ""])) == [
+        ([CLS, 5, 6, UNK, SEP, 0, 0, 0], [1] * 5 + [0] * 3, [0] * 8),
+        ([CLS, SEP, 0, 0, 0, 0, 0, 0], [1, 1] + [0] * 6, [0] * 8),
+    ]
+
+
+def test_a_pair(preprocessor):
+    assert rows(preprocessor(["a b", ""], ["c", "ab"])) == [
+        ([CLS, 5, 6, SEP, 7, SEP, 0, 0], [1] * 6 + [0] * 2, [0, 0, 0, 0, 1, 1, 0, 0]),
+        ([CLS, SEP, 5, 14, SEP, 0, 0, 0], [1] * 5 + [0] * 3, [0, 0, 1, 1, 1, 0, 0, 0]),
+    ]
+
+
+@pytest.mark.parametrize("length", [3, 4, 5, 6, 7, 8, 11, 12])
+def test_truncation_is_googles(preprocessor, length):
+    sizes = list(itertools.product(range(13), repeat=2))
+    ids = [list(range(100, 100 + first)) for first, _ in sizes]
+    pair_ids = [list(range(200, 200 + second)) for _, second in sizes]
+
+    def ragged(lists):
+        return tf.ragged.constant(lists, dtype=tf.int32, row_splits_dtype=tf.int64)
+
+    options = {"sequence_length": length, "max_sequence_length": 99}
+    found = rows(preprocessor.pack(ragged(ids), ragged(pair_ids), **options))
+    assert found == [google(a, b, length) for a, b in zip(ids, pair_ids, strict=True)]
+    found = rows(preprocessor.pack(ragged(ids), **options))
+    assert found == [google(a, None, length) for a in ids]
+
+
+def test_the_longest_of_the_batch():
+    free = Preprocessor(PIECES, sequence_length=None, max_sequence_length=6)
+    assert rows(free(["a", "a b c"])) == [google([5], None, 5), google([5, 6, 7], None, 5)]
+    assert rows(free(["a b c d e f"])) == [google(range(5, 11), None, 6)]
+    assert rows(free(["a", "a b"], ["b c d e", "c"])) == [
+        google([5], [6, 7, 8, 9], 6),
+        google([5, 6], [7], 6),
+    ]
+    assert rows(free(["", ""])) == [google([], None, 2)] * 2
+    assert free(keras.Input((), dtype="string"))["input_mask"].shape == (None, None)
+
+
+@pytest.mark.parametrize("length", [8, None])
+def test_no_texts(length):
+    layer = Preprocessor(PIECES, sequence_length=length)
+    for pair in ([], [[]]):
+        out = layer([], *pair)
+        assert [tuple(x.shape) for x in out.values()] == [(0, length or 2)] * 3
+
+
+@pytest.mark.parametrize("text", ["a b", b"a b", np.str_("a b"), np.array("a b")])
+def test_a_single_string(preprocessor, text):
+    out = preprocessor(text)
+    assert [tuple(x.shape) for x in out.values()] == [(8,)] * 3
+    assert rows({k: v[None] for k, v in out.items()}) == [google([5, 6], None, 8)]
+    out = preprocessor(text, text)
+    assert rows({k: v[None] for k, v in out.items()}) == [google([5, 6], [5, 6], 8)]
+
+
+@pytest.mark.parametrize(
+    "container", [list, tuple, np.array, lambda x: np.array(x, object), tf.constant]
+)
+def test_containers(preprocessor, container):
+    expected = [google([5, 6], None, 8), google([7], None, 8)]
+    assert rows(preprocessor(container(["a b", "c"]))) == expected
+
+
+def test_broken_text_is_not_an_error(preprocessor):
+    out = preprocessor(["a\ud800b", b"c\xff"])  # a lone surrogate, a stray byte
+    assert rows(out) == [google([5, 14], None, 8), google([7], None, 8)]
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ([None], "texts must be strings; received None"),
+        ([["a", None]], "texts must be strings; received None"),
+        ([[None]], "texts must be strings; received None"),
+        ([3], "texts must be strings; received 3"),
+        ([["a", 1.5]], "texts must be strings; received 1.5"),
+        ([[float("nan")]], "texts must be strings; received nan"),
+        ([np.zeros(2)], "texts must be strings; received 0.0"),
+        ([tf.zeros(2)], "texts must be strings; received a tensor of float32"),
+        ([[["a"], ["b"]]], r"texts must have shape \(batch,\); received \(2, 1\)"),
+        ([[["a", "b"]]], r"texts must have shape \(batch,\); received \(1, 2\)"),
+        ([tf.constant([["a"]])], r"texts must have shape \(batch,\); received \(1, 1\)"),
+        ([["a", "b"], ["a"]], r"same shape; received \(2,\) and \(1,\)"),
+        ([["a"], "a"], r"same shape; received \(1,\) and \(\)"),
+        ([["a"], [None]], "texts must be strings; received None"),
+    ],
+)
+def test_errors(preprocessor, args, message):
+    with pytest.raises(ValueError, match=message):
+        preprocessor(*args)
+
+
+@pytest.mark.parametrize("length", [2, 0, -1, 2.0, True, "128"])
+@pytest.mark.parametrize("option", ["sequence_length", "max_sequence_length"])
+def test_length_errors(option, length):
+    with pytest.raises(ValueError, match=f"^{option} must be .*at least 3; received {length!r}"):
+        Preprocessor(PIECES, **{option: length})
+
+
+@pytest.mark.parametrize("piece", ["[PAD]", "[UNK]", "[CLS]", "[SEP]"])
+def test_a_missing_special_piece(piece):
+    pieces = [other for other in PIECES if other != piece]
+    with pytest.raises(ValueError, match=rf"\({len(pieces)} pieces\) has no \{piece}"):
+        Preprocessor(pieces)
+
+
+@pytest.mark.parametrize("piece", ["a\nb", "a\rb", "\r"])
+def test_a_piece_with_a_line_end(piece):
+    with pytest.raises(ValueError, match=re.escape(f"no line end; received {piece!r}")):
+        Preprocessor([*PIECES, piece])
+
+
+def test_without_a_vocabulary():
+    with pytest.raises(ValueError, match="has no vocabulary"):
+        Preprocessor()(["a"])
+    with pytest.raises(ValueError, match="has no vocabulary"):
+        _ = Preprocessor().vocabulary
+
+
+def test_the_vocabulary_from_a_file(tmp_path):
+    pieces = [*PIECES, "\u2028", "é", " x"]
+    file = tmp_path / "vocab.txt"
+    file.write_text("".join(f"{piece}\n" for piece in pieces), "utf-8", newline="\n")
+    for path in (file, str(file)):
+        assert list(Preprocessor(path).vocabulary) == pieces
+    file.write_bytes("\r\n".join(pieces).encode())  # as an editor on Windows may leave it
+    assert list(Preprocessor(file).vocabulary) == pieces
+    with pytest.raises(FileNotFoundError):
+        Preprocessor(tmp_path / "absent.txt")
+
+
+@pytest.mark.parametrize(
+    ("options", "text", "expected"),
+    [
+        ({}, "É A", ["e", "a"]),
+        ({"strip_accents": False}, "É A", ["é", "a"]),
+        ({"lowercase": False}, "É A", ["É", "[UNK]"]),
+        ({"lowercase": False, "strip_accents": True}, "É e", ["E", "e"]),
+        ({"split_cjk": False}, "日本", ["日本"]),
+        ({}, "日本", ["日", "本"]),
+    ],
+)
+def test_options_reach_the_tokenizer(options, text, expected):
+    pieces = [*PIECES[:5], "e", "é", "E", "É", "a", "日", "本", "日本"]
+    layer = Preprocessor(pieces, sequence_length=4, **options)
+    ids = layer(text)["input_word_ids"][1:3].numpy().tolist()
+    assert [pieces[index] for index in ids if index != SEP] == expected
+    again = Preprocessor.from_config(layer.get_config())
+    for option in ("lowercase", "strip_accents", "split_cjk", "sequence_length"):
+        assert getattr(again, option) == getattr(layer, option)
+
+
+# --- In tf.data and in models
+
+
+@pytest.mark.parametrize("length", [8, None])
+def test_tf_data(length):
+    layer = Preprocessor(PIECES, sequence_length=length, max_sequence_length=8)
+    texts, pairs = ["a b", "", "c d e"], ["h", "g h", ""]
+    data = tf.data.Dataset.from_tensor_slices((texts, pairs))
+    batched = data.batch(3).map(layer)
+    assert batched.element_spec["input_word_ids"].shape.as_list() == [None, length]
+    whole = next(iter(batched))
+    assert rows(whole) == rows(layer(texts, pairs))
+    padded = data.map(layer).padded_batch(3)  # one text at a time
+    assert rows(next(iter(padded))) == rows(whole)
+
+
+def test_tf_data_of_single_texts(preprocessor):
+    data = tf.data.Dataset.from_tensor_slices(["a b", ""]).map(preprocessor)
+    assert [x["input_word_ids"].shape.as_list() for x in data] == [[8], [8]]
+    assert rows(next(iter(data.batch(2)))) == rows(preprocessor(["a b", ""]))
+
+
+def test_functional_model_on_strings():
+    layer = Preprocessor(PIECES, sequence_length=8)
+    text, pair = keras.Input((), dtype="string"), keras.Input((), dtype="string")
+    out = layer(text, pair)
+    assert {k: (tuple(v.shape), v.dtype) for k, v in out.items()} == dict.fromkeys(
+        KEYS, ((None, 8), "int32")
+    )
+    model = keras.Model([text, pair], out)
+    texts = tf.constant(["a b", "c", "d e"]), tf.constant(["f", "", "g"])
+    found = model.predict(texts, batch_size=2, verbose=0)
+    assert rows(found) == rows(layer(*texts))
+    assert rows(model(list(texts))) == rows(layer(*texts))
+
+
+def test_a_model_on_text_trains(tmp_path):
+    preprocessor = Preprocessor(promises.PIECES, sequence_length=12)
+    model = promises.text_model(promises.build("encoder", preprocessor=preprocessor))
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    texts = tf.constant(["two words", "piece9 piece10", "words two", "piece10"])
+    data = tf.data.Dataset.from_tensor_slices((texts, [0, 1, 0, 1])).batch(2).repeat(8)
+    losses = model.fit(data, epochs=3, shuffle=False, verbose=0).history["loss"]
+    assert losses[-1] < losses[0]
+
+
+def test_other_backends(python):
+    """Eager calls give the backend's arrays; inside tf.data all stays TensorFlow's."""
+    program = f"""
+import keras, numpy as np
+import tensorflow as tf
+from keras_bert import Preprocessor
+layer = Preprocessor({PIECES!r}, sequence_length=6)
+out = layer(["a b", "c"], ["d", "e"])
+kind = type(keras.ops.zeros(1))
+assert all(isinstance(x, kind) and not tf.is_tensor(x) for x in out.values()), out
+assert {{keras.backend.standardize_dtype(x.dtype) for x in out.values()}} == {{"int32"}}
+data = tf.data.Dataset.from_tensor_slices((["a b", "c"], ["d", "e"])).batch(2).map(layer)
+batch = next(iter(data))
+assert all(tf.is_tensor(x) for x in batch.values())
+for key, x in out.items():
+    np.testing.assert_array_equal(keras.ops.convert_to_numpy(x), batch[key].numpy())
+assert layer("a")["input_mask"].shape == (6,)
+"""
+    python("-c", program, backend="jax")
+
+
+def test_the_layer_has_no_weights_and_is_not_trained(preprocessor):
+    assert preprocessor.weights == []
+    assert preprocessor.trainable is False
+
+
+# --- To disk and back
+
+
+def save_and_load(layer, folder):
+    text = keras.Input((), dtype="string")
+    model = keras.Model(text, layer(text))
+    model.save(folder / "model.keras")
+    return next(
+        found
+        for found in keras.saving.load_model(folder / "model.keras").layers
+        if isinstance(found, Preprocessor)
+    )
+
+
+def test_the_vocabulary_is_an_asset(tmp_path):
+    file = tmp_path / "vocab.txt"
+    pieces = [*PIECES, "\u2028", "a", "\x85", " y", ""]  # a piece twice, and odd ones
+    file.write_text("".join(f"{piece}\n" for piece in pieces), "utf-8", newline="\n")
+    layer = Preprocessor(file, sequence_length=5, lowercase=False)
+    assert list(layer.vocabulary) == pieces
+    again = save_and_load(layer, tmp_path)
+    file.unlink()
+    assert again.vocabulary == layer.vocabulary
+    assert again.get_config() == layer.get_config()
+    assert rows(again(["A ab"])) == rows(layer(["A ab"]))
+
+
+def test_a_config_alone_has_no_vocabulary(preprocessor):
+    config = preprocessor.get_config()
+    assert "vocabulary" not in config
+    assert not any("vocab" in str(value) for value in config.values())
+
+
+def test_saving_does_not_make_the_tokenizer(tmp_path):
+    layer = Preprocessor(PIECES)
+    (tmp_path / "assets").mkdir()
+    layer.save_assets(tmp_path / "assets")
+    encoder = promises.build("encoder", preprocessor=layer)
+    encoder.save(tmp_path / "model.keras")
+    assert layer._tokenizer is None and "tokenizer" not in dir(layer)
+    assert layer.tokenizer is layer.tokenizer and "tokenizer" in dir(layer)
+    assert (
+        pathlib.Path(tmp_path, "assets", "vocab.txt").read_text("utf-8").split("\n")[:-1] == PIECES
+    )
+
+
+def test_the_preprocessor_of_an_encoder_is_one_object_after_a_reload(tmp_path):
+    preprocessor = Preprocessor(promises.PIECES, sequence_length=12)
+    encoder = promises.build("encoder", preprocessor=preprocessor)
+    model = promises.text_model(encoder)
+    texts = tf.constant(promises.TEXTS)
+    expected = model.predict(texts, verbose=0)
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    (layer,) = promises.layers(again, Preprocessor)
+    (encoder,) = promises.layers(again, type(encoder))
+    assert encoder.preprocessor is layer
+    assert list(layer.vocabulary) == promises.PIECES
+    np.testing.assert_allclose(again.predict(texts, verbose=0), expected, atol=1e-6)
