@@ -82,7 +82,7 @@ def _add_columns(parser):
 def _positive(kind):
     def parse(text):
         value = kind(text)
-        if not value > 0:
+        if not 0 < value < float("inf"):
             raise ValueError
         return value
 
@@ -143,6 +143,19 @@ def _read(args, path, label=None, limit=None):
     )
 
 
+def _write(path, text):
+    """Writes a file whole or not at all."""
+    if path.exists() and not path.is_file():  # such as /dev/stdout
+        path.write_text(text, encoding="utf-8")
+        return
+    beside = path.with_name(f".{os.getpid()}.{path.name}")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
 def _finetune(args):
     # The files first: a wrong column should not cost the wait for a model.
     from keras_bert.finetuning import train
@@ -168,7 +181,7 @@ def _finetune(args):
     )
     keras_bert.save(model, output)
     metrics = {"model": args.model, "train": args.train, "dev": args.dev, **metrics}
-    (output / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n", encoding="utf-8")
+    _write(output / "metrics.json", json.dumps(metrics, indent=2) + "\n")
     print(
         f"{len(examples)} examples, {len(heads.find_output(model).labels)} labels, "
         f"{metrics['examples_per_second']:.0f} examples/s"
@@ -187,6 +200,8 @@ def _predict(args):
 
     if bool(args.texts) == bool(args.input):
         raise ValueError("predict takes texts or --input, one of them")
+    if args.output and not pathlib.Path(args.output).absolute().parent.is_dir():
+        raise ValueError(f"{args.output}: its folder does not exist")
     if args.input:
         examples = _read(args, args.input)
     else:
@@ -206,9 +221,7 @@ def _predict(args):
         )
     rows = [f"{label}\t{score:.4f}" for label, score in answers]
     if args.output:
-        pathlib.Path(args.output).write_text(
-            "label\tscore\n" + "".join(f"{row}\n" for row in rows), encoding="utf-8"
-        )
+        _write(pathlib.Path(args.output), "label\tscore\n" + "".join(f"{row}\n" for row in rows))
     elif args.input:
         print("label\tscore", *rows, sep="\n")
     else:
@@ -251,6 +264,17 @@ def main(argv=None):
         if isinstance(error, OSError) and error.strerror and error.filename:
             message = f"{error.filename}: {error.strerror}"
         print("keras-bert:", " ".join(message.split()), file=sys.stderr)
+        return 1
+    except Exception as error:
+        # One line for whatever TensorFlow or the machine (memory, say) throws as well.
+        if os.environ.get("KERAS_BERT_TRACEBACK"):
+            raise
+        lines = str(error).strip().splitlines() or ["no reason given"]
+        print(
+            f"keras-bert: {type(error).__name__}: {lines[0][:300]} "
+            "(KERAS_BERT_TRACEBACK=1 shows where)",
+            file=sys.stderr,
+        )
         return 1
     except KeyboardInterrupt:
         print("keras-bert: stopped", file=sys.stderr)

@@ -176,14 +176,20 @@ class BertEncoder(keras.Model):
         return cls(**config)
 
 
+def _is_number(value):
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
 def _validate(bert_config):
     for key, value in bert_config.items():
         if key.endswith(("_size", "_layers", "_heads", "_embeddings")) and (
             not isinstance(value, int) or isinstance(value, bool) or value < 1
         ):
             raise ValueError(f"{key} must be a whole number of at least 1; received {value!r}")
-        if key.endswith("_prob") and not 0 <= value < 1:
+        if key.endswith("_prob") and not (_is_number(value) and 0 <= value < 1):
             raise ValueError(f"{key} must be at least 0 and below 1; received {value!r}")
+        if key in ("initializer_range", "layer_norm_eps") and not (_is_number(value) and value > 0):
+            raise ValueError(f"{key} must be a number above 0; received {value!r}")
     if bert_config["hidden_size"] % bert_config["num_attention_heads"]:
         raise ValueError(
             "num_attention_heads must divide hidden_size; received "

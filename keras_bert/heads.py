@@ -39,7 +39,9 @@ class TaskOutput(keras.layers.Layer):
         return None if self._labels is None else list(self._labels)
 
     def call(self, logits):
-        """Returns the logits (batch, ...) in float32."""
+        """Returns the logits (batch, ..., labels) in float32."""
+        if self._labels is not None and logits.shape[-1] != len(self._labels):
+            raise ValueError(f"there are {len(self._labels)} labels for {logits.shape[-1]} logits")
         return keras.ops.cast(logits, "float32")
 
     def compute_output_shape(self, logits_shape):
@@ -99,6 +101,12 @@ def classifier(
     repeated = sorted({label for label in labels if labels.count(label) > 1})
     if repeated:
         raise ValueError(f"each label may occur once; received {repeated[0]!r} twice")
+    # They are lines of labels.txt and fields of TSV files.
+    broken = next((label for label in labels if not label or set(label) & set("\t\r\n")), None)
+    if broken is not None:
+        raise ValueError(
+            f"a label is neither empty nor holds tabs or line ends; received {broken!r}"
+        )
     config = encoder.get_config()
     if dropout is None:
         dropout = config["hidden_dropout_prob"]

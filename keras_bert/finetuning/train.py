@@ -29,7 +29,8 @@ def finetune_classifier(
     Texts of like lengths share a batch, so the padding of each batch is small.
 
     Args:
-        encoder: a `BertEncoder` with a preprocessor; it is trained in place.
+        encoder: a `BertEncoder` with a preprocessor; it is trained in place, and its
+            preprocessor's `max_sequence_length` becomes `max_length`.
         train: `Examples` with labels; the labels found there are the classes.
         dev: `Examples` with labels to be scored at the end, or `None`.
         epochs: passes over the training examples; the paper takes 2 to 4.
@@ -49,9 +50,13 @@ def finetune_classifier(
         ValueError: no labels, one label only, a label in `dev` that `train` lacks, or an
             encoder without a preprocessor.
     """
-    for name, value in (("epochs", epochs), ("batch_size", batch_size)):
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1; received {value}")
+    for name, value, least in (
+        ("epochs", epochs, 1),
+        ("batch_size", batch_size, 1),
+        ("max_length", max_length, 3),
+    ):
+        if value < least:
+            raise ValueError(f"{name} must be at least {least}; received {value}")
     if encoder.preprocessor is None:
         raise ValueError("the encoder has no preprocessor; set encoder.preprocessor")
     for examples in (train, dev):
@@ -64,9 +69,8 @@ def finetune_classifier(
         raise ValueError(
             f"{train.source}: needs at least two labels to tell apart; received only {labels[0]!r}"
         )
-    unseen = sorted(set(dev.labels) - set(labels)) if dev is not None else []
-    if unseen:
-        raise ValueError(f"{dev.source}: has the label {unseen[0]!r}, which {train.source} has not")
+    if dev is not None:
+        _check_labels(dev, labels)
     max_length = min(max_length, encoder.get_config()["max_position_embeddings"])
 
     keras.utils.set_random_seed(seed)
@@ -95,8 +99,13 @@ def finetune_classifier(
             callback = _Progress(bar, f"Epoch {epoch + 1} of {epochs}", batches)
             history = model.fit(batches.dataset(), shuffle=False, verbose=0, callbacks=[callback])
     seconds = time.perf_counter() - start
+    loss = float(history.history["loss"][-1])
+    if not np.isfinite(loss):
+        raise ValueError(
+            f"training diverged, the loss is {loss}; a learning rate below {learning_rate} may help"
+        )
     metrics = {
-        "train_loss": float(history.history["loss"][-1]),
+        "train_loss": loss,
         "train_seconds": seconds,
         "examples_per_second": epochs * len(texts) / seconds,
     }
@@ -124,6 +133,9 @@ def evaluate_classifier(model, examples, *, batch_size=32, max_length=None, show
     Raises:
         ValueError: as for `keras_bert.finetuning.predict.probabilities`.
     """
+    output = heads.find_output(model)
+    if output is not None and output.labels is not None:
+        _check_labels(examples, output.labels)
     with progress(show=show_progress) as bar:
         task = bar.add_task("Scoring", total=len(examples))
         rows = probabilities(
@@ -138,6 +150,15 @@ def evaluate_classifier(model, examples, *, batch_size=32, max_length=None, show
         labels[row.argmax()] == label for row, label in zip(rows, examples.labels, strict=True)
     ]
     return {"accuracy": float(np.mean(right)), "majority": examples.majority_share()}
+
+
+def _check_labels(examples, labels):
+    unknown = sorted(set(examples.labels) - set(labels))
+    if unknown:
+        raise ValueError(
+            f"{examples.source}: has the label {unknown[0]!r}, which is none of the model's: "
+            f"{', '.join(labels[:20])}"
+        )
 
 
 def _compiles():

@@ -4,7 +4,7 @@ The graph holds the tokenizer, the encoder and the head, and only ops of TensorF
 registry: it needs no Keras, no tensorflow-text, and no file outside its folder.
 """
 
-import contextlib
+import errno
 import os
 import pathlib
 import shutil
@@ -123,6 +123,13 @@ def _classifier(model, output, assets):
     return module, {"serving_default": module.serving_default, "ids": module.ids}
 
 
+def _flat(key, value):
+    """Names an output; those in a list, such as `encoder_outputs`, by number."""
+    if isinstance(value, (list, tuple)):
+        return [(f"{key}_{number}", item) for number, item in enumerate(value)]
+    return [(key, value)]
+
+
 def _module(model):
     """A module that holds the model's variables, and not those of its optimizer."""
     module = tf.Module()
@@ -147,7 +154,7 @@ def _own_model(model):
     def serve(*values):
         outputs = model(keras.tree.pack_sequence_as(model.input, list(values)), training=False)
         if isinstance(outputs, dict):
-            return outputs
+            return {name: tensor for key in outputs for name, tensor in _flat(key, outputs[key])}
         return dict(zip(names, keras.tree.flatten(outputs), strict=True))
 
     module = _module(model)
@@ -175,7 +182,9 @@ def _rename_to_next_version(beside, path):
     while True:
         taken = [int(entry.name) for entry in path.iterdir() if entry.name.isdecimal()]
         version = path / str(max(taken, default=0) + 1)
-        with contextlib.suppress(FileExistsError):
-            if not version.exists():
-                os.rename(beside, version)
-                return version
+        try:
+            os.rename(beside, version)
+            return version
+        except OSError as error:  # another process took the number: the next one, then
+            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                raise
