@@ -15,8 +15,9 @@ installed := $(VENV)/installed
 quickstart: $(installed)
 	$(bin)/python examples/quickstart.py
 
+# Tests of one file stay together: they share what is slow to make.
 test: $(installed)
-	$(bin)/python -m pytest
+	$(bin)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 check: $(installed)
 	$(bin)/ruff format --check

@@ -1,6 +1,7 @@
 """BERT's optimizer: AdamW with warm-up, linear decay and clipping.
 
-Source: google-research/bert `optimization.py`, and section A.2 of the paper.
+Source: google-research/bert `optimization.py`, and section A.2 of the paper. Unlike in that code,
+Adam's bias correction is on, as in the paper of Adam and in most fine-tuning since.
 """
 
 import keras

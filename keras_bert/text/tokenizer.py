@@ -595,10 +595,9 @@ def _longest_matches(constants, characters, is_first, limit):
     Returns:
         int32 (k,): id and length of the piece, packed; length 0 where no piece starts.
     """
-    searched = tf.where(limit > 0)[:, 0]
 
-    def step(depth, start, node, best):
-        child = _child(constants, node, tf.gather(characters, start + depth))
+    def walk(depth, start, child, best):
+        """Goes on from the nodes that the characters at `depth` led to."""
         alive = tf.where(child >= 0)[:, 0]
         start, node = tf.gather(start, alive), tf.gather(child, alive)
         piece = tf.gather(constants["node_pieces"], node)
@@ -608,16 +607,20 @@ def _longest_matches(constants, characters, is_first, limit):
         goes_on = tf.where(start + depth + 1 < tf.gather(limit, start))[:, 0]
         return depth + 1, tf.gather(start, goes_on), tf.gather(node, goes_on), best
 
+    def step(depth, start, node, best):
+        child = _child(constants, node, tf.gather(characters, start + depth))
+        return walk(depth, start, child, best)
+
+    searched = tf.where(limit > 0)[:, 0]
+    root = tf.where(tf.gather(is_first, searched), _TRIE_ROOT, _TRIE_SUFFIX_ROOT)
+    # The children of the roots, which all start points need, lie in a table of their own.
+    size = tf.cast(constants["alphabet_size"], tf.int32)
+    child = tf.gather(constants["first_nodes"], root * size + tf.gather(characters, searched))
     some = tf.TensorShape([None])
     *_, best = tf.while_loop(
         lambda depth, start, node, best: tf.size(start) > 0,
         step,
-        (
-            tf.constant(0),
-            tf.cast(searched, tf.int32),
-            tf.where(tf.gather(is_first, searched), _TRIE_ROOT, _TRIE_SUFFIX_ROOT),
-            tf.zeros_like(characters),
-        ),
+        walk(tf.constant(0), tf.cast(searched, tf.int32), child, tf.zeros_like(characters)),
         shape_invariants=(tf.TensorShape([]), some, some, some),
     )
     return best
@@ -840,9 +843,14 @@ def _piece_trie(ids, alphabet):
     keys = np.concatenate(node_keys).astype(np.int64)
     slots = _cuckoo_slots(keys[2:])
     edges = np.append(keys[2:] << _NODE_BITS | np.arange(2, len(keys)), -1)[slots]
+    # The roots are the nodes 0 and 1, so the keys of their children number this table.
+    first_nodes = np.full(2 * alphabet.size, -1, np.int32)
+    children = np.flatnonzero((keys >= 0) & (keys < len(first_nodes)))
+    first_nodes[keys[children]] = children
     return {
         "alphabet_size": np.int64(alphabet.size),
         "edges": edges,
+        "first_nodes": first_nodes,
         "node_pieces": np.concatenate(node_pieces).astype(np.int32),
     }
 
