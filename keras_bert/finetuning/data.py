@@ -48,9 +48,11 @@ class Examples:
                     f"{self.source}: {name} must be as many as the texts, {len(self.texts)}; "
                     f"received {len(column)}"
                 )
-            wrong = next((item for item in column if not isinstance(item, str)), None)
-            if wrong is not None or None in column:
-                raise ValueError(f"{self.source}: {name} must be strings; received {wrong!r:.80}")
+            wrong = [item for item in column if not isinstance(item, str)]
+            if wrong:
+                raise ValueError(
+                    f"{self.source}: {name} must be strings; received {wrong[0]!r:.80}"
+                )
             object.__setattr__(self, name, column)
 
     def __len__(self):

@@ -145,7 +145,7 @@ def evaluate_classifier(model, examples, *, batch_size=32, max_length=None, show
             max_length=max_length,
             on_batch=lambda count: bar.advance(task, count),
         )
-    labels = heads.find_output(model).labels
+    labels = output.labels
     right = [
         labels[row.argmax()] == label for row, label in zip(rows, examples.labels, strict=True)
     ]

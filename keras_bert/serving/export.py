@@ -16,7 +16,6 @@ import tensorflow as tf
 from keras_bert import heads
 
 LABELS_FILE = "labels.txt"
-_IDS = ("input_word_ids", "input_mask", "input_type_ids")
 
 
 def export(model, path):
@@ -116,8 +115,10 @@ def _classifier(model, output, assets):
         autograph=False,
     )
     module.ids = tf.function(
-        lambda *ids: answer(dict(zip(_IDS, ids, strict=True))),
-        input_signature=[tf.TensorSpec([None, None], tf.int32, name=name) for name in _IDS],
+        lambda *ids: answer(dict(zip(encoder.input, ids, strict=True))),
+        input_signature=[
+            tf.TensorSpec([None, None], tf.int32, name=name) for name in encoder.input
+        ],
         autograph=False,
     )
     return module, {"serving_default": module.serving_default, "ids": module.ids}

@@ -284,13 +284,9 @@ def _as_text_tensor(texts):
         array = np.asarray(texts, dtype=object)
         if array.ndim > 1:
             raise ValueError(f"texts must have shape (batch,); received {array.shape}")
-        wrong = (
-            next((item for item in array.ravel() if not isinstance(item, (str, bytes))), None)
-            if array.size
-            else None
-        )
-        if array.size and wrong is not None or any(item is None for item in array.ravel()):
-            raise ValueError(f"texts must be strings; received {wrong!r:.80}")
+        wrong = [item for item in array.ravel() if not isinstance(item, (str, bytes))]
+        if wrong:
+            raise ValueError(f"texts must be strings; received {wrong[0]!r:.80}")
         texts = tf.constant(
             [
                 item if isinstance(item, bytes) else item.encode("utf-8", "ignore")
