@@ -140,6 +140,21 @@ class BertEncoder(keras.Model):
         self._bert_config = bert_config
         self.rematerialize = rematerialize
         self.preprocessor = preprocessor
+        self.check_vocabulary()
+
+    def check_vocabulary(self):
+        """Checks that there is an embedding for each piece of the preprocessor.
+
+        Raises:
+            ValueError: the vocabulary is longer than `vocab_size`.
+        """
+        pieces = getattr(self.preprocessor, "_vocabulary", None) or ()
+        vocab_size = self._bert_config["vocab_size"]
+        if len(pieces) > vocab_size:
+            raise ValueError(
+                f"the vocabulary must have at most vocab_size={vocab_size} pieces; received "
+                f"{len(pieces)}"
+            )
 
     def get_config(self):
         """Returns the constructor's arguments: Google's twelve keys and ours."""

@@ -215,7 +215,11 @@ def _load_keras(path):
     if not zipfile.is_zipfile(path):
         raise ValueError(f"{path} is not a model that Keras can read: it is no complete archive")
     try:
-        return keras.saving.load_model(path, compile=False)
+        model = keras.saving.load_model(path, compile=False)
+        for layer in model._flatten_layers():
+            if isinstance(layer, BertEncoder):
+                layer.check_vocabulary()  # it is read after the encoder was made
+        return model
     except (ValueError, TypeError, KeyError, OSError, zipfile.BadZipFile) as error:
         reason = str(error).strip() or repr(error)
         reason = reason.splitlines()[0].partition(" Full object config")[0]

@@ -189,7 +189,10 @@ class Embeddings(keras.layers.Layer):
                 f"input_word_ids has {length} positions, but there are only "
                 f"max_position_embeddings={self.max_position_embeddings} position vectors"
             )
-        positions = ops.arange(ops.shape(input_word_ids)[1], dtype="int32")  # (seq,)
+        # A slice: where the length is known only as the graph runs, what is too long then fails
+        # to add up below, while a look-up beyond the table would give zeros on a GPU.
+        positions = ops.arange(self.max_position_embeddings, dtype="int32")
+        positions = positions[: ops.shape(input_word_ids)[1]]  # (seq,)
         x = self.word_embeddings(input_word_ids)  # (batch, seq, hidden)
         x = x + self.position_embeddings(positions)
         x = x + self.token_type_embeddings(input_type_ids)

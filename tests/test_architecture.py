@@ -48,6 +48,7 @@ MAP = {
     "finetuning/predict.py": Rule("keras numpy tensorflow"),
     "finetuning/train.py": Rule("keras numpy tensorflow", "rich"),
     "serving/__init__.py": Rule(""),
+    "serving/production.py": Rule("tensorflow"),
     "serving/export.py": Rule("keras numpy tensorflow"),
     # The doors: they may import all of the house, and the command line answers --help at once.
     "__main__.py": Rule("", "keras numpy rich tensorflow"),

@@ -255,3 +255,18 @@ def test_load_of_a_checkpoint_sets_all_options(tmp_path):
         keras.ops.convert_to_numpy(paths["layer_0/attention/qkv/kernel"])[:, 8:16],
         weights["encoder.layer.0.attention.self.key.weight"].T,
     )
+
+
+def test_a_vocabulary_longer_than_the_encoder_knows_is_refused(tmp_path):
+    import zipfile
+
+    hub.save(tiny.encoder(), tmp_path / "a.keras")
+    with (
+        zipfile.ZipFile(tmp_path / "a.keras") as source,
+        zipfile.ZipFile(tmp_path / "b.keras", "w") as target,
+    ):
+        for item in source.infolist():
+            more = b"one\ntwo\n" if item.filename.endswith("vocab.txt") else b""
+            target.writestr(item, source.read(item) + more)
+    with pytest.raises(ValueError, match="b.keras .*at most vocab_size=18 pieces; received 20"):
+        hub.load(tmp_path / "b.keras")

@@ -301,3 +301,14 @@ def test_lora_and_int8_find_every_matrix():
     stock = promises.layers(encoder, keras.layers.Dense | keras.layers.Embedding)
     owned = {id(v) for layer in stock for v in layer.weights}
     assert all(id(v) in owned for v in encoder.trainable_weights if len(v.shape) > 1)
+
+
+def test_a_length_known_only_in_the_graph_is_checked_too():
+    import tensorflow as tf
+
+    layer = layers.Embeddings(9, 4, max_position_embeddings=8)
+    run = tf.function(layer, input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2)
+    assert run(tf.zeros((2, 8), tf.int32), tf.zeros((2, 8), tf.int32)).shape == (2, 8, 4)
+    # Not the look-up's error, which there is on a CPU only.
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Incompatible shapes"):
+        run(tf.zeros((2, 9), tf.int32), tf.zeros((2, 9), tf.int32))

@@ -182,6 +182,10 @@ def test_a_failed_write_leaves_nothing(classifier, tmp_path, monkeypatch, failur
     monkeypatch.setattr(tf.saved_model, "save", save_half)
     with pytest.raises(type(failure)):
         keras_bert.export(classifier, tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+    (tmp_path / "model").mkdir()
+    with pytest.raises(type(failure)):
+        keras_bert.export(classifier, tmp_path / "model")
     assert list((tmp_path / "model").iterdir()) == []
 
 

@@ -4,6 +4,7 @@ The graph holds the tokenizer, the encoder and the head, and only ops of TensorF
 registry: it needs no Keras, no tensorflow-text, and no file outside its folder.
 """
 
+import contextlib
 import errno
 import os
 import pathlib
@@ -14,6 +15,7 @@ import keras
 import tensorflow as tf
 
 from keras_bert import heads
+from keras_bert.serving import production
 
 LABELS_FILE = "labels.txt"
 
@@ -28,6 +30,8 @@ def export(model, path):
         ids: the three int32 tensors (batch, seq), to the same.
     A functional model of your own that starts at a string `keras.Input` has the one signature
     serving_default, from the names of its inputs to the names of its outputs.
+    With the version go warm-up requests; beside it `batching.config` and `compose.yaml`, a
+    Compose file for the official `tensorflow/serving` image. Files of yours stay as they are.
 
     Texts are padded to the longest of their batch and cut at the preprocessor's
     `max_sequence_length`, so short texts are cheap.
@@ -165,18 +169,26 @@ def _own_model(model):
 
 def _write(module, signatures, path):
     """Writes beside, then renames: a server never sees half a version."""
+    inputs = signatures["serving_default"].input_signature
+    is_new = not path.exists()
     path.mkdir(parents=True, exist_ok=True)
     # TensorFlow Serving looks at folders named by a number only.
     beside = pathlib.Path(tempfile.mkdtemp(prefix=".writing-", dir=path))
     try:
         tf.saved_model.save(module, str(beside), signatures=signatures)
+        production.write_warmup(beside, inputs)
         beside.chmod(0o755)
-        return _rename_to_next_version(beside, path)
+        version = _rename_to_next_version(beside, path)
+        production.write_settings(path, [spec.name for spec in inputs])
+        return version
     except tf.errors.OpError as error:
         reason = str(error).splitlines()[0]
         raise OSError(f"{path} could not be written: {reason}") from error
     finally:
         shutil.rmtree(beside, ignore_errors=True)
+        if is_new:
+            with contextlib.suppress(OSError):  # after a success it is not empty, and stays
+                path.rmdir()
 
 
 def _rename_to_next_version(beside, path):

@@ -50,14 +50,13 @@ def tokenize_function(tokenizer):
     pattern = _only(agreed)
     # Google's limit is 200 characters a word, tensorflow-text's is in bytes. So its limit is
     # out of the way, and texts with a longer run of anything but white space go the other way.
-    run = rf"[^\x00-\x20]{{0,{MAX_WORD_LENGTH}}}"
-    runs = rf"(?:{run}[\x00-\x20])*{run}"
+    long_run = rf"(?s:.*?)[^\x00-\x20]{{{MAX_WORD_LENGTH + 1}}}(?s:.*)"
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
     def tokenize(texts):
         with tf.device("CPU:0"):
             easy = tf.strings.regex_full_match(texts, pattern)
-            easy &= tf.strings.regex_full_match(texts, runs)
+            easy &= ~tf.strings.regex_full_match(texts, long_run)
 
             def mixed():
                 hard = tf.where(~easy)[:, 0]
