@@ -134,8 +134,8 @@ class BertEncoder(keras.Model):
                 "encoder_outputs": encoder_outputs,
             },
             name=name,
-            trainable=trainable,
         )
+        self.trainable = trainable  # not through `super`, which has no layers yet to tell
         self.dtype_policy = dtype
         self._bert_config = bert_config
         self.rematerialize = rematerialize

@@ -7,7 +7,14 @@ remembers the task and the labels, so that a reloaded model still knows what it 
 import keras
 
 from keras_bert.encoder import BertEncoder
-from keras_bert.layers import initializer
+from keras_bert.layers import (
+    MaskedLMHead,
+    MergeChoices,
+    SentencePooling,
+    SplitChoices,
+    WeightedSum,
+    initializer,
+)
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -18,6 +25,9 @@ class TaskOutput(keras.layers.Layer):
         task: name of the function in this module that built the model.
         labels: name of each class, in the order of the logits; `None` where there are none.
         pairs: whether the model reads pairs of texts.
+        multi_label: whether each class is a yes or no of its own.
+        no_answer: whether a question may have none.
+        names: splits the last axis into outputs of these names; `None`: one tensor.
 
     Example:
 
@@ -25,12 +35,24 @@ class TaskOutput(keras.layers.Layer):
     (1, 2)
     """
 
-    def __init__(self, task, labels=None, pairs=False, **kwargs):
+    def __init__(
+        self,
+        task,
+        labels=None,
+        pairs=False,
+        multi_label=False,
+        no_answer=False,
+        names=None,
+        **kwargs,
+    ):
         super().__init__(**{**kwargs, "dtype": "float32"})
         self.task = task
         self.pairs = pairs
-        # A copy under a name that Keras does not track: a tracked list is no plain list.
+        self.multi_label = multi_label
+        self.no_answer = no_answer
+        # Copies under names that Keras does not track: a tracked list is no plain list.
         self._labels = None if labels is None else tuple(str(label) for label in labels)
+        self._names = None if names is None else tuple(names)
         self.built = True
 
     @property
@@ -39,13 +61,19 @@ class TaskOutput(keras.layers.Layer):
         return None if self._labels is None else list(self._labels)
 
     def call(self, logits):
-        """Returns the logits (batch, ..., labels) in float32."""
+        """Returns the logits (batch, ..., labels) in float32; with names a dict of (batch, ...)."""
         if self._labels is not None and logits.shape[-1] != len(self._labels):
             raise ValueError(f"there are {len(self._labels)} labels for {logits.shape[-1]} logits")
-        return keras.ops.cast(logits, "float32")
+        logits = keras.ops.cast(logits, "float32")
+        if self._names is None:
+            return logits
+        return {name: logits[..., index] for index, name in enumerate(self._names)}
 
-    def compute_output_shape(self, logits_shape):
-        return logits_shape
+    def compute_output_spec(self, logits):
+        spec = keras.KerasTensor(logits.shape, dtype="float32")
+        if self._names is None:
+            return spec
+        return {name: keras.KerasTensor(logits.shape[:-1], "float32") for name in self._names}
 
     def get_config(self):
         return {
@@ -53,16 +81,27 @@ class TaskOutput(keras.layers.Layer):
             "task": self.task,
             "labels": self.labels,
             "pairs": self.pairs,
+            "multi_label": self.multi_label,
+            "no_answer": self.no_answer,
+            "names": None if self._names is None else list(self._names),
         }
 
 
 def classifier(
-    encoder, num_classes=None, *, labels=None, pairs=False, dropout=None, name="classifier"
+    encoder,
+    num_classes=None,
+    *,
+    labels=None,
+    pairs=False,
+    multi_label=False,
+    dropout=None,
+    name="classifier",
 ):
-    """One class for each text, or for each pair of texts.
+    """One class for each text, or for each pair of texts; or any number of classes.
 
     Dropout and a dense layer on the pooled [CLS] vector. Fit it with
-    `keras.losses.SparseCategoricalCrossentropy(from_logits=True)`.
+    `keras.losses.SparseCategoricalCrossentropy(from_logits=True)`, with `multi_label` with
+    `keras.losses.BinaryCrossentropy(from_logits=True)`.
 
     Source: section 4.1 of the paper; `create_model` in google-research/bert
     `run_classifier.py`.
@@ -70,9 +109,11 @@ def classifier(
     Args:
         encoder: a `BertEncoder`; it is shared, not copied. Set `encoder.trainable = False`
             to train the head alone.
-        num_classes: number of classes, at least 2; may be left out with `labels`.
+        num_classes: number of classes, at least 2 (1 with `multi_label`); may be left out with
+            `labels`.
         labels: the name of each class, in the order of the logits. Default: "0", "1", ...
         pairs: whether the model reads pairs of texts; `export` then asks for both.
+        multi_label: whether a text may have several classes, or none.
         dropout: rate on the pooled vector; default: the encoder's `hidden_dropout_prob`.
         name: of the model.
 
@@ -81,7 +122,7 @@ def classifier(
         float32 logits (batch, num_classes).
 
     Raises:
-        ValueError: fewer than two classes, a label twice, or another number of labels than
+        ValueError: too few classes, a label twice, or another number of labels than
             `num_classes`.
 
     Example:
@@ -91,37 +132,414 @@ def classifier(
     >>> classifier(encoder, labels=["bad", "good"]).output_shape
     (None, 2)
     """
+    labels = _check_labels("a classifier", num_classes, labels, least=1 if multi_label else 2)
+    inputs = _inputs(encoder)
+    x = encoder(inputs)["pooled_output"]  # (batch, hidden)
+    x = _dropout_and_dense(encoder, x, len(labels), dropout)  # (batch, num_classes)
+    output = TaskOutput(
+        "classifier", labels=labels, pairs=pairs, multi_label=multi_label, name="output"
+    )
+    return keras.Model(inputs, output(x), name=name)
+
+
+def regressor(encoder, *, pairs=False, dropout=None, name="regressor"):
+    """A number for each text, or for each pair of texts, such as their likeness.
+
+    Fit it with `keras.losses.MeanSquaredError()`.
+
+    Source: STS-B in section 4.1 of the paper.
+
+    Args:
+        encoder: a `BertEncoder`; it is shared, not copied.
+        pairs: whether the model reads pairs of texts.
+        dropout: rate on the pooled vector; default: the encoder's `hidden_dropout_prob`.
+        name: of the model.
+
+    Returns:
+        A functional `keras.Model` from the encoder's inputs to float32 (batch, 1).
+
+    Example:
+
+    >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
+    ...                       num_attention_heads=2, intermediate_size=8)
+    >>> regressor(encoder, pairs=True).output_shape
+    (None, 1)
+    """
+    inputs = _inputs(encoder)
+    x = encoder(inputs)["pooled_output"]  # (batch, hidden)
+    x = _dropout_and_dense(encoder, x, 1, dropout)  # (batch, 1)
+    return keras.Model(inputs, TaskOutput("regressor", pairs=pairs, name="output")(x), name=name)
+
+
+def tagger(encoder, num_tags=None, *, labels=None, dropout=None, name="tagger"):
+    """A label for each position, such as entities or parts of speech.
+
+    The first piece of a word carries the word's label; give all other positions the sample
+    weight 0. Fit it with `keras.losses.SparseCategoricalCrossentropy(from_logits=True)`.
+
+    Source: section 5.3 of the paper.
+
+    Args:
+        encoder: a `BertEncoder`; it is shared, not copied.
+        num_tags: number of tags, at least 2; may be left out with `labels`.
+        labels: the name of each tag, in the order of the logits. Default: "0", "1", ...
+        dropout: rate on the vectors; default: the encoder's `hidden_dropout_prob`.
+        name: of the model.
+
+    Returns:
+        A functional `keras.Model` from the encoder's inputs to float32 logits
+        (batch, seq, num_tags).
+
+    Raises:
+        ValueError: fewer than two tags, a label twice, or another number of labels than
+            `num_tags`.
+
+    Example:
+
+    >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
+    ...                       num_attention_heads=2, intermediate_size=8)
+    >>> tagger(encoder, labels=["O", "B-place", "I-place"]).output_shape
+    (None, None, 3)
+    """
+    labels = _check_labels("a tagger", num_tags, labels, least=2)
+    inputs = _inputs(encoder)
+    x = encoder(inputs)["sequence_output"]  # (batch, seq, hidden)
+    x = _dropout_and_dense(encoder, x, len(labels), dropout)  # (batch, seq, num_tags)
+    return keras.Model(inputs, TaskOutput("tagger", labels=labels, name="output")(x), name=name)
+
+
+def span_selector(encoder, *, no_answer=False, dropout=0.0, name="span_selector"):
+    """The first and the last piece of the answer to a question: [CLS] question [SEP] context [SEP].
+
+    Fit it with `keras.losses.SparseCategoricalCrossentropy(from_logits=True)` for both outputs;
+    where there is no answer, the target of both is 0, the position of [CLS].
+
+    Source: sections 4.2 and 4.3 of the paper; `create_model` in google-research/bert
+    `run_squad.py`, which has no dropout here.
+
+    Args:
+        encoder: a `BertEncoder`; it is shared, not copied.
+        no_answer: whether questions may have no answer (SQuAD 2).
+        dropout: rate on the vectors.
+        name: of the model.
+
+    Returns:
+        A functional `keras.Model` from the encoder's inputs to a dict of float32 logits
+        `start_logits` and `end_logits`, each (batch, seq).
+
+    Example:
+
+    >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
+    ...                       num_attention_heads=2, intermediate_size=8)
+    >>> sorted(span_selector(encoder).output)
+    ['end_logits', 'start_logits']
+    """
+    inputs = _inputs(encoder)
+    x = encoder(inputs)["sequence_output"]  # (batch, seq, hidden)
+    x = _dropout_and_dense(encoder, x, 2, dropout)  # (batch, seq, 2)
+    output = TaskOutput(
+        "span_selector",
+        pairs=True,
+        no_answer=no_answer,
+        names=("start_logits", "end_logits"),
+        name="output",
+    )
+    return keras.Model(inputs, output(x), name=name)
+
+
+def multiple_choice(encoder, *, dropout=None, name="multiple_choice"):
+    """The best of several continuations: a score for each, compared by softmax.
+
+    Fit it with `keras.losses.SparseCategoricalCrossentropy(from_logits=True)`.
+
+    Source: section 4.4 of the paper (SWAG).
+
+    Args:
+        encoder: a `BertEncoder`; it is shared, not copied.
+        dropout: rate on the pooled vectors; default: the encoder's `hidden_dropout_prob`.
+        name: of the model.
+
+    Returns:
+        A functional `keras.Model` from a dict with the names of the encoder's inputs, each
+        (batch, choices, seq), to float32 logits (batch, choices).
+
+    Example:
+
+    >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
+    ...                       num_attention_heads=2, intermediate_size=8)
+    >>> ids = keras.ops.ones((2, 4, 7), dtype="int32")
+    >>> tuple(multiple_choice(encoder)(dict.fromkeys(encoder.input, ids)).shape)
+    (2, 4)
+    """
+    inputs = {
+        key: keras.Input(shape=(None, None), dtype="int32", name=key) for key in encoder.input
+    }
+    merged = {key: MergeChoices(name=f"merge_{key}")(value) for key, value in inputs.items()}
+    x = encoder(merged)["pooled_output"]  # (batch * choices, hidden)
+    x = _dropout_and_dense(encoder, x, 1, dropout)  # (batch * choices, 1)
+    x = SplitChoices(name="split_choices")(x, inputs["input_word_ids"])  # (batch, choices)
+    return keras.Model(inputs, TaskOutput("multiple_choice", name="output")(x), name=name)
+
+
+def masked_lm(encoder, *, name="masked_lm"):
+    """The pieces behind [MASK]: logits over the vocabulary at chosen positions.
+
+    The output matrix is the encoder's word embeddings, also after a reload.
+
+    Source: section 3.1 of the paper, task 1.
+
+    Args:
+        encoder: a `BertEncoder`; it is shared, not copied.
+        name: of the model.
+
+    Returns:
+        A functional `keras.Model` from the encoder's inputs and `masked_lm_positions`, int32
+        (batch, predictions), to float32 logits (batch, predictions, vocab_size).
+
+    Example:
+
+    >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
+    ...                       num_attention_heads=2, intermediate_size=8)
+    >>> masked_lm(encoder).output_shape
+    (None, None, 9)
+    """
+    inputs = {**_inputs(encoder), "masked_lm_positions": _positions()}
+    logits = _masked_lm_logits(encoder, encoder(_encoder_inputs(encoder, inputs)), inputs)
+    return keras.Model(inputs, TaskOutput("masked_lm", name="output")(logits), name=name)
+
+
+def next_sentence(encoder, *, name="next_sentence"):
+    """Whether the second text follows the first: class 0 it does, class 1 it does not.
+
+    Source: section 3.1 of the paper, task 2; `get_next_sentence_output` in google-research/bert
+    `run_pretraining.py`.
+
+    Args:
+        encoder: a `BertEncoder`; it is shared, not copied.
+        name: of the model.
+
+    Returns:
+        A functional `keras.Model` from the encoder's inputs to float32 logits (batch, 2).
+
+    Example:
+
+    >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
+    ...                       num_attention_heads=2, intermediate_size=8)
+    >>> find_output(next_sentence(encoder)).labels
+    ['next', 'random']
+    """
+    inputs = _inputs(encoder)
+    x = _dense(encoder, encoder(inputs)["pooled_output"], 2, "next_sentence")  # (batch, 2)
+    output = TaskOutput("next_sentence", labels=["next", "random"], pairs=True, name="output")
+    return keras.Model(inputs, output(x), name=name)
+
+
+def pretraining(encoder, *, name="pretraining"):
+    """Both heads of pretraining on one pass of the encoder.
+
+    Source: section 3.1 of the paper.
+
+    Args:
+        encoder: a `BertEncoder`; it is shared, not copied.
+        name: of the model.
+
+    Returns:
+        A functional `keras.Model` from the encoder's inputs and `masked_lm_positions`, int32
+        (batch, predictions), to a dict of float32 logits: `masked_lm` (batch, predictions,
+        vocab_size) and `next_sentence` (batch, 2).
+
+    Example:
+
+    >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
+    ...                       num_attention_heads=2, intermediate_size=8)
+    >>> {key: value.shape for key, value in pretraining(encoder).output.items()}
+    {'masked_lm': (None, None, 9), 'next_sentence': (None, 2)}
+    """
+    inputs = {**_inputs(encoder), "masked_lm_positions": _positions()}
+    x = encoder(_encoder_inputs(encoder, inputs))
+    outputs = {
+        "masked_lm": _masked_lm_logits(encoder, x, inputs),
+        "next_sentence": _dense(encoder, x["pooled_output"], 2, "next_sentence"),
+    }
+    outputs = {
+        task: TaskOutput(task, pairs=True, name=f"{task}_output")(logits)
+        for task, logits in outputs.items()
+    }
+    return keras.Model(inputs, outputs, name=name)
+
+
+def embedder(encoder, *, pooling="mean", normalize=True, name="embedder"):
+    """A vector for each text, to compare texts by cosine.
+
+    Source: Reimers and Gurevych (2019), Sentence-BERT, section 3.
+
+    Args:
+        encoder: a `BertEncoder`; it is shared, not copied.
+        pooling: `"mean"` over real positions, `"max"`, or `"cls"`.
+        normalize: whether vectors are scaled to length 1, so that their product is the cosine.
+        name: of the model.
+
+    Returns:
+        A functional `keras.Model` from the encoder's inputs to float32 (batch, hidden).
+
+    Raises:
+        ValueError: another pooling.
+
+    Example:
+
+    >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
+    ...                       num_attention_heads=2, intermediate_size=8)
+    >>> embedder(encoder).output_shape
+    (None, 4)
+    """
+    inputs = _inputs(encoder)
+    x = encoder(inputs)["sequence_output"]  # (batch, seq, hidden)
+    x = SentencePooling(pooling, normalize, name="pooling")(x, inputs["input_mask"])
+    return keras.Model(inputs, TaskOutput("embedder", name="output")(x), name=name)
+
+
+def features(encoder, layers=(-4, -3, -2, -1), combine="concat", *, name="features"):
+    """Vectors of a frozen encoder, for a model of your own on top.
+
+    Source: section 5.3 and table 7 of the paper.
+
+    Args:
+        encoder: a `BertEncoder`; it is shared, and its `trainable` becomes `False`.
+        layers: which layers: one number or several, from 0 to `num_hidden_layers` - 1, or
+            negative from the last.
+        combine: `"concat"`, `"sum"`, `"mean"`, or `"weighted_sum"`, whose weights are learned.
+
+    Returns:
+        A functional `keras.Model` from the encoder's inputs to (batch, seq, hidden); with
+        `"concat"` (batch, seq, hidden * number of layers).
+
+    Raises:
+        ValueError: there is no such layer, or another way to combine.
+
+    Example:
+
+    >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=2,
+    ...                       num_attention_heads=2, intermediate_size=8)
+    >>> features(encoder, (-2, -1)).output_shape
+    (None, None, 8)
+    >>> features(encoder, -2).output_shape
+    (None, None, 4)
+    """
+    ways = {
+        "concat": keras.layers.Concatenate,
+        "sum": keras.layers.Add,
+        "mean": keras.layers.Average,
+        "weighted_sum": WeightedSum,
+    }
+    if combine not in ways:
+        raise ValueError(f"combine must be one of {', '.join(ways)}; received {combine!r}")
+    layers = (layers,) if isinstance(layers, int) else tuple(layers)
+    count = encoder.get_config()["num_hidden_layers"]
+    for layer in layers:
+        if not -count <= layer < count:
+            raise ValueError(
+                f"layers must lie within {-count} and {count - 1} for an encoder of {count} "
+                f"layers; received {layer}"
+            )
+    if not layers:
+        raise ValueError("layers must name at least one layer; received none")
+    encoder.trainable = False
+    inputs = _inputs(encoder)
+    # Not training: a frozen encoder's dropout would only blur its vectors.
+    outputs = encoder(inputs, training=False)["encoder_outputs"]
+    chosen = [outputs[layer] for layer in layers]
+    x = chosen[0]
+    if len(chosen) > 1:
+        x = ways[combine](dtype=_float_policy(encoder), name="combine")(chosen)
+    return keras.Model(inputs, x, name=name)
+
+
+# What `keras_bert.load(name, task=...)` can build.
+TASKS = {
+    head.__name__: head
+    for head in (
+        classifier,
+        regressor,
+        tagger,
+        span_selector,
+        multiple_choice,
+        masked_lm,
+        next_sentence,
+        pretraining,
+        embedder,
+    )
+}
+
+
+def _inputs(encoder):
+    return {key: keras.Input(shape=(None,), dtype="int32", name=key) for key in encoder.input}
+
+
+def _positions():
+    return keras.Input(shape=(None,), dtype="int32", name="masked_lm_positions")
+
+
+def _encoder_inputs(encoder, inputs):
+    return {key: inputs[key] for key in encoder.input}
+
+
+def _dense(encoder, x, units, name):
+    return keras.layers.Dense(
+        units,
+        kernel_initializer=initializer(encoder.get_config()["initializer_range"]),
+        dtype=_float_policy(encoder),
+        name=name,
+    )(x)
+
+
+def _dropout_and_dense(encoder, x, units, dropout):
+    if dropout is None:
+        dropout = encoder.get_config()["hidden_dropout_prob"]
+    x = keras.layers.Dropout(dropout, dtype=_float_policy(encoder), name="dropout")(x)
+    return _dense(encoder, x, units, "logits")
+
+
+def _masked_lm_logits(encoder, x, inputs):
+    config = encoder.get_config()
+    head = MaskedLMHead(
+        vocab_size=config["vocab_size"],
+        hidden_act=config["hidden_act"],
+        layer_norm_eps=config["layer_norm_eps"],
+        initializer_range=config["initializer_range"],
+        dtype=_float_policy(encoder),
+        name="masked_lm",
+    )
+    return head(x["sequence_output"], inputs["masked_lm_positions"])
+
+
+def _float_policy(encoder):
+    """The policy that a new layer on an encoder takes; that of a quantized one is a map."""
+    policy = encoder.dtype_policy
+    if isinstance(policy, keras.dtype_policies.DTypePolicyMap):
+        return policy.default_policy
+    return policy
+
+
+def _check_labels(what, count, labels, least):
+    """The labels as strings, checked."""
     if labels is None:
-        labels = [str(index) for index in range(num_classes or 0)]
+        labels = [str(index) for index in range(count or 0)]
     labels = [str(label) for label in labels]
-    if num_classes is not None and len(labels) != num_classes:
-        raise ValueError(f"num_classes is {num_classes}, but there are {len(labels)} labels")
-    if len(labels) < 2:
-        raise ValueError(f"a classifier needs at least 2 classes; received {len(labels)}")
-    repeated = sorted({label for label in labels if labels.count(label) > 1})
-    if repeated:
-        raise ValueError(f"each label may occur once; received {repeated[0]!r} twice")
+    if count is not None and len(labels) != count:
+        raise ValueError(f"{what} for {count} classes needs as many labels; received {len(labels)}")
+    if len(labels) < least:
+        raise ValueError(f"{what} needs at least {least} classes; received {len(labels)}")
+    seen = set()
+    repeated = next((label for label in labels if label in seen or seen.add(label)), None)
+    if repeated is not None:
+        raise ValueError(f"each label may occur once; received {repeated!r} twice")
     # They are lines of labels.txt and fields of TSV files.
     broken = next((label for label in labels if not label or set(label) & set("\t\r\n")), None)
     if broken is not None:
         raise ValueError(
             f"a label is neither empty nor holds tabs or line ends; received {broken!r}"
         )
-    config = encoder.get_config()
-    if dropout is None:
-        dropout = config["hidden_dropout_prob"]
-
-    inputs = {key: keras.Input(shape=(None,), dtype="int32", name=key) for key in encoder.input}
-    x = encoder(inputs)["pooled_output"]  # (batch, hidden)
-    x = keras.layers.Dropout(dropout, name="dropout")(x)
-    x = keras.layers.Dense(
-        len(labels),
-        kernel_initializer=initializer(config["initializer_range"]),
-        dtype=encoder.dtype_policy,
-        name="logits",
-    )(x)  # (batch, num_classes)
-    outputs = TaskOutput("classifier", labels=labels, pairs=pairs, name="output")(x)
-    return keras.Model(inputs, outputs, name=name)
+    return labels
 
 
 def find_encoder(model):

@@ -506,3 +506,265 @@ class Pooler(keras.layers.Layer):
 
     def get_config(self):
         return {**super().get_config(), "initializer_range": self.initializer_range}
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class MaskedLMHead(keras.layers.Layer):
+    """Vectors to logits over the vocabulary; the output matrix is the word embeddings'.
+
+    A dense layer with activation and LayerNorm, then the embeddings transposed, and a bias. The
+    embeddings are the encoder's own variable, not a copy. In a functional model the layer finds
+    them by itself: in the encoder that made its input. So the tie is there again after a reload.
+
+    Source: `get_masked_lm_output` in google-research/bert `run_pretraining.py`.
+
+    Args:
+        vocab_size: number of pieces.
+        hidden_act: activation, see `activation`.
+        layer_norm_eps: added to the variance.
+        initializer_range: standard deviation of fresh weights.
+
+    Raises:
+        ValueError: the input was not made by an encoder, and `tie_to` was not called.
+
+    Example:
+
+    >>> embeddings = Embeddings(vocab_size=10, hidden_size=4, max_position_embeddings=8)
+    >>> embeddings.build((None, None), (None, None))
+    >>> layer = MaskedLMHead(vocab_size=10)
+    >>> layer.tie_to(embeddings.word_embeddings)
+    >>> tuple(layer(keras.ops.ones((1, 3, 4)), keras.ops.array([[0, 2]])).shape)
+    (1, 2, 10)
+    """
+
+    def __init__(
+        self, vocab_size, hidden_act="gelu", layer_norm_eps=1e-12, initializer_range=0.02, **kwargs
+    ):
+        super().__init__(**kwargs)
+        self.vocab_size = vocab_size
+        self.hidden_act = hidden_act
+        self.layer_norm_eps = layer_norm_eps
+        self.initializer_range = initializer_range
+        self.activation = activation(hidden_act)
+        object.__setattr__(self, "_word_embeddings", None)
+
+    def tie_to(self, word_embeddings):
+        """Sets the `keras.layers.Embedding` whose matrix turns vectors into logits."""
+        # Past Keras' tracking: the variable stays the encoder's alone.
+        object.__setattr__(self, "_word_embeddings", word_embeddings)
+
+    def __call__(self, sequence_output, *args, **kwargs):
+        history = getattr(sequence_output, "_keras_history", None)
+        if history is not None and hasattr(history.operation, "get_layer"):
+            self.tie_to(history.operation.get_layer("embeddings").word_embeddings)
+        if self._word_embeddings is None:
+            raise ValueError(
+                "MaskedLMHead shares its matrix with an encoder: its input must be the "
+                "sequence_output of a BertEncoder, or tie_to must be called before"
+            )
+        return super().__call__(sequence_output, *args, **kwargs)
+
+    def build(self, sequence_output_shape, masked_lm_positions_shape=None):
+        hidden_size = sequence_output_shape[-1]
+        self.transform = keras.layers.Dense(
+            hidden_size,
+            kernel_initializer=initializer(self.initializer_range),
+            dtype=self.dtype_policy,
+            name="transform",
+        )
+        self.transform.build(sequence_output_shape)
+        self.layer_norm = keras.layers.LayerNormalization(
+            epsilon=self.layer_norm_eps, dtype=self.dtype_policy, name="layer_norm"
+        )
+        self.layer_norm.build(sequence_output_shape)
+        self.output_bias = self.add_weight(
+            shape=(self.vocab_size,), initializer="zeros", name="output_bias"
+        )
+        self.built = True
+
+    def call(self, sequence_output, masked_lm_positions=None):
+        """Predicts pieces.
+
+        Args:
+            sequence_output: floats (batch, seq, hidden).
+            masked_lm_positions: integers (batch, predictions), the positions to predict;
+                `None`: all of them.
+
+        Returns:
+            A tensor (batch, predictions or seq, vocab).
+        """
+        x = sequence_output
+        if masked_lm_positions is not None:
+            # As one list of rows: a look-up in it is quick on every device.
+            batch, seq, hidden = ops.shape(x)
+            rows = ops.arange(batch, dtype="int32")[:, None] * seq
+            rows = rows + ops.cast(masked_lm_positions, "int32")
+            x = ops.take(ops.reshape(x, (batch * seq, hidden)), rows, axis=0)
+        x = self.layer_norm(self.activation(self.transform(x)))  # (batch, predictions, hidden)
+        logits = ops.matmul(x, ops.transpose(self._table()))  # (batch, predictions, vocab)
+        return logits + ops.cast(self.output_bias, logits.dtype)
+
+    def _table(self):
+        """The word embeddings as they are in force, (vocab, hidden)."""
+        embeddings = self._word_embeddings
+        if embeddings.quantization_mode is None:
+            return ops.cast(embeddings.embeddings, self.compute_dtype)
+        # Whole numbers and scales: the layer itself knows how to read them.
+        table = embeddings(ops.arange(embeddings.input_dim, dtype="int32"))
+        return ops.cast(table, self.compute_dtype)
+
+    def compute_output_shape(self, sequence_output_shape, masked_lm_positions_shape=None):
+        rows = masked_lm_positions_shape or sequence_output_shape
+        return (*rows[:2], self.vocab_size)
+
+    def get_config(self):
+        config = super().get_config()
+        if self.built and self.transform.quantization_mode is not None:
+            # The policy of this layer says nothing of the one within, which alone is quantized.
+            policy = keras.dtype_policies.DTypePolicyMap(
+                default_policy=self.dtype_policy,
+                policy_map={self.transform.path: self.transform.dtype_policy},
+            )
+            config["dtype"] = keras.dtype_policies.serialize(policy)
+        return {
+            **config,
+            "vocab_size": self.vocab_size,
+            "hidden_act": self.hidden_act,
+            "layer_norm_eps": self.layer_norm_eps,
+            "initializer_range": self.initializer_range,
+        }
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class SentencePooling(keras.layers.Layer):
+    """One vector for a text: the [CLS] position, or the mean or maximum over real positions.
+
+    Computed in float32 whatever the dtype policy. A row of nothing but padding gives zeros.
+
+    Source: Reimers and Gurevych (2019), Sentence-BERT, section 3.
+
+    Args:
+        mode: `"mean"`, `"cls"` or `"max"`.
+        normalize: whether vectors are scaled to length 1.
+
+    Raises:
+        ValueError: another mode.
+
+    Example:
+
+    >>> layer = SentencePooling("mean", normalize=False)
+    >>> x = keras.ops.array([[[1.0], [3.0], [9.0]]])
+    >>> float(layer(x, keras.ops.array([[1, 1, 0]]))[0, 0])
+    2.0
+    """
+
+    MODES = ("mean", "cls", "max")
+
+    def __init__(self, mode="mean", normalize=True, **kwargs):
+        super().__init__(**{**kwargs, "dtype": "float32"})
+        if mode not in self.MODES:
+            raise ValueError(f"mode must be one of {', '.join(self.MODES)}; received {mode!r}")
+        self.mode = mode
+        self.normalize = normalize
+        self.built = True
+
+    def call(self, sequence_output, input_mask):
+        """Pools floats (batch, seq, hidden) by a mask (batch, seq) to (batch, hidden)."""
+        x = ops.cast(sequence_output, "float32")
+        visible = ops.not_equal(input_mask, 0)[:, :, None]  # (batch, seq, 1)
+        if self.mode == "cls":
+            x = ops.where(visible[:, 0], x[:, 0], 0.0)
+        elif self.mode == "max":
+            x = ops.max(ops.where(visible, x, _MASKED_LOGIT), axis=1)
+            x = ops.where(ops.any(visible, axis=1), x, 0.0)
+        else:
+            count = ops.sum(ops.cast(visible, "float32"), axis=1)  # (batch, 1)
+            x = ops.sum(ops.where(visible, x, 0.0), axis=1) / ops.maximum(count, 1.0)
+        if self.normalize:
+            # The floor is under the root: at zero the root itself has no gradient.
+            length = ops.sqrt(ops.maximum(ops.sum(x * x, axis=-1, keepdims=True), 1e-24))
+            x = x / length
+        return x
+
+    def compute_output_shape(self, sequence_output_shape, input_mask_shape):
+        return (sequence_output_shape[0], sequence_output_shape[-1])
+
+    def get_config(self):
+        return {**super().get_config(), "mode": self.mode, "normalize": self.normalize}
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class WeightedSum(keras.layers.Layer):
+    """A learned mix of layers: weights that add up to 1, times a learned scale.
+
+    Source: Peters et al. (2018), ELMo, equation 1; "weighted sum" in table 7 of the paper.
+
+    Example:
+
+    >>> layer = WeightedSum()
+    >>> float(layer([keras.ops.ones((1, 1)), 3 * keras.ops.ones((1, 1))])[0, 0])
+    2.0
+    """
+
+    def build(self, layers_shape):
+        self.mix = self.add_weight(shape=(len(layers_shape),), initializer="zeros", name="mix")
+        self.scale = self.add_weight(shape=(), initializer="ones", name="scale")
+        self.built = True
+
+    def call(self, layers):
+        """Mixes a list of tensors of one shape."""
+        weights = ops.exp(self.mix) / ops.sum(ops.exp(self.mix))  # (layers,)
+        mixed = sum(ops.cast(weights[index], x.dtype) * x for index, x in enumerate(layers))
+        return ops.cast(self.scale, mixed.dtype) * mixed
+
+    def compute_output_shape(self, layers_shape):
+        return layers_shape[0]
+
+    def get_config(self):
+        return super().get_config()  # Keras' own is for layers that have none
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class MergeChoices(keras.layers.Layer):
+    """(batch, choices, seq) to (batch * choices, seq): each choice a sequence of its own.
+
+    Example:
+
+    >>> tuple(MergeChoices()(keras.ops.ones((2, 3, 4), dtype="int32")).shape)
+    (6, 4)
+    """
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.built = True
+
+    def call(self, ids):
+        batch, choices, seq = ops.shape(ids)
+        return ops.reshape(ids, (batch * choices, seq))
+
+    def compute_output_spec(self, ids):
+        batch, choices, seq = ids.shape
+        rows = None if None in (batch, choices) else batch * choices
+        return keras.KerasTensor((rows, seq), dtype=ids.dtype)
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class SplitChoices(keras.layers.Layer):
+    """(batch * choices, 1) back to (batch, choices), as the given (batch, choices, seq) has them.
+
+    Example:
+
+    >>> ids = keras.ops.ones((2, 3, 4), dtype="int32")
+    >>> tuple(SplitChoices()(keras.ops.ones((6, 1)), ids).shape)
+    (2, 3)
+    """
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.built = True
+
+    def call(self, logits, ids):
+        return ops.reshape(logits, ops.shape(ids)[:2])
+
+    def compute_output_shape(self, logits_shape, ids_shape):
+        return ids_shape[:2]

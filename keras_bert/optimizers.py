@@ -4,8 +4,13 @@ Source: google-research/bert `optimization.py`, and section A.2 of the paper. Un
 Adam's bias correction is on, as in the paper of Adam and in most fine-tuning since.
 """
 
+import warnings
+
 import keras
 from keras import ops
+
+# Heads on the sequence, a tagger's for instance, leave the pooler alone; that needs no warning.
+_POOLER_WARNING = r"Gradients do not exist for variables \[('([^']*/)?pooler/dense/\w+'(, )?)+\]"
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -81,6 +86,12 @@ class AdamW(keras.optimizers.AdamW):
                 var_list=[v for v in variables if len(v.shape) < 2 or v.name == "bias"]
             )
         super().build(variables)
+
+    def apply(self, grads, trainable_variables=None):
+        """As Keras' own, but silent about a pooler that the head does not use."""
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=_POOLER_WARNING)
+            return super().apply(grads, trainable_variables)
 
 
 def adamw(

@@ -151,3 +151,11 @@ def test_parity_with_transformers(tmp_path, hidden_act):
     embeddings = ours.get_layer("embeddings")
     equal(embeddings(inputs["input_word_ids"], inputs["input_type_ids"]), expected.hidden_states[0])
     assert isinstance(ours.get_layer("layer_1"), layers.TransformerBlock)
+
+
+def test_a_frozen_encoder_is_frozen_again_after_a_reload():
+    encoder = promises.build("encoder", trainable=False)
+    again = BertEncoder.from_config(encoder.get_config())
+    assert not any(v.trainable for v in [*encoder.weights, *again.weights])
+    again.trainable = True
+    assert len(again.trainable_variables) == len(again.weights)

@@ -62,7 +62,10 @@ def test_dropout_only_in_training(encoder):
     [
         ({}, "at least 2 classes; received 0"),
         ({"num_classes": 1}, "at least 2 classes; received 1"),
-        ({"num_classes": 3, "labels": ["a", "b"]}, "num_classes is 3, but there are 2 labels"),
+        (
+            {"num_classes": 3, "labels": ["a", "b"]},
+            "a classifier for 3 classes needs as many labels; received 2",
+        ),
         ({"labels": ["a", "b", "a"]}, "may occur once; received 'a' twice"),
         ({"labels": [1, "1"]}, "may occur once; received '1' twice"),
     ],
