@@ -4,6 +4,8 @@ A head ends in a `TaskOutput`, which has no weights: it hands the logits over in
 remembers the task and the labels, so that a reloaded model still knows what it answers.
 """
 
+import collections
+
 import keras
 
 from keras_bert.encoder import BertEncoder
@@ -529,10 +531,9 @@ def _check_labels(what, count, labels, least):
         raise ValueError(f"{what} for {count} classes needs as many labels; received {len(labels)}")
     if len(labels) < least:
         raise ValueError(f"{what} needs at least {least} classes; received {len(labels)}")
-    seen = set()
-    repeated = next((label for label in labels if label in seen or seen.add(label)), None)
-    if repeated is not None:
-        raise ValueError(f"each label may occur once; received {repeated!r} twice")
+    repeated = [label for label, count in collections.Counter(labels).items() if count > 1]
+    if repeated:
+        raise ValueError(f"each label may occur once; received {repeated[0]!r} twice")
     # They are lines of labels.txt and fields of TSV files.
     broken = next((label for label in labels if not label or set(label) & set("\t\r\n")), None)
     if broken is not None:

@@ -104,6 +104,7 @@ def adamw(
     beta_2=0.999,
     epsilon=1e-6,
     clipnorm=1.0,
+    gradient_accumulation_steps=None,
 ):
     """The optimizer that BERT is pretrained and fine-tuned with.
 
@@ -115,6 +116,8 @@ def adamw(
         weight_decay: decoupled decay of the weight matrices, relative to the rate.
         beta_1, beta_2, epsilon: Adam's constants.
         clipnorm: largest norm of all gradients together; `None`: no clipping.
+        gradient_accumulation_steps: average the gradients of so many batches for one step; the
+            schedule still counts batches.
 
     Returns:
         An `AdamW`.
@@ -134,5 +137,6 @@ def adamw(
         beta_2=beta_2,
         epsilon=epsilon,
         global_clipnorm=clipnorm,
+        gradient_accumulation_steps=gradient_accumulation_steps,
         name="adamw",
     )

@@ -242,7 +242,7 @@ def check_train_step(subject):
         )
         before = {v.path: v.numpy() for v in model.trainable_variables}
         loss = model.train_on_batch(inputs, target)
-        assert np.isfinite(loss)
+        assert np.all(np.isfinite(loss))
         for variable in model.trainable_variables:
             if "pooler" in variable.path and subject in WITHOUT_POOLER:
                 continue

@@ -43,18 +43,29 @@ MAP = {
     "hub.py": Rule("keras numpy", "huggingface_hub rich tensorflow"),
     # The trades.
     "finetuning/__init__.py": Rule(""),
-    "finetuning/data.py": Rule("numpy"),
+    "finetuning/data.py": Rule(""),
     "finetuning/batches.py": Rule("keras numpy tensorflow"),
-    "finetuning/predict.py": Rule("keras numpy tensorflow"),
-    "finetuning/train.py": Rule("keras numpy tensorflow", "rich"),
+    # A task a module, all with the same functions.
+    "finetuning/texts.py": Rule("keras numpy tensorflow", "scipy sklearn"),
+    "finetuning/choices.py": Rule("keras numpy"),
+    "finetuning/tagging.py": Rule("keras numpy tensorflow"),
+    "finetuning/questions.py": Rule("keras numpy tensorflow"),
+    "finetuning/tasks.py": Rule(""),
+    "finetuning/predict.py": Rule("keras numpy"),
+    "finetuning/resume.py": Rule("keras numpy"),
+    "finetuning/train.py": Rule("keras numpy", "rich tensorflow"),
+    "finetuning/search.py": Rule("keras"),
+    "finetuning/fill.py": Rule("numpy tensorflow"),
+    "finetuning/report.py": Rule("numpy", "matplotlib rich sklearn"),
     "serving/__init__.py": Rule(""),
     "serving/production.py": Rule("tensorflow"),
     "serving/export.py": Rule("keras numpy tensorflow"),
     # The doors: they may import all of the house, and the command line answers --help at once.
-    "__main__.py": Rule("", "keras numpy rich tensorflow"),
+    "commands.py": Rule("numpy", "keras"),
+    "__main__.py": Rule("", "rich"),
     "__init__.py": Rule(""),
 }
-DOORS = {"__main__.py", "__init__.py"}
+DOORS = {"commands.py", "__main__.py", "__init__.py"}
 
 # Tests of the whole, or of what is not in keras_bert/.
 TESTS_OF_NO_MODULE = {"architecture", "examples", "minilm", "package"}

@@ -1,120 +1,114 @@
-"""Batches of like lengths, so that little is computed on padding."""
+"""Batches of like lengths, so that little is computed on padding.
 
+What is batched is anything with these parts, such as `texts.EncodedTexts`:
+
+    lengths      positions each sequence takes, int (n,)
+    max_length   the most any of them takes
+    batch(rows, length)  -> (inputs, targets, weights), dicts of arrays or arrays, each with one
+                 entry for each of the rows; targets and weights are `None` without labels
+"""
+
+import keras
 import numpy as np
 import tensorflow as tf
-
-from keras_bert.text.accelerator import tokenize_function
 
 # With compiled steps each length costs a compilation, so there is a handful of them.
 LENGTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 _POOL = 50  # batches that are sorted by length together: enough to save padding, still random
-_CHUNK = 4096  # texts tokenized at once
-
-
-class TokenizedTexts:
-    """Texts as ids, tokenized once.
-
-    Args:
-        preprocessor: the `Preprocessor` of the encoder.
-        examples: `Examples`.
-        max_length: positions of the longest sequence; what is longer is cut.
-
-    Attributes:
-        lengths: positions each sequence takes, specials included, at most `max_length`;
-            int (n,).
-    """
-
-    def __init__(self, preprocessor, examples, max_length):
-        self.preprocessor = preprocessor
-        self.max_length = max_length
-        tokenize = tokenize_function(preprocessor.tokenizer)
-        columns = [examples.texts]
-        if examples.text_pairs is not None:
-            columns.append(examples.text_pairs)
-        self._ids = [_tokenize_in_chunks(tokenize, texts) for texts in columns]
-        total = sum(ids.row_lengths().numpy() for ids in self._ids) + 1 + len(self._ids)
-        self.lengths = np.minimum(total, max_length)
-
-    def __len__(self):
-        return len(self.lengths)
-
-    def inputs(self, rows, length):
-        """The encoder's inputs for some texts.
-
-        Args:
-            rows: which texts, int (batch,).
-            length: positions of the result.
-
-        Returns:
-            A dict of three int32 arrays (batch, length).
-        """
-        packed = self.preprocessor.pack(
-            *(tf.gather(ids, rows) for ids in self._ids),
-            sequence_length=length,
-            max_sequence_length=self.max_length,
-        )
-        return {key: value.numpy() for key, value in packed.items()}
-
-
-def _tokenize_in_chunks(tokenize, texts):
-    texts = [text.encode("utf-8", "ignore") for text in texts]
-    parts = [
-        tokenize(tf.constant(texts[start : start + _CHUNK]))
-        for start in range(0, len(texts), _CHUNK)
-    ]
-    return tf.concat(parts, axis=0)
 
 
 class Batches:
-    """One epoch of batches, each as long as its longest text.
+    """One epoch of batches, each as long as its longest sequence.
 
     Args:
-        texts: `TokenizedTexts`.
-        targets: int (n,), or `None` for prediction.
-        batch_size: texts a batch.
+        encoded: the sequences, see above.
+        batch_size: sequences a batch.
         seed: of the order; `None`: longest first, for prediction. A pair such as
             (seed, epoch) gives each epoch an order of its own.
         fixed_lengths: whether a batch is padded to one of `LENGTHS` and the last batch filled
-            up with rows of weight 0, so that a compiled step sees few shapes.
+            up with rows of weight 0, so that a compiled step sees few shapes. `"one"`: to
+            `max_length` always, for TPUs.
+
+    Example:
+
+    >>> class Rows:
+    ...     lengths, max_length = np.array([3, 5, 4]), 8
+    ...     def batch(self, rows, length):
+    ...         return {"ids": np.zeros((len(rows), length), int)}, None, None
+    >>> batches = Batches(Rows(), batch_size=2)
+    >>> [batches[index][0]["ids"].shape for index in range(len(batches))]
+    [(2, 5), (1, 3)]
     """
 
-    def __init__(self, texts, targets, batch_size, seed=None, fixed_lengths=False):
-        self._texts = texts
-        self._targets = targets
+    def __init__(self, encoded, batch_size, seed=None, fixed_lengths=False):
+        self._encoded = encoded
         self._batch_size = batch_size
         self._fixed_lengths = fixed_lengths
-        self.batches = _plan(texts.lengths, batch_size, seed)
+        self.rows = _plan(encoded.lengths, batch_size, seed)
 
     def __len__(self):
-        return len(self.batches)
+        return len(self.rows)
 
     def __getitem__(self, index):
-        rows = self.batches[index]
-        length = int(self._texts.lengths[rows].max())
+        """Returns (inputs,), or (inputs, targets, weights) where there are labels."""
+        rows = self.rows[index]
+        length = int(self._encoded.lengths[rows].max())
         missing = 0
         if self._fixed_lengths:
             length = next((size for size in LENGTHS if size >= length), length)
-            length = min(length, self._texts.max_length)
+            length = min(length, self._encoded.max_length)
+            if self._fixed_lengths == "one":
+                length = self._encoded.max_length
             missing = self._batch_size - len(rows)
             rows = np.concatenate([rows, np.repeat(rows[:1], missing)])
-        inputs = self._texts.inputs(rows, length)
-        if self._targets is None:
+        inputs, targets, weights = self._encoded.batch(rows, length)
+        if targets is None:
             return (inputs,)
-        weights = np.ones(len(rows), np.float32)
-        weights[len(rows) - missing :] = 0
-        return inputs, self._targets[rows], weights
+        if missing:
+            for array in keras.tree.flatten(weights):
+                array[len(rows) - missing :] = 0
+        return inputs, targets, weights
 
-    def dataset(self):
-        """Returns the batches as a `tf.data.Dataset`, prepared while the model computes."""
+    def dataset(self, start=0):
+        """The batches as a `tf.data.Dataset`, prepared while the model computes.
+
+        Args:
+            start: the first batch; those before it were seen before an interruption.
+
+        Returns:
+            The dataset.
+        """
         # Keras would take the shapes from the first batches, and lengths differ.
-        row = tf.TensorSpec([None, None], tf.int32)
-        signature = ({key: row for key in ("input_word_ids", "input_mask", "input_type_ids")},)
-        if self._targets is not None:
-            signature += (tf.TensorSpec([None], tf.int32), tf.TensorSpec([None], tf.float32))
-        dataset = tf.data.Dataset.from_generator(
-            lambda: (self[index] for index in range(len(self))), output_signature=signature
+        signature = keras.tree.map_structure(
+            lambda array: tf.TensorSpec([None] * array.ndim, array.dtype), self[start]
         )
-        return dataset.apply(tf.data.experimental.assert_cardinality(len(self))).prefetch(2)
+        dataset = tf.data.Dataset.from_generator(
+            lambda: (self[index] for index in range(start, len(self))), output_signature=signature
+        )
+        size = tf.data.experimental.assert_cardinality(len(self) - start)
+        return dataset.apply(size).prefetch(2)
+
+
+def pad(sequences, length, value=0):
+    """Sequences of different lengths as one array.
+
+    Args:
+        sequences: list of int arrays, each at most `length` long.
+        length: columns of the result.
+        value: what stands behind the end of a sequence.
+
+    Returns:
+        int32 (len(sequences), length).
+
+    Example:
+
+    >>> pad([np.array([1, 2, 3]), np.array([4])], 4).tolist()
+    [[1, 2, 3, 0], [4, 0, 0, 0]]
+    """
+    result = np.full((len(sequences), length), value, np.int32)
+    for row, sequence in zip(result, sequences, strict=True):
+        row[: len(sequence)] = sequence
+    return result
 
 
 def _plan(lengths, batch_size, seed):

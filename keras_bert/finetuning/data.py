@@ -1,9 +1,10 @@
-"""Labelled texts from TSV, CSV and JSON Lines files."""
+"""Labelled texts, and the TSV, CSV and JSON Lines files and GLUE folders they come from."""
 
 import collections
 import csv
 import dataclasses
 import json
+import math
 import pathlib
 import sys
 
@@ -19,10 +20,13 @@ class Examples:
         text_pairs: the second texts, or `None`.
         labels: the labels as they stand in the file, or `None`; whatever they are, they are
             kept as strings.
+        label_sets: instead of labels, any number of them for each text.
+        scores: instead of labels, a number for each text.
         source: where they come from, for messages.
 
     Raises:
-        ValueError: the columns differ in length, or a text is no string.
+        ValueError: the columns differ in length, a text is no string, a score no number, or
+            there are two kinds of labels.
 
     Example:
 
@@ -33,9 +37,30 @@ class Examples:
     texts: list[str]
     text_pairs: list[str] | None = None
     labels: list[str] | None = None
+    label_sets: list[tuple[str, ...]] | None = None
+    scores: list[float] | None = None
     source: str = "the examples"
 
     def __post_init__(self):
+        kinds = [self.labels, self.label_sets, self.scores]
+        if sum(kind is not None for kind in kinds) > 1:
+            raise ValueError(f"{self.source}: labels, label_sets and scores exclude each other")
+        self._check_strings()
+        if self.label_sets is not None:
+            sets = [tuple(str(label) for label in labels) for labels in self.label_sets]
+            object.__setattr__(self, "label_sets", sets)
+        if self.scores is not None:
+            scores = [_number(f"{self.source}: scores", score) for score in self.scores]
+            object.__setattr__(self, "scores", scores)
+        for name in ("label_sets", "scores"):
+            column = getattr(self, name)
+            if column is not None and len(column) != len(self.texts):
+                raise ValueError(
+                    f"{self.source}: {name} must be as many as the texts, {len(self.texts)}; "
+                    f"received {len(column)}"
+                )
+
+    def _check_strings(self):
         for name in ("texts", "text_pairs", "labels"):
             column = getattr(self, name)
             if column is None:
@@ -60,7 +85,7 @@ class Examples:
 
     def label_names(self):
         """Returns the distinct labels, sorted; numbers by value."""
-        names = set(self.labels or ())
+        names = set(self.labels or ()).union(*self.label_sets or ())
         try:
             return sorted(names, key=lambda name: (float(name), name))
         except ValueError:
@@ -72,7 +97,17 @@ class Examples:
         return max(counts.values()) / counts.total()
 
 
-def read(path, *, text, text_pair=None, label=None, format=None, header=True, limit=None):
+def _number(what, value):
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"{what} must be numbers; received {value!r:.80}")
+    return number
+
+
+def read(path, **options):
     r"""Reads examples from a file.
 
     In TSV a field ends at the next tab and quotes mean nothing, as in GLUE's files; CSV is
@@ -83,6 +118,9 @@ def read(path, *, text, text_pair=None, label=None, format=None, header=True, li
         text: column of the text: a name, or without a header a number from 1.
         text_pair: column of the second text, if the task has pairs.
         label: column of the label, if it is wanted.
+        kind: what the label is: `"label"`; `"score"`, a number; or `"label_set"`, any number of
+            labels with `separator` between them, in JSON Lines a list.
+        separator: between the labels of a set.
         format: `"tsv"`, `"csv"` or `"jsonl"`; default: by the file's ending.
         header: whether the first row of a TSV or CSV file names the columns.
         limit: read no more than so many rows.
@@ -104,8 +142,47 @@ def read(path, *, text, text_pair=None, label=None, format=None, header=True, li
     ...     read(file, text="text", label="label").labels
     ['spam', 'ham']
     """
+    parts = list(read_in_parts(path, size=sys.maxsize, **options))
+    return parts[0]
+
+
+def read_in_parts(
+    path,
+    *,
+    text,
+    text_pair=None,
+    label=None,
+    kind="label",
+    separator=",",
+    format=None,
+    header=True,
+    limit=None,
+    size=10_000,
+):
+    r"""Reads examples from a file of any size, a part at a time.
+
+    Args: as for `read`, and
+        size: examples a part.
+
+    Yields:
+        `Examples`; at least one.
+
+    Raises:
+        ValueError, OSError: as for `read`.
+
+    Example:
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "mail.tsv")
+    ...     _ = file.write_text("text\na\nb\nc\n")
+    ...     [part.texts for part in read_in_parts(file, text="text", size=2)]
+    [['a', 'b'], ['c']]
+    """
     path = pathlib.Path(path)
     format = format or FORMATS.get(path.suffix.lower())
+    if kind not in ("label", "label_set", "score"):
+        raise ValueError(f"kind must be label, label_set or score; received {kind!r}")
     if format not in FORMATS.values():
         raise ValueError(
             f"{path}: the format must be one of tsv, csv, jsonl; received "
@@ -115,27 +192,105 @@ def read(path, *, text, text_pair=None, label=None, format=None, header=True, li
     if len(set(columns)) < len(columns):
         raise ValueError(f"{path}: each column has one use; received {', '.join(columns)}")
     read_rows = _json_rows if format == "jsonl" else _table_rows
-    values = collections.defaultdict(list)
+    count, values = 0, collections.defaultdict(list)
+
+    def part():
+        labels = None if label is None else values[label]
+        return Examples(
+            texts=values[text],
+            text_pairs=None if text_pair is None else values[text_pair],
+            **{f"{kind}s": labels},
+            source=str(path),
+        )
+
     try:
         with open(path, encoding="utf-8-sig", newline="" if format == "csv" else "\n") as file:
             for place, row in read_rows(path, file, columns, label, format, header):
                 for column, value in zip(columns, row, strict=True):
+                    if column == label:
+                        value = _label(f"{path}, {place}", value, kind, separator)
                     values[column].append(value)
-                if label is not None and not values[label][-1]:
-                    raise ValueError(f"{path}, {place}: the label is empty")
-                if limit is not None and len(values[text]) >= limit:
+                count += 1
+                if limit is not None and count >= limit:
                     break
+                if count % size == 0:
+                    yield part()
+                    values.clear()
     except UnicodeDecodeError as error:
         bad = error.object[error.start : error.start + 1].hex()
         raise ValueError(f"{path}: must be UTF-8; received the byte 0x{bad}") from error
-    if not values[text]:
+    if not count:
         raise ValueError(f"{path}: holds no rows")
-    return Examples(
-        texts=values[text],
-        text_pairs=None if text_pair is None else values[text_pair],
-        labels=None if label is None else values[label],
-        source=str(path),
-    )
+    if values[text]:
+        yield part()
+
+
+def _label(place, value, kind, separator):
+    """A label of the given kind, checked."""
+    if kind == "score":
+        return _number(f"{place}: scores", value)
+    if kind == "label_set":
+        labels = value.split(separator) if isinstance(value, str) else value
+        return tuple(label.strip() for label in labels if label.strip())
+    if isinstance(value, list):
+        raise ValueError(f"{place}: a label must be a string; received a list")
+    if not value:
+        raise ValueError(f"{place}: the label is empty")
+    return value
+
+
+# GLUE's folders: the options of `read` for each, as their files have the columns.
+GLUE = {
+    "CoLA": {"text": "4", "label": "2", "header": False},
+    "SST-2": {"text": "sentence", "label": "label"},
+    "MRPC": {"text": "#1 String", "text_pair": "#2 String", "label": "Quality"},
+    "STS-B": {"text": "sentence1", "text_pair": "sentence2", "label": "score", "kind": "score"},
+    "QQP": {"text": "question1", "text_pair": "question2", "label": "is_duplicate"},
+    "MNLI": {"text": "sentence1", "text_pair": "sentence2", "label": "gold_label"},
+    "QNLI": {"text": "question", "text_pair": "sentence", "label": "label"},
+    "RTE": {"text": "sentence1", "text_pair": "sentence2", "label": "label"},
+    "WNLI": {"text": "sentence1", "text_pair": "sentence2", "label": "label"},
+}
+
+
+def read_glue(folder, split="train", *, task=None, limit=None):
+    r"""Reads a part of a GLUE task as its archive unpacks.
+
+    Source: gluebenchmark.com; Wang et al. (2018).
+
+    Args:
+        folder: of the task, such as `glue/RTE`.
+        split: `"train"` or `"dev"`; MNLI also has `"dev_matched"`, which `"dev"` stands for,
+            and `"dev_mismatched"`.
+        task: a key of `GLUE`; default: the folder's name.
+        limit: read no more than so many rows.
+
+    Returns:
+        The `Examples`.
+
+    Raises:
+        ValueError: no such task, or the file is not as it must be.
+        OSError: the file cannot be read.
+
+    Example:
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as parent:
+    ...     folder = pathlib.Path(parent, "RTE")
+    ...     folder.mkdir()
+    ...     text = "index\tsentence1\tsentence2\tlabel\n0\ta\tb\tentailment\n"
+    ...     _ = (folder / "dev.tsv").write_text(text)
+    ...     read_glue(folder, "dev").labels
+    ['entailment']
+    """
+    folder = pathlib.Path(folder)
+    names = {name.lower(): name for name in GLUE}
+    task = names.get((task or folder.name).lower())
+    if task is None:
+        raise ValueError(f"{folder}: the folder of GLUE must be one of {', '.join(GLUE)}")
+    if task == "MNLI" and split == "dev":
+        split = "dev_matched"
+    return read(folder / f"{split}.tsv", **GLUE[task], limit=limit)
 
 
 def _table_rows(path, file, columns, label, format, header):
@@ -201,9 +356,12 @@ def _json_rows(path, file, columns, label, format, header):
             if column not in row:
                 raise ValueError(f"{path}, line {number}: has no key {column!r}")
             value = row[column]
-            if column == label and isinstance(value, (int, bool)):
+            if column == label and isinstance(value, (int, float, bool)):
                 value = str(value)  # classes are often numbers
-            if not isinstance(value, str):
+            is_set = column == label and isinstance(value, list)
+            if is_set:
+                value = [str(item) for item in value]
+            if not isinstance(value, str) and not is_set:
                 raise ValueError(
                     f"{path}, line {number}: {column!r} must be a string; received "
                     f"{json.dumps(value)[:80]}"

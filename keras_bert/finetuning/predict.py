@@ -1,55 +1,129 @@
-"""Answers of a fine-tuned classifier."""
+"""Answers and scores of a fine-tuned model."""
 
 import keras
 import numpy as np
 
 from keras_bert import heads
-from keras_bert.finetuning.batches import Batches, TokenizedTexts
+from keras_bert.finetuning import tasks
+from keras_bert.finetuning.batches import Batches
 from keras_bert.finetuning.data import Examples
+from keras_bert.finetuning.texts import EncodedTexts
 
 
-def probabilities(model, examples, *, batch_size=32, max_length=None, on_batch=None):
-    """Class probabilities of texts.
+def answers(model, examples, *, batch_size=32, max_length=None, on_batch=None, **options):
+    """What a model answers.
 
     Args:
-        model: from `heads.classifier`, its encoder with a preprocessor.
-        examples: `Examples`; their labels do not matter.
-        batch_size: texts a batch.
-        max_length: positions at which texts are cut; default: the preprocessor's
+        model: with a head of `keras_bert.heads`, its encoder with a preprocessor.
+        examples: the data of its task; labels do not matter.
+        batch_size: sequences a batch.
+        max_length: positions at which sequences are cut; default: the preprocessor's
             `max_sequence_length`.
-        on_batch: called after each batch with the number of texts in it.
+        on_batch: called after each batch with the share of the work that it was.
+        **options: of the task's `decode`.
 
     Returns:
-        float32 (n, classes), in the order of the examples.
+        One answer for each example, as the task's `decode` makes them: for a classifier
+        float32 probabilities (n, classes), for a regressor numbers (n,), for a tagger a list of
+        (tag, probability) for each word, for questions dicts with `text`, `start`, `end` and
+        `score`, for choices the probability of each.
 
     Raises:
-        ValueError: the model has no vocabulary, or reads pairs and there are none (or the
-            other way round).
+        ValueError: the model has no vocabulary or no task, or reads other data.
+
+    Example:
+
+    >>> from keras_bert import BertEncoder, Preprocessor
+    >>> preprocessor = Preprocessor(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good"])
+    >>> encoder = BertEncoder(vocab_size=5, hidden_size=4, num_hidden_layers=1,
+    ...     num_attention_heads=2, intermediate_size=8, preprocessor=preprocessor)
+    >>> answers(heads.classifier(encoder, 2), Examples(["good", "bad"])).shape
+    (2, 2)
+    """
+    task = tasks.for_model(model)
+    if tasks.for_data(examples) is not task:
+        raise ValueError(
+            f"{model.name!r} does not read {type(examples).__name__}; {examples.source} has those"
+        )
+    if not len(examples):
+        raise ValueError(f"{examples.source}: holds no examples")
+    encoded = task.encode(model, examples, length_limit(model, max_length))
+    outputs = run(model, encoded, batch_size=batch_size, on_batch=on_batch)
+    return task.decode(model, examples, encoded, outputs, **options)
+
+
+def length_limit(model, max_length=None):
+    """Where a model's sequences are cut, in positions.
+
+    Args:
+        model: its encoder with a preprocessor.
+        max_length: what is wanted; `None`: the preprocessor's `max_sequence_length`.
+
+    Returns:
+        The length, at most the encoder's `max_position_embeddings`.
+
+    Raises:
+        ValueError: the encoder has no preprocessor.
     """
     encoder = heads.find_encoder(model)
     if encoder.preprocessor is None:
         raise ValueError(f"the encoder of {model.name!r} has no preprocessor to read text with")
-    output = heads.find_output(model)
-    if output is None or output.task != "classifier":
-        raise ValueError(
-            f"{model.name!r} must be a classifier of keras_bert.heads; an encoder has to be "
-            "fine-tuned first"
-        )
-    if output.pairs != (examples.text_pairs is not None):
-        wants, has = ("pairs of texts", "single texts")[:: 1 if output.pairs else -1]
-        raise ValueError(f"{model.name!r} reads {wants}; {examples.source} has {has}")
     longest = encoder.get_config()["max_position_embeddings"]
-    limit = min(max_length or encoder.preprocessor.max_sequence_length, longest)
-    texts = TokenizedTexts(encoder.preprocessor, examples, limit)
-    compiled = keras.backend.backend() == "jax"
-    batches = Batches(texts, None, batch_size, fixed_lengths=compiled)
-    result = np.zeros((len(texts), len(output.labels)), np.float32)
-    for index, rows in enumerate(batches.batches):
-        logits = model.predict_on_batch(batches[index][0])[: len(rows)]
-        result[rows] = _softmax(keras.ops.convert_to_numpy(logits))
+    return min(max_length or encoder.preprocessor.max_sequence_length, longest)
+
+
+def run(model, encoded, *, batch_size=32, on_batch=None):
+    """The model's outputs for encoded sequences, longest first in batches of like lengths.
+
+    Args:
+        model: a `keras.Model`.
+        encoded: what `batches.Batches` takes.
+        batch_size: sequences a batch.
+        on_batch: called after each batch with the share of the work that it was.
+
+    Returns:
+        A list with the outputs for each sequence, in order: arrays, or dicts of arrays.
+    """
+    batches = Batches(encoded, batch_size, fixed_lengths=keras.backend.backend() == "jax")
+    results = [None] * len(encoded)
+    for index, rows in enumerate(batches.rows):
+        outputs = model.predict_on_batch(batches[index][0])
+        for place, row in enumerate(rows):
+            results[row] = keras.tree.map_structure(lambda array: array[place], outputs)  # noqa: B023
         if on_batch:
-            on_batch(len(rows))
-    return result
+            on_batch(len(rows) / len(encoded))
+    return results
+
+
+def evaluate(model, examples, **options):
+    """Scores a model on labelled data.
+
+    Args:
+        model: with a head of `keras_bert.heads`.
+        examples: the data of its task, with labels.
+        **options: of `answers`.
+
+    Returns:
+        A dict of metrics, the first the one that counts, see the task's `score`.
+
+    Raises:
+        ValueError: as for `answers`, or there are no labels.
+    """
+    if not is_labelled(examples):
+        raise ValueError(f"{examples.source}: has no labels to compare with")
+    return tasks.for_model(model).score(model, examples, answers(model, examples, **options))
+
+
+def is_labelled(examples):
+    """Whether examples of any task carry what the model should answer.
+
+    Example:
+
+    >>> is_labelled(Examples(["a"])), is_labelled(Examples(["a"], scores=[1]))
+    (False, True)
+    """
+    columns = ("labels", "label_sets", "scores", "tags", "answers")
+    return any(getattr(examples, column, None) is not None for column in columns)
 
 
 def classify(model, texts, text_pairs=None, **options):
@@ -59,22 +133,55 @@ def classify(model, texts, text_pairs=None, **options):
         model: from `heads.classifier`, its encoder with a preprocessor.
         texts: list of strings.
         text_pairs: list of as many, for a model of pairs.
-        **options: of `probabilities`.
+        **options: of `answers`.
 
     Returns:
         A list of (label, score), the score a probability.
 
     Raises:
-        ValueError: as for `probabilities`.
+        ValueError: as for `answers`, or the model has no labels of this kind.
     """
     examples = Examples(texts, text_pairs, source="the call")
     if not len(examples):
         return []
-    rows = probabilities(model, examples, **options)
-    labels = heads.find_output(model).labels
-    return [(labels[row.argmax()], float(row.max())) for row in rows]
+    rows = answers(model, examples, **options)
+    output = heads.find_output(model)
+    if output.task != "classifier" or output.multi_label:
+        raise ValueError(f"{model.name!r} must be a classifier with one label for each text")
+    labels = output.labels
+    return [(labels[row.argmax()], float(row.max())) for row in np.asarray(rows)]
 
 
-def _softmax(logits):
-    exponentials = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return exponentials / exponentials.sum(axis=-1, keepdims=True)
+def embed(model, texts, *, pooling="mean", batch_size=32, on_batch=None):
+    """A vector for each text.
+
+    Args:
+        model: from `heads.embedder`, or an encoder, which is given that head.
+        texts: list of strings.
+        pooling: of the head that an encoder is given.
+        batch_size: texts a batch.
+        on_batch: called after each batch with the share of the work that it was.
+
+    Returns:
+        float32 (n, hidden), each of length 1 unless the head says otherwise.
+
+    Raises:
+        ValueError: another model, or an encoder without a preprocessor.
+
+    Example:
+
+    >>> from keras_bert import BertEncoder, Preprocessor
+    >>> preprocessor = Preprocessor(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good"])
+    >>> encoder = BertEncoder(vocab_size=5, hidden_size=4, num_hidden_layers=1,
+    ...     num_attention_heads=2, intermediate_size=8, preprocessor=preprocessor)
+    >>> embed(encoder, ["good", "bad", ""]).shape
+    (3, 4)
+    """
+    output = heads.find_output(model)
+    if output is None:
+        model = heads.embedder(heads.find_encoder(model), pooling=pooling)
+    elif output.task != "embedder":
+        raise ValueError(f"{model.name!r} has the head {output.task}, which gives no vectors")
+    limit = length_limit(model)
+    encoded = EncodedTexts(heads.find_encoder(model).preprocessor, Examples(texts), limit)
+    return np.stack(run(model, encoded, batch_size=batch_size, on_batch=on_batch))

@@ -1,17 +1,20 @@
-"""Fine-tuning of a classifier, by the paper's recipe (section A.3)."""
+"""Fine-tuning by the paper's recipe (section A.3), for every task."""
 
 import time
 
 import keras
 import numpy as np
 
-from keras_bert import heads, optimizers
+from keras_bert import optimizers
 from keras_bert.console import progress
-from keras_bert.finetuning.batches import Batches, TokenizedTexts
-from keras_bert.finetuning.predict import probabilities
+from keras_bert.finetuning import predict, tasks
+from keras_bert.finetuning.batches import Batches
+from keras_bert.finetuning.resume import RunState
+
+_SAVE_SECONDS = 300  # between two states on disk
 
 
-def finetune_classifier(
+def finetune(
     encoder,
     train,
     dev=None,
@@ -20,145 +23,199 @@ def finetune_classifier(
     batch_size=32,
     learning_rate=5e-5,
     warmup=0.1,
-    max_length=128,
+    max_length=None,
     seed=0,
+    metric=None,
+    patience=None,
+    accumulate=1,
+    fixed_length=False,
+    folder=None,
+    callbacks=(),
     show_progress=True,
+    **options,
 ):
-    """Fine-tunes an encoder and a fresh classifier head on labelled texts.
+    """Fine-tunes an encoder and a fresh head on labelled data.
 
-    Texts of like lengths share a batch, so the padding of each batch is small.
+    The data says what the task is: `data.Examples` with labels, label sets or scores,
+    `tagging.TaggedSentences`, `questions.Questions`, `choices.Choices`. Sequences of like lengths
+    share a batch, so the padding of each batch is small.
+
+    With `dev` the model is scored after each epoch, and the weights of the best epoch are what
+    comes back. Ctrl-C ends the training, not the function: it goes on with the best weights so
+    far, or the current ones where no epoch is over.
 
     Args:
         encoder: a `BertEncoder` with a preprocessor; it is trained in place, and its
             preprocessor's `max_sequence_length` becomes `max_length`.
-        train: `Examples` with labels; the labels found there are the classes.
-        dev: `Examples` with labels to be scored at the end, or `None`.
-        epochs: passes over the training examples; the paper takes 2 to 4.
-        batch_size: texts a step; the paper takes 16 or 32.
+        train: the data to learn from; the labels found there are the classes.
+        dev: data to be scored, or `None`.
+        epochs: passes over the training data; the paper takes 2 to 4.
+        batch_size: sequences a step; the paper takes 16 or 32.
         learning_rate: the peak; the paper takes 5e-5, 3e-5 or 2e-5.
         warmup: share of the steps in which the rate rises.
-        max_length: positions at which texts are cut.
+        max_length: positions at which sequences are cut; default: 128, for questions 384.
         seed: of the head's weights, the order and dropout.
+        metric: the one that says which epoch is best; default: the task's first.
+        patience: stop after so many epochs without a better one; `None`: never.
+        accumulate: batches whose gradients are averaged for one step of the optimizer.
+        fixed_length: pad each batch to `max_length`, for TPUs: one program for all.
+        folder: where the state of the run is kept; called again with the same arguments, a run
+            that was killed goes on where it was. The files are deleted at the end.
+        callbacks: further `keras.callbacks.Callback`s, such as `TensorBoard`.
         show_progress: whether to draw a bar on stderr.
+        **options: of the task's `encode`, such as `class_weight` or `stride`.
 
     Returns:
-        `(model, metrics)`: the `keras.Model` from ids to logits, and a dict with
-        `train_loss`, `train_seconds` and `examples_per_second`, and with `dev` also
-        `accuracy` and `majority`, 0 to 1.
+        `(model, metrics)`: the `keras.Model` from ids to logits, and a dict with `train_loss`,
+        `train_seconds`, `examples_per_second`, `history` (a dict for each epoch), and with `dev`
+        also the metrics of the best epoch, its number `best_epoch` and the `metric` that chose it.
 
     Raises:
-        ValueError: no labels, one label only, a label in `dev` that `train` lacks, or an
-            encoder without a preprocessor.
+        ValueError: data without labels, a label in `dev` that `train` lacks, an encoder without a
+            preprocessor, an impossible number, or a loss that is no number any more.
+
+    Example:
+
+    >>> from keras_bert import BertEncoder, Preprocessor
+    >>> from keras_bert.finetuning.data import Examples
+    >>> preprocessor = Preprocessor(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good"])
+    >>> encoder = BertEncoder(vocab_size=5, hidden_size=4, num_hidden_layers=1,
+    ...     num_attention_heads=2, intermediate_size=8, preprocessor=preprocessor)
+    >>> model, metrics = finetune(encoder, Examples(["good", "bad"], labels=["yes", "no"]))
+    >>> model.output_shape, metrics["stopped"]
+    ((None, 2), False)
     """
+    task = tasks.for_data(train)
+    max_length = task.MAX_LENGTH if max_length is None else max_length
     for name, value, least in (
         ("epochs", epochs, 1),
         ("batch_size", batch_size, 1),
         ("max_length", max_length, 3),
+        ("accumulate", accumulate, 1),
     ):
         if value < least:
             raise ValueError(f"{name} must be at least {least}; received {value}")
     if encoder.preprocessor is None:
         raise ValueError("the encoder has no preprocessor; set encoder.preprocessor")
     for examples in (train, dev):
-        if examples is not None and examples.labels is None:
+        if examples is not None and not predict.is_labelled(examples):
             raise ValueError(f"{examples.source}: has no labels to learn from")
         if examples is not None and not len(examples):
             raise ValueError(f"{examples.source}: holds no examples")
-    labels = train.label_names()
-    if len(labels) < 2:
-        raise ValueError(
-            f"{train.source}: needs at least two labels to tell apart; received only {labels[0]!r}"
-        )
-    if dev is not None:
-        _check_labels(dev, labels)
-    max_length = min(max_length, encoder.get_config()["max_position_embeddings"])
 
     keras.utils.set_random_seed(seed)
-    model = heads.classifier(encoder, labels=labels, pairs=train.text_pairs is not None)
+    model = task.build(encoder, train)
+    max_length = predict.length_limit(model, max_length)
     encoder.preprocessor.max_sequence_length = max_length
-    texts = TokenizedTexts(encoder.preprocessor, train, max_length)
-    targets = np.array([labels.index(label) for label in train.labels], np.int32)
-    steps = epochs * -(-len(texts) // batch_size)
+    encoded = task.encode(model, train, max_length, **options)
+    if dev is not None:
+        task.encode(model, dev, max_length)  # a label that is not known: now, not after an epoch
+    batches = -(-len(encoded) // batch_size)
+    steps = epochs * batches
     compiled = _compiles()
     model.compile(
-        optimizers.adamw(learning_rate, total_steps=steps, warmup_steps=round(warmup * steps)),
-        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-        weighted_metrics=["accuracy"],
+        optimizers.adamw(
+            learning_rate,
+            total_steps=steps,
+            warmup_steps=round(warmup * steps),
+            gradient_accumulation_steps=accumulate if accumulate > 1 else None,
+        ),
+        **task.compile_options(model),
         jit_compile=compiled,
     )
-    start = time.perf_counter()
-    bar = progress(
-        "loss {task.fields[loss]}",
-        "accuracy {task.fields[accuracy]}",
-        "{task.fields[rate]} examples/s",
-        show=show_progress,
-    )
-    with bar:
-        for epoch in range(epochs):
-            batches = Batches(texts, targets, batch_size, (seed, epoch), fixed_lengths=compiled)
-            callback = _Progress(bar, f"Epoch {epoch + 1} of {epochs}", batches)
-            history = model.fit(batches.dataset(), shuffle=False, verbose=0, callbacks=[callback])
-    seconds = time.perf_counter() - start
-    loss = float(history.history["loss"][-1])
-    if not np.isfinite(loss):
-        raise ValueError(
-            f"training diverged, the loss is {loss}; a learning rate below {learning_rate} may help"
-        )
+    settings = {
+        "data": f"{train.source}, {len(train)} examples",
+        "sequences": len(encoded),
+        "parameters": model.count_params(),
+        "epochs": epochs,
+        "batch_size": batch_size,
+        "learning_rate": learning_rate,
+        "warmup": warmup,
+        "max_length": max_length,
+        "seed": seed,
+        "accumulate": accumulate,
+        "options": {key: str(value) for key, value in options.items()},
+    }
+    state = RunState(folder, settings)
+    state.restore(model)
+    fixed = "one" if fixed_length else compiled
+    stopped = _fit(
+        model, encoded, dev, state, epochs, batch_size, (seed, fixed), metric, patience, callbacks,
+        show_progress,
+    )  # fmt: skip
+    state.restore_best(model)
+    last = state.history[-1] if state.history else {"loss": state.loss / max(state.batch, 1)}
+    done = (state.epoch * batches + state.batch) * len(train) / batches
     metrics = {
-        "train_loss": loss,
-        "train_seconds": seconds,
-        "examples_per_second": epochs * len(texts) / seconds,
+        "train_loss": last["loss"],
+        "train_seconds": state.seconds,
+        "examples_per_second": done / max(state.seconds, 1e-9),
+        "stopped": stopped,
+        "history": state.history,
     }
     if dev is not None:
-        metrics |= evaluate_classifier(
-            model, dev, batch_size=batch_size, max_length=max_length, show_progress=show_progress
-        )
+        if not state.history:  # stopped in the first epoch
+            scores = predict.evaluate(model, dev, batch_size=batch_size)
+            state.history.append({"epoch": 1, "loss": last["loss"], **scores})
+        best, metric = _best(state.history, metric)
+        metrics |= {"metric": metric, "best_epoch": best["epoch"]}
+        metrics |= {key: value for key, value in best.items() if key not in ("epoch", "loss")}
+    state.clear()
     return model, metrics
 
 
-def evaluate_classifier(model, examples, *, batch_size=32, max_length=None, show_progress=True):
-    """Scores a classifier on labelled texts.
+def _fit(
+    model, encoded, dev, state, epochs, batch_size, order, metric, patience, callbacks,
+    show_progress,
+):  # fmt: skip
+    """Trains epoch by epoch from where the state is; says whether Ctrl-C ended it."""
+    seed, fixed = order
+    columns = ["loss {task.fields[loss]}", "{task.fields[rate]} examples/s"]
+    if dev is not None:
+        columns.append("dev {task.fields[dev]}")
+    with progress(*columns, show=show_progress) as bar:
+        try:
+            while state.epoch < epochs:
+                if patience is not None and state.history and dev is not None:
+                    best, metric = _best(state.history, metric)
+                    if state.epoch - best["epoch"] >= patience:
+                        return False
+                batches = Batches(encoded, batch_size, (seed, state.epoch), fixed)
+                watch = _Watch(bar, state, batches, epochs)
+                model.fit(
+                    batches.dataset(state.batch),
+                    shuffle=False,
+                    verbose=0,
+                    initial_epoch=state.epoch,
+                    epochs=state.epoch + 1,
+                    callbacks=[watch, *callbacks],
+                )
+                record = {"epoch": state.epoch + 1, "loss": state.loss / len(batches)}
+                if dev is not None:
+                    record |= predict.evaluate(model, dev, batch_size=batch_size)
+                state.history.append(record)
+                if dev is not None:
+                    best, metric = _best(state.history, metric)
+                    watch.show_dev(metric, record[metric])
+                    if best is record:
+                        state.keep_best(model)
+                state.epoch, state.batch, state.loss = state.epoch + 1, 0, 0.0
+                state.save(model)
+        except KeyboardInterrupt:
+            if keras.backend.backend() == "jax":
+                model.jax_state_sync()
+            return True
+    return False
 
-    Args:
-        model: from `heads.classifier` or `finetune_classifier`.
-        examples: `Examples` with labels.
-        batch_size: texts a batch.
-        max_length: positions at which texts are cut.
-        show_progress: whether to draw a bar on stderr.
 
-    Returns:
-        A dict: `accuracy`, and `majority`, the score of always guessing the most frequent
-        label; both 0 to 1.
-
-    Raises:
-        ValueError: as for `keras_bert.finetuning.predict.probabilities`.
-    """
-    output = heads.find_output(model)
-    if output is not None and output.labels is not None:
-        _check_labels(examples, output.labels)
-    with progress(show=show_progress) as bar:
-        task = bar.add_task("Scoring", total=len(examples))
-        rows = probabilities(
-            model,
-            examples,
-            batch_size=batch_size,
-            max_length=max_length,
-            on_batch=lambda count: bar.advance(task, count),
-        )
-    labels = output.labels
-    right = [
-        labels[row.argmax()] == label for row, label in zip(rows, examples.labels, strict=True)
-    ]
-    return {"accuracy": float(np.mean(right)), "majority": examples.majority_share()}
-
-
-def _check_labels(examples, labels):
-    unknown = sorted(set(examples.labels) - set(labels))
-    if unknown:
-        raise ValueError(
-            f"{examples.source}: has the label {unknown[0]!r}, which is none of the model's: "
-            f"{', '.join(labels[:20])}"
-        )
+def _best(history, metric):
+    """The best epoch's record, the first of equals, and the name of the metric that says so."""
+    names = [key for key in history[0] if key not in ("epoch", "loss", "majority")]
+    if metric is None:
+        metric = names[0]
+    if metric not in names:
+        raise ValueError(f"metric must be one of {', '.join(names)}; received {metric!r}")
+    return max(history, key=lambda record: record[metric]), metric
 
 
 def _compiles():
@@ -174,26 +231,47 @@ def _compiles():
     return keras.backend.backend() == "jax"
 
 
-class _Progress(keras.callbacks.Callback):
-    """Draws one epoch."""
+class _Watch(keras.callbacks.Callback):
+    """Draws one epoch, keeps the place in it, and stops a run that has gone astray."""
 
-    def __init__(self, bar, description, batches):
+    def __init__(self, bar, state, batches, epochs):
         super().__init__()
-        self._bar, self._batches = bar, batches
+        self._bar, self._state, self._batches = bar, state, batches
+        self._sizes = [len(rows) for rows in batches.rows]
+        self._first, self._done = state.batch, 0
+        self._start = self._saved = time.perf_counter()
+        self._before = state.seconds
         self._task = bar.add_task(
-            description,
-            total=sum(map(len, batches.batches)),
-            **dict.fromkeys(("loss", "accuracy", "rate"), "\u2013"),
+            f"Epoch {state.epoch + 1} of {epochs}",
+            total=sum(self._sizes),
+            completed=sum(self._sizes[: state.batch]),
+            **dict.fromkeys(("loss", "rate", "dev"), "\u2013"),
         )
-        self._start = time.perf_counter()
-        self._done = 0
 
     def on_train_batch_end(self, batch, logs=None):
-        self._done += len(self._batches.batches[batch])
+        now, state = time.perf_counter(), self._state
+        # Keras gives the mean since the call of `fit` began.
+        seen = batch + 1
+        if not np.isfinite(logs["loss"]):
+            raise ValueError(
+                f"training diverged, the loss is {logs['loss']}; a lower learning rate may help"
+            )
+        if seen == 1:
+            self._loss_before = state.loss
+        state.loss = self._loss_before + logs["loss"] * seen
+        state.batch = self._first + seen
+        state.seconds = self._before + now - self._start
+        self._done += self._sizes[state.batch - 1]
         self._bar.update(
             self._task,
-            completed=self._done,
+            completed=sum(self._sizes[: state.batch]),
             loss=f"{logs['loss']:.3f}",
-            accuracy=f"{logs['accuracy']:.3f}",
-            rate=f"{self._done / (time.perf_counter() - self._start):.0f}",
+            rate=f"{self._done / (now - self._start):.0f}",
         )
+        if now - self._saved > _SAVE_SECONDS and state.batch < len(self._sizes):
+            state.save(self.model)
+            self._saved = now
+
+    def show_dev(self, metric, value):
+        """Adds the score of the epoch that is over."""
+        self._bar.update(self._task, dev=f"{metric} {value:.3f}")

@@ -1,0 +1,325 @@
+"""The commands of the command line; `__main__` reads the arguments and calls them."""
+
+import contextlib
+import os
+import pathlib
+
+import numpy as np
+
+import keras_bert
+from keras_bert import heads
+from keras_bert.console import progress, waiting
+from keras_bert.finetuning import (
+    choices,
+    data,
+    fill,
+    predict,
+    questions,
+    report,
+    search,
+    tagging,
+    tasks,
+    train,
+)
+
+# What each task reads a text file's label as.
+_KINDS = {"classification": "label", "pair": "label", "multi-label": "label_set"}
+_KINDS |= {"regression": "score"}
+_HEAD_TASKS = {
+    "tagger": "tagging",
+    "span_selector": "qa",
+    "multiple_choice": "multiple-choice",
+    "regressor": "regression",
+}
+
+
+def info(args):
+    """Prints what a model is."""
+    model = keras_bert.load(args.model)
+    encoder = heads.find_encoder(model)
+    output = heads.find_output(model)
+    lines = {
+        "model": args.model,
+        "parameters": f"{model.count_params():,}",
+        **{
+            key: value
+            for key, value in encoder.get_config().items()
+            if isinstance(value, (int, float, str)) and not isinstance(value, bool)
+        },
+    }
+    if encoder.preprocessor is not None:
+        preprocessor = encoder.preprocessor
+        lines["pieces"] = f"{len(preprocessor.vocabulary):,}"
+        for option in ("lowercase", "strip_accents", "split_cjk"):
+            lines[option] = getattr(preprocessor, option)
+    if output is not None:
+        lines["task"] = f"{output.task}{' of pairs' if output.pairs else ''}"
+        lines["labels"] = ", ".join(output.labels or ())
+    width = max(map(len, lines))
+    for key, value in lines.items():
+        print(f"{key:{width}}  {value}")
+
+
+def finetune(args):
+    """Trains a model, and writes it with its metrics and pictures."""
+    # The files first: a wrong column should not cost the wait for a model.
+    examples, dev = _read_training_data(args)
+    output = pathlib.Path(args.output)
+    output.mkdir(parents=True, exist_ok=True)
+    encoder = heads.find_encoder(
+        keras_bert.load(args.model, dtype=args.dtype, rematerialize=args.rematerialize)
+    )
+    encoder.trainable = not args.freeze
+    options = {
+        "epochs": args.epochs,
+        "batch_size": args.batch_size,
+        "learning_rate": args.learning_rate,
+        "warmup": args.warmup,
+        "max_length": args.max_length,
+        "metric": args.metric,
+        "patience": args.patience,
+        "accumulate": args.accumulate,
+        "fixed_length": args.fixed_length,
+        "seed": args.seed,
+    }
+    if args.class_weight is not None:
+        options["class_weight"] = args.class_weight
+    if args.stride is not None:
+        options["stride"] = args.stride
+    trials = None
+    if args.search:
+        if dev is None:
+            raise ValueError("--search needs --dev, to tell the better of two runs")
+        trials = search.grid(encoder, examples, dev, on_trial=_print_trial, **options)
+        options |= search.best(trials)["options"]
+        print("the best:", _options_text(search.best(trials)["options"]))
+        search.reset(encoder, trials)
+    callbacks = []
+    if args.tensorboard:
+        import keras
+
+        callbacks.append(keras.callbacks.TensorBoard(args.tensorboard))
+    model, metrics = train.finetune(
+        encoder, examples, dev, folder=output, callbacks=callbacks, **options
+    )
+    keras_bert.save(model, output)
+    metrics = {"model": args.model, "train": examples.source, "dev": dev and dev.source, **metrics}
+    if trials is not None:
+        metrics["search"] = [
+            {"options": trial["options"], "value": trial["value"]} for trial in trials.runs
+        ]
+    report.write_metrics(output, metrics)
+    if metrics["history"]:
+        report.draw_curves(output, metrics["history"])
+    if dev is not None:
+        answers = predict.answers(model, dev, batch_size=args.batch_size)
+        report.draw_confusion(output, model, dev, answers)
+    if metrics["stopped"]:
+        print("stopped; what follows is the best so far")
+    print(report.table({"examples": len(examples), **metrics}))
+    for note in _notes(examples):
+        print(note)
+    print(f"saved in {output}")
+
+
+def _print_trial(trial):
+    print(f"{_options_text(trial['options'])}: {trial['metric']} {trial['value']:.3f}", flush=True)
+
+
+def _options_text(options):
+    return ", ".join(f"{name} {value}" for name, value in options.items())
+
+
+def _read_training_data(args):
+    if args.glue:
+        if args.train or args.dev:
+            raise ValueError("--glue stands for --train and --dev; give one or the other")
+        return (
+            data.read_glue(args.glue, "train", limit=args.limit),
+            data.read_glue(args.glue, "dev"),
+        )
+    if not args.train:
+        raise ValueError("finetune needs --train or --glue")
+    read = _reader(args, args.task)
+    return read(args.train, limit=args.limit), read(args.dev) if args.dev else None
+
+
+def _reader(args, task, labelled=True):
+    """A function that reads a file as the data of a task."""
+
+    def read(path, limit=None):
+        if task == "tagging":
+            tag = args.tag if labelled else None
+            return tagging.read(path, word=args.word, tag=tag, limit=limit)
+        if task == "qa":
+            return questions.read(path, limit=limit, labelled=labelled)
+        if task == "multiple-choice":
+            return choices.read(path, limit=limit, labelled=labelled)
+        return data.read(path, limit=limit, **_columns(args, task, labelled))
+
+    return read
+
+
+def _columns(args, task, labelled):
+    if task == "pair" and not args.text_pair:
+        raise ValueError("pairs need --text-pair, the column of the second text")
+    return {
+        "text": args.text,
+        "text_pair": args.text_pair,
+        "label": args.label if labelled else None,
+        "kind": _KINDS[task],
+        "separator": args.separator,
+        "format": args.format,
+        "header": not args.no_header,
+    }
+
+
+def _task_of(model):
+    """The name of a model's task on the command line."""
+    tasks.for_model(model)  # or an error
+    output = heads.find_output(model)
+    if output.task == "classifier":
+        return "multi-label" if output.multi_label else "classification"
+    return _HEAD_TASKS[output.task]
+
+
+def _notes(examples):
+    """What a person should know about how the data was read."""
+    moved, lost = (getattr(examples, name, 0) for name in ("moved_answers", "lost_answers"))
+    if moved:
+        yield f"{moved} answers did not stand where the file says; the nearest place was taken"
+    if lost:
+        yield f"{lost} answers do not stand in their text; nothing was learned from them"
+
+
+def evaluate(args):
+    """Scores a model on a labelled file."""
+    model = keras_bert.load(args.model)
+    examples = _reader(args, _task_of(model))(args.input)
+    with _bar("Scoring") as on_batch:
+        answers = predict.answers(model, examples, batch_size=args.batch_size, on_batch=on_batch)
+    options = {"characters": True} if args.characters else {}
+    metrics = tasks.for_model(model).score(model, examples, answers, **options)
+    print(report.table({"examples": len(examples), **metrics}))
+    for note in _notes(examples):
+        print(note)
+
+
+def predict_texts(args):
+    """Answers texts or a file."""
+    if bool(args.texts) == bool(args.input):
+        raise ValueError("predict takes texts or --input, one of them")
+    _check_folder(args.output)
+    if args.input:
+        with open(args.input, "rb"):
+            pass  # before the wait for a model
+    model = keras_bert.load(args.model)
+    task = tasks.for_model(model)
+    parts = _parts(args, model)
+    first = task.header(model)
+    with _writer(args.output) as write, progress() as bar:
+        work = bar.add_task("Predicting", total=None if args.input else 1)
+        if args.input and first is not None:
+            write(first)
+        for part in parts:
+            answers = predict.answers(model, part, batch_size=args.batch_size)
+            for index, line in enumerate(task.lines(model, part, answers)):
+                of_text = args.texts and task.__name__.endswith("texts")
+                write(f"{line}\t{args.texts[index]}" if of_text else line)
+            bar.advance(work, len(part))
+
+
+def _parts(args, model):
+    """What is to be answered, a part at a time, so that a file may have any size."""
+    task = _task_of(model)
+    if args.input:
+        if task in _KINDS:
+            return data.read_in_parts(args.input, **_columns(args, task, labelled=False))
+        return [_reader(args, task, labelled=False)(args.input)]
+    if task == "tagging":
+        tokenizer = heads.find_encoder(model).preprocessor.tokenizer
+        words, _ = tagging.sentences_of(args.texts, tokenizer)
+        return [tagging.TaggedSentences(words, source="the command line")]
+    if task == "qa":
+        if len(args.texts) != 2:
+            raise ValueError("predict takes a question and a context, two texts")
+        return [questions.Questions(args.texts[:1], args.texts[1:], source="the command line")]
+    if task == "multiple-choice":
+        text, *rest = args.texts
+        return [choices.Choices([text], [rest], source="the command line")]
+    return [data.Examples(args.texts, source="the command line")]
+
+
+def embed(args):
+    """Writes a vector for each text of a file."""
+    _check_folder(args.output)
+    columns = {"text": args.text, "format": args.format, "header": not args.no_header}
+    parts = data.read_in_parts(args.input, **columns)
+    first = next(parts)
+    model = keras_bert.load(args.model)
+    vectors = []
+    with progress() as bar:
+        work = bar.add_task("Embedding", total=None)
+        for part in (first, *parts):
+            vectors.append(
+                predict.embed(model, part.texts, pooling=args.pooling, batch_size=args.batch_size)
+            )
+            bar.advance(work, len(part))
+    path = pathlib.Path(args.output)
+    beside = path.with_name(f".{os.getpid()}.{path.name}")
+    try:
+        with open(beside, "wb") as file:
+            np.save(file, np.concatenate(vectors))
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
+    print(f"{sum(map(len, vectors))} vectors of {vectors[0].shape[1]} numbers in {path}")
+
+
+def fill_blanks(args):
+    """Prints candidates for [MASK]."""
+    model = keras_bert.load(args.model, task="masked_lm")
+    for text, blanks in zip(args.texts, fill.fill(model, args.texts, top=args.top), strict=True):
+        for number, candidates in enumerate(blanks, 1):
+            for piece, probability in candidates:
+                print(f"{probability:.4f}\t{piece}\t{number}\t{text}")
+
+
+def export(args):
+    """Writes a SavedModel."""
+    with waiting("Writing the SavedModel"):
+        version = keras_bert.export(keras_bert.load(args.model), args.path)
+    print(version)
+
+
+@contextlib.contextmanager
+def _bar(title):
+    """A bar for work that says which share of it is done."""
+    with progress() as bar:
+        work = bar.add_task(title, total=1)
+        yield lambda share: bar.advance(work, share)
+
+
+def _check_folder(path):
+    if path and not pathlib.Path(path).absolute().parent.is_dir():
+        raise ValueError(f"{path}: its folder does not exist")
+
+
+@contextlib.contextmanager
+def _writer(path):
+    """A function that writes a line to a file, which appears when it is whole, or to stdout."""
+    if path is None:
+        yield print
+        return
+    path = pathlib.Path(path)
+    if path.exists() and not path.is_file():  # such as /dev/stdout
+        with open(path, "w", encoding="utf-8") as file:
+            yield lambda line: print(line, file=file)
+        return
+    beside = path.with_name(f".{os.getpid()}.{path.name}")
+    try:
+        with open(beside, "w", encoding="utf-8", newline="\n") as file:
+            yield lambda line: print(line, file=file)
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)

@@ -1,0 +1,259 @@
+"""The task of choosing the best of several continuations: SWAG, section 4.4 of the paper.
+
+A task module, see `texts`.
+"""
+
+import csv
+import dataclasses
+import json
+import pathlib
+
+import keras
+import numpy as np
+
+from keras_bert import heads
+from keras_bert.finetuning.data import Examples
+from keras_bert.finetuning.texts import EncodedTexts, softmax
+
+HEADS = ("multiple_choice",)
+MAX_LENGTH = 128
+
+
+@dataclasses.dataclass(frozen=True)
+class Choices:
+    """Beginnings, each with the same number of continuations.
+
+    Attributes:
+        texts: what comes before.
+        choices: for each text its continuations, at least two.
+        labels: the index of the right one, from 0, or `None`.
+        source: where they come from, for messages.
+
+    Raises:
+        ValueError: the columns differ in length, a text is no string, a row has another number
+            of choices, or a label is none of them.
+
+    Example:
+
+    >>> len(Choices(["She opened"], [["the door.", "the sky."]], [0]))
+    1
+    """
+
+    texts: list[str]
+    choices: list[list[str]]
+    labels: list[int] | None = None
+    source: str = "the choices"
+
+    def __post_init__(self):
+        for name in ("choices", "labels"):
+            column = getattr(self, name)
+            if column is not None and len(column) != len(self.texts):
+                raise ValueError(
+                    f"{self.source}: {name} must be as many as the texts, {len(self.texts)}; "
+                    f"received {len(column)}"
+                )
+        count = len(self.choices[0]) if self.choices else 2
+        for number, (text, choices) in enumerate(zip(self.texts, self.choices, strict=True), 1):
+            place = f"{self.source}, item {number}"
+            for item in (text, *choices):
+                if not isinstance(item, str):
+                    raise ValueError(f"{place}: texts must be strings; received {item!r:.80}")
+            if len(choices) != count or count < 2:
+                raise ValueError(
+                    f"{place}: must have {max(count, 2)} choices, as the first; received "
+                    f"{len(choices)}"
+                )
+            label = 0 if self.labels is None else self.labels[number - 1]
+            if not isinstance(label, int) or not 0 <= label < count:
+                raise ValueError(
+                    f"{place}: the label must be a number from 0 to {count - 1}; received {label!r}"
+                )
+
+    def __len__(self):
+        return len(self.texts)
+
+
+def read(path, *, limit=None, labelled=True):
+    r"""Reads choices from a file.
+
+    JSON Lines with the keys `text`, `choices` (a list) and `label` (the index of the right one,
+    from 0), or SWAG's own CSV with the columns `sent1`, `sent2` (how each ending begins),
+    `ending0`, `ending1`, ... and `label`.
+
+    Args:
+        path: the file.
+        limit: read no more than so many rows.
+        labelled: whether the label is wanted.
+
+    Returns:
+        The `Choices`.
+
+    Raises:
+        ValueError: something is missing or of the wrong kind; the message names file and row.
+        OSError: the file cannot be read.
+
+    Example:
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "endings.jsonl")
+    ...     _ = file.write_text('{"text": "a", "choices": ["b", "c"], "label": 1}\n')
+    ...     read(file).labels
+    [1]
+    """
+    path = pathlib.Path(path)
+    rows = _swag_rows if path.suffix.lower() == ".csv" else _json_rows
+    texts, choices, labels = [], [], []
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            for place, text, options, label in rows(path, file):
+                if limit is not None and len(texts) >= limit:
+                    break
+                if labelled and not str(label).isdecimal():
+                    raise ValueError(
+                        f"{place}: the label must be a number from 0; received {label!r}"
+                    )
+                texts.append(text)
+                choices.append(options)
+                labels.append(int(label) if labelled else 0)
+    except UnicodeDecodeError as error:
+        bad = error.object[error.start : error.start + 1].hex()
+        raise ValueError(f"{path}: must be UTF-8; received the byte 0x{bad}") from error
+    if not texts:
+        raise ValueError(f"{path}: holds no rows")
+    return Choices(texts, choices, labels if labelled else None, source=str(path))
+
+
+def _json_rows(path, file):
+    for number, line in enumerate(file, 1):
+        if not line.strip():
+            continue
+        place = f"{path}, line {number}"
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{place}: is not JSON ({error})") from error
+        if not isinstance(row, dict) or not isinstance(row.get("choices"), list):
+            raise ValueError(f"{place}: must be a JSON object with a list `choices`")
+        yield place, row.get("text"), row["choices"], row.get("label")
+
+
+def _swag_rows(path, file):
+    try:
+        for number, row in enumerate(csv.DictReader(file, strict=True), 2):
+            place = f"{path}, row {number}"
+            endings = [key for key in row if key and key.startswith("ending")]
+            missing = {"sent1", "sent2"} - set(row)
+            if missing or not endings or None in row or None in row.values():
+                raise ValueError(
+                    f"{place}: must have the columns sent1, sent2, ending0, ending1, ... and no "
+                    f"more or fewer fields than the first row; received {len(row)} fields"
+                )
+            begin = row["sent2"]
+            yield place, row["sent1"], [f"{begin} {row[key]}" for key in endings], row.get("label")
+    except csv.Error as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def build(encoder, train):
+    """Puts a fresh `heads.multiple_choice` on an encoder.
+
+    Args:
+        encoder: a `BertEncoder`.
+        train: `Choices` with labels.
+
+    Returns:
+        The model.
+
+    Raises:
+        ValueError: there are no labels.
+    """
+    if train.labels is None:
+        raise ValueError(f"{train.source}: has no labels to learn from")
+    return heads.multiple_choice(encoder)
+
+
+def compile_options(model):
+    """The loss of the task, as keyword arguments of `model.compile`."""
+    return {
+        "loss": keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        "weighted_metrics": ["accuracy"],
+    }
+
+
+class EncodedChoices:
+    """Choices as ids: each a pair of the text and one continuation.
+
+    Args:
+        preprocessor: the `Preprocessor` of the encoder.
+        examples: `Choices`.
+        max_length: positions of the longest sequence.
+
+    Attributes:
+        lengths: positions of the longest of each example's sequences, int (n,).
+        truncated: how many sequences were cut.
+    """
+
+    def __init__(self, preprocessor, examples, max_length):
+        self.max_length = max_length
+        self._count = len(examples.choices[0])
+        self._labels = None if examples.labels is None else np.array(examples.labels, np.int32)
+        texts = [text for text in examples.texts for _ in range(self._count)]
+        choices = [choice for choices in examples.choices for choice in choices]
+        self._encoded = EncodedTexts(preprocessor, Examples(texts, choices), max_length)
+        self.lengths = self._encoded.lengths.reshape(-1, self._count).max(axis=1)
+        self.truncated = self._encoded.truncated
+
+    def __len__(self):
+        return len(self.lengths)
+
+    def batch(self, rows, length):
+        """A dict of three int32 arrays (batch, choices, length), targets and weights (batch,)."""
+        rows = np.asarray(rows)
+        flat = (rows[:, None] * self._count + np.arange(self._count)).ravel()
+        inputs, _, _ = self._encoded.batch(flat, length)
+        inputs = {
+            key: value.reshape(len(rows), self._count, length) for key, value in inputs.items()
+        }
+        if self._labels is None:
+            return inputs, None, None
+        return inputs, self._labels[rows], np.ones(len(rows), np.float32)
+
+
+def encode(model, examples, max_length):
+    """Choices as ids.
+
+    Args:
+        model: from `build`.
+        examples: `Choices`.
+        max_length: positions at which sequences are cut.
+
+    Returns:
+        The `EncodedChoices`.
+    """
+    return EncodedChoices(heads.find_encoder(model).preprocessor, examples, max_length)
+
+
+def decode(model, examples, encoded, outputs):
+    """Probabilities of the choices, a list of arrays, from a list of logits (choices,)."""
+    return [softmax(np.asarray(logits, np.float32)) for logits in outputs]
+
+
+def score(model, examples, answers):
+    """`accuracy`, and `majority`, that of always taking the most frequent place; 0 to 1."""
+    chosen = np.array([row.argmax() for row in answers])
+    return {
+        "accuracy": float(np.mean(chosen == examples.labels)),
+        "majority": float(np.bincount(examples.labels).max() / len(examples)),
+    }
+
+
+def header(model):
+    """The first line of a file of answers."""
+    return "choice\tscore"
+
+
+def lines(model, examples, answers):
+    """The lines of a file of answers: index of the best choice, from 0, and its probability."""
+    for row in answers:
+        yield f"{row.argmax()}\t{row.max():.4f}"

@@ -1,0 +1,77 @@
+"""The paper's grid of recipes (section A.3): batch size, learning rate, epochs."""
+
+import dataclasses
+import itertools
+
+import keras
+
+from keras_bert.finetuning import train
+
+GRID = {
+    "batch_size": (16, 32),
+    "learning_rate": (5e-5, 3e-5, 2e-5),
+    "epochs": (2, 3, 4),
+}
+
+
+@dataclasses.dataclass
+class Trials:
+    """The runs of a search.
+
+    Attributes:
+        runs: a dict for each: `options`, `metric`, `value`, and all `metrics`.
+        weights: of the encoder before the first run.
+    """
+
+    runs: list
+    weights: list
+
+
+def grid(encoder, train_data, dev, *, choices=None, on_trial=None, **options):
+    """Fine-tunes once for each recipe, from the same start.
+
+    Args:
+        encoder: a `BertEncoder`; see `reset` for its weights afterwards.
+        train_data, dev: as for `train.finetune`.
+        choices: for each option its values; default: the paper's, 18 runs.
+        on_trial: called with each run's dict.
+        **options: further options of `train.finetune`.
+
+    Returns:
+        The `Trials`.
+
+    Raises:
+        ValueError: as for `train.finetune`.
+    """
+    choices = GRID if choices is None else choices
+    trials = Trials([], [keras.ops.convert_to_numpy(weight) for weight in encoder.weights])
+    for values in itertools.product(*choices.values()):
+        recipe = dict(zip(choices, values, strict=True))
+        reset(encoder, trials)
+        _, metrics = train.finetune(encoder, train_data, dev, **{**options, **recipe})
+        value = metrics[metrics["metric"]]
+        trials.runs.append(
+            {"options": recipe, "metric": metrics["metric"], "value": value, "metrics": metrics}
+        )
+        if on_trial:
+            on_trial(trials.runs[-1])
+        if metrics["stopped"]:
+            break
+    return trials
+
+
+def best(trials):
+    """The run with the highest value, the first of equals.
+
+    Example:
+
+    >>> best(Trials([{"value": 0.5}, {"value": 0.7}], []))
+    {'value': 0.7}
+    """
+    return max(trials.runs, key=lambda run: run["value"])
+
+
+def reset(encoder, trials):
+    """Gives an encoder the weights from before the search."""
+    for weight, value in zip(encoder.weights, trials.weights, strict=True):
+        weight.assign(value)

@@ -1,0 +1,70 @@
+"""The tasks by name, by head, and by the data they learn from."""
+
+from keras_bert import heads
+from keras_bert.finetuning import choices, questions, tagging, texts
+from keras_bert.finetuning.data import Examples
+
+_BY_DATA = {
+    Examples: texts,
+    tagging.TaggedSentences: tagging,
+    questions.Questions: questions,
+    choices.Choices: choices,
+}
+_BY_HEAD = {head: task for task in set(_BY_DATA.values()) for head in task.HEADS}
+
+
+def for_data(examples):
+    """The task module that learns from a kind of examples.
+
+    Args:
+        examples: `Examples`, `TaggedSentences`, `Questions` or `Choices`.
+
+    Returns:
+        The module.
+
+    Raises:
+        ValueError: anything else.
+
+    Example:
+
+    >>> for_data(Examples(["a"])).__name__
+    'keras_bert.finetuning.texts'
+    """
+    if type(examples) not in _BY_DATA:
+        kinds = ", ".join(kind.__name__ for kind in _BY_DATA)
+        raise ValueError(
+            f"examples must be one of {kinds}; received {type(examples).__name__}, "
+            "see keras_bert.finetuning.data"
+        )
+    return _BY_DATA[type(examples)]
+
+
+def for_model(model):
+    """The task module of a trained model.
+
+    Args:
+        model: from a function of `keras_bert.heads`.
+
+    Returns:
+        The module.
+
+    Raises:
+        ValueError: the model has no head, or one without a task here.
+
+    Example:
+
+    >>> from keras_bert import BertEncoder
+    >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
+    ...                       num_attention_heads=2, intermediate_size=8)
+    >>> for_model(heads.regressor(encoder)).__name__
+    'keras_bert.finetuning.texts'
+    """
+    heads.find_encoder(model)
+    output = heads.find_output(model)
+    task = None if output is None else _BY_HEAD.get(output.task)
+    if task is None:
+        raise ValueError(
+            f"{model.name!r} must be a model with one of the heads {', '.join(sorted(_BY_HEAD))}; "
+            "an encoder has to be fine-tuned first"
+        )
+    return task
