@@ -90,7 +90,7 @@ def main():
     messages = data.read(DATA / "support_train.tsv", text="text", label="label", limit=args.limit)
     dev = data.read(DATA / "support_dev.tsv", text="text", label="label")
     print(f"  {len(messages)} messages to learn from, {len(messages.label_names())} labels")
-    model, metrics = train.finetune_classifier(
+    model, metrics = train.finetune(
         bert, messages, dev, epochs=args.epochs, batch_size=16, learning_rate=1e-4
     )
     print(

@@ -111,7 +111,7 @@ def finetune(args):
     report.write_metrics(output, metrics)
     if metrics["history"]:
         report.draw_curves(output, metrics["history"])
-    if dev is not None:
+    if dev is not None and heads.find_output(model).labels is not None:
         answers = predict.answers(model, dev, batch_size=args.batch_size)
         report.draw_confusion(output, model, dev, answers)
     if metrics["stopped"]:

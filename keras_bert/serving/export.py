@@ -15,7 +15,7 @@ import keras
 import tensorflow as tf
 
 from keras_bert import heads
-from keras_bert.serving import production
+from keras_bert.serving import answers, production
 
 LABELS_FILE = "labels.txt"
 
@@ -23,11 +23,22 @@ LABELS_FILE = "labels.txt"
 def export(model, path):
     """Writes a model as the next version in a TensorFlow Serving model folder.
 
-    Signatures of a model from `heads.classifier`:
-        serving_default: `text`, strings (batch,) (and `text_pair` for a model of pairs), to
-            `label`, strings (batch,), `score`, its probability (batch,), and `probabilities`
-            (batch, classes) in the order of `assets/labels.txt`.
-        ids: the three int32 tensors (batch, seq), to the same.
+    A model of `keras_bert.heads` gets two signatures. `serving_default` takes strings (batch,):
+
+    classifier: `text` (and `text_pair` for a model of pairs) to `label`, `score`, its
+        probability, and `probabilities` (batch, classes) in the order of
+        `assets/labels.txt`; of label sets to `probabilities` and `chosen`.
+    next_sentence: as a classifier of pairs.
+    regressor: `text` (and `text_pair`) to `score`.
+    embedder: `text` to `embedding` (batch, hidden).
+    tagger: `text` to `token`, `tag`, `score`, and `start` and `end` in bytes, all (batch, words);
+        `count`, how many of the words are real.
+    span_selector: `question`, `context` to `answer`, `start`, `end` (bytes), `score`.
+    multiple_choice: `text` and `choices` (batch, choices) to `choice`, `probabilities`.
+    masked_lm: `text` with [MASK] to `candidates` and `scores` (batch, blanks, 5).
+
+    `ids` takes the model's own int32 inputs to the same answers, where they are about positions
+    (tagger, span_selector, masked_lm) to those of each position.
     A functional model of your own that starts at a string `keras.Input` has the one signature
     serving_default, from the names of its inputs to the names of its outputs.
     With the version go warm-up requests; beside it `batching.config` and `compose.yaml`, a
@@ -74,8 +85,8 @@ def export(model, path):
     with tempfile.TemporaryDirectory() as assets:
         if any(item.dtype == "string" for item in model.inputs):
             module, signatures = _own_model(model)
-        elif output is not None and output.task == "classifier":
-            module, signatures = _classifier(model, output, assets)
+        elif output is not None and output.task in answers.HEADS:
+            module, signatures = _head(model, output, assets)
         else:
             raise ValueError(
                 f"{model.name!r} must end in a head of keras_bert.heads or start at a "
@@ -84,8 +95,8 @@ def export(model, path):
         return _write(module, signatures, path)
 
 
-def _classifier(model, output, assets):
-    """A module with the signatures of a classifier."""
+def _head(model, output, assets):
+    """A module with the signatures of a head."""
     encoder = heads.find_encoder(model)
     preprocessor = encoder.preprocessor
     if preprocessor is None:
@@ -94,34 +105,15 @@ def _classifier(model, output, assets):
             "serve strings with; set encoder.preprocessor"
         )
     longest = min(preprocessor.max_sequence_length, encoder.get_config()["max_position_embeddings"])
-    labels = tf.constant(output.labels)
-
-    def answer(inputs):
-        probabilities = tf.nn.softmax(model(inputs, training=False))  # (batch, classes)
-        best = tf.argmax(probabilities, axis=-1)
-        return {
-            "label": tf.gather(labels, best),
-            "score": tf.reduce_max(probabilities, axis=-1),
-            "probabilities": probabilities,
-        }
-
-    def answer_texts(*texts):
-        ids = [preprocessor.tokenizer.tokenize(item) for item in texts]
-        packed = preprocessor.pack(*ids, sequence_length=None, max_sequence_length=longest)
-        return answer(packed)
-
-    texts = ("text", "text_pair") if output.pairs else ("text",)
+    texts, specs, ids = answers.HEADS[output.task](model, output, preprocessor, longest)
     module = _module(model)
-    module.labels = tf.saved_model.Asset(_write_labels(assets, output.labels))
-    module.serving_default = tf.function(
-        answer_texts,
-        input_signature=[tf.TensorSpec([None], tf.string, name=name) for name in texts],
-        autograph=False,
-    )
+    if output.labels is not None:
+        module.labels = tf.saved_model.Asset(_write_labels(assets, output.labels))
+    module.serving_default = tf.function(texts, input_signature=specs, autograph=False)
     module.ids = tf.function(
-        lambda *ids: answer(dict(zip(encoder.input, ids, strict=True))),
+        lambda *values: ids(dict(zip(model.input, values, strict=True))),
         input_signature=[
-            tf.TensorSpec([None, None], tf.int32, name=name) for name in encoder.input
+            tf.TensorSpec(value.shape, tf.int32, name=name) for name, value in model.input.items()
         ],
         autograph=False,
     )

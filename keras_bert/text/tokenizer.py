@@ -146,14 +146,16 @@ class WordPieceTokenizer:
             int32; the index of the piece's word in its text, int32; first byte and the byte
             after the last, int64.
         """
-        ids, words, starts, limits, row_splits = self._tokenize_flat_with_offsets(
-            _as_strings(texts)
-        )
+        *flat, row_splits = self._tokenize_flat_with_offsets(_as_strings(texts))
+        # In a graph nothing is known of the shapes of what a function returns.
+        ids, words, starts, limits = (tf.ensure_shape(values, [None]) for values in flat)
+        row_splits = tf.ensure_shape(row_splits, [None])
         first_words = tf.gather(tf.concat([words, [0]], 0), row_splits[:-1])
+        words -= tf.repeat(first_words, row_splits[1:] - row_splits[:-1])
         ragged = functools.partial(
             tf.RaggedTensor.from_row_splits, row_splits=row_splits, validate=False
         )
-        return ragged(ids), ragged(words) - first_words[:, None], ragged(starts), ragged(limits)
+        return ragged(ids), ragged(words), ragged(starts), ragged(limits)
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
     def _tokenize_flat(self, texts):

@@ -1,0 +1,289 @@
+"""Each head's answers to strings, as TensorFlow functions: what `export` writes as signatures.
+
+A function here takes the model, its `TaskOutput`, its preprocessor and the length at which
+sequences are cut, and returns
+
+    texts   strings -> dict of answers
+    specs   the `tf.TensorSpec`s of those strings
+    ids     the model's own inputs, a dict -> dict of answers
+
+All answers are dense, since a signature cannot give ragged tensors: "" and 0 fill up short rows.
+Lengths follow the longest text of a batch. Long texts of a tagger and long contexts of questions
+go through in overlapping windows.
+"""
+
+import tensorflow as tf
+
+MASK = "[MASK]"
+_TOP = 5  # candidates for each blank
+_MAX_ANSWER = 30  # pieces, as run_squad.py
+_MAX_QUESTION = 64
+_STRIDE = 128
+_NEVER = -1e30
+
+
+def classifier(model, output, preprocessor, limit):
+    """`label`, `score`, `probabilities`; of label sets `probabilities` and `chosen`."""
+    labels = tf.constant(output.labels)
+
+    def ids(inputs):
+        logits = model(inputs, training=False)  # (batch, classes)
+        if output.multi_label:
+            probabilities = tf.sigmoid(logits)
+            return {"probabilities": probabilities, "chosen": probabilities >= 0.5}
+        probabilities = tf.nn.softmax(logits)
+        return {
+            "label": tf.gather(labels, tf.argmax(probabilities, axis=-1)),
+            "score": tf.reduce_max(probabilities, axis=-1),
+            "probabilities": probabilities,
+        }
+
+    return _from_texts(output, preprocessor, limit, ids)
+
+
+def regressor(model, output, preprocessor, limit):
+    """`score`, a number for each text."""
+    return _from_texts(
+        output, preprocessor, limit, lambda inputs: {"score": model(inputs, training=False)[:, 0]}
+    )
+
+
+def embedder(model, output, preprocessor, limit):
+    """`embedding`, a vector for each text."""
+    return _from_texts(
+        output, preprocessor, limit, lambda inputs: {"embedding": model(inputs, training=False)}
+    )
+
+
+def multiple_choice(model, output, preprocessor, limit):
+    """`text` and `choices` (batch, choices) to `choice`, from 0, and `probabilities`."""
+
+    def ids(inputs):
+        probabilities = tf.nn.softmax(model(inputs, training=False))  # (batch, choices)
+        choice = tf.argmax(probabilities, axis=-1, output_type=tf.int32)
+        return {"choice": choice, "probabilities": probabilities}
+
+    def texts(text, choices):
+        batch, count = tf.unstack(tf.shape(choices))
+        tokenize = preprocessor.tokenizer.tokenize
+        packed = preprocessor.pack(
+            tf.gather(tokenize(text), tf.repeat(tf.range(batch), count)),
+            tokenize(tf.reshape(choices, [-1])),
+            sequence_length=None,
+            max_sequence_length=limit,
+        )
+        seq = tf.shape(packed["input_word_ids"])[1]
+        return ids({k: tf.reshape(v, [batch, count, seq]) for k, v in packed.items()})
+
+    return texts, [_strings("text"), tf.TensorSpec([None, None], tf.string, name="choices")], ids
+
+
+def tagger(model, output, preprocessor, limit):
+    """`token`, `tag`, `score`, `start`, `end` (in bytes), each (batch, words); `count` of words."""
+    labels = tf.constant(output.labels)
+
+    def ids(inputs):
+        return _tags(tf.nn.softmax(model(inputs, training=False)))
+
+    def _tags(probabilities):
+        best = tf.argmax(probabilities, axis=-1)
+        return {"tag": tf.gather(labels, best), "score": tf.reduce_max(probabilities, axis=-1)}
+
+    def texts(text):
+        pieces, words, starts, limits = preprocessor.tokenizer.tokenize_with_offsets(text)
+        rows = pieces.value_rowids()
+        room = tf.fill([pieces.nrows()], tf.constant(limit - 2, tf.int64))
+        windows, owner, step = _windows(pieces, room, room // 2)
+        packed = preprocessor.pack(windows, sequence_length=None, max_sequence_length=limit)
+        logits = model(packed, training=False)  # (windows, seq, labels)
+
+        # Each piece is looked up in the window in which it has most around it.
+        at = tf.range(tf.size(rows, tf.int64)) - tf.gather(pieces.row_splits, rows)
+        counts = tf.math.bincount(tf.cast(owner, tf.int32), dtype=tf.int64)
+        counts = counts[: tf.size(step)]
+        number = tf.clip_by_value(
+            (at - (limit - 2 - (limit - 2) // 2) // 2) // tf.gather(step, rows),
+            0,
+            tf.gather(counts, rows) - 1,
+        )
+        window = tf.gather(tf.cumsum(counts, exclusive=True), rows) + number
+        place = at - number * tf.gather(step, rows) + 1  # behind [CLS]
+
+        # The first piece of a word speaks for it.
+        key = tf.stack([rows, tf.cast(words.flat_values, tf.int64)], axis=1)
+        changed = tf.reduce_any(tf.not_equal(key[1:], key[:-1]), axis=1)
+        is_first = tf.concat([tf.ones([tf.minimum(tf.size(rows), 1)], tf.bool), changed], axis=0)
+        first = tf.where(is_first)[:, 0]
+        last = tf.concat([first[1:], [tf.size(rows, tf.int64)]], axis=0)[: tf.size(first)] - 1
+        chosen = tf.gather(tf.stack([window, place], axis=1), first)
+        answers = _tags(tf.nn.softmax(tf.gather_nd(logits, chosen)))
+        start = tf.cast(tf.gather(starts.flat_values, first), tf.int32)
+        end = tf.cast(tf.gather(limits.flat_values, last), tf.int32)
+        row = tf.gather(rows, first)
+        answers |= {
+            "token": tf.strings.substr(tf.gather(text, row), start, end - start),
+            "start": start,
+            "end": end,
+        }
+        ragged = {
+            name: tf.RaggedTensor.from_value_rowids(value, row, pieces.nrows(), validate=False)
+            for name, value in answers.items()
+        }
+        count = tf.cast(ragged["start"].row_lengths(), tf.int32)
+        return {**{name: value.to_tensor() for name, value in ragged.items()}, "count": count}
+
+    return texts, [_strings("text")], ids
+
+
+def span_selector(model, output, preprocessor, limit):
+    """`question` and `context` to `answer`, `start` and `end` in bytes of the context, `score`.
+
+    The best span of at most 30 pieces over all windows; the score is its probability among all
+    such spans, and the empty answer where there may be none.
+    """
+
+    def ids(inputs):
+        return dict(model(inputs, training=False))
+
+    def texts(question, context):
+        asked = preprocessor.tokenizer.tokenize(question)[:, : min(_MAX_QUESTION, (limit - 3) // 2)]
+        pieces, _, starts, limits = preprocessor.tokenizer.tokenize_with_offsets(context)
+        room = limit - 3 - asked.row_lengths()
+        windows, owner, step = _windows(pieces, room, tf.minimum(tf.constant(_STRIDE, tf.int64), room // 2))
+        packed = preprocessor.pack(
+            tf.gather(asked, owner), windows, sequence_length=None, max_sequence_length=limit
+        )
+        logits = model(packed, training=False)
+        start, end = logits["start_logits"], logits["end_logits"]  # (windows, seq)
+        seq = tf.shape(start, tf.int64)[1]
+
+        offset = tf.gather(asked.row_lengths(), owner) + 2  # behind [CLS] question [SEP]
+        position = tf.range(seq)[None]
+        inside = position >= offset[:, None]
+        inside &= position < (offset + windows.row_lengths())[:, None]
+        spans = start[:, :, None] + end[:, None, :]  # (windows, seq, seq)
+        length = tf.range(seq)[None, :] - tf.range(seq)[:, None]
+        allowed = (length >= 0) & (length < _MAX_ANSWER)
+        allowed = allowed[None] & inside[:, :, None] & inside[:, None, :]
+        spans = tf.reshape(tf.where(allowed, spans, _NEVER), [-1, seq * seq])
+
+        # From the windows to the questions they belong to.
+        questions = tf.size(room, tf.int64)
+        of_question = tf.RaggedTensor.from_value_rowids(
+            tf.range(tf.size(owner, tf.int64)), owner, questions, validate=False
+        )
+        values = tf.gather(tf.reduce_max(spans, axis=1), of_question).to_tensor(_NEVER)
+        values = tf.pad(values, [[0, 0], [0, 1]], constant_values=_NEVER)  # no questions, no window
+        which = tf.argmax(values, axis=1)
+        best = tf.reduce_max(values, axis=1)
+        window = of_question.row_starts() + which  # (questions,)
+        span = tf.argmax(tf.gather(spans, window), axis=1)
+        total = tf.gather(tf.reduce_logsumexp(spans, axis=1), of_question).to_tensor(_NEVER)
+        total = tf.reduce_logsumexp(total, axis=1)
+        found = best > _NEVER / 2  # an empty context has no span at all
+        if output.no_answer:
+            none = tf.gather(start[:, 0] + end[:, 0], of_question).to_tensor(-_NEVER)
+            none = tf.reduce_min(none, axis=1)
+            total = tf.reduce_logsumexp(tf.stack([total, none]), axis=0)
+            found &= best >= none
+            best = tf.where(found, best, none)
+        score = tf.where(found | output.no_answer, tf.exp(best - total), 0.0)
+
+        first = pieces.row_starts() + which * step - tf.gather(offset, window)
+        first_piece = tf.where(found, first + span // seq, 0)
+        last_piece = tf.where(found, first + span % seq, 0)
+        # One more, so that there is something to look up where no context has a piece.
+        starts = tf.concat([starts.flat_values, [0]], axis=0)
+        limits = tf.concat([limits.flat_values, [0]], axis=0)
+        begin = tf.where(found, tf.cast(tf.gather(starts, first_piece), tf.int32), 0)
+        limit_byte = tf.where(found, tf.cast(tf.gather(limits, last_piece), tf.int32), 0)
+        return {
+            "answer": tf.strings.substr(context, begin, limit_byte - begin),
+            "start": begin,
+            "end": limit_byte,
+            "score": score,
+        }
+
+    return texts, [_strings("question"), _strings("context")], ids
+
+
+def masked_lm(model, output, preprocessor, limit):
+    """`text` with [MASK] to `candidates` and `scores`, each (batch, blanks, 5)."""
+    vocabulary = tf.constant(preprocessor.vocabulary)
+    mask = preprocessor.tokenizer.token_id(MASK)
+
+    def ids(inputs):
+        return {"logits": model(inputs, training=False)}
+
+    def texts(text):
+        parts = tf.strings.split(text, MASK)  # (batch, (parts))
+        pieces = preprocessor.tokenizer.tokenize(parts.flat_values)
+        blanks = tf.fill([pieces.nrows(), 1], mask)
+        pieces = parts.with_flat_values(tf.concat([pieces, blanks], axis=1)).merge_dims(1, 2)
+        pieces = pieces[:, :-1][:, : limit - 2]  # no blank behind the last part
+        packed = preprocessor.pack(pieces, sequence_length=None, max_sequence_length=limit)
+        is_blank = tf.equal(pieces, mask)
+        places = tf.ragged.range(pieces.row_lengths()) + 1  # behind [CLS]
+        places = tf.ragged.boolean_mask(places, is_blank)  # (batch, (blanks))
+        positions = tf.cast(places.to_tensor(), tf.int32)
+        logits = model({**packed, "masked_lm_positions": positions}, training=False)
+        probabilities = tf.nn.softmax(logits[:, :, : len(preprocessor.vocabulary)])
+        top = min(_TOP, len(preprocessor.vocabulary))
+        scores, best = tf.math.top_k(probabilities, top)
+        real = (positions > 0)[:, :, None]
+        return {
+            "candidates": tf.where(real, tf.gather(vocabulary, best), ""),
+            "scores": tf.where(real, scores, 0.0),
+        }
+
+    return texts, [_strings("text")], ids
+
+
+HEADS = {
+    "classifier": classifier,
+    "next_sentence": classifier,
+    "regressor": regressor,
+    "embedder": embedder,
+    "multiple_choice": multiple_choice,
+    "tagger": tagger,
+    "span_selector": span_selector,
+    "masked_lm": masked_lm,
+}
+
+
+def _strings(name):
+    return tf.TensorSpec([None], tf.string, name=name)
+
+
+def _from_texts(output, preprocessor, limit, ids):
+    """The three parts for a head that answers once for a text, or for a pair."""
+
+    def texts(*items):
+        pieces = [preprocessor.tokenizer.tokenize(item) for item in items]
+        return ids(preprocessor.pack(*pieces, sequence_length=None, max_sequence_length=limit))
+
+    names = ("text", "text_pair") if output.pairs else ("text",)
+    return texts, [_strings(name) for name in names], ids
+
+
+def _windows(pieces, room, step):
+    """Cuts rows into windows that overlap.
+
+    Args:
+        pieces: a `tf.RaggedTensor` (rows, pieces).
+        room: pieces a window holds, int64 (rows,).
+        step: pieces from one window to the next, int64 (rows,).
+
+    Returns:
+        The windows, a `tf.RaggedTensor` (windows, pieces), at least one for each row; int64
+        (windows,), the row of each; and the step of each row, at least 1.
+    """
+    step = tf.maximum(step, 1)
+    length = pieces.row_lengths()
+    counts = tf.maximum(length - room + step - 1, 0) // step + 1
+    owner = tf.repeat(tf.range(tf.size(counts, tf.int64)), counts)
+    number = tf.ragged.range(counts).flat_values
+    start = number * tf.gather(step, owner)
+    size = tf.minimum(tf.gather(room, owner), tf.gather(length, owner) - start)
+    begin = tf.gather(pieces.row_starts(), owner) + start
+    return tf.gather(pieces.flat_values, tf.ragged.range(begin, begin + size)), owner, step

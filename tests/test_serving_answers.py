@@ -1,0 +1,178 @@
+"""Each head exported: its answers to strings are those that Python gives."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import keras_bert
+from keras_bert import heads
+from keras_bert.finetuning import fill, predict, tagging
+from keras_bert.finetuning.choices import Choices
+from keras_bert.finetuning.data import Examples
+from keras_bert.finetuning.questions import Questions
+from keras_bert.serving import answers
+from tests import tiny
+from tests.test_serving_export import OPS, run
+
+TEXTS = ["this film is good!", "", "good bad " * 40, "한국어 film so bad", "\x00"]
+HEADS = {
+    "classifier": lambda encoder: heads.classifier(encoder, labels=["a", "b"], multi_label=True),
+    "next_sentence": heads.next_sentence,
+    "regressor": lambda encoder: heads.regressor(encoder, pairs=True),
+    "embedder": heads.embedder,
+    "multiple_choice": heads.multiple_choice,
+    "tagger": lambda encoder: heads.tagger(encoder, labels=["O", "B-x", "I-x"]),
+    "span_selector": heads.span_selector,
+    "masked_lm": heads.masked_lm,
+}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """A function: name of a head -> (the model, its exported `serving_default`)."""
+    made = {}
+
+    def get(name, model=None):
+        if name not in made:
+            # Weights large enough that texts differ in their answers.
+            model = model or HEADS[name](tiny.encoder(initializer_range=1.0))
+            version = keras_bert.export(model, tmp_path_factory.mktemp("models") / name)
+            loaded = tf.saved_model.load(str(version))
+            made[name] = model, loaded.signatures["serving_default"], version, loaded
+        return made[name][:2]
+
+    get.versions = lambda: {name: item[2] for name, item in made.items()}
+    return get
+
+
+def ask(signature, **texts):
+    answer = signature(**{k: tf.constant(v, tf.string) for k, v in texts.items()})
+    return {k: v.numpy() for k, v in answer.items()}
+
+
+def decoded(array):
+    return [item.decode() for item in array.ravel()]
+
+
+def test_every_head_can_be_exported():
+    assert set(HEADS) == set(answers.HEADS) == set(heads.TASKS) - {"pretraining"}
+
+
+def test_label_sets(served):
+    model, signature = served("classifier")
+    answer = ask(signature, text=TEXTS)
+    expected = predict.answers(model, Examples(TEXTS))
+    np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-5)
+    np.testing.assert_array_equal(answer["chosen"], expected >= 0.5)
+
+
+def test_next_sentence(served):
+    _, signature = served("next_sentence")
+    answer = ask(signature, text=["good", "bad"], text_pair=["film", "so"])
+    assert set(decoded(answer["label"])) <= {"next", "random"}
+    np.testing.assert_allclose(answer["probabilities"].sum(axis=1), 1, atol=1e-6)
+
+
+def test_a_number_for_each_pair(served):
+    model, signature = served("regressor")
+    answer = ask(signature, text=TEXTS, text_pair=TEXTS[::-1])
+    expected = predict.answers(model, Examples(TEXTS, TEXTS[::-1]))
+    np.testing.assert_allclose(answer["score"], expected, atol=1e-5)
+
+
+def test_vectors(served):
+    model, signature = served("embedder")
+    answer = ask(signature, text=TEXTS)
+    np.testing.assert_allclose(answer["embedding"], predict.embed(model, TEXTS), atol=1e-5)
+
+
+def test_choices(served):
+    model, signature = served("multiple_choice")
+    texts, choices = ["this film", "so"], [["is good", "bad !", ""], ["bad film", "good", "a"]]
+    answer = ask(signature, text=texts, choices=choices)
+    expected = predict.answers(model, Choices(texts, choices))
+    np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-5)
+    np.testing.assert_array_equal(answer["choice"], np.argmax(expected, axis=1))
+
+
+def test_tags_of_words_with_their_bytes(served):
+    model, signature = served("tagger")
+    answer = ask(signature, text=TEXTS)
+    words, spans = tagging.sentences_of(TEXTS, heads.find_encoder(model).preprocessor.tokenizer)
+    expected = predict.answers(model, tagging.TaggedSentences(words))
+    assert answer["count"].tolist() == [len(row) for row in words] == [5, 0, 80, 4, 0]
+    for row, count in enumerate(answer["count"]):
+        assert decoded(answer["token"][row, :count]) == words[row]
+        assert (
+            list(zip(answer["start"][row], answer["end"][row], strict=True))[:count] == (spans[row])
+        )
+        assert decoded(answer["token"][row, count:]) == [""] * (80 - count)
+        if row != 2:  # its windows are not those of Python
+            assert decoded(answer["tag"][row, :count]) == [tag for tag, _ in expected[row]]
+            scores = [score for _, score in expected[row]]
+            np.testing.assert_allclose(answer["score"][row, :count], scores, atol=1e-5)
+
+
+def test_a_long_text_is_tagged_in_windows(served):
+    model, signature = served("tagger")
+    text = " ".join(np.random.default_rng(0).choice(tiny.PIECES[5:9], 200))
+    answer = ask(signature, text=[text])
+    assert answer["count"].tolist() == [200]
+    # A word far from the cuts of its window sees what it would see alone: the last window here.
+    # 32 positions hold 30 words, and from one window to the next there are 15.
+    alone = ask(signature, text=[" ".join(text.split()[180:])])
+    assert decoded(answer["tag"][0, 195:]) == decoded(alone["tag"][0, 15:])
+    np.testing.assert_allclose(answer["score"][0, 195:], alone["score"][0, 15:], atol=1e-5)
+
+
+@pytest.mark.parametrize("no_answer", [False, True])
+def test_answers_to_questions(served, no_answer):
+    encoder = tiny.encoder(initializer_range=1.0)
+    model = heads.span_selector(encoder, no_answer=no_answer)
+    model, signature = served(f"span_selector {no_answer}", model)
+    asked = ["is good?", "so", "", "is", "a"]
+    contexts = ["this film is good!", "한국어 film so bad", "good", "", "한국어 " * 8 + "good"]
+    answer = ask(signature, question=asked, context=contexts)
+    expected = predict.answers(model, Questions(asked, contexts))
+    assert decoded(answer["answer"]) == [item["text"] for item in expected]
+    for row, context in enumerate(contexts):
+        start, end = answer["start"][row], answer["end"][row]
+        assert context.encode()[start:end] == answer["answer"][row]
+        assert context.encode()[:start].decode() == context[: expected[row]["start"]]
+    assert (answer["score"] <= 1).all() and (answer["score"] >= 0).all()
+
+
+def test_a_long_context_is_read_in_windows(served):
+    _, signature = served("span_selector")
+    long = ask(signature, question=["is"], context=["so bad " * 60])
+    assert long["answer"].shape == (1,) and len(long["answer"][0]) > 0
+    assert long["end"][0] - long["start"][0] == len(long["answer"][0])
+
+
+def test_blanks_are_filled(served):
+    model, signature = served("masked_lm")
+    texts = ["this [MASK] is good", "[MASK][MASK]!"]
+    answer = ask(signature, text=[*texts, "no blank", ""])
+    assert answer["candidates"].shape == (4, 2, 5)
+    for row, blanks in enumerate(fill.fill(model, texts)):
+        for place, candidates in enumerate(blanks):
+            assert decoded(answer["candidates"][row, place]) == [piece for piece, _ in candidates]
+            scores = [score for _, score in candidates]
+            np.testing.assert_allclose(answer["scores"][row, place], scores, atol=1e-5)
+    assert decoded(answer["candidates"][0, 1]) == [""] * 5
+    assert decoded(answer["candidates"][2:]) == [""] * 20
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_an_empty_batch_is_answered(served, head):
+    _, signature = served(head)
+    specs = signature.structured_input_signature[1]
+    texts = {name: tf.zeros([0, 2][: len(spec.shape)], tf.string) for name, spec in specs.items()}
+    assert all(value.shape[0] == 0 for value in signature(**texts).values())
+
+
+@pytest.mark.parametrize("head", ["tagger", "span_selector", "masked_lm", "multiple_choice"])
+def test_graphs_hold_core_ops_only(served, head):
+    served(head)
+    foreign, count = run(OPS, served.versions()[head]).split("\n")[:2]
+    assert foreign == "" and int(count) > 30
