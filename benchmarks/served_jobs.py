@@ -75,7 +75,7 @@ def main():
     for job in (support, sst2, sms_spam):
         train_set, dev, options = job(args.folder)
         start = time.perf_counter()
-        model, metrics = train.finetune_classifier(
+        model, metrics = train.finetune(
             keras_bert.load("minilm"), train_set, dev, show_progress=False, **options
         )
         with tempfile.TemporaryDirectory() as folder:

@@ -15,6 +15,7 @@ from keras_bert.layers import (
     SentencePooling,
     SplitChoices,
     WeightedSum,
+    WithoutDropout,
     initializer,
 )
 
@@ -447,8 +448,8 @@ def features(encoder, layers=(-4, -3, -2, -1), combine="concat", *, name="featur
         raise ValueError("layers must name at least one layer; received none")
     encoder.trainable = False
     inputs = _inputs(encoder)
-    # Not training: a frozen encoder's dropout would only blur its vectors.
-    outputs = encoder(inputs, training=False)["encoder_outputs"]
+    # A frozen encoder's dropout would only blur its vectors.
+    outputs = WithoutDropout(encoder, name="without_dropout")(inputs)["encoder_outputs"]
     chosen = [outputs[layer] for layer in layers]
     x = chosen[0]
     if len(chosen) > 1:

@@ -694,6 +694,44 @@ class SentencePooling(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
+class WithoutDropout(keras.layers.Layer):
+    """Another layer, as it is when nothing is trained.
+
+    `layer(x, training=False)` does not do that in a functional model: where the model is called
+    in training, so is each of its layers, whatever was asked for when it was built.
+
+    Args:
+        layer: a layer or model.
+
+    Example:
+
+    >>> layer = WithoutDropout(keras.layers.Dropout(0.9))
+    >>> float(layer(keras.ops.ones((1, 1)), training=True)[0, 0])
+    1.0
+    """
+
+    def __init__(self, layer, **kwargs):
+        super().__init__(**kwargs)
+        self.layer = layer
+
+    def build(self, inputs_shape):
+        if not self.layer.built:
+            self.layer.build(inputs_shape)
+        self.built = True
+
+    def call(self, inputs, training=None):
+        return self.layer(inputs, training=False)
+
+    def get_config(self):
+        return {**super().get_config(), "layer": keras.saving.serialize_keras_object(self.layer)}
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        layer = keras.saving.deserialize_keras_object(config["layer"], custom_objects)
+        return cls(**{**config, "layer": layer})
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
 class WeightedSum(keras.layers.Layer):
     """A learned mix of layers: weights that add up to 1, times a learned scale.
 

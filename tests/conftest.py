@@ -60,6 +60,34 @@ def python():
     return run
 
 
+@pytest.fixture
+def eager(monkeypatch):
+    """Models compiled meanwhile run eagerly: to make a graph takes longer than a few tiny steps."""
+    import keras
+
+    plain = keras.Model.compile
+
+    def compile(model, *args, **options):
+        plain(model, *args, **{**options, "run_eagerly": True, "jit_compile": False})
+
+    monkeypatch.setattr(keras.Model, "compile", compile)
+
+
+@pytest.fixture
+def one_tokenizer(monkeypatch):
+    """Models share a tokenizer for each vocabulary, whose graphs take a second to make."""
+    from keras_bert.text import tokenizer
+
+    monkeypatch.setattr(
+        tokenizer, "WordPieceTokenizer", functools.partial(_tokenizer, tokenizer.WordPieceTokenizer)
+    )
+
+
+@functools.cache
+def _tokenizer(kind, vocabulary, **options):
+    return kind(vocabulary, **options)
+
+
 @pytest.fixture(scope="session")
 def contract(python, tmp_path_factory):
     """A function that says what `contract.py` printed about a subject on a backend.

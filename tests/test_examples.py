@@ -1,5 +1,6 @@
 """The examples run, in a small mode, and the data beside them is what its README says."""
 
+import ast
 import collections
 import os
 import pathlib
@@ -10,23 +11,79 @@ import sys
 import pytest
 
 import keras_bert.hub
-from keras_bert.finetuning import data
+from keras_bert.finetuning import data, questions, tagging
 
 EXAMPLES = pathlib.Path(__file__).parent.parent / "examples"
+DATA = EXAMPLES / "data"
+SHARE = r"(0\.\d\d|1\.00)"
+# For each example how to run it in a small mode, and what it then prints, line by line.
+LESSONS = {
+    "answer_questions": (
+        ["--epochs", "1", "--limit", "16"],
+        [rf"F1 {SHARE}, exact match {SHARE} on 45 dev questions; F1 0\.\d\d for the whole passage"]
+        + [rf"  .+\? .+ \({SHARE}\)"] * 3,
+    ),
+    "classify_pairs": (
+        ["--epochs", "1", "--limit", "32"],
+        [rf"{SHARE} of 100 dev pairs right, F1 {SHARE}", "0.50 for one answer to all"]
+        + [rf"  (same |other) {SHARE}  .+ \| .+"] * 2,
+    ),
+    "classify_texts": (
+        ["--epochs", "1", "--limit", "32"],
+        ["Epoch 1/1", r"2/2 - .+", rf"{SHARE} of 140 dev messages right"]
+        + ["0.18 for the most frequent label alone"]
+        + [rf"  [a-z]+ +{SHARE}  .+"] * 3,
+    ),
+    "extract_features": (
+        ["--limit", "64"],
+        [r"features +width  dev accuracy"]
+        + [rf"[a-z ]+ (384|1536)  {SHARE}"] * 5
+        + [r"most frequent label alone +0.18"],
+    ),
+    "fill_blanks": (
+        ["--epochs", "1", "--limit", "32"],
+        [rf"{SHARE} of \d+ hidden dev pieces right before, {SHARE} after; {SHARE} for the most .+"]
+        + [r"  .*\[MASK\].*  (\S+ 0\.\d\d, ){4}\S+ 0\.\d\d"] * 2,
+    ),
+    "korean_sentiment": (
+        ["--epochs", "1", "--limit", "32"],
+        [r"어휘 vocabulary: \d+, 매개변수 parameters: [\d,]+"]
+        + [rf"정확도 accuracy: {SHARE} \(118 dev reviews\), 다수 클래스 majority class: 0.50"]
+        + [rf"  (긍정|부정) {SHARE}  .+"] * 2,
+    ),
+    "score_similarity": (
+        ["--limit", "64"],
+        ["Cosine between sentences"]
+        + [r"(  [ -]\d\.\d\d){3}  .+"] * 3
+        + ["The dev messages nearest to 'my package is lost'"]
+        + [rf"  {SHARE}  .+"] * 3
+        + [rf"{SHARE} of 140 dev messages have the label of the nearest of 64 messages; 0.18 .+"],
+    ),
+    "tag_words": (
+        ["--epochs", "1", "--limit", "32"],
+        [rf"entity F1 {SHARE} on 70 dev sentences, precision {SHARE}, recall {SHARE}"]
+        + [rf"{SHARE} of the words right, 0.\d\d if all are O"],  # and the tags it found, if any
+    ),
+}
+
+
+def run_example(name, *arguments, **environment):
+    if name != "korean_sentiment":
+        try:
+            keras_bert.hub.find("minilm")
+        except OSError as error:
+            pytest.skip(str(error))
+    return subprocess.run(
+        [sys.executable, EXAMPLES / f"{name}.py", *arguments],
+        capture_output=True,
+        encoding="utf-8",
+        env={k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"} | environment,
+        check=False,
+    )
 
 
 def test_quickstart():
-    try:
-        keras_bert.hub.find("minilm")
-    except OSError as error:
-        pytest.skip(str(error))
-    result = subprocess.run(
-        [sys.executable, EXAMPLES / "quickstart.py", "--epochs", "1", "--limit", "64"],
-        capture_output=True,
-        text=True,
-        env={k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"},
-        check=False,
-    )
+    result = run_example("quickstart", "--epochs", "1", "--limit", "64")
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""  # no log noise, no warnings
     for number in range(1, 6):
@@ -37,20 +94,107 @@ def test_quickstart():
     assert all(re.match(r"  [a-z]+ +0\.\d\d  \S", line) for line in answers)
 
 
-@pytest.mark.parametrize("split", ["train", "dev"])
-def test_support_data(split):
-    examples = data.read(EXAMPLES / "data" / f"support_{split}.tsv", text="text", label="label")
-    assert len(examples.label_names()) == 7
-    counts = collections.Counter(re.sub(r"\W+", " ", text.lower()) for text in examples.texts)
-    assert max(counts.values()) == 1
-    assert 0.1 < examples.majority_share() < 0.25
-    readme = (EXAMPLES / "data" / "README.md").read_text(encoding="utf-8")
-    assert str(len(examples)) in readme
+@pytest.mark.parametrize("name", LESSONS)
+def test_lesson(name):
+    arguments, lines = LESSONS[name]
+    result = run_example(name, *arguments, PYTHONIOENCODING="utf-8")
+    assert result.returncode == 0, result.stderr
+    assert "Warning" not in result.stderr
+    printed = result.stdout.splitlines()
+    assert len(printed) == len(lines) or name == "tag_words"
+    for line, pattern in zip(printed, lines, strict=False):
+        assert re.fullmatch(pattern, line)
 
 
-def test_no_message_is_in_both_splits():
-    train, dev = (
-        set(data.read(EXAMPLES / "data" / f"support_{s}.tsv", text="text").texts)
-        for s in ("train", "dev")
-    )
-    assert not train & dev
+def test_headers_say_command_time_and_expected_number():
+    files = sorted(EXAMPLES.glob("*.py"))
+    assert {file.stem for file in files} == {*LESSONS, "quickstart"}
+    for file in files:
+        header = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8")))
+        assert re.search(r"^Command:   (make|python) \S", header, re.M), file
+        assert re.search(r"^Time:      .+ 2 CPU cores", header, re.M), file
+        assert re.search(r"^Expected:  .*\d", header, re.M), file
+
+
+def check_in_readme(file, *counts):
+    readme = (DATA / "README.md").read_text(encoding="utf-8")
+    [line] = [line for line in readme.splitlines() if line.startswith(f"| `{file}`")]
+    assert [int(number) for number in re.findall(r"(\d+)(?: [a-z]+)? \|", line)] == list(counts)
+
+
+def read_both(file, read, **options):
+    return [read(DATA / file.replace("*", split), **options) for split in ("train", "dev")]
+
+
+def plain(text):
+    return re.sub(r"\W+", " ", text.lower()).strip()
+
+
+def check_no_text_twice(train, dev):
+    counts = collections.Counter(plain(text) for text in [*train, *dev])
+    assert counts.most_common(1)[0][1] == 1
+
+
+def test_support_data():
+    train, dev = read_both("support_*.tsv", data.read, text="text", label="label")
+    assert train.label_names() == dev.label_names()
+    assert len(train.label_names()) == 7
+    assert all(0.1 < part.majority_share() < 0.25 for part in (train, dev))
+    check_no_text_twice(train.texts, dev.texts)
+    check_in_readme("support_*.tsv", len(train), len(dev))
+
+
+def test_pairs_data():
+    columns = {"text": "text", "text_pair": "text_pair", "label": "label"}
+    train, dev = read_both("pairs_*.tsv", data.read, **columns)
+    messages = []
+    for part in (train, dev):
+        # Each message once in a pair of either label: alone it tells nothing.
+        labels = collections.defaultdict(list)
+        for text, pair, label in zip(part.texts, part.text_pairs, part.labels, strict=True):
+            labels[text].append(label)
+            labels[pair].append(label)
+        assert all(sorted(both) == ["other", "same"] for both in labels.values())
+        messages.append(labels)
+    check_no_text_twice(*messages)
+    check_in_readme("pairs_*.tsv", len(train), len(dev))
+
+
+def test_entities_data():
+    train, dev = read_both("entities_*.conll", tagging.read)
+    types = ("DATE", "ORDER", "PERSON", "PLACE", "PRODUCT")
+    tags = ["O", *(f"B-{name}" for name in types), *(f"I-{name}" for name in types)]
+    readme = (DATA / "README.md").read_text(encoding="utf-8")
+    for part in (train, dev):
+        assert part.label_names() == tags
+        for row in part.tags:
+            for before, tag in zip(["O", *row], row, strict=False):
+                assert not tag.startswith("I-") or before[2:] == tag[2:]
+    for name in types:
+        counts = [sum(row.count(f"B-{name}") for row in part.tags) for part in (train, dev)]
+        assert re.search(rf"\| `{name}` \| .* \| {counts[0]} \| {counts[1]} \|", readme)
+    check_no_text_twice(*([" ".join(words) for words in part.words] for part in (train, dev)))
+    check_in_readme("entities_*.conll", len(train), len(dev))
+
+
+def test_manual_data():
+    train, dev = read_both("manual_*.json", questions.read)
+    for part in (train, dev):
+        assert part.moved_answers == part.lost_answers == 0
+        assert all(len(answers) == 1 for answers in part.answers)
+        assert set(collections.Counter(part.contexts).values()) == {3}
+        assert len(set(part.ids)) == len(part)
+    check_no_text_twice(set(train.contexts), set(dev.contexts))
+    for part in (train, dev):
+        both = zip(part.questions, part.contexts, strict=True)
+        check_no_text_twice((f"{question} {context}" for question, context in both), [])
+    check_in_readme("manual_*.json", len(train), len(dev))
+
+
+def test_korean_data():
+    train, dev = read_both("korean_reviews_*.tsv", data.read, text="text", label="label")
+    for part in (train, dev):
+        assert collections.Counter(part.labels) == dict.fromkeys(("긍정", "부정"), len(part) // 2)
+        assert all(re.search("[가-힣]", text) for text in part.texts)
+    check_no_text_twice(train.texts, dev.texts)
+    check_in_readme("korean_reviews_*.tsv", len(train), len(dev))

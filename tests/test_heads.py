@@ -1,10 +1,10 @@
-"""Heads: the contract on each backend, labels, and what a head refuses."""
+"""Heads: the contract on each backend, what each computes, and their use in any Keras model."""
 
 import keras
 import numpy as np
 import pytest
 
-from keras_bert import heads
+from keras_bert import heads, optimizers
 from tests import contract as promises
 
 
@@ -37,12 +37,91 @@ def test_a_head_shares_the_encoder_and_its_weights(encoder):
     assert shared < {id(v) for v in model.trainable_variables}
 
 
-def test_a_classifier_reads_the_pooled_output(encoder):
-    model = heads.classifier(encoder, 3)
+def dense(model, name="logits"):
+    """The kernel and the bias of a head, drawn anew so that the bias is no zero."""
+    layer = model.get_layer(name)
+    rng = np.random.default_rng(0)
+    layer.set_weights([rng.normal(size=weight.shape) for weight in layer.get_weights()])
+    return layer.get_weights()
+
+
+@pytest.mark.parametrize("head", ["classifier", "regressor", "next_sentence"])
+def test_heads_on_the_pooled_output(encoder, head):
+    model = promises.HEADS[head](encoder)
+    kernel, bias = dense(model, "next_sentence" if head == "next_sentence" else "logits")
+    expected = encoder(promises.batch())["pooled_output"] @ kernel + bias
+    np.testing.assert_allclose(model(promises.batch()), expected, atol=1e-5)
+    assert model.output_shape == (None, {"classifier": 3, "regressor": 1, "next_sentence": 2}[head])
+
+
+def test_heads_on_the_sequence_output(encoder):
+    sequence = encoder(promises.batch())["sequence_output"].numpy()
+    model = promises.HEADS["tagger"](encoder)
+    kernel, bias = dense(model)
+    np.testing.assert_allclose(model(promises.batch()), sequence @ kernel + bias, atol=1e-5)
+    model = heads.span_selector(encoder)
+    kernel, bias = dense(model)
+    found, expected = model(promises.batch()), sequence @ kernel + bias
+    np.testing.assert_allclose(found["start_logits"], expected[..., 0], atol=1e-5)
+    np.testing.assert_allclose(found["end_logits"], expected[..., 1], atol=1e-5)
+
+
+def test_multiple_choice_scores_each_choice_as_if_it_were_alone(encoder):
+    model = heads.multiple_choice(encoder)
+    kernel, bias = dense(model)
+    inputs = {key: np.stack([x, x[::-1], x[:, ::-1]], 1) for key, x in promises.batch().items()}
+    found = model(inputs).numpy()
+    assert found.shape == (3, 3)
+    for choice in range(3):
+        alone = {key: x[:, choice] for key, x in inputs.items()}
+        expected = encoder(alone)["pooled_output"] @ kernel + bias
+        np.testing.assert_allclose(found[:, choice], expected[:, 0], atol=1e-5)
+
+
+def test_pretraining_is_both_heads(encoder):
+    model = heads.pretraining(encoder)
+    inputs = promises.batch(subject="pretraining")
+    found = model(inputs)
+    mlm, nsp = heads.masked_lm(encoder), heads.next_sentence(encoder)
+    for other in (mlm, nsp):
+        other.layers[-2].set_weights(model.get_layer(other.name).get_weights())
+    np.testing.assert_allclose(found["masked_lm"], mlm(inputs), atol=1e-5)
+    plain = {key: inputs[key] for key in encoder.input}
+    np.testing.assert_allclose(found["next_sentence"], nsp(plain), atol=1e-5)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "max", "cls"])
+def test_embedder_pools_real_positions(encoder, pooling):
     inputs = promises.batch()
-    logits = model.get_layer("logits")
-    expected = encoder(inputs)["pooled_output"] @ logits.kernel + logits.bias
-    np.testing.assert_allclose(model(inputs), expected, atol=1e-6)
+    found = heads.embedder(encoder, pooling=pooling, normalize=False)(inputs).numpy()
+    unit = heads.embedder(encoder, pooling=pooling)(inputs).numpy()
+    sequence = encoder(inputs)["sequence_output"].numpy()
+    ways = {"mean": lambda x: x.mean(0), "max": lambda x: x.max(0), "cls": lambda x: x[0]}
+    for row, length in enumerate(inputs["input_mask"].sum(1)):
+        expected = ways[pooling](sequence[row, :length]) if length else np.zeros(16)
+        np.testing.assert_allclose(found[row], expected, atol=1e-5)
+        expected = expected / max(np.linalg.norm(expected), 1e-12)
+        np.testing.assert_allclose(unit[row], expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("combine", "expected"),
+    [
+        ("concat", lambda a, b: np.concatenate([a, b], -1)),
+        ("sum", lambda a, b: a + b),
+        ("mean", lambda a, b: (a + b) / 2),
+        ("weighted_sum", lambda a, b: (a + b) / 2),  # before it has learned anything
+    ],
+)
+def test_features(encoder, combine, expected):
+    model = heads.features(encoder, (0, -1), combine)
+    outputs = [x.numpy() for x in encoder(promises.batch())["encoder_outputs"]]
+    np.testing.assert_allclose(model(promises.batch()), expected(*outputs), atol=1e-6)
+    assert not encoder.trainable
+    assert len(model.trainable_variables) == 2 * (combine == "weighted_sum")
+    # Dropout is off in training, too.
+    found = model(promises.batch(), training=True)
+    np.testing.assert_allclose(found, expected(*outputs), atol=1e-6)
 
 
 @pytest.mark.parametrize("given, expected", [(None, 0.2), (0.0, 0.0), (0.7, 0.7)])
@@ -73,6 +152,38 @@ def test_dropout_only_in_training(encoder):
 def test_classifier_errors(encoder, options, message):
     with pytest.raises(ValueError, match=message):
         heads.classifier(encoder, **options)
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda e: heads.tagger(e, 1), "a tagger needs at least 2 classes; received 1"),
+        (lambda e: heads.tagger(e, labels=["O", "O"]), "may occur once; received 'O' twice"),
+        (lambda e: heads.tagger(e, labels=["O", ""]), "neither empty nor holds tabs"),
+        (lambda e: heads.classifier(e, labels=["a\tb", "c"]), r"received 'a\\tb'"),
+        (lambda e: heads.classifier(e, multi_label=True), "at least 1 classes; received 0"),
+        (lambda e: heads.embedder(e, pooling="sum"), "one of mean, cls, max; received 'sum'"),
+        (lambda e: heads.features(e, 2), "within -2 and 1 for an encoder of 2 layers; received 2"),
+        (lambda e: heads.features(e, -3), "received -3"),
+        (lambda e: heads.features(e, ()), "at least one layer; received none"),
+        (lambda e: heads.features(e, combine="max"), "one of concat, sum, .*; received 'max'"),
+    ],
+)
+def test_errors(encoder, build, message):
+    with pytest.raises(ValueError, match=message):
+        build(encoder)
+
+
+def test_one_class_is_enough_where_each_is_a_yes_or_no(encoder):
+    model = heads.classifier(encoder, labels=["toxic"], multi_label=True)
+    assert model.output_shape == (None, 1)
+    assert heads.find_output(model).multi_label
+
+
+def test_an_output_with_other_labels_than_logits_is_an_error():
+    output = heads.TaskOutput("classifier", labels=["a", "b"])
+    with pytest.raises(ValueError, match="there are 2 labels for 3 logits"):
+        output(np.ones((1, 3)))
 
 
 def test_find_encoder_errors(encoder):
@@ -106,3 +217,188 @@ def test_a_head_fits_and_learns(encoder):
     )
     model.fit(inputs, label, batch_size=16, epochs=30, verbose=0)
     assert model.evaluate(inputs, label, verbose=0, return_dict=True)["accuracy"] > 0.95
+
+
+# --- The tie: what the masked LM predicts with is the encoder's own matrix
+
+
+def embeddings(model):
+    return heads.find_encoder(model).get_layer("embeddings").word_embeddings
+
+
+def assert_tied(model):
+    """A change of the embedding of a piece that does not occur changes its logit, and no other."""
+    inputs = promises.batch(subject="masked_lm")
+    inputs["input_word_ids"] = np.minimum(inputs["input_word_ids"], 30)
+    before = model(inputs).numpy()
+    table = embeddings(model).embeddings
+    changed = table.numpy()
+    changed[35, 0] += 1.0
+    table.assign(changed)
+    moved = abs(model(inputs).numpy() - before).max((0, 1)) > 1e-4
+    assert np.flatnonzero(moved).tolist() == [35]
+    assert sum(tuple(variable.shape) == tuple(table.shape) for variable in model.variables) == 1
+
+
+def test_the_output_matrix_is_the_embedding(encoder):
+    assert_tied(heads.masked_lm(encoder))
+
+
+@pytest.mark.parametrize("again", ["file", "from_config", "clone"])
+def test_the_tie_is_there_again(encoder, tmp_path, again):
+    model = heads.masked_lm(encoder)
+    if again == "file":
+        model.save(tmp_path / "model.keras")
+        other = keras.saving.load_model(tmp_path / "model.keras")
+    elif again == "from_config":
+        other = type(model).from_config(model.get_config())
+    else:
+        other = keras.models.clone_model(model)
+    other.set_weights(model.get_weights())
+    inputs = promises.batch(subject="masked_lm")
+    np.testing.assert_allclose(other(inputs), model(inputs), atol=1e-5)
+    assert embeddings(other) is not embeddings(model)
+    assert_tied(other)
+
+
+def test_the_embedding_learns_from_both_sides():
+    """Pieces that are only predicted get a gradient, as do those that are only read."""
+    model = heads.masked_lm(promises.build("encoder", num_hidden_layers=1))
+    before = embeddings(model).embeddings.numpy()
+    inputs = promises.batch(subject="masked_lm")
+    inputs["input_word_ids"] = np.minimum(inputs["input_word_ids"], 20)
+    model.compile(
+        optimizers.adamw(0.1, total_steps=2),
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        jit_compile=False,
+    )
+    model.train_on_batch(inputs, np.full((3, 2), 35))
+    changed = (embeddings(model).embeddings.numpy() != before).any(-1)
+    assert changed[35] and changed[inputs["input_word_ids"][0]].all()
+
+
+def test_lora_on_the_embedding_reaches_the_output(encoder):
+    model = heads.masked_lm(encoder)
+    inputs = promises.batch(subject="masked_lm")
+    before = model(inputs).numpy()
+    layer = embeddings(model)
+    layer.enable_lora(2)
+    np.testing.assert_allclose(model(inputs), before, atol=1e-5)
+    rng = np.random.default_rng(0)
+    layer.lora_embeddings_b.assign(rng.normal(size=layer.lora_embeddings_b.shape))
+    with_lora = model(inputs).numpy()
+    assert abs(with_lora - before).max() > 0.1
+    merged = heads.masked_lm(promises.build("encoder"))
+    layer_weights = layer.embeddings.numpy()  # what is in force: the sum
+    rest = [w for w in model.get_weights() if w.shape != layer_weights.shape and 2 not in w.shape]
+    merged.set_weights([layer_weights, *rest])
+    np.testing.assert_allclose(merged(inputs), with_lora, atol=1e-4)
+
+
+def test_int8_stays_near():
+    model = heads.masked_lm(promises.build("encoder", num_hidden_layers=1))
+    inputs = promises.batch(subject="masked_lm")
+    before = model(inputs).numpy()
+    found = promises.quantize(model)(inputs).numpy()
+    assert 0 < abs(found - before).max() < 0.2 * abs(before).max()
+
+
+# --- In any Keras model
+
+
+def fit(model, inputs, target, loss, steps=60):
+    """Takes some steps on one batch; gives the lowest loss."""
+    model.compile(optimizers.adamw(1e-2, total_steps=10_000), loss, jit_compile=False)
+    return min(float(model.train_on_batch(inputs, target)) for _ in range(steps))
+
+
+@pytest.fixture
+def learner():
+    without = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), 0.0)
+    return promises.build("encoder", num_hidden_layers=1, **without)
+
+
+def test_an_encoder_beside_other_inputs(learner):
+    """Text and numbers to one answer, which takes both."""
+    rng = np.random.default_rng(0)
+    inputs = promises.batch(rows=16)
+    inputs["input_mask"][:] = 1
+    numbers = rng.normal(size=(16, 2)).astype("float32")
+    target = (inputs["input_word_ids"][:, 1] % 2 == 0) ^ (numbers[:, 0] > 0)
+    given = keras.Input((2,), name="numbers")
+    x = keras.layers.Concatenate()([learner(learner.input)["pooled_output"], given])
+    x = keras.layers.Dense(1)(keras.layers.Dense(16, activation="relu")(x))
+    model = keras.Model({**learner.input, "numbers": given}, x)
+    loss = keras.losses.BinaryCrossentropy(from_logits=True)
+    before = learner.get_weights()
+    assert fit(model, {**inputs, "numbers": numbers}, target.astype("float32"), loss) < 0.1
+    assert any((a != b).any() for a, b in zip(before, learner.get_weights(), strict=True))
+
+
+def test_one_encoder_as_two_towers(learner):
+    """Pairs of sentences by the cosine of their vectors; both towers are the same weights."""
+    tower = heads.embedder(learner)
+    left, right = (
+        {key: keras.Input((None,), dtype="int32", name=f"{side}_{key}") for key in learner.input}
+        for side in ("left", "right")
+    )
+    cosine = keras.layers.Dot(axes=-1)([tower(left), tower(right)])
+    model = keras.Model([left, right], cosine)
+    assert len(model.trainable_variables) == len(learner.trainable_variables)
+    a, b = promises.batch(rows=8, length=5), promises.batch(rows=8, length=6)
+    for inputs in (a, b):
+        inputs["input_mask"][:] = 1
+    target = np.array([[1.0], [-0.5]] * 4, "float32")
+    assert fit(model, [a, b], target, "mse") < 0.1
+    same = model.predict([a, a], verbose=0)
+    np.testing.assert_allclose(same, 1.0, atol=1e-5)
+
+
+def test_an_encoder_frozen_and_then_not(learner):
+    model = heads.classifier(learner, 2)
+    inputs, target = promises.batch(), np.array([0, 1, 1])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    before = learner.get_weights()
+    learner.trainable = False
+    fit(model, inputs, target, loss, steps=2)
+    for a, b in zip(before, learner.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
+    learner.trainable = True
+    fit(model, inputs, target, loss, steps=2)
+    changed = [(a != b).any() for a, b in zip(before, learner.get_weights(), strict=True)]
+    assert all(changed)
+
+
+def test_two_devices_train_as_one(python):
+    """Under MirroredStrategy on two logical devices the weights go where they go on one."""
+    program = """
+import keras, numpy as np, tensorflow as tf
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+from keras_bert import heads, optimizers
+from tests import contract
+inputs, target = contract.batch(rows=8), np.arange(8)[:, None] % np.full((1, 7), 3)
+
+def train(strategy):
+    with strategy.scope():
+        options = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), 0.0)
+        encoder = contract.build("encoder", num_hidden_layers=1, **options)
+        model = heads.tagger(encoder, labels=contract.LABELS)
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        # Nearly plain descent: Adam would blow up the rounding of gradients that are all but 0, and
+        # each device clips what it has.
+        optimizer = optimizers.adamw(1.0, total_steps=9, epsilon=1.0, clipnorm=None)
+        model.compile(optimizer, loss, jit_compile=False)
+    data = tf.data.Dataset.from_tensors((inputs, target)).unbatch().batch(8).repeat(3)
+    model.fit(data, shuffle=False, verbose=0)
+    return model.get_weights()
+
+before = contract.build("encoder", num_hidden_layers=1).get_weights()
+two = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+assert two.num_replicas_in_sync == 2
+found, expected = train(two), train(tf.distribute.get_strategy())
+for a, b in zip(found, expected, strict=True):
+    np.testing.assert_allclose(a, b, atol=2e-5)
+assert max(abs(a - b).max() for a, b in zip(before, found)) > 0.01
+"""
+    python("-c", program)

@@ -1,9 +1,13 @@
-"""A BERT small enough for tests: a vocabulary of whole words and a few weights."""
+"""A BERT small enough for tests, a vocabulary of whole words, and data that it can learn."""
 
 PIECES = [
     "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]",
     "good", "bad", "film", "a", "##ly", "##s", "!", "this", "is", "so", "한", "##국", "국어",
 ]  # fmt: skip
+# Labels and texts; texts of one label share a piece.
+ROWS = [
+    ("good", "this film is good!"), ("bad", "bad film"), ("good", "so good"), ("bad", "so bad!"),
+] * 8  # fmt: skip
 
 
 def encoder(**options):
@@ -13,13 +17,64 @@ def encoder(**options):
     import keras_bert
 
     keras.utils.set_random_seed(7)
-    return keras_bert.BertEncoder(
-        vocab_size=len(PIECES),
-        hidden_size=8,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=16,
-        max_position_embeddings=32,
-        preprocessor=keras_bert.Preprocessor(PIECES, sequence_length=8, max_sequence_length=32),
+    defaults = {
+        "vocab_size": len(PIECES),
+        "hidden_size": 8,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 16,
+        "max_position_embeddings": 32,
+    }
+    preprocessor = keras_bert.Preprocessor(PIECES, sequence_length=8, max_sequence_length=32)
+    return keras_bert.BertEncoder(preprocessor=preprocessor, **{**defaults, **options})
+
+
+def learner(**options):
+    """An encoder that learns the data below in seconds: one layer, large weights, no dropout."""
+    return encoder(
+        hidden_size=16,
+        num_hidden_layers=1,
+        initializer_range=0.25,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
         **options,
     )
+
+
+def examples(rows=ROWS, **options):
+    """`Examples` with one label a text."""
+    from keras_bert.finetuning.data import Examples
+
+    return Examples([text for _, text in rows], labels=[label for label, _ in rows], **options)
+
+
+def tagged():
+    """`TaggedSentences`: the film is a work, what follows "so" is an opinion of two words."""
+    from keras_bert.finetuning.tagging import TaggedSentences
+
+    words = [["this", "film", "is", "so", "good"], ["so", "bad", "a", "films"], ["good", "!"]]
+    tags = [["O", "B-work", "O", "B-mood", "I-mood"], ["B-mood", "I-mood", "O", "B-work"]]
+    return TaggedSentences(words * 6, [*tags, ["O", "O"]] * 6)
+
+
+def questions():
+    """`Questions` that are answered by the word after "so", or not at all."""
+    from keras_bert.finetuning.questions import Questions
+
+    contexts = ["this film is so good!", "a film so bad is this", "a good film", "so films"]
+    answers = [[("good", 16)], [("bad", 10)], [], [("films", 3)]]
+    return Questions(["is this bad"] * 24, contexts * 6, answers * 6)
+
+
+def choices():
+    """`Choices`: films are good."""
+    from keras_bert.finetuning.choices import Choices
+
+    texts = ["this film is", "a film", "this is a film", "films"]
+    continuations = [
+        ["so good", "so bad"],
+        ["is bad", "is good"],
+        ["bad!", "good!"],
+        ["good", "bad"],
+    ]
+    return Choices(texts * 6, continuations * 6, [0, 1, 1, 0] * 6)

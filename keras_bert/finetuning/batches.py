@@ -29,6 +29,10 @@ class Batches:
             up with rows of weight 0, so that a compiled step sees few shapes. `"one"`: to
             `max_length` always, for TPUs.
 
+    Attributes:
+        rows: for each batch which sequences it holds, a list of int arrays.
+        sizes: rows of each batch, those that fill it up included.
+
     Example:
 
     >>> class Rows:
@@ -42,9 +46,9 @@ class Batches:
 
     def __init__(self, encoded, batch_size, seed=None, fixed_lengths=False):
         self._encoded = encoded
-        self._batch_size = batch_size
         self._fixed_lengths = fixed_lengths
         self.rows = _plan(encoded.lengths, batch_size, seed)
+        self.sizes = [batch_size if fixed_lengths else len(rows) for rows in self.rows]
 
     def __len__(self):
         return len(self.rows)
@@ -59,7 +63,7 @@ class Batches:
             length = min(length, self._encoded.max_length)
             if self._fixed_lengths == "one":
                 length = self._encoded.max_length
-            missing = self._batch_size - len(rows)
+            missing = self.sizes[index] - len(rows)
             rows = np.concatenate([rows, np.repeat(rows[:1], missing)])
         inputs, targets, weights = self._encoded.batch(rows, length)
         if targets is None:

@@ -103,7 +103,9 @@ def read(path, *, limit=None, labelled=True):
     """
     path = pathlib.Path(path)
     rows = _swag_rows if path.suffix.lower() == ".csv" else _json_rows
-    texts, choices, labels = [], [], []
+    texts: list[str] = []
+    choices: list[list[str]] = []
+    labels: list[int] = []
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
             for place, text, options, label in rows(path, file):

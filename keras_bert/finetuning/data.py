@@ -192,7 +192,7 @@ def read_in_parts(
     if len(set(columns)) < len(columns):
         raise ValueError(f"{path}: each column has one use; received {', '.join(columns)}")
     read_rows = _json_rows if format == "jsonl" else _table_rows
-    count, values = 0, collections.defaultdict(list)
+    count, values = 0, collections.defaultdict[str, list](list)
 
     def part():
         labels = None if label is None else values[label]
@@ -240,7 +240,7 @@ def _label(place, value, kind, separator):
 
 
 # GLUE's folders: the options of `read` for each, as their files have the columns.
-GLUE = {
+GLUE: dict[str, dict] = {
     "CoLA": {"text": "4", "label": "2", "header": False},
     "SST-2": {"text": "sentence", "label": "label"},
     "MRPC": {"text": "#1 String", "text_pair": "#2 String", "label": "Quality"},

@@ -22,7 +22,8 @@ class RunState:
         epoch, batch: the next batch to train on.
         history: a list with a dict of metrics for each epoch that is over.
         seconds: time spent in training.
-        loss: sum of the losses of the epoch's batches so far.
+        loss: mean loss of the epoch so far.
+        rows: rows of batches that this is the mean of.
     """
 
     def __init__(self, folder, settings):
@@ -30,7 +31,11 @@ class RunState:
         self._settings = json.loads(json.dumps(settings))
         self._best = None
         self.epoch, self.batch, self.history = 0, 0, []
-        self.seconds, self.loss = 0.0, 0.0
+        self.seconds, self.loss, self.rows = 0.0, 0.0, 0
+
+    def next_epoch(self):
+        """Goes to the beginning of the next epoch."""
+        self.epoch, self.batch, self.loss, self.rows = self.epoch + 1, 0, 0.0, 0
 
     def save(self, model):
         """Writes the state; what was there before is replaced at once or not at all."""
@@ -45,6 +50,7 @@ class RunState:
             "history": self.history,
             "seconds": self.seconds,
             "loss": self.loss,
+            "rows": self.rows,
         }
         _write(self._folder / STATE_FILE, _everything(model), json.dumps(place))
 
@@ -63,10 +69,12 @@ class RunState:
         model.optimizer.build(model.trainable_variables)
         file = None if self._folder is None else self._folder / STATE_FILE
         if file is None or not file.is_file():
+            self.clear()  # the best of a run whose state is gone is none of this one's
             return False
         variables = _everything(model)
         try:
-            with np.load(file, allow_pickle=False) as arrays:
+            # Opened here: NumPy leaves a broken file open.
+            with open(file, "rb") as stream, np.load(stream, allow_pickle=False) as arrays:
                 place = json.loads(str(arrays["place"]))
                 values = [arrays[str(index)] for index in range(len(variables))]
         except Exception as error:
@@ -85,7 +93,7 @@ class RunState:
         for variable, value in zip(variables, values, strict=True):
             variable.assign(value)
         self.epoch, self.batch, self.history = place["epoch"], place["batch"], place["history"]
-        self.seconds, self.loss = place["seconds"], place["loss"]
+        self.seconds, self.loss, self.rows = place["seconds"], place["loss"], place["rows"]
         return True
 
     def keep_best(self, model):
@@ -98,16 +106,18 @@ class RunState:
     def restore_best(self, model):
         """Sets the model's weights to the best, where some were kept."""
         values = self._best
-        if self._folder is not None and (self._folder / BEST_FILE).is_file():
-            with np.load(self._folder / BEST_FILE, allow_pickle=False) as arrays:
+        file = None if self._folder is None else self._folder / BEST_FILE
+        if file is not None and file.is_file():
+            with np.load(file, allow_pickle=False) as arrays:
                 values = [arrays[str(index)] for index in range(len(model.weights))]
         for weight, value in zip(model.weights, values or (), strict=values is not None):
             weight.assign(value)
 
     def clear(self):
         """Deletes the files: the run is over."""
-        for name in (STATE_FILE, BEST_FILE) if self._folder is not None else ():
-            (self._folder / name).unlink(missing_ok=True)
+        if self._folder is not None:
+            for name in (STATE_FILE, BEST_FILE):
+                (self._folder / name).unlink(missing_ok=True)
 
 
 def _everything(model):

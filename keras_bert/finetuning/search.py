@@ -61,14 +61,14 @@ def grid(encoder, train_data, dev, *, choices=None, on_trial=None, **options):
 
 
 def best(trials):
-    """The run with the highest value, the first of equals.
+    """The run with the best value, the first of equals.
 
     Example:
 
-    >>> best(Trials([{"value": 0.5}, {"value": 0.7}], []))
-    {'value': 0.7}
+    >>> best(Trials([{"metric": "f1", "value": 0.5}, {"metric": "f1", "value": 0.7}], []))
+    {'metric': 'f1', 'value': 0.7}
     """
-    return max(trials.runs, key=lambda run: run["value"])
+    return max(trials.runs, key=lambda run: train.goodness(run["metric"], run["value"]))
 
 
 def reset(encoder, trials):

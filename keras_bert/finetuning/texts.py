@@ -210,6 +210,13 @@ def encode(model, examples, max_length, *, class_weight=None):
 
 
 def _targets(output, examples):
+    kinds = {"labels": examples.labels, "scores": examples.scores}
+    kinds["label sets"] = examples.label_sets
+    wanted = "label sets" if output.multi_label else "labels"
+    wanted = "scores" if output.task == "regressor" else wanted
+    for kind, column in kinds.items():
+        if column is not None and kind != wanted:
+            raise ValueError(f"{examples.source}: has {kind}, but the model knows {wanted}")
     if output.task == "regressor":
         scores = examples.scores
         return None if scores is None else np.array(scores, np.float32)[:, None]

@@ -98,6 +98,11 @@ def finetune(
     if encoder.preprocessor is None:
         raise ValueError("the encoder has no preprocessor; set encoder.preprocessor")
     for examples in (train, dev):
+        if examples is not None and tasks.for_data(examples) is not task:
+            raise ValueError(
+                f"{examples.source}: must be {type(train).__name__}, as the training data; "
+                f"received {type(examples).__name__}"
+            )
         if examples is not None and not predict.is_labelled(examples):
             raise ValueError(f"{examples.source}: has no labels to learn from")
         if examples is not None and not len(examples):
@@ -125,15 +130,19 @@ def finetune(
     )
     settings = {
         "data": f"{train.source}, {len(train)} examples",
+        "dev data": None if dev is None else f"{dev.source}, {len(dev)} examples",
         "sequences": len(encoded),
         "parameters": model.count_params(),
+        "trainable variables": len(model.trainable_variables),
         "epochs": epochs,
         "batch_size": batch_size,
         "learning_rate": learning_rate,
         "warmup": warmup,
         "max_length": max_length,
         "seed": seed,
+        "metric": metric,
         "accumulate": accumulate,
+        "fixed_length": fixed_length,
         "options": {key: str(value) for key, value in options.items()},
     }
     state = RunState(folder, settings)
@@ -144,7 +153,7 @@ def finetune(
         show_progress,
     )  # fmt: skip
     state.restore_best(model)
-    last = state.history[-1] if state.history else {"loss": state.loss / max(state.batch, 1)}
+    last = state.history[-1] if state.history else {"loss": state.loss}
     done = (state.epoch * batches + state.batch) * len(train) / batches
     metrics = {
         "train_loss": last["loss"],
@@ -190,7 +199,7 @@ def _fit(
                     epochs=state.epoch + 1,
                     callbacks=[watch, *callbacks],
                 )
-                record = {"epoch": state.epoch + 1, "loss": state.loss / len(batches)}
+                record = {"epoch": state.epoch + 1, "loss": state.loss}
                 if dev is not None:
                     record |= predict.evaluate(model, dev, batch_size=batch_size)
                 state.history.append(record)
@@ -199,7 +208,7 @@ def _fit(
                     watch.show_dev(metric, record[metric])
                     if best is record:
                         state.keep_best(model)
-                state.epoch, state.batch, state.loss = state.epoch + 1, 0, 0.0
+                state.next_epoch()
                 state.save(model)
         except KeyboardInterrupt:
             if keras.backend.backend() == "jax":
@@ -215,7 +224,18 @@ def _best(history, metric):
         metric = names[0]
     if metric not in names:
         raise ValueError(f"metric must be one of {', '.join(names)}; received {metric!r}")
-    return max(history, key=lambda record: record[metric]), metric
+    return max(history, key=lambda record: goodness(metric, record[metric])), metric
+
+
+def goodness(metric, value):
+    """The value of a metric as a number of which more is better.
+
+    Example:
+
+    >>> goodness("accuracy", 0.75), goodness("rmse", 0.75)
+    (0.75, -0.75)
+    """
+    return -value if metric == "rmse" else value
 
 
 def _compiles():
@@ -239,6 +259,7 @@ class _Watch(keras.callbacks.Callback):
         self._bar, self._state, self._batches = bar, state, batches
         self._sizes = [len(rows) for rows in batches.rows]
         self._first, self._done = state.batch, 0
+        self._loss, self._rows = state.loss, state.rows
         self._start = self._saved = time.perf_counter()
         self._before = state.seconds
         self._task = bar.add_task(
@@ -250,16 +271,15 @@ class _Watch(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         now, state = time.perf_counter(), self._state
-        # Keras gives the mean since the call of `fit` began.
-        seen = batch + 1
         if not np.isfinite(logs["loss"]):
             raise ValueError(
                 f"training diverged, the loss is {logs['loss']}; a lower learning rate may help"
             )
-        if seen == 1:
-            self._loss_before = state.loss
-        state.loss = self._loss_before + logs["loss"] * seen
-        state.batch = self._first + seen
+        state.batch = self._first + batch + 1
+        # Keras gives the mean over the rows since the call of `fit` began.
+        rows = sum(self._batches.sizes[self._first : state.batch])
+        state.rows = self._rows + rows
+        state.loss = (self._loss * self._rows + logs["loss"] * rows) / state.rows
         state.seconds = self._before + now - self._start
         self._done += self._sizes[state.batch - 1]
         self._bar.update(

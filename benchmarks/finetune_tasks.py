@@ -1,0 +1,590 @@
+"""Question: fine-tuning for each task, how accurate and how fast beside transformers?
+
+MiniLM is fine-tuned with keras_bert and with transformers by one recipe: the same rows, batches of
+32, epochs and length of `TASKS`, peak rate 5e-5 after 10% warm-up, then linear decay, AdamW with
+decay 0.01 on matrices only, gradients clipped at 1.0, dropout 0.1, float32, two CPU cores. Each
+run is a process of its own; the libraries take turns, seed by seed. The time is the wall time from
+texts in memory to the trained model, so it holds tokenizing, and for keras_bert building and
+tracing; loading of weights and scoring are outside. transformers has its fast tokenizer, pads each
+batch to its longest text, and follows its own examples: random order, the first piece of a word
+tagged and the others -100, overlapping windows for questions. What both answer is scored by the
+same functions.
+
+    python benchmarks/finetune_tasks.py ../shared --tasks sst2-6000,mrpc
+    python benchmarks/finetune_tasks.py ../shared --tasks sst2-6000 --peer keras_hub
+
+Needs transformers and torch beside keras_bert, for the second also keras-hub, which is used as its
+guide has it (the preprocessor of the model, a fixed length, jit) but with our optimizer.
+
+The Korean tasks have no pretrained weights here: a small encoder learns from nothing, without a
+peer, and has to beat the most frequent answer.
+"""
+
+import argparse
+import dataclasses
+import importlib.metadata
+import json
+import os
+import pathlib
+import random
+import statistics
+import subprocess
+import sys
+import time
+
+BATCH, RATE, WARMUP, DECAY, CLIP = 32, 5e-5, 0.1, 0.01, 1.0
+STRIDE = 128  # of the windows of long contexts
+SMALL = {"hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4,
+         "intermediate_size": 1024}  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """A line of the table.
+
+    Attributes:
+        kind: "label", "score", "tags" or "questions".
+        files: training and dev data; or one file, and `split` says how many rows of it train.
+        metrics: those to print.
+        read: options of the reader.
+        epochs, max_length, rate: the recipe's.
+        rows: no more than so many training rows.
+        split: training rows (or their share, in an order fixed by seed 0) of a single file.
+        vocabulary: of an encoder with random weights; `None`: MiniLM.
+    """
+
+    kind: str
+    files: tuple[str, ...]
+    metrics: tuple[str, str]
+    read: dict = dataclasses.field(default_factory=dict)
+    epochs: int = 1
+    max_length: int = 128
+    rate: float = RATE
+    rows: int | None = None
+    split: float | None = None
+    vocabulary: str | None = None
+
+
+SST2 = Task(
+    "label", ("sst2/train.tsv", "sst2/dev.tsv"), ("accuracy", "f1"),
+    {"text": "sentence", "label": "label"}, max_length=64,
+)  # fmt: skip
+RANDOM = {"vocabulary": "vocab/kcbert-base-vocab.txt", "rate": 3e-4, "epochs": 3}
+TASKS = {
+    "sst2": SST2,
+    "sst2-6000": dataclasses.replace(SST2, rows=6000),
+    "sms_spam": Task(
+        "label", ("sms_spam/SMSSpamCollection",), ("accuracy", "f1"),
+        {"text": "2", "label": "1", "format": "tsv", "header": False}, split=0.8,
+    ),
+    "mrpc": Task(
+        "label", ("mrpc/train.txt", "mrpc/test.txt"), ("accuracy", "f1"),
+        {"text": "#1 String", "text_pair": "#2 String", "label": "Quality"}, epochs=3,
+    ),
+    "stsb": Task(
+        "score", ("stsb/train.tsv", "stsb/dev.tsv"), ("pearson", "spearman"),
+        {"text": "6", "text_pair": "7", "label": "5", "header": False}, epochs=3,
+    ),
+    "wnut17": Task(
+        "tags", ("wnut17/wnut17train.conll", "wnut17/emerging.dev.conll"), ("f1", "accuracy"),
+        epochs=3,
+    ),
+    "ewt": Task(
+        "tags",
+        ("ud_english_ewt/en_ewt-ud-train.conllu", "ud_english_ewt/en_ewt-ud-dev.conllu"),
+        ("accuracy", "accuracy"),
+    ),
+    "squad11": Task(
+        "questions", ("squad11/train.json", "squad11/dev.json"), ("exact_match", "f1"),
+        epochs=2, max_length=384,
+    ),
+    "nsmc": Task(
+        "label", ("nsmc/ratings_train.txt", "nsmc/ratings_test.txt"), ("accuracy", "f1"),
+        {"text": "document", "label": "label"}, max_length=64, rows=10_000, **RANDOM,
+    ),
+    "korsts": Task(
+        "score", ("korsts/sts-train.tsv", "korsts/sts-dev.tsv"), ("pearson", "spearman"),
+        {"text": "sentence1", "text_pair": "sentence2", "label": "score"}, **RANDOM,
+    ),
+    "klue_ner": Task(
+        "tags", ("klue_ner/dev.tsv",), ("f1", "accuracy"), split=4000, **RANDOM,
+    ),
+}  # fmt: skip
+
+
+# Data
+
+
+def read(task, folder, limit):
+    """Training and dev data, each of no more than `limit` rows."""
+    from keras_bert.finetuning import data, questions, tagging
+
+    options = dict(task.read)
+    if task.kind in ("label", "score"):
+        reader = data.read
+        options["kind"] = task.kind
+        if "format" not in options:
+            options["format"] = "tsv"
+    else:
+        reader = tagging.read if task.kind == "tags" else questions.read
+    parts = [reader(folder / "data" / file, **options) for file in task.files]
+    if task.split is not None:
+        order = list(range(len(parts[0])))
+        if task.split < 1:
+            random.Random(0).shuffle(order)
+        cut = round(task.split * len(order)) if task.split < 1 else task.split
+        parts = [take(parts[0], order[:cut]), take(parts[0], order[cut:])]
+    train, dev = parts
+    rows = min(number for number in (task.rows, limit, len(train)) if number is not None)
+    return take(train, range(rows)), take(dev, range(min(limit or len(dev), len(dev))))
+
+
+def take(examples, rows):
+    """Some rows of examples of any kind."""
+    columns = {
+        field.name: [getattr(examples, field.name)[row] for row in rows]
+        for field in dataclasses.fields(examples)
+        if field.init and isinstance(getattr(examples, field.name), list)
+    }
+    return dataclasses.replace(examples, **columns)
+
+
+def without_labels(examples):
+    """The same to be answered: a label that the training rows lack is no error then."""
+    columns = {"labels", "label_sets", "scores", "tags", "answers"}
+    names = {field.name for field in dataclasses.fields(examples)}
+    return dataclasses.replace(examples, **dict.fromkeys(names & columns))
+
+
+def score(task, dev, answers):
+    """The metrics of labels, numbers, (tag, score) for each word, or dicts with `text`."""
+    from scipy import stats
+    from sklearn import metrics
+
+    from keras_bert.finetuning import questions, tagging
+
+    if task.kind == "tags":
+        return tagging.score(None, dev, answers)
+    if task.kind == "questions":
+        return questions.score(None, dev, answers)
+    if task.kind == "score":
+        return {
+            "pearson": float(stats.pearsonr(answers, dev.scores).statistic),
+            "spearman": float(stats.spearmanr(answers, dev.scores).statistic),
+            "majority": 0.0,  # a constant has no correlation with anything
+        }
+    return {
+        "accuracy": float(metrics.accuracy_score(dev.labels, answers)),
+        "f1": float(metrics.f1_score(dev.labels, answers, pos_label=dev.label_names()[-1])),
+        "majority": dev.majority_share(),
+    }
+
+
+# keras_bert
+
+
+def run_keras_bert(task, folder, train, dev, seed):
+    import keras
+
+    import keras_bert
+    from keras_bert.finetuning import predict
+    from keras_bert.finetuning.train import finetune
+
+    keras.utils.set_random_seed(seed)
+    if task.vocabulary is None:
+        encoder = keras_bert.load("minilm")
+    else:
+        preprocessor = keras_bert.Preprocessor(folder / task.vocabulary, lowercase=False)
+        encoder = keras_bert.BertEncoder(
+            vocab_size=len(preprocessor.vocabulary), preprocessor=preprocessor, **SMALL
+        )
+    options = {"stride": STRIDE} if task.kind == "questions" else {}
+    start = time.perf_counter()
+    model, _ = finetune(
+        encoder, train, epochs=task.epochs, batch_size=BATCH, learning_rate=task.rate,
+        warmup=WARMUP, max_length=task.max_length, seed=seed, show_progress=False, **options,
+    )  # fmt: skip
+    seconds = time.perf_counter() - start
+    answers = predict.answers(model, dev, batch_size=64)
+    if task.kind == "label":
+        labels = train.label_names()
+        answers = [labels[row.argmax()] for row in answers]
+    return seconds, answers
+
+
+# transformers: for each kind of task its model, features for training, and answers
+
+
+class TextPeer:
+    """One text or two, a label or a number."""
+
+    def __init__(self, task, train):
+        self.labels = None if task.kind == "score" else train.label_names()
+        self.auto_class = "AutoModelForSequenceClassification"
+        self.options = {"num_labels": 1 if self.labels is None else len(self.labels)}
+        self.max_length = task.max_length
+
+    def collator(self, tokenizer):
+        import transformers
+
+        return transformers.DataCollatorWithPadding(tokenizer)
+
+    def _tokenize(self, tokenizer, examples):
+        encoded = tokenizer(
+            examples.texts, examples.text_pairs, truncation=True, max_length=self.max_length
+        )
+        names = list(encoded)
+        rows = zip(*(encoded[name] for name in names), strict=True)
+        return [dict(zip(names, row, strict=True)) for row in rows]
+
+    def features(self, tokenizer, examples):
+        targets = examples.scores
+        if self.labels is not None:
+            index = {label: number for number, label in enumerate(self.labels)}
+            targets = [index[label] for label in examples.labels]
+        rows = self._tokenize(tokenizer, examples)
+        return [{**row, "labels": target} for row, target in zip(rows, targets, strict=True)]
+
+    def answers(self, tokenizer, examples, run):
+        rows = self._tokenize(tokenizer, examples)
+        logits = [output["logits"] for output in run(rows)]
+        if self.labels is None:
+            return [float(row[0]) for row in logits]
+        return [self.labels[row.argmax()] for row in logits]
+
+
+class TagPeer:
+    """Words with tags; as in transformers' `run_ner.py`, what is too long is cut."""
+
+    def __init__(self, task, train):
+        self.labels = train.label_names()
+        self.auto_class = "AutoModelForTokenClassification"
+        self.options = {"num_labels": len(self.labels)}
+        self.max_length = task.max_length
+
+    def collator(self, tokenizer):
+        import transformers
+
+        return transformers.DataCollatorForTokenClassification(tokenizer)
+
+    def _tokenize(self, tokenizer, examples):
+        """Rows, and for each the number of the word at each first piece, else -1."""
+        encoded = tokenizer(
+            examples.words, is_split_into_words=True, truncation=True, max_length=self.max_length
+        )
+        rows, firsts = [], []
+        for number in range(len(examples)):
+            rows.append({name: encoded[name][number] for name in encoded})
+            first, previous = [], None
+            for word in encoded.word_ids(number):
+                first.append(-1 if word is None or word == previous else word)
+                previous = word
+            firsts.append(first)
+        return rows, firsts
+
+    def features(self, tokenizer, examples):
+        index = {label: number for number, label in enumerate(self.labels)}
+        rows, firsts = self._tokenize(tokenizer, examples)
+        for row, first, tags in zip(rows, firsts, examples.tags, strict=True):
+            row["labels"] = [-100 if word < 0 else index[tags[word]] for word in first]
+        return rows
+
+    def answers(self, tokenizer, examples, run):
+        rows, firsts = self._tokenize(tokenizer, examples)
+        answers = []
+        for output, first, words in zip(run(rows), firsts, examples.words, strict=True):
+            answer = [(self.labels[0], 0.0)] * len(words)  # of words that were cut off
+            for word, logits in zip(first, output["logits"], strict=False):
+                if word >= 0:
+                    answer[word] = (self.labels[logits.argmax()], 1.0)
+            answers.append(answer)
+        return answers
+
+
+class QuestionPeer:
+    """Questions, as in transformers' `run_qa.py` and its `utils_qa.py`."""
+
+    n_best, max_answer_length = 20, 30
+
+    def __init__(self, task, train):
+        self.auto_class = "AutoModelForQuestionAnswering"
+        self.options = {}
+        self.max_length = task.max_length
+
+    def collator(self, tokenizer):
+        import transformers
+
+        return transformers.DataCollatorWithPadding(tokenizer)
+
+    def _tokenize(self, tokenizer, examples):
+        """Rows, and for each its question, the type of its pieces, and their offsets."""
+        encoded = tokenizer(
+            [question.lstrip() for question in examples.questions],
+            examples.contexts,
+            truncation="only_second",
+            max_length=self.max_length,
+            stride=STRIDE,
+            return_overflowing_tokens=True,
+            return_offsets_mapping=True,
+        )
+        questions = encoded.pop("overflow_to_sample_mapping")
+        offsets = encoded.pop("offset_mapping")
+        rows = [{name: encoded[name][i] for name in encoded} for i in range(len(questions))]
+        return rows, questions, [encoded.sequence_ids(i) for i in range(len(rows))], offsets
+
+    def features(self, tokenizer, examples):
+        windows = self._tokenize(tokenizer, examples)
+        for row, question, sides, offsets in zip(*windows, strict=True):
+            row["start_positions"] = row["end_positions"] = 0  # [CLS]
+            text, start = next((a for a in examples.answers[question] if a[1] >= 0), ("", -1))
+            end = start + len(text)
+            first = sides.index(1)
+            last = len(sides) - 1
+            while sides[last] != 1:
+                last -= 1
+            if start < 0 or offsets[first][0] > start or offsets[last][1] < end:
+                continue
+            while first < len(offsets) and offsets[first][0] <= start:
+                first += 1
+            row["start_positions"] = first - 1
+            while offsets[last][1] >= end:
+                last -= 1
+            row["end_positions"] = last + 1
+        return [row for row in windows[0]]
+
+    def answers(self, tokenizer, examples, run):
+        rows, questions, sides, offsets = self._tokenize(tokenizer, examples)
+        best = [(-float("inf"), "")] * len(examples)
+        for index, output in enumerate(run(rows)):
+            question = questions[index]
+            start, end = output["start_logits"], output["end_logits"]
+            for i in start.argsort()[: -self.n_best - 1 : -1].tolist():
+                for j in end.argsort()[: -self.n_best - 1 : -1].tolist():
+                    if max(i, j) >= len(sides[index]) or not i <= j < i + self.max_answer_length:
+                        continue
+                    if sides[index][i] != 1 or sides[index][j] != 1:
+                        continue
+                    text = examples.contexts[question][offsets[index][i][0] : offsets[index][j][1]]
+                    best[question] = max(best[question], (float(start[i] + end[j]), text))
+        return [{"text": text} for _, text in best]
+
+
+PEERS = {"label": TextPeer, "score": TextPeer, "tags": TagPeer, "questions": QuestionPeer}
+
+
+def run_transformers(task, folder, train, dev, seed):
+    import torch
+    import transformers
+
+    import keras_bert.hub
+
+    torch.set_num_threads(2)
+    transformers.logging.set_verbosity_error()
+    transformers.set_seed(seed)
+    peer = PEERS[task.kind](task, train)
+    weights = keras_bert.hub.find("minilm")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(weights)
+    if not tokenizer.is_fast:
+        raise ValueError("the tokenizer must be the fast one")
+    auto_class = getattr(transformers, peer.auto_class)
+    model = auto_class.from_pretrained(weights, dtype=torch.float32, **peer.options)
+    collate = peer.collator(tokenizer)
+
+    start = time.perf_counter()
+    loader = torch.utils.data.DataLoader(
+        peer.features(tokenizer, train), batch_size=BATCH, shuffle=True, collate_fn=collate
+    )
+    parameters = list(model.parameters())
+    optimizer = torch.optim.AdamW(
+        [
+            {"params": [p for p in parameters if p.ndim > 1], "weight_decay": DECAY},
+            {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
+        ],
+        lr=task.rate,
+        eps=1e-6,
+    )
+    steps = task.epochs * len(loader)
+    schedule = transformers.get_linear_schedule_with_warmup(optimizer, round(WARMUP * steps), steps)
+    model.train()
+    for _ in range(task.epochs):
+        for batch in loader:
+            model(**batch).loss.backward()
+            torch.nn.utils.clip_grad_norm_(parameters, CLIP)
+            optimizer.step()
+            schedule.step()
+            optimizer.zero_grad()
+    seconds = time.perf_counter() - start
+
+    def run(rows):
+        """For each row a dict of logits, in order; like lengths share a batch."""
+        outputs = [None] * len(rows)
+        order = sorted(range(len(rows)), key=lambda row: -len(rows[row]["input_ids"]))
+        pad = transformers.DataCollatorWithPadding(tokenizer)
+        for first in range(0, len(order), 64):
+            part = order[first : first + 64]
+            with torch.inference_mode():
+                found = model(**pad([rows[row] for row in part]))
+            arrays = {name: value.numpy() for name, value in found.items()}
+            for place, row in enumerate(part):
+                outputs[row] = {name: array[place] for name, array in arrays.items()}
+        return outputs
+
+    model.eval()
+    return seconds, peer.answers(tokenizer, dev, run)
+
+
+# KerasHub
+
+
+def run_keras_hub(task, folder, train, dev, seed):
+    import keras
+    import keras_hub
+    import numpy as np
+
+    import keras_bert.hub
+    from keras_bert import optimizers
+
+    keras.utils.set_random_seed(seed)
+    labels = train.label_names()
+    model = keras_hub.models.BertTextClassifier.from_preset(
+        str(keras_bert.hub.find("minilm")), num_classes=len(labels)
+    )
+    start = time.perf_counter()
+    model.preprocessor.sequence_length = task.max_length
+    steps = task.epochs * -(-len(train) // BATCH)
+    model.compile(
+        optimizer=optimizers.adamw(
+            task.rate, total_steps=steps, warmup_steps=round(WARMUP * steps), weight_decay=DECAY,
+            clipnorm=CLIP,
+        ),
+        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        jit_compile=True,
+    )  # fmt: skip
+    targets = np.array([labels.index(label) for label in train.labels])
+    model.fit(train.texts, targets, batch_size=BATCH, epochs=task.epochs, verbose=0)
+    seconds = time.perf_counter() - start
+    logits = model.predict(dev.texts, batch_size=64, verbose=0)
+    return seconds, [labels[row.argmax()] for row in logits]
+
+
+# The runs
+
+
+LIBRARIES = {
+    "keras_bert": run_keras_bert,
+    "transformers": run_transformers,
+    "keras_hub": run_keras_hub,
+}
+
+
+def libraries_for(task, peers):
+    """Who takes part in a task."""
+    libraries = ["keras_bert"]
+    if task.vocabulary is None:
+        libraries.append("transformers")
+        if "keras_hub" in peers and task.kind == "label" and "text_pair" not in task.read:
+            libraries.append("keras_hub")
+    return libraries
+
+
+def run_one(name, library, folder, seed, limit, epochs):
+    """One run, in this process: its metrics, and training examples per second."""
+    if hasattr(os, "sched_setaffinity"):  # two cores for whoever starts threads
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
+    task = dataclasses.replace(TASKS[name], **({"epochs": epochs} if epochs else {}))
+    train, dev = read(task, folder, limit)
+    seconds, answers = LIBRARIES[library](task, folder, train, without_labels(dev), seed)
+    return {
+        **score(task, dev, answers),
+        "rate": len(train) * task.epochs / seconds,
+        "seconds": seconds,
+        "rows": [len(train), len(dev)],
+    }
+
+
+def in_a_process(folder, options):
+    """The same, in a fresh process."""
+    command = [sys.executable, __file__, str(folder), "--one", json.dumps(options)]
+    output = subprocess.run(
+        command, env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    if output.returncode:
+        sys.exit(output.stderr[-5000:])
+    return json.loads(output.stdout.splitlines()[-1])
+
+
+def run_task(name, folder, seeds, limit, epochs, peers):
+    """Prints a task's runs and their summary; returns the ratio of speeds to transformers."""
+    task = TASKS[name]
+    metrics = list(dict.fromkeys(task.metrics))
+    results = {library: [] for library in libraries_for(task, peers)}
+    for seed in range(seeds):
+        for library, rows in results.items():
+            options = {"name": name, "library": library, "seed": seed, "limit": limit}
+            result = in_a_process(folder, {**options, "epochs": epochs})
+            if not seed and library == "keras_bert":
+                print("{}: {} + {} rows".format(name, *result["rows"]), end="")
+                majority = result.get("majority")
+                print("" if majority is None else f", majority {majority:.3f}", flush=True)
+            rows.append(result)
+            scores = ", ".join(f"{metric} {result[metric]:.4f}" for metric in metrics)
+            print(
+                f"{name}, {library}, seed {seed}: {scores}, {result['rate']:.1f} examples/s "
+                f"({result['seconds']:.0f} s)",
+                flush=True,
+            )
+    for library, rows in results.items():
+        scores = ", ".join(
+            f"{metric} {statistics.mean(values):.4f} "
+            f"\u00b1 {statistics.stdev(values) if len(values) > 1 else 0:.4f}"
+            for metric in metrics
+            for values in [[row[metric] for row in rows]]
+        )
+        rate = statistics.median(row["rate"] for row in rows)
+        print(f"{name}, {library}: {scores}, {rate:.1f} examples/s")
+    ratios = {
+        library: statistics.median(
+            ours["rate"] / theirs["rate"]
+            for ours, theirs in zip(results["keras_bert"], rows, strict=True)
+        )
+        for library, rows in results.items()
+        if library != "keras_bert"
+    }
+    for library, ratio in ratios.items():
+        print(f"{name}: speed {ratio:.2f}x {library}", flush=True)
+    return ratios
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=pathlib.Path, help="with data/ and, for Korean, vocab/")
+    parser.add_argument("--tasks", default=",".join(TASKS), help=f"of {', '.join(TASKS)}")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--limit", type=int, help="rows of the training data, and of dev")
+    parser.add_argument("--epochs", type=int, help="default: those of the task")
+    parser.add_argument("--peer", action="append", choices=["keras_hub"], default=[])
+    parser.add_argument("--one", type=json.loads, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.one:
+        print(json.dumps(run_one(folder=args.folder, **args.one)))
+        return
+    names = args.tasks.split(",")
+    unknown = [name for name in names if name not in TASKS]
+    if unknown:
+        parser.error(f"--tasks: no task {unknown[0]!r}; there are {', '.join(TASKS)}")
+    packages = ("keras", "tensorflow", "transformers", "tokenizers", "torch", "keras-hub")
+    print(", ".join(f"{p} {importlib.metadata.version(p)}" for p in packages[: 5 + len(args.peer)]))
+    ratios = [
+        run_task(name, args.folder, args.seeds, args.limit, args.epochs, args.peer)
+        for name in names
+    ]
+    for library in ("transformers", "keras_hub"):
+        speeds = [ratio[library] for ratio in ratios if library in ratio]
+        if len(speeds) > 1:
+            mean = statistics.geometric_mean(speeds)
+            print(f"{len(speeds)} tasks: speed {mean:.2f}x {library} (geometric mean)")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""Question: how much memory does a training step take, and how much with `rematerialize=True`?
+
+A classifier on an encoder of BERT-Base's size with random weights, batch 32 x 128, float32,
+dropout 0.1, AdamW, on the CPU; TensorFlow as `finetune` runs it there (no XLA), JAX compiled. Each
+figure is of a fresh process: its peak resident memory after the steps less what it held before the
+first one. Part of that are the gradients and the two moments of AdamW, 12 bytes a parameter, which
+no rematerialization saves.
+
+    python benchmarks/memory.py
+
+Needs jax beside keras_bert.
+"""
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+
+BATCH, LENGTH, VOCAB = 32, 128, 30522
+MIB = 2**20
+
+
+def resident():
+    """Bytes this process holds now."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
+
+
+def measure(rematerialize, steps):
+    """Peak of the steps, in bytes, and seconds of the last one."""
+    import keras
+    import numpy as np
+
+    import keras_bert
+
+    keras.utils.set_random_seed(0)
+    encoder = keras_bert.BertEncoder(vocab_size=VOCAB, rematerialize=rematerialize)
+    model = keras_bert.heads.classifier(encoder, num_classes=2)
+    model.compile(
+        keras_bert.optimizers.adamw(5e-5, total_steps=steps, warmup_steps=0),
+        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        jit_compile=keras.backend.backend() == "jax",
+    )
+    ids = np.random.default_rng(0).integers(1000, VOCAB, (BATCH, LENGTH), dtype=np.int32)
+    inputs = {
+        "input_word_ids": ids,
+        "input_mask": np.ones_like(ids),
+        "input_type_ids": np.zeros_like(ids),
+    }
+    labels = np.arange(BATCH) % 2
+    before = resident()
+    for _ in range(steps):
+        start = time.perf_counter()
+        loss = float(np.ravel(model.train_on_batch(inputs, labels))[0])
+        seconds = time.perf_counter() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {
+        "peak": peak - before, "before": before, "seconds": seconds, "loss": loss,
+        "parameters": model.count_params(),
+    }  # fmt: skip
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--backends", default="tensorflow,jax")
+    parser.add_argument("--steps", type=int, default=2)
+    parser.add_argument("--one", choices=["plain", "rematerialize"], help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.one:
+        print(json.dumps(measure(args.one == "rematerialize", args.steps)))
+        return
+    for backend in args.backends.split(","):
+        peaks = {}
+        for variant in ("plain", "rematerialize"):
+            output = subprocess.run(
+                [sys.executable, __file__, "--one", variant, "--steps", str(args.steps)],
+                env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": backend,
+                     "JAX_PLATFORMS": "cpu"},
+                capture_output=True, text=True,
+            )  # fmt: skip
+            if output.returncode:
+                sys.exit(output.stderr[-5000:])
+            result = json.loads(output.stdout.splitlines()[-1])
+            peaks[variant] = result["peak"], 12 * result["parameters"]
+            print(
+                f"{backend}, {variant}: a step's peak {result['peak'] / MIB:.0f} MiB over the "
+                f"{result['before'] / MIB:.0f} MiB of the loaded model; "
+                f"{result['seconds']:.1f} s a step, loss {result['loss']:.3f}",
+                flush=True,
+            )
+        (plain, states), (less, _) = peaks["plain"], peaks["rematerialize"]
+        print(
+            f"{backend}: rematerialize takes {less / plain:.2f} of the memory; without the "
+            f"{states / MIB:.0f} MiB of gradients and moments "
+            f"{(less - states) / (plain - states):.2f}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

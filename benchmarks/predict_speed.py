@@ -1,0 +1,120 @@
+"""Question: how fast are many texts classified, beside transformers' pipeline?
+
+The first 20,000 training texts of SST-2 go through `keras_bert.finetuning.predict.answers` and
+through `pipeline("text-classification", batch_size=32)`, both with MiniLM and the same random
+classifier head, float32, on two CPU cores. Each run is a process of its own, the libraries take
+turns; the time is from texts in memory to a label and a score for each, all but loading. The share
+of equal labels is printed too.
+
+    python benchmarks/predict_speed.py ../shared
+
+Needs transformers and torch beside keras_bert.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import time
+
+import numpy as np
+
+BATCH = 32
+
+
+def head(hidden):
+    """The weights of the head: kernel (hidden, 2) and bias (2,)."""
+    generator = np.random.default_rng(0)
+    return generator.normal(0, 0.1, (hidden, 2)).astype("float32"), np.zeros(2, "float32")
+
+
+def ours(texts):
+    import keras_bert
+    from keras_bert.finetuning import data, predict
+
+    model = keras_bert.heads.classifier(keras_bert.load("minilm"), labels=["0", "1"])
+    dense = model.get_layer("logits")
+    dense.set_weights(head(dense.kernel.shape[0]))
+    start = time.perf_counter()
+    examples = data.Examples(texts)
+    rows = predict.answers(model, examples, batch_size=BATCH)
+    answers = [(str(row.argmax()), float(row.max())) for row in rows]
+    return time.perf_counter() - start, [label for label, _ in answers]
+
+
+def theirs(texts):
+    import torch
+    import transformers
+
+    import keras_bert.hub
+
+    torch.set_num_threads(2)
+    transformers.logging.set_verbosity_error()
+    folder = keras_bert.hub.find("minilm")
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(
+        folder, num_labels=2, dtype=torch.float32
+    )
+    kernel, bias = head(model.config.hidden_size)
+    with torch.no_grad():
+        model.classifier.weight.copy_(torch.tensor(kernel.T))
+        model.classifier.bias.copy_(torch.tensor(bias))
+    classify = transformers.pipeline(
+        "text-classification",
+        model=model,
+        tokenizer=transformers.AutoTokenizer.from_pretrained(folder),
+        batch_size=BATCH,
+        device="cpu",
+    )
+    start = time.perf_counter()
+    answers = [(answer["label"], answer["score"]) for answer in classify(texts)]
+    return time.perf_counter() - start, [label.removeprefix("LABEL_") for label, _ in answers]
+
+
+LIBRARIES = {"keras_bert": ours, "transformers": theirs}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=pathlib.Path, help="with data/sst2/train.tsv")
+    parser.add_argument("--rows", type=int, default=20_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--one", choices=LIBRARIES, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.one:
+        if hasattr(os, "sched_setaffinity"):  # two cores for whoever starts threads
+            os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
+        from keras_bert.finetuning import data
+
+        file = args.folder / "data" / "sst2" / "train.tsv"
+        texts = data.read(file, text="sentence", limit=args.rows).texts
+        print(json.dumps(LIBRARIES[args.one](texts)))
+        return
+    seconds, labels = {name: [] for name in LIBRARIES}, {}
+    for turn in range(args.rounds):
+        for name in LIBRARIES:
+            command = [sys.executable, __file__, str(args.folder)]
+            command += ["--rows", str(args.rows), "--one", name]
+            output = subprocess.run(
+                command, env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+                capture_output=True, text=True,
+            )  # fmt: skip
+            if output.returncode:
+                sys.exit(output.stderr[-5000:])
+            taken, labels[name] = json.loads(output.stdout.splitlines()[-1])
+            seconds[name].append(taken)
+            print(
+                f"{name}, round {turn + 1}: {taken:.1f} s, {args.rows / taken:.0f} texts/s",
+                flush=True,
+            )
+    same = np.mean([a == b for a, b in zip(*labels.values(), strict=True)])
+    ratio = statistics.median(
+        b / a for a, b in zip(seconds["keras_bert"], seconds["transformers"], strict=True)
+    )
+    print(f"equal labels {same:.4f}; speed {ratio:.2f}x transformers")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""Vectors of a frozen encoder as features for another classifier: which layers are best?
+
+The feature-based approach of the paper (section 5.3, table 7). The encoder runs once over each
+text and learns nothing; what learns is a logistic regression of scikit-learn on the mean of each
+text's vectors.
+
+Command:   python examples/extract_features.py
+Time:      TIME
+Expected:  EXPECTED
+"""
+
+import argparse
+import os
+import pathlib
+
+os.environ["KERAS_BACKEND"] = "tensorflow"
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import keras
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import keras_bert
+from keras_bert.finetuning import data
+
+DATA = pathlib.Path(__file__).parent / "data"
+LAST_FOUR = (-4, -3, -2, -1)
+CHOICES = {
+    "first layer": (0, "concat"),
+    "second to last layer": (-2, "concat"),
+    "last layer": (-1, "concat"),
+    "sum of the last four": (LAST_FOUR, "sum"),
+    "concatenation of the last four": (LAST_FOUR, "concat"),
+}
+
+
+def main():
+    """Scores each choice of layers."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--limit", type=int, help="learn from the first messages only")
+    args = parser.parse_args()
+
+    columns = {"text": "text", "label": "label"}
+    train = data.read(DATA / "support_train.tsv", **columns, limit=args.limit)
+    dev = data.read(DATA / "support_dev.tsv", **columns)
+
+    bert = keras_bert.load("minilm", sequence_length=64)
+    inputs, dev_inputs = bert.preprocessor(train.texts), bert.preprocessor(dev.texts)
+
+    print(f"{'features':32}{'width':>5}  dev accuracy")
+    for name, (layers, combine) in CHOICES.items():
+        features = keras_bert.heads.features(bert, layers, combine)  # (batch, seq, width)
+        # Functional: a layer on top of its output makes a new model.
+        pooling = keras_bert.layers.SentencePooling("mean", normalize=False)
+        vectors = pooling(features.output, features.input["input_mask"])  # (batch, width)
+        model = keras.Model(features.input, vectors)
+
+        classifier = make_pipeline(StandardScaler(), LogisticRegression(C=0.01, max_iter=1000))
+        classifier.fit(keras.ops.convert_to_numpy(model(inputs)), train.labels)
+        accuracy = classifier.score(keras.ops.convert_to_numpy(model(dev_inputs)), dev.labels)
+        print(f"{name:32}{model.output_shape[-1]:5}  {accuracy:.2f}")
+    print(f"{'most frequent label alone':37}  {dev.majority_share():.2f}")
+
+
+if __name__ == "__main__":
+    main()

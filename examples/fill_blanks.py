@@ -1,0 +1,85 @@
+"""A masked language model: learn to fill blanks in support messages.
+
+MiniLM comes without the head that BERT was pretrained with, so a fresh one is put on it and both
+are trained: 15% of the pieces are hidden anew in each epoch (section 3.1 of the paper).
+
+Command:   python examples/fill_blanks.py
+Time:      TIME
+Expected:  EXPECTED
+"""
+
+import argparse
+import os
+import pathlib
+
+os.environ["KERAS_BACKEND"] = "tensorflow"
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import keras
+import numpy as np
+
+import keras_bert
+from keras_bert.finetuning import data, fill
+
+DATA = pathlib.Path(__file__).parent / "data"
+SENTENCES = ["My parcel has not [MASK] yet.", "Please [MASK] my subscription."]
+MOST = 6  # predictions a message, 15% of 40 positions
+BATCH_SIZE = 16
+
+
+def masked(bert, texts, generator):
+    """Hides 15% of the pieces; returns inputs, the hidden pieces, and which of them count."""
+    inputs = {key: np.array(value) for key, value in bert.preprocessor(texts).items()}
+    ids, token_id = inputs["input_word_ids"], bert.preprocessor.tokenizer.token_id
+    special = np.isin(ids, [token_id(piece) for piece in ("[PAD]", "[CLS]", "[SEP]")])
+    order = np.where(special, 2.0, generator.random(ids.shape))  # special pieces come last
+    positions = order.argsort(axis=1)[:, :MOST].astype(np.int32)  # (texts, MOST)
+    count = np.maximum(1, np.round(0.15 * (~special).sum(axis=1)))
+    weights = (np.arange(MOST) < count[:, None]).astype(np.float32)
+    targets = np.take_along_axis(ids, positions, axis=1)
+    draw, noise = generator.random(targets.shape), generator.integers(1000, 30000, targets.shape)
+    shown = np.where(draw < 0.8, token_id("[MASK]"), np.where(draw < 0.9, noise, targets))
+    np.put_along_axis(ids, positions, np.where(weights, shown, targets), axis=1)
+    return {**inputs, "masked_lm_positions": positions}, targets, weights
+
+
+def main():
+    """Trains the model, scores it before and after, and fills blanks."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--limit", type=int, help="learn from the first messages only")
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    keras.utils.set_random_seed(args.seed)
+    generator = np.random.default_rng(args.seed)
+
+    texts = data.read(DATA / "support_train.tsv", text="text", limit=args.limit).texts
+    dev_texts = data.read(DATA / "support_dev.tsv", text="text").texts
+
+    bert = keras_bert.load("minilm", sequence_length=40)  # a few messages are longer
+    model = keras_bert.heads.masked_lm(bert)
+    steps = args.epochs * -(-len(texts) // BATCH_SIZE)
+    model.compile(
+        keras_bert.optimizers.adamw(3e-4, total_steps=steps, warmup_steps=steps // 10),
+        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        weighted_metrics=["accuracy"],
+        jit_compile=False,
+    )
+    *dev, weights = masked(bert, dev_texts, np.random.default_rng(0))
+    _, before = model.evaluate(*dev, sample_weight=weights, verbose=0)
+    for _ in range(args.epochs):
+        *batch, counts = masked(bert, texts, generator)
+        model.fit(*batch, sample_weight=counts, batch_size=BATCH_SIZE, verbose=0)
+    _, after = model.evaluate(*dev, sample_weight=weights, verbose=0)
+    hidden = dev[1][weights > 0]
+    print(
+        f"{before:.2f} of {len(hidden)} hidden dev pieces right before, {after:.2f} after", end=""
+    )
+    print(f"; {np.bincount(hidden).max() / len(hidden):.2f} for the most frequent piece alone")
+
+    for sentence, [candidates] in zip(SENTENCES, fill.fill(model, SENTENCES), strict=True):
+        print(f"  {sentence}  " + ", ".join(f"{piece} {p:.2f}" for piece, p in candidates))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,393 @@
+"""The command line, from a file to an exported model, and what it says when things are wrong."""
+
+import json
+import re
+import shutil
+
+import keras
+import numpy as np
+import pytest
+
+import keras_bert
+from keras_bert.__main__ import main
+from keras_bert.finetuning import data, train
+from tests import tiny
+
+# What is trained here is trained for a few steps only.
+pytestmark = pytest.mark.usefixtures("eager", "one_tokenizer")
+
+TEXTS = "text\tlabel\n" + "so good\tgood\nso bad\tbad\n" * 4
+PAIRS = "text\tother\tlabel\n" + "good\tso good\tsame\nbad\tso good\tother\n" * 4
+SETS = "text\tlabel\n" + "so good film\tgood;film\nso bad\tbad\nthis is a\t\n" * 4
+SCORES = "text\tlabel\n" + "so good\t0.5\nso bad\t-0.5\n" * 4
+TAGS = "this\tO\nfilm\tB-work\n\nso\tO\nbad\tB-mood\n\n" * 4
+CHOICES = '{"text": "films", "choices": ["so good", "so bad"], "label": 1}\n' * 4
+QUESTIONS = json.dumps(
+    {
+        "data": [
+            {
+                "paragraphs": [
+                    {
+                        "context": "this film is so good!",
+                        "qas": [
+                            {
+                                "id": f"q{number}",
+                                "question": "is this bad",
+                                "answers": [{"text": "good", "answer_start": 16}],
+                            }
+                            for number in range(4)
+                        ],
+                    }
+                ]
+            }
+        ]
+    }
+)
+# Each task: its files, the options with which it reads them, the metric that counts, the lines
+# of answers to its own file, and one of them as it must look.
+TASKS = {
+    "classification": ("a.tsv", TEXTS, [], "accuracy", 9, r"(good|bad)\t[01]\.\d{4}"),
+    "pair": ("a.tsv", PAIRS, ["--text-pair", "other"], "accuracy", 9, r"(same|other)\t[01]\.\d{4}"),
+    "multi-label": (
+        "a.tsv",
+        SETS,
+        ["--separator", ";"],
+        "micro_f1",
+        13,
+        r"[a-z,]*(\t[01]\.\d{4}){3}",
+    ),
+    "regression": ("a.tsv", SCORES, [], "pearson", 9, r"-?\d\.\d{4}"),
+    "tagging": ("a.conll", TAGS, [], "f1", 24, r"(this|film|so|bad)\t[A-Z][a-z-]*\t[01]\.\d{4}"),
+    "qa": ("a.json", QUESTIONS, [], "f1", 5, r"q\d\t[a-z! ]*\t[01]\.\d{4}\t\d+\t\d+"),
+    "multiple-choice": ("a.jsonl", CHOICES, [], "accuracy", 5, r"[01]\t[01]\.\d{4}"),
+}
+# What a model of the task is asked for on the command line itself, and how many lines it answers.
+ASKED = {
+    "classification": (["so good", "한국어"], 2),
+    "multi-label": (["so good", "bad"], 2),
+    "regression": (["so good"], 1),
+    "tagging": (["so good!", "bad"], 6),
+    "qa": (["is this bad", "a film so good"], 1),
+    "multiple-choice": (["films", "good", "bad", "so"], 1),
+}
+PICTURED = ("classification", "pair", "tagging")
+
+
+def run(*arguments):
+    """The exit status of a command."""
+    return main([str(argument) for argument in arguments])
+
+
+@pytest.fixture(scope="module")
+def encoder_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("encoder")
+    keras_bert.save(tiny.encoder(num_hidden_layers=1), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(encoder_folder, tmp_path_factory):
+    """A function that gives a folder with a model of the task, fine-tuned once by the command."""
+    folders = {}
+
+    def finetune(task):
+        if task not in folders:
+            name, content, options, *_ = TASKS[task]
+            folder = folders[task] = tmp_path_factory.mktemp("trained")
+            file = folder / name
+            file.write_text(content, encoding="utf-8")
+            options = [*options, "--epochs", 1, "--batch-size", 4, "--max-length", 16]
+            status = run(
+                "finetune", "--model", encoder_folder, "--task", task, "--train", file,
+                "--dev", file, "--output", folder / "model", *options,
+            )  # fmt: skip
+            assert status == 0
+        return folders[task]
+
+    return finetune
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_each_task_from_file_to_answers(trained, task, tmp_path, capsys):
+    name, _, options, metric, lines, pattern = TASKS[task]
+    folder = trained(task)
+    pictures = {"curves.png"} | ({"confusion_matrix.png"} if task in PICTURED else set())
+    files = {file.name for file in (folder / "model").iterdir()}
+    assert files == {"metrics.json", "model.keras", *pictures}
+    metrics = json.loads((folder / "model" / "metrics.json").read_text())
+    assert (metrics["metric"], metrics["best_epoch"], len(metrics["history"])) == (metric, 1, 1)
+    assert metrics["train"] == metrics["dev"] == str(folder / name)
+    capsys.readouterr()
+
+    assert run("evaluate", folder / "model", "--input", folder / name, *options) == 0
+    found = dict(line.split() for line in capsys.readouterr().out.splitlines())
+    assert float(found[metric]) == pytest.approx(metrics[metric], abs=1e-3)
+
+    output = tmp_path / "answers"
+    arguments = ["--input", folder / name, "--output", output]
+    assert run("predict", folder / "model", *arguments, *columns(options)) == 0
+    written = output.read_text().splitlines()
+    assert len(written) == lines
+    first = written[0] if task == "tagging" else written[1]
+    assert re.fullmatch(pattern, first), first
+    assert [file.name for file in tmp_path.iterdir()] == ["answers"]
+
+
+def columns(options):
+    """The options for a file without labels."""
+    return [] if "--separator" in options else options
+
+
+@pytest.mark.parametrize("task", ASKED)
+def test_each_task_from_the_command_line(trained, task, capsys):
+    texts, lines = ASKED[task]
+    folder = trained(task)
+    capsys.readouterr()
+    assert run("predict", folder / "model", *texts) == 0
+    written = capsys.readouterr().out.splitlines()
+    assert len(written) == lines
+    if task in ("classification", "multi-label", "regression"):
+        assert [line.split("\t")[-1] for line in written] == texts
+
+
+def test_a_large_file_is_read_in_parts(trained, tmp_path, monkeypatch):
+    folder = trained("classification")
+    file, once, twice = tmp_path / "a.tsv", tmp_path / "once", tmp_path / "twice"
+    file.write_text("text\n" + "so good\nso bad\nthis film\n" * 3)
+    arguments = ["predict", folder / "model", "--input", file, "--output"]
+    assert run(*arguments, once) == 0
+    seen = []
+    read = data.read_in_parts
+
+    def in_fours(*args, **options):
+        for part in read(*args, **options, size=4):
+            seen.append(len(part))
+            yield part
+
+    monkeypatch.setattr(data, "read_in_parts", in_fours)
+    assert run(*arguments, twice) == 0
+    assert seen == [4, 4, 1]
+    assert once.read_text() == twice.read_text()
+    assert len(once.read_text().splitlines()) == 10
+
+
+def test_a_failure_leaves_no_half_written_answers(trained, tmp_path, monkeypatch, capsys):
+    file = tmp_path / "a.tsv"
+    file.write_text("text\tx\nso good\tb\nso bad\n")
+    before = tmp_path / "answers"
+    before.write_text("of another run")
+    folder = trained("classification")
+    assert run("predict", folder / "model", "--input", file, "--output", before) == 1
+    assert before.read_text() == "of another run"
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["a.tsv", "answers"]
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_embed(encoder_folder, tmp_path, capsys, pooling):
+    file = tmp_path / "a.tsv"
+    file.write_text("text\nso good\nbad\nso good\n")
+    arguments = ["--input", file, "--output", tmp_path / "v.npy", "--pooling", pooling]
+    assert run("embed", encoder_folder, *arguments) == 0
+    vectors = np.load(tmp_path / "v.npy")
+    assert vectors.shape == (3, 8)
+    np.testing.assert_allclose(vectors[0], vectors[2], atol=1e-6)
+    np.testing.assert_allclose((vectors**2).sum(1), 1, atol=1e-5)
+    assert capsys.readouterr().out == f"3 vectors of 8 numbers in {tmp_path / 'v.npy'}\n"
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["a.tsv", "v.npy"]
+
+
+def test_fill(tmp_path, capsys):
+    keras_bert.save(keras_bert.heads.masked_lm(tiny.encoder()), tmp_path)
+    assert run("fill", tmp_path, "so [MASK] film [MASK]", "--top", 2) == 0
+    lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert [line[2:] for line in lines] == [[n, "so [MASK] film [MASK]"] for n in "1122"]
+    assert all(piece in tiny.PIECES for _, piece, *_ in lines)
+    assert float(lines[0][0]) >= float(lines[1][0]) > 0
+
+
+def test_info(trained, encoder_folder, capsys):
+    folder = trained("pair")
+    capsys.readouterr()
+    assert run("info", folder / "model") == 0
+    lines = dict(line.split(None, 1) for line in capsys.readouterr().out.splitlines())
+    assert (lines["task"], lines["labels"]) == ("classifier of pairs", "other, same")
+    assert lines["hidden_size"] == "8"
+    assert run("info", encoder_folder) == 0
+
+
+def test_export(trained, tmp_path, capsys):
+    folder = trained("classification")
+    capsys.readouterr()
+    assert run("export", folder / "model", tmp_path / "served") == 0
+    assert capsys.readouterr().out.strip() == str(tmp_path / "served" / "1")
+    assert (tmp_path / "served" / "1" / "saved_model.pb").is_file()
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """What `finetune` is called with; nothing is trained."""
+    made = []
+
+    def finetune(encoder, *args, **options):
+        made.append((encoder, args, options))
+        raise ValueError("that is enough")
+
+    monkeypatch.setattr(train, "finetune", finetune)
+    return made
+
+
+def test_options_reach_the_training(calls, encoder_folder, tmp_path):
+    file = tmp_path / "a.tsv"
+    file.write_text(TEXTS)
+    arguments = {
+        "epochs": 5, "batch_size": 3, "learning_rate": 1e-3, "warmup": 0.2, "max_length": 20,
+        "metric": "mcc", "patience": 2, "accumulate": 4, "seed": 8, "class_weight": "balanced",
+    }  # fmt: skip
+    given = [
+        text for key, value in arguments.items() for text in (f"--{key.replace('_', '-')}", value)
+    ]
+    given += ["--fixed-length", "--freeze", "--limit", 3, "--tensorboard", tmp_path / "logs"]
+    given += ["--dtype", "mixed_bfloat16", "--rematerialize"]
+    common = ["finetune", "--model", encoder_folder, "--train", file, "--output", tmp_path / "out"]
+    assert run(*common, *given) == 1
+    encoder, (examples, dev), options = calls[0]
+    assert not encoder.trainable and len(examples) == 3 and dev is None
+    callbacks = options.pop("callbacks")
+    assert [type(callback) for callback in callbacks] == [keras.callbacks.TensorBoard]
+    assert options == {**arguments, "fixed_length": True, "folder": tmp_path / "out"}
+
+
+def test_glue(calls, encoder_folder, tmp_path):
+    folder = tmp_path / "RTE"
+    folder.mkdir()
+    for split in ("train", "dev"):
+        (folder / f"{split}.tsv").write_text(f"sentence1\tsentence2\tlabel\na\tb\t{split}\n")
+    common = ["finetune", "--model", encoder_folder, "--output", tmp_path / "out"]
+    assert run(*common, "--glue", folder) == 1
+    _, (examples, dev), _ = calls[0]
+    assert (examples.labels, dev.labels) == (["train"], ["dev"])
+
+
+def test_search_keeps_the_best(monkeypatch, calls, encoder_folder, tmp_path, capsys):
+    file = tmp_path / "a.tsv"
+    file.write_text(TEXTS)
+    seen = []
+
+    def finetune(encoder, examples, dev, **options):
+        kernel = encoder.weights[0]
+        seen.append((options.get("folder"), options["learning_rate"], kernel.numpy().copy()))
+        kernel.assign(kernel + 1)
+        if options.get("folder"):
+            raise ValueError("that is enough")
+        value = {1e-3: 0.5, 1e-2: 0.75}[options["learning_rate"]]
+        return None, {"metric": "accuracy", "accuracy": value, "stopped": False}
+
+    monkeypatch.setattr(train, "finetune", finetune)
+    monkeypatch.setattr("keras_bert.finetuning.search.GRID", {"learning_rate": (1e-2, 1e-3)})
+    common = ["finetune", "--model", encoder_folder, "--train", file, "--output", tmp_path / "out"]
+    assert run(*common, "--dev", file, "--search") == 1
+    assert [rate for _, rate, _ in seen] == [1e-2, 1e-3, 1e-2]
+    assert seen[-1][0] == tmp_path / "out"
+    for _, _, kernel in seen[1:]:
+        np.testing.assert_array_equal(kernel, seen[0][2])
+    assert "the best: learning_rate 0.01" in capsys.readouterr().out
+    assert run(*common, "--search") == 1
+    assert "--search needs --dev" in capsys.readouterr().err
+
+
+def test_a_killed_run_goes_on(encoder_folder, tmp_path, monkeypatch, capsys):
+    file = tmp_path / "a.tsv"
+    file.write_text(TEXTS)
+    arguments = ["finetune", "--model", encoder_folder, "--train", file, "--epochs", 2]
+    arguments += ["--batch-size", 8, "--output", tmp_path / "out"]
+    save = train.RunState.save
+
+    def killed(state, model):
+        save(state, model)
+        raise OSError("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(train.RunState, "save", killed)
+        assert run(*arguments) == 1
+    assert [file.name for file in (tmp_path / "out").iterdir()] == ["training.npz"]
+    assert run(*arguments, "--seed", 1) == 1
+    assert "is of a run with seed=0, this one has 1" in capsys.readouterr().err
+    assert run(*arguments) == 0
+    metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    assert [record["epoch"] for record in metrics["history"]] == [1, 2]
+    names = sorted(file.name for file in (tmp_path / "out").iterdir())
+    assert names == ["curves.png", "metrics.json", "model.keras"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["info", "no-such-model"], "'no-such-model' is no folder and no known name"),
+        (["finetune", "--output", "x"], "finetune needs --train or --glue"),
+        (["finetune", "--glue", "RTE", "--train", "a", "--output", "x"], "give one or the other"),
+        (["finetune", "--glue", "sst", "--output", "x"], "the folder of GLUE must be one of CoLA"),
+        (["finetune", "--train", "missing.tsv", "--output", "x"], "missing.tsv: No such file"),
+        (["finetune", "--train", "{rows}", "--text", "t", "--output", "x"], "has no column 't'"),
+        (
+            ["finetune", "--train", "{rows}", "--task", "pair", "--output", "x"],
+            "pairs need --text-pair",
+        ),
+        (
+            ["finetune", "--train", "{rows}", "--task", "qa", "--output", "x"],
+            "a.tsv: is not JSON",
+        ),
+        (["predict", "{model}"], "predict takes texts or --input, one of them"),
+        (["predict", "{model}", "a", "--input", "b"], "predict takes texts or --input"),
+        (["predict", "{model}", "--input", "missing"], "missing: No such file"),
+        (["predict", "{model}", "a", "--output", "no/such"], "its folder does not exist"),
+        (["predict", "{encoder}", "a"], "an encoder has to be fine-tuned first"),
+        (["predict", "{qa}", "a"], "takes a question and a context, two texts"),
+        (["predict", "{choice}", "a", "b"], "must have 2 choices"),
+        (["predict", "{pair}", "a"], "reads pairs of texts; the command line has single texts"),
+        (["evaluate", "{model}", "--input", "{rows}", "--label", "x"], "has no column 'x'"),
+        (["embed", "{model}", "--input", "{rows}", "--output", "v"], "has the head classifier"),
+        (["fill", "{encoder}", "a [MASK]"], "has no head, not masked_lm"),
+        (["export", "{encoder}", "x"], "must end in a head"),
+        (["predict", "{rows}", "a"], "must be a folder or a .keras file"),
+    ],
+)
+def test_errors_are_one_line(
+    trained, encoder_folder, capsys, tmp_path, monkeypatch, arguments, message
+):
+    monkeypatch.chdir(tmp_path)
+    names = {"encoder": encoder_folder}
+    for name, task in (
+        ("model", "classification"),
+        ("qa", "qa"),
+        ("choice", "multiple-choice"),
+        ("pair", "pair"),
+    ):
+        if any(f"{{{name}}}" in argument for argument in arguments):
+            names[name] = trained(task) / "model"
+    if "{rows}" in arguments:
+        names["rows"] = shutil.copy(trained("classification") / "a.tsv", tmp_path)
+    capsys.readouterr()
+    assert main([argument.format(**names) for argument in arguments]) == 1
+    error = capsys.readouterr().err.strip()
+    assert error.startswith("keras-bert: ")
+    assert message in error
+    assert "\n" not in error
+
+
+def test_bad_options_are_refused_by_the_parser(capsys):
+    for option, value in (
+        ("--epochs", "0"), ("--max-length", "2"), ("--learning-rate", "-1"), ("--warmup", "1.5"),
+        ("--task", "chess"), ("--class-weight", "equal"), ("--accumulate", "0"),
+    ):  # fmt: skip
+        with pytest.raises(SystemExit):
+            main(["finetune", "--train", "a", "--output", "b", option, value])
+        assert value in capsys.readouterr().err
+
+
+def test_interrupt_is_no_traceback(monkeypatch, capsys):
+    def interrupted(name):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(keras_bert.hub, "load", interrupted)
+    assert main(["info", "minilm"]) == 130
+    assert capsys.readouterr().err == "keras-bert: stopped\n"

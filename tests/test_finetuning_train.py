@@ -1,0 +1,312 @@
+"""Training: each task learns, the best epoch counts, a seed is a run, Ctrl-C is an end."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_bert import heads
+from keras_bert.finetuning import data, predict, train
+from keras_bert.finetuning.batches import Batches
+from tests import tiny
+
+pytestmark = pytest.mark.usefixtures("one_tokenizer")
+
+TEXTS = [text for _, text in tiny.ROWS]
+WORDS = [tuple(word for word in ("good", "bad", "film") if word in text) for text in TEXTS]
+# Each: data, and epochs within which it is learned by heart.
+DATA = {
+    "one label": (tiny.examples(), 8),
+    "pairs": (
+        data.Examples(
+            ["good", "good", "bad", "bad"] * 6,
+            ["so good", "so bad"] * 12,
+            ["same", "other", "other", "same"] * 6,
+        ),
+        14,
+    ),
+    "label sets": (data.Examples(TEXTS, label_sets=[words[:-1] for words in WORDS]), 14),
+    "scores": (data.Examples(TEXTS, scores=[0.7 if "good" in w else -0.7 for w in WORDS]), 8),
+    "tags": (tiny.tagged(), 10),
+    "questions": (tiny.questions(), 10),
+    "choices": (tiny.choices(), 4),
+}
+METRICS = {
+    "one label": ["accuracy", "f1", "mcc", "majority"],
+    "pairs": ["accuracy", "f1", "mcc", "majority"],
+    "label sets": ["micro_f1", "macro_f1", "exact_match"],
+    "scores": ["pearson", "spearman", "rmse"],
+    "tags": ["f1", "precision", "recall", "accuracy", "majority"],
+    "questions": ["f1", "exact_match", "has_answer_f1", "no_answer_accuracy"],
+    "choices": ["accuracy", "majority"],
+}
+
+
+def finetune(examples=None, dev=None, encoder=None, **options):
+    options = {
+        "batch_size": 8,
+        "learning_rate": 1e-2,
+        "max_length": 16,
+        "show_progress": False,
+        **options,
+    }
+    examples = tiny.examples() if examples is None else examples
+    return train.finetune(encoder or tiny.learner(), examples, dev, **options)
+
+
+def weights(model):
+    return [keras.ops.convert_to_numpy(weight) for weight in model.weights]
+
+
+@pytest.mark.parametrize("kind", DATA)
+def test_each_task_learns(kind, capsys):
+    examples, epochs = DATA[kind]
+    # A score of the last epoch alone, so that luck does not pass for learning.
+    model, metrics = finetune(examples, epochs=epochs, show_progress=True)
+    assert metrics["history"][-1]["loss"] == metrics["train_loss"] < metrics["history"][0]["loss"]
+    scores = predict.evaluate(model, examples)
+    assert list(scores) == METRICS[kind]
+    assert next(iter(scores.values())) > 0.99
+    assert heads.find_output(model).pairs == (kind in ("pairs", "questions"))
+    assert capsys.readouterr().out == ""
+
+
+class CtrlC(keras.callbacks.Callback):
+    """Ends a run after so many batches as Ctrl-C does."""
+
+    def __init__(self, batches):
+        super().__init__()
+        self.left = batches
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.left -= 1
+        if not self.left:
+            raise KeyboardInterrupt
+
+
+@pytest.fixture
+def scored(monkeypatch):
+    """A function that has `finetune` see these scores, an epoch after the other."""
+
+    def script(**columns):
+        kept = []
+        epochs = iter(range(99))
+
+        def evaluate(model, examples, **options):
+            kept.append(weights(model))
+            epoch = next(epochs)
+            return {name: values[epoch] for name, values in columns.items()}
+
+        monkeypatch.setattr(train.predict, "evaluate", evaluate)
+        return kept
+
+    return script
+
+
+def test_the_weights_of_the_best_epoch_come_back(eager, scored, tmp_path):
+    kept = scored(accuracy=[0.5, 0.9, 0.9], f1=[0.1, 0.2, 0.3])
+    examples = tiny.examples(tiny.ROWS[:8])
+    model, metrics = finetune(examples, examples, epochs=3, folder=tmp_path)
+    for a, b in zip(weights(model), kept[1], strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert (metrics["metric"], metrics["best_epoch"], metrics["accuracy"]) == ("accuracy", 2, 0.9)
+    assert [record["f1"] for record in metrics["history"]] == [0.1, 0.2, 0.3]
+    assert [record["epoch"] for record in metrics["history"]] == [1, 2, 3]
+    assert (metrics["f1"], metrics["stopped"]) == (0.2, False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_any_metric_may_choose_and_of_errors_the_least_is_best():
+    names = ("epoch", "loss", "pearson", "rmse", "majority")
+    rows = [(1, 0.0, 0.7, 0.8, 0.5), (2, 0.0, 0.9, 0.3, 0.5), (3, 0.0, 0.6, 0.2, 0.5)]
+    history = [dict(zip(names, row, strict=True)) for row in rows]
+    for metric, epoch in ((None, 2), ("pearson", 2), ("rmse", 3)):
+        best, chosen = train._best(history, metric)
+        assert (best["epoch"], chosen) == (epoch, metric or "pearson")
+    for metric in ("accuracy", "majority", "loss", "epoch"):
+        with pytest.raises(ValueError, match=f"one of pearson, rmse; received '{metric}'"):
+            train._best(history, metric)
+
+
+def test_patience_ends_a_run_that_gets_no_better(eager, scored):
+    scored(accuracy=[0.5, 0.7, 0.6, 0.7, 0.9], f1=[0.1, 0.2, 0.3, 0.4, 0.5])
+    examples = tiny.examples(tiny.ROWS[:4])
+    _, metrics = finetune(examples, examples, epochs=5, patience=2)
+    assert [record["accuracy"] for record in metrics["history"]] == [0.5, 0.7, 0.6, 0.7]
+    assert (metrics["best_epoch"], metrics["stopped"]) == (2, False)
+
+
+def test_ctrl_c_returns_the_best_so_far(eager, scored):
+    kept = scored(accuracy=[0.5, 0.4])
+    examples = tiny.examples(tiny.ROWS[:8])
+    model, metrics = finetune(examples, examples, batch_size=4, callbacks=[CtrlC(5)])
+    assert metrics["stopped"]
+    assert (metrics["best_epoch"], len(metrics["history"])) == (1, 2)
+    for a, b in zip(weights(model), kept[0], strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_ctrl_c_in_the_first_epoch_returns_the_current_weights(eager, tmp_path):
+    examples = tiny.examples(tiny.ROWS[:8])
+    options = {"batch_size": 4, "folder": tmp_path, "callbacks": [CtrlC(1)]}
+    model, metrics = finetune(examples, examples, **options)
+    assert (metrics["stopped"], metrics["best_epoch"]) == (True, 1)
+    assert metrics["accuracy"] == predict.evaluate(model, examples)["accuracy"]
+    assert metrics["train_loss"] > 0
+    assert int(model.optimizer.iterations) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_seed_gives_the_same_run(eager):
+    def run(seed):
+        keras.utils.set_random_seed(99 + len(runs))
+        encoder = tiny.encoder(num_hidden_layers=1)
+        model, _ = finetune(tiny.examples(), encoder=encoder, epochs=1, seed=seed)
+        return weights(model)
+
+    runs = []
+    for seed in (1, 1, 2):
+        runs.append(run(seed))
+    for a, b in zip(runs[0], runs[1], strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert not any(np.array_equal(a, b) for a, b in zip(runs[0], runs[2], strict=True))
+
+
+def test_two_accumulated_batches_are_one_of_twice_the_size(eager):
+    """One step of the optimizer either way, with the same rate, hence to the same weights."""
+    examples = tiny.examples(tiny.ROWS[:8])
+    options = {"epochs": 1, "warmup": 0.0}
+    one, _ = finetune(examples, batch_size=8, learning_rate=1e-3, **options)
+    # The schedule counts batches: at the second of two it is at half of its peak.
+    two, _ = finetune(examples, batch_size=4, learning_rate=2e-3, accumulate=2, **options)
+    assert int(one.optimizer.iterations) == int(two.optimizer.iterations) == 1
+    moments = [keras.ops.convert_to_numpy(moment) for moment in one.optimizer._momentums]
+    for a, b in zip(moments, two.optimizer._momentums, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-6)
+    assert max(abs(moment).max() for moment in moments) > 1e-3
+    # Adam takes the sign of what is all but 0 for a gradient; those few weights differ.
+    for a, b in zip(weights(one), weights(two), strict=True):
+        assert np.mean(abs(a - b) > 1e-5) < 0.1
+
+
+@pytest.fixture
+def untrained(monkeypatch):
+    """What `finetune` would train on: the arguments of each call of `_fit`."""
+    calls = []
+    monkeypatch.setattr(train, "_fit", lambda *args: calls.append(args) or False)
+    return calls
+
+
+def test_options_reach_the_task(untrained):
+    finetune(class_weight={"bad": 3.0})
+    _, encoded, *_ = untrained[0]
+    _, targets, given = encoded.batch(np.arange(4), 8)
+    assert given.tolist() == [{0: 3.0, 1: 1.0}[target] for target in targets]
+
+
+def test_fixed_lengths_are_one_shape(untrained):
+    finetune(tiny.examples(tiny.ROWS[:18]), fixed_length=True)
+    _, encoded, _, _, _, size, (seed, fixed), *_ = untrained[0]
+    plan = Batches(encoded, size, seed, fixed)
+    shapes = {plan[index][0]["input_word_ids"].shape for index in range(len(plan))}
+    assert shapes == {(8, 16)}
+
+
+def test_the_preprocessor_cuts_where_training_did(untrained):
+    encoder = tiny.learner()
+    finetune(encoder=encoder, max_length=6)
+    assert encoder.preprocessor.max_sequence_length == 6
+    finetune(encoder=encoder, max_length=99)
+    assert encoder.preprocessor.max_sequence_length == 32  # the encoder has no more positions
+
+
+def test_divergence_is_an_error(eager):
+    with pytest.raises(ValueError, match="training diverged, the loss is"):
+        finetune(epochs=2, learning_rate=float("inf"))
+
+
+@pytest.mark.parametrize("option", ["epochs", "batch_size", "accumulate", "max_length"])
+def test_bad_numbers_are_an_error(option):
+    least = 3 if option == "max_length" else 1
+    with pytest.raises(ValueError, match=f"{option} must be at least {least}; received 0"):
+        finetune(**{option: 0})
+
+
+@pytest.mark.parametrize(
+    ("examples", "dev", "message"),
+    [
+        (data.Examples(["a"]), None, "the examples: has no labels to learn from"),
+        (tiny.examples(), data.Examples(["a"]), "the examples: has no labels"),
+        (data.Examples([], labels=[]), None, "the examples: holds no examples"),
+        (
+            tiny.examples([("good", "a")] * 3, source="the training file"),
+            None,
+            "the training file: needs at least two labels to tell apart; received only 'good'",
+        ),
+        (
+            tiny.examples(),
+            tiny.examples([("odd", "a")], source="the dev file"),
+            "the dev file: has the label 'odd', which is none of the model's: bad, good",
+        ),
+        (
+            tiny.examples(),
+            data.Examples(["a"], scores=[1], source="the dev file"),
+            "the dev file: has scores, but the model knows labels",
+        ),
+        (
+            tiny.examples(),
+            data.Examples(["a"], ["b"], ["good"], source="the dev file"),
+            "reads single texts; the dev file has pairs of texts",
+        ),
+        (tiny.tagged(), tiny.examples(), "must be TaggedSentences, as the training data;"),
+        (["a", "b"], None, "examples must be one of Examples, .*; received list"),
+    ],
+)
+def test_data_that_cannot_be_learned_is_an_error(examples, dev, message):
+    with pytest.raises(ValueError, match=message):
+        finetune(examples, dev, epochs=1)
+
+
+def test_an_encoder_without_a_preprocessor_is_an_error():
+    encoder = tiny.learner()
+    encoder.preprocessor = None
+    with pytest.raises(ValueError, match="has no preprocessor"):
+        finetune(encoder=encoder)
+
+
+def test_jax_learns_and_goes_on(python, tmp_path):
+    """On JAX steps are compiled, so lengths are few and the last batch is filled up."""
+    program = f"""
+import keras, numpy as np
+from keras_bert.finetuning import predict, train
+from tests import tiny
+
+class Stop(keras.callbacks.Callback):
+    seen = 0
+    def on_train_batch_end(self, batch, logs=None):
+        self.seen += 1
+        if self.seen == self.at:
+            raise self.error
+
+def run(folder=None, at=None, error=None, **options):
+    stop = Stop()
+    stop.at, stop.error = at, error
+    encoder = tiny.encoder(num_hidden_layers=1, hidden_size=16, initializer_range=0.25)
+    return train.finetune(
+        encoder, tiny.examples(tiny.ROWS[:30]), tiny.examples(), batch_size=8, epochs=8,
+        learning_rate=1e-2, max_length=16, folder=folder, callbacks=[stop], **options)
+
+whole, metrics = run()
+assert metrics["accuracy"] == 1.0, metrics
+train._SAVE_SECONDS = 0
+try:
+    run({str(tmp_path)!r}, at=6, error=OSError)
+except OSError:
+    model, again = run({str(tmp_path)!r})
+for a, b in zip(whole.weights, model.weights, strict=True):
+    np.testing.assert_allclose(a.numpy(), b.numpy(), atol=1e-6)
+assert [x["loss"] for x in metrics["history"]] == [x["loss"] for x in again["history"]]
+model, metrics = run(at=6, error=KeyboardInterrupt, fixed_length=True)
+assert metrics["stopped"] and metrics["best_epoch"] == 1
+assert predict.evaluate(model, tiny.examples())["accuracy"] == metrics["accuracy"]
+"""
+    python("-c", program, backend="jax")
