@@ -46,7 +46,7 @@ def masked(bert, texts, generator):
 def main():
     """Trains the model, scores it before and after, and fills blanks."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--limit", type=int, help="learn from the first messages only")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()

@@ -13,6 +13,8 @@ import unicodedata
 
 import pytest
 
+from tests import tiny
+
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -61,26 +63,21 @@ def python():
 
 
 @pytest.fixture
-def eager(monkeypatch):
+def eager():
     """Models compiled meanwhile run eagerly: to make a graph takes longer than a few tiny steps."""
-    import keras
-
-    plain = keras.Model.compile
-
-    def compile(model, *args, **options):
-        plain(model, *args, **{**options, "run_eagerly": True, "jit_compile": False})
-
-    monkeypatch.setattr(keras.Model, "compile", compile)
+    with tiny.eagerly():
+        yield
 
 
-@pytest.fixture
-def one_tokenizer(monkeypatch):
+@pytest.fixture(scope="module")
+def one_tokenizer():
     """Models share a tokenizer for each vocabulary, whose graphs take a second to make."""
     from keras_bert.text import tokenizer
 
-    monkeypatch.setattr(
-        tokenizer, "WordPieceTokenizer", functools.partial(_tokenizer, tokenizer.WordPieceTokenizer)
-    )
+    shared = functools.partial(_tokenizer, tokenizer.WordPieceTokenizer)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tokenizer, "WordPieceTokenizer", shared)
+        yield
 
 
 @functools.cache

@@ -1,4 +1,6 @@
-"""Choices: their files, their batches, and what is refused."""
+"""Choices: JSON Lines and SWAG's CSV, pairs of text and continuation, answers."""
+
+import json
 
 import numpy as np
 import pytest
@@ -8,61 +10,111 @@ from keras_bert.finetuning import choices
 from keras_bert.finetuning.choices import Choices
 from tests import tiny
 
-SWAG = "id,sent1,sent2,ending0,ending1,label\n1,A film.,It is,good,bad,0\n2,This,so,bad,good,1\n"
+pytestmark = pytest.mark.usefixtures("one_tokenizer")
 
 
-def test_swag_and_json_lines(tmp_path):
-    (tmp_path / "a.csv").write_text(SWAG)
-    found = choices.read(tmp_path / "a.csv")
-    assert found.texts == ["A film.", "This"]
-    assert found.choices == [["It is good", "It is bad"], ["so bad", "so good"]]
-    assert found.labels == [0, 1]
-    (tmp_path / "a.jsonl").write_text('{"text": "a", "choices": ["b", "c"], "label": 1}\n\n')
-    assert choices.read(tmp_path / "a.jsonl").labels == [1]
-    assert choices.read(tmp_path / "a.jsonl", labelled=False).labels is None
-    assert len(choices.read(tmp_path / "a.csv", limit=1)) == 1
+def write(path, text):
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def test_formats_agree(tmp_path):
+    rows = [("She sat", ["She sang.", "She, too, ran."], 1), ("He", ["He a", "He b"], 0)]
+    keys = ("text", "choices", "label")
+    jsonl = write(
+        tmp_path / "a.jsonl",
+        "\n".join(json.dumps(dict(zip(keys, row, strict=True))) for row in rows) + "\n\n",
+    )
+    swag = write(
+        tmp_path / "a.csv",
+        ",video-id,sent1,sent2,gold-source,ending0,ending1,label\r\n"
+        '0,v,She sat,She,gold,sang.,", too, ran.",1\r\n'
+        "1,v,He,He,gold,a,b,0\r\n".replace('", too', '"too'),
+    )
+    found = choices.read(jsonl)
+    assert (found.texts, found.labels) == (["She sat", "He"], [1, 0])
+    assert found.choices == [row[1] for row in rows]
+    other = choices.read(swag)
+    assert other.choices == [["She sang.", "She too, ran."], ["He a", "He b"]]
+    assert (other.texts, other.labels, other.source) == (found.texts, [1, 0], str(swag))
+    assert len(choices.read(jsonl, limit=1)) == 1
+    assert choices.read(jsonl, labelled=False).labels is None
+
+
+GOOD = {"text": "a", "choices": ["b", "c"], "label": 0}
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
         ("a.jsonl", "{", r"a\.jsonl, line 1: is not JSON"),
-        ("a.jsonl", "[1]", "line 1: must be a JSON object with a list `choices`"),
-        ("a.jsonl", '{"text": "a", "choices": ["b", "c"]}', "label must be a number .* None"),
-        ("a.jsonl", '{"text": "a", "choices": ["b"], "label": 0}', "must have 2 choices"),
-        ("a.jsonl", '{"text": "a", "choices": ["b", "c"], "label": 2}', "from 0 to 1; received 2"),
+        ("a.jsonl", '{"text": "a"}', "line 1: must be a JSON object with a list `choices`"),
+        ("a.jsonl", "", "holds no rows"),
+        ("a.jsonl", b'{"text": "\xff"}', "must be UTF-8; received the byte 0xff"),
         (
             "a.jsonl",
-            '{"text": 1, "choices": ["b", "c"], "label": 0}',
-            "must be strings; received 1",
+            json.dumps(GOOD | {"label": 2}),
+            "item 1: the label must be a number from 0 to 1",
         ),
-        ("a.csv", "sent1,label\na,0\n", r"a\.csv, row 2: must have the columns sent1, sent2"),
-        ("a.csv", SWAG + "3,a\n", r"a\.csv, row 4: must have the columns"),
-        ("a.csv", "", "holds no rows"),
-        ("a.csv", b"\xff", "must be UTF-8; received the byte 0xff"),
+        ("a.jsonl", json.dumps(GOOD | {"label": "x"}), "line 1: the label .* received 'x'"),
+        ("a.jsonl", json.dumps(GOOD | {"label": None}), "line 1: the label .* received None"),
+        ("a.jsonl", json.dumps(GOOD | {"choices": ["b"]}), "must have 2 choices, .* received 1"),
+        ("a.jsonl", json.dumps(GOOD | {"choices": ["b", 3]}), "must be strings; received 3"),
+        ("a.jsonl", json.dumps(GOOD | {"text": None}), "must be strings; received None"),
+        ("a.csv", "sent1,sent2,label\na,b,0\n", r"row 2: must have the columns sent1, sent2, end"),
+        ("a.csv", "sent1,sent2,ending0,ending1,label\na,b,c\n", r"row 2: must have the columns"),
+        ("a.csv", "sent1,sent2,ending0,ending1,label\na,b,c,d,\n", r"row 2: the label .* ''"),
+        ("a.csv", "sent1,sent2,ending0,ending1,label\n", "holds no rows"),
+        ("a.csv", 'sent1,sent2,ending0\n"a,b', r"a\.csv: unexpected end of data"),
     ],
 )
 def test_bad_files_are_named(tmp_path, name, content, message):
-    (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(ValueError, match=message) as caught:
+        choices.read(write(tmp_path / name, content))
+    assert str(tmp_path / name) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ((["a"], []), "choices must be as many as the texts, 1; received 0"),
+        ((["a"], [["b", "c"]], [0, 1]), "labels must be as many as the texts, 1; received 2"),
+        ((["a", "b"], [["c", "d"], ["e"]]), "item 2: must have 2 choices, as the first"),
+        ((["a"], [["b", "c"]], [-1]), "the label must be a number from 0 to 1; received -1"),
+        ((["a"], [["b", "c"]], ["0"]), "the label must be a number from 0 to 1; received '0'"),
+    ],
+)
+def test_bad_columns_are_an_error(columns, message):
     with pytest.raises(ValueError, match=message):
-        choices.read(tmp_path / name)
+        Choices(*columns)
 
 
-def test_each_choice_is_a_pair_with_the_text():
-    model = heads.multiple_choice(tiny.encoder())
-    examples = Choices(["good", "so"], [["bad", "film"], ["a a a", "is"]], [1, 0])
-    encoded = choices.encode(model, examples, 16)
-    assert encoded.lengths.tolist() == [5, 7]
-    inputs, targets, weights = encoded.batch([1], 7)
-    assert inputs["input_word_ids"].tolist() == [[[2, 14, 3, 8, 8, 8, 3], [2, 14, 3, 13, 3, 0, 0]]]
-    assert inputs["input_type_ids"].tolist() == [[[0, 0, 0, 1, 1, 1, 1], [0, 0, 0, 1, 1, 0, 0]]]
-    assert (targets.tolist(), weights.tolist()) == ([0], [1.0])
+def test_labels_may_be_an_array():
+    examples = Choices(["a", "b"], [["c", "d"]] * 2, np.array([1, 0]))
+    assert list(examples.labels) == [1, 0]
 
 
-def test_answers_and_their_score():
-    model = heads.multiple_choice(tiny.encoder())
-    examples = Choices(["a", "a", "a"], [["b", "c"]] * 3, [1, 1, 0])
-    answers = choices.decode(model, examples, None, [np.array([0.0, 1.0])] * 3)
-    assert choices.score(model, examples, answers) == {"accuracy": 2 / 3, "majority": 2 / 3}
-    assert list(choices.lines(model, examples, answers))[0] == "1\t0.7311"
-    assert choices.header(model).count("\t") == 1
+def test_each_choice_is_a_pair():
+    model = heads.multiple_choice(tiny.encoder(num_hidden_layers=1))
+    examples = Choices(["good", "so"], [["bad", "a film"], ["is", "a a a a a a"]], [1, 0])
+    encoded = choices.encode(model, examples, 8)
+    assert encoded.lengths.tolist() == [6, 8]
+    assert encoded.truncated == 1
+    inputs, targets, weights = encoded.batch([1, 0], 8)
+    assert inputs["input_word_ids"].tolist() == [
+        [[2, 14, 3, 13, 3, 0, 0, 0], [2, 14, 3, 8, 8, 8, 8, 3]],
+        [[2, 5, 3, 6, 3, 0, 0, 0], [2, 5, 3, 8, 7, 3, 0, 0]],
+    ]
+    assert (targets.tolist(), weights.tolist()) == ([0, 1], [1, 1])
+    unlabelled = Choices(examples.texts, examples.choices)
+    assert choices.encode(model, unlabelled, 8).batch([0], 8)[1:] == (None, None)
+    with pytest.raises(ValueError, match="has no labels to learn from"):
+        choices.build(tiny.encoder(num_hidden_layers=1), unlabelled)
+
+
+def test_answers():
+    examples = Choices(["a", "b", "c"], [["d", "e"]] * 3, [1, 0, 0])
+    answers = choices.decode(None, examples, None, [[0, 2], [0, 2], [4, 2]])
+    assert choices.score(None, examples, answers) == {"accuracy": 2 / 3, "majority": 2 / 3}
+    assert choices.header(None) == "choice\tscore"
+    assert list(choices.lines(None, examples, answers)) == ["1\t0.8808"] * 2 + ["0\t0.8808"]

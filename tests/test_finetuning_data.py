@@ -118,79 +118,158 @@ def test_bad_columns_are_an_error(columns, message):
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"scores": [1.0]}, "scores must be as many as the texts, 2; received 1"),
-        ({"scores": [1.0, None]}, "scores must be numbers; received None"),
-        ({"scores": [1.0, float("nan")]}, "scores must be numbers; received nan"),
+        ({"scores": [1, None]}, "the examples: scores must be numbers; received None"),
+        ({"scores": [1, "nan"]}, "scores must be numbers; received 'nan'"),
+        ({"scores": [1, 2, 3]}, "scores must be as many as the texts, 2; received 3"),
         ({"label_sets": [["x"]]}, "label_sets must be as many as the texts, 2; received 1"),
-        ({"labels": ["x", "y"], "scores": [1, 2]}, "exclude each other"),
+        ({"labels": ["x", "y"], "scores": [1, 2]}, "labels, label_sets and scores exclude"),
     ],
 )
-def test_other_kinds_of_labels_are_checked(columns, message):
+def test_bad_kinds_of_labels_are_an_error(columns, message):
     with pytest.raises(ValueError, match=message):
         data.Examples(["a", "b"], **columns)
 
 
-def test_scores(tmp_path):
-    tsv = write(tmp_path / "a.tsv", "text\tlabel\na\t0.5\nb\t3\n")
-    jsonl = write(tmp_path / "a.jsonl", '{"text": "a", "label": 0.5}\n{"text": "b", "label": 3}\n')
+def test_label_sets_and_scores_of_any_kind():
+    sets = data.Examples(["a", "b", "c"], label_sets=[["x", 10], (), np.array([9])])
+    assert sets.label_sets == [("x", "10"), (), ("9",)]
+    assert sets.label_names() == ["10", "9", "x"]
+    assert data.Examples(["a", "b"], scores=np.array([1, 2.5])).scores == [1.0, 2.5]
+    assert data.Examples(["a", "b"], scores=["1", "-2e1"]).scores == [1.0, -20.0]
+
+
+def test_majority():
+    assert data.Examples(["a"] * 4, labels=["x", "y", "x", "x"]).majority_share() == 0.75
+
+
+# --- Kinds of labels in files
+
+
+def test_label_sets_in_files(tmp_path):
+    tsv = write(tmp_path / "a.tsv", "text\tlabel\na\tx, y\nb\t\nc\ty\n")
+    rows = [{"text": "a", "label": ["x", "y"]}, {"text": "b", "label": []}]
+    rows.append({"text": "c", "label": "y"})
+    jsonl = write(tmp_path / "a.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    for file in (tsv, jsonl):
+        examples = data.read(file, text="text", label="label", kind="label_set")
+        assert examples.label_sets == [("x", "y"), (), ("y",)]
+        assert (examples.labels, examples.scores) == (None, None)
+    other = write(tmp_path / "b.tsv", "text\tlabel\na\tx, y|z\n")
+    options = {"text": "text", "label": "label", "kind": "label_set"}
+    assert data.read(other, **options, separator="|").label_sets == [("x, y", "z")]
+
+
+def test_scores_in_files(tmp_path):
+    tsv = write(tmp_path / "a.tsv", "text\tlabel\na\t5.000\nb\t-1e-1\n")
+    jsonl = write(tmp_path / "a.jsonl", '{"text": "a", "label": 5}\n{"text": "b", "label": "-.1"}')
     for file in (tsv, jsonl):
         examples = data.read(file, text="text", label="label", kind="score")
-        assert (examples.scores, examples.labels) == ([0.5, 3.0], None)
-    file = write(tmp_path / "b.tsv", "text\tlabel\na\tmuch\n")
-    with pytest.raises(ValueError, match=r"b\.tsv, row 2: scores must be numbers; received 'much'"):
-        data.read(file, text="text", label="label", kind="score")
+        assert examples.scores == [5.0, -0.1]
+        assert (examples.labels, examples.label_sets) == (None, None)
 
 
-def test_label_sets(tmp_path):
-    tsv = write(tmp_path / "a.tsv", "text\tlabel\na\tx| y\nb\t\n")
-    jsonl = write(
-        tmp_path / "a.jsonl", '{"text": "a", "label": ["x", "y"]}\n{"text": "b", "label": []}\n'
-    )
-    for file in (tsv, jsonl):
-        examples = data.read(file, text="text", label="label", kind="label_set", separator="|")
-        assert examples.label_sets == [("x", "y"), ()]
-        assert examples.label_names() == ["x", "y"]
-    with pytest.raises(ValueError, match="a label must be a string; received a list"):
-        data.read(jsonl, text="text", label="label")
+@pytest.mark.parametrize(
+    ("name", "content", "kind", "message"),
+    [
+        ("a.tsv", "text\tlabel\na\t1\nb\tx\n", "score", r"row 3: scores .* received 'x'"),
+        ("a.tsv", "text\tlabel\na\tinf\n", "score", r"row 2: scores .* received 'inf'"),
+        ("a.tsv", "text\tlabel\na\t\n", "score", r"row 2: scores .* received ''"),
+        ("a.jsonl", '{"text": "a", "label": [1]}', "score", r"line 1: scores .* received \['1'\]"),
+        (
+            "a.jsonl",
+            '{"text": "a", "label": ["x"]}',
+            "label",
+            r"line 1: a label .* received a list",
+        ),
+        ("a.jsonl", '{"text": ["a"], "label": "x"}', "label", r"'text' must be a string"),
+        ("a.jsonl", '{"text": "a", "label": {}}', "label_set", r"'label' must be a string"),
+        ("a.tsv", "text\tlabel\na\tx\n", "class", "kind must be label, .* received 'class'"),
+    ],
+)
+def test_bad_labels_are_named(tmp_path, name, content, kind, message):
+    with pytest.raises(ValueError, match=message):
+        data.read(write(tmp_path / name, content), text="text", label="label", kind=kind)
 
 
-def test_a_file_is_read_in_parts(tmp_path):
-    file = write(tmp_path / "a.tsv", "text\tlabel\n" + "".join(f"{n}\tx\n" for n in range(7)))
-    parts = list(data.read_in_parts(file, text="text", label="label", size=3))
-    assert [part.texts for part in parts] == [["0", "1", "2"], ["3", "4", "5"], ["6"]]
-    assert all(part.labels == ["x"] * len(part) for part in parts)
-    parts = data.read_in_parts(file, text="text", size=3, limit=3)
-    assert [len(part) for part in parts] == [3]
-    with pytest.raises(ValueError, match="kind must be label, label_set or score; received 'x'"):
-        data.read(file, text="text", kind="x")
+# --- Files of any size
 
 
-GLUE = {
-    "CoLA": ("gj04\t1\t\tIt is good.\n", ["It is good."], None, ["1"]),
-    "SST-2": ("sentence\tlabel\nso good\t1\n", ["so good"], None, ["1"]),
-    "MRPC": (
-        "\ufeffQuality\t#1 ID\t#2 ID\t#1 String\t#2 String\n0\t1\t2\ta\tb\n", ["a"], ["b"], ["0"]
-    ),
-    "STS-B": ("sentence1\tsentence2\tscore\na\tb\t2.5\n", ["a"], ["b"], [2.5]),
-    "QNLI": ("question\tsentence\tlabel\na\tb\tentailment\n", ["a"], ["b"], ["entailment"]),
-}  # fmt: skip
+def test_parts_are_the_whole(tmp_path):
+    rows = [f"text {n}\tpair {n}\t{n % 3}\n" for n in range(10)]
+    file = write(tmp_path / "a.tsv", "text\tb\tlabel\n" + "".join(rows))
+    options = {"text": "text", "text_pair": "b", "label": "label"}
+    whole = data.read(file, **options)
+    for size in (1, 3, 5, 10, 99):
+        parts = list(data.read_in_parts(file, **options, size=size))
+        assert [len(part) for part in parts[:-1]] == [size] * (len(parts) - 1)
+        assert 0 < len(parts[-1]) <= size
+        for column in ("texts", "text_pairs", "labels"):
+            assert [x for part in parts for x in getattr(part, column)] == getattr(whole, column)
+    limited = list(data.read_in_parts(file, **options, size=3, limit=6))
+    assert [len(part) for part in limited] == [3, 3]
 
 
-@pytest.mark.parametrize("task", GLUE)
-def test_glue_folders(tmp_path, task):
-    content, texts, pairs, labels = GLUE[task]
+def test_a_part_is_read_when_it_is_wanted(tmp_path):
+    file = write(tmp_path / "a.tsv", "text\tx\na\tb\nc\td\ne\n")
+    parts = data.read_in_parts(file, text="text", size=2)
+    assert next(parts).texts == ["a", "c"]
+    with pytest.raises(ValueError, match="row 4: must have 2 columns; received 1"):
+        next(parts)
+
+
+# --- GLUE, the first rows as its archives have them
+
+HEADERS = {
+    "CoLA": None,
+    "SST-2": "sentence\tlabel",
+    "MRPC": "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String",
+    "STS-B": "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\t"
+    "sentence2\tscore",
+    "QQP": "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate",
+    "MNLI": "index\tpromptID\tpairID\tgenre\tsentence1_binary_parse\tsentence2_binary_parse\t"
+    "sentence1_parse\tsentence2_parse\tsentence1\tsentence2\tlabel1\tgold_label",
+    "QNLI": "index\tquestion\tsentence\tlabel",
+    "RTE": "index\tsentence1\tsentence2\tlabel",
+    "WNLI": "index\tsentence1\tsentence2\tlabel",
+}
+TEXT_COLUMNS = {
+    "CoLA": ["sentence"],
+    "SST-2": ["sentence"],
+    "MRPC": ["#1 String", "#2 String"],
+    "QQP": ["question1", "question2"],
+    "QNLI": ["question", "sentence"],
+}
+LABEL_COLUMNS = {"MRPC": "Quality", "QQP": "is_duplicate", "MNLI": "gold_label"}
+
+
+@pytest.mark.parametrize("task", data.GLUE)
+def test_glue_reads_the_columns_of_each_task(tmp_path, task):
+    header = HEADERS[task]
+    # Each value is the name of its column, so that what is read tells where it stood.
+    names = ["source", "label", "mark", "sentence"] if header is None else header.split("\t")
+    row = ["3.5" if name == "score" else name for name in names]
     folder = tmp_path / task
     folder.mkdir()
-    write(folder / "train.tsv", content)
+    lines = ["\t".join(row)] if header is None else [header, "\t".join(row)]
+    write(folder / "train.tsv", "\n".join(lines) + "\n")
     examples = data.read_glue(folder)
-    assert (examples.texts, examples.text_pairs) == (texts, pairs)
-    assert (examples.scores if task == "STS-B" else examples.labels) == labels
+    first, *second = TEXT_COLUMNS.get(task, ["sentence1", "sentence2"])
+    assert examples.texts == [first]
+    assert examples.text_pairs == (second or None)
+    if task == "STS-B":
+        assert examples.scores == [3.5]
+    else:
+        assert examples.labels == [LABEL_COLUMNS.get(task, "label")]
 
 
-def test_glue_names_its_folders_and_files(tmp_path):
-    with pytest.raises(ValueError, match="the folder of GLUE must be one of CoLA, SST-2"):
-        data.read_glue(tmp_path / "other")
-    write(tmp_path / "dev_matched.tsv", "sentence1\tsentence2\tgold_label\na\tb\tneutral\n")
-    assert data.read_glue(tmp_path, "dev", task="mnli").labels == ["neutral"]
+def test_glue_by_another_name_and_split(tmp_path):
+    line = HEADERS["MNLI"] + "\n"
+    write(tmp_path / "dev_matched.tsv", line * 2)
+    write(tmp_path / "dev_mismatched.tsv", line * 3)
+    assert len(data.read_glue(tmp_path, "dev", task="mnli")) == 1
+    assert len(data.read_glue(tmp_path, "dev_mismatched", task="MNLI")) == 2
+    assert len(data.read_glue(tmp_path, "dev_mismatched", task="MNLI", limit=1)) == 1
+    with pytest.raises(ValueError, match="folder of GLUE must be one of CoLA, SST-2, MRPC"):
+        data.read_glue(tmp_path)
     with pytest.raises(FileNotFoundError):
-        data.read_glue(tmp_path, "train", task="MNLI")
+        data.read_glue(tmp_path, "test", task="MNLI")

@@ -1,75 +1,157 @@
-"""Answers do not depend on how they are batched; what a model cannot read is refused."""
+"""Answers: they do not depend on their batch, keep their order, and fit the model."""
 
 import keras
 import numpy as np
 import pytest
 
-import keras_bert
 from keras_bert import heads
-from keras_bert.finetuning import predict
-from keras_bert.finetuning.data import Examples
+from keras_bert.finetuning import choices, data, predict, questions, tagging
 from tests import tiny
 
+pytestmark = pytest.mark.usefixtures("one_tokenizer")
 TEXTS = ["good " * 9, "bad", "this is " * 12, "", "so good film"]
 
 
-def test_answers_do_not_depend_on_their_batch():
-    model = heads.classifier(tiny.encoder(initializer_range=1.0), 3)
-    together = predict.answers(model, Examples(TEXTS), batch_size=2)
-    alone = [predict.answers(model, Examples([text]))[0] for text in TEXTS]
-    np.testing.assert_allclose(together, alone, atol=1e-5)
-    assert np.ptp(together, axis=0).max() > 0.01  # the texts do differ, so their order counts
+def encoder(**options):
+    return tiny.encoder(num_hidden_layers=1, initializer_range=1.0, **options)
 
 
-@pytest.mark.parametrize("examples", [tiny.tagged(), tiny.questions(), tiny.choices()])
-def test_one_answer_for_each_example_of_any_task(examples):
-    from keras_bert.finetuning import tasks
+# Each: a model and data for it.
+CASES = {
+    "classifier": lambda: (heads.classifier(encoder(), 3), data.Examples(TEXTS)),
+    "pairs": lambda: (
+        heads.classifier(encoder(), 3, pairs=True),
+        data.Examples(TEXTS, TEXTS[::-1]),
+    ),
+    "label sets": lambda: (
+        heads.classifier(encoder(), 2, multi_label=True),
+        data.Examples(TEXTS),
+    ),
+    "regressor": lambda: (heads.regressor(encoder()), data.Examples(TEXTS)),
+    "tagger": lambda: (
+        heads.tagger(encoder(), labels=["O", "B-x", "I-x"]),
+        tagging.TaggedSentences([text.split() for text in TEXTS]),
+    ),
+    "span_selector": lambda: (
+        heads.span_selector(encoder()),
+        questions.Questions(["good", "is", "a", "so", "this"], TEXTS),
+    ),
+    "multiple_choice": lambda: (
+        heads.multiple_choice(encoder()),
+        choices.Choices(TEXTS, [["good", text] for text in TEXTS]),
+    ),
+}
 
-    model = tasks.for_data(examples).build(tiny.encoder(), examples)
+
+def part(examples, rows):
+    """Some rows of data of any task."""
+    columns = {
+        name: column if isinstance(column, str) else [column[row] for row in rows]
+        for name, column in vars(examples).items()
+        if column is not None and not isinstance(column, int)
+    }
+    return type(examples)(**columns)
+
+
+def flat(answers):
+    return np.array([x for x in keras.tree.flatten(list(answers)) if not isinstance(x, str)])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_answers_do_not_depend_on_their_batch(case):
+    model, examples = CASES[case]()
     shares = []
-    answers = predict.answers(model, examples, batch_size=7, on_batch=shares.append)
-    assert len(answers) == len(examples)
-    assert sum(shares) == pytest.approx(1)
-    scores = predict.evaluate(model, examples)
-    assert all(isinstance(value, float) for value in scores.values())
+    together = predict.answers(model, examples, batch_size=2, on_batch=shares.append)
+    assert sum(shares) == pytest.approx(1.0)
+    assert len(together) == 5
+    alone = [predict.answers(model, part(examples, [row]))[0] for row in range(5)]
+    np.testing.assert_allclose(flat(together), flat(alone), atol=1e-5)
+    others = [keras.tree.flatten(list(together[row])) if case == "tagger" else [] for row in (0, 2)]
+    assert others[0] != others[1] or case != "tagger"
+    if case not in ("tagger", "span_selector"):  # the texts do differ, so their order counts
+        assert np.ptp(np.array(together), axis=0).max() > 0.01
 
 
-def test_vectors_of_texts():
-    encoder = tiny.encoder(initializer_range=1.0)
-    vectors = predict.embed(encoder, TEXTS)
-    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
-    inputs = encoder.preprocessor(["bad"])
-    output = encoder(inputs)["sequence_output"].numpy()[0, :3].mean(axis=0)
-    np.testing.assert_allclose(vectors[1], output / np.linalg.norm(output), atol=1e-5)
-    raw = predict.embed(heads.embedder(encoder, pooling="cls", normalize=False), ["bad"])
-    np.testing.assert_allclose(raw[0], encoder(inputs)["sequence_output"][0, 0], atol=1e-5)
-    with pytest.raises(ValueError, match="has the head regressor, which gives no vectors"):
-        predict.embed(heads.regressor(encoder), TEXTS)
+def test_max_length_cuts():
+    model, examples = CASES["classifier"]()
+    cut = predict.answers(model, examples, max_length=3)
+    np.testing.assert_allclose(
+        cut[0], predict.answers(model, data.Examples(["good"]))[0], atol=1e-5
+    )
+    heads.find_encoder(model).preprocessor.max_sequence_length = 3
+    np.testing.assert_allclose(predict.answers(model, examples), cut, atol=1e-6)
 
 
-def test_labels_of_texts():
-    model = heads.classifier(tiny.encoder(), labels=["no", "yes"])
-    answers = predict.classify(model, ["good", "bad"])
-    assert all(label in ("no", "yes") and 0.5 <= score <= 1 for label, score in answers)
+def test_classify():
+    model = heads.classifier(encoder(), labels=["no", "yes"])
+    rows = predict.answers(model, data.Examples(TEXTS))
+    found = predict.classify(model, np.array(TEXTS))
+    assert [label for label, _ in found] == [["no", "yes"][row.argmax()] for row in rows]
+    assert [score for _, score in found] == pytest.approx([row.max() for row in rows])
     assert predict.classify(model, []) == []
-    with pytest.raises(ValueError, match="reads single texts; the call has pairs"):
-        predict.classify(model, ["a"], ["b"])
-    with pytest.raises(ValueError, match="must be a classifier with one label"):
-        predict.classify(heads.regressor(tiny.encoder()), ["a"])
+    pairs = heads.classifier(encoder(), 2, pairs=True)
+    assert len(predict.classify(pairs, ["good"], ["bad"])) == 1
+    with pytest.raises(ValueError, match="reads pairs of texts; the call has single texts"):
+        predict.classify(pairs, ["good"])
 
 
-def test_what_a_model_cannot_read_is_an_error():
-    model = heads.classifier(tiny.encoder(), 2)
-    with pytest.raises(ValueError, match="'classifier' does not read TaggedSentences"):
-        predict.answers(model, tiny.tagged())
+def test_evaluate_scores_the_answers():
+    model = heads.classifier(encoder(), labels=["bad", "good"])
+    given = [label for label, _ in predict.classify(model, TEXTS)]
+    assert predict.evaluate(model, data.Examples(TEXTS, labels=given))["accuracy"] == 1.0
     with pytest.raises(ValueError, match="has no labels to compare with"):
-        predict.evaluate(model, Examples(["a"]))
-    with pytest.raises(ValueError, match="holds no examples"):
-        predict.answers(model, Examples([]))
-    encoder = tiny.encoder()
-    encoder.preprocessor = None
-    with pytest.raises(ValueError, match="has no preprocessor"):
-        predict.answers(keras_bert.heads.classifier(encoder, 2), Examples(["a"]))
-    plain = keras.Sequential([keras.Input((2,)), keras.layers.Dense(2)])
-    with pytest.raises(ValueError, match="must hold one BertEncoder"):
-        predict.answers(plain, Examples(["a"]))
+        predict.evaluate(model, data.Examples(TEXTS))
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
+def test_embed(pooling):
+    base = encoder()
+    vectors = predict.embed(base, TEXTS, pooling=pooling, batch_size=2)
+    assert vectors.shape == (5, 8)
+    assert vectors.dtype == np.float32
+    np.testing.assert_allclose((vectors**2).sum(1), 1, atol=1e-5)
+    model = heads.embedder(base, pooling=pooling, normalize=False)
+    for text, vector in zip(TEXTS, predict.embed(model, TEXTS), strict=True):
+        base.preprocessor.sequence_length = 32
+        np.testing.assert_allclose(vector, model(base.preprocessor([text]))[0], atol=1e-5)
+    assert predict.embed(base, []).shape == (0, 8)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: predict.classify(heads.classifier(encoder(), 2, multi_label=True), ["a"]),
+            "one l",
+        ),
+        (lambda: predict.classify(heads.regressor(encoder()), ["a"]), "must be a classifier"),
+        (lambda: predict.answers(encoder(), data.Examples(["a"])), "has to be fine-tuned first"),
+        (
+            lambda: predict.answers(heads.tagger(encoder(), 2), data.Examples(["a"])),
+            "'tagger' does not read Examples",
+        ),
+        (lambda: predict.answers(heads.classifier(encoder(), 2), data.Examples([])), "no examples"),
+        (
+            lambda: predict.embed(heads.regressor(encoder()), ["a"]),
+            "head regressor, which gives no",
+        ),
+        (
+            lambda: predict.answers(
+                keras.Sequential([keras.Input((2,)), keras.layers.Dense(2)]), data.Examples(["a"])
+            ),
+            "must hold one BertEncoder",
+        ),
+    ],
+)
+def test_models_of_another_kind_are_an_error(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_an_encoder_without_a_preprocessor_is_an_error():
+    base = encoder()
+    base.preprocessor = None
+    for call in (predict.classify, predict.embed):
+        model = base if call is predict.embed else heads.classifier(base, 2)
+        with pytest.raises(ValueError, match="has no preprocessor to read text with"):
+            call(model, ["a"])

@@ -1,61 +1,93 @@
-"""What is left of a run: files that can be opened, whatever the labels are."""
+"""What is left of a run: a table, a file that is whole, pictures whatever the labels are."""
 
 import json
 
+import matplotlib.image
 import numpy as np
 import pytest
 
 from keras_bert import heads
-from keras_bert.finetuning import predict, report, tasks
+from keras_bert.finetuning import report
 from keras_bert.finetuning.data import Examples
 from tests import tiny
 
+HISTORY = [
+    {"epoch": 1, "loss": 0.9, "accuracy": 0.5, "f1": 0.4, "majority": 0.5},
+    {"epoch": 2, "loss": 0.4, "accuracy": 0.8, "f1": 0.7, "majority": 0.5},
+]
 
-def is_png(file):
-    return file.read_bytes().startswith(b"\x89PNG") and file.stat().st_size > 1000
+
+def test_table():
+    metrics = {"f1": 0.25, "examples": 1200, "metric": "f1", "stopped": False, "history": [1]}
+    assert report.table(metrics) == "f1        0.250\nexamples  1200\nmetric    f1"
+    assert report.table({}) == ""
+
+
+def test_metrics_are_written_whole_or_not_at_all(tmp_path):
+    metrics = {"accuracy": 0.5, "train": "한국어.tsv", "history": HISTORY, "dev": None}
+    report.write_metrics(tmp_path, metrics)
+    file = tmp_path / report.METRICS_FILE
+    assert json.loads(file.read_text(encoding="utf-8")) == metrics
+    assert "한국어" in file.read_text(encoding="utf-8")
+    before = file.read_bytes()
+    with pytest.raises(TypeError):
+        report.write_metrics(tmp_path, {"a": object()})
+    assert file.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def picture(file):
+    """An image as floats (height, width, 4); not all of one color."""
+    assert file.read_bytes().startswith(b"\x89PNG")
+    image = matplotlib.image.imread(file)
+    assert np.ptp(image) > 0.5
+    return image
 
 
 def test_curves(tmp_path):
-    history = [
-        {"epoch": 1, "loss": 0.7, "f1": 0.1, "majority": 0.5},
-        {"epoch": 2, "loss": 0.5, "f1": 0.4, "majority": 0.5},
-    ]
-    report.draw_curves(tmp_path, history)
-    assert is_png(tmp_path / report.CURVES_FILE)
-    report.draw_curves(tmp_path, [{"epoch": 1, "loss": 0.7}])  # without a dev set
+    report.draw_curves(tmp_path, HISTORY)
+    both = picture(tmp_path / report.CURVES_FILE)
+    report.draw_curves(tmp_path, [{"epoch": 1, "loss": 0.5}])  # without dev data
+    assert not np.array_equal(picture(tmp_path / report.CURVES_FILE), both)
 
 
-@pytest.mark.parametrize("labels", [["bad", "good"], ["나쁨", "좋음"]])
-def test_a_confusion_matrix(tmp_path, labels):
-    """In Hangul too: on a machine without such a font numbers stand in, and nothing warns."""
-    model = heads.classifier(tiny.encoder(), labels=labels)
-    examples = Examples(["a", "b", "c"], labels=[labels[0], labels[1], labels[1]])
-    assert report.draw_confusion(tmp_path, model, examples, np.eye(2)[[0, 0, 1]])
-    assert is_png(tmp_path / report.CONFUSION_FILE)
+KOREAN = ["긍정", "부정"]
+STRANGE = ["$x^{$", "naïve", "日本", "😀"]
 
 
-def test_a_confusion_matrix_of_tags(tmp_path):
+@pytest.mark.parametrize("labels", [["no", "yes"], KOREAN, STRANGE])
+@pytest.mark.parametrize("fonts", ["this machine's", "none"])
+def test_confusion_of_a_classifier(tmp_path, monkeypatch, labels, fonts):
+    """Without a warning, which would fail the test, whether or not a font has the characters."""
+    if fonts == "none":
+        monkeypatch.setattr("matplotlib.font_manager.get_font_names", lambda: ["DejaVu Sans"])
+    model = heads.classifier(tiny.encoder(num_hidden_layers=1), labels=labels)
+    examples = Examples(["a"] * 8, labels=(labels * 4)[:8])
+    answers = np.eye(len(labels))[[0] * 8]
+    assert report.draw_confusion(tmp_path, model, examples, answers)
+    image = picture(tmp_path / report.CONFUSION_FILE)
+    right = np.eye(len(labels))[[labels.index(label) for label in examples.labels]]
+    assert report.draw_confusion(tmp_path, model, examples, right)
+    assert not np.array_equal(picture(tmp_path / report.CONFUSION_FILE), image)
+
+
+def test_confusion_of_a_tagger(tmp_path):
+    model = heads.tagger(tiny.encoder(num_hidden_layers=1), labels=["O", "B-work", "B-mood"])
+    answers = [[("O", 0.5)] * len(row) for row in tiny.tagged().tags]
     examples = tiny.tagged()
-    model = tasks.for_data(examples).build(tiny.encoder(), examples)
-    assert report.draw_confusion(tmp_path, model, examples, predict.answers(model, examples))
+    examples.tags[:] = [["O"] * len(row) for row in examples.tags]
+    assert report.draw_confusion(tmp_path, model, examples, answers)
+    picture(tmp_path / report.CONFUSION_FILE)
 
 
-def test_no_picture_where_there_is_none(tmp_path):
-    model = heads.regressor(tiny.encoder())
-    assert not report.draw_confusion(tmp_path, model, Examples(["a"], scores=[1]), np.ones(1))
-    many = heads.classifier(tiny.encoder(), 61)
-    assert not report.draw_confusion(tmp_path, many, None, None)
+def test_some_models_have_no_such_picture(tmp_path):
+    encoder = tiny.encoder(num_hidden_layers=1)
+    for model in (
+        heads.regressor(encoder),
+        heads.classifier(encoder, 2, multi_label=True),
+        heads.span_selector(encoder),
+        heads.multiple_choice(encoder),
+        heads.classifier(encoder, 61),
+    ):
+        assert not report.draw_confusion(tmp_path, model, None, None)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_metrics_are_json_with_any_text(tmp_path):
-    metrics = {"dev": "한국어.tsv", "accuracy": 0.5, "history": [{"epoch": 1}]}
-    report.write_metrics(tmp_path, metrics)
-    text = (tmp_path / report.METRICS_FILE).read_text(encoding="utf-8")
-    assert json.loads(text) == metrics and "한국어" in text
-    assert [file.name for file in tmp_path.iterdir()] == [report.METRICS_FILE]
-
-
-def test_a_table_shows_what_can_be_read():
-    text = report.table({"accuracy": 0.5, "examples": 3, "history": [1], "stopped": False})
-    assert text.splitlines() == ["accuracy  0.500", "examples  3"]

@@ -9,7 +9,11 @@ import pytest
 from keras_bert.finetuning import resume, train
 from tests import tiny
 
-pytestmark = pytest.mark.usefixtures("eager", "one_tokenizer")
+
+@pytest.fixture(scope="module", autouse=True)
+def quick(one_tokenizer):
+    with tiny.eagerly():
+        yield
 
 
 class Killed(Exception):
@@ -55,11 +59,10 @@ def assert_same_run(run, other):
         assert run[1][key] == pytest.approx(other[1][key], rel=1e-6), key
 
 
-@pytest.fixture
-def killed(tmp_path):
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory):
     """The folder of a run that was killed in its second epoch."""
-    folder = tmp_path / "killed"
-    folder.mkdir()
+    folder = tmp_path_factory.mktemp("killed")
     with pytest.raises(Killed):
         finetune(folder, KillAt(7))
     return folder

@@ -1,36 +1,72 @@
-"""The grid: every recipe from the same start, and the best of them."""
+"""The grid of recipes: each run from the same start, the best one known."""
 
 import keras
 import numpy as np
+import pytest
 
-from keras_bert.finetuning import search
+from keras_bert.finetuning import search, train
 from tests import tiny
 
+pytestmark = pytest.mark.usefixtures("eager", "one_tokenizer")
 
-def test_every_recipe_starts_from_the_same_weights():
-    encoder = tiny.learner()
-    start = [keras.ops.convert_to_numpy(weight) for weight in encoder.weights]
-    choices = {"learning_rate": (1e-2, 1e-9, 1e-2), "epochs": (8,)}
-    seen = []
-    trials = search.grid(
-        encoder, tiny.examples(), tiny.examples(), choices=choices, on_trial=seen.append,
-        batch_size=8, max_length=16, show_progress=False,
-    )  # fmt: skip
-    assert seen == trials.runs
-    assert [run["options"]["learning_rate"] for run in trials.runs] == [1e-2, 1e-9, 1e-2]
-    # Had the second or third gone on with the weights of the first, it would start better.
-    first, second, third = (run["metrics"]["history"] for run in trials.runs)
-    assert second[0]["loss"] > first[-1]["loss"] + 0.1
-    np.testing.assert_allclose(first[0]["loss"], third[0]["loss"], rtol=1e-4)
-    best = search.best(trials)
-    assert best["value"] == max(run["value"] for run in trials.runs)
-    assert best["metrics"]["metric"] == best["metric"] == "accuracy"
-    search.reset(encoder, trials)
-    for weight, value in zip(encoder.weights, start, strict=True):
-        np.testing.assert_array_equal(weight, value)
+
+def numbers(encoder):
+    return [keras.ops.convert_to_numpy(weight) for weight in encoder.weights]
 
 
 def test_the_papers_grid():
-    assert search.GRID["batch_size"] == (16, 32)
-    assert search.GRID["learning_rate"] == (5e-5, 3e-5, 2e-5)
-    assert search.GRID["epochs"] == (2, 3, 4)
+    assert search.GRID == {
+        "batch_size": (16, 32),
+        "learning_rate": (5e-5, 3e-5, 2e-5),
+        "epochs": (2, 3, 4),
+    }
+
+
+def test_a_grid_of_four(monkeypatch):
+    encoder = tiny.learner()
+    before, starts, seen = numbers(encoder), [], []
+    plain = train.finetune
+
+    def finetune(encoder, *args, **options):
+        starts.append(numbers(encoder))
+        return plain(encoder, *args, **options)
+
+    monkeypatch.setattr(train, "finetune", finetune)
+    examples = tiny.examples(tiny.ROWS[:8])
+    grid = {"batch_size": (4, 8), "learning_rate": (1e-2, 1e-3), "epochs": (1,)}
+    trials = search.grid(
+        encoder, examples, examples, choices=grid, on_trial=seen.append, epochs=9, max_length=16,
+        metric="f1", show_progress=False,
+    )  # fmt: skip
+    recipes = [(4, 1e-2, 1), (4, 1e-3, 1), (8, 1e-2, 1), (8, 1e-3, 1)]
+    assert [tuple(run["options"].values()) for run in trials.runs] == recipes
+    assert seen == trials.runs
+    for start in starts:
+        for a, b in zip(start, before, strict=True):
+            np.testing.assert_array_equal(a, b)
+    for run in trials.runs:
+        assert (run["metric"], run["value"]) == ("f1", run["metrics"]["f1"])
+        assert len(run["metrics"]["history"]) == 1
+    assert any((a != b).any() for a, b in zip(numbers(encoder), before, strict=True))
+    search.reset(encoder, trials)
+    for a, b in zip(numbers(encoder), before, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_the_best_is_the_first_of_equals_and_of_errors_the_least():
+    def best(metric, *values):
+        runs = [{"metric": metric, "value": v, "number": n} for n, v in enumerate(values)]
+        return search.best(search.Trials(runs, []))["number"]
+
+    assert best("accuracy", 0.5, 0.9, 0.9) == 1
+    assert best("rmse", 0.5, 0.9, 0.2) == 2
+
+
+def test_ctrl_c_ends_the_search(monkeypatch):
+    stopped = iter([False, True, False])
+
+    def finetune(*args, **options):
+        return None, {"metric": "f1", "f1": 0.5, "stopped": next(stopped)}
+
+    monkeypatch.setattr(train, "finetune", finetune)
+    assert len(search.grid(tiny.encoder(), None, None).runs) == 2

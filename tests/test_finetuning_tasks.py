@@ -1,37 +1,56 @@
-"""Which task belongs to which data and which model."""
+"""Tasks: every head that can be trained has one, and all have the same functions."""
 
+import inspect
+
+import keras
 import pytest
 
 from keras_bert import heads
-from keras_bert.finetuning import choices, questions, tagging, tasks, texts
+from keras_bert.finetuning import choices, data, questions, tagging, tasks, texts
 from tests import tiny
 
-FUNCTIONS = ["build", "compile_options", "encode", "decode", "score", "header", "lines"]
+MODULES = {
+    texts: data.Examples,
+    tagging: tagging.TaggedSentences,
+    questions: questions.Questions,
+    choices: choices.Choices,
+}
 
 
-@pytest.mark.parametrize("task", [texts, tagging, questions, choices])
-def test_a_task_is_a_module_with_the_same_functions(task):
-    assert all(callable(getattr(task, name)) for name in FUNCTIONS)
+@pytest.mark.parametrize("task", MODULES)
+def test_all_have_the_same_functions(task):
+    for name, arguments in {
+        "build": ["encoder", "train"],
+        "compile_options": ["model"],
+        "encode": ["model", "examples", "max_length"],
+        "decode": ["model", "examples", "encoded", "outputs"],
+        "score": ["model", "examples", "answers"],
+        "header": ["model"],
+        "lines": ["model", "examples", "answers"],
+    }.items():
+        signature = inspect.signature(getattr(task, name))
+        required = [p.name for p in signature.parameters.values() if p.kind != p.KEYWORD_ONLY]
+        assert required == arguments, name
     assert set(task.HEADS) <= set(heads.TASKS)
-    assert 3 < task.MAX_LENGTH <= 512
+    assert task.MAX_LENGTH >= 128
 
 
-def test_data_and_models_know_their_task():
-    encoder = tiny.encoder()
-    for examples, task in (
-        (tiny.examples(), texts),
-        (tiny.tagged(), tagging),
-        (tiny.questions(), questions),
-        (tiny.choices(), choices),
-    ):
-        assert tasks.for_data(examples) is task
-        assert tasks.for_model(task.build(encoder, examples)) is task
+def test_tasks_by_data_and_by_model():
+    encoder = tiny.encoder(num_hidden_layers=1)
+    for task, kind in MODULES.items():
+        assert tasks.for_data(object.__new__(kind)) is task
+        for head in task.HEADS:
+            options = {"num_classes": 2} if head == "classifier" else {}
+            options |= {"num_tags": 2} if head == "tagger" else {}
+            assert tasks.for_model(heads.TASKS[head](encoder, **options)) is task
 
 
 def test_what_has_no_task_is_an_error():
-    with pytest.raises(ValueError, match="must be one of Examples, .*; received list"):
-        tasks.for_data(["a text"])
-    with pytest.raises(ValueError, match="an encoder has to be fine-tuned first"):
-        tasks.for_model(tiny.encoder())
-    with pytest.raises(ValueError, match="must be a model with one of the heads"):
-        tasks.for_model(heads.masked_lm(tiny.encoder()))
+    encoder = tiny.encoder(num_hidden_layers=1)
+    for model in (encoder, heads.embedder(encoder), heads.masked_lm(encoder)):
+        with pytest.raises(ValueError, match="one of the heads classifier, multiple_choice, regr"):
+            tasks.for_model(model)
+    with pytest.raises(ValueError, match="must hold one BertEncoder"):
+        tasks.for_model(keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]))
+    with pytest.raises(ValueError, match="Examples, TaggedSentences, .*; received list"):
+        tasks.for_data(["a"])

@@ -1,110 +1,173 @@
-"""Tasks of whole texts: targets, weights, answers, metrics, and lines of a file."""
+"""The tasks of whole texts: heads, targets, weights, answers, metrics against scikit-learn's."""
 
 import numpy as np
 import pytest
+from scipy import stats
+from sklearn import metrics
 
 from keras_bert import heads
 from keras_bert.finetuning import texts
 from keras_bert.finetuning.data import Examples
 from tests import tiny
 
-TEXTS = ["good", "bad film", "", "so good"]
+pytestmark = pytest.mark.usefixtures("one_tokenizer")
 
 
-@pytest.fixture
-def classifier():
-    return heads.classifier(tiny.encoder(), labels=["bad", "good"])
+def model_of(**options):
+    return heads.classifier(tiny.encoder(num_hidden_layers=1), **options)
 
 
-def test_targets_follow_the_models_labels(classifier):
-    examples = Examples(TEXTS, labels=["good", "bad", "good", "bad"])
-    inputs, targets, weights = texts.encode(classifier, examples, 8).batch([2, 0], 4)
-    assert targets.tolist() == [1, 1]
-    assert weights.tolist() == [1.0, 1.0]
-    assert inputs["input_word_ids"].tolist() == [[2, 3, 0, 0], [2, 5, 3, 0]]
-    model = heads.classifier(tiny.encoder(), labels=["x", "y", "z"], multi_label=True)
-    sets = Examples(TEXTS, label_sets=[["z", "x"], [], ["y"], ["z"]])
-    _, targets, _ = texts.encode(model, sets, 8).batch([0, 1], 4)
-    assert targets.tolist() == [[1, 0, 1], [0, 0, 0]]
-    model = heads.regressor(tiny.encoder())
-    _, targets, _ = texts.encode(model, Examples(TEXTS, scores=[1, 2, 3, 4]), 8).batch([3], 4)
-    assert targets.tolist() == [[4.0]]
+LABELS = ["x", "y", "z"]
+SETS = Examples(["a"] * 3, label_sets=[["z", "x"], [], ["y"]])
 
 
-def test_class_weights(classifier):
-    examples = Examples(TEXTS, labels=["good", "good", "good", "bad"])
-    encoded = texts.encode(classifier, examples, 8, class_weight="balanced")
-    weights = encoded.batch([0, 1, 2, 3], 4)[2]
-    np.testing.assert_allclose(weights, [2 / 3] * 3 + [2])  # each label weighs two of four texts
-    encoded = texts.encode(classifier, examples, 8, class_weight={"bad": 5})
-    assert encoded.batch([0, 3], 4)[2].tolist() == [1, 5]
-    with pytest.raises(ValueError, match="class_weight names 'odd', which is no label"):
-        texts.encode(classifier, examples, 8, class_weight={"odd": 1})
-    with pytest.raises(ValueError, match="classifiers with one label a text"):
-        scores = Examples(TEXTS, scores=[1, 2, 3, 4])
-        texts.encode(heads.regressor(tiny.encoder()), scores, 8, class_weight="balanced")
+def test_the_data_says_which_head():
+    encoder = tiny.encoder(num_hidden_layers=1)
+    model = texts.build(encoder, Examples(["a"] * 3, labels=["10", "9", "10"]))
+    output = heads.find_output(model)
+    assert (output.labels, output.pairs, output.multi_label) == (["9", "10"], False, False)
+    output = heads.find_output(texts.build(encoder, Examples(["a"], ["b"], label_sets=[["x"]])))
+    assert (output.labels, output.pairs, output.multi_label) == (["x"], True, True)
+    output = heads.find_output(texts.build(encoder, Examples(["a"], ["b"], scores=[1])))
+    assert (output.task, output.pairs) == ("regressor", True)
 
 
-def test_what_does_not_fit_the_model_is_an_error(classifier):
-    with pytest.raises(ValueError, match="f: has the label 'odd', which is none of the model's"):
-        texts.encode(classifier, Examples(["a"], labels=["odd"], source="f"), 8)
-    with pytest.raises(ValueError, match="reads single texts; f has pairs of texts"):
-        texts.encode(classifier, Examples(["a"], ["b"], source="f"), 8)
-    with pytest.raises(ValueError, match="f: has no labels to learn from"):
-        texts.build(tiny.encoder(), Examples(["a"], source="f"))
-    with pytest.raises(ValueError, match="at least two labels to tell apart; received only 'x'"):
-        texts.build(tiny.encoder(), Examples(["a"], labels=["x"]))
+@pytest.mark.parametrize(
+    ("examples", "message"),
+    [
+        (Examples(["a"]), "has no labels to learn from"),
+        (Examples(["a"], labels=["x"]), "at least two labels to tell apart; received only 'x'"),
+        (
+            Examples(["a"], label_sets=[[]]),
+            "needs at least two labels to tell apart; received none",
+        ),
+    ],
+)
+def test_data_without_a_choice_is_an_error(examples, message):
+    with pytest.raises(ValueError, match=message):
+        texts.build(tiny.encoder(num_hidden_layers=1), examples)
 
 
-def test_texts_that_are_cut_are_counted(classifier):
-    encoded = texts.encode(classifier, Examples(["good " * 30, "good"]), 8)
-    assert (encoded.truncated, encoded.lengths.tolist()) == (1, [8, 3])
+def test_targets_and_weights():
+    model = model_of(labels=LABELS)
+    examples = Examples(["good", "bad film", "so"], labels=["z", "x", "z"])
+    encoded = texts.encode(model, examples, 8)
+    inputs, targets, weights = encoded.batch(np.array([1, 0]), 4)
+    assert inputs["input_word_ids"].tolist() == [[2, 6, 7, 3], [2, 5, 3, 0]]
+    assert (targets.tolist(), weights.tolist()) == ([0, 2], [1, 1])
+    for given, expected in (
+        ({"z": 3}, [3, 1, 3]),
+        ("balanced", [0.5, 1, 0.5]),  # of 3 rows and 3 labels z has 2, x has 1
+    ):
+        encoded = texts.encode(model, examples, 8, class_weight=given)
+        assert encoded.batch(np.arange(3), 4)[2].tolist() == expected
+    targets = texts.encode(model_of(labels=LABELS, multi_label=True), SETS, 8).batch([0, 1, 2], 3)[
+        1
+    ]
+    assert targets.tolist() == [[1, 0, 1], [0, 0, 0], [0, 1, 0]]
+    regressor = heads.regressor(tiny.encoder(num_hidden_layers=1))
+    targets = texts.encode(regressor, Examples(["a", "b"], scores=[2, 3]), 8).batch([1, 0], 3)[1]
+    assert targets.tolist() == [[3], [2]]
+    assert texts.encode(regressor, Examples(["a"]), 8).batch([0], 3)[1:] == (None, None)
 
 
-def probabilities(*best):
-    """Answers of a classifier of two or three labels, sure of the given ones."""
-    return np.eye(max(best) + 1)[list(best)] * 0.8 + 0.1
+def test_pairs_and_what_is_cut():
+    examples = Examples(["good", "a a a a"], ["bad", "so so so"])
+    encoded = texts.encode(model_of(labels=LABELS, pairs=True), examples, 8)
+    assert encoded.lengths.tolist() == [5, 8]
+    assert encoded.truncated == 1
+    inputs, _, _ = encoded.batch([0], 6)
+    assert inputs["input_word_ids"].tolist() == [[2, 5, 3, 6, 3, 0]]
+    assert inputs["input_type_ids"].tolist() == [[0, 0, 0, 1, 1, 0]]
 
 
-def test_metrics_of_two_labels(classifier):
-    examples = Examples(["a"] * 5, labels=["good", "good", "good", "bad", "bad"])
-    found = texts.score(classifier, examples, probabilities(1, 1, 0, 1, 0))
-    # Of good: 2 right, 1 missed, 1 too many.
-    expected = {"accuracy": 3 / 5, "f1": 2 * 2 / (2 * 2 + 1 + 1), "mcc": 1 / 6, "majority": 3 / 5}
-    assert list(found) == list(expected)
-    np.testing.assert_allclose(list(found.values()), list(expected.values()))
+def test_chunks_change_nothing(monkeypatch):
+    model, examples = model_of(labels=LABELS), Examples(["good " * n for n in range(9)])
+    whole = texts.encode(model, examples, 8).batch(np.arange(9), 8)[0]
+    monkeypatch.setattr(texts, "_CHUNK", 2)
+    again = texts.encode(model, examples, 8).batch(np.arange(9), 8)[0]
+    for key, value in whole.items():
+        np.testing.assert_array_equal(value, again[key])
 
 
-def test_metrics_of_more_labels_and_of_label_sets():
-    model = heads.classifier(tiny.encoder(), labels=["x", "y", "z"])
-    examples = Examples(["a"] * 4, labels=["x", "y", "z", "z"])
-    found = texts.score(model, examples, probabilities(0, 1, 2, 1))
-    assert list(found) == ["accuracy", "macro_f1", "mcc", "majority"]
-    np.testing.assert_allclose([found["accuracy"], found["macro_f1"]], [3 / 4, (1 + 4 / 3) / 3])
-    model = heads.classifier(tiny.encoder(), labels=["x", "y"], multi_label=True)
-    sets = Examples(["a"] * 2, label_sets=[["x"], ["x", "y"]])
-    found = texts.score(model, sets, np.array([[0.9, 0.1], [0.6, 0.4]]))
-    assert list(found) == ["micro_f1", "macro_f1", "exact_match"]
-    np.testing.assert_allclose(list(found.values()), [4 / 5, 1 / 2, 1 / 2])
+@pytest.mark.parametrize(
+    ("options", "examples", "class_weight", "message"),
+    [
+        ({}, Examples(["a"], labels=["odd"]), None, "has the label 'odd', .*: x, y, z"),
+        ({}, Examples(["a"], ["b"]), None, "reads single texts; the examples has pairs of texts"),
+        ({"pairs": True}, Examples(["a"]), None, "reads pairs of texts; the examples has single"),
+        ({}, SETS, None, "the examples: has label sets, but the model knows labels"),
+        ({"multi_label": True}, Examples(["a"], scores=[1]), None, "has scores, .* label sets"),
+        ({}, Examples(["a"], labels=["x"]), {"odd": 1}, "class_weight names 'odd', which is no"),
+        ({"multi_label": True}, SETS, "balanced", "classifiers with one label a text"),
+        ({}, Examples(["a"]), "balanced", "classifiers with one label a text"),
+    ],
+)
+def test_data_of_another_kind_is_an_error(options, examples, class_weight, message):
+    with pytest.raises(ValueError, match=message):
+        texts.encode(model_of(labels=LABELS, **options), examples, 8, class_weight=class_weight)
 
 
-def test_metrics_of_numbers():
-    model = heads.regressor(tiny.encoder())
-    examples = Examples(["a"] * 4, scores=[1, 2, 3, 5])
-    found = texts.score(model, examples, np.array([1.0, 2.0, 3.0, 9.0]))
-    np.testing.assert_allclose(found["pearson"], np.corrcoef([1, 2, 3, 5], [1, 2, 3, 9])[0, 1])
-    np.testing.assert_allclose([found["spearman"], found["rmse"]], [1.0, 2.0])
-    # The same for all has no correlation; that is no reason for a warning.
-    assert texts.score(model, examples, np.ones(4))["pearson"] == 0.0
+RNG = np.random.default_rng(0)
 
 
-def test_lines_of_a_file(classifier):
-    assert texts.header(classifier) == "label\tscore"
-    assert list(texts.lines(classifier, None, probabilities(1, 0)))[0] == "good\t0.9000"
-    model = heads.classifier(tiny.encoder(), labels=["x", "y"], multi_label=True)
-    assert texts.header(model) == "labels\tx\ty"
-    rows = np.array([[0.9, 0.5], [0.1, 0.2]])
-    assert list(texts.lines(model, None, rows)) == ["x,y\t0.9000\t0.5000", "\t0.1000\t0.2000"]
-    model = heads.regressor(tiny.encoder())
+@pytest.mark.parametrize("count", [2, 3])
+def test_scores_of_labels(count):
+    model = model_of(labels=LABELS[:count])
+    examples = Examples(["a"] * 50, labels=[LABELS[i] for i in RNG.integers(0, count, 50)])
+    answers = RNG.random((50, count))
+    found = texts.score(model, examples, answers)
+    given, chosen = examples.labels, [LABELS[i] for i in answers.argmax(1)]
+    assert found["accuracy"] == metrics.accuracy_score(given, chosen)
+    assert found["mcc"] == pytest.approx(metrics.matthews_corrcoef(given, chosen))
+    assert found["majority"] == max(map(given.count, LABELS)) / 50
+    if count == 2:
+        assert found["f1"] == metrics.f1_score(given, chosen, pos_label="y")
+    else:
+        assert found["macro_f1"] == metrics.f1_score(given, chosen, average="macro")
+
+
+def test_scores_of_label_sets():
+    answers = np.array([[0.9, 0.1, 0.5], [0.1, 0.6, 0.1], [0.2, 0.9, 0.4]])
+    found = texts.score(model_of(labels=LABELS, multi_label=True), SETS, answers)
+    # Right: x, z, y; too much: y in the second text.
+    assert found == pytest.approx(
+        {"micro_f1": 6 / 7, "macro_f1": (1 + 2 / 3 + 1) / 3, "exact_match": 2 / 3}
+    )
+
+
+def test_scores_of_numbers():
+    model = heads.regressor(tiny.encoder(num_hidden_layers=1))
+    given, answers = RNG.normal(size=20), RNG.normal(size=20).astype(np.float32)
+    found = texts.score(model, Examples(["a"] * 20, scores=given), answers)
+    assert found["pearson"] == pytest.approx(stats.pearsonr(given, answers).statistic)
+    assert found["spearman"] == pytest.approx(stats.spearmanr(given, answers).statistic)
+    assert found["rmse"] == pytest.approx(np.sqrt(np.mean((given - answers) ** 2)))
+    # What is always the same has no correlation, which is no warning.
+    found = texts.score(model, Examples(["a"] * 20, scores=given), np.ones(20, np.float32))
+    assert (found["pearson"], found["spearman"]) == (0.0, 0.0)
+
+
+def test_answers_and_their_lines():
+    examples = Examples(["a", "b"])
+    logits = [np.array([0.0, 2.0, 1.0]), np.array([3.0, -3.0, -3.0])]
+    model = model_of(labels=LABELS)
+    answers = texts.decode(model, examples, None, logits)
+    np.testing.assert_allclose(answers.sum(1), 1, atol=1e-6)
+    assert texts.header(model) == "label\tscore"
+    assert list(texts.lines(model, examples, answers)) == ["y\t0.6652", "x\t0.9951"]
+    model = model_of(labels=LABELS, multi_label=True)
+    answers = texts.decode(model, examples, None, logits)
+    assert texts.header(model) == "labels\tx\ty\tz"
+    lines = list(texts.lines(model, examples, answers))
+    assert lines == ["x,y,z\t0.5000\t0.8808\t0.7311", "x\t0.9526\t0.0474\t0.0474"]
+    model = heads.regressor(tiny.encoder(num_hidden_layers=1))
+    answers = texts.decode(model, examples, None, [np.array([0.5]), np.array([-2.0])])
     assert texts.header(model) == "score"
-    assert list(texts.lines(model, None, np.array([2.5]))) == ["2.5000"]
+    assert list(texts.lines(model, examples, answers)) == ["0.5000", "-2.0000"]
+
+
+def test_large_logits_are_no_overflow():
+    model = model_of(labels=LABELS, multi_label=True)
+    answers = texts.decode(model, Examples(["a"]), None, [np.array([-200.0, 0.0, 200.0])])
+    np.testing.assert_allclose(answers, [[0, 0.5, 1]], atol=1e-6)

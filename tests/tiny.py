@@ -1,5 +1,7 @@
 """A BERT small enough for tests, a vocabulary of whole words, and data that it can learn."""
 
+import contextlib
+
 PIECES = [
     "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]",
     "good", "bad", "film", "a", "##ly", "##s", "!", "this", "is", "so", "한", "##국", "국어",
@@ -78,3 +80,20 @@ def choices():
         ["good", "bad"],
     ]
     return Choices(texts * 6, continuations * 6, [0, 1, 1, 0] * 6)
+
+
+@contextlib.contextmanager
+def eagerly():
+    """Within it, models are compiled to run eagerly."""
+    import keras
+
+    plain = keras.Model.compile
+
+    def compile(model, *args, **options):
+        plain(model, *args, **{**options, "run_eagerly": True, "jit_compile": False})
+
+    keras.Model.compile = compile
+    try:
+        yield
+    finally:
+        keras.Model.compile = plain

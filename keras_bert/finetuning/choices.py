@@ -64,7 +64,7 @@ class Choices:
                     f"{len(choices)}"
                 )
             label = 0 if self.labels is None else self.labels[number - 1]
-            if not isinstance(label, int) or not 0 <= label < count:
+            if not isinstance(label, (int, np.integer)) or not 0 <= label < count:
                 raise ValueError(
                     f"{place}: the label must be a number from 0 to {count - 1}; received {label!r}"
                 )

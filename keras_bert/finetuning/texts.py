@@ -268,7 +268,7 @@ def decode(model, examples, encoded, outputs):
     if output.task == "regressor":
         return logits[:, 0]
     if output.multi_label:
-        return 1 / (1 + np.exp(-logits))
+        return np.exp(-np.logaddexp(0, -logits))  # the sigmoid, without an overflow
     return softmax(logits)
 
 

@@ -149,7 +149,9 @@ def span_selector(model, output, preprocessor, limit):
         asked = preprocessor.tokenizer.tokenize(question)[:, : min(_MAX_QUESTION, (limit - 3) // 2)]
         pieces, _, starts, limits = preprocessor.tokenizer.tokenize_with_offsets(context)
         room = limit - 3 - asked.row_lengths()
-        windows, owner, step = _windows(pieces, room, tf.minimum(tf.constant(_STRIDE, tf.int64), room // 2))
+        windows, owner, step = _windows(
+            pieces, room, tf.minimum(tf.constant(_STRIDE, tf.int64), room // 2)
+        )
         packed = preprocessor.pack(
             tf.gather(asked, owner), windows, sequence_length=None, max_sequence_length=limit
         )
