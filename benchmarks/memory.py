@@ -6,6 +6,10 @@ figure is of a fresh process: its peak resident memory after the steps less what
 first one. Part of that are the gradients and the two moments of AdamW, 12 bytes a parameter, which
 no rematerialization saves.
 
+XLA for the CPU removes the barriers that keep the second computation apart from the first, so that
+by default nothing is saved with JAX there. Here `KEEP_BARRIERS` keeps it from that; `--xla-default`
+measures without.
+
     python benchmarks/memory.py
 
 Needs jax beside keras_bert.
@@ -21,6 +25,7 @@ import time
 
 BATCH, LENGTH, VOCAB = 32, 128, 30522
 MIB = 2**20
+KEEP_BARRIERS = "--xla_disable_hlo_passes=cse_barrier_expander"
 
 
 def resident():
@@ -67,18 +72,22 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backends", default="tensorflow,jax")
     parser.add_argument("--steps", type=int, default=2)
+    parser.add_argument("--xla-default", action="store_true", help="JAX without KEEP_BARRIERS")
     parser.add_argument("--one", choices=["plain", "rematerialize"], help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.one:
         print(json.dumps(measure(args.one == "rematerialize", args.steps)))
         return
+    flags = os.environ.get("XLA_FLAGS", "")
+    if not args.xla_default:
+        flags += " " + KEEP_BARRIERS
     for backend in args.backends.split(","):
         peaks = {}
         for variant in ("plain", "rematerialize"):
             output = subprocess.run(
                 [sys.executable, __file__, "--one", variant, "--steps", str(args.steps)],
                 env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": backend,
-                     "JAX_PLATFORMS": "cpu"},
+                     "JAX_PLATFORMS": "cpu", **({"XLA_FLAGS": flags} if backend == "jax" else {})},
                 capture_output=True, text=True,
             )  # fmt: skip
             if output.returncode:

@@ -5,8 +5,9 @@ training passages do not know. 180 questions are next to nothing (SQuAD has 88,0
 was never trained to answer any: the lesson is how it is done, not how good it gets.
 
 Command:   python examples/answer_questions.py
-Time:      TIME
-Expected:  EXPECTED
+Time:      about two minutes on 2 CPU cores
+Expected:  F1 0.59 and exact match 0.36 on the dev questions; the whole passage as the answer gets
+           F1 0.15
 """
 
 import argparse

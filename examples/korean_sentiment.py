@@ -6,8 +6,9 @@ small. 사전 학습된 한국어 BERT가 있으면 한 줄만 바꾸면 됩니�
 changed line, `bert = keras_bert.load("hf:org/name")`, and a lower learning rate, 5e-5.
 
 Command:   python examples/korean_sentiment.py
-Time:      TIME
-Expected:  EXPECTED
+Time:      about half a minute on 2 CPU cores
+Expected:  정확도 0.73 to 0.74 of the dev reviews right; the majority class gets 0.50, and a naive Bayes over
+           syllables 0.71: 400 reviews are few for a model that knows no Korean
 """
 
 import argparse

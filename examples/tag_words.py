@@ -4,8 +4,8 @@ The data is in CoNLL columns, a word and its tag a line: B-PLACE begins a place,
 with it, O is none of the five. A word of several pieces is tagged by its first piece.
 
 Command:   python examples/tag_words.py
-Time:      TIME
-Expected:  EXPECTED
+Time:      about a minute on 2 CPU cores
+Expected:  entity F1 0.91 to 0.92 on the dev sentences
 """
 
 import argparse

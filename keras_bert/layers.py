@@ -722,6 +722,9 @@ class WithoutDropout(keras.layers.Layer):
     def call(self, inputs, training=None):
         return self.layer(inputs, training=False)
 
+    def compute_output_spec(self, inputs, training=None):
+        return self.layer.compute_output_spec(inputs)
+
     def get_config(self):
         return {**super().get_config(), "layer": keras.saving.serialize_keras_object(self.layer)}
 

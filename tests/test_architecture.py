@@ -47,14 +47,14 @@ MAP = {
     "finetuning/batches.py": Rule("keras numpy tensorflow"),
     # A task a module, all with the same functions.
     "finetuning/texts.py": Rule("keras numpy tensorflow", "scipy sklearn"),
-    "finetuning/choices.py": Rule("keras numpy"),
+    "finetuning/choices.py": Rule("keras numpy tensorflow"),
     "finetuning/tagging.py": Rule("keras numpy tensorflow"),
     "finetuning/questions.py": Rule("keras numpy tensorflow"),
-    "finetuning/tasks.py": Rule(""),
-    "finetuning/predict.py": Rule("keras numpy"),
+    "finetuning/tasks.py": Rule("tensorflow"),
+    "finetuning/predict.py": Rule("keras numpy tensorflow"),
     "finetuning/resume.py": Rule("keras numpy"),
-    "finetuning/train.py": Rule("keras numpy", "rich tensorflow"),
-    "finetuning/search.py": Rule("keras"),
+    "finetuning/train.py": Rule("keras numpy tensorflow", "rich"),
+    "finetuning/search.py": Rule("keras tensorflow"),
     "finetuning/fill.py": Rule("numpy tensorflow"),
     "finetuning/report.py": Rule("numpy", "matplotlib rich sklearn"),
     "serving/__init__.py": Rule(""),
@@ -62,7 +62,7 @@ MAP = {
     "serving/answers.py": Rule("tensorflow"),
     "serving/export.py": Rule("keras numpy tensorflow"),
     # The doors: they may import all of the house, and the command line answers --help at once.
-    "commands.py": Rule("numpy", "keras"),
+    "commands.py": Rule("numpy tensorflow", "keras"),
     "__main__.py": Rule("", "rich"),
     "__init__.py": Rule(""),
 }

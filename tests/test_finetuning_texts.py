@@ -127,6 +127,12 @@ def test_scores_of_labels(count):
         assert found["macro_f1"] == metrics.f1_score(given, chosen, average="macro")
 
 
+def test_a_file_of_one_label_is_no_warning():
+    model = model_of(labels=LABELS[:2])
+    found = texts.score(model, Examples(["a"] * 2, labels=["x"] * 2), np.array([[0.9, 0.1]] * 2))
+    assert found == {"accuracy": 1.0, "f1": 0.0, "mcc": 0.0, "majority": 1.0}
+
+
 def test_scores_of_label_sets():
     answers = np.array([[0.9, 0.1, 0.5], [0.1, 0.6, 0.1], [0.2, 0.9, 0.4]])
     found = texts.score(model_of(labels=LABELS, multi_label=True), SETS, answers)

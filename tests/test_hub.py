@@ -270,3 +270,163 @@ def test_a_vocabulary_longer_than_the_encoder_knows_is_refused(tmp_path):
             target.writestr(item, source.read(item) + more)
     with pytest.raises(ValueError, match="b.keras .*at most vocab_size=18 pieces; received 20"):
         hub.load(tmp_path / "b.keras")
+
+
+# --- load(task=...): heads with the weights of a checkpoint that transformers saved
+
+CONFIG = {
+    "vocab_size": 37,
+    "hidden_size": 24,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 3,
+    "intermediate_size": 40,
+    "hidden_act": "gelu_new",
+    "max_position_embeddings": 19,
+    "type_vocab_size": 3,
+    "layer_norm_eps": 1e-5,
+}
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A function: name of a model of transformers to the model and the folder it was saved in."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    found = {}
+
+    def save(kind, **options):
+        key = (kind, str(options))
+        if key not in found:
+            torch.manual_seed(len(found))
+            model = getattr(transformers, kind)(transformers.BertConfig(**CONFIG, **options))
+            for name, weight in model.named_parameters():
+                mean = 1.0 if name.endswith("LayerNorm.weight") else 0.0
+                torch.nn.init.normal_(weight, mean, 0.3)
+            folder = tmp_path_factory.mktemp("saved")
+            model.eval().save_pretrained(folder)
+            found[key] = model, folder
+        return found[key]
+
+    return save
+
+
+LABELS = {0: "bad", 1: "good", 2: "so-so"}
+
+
+@pytest.mark.parametrize(
+    ("task", "kind", "options", "outputs"),
+    [
+        ("classifier", "BertForSequenceClassification", {"id2label": LABELS}, ["logits"]),
+        ("regressor", "BertForSequenceClassification", {"num_labels": 1}, ["logits"]),
+        ("tagger", "BertForTokenClassification", {"id2label": LABELS}, ["logits"]),
+        ("span_selector", "BertForQuestionAnswering", {}, ["end_logits", "start_logits"]),
+        ("multiple_choice", "BertForMultipleChoice", {}, ["logits"]),
+        ("masked_lm", "BertForMaskedLM", {}, ["logits"]),
+        ("next_sentence", "BertForNextSentencePrediction", {}, ["logits"]),
+        (
+            "pretraining",
+            "BertForPreTraining",
+            {},
+            ["prediction_logits", "seq_relationship_logits"],
+        ),
+    ],
+)
+def test_heads_agree_with_transformers(saved, task, kind, options, outputs):
+    import torch
+
+    original, folder = saved(kind, **options)
+    model = keras_bert.load(folder, task=task)
+    rng = np.random.default_rng(0)
+    shape = (4, 2, 11) if task == "multiple_choice" else (4, 11)
+    ids, types = (rng.integers(0, CONFIG[key], shape) for key in ("vocab_size", "type_vocab_size"))
+    real = np.array([11, 7, 1, 0]).reshape(4, *[1] * (len(shape) - 1))  # the last: padding alone
+    mask = np.broadcast_to(np.arange(11) < real, shape).astype(int, order="C")
+    inputs = {"input_word_ids": ids, "input_mask": mask, "input_type_ids": types}
+    if "masked_lm_positions" in model.input:
+        inputs["masked_lm_positions"] = np.tile(np.arange(11), (4, 1))
+    with torch.no_grad():
+        named = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
+        given = original(**{key: torch.tensor(value) for key, value in named.items()})
+    found = keras.tree.flatten(model(inputs))
+    for name, array in zip(outputs, found, strict=True):
+        expected = given[name].numpy()
+        finite = np.isfinite(expected)
+        assert finite[:3].all()
+        assert np.ptp(expected[finite]) > 0.5
+        np.testing.assert_allclose(np.array(array)[finite], expected[finite], atol=1e-4)
+    labels = keras_bert.heads.find_output(model).labels
+    assert labels == (list(LABELS.values()) if "id2label" in options else labels)
+
+
+@pytest.mark.parametrize(
+    ("task", "kind", "tensors"),
+    [
+        (
+            "masked_lm",
+            "BertForSequenceClassification",
+            ["masked_lm/transform/kernel", "masked_lm/"],
+        ),
+        ("classifier", "BertForMaskedLM", ["classifier/kernel", "classifier/bias", "pooler/"]),
+        ("span_selector", "BertForPreTraining", ["span_selector/kernel"]),
+        ("next_sentence", "BertForMaskedLM", ["next_sentence/kernel", "pooler/dense/kernel"]),
+        ("pretraining", "BertForMaskedLM", ["next_sentence/bias"]),
+        ("tagger", "BertModel", ["classifier/kernel"]),
+        (None, "BertForMaskedLM", ["pooler/dense/kernel"]),
+    ],
+)
+def test_what_a_head_lacks_is_named(saved, task, kind, tensors):
+    _, folder = saved(kind)
+    with pytest.raises(ValueError, match=rf"{folder}: .* missing \(\d+\)") as caught:
+        keras_bert.load(folder, task=task)
+    assert all(tensor in str(caught.value) for tensor in tensors)
+
+
+def test_a_head_of_another_size_is_an_error(saved):
+    _, folder = saved("BertForSequenceClassification", id2label=LABELS)
+    with pytest.raises(
+        ValueError, match=r"classifier/kernel \(expected \(24, 1\), found \(24, 3\)"
+    ):
+        keras_bert.load(folder, task="regressor")
+    _, folder = saved("BertForSequenceClassification", num_labels=1)
+    with pytest.raises(ValueError, match="a classifier needs at least 2 classes; received 1"):
+        keras_bert.load(folder, task="classifier")
+
+
+@pytest.mark.parametrize(
+    ("task", "kind"),
+    [
+        ("tagger", "BertForTokenClassification"),
+        ("span_selector", "BertForQuestionAnswering"),
+        ("masked_lm", "BertForMaskedLM"),
+        ("embedder", "BertForMaskedLM"),
+    ],
+)
+def test_heads_without_a_pooler_do_not_miss_it(saved, task, kind):
+    _, folder = saved(kind)
+    keras.utils.set_random_seed(0)
+    model = keras_bert.load(folder, task=task)
+    pooler = keras_bert.heads.find_encoder(model).get_layer("pooler").dense
+    # Fresh, as in an encoder that was not loaded: whoever fine-tunes it has no dead layer.
+    assert 0.01 < np.std(pooler.kernel) < 0.03
+    assert not np.any(pooler.bias)
+
+
+def test_an_embedder_takes_what_pretraining_left(saved):
+    _, folder = saved("BertForPreTraining")
+    model = keras_bert.load(folder, task="embedder")
+    encoder = keras_bert.load(folder)
+    pooler = keras_bert.heads.find_encoder(model).get_layer("pooler").dense
+    np.testing.assert_array_equal(pooler.kernel, encoder.get_layer("pooler").dense.kernel)
+
+
+def test_tasks_of_saved_models(tmp_path):
+    with pytest.raises(ValueError, match="task must be one of classifier, .*; received 'chess'"):
+        keras_bert.load("nowhere", task="chess")
+    encoder = tiny.encoder(num_hidden_layers=1)
+    keras_bert.save(keras_bert.heads.regressor(encoder), tmp_path / "a")
+    assert keras_bert.load(tmp_path / "a", task="regressor").name == "regressor"
+    with pytest.raises(ValueError, match="has the head regressor, not tagger"):
+        keras_bert.load(tmp_path / "a", task="tagger")
+    keras_bert.save(encoder, tmp_path / "b")
+    with pytest.raises(ValueError, match="has no head, not tagger"):
+        keras_bert.load(tmp_path / "b", task="tagger")

@@ -312,3 +312,95 @@ def test_a_length_known_only_in_the_graph_is_checked_too():
     # Not the look-up's error, which there is on a CPU only.
     with pytest.raises(tf.errors.InvalidArgumentError, match="Incompatible shapes"):
         run(tf.zeros((2, 9), tf.int32), tf.zeros((2, 9), tf.int32))
+
+
+# --- What heads are made of
+
+
+def masked_lm_head(**options):
+    embeddings = layers.Embeddings(11, HIDDEN, max_position_embeddings=8, initializer_range=0.5)
+    embeddings.build((None, None), (None, None))
+    head = layers.MaskedLMHead(11, initializer_range=0.5, **options)
+    head.tie_to(embeddings.word_embeddings)
+    return head, embeddings.word_embeddings
+
+
+@pytest.mark.parametrize("act", ["gelu", "relu"])
+def test_masked_lm_head(act):
+    head, embeddings = masked_lm_head(hidden_act=act, layer_norm_eps=0.1)
+    x, positions = states(2, 5), np.array([[4, 0, 4], [1, 2, 3]])
+    head(x)
+    head.output_bias.assign(np.arange(11.0))
+    y = np.take_along_axis(x, positions[..., None], 1) @ head.transform.kernel.numpy()
+    y = layers.activation(act)(y).numpy()
+    y = (y - y.mean(-1, keepdims=True)) / np.sqrt(y.var(-1, keepdims=True) + 0.1)
+    expected = y @ embeddings.embeddings.numpy().T + np.arange(11)
+    np.testing.assert_allclose(head(x, positions), expected, atol=1e-5)
+    everywhere = head(x).numpy()
+    assert everywhere.shape == (2, 5, 11)
+    np.testing.assert_allclose(everywhere[0, 4], expected[0, 0], atol=1e-5)
+    assert head.compute_output_shape((2, 5, HIDDEN), (2, 3)) == (2, 3, 11)
+    assert head.compute_output_shape((2, 5, HIDDEN)) == (2, 5, 11)
+
+
+def test_the_masked_lm_head_owns_no_matrix_of_the_vocabulary():
+    head, embeddings = masked_lm_head()
+    head(states(1, 2))
+    names = sorted(variable.name for variable in head.variables)
+    assert names == ["beta", "bias", "gamma", "kernel", "output_bias"]
+    with pytest.raises(ValueError, match="shares its matrix with an encoder: its input must be"):
+        layers.MaskedLMHead(11)(states(1, 2))
+
+
+@pytest.mark.parametrize("mode", ["mean", "max", "cls"])
+def test_pooling_of_a_row_of_padding_is_zeros_and_has_gradients(mode):
+    import tensorflow as tf
+
+    layer = layers.SentencePooling(mode)
+    x = tf.constant(states(3, 4))
+    mask = np.array([[0] * 4, [1] * 4, [1, 0, 0, 0]])
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        found = layer(x, mask)
+    assert not found.numpy()[0].any()
+    np.testing.assert_allclose(np.linalg.norm(found[1:], axis=1), 1, atol=1e-5)
+    gradient = tape.gradient(found, x).numpy()
+    assert np.isfinite(gradient).all()
+    assert not gradient[0].any() and gradient[1].any()
+    assert found.dtype == layers.SentencePooling(mode, dtype="mixed_float16")(x, mask).dtype
+
+
+def test_pooling_errors():
+    with pytest.raises(ValueError, match="mode must be one of mean, cls, max; received 'sum'"):
+        layers.SentencePooling("sum")
+
+
+def test_weighted_sum_is_a_mean_by_softmax_times_a_scale():
+    layer = layers.WeightedSum()
+    x = [states(2, 3, seed=seed) for seed in range(3)]
+    np.testing.assert_allclose(layer(x), sum(x) / 3, atol=1e-6)
+    layer.mix.assign([0.0, np.log(2.0), np.log(5.0)])
+    layer.scale.assign(8.0)
+    np.testing.assert_allclose(layer(x), x[0] + 2 * x[1] + 5 * x[2], atol=1e-5)
+    assert len(layer.trainable_variables) == 2
+
+
+def test_choices_are_merged_and_split_in_order():
+    ids = np.arange(24).reshape(2, 3, 4)
+    merged = layers.MergeChoices()(ids)
+    np.testing.assert_array_equal(merged, ids.reshape(6, 4))
+    split = layers.SplitChoices()(ops.convert_to_tensor(np.array(merged)[:, :1]), ids)
+    np.testing.assert_array_equal(split, ids[:, :, 0])
+    inputs = keras.Input((None, None), dtype="int32")
+    assert layers.MergeChoices()(inputs).shape == (None, None)
+    assert layers.MergeChoices()(keras.Input(batch_shape=(2, 3, None))).shape == (6, None)
+
+
+def test_a_layer_without_dropout_has_none_in_training_either():
+    x = keras.Input((4,))
+    inner = keras.Sequential([keras.Input((4,)), keras.layers.Dropout(0.5)])
+    model = keras.Model(x, layers.WithoutDropout(inner)(x))
+    ones = np.ones((2, 4))
+    np.testing.assert_array_equal(model(ones, training=True), ones)
+    again = keras.Model.from_config(model.get_config())
+    np.testing.assert_array_equal(again(ones, training=True), ones)

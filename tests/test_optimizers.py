@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 
+import keras_bert
 from keras_bert import optimizers
 from tests import contract as promises
 
@@ -171,3 +172,65 @@ def test_a_compiled_model_goes_on_where_it_was(tmp_path):
     )
     vectors = [v for v in again.trainable_variables if len(v.shape) < 2]
     assert vectors and not any(map(again.optimizer._use_weight_decay, vectors))
+
+
+@pytest.mark.parametrize("accumulate", [None, 2])
+def test_an_unused_pooler_is_no_warning(eager, accumulate):
+    """A tagger leaves the pooler alone; warnings are errors here."""
+    encoder = promises.build("encoder", num_hidden_layers=1)
+    model = keras_bert.heads.tagger(encoder, 2)
+    pooler = encoder.get_layer("pooler").dense.kernel
+    before = [pooler.numpy(), encoder.weights[0].numpy()]
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(
+        optimizers.adamw(0.01, total_steps=9, gradient_accumulation_steps=accumulate), loss
+    )
+    for _ in range(2):
+        model.train_on_batch(promises.batch(), np.zeros((3, 7)))
+    np.testing.assert_array_equal(pooler.numpy(), before[0])
+    assert (encoder.weights[0].numpy() != before[1]).any()
+
+
+def test_where_the_pooler_stands_does_not_matter():
+    paths = ["outer/inner/pooler/dense/kernel", "pooler/dense/bias"]
+    variables = [keras.Variable(np.ones(2), dtype="float32") for _ in range(3)]
+    for variable, path in zip(variables, ("used", *paths), strict=True):
+        variable._path = path
+    optimizer = optimizers.adamw(0.1, total_steps=9)
+    optimizer.build(variables)
+    optimizer.apply([keras.ops.ones(2), None, None], variables)
+
+
+@pytest.mark.parametrize("paths", [["other/dense/kernel"], ["pooler/dense/kernel", "mine/bias"]])
+def test_any_other_variable_without_a_gradient_is_a_warning(paths):
+    variables = [keras.Variable(np.ones(2), dtype="float32") for _ in ("used", *paths)]
+    for variable, path in zip(variables, ("used", *paths), strict=True):
+        variable._path = path
+    optimizer = optimizers.adamw(0.1, total_steps=9)
+    optimizer.build(variables)
+    with pytest.warns(UserWarning, match="Gradients do not exist for variables"):
+        optimizer.apply([keras.ops.ones(2), *[None] * len(paths)], variables)
+
+
+def test_accumulated_gradients_are_one_step_and_the_schedule_counts_batches():
+    """Two batches a step: the mean of their gradients, at the rate of the second batch."""
+    gradients = [0.3, -0.1, 0.5, 0.7, -0.2, 0.4]
+    options = {"clipnorm": None, "weight_decay": 0.1}
+    schedule = {"total_steps": 6, "warmup_steps": 3}
+    kernel, other = (keras.Variable(np.full((2, 2), 2.0), dtype="float32") for _ in range(2))
+    optimizer = optimizers.adamw(0.1, gradient_accumulation_steps=2, **schedule, **options)
+    optimizer.build([kernel])
+    plain = optimizers.AdamW(0.1, weight_decay=0.1, epsilon=1e-6)
+    plain.build([other])
+    rates = [0.0, 0.1 / 3, 0.2 / 3, 0.1, 0.2 / 3, 0.1 / 3]
+    for batch, gradient in enumerate(gradients):
+        before = kernel.numpy()
+        assert float(optimizer.learning_rate) == pytest.approx(rates[batch])
+        optimizer.apply([keras.ops.full((2, 2), gradient)])
+        if batch % 2 == 0:
+            np.testing.assert_array_equal(kernel.numpy(), before)
+            continue
+        plain.learning_rate = rates[batch]
+        plain.apply([keras.ops.full((2, 2), (gradients[batch - 1] + gradient) / 2)])
+        np.testing.assert_allclose(kernel.numpy(), other.numpy(), rtol=1e-6)
+    assert kernel.numpy()[0, 0] != 2.0

@@ -184,4 +184,5 @@ def embed(model, texts, *, pooling="mean", batch_size=32, on_batch=None):
         raise ValueError(f"{model.name!r} has the head {output.task}, which gives no vectors")
     limit = length_limit(model)
     encoded = EncodedTexts(heads.find_encoder(model).preprocessor, Examples(texts), limit)
-    return np.stack(run(model, encoded, batch_size=batch_size, on_batch=on_batch))
+    vectors = run(model, encoded, batch_size=batch_size, on_batch=on_batch)
+    return np.reshape(np.array(vectors, np.float32), (len(texts), model.output_shape[-1]))

@@ -132,8 +132,9 @@ def draw_confusion(folder, model, examples, answers):
         axes.text(column, row, str(count), ha="center", va="center", color=color, fontsize=8)
     places = range(len(output.labels))
     names = _drawable(output.labels)
-    axes.set_xticks(places, names, rotation=45, ha="right")
-    axes.set_yticks(places, names)
+    # A label such as "$" is no formula.
+    axes.set_xticks(places, names, rotation=45, ha="right", parse_math=False)
+    axes.set_yticks(places, names, parse_math=False)
     axes.set(xlabel="answered", ylabel="right")
     figure.savefig(pathlib.Path(folder, CONFUSION_FILE))
     return True

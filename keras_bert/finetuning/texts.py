@@ -321,11 +321,13 @@ def score(model, examples, answers):
             "exact_match": float(np.mean((targets == chosen).all(axis=1))),
         }
     chosen = answers.argmax(axis=1)
+    seen = {*chosen, *targets}
     average, name = ("binary", "f1") if len(output.labels) == 2 else ("macro", "macro_f1")
     return {
         "accuracy": float(np.mean(chosen == targets)),
         name: float(metrics.f1_score(targets, chosen, average=average, zero_division=0)),
-        "mcc": float(metrics.matthews_corrcoef(targets, chosen)),
+        # Of one label alone scikit-learn warns.
+        "mcc": float(metrics.matthews_corrcoef(targets, chosen)) if len(seen) > 1 else 0.0,
         "majority": examples.majority_share(),
     }
 
