@@ -93,6 +93,11 @@ class AdamW(keras.optimizers.AdamW):
             warnings.filterwarnings("ignore", message=_POOLER_WARNING)
             return super().apply(grads, trainable_variables)
 
+    def _apply_weight_decay(self, variables):
+        # On torch Keras' own fails where there is nothing to decay.
+        if any(map(self._use_weight_decay, variables)):
+            super()._apply_weight_decay(variables)
+
 
 def adamw(
     learning_rate,

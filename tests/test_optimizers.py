@@ -130,7 +130,16 @@ def check_step():
         np.testing.assert_allclose(bias.numpy(), expected["bias"], rtol=1e-5)
 
 
-CHECKS = [check_decay, check_decay_in_fit, check_clipping, check_step]
+def check_nothing_to_decay():
+    """Vectors alone, as over a frozen encoder whose layers are mixed."""
+    variable = keras.Variable(np.full(2, 2.0), dtype="float32")
+    optimizer = optimizers.adamw(0.1, total_steps=10, weight_decay=0.5)
+    optimizer.build([variable])
+    optimizer.apply([keras.ops.zeros(2)])
+    np.testing.assert_array_equal(variable.numpy(), [2, 2])
+
+
+CHECKS = [check_decay, check_decay_in_fit, check_clipping, check_step, check_nothing_to_decay]
 
 
 @pytest.mark.parametrize("check", CHECKS)

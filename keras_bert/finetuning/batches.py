@@ -14,6 +14,9 @@ import tensorflow as tf
 
 # With compiled steps each length costs a compilation, so there is a handful of them.
 LENGTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
+# How a loss is averaged: over what has a weight. Keras' default also counts padding and the rows
+# that fill up a batch, so a word would count for less in a batch of unequal lengths.
+REDUCTION = "mean_with_sample_weight"
 _POOL = 50  # batches that are sorted by length together: enough to save padding, still random
 
 

@@ -12,6 +12,7 @@ import keras
 import numpy as np
 
 from keras_bert import heads
+from keras_bert.finetuning.batches import REDUCTION
 from keras_bert.finetuning.data import Examples
 from keras_bert.finetuning.texts import EncodedTexts, softmax
 
@@ -178,7 +179,7 @@ def build(encoder, train):
 def compile_options(model):
     """The loss of the task, as keyword arguments of `model.compile`."""
     return {
-        "loss": keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        "loss": keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=REDUCTION),
         "weighted_metrics": ["accuracy"],
     }
 

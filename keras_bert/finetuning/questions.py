@@ -22,6 +22,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert import heads
+from keras_bert.finetuning.batches import REDUCTION
 from keras_bert.text.accelerator import tokenize_function
 
 HEADS = ("span_selector",)
@@ -300,7 +301,8 @@ def compile_options(model):
     """
     return {
         "loss": {
-            name: keras.losses.SparseCategoricalCrossentropy(from_logits=True) for name in _OUTPUTS
+            name: keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=REDUCTION)
+            for name in _OUTPUTS
         },
         "loss_weights": dict.fromkeys(_OUTPUTS, 0.5),
         "weighted_metrics": {},

@@ -17,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert import heads
+from keras_bert.finetuning.batches import REDUCTION
 from keras_bert.text.accelerator import tokenize_function
 
 HEADS = ("tagger",)
@@ -316,7 +317,7 @@ def compile_options(model):
     ['loss', 'weighted_metrics']
     """
     return {
-        "loss": keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        "loss": keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=REDUCTION),
         "weighted_metrics": ["accuracy"],
     }
 

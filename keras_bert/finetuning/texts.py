@@ -18,6 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert import heads
+from keras_bert.finetuning.batches import REDUCTION
 from keras_bert.text.accelerator import tokenize_function
 
 HEADS = ("classifier", "regressor")
@@ -80,11 +81,11 @@ def compile_options(model):
     """
     output = heads.find_output(model)
     if output.task == "regressor":
-        return {"loss": keras.losses.MeanSquaredError()}
+        return {"loss": keras.losses.MeanSquaredError(reduction=REDUCTION)}
     if output.multi_label:
-        return {"loss": keras.losses.BinaryCrossentropy(from_logits=True)}
+        return {"loss": keras.losses.BinaryCrossentropy(from_logits=True, reduction=REDUCTION)}
     return {
-        "loss": keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        "loss": keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=REDUCTION),
         "weighted_metrics": ["accuracy"],
     }
 
