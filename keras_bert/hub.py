@@ -220,7 +220,7 @@ def save(model, path):
 
     Args:
         model: a `keras.Model`.
-        path: a file ending in `.keras`, or a folder, which is made.
+        path: a file ending in `.keras`, or a folder; folders that are missing are made.
 
     Raises:
         OSError: the path cannot be written; what stood there stays as it was.
@@ -235,8 +235,8 @@ def save(model, path):
     """
     path = pathlib.Path(path)
     if path.suffix != ".keras":
-        path.mkdir(parents=True, exist_ok=True)
         path = path / MODEL_FILE
+    path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{os.getpid()}.{path.name}")
     optimizer, compiled = getattr(model, "optimizer", None), model.compiled
     try:
