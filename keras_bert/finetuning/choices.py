@@ -180,7 +180,7 @@ def compile_options(model):
     """The loss of the task, as keyword arguments of `model.compile`."""
     return {
         "loss": keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=REDUCTION),
-        "weighted_metrics": ["accuracy"],
+        "weighted_metrics": [keras.metrics.SparseCategoricalAccuracy("accuracy")],
     }
 
 

@@ -318,7 +318,7 @@ def compile_options(model):
     """
     return {
         "loss": keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=REDUCTION),
-        "weighted_metrics": ["accuracy"],
+        "weighted_metrics": [keras.metrics.SparseCategoricalAccuracy("accuracy")],
     }
 
 

@@ -12,6 +12,7 @@ from keras_bert.finetuning.batches import Batches
 from keras_bert.finetuning.resume import RunState
 
 _SAVE_SECONDS = 300  # between two states on disk
+_READ_SECONDS = 0.2  # between two looks at the loss, each of which waits for the device
 
 
 def finetune(
@@ -179,6 +180,7 @@ def _fit(
 ):  # fmt: skip
     """Trains epoch by epoch from where the state is; says whether Ctrl-C ended it."""
     seed, fixed = order
+    watch = None
     columns = ["loss {task.fields[loss]}", "{task.fields[rate]} examples/s"]
     if dev is not None:
         columns.append("dev {task.fields[dev]}")
@@ -213,6 +215,8 @@ def _fit(
         except KeyboardInterrupt:
             if keras.backend.backend() == "jax":
                 model.jax_state_sync()
+            if watch is not None:
+                watch.read()
             return True
     return False
 
@@ -258,9 +262,9 @@ class _Watch(keras.callbacks.Callback):
         super().__init__()
         self._bar, self._state, self._batches = bar, state, batches
         self._sizes = [len(rows) for rows in batches.rows]
-        self._first, self._done = state.batch, 0
+        self._epoch, self._first, self._batch, self._logs = state.epoch, state.batch, None, None
         self._loss, self._rows = state.loss, state.rows
-        self._start = self._saved = time.perf_counter()
+        self._start = self._saved = self._read = time.perf_counter()
         self._before = state.seconds
         self._task = bar.add_task(
             f"Epoch {state.epoch + 1} of {epochs}",
@@ -270,27 +274,38 @@ class _Watch(keras.callbacks.Callback):
         )
 
     def on_train_batch_end(self, batch, logs=None):
-        now, state = time.perf_counter(), self._state
-        if not np.isfinite(logs["loss"]):
+        self._batch, self._logs = batch, logs
+        now = time.perf_counter()
+        save = now - self._saved > _SAVE_SECONDS
+        if save or now - self._read > _READ_SECONDS or self._first + batch + 1 == len(self._sizes):
+            self.read()
+        if save and self._state.batch < len(self._sizes):
+            self._state.save(self.model)
+            self._saved = now
+
+    def read(self):
+        """Takes down how far the epoch is; waits until the device has done the last step."""
+        if self._logs is None or self._state.epoch != self._epoch:
+            return
+        now, state, loss = time.perf_counter(), self._state, float(self._logs["loss"])
+        if not np.isfinite(loss):
             raise ValueError(
-                f"training diverged, the loss is {logs['loss']}; a lower learning rate may help"
+                f"training diverged, the loss is {loss}; a lower learning rate may help"
             )
-        state.batch = self._first + batch + 1
+        state.batch = self._first + self._batch + 1
         # Keras gives the mean over the rows since the call of `fit` began.
         rows = sum(self._batches.sizes[self._first : state.batch])
         state.rows = self._rows + rows
-        state.loss = (self._loss * self._rows + logs["loss"] * rows) / state.rows
+        state.loss = (self._loss * self._rows + loss * rows) / state.rows
         state.seconds = self._before + now - self._start
-        self._done += self._sizes[state.batch - 1]
+        completed = sum(self._sizes[: state.batch])
         self._bar.update(
             self._task,
-            completed=sum(self._sizes[: state.batch]),
-            loss=f"{logs['loss']:.3f}",
-            rate=f"{self._done / (now - self._start):.0f}",
+            completed=completed,
+            loss=f"{loss:.3f}",
+            rate=f"{(completed - sum(self._sizes[: self._first])) / (now - self._start):.0f}",
         )
-        if now - self._saved > _SAVE_SECONDS and state.batch < len(self._sizes):
-            state.save(self.model)
-            self._saved = now
+        self._read = now
 
     def show_dev(self, metric, value):
         """Adds the score of the epoch that is over."""
