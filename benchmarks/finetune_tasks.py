@@ -377,13 +377,13 @@ def run_transformers(task, folder, train, dev, seed):
     import torch
     import transformers
 
-    import keras_bert.hub
+    import keras_bert.sources
 
     torch.set_num_threads(2)
     transformers.logging.set_verbosity_error()
     transformers.set_seed(seed)
     peer = PEERS[task.kind](task, train)
-    weights = keras_bert.hub.find("minilm")
+    weights = keras_bert.sources.find("minilm")
     tokenizer = transformers.AutoTokenizer.from_pretrained(weights)
     if not tokenizer.is_fast:
         raise ValueError("the tokenizer must be the fast one")
@@ -442,13 +442,13 @@ def run_keras_hub(task, folder, train, dev, seed):
     import keras_hub
     import numpy as np
 
-    import keras_bert.hub
+    import keras_bert.sources
     from keras_bert import optimizers
 
     keras.utils.set_random_seed(seed)
     labels = train.label_names()
     model = keras_hub.models.BertTextClassifier.from_preset(
-        str(keras_bert.hub.find("minilm")), num_classes=len(labels)
+        str(keras_bert.sources.find("minilm")), num_classes=len(labels)
     )
     start = time.perf_counter()
     model.preprocessor.sequence_length = task.max_length

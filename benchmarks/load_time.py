@@ -15,7 +15,7 @@ import statistics
 import subprocess
 import sys
 
-import keras_bert.hub
+import keras_bert.sources
 
 IMPORT = """
 import time, keras
@@ -70,7 +70,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
-    folder = str(keras_bert.hub.find("minilm"))
+    folder = str(keras_bert.sources.find("minilm"))
     imports = [run(IMPORT) for _ in range(args.rounds)]
     print(f"import keras_bert after keras: {statistics.median(imports):.3f} s")
     seconds = {name: [] for name in LOADERS}

@@ -49,11 +49,11 @@ def theirs(texts):
     import torch
     import transformers
 
-    import keras_bert.hub
+    import keras_bert.sources
 
     torch.set_num_threads(2)
     transformers.logging.set_verbosity_error()
-    folder = keras_bert.hub.find("minilm")
+    folder = keras_bert.sources.find("minilm")
     model = transformers.AutoModelForSequenceClassification.from_pretrained(
         folder, num_labels=2, dtype=torch.float32
     )

@@ -32,6 +32,7 @@ _MODULES = (
     "layers",
     "optimizers",
     "serving",
+    "sources",
     "text",
 )
 

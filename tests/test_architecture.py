@@ -40,7 +40,9 @@ MAP = {
     "text/preprocessor.py": Rule("keras", "numpy tensorflow"),
     # What a person at a terminal sees; imported before keras, so that it can keep it quiet.
     "console.py": Rule("", "rich"),
-    "hub.py": Rule("keras numpy", "huggingface_hub rich tensorflow"),
+    # From a name to a file to a model, and back.
+    "sources.py": Rule("", "huggingface_hub rich"),
+    "hub.py": Rule("keras numpy", "tensorflow"),
     # The trades.
     "finetuning/__init__.py": Rule(""),
     "finetuning/data.py": Rule(""),

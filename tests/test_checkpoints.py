@@ -65,7 +65,7 @@ def test_a_table_can_be_followed_backwards(module):
     assert len(sources) == len(set(sources))
     for entry in entries:
         assert len(entry.sources) in (1, 3)
-        assert not entry.transpose or len(entry.shape) == 2
+        assert entry.layout is canonical.Layout.SAME or len(entry.shape) == 2
 
 
 def test_checkpoints_imports_no_keras_and_tensorflow_only_where_a_ckpt_is_read():

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-import keras_bert.hub
+import keras_bert.sources
 from keras_bert.finetuning import data, questions, tagging
 
 EXAMPLES = pathlib.Path(__file__).parent.parent / "examples"
@@ -70,7 +70,7 @@ LESSONS = {
 def run_example(name, *arguments, **environment):
     if name != "korean_sentiment":
         try:
-            keras_bert.hub.find("minilm")
+            keras_bert.sources.find("minilm")
         except OSError as error:
             pytest.skip(str(error))
     return subprocess.run(

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-import keras_bert.hub
+import keras_bert.sources
 
 ROOT = pathlib.Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
@@ -37,7 +37,7 @@ def test_there_is_one_for_each_accelerator():
 @pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.stem)
 def test_a_notebook_runs(file, tmp_path):
     try:
-        keras_bert.hub.find("minilm")
+        keras_bert.sources.find("minilm")
     except OSError as error:
         pytest.skip(str(error))
     (tmp_path / "examples").symlink_to(ROOT / "examples")

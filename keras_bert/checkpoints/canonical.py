@@ -1,4 +1,4 @@
-"""The canonical form: what every checkpoint format is read into (and, later, written from).
+"""The canonical form: what every checkpoint format is read into and written from.
 
 One table here says which tensors a BERT has and how large they are. Each format module holds one
 more: the names under which it keeps them. Both are data, so that reading and writing follow the
@@ -6,8 +6,9 @@ same lines, and a new format is a new table.
 """
 
 import dataclasses
+import enum
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -89,8 +90,9 @@ class Checkpoint:
     """A checkpoint in canonical form.
 
     Args:
-        format: Name of the format it was read from, "google" or "huggingface".
-        path: The folder it was read from.
+        format: Name of the format it was read from, a key of `checkpoints.FORMATS`; empty for the
+            weights of a model in memory.
+        path: The folder it was read from, for errors.
         config: Keyword arguments of `BertEncoder`, exactly the keys of `CONFIG_KEYS`.
         weights: Canonical name -> float32 array of the shape that `SHAPES` gives. Arrays may be
             transposed views.
@@ -98,6 +100,8 @@ class Checkpoint:
         tokenizer: `lowercase`, `strip_accents` and `split_cjk` (bools), and `sequence_length` in
             pieces, or None where the folder does not say.
         labels: Names of a fine-tuned classifier's classes, in the order of its logits, or None.
+        task: Name of the function in `keras_bert.heads` that makes the model that these weights
+            fill, or None where the folder does not say.
     """
 
     format: str
@@ -107,22 +111,31 @@ class Checkpoint:
     vocabulary: list[str] | None
     tokenizer: dict[str, Any]
     labels: list[str] | None
+    task: str | None = None
+
+
+class Layout(enum.Enum):
+    """How a source keeps a tensor that is (in, out) or (out,) here."""
+
+    SAME = "as it is here"
+    TRANSPOSED = "(out, in)"
+    HEADS_OUT = "(in, heads, size of a head), or (heads, size of a head)"
+    HEADS_IN = "(heads, size of a head, out)"
 
 
 class Rule(NamedTuple):
     """Where one canonical tensor is kept: its names in the source, and how it lies there.
 
-    Several sources stand side by side along the last canonical axis. `transpose` means that the
-    source keeps a kernel as (out, in).
+    Several sources stand side by side along the last canonical axis.
     """
 
     sources: tuple[str, ...]
-    transpose: bool
+    layout: Layout
 
 
-def rule(*sources: str, transpose: bool = False) -> Rule:
+def rule(*sources: str, layout: Layout = Layout.SAME) -> Rule:
     """Writes one line of a name table; `{i}` in a name stands for the layer's number."""
-    return Rule(sources, transpose)
+    return Rule(sources, layout)
 
 
 class Entry(NamedTuple):
@@ -130,8 +143,9 @@ class Entry(NamedTuple):
 
     name: str
     sources: tuple[str, ...]
-    transpose: bool
+    layout: Layout
     shape: tuple[int | None, ...]
+    num_heads: int
 
     @property
     def group(self) -> str:
@@ -143,7 +157,34 @@ class Entry(NamedTuple):
         """Shape of each of the sources."""
         *outer, last = self.shape
         part = (*outer, last if last is None else last // len(self.sources))
-        return part[::-1] if self.transpose else part
+        if self.layout is Layout.SAME:
+            return part
+        if self.layout is Layout.TRANSPOSED:
+            return part[::-1]
+        if self.layout is Layout.HEADS_OUT:
+            return (*part[:-1], *self._by_head(part[-1]))
+        return (*self._by_head(part[0]), *part[1:])
+
+    def _by_head(self, size: int | None) -> tuple[int, int | None]:
+        return self.num_heads, size if size is None else size // self.num_heads
+
+    def join(self, parts: Sequence[np.ndarray]) -> np.ndarray:
+        """The canonical array of the sources' arrays; a view where one source is all of it."""
+        if self.layout is Layout.TRANSPOSED:
+            # (out, in) stand above each other, so a plain copy joins them.
+            return (parts[0] if len(parts) == 1 else np.concatenate(parts)).T
+        if self.layout in (Layout.HEADS_OUT, Layout.HEADS_IN):
+            outer = [size for size in self.shape[:-1] if size is not None]
+            parts = [part.reshape(*outer, -1) for part in parts]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
+
+    def split(self, array: np.ndarray) -> list[np.ndarray]:
+        """What the sources hold, given the canonical array: the way back from `join`."""
+        parts = np.split(array, len(self.sources), axis=-1)
+        if self.layout is Layout.TRANSPOSED:
+            return [part.T for part in parts]
+        shape = tuple(-1 if size is None else size for size in self.source_shape)
+        return [part.reshape(shape) for part in parts]
 
 
 def expand(
@@ -179,9 +220,10 @@ def expand(
     }
 
     def entry(name: str, i: int | None = None) -> Entry:
-        sources, transpose = table[name]
+        sources, layout = table[name]
         shape = tuple(sizes[size] for size in SHAPES[name])
-        return Entry(name.format(i=i), tuple(s.format(i=i) for s in sources), transpose, shape)
+        sources = tuple(source.format(i=i) for source in sources)
+        return Entry(name.format(i=i), sources, layout, shape, config["num_attention_heads"])
 
     in_layers = [name for name in table if "{i}" in name]
     entries = []
@@ -218,8 +260,10 @@ def read_weights(
         ValueError: If tensors are missing, unknown or of a wrong shape; all are listed at once.
             Also if a tensor does not hold floats.
     """
-    (labels_name,) = table["classifier/bias"].sources
-    labels = shapes[labels_name][0] if len(shapes.get(labels_name, ())) == 1 else None
+    labels = None
+    if "classifier/bias" in table:
+        (labels_name,) = table["classifier/bias"].sources
+        labels = shapes[labels_name][0] if len(shapes.get(labels_name, ())) == 1 else None
     entries = expand(table, config, labels)
     found_groups = {e.group for e in entries if any(s in shapes for s in e.sources)}
     wanted = [e for e in entries if e.group in found_groups or e.group not in OPTIONAL_GROUPS]
@@ -243,11 +287,52 @@ def read_weights(
     weights = {}
     for entry in wanted:
         parts = [_to_float32(file, source, load(source)) for source in entry.sources]
-        # Sources that are (out, in) stand above each other, so a plain copy joins them.
-        axis = 0 if entry.transpose else -1
-        array = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=axis)
-        weights[entry.name] = array.T if entry.transpose else array
+        weights[entry.name] = entry.join(parts)
     return weights
+
+
+def to_source(
+    table: Mapping[str, Rule],
+    config: Mapping[str, Any],
+    weights: Mapping[str, np.ndarray],
+    *,
+    format: str,
+) -> dict[str, np.ndarray]:
+    """Turns canonical weights into a format's tensors: the way back from `read_weights`.
+
+    Args:
+        table: The format's name table.
+        config: Sizes of the model.
+        weights: Canonical name -> array.
+        format: Named in errors.
+
+    Returns:
+        Source name -> array, in the order of the table. Arrays may be views.
+
+    Raises:
+        ValueError: If the format has no place for a weight, or a weight of the encoder is missing.
+
+    Example:
+        >>> config = dict.fromkeys(SIZES, 2)
+        >>> table = {"pooler/dense/kernel": rule("pool.weight", layout=Layout.TRANSPOSED)}
+        >>> weights = {"pooler/dense/kernel": np.array([[1.0, 2.0], [3.0, 4.0]])}
+        >>> to_source(table, config, weights, format="that")["pool.weight"].tolist()
+        [[1.0, 3.0], [2.0, 4.0]]
+    """
+    bias = weights.get("classifier/bias")
+    entries = expand(table, config, None if bias is None else len(bias))
+    groups = {name.partition("/")[0] for name in weights}
+    wanted = [e for e in entries if e.group in groups or e.group not in OPTIONAL_GROUPS]
+    raise_if(
+        format,
+        "the format must have a place for each weight, and the model a weight for each place",
+        missing=[e.name for e in wanted if e.name not in weights],
+        homeless=[name for name in weights if name not in {e.name for e in entries}],
+    )
+    tensors: dict[str, np.ndarray] = {}
+    for entry in wanted:
+        tensors.update(zip(entry.sources, entry.split(weights[entry.name]), strict=True))
+    return tensors
 
 
 def read_config(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_bert.checkpoints import canonical, folder
-from keras_bert.checkpoints.canonical import Checkpoint, rule
+from keras_bert.checkpoints.canonical import Checkpoint, Layout, rule
 
 FORMAT = "google"
 FILES = "bert_config.json with bert_model.ckpt.index and its .data files"
@@ -49,11 +49,11 @@ TABLE = {
     "masked_lm/layer_norm/gamma": rule("cls/predictions/transform/LayerNorm/gamma"),
     "masked_lm/layer_norm/beta": rule("cls/predictions/transform/LayerNorm/beta"),
     "masked_lm/output_bias": rule("cls/predictions/output_bias"),
-    "next_sentence/kernel": rule("cls/seq_relationship/output_weights", transpose=True),
+    "next_sentence/kernel": rule("cls/seq_relationship/output_weights", layout=Layout.TRANSPOSED),
     "next_sentence/bias": rule("cls/seq_relationship/output_bias"),
-    "classifier/kernel": rule("output_weights", transpose=True),
+    "classifier/kernel": rule("output_weights", layout=Layout.TRANSPOSED),
     "classifier/bias": rule("output_bias"),
-    "span_selector/kernel": rule("cls/squad/output_weights", transpose=True),
+    "span_selector/kernel": rule("cls/squad/output_weights", layout=Layout.TRANSPOSED),
     "span_selector/bias": rule("cls/squad/output_bias"),
 }
 

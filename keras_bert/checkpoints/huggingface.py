@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from keras_bert.checkpoints import canonical, folder, torch_pickle
-from keras_bert.checkpoints.canonical import Checkpoint, rule
+from keras_bert.checkpoints.canonical import Checkpoint, Layout, rule
 
 FORMAT = "huggingface"
 FILES = "config.json with model.safetensors or pytorch_model.bin (or the .index.json of either)"
@@ -30,7 +30,7 @@ TABLE = {
         f"{_LAYER}.attention.self.query.weight",
         f"{_LAYER}.attention.self.key.weight",
         f"{_LAYER}.attention.self.value.weight",
-        transpose=True,
+        layout=Layout.TRANSPOSED,
     ),
     "layer_{i}/attention/qkv/bias": rule(
         f"{_LAYER}.attention.self.query.bias",
@@ -38,29 +38,33 @@ TABLE = {
         f"{_LAYER}.attention.self.value.bias",
     ),
     "layer_{i}/attention/output/kernel": rule(
-        f"{_LAYER}.attention.output.dense.weight", transpose=True
+        f"{_LAYER}.attention.output.dense.weight", layout=Layout.TRANSPOSED
     ),
     "layer_{i}/attention/output/bias": rule(f"{_LAYER}.attention.output.dense.bias"),
     "layer_{i}/attention_layer_norm/gamma": rule(f"{_LAYER}.attention.output.LayerNorm.weight"),
     "layer_{i}/attention_layer_norm/beta": rule(f"{_LAYER}.attention.output.LayerNorm.bias"),
-    "layer_{i}/intermediate/kernel": rule(f"{_LAYER}.intermediate.dense.weight", transpose=True),
+    "layer_{i}/intermediate/kernel": rule(
+        f"{_LAYER}.intermediate.dense.weight", layout=Layout.TRANSPOSED
+    ),
     "layer_{i}/intermediate/bias": rule(f"{_LAYER}.intermediate.dense.bias"),
-    "layer_{i}/output/kernel": rule(f"{_LAYER}.output.dense.weight", transpose=True),
+    "layer_{i}/output/kernel": rule(f"{_LAYER}.output.dense.weight", layout=Layout.TRANSPOSED),
     "layer_{i}/output/bias": rule(f"{_LAYER}.output.dense.bias"),
     "layer_{i}/output_layer_norm/gamma": rule(f"{_LAYER}.output.LayerNorm.weight"),
     "layer_{i}/output_layer_norm/beta": rule(f"{_LAYER}.output.LayerNorm.bias"),
-    "pooler/dense/kernel": rule("bert.pooler.dense.weight", transpose=True),
+    "pooler/dense/kernel": rule("bert.pooler.dense.weight", layout=Layout.TRANSPOSED),
     "pooler/dense/bias": rule("bert.pooler.dense.bias"),
-    "masked_lm/transform/kernel": rule("cls.predictions.transform.dense.weight", transpose=True),
+    "masked_lm/transform/kernel": rule(
+        "cls.predictions.transform.dense.weight", layout=Layout.TRANSPOSED
+    ),
     "masked_lm/transform/bias": rule("cls.predictions.transform.dense.bias"),
     "masked_lm/layer_norm/gamma": rule("cls.predictions.transform.LayerNorm.weight"),
     "masked_lm/layer_norm/beta": rule("cls.predictions.transform.LayerNorm.bias"),
     "masked_lm/output_bias": rule("cls.predictions.bias"),
-    "next_sentence/kernel": rule("cls.seq_relationship.weight", transpose=True),
+    "next_sentence/kernel": rule("cls.seq_relationship.weight", layout=Layout.TRANSPOSED),
     "next_sentence/bias": rule("cls.seq_relationship.bias"),
-    "classifier/kernel": rule("classifier.weight", transpose=True),
+    "classifier/kernel": rule("classifier.weight", layout=Layout.TRANSPOSED),
     "classifier/bias": rule("classifier.bias"),
-    "span_selector/kernel": rule("qa_outputs.weight", transpose=True),
+    "span_selector/kernel": rule("qa_outputs.weight", layout=Layout.TRANSPOSED),
     "span_selector/bias": rule("qa_outputs.bias"),
 }
 
