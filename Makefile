@@ -1,4 +1,4 @@
-# make quickstart | test | check | format | lock | clean
+# make quickstart | test | test-garden | check | format | lock | clean
 # Another Python: make test PYTHON=python3.13 VENV=.venv-3.13
 
 PYTHON ?= python3
@@ -6,10 +6,16 @@ VENV ?= .venv
 export KERAS_BACKEND ?= tensorflow
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
+# tests/garden alone need the Model Garden, which is made for TensorFlow 2.20. Of what it asks for,
+# 127 packages, the modules that we use import these; another, seqeval, does not build any more.
+VENV_GARDEN ?= .venv-garden
+garden := tensorflow==2.20.0 tf_keras gin-config pytest
+garden_models := tf-models-official==2.20.0
+
 bin := $(VENV)/bin
 installed := $(VENV)/installed
 
-.PHONY: quickstart test check format lock clean
+.PHONY: quickstart test test-garden check format lock clean
 .DELETE_ON_ERROR:
 
 quickstart: $(installed)
@@ -18,6 +24,15 @@ quickstart: $(installed)
 # Tests of one file stay together: they share what is slow to make.
 test: $(installed)
 	$(bin)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+
+# The warnings are those of the Model Garden and of Keras 2. TensorFlow 2.20 ends at Python 3.13.
+test-garden:
+	@if $(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))'; then \
+	    $(MAKE) --no-print-directory $(VENV_GARDEN)/installed && \
+	    $(VENV_GARDEN)/bin/python -m pytest -W ignore tests/garden; \
+	else \
+	    echo "test-garden: skipped: tf-models-official has no TensorFlow for `$(PYTHON) -V`"; \
+	fi
 
 check: $(installed)
 	$(bin)/ruff format --check
@@ -37,10 +52,14 @@ lock:
 	echo '# Made by "make lock"; do not edit. For Python 3.11 and later.' > constraints.txt
 	$(VENV)-lock/bin/uv pip compile --quiet --no-config --universal --python-version 3.11 \
 	    --extra dev --no-header --no-annotate --no-emit-index-url setup.cfg >> constraints.txt
+	echo '# Made by "make lock"; do not edit. For `make test-garden`.' > constraints-garden.txt
+	printf '%s\n' $(garden) | $(VENV)-lock/bin/uv pip compile --quiet --no-config --universal \
+	    --python-version 3.11 --no-header --no-annotate --no-emit-index-url setup.cfg - \
+	    >> constraints-garden.txt
 	rm -rf $(VENV)-lock
 
 clean:
-	rm -rf $(VENV) $(VENV)-lock build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-lock $(VENV_GARDEN) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # pip is the last thing venv installs: without it the environment is half made.
@@ -52,4 +71,13 @@ $(bin)/pip:
 $(installed): setup.cfg pyproject.toml constraints.txt | $(bin)/pip
 	@echo "Installing the locked dependencies into $(VENV) (3 GB on disk; a few minutes)"
 	@$(bin)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+$(VENV_GARDEN)/installed: setup.cfg pyproject.toml constraints-garden.txt
+	@echo "Installing the Model Garden into $(VENV_GARDEN) (2 GB on disk; a few minutes)"
+	@$(PYTHON) -m venv --clear $(VENV_GARDEN)
+	@$(VENV_GARDEN)/bin/python -m pip install -qq --disable-pip-version-check \
+	    -c constraints-garden.txt -e . $(garden)
+	@$(VENV_GARDEN)/bin/python -m pip install -qq --disable-pip-version-check --no-deps \
+	    $(garden_models)
 	@touch $@

@@ -1,20 +1,27 @@
-"""Question: how long do `import keras_bert` and `load` take, beside their peers?
+"""Question: how long do `import keras_bert` and `load` take, and how much memory, beside peers?
 
 Each figure is the median over fresh processes that take turns: the import of keras_bert after
-that of keras; loading one local MiniLM folder by keras_bert, by KerasHub's `from_preset` and by
-transformers, each with and without its tokenizer (ours is made on first use).
+that of keras; loading one local folder by keras_bert, by KerasHub's `from_preset` and by
+transformers, each with and without its tokenizer (ours is made on first use). The folder is that
+of MiniLM, or BERT-base with random weights in Hugging Face's format. The memory is the peak of the
+process less what it held when all was imported, over the size of the weights.
 
     python benchmarks/load_time.py
+    python benchmarks/load_time.py --base
 
 Needs keras-hub, transformers and torch beside keras_bert.
 """
 
 import argparse
+import importlib.metadata
 import os
+import pathlib
 import statistics
 import subprocess
 import sys
+import tempfile
 
+import keras_bert
 import keras_bert.sources
 
 IMPORT = """
@@ -26,9 +33,13 @@ print(time.perf_counter() - start)
 LOAD = """
 import sys, time
 {imports}
+def memory(key):
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith(key)) * 1024
+before = memory("VmRSS")
 start = time.perf_counter()
-{load}
-print(time.perf_counter() - start)
+kept = {load}
+print(memory("VmHWM") - before, time.perf_counter() - start)
 """
 LOADERS = {
     "keras_bert": (
@@ -45,44 +56,67 @@ LOADERS = {
     ),
     "keras_hub, tokenizer too": (
         "import keras_hub, tensorflow_text",
-        "keras_hub.models.BertBackbone.from_preset(sys.argv[1]); "
+        "keras_hub.models.BertBackbone.from_preset(sys.argv[1]), "
         "keras_hub.models.BertTokenizer.from_preset(sys.argv[1])",
+    ),
+    "transformers": (
+        "import torch; from transformers import AutoModel; from transformers import BertModel",
+        "AutoModel.from_pretrained(sys.argv[1])",
     ),
     "transformers, tokenizer too": (
         "import torch; from transformers import AutoModel, AutoTokenizer",
-        "AutoModel.from_pretrained(sys.argv[1]); AutoTokenizer.from_pretrained(sys.argv[1])",
+        "AutoModel.from_pretrained(sys.argv[1]), AutoTokenizer.from_pretrained(sys.argv[1])",
     ),
 }
 
 
 def run(program, *arguments):
-    """Seconds that a program prints as its last line."""
+    """The numbers that a program prints as its last line."""
     result = subprocess.run(
         [sys.executable, "-c", program, *arguments],
         env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "tensorflow",
              "HF_HUB_OFFLINE": "1"},
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    return float(result.stdout.split()[-1])
+    return [float(number) for number in result.stdout.splitlines()[-1].split()]
+
+
+def write_base(folder):
+    """Writes BERT-base with random weights and a vocabulary of its size."""
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    pieces += [f"piece{index}" for index in range(30522 - len(pieces))]
+    encoder = keras_bert.BertEncoder(preprocessor=keras_bert.Preprocessor(pieces))
+    keras_bert.save(encoder, folder, format="huggingface")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--base", action="store_true", help="BERT-base, not MiniLM")
     args = parser.parse_args()
-    folder = str(keras_bert.sources.find("minilm"))
-    imports = [run(IMPORT) for _ in range(args.rounds)]
+    names = ("keras", "tensorflow", "keras-hub", "transformers", "torch")
+    print(", ".join(f"{name} {importlib.metadata.version(name)}" for name in names))
+    imports = [run(IMPORT)[0] for _ in range(args.rounds)]
     print(f"import keras_bert after keras: {statistics.median(imports):.3f} s")
-    seconds = {name: [] for name in LOADERS}
-    for _ in range(args.rounds):
-        for name, (imports, load) in LOADERS.items():
-            seconds[name].append(run(LOAD.format(imports=imports, load=load), folder))
-    for name, values in seconds.items():
-        print(f"load MiniLM, {name}: {statistics.median(values):.2f} s")
-    for rest in ("", ", tokenizer too"):
-        pairs = zip(seconds[f"keras_bert{rest}"], seconds[f"keras_hub{rest}"], strict=True)
-        ratio = statistics.median(ours / theirs for ours, theirs in pairs)
-        print(f"keras_bert{rest}: {ratio:.2f} of keras_hub's time")
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = keras_bert.sources.find("minilm")
+        if args.base:
+            folder = pathlib.Path(temporary, "base")
+            write_base(folder)
+        size = (folder / "model.safetensors").stat().st_size
+        results = {name: [] for name in LOADERS}
+        for _ in range(args.rounds):
+            for name, (imports, load) in LOADERS.items():
+                program = LOAD.format(imports=imports, load=load)
+                results[name].append(run(program, str(folder)))
+    for name, rows in results.items():
+        memory, seconds = (statistics.median(column) for column in zip(*rows, strict=True))
+        print(f"load, {name}: {seconds:.2f} s, {memory / size:.2f} of the weights in memory")
+    for peer in ("keras_hub", "transformers"):
+        for rest in ("", ", tokenizer too"):
+            pairs = zip(results[f"keras_bert{rest}"], results[f"{peer}{rest}"], strict=True)
+            ratio = statistics.median(ours[1] / theirs[1] for ours, theirs in pairs)
+            print(f"keras_bert{rest}: {ratio:.2f} of {peer}'s time")
 
 
 if __name__ == "__main__":

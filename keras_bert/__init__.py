@@ -19,12 +19,14 @@ __version__ = "0.1.0"
 _HOME = {
     "BertEncoder": "keras_bert.encoder",
     "Preprocessor": "keras_bert.text.preprocessor",
+    "convert": "keras_bert.hub",
     "export": "keras_bert.serving.export",
     "load": "keras_bert.hub",
     "save": "keras_bert.hub",
 }
 _MODULES = (
     "checkpoints",
+    "conversion",
     "encoder",
     "finetuning",
     "heads",

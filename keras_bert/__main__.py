@@ -7,7 +7,7 @@ import argparse
 import os
 import sys
 
-from keras_bert import __version__
+from keras_bert import __version__, sources
 from keras_bert.console import quiet_imports
 
 TASKS = (
@@ -28,8 +28,10 @@ def _parser():
     parser.add_argument("--version", action="version", version=f"keras_bert {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
 
+    commands.add_parser("list", help="the models that have a name")
+
     info = commands.add_parser("info", help="what a model is: sizes, vocabulary, labels")
-    info.add_argument("model", help="name, hf:org/name, folder or .keras file")
+    info.add_argument("model", help="name (see list), hf:org/name, folder, .zip or .keras file")
     info.set_defaults(run="info")
 
     _add_finetune(commands.add_parser("finetune", help="train a model on a labelled file"))
@@ -72,6 +74,26 @@ def _parser():
         "--top", type=_positive(int), default=5, help="candidates for each (default: 5)"
     )
     fill.set_defaults(run="fill_blanks")
+
+    convert = commands.add_parser("convert", help="write a model in another library's format")
+    convert.add_argument("model", help="name (see list), hf:org/name, folder, .zip or .keras file")
+    convert.add_argument("path", help="empty folder to write into")
+    convert.add_argument(
+        "--to", required=True, choices=("keras", "huggingface", "google", "keras_hub")
+    )
+    convert.add_argument(
+        "--drop",
+        action="append",
+        default=[],
+        choices=("pooler", "masked_lm", "next_sentence", "classifier", "span_selector"),
+        help="a part to leave out; more than once for several",
+    )
+    convert.add_argument(
+        "--hidden-act",
+        choices=("gelu", "gelu_new", "relu"),
+        help="write this activation instead of the model's own",
+    )
+    convert.set_defaults(run="convert")
 
     export = commands.add_parser("export", help="write a SavedModel that takes strings")
     export.add_argument("model", help="folder or .keras file of a fine-tuned model")
@@ -215,6 +237,9 @@ def main(argv=None):
     """
     args = _parser().parse_args(argv)
     try:
+        if args.command == "list":  # needs no Keras, so there is nothing to wait for
+            print(sources.table())
+            return 0
         with quiet_imports():
             from keras_bert import commands
         getattr(commands, args.run)(args)

@@ -285,6 +285,15 @@ def fill_blanks(args):
                 print(f"{probability:.4f}\t{piece}\t{number}\t{text}")
 
 
+def convert(args):
+    """Writes a model in another format."""
+    written = keras_bert.convert(
+        args.model, args.path, format=args.to, drop=args.drop, hidden_act=args.hidden_act
+    )
+    parts = ", ".join(["encoder", *sorted(written.groups)])
+    print(f"{args.to}: {parts}: {len(written.weights)} weights in {args.path}")
+
+
 def export(args):
     """Writes a SavedModel."""
     with waiting("Writing the SavedModel"):

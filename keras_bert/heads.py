@@ -16,7 +16,6 @@ from keras_bert.layers import (
     SplitChoices,
     WeightedSum,
     WithoutDropout,
-    initializer,
 )
 
 
@@ -489,7 +488,10 @@ def _encoder_inputs(encoder, inputs):
 def _dense(encoder, x, units, name):
     return keras.layers.Dense(
         units,
-        kernel_initializer=initializer(encoder.get_config()["initializer_range"]),
+        # Not `initializer`: this layer's config remembers it.
+        kernel_initializer=keras.initializers.TruncatedNormal(
+            stddev=encoder.get_config()["initializer_range"]
+        ),
         dtype=_float_policy(encoder),
         name=name,
     )(x)
@@ -587,3 +589,25 @@ def find_output(model):
     """
     last = model.layers[-1] if model.layers else None
     return last if isinstance(last, TaskOutput) else None
+
+
+def find_task(model):
+    """Finds out which head built a model.
+
+    Args:
+        model: a `keras.Model`.
+
+    Returns:
+        A key of `TASKS`, or `None` if the model ends in something else.
+
+    Example:
+
+    >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
+    ...                       num_attention_heads=2, intermediate_size=8)
+    >>> find_task(pretraining(encoder)), find_task(encoder)
+    ('pretraining', None)
+    """
+    if find_output(model) is None:
+        return None
+    tasks = {layer.task for layer in model.layers if isinstance(layer, TaskOutput)}
+    return "pretraining" if tasks == {"masked_lm", "next_sentence"} else tasks.pop()

@@ -1,32 +1,46 @@
-"""Models by name or path: `load` and `save`."""
+"""Models by name or path: `load`, `save` and `convert`."""
 
+import dataclasses
 import os
 import pathlib
 import zipfile
 
 import keras
 
-from keras_bert import checkpoints, heads, sources
+from keras_bert import checkpoints, conversion, heads, sources
 from keras_bert.encoder import BertEncoder
-from keras_bert.layers import initializer, without_initial_weights
-from keras_bert.text.preprocessor import Preprocessor
 
 MODEL_FILE = "model.keras"  # the model in a folder that `save` wrote
 
 
-def load(name, *, task=None, sequence_length=128, dtype=None, rematerialize=False):
+def load(
+    name,
+    *,
+    task=None,
+    fresh_head=False,
+    sequence_length=128,
+    dtype=None,
+    rematerialize=False,
+    hidden_act=None,
+    **head_options,
+):
     """Loads a model with its weights, its vocabulary and its tokenizer options.
 
     Args:
-        name: a name of `sources.SOURCES`, such as `"minilm"`; `"hf:org/name"` or
-            `"hf:org/name@revision"` for a BERT on the Hugging Face Hub; the folder of a
-            Hugging Face or Google checkpoint; or a folder or `.keras` file that `save` wrote.
+        name: a name that `keras-bert list` prints, such as `"base"`; `"hf:org/name"` or
+            `"hf:org/name@revision"` for a BERT on the Hugging Face Hub; `"kaggle:..."`; the folder
+            of a checkpoint of any format of `checkpoints.FORMATS`, or a `.zip` of it, here or at
+            an `https` address; or a folder or `.keras` file that `save` wrote.
         task: a function of `keras_bert.heads`, such as `"masked_lm"`: the encoder then comes with
             that head and the weights that the checkpoint has for it.
+        fresh_head: whether the head starts from random weights, whatever the checkpoint has.
         sequence_length: of `encoder.preprocessor`, at most the encoder's
             `max_position_embeddings`; `None` pads to the longest of the batch.
         dtype: dtype policy of the encoder, such as `"mixed_bfloat16"`.
         rematerialize: trade time for memory in training.
+        hidden_act: an activation to take instead of the checkpoint's: Google trained its
+            models with tanh gelu, `"gelu_new"`, while the Hugging Face Hub says `"gelu"` of them.
+        **head_options: of the head, such as `labels` with `fresh_head`.
 
     Returns:
         A `BertEncoder` with a `preprocessor`, with `task` the head's model; or whatever model
@@ -52,86 +66,34 @@ def load(name, *, task=None, sequence_length=128, dtype=None, rematerialize=Fals
     path = sources.find(name)
     if path.is_file() or (path / MODEL_FILE).is_file():
         return _load_keras(path if path.is_file() else path / MODEL_FILE, task)
-    checkpoint = checkpoints.read(path)
-    config = checkpoint.config
-    longest = config["max_position_embeddings"]
-    if sequence_length is not None and sequence_length < 3:
-        raise ValueError(f"sequence_length must be None or at least 3; received {sequence_length}")
-    try:
-        with without_initial_weights():
-            encoder = BertEncoder(**config, dtype=dtype, rematerialize=rematerialize)
-            model = encoder if task is None else _head(encoder, task, checkpoint)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
-    _assign(model, task, checkpoint, path)
-    if checkpoint.vocabulary is not None:
-        options = dict(checkpoint.tokenizer)
-        max_sequence_length = min(options.pop("sequence_length", None) or longest, longest)
-        try:
-            encoder.preprocessor = Preprocessor(
-                checkpoint.vocabulary,
-                sequence_length=sequence_length and min(sequence_length, longest),
-                max_sequence_length=max_sequence_length,
-                **options,
-            )
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from error
-    return model
-
-
-# Heads whose dense layer the checkpoints call "classifier"; the others have their own names.
-_CLASSIFIERS = ("classifier", "regressor", "tagger", "multiple_choice")
-# Heads that do without the pooler, and whose checkpoints often do so too.
-_WITHOUT_POOLER = ("tagger", "span_selector", "masked_lm", "embedder")
-
-
-def _head(encoder, task, checkpoint):
-    """The model of a task, with as many classes as the checkpoint has."""
-    options = {}
-    if task in ("classifier", "tagger"):
-        options["labels"] = checkpoint.labels
-        if checkpoint.labels is None:
-            bias = checkpoint.weights.get("classifier/bias")
-            # Without a classifier the number does not matter: to fill it will fail.
-            options["labels"] = [str(index) for index in range(2 if bias is None else len(bias))]
-    return heads.TASKS[task](encoder, **options)
-
-
-def _assign(model, task, checkpoint, path):
-    """Fills all variables of a model, or fails and names those it cannot fill."""
-    group = "classifier" if task in _CLASSIFIERS else task
-    variables = {
-        variable.path.replace("logits/", f"{group}/", 1): variable
-        for variable in model.variables
-        if "seed_generator" not in variable.path
-    }
-    groups = {name.partition("/")[0] for name in checkpoint.weights}
-    if task in _WITHOUT_POOLER and "pooler" not in groups:
-        for name in [name for name in variables if name.startswith("pooler/")]:
-            variable = variables.pop(name)
-            stddev = checkpoint.config["initializer_range"] if name.endswith("kernel") else 0.0
-            variable.assign(initializer(stddev)(variable.shape))
-    used = {name.partition("/")[0] for name in variables}
-    optional = checkpoints.canonical.OPTIONAL_GROUPS - used - {"pooler"}
-    # An encoder alone without a pooler would have an untrained one: an error here.
-    checkpoints.assign(
-        variables,
-        checkpoint.weights,
-        source=str(path),
-        ignore=tuple(f"{group}/" for group in optional),
+    return conversion.from_checkpoint(
+        checkpoints.read(path),
+        task,
+        fresh_head=fresh_head,
+        sequence_length=sequence_length,
+        dtype=dtype,
+        rematerialize=rematerialize,
+        hidden_act=hidden_act,
+        **head_options,
     )
 
 
-def save(model, path):
+def save(model, path, *, format="keras"):
     """Saves a model with its vocabulary and labels, so that `load` takes it.
 
     The state of its optimizer, twice the size of the model, is left out.
 
     Args:
-        model: a `keras.Model`.
-        path: a file ending in `.keras`, or a folder; folders that are missing are made.
+        model: a `keras.Model`; for another format than "keras" an encoder or a model that a head
+            built on one.
+        path: a file ending in `.keras`, or a folder; folders that are missing are made. For
+            another format than "keras" the folder must be empty.
+        format: "keras", or "huggingface", "google" or "keras_hub" for those who go on there. What
+            the format cannot hold is an error, but for two things: names of labels go with
+            Hugging Face's alone, and the classes there without a pooler leave out the encoder's.
 
     Raises:
+        ValueError: a model that the format cannot hold: a head, an activation.
         OSError: the path cannot be written; what stood there stays as it was.
 
     Example:
@@ -144,6 +106,15 @@ def save(model, path):
     3
     """
     path = pathlib.Path(path)
+    if format != "keras":
+        if format not in checkpoints.WRITABLE:
+            known = ", ".join(("keras", *checkpoints.WRITABLE))
+            raise ValueError(f"format must be one of {known}; received {format!r}")
+        checkpoint = conversion.to_checkpoint(model)
+        if format == "huggingface" and checkpoint.task in ("masked_lm", "span_selector", "tagger"):
+            checkpoint = checkpoint.without({"pooler"})
+        checkpoints.write(checkpoint, path, format)
+        return
     if path.suffix != ".keras":
         path = path / MODEL_FILE
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -159,6 +130,66 @@ def save(model, path):
     finally:
         model.optimizer, model.compiled = optimizer, compiled
         beside.unlink(missing_ok=True)
+
+
+def convert(source, path, *, format, drop=(), hidden_act=None):
+    """Writes a checkpoint in another format, with all of its weights and its tokenizer.
+
+    Args:
+        source: as `name` of `load`.
+        path: as for `save`.
+        format: as for `save`.
+        drop: parts to leave out for a format that has no place for them, such as
+            `"next_sentence"`.
+        hidden_act: an activation to write instead of the checkpoint's, see `load`.
+
+    Returns:
+        The `checkpoints.Checkpoint` that was written.
+
+    Raises:
+        ValueError: no such name, a broken file, or a part that the format cannot hold.
+        FileExistsError: the folder holds something.
+        OSError: a source that cannot be reached, a path that cannot be written.
+
+    Example:
+
+    >>> import tempfile
+    >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
+    ...                       num_attention_heads=2, intermediate_size=8)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(encoder, folder + "/mine")
+    ...     _ = convert(folder + "/mine", folder + "/theirs", format="huggingface")
+    ...     checkpoints.detect(folder + "/theirs")
+    'huggingface'
+    """
+    found = sources.find(source)
+    if found.is_file() or (found / MODEL_FILE).is_file():
+        file = found if found.is_file() else found / MODEL_FILE
+        checkpoint = conversion.to_checkpoint(_load_keras(file, None))
+    else:
+        checkpoint = checkpoints.read(found)
+    if hidden_act is not None:
+        config = {**checkpoint.config, "hidden_act": hidden_act}
+        checkpoint = dataclasses.replace(checkpoint, config=config)
+    checkpoint = checkpoint.without(drop)
+    if format == "keras":
+        task = checkpoint.task or _task_of_parts(checkpoint)
+        save(conversion.from_checkpoint(checkpoint, task), path)
+    else:
+        checkpoints.write(checkpoint, path, format)
+    return checkpoint
+
+
+def _task_of_parts(checkpoint):
+    """The head that takes all of a checkpoint's parts, for one that does not name it."""
+    parts = checkpoint.groups - {"pooler"}
+    if len(parts) < 2:
+        return next(iter(parts), None)
+    if parts == {"masked_lm", "next_sentence"}:
+        return "pretraining"
+    raise ValueError(
+        f"{checkpoint.path}: no head takes all of {', '.join(sorted(parts))}; drop some of them"
+    )
 
 
 def _load_keras(path, task):

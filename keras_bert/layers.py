@@ -61,14 +61,17 @@ def _gelu_tanh(x):
     return keras.activations.gelu(x, approximate=True)
 
 
-_without_initial_weights = contextvars.ContextVar("without_initial_weights", default=False)
+_without_initial_weights = contextvars.ContextVar("without_initial_weights", default=None)
 
 
 @contextlib.contextmanager
-def without_initial_weights():
+def without_initial_weights(zeros=None):
     """Within it, new layers start as zeros: for weights that a checkpoint overwrites at once.
 
     Drawing the numbers takes most of the time of building a BERT.
+
+    Args:
+        zeros: the initializer that makes the zeros; default: `keras.initializers.Zeros()`.
 
     Example:
 
@@ -76,7 +79,7 @@ def without_initial_weights():
     ...     float(initializer(0.02)((1, 1))[0, 0])
     0.0
     """
-    token = _without_initial_weights.set(True)
+    token = _without_initial_weights.set(zeros or keras.initializers.Zeros())
     try:
         yield
     finally:
@@ -97,9 +100,7 @@ def initializer(stddev):
     >>> tuple(initializer(0.02)((2, 3)).shape)
     (2, 3)
     """
-    if _without_initial_weights.get():
-        return keras.initializers.Zeros()
-    return keras.initializers.TruncatedNormal(stddev=stddev)
+    return _without_initial_weights.get() or keras.initializers.TruncatedNormal(stddev=stddev)
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")

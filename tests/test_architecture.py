@@ -28,9 +28,14 @@ MAP = {
     # Checkpoints are files and arrays; they know no model.
     "checkpoints/canonical.py": Rule("numpy"),
     "checkpoints/folder.py": Rule("numpy"),
+    "checkpoints/tokenizer_config.py": Rule(""),
     "checkpoints/torch_pickle.py": Rule("numpy"),
+    "checkpoints/bundle.py": Rule("", "google tensorflow"),
     "checkpoints/google.py": Rule("numpy", "tensorflow"),
+    "checkpoints/model_garden.py": Rule("numpy", "official tf_keras yaml"),
+    "checkpoints/saved_model.py": Rule("numpy", "google tensorflow"),
     "checkpoints/huggingface.py": Rule("numpy", "safetensors"),
+    "checkpoints/keras_hub.py": Rule("numpy", "h5py keras_hub"),
     "checkpoints/__init__.py": Rule("numpy"),
     # Text is TensorFlow's; the preprocessor alone loads without it, being a part of the encoder.
     "text/__init__.py": Rule(""),
@@ -41,7 +46,9 @@ MAP = {
     # What a person at a terminal sees; imported before keras, so that it can keep it quiet.
     "console.py": Rule("", "rich"),
     # From a name to a file to a model, and back.
-    "sources.py": Rule("", "huggingface_hub rich"),
+    "conversion.py": Rule("keras numpy", "tensorflow"),
+    "download.py": Rule("", "filelock"),
+    "sources.py": Rule("", "huggingface_hub kagglehub"),
     "hub.py": Rule("keras numpy", "tensorflow"),
     # The trades.
     "finetuning/__init__.py": Rule(""),

@@ -276,7 +276,8 @@ def test_a_checkpoint_by_object_is_another_format(tmp_path):
     make_folder(tmp_path, encoder_tensors())
     tf.train.Checkpoint(v=tf.Variable([1.0])).write(str(tmp_path / "bert_model.ckpt"))
     with pytest.raises(ValueError, match="must be a TensorFlow 1 checkpoint by name"):
-        checkpoints.read(tmp_path)
+        google.read(tmp_path)
+    assert not google.matches(tmp_path)
 
 
 @pytest.mark.parametrize(

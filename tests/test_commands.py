@@ -1,8 +1,11 @@
 """The command line, from a file to an exported model, and what it says when things are wrong."""
 
 import json
+import os
 import re
 import shutil
+import subprocess
+import sys
 
 import keras
 import numpy as np
@@ -319,6 +322,28 @@ def test_a_killed_run_goes_on(encoder_folder, tmp_path, monkeypatch, capsys):
     assert names == ["curves.png", "metrics.json", "model.keras"]
 
 
+def test_convert(tmp_path, capsys):
+    encoder = tiny.encoder(num_hidden_layers=1)  # with exact gelu
+    keras_bert.save(keras_bert.heads.pretraining(encoder), tmp_path / "start")
+    assert run("convert", tmp_path / "start", tmp_path / "a", "--to", "google") == 1
+    assert "hidden_act must be gelu_new, relu, received 'gelu'" in capsys.readouterr().err
+    google = ("convert", tmp_path / "start", tmp_path / "a", "--to", "google")
+    assert run(*google, "--hidden-act", "gelu_new") == 0
+    said = "google: encoder, masked_lm, next_sentence, pooler: 26 weights in "
+    assert capsys.readouterr().out == f"{said}{tmp_path / 'a'}\n"
+    hub = ("convert", tmp_path / "a", tmp_path / "b", "--to", "keras_hub")
+    assert run(*hub) == 1
+    assert "received masked_lm, next_sentence; drop next_sentence" in capsys.readouterr().err
+    assert run(*hub, "--drop", "next_sentence") == 0
+    assert run("convert", tmp_path / "b", tmp_path / "c", "--to", "keras") == 0
+    model = keras_bert.load(tmp_path / "c", task="masked_lm")
+    weights = keras_bert.heads.find_encoder(model).weights
+    for ours, theirs in zip(encoder.weights, weights, strict=True):
+        assert (ours.numpy() == theirs.numpy()).all()
+    assert run("convert", tmp_path / "b", tmp_path / "c", "--to", "huggingface") == 1
+    assert "must be an empty folder" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -382,6 +407,22 @@ def test_bad_options_are_refused_by_the_parser(capsys):
         with pytest.raises(SystemExit):
             main(["finetune", "--train", "a", "--output", "b", option, value])
         assert value in capsys.readouterr().err
+
+
+def test_list_needs_no_keras(capsys):
+    assert main(["list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split()[:2] == ["NAME", "CASE"]
+    assert any(line.startswith("base-multilingual-cased ") for line in lines)
+    done = subprocess.run(
+        [sys.executable, "-m", "keras_bert", "list"],
+        env={**os.environ, "PYTHONPROFILEIMPORTTIME": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines()[0].split() == lines[0].split()
+    assert not re.search(r"\| +(keras|tensorflow|huggingface_hub|numpy)\n", done.stderr)
 
 
 def test_interrupt_is_no_traceback(monkeypatch, capsys):

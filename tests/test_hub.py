@@ -254,15 +254,51 @@ def test_what_a_head_lacks_is_named(saved, task, kind, tensors):
     assert all(tensor in str(caught.value) for tensor in tensors)
 
 
-def test_a_head_of_another_size_is_an_error(saved):
+def test_a_head_of_another_kind_is_an_error(saved):
     _, folder = saved("BertForSequenceClassification", id2label=LABELS)
-    with pytest.raises(
-        ValueError, match=r"classifier/kernel \(expected \(24, 1\), found \(24, 3\)"
-    ):
-        keras_bert.load(folder, task="regressor")
+    for task in ("regressor", "tagger", "multiple_choice"):  # with tensors of the same names
+        with pytest.raises(ValueError, match=f"of the head {task}; it is a classifier"):
+            keras_bert.load(folder, task=task)
     _, folder = saved("BertForSequenceClassification", num_labels=1)
     with pytest.raises(ValueError, match="a classifier needs at least 2 classes; received 1"):
         keras_bert.load(folder, task="classifier")
+
+
+def test_a_fresh_head_is_random_and_the_encoder_is_not(saved):
+    _, folder = saved("BertForSequenceClassification", id2label=LABELS)
+    encoder = keras_bert.load(folder)
+    keras.utils.set_random_seed(0)
+    for task, options in {
+        "classifier": {"labels": ["a", "b"]},
+        "tagger": {"num_tags": 4},
+        "masked_lm": {},
+        "pretraining": {},
+    }.items():
+        model = keras_bert.load(folder, task=task, fresh_head=True, **options)
+        inner = keras_bert.heads.find_encoder(model)
+        for ours, theirs in zip(inner.weights, encoder.weights, strict=True):
+            np.testing.assert_array_equal(*map(keras.ops.convert_to_numpy, (ours, theirs)))
+        known = {weight.path for weight in encoder.weights}
+        fresh = {
+            weight.path: keras.ops.convert_to_numpy(weight)
+            for weight in model.weights
+            if weight.path not in known
+        }
+        for path, array in fresh.items():
+            if path.endswith("kernel"):
+                assert 0.01 < array.std() < 0.03, path
+            else:
+                assert set(array.flat) == {1.0 if path.endswith("gamma") else 0.0}, path
+    labels = keras_bert.load(folder, task="classifier", fresh_head=True, labels=["a", "b"])
+    assert keras_bert.heads.find_output(labels).labels == ["a", "b"]
+    with pytest.raises(ValueError, match="fresh_head is an option of a head: give the task too"):
+        keras_bert.load(folder, fresh_head=True)
+
+
+def test_another_activation_may_be_asked_for(saved):
+    _, folder = saved("BertForMaskedLM")
+    model = keras_bert.load(folder, task="masked_lm", hidden_act="relu")
+    assert keras_bert.heads.find_encoder(model).get_config()["hidden_act"] == "relu"
 
 
 @pytest.mark.parametrize(

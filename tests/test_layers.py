@@ -69,7 +69,8 @@ def test_unknown_activation(name):
 def test_one_matmul_makes_query_key_and_value():
     layer = layers.SelfAttention(num_heads=2)
     layer.build((None, None, HIDDEN))
-    assert {v.path.split("attention/")[-1]: tuple(v.shape) for v in layer.trainable_weights} == {
+    shapes = {"/".join(v.path.split("/")[-2:]): tuple(v.shape) for v in layer.trainable_weights}
+    assert shapes == {
         "qkv/kernel": (HIDDEN, 3 * HIDDEN),
         "qkv/bias": (3 * HIDDEN,),
         "output/kernel": (HIDDEN, HIDDEN),

@@ -2,13 +2,21 @@
 
 import dataclasses
 import hashlib
+import json
+import os
 import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import threading
 import time
+import types
 import zipfile
 
 import pytest
 
-from keras_bert import sources
+from keras_bert import checkpoints, download, sources
 
 FILES = {"config.json": b"{}", "model.safetensors": b"weights", "vocab.txt": b"[UNK]\n"}
 
@@ -28,6 +36,12 @@ def source(monkeypatch, tmp_path):
     )
     monkeypatch.setitem(sources.SOURCES, "some", found)
     return found
+
+
+def files_in(folder):
+    """The files of a cache; locks stay, and hold nothing."""
+    found = (path for path in folder.rglob("*") if path.is_file() and path.suffix != ".lock")
+    return sorted(path.relative_to(folder).as_posix() for path in found)
 
 
 def pip_that_gives(files):
@@ -85,7 +99,7 @@ def test_wrong_bytes_are_refused_and_not_cached(source, monkeypatch):
     )
     with pytest.raises(OSError, match="must have the SHA-256"):
         sources.find("some")
-    assert not [path for path in sources.cache_folder().rglob("*") if path.is_file()]
+    assert files_in(sources.cache_folder()) == []
 
 
 def test_a_killed_download_never_looks_complete(source, monkeypatch):
@@ -118,6 +132,7 @@ def test_no_source_at_all_says_which_folder_to_fill(source, monkeypatch):
 
 def test_an_unreachable_hub_costs_a_second(monkeypatch):
     import huggingface_hub
+    import huggingface_hub.constants
 
     class Silent:
         def head(self, *arguments, **options):
@@ -135,3 +150,524 @@ def test_minilm_is_pinned():
     assert len(minilm.revision) == 40
     assert minilm.sha256["model.safetensors"].startswith("53aa5117")
     assert dataclasses.is_dataclass(minilm)
+
+
+ARCHIVE = {
+    "bert_config.json": b"{}",
+    "bert_model.ckpt.data-00000-of-00001": b"weights",
+    "bert_model.ckpt.index": b"index",
+    "vocab.txt": b"[UNK]\n",
+}
+STEM = "uncased_L-12_H-768_A-12"
+
+
+def make_zip(path, files, inner=""):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(f"{inner}{name}", content)
+    return path
+
+
+def named(monkeypatch, **details):
+    """The source "some", with an archive of Google's."""
+    found = sources.Source(
+        **{
+            "repository": "google-bert/some",
+            "revision": None,
+            "files": sources._HUB_FILES,
+            "sha256": {},
+            "archive": f"2018_10_18/{STEM}.zip",
+            **details,
+        }
+    )
+    monkeypatch.setitem(sources.SOURCES, "some", found)
+    return found
+
+
+@pytest.fixture
+def web(monkeypatch, tmp_path):
+    """A cache, no hub, and a web whose files lie in a folder; what was asked of it."""
+    monkeypatch.setenv("KERAS_BERT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(sources, "_hub_answers", lambda: False)
+    monkeypatch.setattr(sources, "_is_offline", lambda: False)
+    monkeypatch.setattr(sources, "_from_hub", no_hub)
+    web = types.SimpleNamespace(folder=tmp_path / "web", asked=[], pause=0)
+    there = download.fetch
+
+    def fetch(url, path, *, sha256=None):
+        if not path.is_file():
+            web.asked.append(url)
+            time.sleep(web.pause)
+            file = web.folder / url.removeprefix("https://")
+            if not file.is_file():
+                raise OSError(f"{url} cannot be reached")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(file, path)
+        return there(url, path, sha256=sha256)
+
+    monkeypatch.setattr(download, "fetch", fetch)
+    web.google = web.folder / "storage.googleapis.com" / "bert_models" / "2018_10_18"
+    return web
+
+
+def no_hub(repository, revision, files):
+    raise OSError("the Hugging Face Hub does not answer")
+
+
+def test_every_name_of_google_s_models():
+    names = "base large base-cased large-cased large-wwm large-cased-wwm "
+    names += "base-multilingual-cased base-chinese"
+    miniatures = {
+        f"L-{layers}_H-{hidden}"
+        for layers in (2, 4, 6, 8, 10, 12)
+        for hidden in (128, 256, 512, 768)
+    }
+    assert set(sources.SOURCES) == {"minilm", *names.split(), *miniatures}
+    assert sources.ALIASES == {
+        "tiny": "L-2_H-128",
+        "mini": "L-4_H-256",
+        "small": "L-4_H-512",
+        "medium": "L-8_H-512",
+    }
+    assert sources.SOURCES["L-10_H-512"].archive == "2020_02_20/uncased_L-10_H-512_A-8.zip"
+    assert sources.SOURCES["L-10_H-512"].repository == "google/bert_uncased_L-10_H-512_A-8"
+
+
+def test_the_table_of_sources_is_consistent():
+    for name, source in sources.SOURCES.items():
+        assert source.license == "Apache-2.0"
+        assert source.size > 1e7
+        assert source.cased == ("cased" in name.split("-"))
+        hashes = [*source.sha256.values(), *source.archive_sha256.values()]
+        assert all(re.fullmatch("[0-9a-f]{64}", sha256) for sha256 in hashes), name
+        assert source.revision is None or re.fullmatch("[0-9a-f]{40}", source.revision)
+        # A hash of a branch that moves would one day refuse what is right.
+        assert not source.sha256 or source.revision
+        if name != "minilm":
+            assert re.fullmatch(r"20\d\d_\d\d_\d\d/\w+_L-\d+_H-\d+_A-\d+\.zip", source.archive)
+            # The name of the folder says upper or lower case, see checkpoints/google.py.
+            pattern = {True: r"(wwm_|multi_|)cased_", False: r"((wwm_|)uncased|chinese)_"}
+            assert re.match(pattern[source.cased], source.archive.partition("/")[2]), name
+
+
+def test_sizes_are_those_of_the_files():
+    assert sources.SOURCES["base"].size == pytest.approx(440449768, rel=1e-3)
+    assert sources.SOURCES["large"].size == pytest.approx(1344951957, rel=1e-3)
+
+
+@pytest.mark.parametrize("inner", ["", f"{STEM}/"])
+def test_google_s_archive_with_and_without_a_folder(web, monkeypatch, inner):
+    hashes = {name: hashlib.sha256(content).hexdigest() for name, content in ARCHIVE.items()}
+    named(monkeypatch, archive_sha256=hashes)
+    make_zip(web.google / f"{STEM}.zip", ARCHIVE, inner)
+    folder = sources.find("some")
+    assert folder == sources.cache_folder() / "some" / "google" / STEM
+    assert {name: (folder / name).read_bytes() for name in ARCHIVE} == ARCHIVE
+    assert checkpoints.detect(folder) == "google"
+    assert files_in(folder.parent) == sorted(f"{STEM}/{name}" for name in [*ARCHIVE, "checked.txt"])
+    assert sources.find("some") == folder
+    assert len(web.asked) == 1
+
+
+def test_the_hub_comes_before_google(web, monkeypatch, tmp_path):
+    named(monkeypatch)
+    make_zip(web.google / f"{STEM}.zip", ARCHIVE)
+    write(tmp_path / "snapshot" / "abc", FILES)
+    monkeypatch.setattr(sources, "_from_hub", lambda *arguments: tmp_path / "snapshot" / "abc")
+    folder = sources.find("some")
+    assert folder == sources.cache_folder() / "some" / "main"
+    assert checkpoints.detect(folder) == "huggingface"
+    assert web.asked == []
+
+
+def write(folder, files):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+
+
+def test_a_wrong_archive_is_refused_and_not_cached(web, monkeypatch):
+    named(monkeypatch, archive_sha256={"vocab.txt": "0" * 64})
+    make_zip(web.google / f"{STEM}.zip", ARCHIVE)
+    with pytest.raises(OSError, match=r"zip/vocab\.txt must have the SHA-256 000.*; received"):
+        sources.find("some")
+    assert files_in(sources.cache_folder()) == []
+
+
+def test_a_missing_file_is_refused(web, monkeypatch):
+    named(monkeypatch, archive_sha256={"vocab.txt": "0" * 64})
+    make_zip(web.google / f"{STEM}.zip", {"bert_config.json": b"{}"})
+    with pytest.raises(OSError, match=r"zip/vocab\.txt must be there; received nothing"):
+        sources.find("some")
+
+
+def test_a_hostile_archive_is_refused_and_not_cached(web, monkeypatch):
+    named(monkeypatch)
+    make_zip(web.google / f"{STEM}.zip", {**ARCHIVE, "../../../evil": b""})
+    with pytest.raises(OSError, match=r"entries must stay in the folder") as caught:
+        sources.find("some")
+    assert "\n" not in str(caught.value)
+    assert files_in(sources.cache_folder()) == []
+
+
+def test_later_downloads_are_held_to_the_first(web, monkeypatch):
+    named(monkeypatch)
+    make_zip(web.google / f"{STEM}.zip", ARCHIVE)
+    folder = sources.find("some")
+    record = folder.with_name(f"{STEM}.first.json")
+    assert set(json.loads(record.read_text())["sha256"]) == set(ARCHIVE)
+    shutil.rmtree(folder)
+    make_zip(web.google / f"{STEM}.zip", {**ARCHIVE, "vocab.txt": b"[unk]\n"})
+    with pytest.raises(OSError, match=r"L-12_H-768_A-12\.zip must have the SHA-256"):
+        sources.find("some")
+    assert not folder.exists()
+    facts = json.loads(record.read_text())
+    record.write_text(json.dumps({"sha256": facts["sha256"]}))  # then each file's hash holds
+    with pytest.raises(OSError, match=r"vocab\.txt must have .*first\.json is of the first"):
+        sources.find("some")
+    assert not folder.exists()
+    record.write_text("no JSON")
+    with pytest.raises(OSError, match=r"first\.json must be JSON"):
+        sources.find("some")
+    make_zip(web.google / f"{STEM}.zip", ARCHIVE)
+    record.write_text(json.dumps(facts))
+    assert sources.find("some") == folder
+
+
+def test_a_file_of_a_first_download_that_changed_is_noticed(web, monkeypatch):
+    named(monkeypatch)
+    make_zip(web.google / f"{STEM}.zip", ARCHIVE)
+    folder = sources.find("some")
+    (folder / "bert_model.ckpt.index").write_bytes(b"swapped")
+    with pytest.raises(ValueError, match=r"bert_model\.ckpt\.index must have the SHA-256"):
+        sources.find("some")
+
+
+def test_the_revision_of_the_first_download_is_asked_for_again(web, monkeypatch, tmp_path):
+    named(monkeypatch)
+    snapshot, asked = tmp_path / "snapshots" / "0123abc", []
+    write(snapshot, {**FILES, "pytorch_model.bin": b"the same again", "README.md": b""})
+
+    def from_hub(repository, revision, files):
+        asked.append(revision)
+        return snapshot
+
+    monkeypatch.setattr(sources, "_from_hub", from_hub)
+    folder = sources.find("some")
+    assert files_in(folder) == ["checked.txt", *FILES]
+    shutil.rmtree(folder)
+    sources.find("some")
+    assert asked == [None, "0123abc"]
+    shutil.rmtree(folder)
+    (snapshot / "config.json").write_bytes(b"{ }")
+    with pytest.raises(OSError, match=r"some/config\.json must have .*first\.json is of the first"):
+        sources.find("some")
+
+
+def test_an_alias_and_its_name_share_a_folder(web, monkeypatch):
+    named(monkeypatch)
+    monkeypatch.setitem(sources.ALIASES, "other", "some")
+    make_zip(web.google / f"{STEM}.zip", ARCHIVE)
+    assert sources.find("other") == sources.find("some")
+    assert len(web.asked) == 1
+
+
+def test_the_cache_answers_without_lock_or_network(web, monkeypatch):
+    named(monkeypatch)
+    make_zip(web.google / f"{STEM}.zip", ARCHIVE)
+    folder = sources.find("some")
+    monkeypatch.setattr(sources, "_is_offline", None)  # nobody asks
+    monkeypatch.setattr(download, "locked", None)
+    monkeypatch.setattr(download, "fetch", None)
+    assert sources.find("some") == folder
+
+
+def test_offline_nobody_is_asked_and_the_error_says_what_to_do(web, monkeypatch):
+    named(monkeypatch)
+    monkeypatch.setattr(sources, "_is_offline", lambda: True)
+    with pytest.raises(OSError) as caught:
+        sources.find("some")
+    message, cache = str(caught.value), sources.cache_folder()
+    assert "HF_HUB_OFFLINE is set" in message
+    assert f"google-bert/some into {cache / 'some' / 'main'}" in message
+    assert f"2018_10_18/{STEM}.zip into {cache / 'some' / 'google'}" in message
+    assert "\n" not in message
+    assert web.asked == []
+
+
+def test_offline_in_a_process_of_its_own(tmp_path):
+    """Nothing has imported parts of huggingface_hub there."""
+    program = "import sys; from keras_bert import sources; sources.find(sys.argv[1])"
+    for name in ("tiny", "hf:someone/some", "https://example.org/a.zip"):
+        done = subprocess.run(
+            [sys.executable, "-c", program, name, "-m", "keras_bert"],
+            env={
+                **os.environ,
+                "HF_HUB_OFFLINE": "1",
+                "HF_HOME": str(tmp_path / "hf"),
+                "KERAS_BERT_CACHE": str(tmp_path),
+            },
+            cwd=pathlib.Path(__file__).parents[1],
+            capture_output=True,
+            text=True,
+        )
+        reason = done.stderr.splitlines()[-1]
+        assert reason.startswith("OSError: "), done.stderr
+        assert "does not answer" in reason or "HF_HUB_OFFLINE is set" in reason
+
+
+def test_what_was_put_there_by_hand_comes_first(web, monkeypatch, tmp_path):
+    named(monkeypatch)
+    monkeypatch.setattr(sources, "_from_hub", None)
+    monkeypatch.setattr(sources, "_is_offline", lambda: True)
+    file = make_zip(sources.cache_folder() / "some" / "google" / f"{STEM}.zip", ARCHIVE)
+    assert checkpoints.detect(sources.find("some")) == "google"
+    shutil.rmtree(file.with_suffix(""))
+    make_zip(file, {"vocab.txt": b"of another model"})
+    monkeypatch.setattr(sources, "_from_hub", no_hub)
+    with pytest.raises(OSError, match=r"zip must have the SHA-256"):
+        sources.find("some")
+    assert file.is_file()  # whose hands put it there may remove it
+    shutil.rmtree(sources.cache_folder())
+    write(sources.cache_folder() / "some" / "main", FILES)
+    assert checkpoints.detect(sources.find("some")) == "huggingface"
+
+
+def test_what_a_killed_process_left_is_removed(web, monkeypatch):
+    named(monkeypatch)
+    make_zip(web.google / f"{STEM}.zip", ARCHIVE)
+
+    def killed(*arguments):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sources.os, "rename", killed)
+        patch.setattr(sources.shutil, "rmtree", lambda *arguments, **options: None)
+        with pytest.raises(KeyboardInterrupt):
+            sources.find("some")
+    google = sources.cache_folder() / "some" / "google"
+    assert len([path for path in google.iterdir() if path.is_dir()]) == 1
+    assert sources.find("some") == google / STEM
+    assert [path for path in google.iterdir() if path.is_dir()] == [google / STEM]
+
+
+def test_a_kill_between_unpacking_and_the_name(web, monkeypatch):
+    named(monkeypatch)
+    make_zip(web.google / f"{STEM}.zip", ARCHIVE)
+
+    def killed(*arguments):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sources.os, "rename", killed)
+        with pytest.raises(KeyboardInterrupt):
+            sources.find("some")
+    kept = [f"some/google/.{STEM}.zip", f"some/google/{STEM}.first.json"]
+    assert files_in(sources.cache_folder()) == kept
+    assert sources.find("some").is_dir()
+    assert len(web.asked) == 1
+    assert not list(sources.cache_folder().rglob("*.zip"))
+
+
+def test_of_many_at_once_one_downloads(web, monkeypatch):
+    named(monkeypatch)
+    make_zip(web.google / f"{STEM}.zip", ARCHIVE)
+    web.pause, found = 0.2, []
+    threads = [
+        threading.Thread(target=lambda: found.append(sources.find("some"))) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4
+    assert len(set(found)) == len(web.asked) == 1
+
+
+def test_a_cache_that_cannot_be_written(web, monkeypatch, tmp_path):
+    named(monkeypatch)
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("KERAS_BERT_CACHE", str(tmp_path / "file"))
+    with pytest.raises(OSError, match=r"must be a folder that can be written") as caught:
+        sources.find("some")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_full_disk_keeps_the_archive_for_another_time(web, monkeypatch):
+    named(monkeypatch)
+    make_zip(web.google / f"{STEM}.zip", ARCHIVE)
+    with monkeypatch.context() as patch:
+        free = types.SimpleNamespace(free=1)
+        patch.setattr(download.shutil, "disk_usage", lambda path: free)
+        with pytest.raises(OSError, match="could not be unpacked .* bytes, and there are 1"):
+            sources.find("some")
+    assert files_in(sources.cache_folder()) == [f"some/google/.{STEM}.zip"]
+    monkeypatch.setattr(sources, "_is_offline", lambda: True)
+    sources.find("some")
+    assert len(web.asked) == 1
+
+
+def test_the_tokenizer_is_google_s_where_the_hub_says_otherwise(web, monkeypatch, tmp_path):
+    chinese = sources.SOURCES["base-chinese"]
+    named(monkeypatch, tokenizer=chinese.tokenizer)
+    write(tmp_path / "abc", FILES)
+    monkeypatch.setattr(sources, "_from_hub", lambda *arguments: tmp_path / "abc")
+    config = json.loads((sources.find("some") / "tokenizer_config.json").read_text())
+    assert config == {"do_lower_case": True}
+    assert "tokenizer_config.json" not in chinese.files
+
+
+def test_the_hub_s_files_are_not_stored_twice(web, monkeypatch, tmp_path):
+    named(monkeypatch)
+    write(tmp_path / "blobs", FILES)
+    snapshot = tmp_path / "abc"
+    snapshot.mkdir()
+    for name in FILES:
+        (snapshot / name).symlink_to(tmp_path / "blobs" / name)
+    monkeypatch.setattr(sources, "_from_hub", lambda *arguments: snapshot)
+    file = sources.find("some") / "model.safetensors"
+    assert not file.is_symlink()
+    assert file.samefile(tmp_path / "blobs" / "model.safetensors")
+    shutil.rmtree(sources.cache_folder())
+
+    def other_disk(*arguments):
+        raise OSError
+
+    monkeypatch.setattr(sources.os, "link", other_disk)
+    assert (sources.find("some") / "model.safetensors").read_bytes() == b"weights"
+
+
+def test_of_two_weights_one_is_downloaded(monkeypatch, tmp_path):
+    import huggingface_hub
+
+    asked = {}
+    monkeypatch.setattr(sources, "_hub_answers", lambda: True)
+    there = ["model.safetensors", "pytorch_model.bin", "rust_model.ot"]
+    monkeypatch.setattr(huggingface_hub, "list_repo_files", lambda *args, **options: there)
+    monkeypatch.setattr(
+        huggingface_hub,
+        "snapshot_download",
+        lambda repository, **options: asked.update(options) or str(tmp_path),
+    )
+    sources.find("hf:someone/some@main")
+    assert asked["revision"] == "main"
+    assert asked["ignore_patterns"] == ["pytorch_model.bin"]
+    there.remove("model.safetensors")
+    sources.find("hf:someone/some")
+    assert asked["ignore_patterns"] == []
+
+
+@pytest.mark.parametrize(
+    ("inner", "found"), [("", "my bert"), (f"{STEM}/", STEM), (f"a/b/{STEM}/", STEM)]
+)
+def test_a_local_archive(web, tmp_path, inner, found):
+    entries = {"__MACOSX/._bert_config.json": b"", **{inner + k: v for k, v in ARCHIVE.items()}}
+    path = make_zip(tmp_path / "my bert.zip", entries)
+    folder = sources.find(path)
+    assert folder.name == found
+    assert sources.cache_folder() in folder.parents
+    assert {name: (folder / name).read_bytes() for name in ARCHIVE} == ARCHIVE
+    assert checkpoints.detect(folder) == "google"
+    assert path.is_file()
+    marker = folder / "vocab.txt"
+    before = marker.stat().st_ino
+    assert sources.find(path) == folder
+    assert marker.stat().st_ino == before  # unpacked once
+    marker.write_bytes(b"swapped")
+    with pytest.raises(ValueError, match=r"vocab\.txt must have the SHA-256"):
+        sources.find(path)
+    make_zip(path, {**entries, "more": b""})
+    assert (sources.find(path) / "vocab.txt").read_bytes() == ARCHIVE["vocab.txt"]
+
+
+@pytest.mark.parametrize("name", sources._MODEL_FILES)
+def test_a_local_archive_of_any_format(web, tmp_path, name):
+    path = make_zip(tmp_path / "a.zip", {f"some/{name}": b"", "read.me": b""})
+    assert sources.find(path).name == "some"
+
+
+def test_a_local_archive_with_more_below_the_model(web, tmp_path):
+    entries = {**FILES, "1_Pooling/config.json": b"{}"}
+    folder = sources.find(make_zip(tmp_path / "a.zip", entries, "some/"))
+    assert folder.name == "some"
+
+
+def test_a_local_archive_with_two_models_or_none(web, tmp_path):
+    path = make_zip(tmp_path / "a.zip", {"a/config.json": b"{}", "b/config.json": b"{}"})
+    with pytest.raises(ValueError, match=r"a\.zip must hold one model; received a, b"):
+        sources.find(path)
+    path = make_zip(tmp_path / "b.zip", {"read.me": b""})
+    with pytest.raises(ValueError, match="no checkpoint"):
+        checkpoints.detect(sources.find(path))
+
+
+def test_a_local_archive_that_is_none(web, tmp_path):
+    write(tmp_path, {"a.zip": b"no archive", "a.txt": b""})
+    with pytest.raises(ValueError, match=r"a\.zip must be a whole zip archive"):
+        sources.find(tmp_path / "a.zip")
+    assert files_in(sources.cache_folder()) == []
+    with pytest.raises(ValueError, match=r"a\.txt must be a folder or a \.keras file, or a \.zip"):
+        sources.find(tmp_path / "a.txt")
+
+
+def test_an_address(web):
+    make_zip(web.folder / "example.org" / "x" / "cased_mine.zip", ARCHIVE, "cased_mine/")
+    folder = sources.find("https://example.org/x/cased_mine.zip")
+    assert folder.name == "cased_mine"
+    assert checkpoints.detect(folder) == "google"
+    assert sources.find("https://example.org/x/cased_mine.zip") == folder
+    assert len(web.asked) == 1
+    with pytest.raises(OSError, match=r"cannot be reached\. Without a network, put .*/b\.zip$"):
+        sources.find("https://example.org/x/b.zip")
+
+
+def test_an_address_of_google_s_is_the_model_of_that_name(web, monkeypatch):
+    named(monkeypatch)
+    make_zip(web.google / f"{STEM}.zip", ARCHIVE, f"{STEM}/")
+    monkeypatch.setitem(
+        sources.SOURCES, "base", dataclasses.replace(sources.SOURCES["base"], archive="other.zip")
+    )
+    folder = sources.find(f"https://storage.googleapis.com/bert_models/2018_10_18/{STEM}.zip")
+    assert folder == sources.find("some")
+    assert len(web.asked) == 1
+
+
+@pytest.mark.parametrize("address", ["http://example.org/a.zip", "https://example.org/a.tar.gz"])
+def test_addresses_that_are_refused(web, address):
+    with pytest.raises(ValueError, match=r"must be the https address of a \.zip"):
+        sources.find(address)
+    assert web.asked == []
+
+
+def test_kaggle(web, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "kagglehub", None)
+    with pytest.raises(OSError, match=r"kaggle:a/b/c/d needs kagglehub.*pip install kagglehub"):
+        sources.find("kaggle://a/b/c/d")
+    write(tmp_path / "3" / "bert", ARCHIVE)
+    kagglehub = types.SimpleNamespace(model_download=lambda handle: str(tmp_path / handle))
+    monkeypatch.setitem(sys.modules, "kagglehub", kagglehub)
+    assert sources.find("kaggle:3") == tmp_path / "3" / "bert"
+
+    def fail(handle):
+        raise RuntimeError("no\nsuch handle")
+
+    kagglehub.model_download = fail
+    with pytest.raises(OSError, match=r"^kaggle:3 could not be had: no$"):
+        sources.find("kaggle:3")
+
+
+def test_the_table_has_a_line_for_each_name(web):
+    titles, *lines = sources.table().splitlines()
+    assert titles.split()[0] == "NAME"
+    assert len(lines) == len(sources.SOURCES)
+    for line, (name, source) in zip(lines, sources.SOURCES.items(), strict=True):
+        assert line.startswith(name)
+        assert source.repository in line
+        assert ("uncased" in line.split()) != source.cased
+    assert "tiny" in sources.table()
+    column = titles.index("CACHED")
+    assert {line[column:].split()[0] for line in lines} == {"no"}
+    write(sources.cache_folder() / "L-2_H-128" / "google" / "uncased_L-2_H-128_A-2", ARCHIVE)
+    cached = [line for line in sources.table().splitlines() if line[column:].startswith("yes")]
+    assert [line.split(",")[0] for line in cached] == ["L-2_H-128"]

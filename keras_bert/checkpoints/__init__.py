@@ -1,32 +1,25 @@
-"""The formats BERT was shipped in, read into one canonical form, strictly.
+"""The formats BERT was shipped in, read into one canonical form and written from it, strictly.
 
-A format is a module with an ordered name table and three functions: `matches(folder)`,
-`read_config(folder)` and `read(folder)`. To add one, write such a module and name it in `FORMATS`.
+A format is a module with an ordered name table and the functions `matches(folder)`,
+`read_config(folder)`, `read(folder)` and, where it can be written, `write(checkpoint, folder)`. To
+add one, write such a module and name it in `FORMATS`.
 """
 
-from collections.abc import Iterable, Mapping
+import os
+import shutil
+import tempfile
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-import numpy as np
+from keras_bert.checkpoints import google, huggingface, keras_hub, model_garden, saved_model
+from keras_bert.checkpoints.canonical import Checkpoint, Variable, assign
 
-from keras_bert.checkpoints import canonical, google, huggingface
-from keras_bert.checkpoints.canonical import Checkpoint
+__all__ = ["FORMATS", "WRITABLE", "Checkpoint", "Variable", "assign", "detect", "read", "write"]
 
-__all__ = ["FORMATS", "Checkpoint", "Variable", "assign", "detect", "read"]
-
-FORMATS: dict[str, Any] = {module.FORMAT: module for module in (google, huggingface)}
-
-
-class Variable(Protocol):
-    """What `assign` needs of a variable; `keras.Variable` is one."""
-
-    @property
-    def shape(self) -> Any:
-        """The sizes."""
-
-    def assign(self, value: Any) -> Any:
-        """Sets the value."""
+FORMATS: dict[str, Any] = {
+    module.FORMAT: module for module in (google, huggingface, keras_hub, model_garden, saved_model)
+}
+WRITABLE = tuple(name for name, module in FORMATS.items() if hasattr(module, "write"))
 
 
 def detect(path: str | Path) -> str:
@@ -86,6 +79,8 @@ def read(path: str | Path) -> Checkpoint:
 
     Example:
         >>> import json, tempfile
+        >>> import numpy as np
+        >>> from keras_bert.checkpoints import canonical
         >>> from safetensors.numpy import save_file
         >>> config = dict.fromkeys(canonical.SIZES, 2)
         >>> tensors = {
@@ -97,64 +92,59 @@ def read(path: str | Path) -> Checkpoint:
         ...     _ = Path(path, "config.json").write_text(json.dumps(config))
         ...     save_file(tensors, Path(path, "model.safetensors"))
         ...     checkpoint = read(path)
+        ...     checkpoint.weights["layer_1/attention/qkv/kernel"].shape
+        (2, 6)
         >>> checkpoint.format, checkpoint.config["hidden_size"]
         ('huggingface', 2)
-        >>> checkpoint.weights["layer_1/attention/qkv/kernel"].shape
-        (2, 6)
     """
     checkpoint: Checkpoint = FORMATS[detect(path)].read(path)
     return checkpoint
 
 
-def assign(
-    variables: Mapping[str, Variable],
-    weights: Mapping[str, np.ndarray],
-    *,
-    source: str,
-    ignore: Iterable[str] = (),
-) -> None:
-    """Fills variables with weights: each variable once, each weight once, or nothing at all.
+def write(checkpoint: Checkpoint, path: str | Path, format: str) -> None:
+    """Writes a checkpoint in a format; the way back from `read`.
 
     Args:
-        variables: Canonical name -> variable.
-        weights: Canonical name -> array, such as `Checkpoint.weights`.
-        source: Where the weights are from; named in errors.
-        ignore: Weights whose name starts with one of these may be left unused, such as
-            "masked_lm/" for a model without that head.
+        checkpoint: What to write.
+        path: A folder that is empty or is not there yet; it appears when all is written.
+        format: One of `WRITABLE`.
 
     Raises:
-        ValueError: If a variable gets no weight, or one of another shape, or a weight is left. All
-            are listed, and nothing has been assigned.
+        ValueError: If there is no such format, or it cannot hold the checkpoint: an activation
+            that it does not know, a head that it has no place for.
+        FileExistsError: If the folder holds something.
+        OSError: If it cannot be written; nothing is left of it.
 
     Example:
-        >>> import types
-        >>> values = []
-        >>> bias = types.SimpleNamespace(shape=(2,), assign=values.append)
-        >>> assign({"pooler/dense/bias": bias}, {"pooler/dense/bias": np.ones(2)}, source="here")
-        >>> values
-        [array([1., 1.])]
-        >>> assign({"pooler/dense/bias": bias}, {"pooler/dense/bias": np.ones(3)}, source="here")
-        Traceback (most recent call last):
-        ...
-        ValueError: here: weights and variables must match one to one; \
-wrong shape (1): pooler/dense/bias (expected (2,), found (3,))
+        >>> import tempfile
+        >>> import numpy as np
+        >>> from keras_bert.checkpoints import canonical
+        >>> config = {**canonical.DEFAULTS, **dict.fromkeys(canonical.SIZES, 2)}
+        >>> weights = {
+        ...     entry.name: np.ones(entry.shape, "float32")
+        ...     for entry in canonical.expand(huggingface.TABLE, config, labels=3)
+        ...     if entry.group not in canonical.OPTIONAL_GROUPS - {"pooler"}
+        ... }
+        >>> checkpoint = Checkpoint("", "", config, weights, None, {}, None)
+        >>> with tempfile.TemporaryDirectory() as path:
+        ...     write(checkpoint, path + "/mine", "huggingface")
+        ...     read(path + "/mine").config["hidden_size"]
+        2
     """
-    prefixes = tuple(ignore)
-    shapes = {name: tuple(variable.shape) for name, variable in variables.items()}
-    canonical.raise_if(
-        source,
-        "weights and variables must match one to one",
-        missing=[name for name in variables if name not in weights],
-        unused=[
-            name for name in weights if name not in variables and not name.startswith(prefixes)
-        ],
-        **{
-            "wrong shape": [
-                f"{name} (expected {shape}, found {weights[name].shape})"
-                for name, shape in shapes.items()
-                if name in weights and weights[name].shape != shape
-            ]
-        },
-    )
-    for name, variable in variables.items():
-        variable.assign(weights[name])
+    path = Path(path)
+    if format not in WRITABLE:
+        raise ValueError(f"format must be one of {', '.join(WRITABLE)}; received {format!r}")
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise FileExistsError(f"{path} must be an empty folder or nothing; there is something")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    try:
+        FORMATS[format].write(checkpoint, beside)
+        beside.chmod(0o755)
+        os.replace(beside, path)
+    except Exception as error:
+        if type(error).__module__.startswith("tensorflow"):  # its own words for a full disk
+            raise OSError(f"{path} could not be written: {error}".splitlines()[0]) from error
+        raise
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)

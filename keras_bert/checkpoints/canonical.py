@@ -8,9 +8,9 @@ same lines, and a new format is a new table.
 import dataclasses
 import enum
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -85,6 +85,20 @@ SHAPES: dict[str, tuple[str | int, ...]] = {
 OPTIONAL_GROUPS = frozenset({"pooler", "masked_lm", "next_sentence", "classifier", "span_selector"})
 
 
+def names(config: Mapping[str, Any]) -> list[str]:
+    """All canonical names that a model of this size may have.
+
+    Example:
+        >>> [name for name in names({"num_hidden_layers": 2}) if name.endswith("output/bias")][:2]
+        ['layer_0/attention/output/bias', 'layer_0/output/bias']
+    """
+    layers = range(config["num_hidden_layers"])
+    first = next(index for index, name in enumerate(SHAPES) if "{i}" in name)
+    plain = [name for name in SHAPES if "{i}" not in name]
+    inner = [name.format(i=i) for i in layers for name in SHAPES if "{i}" in name]
+    return [*plain[:first], *inner, *plain[first:]]
+
+
 @dataclasses.dataclass(frozen=True)
 class Checkpoint:
     """A checkpoint in canonical form.
@@ -95,23 +109,58 @@ class Checkpoint:
         path: The folder it was read from, for errors.
         config: Keyword arguments of `BertEncoder`, exactly the keys of `CONFIG_KEYS`.
         weights: Canonical name -> float32 array of the shape that `SHAPES` gives. Arrays may be
-            transposed views.
+            transposed views, or may be read from the file each time (`Weights`).
         vocabulary: The pieces in the order of their ids, or None where the folder has none.
         tokenizer: `lowercase`, `strip_accents` and `split_cjk` (bools), and `sequence_length` in
             pieces, or None where the folder does not say.
         labels: Names of a fine-tuned classifier's classes, in the order of its logits, or None.
         task: Name of the function in `keras_bert.heads` that makes the model that these weights
             fill, or None where the folder does not say.
+        multi_label: Whether each class of a classifier is a yes or no of its own.
     """
 
     format: str
     path: str
     config: dict[str, Any]
-    weights: dict[str, np.ndarray]
+    weights: Mapping[str, np.ndarray]
     vocabulary: list[str] | None
     tokenizer: dict[str, Any]
     labels: list[str] | None
     task: str | None = None
+    multi_label: bool = False
+
+    @property
+    def groups(self) -> set[str]:
+        """Those of `OPTIONAL_GROUPS` that the weights hold."""
+        return {name.partition("/")[0] for name in self.weights} & OPTIONAL_GROUPS
+
+    def without(self, groups: Collection[str]) -> "Checkpoint":
+        """The same without some of `OPTIONAL_GROUPS`.
+
+        Raises:
+            ValueError: If it has no such part.
+        """
+        for group in groups:
+            if group not in self.groups:
+                raise ValueError(
+                    f"{self.path}: what is dropped must be one of its parts, "
+                    f"{', '.join(sorted(self.groups)) or 'of which it has none'}; "
+                    f"received {group!r}"
+                )
+        kept = {k: w for k, w in self.weights.items() if k.partition("/")[0] not in groups}
+        whole = self.groups.isdisjoint(set(groups) - {"pooler"})
+        return dataclasses.replace(self, weights=kept, task=self.task if whole else None)
+
+
+class Variable(Protocol):
+    """What `assign` needs of a variable; `keras.Variable` is one."""
+
+    @property
+    def shape(self) -> Any:
+        """The sizes."""
+
+    def assign(self, value: Any) -> Any:
+        """Sets the value."""
 
 
 class Layout(enum.Enum):
@@ -236,13 +285,47 @@ def expand(
     return entries
 
 
+class Weights(Mapping[str, np.ndarray]):
+    """Canonical name -> array, read anew each time it is asked for.
+
+    So a large model need not lie in memory twice on its way from a file to its variables.
+    """
+
+    def __init__(
+        self, file: object, entries: Iterable[Entry], load: Callable[[str], np.ndarray]
+    ) -> None:
+        """As for `read_weights`; the entries are all there."""
+        self._file, self._load = file, load
+        self._entries = {entry.name: entry for entry in entries}
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        entry = self._entries[name]
+        parts = [_to_float32(self._file, source, self._load(source)) for source in entry.sources]
+        return entry.join(parts)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries  # not by reading it
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def shape(self, name: str) -> tuple[int | None, ...]:
+        """The shape of an array, without reading it."""
+        return self._entries[name].shape
+
+
 def read_weights(
-    file: Path,
+    file: object,
     table: Mapping[str, Rule],
     config: Mapping[str, Any],
     shapes: Mapping[str, tuple[int, ...]],
     load: Callable[[str], np.ndarray],
-) -> dict[str, np.ndarray]:
+    *,
+    lazy: bool = False,
+) -> Mapping[str, np.ndarray]:
     """Turns a source's tensors into canonical weights; nothing is loaded unless all of it fits.
 
     Args:
@@ -251,6 +334,8 @@ def read_weights(
         config: Sizes of the model.
         shapes: Source name -> shape, for every tensor of the source that is not to be ignored.
         load: Source name -> array.
+        lazy: Whether arrays are loaded when they are asked for, each time: for sources of which
+            each tensor can be read by itself.
 
     Returns:
         Canonical name -> float32 array, in the order of the table. Kernels that the source keeps
@@ -284,11 +369,8 @@ def read_weights(
         **{"wrong shape": wrong},
     )
 
-    weights = {}
-    for entry in wanted:
-        parts = [_to_float32(file, source, load(source)) for source in entry.sources]
-        weights[entry.name] = entry.join(parts)
-    return weights
+    weights = Weights(file, wanted, load)
+    return weights if lazy else dict(weights)
 
 
 def to_source(
@@ -333,6 +415,64 @@ def to_source(
     for entry in wanted:
         tensors.update(zip(entry.sources, entry.split(weights[entry.name]), strict=True))
     return tensors
+
+
+def assign(
+    variables: Mapping[str, Variable],
+    weights: Mapping[str, np.ndarray],
+    *,
+    source: str,
+    ignore: Iterable[str] = (),
+) -> None:
+    """Fills variables with weights: each variable once, each weight once, or nothing at all.
+
+    Args:
+        variables: Canonical name -> variable.
+        weights: Canonical name -> array, such as `Checkpoint.weights`.
+        source: Where the weights are from; named in errors.
+        ignore: Weights whose name starts with one of these may be left unused, such as
+            "masked_lm/" for a model without that head.
+
+    Raises:
+        ValueError: If a variable gets no weight, or one of another shape, or a weight is left. All
+            are listed, and nothing has been assigned.
+
+    Example:
+        >>> import types
+        >>> values = []
+        >>> bias = types.SimpleNamespace(shape=(2,), assign=values.append)
+        >>> assign({"pooler/dense/bias": bias}, {"pooler/dense/bias": np.ones(2)}, source="here")
+        >>> values
+        [array([1., 1.])]
+        >>> assign({"pooler/dense/bias": bias}, {"pooler/dense/bias": np.ones(3)}, source="here")
+        Traceback (most recent call last):
+        ...
+        ValueError: here: weights and variables must match one to one; \
+wrong shape (1): pooler/dense/bias (expected (2,), found (3,))
+    """
+    prefixes = tuple(ignore)
+    shapes = {name: tuple(variable.shape) for name, variable in variables.items()}
+
+    def found(name: str) -> tuple[int | None, ...]:
+        return weights.shape(name) if isinstance(weights, Weights) else weights[name].shape
+
+    raise_if(
+        source,
+        "weights and variables must match one to one",
+        missing=[name for name in variables if name not in weights],
+        unused=[
+            name for name in weights if name not in variables and not name.startswith(prefixes)
+        ],
+        **{
+            "wrong shape": [
+                f"{name} (expected {shape}, found {found(name)})"
+                for name, shape in shapes.items()
+                if name in weights and found(name) != shape
+            ]
+        },
+    )
+    for name, variable in variables.items():
+        variable.assign(weights[name])
 
 
 def read_config(
@@ -386,6 +526,34 @@ def read_config(
     return {**config, "hidden_act": activations[activation]}
 
 
+def to_source_activation(activation: str, names: Mapping[str, str], *, format: str) -> str:
+    """A format's name of one of our activations, given its names as for `read_config`.
+
+    Raises:
+        ValueError: If the format has no such activation.
+
+    Example:
+        >>> to_source_activation("gelu_new", {"gelu": "gelu_new"}, format="that")
+        'gelu'
+        >>> to_source_activation("gelu", {"gelu": "gelu_new"}, format="that")
+        Traceback (most recent call last):
+        ...
+        ValueError: that: hidden_act must be gelu_new, received 'gelu'; weights that were trained \
+with Google's code, whose gelu is gelu_new, may be loaded with hidden_act="gelu_new"
+    """
+    found = next((name for name, ours in names.items() if ours == activation), None)
+    if found is not None:
+        return found
+    known = ", ".join(dict.fromkeys(names.values()))
+    hint = ""
+    if activation == "gelu" and "gelu_new" in names.values():
+        hint = (
+            "; weights that were trained with Google's code, whose gelu is gelu_new, may be "
+            'loaded with hidden_act="gelu_new"'
+        )
+    raise ValueError(f"{format}: hidden_act must be {known}, received {activation!r}{hint}")
+
+
 def raise_if(source: object, requirement: str, **problems: list[str]) -> None:
     """Raises one ValueError of one line that lists every problem, if there is any.
 
@@ -412,7 +580,7 @@ def bfloat16_to_float32(bits: np.ndarray) -> np.ndarray:
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
-def _to_float32(file: Path, name: str, array: np.ndarray) -> np.ndarray:
+def _to_float32(file: object, name: str, array: np.ndarray) -> np.ndarray:
     if array.dtype.kind != "f" and array.dtype.name != "bfloat16":
         raise ValueError(f"{file}: {name} must hold floats, received {array.dtype}")
     return array.astype(np.float32, copy=False)

@@ -73,6 +73,33 @@ def read_vocabulary(file: Path) -> list[str]:
     return [line.strip() for line in lines]
 
 
+def write_json(file: Path, value: Any) -> None:
+    """Writes a JSON file as people read it: indented, UTF-8 not escaped."""
+    text = json.dumps(value, ensure_ascii=False, indent=2)
+    file.write_text(f"{text}\n", encoding="utf-8", newline="\n")
+
+
+def write_vocabulary(file: Path, vocabulary: Sequence[str]) -> None:
+    r"""Writes a vocabulary of one piece a line; the way back from `read_vocabulary`.
+
+    Raises:
+        ValueError: If a piece would come back as another one.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder, "vocab.txt")
+        ...     write_vocabulary(file, ["[PAD]", "", "a\u2028b"])
+        ...     file.read_bytes()
+        b'[PAD]\n\na\xe2\x80\xa8b\n'
+    """
+    for piece in vocabulary:
+        if piece != piece.strip() or "\n" in piece:
+            raise ValueError(f"{file}: a piece is a line without white space around, got {piece!r}")
+    text = "".join(f"{piece}\n" for piece in vocabulary)
+    file.write_text(text, encoding="utf-8", newline="\n")
+
+
 def check_vocabulary_size(file: Path, vocabulary: Sequence[str], vocab_size: int) -> None:
     """Raises ValueError unless there is one piece for each row of the word embeddings.
 

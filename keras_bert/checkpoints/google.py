@@ -4,12 +4,12 @@ Source: google-research/bert, modeling.py (names and config), run_pretraining.py
 and run_squad.py (heads), optimization.py (slots).
 """
 
-import glob
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from keras_bert.checkpoints import canonical, folder
+from keras_bert.checkpoints import bundle, canonical, folder, tokenizer_config
 from keras_bert.checkpoints.canonical import Checkpoint, Layout, rule
 
 FORMAT = "google"
@@ -109,9 +109,11 @@ _LOWERCASE_BY_NAME = (
 
 
 def matches(path: str | Path) -> bool:
-    """Whether the folder looks like this format; nothing is read."""
+    """Whether the folder looks like this format; of the index, is it one by name."""
     path = Path(path)
-    return (path / "bert_config.json").is_file() and any(path.glob("*.index"))
+    if not (path / "bert_config.json").is_file() or not any(path.glob("*.index")):
+        return False
+    return not bundle.holds_graph(path)
 
 
 def read_config(path: str | Path) -> dict[str, Any]:
@@ -164,84 +166,103 @@ def read(path: str | Path) -> Checkpoint:
     """
     path = Path(path)
     config = read_config(path)
-    weights = _read_weights(_checkpoint_prefix(path), config)
-    vocabulary = None
-    vocabulary_file = path / "vocab.txt"
-    if vocabulary_file.is_file():
-        vocabulary = folder.read_vocabulary(vocabulary_file)
-        folder.check_vocabulary_size(vocabulary_file, vocabulary, config["vocab_size"])
-    lowercase = _is_lowercase(path, vocabulary)
+    weights = _read_weights(bundle.find(path), config)
+    vocabulary, tokenizer = read_tokenizer(path, config)
     return Checkpoint(
         format=FORMAT,
         path=str(path),
         config=config,
         weights=weights,
         vocabulary=vocabulary,
-        tokenizer={
-            "lowercase": lowercase,
-            "strip_accents": lowercase,
-            "split_cjk": True,
-            "sequence_length": None,
-        },
+        tokenizer=tokenizer,
         labels=None,
     )
 
 
-def _checkpoint_prefix(path: Path) -> Path:
-    """The checkpoint's name without .index, which is what TensorFlow goes by."""
-    found = sorted(file.with_suffix("") for file in path.glob("*.index"))
-    if not found:
-        raise FileNotFoundError(f"{path}: no checkpoint, looked for bert_model.ckpt.index")
-    preferred = path / "bert_model.ckpt"
-    if len(found) > 1 and preferred not in found:
+def write(checkpoint: Checkpoint, path: str | Path) -> None:
+    """Writes a folder as Google's release has it; the way back from `read`.
+
+    Args:
+        checkpoint: What to write. The labels of a classifier have no place in this format.
+        path: An empty folder. Google's config says nothing about casing; a tokenizer_config.json,
+            which its code does not look at, does.
+
+    Raises:
+        ValueError: If the format cannot hold it: another activation than tanh gelu and relu,
+            another `layer_norm_eps` than 1e-12.
+    """
+    import tensorflow as tf
+
+    path = Path(path)
+    config = dict(checkpoint.config)
+    activation = config["hidden_act"]
+    config["hidden_act"] = canonical.to_source_activation(activation, ACTIVATIONS, format=FORMAT)
+    if config.pop("layer_norm_eps") != canonical.DEFAULTS["layer_norm_eps"]:
         raise ValueError(
-            f"{path}: must hold one checkpoint or bert_model.ckpt, received "
-            f"{', '.join(prefix.name for prefix in found)}"
+            f"{FORMAT}: layer_norm_eps must be 1e-12, which Google's code has built in, received "
+            f"{checkpoint.config['layer_norm_eps']}"
         )
-    prefix = preferred if preferred in found else found[0]
-    if not any(path.glob(f"{glob.escape(prefix.name)}.data-*")):
-        raise FileNotFoundError(f"{prefix}.data-00000-of-00001: missing beside {prefix.name}.index")
-    return prefix
+    tensors = canonical.to_source(TABLE, checkpoint.config, checkpoint.weights, format=FORMAT)
+    folder.write_json(path / "bert_config.json", config)
+    if checkpoint.vocabulary is not None:
+        folder.write_vocabulary(path / "vocab.txt", checkpoint.vocabulary)
+        tokenizer_config.write(path, checkpoint.tokenizer)  # Google's code takes no notice of it
+    tf.raw_ops.SaveV2(
+        prefix=str(path / "bert_model.ckpt"),
+        tensor_names=list(tensors),
+        shape_and_slices=[""] * len(tensors),
+        tensors=[tf.constant(array) for array in tensors.values()],
+    )
 
 
-def _read_weights(prefix: Path, config: dict[str, Any]) -> dict[str, Any]:
-    import tensorflow as tf  # Only this format needs it, and it takes seconds to import.
-
-    broken = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
-
-    def fail(error: Exception) -> ValueError:
-        message = " ".join(str(getattr(error, "message", error)).split()) or type(error).__name__
-        return ValueError(
-            f"{prefix}: must be a whole TensorFlow checkpoint, .index and .data, received {message}"
-        )
-
-    try:
-        reader = tf.train.load_checkpoint(str(prefix))
-        shapes = reader.get_variable_to_shape_map()
-    except broken as error:
-        raise fail(error) from error
-    if "_CHECKPOINTABLE_OBJECT_GRAPH" in shapes:
+def _read_weights(prefix: Path, config: dict[str, Any]) -> Mapping[str, Any]:
+    tensors = bundle.read(prefix)
+    if tensors.is_by_object:
         raise ValueError(
             f"{prefix}: must be a TensorFlow 1 checkpoint by name, received one by object "
             "(TensorFlow 2, Model Garden)"
         )
-
-    def load(name: str) -> Any:
-        try:
-            return reader.get_tensor(name)
-        except broken as error:
-            raise fail(error) from error
-
     known = {source for entry in canonical.expand(TABLE, config) for source in entry.sources}
     kept = {
-        name: tuple(shape) for name, shape in shapes.items() if not _is_optimizer_state(name, known)
+        name: shape
+        for name, shape in tensors.shapes.items()
+        if not _is_optimizer_state(name, known)
     }
-    return canonical.read_weights(prefix, TABLE, config, kept, load)
+    return canonical.read_weights(prefix, TABLE, config, kept, tensors.load)
 
 
 def _is_optimizer_state(name: str, known: set[str]) -> bool:
     base, _, slot = name.rpartition("/")
     return name in IGNORED or (base in known and slot in IGNORED_SLOTS)
+
+
+def read_tokenizer(path: Path, config: dict[str, Any]) -> tuple[list[str] | None, dict[str, Any]]:
+    """Reads vocab.txt, which may be missing, and what a folder tells of its tokenizer.
+
+    Args:
+        path: The folder.
+        config: Of the encoder.
+
+    Returns:
+        The vocabulary and the options, as `Checkpoint` has them.
+
+    Raises:
+        ValueError: If a file is broken, or the vocabulary is of another size than the config's.
+    """
+    vocabulary = None
+    vocabulary_file = path / "vocab.txt"
+    if vocabulary_file.is_file():
+        vocabulary = folder.read_vocabulary(vocabulary_file)
+        folder.check_vocabulary_size(vocabulary_file, vocabulary, config["vocab_size"])
+    if (path / tokenizer_config.FILE).is_file():
+        return vocabulary, tokenizer_config.read(path, vocabulary, config)
+    lowercase = _is_lowercase(path, vocabulary)
+    return vocabulary, {
+        "lowercase": lowercase,
+        "strip_accents": lowercase,
+        "split_cjk": True,
+        "sequence_length": None,
+    }
 
 
 def _is_lowercase(path: Path, vocabulary: list[str] | None) -> bool:

@@ -4,14 +4,15 @@ Source: huggingface/transformers, models/bert/modeling_bert.py (names), configur
 configuration_utils.py (config), models/bert/tokenization_bert.py (tokenizer).
 """
 
+import functools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_bert.checkpoints import canonical, folder, torch_pickle
+from keras_bert.checkpoints import canonical, folder, tokenizer_config, torch_pickle
 from keras_bert.checkpoints.canonical import Checkpoint, Layout, rule
 
 FORMAT = "huggingface"
@@ -133,6 +134,24 @@ DROPPED_KEYS = frozenset(
     for key in line.split()
 )
 
+# Class of transformers -> our head, and what it has beside the encoder. Where several have the
+# same, the first is taken for a checkpoint that does not say which it is.
+ARCHITECTURES: dict[str, tuple[str | None, set[str]]] = {
+    "BertModel": (None, {"pooler"}),
+    "BertForPreTraining": ("pretraining", {"pooler", "masked_lm", "next_sentence"}),
+    "BertForMaskedLM": ("masked_lm", {"masked_lm"}),
+    "BertForNextSentencePrediction": ("next_sentence", {"pooler", "next_sentence"}),
+    "BertForSequenceClassification": ("classifier", {"pooler", "classifier"}),
+    "BertForTokenClassification": ("tagger", {"classifier"}),
+    "BertForMultipleChoice": ("multiple_choice", {"pooler", "classifier"}),
+    "BertForQuestionAnswering": ("span_selector", {"span_selector"}),
+}
+_PROBLEMS: dict[tuple[str | None, bool], str] = {
+    ("classifier", False): "single_label_classification",
+    ("classifier", True): "multi_label_classification",
+    ("regressor", False): "regression",
+}
+
 _SAFETENSORS = "model.safetensors"
 _PICKLE = "pytorch_model.bin"
 _INDEX = ".index.json"
@@ -198,31 +217,145 @@ def read(path: str | Path) -> Checkpoint:
     if file is None:
         raise FileNotFoundError(f"{path}: no weights, looked for {', '.join(_WEIGHTS_FILES)}")
     tensors = _normalize(file, _read_tensors(file))
-    shapes = {name: array.shape for name, array in tensors.items()}
-    weights = canonical.read_weights(file, TABLE, config, shapes, tensors.__getitem__)
+    for name, tensor in tensors.items():  # now, since none is read yet
+        if not tensor.dtype.startswith("float"):
+            raise ValueError(f"{file}: {name} must hold floats, received {tensor.dtype}")
+    shapes = {name: tensor.shape for name, tensor in tensors.items()}
+    weights = canonical.read_weights(
+        file, TABLE, config, shapes, lambda name: tensors[name].load(), lazy=True
+    )
     vocabulary = _read_vocabulary(path, config["vocab_size"])
+    task, multi_label = _read_task(path, weights)
     return Checkpoint(
         format=FORMAT,
         path=str(path),
         config=config,
         weights=weights,
         vocabulary=vocabulary,
-        tokenizer=_read_tokenizer(path, vocabulary, config),
+        tokenizer=tokenizer_config.read(path, vocabulary, config),
         labels=_read_labels(path, weights),
+        task=task,
+        multi_label=multi_label,
     )
+
+
+def write(checkpoint: Checkpoint, path: str | Path) -> None:
+    """Writes a folder as `save_pretrained` does; the way back from `read`.
+
+    Args:
+        checkpoint: What to write. Its task, or else its heads, say which class of transformers it
+            is for.
+        path: An empty folder.
+
+    Raises:
+        ValueError: If no class of transformers has just these heads.
+    """
+    from safetensors.numpy import save_file
+
+    path = Path(path)
+    architecture = _architecture(checkpoint)
+    tensors = canonical.to_source(TABLE, checkpoint.config, checkpoint.weights, format=FORMAT)
+    if architecture == "BertModel":
+        tensors = {name.removeprefix("bert."): array for name, array in tensors.items()}
+    activation = checkpoint.config["hidden_act"]
+    config = {
+        "architectures": [architecture],
+        "model_type": "bert",
+        **checkpoint.config,
+        "hidden_act": canonical.to_source_activation(activation, ACTIVATIONS, format=FORMAT),
+        "pad_token_id": _pad_id(checkpoint.vocabulary),
+        "dtype": "float32",
+    }
+    if "classifier/bias" in checkpoint.weights:
+        count = len(checkpoint.weights["classifier/bias"])
+        labels = checkpoint.labels or [f"LABEL_{index}" for index in range(count)]
+        config["id2label"] = {str(index): label for index, label in enumerate(labels)}
+        config["label2id"] = {label: index for index, label in enumerate(labels)}
+        config["problem_type"] = _PROBLEMS.get((checkpoint.task, checkpoint.multi_label))
+    folder.write_json(path / "config.json", config)
+    contiguous = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
+    save_file(contiguous, path / _SAFETENSORS, metadata={"format": "pt"})
+    if checkpoint.vocabulary is not None:
+        folder.write_vocabulary(path / "vocab.txt", checkpoint.vocabulary)
+        tokenizer_config.write(path, checkpoint.tokenizer)
+
+
+def _architecture(checkpoint: Checkpoint) -> str:
+    """The class of transformers that has just the heads of a checkpoint."""
+    for name, (task, groups) in ARCHITECTURES.items():
+        if checkpoint.groups == groups and checkpoint.task in (task, None):
+            return name
+        if checkpoint.task == "regressor" and task == "classifier" and checkpoint.groups == groups:
+            return name
+    if checkpoint.groups <= {"pooler"}:
+        return "BertModel"
+    wanted = next((pair for pair in ARCHITECTURES.items() if pair[1][0] == checkpoint.task), None)
+    advice = ""
+    if wanted is not None and (extra := checkpoint.groups - wanted[1][1]):
+        advice = f"; drop {', '.join(sorted(extra))} for {wanted[0]}"
+    raise ValueError(
+        f"{FORMAT}: a checkpoint must have the parts of one class of transformers, received "
+        f"{', '.join(sorted(checkpoint.groups))}{advice}"
+    )
+
+
+def _pad_id(vocabulary: list[str] | None) -> int:
+    return vocabulary.index("[PAD]") if vocabulary and "[PAD]" in vocabulary else 0
+
+
+def _read_task(path: Path, weights: Mapping[str, np.ndarray]) -> tuple[str | None, bool]:
+    """The head that the config names, and whether its classes are independent."""
+    config = folder.read_json(path / "config.json")
+    architectures = config.get("architectures")
+    name = architectures[0] if isinstance(architectures, list) and architectures else None
+    task, groups = ARCHITECTURES.get(name if isinstance(name, str) else "", (None, set()))
+    if task is None or not groups - {"pooler"} <= {n.partition("/")[0] for n in weights}:
+        return None, False
+    problem = config.get("problem_type")
+    if task == "classifier" and (
+        problem == "regression" or problem is None and len(weights["classifier/bias"]) == 1
+    ):
+        task = "regressor"
+    return task, problem == "multi_label_classification"
 
 
 def _weights_file(path: Path) -> Path | None:
     return next((path / name for name in _WEIGHTS_FILES if (path / name).is_file()), None)
 
 
-def _read_tensors(file: Path) -> dict[str, np.ndarray]:
+# What safetensors calls the types that NumPy has; bfloat16 it has not.
+_NUMPY_TYPES = {
+    **{f"F{bits}": f"float{bits}" for bits in (16, 32, 64)},
+    **{f"I{bits}": f"int{bits}" for bits in (8, 16, 32, 64)},
+    **{f"U{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)},
+    "BOOL": "bool",
+}
+
+
+class _Tensor(NamedTuple):
+    """A tensor of a file that may be read later."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    load: Callable[[], np.ndarray]
+
+
+def _in_memory(tensors: Mapping[str, np.ndarray]) -> dict[str, _Tensor]:
+    return {
+        name: _Tensor(array.shape, str(array.dtype), functools.partial(np.asarray, array))
+        for name, array in tensors.items()
+    }
+
+
+def _read_tensors(file: Path) -> dict[str, _Tensor]:
     if file.name.endswith(_INDEX):
         return _read_shards(file)
-    return torch_pickle.read(file) if file.name.endswith(".bin") else _read_safetensors(file)
+    if file.name.endswith(".bin"):
+        return _in_memory(torch_pickle.read(file))
+    return _read_safetensors(file)
 
 
-def _read_shards(index: Path) -> dict[str, np.ndarray]:
+def _read_shards(index: Path) -> dict[str, _Tensor]:
     """Reads the files that an index names, each with just the tensors that the index says."""
     file_of = folder.read_json(index).get("weight_map")
     suffix = Path(index.name.removesuffix(_INDEX)).suffix
@@ -233,7 +366,7 @@ def _read_shards(index: Path) -> dict[str, np.ndarray]:
         raise ValueError(
             f"{index}: weight_map must name a {suffix} file of this folder for each tensor"
         )
-    tensors: dict[str, np.ndarray] = {}
+    tensors: dict[str, _Tensor] = {}
     for name in sorted(set(file_of.values())):
         shard = index.with_name(name)
         if not shard.is_file():
@@ -250,18 +383,36 @@ def _read_shards(index: Path) -> dict[str, np.ndarray]:
     return tensors
 
 
-def _read_safetensors(file: Path) -> dict[str, np.ndarray]:
+def _read_safetensors(file: Path) -> dict[str, _Tensor]:
     import safetensors
 
     try:
         with safetensors.safe_open(file, framework="numpy") as opened:
-            names = opened.keys()
-            if any(opened.get_slice(name).get_dtype() == "BF16" for name in names):
-                return _read_bfloat16_safetensors(file)
-            return {name: opened.get_tensor(name) for name in names}
+            slices = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118
+            if any(s.get_dtype() == "BF16" for s in slices.values()):
+                return _in_memory(_read_bfloat16_safetensors(file))
+            found = {name: (tuple(s.get_shape()), s.get_dtype()) for name, s in slices.items()}
     except (safetensors.SafetensorError, TypeError, AttributeError) as error:
-        message = " ".join(str(error).split())
-        raise ValueError(f"{file}: must be a whole safetensors file, received {message}") from error
+        raise _broken_safetensors(file, error) from error
+
+    def load(name: str) -> np.ndarray:
+        # Opened for each tensor: what stays mapped counts as memory of the process.
+        try:
+            with safetensors.safe_open(file, framework="numpy") as opened:
+                array: np.ndarray = opened.get_tensor(name)
+                return array
+        except (safetensors.SafetensorError, TypeError, AttributeError) as error:
+            raise _broken_safetensors(file, error) from error
+
+    return {
+        name: _Tensor(shape, _NUMPY_TYPES.get(dtype, dtype), functools.partial(load, name))
+        for name, (shape, dtype) in found.items()
+    }
+
+
+def _broken_safetensors(file: Path, error: Exception) -> ValueError:
+    message = " ".join(str(error).split())
+    return ValueError(f"{file}: must be a whole safetensors file, received {message}")
 
 
 def _read_bfloat16_safetensors(file: Path) -> dict[str, np.ndarray]:
@@ -279,23 +430,23 @@ def _read_bfloat16_safetensors(file: Path) -> dict[str, np.ndarray]:
     return tensors
 
 
-def _normalize(file: Path, tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _normalize(file: Path, tensors: Mapping[str, _Tensor]) -> dict[str, _Tensor]:
     """Spells all names as the table does, and takes out what is ignored and what is a copy."""
-    normal: dict[str, np.ndarray] = {}
+    normal: dict[str, _Tensor] = {}
     twice = []
-    for source, array in tensors.items():
+    for source, tensor in tensors.items():
         name = source
         for pattern, replacement in _SPELLINGS:
             name = re.sub(pattern, replacement, name)
         if name in normal:
             twice.append(source)
         if name not in IGNORED:
-            normal[name] = array
+            normal[name] = tensor
     unequal = []
     for copy, original in COPIES.items():
         if copy in normal:
-            array = normal.pop(copy)
-            if not _same_bits(normal.setdefault(original, array), array):
+            tensor = normal.pop(copy)
+            if not _same_bits(normal.setdefault(original, tensor), tensor):
                 unequal.append(f"{copy} (other than {original})")
     canonical.raise_if(
         file,
@@ -306,9 +457,10 @@ def _normalize(file: Path, tensors: Mapping[str, np.ndarray]) -> dict[str, np.nd
     return normal
 
 
-def _same_bits(a: np.ndarray, b: np.ndarray) -> bool:
-    if a is b:
+def _same_bits(one: _Tensor, other: _Tensor) -> bool:
+    if one is other:
         return True
+    a, b = one.load(), other.load()
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
     # As integers, because NaN is equal to nothing and 0 is equal to -0.
@@ -358,55 +510,6 @@ def _in_order(file: Path, pieces: Iterable[tuple[Any, Any]]) -> list[str]:
         if i not in by_id:
             raise ValueError(f"{file}: ids must run from 0 on, received no piece for {i}")
     return [by_id[i] for i in range(len(by_id))]
-
-
-def _read_tokenizer(
-    path: Path, vocabulary: list[str] | None, config: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Options of the tokenizer: what its config says, else its normalizer, else its vocabulary."""
-    file = path / "tokenizer_config.json"
-    found = folder.read_json(file) if file.is_file() else {}
-    # Both would give other ids than ours, and nobody would see it.
-    if found.get("tokenizer_class") == "BertJapaneseTokenizer":
-        raise ValueError(
-            f"{file}: tokenizer_class must be one of BERT's, received 'BertJapaneseTokenizer'"
-        )
-    if found.get("do_basic_tokenize", True) is False:
-        raise ValueError(f"{file}: do_basic_tokenize must be true, received false")
-    normalizer = _read_normalizer(path / "tokenizer.json")
-
-    def option(key: str, normalizer_key: str) -> bool | None:
-        value = found.get(key)
-        value = normalizer.get(normalizer_key) if value is None else value
-        if value is not None and not isinstance(value, bool):
-            raise ValueError(f"{file}: {key} must be true, false or null, received {value!r}")
-        return value
-
-    lowercase = option("do_lower_case", "lowercase")
-    if lowercase is None:
-        lowercase = vocabulary is None or not folder.is_cased(vocabulary)
-    strip_accents = option("strip_accents", "strip_accents")
-    split_cjk = option("tokenize_chinese_chars", "handle_chinese_chars")
-    sentence_file = path / "sentence_bert_config.json"
-    sentence = folder.read_json(sentence_file) if sentence_file.is_file() else {}
-    # The most particular first. 1e30 is how Hugging Face writes "no limit".
-    lengths = (sentence.get("max_seq_length"), found.get("model_max_length"), found.get("max_len"))
-    limit = config["max_position_embeddings"]
-    return {
-        "lowercase": lowercase,
-        "strip_accents": lowercase if strip_accents is None else strip_accents,
-        "split_cjk": True if split_cjk is None else split_cjk,
-        "sequence_length": next((n for n in lengths if type(n) is int and 0 < n <= limit), None),
-    }
-
-
-def _read_normalizer(file: Path) -> Mapping[str, Any]:
-    if not file.is_file():
-        return {}
-    normalizer = folder.read_json(file).get("normalizer")
-    if isinstance(normalizer, dict) and normalizer.get("type") == "BertNormalizer":
-        return normalizer
-    return {}
 
 
 def _read_labels(path: Path, weights: Mapping[str, np.ndarray]) -> list[str] | None:

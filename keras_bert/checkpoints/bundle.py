@@ -1,0 +1,152 @@
+"""TensorFlow's checkpoint files: an index, shards of data, and, in those by object, a graph.
+
+A checkpoint "by name" (TensorFlow 1) has a tensor for each variable's name. One "by object"
+(TensorFlow 2) holds besides a graph of the objects that it was saved from, whose nodes say under
+which key each variable is kept; a variable that several objects share is one node.
+
+Source: tensorflow/core/protobuf/trackable_object_graph.proto, tensor_bundle.proto.
+"""
+
+import glob
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+PREFERRED = "bert_model.ckpt"
+
+
+class Bundle(NamedTuple):
+    """An opened checkpoint: name -> shape of every tensor, and a function that loads one."""
+
+    prefix: Path
+    shapes: dict[str, tuple[int, ...]]
+    load: Callable[[str], Any]
+
+    @property
+    def is_by_object(self) -> bool:
+        """Whether the tensors' names are keys of an object graph."""
+        return GRAPH in self.shapes
+
+
+class Node(NamedTuple):
+    """An object of an object graph.
+
+    Args:
+        children: Name of an attribute -> number of the node that it holds.
+        key: The tensor with the object's value, or None where it is no variable.
+        name: The variable's own name, or "".
+    """
+
+    children: dict[str, int]
+    key: str | None
+    name: str
+
+
+def find(path: Path) -> Path:
+    """The checkpoint in a folder: its name without .index, which is what TensorFlow goes by.
+
+    Raises:
+        FileNotFoundError: If there is none.
+        ValueError: If there are several, and none of them is bert_model.ckpt.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     for name in ("bert_model.ckpt", "old.ckpt-1"):
+        ...         Path(folder, f"{name}.index").touch()
+        ...     find(Path(folder)).name
+        'bert_model.ckpt'
+    """
+    found = sorted(file.with_suffix("") for file in path.glob("*.index"))
+    if not found:
+        raise FileNotFoundError(f"{path}: no checkpoint, looked for {PREFERRED}.index")
+    preferred = path / PREFERRED
+    if len(found) > 1 and preferred not in found:
+        raise ValueError(
+            f"{path}: must hold one checkpoint or {PREFERRED}, received "
+            f"{', '.join(prefix.name for prefix in found)}"
+        )
+    return preferred if preferred in found else found[0]
+
+
+def holds_graph(path: Path) -> bool:
+    """Whether the checkpoint in a folder is one by object, as far as a glance at the index tells.
+
+    Of several the first is looked at. The index is not compressed, so that the name of the graph
+    stands in it; nothing else is read, and what is broken counts as one by name.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = Path(folder, "a.index").write_bytes(b"..._CHECKPOINTABLE_OBJECT_GRAPH...")
+        ...     holds_graph(Path(folder))
+        True
+    """
+    found = sorted(path.glob("*.index"))
+    if not found:
+        return False
+    preferred = path / f"{PREFERRED}.index"
+    # Without the first letter: keys are stored without what they share with the one before.
+    return GRAPH[1:].encode() in (preferred if preferred in found else found[0]).read_bytes()
+
+
+def read(prefix: Path) -> Bundle:
+    """Opens a checkpoint; tensors are read when they are asked for.
+
+    Raises:
+        FileNotFoundError: If there is no data beside the index.
+        ValueError: If it is broken; so does `load`.
+    """
+    import tensorflow as tf  # Only checkpoints of its own need it; it takes seconds to import.
+
+    if not any(prefix.parent.glob(f"{glob.escape(prefix.name)}.data-*")):
+        raise FileNotFoundError(f"{prefix}.data-00000-of-00001: missing beside {prefix.name}.index")
+    broken = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
+
+    def fail(error: Exception, what: str) -> ValueError:
+        message = " ".join(str(getattr(error, "message", error)).split()) or type(error).__name__
+        return ValueError(
+            f"{prefix}: must be a whole TensorFlow checkpoint, .index and .data, received "
+            f"{what}{message}"
+        )
+
+    try:
+        reader = tf.train.load_checkpoint(str(prefix))
+        shapes = {name: tuple(shape) for name, shape in reader.get_variable_to_shape_map().items()}
+    except broken as error:
+        raise fail(error, "") from error
+
+    def load(name: str) -> Any:
+        try:
+            return reader.get_tensor(name)
+        except broken as error:
+            raise fail(error, f"in {name}: ") from error
+
+    return Bundle(prefix, shapes, load)
+
+
+def read_graph(bundle: Bundle) -> list[Node]:
+    """Reads the object graph of a checkpoint by object; node 0 is the root.
+
+    Raises:
+        ValueError: If it is broken.
+    """
+    from google.protobuf.message import DecodeError
+    from tensorflow.core.protobuf import trackable_object_graph_pb2
+
+    rule = f"{bundle.prefix}: {GRAPH} must be a graph of objects"
+    found = bundle.load(GRAPH)
+    try:
+        graph = trackable_object_graph_pb2.TrackableObjectGraph.FromString(found)
+    except (DecodeError, TypeError) as error:
+        raise ValueError(f"{rule}, received {' '.join(str(error).split())}") from error
+    nodes = []
+    for proto in graph.nodes:
+        children = {child.local_name: child.node_id for child in proto.children}
+        if not all(0 <= number < len(graph.nodes) for number in children.values()):
+            raise ValueError(f"{rule}, received a link to no object of its {len(graph.nodes)}")
+        values = [value for value in proto.attributes if value.name == "VARIABLE_VALUE"]
+        key, name = (values[0].checkpoint_key, values[0].full_name) if values else (None, "")
+        nodes.append(Node(children, key, name))
+    return nodes

@@ -1,0 +1,396 @@
+import json
+import re
+
+import numpy as np
+import pytest
+
+from keras_bert import checkpoints
+from keras_bert.checkpoints import bundle, canonical, google, model_garden
+from tests import damage
+
+tf = pytest.importorskip("tensorflow")
+objects = pytest.importorskip("tests.garden_objects")
+
+H, V = objects.SIZES["hidden_size"], objects.SIZES["vocab_size"]
+
+
+def save(path, name="bert_model.ckpt", config=True, **saved):
+    if config:
+        objects.write_config(path)
+    tf.train.Checkpoint(**saved).write(str(path / name))
+    return path
+
+
+def test_read(tmp_path):
+    encoder = objects.Maker().encoder()
+    checkpoint = checkpoints.read(save(tmp_path, model=encoder))
+    assert checkpoint.format == "model_garden"
+    assert checkpoint.path == str(tmp_path)
+    assert checkpoint.vocabulary == objects.VOCABULARY
+    assert checkpoint.labels is None
+    assert checkpoint.tokenizer["lowercase"] is True
+    assert checkpoint.config == {
+        **objects.SIZES,
+        "hidden_act": "gelu_new",
+        "hidden_dropout_prob": 0.2,
+        "attention_probs_dropout_prob": 0.1,
+        "initializer_range": 0.02,
+        "layer_norm_eps": 1e-12,
+    }
+    objects.assert_same(checkpoint.weights, objects.expected(encoder))
+
+
+@pytest.mark.parametrize("name", ["model", "encoder", "bert", "network"])
+def test_whatever_it_was_saved_as(tmp_path, name):
+    encoder = objects.Maker().functional_encoder()
+    weights = checkpoints.read(save(tmp_path, **{name: encoder})).weights
+    objects.assert_same(weights, objects.expected(encoder))
+
+
+def test_the_encoder_itself_was_saved(tmp_path):
+    encoder = objects.Maker().encoder()
+    objects.write_config(tmp_path)
+    tf.train.Checkpoint(encoder).write(str(tmp_path / "ckpt"))
+    objects.assert_same(checkpoints.read(tmp_path).weights, objects.expected(encoder))
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_an_encoder_from_before_it_had_attributes(tmp_path, by_hand):
+    maker = objects.Maker(by_hand=by_hand)
+    encoder = maker.functional_encoder(attributes=False)
+    path = save(tmp_path, model=encoder)
+    keys = bundle.read(bundle.find(path)).shapes
+    assert "model/layer_with_weights-1/embeddings/.ATTRIBUTES/VARIABLE_VALUE" in keys
+    objects.assert_same(checkpoints.read(path).weights, objects.expected(encoder))
+
+
+def test_variables_known_by_name_alone(tmp_path):
+    """As in a checkpoint of a SavedModel that was loaded: a list of variables."""
+    for number, by_hand in enumerate((False, True)):
+        encoder = objects.Maker("bert_encoder_v2/", by_hand=by_hand).encoder()
+        path = save(tmp_path / str(number), v=list(encoder.variables))
+        objects.assert_same(checkpoints.read(path).weights, objects.expected(encoder))
+
+
+@pytest.mark.parametrize("functional", [False, True])
+@pytest.mark.parametrize("as_items", [False, True])
+def test_a_pretrainer(tmp_path, functional, as_items):
+    maker = objects.Maker()
+    encoder = maker.functional_encoder() if functional else maker.encoder()
+    head = maker.classification_head()
+    pretrainer = maker.pretrainer(encoder, [head])
+    saved = objects.items(pretrainer) if as_items else {"model": pretrainer}
+    weights = checkpoints.read(save(tmp_path, **saved)).weights
+    expected = objects.expected(encoder, pretrainer.masked_lm, head)
+    if as_items:  # which leave out the last layer of the head
+        del expected["next_sentence/kernel"], expected["next_sentence/bias"]
+    objects.assert_same(weights, expected)
+    np.testing.assert_array_equal(weights["pooler/dense/kernel"], head.dense.kernel)
+
+
+def test_a_pretrainer_without_a_head_has_the_pooler_of_its_encoder(tmp_path):
+    maker = objects.Maker()
+    encoder = maker.encoder()
+    pretrainer = maker.pretrainer(encoder, [])
+    weights = checkpoints.read(save(tmp_path, model=pretrainer)).weights
+    objects.assert_same(weights, objects.expected(encoder, pretrainer.masked_lm))
+
+
+@pytest.mark.parametrize("pools", [False, True])
+def test_a_classifier(tmp_path, pools):
+    maker = objects.Maker()
+    encoder, head = maker.encoder(), maker.classification_head(5, pools=pools)
+    model = objects.tree(**{"layer_with_weights-0": encoder, "layer_with_weights-1": head})
+    model._network, model.classifier = encoder, head
+    weights = checkpoints.read(save(tmp_path, model=model)).weights
+    np.testing.assert_array_equal(weights["classifier/kernel"], head.out_proj.kernel)
+    np.testing.assert_array_equal(weights["classifier/bias"], head.out_proj.bias)
+    pooler = head.dense if pools else encoder._pooler_layer
+    np.testing.assert_array_equal(weights["pooler/dense/kernel"], pooler.kernel)
+
+
+def test_a_tagger_and_a_span_labeler(tmp_path):
+    maker = objects.Maker()
+    for name in ("classifier", "span_labeling"):
+        encoder, dense = maker.encoder(), maker.dense("predictions/transform/logits", (H, 2), (2,))
+        head = dense if name == "classifier" else objects.tree(**{"layer_with_weights-0": dense})
+        model = objects.tree(_network=encoder, **{name: head})
+        weights = checkpoints.read(save(tmp_path / name, model=model)).weights
+        group = {"classifier": "classifier", "span_labeling": "span_selector"}[name]
+        np.testing.assert_array_equal(weights[f"{group}/kernel"], dense.kernel)
+        np.testing.assert_array_equal(weights[f"{group}/bias"], dense.bias)
+
+
+def test_what_training_leaves_is_ignored_by_name(tmp_path):
+    maker = objects.Maker()
+    encoder = maker.encoder()
+    slot = tf.Variable([1.0])
+    optimizer = objects.tree(iter=tf.Variable(3), beta_1=tf.Variable(0.9), _variables=[slot])
+    encoder.optimizer = optimizer
+    objects.write_config(tmp_path)
+    checkpoint = tf.train.Checkpoint(
+        model=encoder, optimizer=optimizer, global_step=tf.Variable(3), **{"_optimizer": optimizer}
+    )
+    checkpoint.save(str(tmp_path / "ckpt"))
+    keys = bundle.read(bundle.find(tmp_path)).shapes
+    assert "save_counter/.ATTRIBUTES/VARIABLE_VALUE" in keys
+    objects.assert_same(checkpoints.read(tmp_path).weights, objects.expected(encoder))
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "model/_embedding_layer/embeddings/.OPTIMIZER_SLOT/optimizer/m/.ATTRIBUTES/VARIABLE_VALUE",
+        "optimizer/_variables/7/.ATTRIBUTES/VARIABLE_VALUE",
+        "model/optimizer/iter/.ATTRIBUTES/VARIABLE_VALUE",
+        "global_step/.ATTRIBUTES/VARIABLE_VALUE",
+        "model/layer-0/.ATTRIBUTES/OBJECT_CONFIG_JSON",
+        "keras_api/metrics/0/total/.ATTRIBUTES/VARIABLE_VALUE",
+    ],
+)
+def test_ignored_keys(key):
+    assert model_garden._IGNORED.fullmatch(key)
+
+
+@pytest.mark.parametrize("name", ["extra", "optimizers", "global_step_2", "my_optimizer"])
+def test_everything_else_is_an_error(tmp_path, name):
+    encoder = objects.Maker().encoder()
+    setattr(encoder, name, objects.tree(kernel=tf.Variable([1.0])))
+    save(tmp_path, model=encoder)
+    with pytest.raises(
+        ValueError,
+        match=rf"bert_model.ckpt: .*; unknown \(1\): model/{name}/kernel/.ATTRIBUTES/",
+    ):
+        checkpoints.read(tmp_path)
+
+
+def test_a_second_head_is_an_error(tmp_path):
+    maker = objects.Maker()
+    heads = [maker.classification_head(), maker.classification_head(name="other", pools=False)]
+    save(tmp_path, model=maker.pretrainer(maker.encoder(), heads))
+    with pytest.raises(ValueError, match=r"unknown \(2\): .*classification_heads/1/out_proj/bias"):
+        checkpoints.read(tmp_path)
+
+
+def test_all_problems_are_listed_at_once(tmp_path):
+    maker = objects.Maker()
+    encoder = maker.encoder()
+    block = encoder._transformer_layers[1]
+    block._attention_layer._key_dense = objects.tree(kernel=maker.variable("k", H, 3, 2))
+    save(tmp_path, model=encoder)
+    with pytest.raises(ValueError) as error:
+        checkpoints.read(tmp_path)
+    attention = "encoder/_transformer_layers/1/_attention_layer"
+    assert str(error.value) == (
+        f"{tmp_path / 'bert_model.ckpt'}: a checkpoint must hold exactly the tensors that its "
+        f"config calls for; missing (1): {attention}/_key_dense/bias; wrong shape (1): "
+        f"{attention}/_key_dense/kernel (expected (6, 2, 3), found (6, 3, 2))"
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"num_hidden_layers": 2}, r"unknown \(16\): encoder/_transformer_layers/2/"),
+        ({"num_hidden_layers": 4}, r"missing \(16\): encoder/_transformer_layers/3/"),
+        ({"num_attention_heads": 3}, r"wrong shape \(21\): .*\(expected \(6, 3, 2\), found"),
+        ({"type_vocab_size": 2}, r"wrong shape \(1\): encoder/_type_embedding_layer/embeddings"),
+        ({"vocab_size": 12}, r"wrong shape \(1\): encoder/_embedding_layer/embeddings"),
+    ],
+)
+def test_another_config(tmp_path, change, message):
+    save(tmp_path, model=objects.Maker().encoder())
+    objects.write_config(tmp_path, **change)
+    with pytest.raises(ValueError, match=rf"bert_model.ckpt: .*{message}"):
+        checkpoints.read(tmp_path)
+
+
+def test_a_variable_is_used_once(tmp_path):
+    encoder = objects.Maker().encoder()
+    first, second, _ = encoder._transformer_layers
+    encoder._transformer_layers = [first, second, first]  # as ALBERT shares them
+    with pytest.raises(ValueError, match=r"variable of its own; shared \(16\): model/_transformer"):
+        checkpoints.read(save(tmp_path / "a", model=encoder))
+    maker = objects.Maker()
+    pretrainer = maker.pretrainer(maker.encoder(), [])
+    other = maker.masked_lm(pretrainer.encoder_network._embedding_layer.embeddings)
+    path = save(tmp_path / "b", model=pretrainer, masked_lm=other)
+    with pytest.raises(ValueError, match=r"variable of its own; several \(5\): masked_lm/dense"):
+        checkpoints.read(path)
+
+
+def test_no_encoder_or_two(tmp_path):
+    with pytest.raises(ValueError, match="bert_model.ckpt: must hold a BERT encoder .*received v/"):
+        checkpoints.read(save(tmp_path / "a", v=tf.Variable([1.0])))
+    with pytest.raises(ValueError, match="a BERT encoder .*received no variables"):
+        checkpoints.read(save(tmp_path / "b"))
+    two = {"left": objects.Maker().encoder(), "right": objects.Maker().functional_encoder()}
+    with pytest.raises(ValueError, match="bert_model.ckpt: must hold one BERT encoder, received 2"):
+        checkpoints.read(save(tmp_path / "c", **two))
+
+
+def test_factorized_embeddings_are_an_error(tmp_path):
+    maker = objects.Maker()
+    encoder = maker.functional_encoder(attributes=False)
+    layers = [getattr(encoder, f"layer_with_weights-{i}") for i in range(8)]
+    layers.insert(4, maker.dense("embedding_projection", (H, H), (H,)))
+    encoder = objects.tree(**{f"layer_with_weights-{i}": layer for i, layer in enumerate(layers)})
+    with pytest.raises(ValueError, match=r"unknown \(2\): model/layer_with_weights-4/bias"):
+        checkpoints.read(save(tmp_path, model=encoder))
+
+
+def test_by_object_or_by_name(tmp_path):
+    save(tmp_path, model=objects.Maker().encoder())
+    assert checkpoints.detect(tmp_path) == "model_garden"
+    with pytest.raises(ValueError, match="must be a TensorFlow 1 checkpoint by name"):
+        google.read(tmp_path)
+    tf.raw_ops.SaveV2(
+        prefix=str(tmp_path / "bert_model.ckpt"),
+        tensor_names=["_A", "bert/pooler/dense/bias"],
+        shape_and_slices=["", ""],
+        tensors=[np.zeros(H, "float32")] * 2,
+    )
+    assert checkpoints.detect(tmp_path) == "google"
+    with pytest.raises(ValueError, match="must be a TensorFlow 2 checkpoint by object"):
+        model_garden.read(tmp_path)
+
+
+def test_without_a_config(tmp_path):
+    save(tmp_path, config=False, model=objects.Maker().encoder())
+    assert checkpoints.detect(tmp_path) == "model_garden"
+    with pytest.raises(
+        FileNotFoundError, match="bert_config.json, .* or params.yaml, .*activation"
+    ):
+        checkpoints.read(tmp_path)
+
+
+def encoder_yaml(**changes):
+    found = {
+        "vocab_size": V,
+        "hidden_size": H,
+        "num_layers": 3,
+        "num_attention_heads": 2,
+        "hidden_activation": "gelu",
+        "intermediate_size": 5,
+        "dropout_rate": 0.3,
+        "attention_dropout_rate": 0.4,
+        "max_position_embeddings": 8,
+        "type_vocab_size": 4,
+        "initializer_range": 0.5,
+        "embedding_size": None,
+        "output_range": None,
+        "return_all_encoder_outputs": False,
+        "return_attention_scores": False,
+        "return_word_embeddings": False,
+        "norm_first": False,
+    }
+    return {"type": "bert", "bert": {**found, **changes}}
+
+
+@pytest.mark.parametrize(
+    ("name", "wrap"),
+    [
+        ("params.yaml", lambda part: {"runtime": {}, "task": {"model": {"encoder": part}}}),
+        ("bert_encoder.yaml", lambda part: part),
+        ("bert_encoder.yaml", lambda part: {"encoder": part}),
+    ],
+)
+def test_yaml(tmp_path, name, wrap):
+    (tmp_path / name).write_text(json.dumps(wrap(encoder_yaml())))
+    assert model_garden.read_config(tmp_path) == {
+        **objects.SIZES,
+        "hidden_act": "gelu_new",
+        "hidden_dropout_prob": 0.3,
+        "attention_probs_dropout_prob": 0.4,
+        "initializer_range": 0.5,
+        "layer_norm_eps": 1e-12,
+    }
+    encoder = objects.Maker().encoder()
+    weights = checkpoints.read(save(tmp_path, config=False, model=encoder)).weights
+    objects.assert_same(weights, objects.expected(encoder))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (encoder_yaml(norm_first=True), "norm_first must be False"),
+        (encoder_yaml(output_range=1), "output_range must be None"),
+        (encoder_yaml(embedding_size=3), "embedding_size must be None or hidden_size"),
+        (encoder_yaml(hidden_activation="swish"), "hidden_act must be one of gelu, gelu_new, relu"),
+        (encoder_yaml(block=1), r"unknown keys \(1\): block"),
+        ({"type": "albert", "albert": {}}, "must be of type 'bert', received 'albert'"),
+        ({"type": "bert"}, "must be of type 'bert'"),
+        ({"type": "any", "any": {}, "bert": {}}, "must be of type 'bert', received 'any'"),
+        ([1], r"must be of type 'bert', received \[1\]"),
+        ("bert", "must be of type 'bert', received 'bert'"),
+        ({"bert": {"vocab_size": 2}}, "missing keys"),
+        ("{", "YAML in UTF-8, received while"),
+        ("\xff", "YAML in UTF-8, received .utf-8. codec"),
+    ],
+)
+def test_yaml_that_is_not_berts(tmp_path, content, message):
+    text = content if isinstance(content, str) else json.dumps(content)
+    (tmp_path / "params.yaml").write_bytes(text.encode("latin-1"))
+    with pytest.raises(ValueError, match=f"params.yaml: .*{message}") as error:
+        model_garden.read_config(tmp_path)
+    assert "\n" not in str(error.value)
+
+
+def test_json_as_the_model_garden_writes_it(tmp_path):
+    objects.write_config(tmp_path, embedding_size=None, backward_compatible=True)
+    assert tuple(model_garden.read_config(tmp_path)) == canonical.CONFIG_KEYS
+    objects.write_config(tmp_path, embedding_size=128)
+    with pytest.raises(ValueError, match="bert_config.json: embedding_size must be None or"):
+        model_garden.read_config(tmp_path)
+
+
+def test_damaged_files(tmp_path):
+    save(tmp_path, model=objects.Maker().encoder())
+    index = tmp_path / "bert_model.ckpt.index"
+    data = tmp_path / "bert_model.ckpt.data-00000-of-00001"
+    content = data.read_bytes()
+    rule = re.escape(f"{tmp_path / 'bert_model.ckpt'}: must be a whole TensorFlow checkpoint")
+    data.write_bytes(content[:99] + bytes([content[99] ^ 1]) + content[100:])
+    with pytest.raises(ValueError, match=rf"{rule}.* received in model/_embedding_layer/"):
+        checkpoints.read(tmp_path)
+    data.write_bytes(content[:-100])
+    with pytest.raises(ValueError, match=rule):
+        checkpoints.read(tmp_path)
+    data.unlink()
+    with pytest.raises(FileNotFoundError, match="bert_model.ckpt.data-00000-of-00001: missing"):
+        checkpoints.read(tmp_path)
+    data.write_bytes(content)
+    for size in (0, 10, index.stat().st_size - 5):
+        index.write_bytes(index.read_bytes()[:size])
+        with pytest.raises(ValueError, match=rule) as error:
+            model_garden.read(tmp_path)
+        assert "\n" not in str(error.value)
+
+
+def test_a_missing_shard(tmp_path):
+    path = save(tmp_path, model=objects.Maker().encoder())
+    for file in path.glob("bert_model.ckpt.data-*"):
+        file.rename(path / "bert_model.ckpt.data-00001-of-00002")
+    with pytest.raises(ValueError, match="bert_model.ckpt: must be a whole TensorFlow checkpoint"):
+        checkpoints.read(path)
+
+
+@pytest.mark.parametrize("graph", [b"\xff\xff", np.float32(1), b"\x0a\x04\x0a\x02\x08\x07"])
+def test_a_graph_that_is_none(tmp_path, graph):
+    objects.write_config(tmp_path)
+    tf.raw_ops.SaveV2(
+        prefix=str(tmp_path / "bert_model.ckpt"),
+        tensor_names=[bundle.GRAPH],
+        shape_and_slices=[""],
+        tensors=[tf.constant(graph)],
+    )
+    with pytest.raises(ValueError, match=f"bert_model.ckpt: {bundle.GRAPH} must be a graph"):
+        checkpoints.read(tmp_path)
+
+
+def test_fuzz(tmp_path):
+    maker = objects.Maker(vocab_size=11)
+    save(tmp_path, model=maker.pretrainer(maker.encoder(), [maker.classification_head()]))
+    (tmp_path / "vocab.txt").unlink()
+    files = [file for file in tmp_path.iterdir() if file.suffix != ".json"]
+    damage.check(files, lambda: model_garden.read(tmp_path), times=300)

@@ -1,0 +1,222 @@
+import re
+
+import numpy as np
+import pytest
+
+from keras_bert import checkpoints
+from keras_bert.checkpoints import bundle, saved_model
+from tests import damage
+
+tf = pytest.importorskip("tensorflow")
+objects = pytest.importorskip("tests.garden_objects")
+
+CONFIG = {
+    **objects.SIZES,
+    "hidden_act": "gelu_new",
+    "hidden_dropout_prob": 0.1,
+    "attention_probs_dropout_prob": 0.1,
+    "initializer_range": 0.02,
+    "layer_norm_eps": 1e-12,
+}
+
+
+@pytest.fixture
+def nothing_runs(monkeypatch):
+    """A SavedModel that is not trusted is data, not a program."""
+
+    def load(*args, **options):
+        raise AssertionError("a SavedModel was loaded")
+
+    for module in (tf.saved_model, tf.compat.v1.saved_model, tf.__internal__):
+        for name in ("load", "load_v2", "loader"):
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, load)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A SavedModel and the arrays that it holds."""
+    maker = objects.Maker()
+    encoder = maker.functional_encoder()
+    masked_lm = maker.masked_lm(encoder._embedding_layer.embeddings)
+    path = objects.save_model(tmp_path_factory.mktemp("hub") / "1", encoder, masked_lm)
+    return path, objects.expected(encoder, masked_lm)
+
+
+def test_read(made, nothing_runs):
+    path, expected = made
+    checkpoint = checkpoints.read(path)
+    assert checkpoint.format == "saved_model"
+    assert checkpoint.path == str(path)
+    assert checkpoint.config == saved_model.read_config(path) == CONFIG
+    assert checkpoint.vocabulary == objects.VOCABULARY
+    assert checkpoint.labels is None
+    assert checkpoint.tokenizer == {
+        "lowercase": True,
+        "strip_accents": True,
+        "split_cjk": True,
+        "sequence_length": None,
+    }
+    objects.assert_same(checkpoint.weights, expected)
+
+
+def test_keys_are_those_of_lists(made):
+    """As Keras writes them; so it takes the graph to tell which is which."""
+    keys = bundle.read(made[0] / "variables/variables").shapes
+    assert "variables/0/.ATTRIBUTES/VARIABLE_VALUE" in keys
+    assert "do_lower_case/.ATTRIBUTES/VARIABLE_VALUE" in keys
+
+
+@pytest.mark.parametrize("lowercase", [True, False, None])
+def test_casing(tmp_path, lowercase):
+    value = None if lowercase is None else tf.Variable(lowercase, trainable=False)
+    encoder = objects.Maker().encoder()
+    path = objects.save_model(tmp_path / "1", encoder, do_lower_case=value)
+    tokenizer = checkpoints.read(path).tokenizer
+    assert tokenizer["lowercase"] is tokenizer["strip_accents"] is (lowercase is not False)
+    (path / "assets/vocab.txt").write_text("\n".join([*objects.VOCABULARY[:-1], "Paris"]))
+    assert checkpoints.read(path).tokenizer["lowercase"] is (lowercase is True)
+
+
+def test_casing_that_is_neither(tmp_path):
+    encoder = objects.Maker().encoder()
+    path = objects.save_model(tmp_path / "1", encoder, do_lower_case=tf.Variable(1.0))
+    with pytest.raises(ValueError, match="variables/variables: do_lower_case.* true or false"):
+        checkpoints.read(path)
+
+
+def test_without_a_vocabulary(tmp_path):
+    path = objects.save_model(tmp_path / "1", objects.Maker().encoder(), vocab_file=None)
+    assert checkpoints.read(path).vocabulary is None
+
+
+def test_a_vocabulary_of_another_size(made, tmp_path):
+    path = objects.save_model(tmp_path / "1", objects.Maker().encoder())
+    (path / "assets/vocab.txt").write_text("a\nb\n")
+    with pytest.raises(ValueError, match="vocab.txt: .*vocab_size 11 ids, received 2"):
+        checkpoints.read(path)
+
+
+@pytest.mark.parametrize(
+    ("ops", "expected"),
+    [
+        ("gelu", "gelu"),
+        ("gelu of 2020", "gelu"),
+        ("gelu_new", "gelu_new"),
+        ("relu", "relu"),
+        ([], "gelu_new"),
+        (["gelu", "relu"], "gelu_new"),
+    ],
+)
+def test_activation_by_the_ops_of_the_graph(tmp_path, ops, expected):
+    path = objects.save_model(tmp_path / "1", objects.Maker().encoder(), activation=ops)
+    assert checkpoints.read(path).config["hidden_act"] == expected
+
+
+@pytest.mark.parametrize("masked_lm", [False, True])
+@pytest.mark.parametrize("names", ["2019", "2020", "now"])
+def test_objects_that_keep_variables_alone(tmp_path, names, masked_lm):
+    maker = objects.Maker(by_hand=names != "now")
+    encoder = maker.functional_encoder(attributes=False) if names != "now" else maker.encoder()
+    expected = objects.expected(encoder)
+    variables = list(encoder.variables)
+    if masked_lm:
+        head = maker.masked_lm(tf.Variable(0.0), scope="")
+        variables += [*head.dense.variables, *head.layer_norm.variables, head.bias]
+        layers = objects.expected(objects.Maker().encoder(), head)
+        expected |= {name: layers[name] for name in layers if name.startswith("masked_lm/")}
+    if names == "2019":
+        variables = [renamed(variable) for variable in variables]
+    path = objects.save_model(tmp_path / "1", None, variables=variables)
+    objects.assert_same(checkpoints.read(path).weights, expected)
+
+
+def renamed(variable):
+    """A variable under the name that it had in the first release."""
+    name = variable.name.removesuffix(":0").replace("transformer/", "encoder/")
+    name = name.replace("embeddings/layer_norm", "embedding_postprocessor/layer_norm")
+    name = name.replace("type_embeddings/embeddings", "embedding_postprocessor/type_embeddings")
+    name = name.replace(
+        "position_embedding/embeddings", "embedding_postprocessor/position_embeddings"
+    )
+    name = name.replace("output_bias/bias", "output_bias")
+    return tf.Variable(variable, name=f"bert_model/{name}" if "cls/" not in name else name)
+
+
+def test_what_belongs_to_no_encoder_is_an_error(tmp_path):
+    encoder = objects.Maker().encoder()
+    path = objects.save_model(tmp_path / "a", encoder, extra=tf.Variable([1.0]))
+    with pytest.raises(
+        ValueError, match=r"variables/variables: .*unknown \(1\): extra/.ATTRIBUTES/VARIABLE_VALUE"
+    ):
+        checkpoints.read(path)
+    path = objects.save_model(tmp_path / "b", None, variables=[tf.Variable([1.0])])
+    with pytest.raises(ValueError, match="variables/variables: must hold a BERT encoder"):
+        checkpoints.read(path)
+
+
+def test_kernels_that_do_not_tell_the_number_of_heads(tmp_path):
+    encoder = objects.Maker().encoder()
+    kernel = encoder._transformer_layers[0]._attention_layer._query_dense
+    kernel.kernel = tf.Variable(np.ones((6, 6), "float32"))
+    path = objects.save_model(tmp_path / "1", encoder)
+    with pytest.raises(ValueError, match=r"_query_dense/kernel must be \(hidden, heads, size\).*"):
+        checkpoints.read(path)
+
+
+@pytest.mark.parametrize("place", ["saved_model.pb", "keras_metadata.pb"])
+def test_normalization_before_is_an_error(tmp_path, place):
+    """Its variables are those of BERT, and what it computes is not."""
+    path = objects.save_model(tmp_path / "1", objects.Maker().encoder())
+    with (path / place).open("ab") as file:  # field 15, which no reader knows
+        file.write(b'\x7a\x14{"norm_first": true}')
+    with pytest.raises(ValueError, match=f"{place}: norm_first must be false"):
+        checkpoints.read(path)
+
+
+def test_variables_by_name_are_those_of_tensorflow_1(tmp_path):
+    (tmp_path / "variables").mkdir()
+    (tmp_path / "saved_model.pb").touch()
+    tf.raw_ops.SaveV2(
+        prefix=str(tmp_path / "variables/variables"),
+        tensor_names=["module/bert/pooler/dense/bias"],
+        shape_and_slices=[""],
+        tensors=[np.zeros(3, "float32")],
+    )
+    with pytest.raises(ValueError, match="received those of TensorFlow 1"):
+        checkpoints.read(tmp_path)
+
+
+def test_missing_files(made):
+    path, _ = made
+    for name in (
+        "variables/variables.index",
+        "variables/variables.data-00000-of-00001",
+        "saved_model.pb",
+    ):
+        file = path / name
+        content = file.read_bytes()
+        file.unlink()
+        try:
+            with pytest.raises(FileNotFoundError, match=re.escape(name)):
+                saved_model.read(path)
+        finally:
+            file.write_bytes(content)
+
+
+def test_damaged_graph(made):
+    file = made[0] / "saved_model.pb"
+    content = file.read_bytes()
+    try:
+        for damaged in (content[:-3], b""):
+            file.write_bytes(damaged)
+            with pytest.raises(ValueError, match="saved_model.pb: must be a SavedModel, received"):
+                checkpoints.read(made[0])
+    finally:
+        file.write_bytes(content)
+
+
+def test_fuzz(made, nothing_runs):
+    path, _ = made
+    files = [path / "saved_model.pb", *(path / "variables").iterdir(), path / "assets/vocab.txt"]
+    damage.check(files, lambda: saved_model.read(path), times=300)
