@@ -7,7 +7,7 @@ import keras
 import numpy as np
 
 from keras_bert import checkpoints, heads
-from keras_bert.checkpoints import keras_hub
+from keras_bert.checkpoints import keras_hub, model_garden
 from keras_bert.checkpoints.canonical import OPTIONAL_GROUPS, Checkpoint
 from keras_bert.encoder import BertEncoder
 from keras_bert.layers import initializer, without_initial_weights
@@ -188,6 +188,40 @@ def to_keras_hub(model, backbone=None):
             `layer_norm_eps` other than 1e-12; or the sizes differ.
     """
     return keras_hub.to_backbone(to_checkpoint(heads.find_encoder(model)), backbone)
+
+
+def from_model_garden(encoder, **options):
+    """Builds our encoder of a live one of TensorFlow's Model Garden.
+
+    Args:
+        encoder: an `official.nlp.modeling.networks.BertEncoderV2` or `BertEncoder`. The weights
+            are copied.
+        **options: as for `from_checkpoint`.
+
+    Returns:
+        A `BertEncoder`, without a preprocessor.
+
+    Raises:
+        ValueError: another kind of model.
+    """
+    return from_checkpoint(model_garden.from_encoder(encoder), **options)
+
+
+def to_model_garden(model, encoder=None):
+    """Gives an encoder's weights to TensorFlow's Model Garden, whose trainers go on with it.
+
+    Args:
+        model: a `BertEncoder`, or a model on one; a head's weights stay here.
+        encoder: an `official.nlp.modeling.networks.BertEncoderV2` or `BertEncoder` to fill;
+            `None`: a new `BertEncoderV2`, for which tf-models-official must be installed.
+
+    Returns:
+        The encoder.
+
+    Raises:
+        ValueError: the sizes differ, or the activation is not known there.
+    """
+    return model_garden.to_encoder(to_checkpoint(heads.find_encoder(model)), encoder)
 
 
 def _head(encoder, task, checkpoint, fresh, options):

@@ -29,10 +29,13 @@ class Maker:
         scope: what their names start with.
         sizes: as a config has them.
         by_hand: whether the attention's output is part of the block, as in 2020.
+        named: whether variables have names.
+        seed: of the generator.
+        **sizes: other sizes than `SIZES`.
     """
 
-    def __init__(self, scope="", by_hand=False, seed=0, **sizes):
-        self.scope, self.by_hand = scope, by_hand
+    def __init__(self, scope="", by_hand=False, named=True, seed=0, **sizes):
+        self.scope, self.by_hand, self.named = scope, by_hand, named
         self.random = np.random.default_rng(seed)
         sizes = {**SIZES, **sizes}
         self.vocab, self.hidden, self.layers, self.heads, self.inner, self.positions, self.types = (
@@ -41,7 +44,8 @@ class Maker:
         self.size = self.hidden // self.heads
 
     def variable(self, name, *shape):
-        return tf.Variable(self.random.normal(size=shape).astype("float32"), name=self.scope + name)
+        value = self.random.normal(size=shape).astype("float32")
+        return tf.Variable(value, name=self.scope + name if self.named else None)
 
     def dense(self, name, kernel, bias):
         return tree(
@@ -120,6 +124,32 @@ class Maker:
             encoder._embedding_layer = word
             encoder._position_embedding_layer = position
             encoder._type_embedding_layer = kind
+        return encoder
+
+    def encoder_in_memory(self, activation, **config):
+        """As `BertEncoderV2`, with what else of it is looked at."""
+        encoder = self.encoder()
+        for block in encoder._transformer_layers:
+            block._intermediate_activation_layer = tree(activation=activation)
+        encoder.transformer_layers = encoder._transformer_layers
+        encoder.built = True
+        config = {
+            "vocab_size": self.vocab,
+            "hidden_size": self.hidden,
+            "num_layers": self.layers,
+            "num_attention_heads": self.heads,
+            "max_sequence_length": self.positions,
+            "type_vocab_size": self.types,
+            "inner_dim": self.inner,
+            "output_dropout": 0.3,
+            "attention_dropout": 0.4,
+            "initializer": {"class_name": "TruncatedNormal", "config": {"stddev": 0.5}},
+            "norm_first": False,
+            "output_range": None,
+            "embedding_width": None,
+            **config,
+        }
+        encoder.get_config = lambda: config
         return encoder
 
     def masked_lm(self, embeddings, scope="bert/"):

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import re
 
@@ -42,7 +43,7 @@ def test_read(tmp_path):
 
 @pytest.mark.parametrize("name", ["model", "encoder", "bert", "network"])
 def test_whatever_it_was_saved_as(tmp_path, name):
-    encoder = objects.Maker().functional_encoder()
+    encoder = objects.Maker(named=False).functional_encoder()
     weights = checkpoints.read(save(tmp_path, **{name: encoder})).weights
     objects.assert_same(weights, objects.expected(encoder))
 
@@ -56,7 +57,7 @@ def test_the_encoder_itself_was_saved(tmp_path):
 
 @pytest.mark.parametrize("by_hand", [False, True])
 def test_an_encoder_from_before_it_had_attributes(tmp_path, by_hand):
-    maker = objects.Maker(by_hand=by_hand)
+    maker = objects.Maker(by_hand=by_hand, named=False)
     encoder = maker.functional_encoder(attributes=False)
     path = save(tmp_path, model=encoder)
     keys = bundle.read(bundle.find(path)).shapes
@@ -141,6 +142,7 @@ def test_what_training_leaves_is_ignored_by_name(tmp_path):
     "key",
     [
         "model/_embedding_layer/embeddings/.OPTIMIZER_SLOT/optimizer/m/.ATTRIBUTES/VARIABLE_VALUE",
+        "model/_pooler_layer/bias/.OPTIMIZER_SLOT/trainer/adam/v/.ATTRIBUTES/VARIABLE_VALUE",
         "optimizer/_variables/7/.ATTRIBUTES/VARIABLE_VALUE",
         "model/optimizer/iter/.ATTRIBUTES/VARIABLE_VALUE",
         "global_step/.ATTRIBUTES/VARIABLE_VALUE",
@@ -367,6 +369,31 @@ def test_damaged_files(tmp_path):
         assert "\n" not in str(error.value)
 
 
+def test_the_latest_of_a_trainer(tmp_path):
+    objects.write_config(tmp_path)
+    encoder = objects.Maker().encoder()
+    saver = tf.train.Checkpoint(model=encoder, step=tf.Variable(0))
+    saver.write(str(tmp_path / "ckpt-0"))
+    other = tf.train.Checkpoint(model=objects.Maker(seed=1).encoder())
+    other.save(str(tmp_path / "before"))
+    state = tmp_path / "checkpoint"
+    state.unlink()
+    with pytest.raises(ValueError, match="must hold one checkpoint .*received before-1, ckpt-0$"):
+        checkpoints.read(tmp_path)
+    saver = tf.train.Checkpoint(model=encoder)
+    saver.save(str(tmp_path / "ckpt"))
+    assert 'model_checkpoint_path: "ckpt-1"' in state.read_text()
+    objects.assert_same(checkpoints.read(tmp_path).weights, objects.expected(encoder))
+    state.write_text(state.read_text().replace('"ckpt-1"', '"/on/another/machine/before-1"'))
+    expected = objects.expected(other.model)
+    objects.assert_same(checkpoints.read(tmp_path).weights, expected)
+    state.write_bytes(b'model_checkpoint_path: "gone\xff"')
+    with pytest.raises(ValueError, match="must hold one checkpoint"):
+        checkpoints.read(tmp_path)
+    saver.write(str(tmp_path / "bert_model.ckpt"))
+    objects.assert_same(checkpoints.read(tmp_path).weights, objects.expected(encoder))
+
+
 def test_a_missing_shard(tmp_path):
     path = save(tmp_path, model=objects.Maker().encoder())
     for file in path.glob("bert_model.ckpt.data-*"):
@@ -386,6 +413,94 @@ def test_a_graph_that_is_none(tmp_path, graph):
     )
     with pytest.raises(ValueError, match=f"bert_model.ckpt: {bundle.GRAPH} must be a graph"):
         checkpoints.read(tmp_path)
+
+
+def tanh_gelu(x):
+    return tf.nn.gelu(x, approximate=True)
+
+
+@pytest.mark.parametrize(
+    ("activation", "expected"),
+    [(tanh_gelu, "gelu_new"), (tf.nn.gelu, "gelu"), (tf.nn.relu, "relu")],
+)
+def test_an_encoder_in_memory(activation, expected):
+    encoder = objects.Maker().encoder_in_memory(activation)
+    checkpoint = model_garden.from_encoder(encoder)
+    assert checkpoint.config == {
+        **objects.SIZES,
+        "hidden_act": expected,
+        "hidden_dropout_prob": 0.3,
+        "attention_probs_dropout_prob": 0.4,
+        "initializer_range": 0.5,
+        "layer_norm_eps": 1e-12,
+    }
+    assert checkpoint.vocabulary is None
+    objects.assert_same(checkpoint.weights, objects.expected(encoder))
+
+
+def test_weights_taken_from_memory_are_copies():
+    encoder = objects.Maker().encoder_in_memory(tanh_gelu)
+    weights = model_garden.from_encoder(encoder).weights
+    before = weights["pooler/dense/bias"].copy()
+    encoder._pooler_layer.bias.assign_add(tf.ones(H))
+    np.testing.assert_array_equal(weights["pooler/dense/bias"], before)
+
+
+def test_to_an_encoder_in_memory_and_back():
+    checkpoint = model_garden.from_encoder(objects.Maker().encoder_in_memory(tanh_gelu))
+    other = objects.Maker(seed=1).encoder_in_memory(tanh_gelu)
+    assert model_garden.to_encoder(checkpoint, other) is other
+    objects.assert_same(model_garden.from_encoder(other).weights, dict(checkpoint.weights))
+    heads = {"masked_lm/output_bias": np.ones(V), "classifier/bias": np.ones(2)}
+    other = objects.Maker(seed=2).encoder_in_memory(tanh_gelu)
+    model_garden.to_encoder({**checkpoint.weights, **heads}, other)  # heads stay here
+    objects.assert_same(model_garden.from_encoder(other).weights, dict(checkpoint.weights))
+
+
+@pytest.mark.parametrize(
+    ("config", "weights", "message"),
+    [
+        ({"hidden_act": "relu"}, {}, r"different \(1\): hidden_act \(expected 'relu', found"),
+        ({"type_vocab_size": 2}, {}, r"different \(1\): type_vocab_size \(expected 2, found 4"),
+        ({"layer_norm_eps": 1e-5}, {}, r"different \(1\): layer_norm_eps"),
+        ({}, {"layer_0/output/bias": None}, r"missing \(1\): layer_0/output/bias"),
+        ({}, {"pooler/dense/bias": None}, r"missing \(1\): pooler/dense/bias"),
+        ({}, {"layer_3/output/bias": np.ones(H)}, r"homeless \(1\): layer_3/output/bias"),
+        (
+            {},
+            {"layer_2/output/bias": np.ones(3)},
+            r"wrong shape \(1\): layer_2/output/bias \(expected \(6,\), found \(3,\)\)",
+        ),
+    ],
+)
+def test_what_does_not_fit_an_encoder_in_memory_changes_nothing(config, weights, message):
+    found = model_garden.from_encoder(objects.Maker().encoder_in_memory(tanh_gelu))
+    weights = {
+        name: array for name, array in {**found.weights, **weights}.items() if array is not None
+    }
+    checkpoint = dataclasses.replace(found, config={**found.config, **config}, weights=weights)
+    other = objects.Maker(seed=1).encoder_in_memory(tanh_gelu)
+    before = objects.expected(other)
+    with pytest.raises(ValueError, match=message):
+        model_garden.to_encoder(checkpoint, other)
+    objects.assert_same(model_garden.from_encoder(other).weights, before)
+
+
+@pytest.mark.parametrize(
+    ("activation", "options", "message"),
+    [
+        (tanh_gelu, {"norm_first": True}, "norm_first must be False for BERT, received True"),
+        (tanh_gelu, {"output_range": 1}, "output_range must be None for BERT, received 1"),
+        (tanh_gelu, {"embedding_width": 2}, "embedding_width must be 6 for BERT, received 2"),
+        (tf.nn.swish, {}, "inner_activation must be gelu, gelu_new, relu, received one that makes"),
+    ],
+)
+def test_an_encoder_in_memory_that_is_not_bert(activation, options, message):
+    encoder = objects.Maker().encoder_in_memory(activation, **options)
+    with pytest.raises(ValueError, match=f"Module: {message}"):
+        model_garden.from_encoder(encoder)
+    with pytest.raises(ValueError, match=f"Module: {message}"):
+        model_garden.to_encoder({}, encoder)
 
 
 def test_fuzz(tmp_path):

@@ -7,13 +7,16 @@ which key each variable is kept; a variable that several objects share is one no
 Source: tensorflow/core/protobuf/trackable_object_graph.proto, tensor_bundle.proto.
 """
 
+import contextlib
 import glob
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 PREFERRED = "bert_model.ckpt"
+_LATEST = re.compile(rb'^model_checkpoint_path: "(.+)"$', re.MULTILINE)
 
 
 class Bundle(NamedTuple):
@@ -46,9 +49,11 @@ class Node(NamedTuple):
 def find(path: Path) -> Path:
     """The checkpoint in a folder: its name without .index, which is what TensorFlow goes by.
 
+    Of several it is bert_model.ckpt, or else the one that TensorFlow noted as the latest.
+
     Raises:
         FileNotFoundError: If there is none.
-        ValueError: If there are several, and none of them is bert_model.ckpt.
+        ValueError: If there are several, and nothing says which.
 
     Example:
         >>> import tempfile
@@ -61,20 +66,27 @@ def find(path: Path) -> Path:
     found = sorted(file.with_suffix("") for file in path.glob("*.index"))
     if not found:
         raise FileNotFoundError(f"{path}: no checkpoint, looked for {PREFERRED}.index")
-    preferred = path / PREFERRED
-    if len(found) > 1 and preferred not in found:
+    notes = path / "checkpoint"
+    latest = _LATEST.search(notes.read_bytes()) if notes.is_file() else None
+    # It may be the path on the machine that trained.
+    name = Path(latest[1].decode("utf-8", "replace")).name if latest else PREFERRED
+    for prefix in (path / PREFERRED, path / name):
+        if prefix in found:
+            return prefix
+    if len(found) > 1:
         raise ValueError(
             f"{path}: must hold one checkpoint or {PREFERRED}, received "
             f"{', '.join(prefix.name for prefix in found)}"
         )
-    return preferred if preferred in found else found[0]
+    return found[0]
 
 
 def holds_graph(path: Path) -> bool:
     """Whether the checkpoint in a folder is one by object, as far as a glance at the index tells.
 
-    Of several the first is looked at. The index is not compressed, so that the name of the graph
-    stands in it; nothing else is read, and what is broken counts as one by name.
+    The index is not compressed, so that the name of the graph stands in it; nothing else is read,
+    and what is broken counts as one by name. Where nothing says which of several it is, the first
+    is looked at.
 
     Example:
         >>> import tempfile
@@ -83,12 +95,14 @@ def holds_graph(path: Path) -> bool:
         ...     holds_graph(Path(folder))
         True
     """
-    found = sorted(path.glob("*.index"))
-    if not found:
+    files = sorted(path.glob("*.index"))
+    if not files:
         return False
-    preferred = path / f"{PREFERRED}.index"
+    with contextlib.suppress(ValueError):
+        prefix = find(path)
+        files = [prefix.with_name(f"{prefix.name}.index")]
     # Without the first letter: keys are stored without what they share with the one before.
-    return GRAPH[1:].encode() in (preferred if preferred in found else found[0]).read_bytes()
+    return GRAPH[1:].encode() in files[0].read_bytes()
 
 
 def read(prefix: Path) -> Bundle:

@@ -154,8 +154,8 @@ def read(path: str | Path) -> Checkpoint:
     """Reads a folder of Google's release, or what run_classifier.py or run_squad.py left there.
 
     Args:
-        path: The folder: bert_config.json, one checkpoint (or, of several, bert_model.ckpt), and
-            vocab.txt, which may be missing.
+        path: The folder: bert_config.json, one checkpoint (or, of several, bert_model.ckpt or the
+            latest), and vocab.txt, which may be missing.
 
     Returns:
         The `Checkpoint`.

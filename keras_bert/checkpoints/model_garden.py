@@ -256,7 +256,7 @@ def read(path: str | Path) -> Checkpoint:
 
     Args:
         path: The folder: a config as for `read_config`, one checkpoint (or, of several,
-            bert_model.ckpt), and vocab.txt, which may be missing.
+            bert_model.ckpt or the latest), and vocab.txt, which may be missing.
 
     Returns:
         The `Checkpoint`.
@@ -473,7 +473,7 @@ def from_encoder(garden_encoder: Any) -> Checkpoint:
         _ENCODER_TABLE,
         config,
         {source: tuple(variable.shape) for source, variable in variables.items()},
-        lambda source: np.array(variables[source].numpy()),
+        lambda source: variables[source].numpy(),
     )
     return Checkpoint(
         format="",

@@ -15,13 +15,19 @@ import keras
 import tensorflow as tf
 
 from keras_bert import heads
-from keras_bert.serving import answers, production
+from keras_bert.encoder import BertEncoder
+from keras_bert.serving import answers, pair, production
 
 LABELS_FILE = "labels.txt"
 
 
 def export(model, path):
-    """Writes a model as the next version in a TensorFlow Serving model folder.
+    """Writes a model as SavedModels: one for TensorFlow Serving, or an encoder's reusable pair.
+
+    A `BertEncoder`, or a model of `heads.pretraining`, becomes `path/preprocess/1` and
+    `path/encoder/1`, with the names of TF-Hub's BERTs (see `serving.pair`): strings to the
+    encoder's inputs, and those to its outputs, for `hub.load`, `hub.KerasLayer` or
+    `tf.saved_model.load`. Any other model becomes the next version in a model folder.
 
     A model of `keras_bert.heads` gets two signatures. `serving_default` takes strings (batch,):
 
@@ -53,7 +59,8 @@ def export(model, path):
             last one there.
 
     Returns:
-        The `pathlib.Path` of the version's folder. It appears when it is complete.
+        The `pathlib.Path` of the version's folder; of the pair, that of the encoder's version. It
+        appears when it is complete.
 
     Raises:
         ValueError: another backend, a model that holds no vocabulary, or a model that cannot be
@@ -82,6 +89,8 @@ def export(model, path):
         )
     path = pathlib.Path(path)
     output = heads.find_output(model)
+    if isinstance(model, BertEncoder) or heads.find_task(model) == "pretraining":
+        return _export_pair(model, path)
     with tempfile.TemporaryDirectory() as assets:
         if any(item.dtype == "string" for item in model.inputs):
             module, signatures = _own_model(model)
@@ -93,6 +102,21 @@ def export(model, path):
                 "string keras.Input; received neither, so there is nothing to serve strings with"
             )
         return _write(module, signatures, path)
+
+
+def _export_pair(model, path):
+    """Writes preprocess and encoder; the encoder last, since it says that all is there."""
+    encoder = heads.find_encoder(model)
+    masked_lm = None
+    if model is not encoder:
+        inputs = model.input
+        masked_lm = keras.Model(inputs, model.output["masked_lm"], name="masked_lm")
+    with tempfile.TemporaryDirectory() as assets:
+        if encoder.preprocessor is not None:
+            module, signatures = pair.preprocess(encoder.preprocessor, assets)
+            _write(module, signatures, path / "preprocess")
+        module, signatures = pair.encoder(encoder, assets, masked_lm)
+        return _write(module, signatures, path / "encoder")
 
 
 def _head(model, output, assets):

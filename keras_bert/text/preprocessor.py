@@ -183,7 +183,8 @@ class Preprocessor(keras.layers.Layer):
         Args:
             ids: `tf.RaggedTensor` int32 (batch, pieces).
             pair_ids: the same for the second segment, or `None`.
-            sequence_length: positions of the result; `None` pads to the longest of the batch.
+            sequence_length: positions of the result, a number or a scalar tensor; `None` pads to
+                the longest of the batch.
             max_sequence_length: with `sequence_length=None`, where sequences are cut.
 
         Returns:
@@ -191,13 +192,19 @@ class Preprocessor(keras.layers.Layer):
         """
         import tensorflow as tf
 
-        limit = sequence_length or max_sequence_length
+        limit = max_sequence_length if sequence_length is None else sequence_length
+        if not isinstance(limit, int):
+            limit = tf.cast(limit, tf.int64)
         token_id = self.tokenizer.token_id
         rows = ids.nrows()
         first = tf.fill([rows, 1], token_id("[CLS]"))
         end = tf.fill([rows, 1], token_id("[SEP]"))
         if pair_ids is None:
-            parts = [first, ids[:, : limit - 2], end]
+            if isinstance(limit, int):
+                ids = ids[:, : limit - 2]
+            else:
+                ids = _take(ids, tf.minimum(ids.row_lengths(), limit - 2))
+            parts = [first, ids, end]
             segment_sizes = None
         else:
             # Longest first, a piece at a time and the second on a tie, comes to this: a side
@@ -213,12 +220,17 @@ class Preprocessor(keras.layers.Layer):
         sequences = tf.concat(parts, axis=1)
         lengths = tf.cast(sequences.row_lengths(), tf.int32)
         # tf.maximum: a batch of no texts has no longest one.
-        seq = sequence_length or tf.maximum(tf.reduce_max(lengths), 2)
-        word_ids = sequences.to_tensor(
-            default_value=token_id("[PAD]"), shape=[None, sequence_length]
-        )
+        seq = sequence_length
+        if sequence_length is None:
+            seq = tf.maximum(tf.reduce_max(lengths), 2)
+        static = seq if isinstance(seq, int) else None
+        word_ids = sequences.to_tensor(default_value=token_id("[PAD]"), shape=[None, static])
         if sequence_length is None:
             word_ids = tf.reshape(word_ids, [tf.cast(rows, tf.int32), seq])
+        elif static is None:
+            seq = tf.cast(seq, tf.int32)
+            more = tf.maximum(seq - tf.shape(word_ids)[1], 0)
+            word_ids = tf.pad(word_ids, [[0, 0], [0, more]], constant_values=token_id("[PAD]"))
         position = tf.range(seq)[None]
         mask = position < lengths[:, None]
         if segment_sizes is None:

@@ -1,0 +1,192 @@
+"""The pair of SavedModels, used as TF-Hub's BERTs are: by a process that has TensorFlow alone."""
+
+import json
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import keras_bert
+from tests import tiny
+
+TEXTS = ["this film is good!", "", "so bad  한국어", "good " * 200]
+
+
+@pytest.fixture(scope="module")
+def model():
+    keras.utils.set_random_seed(0)
+    encoder = tiny.encoder(max_position_embeddings=160)
+    encoder.preprocessor = keras_bert.Preprocessor(tiny.PIECES, max_sequence_length=160)
+    return keras_bert.heads.pretraining(encoder)
+
+
+@pytest.fixture(scope="module")
+def folder(model, tmp_path_factory):
+    """The pair, exported and then moved."""
+    path = tmp_path_factory.mktemp("pair") / "first"
+    assert keras_bert.export(model, path) == path / "encoder" / "1"
+    return path.rename(path.parent / "moved")
+
+
+@pytest.fixture(scope="module")
+def preprocess(folder):
+    return tf.saved_model.load(str(folder / "preprocess" / "1"))
+
+
+@pytest.fixture(scope="module")
+def encoder(folder):
+    return tf.saved_model.load(str(folder / "encoder" / "1"))
+
+
+def numpy(tensors):
+    return {key: keras.ops.convert_to_numpy(value) for key, value in tensors.items()}
+
+
+def test_texts_to_inputs(model, preprocess):
+    found = preprocess(tf.constant(TEXTS))
+    expected = keras_bert.heads.find_encoder(model).preprocessor(TEXTS)
+    for key, array in numpy(expected).items():
+        assert found[key].shape == (4, 128) and found[key].dtype == tf.int32
+        np.testing.assert_array_equal(found[key], array)
+    served = preprocess.signatures["serving_default"](inputs=tf.constant(TEXTS))
+    np.testing.assert_array_equal(served["input_word_ids"], found["input_word_ids"])
+    assert preprocess(tf.constant([], tf.string))["input_mask"].shape == (0, 128)
+
+
+def test_tokenize_nests_pieces_in_words(model, preprocess):
+    ids = preprocess.tokenize(tf.constant(["filmly a", "", "films"]))
+    piece = tiny.PIECES.index
+    assert ids.dtype == tf.int32
+    assert ids.to_list() == [
+        [[piece("film"), piece("##ly")], [piece("a")]], [], [[piece("film"), piece("##s")]],
+    ]  # fmt: skip
+    found = preprocess.tokenize_with_offsets(tf.constant(["é filmly a"]))
+    assert [item.to_list() for item in found] == [
+        [[[1], [piece("film"), piece("##ly")], [piece("a")]]][0:1],
+        [[[0], [3, 7], [10]]],
+        [[[2], [7, 9], [11]]],
+    ]
+
+
+def test_special_tokens(preprocess):
+    tokens = preprocess.tokenize.get_special_tokens_dict()
+    assert {key: int(value) for key, value in tokens.items()} == {
+        "vocab_size": len(tiny.PIECES), "padding_id": 0, "start_of_sequence_id": 2,
+        "end_of_segment_id": 3, "mask_id": 4,
+    }  # fmt: skip
+    assert {value.dtype for value in tokens.values()} == {tf.int32}
+
+
+@pytest.mark.parametrize("length", [12, 7, 200])
+@pytest.mark.parametrize("as_tensor", [False, True])
+@pytest.mark.parametrize("pairs", [False, True])
+@pytest.mark.parametrize("rank", [2, 3])
+def test_pack(model, preprocess, length, as_tensor, pairs, rank):
+    others = ["a film", "so so so bad", "", "good " * 300]
+    segments = [
+        preprocess.tokenize(tf.constant(t)) for t in ([TEXTS, others] if pairs else [TEXTS])
+    ]
+    if rank == 2:
+        segments = [segment.merge_dims(1, 2) for segment in segments]
+    seq_length = tf.constant(length) if as_tensor else length
+    found = preprocess.bert_pack_inputs(segments, seq_length=seq_length)
+    reference = keras_bert.Preprocessor(
+        tiny.PIECES, sequence_length=length, max_sequence_length=length
+    )
+    expected = reference(TEXTS, others) if pairs else reference(TEXTS)
+    for key, array in numpy(expected).items():
+        np.testing.assert_array_equal(found[key], array)
+
+
+def test_pack_has_a_default_length(preprocess):
+    ids = preprocess.tokenize(tf.constant(TEXTS))
+    assert preprocess.bert_pack_inputs([ids])["input_mask"].shape == (4, 128)
+
+
+def test_the_encoder_computes_the_same(model, preprocess, encoder):
+    inputs = preprocess(tf.constant(TEXTS))
+    found = encoder(inputs, training=False)
+    expected = keras_bert.heads.find_encoder(model)(numpy(inputs))
+    assert isinstance(found["encoder_outputs"], list) or len(found["encoder_outputs"]) == 2
+    for key in ("pooled_output", "sequence_output"):
+        np.testing.assert_allclose(found[key], expected[key], atol=1e-5)
+    np.testing.assert_array_equal(found["default"], found["pooled_output"])
+    np.testing.assert_array_equal(found["encoder_outputs"][-1], found["sequence_output"])
+    without = encoder(inputs)  # training is False by default
+    np.testing.assert_array_equal(without["pooled_output"], found["pooled_output"])
+    short = {key: value[:2, :5] for key, value in inputs.items()}
+    assert encoder(short)["sequence_output"].shape == (2, 5, 8)
+    trained = encoder(inputs, training=True)["pooled_output"]
+    assert np.abs(trained - found["pooled_output"]).max() > 1e-4  # dropout
+    served = encoder.signatures["serving_default"](**inputs)
+    np.testing.assert_allclose(served["pooled_output"], found["pooled_output"], atol=1e-6)
+
+
+def test_masked_lm(model, preprocess, encoder):
+    inputs = preprocess(tf.constant(TEXTS))
+    inputs["masked_lm_positions"] = tf.constant([[1, 2]] * 4)
+    found = encoder.mlm(inputs, training=False)
+    expected = model(numpy(inputs))["masked_lm"]
+    np.testing.assert_allclose(found["mlm_logits"], expected, atol=1e-5)
+    assert set(found) == {
+        "default", "pooled_output", "sequence_output", "encoder_outputs", "mlm_logits",
+    }  # fmt: skip
+    assert len(encoder.mlm.trainable_variables) == len(encoder.trainable_variables) + 5
+
+
+def test_an_encoder_alone_has_no_mlm(tmp_path):
+    keras_bert.export(tiny.encoder(), tmp_path / "a")
+    assert not hasattr(tf.saved_model.load(str(tmp_path / "a" / "encoder" / "1")), "mlm")
+
+
+def test_it_can_be_trained(model, preprocess, encoder):
+    kernels = keras_bert.heads.find_encoder(model).weights
+    assert len(encoder.trainable_variables) == len(encoder.variables) == len(kernels)
+    assert list(encoder.regularization_losses) == []
+    inputs = preprocess(tf.constant(TEXTS))
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(encoder(inputs, training=True)["pooled_output"])
+    gradients = tape.gradient(loss, list(encoder.trainable_variables))
+    assert all(gradient is not None for gradient in gradients)
+    assert sum(float(tf.reduce_sum(tf.abs(tf.convert_to_tensor(g)))) for g in gradients) > 0
+
+
+def test_vocabulary_and_casing_lie_beside(folder, encoder):
+    for name in ("encoder", "preprocess"):
+        assets = folder / name / "1" / "assets"
+        text = (assets / "vocab.txt").read_text(encoding="utf-8")
+        assert text.split("\n")[:-1] == tiny.PIECES
+    assert encoder.vocab_file.asset_path.numpy().decode().startswith(str(folder))
+    assert bool(encoder.do_lower_case)
+
+
+CLIENT = """
+import json, sys
+import tensorflow as tf
+preprocess = tf.saved_model.load(sys.argv[1] + "/preprocess/1")
+encoder = tf.saved_model.load(sys.argv[1] + "/encoder/1")
+words = preprocess.tokenize(tf.constant(["this film", "so good"]))
+packed = preprocess.bert_pack_inputs([words], seq_length=tf.constant(9))
+print(json.dumps(encoder(packed)["pooled_output"].numpy().tolist()))
+assert not {"keras_bert", "tensorflow_text"} & set(sys.modules)
+"""
+
+
+def test_a_process_with_tensorflow_alone(model, folder):
+    result = subprocess.run(
+        [sys.executable, "-c", CLIENT, folder], capture_output=True, text=True, check=True
+    )
+    reference = keras_bert.Preprocessor(tiny.PIECES, sequence_length=9)
+    encoder = keras_bert.heads.find_encoder(model)
+    expected = encoder(numpy(reference(["this film", "so good"])))["pooled_output"]
+    np.testing.assert_allclose(json.loads(result.stdout), expected, atol=1e-5)
+
+
+def test_without_a_vocabulary_there_is_no_preprocess(tmp_path):
+    encoder = tiny.encoder()
+    encoder.preprocessor = None
+    keras_bert.export(encoder, tmp_path / "there")
+    assert [path.name for path in (tmp_path / "there").iterdir()] == ["encoder"]
