@@ -35,7 +35,7 @@ _HEAD_TASKS = {
 
 def info(args):
     """Prints what a model is."""
-    model = keras_bert.load(args.model)
+    model = keras_bert.load(args.model, task="auto")
     encoder = heads.find_encoder(model)
     output = heads.find_output(model)
     lines = {
@@ -67,7 +67,8 @@ def finetune(args):
     output = pathlib.Path(args.output)
     output.mkdir(parents=True, exist_ok=True)
     encoder = heads.find_encoder(
-        keras_bert.load(args.model, dtype=args.dtype, rematerialize=args.rematerialize)
+        # "auto": a checkpoint with another head may have left the pooler out.
+        keras_bert.load(args.model, task="auto", dtype=args.dtype, rematerialize=args.rematerialize)
     )
     encoder.trainable = not args.freeze
     options = {
@@ -117,7 +118,7 @@ def finetune(args):
     if metrics["stopped"]:
         print("stopped; what follows is the best so far")
     print(report.table({"examples": len(examples), **metrics}))
-    for note in _notes(examples):
+    for note in _notes(examples, metrics):
         print(note)
     print(f"saved in {output}")
 
@@ -183,8 +184,13 @@ def _task_of(model):
     return _HEAD_TASKS[output.task]
 
 
-def _notes(examples):
+def _notes(examples, metrics=()):
     """What a person should know about how the data was read."""
+    counts = dict(metrics)
+    if count := counts.get("truncated"):
+        yield f"{count} texts were longer than --max-length and were cut"
+    if count := counts.get("words_without_pieces"):
+        yield f"{count} words are invisible characters alone, from which nothing was learned"
     moved, lost = (getattr(examples, name, 0) for name in ("moved_answers", "lost_answers"))
     if moved:
         yield f"{moved} answers did not stand where the file says; the nearest place was taken"
@@ -194,7 +200,7 @@ def _notes(examples):
 
 def evaluate(args):
     """Scores a model on a labelled file."""
-    model = keras_bert.load(args.model)
+    model = keras_bert.load(args.model, task="auto")
     examples = _reader(args, _task_of(model))(args.input)
     with _bar("Scoring") as on_batch:
         answers = predict.answers(model, examples, batch_size=args.batch_size, on_batch=on_batch)
@@ -213,7 +219,7 @@ def predict_texts(args):
     if args.input:
         with open(args.input, "rb"):
             pass  # before the wait for a model
-    model = keras_bert.load(args.model)
+    model = keras_bert.load(args.model, task="auto")
     task = tasks.for_model(model)
     parts = _parts(args, model)
     first = task.header(model)
@@ -256,7 +262,7 @@ def embed(args):
     columns = {"text": args.text, "format": args.format, "header": not args.no_header}
     parts = data.read_in_parts(args.input, **columns)
     first = next(parts)
-    model = keras_bert.load(args.model)
+    model = keras_bert.load(args.model, task="auto")
     vectors = []
     with progress() as bar:
         work = bar.add_task("Embedding", total=None)
@@ -297,7 +303,7 @@ def convert(args):
 def export(args):
     """Writes a SavedModel."""
     with waiting("Writing the SavedModel"):
-        version = keras_bert.export(keras_bert.load(args.model), args.path)
+        version = keras_bert.export(keras_bert.load(args.model, task="auto"), args.path)
     print(version)
 
 

@@ -36,7 +36,8 @@ def from_checkpoint(
 
     Args:
         checkpoint: a `checkpoints.Checkpoint`.
-        task: a function of `keras_bert.heads`; `None`: the encoder alone.
+        task: a function of `keras_bert.heads`; `None`: the encoder alone; `"auto"`: the head that
+            the checkpoint names, or the encoder.
         fresh_head: whether a head that the checkpoint lacks starts from random weights.
         sequence_length: of `encoder.preprocessor`, at most the encoder's
             `max_position_embeddings`; `None` pads to the longest of the batch.
@@ -61,6 +62,8 @@ def from_checkpoint(
     >>> heads.find_output(from_checkpoint(checkpoint, "classifier")).labels
     ['bad', 'good']
     """
+    if task == "auto":
+        task = checkpoint.task
     config = dict(checkpoint.config)
     if hidden_act is not None:
         config["hidden_act"] = hidden_act
@@ -140,7 +143,7 @@ def to_checkpoint(model):
         path=model.name,
         config=config,
         weights=weights,
-        vocabulary=None if preprocessor is None else list(preprocessor.vocabulary),
+        vocabulary=None if preprocessor is None else _padded(preprocessor.vocabulary, config),
         tokenizer={
             "lowercase": True if preprocessor is None else preprocessor.lowercase,
             "strip_accents": True if preprocessor is None else preprocessor.strip_accents,
@@ -238,6 +241,12 @@ def _head(encoder, task, checkpoint, fresh, options):
     return heads.TASKS[task](encoder, **options)
 
 
+def _padded(vocabulary, config):
+    """The pieces, and names that no text holds for ids that have none: files want them all."""
+    more = range(len(vocabulary), config["vocab_size"])
+    return [*vocabulary, *(f"[unused{index}]" for index in more)]
+
+
 def _variables(model, task):
     """Canonical name -> variable of a model."""
     group = "classifier" if task in _CLASSIFIERS else task
@@ -251,29 +260,37 @@ def _variables(model, task):
 def _assign(model, task, checkpoint, fresh_head):
     """Fills all variables of a model, or fails and names those it cannot fill."""
     variables = _variables(model, task)
-    has = checkpoint.groups
-    parts = {name.partition("/")[0] for name in variables} & OPTIONAL_GROUPS
+    parts = {_part(name) for name in variables} & OPTIONAL_GROUPS
     fresh = parts - {"pooler"} if fresh_head else set()
-    if (fresh_head or task in WITHOUT_POOLER) and "pooler" not in has:
-        fresh |= {"pooler"}
-    for name in [name for name in variables if name.partition("/")[0] in fresh]:
+    # An encoder alone without a pooler would have an untrained one: an error below.
+    if (fresh_head or task in WITHOUT_POOLER) and "pooler" not in checkpoint.groups:
+        fresh.add("pooler")
+    for name in [name for name in variables if _part(name) in fresh]:
         _initialize(variables.pop(name), checkpoint.config["initializer_range"])
-    # An encoder alone without a pooler would have an untrained one: an error.
-    lacking = parts - fresh - has
-    other = checkpoint.task if task in _CLASSIFIERS and "classifier" in parts - fresh else None
-    if task is not None and (lacking or other not in (None, task)):
-        names = [name for name in variables if name.partition("/")[0] in lacking]
-        why = f"missing ({len(names)}): {', '.join(names)}" if lacking else f"it is a {other}"
-        raise ValueError(
-            f"{checkpoint.path}: must have the weights of the head {task}; {why}; "
-            "fresh_head=True starts from random ones"
-        )
+    if task is not None:
+        _check_head(task, checkpoint, variables, parts - fresh)
     checkpoints.assign(
         {name: _fillable(variable) for name, variable in variables.items()},
         checkpoint.weights,
         source=checkpoint.path,
         ignore=tuple(f"{group}/" for group in OPTIONAL_GROUPS - (parts - fresh)),
     )
+
+
+def _check_head(task, checkpoint, variables, needed):
+    """Raises if the checkpoint lacks parts that a head needs, or they are another head's."""
+    must = f"{checkpoint.path}: must have the weights of the head {task}"
+    hint = "fresh_head=True starts from random ones"
+    missing = [name for name in variables if _part(name) in needed - checkpoint.groups]
+    if missing:
+        raise ValueError(f"{must}; missing ({len(missing)}): {', '.join(missing)}; {hint}")
+    # Heads of different kinds may have tensors of the same names.
+    if "classifier" in needed and checkpoint.task not in (None, task):
+        raise ValueError(f"{must}; it is a {checkpoint.task}; {hint}")
+
+
+def _part(name):
+    return name.partition("/")[0]
 
 
 def _initialize(variable, stddev):
@@ -289,9 +306,16 @@ def _initialize(variable, stddev):
 
 
 def _zeros():
+    zeros = keras.initializers.Zeros()
     if keras.backend.backend() != "tensorflow":
-        return keras.initializers.Zeros()
-    return lambda shape, dtype=None: _take_over(_aligned(shape, dtype))
+        return zeros
+
+    def make(shape, dtype=None):
+        if dtype == "bfloat16":  # NumPy has none to hand over
+            return zeros(shape, dtype)
+        return _take_over(_aligned(shape, dtype))
+
+    return make
 
 
 def _fillable(variable):

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import pathlib
+import tempfile
 import zipfile
 
 import keras
@@ -32,7 +33,8 @@ def load(
             of a checkpoint of any format of `checkpoints.FORMATS`, or a `.zip` of it, here or at
             an `https` address; or a folder or `.keras` file that `save` wrote.
         task: a function of `keras_bert.heads`, such as `"masked_lm"`: the encoder then comes with
-            that head and the weights that the checkpoint has for it.
+            that head and the weights that the checkpoint has for it. `"auto"`: with the head that
+            the checkpoint names, if any.
         fresh_head: whether the head starts from random weights, whatever the checkpoint has.
         sequence_length: of `encoder.preprocessor`, at most the encoder's
             `max_position_embeddings`; `None` pads to the longest of the batch.
@@ -61,7 +63,7 @@ def load(
     ...     load(folder + "/mine").count_params() == encoder.count_params()
     True
     """
-    if task is not None and task not in heads.TASKS:
+    if task not in (None, "auto") and task not in heads.TASKS:
         raise ValueError(f"task must be one of {', '.join(heads.TASKS)}; received {task!r}")
     path = sources.find(name)
     if path.is_file() or (path / MODEL_FILE).is_file():
@@ -88,9 +90,11 @@ def save(model, path, *, format="keras"):
             built on one.
         path: a file ending in `.keras`, or a folder; folders that are missing are made. For
             another format than "keras" the folder must be empty.
-        format: "keras", or "huggingface", "google" or "keras_hub" for those who go on there. What
-            the format cannot hold is an error, but for two things: names of labels go with
-            Hugging Face's alone, and the classes there without a pooler leave out the encoder's.
+        format: "keras", or "huggingface", "google" or "keras_hub" for those who go on there.
+            Weights that the format has no place for are an error. What only "keras" keeps: that
+            a model reads pairs, that a question may have no answer, an embedder's pooling. Names
+            of labels, and which head it is, are Hugging Face's too, and its classes without a
+            pooler leave out the encoder's; KerasHub has its own dropout of attention.
 
     Raises:
         ValueError: a model that the format cannot hold: a head, an activation.
@@ -105,7 +109,7 @@ def save(model, path, *, format="keras"):
     ...     load(folder + "/mine.keras").count_params()
     3
     """
-    path = pathlib.Path(path)
+    path = pathlib.Path(path).expanduser()
     if format != "keras":
         if format not in checkpoints.WRITABLE:
             known = ", ".join(("keras", *checkpoints.WRITABLE))
@@ -118,18 +122,23 @@ def save(model, path, *, format="keras"):
     if path.suffix != ".keras":
         path = path / MODEL_FILE
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{os.getpid()}.{path.name}")
     optimizer, compiled = getattr(model, "optimizer", None), model.compiled
+    beside = None
     try:
+        # Not named by the process: two containers on one disk may both be number 1.
+        handle, beside = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".keras", dir=path.parent)
+        os.close(handle)
         model.optimizer, model.compiled = None, False
         model.save(beside)
+        os.chmod(beside, 0o644)
         os.replace(beside, path)
     except OSError as error:
         reason = error.strerror or str(error).splitlines()[0]
         raise OSError(f"{path} could not be written: {reason}") from error
     finally:
         model.optimizer, model.compiled = optimizer, compiled
-        beside.unlink(missing_ok=True)
+        if beside is not None:
+            pathlib.Path(beside).unlink(missing_ok=True)
 
 
 def convert(source, path, *, format, drop=(), hidden_act=None):
@@ -205,7 +214,7 @@ def _load_keras(path, task):
         reason = reason.splitlines()[0].partition(" Full object config")[0]
         raise ValueError(f"{path} is not a model that Keras can read: {reason}") from error
     output = heads.find_output(model)
-    if task is not None and (output is None or output.task != task):
+    if task not in (None, "auto") and heads.find_task(model) != task:
         has = "no head" if output is None else f"the head {output.task}"
         raise ValueError(f"{path} has {has}, not {task}")
     return model

@@ -143,6 +143,12 @@ def test_a_model_of_ours_goes_there(tmp_path):
     theirs = keras_hub.models.BertTextClassifier.from_preset(str(tmp_path / "b"))
     np.testing.assert_allclose(theirs(given), classifier(mine), atol=1e-5)
     assert theirs.preprocessor.sequence_length == 20
+    sets = keras_bert.heads.classifier(encoder, 2, multi_label=True)
+    with pytest.raises(ValueError, match="classes must exclude each other"):
+        keras_bert.save(sets, tmp_path / "c", format="keras_hub")
+    without = conversion.to_checkpoint(keras_bert.heads.masked_lm(encoder)).without({"pooler"})
+    with pytest.raises(ValueError, match="BertBackbone must have a pooler, received none"):
+        checkpoints.write(without, tmp_path / "c", "keras_hub")
     encoder.preprocessor = keras_bert.Preprocessor(tiny.PIECES, split_cjk=False)
     with pytest.raises(ValueError, match="split_cjk must be true"):
         keras_bert.save(encoder, tmp_path / "c", format="keras_hub")

@@ -66,6 +66,7 @@ def test_limit_and_pairs(tmp_path):
         ("a.tsv", "text\tlabel\na\tb\tc\n", {}, r"a\.tsv, row 2: must have 2 columns; received 3"),
         ("a.tsv", "text\tlabel\ttext\na\tb\tc\n", {}, r"has two columns 'text'"),
         ("a.tsv", "text\tlabel\na\t\n", {}, r"a\.tsv, row 2: the label is empty"),
+        ("a.csv", 'text,label\na,"b\nc"\n', {}, r"a\.csv, row 2: a label holds no .* line ends"),
         ("a.csv", 'text,label\n"a,b\nc,d\n', {}, r"a\.csv, after row 1: unexpected end of data"),
         ("a.tsv", "text\tlabel\na\tb\n", {"text_pair": "text"}, r"each column has one use"),
         ("a.jsonl", "[" * 200_000, {}, r"a\.jsonl, line 1: is not JSON"),

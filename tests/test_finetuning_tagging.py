@@ -199,6 +199,7 @@ def test_limit(tmp_path):
         ("a", "", {}, "a: holds no sentences"),
         ("a", "-DOCSTART- O\n\n", {}, "a: holds no sentences"),
         ("a", b"a\tO\n\n\xe9t\xe9\tO\n", {}, "a, line 3: must be UTF-8; received the byte 0xe9"),
+        ("a", b"a\tO\r\nb\tO\rc\tO\r\n", {}, r"a, line 2: lines must end in \\n or \\r\\n"),
         ("a", b"\xef\xbb\xbf\xffa\tO\n", {}, "a, line 1: must be UTF-8; received the byte 0xff"),
         (
             "a",

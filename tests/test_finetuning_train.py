@@ -245,7 +245,7 @@ def test_bad_numbers_are_an_error(option):
         (
             tiny.examples(),
             tiny.examples([("odd", "a")], source="the dev file"),
-            "the dev file: has the label 'odd', which is none of the model's: bad, good",
+            "the dev file, example 1: has the label 'odd', which is none of the model's: bad, good",
         ),
         (
             tiny.examples(),

@@ -205,7 +205,7 @@ def test_version_zero_is_not_used(classifier, tmp_path):
 def test_what_cannot_be_served_is_an_error(tmp_path):
     bert = tiny.encoder()
     with pytest.raises(ValueError, match="must end in a head"):
-        keras_bert.export(keras_bert.heads.features(bert), tmp_path / "x")
+        keras_bert.export(keras_bert.heads.features(bert, -1), tmp_path / "x")
     bert.preprocessor = None
     with pytest.raises(ValueError, match="has no preprocessor"):
         keras_bert.export(keras_bert.heads.classifier(bert, 2), tmp_path / "x")

@@ -131,7 +131,7 @@ def write(checkpoint: Checkpoint, path: str | Path, format: str) -> None:
         ...     read(path + "/mine").config["hidden_size"]
         2
     """
-    path = Path(path)
+    path = Path(path).expanduser().resolve()
     if format not in WRITABLE:
         raise ValueError(f"format must be one of {', '.join(WRITABLE)}; received {format!r}")
     if path.exists() and (not path.is_dir() or any(path.iterdir())):

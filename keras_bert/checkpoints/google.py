@@ -189,11 +189,13 @@ def write(checkpoint: Checkpoint, path: str | Path) -> None:
 
     Raises:
         ValueError: If the format cannot hold it: another activation than tanh gelu and relu,
-            another `layer_norm_eps` than 1e-12.
+            another `layer_norm_eps` than 1e-12, a multi-label classifier.
     """
     import tensorflow as tf
 
     path = Path(path)
+    if checkpoint.multi_label:
+        raise ValueError(f"{FORMAT}: classes must exclude each other, received a multi-label model")
     config = dict(checkpoint.config)
     activation = config["hidden_act"]
     config["hidden_act"] = canonical.to_source_activation(activation, ACTIVATIONS, format=FORMAT)

@@ -395,7 +395,15 @@ def _read_safetensors(file: Path) -> dict[str, _Tensor]:
     except (safetensors.SafetensorError, TypeError, AttributeError) as error:
         raise _broken_safetensors(file, error) from error
 
+    def state() -> tuple[int, ...]:
+        found = file.stat()
+        return found.st_ino, found.st_size, found.st_mtime_ns
+
+    before = state()
+
     def load(name: str) -> np.ndarray:
+        if state() != before:
+            raise ValueError(f"{file}: must stay as it is while it is read, but was changed")
         # Opened for each tensor: what stays mapped counts as memory of the process.
         try:
             with safetensors.safe_open(file, framework="numpy") as opened:

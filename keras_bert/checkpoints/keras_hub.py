@@ -166,13 +166,11 @@ def _to_canonical_config(source: Any, found: Mapping[str, Any]) -> dict[str, Any
 def _to_source_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """The backbone's arguments, or an error where it cannot compute the same."""
     canonical.to_source_activation(config["hidden_act"], ACTIVATIONS, format=FORMAT)
-    for key in ("layer_norm_eps", "initializer_range"):
-        default = canonical.DEFAULTS[key]
-        if key == "layer_norm_eps" and config[key] != default:
-            raise ValueError(
-                f"{FORMAT}: {key} must be {default}, which BertBackbone has built in, received "
-                f"{config[key]}"
-            )
+    if config["layer_norm_eps"] != canonical.DEFAULTS["layer_norm_eps"]:
+        raise ValueError(
+            f"{FORMAT}: layer_norm_eps must be 1e-12, which BertBackbone has built in, received "
+            f"{config['layer_norm_eps']}"
+        )
     return {theirs: config[key] for key, theirs in _CONFIG.items()}
 
 
@@ -355,6 +353,10 @@ def write(checkpoint: Checkpoint, path: str | Path) -> None:
             f"{FORMAT}: the head must be a classifier or a masked LM, received {checkpoint.task}; "
             "its encoder alone can be saved"
         )
+    if "pooler" not in checkpoint.groups:
+        raise ValueError(f"{FORMAT}: BertBackbone must have a pooler, received none")
+    if checkpoint.multi_label:
+        raise ValueError(f"{FORMAT}: classes must exclude each other, received a multi-label model")
     if len(heads) > 1 or heads - set(TASKS.values()):
         extra = heads - set(TASKS.values()) or heads - {"masked_lm"}
         raise ValueError(

@@ -236,6 +236,8 @@ def _label(place, value, kind, separator):
         raise ValueError(f"{place}: a label must be a string; received a list")
     if not value:
         raise ValueError(f"{place}: the label is empty")
+    if set(value) & set("\t\r\n"):  # labels are lines of files later on
+        raise ValueError(f"{place}: a label holds no tabs or line ends; received {value!r}")
     return value
 
 

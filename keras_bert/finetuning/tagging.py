@@ -212,7 +212,13 @@ def _lines(path):
             f"{path}, line {number}: must be UTF-8; received the byte 0x{raw[error.start]:02x}"
         ) from error
     # Not splitlines: a word may well hold U+2028 or U+0085, which end no line here.
-    return [line.removesuffix("\r") for line in text.split("\n")]
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    for number, line in enumerate(lines, 1):
+        if "\r" in line:
+            raise ValueError(
+                f"{path}, line {number}: lines must end in \\n or \\r\\n; received \\r"
+            )
+    return lines
 
 
 def _conll_rows(path, lines):

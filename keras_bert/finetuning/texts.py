@@ -228,8 +228,11 @@ def _targets(output, examples):
         return None
     unknown = sorted(set(examples.label_names()) - set(place))
     if unknown:
+        rows = enumerate(given, 1)
+        row = next(n for n, its in rows if unknown[0] in (its if output.multi_label else [its]))
         raise ValueError(
-            f"{examples.source}: has the label {unknown[0]!r}, which is none of the model's: "
+            f"{examples.source}, example {row}: has the label {unknown[0]!r}, which is none of the "
+            "model's: "
             f"{', '.join(output.labels[:20])}"
         )
     if not output.multi_label:

@@ -68,7 +68,8 @@ def finetune(
 
     Returns:
         `(model, metrics)`: the `keras.Model` from ids to logits, and a dict with `train_loss`,
-        `train_seconds`, `examples_per_second`, `history` (a dict for each epoch), and with `dev`
+        `train_seconds`, `examples_per_second`, `history` (a dict for each epoch), where there
+        were any `truncated` texts and `words_without_pieces` (invisible ones), and with `dev`
         also the metrics of the best epoch, its number `best_epoch` and the `metric` that chose it.
 
     Raises:
@@ -163,6 +164,9 @@ def finetune(
         "stopped": stopped,
         "history": state.history,
     }
+    for name in ("truncated", "words_without_pieces"):
+        if count := getattr(encoded, name, 0):
+            metrics[name] = count
     if dev is not None:
         if not state.history:  # stopped in the first epoch
             scores = predict.evaluate(model, dev, batch_size=batch_size)

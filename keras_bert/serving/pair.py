@@ -68,7 +68,8 @@ def preprocess(preprocessor, assets):
 
     module = _Reusable()
     module.vocab_file = tf.saved_model.Asset(_write_vocabulary(preprocessor, assets))
-    module.__call__ = tf.function(call, input_signature=[texts], autograph=False)
+    inputs = tf.function(call, input_signature=[texts], autograph=False)
+    module.__call__ = inputs  # type: ignore[method-assign]
     module.tokenize = _Reusable()
     module.tokenize.__call__ = tf.function(tokenize, input_signature=[texts], autograph=False)
     module.tokenize.get_special_tokens_dict = tf.function(
@@ -83,7 +84,7 @@ def preprocess(preprocessor, assets):
             ids = [tf.RaggedTensorSpec([None] * rank, tf.int32) for _ in range(segments)]
             for length in (tf.TensorSpec([], tf.int32, name="seq_length"), longest):
                 module.bert_pack_inputs.get_concrete_function(ids, seq_length=length)
-    return module, {"serving_default": module.__dict__["__call__"]}
+    return module, {"serving_default": inputs}
 
 
 def encoder(encoder, assets, masked_lm=None):
@@ -147,9 +148,10 @@ def _trainable(model, encoder, outputs):
         return outputs(model, encoder, inputs, training)
 
     module = _Reusable()
-    module.__call__ = tf.function(call, autograph=False)
+    function = tf.function(call, autograph=False)
     for training in (True, False):
-        module.__call__.get_concrete_function(specs, training=training)
+        function.get_concrete_function(specs, training=training)
+    module.__call__ = function  # type: ignore[method-assign]
     # `weights`, not `variables`: the seeds of dropout are nobody's to train.
     module.variables = [weight.value for weight in model.weights]
     module.trainable_variables = module.variables
