@@ -18,6 +18,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "BertEncoder": "keras_bert.encoder",
+    "HubLayer": "keras_bert.serving.hub_layer",
     "Preprocessor": "keras_bert.text.preprocessor",
     "convert": "keras_bert.hub",
     "export": "keras_bert.serving.export",
@@ -65,4 +66,5 @@ def __dir__():
 
 if not _is_command_line():
     from keras_bert import encoder, heads, layers, optimizers
+    from keras_bert.serving import hub_layer as _hub_layer  # noqa: F401
     from keras_bert.text import preprocessor as _preprocessor  # noqa: F401

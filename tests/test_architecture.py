@@ -69,6 +69,7 @@ MAP = {
     "serving/__init__.py": Rule(""),
     "serving/production.py": Rule("tensorflow"),
     "serving/answers.py": Rule("tensorflow"),
+    "serving/hub_layer.py": Rule("keras", "tensorflow"),
     "serving/pair.py": Rule("tensorflow"),
     "serving/export.py": Rule("keras numpy tensorflow"),
     # The doors: they may import all of the house, and the command line answers --help at once.

@@ -17,6 +17,7 @@ import tensorflow as tf
 from keras_bert import heads
 from keras_bert.encoder import BertEncoder
 from keras_bert.serving import answers, pair, production
+from keras_bert.serving.hub_layer import HubLayer
 
 LABELS_FILE = "labels.txt"
 
@@ -155,6 +156,9 @@ def _module(model):
     """A module that holds the model's variables, and not those of its optimizer."""
     module = tf.Module()
     module.model_variables = [variable.value for variable in model.variables]
+    # What else their functions hold, such as tables.
+    layers = model._flatten_layers()
+    module.hub_layers = [item._loaded for item in layers if isinstance(item, HubLayer)]
     return module
 
 

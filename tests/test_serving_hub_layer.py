@@ -1,0 +1,170 @@
+"""A SavedModel as a layer: trained, saved, moved, reloaded in a fresh process, exported again."""
+
+import shutil
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import keras_bert
+from keras_bert.serving.hub_layer import HubLayer
+from tests import tiny
+
+numpy = keras.ops.convert_to_numpy
+TEXTS = ["so good!", "bad film", "this is good", "so bad"] * 4
+LABELS = np.array([1, 0, 1, 0] * 4)
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    """The folders of preprocess and encoder."""
+    encoder = tiny.learner(max_position_embeddings=160)
+    encoder.preprocessor = keras_bert.Preprocessor(tiny.PIECES, max_sequence_length=16)
+    folder = tmp_path_factory.mktemp("pair")
+    keras_bert.export(encoder, folder)
+    return folder / "preprocess" / "1", folder / "encoder" / "1"
+
+
+def classifier(pair, trainable=True):
+    """Strings to two logits, through both."""
+    text = keras.Input(shape=(), dtype="string", name="text")
+    inputs = HubLayer(pair[0], name="preprocess")(text)
+    x = HubLayer(pair[1], trainable=trainable, name="encoder")(inputs)["pooled_output"]
+    return keras.Model(text, keras.layers.Dense(2, name="logits")(x))
+
+
+def test_symbolic_shapes(pair):
+    text = keras.Input(shape=(), dtype="string")
+    inputs = HubLayer(pair[0])(text)
+    assert {key: (tuple(v.shape), v.dtype) for key, v in inputs.items()} == dict.fromkeys(
+        ("input_word_ids", "input_mask", "input_type_ids"), ((None, 16), "int32")
+    )
+    outputs = HubLayer(pair[1])(inputs)
+    assert tuple(outputs["pooled_output"].shape) == (None, 16)
+    assert len(outputs["encoder_outputs"]) == 1
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd"])
+def test_it_learns_with_any_optimizer(pair, optimizer):
+    keras.utils.set_random_seed(0)
+    model = classifier(pair)
+    encoder = model.get_layer("encoder")
+    before = [numpy(weight).copy() for weight in encoder.trainable_weights]
+    rate = {"sgd": 0.3}.get(optimizer, 1e-2)
+    model.compile(
+        type(keras.optimizers.get(optimizer))(rate),
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        metrics=["accuracy"],
+    )
+    dataset = tf.data.Dataset.from_tensor_slices((TEXTS, LABELS)).batch(8)
+    history = model.fit(dataset, epochs=12, shuffle=False, verbose=0).history
+    assert history["loss"][-1] < 0.7 * history["loss"][0]
+    moved = [
+        np.abs(numpy(weight) - old).max() > 0
+        for weight, old in zip(encoder.trainable_weights, before, strict=True)
+    ]
+    assert sum(moved) > 0.8 * len(moved)
+
+
+def test_frozen_it_stays(pair):
+    model = classifier(pair, trainable=False)
+    assert len(model.trainable_weights) == 2
+    assert len(model.get_layer("encoder").non_trainable_weights) > 10
+    model.get_layer("encoder").trainable = True
+    assert len(model.trainable_weights) > 10
+
+
+def test_training_is_passed_on(tmp_path):
+    encoder = tiny.encoder(hidden_dropout_prob=0.5)
+    keras_bert.export(encoder, tmp_path / "pair")
+    layer = HubLayer(tmp_path / "pair" / "encoder" / "1")
+    ids = tf.ones((1, 4), tf.int32)
+    inputs = {"input_word_ids": ids, "input_mask": ids, "input_type_ids": ids}
+    calm = [numpy(layer(inputs)["pooled_output"]) for _ in range(2)]
+    np.testing.assert_array_equal(*calm)
+    wild = [numpy(layer(inputs, training=True)["pooled_output"]) for _ in range(2)]
+    assert np.abs(wild[0] - wild[1]).max() > 1e-3
+    np.testing.assert_allclose(calm[0], numpy(encoder(inputs)["pooled_output"]), atol=1e-5)
+
+
+def test_saved_moved_and_reloaded(pair, python, tmp_path):
+    """Trained, saved; the SavedModels are gone; another process answers the same."""
+    mine = [tmp_path / name for name in ("preprocess", "encoder")]
+    for source, target in zip(pair, mine, strict=True):
+        shutil.copytree(source, target)
+    model = classifier(mine)
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    dataset = tf.data.Dataset.from_tensor_slices((TEXTS, LABELS)).batch(8)
+    model.fit(dataset, epochs=2, shuffle=False, verbose=0)
+    keras_bert.save(model, tmp_path / "model.keras")
+    expected = model.predict(tf.constant(TEXTS[:4]), verbose=0)
+    for folder in mine:
+        shutil.rmtree(folder)
+    np.save(tmp_path / "expected.npy", expected)
+    python(
+        "-c",
+        f"""
+import keras_bert, numpy as np, tensorflow as tf
+model = keras_bert.load({str(tmp_path / "model.keras")!r})
+found = model.predict(tf.constant({TEXTS[:4]!r}), verbose=0)
+np.testing.assert_allclose(found, np.load({str(tmp_path / "expected.npy")!r}), atol=1e-6)
+assert len(model.trainable_weights) > 10
+keras_bert.save(model, {str(tmp_path / "again.keras")!r})
+""",
+    )
+    again = keras_bert.load(tmp_path / "again.keras")
+    np.testing.assert_allclose(
+        again.predict(tf.constant(TEXTS[:4]), verbose=0), expected, atol=1e-6
+    )
+    served = tf.saved_model.load(str(keras_bert.export(again, tmp_path / "whole")))
+    del again
+    found = served.signatures["serving_default"](text=tf.constant(TEXTS[:4]))["logits"]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+class Doubler(tf.Module):
+    """A reusable SavedModel of somebody else: one tensor to a list, a loss, no `training`."""
+
+    def __init__(self):
+        super().__init__()
+        self.kernel = tf.Variable([[1.0], [2.0]], name="deep/kernel")
+        self.count = tf.Variable(0, trainable=False, name="count")
+        self.regularization_losses = [self.loss]
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 2])])
+    def __call__(self, x):
+        self.count.assign_add(1)
+        return [x @ self.kernel, 2 * x]
+
+    @tf.function(input_signature=[])
+    def loss(self):
+        return tf.reduce_sum(self.kernel**2)
+
+
+def test_lists_losses_and_state(tmp_path):
+    tf.saved_model.save(Doubler(), str(tmp_path / "doubler"))
+    layer = HubLayer(tmp_path / "doubler")
+    x = keras.Input((2,))
+    model = keras.Model(x, layer(x))
+    found = model(np.array([[3.0, 4.0]], "float32"))
+    assert [numpy(item).tolist() for item in found] == [[[11.0]], [[6.0, 8.0]]]
+    assert [float(loss) for loss in model.losses] == [5.0]
+    assert {weight.name for weight in layer.weights} == {"deep_kernel", "count"}
+    assert [weight.name for weight in layer.trainable_weights] == ["deep_kernel"]
+
+
+@pytest.mark.parametrize("what", ["nothing", "signatures", "broken"])
+def test_errors(tmp_path, what):
+    message = "must be the folder of a SavedModel"
+    if what == "signatures":
+        tf.saved_model.save(tf.Module(), str(tmp_path))
+        message = "holds signatures alone"
+    elif what == "broken":
+        (tmp_path / "saved_model.pb").write_bytes(b"no message")
+        message = "is no SavedModel that TensorFlow can load"
+    with pytest.raises(ValueError, match=message) as caught:
+        HubLayer(tmp_path)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(ValueError, match="needs the folder of a SavedModel"):
+        HubLayer()
