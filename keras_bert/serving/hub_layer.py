@@ -58,7 +58,8 @@ class HubLayer(keras.layers.Layer):
         self._convert_input_args = False
         self._allow_non_tensor_positional_args = True
         self.supports_jit = False
-        self._loaded = self._folder = self._takes_training = None
+        self._loaded = self._takes_training = None
+        self._folder = ""
         self._outputs = outputs  # what a symbolic call gave, for a reload before its assets
         if path is not None:
             self._load(path)
@@ -76,7 +77,7 @@ class HubLayer(keras.layers.Layer):
             )
             for item in variables
         ]
-        if self._loaded is not None:
+        if path is not None:
             self._adopt(keep=False)
         self.built = True
 
