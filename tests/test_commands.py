@@ -372,7 +372,6 @@ def test_convert(tmp_path, capsys):
         (["evaluate", "{model}", "--input", "{rows}", "--label", "x"], "has no column 'x'"),
         (["embed", "{model}", "--input", "{rows}", "--output", "v"], "has the head classifier"),
         (["fill", "{encoder}", "a [MASK]"], "has no head, not masked_lm"),
-        (["export", "{encoder}", "x"], "must end in a head"),
         (["predict", "{rows}", "a"], "must be a folder or a .keras file"),
     ],
 )
@@ -426,7 +425,7 @@ def test_list_needs_no_keras(capsys):
 
 
 def test_interrupt_is_no_traceback(monkeypatch, capsys):
-    def interrupted(name):
+    def interrupted(name, **options):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(keras_bert.hub, "load", interrupted)

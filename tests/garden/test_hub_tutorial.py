@@ -10,6 +10,8 @@ import sys
 import numpy as np
 import pytest
 
+pytest.importorskip("tf_keras", reason="tf_keras is not installed")
+pytest.importorskip("tensorflow_hub", reason="tensorflow-hub is not installed")
 TEXTS = ["so good!", "bad film", "this is good", "so bad"] * 8
 EXPORT = """
 import sys
