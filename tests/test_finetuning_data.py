@@ -69,6 +69,8 @@ def test_limit_and_pairs(tmp_path):
         ("a.csv", 'text,label\na,"b\nc"\n', {}, r"a\.csv, row 2: a label holds no .* line ends"),
         ("a.csv", 'text,label\n"a,b\nc,d\n', {}, r"a\.csv, after row 1: unexpected end of data"),
         ("a.tsv", "text\tlabel\na\tb\n", {"text_pair": "text"}, r"each column has one use"),
+        ("a.jsonl", '{"text": "a", "label": ["b", null]}', {}, r"line 1: 'label' must be a string"),
+        ("a.jsonl", '{"text": "a", "label": NaN}', {}, r"line 1: is not JSON \(NaN is no number\)"),
         ("a.jsonl", "[" * 200_000, {}, r"a\.jsonl, line 1: is not JSON"),
         ("a.tsv", "x\ty\na\tb\n", {}, r"a\.tsv: has no column 'text'; its columns are x, y"),
         ("a.tsv", "text\tlabel\n", {}, r"a\.tsv: holds no rows"),

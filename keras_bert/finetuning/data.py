@@ -342,13 +342,17 @@ def _places(path, columns, names, width):
     return [names.index(column) for column in columns]
 
 
+def _no_number(name):
+    raise ValueError(f"{name} is no number")
+
+
 def _json_rows(path, file, columns, label, format, header):
     """For each line of a JSON Lines file where it stands and its wanted values."""
     for number, line in enumerate(file, 1):
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
+            row = json.loads(line, parse_constant=_no_number)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"{path}, line {number}: is not JSON ({error})") from error
         if not isinstance(row, dict):
@@ -360,7 +364,11 @@ def _json_rows(path, file, columns, label, format, header):
             value = row[column]
             if column == label and isinstance(value, (int, float, bool)):
                 value = str(value)  # classes are often numbers
-            is_set = column == label and isinstance(value, list)
+            is_set = (
+                column == label
+                and isinstance(value, list)
+                and all(isinstance(item, (str, int, float)) for item in value)
+            )
             if is_set:
                 value = [str(item) for item in value]
             if not isinstance(value, str) and not is_set:
