@@ -131,6 +131,11 @@ def test_masked_lm(model, preprocess, encoder):
     found = encoder.mlm(inputs, training=False)
     expected = model(numpy(inputs))["masked_lm"]
     np.testing.assert_allclose(found["mlm_logits"], expected, atol=1e-5)
+    # One pass of the encoder: with dropout, the logits are those of the vectors beside them.
+    trained = encoder.mlm(inputs, training=True)
+    head = model.get_layer("masked_lm")
+    logits = head(trained["sequence_output"], inputs["masked_lm_positions"])
+    np.testing.assert_allclose(trained["mlm_logits"], logits, atol=1e-5)
     assert set(found) == {
         "default", "pooled_output", "sequence_output", "encoder_outputs", "mlm_logits",
     }  # fmt: skip

@@ -110,10 +110,7 @@ def tagger(model, output, preprocessor, limit):
         place = at - number * tf.gather(step, rows) + 1  # behind [CLS]
 
         # The first piece of a word speaks for it.
-        key = tf.stack([rows, tf.cast(words.flat_values, tf.int64)], axis=1)
-        changed = tf.reduce_any(tf.not_equal(key[1:], key[:-1]), axis=1)
-        is_first = tf.concat([tf.ones([tf.minimum(tf.size(rows), 1)], tf.bool), changed], axis=0)
-        first = tf.where(is_first)[:, 0]
+        first = first_pieces(pieces, words)
         last = tf.concat([first[1:], [tf.size(rows, tf.int64)]], axis=0)[: tf.size(first)] - 1
         chosen = tf.gather(tf.stack([window, place], axis=1), first)
         answers = _tags(tf.nn.softmax(tf.gather_nd(logits, chosen)))
@@ -251,6 +248,29 @@ HEADS = {
     "span_selector": span_selector,
     "masked_lm": masked_lm,
 }
+
+
+def first_pieces(pieces, words):
+    """Where words begin.
+
+    Args:
+        pieces, words: ids, and the index of each one's word in its text, `tf.RaggedTensor`s
+            (batch, pieces) from `WordPieceTokenizer.tokenize_with_offsets`.
+
+    Returns:
+        int64 (words of the batch,): the place of each word's first piece among all pieces.
+
+    Example:
+
+    >>> words = tf.ragged.constant([[0, 0, 1], [], [0]])
+    >>> first_pieces(words, words).numpy().tolist()
+    [0, 2, 3]
+    """
+    rows = pieces.value_rowids()
+    key = tf.stack([rows, tf.cast(words.flat_values, tf.int64)], axis=1)
+    changed = tf.reduce_any(tf.not_equal(key[1:], key[:-1]), axis=1)
+    is_first = tf.concat([tf.ones([tf.minimum(tf.size(rows), 1)], tf.bool), changed], axis=0)
+    return tf.where(is_first)[:, 0]
 
 
 def _strings(name):

@@ -108,10 +108,7 @@ def export(model, path):
 def _export_pair(model, path):
     """Writes preprocess and encoder; the encoder last, since it says that all is there."""
     encoder = heads.find_encoder(model)
-    masked_lm = None
-    if model is not encoder:
-        inputs = model.input
-        masked_lm = keras.Model(inputs, model.output["masked_lm"], name="masked_lm")
+    masked_lm = None if model is encoder else model.get_layer("masked_lm")
     with tempfile.TemporaryDirectory() as assets:
         if encoder.preprocessor is not None:
             module, signatures = pair.preprocess(encoder.preprocessor, assets)

@@ -8,6 +8,7 @@ import pathlib
 
 import tensorflow as tf
 
+from keras_bert.serving import answers
 from keras_bert.text.preprocessor import VOCABULARY_FILE
 
 SEQUENCE_LENGTH = 128  # of `preprocess(texts)`, as there
@@ -93,7 +94,7 @@ def encoder(encoder, assets, masked_lm=None):
     Args:
         encoder: a `BertEncoder`.
         assets: a folder for the vocabulary, which stays until the module is saved.
-        masked_lm: a model with the masked LM head on the same encoder, or `None`.
+        masked_lm: the `MaskedLMHead` that is tied to the encoder, or `None`.
 
     Returns:
         A `tf.Module` `m` and its signatures. `m(inputs, training=False)` takes the dict of the
@@ -114,14 +115,24 @@ def encoder(encoder, assets, masked_lm=None):
     >>> sorted(module(dict.fromkeys(small.input, ids)))
     ['default', 'encoder_outputs', 'pooled_output', 'sequence_output']
     """
-    module = _trainable(encoder, encoder, _encoder_outputs)
+
+    def encode(inputs, training):
+        outputs = encoder({key: inputs[key] for key in encoder.input}, training=training)
+        return {**outputs, "default": outputs["pooled_output"]}
+
+    def fill(inputs, training):
+        outputs = encode(inputs, training)
+        logits = masked_lm(outputs["sequence_output"], inputs["masked_lm_positions"])
+        return {**outputs, "mlm_logits": tf.cast(logits, tf.float32)}
+
+    module = _trainable(encode, encoder.input, encoder)
     if encoder.preprocessor is not None:
         module.vocab_file = tf.saved_model.Asset(_write_vocabulary(encoder.preprocessor, assets))
         module.do_lower_case = tf.Variable(
             encoder.preprocessor.lowercase, trainable=False, name="do_lower_case"
         )
     if masked_lm is not None:
-        module.mlm = _trainable(masked_lm, encoder, _masked_lm_outputs)
+        module.mlm = _trainable(fill, [*encoder.input, "masked_lm_positions"], encoder, masked_lm)
 
     def serve(input_word_ids, input_mask, input_type_ids):
         outputs = encoder(
@@ -140,38 +151,26 @@ def encoder(encoder, assets, masked_lm=None):
     return module, {"serving_default": serving}
 
 
-def _trainable(model, encoder, outputs):
-    """A module around a model with what `hub.KerasLayer` looks for."""
-    specs = {key: tf.TensorSpec([None, None], tf.int32, name=key) for key in model.input}
+def _trainable(call, keys, *models):
+    """A module with what `hub.KerasLayer` looks for.
 
-    def call(inputs, training=False):
-        return outputs(model, encoder, inputs, training)
-
+    Args:
+        call: `call(inputs, training)`, to a dict of tensors.
+        keys: of the inputs, each int32 (batch, seq).
+        models: what holds its variables; the later ones add theirs.
+    """
+    specs = {key: tf.TensorSpec([None, None], tf.int32, name=key) for key in keys}
     module = _Reusable()
-    function = tf.function(call, autograph=False)
+    function = tf.function(lambda inputs, training=False: call(inputs, training), autograph=False)
     for training in (True, False):
         function.get_concrete_function(specs, training=training)
     module.__call__ = function  # type: ignore[method-assign]
     # `weights`, not `variables`: the seeds of dropout are nobody's to train.
-    module.variables = [weight.value for weight in model.weights]
+    module.variables = [weight.value for model in models for weight in model.weights]
     module.trainable_variables = module.variables
     module.regularization_losses = []
-    module.seeds = [variable.value for variable in model.non_trainable_variables]
+    module.seeds = [v.value for model in models for v in model.non_trainable_variables]
     return module
-
-
-def _encoder_outputs(model, encoder, inputs, training):
-    outputs = model(inputs, training=training)
-    return {**outputs, "default": outputs["pooled_output"]}
-
-
-def _masked_lm_outputs(model, encoder, inputs, training):
-    outputs = encoder({key: inputs[key] for key in encoder.input}, training=training)
-    return {
-        **outputs,
-        "default": outputs["pooled_output"],
-        "mlm_logits": model(inputs, training=training),
-    }
 
 
 def _by_word(tokens):
@@ -181,12 +180,8 @@ def _by_word(tokens):
         tokens: from `WordPieceTokenizer.tokenize_with_offsets`.
     """
     ids, words, starts, limits = tokens
-    rows = ids.value_rowids()
-    key = tf.stack([rows, tf.cast(words.flat_values, tf.int64)], axis=1)
-    changed = tf.reduce_any(tf.not_equal(key[1:], key[:-1]), axis=1)
-    is_first = tf.concat([tf.ones([tf.minimum(tf.size(rows), 1)], tf.bool), changed], axis=0)
-    first = tf.where(is_first)[:, 0]
-    row_of_word = tf.gather(rows, first)
+    first = answers.first_pieces(ids, words)
+    row_of_word = tf.gather(ids.value_rowids(), first)
 
     def nest(values):
         by_word = tf.RaggedTensor.from_row_starts(tf.cast(values, tf.int32), first, validate=False)
