@@ -23,7 +23,7 @@ TASKS = (
 
 def _parser():
     parser = argparse.ArgumentParser(
-        prog="keras-bert", description="BERT for Keras 3: fine-tune, score, predict, export."
+        prog="keras-bert", description="BERT for Keras 3: fine-tune, score, predict, export, serve."
     )
     parser.add_argument("--version", action="version", version=f"keras_bert {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
@@ -99,6 +99,18 @@ def _parser():
     export.add_argument("model", help="folder or .keras file of a fine-tuned model")
     export.add_argument("path", help="model folder of TensorFlow Serving")
     export.set_defaults(run="export")
+
+    serve = commands.add_parser("serve", help="try a model by HTTP or on a page, on this machine")
+    serve.add_argument(
+        "model", help="SavedModels: a model folder, a version or several models; or a trained model"
+    )
+    serve.add_argument("--name", help="the model's name in URLs (default: its folder's)")
+    serve.add_argument("--host", default="127.0.0.1", help="default: 127.0.0.1, this machine alone")
+    serve.add_argument("--port", type=int, default=8501, help="default: 8501; 0: any free one")
+    serve.add_argument(
+        "--max-body", type=_positive(int), default=2**20, help="bytes of a request (default: 1 MiB)"
+    )
+    serve.set_defaults(run="serve")
     return parser
 
 

@@ -1,8 +1,14 @@
 """The commands of the command line; `__main__` reads the arguments and calls them."""
 
 import contextlib
+import json
 import os
 import pathlib
+import re
+import shlex
+import signal
+import tempfile
+import urllib.parse
 
 import numpy as np
 
@@ -21,6 +27,7 @@ from keras_bert.finetuning import (
     tasks,
     train,
 )
+from keras_bert.serving import models, production
 
 # What each task reads a text file's label as.
 _KINDS = {"classification": "label", "pair": "label", "multi-label": "label_set"}
@@ -305,6 +312,77 @@ def export(args):
     with waiting("Writing the SavedModel"):
         version = keras_bert.export(keras_bert.load(args.model, task="auto"), args.path)
     print(version)
+
+
+def serve(args):
+    """Serves SavedModels, or what a trained model is exported to, until Ctrl-C."""
+    try:
+        from keras_bert.serving import server
+    except ImportError as error:
+        raise ValueError(
+            f"serve needs {error.name}, which is not installed: pip install 'keras3-bert[serve]'"
+        ) from error
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_terminable())
+        listener = stack.enter_context(server.listen(args.host, args.port))
+        found = models.find(args.model, args.name)
+        with waiting("Loading"):
+            found = found or _exported(args, stack.enter_context(tempfile.TemporaryDirectory()))
+            for model in found:
+                model.refresh(settled=False)
+        address, port = listener.getsockname()[:2]
+        url = f"http://{f'[{address}]' if ':' in address else address}:{port}"
+        for line in _introduction(found, url):
+            print(line, flush=True)
+        with contextlib.suppress(KeyboardInterrupt):
+            server.make(found, args.host, args.max_body).run(sockets=[listener])
+        print("stopped")
+
+
+def _exported(args, folder):
+    """The models that a trained model is exported to."""
+    name = args.name or pathlib.Path(args.model).absolute().name.removesuffix(".keras")
+    path = pathlib.Path(folder, re.sub(r"[^\w.-]+", "-", name))
+    keras_bert.export(keras_bert.load(args.model, task="auto"), path)
+    return models.find(path)
+
+
+def _introduction(found, url):
+    """What a person needs to know about a server: where it is, a request, what it is for."""
+    for model in found:
+        if model.current is None:
+            state = "; ".join(reason for _, _, (_, reason) in model.states())
+            if len(found) == 1:
+                raise ValueError(f"{model.folder} could not be loaded: {state}")
+            yield f"{model.name} is not served: {state}"
+    served = [model for model in found if model.current is not None]
+    if not served:
+        raise ValueError(f"none of the {len(found)} models could be loaded")
+    yield f"{', '.join(model.name for model in served)}: {url} (Ctrl-C stops)"
+    for model in served[:1]:
+        body = json.dumps({"instances": [model.current.example()]})
+        yield f"curl -d '{body}' {url}/v1/models/{urllib.parse.quote(model.name)}:predict"
+    compose = served[0].folder / production.COMPOSE_FILE
+    how = (
+        f"docker compose -f {shlex.quote(str(compose))} up"
+        if compose.is_file()
+        else "see keras-bert export"
+    )
+    yield f"This is for the desk; production is TensorFlow Serving: {how}"
+
+
+@contextlib.contextmanager
+def _terminable():
+    """Within it, SIGTERM ends the process as Ctrl-C does: its temporary files go with it."""
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextlib.contextmanager

@@ -72,6 +72,11 @@ MAP = {
     "serving/hub_layer.py": Rule("keras", "tensorflow"),
     "serving/pair.py": Rule("tensorflow"),
     "serving/export.py": Rule("keras numpy tensorflow"),
+    # The local server: what is on the wire, what is in memory, who waits for whom, who listens.
+    "serving/rest.py": Rule("numpy"),
+    "serving/models.py": Rule("numpy tensorflow", "google"),
+    "serving/batching.py": Rule("numpy"),
+    "serving/server.py": Rule("starlette uvicorn"),
     # The doors: they may import all of the house, and the command line answers --help at once.
     "commands.py": Rule("numpy tensorflow", "keras"),
     "__main__.py": Rule("", "rich"),
