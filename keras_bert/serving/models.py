@@ -181,6 +181,8 @@ class Model:
                 self._let_go()
             for gone in set(self._failed) - set(found):
                 del self._failed[gone], self._states[gone]
+                if self.current is not None and self.current.number == gone:
+                    self._states[gone] = ("AVAILABLE", _OK)
             seen, self._seen = self._seen, {n: _identity(path) for n, path in found.items()}
             for number in sorted(found, reverse=True):
                 identity = self._seen[number]
