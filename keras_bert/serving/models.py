@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import os
 import pathlib
+import re
 import threading
 import typing
 
@@ -345,7 +346,7 @@ def _reason(error):
     """The line of TensorFlow's message that says what is wrong; the others say where."""
     lines = [line.strip() for line in str(error).splitlines()]
     lines = [line for line in lines if line and not line.startswith(_WHERE)] or ["no reason given"]
-    return lines[0].partition(" [Op:")[0].removeprefix("{{function_node ")[:500]
+    return re.sub(r"^\{\{.*?\}\} ?", "", lines[0].partition(" [Op:")[0])[:500]
 
 
 _WHERE = ("Graph execution error", "Detected at node", "<stack traces", "File ", "Node:", "[[")

@@ -66,14 +66,15 @@ def listen(host=HOST, port=PORT):
     ...     listener.getsockname()[0]
     '127.0.0.1'
     """
+    if not 0 <= port < 2**16:
+        raise ValueError(f"a port is a number from 0 to 65535; received {port}")
     try:
         kind = socket.AF_INET6 if ":" in host else socket.AF_INET
         listener = socket.create_server((host, port), family=kind, backlog=_CONNECTIONS)
-    except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or error
+    except OSError as error:
         raise ValueError(
-            f"cannot listen on port {port} of {host}: {reason}; another --port, or --port 0 for "
-            "any free one, may do"
+            f"cannot listen on port {port} of {host}: {error.strerror or error}; --port takes "
+            "another, --port 0 any free one"
         ) from error
     # Connections inherit it. Without it an answer waits 40 ms between its head and its body:
     # asyncio sets it on sockets only that say that they are of TCP, and this one does not.
