@@ -110,6 +110,9 @@ def _parser():
     serve.add_argument(
         "--max-body", type=_positive(int), default=2**20, help="bytes of a request (default: 1 MiB)"
     )
+    serve.add_argument(
+        "--max-text", type=_positive(int), default=2**16, help="bytes of a text (default: 64 KiB)"
+    )
     serve.set_defaults(run="serve")
     return parser
 

@@ -335,7 +335,8 @@ def serve(args):
         for line in _introduction(found, url):
             print(line, flush=True)
         with contextlib.suppress(KeyboardInterrupt):
-            server.make(found, args.host, args.max_body).run(sockets=[listener])
+            made = server.make(found, args.host, args.max_body, args.max_text)
+            made.run(sockets=[listener])
         print("stopped")
 
 

@@ -25,7 +25,7 @@ from keras_bert.serving import models, server
 from tests import served, tiny
 
 PATIENCE = 1.0  # seconds
-MAX_BODY = 200_000
+MAX_BODY, MAX_TEXT = 200_000, 150_000
 PREDICT = "/v1/models/reviews:predict"
 
 
@@ -34,7 +34,8 @@ def serving(found, **options):
     """Serves models in a thread; yields the port."""
     for model in found:
         model.refresh(settled=False)
-    options = {"patience": PATIENCE, "max_body": MAX_BODY, "poll": 0.05, **options}
+    limits = {"patience": PATIENCE, "max_body": MAX_BODY, "max_text": MAX_TEXT}
+    options = {"poll": 0.05, **limits, **options}
     made = server.make(found, **options)
     with server.listen(port=0) as listener:
         thread = threading.Thread(target=made.run, kwargs={"sockets": [listener]})
@@ -258,8 +259,16 @@ def test_bodies_that_are_too_large(port):
     is_well(port)
 
 
+def test_texts_that_are_too_long(port):
+    request = {"instances": ["short", "한" * (MAX_TEXT // 3 + 1)]}
+    status, answer = call(port, PREDICT, json.dumps(request, ensure_ascii=False).encode())
+    assert status == 413 and "a text has at most 150000 bytes here; --max-text" in answer["error"]
+    is_well(port)
+
+
 def test_5_mb_texts_where_they_are_allowed(folder):
-    with serving(models.find(folder / "reviews"), max_body=2**23, patience=60) as port:
+    limits = {"max_body": 2**23, "max_text": 2**23, "patience": 60}
+    with serving(models.find(folder / "reviews"), **limits) as port:
         status, answer = call(port, PREDICT, {"instances": ["so good " * 625_000]}, timeout=60)
         assert status == 200 and answer["predictions"][0]["label"] in ("bad", "good", "좋음")
 

@@ -27,6 +27,8 @@ from keras_bert.serving import batching, rest
 
 HOST, PORT = "127.0.0.1", 8501  # the port is TensorFlow Serving's
 MAX_BODY = 2**20
+# A tagger holds all windows of a text at once: 20 kB of memory for each byte, with MiniLM.
+MAX_TEXT = 2**16
 _PATIENCE = 10.0  # seconds
 _CONNECTIONS = 512
 _LARGE = 2**16  # bytes of a body, or values of an answer, that would hold others up
@@ -82,7 +84,7 @@ def listen(host=HOST, port=PORT):
     return listener
 
 
-def make(models, host=HOST, max_body=MAX_BODY, patience=_PATIENCE, poll=1.0):
+def make(models, host=HOST, max_body=MAX_BODY, max_text=MAX_TEXT, patience=_PATIENCE, poll=1.0):
     """Makes a server of models.
 
     Args:
@@ -90,6 +92,7 @@ def make(models, host=HOST, max_body=MAX_BODY, patience=_PATIENCE, poll=1.0):
         host: address to be listened on; requests under a name that is neither it nor this
             machine's own are refused.
         max_body: bytes of a request's body.
+        max_text: bytes of one string in it.
         patience: seconds that a client may take to send a request, or to take an answer.
         poll: seconds between looks for new versions.
 
@@ -101,7 +104,7 @@ def make(models, host=HOST, max_body=MAX_BODY, patience=_PATIENCE, poll=1.0):
     >>> make([]).config.app.routes[0].path
     '/'
     """
-    app = _App(models, host, max_body, patience, poll)
+    app = _App(models, host, max_body, max_text, patience, poll)
 
     def connect(**options) -> typing.Any:
         # h11 bounds the headers; the other parser that uvicorn knows does not.
@@ -135,10 +138,11 @@ def make(models, host=HOST, max_body=MAX_BODY, patience=_PATIENCE, poll=1.0):
 class _App:
     """What the handlers share."""
 
-    def __init__(self, models, host, max_body, patience, poll):
+    def __init__(self, models, host, max_body, max_text, patience, poll):
         self._models = {model.name: model for model in models}
         self._host = host
         self._max_body = max_body
+        self._max_text = max_text
         self._patience = patience
         self._poll = poll
         self._lanes: typing.Any = None  # while the server runs
@@ -218,9 +222,15 @@ class _App:
         def read():
             document = rest.parse(body)
             signature = version.signature(rest.read_signature(document))
-            return signature, *rest.read_inputs(document, signature.inputs)
+            arrays, in_rows = rest.read_inputs(document, signature.inputs)
+            return signature, arrays, in_rows
 
         signature, arrays, in_rows = await _call(len(body), read)
+        strings = [array for array in arrays.values() if array.dtype == object]
+        if any(len(text) > self._max_text for array in strings for text in array.flat):
+            raise starlette.exceptions.HTTPException(
+                413, f"a text has at most {self._max_text} bytes here; --max-text raises that"
+            )
         outputs = await self._lanes.run(signature, arrays)
         size = sum(array.size for array in outputs.values())
         content = await _call(size, lambda: rest.write_outputs(outputs, in_rows))
