@@ -319,6 +319,15 @@ def test_a_client_that_does_not_read(port):
     assert received < 40 * 190_000, "it was let go before it had everything"
 
 
+def test_clients_that_leave(port, capfd):
+    head = f"POST {PREDICT} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 26\r\n\r\n".encode()
+    for data in (b"", head[:30], head, head + GOOD[:9].encode(), head + GOOD.encode()):
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            connection.sendall(data)
+    is_well(port)
+    assert capfd.readouterr().err == "", "nobody's mistake, so there is nothing to report"
+
+
 @pytest.mark.parametrize(
     "data",
     [b"\x16\x03\x01\x02\x00\x01\x00", b"GET\r\n\r\n", b"\x00" * 1000, b"G" * 200_000,
