@@ -35,6 +35,7 @@ QUESTIONS = [
 def main():
     """Trains, scores and asks the model."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", default="minilm", help="any name or path that `load` takes")
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--limit", type=int, help="learn from the first questions only")
     parser.add_argument("--seed", type=int, default=0)
@@ -44,7 +45,7 @@ def main():
     dev = questions.read(DATA / "manual_dev.json")
     everything = questions.score(None, dev, [{"text": context} for context in dev.contexts])
 
-    bert = keras_bert.load("minilm")
+    bert = keras_bert.load(args.model)
     model, metrics = train.finetune(
         bert, asked, dev, epochs=args.epochs, batch_size=8, learning_rate=1e-4, seed=args.seed
     )

@@ -32,6 +32,7 @@ PAIRS = [
 def main():
     """Trains, scores and asks the classifier."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", default="minilm", help="any name or path that `load` takes")
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--limit", type=int, help="learn from the first pairs only")
     parser.add_argument("--seed", type=int, default=0)
@@ -41,7 +42,7 @@ def main():
     pairs = data.read(DATA / "pairs_train.tsv", **columns, limit=args.limit)
     dev = data.read(DATA / "pairs_dev.tsv", **columns)
 
-    bert = keras_bert.load("minilm")
+    bert = keras_bert.load(args.model)
     model, metrics = train.finetune(
         bert, pairs, dev, epochs=args.epochs, batch_size=16, learning_rate=1e-4, seed=args.seed
     )

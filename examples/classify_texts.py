@@ -33,6 +33,7 @@ BATCH_SIZE = 16
 def main():
     """Trains, scores and asks the classifier."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", default="minilm", help="any name or path that `load` takes")
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--limit", type=int, help="learn from the first messages only")
     parser.add_argument("--seed", type=int, default=0)
@@ -45,7 +46,7 @@ def main():
     labels = train.label_names()
 
     # None: each batch is padded to its own longest message.
-    bert = keras_bert.load("minilm", sequence_length=None)
+    bert = keras_bert.load(args.model, sequence_length=None)
 
     def batches(examples):
         targets = [labels.index(label) for label in examples.labels]

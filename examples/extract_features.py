@@ -39,6 +39,7 @@ CHOICES = {
 def main():
     """Scores each choice of layers."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", default="minilm", help="any name or path that `load` takes")
     parser.add_argument("--limit", type=int, help="take the first messages of both files only")
     args = parser.parse_args()
 
@@ -46,7 +47,7 @@ def main():
     train = data.read(DATA / "support_train.tsv", **columns, limit=args.limit)
     dev = data.read(DATA / "support_dev.tsv", **columns, limit=args.limit)
 
-    bert = keras_bert.load("minilm", sequence_length=64)
+    bert = keras_bert.load(args.model, sequence_length=64)
     inputs, dev_inputs = bert.preprocessor(train.texts), bert.preprocessor(dev.texts)
 
     print(f"{'features':32}{'width':>5}  dev accuracy")

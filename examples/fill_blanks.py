@@ -31,6 +31,8 @@ BATCH_SIZE = 16
 def masked(bert, texts, generator):
     """Hides 15% of the pieces; returns inputs, the hidden pieces, and which of them count."""
     inputs = {key: np.array(value) for key, value in bert.preprocessor(texts).items()}
+    pieces = bert.preprocessor.vocabulary
+    ordinary = [index for index, piece in enumerate(pieces) if not piece.startswith("[")]
     ids, token_id = inputs["input_word_ids"], bert.preprocessor.tokenizer.token_id
     special = np.isin(ids, [token_id(piece) for piece in ("[PAD]", "[CLS]", "[SEP]")])
     order = np.where(special, 2.0, generator.random(ids.shape))  # special pieces come last
@@ -38,7 +40,7 @@ def masked(bert, texts, generator):
     count = np.maximum(1, np.round(0.15 * (~special).sum(axis=1)))
     weights = (np.arange(MOST) < count[:, None]).astype(np.float32)
     targets = np.take_along_axis(ids, positions, axis=1)
-    draw, noise = generator.random(targets.shape), generator.integers(1000, 30000, targets.shape)
+    draw, noise = generator.random(targets.shape), generator.choice(ordinary, targets.shape)
     shown = np.where(draw < 0.8, token_id("[MASK]"), np.where(draw < 0.9, noise, targets))
     np.put_along_axis(ids, positions, np.where(weights, shown, targets), axis=1)
     return {**inputs, "masked_lm_positions": positions}, targets, weights
@@ -47,6 +49,7 @@ def masked(bert, texts, generator):
 def main():
     """Trains the model, scores it before and after, and fills blanks."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", default="minilm", help="any name or path that `load` takes")
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--limit", type=int, help="learn from the first messages only")
     parser.add_argument("--seed", type=int, default=0)
@@ -57,7 +60,7 @@ def main():
     texts = data.read(DATA / "support_train.tsv", text="text", limit=args.limit).texts
     dev_texts = data.read(DATA / "support_dev.tsv", text="text").texts
 
-    bert = keras_bert.load("minilm", sequence_length=40)  # a few messages are longer
+    bert = keras_bert.load(args.model, sequence_length=40)  # a few messages are longer
     model = keras_bert.heads.masked_lm(bert)
     steps = args.epochs * -(-len(texts) // BATCH_SIZE)
     model.compile(

@@ -35,6 +35,7 @@ QUERY = "my package is lost"
 def main():
     """Compares sentences, searches, and labels by the nearest neighbour."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", default="minilm", help="any name or path that `load` takes")
     parser.add_argument("--limit", type=int, help="compare with the first messages only")
     args = parser.parse_args()
 
@@ -42,7 +43,7 @@ def main():
     known = data.read(DATA / "support_train.tsv", **columns, limit=args.limit)
     dev = data.read(DATA / "support_dev.tsv", **columns)
 
-    bert = keras_bert.load("minilm")
+    bert = keras_bert.load(args.model)
     model = keras_bert.heads.embedder(bert)  # a functional model, ids to unit vectors
 
     print("Cosine between sentences")

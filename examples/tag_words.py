@@ -25,6 +25,7 @@ MESSAGE = "Hello, Torsten Falk here: order RT-5580 should have been in Aalborg o
 def main():
     """Trains, scores and asks the tagger."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", default="minilm", help="any name or path that `load` takes")
     parser.add_argument("--epochs", type=int, default=15)
     parser.add_argument("--limit", type=int, help="learn from the first sentences only")
     parser.add_argument("--seed", type=int, default=0)
@@ -33,7 +34,7 @@ def main():
     sentences = tagging.read(DATA / "entities_train.conll", limit=args.limit)
     dev = tagging.read(DATA / "entities_dev.conll")
 
-    bert = keras_bert.load("minilm")
+    bert = keras_bert.load(args.model)
     model, metrics = train.finetune(
         bert, sentences, dev, epochs=args.epochs, batch_size=16, learning_rate=2e-4, seed=args.seed
     )

@@ -69,9 +69,12 @@ def eager():
         yield
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session", autouse=True)
 def one_tokenizer():
-    """Models share a tokenizer for each vocabulary, whose graphs take a second to make."""
+    """Models share a tokenizer for each vocabulary, whose graphs take a second to make.
+
+    The tests of the tokenizer itself import the class, which stays as it is.
+    """
     from keras_bert.text import tokenizer
 
     shared = functools.partial(_tokenizer, tokenizer.WordPieceTokenizer)
@@ -112,6 +115,23 @@ def contract(python, tmp_path_factory):
         assert output.count(f"ok {subject} reload\n") == times, output
 
     return check
+
+
+@pytest.fixture(scope="session")
+def small_model(tmp_path_factory):
+    """A model file: four narrow layers, and a vocabulary of letters, which spells any word."""
+    import keras_bert
+
+    letters = [chr(code) for code in range(33, 127) if chr(code).lower() == chr(code)]
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    pieces = [*special, *letters, *(f"##{letter}" for letter in letters)]
+    encoder = keras_bert.BertEncoder(
+        vocab_size=len(pieces), hidden_size=16, num_hidden_layers=4, num_attention_heads=2,
+        intermediate_size=32, preprocessor=keras_bert.Preprocessor(pieces),
+    )  # fmt: skip
+    file = tmp_path_factory.mktemp("model") / "letters.keras"
+    keras_bert.save(encoder, file)
+    return file
 
 
 @pytest.fixture(scope="session")

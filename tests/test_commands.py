@@ -17,7 +17,7 @@ from keras_bert.finetuning import data, train
 from tests import tiny
 
 # What is trained here is trained for a few steps only.
-pytestmark = pytest.mark.usefixtures("eager", "one_tokenizer")
+pytestmark = pytest.mark.usefixtures("eager")
 
 TEXTS = "text\tlabel\n" + "so good\tgood\nso bad\tbad\n" * 4
 PAIRS = "text\tother\tlabel\n" + "good\tso good\tsame\nbad\tso good\tother\n" * 4

@@ -10,7 +10,7 @@ from tests import tiny
 
 
 @pytest.fixture(scope="module")
-def preprocessor(one_tokenizer):
+def preprocessor():
     return tiny.encoder().preprocessor
 
 

@@ -10,8 +10,6 @@ from keras_bert.finetuning import choices
 from keras_bert.finetuning.choices import Choices
 from tests import tiny
 
-pytestmark = pytest.mark.usefixtures("one_tokenizer")
-
 
 def write(path, text):
     path.write_bytes(text if isinstance(text, bytes) else text.encode())

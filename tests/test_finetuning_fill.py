@@ -8,11 +8,9 @@ from keras_bert import heads
 from keras_bert.finetuning import fill
 from tests import tiny
 
-pytestmark = pytest.mark.usefixtures("one_tokenizer")
-
 
 @pytest.fixture(scope="module")
-def model(one_tokenizer):
+def model():
     return heads.masked_lm(tiny.encoder(num_hidden_layers=1, initializer_range=0.5))
 
 

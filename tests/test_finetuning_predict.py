@@ -8,7 +8,6 @@ from keras_bert import heads
 from keras_bert.finetuning import choices, data, predict, questions, tagging
 from tests import tiny
 
-pytestmark = pytest.mark.usefixtures("one_tokenizer")
 TEXTS = ["good " * 9, "bad", "this is " * 12, "", "so good film"]
 
 

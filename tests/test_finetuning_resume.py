@@ -11,7 +11,7 @@ from tests import tiny
 
 
 @pytest.fixture(scope="module", autouse=True)
-def quick(one_tokenizer):
+def quick():
     with tiny.eagerly():
         yield
 

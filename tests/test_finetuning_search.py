@@ -7,7 +7,7 @@ import pytest
 from keras_bert.finetuning import search, train
 from tests import tiny
 
-pytestmark = pytest.mark.usefixtures("eager", "one_tokenizer")
+pytestmark = pytest.mark.usefixtures("eager")
 
 
 def numbers(encoder):

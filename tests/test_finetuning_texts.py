@@ -10,8 +10,6 @@ from keras_bert.finetuning import texts
 from keras_bert.finetuning.data import Examples
 from tests import tiny
 
-pytestmark = pytest.mark.usefixtures("one_tokenizer")
-
 
 def model_of(**options):
     return heads.classifier(tiny.encoder(num_hidden_layers=1), **options)

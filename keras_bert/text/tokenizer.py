@@ -128,9 +128,11 @@ class WordPieceTokenizer:
         Returns:
             A `tf.RaggedTensor` int32 (batch, pieces).
         """
-        # A traced graph (tf.data, an export) runs in parallel with others as it is.
-        tokenize = self._tokenize_in_parts if tf.executing_eagerly() else self._tokenize_flat
-        ids, row_splits = tokenize(_as_strings(texts))
+        texts = _as_strings(texts)
+        # A traced graph (tf.data, an export) runs in parallel with others as it is; and to make
+        # the graph of all the parts takes three times as long, which few texts need not wait for.
+        in_parts = tf.executing_eagerly() and len(texts) >= _LARGE_BATCH
+        ids, row_splits = (self._tokenize_in_parts if in_parts else self._tokenize_flat)(texts)
         return tf.RaggedTensor.from_row_splits(ids, row_splits, validate=False)
 
     def tokenize_with_offsets(self, texts):
