@@ -21,9 +21,11 @@ installed := $(VENV)/installed
 quickstart: $(installed)
 	$(bin)/python examples/quickstart.py
 
-# Tests of one file stay together: they share what is slow to make.
+# Tests of one file stay together: they share what is slow to make. In order of their names, not of
+# how many there are: the files with a few long tests would come last, one worker waiting.
 test: $(installed)
-	$(bin)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+	$(bin)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile \
+	    --no-loadscope-reorder
 
 # The warnings are those of the Model Garden and of Keras 2. TensorFlow 2.20 ends at Python 3.13.
 test-garden:

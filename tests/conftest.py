@@ -30,7 +30,7 @@ def backend(request):
 
 
 @pytest.fixture(scope="session")
-def python():
+def python(tmp_path_factory):
     """A function that runs Python in a fresh process and gives its output.
 
     Warnings are errors there as well; an exit status other than 0 fails the test, unless with
@@ -42,6 +42,10 @@ def python():
         # The tests compile many small programs; how fast those run does not matter.
         "OMP_NUM_THREADS": "1",
         "JAX_DISABLE_MOST_OPTIMIZATIONS": "true",
+        # What one process compiled the next ones take over.
+        "JAX_COMPILATION_CACHE_DIR": str(tmp_path_factory.getbasetemp().parent / "jax"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
     }
 
     def run(*args, backend="tensorflow", check=True):
@@ -77,15 +81,14 @@ def one_tokenizer():
     """
     from keras_bert.text import tokenizer
 
-    shared = functools.partial(_tokenizer, tokenizer.WordPieceTokenizer)
+    make = functools.cache(tokenizer.WordPieceTokenizer)
+
+    def shared(vocabulary, **options):
+        return make(tuple(vocabulary), **options)
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tokenizer, "WordPieceTokenizer", shared)
         yield
-
-
-@functools.cache
-def _tokenizer(kind, vocabulary, **options):
-    return kind(vocabulary, **options)
 
 
 @pytest.fixture(scope="session")

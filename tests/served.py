@@ -1,6 +1,13 @@
 """SavedModels to serve in tests: plain ones, made in a moment, and exported heads."""
 
+import importlib.util
+import json
+import pathlib
+import subprocess
+import sys
+
 import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
 
 import keras_bert
 from keras_bert import heads
@@ -16,6 +23,17 @@ HEADS = {
     "vectors": heads.embedder,
     "choices": heads.multiple_choice,
 }
+
+TEXTS = ["this film is good!", "", "good bad " * 40, "한국어 film so bad", "\x00"]
+REQUESTS = {  # other than of texts
+    "pairs": {"text": TEXTS, "text_pair": TEXTS[::-1]},
+    "reader": {"question": ["is this good", "so", "", "a", "is"], "context": TEXTS},
+    "blanks": {"text": ["this [MASK] is", "no blank", "[MASK] [MASK]"]},
+    "choices": {"text": TEXTS[:2], "choices": [["a film", "so"], ["bad", "good"]]},
+}
+# Where pip puts the library of TensorFlow that has the C API.
+LIBRARIES = pathlib.Path(importlib.util.find_spec("tensorflow").submodule_search_locations[0])
+CORE_OPS = pathlib.Path(__file__).parent / "golden" / "core_ops.txt"
 
 
 def head(name, folder):
@@ -50,3 +68,52 @@ def function(call, *inputs):
         for item in inputs
     ]
     return tf.function(call, input_signature=specs, autograph=False)
+
+
+def graph(version):
+    """The `MetaGraphDef` in a version's folder."""
+    saved = (pathlib.Path(version) / "saved_model.pb").read_bytes()
+    return saved_model_pb2.SavedModel.FromString(saved).meta_graphs[0]
+
+
+def foreign_ops(version):
+    """As `foreign_ops_in`, of the graphs in a version's folder."""
+    return foreign_ops_in(graph(version).graph_def)
+
+
+def foreign_ops_in(definition):
+    """The ops of a `GraphDef`, and those that not all TensorFlows from 2.16 to 2.21 have."""
+    functions = definition.library.function
+    ops = {node.op for node in definition.node}
+    ops |= {node.op for function in functions for node in function.node_def}
+    ops -= {function.signature.name for function in functions}
+    known = {line for line in CORE_OPS.read_text().splitlines() if not line.startswith("#")}
+    return ops, ops - known
+
+
+def by_c_api(libraries, version, request):
+    """What TensorFlow's C library answers to a request, in a process without Python TensorFlow.
+
+    Args:
+        libraries: the library's folder.
+        version: the folder of a SavedModel.
+        request: dict of lists of texts, for `serving_default`.
+
+    Returns:
+        dict of nested lists, with `version`, that of the library, and `foreign`, the modules and
+        libraries in the process that do not belong there.
+    """
+    signature = graph(version).signature_def["serving_default"]
+    body = {
+        "inputs": {signature.inputs[name].name: value for name, value in request.items()},
+        "outputs": {name: tensor.name for name, tensor in signature.outputs.items()},
+    }
+    result = subprocess.run(
+        [sys.executable, "-m", "tests.c_api", libraries, version],
+        cwd=pathlib.Path(__file__).parents[1],
+        input=json.dumps(body),
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)

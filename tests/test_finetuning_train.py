@@ -9,7 +9,6 @@ from keras_bert.finetuning import data, predict, train
 from keras_bert.finetuning.batches import Batches
 from tests import tiny
 
-
 TEXTS = [text for _, text in tiny.ROWS]
 WORDS = [tuple(word for word in ("good", "bad", "film") if word in text) for text in TEXTS]
 # Each: data, and epochs within which it is learned by heart.

@@ -11,8 +11,8 @@ from keras_bert.finetuning.choices import Choices
 from keras_bert.finetuning.data import Examples
 from keras_bert.finetuning.questions import Questions
 from keras_bert.serving import answers
+from tests import served as saved_models
 from tests import tiny
-from tests.test_serving_export import OPS, run
 
 TEXTS = ["this film is good!", "", "good bad " * 40, "한국어 film so bad", "\x00"]
 HEADS = {
@@ -171,8 +171,52 @@ def test_an_empty_batch_is_answered(served, head):
     assert all(value.shape[0] == 0 for value in signature(**texts).values())
 
 
-@pytest.mark.parametrize("head", ["tagger", "span_selector", "masked_lm", "multiple_choice"])
+@pytest.mark.parametrize("head", HEADS)
 def test_graphs_hold_core_ops_only(served, head):
+    """Ops of TensorFlow alone, and of each of its versions from 2.16."""
     served(head)
-    foreign, count = run(OPS, served.versions()[head]).split("\n")[:2]
-    assert foreign == "" and int(count) > 30
+    ops, foreign = saved_models.foreign_ops(served.versions()[head])
+    assert not foreign
+    assert len(ops) > 30  # it did read the graph
+
+
+@pytest.mark.parametrize("head", ["tagger", "span_selector", "masked_lm"])
+def test_the_c_library_gives_the_same_answers(served, head):
+    """What a server is: the library, no Python TensorFlow, no tensorflow-text."""
+    _, signature = served(head)
+    request = {
+        "tagger": {"text": TEXTS},
+        "span_selector": {"question": ["is good?"] * len(TEXTS), "context": TEXTS},
+        "masked_lm": {"text": ["this [MASK] is good", "no blank", "[MASK][MASK]!"]},
+    }[head]
+    version = served.versions()[head]
+    found = saved_models.by_c_api(saved_models.LIBRARIES, version, request)
+    assert found["foreign"] == []
+    for name, value in ask(signature, **request).items():
+        if value.dtype == object:
+            assert np.array(found[name]).ravel().tolist() == decoded(value)
+        else:
+            np.testing.assert_allclose(found[name], value, atol=1e-5)
+
+
+def test_a_very_long_text_takes_bounded_memory(served, monkeypatch):
+    """Its windows run a chunk at a time, with the same answers."""
+    rng = np.random.default_rng(0)
+    long = " ".join(rng.choice(tiny.PIECES[5:9], 2000))
+    requests = {
+        "tagger": {"text": [long, "so good"]},
+        "span_selector": {"question": ["is good?", "so"], "context": ["a film", long]},
+    }
+    for head, request in requests.items():
+        model, signature = served(head)
+        in_chunks = ask(signature, **request)
+        monkeypatch.setattr(answers, "_CHUNK", 10**6)
+        preprocessor = heads.find_encoder(model).preprocessor
+        output = heads.find_output(model)
+        at_once, _, _ = answers.HEADS[head](model, output, preprocessor, 32)
+        monkeypatch.undo()
+        for name, value in at_once(*map(tf.constant, request.values())).items():
+            if value.dtype == tf.string:
+                assert value.numpy().tolist() == in_chunks[name].tolist()
+            else:
+                np.testing.assert_allclose(value, in_chunks[name], atol=1e-5)

@@ -76,7 +76,8 @@ def test_frozen_it_stays(pair):
 
 
 def test_training_is_passed_on(tmp_path):
-    encoder = tiny.encoder(hidden_dropout_prob=0.5)
+    encoder = tiny.encoder(hidden_dropout_prob=0.5, num_hidden_layers=1)
+    encoder.preprocessor = None
     keras_bert.export(encoder, tmp_path / "pair")
     layer = HubLayer(tmp_path / "pair" / "encoder" / "1")
     ids = tf.ones((1, 4), tf.int32)
@@ -168,3 +169,38 @@ def test_errors(tmp_path, what):
     assert "\n" not in str(caught.value)
     with pytest.raises(ValueError, match="needs the folder of a SavedModel"):
         HubLayer()
+
+
+def test_two_devices_train_as_one(pair, python):
+    """Under MirroredStrategy on two logical devices the weights go where they go on one."""
+    program = f"""
+import keras, numpy as np, tensorflow as tf
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+from keras_bert import HubLayer
+texts, labels = {TEXTS!r}, np.array({LABELS.tolist()!r})
+
+def train(strategy):
+    keras.utils.set_random_seed(0)
+    preprocess = tf.saved_model.load({str(pair[0])!r})  # Keras' fit takes no strings here
+    with strategy.scope():
+        keys = "input_word_ids", "input_mask", "input_type_ids"
+        inputs = {{key: keras.Input((None,), dtype="int32", name=key) for key in keys}}
+        x = HubLayer({str(pair[1])!r}, name="encoder")(inputs)
+        model = keras.Model(inputs, keras.layers.Dense(2)(x["pooled_output"]))
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(keras.optimizers.SGD(0.3), loss, jit_compile=False)
+    data = tf.data.Dataset.from_tensor_slices((texts, labels)).batch(8).repeat(2)
+    data = data.map(lambda texts, labels: (preprocess(texts), labels))
+    model.fit(data, shuffle=False, verbose=0)
+    return model.get_layer("encoder").get_weights(), model.get_weights()
+
+two = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+assert two.num_replicas_in_sync == 2
+(_, found), (trained, expected) = train(two), train(tf.distribute.get_strategy())
+for a, b in zip(found, expected, strict=True):
+    np.testing.assert_allclose(a, b, atol=2e-5)
+loaded = HubLayer({str(pair[1])!r}).get_weights()
+assert max(abs(a - b).max() for a, b in zip(trained, loaded)) > 0.01
+"""
+    python("-c", program)

@@ -19,6 +19,7 @@ _TOP = 5  # candidates for each blank
 _MAX_ANSWER = 30  # pieces, as run_squad.py
 _MAX_QUESTION = 64
 _STRIDE = 128
+_CHUNK = 64  # windows that run at once: it bounds the memory that a very long text takes
 _NEVER = -1e30
 
 
@@ -95,7 +96,11 @@ def tagger(model, output, preprocessor, limit):
         room = tf.fill([pieces.nrows()], tf.constant(limit - 2, tf.int64))
         windows, owner, step = _windows(pieces, room, room // 2)
         packed = preprocessor.pack(windows, sequence_length=None, max_sequence_length=limit)
-        logits = model(packed, training=False)  # (windows, seq, labels)
+        logits = _in_chunks(  # (windows, seq, labels)
+            lambda chunk: {"logits": model(chunk, training=False)},
+            packed,
+            {"logits": tf.TensorSpec(model.output.shape, tf.float32)},
+        )["logits"]
 
         # Each piece is looked up in the window in which it has most around it.
         at = tf.range(tf.size(rows, tf.int64)) - tf.gather(pieces.row_splits, rows)
@@ -142,6 +147,25 @@ def span_selector(model, output, preprocessor, limit):
     def ids(inputs):
         return dict(model(inputs, training=False))
 
+    def spans(chunk):
+        """Of each window the best span, its logit, that of all spans, and that of no answer."""
+        logits = model({key: chunk[key] for key in model.input}, training=False)
+        start, end = logits["start_logits"], logits["end_logits"]  # (windows, seq)
+        seq = tf.shape(start, tf.int64)[1]
+        position = tf.range(seq)[None]
+        inside = (position >= chunk["offset"][:, None]) & (position < chunk["limit"][:, None])
+        sums = start[:, :, None] + end[:, None, :]  # (windows, seq, seq)
+        length = tf.range(seq)[None, :] - tf.range(seq)[:, None]
+        allowed = (length >= 0) & (length < _MAX_ANSWER)
+        allowed = allowed[None] & inside[:, :, None] & inside[:, None, :]
+        sums = tf.reshape(tf.where(allowed, sums, _NEVER), [-1, seq * seq])
+        return {
+            "best": tf.reduce_max(sums, axis=1),
+            "span": tf.argmax(sums, axis=1),
+            "total": tf.reduce_logsumexp(sums, axis=1),
+            "none": start[:, 0] + end[:, 0],
+        }
+
     def texts(question, context):
         asked = preprocessor.tokenizer.tokenize(question)[:, : min(_MAX_QUESTION, (limit - 3) // 2)]
         pieces, _, starts, limits = preprocessor.tokenizer.tokenize_with_offsets(context)
@@ -152,36 +176,29 @@ def span_selector(model, output, preprocessor, limit):
         packed = preprocessor.pack(
             tf.gather(asked, owner), windows, sequence_length=None, max_sequence_length=limit
         )
-        logits = model(packed, training=False)
-        start, end = logits["start_logits"], logits["end_logits"]  # (windows, seq)
-        seq = tf.shape(start, tf.int64)[1]
-
         offset = tf.gather(asked.row_lengths(), owner) + 2  # behind [CLS] question [SEP]
-        position = tf.range(seq)[None]
-        inside = position >= offset[:, None]
-        inside &= position < (offset + windows.row_lengths())[:, None]
-        spans = start[:, :, None] + end[:, None, :]  # (windows, seq, seq)
-        length = tf.range(seq)[None, :] - tf.range(seq)[:, None]
-        allowed = (length >= 0) & (length < _MAX_ANSWER)
-        allowed = allowed[None] & inside[:, :, None] & inside[:, None, :]
-        spans = tf.reshape(tf.where(allowed, spans, _NEVER), [-1, seq * seq])
+        packed |= {"offset": offset, "limit": offset + windows.row_lengths()}
+        floats, number = tf.TensorSpec([None], tf.float32), tf.TensorSpec([None], tf.int64)
+        of_windows = _in_chunks(
+            spans, packed, {"best": floats, "span": number, "total": floats, "none": floats}
+        )
 
         # From the windows to the questions they belong to.
         questions = tf.size(room, tf.int64)
         of_question = tf.RaggedTensor.from_value_rowids(
             tf.range(tf.size(owner, tf.int64)), owner, questions, validate=False
         )
-        values = tf.gather(tf.reduce_max(spans, axis=1), of_question).to_tensor(_NEVER)
+        values = tf.gather(of_windows["best"], of_question).to_tensor(_NEVER)
         values = tf.pad(values, [[0, 0], [0, 1]], constant_values=_NEVER)  # no questions, no window
         which = tf.argmax(values, axis=1)
         best = tf.reduce_max(values, axis=1)
         window = of_question.row_starts() + which  # (questions,)
-        span = tf.argmax(tf.gather(spans, window), axis=1)
-        total = tf.gather(tf.reduce_logsumexp(spans, axis=1), of_question).to_tensor(_NEVER)
+        span = tf.gather(of_windows["span"], window)
+        total = tf.gather(of_windows["total"], of_question).to_tensor(_NEVER)
         total = tf.reduce_logsumexp(total, axis=1)
         found = best > _NEVER / 2  # an empty context has no span at all
         if output.no_answer:
-            none = tf.gather(start[:, 0] + end[:, 0], of_question).to_tensor(-_NEVER)
+            none = tf.gather(of_windows["none"], of_question).to_tensor(-_NEVER)
             none = tf.reduce_min(none, axis=1)
             total = tf.reduce_logsumexp(tf.stack([total, none]), axis=0)
             found &= best >= none
@@ -189,6 +206,7 @@ def span_selector(model, output, preprocessor, limit):
         score = tf.where(found | output.no_answer, tf.exp(best - total), 0.0)
 
         first = pieces.row_starts() + which * step - tf.gather(offset, window)
+        seq = tf.shape(packed["input_word_ids"], tf.int64)[1]
         first_piece = tf.where(found, first + span // seq, 0)
         last_piece = tf.where(found, first + span % seq, 0)
         # One more, so that there is something to look up where no context has a piece.
@@ -309,3 +327,32 @@ def _windows(pieces, room, step):
     size = tf.minimum(tf.gather(room, owner), tf.gather(length, owner) - start)
     begin = tf.gather(pieces.row_starts(), owner) + start
     return tf.gather(pieces.flat_values, tf.ragged.range(begin, begin + size)), owner, step
+
+
+def _in_chunks(function, inputs, outputs):
+    """Runs a function on rows, `_CHUNK` of them at a time.
+
+    Args:
+        function: dict of tensors (rows, ...) to dict of tensors (rows, ...).
+        inputs: the first.
+        outputs: `tf.TensorSpec`s of the second.
+
+    Returns:
+        The second, for all rows.
+    """
+    rows = tf.shape(next(iter(inputs.values())))[0]
+    count = tf.maximum((rows + _CHUNK - 1) // _CHUNK, 1)
+
+    def step(number, arrays):
+        begin = number * _CHUNK
+        results = function({key: value[begin : begin + _CHUNK] for key, value in inputs.items()})
+        return number + 1, {key: arrays[key].write(number, results[key]) for key in outputs}
+
+    arrays = {
+        key: tf.TensorArray(spec.dtype, count, infer_shape=False, element_shape=spec.shape)
+        for key, spec in outputs.items()
+    }
+    _, arrays = tf.while_loop(
+        lambda number, _: number < count, step, (0, arrays), parallel_iterations=1
+    )
+    return {key: tf.ensure_shape(arrays[key].concat(), spec.shape) for key, spec in outputs.items()}

@@ -20,6 +20,9 @@ class HubLayer(keras.layers.Layer):
 
     The `.keras` file of a model holds the SavedModel too, so that it needs no other file.
 
+    Under `MirroredStrategy` make it within the strategy's scope, and map texts to ids in the
+    dataset: there Keras' `fit` takes no strings.
+
     Source: the interface of reusable SavedModels, "Reusable SavedModels" in TensorFlow Hub's
     documentation.
 
