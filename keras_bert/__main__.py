@@ -98,6 +98,9 @@ def _parser():
     export = commands.add_parser("export", help="write a SavedModel that takes strings")
     export.add_argument("model", help="folder or .keras file of a fine-tuned model")
     export.add_argument("path", help="model folder of TensorFlow Serving")
+    export.add_argument(
+        "--license", help="of the source weights, for the model card (default: a known name's)"
+    )
     export.set_defaults(run="export")
 
     serve = commands.add_parser("serve", help="try a model by HTTP or on a page, on this machine")

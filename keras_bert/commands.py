@@ -13,7 +13,7 @@ import urllib.parse
 import numpy as np
 
 import keras_bert
-from keras_bert import heads
+from keras_bert import heads, hub, sources
 from keras_bert.console import progress, waiting
 from keras_bert.finetuning import (
     choices,
@@ -310,11 +310,29 @@ def convert(args):
 def export(args):
     """Writes a SavedModel."""
     with waiting("Writing the SavedModel"):
-        version = keras_bert.export(keras_bert.load(args.model, task="auto"), args.path)
+    metrics = _metrics_of(args.model)
+    known = (sources.license_of(name) for name in (args.model, str(metrics.get("model"))))
+        version = keras_bert.export(
+            keras_bert.load(args.model, task="auto"),
+            args.path,
+            metrics=metrics,
+            license=args.license or next(filter(None, known), None),
+        )
     print(version)
 
 
 def serve(args):
+def _metrics_of(model):
+    """What `finetune` left in metrics.json beside a model; nothing where there is none."""
+    path = pathlib.Path(model)
+    folder = path.parent if path.name == hub.MODEL_FILE else path
+    try:
+        metrics = json.loads((folder / report.METRICS_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # none, or another program's
+        return {}
+    return metrics if isinstance(metrics, dict) else {}
+
+
     """Serves SavedModels, or what a trained model is exported to, until Ctrl-C."""
     try:
         from keras_bert.serving import server

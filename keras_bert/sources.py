@@ -350,6 +350,31 @@ def find(name):
     )
 
 
+def license_of(name):
+    """The licence of a model's weights.
+
+    Args:
+        name: as for `find`.
+
+    Returns:
+        A string, or `None` for what is neither a name of `SOURCES` or `ALIASES` nor the repository
+        of one.
+
+    Example:
+
+    >>> license_of("minilm"), license_of("hf:google-bert/bert-base-uncased"), license_of("mine")
+    ('Apache-2.0', 'Apache-2.0', None)
+    """
+    name = ALIASES.get(name, name)
+    if pathlib.Path(name).exists():  # `find` takes that
+        return None
+    if name in SOURCES:
+        return SOURCES[name].license
+    repository = name.removeprefix(HUB_PREFIX).partition("@")[0] if HUB_PREFIX in name else None
+    licenses = [item.license for item in SOURCES.values() if item.repository == repository]
+    return next(iter(licenses), None)
+
+
 def table():
     """The models that have a name, as aligned text.
 

@@ -71,6 +71,7 @@ MAP = {
     "serving/answers.py": Rule("tensorflow"),
     "serving/hub_layer.py": Rule("keras", "tensorflow"),
     "serving/pair.py": Rule("tensorflow"),
+    "serving/card.py": Rule("tensorflow", "google"),
     "serving/export.py": Rule("keras numpy tensorflow"),
     # The local server: what is on the wire, what is in memory, who waits for whom, who listens.
     "serving/rest.py": Rule("numpy"),
@@ -85,7 +86,8 @@ MAP = {
 DOORS = {"commands.py", "__main__.py", "__init__.py"}
 
 # Tests of the whole, or of what is not in keras_bert/.
-TESTS_OF_NO_MODULE = {"architecture", "examples", "minilm", "notebooks", "package", "serving_page"}
+TESTS_OF_NO_MODULE = {"architecture", "minilm", "notebooks", "package", "serving_page"}
+TESTS_OF_NO_MODULE |= {"examples", "examples_serving"}
 
 
 class Import(typing.NamedTuple):

@@ -232,6 +232,28 @@ def calls(monkeypatch):
     made = []
 
     def finetune(encoder, *args, **options):
+    page = (tmp_path / "served" / "README.md").read_text()
+    metrics = json.loads((folder / "model" / "metrics.json").read_text())
+    assert f"| accuracy | {metrics['accuracy']:.4g} |" in page and "| trained on | a.tsv |" in page
+    assert "not known" in page and str(folder) not in page
+
+
+def test_an_export_knows_the_licence_of_its_source_or_is_told(tmp_path, monkeypatch):
+    said = {}
+    monkeypatch.setattr(keras_bert, "load", lambda name, task: None)
+    monkeypatch.setattr(keras_bert, "export", lambda model, path, **options: said.update(options))
+    for metrics, options, expected in (
+        ("broken", [], {"metrics": {}, "license": None}),
+        ("[1]", [], {"metrics": {}, "license": None}),
+        ('{"model": "minilm"}', [], {"metrics": {"model": "minilm"}, "license": "Apache-2.0"}),
+        ('{"model": 1}', ["--license", "MIT"], {"metrics": {"model": 1}, "license": "MIT"}),
+    ):
+        (tmp_path / "metrics.json").write_text(metrics)
+        for model in (tmp_path, tmp_path / "model.keras"):
+            assert run("export", model, tmp_path / "there", *options) == 0
+            assert said == expected
+    assert run("export", "minilm", tmp_path / "there") == 0
+    assert said == {"metrics": {}, "license": "Apache-2.0"}
         made.append((encoder, args, options))
         raise ValueError("that is enough")
 

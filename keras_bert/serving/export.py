@@ -16,13 +16,13 @@ import tensorflow as tf
 
 from keras_bert import heads
 from keras_bert.encoder import BertEncoder
-from keras_bert.serving import answers, pair, production
+from keras_bert.serving import answers, card, pair, production
 from keras_bert.serving.hub_layer import HubLayer
 
 LABELS_FILE = "labels.txt"
 
 
-def export(model, path):
+def export(model, path, *, metrics=None, license=None):
     """Writes a model as SavedModels: one for TensorFlow Serving, or an encoder's reusable pair.
 
     A `BertEncoder`, or a model of `heads.pretraining`, becomes `path/preprocess/1` and
@@ -48,8 +48,11 @@ def export(model, path):
     (tagger, span_selector, masked_lm) to those of each position.
     A functional model of your own that starts at a string `keras.Input` has the one signature
     serving_default, from the names of its inputs to the names of its outputs.
-    With the version go warm-up requests; beside it `batching.config` and `compose.yaml`, a
-    Compose file for the official `tensorflow/serving` image. Files of yours stay as they are.
+    With the version go warm-up requests; beside it `models.config`, `batching.config` and
+    `compose.yaml`, a Compose file for the official `tensorflow/serving` image; and a model card,
+    `README.md`, which is brought up to date with each version until you change it. Files of yours
+    stay as they are. A README.md around the model folders that has a place for a table of them, as
+    `saved_models/` has, gets it filled (see `serving.card.index`).
 
     Texts are padded to the longest of their batch and cut at the preprocessor's
     `max_sequence_length`, so short texts are cheap.
@@ -58,6 +61,8 @@ def export(model, path):
         model: the trained model; the TensorFlow backend.
         path: folder of the model; the version is written to `path/1`, or the number after the
             last one there.
+        metrics: dict for the model card, such as `train.finetune` gives.
+        license: of the weights that training started from, for the card.
 
     Returns:
         The `pathlib.Path` of the version's folder; of the pair, that of the encoder's version. It
@@ -91,7 +96,7 @@ def export(model, path):
     path = pathlib.Path(path)
     output = heads.find_output(model)
     if isinstance(model, BertEncoder) or heads.find_task(model) == "pretraining":
-        return _export_pair(model, path)
+        return _export_pair(model, path, metrics, license)
     with tempfile.TemporaryDirectory() as assets:
         if any(item.dtype == "string" for item in model.inputs):
             module, signatures = _own_model(model)
@@ -102,19 +107,54 @@ def export(model, path):
                 f"{model.name!r} must end in a head of keras_bert.heads or start at a "
                 "string keras.Input; received neither, so there is nothing to serve strings with"
             )
-        return _write(module, signatures, path)
+        return _write(module, signatures, path, _about(model, output, metrics, license))
 
 
-def _export_pair(model, path):
+def _export_pair(model, path, metrics, license):
     """Writes preprocess and encoder; the encoder last, since it says that all is there."""
     encoder = heads.find_encoder(model)
     masked_lm = None if model is encoder else model.get_layer("masked_lm")
     with tempfile.TemporaryDirectory() as assets:
         if encoder.preprocessor is not None:
             module, signatures = pair.preprocess(encoder.preprocessor, assets)
-            _write(module, signatures, path / "preprocess")
+            longest = min(pair.SEQUENCE_LENGTH, encoder.preprocessor.max_sequence_length)
+            tokenizer = _tokenizer(encoder)
+            about = card.About("preprocess", tokenizer=tokenizer, longest=longest, license=license)
+            _write(module, signatures, path / "preprocess", about)
         module, signatures = pair.encoder(encoder, assets, masked_lm)
-        return _write(module, signatures, path / "encoder")
+        about = _about(model, None, metrics, license)._replace(task="encoder", longest=None)
+        return _write(module, signatures, path / "encoder", about)
+
+
+def _about(model, output, metrics, license):
+    """What the model card says of a model, as far as its layers tell."""
+    about = card.About(parameters=model.count_params(), metrics=metrics, license=license)
+    try:
+        encoder = heads.find_encoder(model)
+    except ValueError:  # a model of the user's own may have none, or several
+        return about
+    about = about._replace(config=encoder.get_config(), tokenizer=_tokenizer(encoder))
+    if output is None or any(item.dtype == "string" for item in model.inputs):
+        return about
+    return about._replace(
+        task="label_sets" if output.multi_label else output.task,
+        labels=output.labels,
+        longest=_longest(encoder),
+    )
+
+
+def _tokenizer(encoder):
+    preprocessor = encoder.preprocessor
+    if preprocessor is None:
+        return None
+    options = {key: getattr(preprocessor, key) for key in card.TOKENIZER_OPTIONS}
+    return {"pieces": len(preprocessor.vocabulary), **options}
+
+
+def _longest(encoder):
+    """Pieces of the longest sequence that the encoder is given."""
+    positions = encoder.get_config()["max_position_embeddings"]
+    return min(encoder.preprocessor.max_sequence_length, positions)
 
 
 def _head(model, output, assets):
@@ -126,8 +166,7 @@ def _head(model, output, assets):
             f"the encoder of {model.name!r} has no preprocessor, so it has no vocabulary to "
             "serve strings with; set encoder.preprocessor"
         )
-    longest = min(preprocessor.max_sequence_length, encoder.get_config()["max_position_embeddings"])
-    texts, specs, ids = answers.HEADS[output.task](model, output, preprocessor, longest)
+    texts, specs, ids = answers.HEADS[output.task](model, output, preprocessor, _longest(encoder))
     module = _module(model)
     if output.labels is not None:
         module.labels = tf.saved_model.Asset(_write_labels(assets, output.labels))
@@ -184,7 +223,7 @@ def _own_model(model):
     return module, {"serving_default": module.serving_default}
 
 
-def _write(module, signatures, path):
+def _write(module, signatures, path, about):
     """Writes beside, then renames: a server never sees half a version."""
     inputs = signatures["serving_default"].input_signature
     is_new = not path.exists()
@@ -196,7 +235,11 @@ def _write(module, signatures, path):
         production.write_warmup(beside, inputs)
         beside.chmod(0o755)
         version = _rename_to_next_version(beside, path)
-        production.write_settings(path, [spec.name for spec in inputs])
+        production.write_settings(path, inputs)
+        card.write(version, about)
+        for folder in list(version.resolve().parents)[1:3]:  # of a pair the one above, too
+            with contextlib.suppress(OSError):  # not ours to write, or not ours to read
+                card.index(folder)
         return version
     except tf.errors.OpError as error:
         reason = str(error).splitlines()[0]

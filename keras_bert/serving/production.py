@@ -1,11 +1,15 @@
-"""What TensorFlow Serving wants beside a SavedModel: warm-up requests, batching, a Compose file."""
+"""What TensorFlow Serving wants beside a SavedModel: warm-up requests, settings, a Compose file."""
 
 import json
 import pathlib
+import re
+import shlex
+import urllib.parse
 
 import tensorflow as tf
 
 WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
+MODELS_FILE = "models.config"
 BATCHING_FILE = "batching.config"
 COMPOSE_FILE = "compose.yaml"
 
@@ -23,23 +27,57 @@ max_enqueued_batches { value: 1000 }
 num_batch_threads { value: 4 }
 """
 
+_MODELS = """\
+# For tensorflow_model_server --model_config_file=...
+model_config_list {
+  config {
+    name: %(name)s
+    base_path: %(path)s
+    model_platform: "tensorflow"
+    # The newest version is served, and no other. To serve two, such as a canary beside the stable
+    # one, or to go back to an older one, name them; requests may then ask for a label.
+    # model_version_policy { specific { versions: 1 versions: 2 } }
+    # version_labels { key: "stable" value: 1 }
+    # version_labels { key: "canary" value: 2 }
+  }
+}
+"""
+
+# The image has no curl; its bash can speak to a port itself.
+_HEALTHY = (
+    "exec 3<>/dev/tcp/127.0.0.1/8501 && "
+    "printf '%%s\\r\\n\\r\\n' 'GET /v1/models/%s HTTP/1.0' >&3 && "
+    "grep -q '\"AVAILABLE\"' <&3"
+)
 _COMPOSE = """\
 # docker compose up, then:
-#   curl -d '{{"instances": [{instance}]}}' \\
-#     http://localhost:8501/v1/models/{name}:predict
+#   %(curl)s
 services:
   serving:
-    image: tensorflow/serving:${{TF_SERVING_TAG:-latest}}
+    image: tensorflow/serving:${TF_SERVING_TAG:-latest}
     command:
-      - --enable_batching
-      - --batching_parameters_file=/models/{name}/{batching}
-    environment:
-      MODEL_NAME: {name}
-    ports:
+      - %(models)s
+      - --model_config_file_poll_wait_seconds=30
+      - --allow_version_labels_for_unavailable_models
+%(batching)s    ports:
       - "127.0.0.1:8500:8500"  # gRPC
       - "127.0.0.1:8501:8501"  # REST
     volumes:
-      - .:/models/{name}:ro
+      - type: bind
+        source: .
+        target: %(folder)s
+        read_only: true
+    healthcheck:
+      test:
+        - CMD
+        - bash
+        - -c
+        - %(healthy)s
+      interval: 10s
+      timeout: 5s
+      retries: 3
+      start_period: 2m
+    restart: unless-stopped
 """
 
 
@@ -71,29 +109,97 @@ def write_warmup(version, inputs, signature="serving_default"):
     return len(texts)
 
 
-def write_settings(folder, input_names):
-    """Writes the batching parameters and a Compose file; files that are there stay.
+def write_settings(folder, inputs):
+    """Writes models.config, batching parameters and a Compose file; files that are there stay.
 
     Args:
         folder: the model folder, which holds the versions; its name is the model's.
-        input_names: names of the inputs of `serving_default`.
+        inputs: those of `serving_default`, a list of named `tf.TensorSpec`.
 
     Example:
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_settings(folder, ["text"])
+    ...     write_settings(folder, [tf.TensorSpec([None], tf.string, name="text")])
     ...     sorted(path.name for path in pathlib.Path(folder).iterdir())
-    ['batching.config', 'compose.yaml']
+    ['batching.config', 'compose.yaml', 'models.config']
     """
     folder = pathlib.Path(folder)
     name = folder.resolve().name
-    texts = dict.fromkeys(input_names, "your text")
-    instance = "your text" if len(texts) == 1 else texts
-    compose = _COMPOSE.format(name=name, instance=json.dumps(instance), batching=BATCHING_FILE)
-    for file, content in ((BATCHING_FILE, _BATCHING), (COMPOSE_FILE, compose)):
+    inside = f"/models/{name}"
+    files = {
+        MODELS_FILE: _MODELS % {"name": _proto_string(name), "path": _proto_string(inside)},
+        BATCHING_FILE: _BATCHING,
+        COMPOSE_FILE: _COMPOSE
+        % {
+            "curl": curl(name, inputs).replace("\n", "\n#   "),
+            "models": _yaml_string(f"--model_config_file={inside}/{MODELS_FILE}"),
+            "batching": _batching(inside) if can_join(inputs) else "",
+            "folder": _yaml_string(inside),
+            "healthy": _yaml_string(_HEALTHY % urllib.parse.quote(name, safe="")),
+        },
+    }
+    for file, content in files.items():
         if not (folder / file).exists():
             (folder / file).write_text(content, encoding="utf-8")
+
+
+def can_join(inputs):
+    """Whether a server can join requests: it fails those whose rows differ in shape.
+
+    Args:
+        inputs: those of a signature, a list of `tf.TensorSpec`.
+
+    Example:
+
+    >>> can_join([tf.TensorSpec([None])]), can_join([tf.TensorSpec([None, None])])
+    (True, False)
+    """
+    return all(spec.shape.rank and spec.shape[1:].is_fully_defined() for spec in inputs)
+
+
+def _batching(inside):
+    file = _yaml_string(f"--batching_parameters_file={inside}/{BATCHING_FILE}")
+    return f"      - --enable_batching\n      - {file}\n"
+
+
+def curl(name, inputs):
+    r"""A command that asks a server on this machine.
+
+    Args:
+        name: the model's.
+        inputs: those of `serving_default`, a list of named `tf.TensorSpec`.
+
+    Returns:
+        Lines for a shell, as one string.
+
+    Example:
+
+    >>> print(curl("reviews", [tf.TensorSpec([None], tf.string, name="text")]))
+    curl -d '{"instances": ["your text"]}' \
+      http://localhost:8501/v1/models/reviews:predict
+    """
+    rows = {spec.name: tf.make_ndarray(_example(spec, "your text"))[0] for spec in inputs}
+    row = rows if len(rows) != 1 else next(iter(rows.values()))
+    body = shlex.quote(json.dumps({"instances": [row]}, default=_plain))
+    path = urllib.parse.quote(name, safe="")
+    return f"curl -d {body} \\\n  http://localhost:8501/v1/models/{path}:predict"
+
+
+def _plain(value):
+    """An array or bytes as what JSON has."""
+    return value.decode() if isinstance(value, bytes) else value.tolist()
+
+
+def _proto_string(text):
+    """A string of a protocol buffer's text format."""
+    escaped = re.sub(r'["\\\x00-\x1f\x7f]', lambda found: f"\\{ord(found[0]):03o}", text)
+    return f'"{escaped}"'
+
+
+def _yaml_string(text):
+    """A string of YAML, in which Compose looks for variables behind a dollar."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", r"\x7f").replace("$", "$$")
 
 
 def _example(spec, text):
