@@ -29,7 +29,7 @@ import keras_bert
 import keras_bert.sources
 from keras_bert.finetuning import data
 
-WORDS = ["the", "film", "was", "long", "and", "a", "little", "slow", "but", "its", "end", "made", "up", "for", "it", "all", "so", "see", "it", "soon"]
+TEXT = "the film was long and a little slow but its end made up for it all so see it soon"
 LABELS = ["bad", "good"]
 
 
@@ -83,8 +83,8 @@ def main():
         theirs = export_theirs(pathlib.Path(folder, "theirs"))
         ours, theirs = (tf.saved_model.load(str(path)).signatures for path in (version, theirs))
         for title, texts in {
-            "20 words": [" ".join(WORDS)],
-            "5 words": [" ".join(WORDS[:5])],
+            "20 words": [TEXT],
+            "5 words": [" ".join(TEXT.split()[:5])],
             "32 texts": batch,
         }.items():
             text = tf.constant(texts)

@@ -63,7 +63,7 @@ def _parser():
     embed.add_argument(
         "--pooling", choices=("mean", "cls", "max"), default="mean", help="default: mean"
     )
-    _add_columns(embed)
+    _add_text_column(embed)
     _add_batch_size(embed)
     embed.set_defaults(run="embed")
 
@@ -183,16 +183,20 @@ def _add_finetune(parser):
 
 
 def _add_columns(parser):
-    parser.add_argument("--text", default="text", help="column of the text (default: text)")
+    _add_text_column(parser)
     parser.add_argument("--text-pair", help="column of the second text, for pairs")
-    parser.add_argument("--format", choices=("tsv", "csv", "jsonl"), help="default: by ending")
-    parser.add_argument("--no-header", action="store_true", help="columns are then numbers, from 1")
     parser.add_argument(
         "--separator", default=",", help="between the labels of one text (default: ,)"
     )
     parser.add_argument(
         "--word", type=int, default=1, help="column of the word, for tagging (default: 1)"
     )
+
+
+def _add_text_column(parser):
+    parser.add_argument("--text", default="text", help="column of the text (default: text)")
+    parser.add_argument("--format", choices=("tsv", "csv", "jsonl"), help="default: by ending")
+    parser.add_argument("--no-header", action="store_true", help="columns are then numbers, from 1")
 
 
 def _add_labels(parser):

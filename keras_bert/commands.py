@@ -238,7 +238,8 @@ def predict_texts(args):
             answers = predict.answers(model, part, batch_size=args.batch_size)
             for index, line in enumerate(task.lines(model, part, answers)):
                 of_text = args.texts and task.__name__.endswith("texts")
-                write(f"{line}\t{args.texts[index]}" if of_text else line)
+                # One line, one column each, whatever white space the text has.
+                write(f"{line}\t{' '.join(args.texts[index].split())}" if of_text else line)
             bar.advance(work, len(part))
 
 
@@ -309,9 +310,9 @@ def convert(args):
 
 def export(args):
     """Writes a SavedModel."""
-    with waiting("Writing the SavedModel"):
     metrics = _metrics_of(args.model)
     known = (sources.license_of(name) for name in (args.model, str(metrics.get("model"))))
+    with waiting("Writing the SavedModel"):
         version = keras_bert.export(
             keras_bert.load(args.model, task="auto"),
             args.path,
@@ -321,7 +322,6 @@ def export(args):
     print(version)
 
 
-def serve(args):
 def _metrics_of(model):
     """What `finetune` left in metrics.json beside a model; nothing where there is none."""
     path = pathlib.Path(model)
@@ -333,6 +333,7 @@ def _metrics_of(model):
     return metrics if isinstance(metrics, dict) else {}
 
 
+def serve(args):
     """Serves SavedModels, or what a trained model is exported to, until Ctrl-C."""
     try:
         from keras_bert.serving import server

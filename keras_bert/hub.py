@@ -66,8 +66,8 @@ def load(
     if task not in (None, "auto") and task not in heads.TASKS:
         raise ValueError(f"task must be one of {', '.join(heads.TASKS)}; received {task!r}")
     path = sources.find(name)
-    if path.is_file() or (path / MODEL_FILE).is_file():
-        return _load_keras(path if path.is_file() else path / MODEL_FILE, task)
+    if file := _keras_file(path):
+        return _load_keras(file, task)
     return conversion.from_checkpoint(
         checkpoints.read(path),
         task,
@@ -172,8 +172,7 @@ def convert(source, path, *, format, drop=(), hidden_act=None):
     'huggingface'
     """
     found = sources.find(source)
-    if found.is_file() or (found / MODEL_FILE).is_file():
-        file = found if found.is_file() else found / MODEL_FILE
+    if file := _keras_file(found):
         checkpoint = conversion.to_checkpoint(_load_keras(file, None))
     else:
         checkpoint = checkpoints.read(found)
@@ -199,6 +198,11 @@ def _task_of_parts(checkpoint):
     raise ValueError(
         f"{checkpoint.path}: no head takes all of {', '.join(sorted(parts))}; drop some of them"
     )
+
+
+def _keras_file(path):
+    """The `.keras` file that a path is or holds; `None` for a checkpoint's folder."""
+    return next((file for file in (path, path / MODEL_FILE) if file.is_file()), None)
 
 
 def _load_keras(path, task):

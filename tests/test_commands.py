@@ -153,6 +153,14 @@ def test_each_task_from_the_command_line(trained, task, capsys):
         assert [line.split("\t")[-1] for line in written] == texts
 
 
+def test_an_answer_is_one_line_whatever_its_text(trained, capsys):
+    folder = trained("classification")
+    capsys.readouterr()
+    assert run("predict", folder / "model", "so\tgood\n film") == 0
+    [line] = capsys.readouterr().out.splitlines()
+    assert line.split("\t")[-1] == "so good film"
+
+
 def test_a_large_file_is_read_in_parts(trained, tmp_path, monkeypatch):
     folder = trained("classification")
     file, once, twice = tmp_path / "a.tsv", tmp_path / "once", tmp_path / "twice"
@@ -224,14 +232,6 @@ def test_export(trained, tmp_path, capsys):
     assert run("export", folder / "model", tmp_path / "served") == 0
     assert capsys.readouterr().out.strip() == str(tmp_path / "served" / "1")
     assert (tmp_path / "served" / "1" / "saved_model.pb").is_file()
-
-
-@pytest.fixture
-def calls(monkeypatch):
-    """What `finetune` is called with; nothing is trained."""
-    made = []
-
-    def finetune(encoder, *args, **options):
     page = (tmp_path / "served" / "README.md").read_text()
     metrics = json.loads((folder / "model" / "metrics.json").read_text())
     assert f"| accuracy | {metrics['accuracy']:.4g} |" in page and "| trained on | a.tsv |" in page
@@ -254,6 +254,14 @@ def test_an_export_knows_the_licence_of_its_source_or_is_told(tmp_path, monkeypa
             assert said == expected
     assert run("export", "minilm", tmp_path / "there") == 0
     assert said == {"metrics": {}, "license": "Apache-2.0"}
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """What `finetune` is called with; nothing is trained."""
+    made = []
+
+    def finetune(encoder, *args, **options):
         made.append((encoder, args, options))
         raise ValueError("that is enough")
 
@@ -392,7 +400,6 @@ def test_convert(tmp_path, capsys):
         (["predict", "{choice}", "a", "b"], "must have 2 choices"),
         (["predict", "{pair}", "a"], "reads pairs of texts; the command line has single texts"),
         (["evaluate", "{model}", "--input", "{rows}", "--label", "x"], "has no column 'x'"),
-        (["embed", "{model}", "--input", "{rows}", "--output", "v"], "has the head classifier"),
         (["fill", "{encoder}", "a [MASK]"], "has no head, not masked_lm"),
         (["predict", "{rows}", "a"], "must be a folder or a .keras file"),
     ],

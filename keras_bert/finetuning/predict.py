@@ -156,9 +156,9 @@ def embed(model, texts, *, pooling="mean", batch_size=32, on_batch=None):
     """A vector for each text.
 
     Args:
-        model: from `heads.embedder`, or an encoder, which is given that head.
+        model: from `heads.embedder`; or any other with an encoder, which is given that head.
         texts: list of strings.
-        pooling: of the head that an encoder is given.
+        pooling: of the head that it is given.
         batch_size: texts a batch.
         on_batch: called after each batch with the share of the work that it was.
 
@@ -166,7 +166,7 @@ def embed(model, texts, *, pooling="mean", batch_size=32, on_batch=None):
         float32 (n, hidden), each of length 1 unless the head says otherwise.
 
     Raises:
-        ValueError: another model, or an encoder without a preprocessor.
+        ValueError: a model without an encoder, or an encoder without a preprocessor.
 
     Example:
 
@@ -178,10 +178,8 @@ def embed(model, texts, *, pooling="mean", batch_size=32, on_batch=None):
     (3, 4)
     """
     output = heads.find_output(model)
-    if output is None:
+    if output is None or output.task != "embedder":
         model = heads.embedder(heads.find_encoder(model), pooling=pooling)
-    elif output.task != "embedder":
-        raise ValueError(f"{model.name!r} has the head {output.task}, which gives no vectors")
     limit = length_limit(model)
     encoded = EncodedTexts(heads.find_encoder(model).preprocessor, Examples(texts), limit)
     vectors = run(model, encoded, batch_size=batch_size, on_batch=on_batch)
