@@ -1,0 +1,135 @@
+"""Asks TensorFlow Serving by gRPC, with the messages of `tensorflow-serving-api`.
+
+Here are columns, where REST has rows: a tensor of all texts for each input, a tensor of all answers
+for each output. Strings are bytes of UTF-8, both ways.
+
+Command:   python examples/serving/grpc_client.py --model support "where is my parcel"
+           python examples/serving/grpc_client.py --model reader "Who came?" --second "Ada came."
+Time:      a few seconds on 2 CPU cores, most of them to import TensorFlow
+Expected:  one answer for each text, such as: label delivery, score 0.71
+"""
+
+import argparse
+import os
+import sys
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import grpc
+import tensorflow as tf
+from tensorflow_serving.apis import (
+    get_model_metadata_pb2,
+    predict_pb2,
+    prediction_service_pb2_grpc,
+)
+
+# The inputs that models have, in the order in which a person gives them.
+INPUTS = (("text",), ("text", "text_pair"), ("question", "context"), ("text", "choices"))
+SIGNATURE = "serving_default"
+TIMEOUT = 30.0  # seconds; without one a call may wait for ever
+
+
+def set_model(spec, args):
+    """Fills in which model is meant: its newest version, unless a number or a label says other."""
+    spec.name = args.model
+    if args.label:
+        spec.version_label = args.label
+    elif args.version is not None:
+        spec.version.value = args.version
+
+
+def input_names(stub, args):
+    """The inputs of the signature `serving_default`, in a person's order."""
+    request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
+    set_model(request.model_spec, args)
+    packed = stub.GetModelMetadata(request, timeout=TIMEOUT).metadata["signature_def"]
+    signatures = get_model_metadata_pb2.SignatureDefMap()
+    packed.Unpack(signatures)
+    found = signatures.signature_def[SIGNATURE].inputs
+    for names in INPUTS:
+        if set(names) == set(found):
+            return names
+    sys.exit(f"this client knows no model of the inputs {', '.join(found)}")
+
+
+def columns(names, texts, seconds):
+    """A list for each input, as long as there are texts."""
+    if len(names) == 1 and not seconds:
+        return {names[0]: texts}
+    if names[-1] == "choices":  # all of them for each text
+        seconds = [seconds] * len(texts) if seconds else []
+    elif len(seconds) == 1:  # one context for many questions
+        seconds = seconds * len(texts)
+    if len(names) == 1 or not seconds or len(seconds) != len(texts):
+        takes = " and ".join(names)
+        sys.exit(f"the model takes {takes}; received {len(texts)} texts, {len(seconds)} --second")
+    return {names[0]: texts, names[1]: seconds}
+
+
+def predict(stub, args, inputs):
+    """The outputs, a dict of NumPy arrays, each with a row for each text."""
+    request = predict_pb2.PredictRequest()
+    set_model(request.model_spec, args)
+    request.model_spec.signature_name = SIGNATURE
+    for name, values in inputs.items():
+        request.inputs[name].CopyFrom(tf.make_tensor_proto(values, tf.string))
+    response = stub.Predict(request, timeout=TIMEOUT)
+    return {name: tf.make_ndarray(tensor) for name, tensor in response.outputs.items()}
+
+
+def plain(value):
+    """A value or array with its strings decoded."""
+    if isinstance(value, bytes):
+        return value.decode()
+    if getattr(value, "ndim", 0):
+        return [plain(item) for item in value]
+    return round(float(value), 4) if value.dtype.kind == "f" else value.item()
+
+
+def lines(outputs, row):
+    """The answer to one text for a person."""
+    answer = {name: plain(outputs[name][row]) for name in sorted(outputs)}
+    if "token" in answer:  # lists of words, filled up behind the real ones
+        for number in range(answer["count"]):
+            token, tag, score = (answer[key][number] for key in ("token", "tag", "score"))
+            place = f"bytes {answer['start'][number]} to {answer['end'][number]}"
+            yield f"  {token:14} {tag:12} {score:.2f}  {place}"
+        return
+    for name, value in answer.items():
+        yield f"  {name:14} {value}"
+
+
+def main():
+    """Asks and prints."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("texts", nargs="+", help="texts, or questions")
+    parser.add_argument(
+        "--second",
+        action="append",
+        default=[],
+        help="second text, context or choice; once for all texts, or once for each; any of choices",
+    )
+    parser.add_argument("--model", default="support", help="its name (default: support)")
+    parser.add_argument("--version", type=int, help="default: the newest")
+    parser.add_argument("--label", help="of a version, such as stable, if models.config has any")
+    parser.add_argument("--address", default="127.0.0.1:8500", help="of the server")
+    args = parser.parse_args()
+
+    # Answers of long texts may be larger than the 4 MB that a client takes unless told.
+    options = [("grpc.max_receive_message_length", -1)]
+    # One channel for all calls of a program: it is the connection, and slow to make.
+    with grpc.insecure_channel(args.address, options) as channel:
+        stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+        try:
+            inputs = columns(input_names(stub, args), args.texts, args.second)
+            outputs = predict(stub, args, inputs)
+        except grpc.RpcError as error:
+            sys.exit(f"{error.code().name}: {error.details()}")
+    for row, text in enumerate(args.texts):
+        print(text)
+        for line in lines(outputs, row):
+            print(line)
+
+
+if __name__ == "__main__":
+    main()
