@@ -6,6 +6,7 @@ this process, made of TensorFlow Serving's own messages on top of the loaded Sav
 
 import ast
 import concurrent.futures
+import functools
 import json
 import re
 import runpy
@@ -31,30 +32,29 @@ from tensorflow_serving.apis import (  # noqa: E402
 )
 
 FOLDER = ROOT / "examples" / "serving"
-HEADS = ("classifier", "tagger", "reader", "pairs")
+HEADS = ("classifier", "tagger", "reader")
 
 
 class Service(prediction_service_pb2_grpc.PredictionServiceServicer):
     """Predict and GetModelMetadata on SavedModels, as TensorFlow Serving has them."""
 
     def __init__(self, folder):
-        paths = {path.parent.name: path for path in folder.glob("*/1")}
-        self.loaded = {name: tf.saved_model.load(str(path)) for name, path in paths.items()}
-        self.graphs = {name: served.graph(path) for name, path in paths.items()}
+        self.paths = {path.parent.name: str(path) for path in folder.glob("*/1")}
+        self.load = functools.cache(tf.saved_model.load)
         self.requests = []
 
     def _find(self, spec, context):
         asked = spec.WhichOneof("version_choice")
-        if spec.name not in self.loaded or asked == "version" and spec.version.value != 1:
+        if spec.name not in self.paths or asked == "version" and spec.version.value != 1:
             context.abort(grpc.StatusCode.NOT_FOUND, f"Servable not found: {spec.name}")
         if asked == "version_label" and spec.version_label != "stable":
             message = f"Unrecognized servable version label: {spec.version_label}"
             context.abort(grpc.StatusCode.INVALID_ARGUMENT, message)
-        return spec.name
+        return self.paths[spec.name]
 
     def Predict(self, request, context):  # noqa: N802
         self.requests.append(request)
-        model = self.loaded[self._find(request.model_spec, context)]
+        model = self.load(self._find(request.model_spec, context))
         signature = model.signatures[request.model_spec.signature_name or "serving_default"]
         inputs = {name: tf.make_ndarray(value) for name, value in request.inputs.items()}
         outputs = signature(**{name: tf.constant(value) for name, value in inputs.items()})
@@ -66,9 +66,9 @@ class Service(prediction_service_pb2_grpc.PredictionServiceServicer):
 
     def GetModelMetadata(self, request, context):  # noqa: N802
         assert list(request.metadata_field) == ["signature_def"]
-        name = self._find(request.model_spec, context)
+        graph = served.graph(self._find(request.model_spec, context))
         definitions = get_model_metadata_pb2.SignatureDefMap()
-        for key, value in self.graphs[name].signature_def.items():
+        for key, value in graph.signature_def.items():
             definitions.signature_def[key].CopyFrom(value)
         response = get_model_metadata_pb2.GetModelMetadataResponse()
         response.metadata["signature_def"].Pack(definitions)
@@ -80,6 +80,14 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     for name in HEADS:
         served.head(name, folder / name)
+
+    def distance(text, text_pair):  # one output, as a regressor of pairs
+        return {
+            "score": tf.cast(tf.strings.length(text) - tf.strings.length(text_pair), tf.float32)
+        }
+
+    call = served.function(distance, "text", "text_pair")
+    served.save(tf.Module(), folder / "pairs" / "1", call)
     return folder
 
 
@@ -160,10 +168,12 @@ def test_reader_with_one_context_for_many_questions(ask):
 
 
 def test_pairs(ask):
-    [text, *answer] = ask("--model", "pairs", "so good", "--second", "so bad")
-    assert text == "so good" and len(answer) == 1 and float(answer[0].split()[-1])
-    two = ask("--model", "pairs", "a", "b", "--second", "c", "--second", "d")
-    assert two[::2] == ["a", "b"]
+    [text, line] = ask("--model", "pairs", "good", "--second", "so bad")
+    assert text == "good" and line.split()[-1] == "-2.0"
+    lines = ask("--model", "pairs", "a", "abc", "--second", "c", "--second", "d")
+    assert [line.split()[-1] for line in lines] == ["a", "0.0", "abc", "2.0"]
+    lines = ask("--model", "pairs", "a", "b", "--second", "")  # one for all
+    assert [line.split()[-1] for line in lines[1::2]] == ["1.0", "1.0"]
 
 
 def test_choices():
