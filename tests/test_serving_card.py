@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import keras_bert
-from keras_bert import heads, sources
+from keras_bert import heads
 from keras_bert.serving import answers, card
 from tests import served, tiny
 from tests.conftest import ROOT
@@ -86,16 +86,6 @@ def test_licences():
     known = card.About("classifier", license="Apache-2.0", metrics={"model": "minilm"})
     assert "started from (minilm): Apache-2.0." in render(about=known)
     assert "started from: not known" in render()
-    assert sources.license_of("tiny") == sources.license_of("base") == "Apache-2.0"
-    hub = "hf:sentence-transformers/all-MiniLM-L6-v2"
-    assert sources.license_of(hub) == sources.license_of(f"{hub}@main") == "Apache-2.0"
-    assert sources.license_of("hf:some/body") is None
-
-
-def test_a_folder_of_that_name_is_another_model(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "base").mkdir()
-    assert sources.license_of("base") is None
 
 
 @pytest.fixture(scope="module")

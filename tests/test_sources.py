@@ -671,3 +671,13 @@ def test_the_table_has_a_line_for_each_name(web):
     write(sources.cache_folder() / "L-2_H-128" / "google" / "uncased_L-2_H-128_A-2", ARCHIVE)
     cached = [line for line in sources.table().splitlines() if line[column:].startswith("yes")]
     assert [line.split(",")[0] for line in cached] == ["L-2_H-128"]
+
+
+def test_licences(tmp_path, monkeypatch):
+    assert sources.license_of("tiny") == sources.license_of("base") == "Apache-2.0"
+    hub = "hf:sentence-transformers/all-MiniLM-L6-v2"
+    assert sources.license_of(hub) == sources.license_of(f"{hub}@main") == "Apache-2.0"
+    assert sources.license_of("hf:some/body") is None
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "base").mkdir()  # which `find` takes
+    assert sources.license_of("base") is None
