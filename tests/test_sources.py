@@ -165,7 +165,8 @@ def make_zip(path, files, inner=""):
     path.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(path, "w") as archive:
         for name, content in files.items():
-            archive.writestr(f"{inner}{name}", content)
+            # Without a date it has the time of now, and other bytes two seconds later.
+            archive.writestr(zipfile.ZipInfo(f"{inner}{name}"), content)
     return path
 
 
