@@ -1,5 +1,7 @@
 """Each head exported: its answers to strings are those that Python gives."""
 
+import resource
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -220,3 +222,13 @@ def test_a_very_long_text_takes_bounded_memory(served, monkeypatch):
                 assert value.numpy().tolist() == in_chunks[name].tolist()
             else:
                 np.testing.assert_allclose(value, in_chunks[name], atol=1e-5)
+
+
+def test_words_of_a_long_text_do_not_each_take_a_copy_of_it(served):
+    _, signature = served("tagger")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    answer = ask(signature, text=["good bad " * 15_000])  # 135 kB, 30,000 words
+    assert answer["count"].tolist() == [30_000]
+    assert decoded(answer["token"][0, -2:]) == ["good", "bad"]
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before  # KiB
+    assert grown < 2**20

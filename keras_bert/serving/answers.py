@@ -19,7 +19,7 @@ _TOP = 5  # candidates for each blank
 _MAX_ANSWER = 30  # pieces, as run_squad.py
 _MAX_QUESTION = 64
 _STRIDE = 128
-_CHUNK = 64  # windows that run at once: it bounds the memory that a very long text takes
+_CHUNK = 16  # windows that run at once: it bounds the memory that a very long text takes
 _NEVER = -1e30
 
 
@@ -123,7 +123,7 @@ def tagger(model, output, preprocessor, limit):
         end = tf.cast(tf.gather(limits.flat_values, last), tf.int32)
         row = tf.gather(rows, first)
         answers |= {
-            "token": tf.strings.substr(tf.gather(text, row), start, end - start),
+            "token": _substrings(text, row, start, end),
             "start": start,
             "end": end,
         }
@@ -327,6 +327,14 @@ def _windows(pieces, room, step):
     size = tf.minimum(tf.gather(room, owner), tf.gather(length, owner) - start)
     begin = tf.gather(pieces.row_starts(), owner) + start
     return tf.gather(pieces.flat_values, tf.ragged.range(begin, begin + size)), owner, step
+
+
+def _substrings(texts, row, start, end):
+    """Bytes `start` to `end` of the text of each row; a copy of the text for each would be many."""
+    parts = tf.strings.bytes_split(texts)
+    begin = tf.gather(parts.row_starts(), row) + tf.cast(start, tf.int64)
+    places = tf.ragged.range(begin, begin + tf.cast(end - start, tf.int64))
+    return tf.strings.reduce_join(tf.gather(parts.flat_values, places), axis=1)
 
 
 def _in_chunks(function, inputs, outputs):
