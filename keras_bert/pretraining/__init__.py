@@ -1,0 +1,1 @@
+"""Raw text to a pretrained model: corpus, sentences, vocabulary."""

@@ -1,0 +1,593 @@
+"""Files of any size and several formats as a stream of documents.
+
+    bytes of a file, unpacked                                 `_unpacked`
+      -> blocks of whole lines, valid UTF-8, "\\n" as line end  `_blocks`
+      -> documents, by what the first block looks like        `documents`
+
+A block is about a megabyte and goes through each step at once; Python looks at documents, not
+at lines. Nothing longer than `LONGEST` characters stays in one piece, so the memory is bounded.
+"""
+
+import bz2
+import codecs
+import collections
+import dataclasses
+import glob
+import gzip
+import html
+import itertools
+import json
+import lzma
+import os
+import pathlib
+import re
+import zlib
+from xml.parsers import expat
+
+from keras_bert.pretraining import mediawiki
+
+BLOCK = 1 << 20  # bytes read at once
+LONGEST = 4 << 20  # characters of a line or, give or take a block, of a document
+LONGEST_RECORD = 64 << 20  # characters of a line of JSON and of a wiki page, which are read whole
+
+_MAGIC = {
+    b"\x1f\x8b": "gzip",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ\x00": "xz",
+    b"\x28\xb5\x2f\xfd": "zstd",
+}
+_OPEN = {"gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.open}
+_ENCODINGS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le"}
+_ENCODINGS |= {codecs.BOM_UTF16_BE: "utf-16-be"}
+_REPLACED = "\ufffd"
+# What cannot be read as UTF-8 is mended, unless there is so much that it is something else.
+_MANY_REPLACED, _REPLACED_SHARE = 50, 0.1
+
+_BLANK_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
+_DOC_TAG = re.compile(r"\n(?:<doc( [^\n]*)?>|</doc>)[^\S\n]*(?=\n)")
+_TITLE = re.compile(r'\btitle="([^"\n]*)"')
+_REDIRECT = re.compile(r"\s*#\s?\w+\s*:?\s*\[\[")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Document:
+    r"""A document of a corpus as it stands in its file.
+
+    Attributes:
+        source: where it comes from, such as `"books.txt.xz: line 512"`.
+        text: paragraphs with line ends between them, or wikitext.
+        markup: `"plain"` or `"wikitext"`.
+
+    Example:
+
+    >>> Document("a.txt: line 1", "One paragraph.\n\n  Another. \n").paragraphs()
+    ['One paragraph.', 'Another.']
+    """
+
+    source: str
+    text: str
+    markup: str = "plain"
+
+    def paragraphs(self):
+        """Returns the paragraphs, a list of strings; none is empty or holds a line end.
+
+        Here wikitext is parsed, which takes far longer than to read it.
+
+        Raises:
+            ValueError: wikitext, and mwparserfromhell is not installed.
+        """
+        if self.markup == "wikitext":
+            return mediawiki.paragraphs(self.text)
+        return [line for line in map(str.strip, self.text.split("\n")) if line]
+
+
+def files(paths):
+    """Finds the files of a corpus.
+
+    Args:
+        paths: a path or a list of them: files, folders (with all that is below them, but for
+            what is hidden) and patterns such as `"wiki/**/*.bz2"`.
+
+    Returns:
+        The files, a sorted list of `pathlib.Path`, each once.
+
+    Raises:
+        ValueError: a path or pattern matches nothing.
+
+    Example:
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for name in ("b.txt", "a.txt", ".hidden"):
+    ...         _ = pathlib.Path(folder, name).write_text("text")
+    ...     [file.name for file in files(folder)]
+    ['a.txt', 'b.txt']
+    """
+    found = set()
+    for path in [paths] if isinstance(paths, (str, os.PathLike)) else paths:
+        path = os.fspath(path)
+        matches = [path] if os.path.exists(path) else glob.glob(path, recursive=True)
+        before = len(found)
+        here = [file for match in matches for file in _below(pathlib.Path(match))]
+        found.update(here)
+        if not here and len(found) == before:
+            what = "holds no files" if os.path.isdir(path) else "no such file, folder or pattern"
+            raise ValueError(f"{path}: {what}")
+    return sorted(found)
+
+
+def _below(path):
+    if not path.is_dir():
+        yield path
+        return
+    for folder, names, leaves in os.walk(path):
+        names[:] = [name for name in names if not name.startswith(".")]
+        for leaf in leaves:
+            if not leaf.startswith("."):
+                yield pathlib.Path(folder, leaf)
+
+
+def documents(paths, *, counts=None):
+    r"""Reads the documents of a corpus, one after the other.
+
+    What a file is, its first bytes say: plain text (a paragraph a line, blank lines between
+    documents), JSON Lines (`"text"` is a string or a list of paragraphs), the output of
+    WikiExtractor (either form) or a MediaWiki XML dump (articles alone, no redirects; the last
+    revision). Each may be packed by gzip, bzip2, xz or zstd, and be UTF-16 with a mark. A
+    document longer than `LONGEST` comes in parts, cut between paragraphs if it has any.
+
+    Args:
+        paths: as for `files`.
+        counts: a `collections.Counter` to fill: `"files"`, `"documents"`, and what was mended:
+            `"invalid_utf8"`, lines in which bytes were replaced by U+FFFD, and `"long_lines"`,
+            lines that were cut.
+
+    Yields:
+        `Document`s; none if the files are empty.
+
+    Raises:
+        ValueError: a path matches nothing, a file is damaged, cut short, or no text; the
+            message names the file, and the line or page.
+        OSError: a file cannot be read.
+
+    Example:
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "a.txt")
+    ...     _ = file.write_text("One.\nTwo.\n\nThree.\n")
+    ...     [document.paragraphs() for document in documents(file)]
+    [['One.', 'Two.'], ['Three.']]
+    """
+    counts = collections.Counter() if counts is None else counts
+    found = files(paths)
+    return itertools.chain.from_iterable(_documents_of(file, counts) for file in found)
+
+
+def _documents_of(path, counts):
+    for key in ("files", "documents", "invalid_utf8", "long_lines"):
+        counts.setdefault(key, 0)
+    counts["files"] += 1
+    chunks = _decoded(path, _unpacked(path))
+    first = next(chunks, b"")
+    chunks = itertools.chain([first], chunks)
+    read = _format(path, first)
+    for document in read(path, chunks, counts):
+        counts["documents"] += 1
+        yield document
+
+
+def _format(path, first):
+    """The reader for a file, by its first block; only an empty JSON line has no look of its own."""
+    head = first[:4096].lstrip()
+    names = {suffix.lower() for suffix in path.suffixes}
+    if names & {".jsonl", ".ndjson"} or re.match(rb'\{\s*"', head):
+        return _read_json
+    if re.match(rb"<doc [^\n]*>\s*?\n", head):
+        return _read_extracted
+    if re.match(rb"<(?:\?xml\b|!DOCTYPE\b|mediawiki\b)", head):
+        return _read_xml
+    return _read_plain
+
+
+# --- Bytes ---------------------------------------------------------------------------------
+
+
+def _unpacked(path):
+    """The bytes of a file in chunks of `BLOCK`, the last one shorter."""
+    with open(path, "rb") as file:
+        magic = file.read(6)
+    kind = next((kind for start, kind in _MAGIC.items() if magic.startswith(start)), None)
+    if kind is None:
+        with open(path, "rb") as file:
+            while chunk := file.read(BLOCK):
+                yield chunk
+        return
+    try:
+        if kind == "zstd":
+            yield from _of_one_size(_zstd(path))
+            return
+        with _OPEN[kind](path) as file:
+            while chunk := file.read(BLOCK):
+                yield chunk
+    except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{path}: this {kind} file is damaged or cut short ({reason})") from error
+
+
+def _zstd(path):
+    try:
+        import zstandard
+    except ImportError as error:
+        raise ValueError(
+            f"{path}: zstd files need zstandard; install it: pip install 'keras3-bert[pretraining]'"
+        ) from error
+    unpacker, begun = None, False
+    with open(path, "rb") as file:
+        # Small steps, since each may unpack to a thousand times its size.
+        while packed := file.read(4096):
+            while packed:
+                if unpacker is None:
+                    unpacker = zstandard.ZstdDecompressor().decompressobj()
+                try:
+                    yield unpacker.decompress(packed)
+                except zstandard.ZstdError as error:
+                    raise EOFError(error) from error
+                begun, packed = True, b""
+                if unpacker.eof:  # another frame may follow
+                    packed, unpacker, begun = unpacker.unused_data, None, False
+    if begun:
+        raise EOFError("the file ends before the data")
+
+
+def _of_one_size(chunks):
+    held, size = [], 0
+    for chunk in chunks:
+        held.append(chunk)
+        size += len(chunk)
+        if size >= BLOCK:
+            joined = b"".join(held)
+            whole = size - size % BLOCK
+            for at in range(0, whole, BLOCK):
+                yield joined[at : at + BLOCK]
+            held, size = [joined[whole:]], size - whole
+    if size:
+        yield b"".join(held)
+
+
+def _decoded(path, chunks):
+    """Takes away the byte order mark; UTF-16 becomes UTF-8."""
+    first = next(chunks, b"")
+    mark, encoding = next(
+        (item for item in _ENCODINGS.items() if first.startswith(item[0])), (b"", "utf-8")
+    )
+    chunks = itertools.chain([first[len(mark) :]], chunks)
+    if encoding != "utf-8":
+        decoder = codecs.getincrementaldecoder(encoding)("replace")
+        chunks = (decoder.decode(chunk).encode("utf-8", "replace") for chunk in chunks)
+    for chunk in chunks:
+        if b"\0" in chunk:
+            raise ValueError(f"{path}: is no text: it holds NUL bytes")
+        yield chunk
+
+
+def _blocks(path, chunks, counts, longest=LONGEST, cut=True):
+    """Strings of whole lines, all of them UTF-8 with "\\n" as their end.
+
+    A line of more than `longest` bytes is cut at white space, if it has any, or with
+    `cut=False` an error. Only where that happens or the file ends a block may lack a line end.
+    """
+    held, line, in_long_line = b"", 1, False
+    for chunk in itertools.chain(chunks, [b""]):
+        at = len(held)
+        held += chunk
+        # A "\r" may be the first half of a line end, so at the very end it says nothing yet.
+        end = held.rfind(b"\n", at) + 1 or held.rfind(b"\r", max(0, at - 1), -1) + 1
+        if not chunk:
+            end = len(held)
+        elif not end and len(held) > longest:
+            if not cut:
+                raise ValueError(
+                    f"{path}, line {line}: a line must be shorter than {longest} bytes"
+                )
+            counts["long_lines"] += not in_long_line
+            end = held.rfind(b" ", 1) + 1 or _whole_characters(held)
+            in_long_line = True
+        elif end:
+            in_long_line = False
+        if not end:
+            continue
+        text = _mended(path, held[:end], counts)
+        held = held[end:]
+        yield line, text
+        line += text.count("\n")
+
+
+def _whole_characters(data):
+    """How many bytes there are before a character of UTF-8 that may lack its end."""
+    start = len(data) - 1
+    while start > len(data) - 4 and data[start] & 0xC0 == 0x80:
+        start -= 1
+    return start if data[start] >= 0xC0 else len(data)
+
+
+def _mended(path, data, counts):
+    if b"\r" in data:
+        data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        pass
+    lines, replaced = data.split(b"\n"), 0
+    for index, line in enumerate(lines):
+        try:
+            line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            mended = line.decode("utf-8", "replace")
+            replaced += mended.count(_REPLACED)
+            lines[index] = mended.encode("utf-8")
+            counts["invalid_utf8"] += 1
+            invalid = error.object[error.start]
+    text = b"\n".join(lines).decode("utf-8")
+    if replaced >= _MANY_REPLACED and replaced > len(text) * _REPLACED_SHARE:
+        raise ValueError(
+            f"{path}: must be text in UTF-8; received {replaced} invalid bytes, "
+            f"such as 0x{invalid:02x}, among {len(text)} characters"
+        )
+    return text
+
+
+# --- Formats -------------------------------------------------------------------------------
+
+
+def _parts(source, text, markup="plain"):
+    """A document, or several where it is long: cut after a line end, or white space, if it can."""
+    part, begin = 1, 0
+    while begin < len(text):
+        end = len(text)
+        if end - begin > LONGEST:
+            end = begin + LONGEST
+            end = text.rfind("\n", begin, end) + 1 or text.rfind(" ", begin + 1, end) + 1 or end
+        whole = part == 1 and end == len(text)
+        if not text[begin:end].isspace():
+            name = source if part == 1 else f"{source}, part {part}"
+            yield Document(name, text if whole else text[begin:end], markup)
+            part += 1
+        begin = end
+
+
+class _Gatherer:
+    """Joins the text of a document that goes over several blocks, and lets go of what is long."""
+
+    def __init__(self, path):
+        self.path = path
+        self.reset()
+
+    def reset(self):
+        self.held, self.size, self.part, self.line = [], 0, 1, None
+
+    def add(self, text, line):
+        """Yields a part, once there is enough for one."""
+        if self.line is None:
+            if not text or text.isspace():
+                return
+            self.line = line + text.count("\n", 0, len(text) - len(text.lstrip()))
+        self.held.append(text)
+        self.size += len(text)
+        if self.size >= LONGEST:
+            yield from self._document()
+            self.held, self.size = [], 0
+
+    def end(self):
+        """Yields the document, or what is left of it."""
+        yield from self._document()
+        self.reset()
+
+    def _document(self):
+        text = "".join(self.held).strip()
+        if text:
+            source = f"{self.path}: line {self.line}"
+            yield Document(source if self.part == 1 else f"{source}, part {self.part}", text)
+            self.part += 1
+
+
+def _read_plain(path, chunks, counts):
+    gatherer = _Gatherer(path)
+    for line, text in _blocks(path, chunks, counts):
+        # With a line end on either side blank lines look alike wherever they stand.
+        text, begin, line = f"\n{text}" if text.endswith("\n") else f"\n{text}\n", 0, line - 1
+        for match in _BLANK_LINES.finditer(text):
+            yield from gatherer.add(text[begin : match.start()], line)
+            yield from gatherer.end()
+            line += text.count("\n", begin, match.end())
+            begin = match.end()
+        yield from gatherer.add(text[begin:], line)
+    yield from gatherer.end()
+
+
+def _read_json(path, chunks, counts):
+    for first, text in _blocks(path, chunks, counts, LONGEST_RECORD, cut=False):
+        for number, line in enumerate(text.split("\n"), first):
+            if not line or line.isspace():
+                continue
+            where = f"{path}, line {number}"
+            try:
+                value = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise ValueError(f"{where}: is not JSON ({error})") from error
+            if isinstance(value, dict):
+                if "text" not in value:
+                    keys = ", ".join(list(value)[:10])
+                    raise ValueError(f"{where}: has no key 'text'; its keys are {keys:.200}")
+                body = value["text"]
+            else:
+                body = value
+            if isinstance(body, list) and all(isinstance(item, str) for item in body):
+                body = "\n".join(item.replace("\n", " ") for item in body)
+            if not isinstance(body, str) or isinstance(value, str):
+                raise ValueError(
+                    f"{where}: must hold a text or a list of paragraphs; received "
+                    f"{json.dumps(body)[:80]}"
+                )
+            if "\\u" in line:  # halves of characters and NULs, which no file could hold
+                body = body.encode("utf-8", "replace").decode("utf-8").replace("\0", "")
+            if "\r" in body:
+                body = body.replace("\r\n", "\n").replace("\r", "\n")
+            if isinstance(value, dict) and {"id", "url", "title"} <= set(value):
+                body = _without_title(html.unescape(body), str(value["title"]))
+            yield from _parts(f"{path}: line {number}", body)
+
+
+def _without_title(text, title):
+    """WikiExtractor's text; its first line may be the title, which is no sentence."""
+    first, end, rest = text.lstrip("\n").partition("\n")
+    return rest if end and first.strip() == title.strip() else text
+
+
+def _read_extracted(path, chunks, counts):
+    inside, title, gatherer = None, "", _Gatherer(path)
+
+    def add(text, line):
+        nonlocal title
+        if inside is None:
+            if text and not text.isspace():
+                raise ValueError(
+                    f"{path}, line {line + 1}: between </doc> and <doc ...> there must be no "
+                    f"text; received {text.strip()[:40]!r}"
+                )
+            return
+        if "&" in text:
+            text = html.unescape(text)
+        if title and text.strip():
+            text, title = _without_title(text, title), ""
+        yield from gatherer.add(text, line)
+
+    for line, text in _blocks(path, chunks, counts):
+        text, begin, line = f"\n{text}" if text.endswith("\n") else f"\n{text}\n", 0, line - 1
+        for match in _DOC_TAG.finditer(text):
+            yield from add(text[begin : match.start()] + "\n", line)
+            line += text.count("\n", begin, match.end())
+            begin = match.end()
+            opens = not match.group().startswith("\n</")
+            if opens == (inside is not None):
+                wrong = "<doc> before the </doc> of line" if opens else "</doc> without a <doc>"
+                raise ValueError(f"{path}, line {line}: {wrong} {inside or ''}".rstrip())
+            if opens:
+                inside, found = line, _TITLE.search(match.group())
+                title = html.unescape(found[1]) if found else ""
+            else:
+                yield from gatherer.end()
+                inside = None
+        yield from add(text[begin:], line)
+    if inside is not None:
+        raise ValueError(f"{path}: ends inside the <doc> of line {inside}; it was cut short")
+
+
+def _read_xml(path, chunks, counts):
+    """Articles of a dump: an event parser that keeps one page at a time."""
+    dump = _Dump(path)
+    # The encoding is settled already, whatever the declaration says.
+    parser = expat.ParserCreate("utf-8", namespace_separator=" ")
+    parser.buffer_text = True
+    parser.buffer_size = BLOCK
+    parser.StartElementHandler = dump.start
+    parser.EndElementHandler = dump.end
+    parser.CharacterDataHandler = dump.data
+    parser.StartDoctypeDeclHandler = dump.doctype
+    last = 1
+    try:
+        for last, text in _blocks(path, chunks, counts, LONGEST_RECORD, cut=False):
+            parser.Parse(text, False)
+            for page, wikitext in dump.take():
+                yield from _parts(f"{path}: page {page}", wikitext, "wikitext")
+        parser.Parse(b"", True)
+    except expat.ExpatError as error:
+        reason = expat.ErrorString(error.code)
+        raise ValueError(
+            f"{path}, line {max(error.lineno, last)}, page {dump.page}: broken or cut short XML "
+            f"({reason})"
+        ) from error
+    if not dump.is_dump:
+        raise ValueError(f"{path}: XML must be a MediaWiki dump; its root is <{dump.root}>")
+
+
+class _Dump:
+    """What the events of a MediaWiki dump add up to."""
+
+    _KEPT = frozenset(("title", "ns", "text", "model", "namespace"))
+
+    def __init__(self, path):
+        self.path = path
+        self.page = 0
+        self.root = None
+        self.is_dump = False
+        self._other_namespaces = set()
+        self._key = None
+        self._found = []
+        self._open = None  # the strings of the element that is open, if its text is wanted
+        self._begin()
+
+    def _begin(self):
+        self._values, self._is_redirect, self._size = {}, False, 0
+
+    def take(self):
+        found, self._found = self._found, []
+        return found
+
+    def doctype(self, *_):
+        raise ValueError(f"{self.path}: XML with a DTD is refused; dumps have none")
+
+    def start(self, name, attributes):
+        name = name.rpartition(" ")[2]
+        if self.root is None:
+            self.root, self.is_dump = name, name == "mediawiki"
+            if not self.is_dump:
+                raise ValueError(f"{self.path}: XML must be a MediaWiki dump; its root is <{name}>")
+        if name == "page":
+            self.page += 1
+            self._begin()
+        elif name == "redirect":
+            self._is_redirect = True
+        elif name in self._KEPT:
+            self._open, self._size, self._key = [], 0, attributes.get("key")
+
+    def data(self, text):
+        if self._open is None:
+            return
+        self._open.append(text)
+        self._size += len(text)
+        if self._size > LONGEST_RECORD:
+            raise ValueError(
+                f"{self.path}, page {self.page}: must be shorter than {LONGEST_RECORD} characters"
+            )
+
+    def end(self, name):
+        name = name.rpartition(" ")[2]
+        if name == "page":
+            self._end_page()
+        elif name in self._KEPT and self._open is not None:
+            text, self._open = "".join(self._open), None
+            if name == "namespace":
+                if self._key != "0" and text:
+                    self._other_namespaces.add(text)
+            else:
+                self._values[name] = text  # of several revisions the last one stays
+
+    def _end_page(self):
+        values = self._values
+        text = values.get("text", "")
+        space = values.get("ns")
+        if space is None:  # dumps of old: the title alone tells
+            prefix, colon, _ = values.get("title", "").partition(":")
+            space = "1" if colon and prefix in self._other_namespaces else "0"
+        is_article = (
+            space.strip() == "0"
+            and not self._is_redirect
+            and values.get("model", "wikitext") == "wikitext"
+            and not _REDIRECT.match(text)
+        )
+        if is_article and text and not text.isspace():
+            self._found.append((self.page, text))
+        self._begin()

@@ -1,0 +1,168 @@
+"""Wikitext to paragraphs: prose alone.
+
+mwparserfromhell parses; here stands what is kept of its tree. Templates, tables, lists,
+headings, references, formulas, pictures and categories go, links leave their label.
+"""
+
+import re
+
+_INSTALL = "wikitext needs mwparserfromhell; install it: pip install 'keras3-bert[pretraining]'"
+
+# Elements that go with all that is in them, and those that leave their content as a block of its
+# own. Any other leaves its content where it stands.
+_DROPPED = frozenset(
+    "ref references gallery table math chem ce timeline score hiero imagemap pre source code "
+    "syntaxhighlight graph mapframe maplink templatedata inputbox categorytree section indicator "
+    "ul ol dl li dt dd tr td th caption style script includeonly noinclude onlyinclude".split()
+)
+_BLOCKS = frozenset("p div center blockquote poem br hr h1 h2 h3 h4 h5 h6".split())
+_PARAGRAPH = "\n\n"
+_ITEM = "\0"  # stands where a list item begins; no text holds one
+_PREFIXED = "\1"  # stands before a link such as "fr:Anarchie" or "Category:Politics"
+
+_FILE = re.compile(
+    r"\.(?:svg|jpe?g|png|gif|tiff?|webp|xcf|og[gva]|opus|webm|flac|midi?|mp3|wav|pdf|djvu|stl)\s*$",
+    re.IGNORECASE,
+)
+_NAMESPACE = re.compile(r"\s*[^\W\d_][\w\s-]*:\S")
+_LINK_OPTIONS = re.compile(
+    r"^(?:thumb|thumbnail|frame|frameless|right|left|center|\d+(?:x\d+)?px|upright(?:=.*)?)$",
+    re.IGNORECASE,
+)
+_SWITCH = re.compile(r"__[A-Z]+__")
+_LEFT_TAG = re.compile(r"</?[A-Za-z][A-Za-z0-9]*(?:\s[^<>\n]*)?/?>")
+# Where the parser saw no markup in what was meant to be some.
+_LEFT_LINK = re.compile(r"\[\[(?:[^\[\]|\n]*\|)*([^\[\]|\n]*)\]\]")
+_BROKEN = re.compile(r"\{\{|\}\}|\{\||\|\}|\[\[|\]\]|^[|!]|\|\||<[/!]?[a-z]|\w\|\w|\|\w+=", re.MULTILINE)
+_TIDY = (
+    # What templates leave of "(IPA: ..., born 1950)".
+    (re.compile(r"[(（][\s,;:/–—-]*(?:or\b|IPA:?)?[\s,;:/–—-]*[)）]"), ""),
+    (re.compile(r"([(（])(?:\s*[,;:])+\s*"), r"\1"),
+    (re.compile(r"(?:\s*[,;:])+\s*([)）])"), r"\1"),
+    (re.compile(r"([,;])(?:\s*[,;])+"), r"\1"),
+    (re.compile(r"[^\S\n]+([,.;:!?)\]](?:\s|$))"), r"\1"),
+    (re.compile(r"([(\[])[^\S\n]+"), r"\1"),
+    (re.compile(r"[^\S\n]{2,}"), " "),
+)
+_LETTERS = re.compile(r"\w{2}|[\u3040-\u30ff\u3400-\u9fff]")
+
+
+def paragraphs(wikitext):
+    """Takes the prose out of wikitext.
+
+    Args:
+        wikitext: the source of a page, a string.
+
+    Returns:
+        Its paragraphs, a list of strings without line ends.
+
+    Raises:
+        ValueError: mwparserfromhell is not installed.
+
+    Example:
+
+    >>> paragraphs("'''Ice''' ({{IPA|aɪs}}) is [[water|frozen water]].<ref>X</ref>\\n* item")
+    ['Ice is frozen water.']
+    """
+    try:
+        import mwparserfromhell
+    except ImportError as error:
+        raise ValueError(_INSTALL) from error
+    out = []
+    try:
+        # Quotes for bold and italics are looked for after the rest, in the text itself.
+        _write(mwparserfromhell.parse(wikitext, skip_style_tags=True), out)
+    except (mwparserfromhell.parser.ParserError, RecursionError):
+        return []  # nested beyond what a person would write
+    found = (_tidy(block) for block in re.split(r"\n(?:[^\S\n]*\n)+", "".join(out)))
+    return [block for block in found if block]
+
+
+def _write(wikicode, out):
+    """Appends the prose of a node list to `out`."""
+    from mwparserfromhell import nodes
+
+    for node in wikicode.nodes:
+        kind = type(node)
+        if kind is nodes.Text:
+            out.append(node.value)
+        elif kind is nodes.Wikilink:
+            _write_link(node, out)
+        elif kind is nodes.Tag:
+            _write_tag(node, out)
+        elif kind is nodes.Heading:
+            out.append(_PARAGRAPH)
+        elif kind is nodes.HTMLEntity:
+            out.append(_character(node))
+        elif kind is nodes.ExternalLink and node.title is not None:
+            _write(node.title, out)
+
+
+def _write_link(node, out):
+    title = str(node.title)
+    if _FILE.search(title):
+        return
+    if node.text is None:
+        out.append(f"{_PREFIXED}{title}{_PREFIXED}" if _NAMESPACE.match(title) else title.lstrip(":"))
+        return
+    if ":" in title and any(
+        _LINK_OPTIONS.match(option.strip()) for option in str(node.text).split("|")
+    ):
+        return
+    if _NAMESPACE.match(title) and str(node.text).strip() in ("", "*", " "):
+        return  # a category and how it is sorted
+    written: list[str] = []
+    _write(node.text, written)
+    text = "".join(written)
+    if _NAMESPACE.match(title):
+        text = f"{_PREFIXED}{text}{_PREFIXED}"
+    out.append(text)
+
+
+def _write_tag(node, out):
+    name = str(node.tag).strip().lower()
+    if node.wiki_markup and name in ("li", "dt", "dd"):
+        out.append(_ITEM)
+    elif name in _DROPPED:
+        out.append(_PARAGRAPH if name == "table" else "")
+    elif name in _BLOCKS:
+        out.append(" " if name == "br" else _PARAGRAPH)
+        if node.contents is not None and not node.self_closing:
+            _write(node.contents, out)
+            out.append(_PARAGRAPH)
+    elif node.contents is not None:
+        _write(node.contents, out)
+
+
+def _character(node):
+    try:
+        return node.normalize()
+    except ValueError:  # no such character
+        return ""
+
+
+def _tidy(block):
+    """A paragraph as it is printed, or an empty string."""
+    lines = []
+    for line in block.split("\n"):
+        if _ITEM in line:
+            continue
+        if _PREFIXED in line:
+            if not re.sub(rf"{_PREFIXED}[^{_PREFIXED}]*{_PREFIXED}", "", line).strip():
+                continue
+            line = line.replace(_PREFIXED, "")
+        lines.append(line)
+    text = " ".join(" ".join(lines).split())
+    if not text:
+        return ""
+    text = _LEFT_LINK.sub(r"\1", _LEFT_TAG.sub("", _SWITCH.sub("", text)))
+    text = re.sub(r"'{2,5}", "", text)
+    if _BROKEN.search(text):
+        return ""
+    before = None
+    while before != text:
+        before = text
+        for pattern, replacement in _TIDY:
+            text = pattern.sub(replacement, text)
+    text = text.strip()
+    return text if _LETTERS.search(text) else ""
