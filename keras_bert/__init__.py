@@ -11,6 +11,7 @@ can read a saved model.
 
 import importlib
 import itertools
+import os
 import pathlib
 import sys
 
@@ -34,6 +35,7 @@ _MODULES = (
     "hub",
     "layers",
     "optimizers",
+    "pretraining",
     "serving",
     "sources",
     "text",
@@ -42,13 +44,16 @@ _MODULES = (
 __all__ = [*_HOME, *_MODULES]
 
 
-def _is_command_line():
-    """Whether this import serves `keras-bert` or `python -m keras_bert`.
+def _does_without_keras():
+    """Whether this import serves `keras-bert`, `python -m keras_bert` or a process of `records`.
 
-    The command line answers `--help` at once, so it imports Keras itself, when it must.
+    The command line answers `--help` at once, so it imports Keras itself, when it must. The
+    processes that split text (`pretraining.records`) never need it, nor the memory it takes.
     """
-    return pathlib.Path(sys.argv[0] if sys.argv else "").stem == "keras-bert" or (
-        ("-m", "keras_bert") in itertools.pairwise(sys.orig_argv[:8])
+    return (
+        "KERAS_BERT_TEXT_PROCESS" in os.environ
+        or pathlib.Path(sys.argv[0] if sys.argv else "").stem == "keras-bert"
+        or ("-m", "keras_bert") in itertools.pairwise(sys.orig_argv[:8])
     )
 
 
@@ -64,7 +69,7 @@ def __dir__():
     return sorted({*globals(), *__all__})
 
 
-if not _is_command_line():
+if not _does_without_keras():
     from keras_bert import encoder, heads, layers, optimizers
     from keras_bert.serving import hub_layer as _hub_layer  # noqa: F401
     from keras_bert.text import preprocessor as _preprocessor  # noqa: F401

@@ -4,6 +4,8 @@ import keras
 
 from keras_bert.layers import Embeddings, Pooler, TransformerBlock
 
+_OPTIONAL_INPUTS = ("attention_mask", "position_ids")
+
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class BertEncoder(keras.Model):
@@ -17,6 +19,11 @@ class BertEncoder(keras.Model):
         input_word_ids: piece ids.
         input_mask: 1 for a real position, 0 for padding.
         input_type_ids: 0 for the first segment, 1 for the second.
+    Optional, left out of `encoder.input`:
+        attention_mask: (batch, seq, seq) as [query, key], nonzero where a position may look; it
+            takes the place of `input_mask`. Block-diagonal for several texts in a row, triangular
+            for a model that reads from left to right.
+        position_ids: (batch, seq), where each piece stands in its own text.
 
     Outputs, a dict:
         pooled_output: (batch, hidden), the [CLS] vector through a dense layer with tanh.
@@ -141,6 +148,52 @@ class BertEncoder(keras.Model):
         self.rematerialize = rematerialize
         self.preprocessor = preprocessor
         self.check_vocabulary()
+
+    def call(self, inputs, training=None, mask=None):
+        """Encodes a batch, see the class for inputs and outputs.
+
+        Raises:
+            ValueError: a key that is no input, or one that is missing.
+        """
+        if not isinstance(inputs, dict) or not inputs.keys() - self.input.keys():
+            return super().call(inputs, training=training, mask=mask)
+        # The functional graph has no room for what may be missing, so its layers are called here.
+        self._check_inputs(inputs)
+        x = self.get_layer("embeddings")(
+            inputs["input_word_ids"],
+            inputs["input_type_ids"],
+            inputs.get("position_ids"),
+            training=training,
+        )
+        attention_mask = inputs.get("attention_mask")
+        if attention_mask is None:
+            attention_mask = inputs["input_mask"]
+        encoder_outputs = []
+        for index in range(self._bert_config["num_hidden_layers"]):
+            block = self.get_layer(f"layer_{index}")
+            x = block(x, attention_mask=attention_mask, training=training)
+            encoder_outputs.append(x)
+        return {
+            "pooled_output": self.get_layer("pooler")(x),
+            "sequence_output": x,
+            "encoder_outputs": encoder_outputs,
+        }
+
+    def compute_output_spec(self, inputs, training=None, mask=None):
+        """Shapes of the outputs, which the optional inputs do not change."""
+        if isinstance(inputs, dict) and inputs.keys() - self.input.keys():
+            self._check_inputs(inputs)
+            inputs = {key: inputs[key] for key in self.input}
+        return super().compute_output_spec(inputs, training=training, mask=mask)
+
+    def _check_inputs(self, inputs):
+        known = {*self.input, *_OPTIONAL_INPUTS}
+        wrong = sorted(inputs.keys() - known) or sorted(self.input.keys() - inputs.keys())
+        if wrong:
+            raise ValueError(
+                f"inputs must be {', '.join(self.input)}, and may be "
+                f"{', '.join(_OPTIONAL_INPUTS)}; received {', '.join(inputs)}"
+            )
 
     def check_vocabulary(self):
         """Checks that there is an embedding for each piece of the preprocessor.

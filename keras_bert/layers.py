@@ -163,19 +163,21 @@ class Embeddings(keras.layers.Layer):
         )
         self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy, name="dropout")
 
-    def build(self, input_word_ids_shape, input_type_ids_shape=None):
+    def build(self, input_word_ids_shape, input_type_ids_shape=None, position_ids_shape=None):
         self.word_embeddings.build(input_word_ids_shape)
         self.position_embeddings.build((None,))
         self.token_type_embeddings.build(input_word_ids_shape)
         self.layer_norm.build((*input_word_ids_shape, self.hidden_size))
         self.built = True
 
-    def call(self, input_word_ids, input_type_ids, training=None):
+    def call(self, input_word_ids, input_type_ids, position_ids=None, training=None):
         """Embeds one batch.
 
         Args:
             input_word_ids: integers (batch, seq), 0 to `vocab_size` - 1.
             input_type_ids: integers (batch, seq), 0 to `type_vocab_size` - 1.
+            position_ids: integers (batch, seq), 0 to `max_position_embeddings` - 1; `None`:
+                counted from the left.
             training: whether dropout is on.
 
         Returns:
@@ -184,6 +186,14 @@ class Embeddings(keras.layers.Layer):
         Raises:
             ValueError: the sequence is longer than `max_position_embeddings`.
         """
+        if position_ids is None:
+            position_ids = self._count_positions(input_word_ids)  # (seq,)
+        x = self.word_embeddings(input_word_ids)  # (batch, seq, hidden)
+        x = x + self.position_embeddings(position_ids)
+        x = x + self.token_type_embeddings(input_type_ids)
+        return self.dropout(self.layer_norm(x), training=training)
+
+    def _count_positions(self, input_word_ids):
         length = input_word_ids.shape[1]
         if length is not None and length > self.max_position_embeddings:
             raise ValueError(
@@ -191,15 +201,13 @@ class Embeddings(keras.layers.Layer):
                 f"max_position_embeddings={self.max_position_embeddings} position vectors"
             )
         # A slice: where the length is known only as the graph runs, what is too long then fails
-        # to add up below, while a look-up beyond the table would give zeros on a GPU.
+        # to add up to the words, while a look-up beyond the table would give zeros on a GPU.
         positions = ops.arange(self.max_position_embeddings, dtype="int32")
-        positions = positions[: ops.shape(input_word_ids)[1]]  # (seq,)
-        x = self.word_embeddings(input_word_ids)  # (batch, seq, hidden)
-        x = x + self.position_embeddings(positions)
-        x = x + self.token_type_embeddings(input_type_ids)
-        return self.dropout(self.layer_norm(x), training=training)
+        return positions[: ops.shape(input_word_ids)[1]]
 
-    def compute_output_shape(self, input_word_ids_shape, input_type_ids_shape=None):
+    def compute_output_shape(
+        self, input_word_ids_shape, input_type_ids_shape=None, position_ids_shape=None
+    ):
         return (*input_word_ids_shape, self.hidden_size)
 
     def get_config(self):

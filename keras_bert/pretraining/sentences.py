@@ -109,3 +109,24 @@ def _starts_lower(text, at):
     while at < len(text) and text[at] in _OPENING:
         at += 1
     return text[at : at + 1].islower()
+
+
+def of_documents(documents):
+    """Splits whole documents, the work that other processes can do.
+
+    Args:
+        documents: `corpus.Document`s, or others with `paragraphs()`.
+
+    Returns:
+        A list of sentences for each document.
+
+    Example:
+
+    >>> from keras_bert.pretraining.corpus import Document
+    >>> of_documents([Document("a", "One. Two.\\nThree."), Document("b", "Four.")])
+    [['One.', 'Two.', 'Three.'], ['Four.']]
+    """
+    return [
+        [sentence for paragraph in document.paragraphs() for sentence in split(paragraph)]
+        for document in documents
+    ]

@@ -1,0 +1,258 @@
+"""Records to batches for pretraining, drawn on the fly.
+
+A pass over the records goes through windows, some shards each, in an order of its own. Within a
+window the documents become pairs, the pairs rows (one each, or several packed), the rows batches.
+What a batch holds is a function of the seed, the epoch and its place there alone: a run that goes
+on draws what it would have drawn, and each worker draws its rows of a batch without the others.
+"""
+
+import dataclasses
+import math
+
+import keras
+import numpy as np
+
+from keras_bert.pretraining import packing, pairs
+from keras_bert.pretraining.masking import Masker, key_of
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class Place:
+    """A place in a stream: the next row is `row` of window `window` of epoch `epoch`."""
+
+    epoch: int = 0
+    window: int = 0
+    row: int = 0
+
+
+class Stream:
+    """Batches of masked pairs from records.
+
+    A batch is (inputs, targets, weights) as `heads.pretraining` takes them. Inputs are int32:
+    `input_word_ids`, `input_mask`, `input_type_ids` (batch, seq) and `masked_lm_positions` (batch,
+    predictions). Targets: `masked_lm` (batch, predictions) and `next_sentence` (batch,), 1 for a
+    second text from another document; weights are float32, 0 where nothing is masked.
+
+    Packed, as `heads.packed_pretraining` takes them: `text_ids` (batch, seq) in place of
+    `input_mask`, further `position_ids` (batch, seq) and `first_positions` (batch, texts); the
+    targets and weights of `next_sentence` are (batch, texts).
+
+    Args:
+        records: a `records.Records`.
+        batch_size: rows a batch, all workers together.
+        sequence_length: positions of a row.
+        split: `"train"` or `"eval"`.
+        max_predictions: the most masked pieces in a pair; default: 15% of the length, and some.
+        masked_share: share of the pieces that are masked.
+        whole_words: mask whole words.
+        short_share: share of pairs of any shorter length.
+        next_sentence: pairs; `False`: single texts.
+        packed: several pairs a row.
+        seed: of all draws.
+        shards_in_memory: shards a window holds: more of them, more to draw from.
+        worker: (index, number) of this worker; its batches are its share of the rows.
+
+    Raises:
+        ValueError: an impossible number, or records without documents.
+
+    Example: see examples/pretrain.py.
+    """
+
+    def __init__(
+        self,
+        records,
+        batch_size,
+        sequence_length,
+        *,
+        split="train",
+        max_predictions=None,
+        masked_share=0.15,
+        whole_words=False,
+        short_share=0.1,
+        next_sentence=True,
+        packed=False,
+        seed=0,
+        shards_in_memory=8,
+        worker=(0, 1),
+    ):
+        if batch_size < 1 or batch_size % worker[1]:
+            raise ValueError(
+                f"batch_size must be a multiple of the {worker[1]} workers; received {batch_size}"
+            )
+        if max_predictions is None:
+            max_predictions = math.ceil(masked_share * sequence_length)
+        self.records = records
+        self.batch_size = batch_size
+        self.sequence_length = sequence_length
+        self.packed = packed
+        self._shards = records.shards(split)
+        if not self._shards:
+            raise ValueError(f"{records.folder} holds no documents of the split {split!r}")
+        vocabulary = records.preprocessor().vocabulary
+        self._masker = Masker(vocabulary, max_predictions, masked_share, whole_words)
+        ids = {piece: index for index, piece in enumerate(vocabulary)}
+        self._pad, self._cls, self._sep = (ids[piece] for piece in ("[PAD]", "[CLS]", "[SEP]"))
+        self._next_sentence = next_sentence
+        self._short_share = short_share
+        self._seed = seed
+        self._is_training = split == "train"
+        self._window_count = -(-len(self._shards) // shards_in_memory)
+        self._worker = worker
+        # A row of only the shortest pairs is as good as none: so many pairs hold it full.
+        self.texts_in_row = max(4, sequence_length // 16) if packed else 1
+        self._predictions_in_row = max_predictions
+        if packed:
+            # Each pair rounds its 15% to the nearest.
+            self._predictions_in_row = math.ceil(
+                masked_share * sequence_length + self.texts_in_row / 2
+            )
+
+    def batches(self, place=None, epochs=None):
+        """Draws batches.
+
+        Args:
+            place: a `Place` to go on from; default: the beginning.
+            epochs: where to stop; the last batch may then be smaller, and is left out where there
+                are several workers. `None`: never.
+
+        Yields:
+            (place behind the batch, batch).
+        """
+        place = place or Place()
+        size = self.batch_size
+        index, workers = self._worker
+        mine = slice(index * size // workers, (index + 1) * size // workers)
+        waiting, rows = [], 0
+        while epochs is None or place.epoch < epochs:
+            window = self._window(place.epoch, place.window)
+            while place.row < len(window):
+                taken = min(size - rows, len(window) - place.row)
+                waiting.append((window, place.row, place.row + taken))
+                rows += taken
+                place = dataclasses.replace(place, row=place.row + taken)
+                if rows == size:
+                    yield place, self._batch(waiting, mine)
+                    waiting, rows = [], 0
+            place = Place(place.epoch, place.window + 1)
+            if place.window == self._window_count:
+                place = Place(place.epoch + 1)
+        if rows and workers == 1:
+            yield place, self._batch(waiting, slice(0, rows))
+
+    def _window(self, epoch, number):
+        """Reads the documents of a window and plans its rows."""
+        order = range(len(self._shards))
+        if self._is_training:
+            order = sorted(order, key=lambda shard: key_of(self._seed, epoch, shard))
+        names = [self._shards[at] for at in np.array_split(order, self._window_count)[number]]
+        documents = self.records.read(names)
+        drawn = pairs.draw(
+            documents,
+            self.sequence_length,
+            f"keras_bert pairs {self._seed} {epoch} {number}",
+            short_share=self._short_share,
+            next_sentence=self._next_sentence,
+        )
+        key = key_of(self._seed, epoch, number)
+        if not self.packed:
+            return _Window(documents, drawn, key, np.arange(len(drawn)), np.ones(len(drawn), int))
+        rows = packing.plan(drawn.lengths, self.sequence_length, self.texts_in_row)
+        rows.sort(key=lambda row: key_of(key, row[0]))  # no longer by length
+        return _Window(
+            documents, drawn, key, np.concatenate(rows), np.array([len(row) for row in rows])
+        )
+
+    def _batch(self, waiting, mine):
+        """Lays out this worker's rows of a batch; `waiting` says which rows of which windows."""
+        parts, start = [], 0
+        for window, first, last in waiting:
+            cut = slice(max(mine.start - start, 0), max(mine.stop - start, 0))
+            rows = range(first, last)[cut]
+            start += last - first
+            if len(rows):
+                parts.append(self._rows(window, rows.start, rows.stop))
+        return keras.tree.map_structure(lambda *arrays: np.concatenate(arrays), *parts)
+
+    def _rows(self, window, first, last):
+        limits = window.row_starts[[first, last]]
+        numbers = window.order[limits[0] : limits[1]]
+        ids, type_ids, lengths = self._lay_out(window, numbers)
+        masked, positions, labels, counts = self._masker.mask(ids, lengths, window.key, numbers)
+        is_random = window.pairs.is_random[numbers].astype(np.int32)
+        seq = self.sequence_length
+        if not self.packed:
+            inputs = {
+                "input_word_ids": masked,
+                "input_mask": (np.arange(seq) < lengths[:, None]).astype(np.int32),
+                "input_type_ids": type_ids,
+                "masked_lm_positions": positions,
+            }
+            filled = np.arange(positions.shape[1]) < counts[:, None]
+            targets = {"masked_lm": labels, "next_sentence": is_random}
+            weights = {
+                "masked_lm": filled.astype(np.float32),
+                "next_sentence": np.ones(len(ids), np.float32),
+            }
+        else:
+            packed = packing.pack(
+                {
+                    "input_word_ids": masked,
+                    "input_type_ids": type_ids,
+                    "lengths": lengths,
+                    "positions": positions,
+                    "labels": labels,
+                    "counts": counts,
+                    "is_random": is_random,
+                },
+                np.diff(window.row_starts[first : last + 1]),
+                seq,
+                self.texts_in_row,
+                self._predictions_in_row,
+            )
+            packed["input_word_ids"][packed["text_ids"] == 0] = self._pad
+            targets = {
+                "masked_lm": packed.pop("masked_lm_labels"),
+                "next_sentence": packed.pop("is_random"),
+            }
+            weights = {
+                "masked_lm": packed.pop("masked_lm_weights"),
+                "next_sentence": packed.pop("is_random_weights"),
+            }
+            inputs = packed
+        if not self._next_sentence:
+            targets.pop("next_sentence")
+            weights.pop("next_sentence")
+            inputs.pop("first_positions", None)
+        return inputs, targets, weights
+
+    def _lay_out(self, window, numbers):
+        """[CLS] first [SEP] second [SEP]: ids, type ids int32 (pairs, seq), lengths (pairs,)."""
+        drawn, seq = window.pairs, self.sequence_length
+        first, second = drawn.first[numbers], drawn.second[numbers]
+        first_length = np.diff(first)  # (pairs, 1)
+        lengths = drawn.lengths[numbers]
+        position = np.arange(seq)
+        in_second = position > first_length + 1  # (pairs, seq)
+        source = np.where(
+            in_second, second[:, :1] + position - first_length - 2, first[:, :1] + position - 1
+        )
+        end = lengths[:, None] - 1
+        is_text = (position > 0) & (position != first_length + 1) & (position < end)
+        pieces = window.documents.pieces
+        ids = pieces[np.where(is_text, source, 0)].astype(np.int32)
+        ids = np.where(is_text, ids, self._sep)
+        ids[:, 0] = self._cls
+        ids[position > end] = self._pad
+        return ids, (in_second & (position <= end)).astype(np.int32), lengths
+
+
+class _Window:
+    """Documents in memory, and the rows that their pairs make up."""
+
+    def __init__(self, documents, drawn, key, order, sizes):
+        self.documents, self.pairs, self.key = documents, drawn, key
+        self.order = order  # of the pairs, a row's behind one another
+        self.row_starts = np.concatenate([[0], np.cumsum(sizes)])
+
+    def __len__(self):
+        return len(self.row_starts) - 1
