@@ -209,6 +209,11 @@ class BertEncoder(keras.Model):
                 f"{len(pieces)}"
             )
 
+    @property
+    def bert_config(self):
+        """Google's twelve keys and their values, a dict."""
+        return dict(self._bert_config)
+
     def get_config(self):
         """Returns the constructor's arguments: Google's twelve keys and ours."""
         dtype = self.dtype_policy

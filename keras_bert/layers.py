@@ -475,6 +475,14 @@ class TransformerBlock(keras.layers.Layer):
         }
 
 
+def _gather(x, positions):
+    """The vectors of (batch, seq, hidden) at positions (batch, n): (batch, n, hidden)."""
+    # As one list of rows: a look-up in it is quick on every device.
+    batch, seq, hidden = ops.shape(x)
+    rows = ops.arange(batch, dtype="int32")[:, None] * seq + ops.cast(positions, "int32")
+    return ops.take(ops.reshape(x, (batch * seq, hidden)), rows, axis=0)
+
+
 @keras.saving.register_keras_serializable(package="keras_bert")
 class Pooler(keras.layers.Layer):
     """The [CLS] position through a dense layer with tanh: BERT's `pooled_output`.
@@ -494,7 +502,7 @@ class Pooler(keras.layers.Layer):
         super().__init__(**kwargs)
         self.initializer_range = initializer_range
 
-    def build(self, sequence_output_shape):
+    def build(self, sequence_output_shape, positions_shape=None):
         hidden_size = sequence_output_shape[-1]
         self.dense = keras.layers.Dense(
             hidden_size,
@@ -506,12 +514,24 @@ class Pooler(keras.layers.Layer):
         self.dense.build((sequence_output_shape[0], hidden_size))
         self.built = True
 
-    def call(self, sequence_output):
-        """Pools floats (batch, seq, hidden) to (batch, hidden)."""
-        return self.dense(sequence_output[:, 0])
+    def call(self, sequence_output, positions=None):
+        """Pools a batch.
 
-    def compute_output_shape(self, sequence_output_shape):
-        return (sequence_output_shape[0], sequence_output_shape[-1])
+        Args:
+            sequence_output: floats (batch, seq, hidden).
+            positions: where the [CLS]s of several texts in a row stand, integers (batch, texts);
+                `None`: the one at the front.
+
+        Returns:
+            A tensor (batch, hidden), with positions (batch, texts, hidden).
+        """
+        if positions is None:
+            return self.dense(sequence_output[:, 0])
+        return self.dense(_gather(sequence_output, positions))
+
+    def compute_output_shape(self, sequence_output_shape, positions_shape=None):
+        rows = sequence_output_shape[:1] if positions_shape is None else positions_shape
+        return (*rows, sequence_output_shape[-1])
 
     def get_config(self):
         return {**super().get_config(), "initializer_range": self.initializer_range}
@@ -604,11 +624,7 @@ class MaskedLMHead(keras.layers.Layer):
         """
         x = sequence_output
         if masked_lm_positions is not None:
-            # As one list of rows: a look-up in it is quick on every device.
-            batch, seq, hidden = ops.shape(x)
-            rows = ops.arange(batch, dtype="int32")[:, None] * seq
-            rows = rows + ops.cast(masked_lm_positions, "int32")
-            x = ops.take(ops.reshape(x, (batch * seq, hidden)), rows, axis=0)
+            x = _gather(x, masked_lm_positions)
         x = self.layer_norm(self.activation(self.transform(x)))  # (batch, predictions, hidden)
         logits = ops.matmul(x, ops.transpose(self._table()))  # (batch, predictions, vocab)
         return logits + ops.cast(self.output_bias, logits.dtype)

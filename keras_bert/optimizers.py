@@ -24,6 +24,8 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
         peak: the highest rate, at step `warmup_steps`.
         total_steps: the step at which the rate is 0 again, and stays so.
         warmup_steps: length of the rise; 0 for none.
+        batches_per_step: Keras hands a schedule the number of batches; with accumulated
+            gradients several of them are one step.
 
     Raises:
         ValueError: `warmup_steps` is not within 0 and `total_steps`.
@@ -35,7 +37,7 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
     [0.0, 0.5, 1.0, 0.5, 0.0, 0.0]
     """
 
-    def __init__(self, peak, total_steps, warmup_steps=0):
+    def __init__(self, peak, total_steps, warmup_steps=0, batches_per_step=1):
         super().__init__()
         if total_steps < 1 or not 0 <= warmup_steps <= total_steps:
             raise ValueError(
@@ -45,10 +47,11 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
         self.peak = peak
         self.total_steps = total_steps
         self.warmup_steps = warmup_steps
+        self.batches_per_step = batches_per_step
 
-    def __call__(self, step):
-        """The rate at a step, counted from 0."""
-        step = ops.cast(step, "float32")
+    def __call__(self, batch):
+        """The rate at a batch, counted from 0."""
+        step = ops.cast(ops.floor_divide(batch, self.batches_per_step), "float32")
         rise = step / max(self.warmup_steps, 1)
         fall = (self.total_steps - step) / max(self.total_steps - self.warmup_steps, 1)
         factor = ops.where(step < self.warmup_steps, rise, ops.maximum(fall, 0.0))
@@ -59,6 +62,7 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
             "peak": self.peak,
             "total_steps": self.total_steps,
             "warmup_steps": self.warmup_steps,
+            "batches_per_step": self.batches_per_step,
         }
 
 
@@ -82,9 +86,7 @@ class AdamW(keras.optimizers.AdamW):
 
     def build(self, variables):
         if not self.built:
-            self.exclude_from_weight_decay(
-                var_list=[v for v in variables if len(v.shape) < 2 or v.name == "bias"]
-            )
+            _spare_vectors(self, variables)
         super().build(variables)
 
     def apply(self, grads, trainable_variables=None):
@@ -121,8 +123,7 @@ def adamw(
         weight_decay: decoupled decay of the weight matrices, relative to the rate.
         beta_1, beta_2, epsilon: Adam's constants.
         clipnorm: largest norm of all gradients together; `None`: no clipping.
-        gradient_accumulation_steps: average the gradients of so many batches for one step; the
-            schedule still counts batches.
+        gradient_accumulation_steps: average the gradients of so many batches for one step.
 
     Returns:
         An `AdamW`.
@@ -136,7 +137,9 @@ def adamw(
     'adamw'
     """
     return AdamW(
-        WarmupLinearDecay(learning_rate, total_steps, warmup_steps),
+        WarmupLinearDecay(
+            learning_rate, total_steps, warmup_steps, gradient_accumulation_steps or 1
+        ),
         weight_decay=weight_decay,
         beta_1=beta_1,
         beta_2=beta_2,
@@ -144,4 +147,67 @@ def adamw(
         global_clipnorm=clipnorm,
         gradient_accumulation_steps=gradient_accumulation_steps,
         name="adamw",
+    )
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class Lamb(keras.optimizers.Lamb):
+    """`keras.optimizers.Lamb` that spares biases and LayerNorm from weight decay.
+
+    Args: as for `keras.optimizers.Lamb`.
+
+    Example:
+
+    >>> optimizer = Lamb(learning_rate=0.1, weight_decay=0.5)
+    >>> optimizer.build([keras.Variable([1.0])])
+    """
+
+    def build(self, variables):
+        if not self.built:
+            _spare_vectors(self, variables)
+        super().build(variables)
+
+
+def lamb(
+    learning_rate,
+    *,
+    total_steps,
+    warmup_steps=0,
+    weight_decay=0.01,
+    clipnorm=1.0,
+    gradient_accumulation_steps=None,
+):
+    """LAMB, for pretraining in very large batches.
+
+    Source: You et al. (2020), Large batch optimization for deep learning. Keras decays the weights
+    beside the trust ratio, not within it.
+
+    Args: as for `adamw`.
+
+    Returns:
+        A `Lamb`.
+
+    Raises:
+        ValueError: `warmup_steps` is not within 0 and `total_steps`.
+
+    Example:
+
+    >>> lamb(2e-3, total_steps=1000, warmup_steps=100).name
+    'lamb'
+    """
+    return Lamb(
+        WarmupLinearDecay(
+            learning_rate, total_steps, warmup_steps, gradient_accumulation_steps or 1
+        ),
+        weight_decay=weight_decay,
+        epsilon=1e-6,
+        global_clipnorm=clipnorm,
+        gradient_accumulation_steps=gradient_accumulation_steps,
+        name="lamb",
+    )
+
+
+def _spare_vectors(optimizer, variables):
+    optimizer.exclude_from_weight_decay(
+        var_list=[v for v in variables if len(v.shape) < 2 or v.name == "bias"]
     )

@@ -118,7 +118,7 @@ def finetune(
     if dev is not None:
         task.encode(model, dev, max_length)  # a label that is not known: now, not after an epoch
     batches = -(-len(encoded) // batch_size)
-    steps = epochs * batches
+    steps = -(-epochs * batches // accumulate)
     compiled = _compiles()
     model.compile(
         optimizers.adamw(

@@ -52,6 +52,10 @@ class Stream:
         shards_in_memory: shards a window holds: more of them, more to draw from.
         worker: (index, number) of this worker; its batches are its share of the rows.
 
+    Attributes:
+        rows: of this worker in a batch.
+        texts_in_row, predictions_in_row: how many there is room for.
+
     Raises:
         ValueError: an impossible number, or records without documents.
 
@@ -85,6 +89,7 @@ class Stream:
         self.batch_size = batch_size
         self.sequence_length = sequence_length
         self.packed = packed
+        self.rows = batch_size // worker[1]
         self._shards = records.shards(split)
         if not self._shards:
             raise ValueError(f"{records.folder} holds no documents of the split {split!r}")
@@ -98,14 +103,19 @@ class Stream:
         self._is_training = split == "train"
         self._window_count = -(-len(self._shards) // shards_in_memory)
         self._worker = worker
+        self._kept = None, None
         # A row of only the shortest pairs is as good as none: so many pairs hold it full.
         self.texts_in_row = max(4, sequence_length // 16) if packed else 1
-        self._predictions_in_row = max_predictions
+        self.predictions_in_row = max_predictions
         if packed:
             # Each pair rounds its 15% to the nearest.
-            self._predictions_in_row = math.ceil(
+            self.predictions_in_row = math.ceil(
                 masked_share * sequence_length + self.texts_in_row / 2
             )
+
+    def example(self):
+        """A batch of this stream as far as shapes and types go: arrays of no rows."""
+        return self._rows(self._kept_window(0, 0), 0, 0)
 
     def batches(self, place=None, epochs=None):
         """Draws batches.
@@ -124,7 +134,7 @@ class Stream:
         mine = slice(index * size // workers, (index + 1) * size // workers)
         waiting, rows = [], 0
         while epochs is None or place.epoch < epochs:
-            window = self._window(place.epoch, place.window)
+            window = self._kept_window(place.epoch, place.window)
             while place.row < len(window):
                 taken = min(size - rows, len(window) - place.row)
                 waiting.append((window, place.row, place.row + taken))
@@ -138,6 +148,12 @@ class Stream:
                 place = Place(place.epoch + 1)
         if rows and workers == 1:
             yield place, self._batch(waiting, slice(0, rows))
+
+    def _kept_window(self, *which):
+        # Who draws a few batches at a time comes back to the same window.
+        if self._kept[0] != which:
+            self._kept = which, self._window(*which)
+        return self._kept[1]
 
     def _window(self, epoch, number):
         """Reads the documents of a window and plans its rows."""
@@ -207,7 +223,7 @@ class Stream:
                 np.diff(window.row_starts[first : last + 1]),
                 seq,
                 self.texts_in_row,
-                self._predictions_in_row,
+                self.predictions_in_row,
             )
             packed["input_word_ids"][packed["text_ids"] == 0] = self._pad
             targets = {

@@ -1,0 +1,241 @@
+"""One program for one device, several, a TPU, and several machines.
+
+On TensorFlow a `tf.distribute.Strategy`, on JAX a `keras.distribution`. A model that is to be
+trained on several devices is made within `scope`; `pretraining` and Keras do the rest.
+"""
+
+import contextlib
+import os
+
+import keras
+
+STRATEGIES = ("auto", "one-device", "mirrored", "multi-worker", "tpu")
+
+
+@contextlib.contextmanager
+def scope(name="auto", *, model_parallel=1):
+    """Within it, models are made for the devices that a name stands for.
+
+    Args:
+        name: `"one-device"`; `"mirrored"`: all devices of this machine; `"multi-worker"`: those of
+            several machines, each of which runs the same program; `"tpu"`, or `"tpu:NAME"` for a
+            Cloud TPU of that name; `"auto"`: the TPU if there is one, else all devices of this
+            machine if there are several, else the one.
+        model_parallel: on JAX, devices among which each weight matrix is split, for models that
+            one device cannot hold.
+
+    Yields:
+        The `tf.distribute.Strategy` or `keras.distribution.Distribution`; `None` for one device.
+
+    Raises:
+        ValueError: another name, or what it stands for is not there.
+
+    Example:
+
+    >>> with scope("one-device") as strategy:
+    ...     print(strategy)
+    None
+    """
+    kind, _, address = name.partition(":")
+    if kind not in STRATEGIES or (address and kind != "tpu"):
+        raise ValueError(
+            f"the strategy must be one of {', '.join(STRATEGIES)}, or tpu:NAME; received {name!r}"
+        )
+    backend = keras.backend.backend()
+    if kind == "one-device":
+        with contextlib.nullcontext():
+            yield None
+    elif backend == "tensorflow":
+        if model_parallel != 1:
+            raise ValueError("model_parallel needs the JAX backend: set KERAS_BACKEND=jax")
+        strategy = _tensorflow_strategy(kind, address)
+        with contextlib.nullcontext() if strategy is None else strategy.scope():
+            yield strategy
+    elif backend == "jax":
+        strategy = _jax_distribution(kind, address, model_parallel)
+        before = keras.distribution.distribution()
+        keras.distribution.set_distribution(strategy)
+        try:
+            yield strategy
+        finally:
+            keras.distribution.set_distribution(before)
+    elif kind == "auto":
+        yield None
+    else:
+        raise ValueError(f"the {backend} backend knows one-device only; received {name!r}")
+
+
+def _tensorflow_strategy(kind, address):
+    import tensorflow as tf
+
+    if kind == "multi-worker":
+        if "TF_CONFIG" not in os.environ:
+            raise ValueError(
+                "multi-worker needs TF_CONFIG, which says who the workers are and which one "
+                "this is; see tensorflow.org/guide/distributed_training"
+            )
+        return tf.distribute.MultiWorkerMirroredStrategy()
+    if kind == "tpu" or (kind == "auto" and _tpu_is_near()):
+        return _tpu_strategy(address)
+    gpus = tf.config.list_logical_devices("GPU")
+    devices = gpus or tf.config.list_logical_devices("CPU")
+    if kind == "auto" and len(gpus) < 2:
+        return None
+    return tf.distribute.MirroredStrategy([device.name for device in devices])
+
+
+def _tpu_is_near():
+    return any(name in os.environ for name in ("TPU_NAME", "COLAB_TPU_ADDR"))
+
+
+def _tpu_strategy(address):
+    import tensorflow as tf
+
+    where = address or os.environ.get("TPU_NAME") or "local"
+    if "COLAB_TPU_ADDR" in os.environ or "COLAB_RELEASE_TAG" in os.environ:
+        raise ValueError(
+            "Colab's TPU runtime has no TensorFlow that knows its TPU; set KERAS_BACKEND=jax "
+            "before Keras is imported"
+        )
+    if where == "local" and not _has_tpu_chip():
+        raise ValueError(
+            "there is no TPU in this machine (no /dev/accel0, no /dev/vfio); name a Cloud TPU "
+            "with tpu:NAME or TPU_NAME, or take another strategy"
+        )
+    try:
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=where)
+        tf.config.experimental_connect_to_cluster(resolver)
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+    except Exception as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
+        raise ValueError(f"the TPU {where!r} cannot be reached: {reason:.300}") from error
+    return tf.distribute.TPUStrategy(resolver)
+
+
+def _has_tpu_chip():
+    return os.path.exists("/dev/accel0") or os.path.exists("/dev/vfio/0")
+
+
+def _jax_distribution(kind, address, model_parallel):
+    import jax
+
+    if kind == "tpu":
+        if address:
+            raise ValueError("with JAX this program runs on the TPU's own machines: take tpu")
+        if jax.default_backend() != "tpu":
+            raise ValueError(
+                f"JAX sees no TPU here, only {jax.default_backend()}; pip install 'jax[tpu]' on a "
+                "machine that has one"
+            )
+    if kind == "multi-worker" and not jax.distributed.is_initialized():
+        try:
+            jax.distributed.initialize()
+        except (ValueError, RuntimeError) as error:
+            reason = str(error).strip().splitlines()[0]
+            raise ValueError(f"multi-worker finds no cluster: {reason}") from error
+    devices = keras.distribution.list_devices()
+    if model_parallel != 1:
+        if len(devices) % model_parallel:
+            raise ValueError(
+                f"model_parallel must divide the {len(devices)} devices; received {model_parallel}"
+            )
+        return _model_parallel(devices, model_parallel)
+    if kind == "auto" and len(devices) < 2:
+        return None
+    return keras.distribution.DataParallel(devices=devices, auto_shard_dataset=False)
+
+
+def _model_parallel(devices, count):
+    """Megatron's split: what a block reads with by columns, what it writes with by rows."""
+    mesh = keras.distribution.DeviceMesh(
+        (len(devices) // count, count), ("batch", "model"), devices
+    )
+    layout = keras.distribution.LayoutMap(mesh)
+    layout[".*word_embeddings/embeddings"] = (None, "model")
+    layout[".*attention/qkv/kernel"] = (None, "model")
+    layout[".*attention/qkv/bias"] = ("model",)
+    layout[".*attention/output/kernel"] = ("model", None)
+    layout[".*intermediate/kernel"] = (None, "model")
+    layout[".*intermediate/bias"] = ("model",)
+    layout[".*layer_[0-9]+/output/kernel"] = ("model", None)
+    return keras.distribution.ModelParallel(
+        layout_map=layout, batch_dim_name="batch", auto_shard_dataset=False
+    )
+
+
+def _strategy():
+    """The strategy whose scope this is, or `None`."""
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        return tf.distribute.get_strategy() if tf.distribute.has_strategy() else None
+    return keras.distribution.distribution()
+
+
+def replicas():
+    """Shares into which the strategy in force cuts a batch.
+
+    Example:
+
+    >>> replicas()
+    1
+    """
+    strategy = _strategy()
+    if strategy is None:
+        return 1
+    if keras.backend.backend() == "tensorflow":
+        return strategy.num_replicas_in_sync
+    mesh = strategy.device_mesh
+    return mesh.shape[mesh.axis_names.index(strategy.batch_dim_name)]
+
+
+def devices():
+    """Devices that the strategy in force computes on.
+
+    Example:
+
+    >>> devices()
+    1
+    """
+    strategy = _strategy()
+    if strategy is None or keras.backend.backend() == "tensorflow":
+        return replicas()
+    return strategy.device_mesh.devices.size
+
+
+def worker():
+    """This process among those that train together: (index, number).
+
+    Example:
+
+    >>> worker()
+    (0, 1)
+    """
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        strategy = _strategy()
+        resolver = strategy and strategy.cluster_resolver
+        if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy) or not resolver:
+            return 0, 1
+        return resolver.task_id or 0, max(1, len(resolver.cluster_spec().as_dict().get("worker", [])))
+    if keras.backend.backend() == "jax" and _strategy() is not None:
+        import jax
+
+        return jax.process_index(), jax.process_count()
+    return 0, 1
+
+
+def compiles():
+    """Whether steps can be compiled by XLA: under a strategy on TensorFlow's CPUs they cannot.
+
+    Example:
+
+    >>> compiles()
+    True
+    """
+    if keras.backend.backend() != "tensorflow" or _strategy() is None:
+        return keras.backend.backend() != "torch"
+    import tensorflow as tf
+
+    return not tf.config.list_logical_devices("CPU") == tf.config.list_logical_devices()

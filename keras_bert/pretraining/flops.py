@@ -1,0 +1,120 @@
+"""How much arithmetic a training step takes, and how much a device could do meanwhile."""
+
+import time
+
+import keras
+import numpy as np
+
+# Dense bfloat16 operations a second of one chip, as its maker states them.
+_PEAKS = {
+    "H200": 989e12,
+    "H100": 989e12,
+    "A100": 312e12,
+    "L4": 121e12,
+    "T4": 65e12,
+    "V100": 125e12,
+    "TPU v2": 45e12,
+    "TPU v3": 123e12,
+    "TPU v4": 275e12,
+    "TPU v5 lite": 197e12,
+    "TPU v5e": 197e12,
+    "TPU v5p": 459e12,
+    "TPU v5": 459e12,
+    "TPU v6 lite": 918e12,
+    "TPU v6e": 918e12,
+}
+
+
+def of_sequence(config, length, predictions, texts=1):
+    """Operations that one row of a training step takes: forward, and twice that backward.
+
+    Multiplications and additions of the matmuls that the model needs; look-ups, softmax and what
+    rematerialization computes again do not count.
+
+    Source: Chowdhery et al. (2022), PaLM, appendix B.
+
+    Args:
+        config: of the encoder, with Google's keys.
+        length: positions of the row.
+        predictions: masked positions of the row.
+        texts: pairs in the row.
+
+    Returns:
+        A number.
+
+    Example:
+
+    >>> base = {"hidden_size": 768, "num_hidden_layers": 12, "intermediate_size": 3072,
+    ...         "vocab_size": 30522}
+    >>> f"{of_sequence(base, 128, 20):.3g}"
+    '6.95e+10'
+    """
+    hidden, vocabulary = config["hidden_size"], config["vocab_size"]
+    dense = 4 * hidden * hidden + 2 * hidden * config["intermediate_size"]
+    attention = 2 * length * hidden
+    encoder = config["num_hidden_layers"] * length * (dense + attention)
+    heads = predictions * (hidden * hidden + hidden * vocabulary) + texts * hidden * hidden
+    return 3 * 2 * (encoder + heads)
+
+
+def peak():
+    """What one device can do at most.
+
+    Returns:
+        Operations a second: what its maker states for bfloat16; for a device that is not known, a
+        CPU for instance, what a large matmul in float32 reaches here and now.
+
+    Example:
+
+    >>> peak() > 1e6
+    True
+    """
+    return stated_peak(_device_name()) or _measured_peak()
+
+
+def stated_peak(device):
+    """What the maker of a device states, in bfloat16.
+
+    Args:
+        device: its name as its driver has it, such as `"NVIDIA H100 80GB HBM3"`.
+
+    Returns:
+        Operations a second, or `None` for a device that is not known.
+
+    Example:
+
+    >>> stated_peak("NVIDIA H200"), stated_peak("cpu")
+    (989000000000000.0, None)
+    """
+    return next((value for name, value in _PEAKS.items() if name.lower() in device.lower()), None)
+
+
+def _device_name():
+    backend = keras.backend.backend()
+    if backend == "jax":
+        import jax
+
+        return jax.devices()[0].device_kind
+    if backend == "torch":
+        import torch
+
+        return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+    import tensorflow as tf
+
+    if tf.config.list_logical_devices("TPU"):
+        # The runtime does not say which one; so does the virtual machine.
+        import os
+
+        return f"TPU {os.environ.get('TPU_ACCELERATOR_TYPE', '').partition('-')[0]}"
+    gpus = tf.config.list_physical_devices("GPU")
+    return tf.config.experimental.get_device_details(gpus[0])["device_name"] if gpus else "cpu"
+
+
+def _measured_peak(size=2048, times=3):
+    square = keras.ops.convert_to_tensor(np.ones((size, size), "float32"))
+    best = float("inf")
+    for _ in range(times + 1):  # the first one warms up
+        start = time.perf_counter()
+        np.asarray(keras.ops.convert_to_numpy(keras.ops.matmul(square, square)[:1, :1]))
+        best = min(best, time.perf_counter() - start)
+    return 2 * size**3 / best

@@ -1,0 +1,139 @@
+"""The state of a pretraining run on disk: the last few checkpoints, each whole or not there."""
+
+import json
+import os
+import pathlib
+import re
+import zipfile
+
+import keras
+import numpy as np
+
+_FOLDER = "checkpoints"
+_NAME = re.compile(r"step-(\d+)\.npz")
+
+
+class Checkpoints:
+    """Checkpoints of a run: all numbers of model and optimizer, and the place in the data.
+
+    Args:
+        folder: of the run.
+        settings: what must be the same for a run to go on, a dict that JSON can hold.
+        keep: how many are kept, the newest ones.
+
+    Raises:
+        ValueError: `keep` is below 1.
+
+    Example:
+
+    >>> import tempfile
+    >>> variables = [keras.Variable([1.0])]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     checkpoints = Checkpoints(folder, {"seed": 0}, keep=1)
+    ...     checkpoints.save(5, variables, {"epoch": 0})
+    ...     checkpoints.restore(variables)
+    (5, {'epoch': 0})
+    """
+
+    def __init__(self, folder, settings, keep=3):
+        if keep < 1:
+            raise ValueError(f"keep must be at least 1; received {keep}")
+        self._folder = pathlib.Path(folder, _FOLDER)
+        self._settings = json.loads(json.dumps(settings))
+        self._keep = keep
+
+    def save(self, step, variables, extra):
+        """Writes a checkpoint, then deletes those that are too many.
+
+        Args:
+            step: steps that are done.
+            variables: Keras variables.
+            extra: a dict that JSON can hold.
+
+        Raises:
+            OSError: it cannot be written; the ones before it are still there.
+        """
+        self._folder.mkdir(parents=True, exist_ok=True)
+        file = self._folder / f"step-{step:08}.npz"
+        beside = self._folder / f".{file.name}"
+        arrays = {
+            str(index): np.asarray(keras.ops.convert_to_numpy(variable))
+            for index, variable in enumerate(variables)
+        }
+        about = json.dumps({"settings": self._settings, "extra": extra}, ensure_ascii=False)
+        try:
+            with open(beside, "wb") as stream:
+                np.savez(stream, about=about, **{k: _as_bytes(v) for k, v in arrays.items()})
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.replace(beside, file)
+        finally:
+            beside.unlink(missing_ok=True)
+        for old in self._files()[: -self._keep]:
+            old.unlink()
+
+    def restore(self, variables):
+        """Reads the newest checkpoint.
+
+        Args:
+            variables: those that were saved, in the same order; they are set.
+
+        Returns:
+            (step, extra), or `None` if there is no checkpoint.
+
+        Raises:
+            ValueError: it is of a run with other settings, or is broken.
+        """
+        files = self._files()
+        if not files:
+            return None
+        file = files[-1]
+        try:
+            with open(file, "rb") as stream, np.load(stream, allow_pickle=False) as arrays:
+                about = json.loads(str(arrays["about"]))
+                self._check(file, about["settings"])
+                values = [
+                    _from_bytes(arrays[str(index)], variable)
+                    for index, variable in enumerate(variables)
+                ]
+        except (OSError, KeyError, zipfile.BadZipFile, EOFError, ValueError) as error:
+            if isinstance(error, _OtherSettings):
+                raise
+            raise ValueError(
+                f"{file} is broken ({error}); delete it to go on from the one before"
+            ) from error
+        for variable, value in zip(variables, values, strict=True):
+            variable.assign(value)
+        return int(_NAME.fullmatch(file.name)[1]), about["extra"]
+
+    def _files(self):
+        if not self._folder.is_dir():
+            return []
+        return sorted(file for file in self._folder.iterdir() if _NAME.fullmatch(file.name))
+
+    def _check(self, file, before):
+        for key in self._settings | before:
+            if self._settings.get(key) != before.get(key):
+                raise _OtherSettings(
+                    f"{file} is of a run with {key}={before.get(key)!r:.200}, this one has "
+                    f"{self._settings.get(key)!r:.200}; take another folder"
+                )
+
+
+class _OtherSettings(ValueError):
+    """A run goes on with the settings it began with."""
+
+
+def _as_bytes(array):
+    """NumPy's files know no bfloat16."""
+    return array.view(np.uint16) if array.dtype.name == "bfloat16" else array
+
+
+def _from_bytes(array, variable):
+    if variable.dtype == "bfloat16":
+        import ml_dtypes
+
+        array = array.view(ml_dtypes.bfloat16)
+    if tuple(array.shape) != tuple(variable.shape):
+        raise ValueError(f"{variable.path} has shape {variable.shape}, received {array.shape}")
+    return array

@@ -1,0 +1,561 @@
+"""Pretraining by the paper's recipe (section A.2): two phases, one schedule, masked LM and NSP."""
+
+import dataclasses
+import itertools
+import json
+import os
+import pathlib
+import time
+
+import keras
+import numpy as np
+
+from keras_bert import distribution, heads, hub, optimizers
+from keras_bert.console import progress
+from keras_bert.encoder import BertEncoder
+from keras_bert.pretraining import flops
+from keras_bert.pretraining.state import Checkpoints
+from keras_bert.pretraining.stream import Place, Stream
+
+HISTORY_FILE = "history.jsonl"
+CURVES_FILE = "curves.png"
+OPTIMIZERS = {"adamw": optimizers.adamw, "lamb": optimizers.lamb}
+# A mean over what is masked; Keras' default would count the empty slots too.
+_REDUCTION = "mean_with_sample_weight"
+_EVAL_SEED = 0  # the same masks in each evaluation
+
+
+@dataclasses.dataclass(frozen=True)
+class Phase:
+    """A part of a run with sequences of one length.
+
+    Attributes:
+        steps: steps of the optimizer.
+        sequence_length: positions of a sequence.
+        batch_size: sequences a step, over all devices and accumulated batches.
+        max_predictions: masked positions a sequence at most; default: 15% of the length.
+    """
+
+    steps: int
+    sequence_length: int = 128
+    batch_size: int = 256
+    max_predictions: int | None = None
+
+    def __post_init__(self):
+        for key in ("steps", "batch_size"):
+            if getattr(self, key) < 1:
+                raise ValueError(f"{key} must be at least 1; received {getattr(self, key)}")
+
+
+def two_phases(steps, batch_size=256, lengths=(128, 512), share=0.9):
+    """The paper's phases: most of the steps at a short length, the rest at the full one.
+
+    Args:
+        steps: of both phases together.
+        batch_size: sequences a step.
+        lengths: of the sequences, one for each phase.
+        share: of the steps in the first phase.
+
+    Returns:
+        A list of `Phase`.
+
+    Example:
+
+    >>> [(phase.steps, phase.sequence_length) for phase in two_phases(1_000_000)]
+    [(900000, 128), (100000, 512)]
+    """
+    first = round(steps * share)
+    sizes = zip((first, steps - first), lengths, strict=True)
+    return [Phase(count, length, batch_size) for count, length in sizes if count]
+
+
+def pretrain(
+    model,
+    records,
+    folder,
+    phases,
+    *,
+    learning_rate=1e-4,
+    warmup_steps=10_000,
+    weight_decay=0.01,
+    optimizer="adamw",
+    accumulate=1,
+    packed=False,
+    whole_words=False,
+    masked_share=0.15,
+    short_share=0.1,
+    seed=0,
+    log_every=100,
+    save_every=1000,
+    eval_every=None,
+    eval_batches=50,
+    keep=3,
+    tensorboard=None,
+    show_progress=True,
+):
+    """Pretrains a model on records; goes on from its last checkpoint, if it has one.
+
+    What a run computes is a function of its settings alone. One that was killed and called again
+    ends with the same weights, bit for bit, as one that was not, on one kind of device.
+
+    Args:
+        model: a `BertEncoder`, which gets fresh heads for the masked LM and next sentences, or a
+            model of `heads.pretraining`, or one of `heads.masked_lm`, which then reads single
+            texts and no pairs. It is trained in place. With several devices it must have been
+            made within `distribution.scope`.
+        records: a `records.Records`.
+        folder: of the run: checkpoints, history, curves, and at the end the model.
+        phases: a list of `Phase`, see `two_phases`.
+        learning_rate: the peak.
+        warmup_steps: steps in which the rate rises; it then falls to 0 at the end of the last
+            phase.
+        weight_decay: of the matrices, relative to the rate.
+        optimizer: `"adamw"`, or `"lamb"` for very large batches.
+        accumulate: batches that make up a step, where the device cannot hold all of its sequences.
+        packed: several pairs in a row, so that a row is hardly padded.
+        whole_words: mask whole words.
+        masked_share: share of the pieces to predict.
+        short_share: share of pairs of any shorter length.
+        seed: of everything that is drawn.
+        log_every, save_every: steps between two lines of the history, two checkpoints.
+        eval_every: steps between two evaluations on the held-out documents; default: as
+            `save_every`. There are none where the records hold out no documents.
+        eval_batches: batches of such an evaluation.
+        keep: checkpoints that are kept.
+        tensorboard: folder for TensorBoard, or `None`.
+        show_progress: whether to draw a bar on stderr.
+
+    Returns:
+        `(model, history)`: the model with its heads; a list of dicts, one for each line of the
+        history: `step`, `loss` and the parts of it, accuracies, `learning_rate`,
+        `tokens_per_second` (positions that are no padding), `flop_utilization`; where it was
+        evaluated also the figures of the held-out documents, with `eval_` before their names.
+
+    Raises:
+        ValueError: an impossible number, records of another vocabulary, a checkpoint of a run
+            with other settings, or a loss that is no number any more.
+
+    Example: see examples/pretrain.py.
+    """
+    if not phases:
+        raise ValueError("there must be a phase at least")
+    eval_every = save_every if eval_every is None else eval_every
+    for name, value in (
+        ("log_every", log_every),
+        ("save_every", save_every),
+        ("eval_every", eval_every),
+        ("eval_batches", eval_batches),
+        ("accumulate", accumulate),
+    ):
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1; received {value}")
+    if optimizer not in OPTIMIZERS:
+        raise ValueError(f"optimizer must be one of {', '.join(OPTIMIZERS)}; received {optimizer!r}")
+    for phase in phases:
+        if phase.batch_size % (accumulate * distribution.replicas()):
+            raise ValueError(
+                f"batch_size must be a multiple of accumulate x devices, {accumulate} x "
+                f"{distribution.replicas()}; received {phase.batch_size}"
+            )
+    encoder = heads.find_encoder(model)
+    _check_encoder(encoder, records, phases)
+    keras.utils.set_random_seed(seed)
+    if isinstance(model, BertEncoder):
+        model = heads.pretraining(model)
+    run = _Run(
+        model=model,
+        records=records,
+        folder=pathlib.Path(folder),
+        phases=tuple(phases),
+        accumulate=accumulate,
+        stream_options={
+            "packed": packed,
+            "whole_words": whole_words,
+            "masked_share": masked_share,
+            "short_share": short_share,
+            "next_sentence": heads.find_task(model) == "pretraining",
+        },
+        seed=seed,
+    )
+    total = sum(phase.steps for phase in phases)
+    run.compile(
+        OPTIMIZERS[optimizer](
+            learning_rate,
+            total_steps=total,
+            warmup_steps=min(warmup_steps, total),
+            weight_decay=weight_decay,
+            gradient_accumulation_steps=accumulate if accumulate > 1 else None,
+        )
+    )
+    settings = {
+        "records": records.manifest["settings"] | {"pieces": records.counts()["pieces"]},
+        "model": {key: encoder.get_config()[key] for key in encoder.bert_config},
+        "dtype": encoder.dtype_policy.name,
+        "phases": [dataclasses.asdict(phase) for phase in phases],
+        "optimizer": run.trained.optimizer.get_config() | {"learning_rate": learning_rate},
+        "warmup_steps": warmup_steps,
+        "accumulate": accumulate,
+        "stream": run.stream_options,
+        "seed": seed,
+    }
+    checkpoints = Checkpoints(folder, json.loads(json.dumps(settings, default=str)), keep)
+    every = {"log": log_every, "save": save_every, "eval": eval_every}
+    run.restore(checkpoints)
+    with progress(
+        "loss {task.fields[loss]}", "{task.fields[rate]} tokens/s", show=show_progress
+    ) as bar:
+        run.go(checkpoints, every, eval_batches, bar, _board(tensorboard))
+    _write_history(run)
+    draw_curves(run.folder, run.history)
+    hub.save(model, run.folder)
+    return model, run.history
+
+
+def _check_encoder(encoder, records, phases):
+    config = encoder.bert_config
+    longest = max(phase.sequence_length for phase in phases)
+    if longest > config["max_position_embeddings"]:
+        raise ValueError(
+            f"sequence_length must be at most max_position_embeddings="
+            f"{config['max_position_embeddings']}; received {longest}"
+        )
+    if encoder.preprocessor is None:
+        encoder.preprocessor = records.preprocessor()
+        encoder.check_vocabulary()
+    records.check_vocabulary(encoder.preprocessor.vocabulary)
+
+
+@dataclasses.dataclass
+class _Run:
+    """A run: what it trains, on what, and how far it is."""
+
+    model: keras.Model
+    records: object
+    folder: pathlib.Path
+    phases: tuple
+    accumulate: int
+    stream_options: dict
+    seed: int
+    trained: keras.Model | None = None  # the model, or its view of packed rows
+    step: int = 0
+    place: Place = Place()
+    history: list = dataclasses.field(default_factory=list)
+
+    def __post_init__(self):
+        self.trained = self.model
+        if self.stream_options["packed"]:
+            self.trained = heads.packed_pretraining(self.model)
+        self.tasks = ("masked_lm", "next_sentence")[: 1 + self.stream_options["next_sentence"]]
+
+    def compile(self, optimizer):
+        loss = {task: _loss(task) for task in self.tasks}
+        metrics = {
+            task: [keras.metrics.SparseCategoricalAccuracy(name="accuracy")] for task in self.tasks
+        }
+        single = len(self.tasks) == 1
+        self.trained.compile(
+            optimizer,
+            loss=loss["masked_lm"] if single else loss,
+            weighted_metrics=metrics["masked_lm"] if single else metrics,
+            jit_compile=distribution.compiles(),
+        )
+        optimizer.build(self.trained.trainable_variables)
+
+    @property
+    def variables(self):
+        return [*self.trained.variables, *self.trained.optimizer.variables]
+
+    def restore(self, checkpoints):
+        found = checkpoints.restore(self.variables)
+        if found is not None:
+            self.step, extra = found
+            self.place = Place(*extra["place"])
+            self.history = extra["history"]
+
+    def save(self, checkpoints):
+        if distribution.worker()[0] == 0:
+            extra = {"place": dataclasses.astuple(self.place), "history": self.history}
+            checkpoints.save(self.step, self.variables, extra)
+
+    def phase_at(self, step):
+        """The number of the phase that a step belongs to, and the first step behind it."""
+        end = 0
+        for number, phase in enumerate(self.phases):
+            end += phase.steps
+            if step < end:
+                return number, end
+        return len(self.phases), end
+
+    def stream(self, number, split="train"):
+        phase = self.phases[number]
+        return Stream(
+            self.records,
+            phase.batch_size // self.accumulate,
+            phase.sequence_length,
+            split=split,
+            max_predictions=phase.max_predictions,
+            # Another phase, other draws; evaluation has its own.
+            seed=self.seed * len(self.phases) + number if split == "train" else _EVAL_SEED,
+            worker=distribution.worker(),
+            **self.stream_options,
+        )
+
+    def go(self, checkpoints, every, eval_batches, bar, board):
+        """Trains phase by phase, from one line, checkpoint or evaluation to the next."""
+        number, end = self.phase_at(self.step)
+        while number < len(self.phases):
+            stream, start = self.stream(number), end - self.phases[number].steps
+            eval_set = self._eval_set(number, eval_batches)
+            meter = _Meter(self.trained, stream, bar, self.accumulate, self.step - start, end - start)
+            while self.step < end:
+                until = min(end, *(self.step // n * n + n for n in every.values()))
+                record = self._train(stream, until, meter)
+                is_last = until == end
+                if eval_set and (is_last or until % every["eval"] == 0):
+                    logs = self.trained.evaluate(
+                        _dataset(lambda batches=eval_set: iter(batches), stream),
+                        steps=len(eval_set), verbose=0, return_dict=True,
+                    )  # fmt: skip
+                    logs = self._figures(logs)
+                    record |= {f"eval_{name}": value for name, value in logs.items()}
+                self.history.append(record)
+                if is_last:
+                    self.place = Place()  # the next phase draws from the beginning
+                if is_last or until % every["save"] == 0:
+                    self.save(checkpoints)
+                _write_history(self)
+                board(record)
+            number, end = self.phase_at(self.step)
+
+    def _train(self, stream, until, meter):
+        """Trains up to a step; returns the line of the history."""
+        count = (until - self.step) * self.accumulate
+        places = []
+
+        def batches():
+            for place, batch in stream.batches(self.place):
+                places.append(place)
+                meter.take(batch)
+                yield batch
+                if len(places) == count:
+                    return
+
+        meter.start()
+        try:
+            history = self.trained.fit(
+                _dataset(batches, stream),
+                steps_per_epoch=count, epochs=1, shuffle=False, verbose=0, callbacks=[meter],
+            ).history  # fmt: skip
+        except _Diverged as error:
+            self._keep_batch(stream, error)
+        logs = {name: values[0] for name, values in history.items()}
+        schedule = self.trained.optimizer._learning_rate
+        record = {
+            "step": until,
+            "sequence_length": stream.sequence_length,
+            **self._figures(logs),
+            "learning_rate": float(schedule(until * self.accumulate - 1)),
+            **meter.figures(),
+        }
+        self.step, self.place = until, places[-1]
+        return record
+
+    def _figures(self, logs):
+        """Keras' names and numbers; a model of one task does not put its name before them."""
+        if len(self.tasks) == 1:
+            (task,) = self.tasks
+            logs = {"loss": logs["loss"], f"{task}_loss": logs["loss"],
+                    f"{task}_accuracy": logs["accuracy"]}  # fmt: skip
+        return {name: float(value) for name, value in logs.items()}
+
+    def _eval_set(self, number, most):
+        """Batches of the held-out documents, always the same."""
+        if not self.records.shards("eval"):
+            return []
+        stream = self.stream(number, "eval")
+        found = []
+        for _, batch in itertools.islice(stream.batches(epochs=1), most):
+            rows = len(batch[0]["input_word_ids"])
+            # What is left behind the last full batch would be a shape of its own to compile.
+            if rows == stream.rows or not found and not rows % distribution.replicas():
+                found.append(batch)
+        return found
+
+    def _keep_batch(self, stream, error):
+        step = self.step + error.batch // self.accumulate + 1
+        batches = stream.batches(self.place)
+        _, batch = next(batch for index, batch in enumerate(batches) if index == error.batch)
+        file = self.folder / f"diverged-step-{step}.npz"
+        inputs, targets, weights = batch
+        np.savez(
+            file,
+            **inputs,
+            **{f"target_{key}": value for key, value in targets.items()},
+            **{f"weight_{key}": value for key, value in weights.items()},
+        )
+        raise ValueError(
+            f"the loss is {error.loss} at step {step}; its batch is in {file}, and the last "
+            "checkpoint is from before; a lower learning rate or a longer warm-up may help"
+        ) from None
+
+
+def _loss(task):
+    return keras.losses.SparseCategoricalCrossentropy(
+        from_logits=True, reduction=_REDUCTION, name=task
+    )
+
+
+def _dataset(batches, stream):
+    """What `fit` takes: on TensorFlow a `tf.data.Dataset`, else a generator.
+
+    Args:
+        batches: a function that returns an iterator over batches.
+        stream: where they come from.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return (batch for batch in batches())  # Keras takes a generator, but no other iterator
+    import tensorflow as tf
+
+    signature = keras.tree.map_structure(
+        lambda array: tf.TensorSpec((None, *array.shape[1:]), array.dtype), stream.example()
+    )
+    dataset = tf.data.Dataset.from_generator(batches, output_signature=signature)
+    options = tf.data.Options()
+    # Each worker's stream yields its own rows already.
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    return dataset.prefetch(2).with_options(options)
+
+
+class _Diverged(Exception):
+    """The loss is no number any more."""
+
+    def __init__(self, batch, loss):
+        super().__init__(batch, loss)
+        self.batch, self.loss = batch, loss
+
+
+class _Meter(keras.callbacks.Callback):
+    """Draws a phase, measures it, and stops a run that has gone astray."""
+
+    def __init__(self, model, stream, bar, accumulate, done, steps):
+        super().__init__()
+        config = heads.find_encoder(model).bert_config
+        self._row = flops.of_sequence(
+            config, stream.sequence_length, stream.predictions_in_row, stream.texts_in_row
+        )
+        self._stream, self._bar, self._accumulate = stream, bar, accumulate
+        self._peak, self._done = None, done
+        self._task = bar.add_task(
+            f"{stream.sequence_length} positions",
+            total=steps,
+            completed=done,
+            loss="\u2013",
+            rate="\u2013",
+        )
+
+    def take(self, batch):
+        """Counts the positions of a batch that are no padding."""
+        mask = batch[0].get("input_mask", batch[0].get("text_ids"))
+        self._tokens.append(int(np.count_nonzero(mask)))
+
+    def start(self):
+        """Begins to measure anew."""
+        self._tokens, self._batch, self._loss = [], -1, None
+        self._start = self._first = time.perf_counter()
+
+    def on_train_batch_end(self, batch, logs=None):
+        # The loss of the batch before: this one may still be under way on the device.
+        self._look()
+        self._batch, self._loss = batch, logs["loss"]
+        if batch == 0:
+            self._first = time.perf_counter()  # behind the compilation
+        if (batch + 1) % self._accumulate == 0:
+            self._done += 1
+
+    def on_train_end(self, logs=None):
+        self._look()
+        self._end = time.perf_counter()
+
+    def _look(self):
+        if self._loss is None:
+            return
+        loss = float(self._loss)  # the mean so far
+        if not np.isfinite(loss):
+            raise _Diverged(self._batch, loss)
+        self._bar.update(self._task, completed=self._done, loss=f"{loss:.3f}")
+
+    def figures(self):
+        """How fast it went since `start`, the first batch left out where there are more."""
+        several = self._batch > 0
+        seconds = self._end - (self._first if several else self._start)
+        tokens = self._tokens[1:] if several else self._tokens
+        workers = distribution.worker()[1]
+        rate = sum(tokens) * workers / seconds
+        self._bar.update(self._task, rate=f"{rate:,.0f}")
+        if self._peak is None:
+            self._peak = flops.peak() * distribution.devices()
+        operations = self._row * len(tokens) * self._stream.batch_size / seconds
+        return {
+            "seconds": round(self._end - self._start, 3),
+            "tokens_per_second": round(rate, 1),
+            "sequences_per_second": round(len(tokens) * self._stream.batch_size / seconds, 2),
+            "flop_utilization": round(operations / self._peak, 4),
+        }
+
+
+def _write_history(run):
+    file = run.folder / HISTORY_FILE
+    file.parent.mkdir(parents=True, exist_ok=True)
+    beside = file.with_name(f".{file.name}.{os.getpid()}")
+    try:
+        lines = "".join(json.dumps(record) + "\n" for record in run.history)
+        beside.write_text(lines, encoding="utf-8")
+        os.replace(beside, file)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def draw_curves(folder, history):
+    """Draws losses and accuracies over the steps to `curves.png`.
+
+    Args:
+        folder: where to.
+        history: from `pretrain`.
+
+    Example:
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     draw_curves(folder, [{"step": 1, "loss": 9.0, "masked_lm_accuracy": 0.1}])
+    ...     pathlib.Path(folder, CURVES_FILE).stat().st_size > 1000
+    True
+    """
+    import matplotlib.figure
+
+    figure = matplotlib.figure.Figure(figsize=(9, 3.5), layout="constrained")
+    for axes, kind in zip(figure.subplots(1, 2), ("loss", "accuracy"), strict=True):
+        names = {name: None for record in history for name in record if name.endswith(kind)}
+        for name in names:
+            points = [(record["step"], record[name]) for record in history if name in record]
+            style = {"marker": "."} if name.startswith("eval_") else {"alpha": 0.5}
+            axes.plot(*zip(*points, strict=True), label=name, **style)
+        axes.set(title=kind, xlabel="step")
+        axes.legend()
+    figure.savefig(pathlib.Path(folder, CURVES_FILE))
+
+
+def _board(folder):
+    """A function that hands a line of the history to TensorBoard."""
+    if folder is None:
+        return lambda record: None
+    import tensorflow as tf
+
+    writer = tf.summary.create_file_writer(str(folder))
+
+    def write(record):
+        with writer.as_default(step=record["step"]):
+            for name, value in record.items():
+                tf.summary.scalar(name, value)
+        writer.flush()
+
+    return write
