@@ -178,14 +178,15 @@ def pretrain(
         seed=seed,
     )
     total = sum(phase.steps for phase in phases)
-    run.compile(
+    compile_model(
+        run.trained,
         OPTIMIZERS[optimizer](
             learning_rate,
             total_steps=total,
             warmup_steps=min(warmup_steps, total),
             weight_decay=weight_decay,
             gradient_accumulation_steps=accumulate if accumulate > 1 else None,
-        )
+        ),
     )
     settings = {
         "records": records.manifest["settings"] | {"pieces": records.counts()["pieces"]},
@@ -209,6 +210,43 @@ def pretrain(
     draw_curves(run.folder, run.history)
     hub.save(model, run.folder)
     return model, run.history
+
+
+def compile_model(model, optimizer):
+    """Compiles a model of `heads.pretraining`, `masked_lm` or `packed_pretraining`.
+
+    The loss is the mean over masked positions, and that over pairs; with both there are metrics
+    for each of them. `pretrain` calls it; call it yourself for a `fit` of your own.
+
+    Args:
+        model: the model.
+        optimizer: such as `optimizers.adamw`.
+
+    Example:
+
+    >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
+    ...                       num_attention_heads=2, intermediate_size=8)
+    >>> model = heads.pretraining(encoder)
+    >>> compile_model(model, optimizers.adamw(1e-4, total_steps=10))
+    >>> model.compiled
+    True
+    """
+
+    def loss():
+        return keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=_REDUCTION)
+
+    def metrics():
+        return [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
+
+    # Objects: what is given by name is made within the first step, which is then traced twice.
+    tasks = list(model.output) if isinstance(model.output, dict) else None
+    model.compile(
+        optimizer,
+        loss={task: loss() for task in tasks} if tasks else loss(),
+        weighted_metrics={task: metrics() for task in tasks} if tasks else metrics(),
+        jit_compile=distribution.compiles(),
+    )
+    optimizer.build(model.trainable_variables)
 
 
 def _check_encoder(encoder, records, phases):
@@ -246,20 +284,6 @@ class _Run:
         if self.stream_options["packed"]:
             self.trained = heads.packed_pretraining(self.model)
         self.tasks = ("masked_lm", "next_sentence")[: 1 + self.stream_options["next_sentence"]]
-
-    def compile(self, optimizer):
-        loss = {task: _loss(task) for task in self.tasks}
-        metrics = {
-            task: [keras.metrics.SparseCategoricalAccuracy(name="accuracy")] for task in self.tasks
-        }
-        single = len(self.tasks) == 1
-        self.trained.compile(
-            optimizer,
-            loss=loss["masked_lm"] if single else loss,
-            weighted_metrics=metrics["masked_lm"] if single else metrics,
-            jit_compile=distribution.compiles(),
-        )
-        optimizer.build(self.trained.trainable_variables)
 
     @property
     def variables(self):
@@ -397,12 +421,6 @@ class _Run:
             f"the loss is {error.loss} at step {step}; its batch is in {file}, and the last "
             "checkpoint is from before; a lower learning rate or a longer warm-up may help"
         ) from None
-
-
-def _loss(task):
-    return keras.losses.SparseCategoricalCrossentropy(
-        from_logits=True, reduction=_REDUCTION, name=task
-    )
 
 
 def _dataset(batches, stream):
