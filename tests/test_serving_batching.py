@@ -85,6 +85,28 @@ def test_a_request_of_many_rows_runs_in_parts():
     assert signature.function.rows == [2, 2, 1]
 
 
+def test_many_empty_texts_do_not_hold_a_short_one_up():
+    started, done = threading.Event(), threading.Event()
+
+    def answer(text):
+        if text.numpy()[0] == b"":
+            started.set()
+            assert done.wait(30), "the short one waits for these, and these for it"
+        return {"length": tf.strings.length(text)}
+
+    async def main():
+        lanes = batching.Lanes()
+        signature = lengths(answer=answer)
+        many = asyncio.create_task(lanes.run(signature, strings(*[""] * 100_000)))
+        await asyncio.to_thread(started.wait, 30)
+        assert (await lanes.run(signature, strings("a")))["length"].tolist() == [1]
+        done.set()
+        assert len((await many)["length"]) == 100_000
+        lanes.close()
+
+    asyncio.run(main())
+
+
 def test_long_texts_do_not_pad_short_ones():
     signature = lengths()
     run(signature, [strings("a" * size) for size in (10, 1000, 20, 300, 30)])

@@ -156,10 +156,11 @@ class _Request:
 
 
 def _row_size(array, rows):
-    """Bytes of a row, when each is padded to the longest."""
+    """Bytes of a row, when each is padded to the longest; an empty text is work as well."""
     if array.dtype == object:
-        return max(map(len, array.ravel()), default=0) * max(1, array.size // max(1, rows))
-    return array.nbytes // max(1, rows)
+        longest = max(map(len, array.ravel()), default=0)
+        return max(1, longest) * max(1, array.size // max(1, rows))
+    return max(1, array.nbytes // max(1, rows))
 
 
 def _joins(signature):
