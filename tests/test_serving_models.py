@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import keras_bert
 from keras_bert.serving import models
-from tests import served
+from tests import served, tiny
 
 X = {"x": np.float32([3])}
 
@@ -217,6 +218,23 @@ def test_too_little_memory_is_a_memory_error():
 
     with pytest.raises(MemoryError, match="OOM when allocating"):
         models.Signature({}, {}, call)(X)
+
+
+def test_names_are_those_that_the_file_has(tmp_path):
+    """Python's function has identifiers in their place; a server does not."""
+    specs = [tf.TensorSpec([None], name=name) for name in ("a-1", "2.b")]
+    serve = tf.function(lambda *values: {"sum": values[0] + values[1]}, input_signature=specs)
+    version = models.load(served.save(tf.Module(), tmp_path / "1", serve), 1)
+    signature = version.signature("serving_default")
+    names = version.definitions["serving_default"]["inputs"]
+    assert set(signature.inputs) == set(names) == {"a-1", "2.b"}
+    assert signature(dict.fromkeys(names, X["x"]))["sum"].tolist() == [6.0]
+
+
+def test_a_label_may_hold_what_ends_a_line_elsewhere(tmp_path):
+    labels = ["a\u2028b", "c\x85", "d\x0b"]
+    model = keras_bert.heads.classifier(tiny.encoder(num_hidden_layers=1), labels=labels)
+    assert models.load(keras_bert.export(model, tmp_path), 1).labels == labels
 
 
 def test_labels_and_examples_of_an_export(tmp_path):

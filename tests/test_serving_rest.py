@@ -34,6 +34,7 @@ def read(document, inputs):
         ("POST", "/v1/models/%ED%95%9C%20a:predict", Call("한 a", "predict")),
         ("GET", "/v1/models/m", Call("m", "status")),
         ("GET", "/v1/models/m/versions/0", Call("m", "status", 0)),
+        ("GET", f"/v1/models/m/versions/{'0' * 30}7", Call("m", "status", 7)),
         ("GET", "/v1/models/m/versions/3/metadata", Call("m", "metadata", 3)),
         ("GET", "/v1/models/..%2f..%2fetc%2fpasswd", Call("../../etc/passwd", "status")),
     ],

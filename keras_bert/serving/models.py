@@ -118,23 +118,25 @@ def load(folder, number):
     folder = pathlib.Path(folder)
     loaded = tf.saved_model.load(str(folder))
     saved = saved_model_pb2.SavedModel.FromString((folder / _FILE).read_bytes())
+    # Of several graphs, for TPUs say, the first with this tag is loaded.
+    graph = next(graph for graph in saved.meta_graphs if "serve" in graph.meta_info_def.tags)
     definitions = json_format.MessageToDict(
-        # Of several graphs, for TPUs say, the first with this tag is loaded.
-        next(graph for graph in saved.meta_graphs if "serve" in graph.meta_info_def.tags),
+        graph,
         preserving_proto_field_name=True,
         always_print_fields_with_no_presence=True,
     )["signature_def"]
     signatures = {}
     for name, function in loaded.signatures.items():
-        inputs = function.structured_input_signature[1]
-        outputs = function.structured_outputs
-        signatures[name] = Signature(_specs(inputs), _specs(outputs), function)
+        # Not the names that Python's function has: those are made into identifiers.
+        definition = graph.signature_def[name]
+        inputs, outputs = _specs(definition.inputs), _specs(definition.outputs)
+        signatures[name] = Signature(inputs, outputs, function)
     labels = folder / _LABELS
     version = Version(
         number,
         signatures,
         definitions,
-        labels.read_text(encoding="utf-8").splitlines() if labels.is_file() else None,
+        _read_labels(labels) if labels.is_file() else None,
         loaded,
     )
     if default := signatures.get(rest.DEFAULT_SIGNATURE):
@@ -317,14 +319,23 @@ def _identity(folder):
     return tuple(sorted(files))
 
 
+def _read_labels(file):
+    # Not splitlines: a label may hold U+2028, which ends no line here.
+    text = file.read_bytes().decode("utf-8").replace("\r\n", "\n")
+    return text.removesuffix("\n").split("\n")
+
+
 def _specs(tensors):
-    return {
-        name: rest.Spec(
-            "object" if spec.dtype == tf.string else spec.dtype.name,
-            None if spec.shape.rank is None else tuple(spec.shape.as_list()),
-        )
-        for name, spec in tensors.items()
-    }
+    """Those of a signature's `TensorInfo`s."""
+    return {name: _spec(tensor) for name, tensor in tensors.items()}
+
+
+def _spec(tensor):
+    dtype, shape = tf.as_dtype(tensor.dtype), tf.TensorShape(tensor.tensor_shape)
+    return rest.Spec(
+        "object" if dtype == tf.string else dtype.name,
+        None if shape.rank is None else tuple(shape.as_list()),
+    )
 
 
 def _zeros(spec):

@@ -71,7 +71,8 @@ def read_path(method, path):
     found = pattern.fullmatch(path) if pattern else None
     if found is None:
         raise ValueError(f"Malformed request: {method} {path}")
-    version = found["version"] and int(found["version"][:20])
+    # Zeros in front count for nothing; of a number that is too large some digits tell as much.
+    version = found["version"] and int(found["version"].lstrip("0")[:20] or 0)
     if version and version >= _INT64:
         raise ValueError(f"a version is a 64-bit number; received {found['version'][:40]}")
     return Call(
