@@ -4,6 +4,7 @@ import re
 
 import keras
 import markdown_it
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -80,6 +81,26 @@ def test_metrics_are_numbers_and_names_without_paths():
         ["accuracy", "0.9123"], ["f1", "nan"], ["best_epoch", "2"], ["a|b", "x|y"],
     ]  # fmt: skip
     assert "None are known" in render()
+
+
+def test_metrics_may_be_numbers_of_numpy():
+    metrics = {"f1": np.float32(0.912345), "steps": np.int64(7)}
+    page = render(about=card.About("classifier", metrics=metrics))
+    assert cells(page, "Metrics") == [["f1", "0.9123"], ["steps", "7"]]
+
+
+def test_names_that_python_cannot_write_as_arguments(tmp_path, monkeypatch):
+    specs = [tf.TensorSpec([None], tf.string, name=name) for name in ("text-1", "2.b")]
+    serve = tf.function(
+        lambda *values: {"both": tf.strings.join(values)}, input_signature=specs, autograph=False
+    )
+    served.save(tf.Module(), tmp_path / "1", serve)
+    found = card.signatures(tmp_path / "1")
+    [code] = re.findall(r"```python\n(.*?)```", card.render("m", 1, card.About(), found, 0), re.S)
+    monkeypatch.chdir(tmp_path)
+    values: dict = {}
+    exec(code.replace("\nserved(", "\nanswer = served("), values)
+    assert values["answer"]["both"].numpy().tolist() == [b"your textyour text"]
 
 
 def test_licences():

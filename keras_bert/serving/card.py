@@ -4,6 +4,7 @@ What a card says of inputs and outputs is read from the SavedModel that was writ
 """
 
 import hashlib
+import numbers
 import os
 import pathlib
 import re
@@ -266,7 +267,7 @@ def _training(metrics):
     rows = [
         (escape(_RUN.get(key, key)), _value(value, is_source=key in _RUN))
         for key, value in (metrics or {}).items()
-        if isinstance(value, (int, float, str)) and key not in _NOT_METRICS
+        if isinstance(value, (numbers.Real, str)) and key not in _NOT_METRICS
     ]
     if not rows:
         return "## Metrics\n\nNone are known."
@@ -274,7 +275,7 @@ def _training(metrics):
 
 
 def _value(value, is_source):
-    if isinstance(value, float):
+    if isinstance(value, numbers.Real) and not isinstance(value, numbers.Integral):
         return f"{value:.4g}"
     # Of a path the name alone: where it lies on somebody's disk is nobody's business.
     if is_source and isinstance(value, str) and "://" not in value and not value.startswith("hf:"):
@@ -283,10 +284,7 @@ def _value(value, is_source):
 
 
 def _serving(name, version, inputs):
-    values = [f"{spec.name}={_tensor(spec)}" for spec in inputs]
-    if len(values) > 1:  # a line each
-        values = ["", *(f"    {value}," for value in values), ""]
-    call = "served(" + "\n".join(values) + ")"
+    call = _call(inputs)
     joined = " Requests of several clients share batches." if production.can_join(inputs) else ""
     return f"""\
 ## How to serve it
@@ -310,6 +308,17 @@ port 8501 and gRPC on 8500 of this machine.{joined}
 
 At the desk: `keras-bert serve .` answers the same requests without Docker, and has a page to try
 texts on."""
+
+
+def _call(inputs):
+    """The call of `served` in Python; names that cannot be written as arguments are strings."""
+    if all(spec.name.isidentifier() for spec in inputs):
+        values = [f"{spec.name}={_tensor(spec)}" for spec in inputs]
+    else:
+        values = [f"**{{{spec.name!r}: {_tensor(spec)}}}" for spec in inputs]
+    if len(values) > 1:  # a line each
+        values = ["", *(f"    {value}," for value in values), ""]
+    return "served(" + "\n".join(values) + ")"
 
 
 def _tensor(spec):
