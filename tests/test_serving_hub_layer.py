@@ -155,6 +155,25 @@ def test_lists_losses_and_state(tmp_path):
     assert [weight.name for weight in layer.trainable_weights] == ["deep_kernel"]
 
 
+def test_outputs_of_any_name(tmp_path):
+    module = tf.Module()
+    specs = [tf.TensorSpec([None, 2])]
+    module.__call__ = tf.function(lambda x: {"shape": x, "dtype": [x]}, input_signature=specs)
+    tf.saved_model.save(module, str(tmp_path / "module"))
+    x = keras.Input((2,))
+    keras.Model(x, HubLayer(tmp_path / "module")(x)).save(tmp_path / "model.keras")
+    reloaded = keras.models.load_model(tmp_path / "model.keras")
+    assert sorted(reloaded(np.ones((1, 2), "float32"))) == ["dtype", "shape"]
+
+
+def test_a_config_alone_cannot_be_called(tmp_path):
+    tf.saved_model.save(Doubler(), str(tmp_path))
+    layer = HubLayer.from_config(HubLayer(tmp_path).get_config())
+    for value in (np.ones((1, 2), "float32"), keras.Input((2,))):
+        with pytest.raises(ValueError, match="has no SavedModel: a config alone holds none"):
+            layer(value)
+
+
 @pytest.mark.parametrize("what", ["nothing", "signatures", "broken"])
 def test_errors(tmp_path, what):
     message = "must be the folder of a SavedModel"

@@ -119,7 +119,7 @@ class HubLayer(keras.layers.Layer):
     def call(self, inputs, training=False):
         """Returns what the SavedModel returns: a tensor, or a dict or list of tensors."""
         if self._loaded is None:
-            raise ValueError(f"{self.name!r} has no SavedModel: a config alone holds none")
+            raise ValueError(self._nothing_loaded())
         if self._takes_training is None:
             self._takes_training = _takes_training(self._loaded)
         options = {"training": bool(training)} if self._takes_training else {}
@@ -136,7 +136,12 @@ class HubLayer(keras.layers.Layer):
                 lambda item: {"shape": list(item.shape), "dtype": item.dtype}, spec
             )
             return spec
+        if self._outputs is None:
+            raise ValueError(self._nothing_loaded())
         return _to_spec(self._outputs)
+
+    def _nothing_loaded(self):
+        return f"{self.name!r} has no SavedModel: a config alone holds none"
 
     def save_assets(self, dir_path):
         shutil.copytree(self._folder, pathlib.Path(dir_path, _MODEL_FOLDER))
@@ -192,7 +197,8 @@ def _is_typed(loaded):
 
 
 def _to_spec(outputs):
-    if isinstance(outputs, dict) and set(outputs) == {"shape", "dtype"}:
+    # Outputs may have these names, too, but are no strings.
+    if isinstance(outputs, dict) and isinstance(outputs.get("dtype"), str):
         return keras.KerasTensor(outputs["shape"], dtype=outputs["dtype"])
     if isinstance(outputs, dict):
         return {key: _to_spec(value) for key, value in outputs.items()}
