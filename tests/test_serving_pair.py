@@ -106,6 +106,33 @@ def test_pack_has_a_default_length(preprocess):
     assert preprocess.bert_pack_inputs([ids])["input_mask"].shape == (4, 128)
 
 
+@pytest.mark.parametrize("as_tensor", [False, True])
+@pytest.mark.parametrize("segments, least", [(1, 2), (2, 3)])
+def test_pack_needs_room_for_what_is_no_text(preprocess, segments, least, as_tensor):
+    ids = [preprocess.tokenize(tf.constant(TEXTS))] * segments
+    for length in (-1, 0, 1, 2, 3):
+        seq_length = tf.constant(length) if as_tensor else length
+        if length >= least:
+            packed = preprocess.bert_pack_inputs(ids, seq_length=seq_length)
+            assert {tuple(value.shape) for value in packed.values()} == {(len(TEXTS), length)}
+        else:
+            # The rule, or where TensorFlow sees the number before it runs, its own words.
+            with pytest.raises((ValueError, tf.errors.InvalidArgumentError)) as caught:
+                preprocess.bert_pack_inputs(ids, seq_length=seq_length)
+            assert not as_tensor or f"seq_length must be at least {least}" in str(caught.value)
+
+
+def test_preprocess_makes_what_the_encoder_has_positions_for(tmp_path):
+    encoder = tiny.encoder()
+    encoder.preprocessor = keras_bert.Preprocessor(tiny.PIECES)  # up to 512; the encoder has 32
+    keras_bert.export(encoder, tmp_path)
+    preprocess = tf.saved_model.load(str(tmp_path / "preprocess" / "1"))
+    inputs = preprocess(tf.constant(TEXTS))
+    assert inputs["input_word_ids"].shape == (4, 32)
+    encode = tf.saved_model.load(str(tmp_path / "encoder" / "1"))
+    assert encode(inputs)["pooled_output"].shape == (4, 8)
+
+
 def test_the_encoder_computes_the_same(model, preprocess, encoder):
     inputs = preprocess(tf.constant(TEXTS))
     found = encoder(inputs, training=False)

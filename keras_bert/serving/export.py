@@ -116,8 +116,8 @@ def _export_pair(model, path, metrics, license):
     masked_lm = None if model is encoder else model.get_layer("masked_lm")
     with tempfile.TemporaryDirectory() as assets:
         if encoder.preprocessor is not None:
-            module, signatures = pair.preprocess(encoder.preprocessor, assets)
-            longest = min(pair.SEQUENCE_LENGTH, encoder.preprocessor.max_sequence_length)
+            longest = min(pair.SEQUENCE_LENGTH, _longest(encoder))
+            module, signatures = pair.preprocess(encoder.preprocessor, assets, longest)
             tokenizer = _tokenizer(encoder)
             about = card.About("preprocess", tokenizer=tokenizer, longest=longest, license=license)
             _write(module, signatures, path / "preprocess", about)

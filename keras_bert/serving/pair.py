@@ -25,16 +25,17 @@ class _Reusable(tf.train.Checkpoint):
         return self.__dict__["__call__"](*args, **kwargs)
 
 
-def preprocess(preprocessor, assets):
+def preprocess(preprocessor, assets, longest=SEQUENCE_LENGTH):
     """The preprocessor as a module.
 
     Args:
         preprocessor: a `Preprocessor`.
         assets: a folder for the vocabulary, which stays until the module is saved.
+        longest: positions of what it prepares, where no other number is asked for.
 
     Returns:
         A `tf.Module` `m` and its signatures. `m(texts)` gives `input_word_ids`, `input_mask` and
-        `input_type_ids`, int32 (batch, 128); `m.tokenize(texts)` int32 ragged
+        `input_type_ids`, int32 (batch, longest); `m.tokenize(texts)` int32 ragged
         (batch, (words), (pieces)); `m.tokenize_with_offsets(texts)` the same with first bytes and
         bytes after the last; `m.bert_pack_inputs([a] or [a, b], seq_length)` the three tensors of
         ragged ids of rank 2 or 3; `m.tokenize.get_special_tokens_dict()` int32 scalars.
@@ -50,7 +51,6 @@ def preprocess(preprocessor, assets):
     [[[5], [5]], []]
     """
     texts = tf.TensorSpec([None], tf.string, name="inputs")
-    longest = min(SEQUENCE_LENGTH, preprocessor.max_sequence_length)
 
     def call(inputs):
         ids = preprocessor.tokenizer.tokenize(inputs)
@@ -65,7 +65,12 @@ def preprocess(preprocessor, assets):
     def pack(inputs, seq_length=longest):
         # Of rank 3 the words are of no interest any more.
         flat = [item.merge_dims(1, -1) if item.ragged_rank > 1 else item for item in inputs]
-        return preprocessor.pack(*flat, sequence_length=seq_length, max_sequence_length=longest)
+        least = len(flat) + 1
+        message = f"seq_length must be at least {least}, for [CLS] and each [SEP]; received"
+        check = tf.debugging.Assert(tf.greater_equal(seq_length, least), [message, seq_length])
+        with tf.control_dependencies([check]):
+            flat = [tf.identity(item) for item in flat]
+            return preprocessor.pack(*flat, sequence_length=seq_length, max_sequence_length=longest)
 
     module = _Reusable()
     module.vocab_file = tf.saved_model.Asset(_write_vocabulary(preprocessor, assets))
