@@ -224,6 +224,60 @@ def test_a_very_long_text_takes_bounded_memory(served, monkeypatch):
                 np.testing.assert_allclose(value, in_chunks[name], atol=1e-5)
 
 
+def test_choices_run_a_chunk_at_a_time(monkeypatch):
+    """A short request may hold any number of them, and each takes a copy of its text."""
+    monkeypatch.setattr(answers, "_CHUNK", 4)
+    model = heads.multiple_choice(tiny.encoder(num_hidden_layers=1))
+    ran = []
+
+    def call(inputs, training):
+        ran.append(inputs["input_word_ids"].shape[0])
+        return model(inputs, training=training)
+
+    preprocessor = heads.find_encoder(model).preprocessor
+    texts, _, _ = answers.multiple_choice(call, heads.find_output(model), preprocessor, 32)
+    texts(tf.constant(["so", "good"]), tf.fill([2, 5], "film"))
+    assert ran == [4, 4, 2]
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_texts_of_another_rank_or_number_are_refused(served, head):
+    """TensorFlow hands on what it receives: a rank is the graph's own to check."""
+    _, signature = served(head)
+    specs = signature.structured_input_signature[1]
+    shapes = {name: [2, 3][: len(spec.shape)] for name, spec in specs.items()}
+    assert signature(**{name: tf.fill(shape, "so") for name, shape in shapes.items()})
+    wrong = [{**shapes, name: shape} for name in shapes for shape in ([], [2, 2, 2])]
+    if len(shapes) > 1:
+        for rows in (0, 1, 3):
+            wrong += [{**shapes, name: [rows, *shape[1:]]} for name, shape in shapes.items()]
+    for request in wrong:
+        with pytest.raises(tf.errors.InvalidArgumentError, match="(?i)shape|one first dimension"):
+            signature(**{name: tf.fill(shape, "so") for name, shape in request.items()})
+
+
+def test_positions_are_those_of_their_own_row(served):
+    """Else the logits would be those of the next row, which may be somebody else's."""
+    model, _ = served("masked_lm")
+    output, preprocessor = heads.find_output(model), heads.find_encoder(model).preprocessor
+    _, _, ids = answers.masked_lm(model, output, preprocessor, 32)
+    inputs = {name: tf.ones([2, 3], tf.int32) for name in model.input}
+    assert ids({**inputs, "masked_lm_positions": tf.constant([[2], [0]])})["logits"].shape[0] == 2
+    for position in (-1, 3):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="must lie within the row"):
+            ids({**inputs, "masked_lm_positions": tf.constant([[position], [0]])})
+
+
+def test_blanks_need_a_piece_for_them():
+    encoder = tiny.encoder()
+    encoder.preprocessor = keras_bert.Preprocessor([p for p in tiny.PIECES if p != answers.MASK])
+    model = heads.masked_lm(encoder)
+    with pytest.raises(
+        ValueError, match=r"needs \[MASK\] in the vocabulary; received .* 17 pieces"
+    ):
+        answers.masked_lm(model, heads.find_output(model), encoder.preprocessor, 32)
+
+
 def test_words_of_a_long_text_do_not_each_take_a_copy_of_it(served):
     _, signature = served("tagger")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

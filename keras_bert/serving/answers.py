@@ -60,21 +60,35 @@ def multiple_choice(model, output, preprocessor, limit):
     """`text` and `choices` (batch, choices) to `choice`, from 0, and `probabilities`."""
 
     def ids(inputs):
-        probabilities = tf.nn.softmax(model(inputs, training=False))  # (batch, choices)
+        return choose(model(inputs, training=False))
+
+    def choose(logits):
+        probabilities = tf.nn.softmax(logits)  # (batch, choices)
         choice = tf.argmax(probabilities, axis=-1, output_type=tf.int32)
         return {"choice": choice, "probabilities": probabilities}
 
     def texts(text, choices):
         batch, count = tf.unstack(tf.shape(choices))
         tokenize = preprocessor.tokenizer.tokenize
-        packed = preprocessor.pack(
-            tf.gather(tokenize(text), tf.repeat(tf.range(batch), count)),
-            tokenize(tf.reshape(choices, [-1])),
-            sequence_length=None,
-            max_sequence_length=limit,
-        )
-        seq = tf.shape(packed["input_word_ids"])[1]
-        return ids({k: tf.reshape(v, [batch, count, seq]) for k, v in packed.items()})
+        pieces = tokenize(text)
+
+        def score(chunk):
+            packed = preprocessor.pack(
+                tf.gather(pieces, chunk["row"]),
+                tokenize(chunk["choice"]),
+                sequence_length=None,
+                max_sequence_length=limit,
+            )
+            alone = {key: value[:, None] for key, value in packed.items()}  # (chunk, 1, seq)
+            return {"logits": model(alone, training=False)}  # (chunk, 1)
+
+        # Packed in chunks, too: each choice takes a copy of its text.
+        logits = _in_chunks(
+            score,
+            {"row": tf.repeat(tf.range(batch), count), "choice": tf.reshape(choices, [-1])},
+            {"logits": tf.TensorSpec([None, 1], tf.float32)},
+        )["logits"]
+        return choose(tf.reshape(logits, [batch, count]))
 
     return texts, [_strings("text"), tf.TensorSpec([None, None], tf.string, name="choices")], ids
 
@@ -226,11 +240,21 @@ def span_selector(model, output, preprocessor, limit):
 
 def masked_lm(model, output, preprocessor, limit):
     """`text` with [MASK] to `candidates` and `scores`, each (batch, blanks, 5)."""
+    if MASK not in preprocessor.vocabulary:
+        raise ValueError(
+            f"to fill in blanks needs {MASK} in the vocabulary; received one of "
+            f"{len(preprocessor.vocabulary)} pieces without it"
+        )
     vocabulary = tf.constant(preprocessor.vocabulary)
     mask = preprocessor.tokenizer.token_id(MASK)
 
     def ids(inputs):
-        return {"logits": model(inputs, training=False)}
+        # The head looks positions up among those of all rows: one too far would be another's.
+        positions = inputs["masked_lm_positions"]
+        inside = (positions >= 0) & (positions < tf.shape(inputs["input_word_ids"])[1])
+        message = "masked_lm_positions must lie within the row of input_word_ids"
+        with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(inside), [message])]):
+            return {"logits": model(inputs, training=False)}
 
     def texts(text):
         parts = tf.strings.split(text, MASK)  # (batch, (parts))
@@ -289,6 +313,44 @@ def first_pieces(pieces, words):
     changed = tf.reduce_any(tf.not_equal(key[1:], key[:-1]), axis=1)
     is_first = tf.concat([tf.ones([tf.minimum(tf.size(rows), 1)], tf.bool), changed], axis=0)
     return tf.where(is_first)[:, 0]
+
+
+def checked(texts, specs):
+    """A function of strings that fails where these are not as its signature says.
+
+    A server hands on whatever shape it receives, and what is of one text alone would be answered
+    for some and not for others.
+
+    Args:
+        texts: from a function above.
+        specs: its `tf.TensorSpec`s.
+
+    Returns:
+        The function; a wrong rank, or inputs of different batches, raise
+        `tf.errors.InvalidArgumentError` when the graph runs.
+
+    Example:
+
+    >>> specs = [_strings("a"), _strings("b")]
+    >>> call = tf.function(checked(lambda a, b: a + b, specs), input_signature=specs)
+    >>> call(tf.constant(["x"]), tf.constant(["y"])).numpy().tolist()
+    [b'xy']
+    """
+    names = " and ".join(spec.name for spec in specs)
+
+    def call(*values):
+        values = [
+            tf.ensure_shape(value, spec.shape) for value, spec in zip(values, specs, strict=True)
+        ]
+        rows = [tf.shape(value)[0] for value in values]
+        message = f"{names} must have one first dimension; received"
+        checks = [
+            tf.debugging.Assert(tf.equal(rows[0], other), [message, rows]) for other in rows[1:]
+        ]
+        with tf.control_dependencies(checks):
+            return texts(*map(tf.identity, values))
+
+    return call
 
 
 def _strings(name):

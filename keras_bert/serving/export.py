@@ -170,7 +170,9 @@ def _head(model, output, assets):
     module = _module(model)
     if output.labels is not None:
         module.labels = tf.saved_model.Asset(_write_labels(assets, output.labels))
-    module.serving_default = tf.function(texts, input_signature=specs, autograph=False)
+    module.serving_default = tf.function(
+        answers.checked(texts, specs), input_signature=specs, autograph=False
+    )
     module.ids = tf.function(
         lambda *values: ids(dict(zip(model.input, values, strict=True))),
         input_signature=[
