@@ -169,8 +169,10 @@ def test_a_failed_write_leaves_nothing(classifier, tmp_path, monkeypatch, failur
 
     monkeypatch.setattr(tf.saved_model, "save", save_half)
     with pytest.raises(type(failure)):
-        keras_bert.export(classifier, tmp_path / "model")
-    assert not (tmp_path / "model").exists()
+        keras_bert.export(classifier, tmp_path / "new" / "model")
+    with pytest.raises(type(failure)):
+        keras_bert.export(tiny.encoder(), tmp_path / "pair")
+    assert list(tmp_path.iterdir()) == []
     (tmp_path / "model").mkdir()
     with pytest.raises(type(failure)):
         keras_bert.export(classifier, tmp_path / "model")

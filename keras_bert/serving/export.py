@@ -228,7 +228,7 @@ def _own_model(model):
 def _write(module, signatures, path, about):
     """Writes beside, then renames: a server never sees half a version."""
     inputs = signatures["serving_default"].input_signature
-    is_new = not path.exists()
+    made = [folder for folder in (path, *path.parents) if not folder.exists()]
     path.mkdir(parents=True, exist_ok=True)
     # TensorFlow Serving looks at folders named by a number only.
     beside = pathlib.Path(tempfile.mkdtemp(prefix=".writing-", dir=path))
@@ -248,9 +248,9 @@ def _write(module, signatures, path, about):
         raise OSError(f"{path} could not be written: {reason}") from error
     finally:
         shutil.rmtree(beside, ignore_errors=True)
-        if is_new:
-            with contextlib.suppress(OSError):  # after a success it is not empty, and stays
-                path.rmdir()
+        with contextlib.suppress(OSError):  # after a success they are not empty, and stay
+            for folder in made:
+                folder.rmdir()
 
 
 def _rename_to_next_version(beside, path):
