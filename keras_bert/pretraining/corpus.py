@@ -39,6 +39,7 @@ _MAGIC = {
 _OPEN = {"gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.open}
 _ENCODINGS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le"}
 _ENCODINGS |= {codecs.BOM_UTF16_BE: "utf-16-be"}
+_LINE_END = "\n"
 _REPLACED = "\ufffd"
 # What cannot be read as UTF-8 is mended, unless there is so much that it is something else.
 _MANY_REPLACED, _REPLACED_SHARE = 50, 0.1
@@ -394,13 +395,19 @@ class _Gatherer:
 
 
 def _read_plain(path, chunks, counts):
-    gatherer = _Gatherer(path)
+    gatherer, name = _Gatherer(path), str(path)
     for line, text in _blocks(path, chunks, counts):
         # With a line end on either side blank lines look alike wherever they stand.
         text, begin, line = f"\n{text}" if text.endswith("\n") else f"\n{text}\n", 0, line - 1
         for match in _BLANK_LINES.finditer(text):
-            yield from gatherer.add(text[begin : match.start()], line)
-            yield from gatherer.end()
+            end = match.start()
+            if gatherer.line is None and end - begin < LONGEST:  # most are whole in a block
+                body = text[begin:end].strip()
+                if body:
+                    yield Document(f"{name}: line {line + (text[begin] == _LINE_END)}", body)
+            else:
+                yield from gatherer.add(text[begin:end], line)
+                yield from gatherer.end()
             line += text.count("\n", begin, match.end())
             begin = match.end()
         yield from gatherer.add(text[begin:], line)

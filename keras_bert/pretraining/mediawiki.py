@@ -16,6 +16,16 @@ _DROPPED = frozenset(
     "ul ol dl li dt dd tr td th caption style script includeonly noinclude onlyinclude".split()
 )
 _BLOCKS = frozenset("p div center blockquote poem br hr h1 h2 h3 h4 h5 h6".split())
+# Of those, the ones that are common and hold no prose: cut out before the parser sees them, as
+# comments, templates and tables are, since the parser would take most of its time for them.
+_RAW = re.compile(
+    r"<(ref|math|gallery|timeline|score|imagemap|syntaxhighlight|source)\b"
+    r"(?:[^<>/]|/(?!>))*+(?:/>|>[^<]*+(?:<(?!/?\1\b)[^<]*+)*+</\1\s*+>)",
+    re.IGNORECASE,
+)
+_INNERMOST_TEMPLATE = re.compile(r"\{\{[^{}]*+\}\}")
+_INNERMOST_TABLE = re.compile(r"\{\|[^{}]*+(?<=\|)\}")
+_DEPTH = 20  # of templates in templates; what is deeper is left to the parser
 _PARAGRAPH = "\n\n"
 _ITEM = "\0"  # stands where a list item begins; no text holds one
 _PREFIXED = "\1"  # stands before a link such as "fr:Anarchie" or "Category:Politics"
@@ -71,11 +81,28 @@ def paragraphs(wikitext):
     out = []
     try:
         # Quotes for bold and italics are looked for after the rest, in the text itself.
-        _write(mwparserfromhell.parse(wikitext, skip_style_tags=True), out)
+        _write(mwparserfromhell.parse(_cut(wikitext), skip_style_tags=True), out)
     except (mwparserfromhell.parser.ParserError, RecursionError):
         return []  # nested beyond what a person would write
     found = (_tidy(block) for block in re.split(r"\n(?:[^\S\n]*\n)+", "".join(out)))
     return [block for block in found if block]
+
+
+def _cut(text):
+    """Wikitext without most of what is dropped anyway."""
+    if "<!--" in text:
+        first, *others = text.split("<!--")
+        text = first + "".join(other.partition("-->")[2] for other in others)
+    text = _RAW.sub("", text)
+    for _ in range(_DEPTH):
+        text, count = _INNERMOST_TEMPLATE.subn("", text)
+        if not count:
+            break
+    for _ in range(_DEPTH):
+        text, count = _INNERMOST_TABLE.subn(_PARAGRAPH, text)
+        if not count:
+            break
+    return text
 
 
 def _write(wikicode, out):
