@@ -75,6 +75,31 @@ def _parser():
     )
     fill.set_defaults(run="fill_blanks")
 
+    vocab = commands.add_parser("vocab", help="learn a vocabulary from your own text")
+    vocab.add_argument(
+        "corpus",
+        nargs="+",
+        help="files, folders, patterns: text, JSON Lines, WikiExtractor's output, MediaWiki dumps",
+    )
+    vocab.add_argument(
+        "--size", type=_positive(int), default=30522, help="pieces, exactly (default: 30522)"
+    )
+    vocab.add_argument("--output", required=True, help="folder for vocab.txt and its options")
+    vocab.add_argument("--cased", action="store_true", help="keep upper case and accents")
+    vocab.add_argument(
+        "--keep-accents", action="store_true", help="keep accents, and Hangul in syllables"
+    )
+    vocab.add_argument(
+        "--no-split-cjk", action="store_true", help="do not make each ideograph a word"
+    )
+    vocab.add_argument(
+        "--min-frequency", type=_positive(int), default=2, help="of what becomes a piece (2)"
+    )
+    vocab.add_argument(
+        "--max-bytes", type=_positive(int), help="learn from so much of the text, evenly spread"
+    )
+    vocab.set_defaults(run="make_vocabulary")
+
     convert = commands.add_parser("convert", help="write a model in another library's format")
     convert.add_argument("model", help="name (see list), hf:org/name, folder, .zip or .keras file")
     convert.add_argument("path", help="empty folder to write into")

@@ -1,6 +1,8 @@
 """The commands of the command line; `__main__` reads the arguments and calls them."""
 
+import collections
 import contextlib
+import itertools
 import json
 import os
 import pathlib
@@ -27,6 +29,7 @@ from keras_bert.finetuning import (
     tasks,
     train,
 )
+from keras_bert.pretraining import corpus, vocabulary
 from keras_bert.serving import models, production
 
 # What each task reads a text file's label as.
@@ -297,6 +300,61 @@ def fill_blanks(args):
         for number, candidates in enumerate(blanks, 1):
             for piece, probability in candidates:
                 print(f"{probability:.4f}\t{piece}\t{number}\t{text}")
+
+
+# Every so many documents one is held out, to see how a vocabulary fits what it has not seen.
+_HELD_OUT_EVERY, _HELD_OUT_BYTES = 20, 8 << 20
+
+
+def make_vocabulary(args):
+    """Learns a vocabulary and prints how it fits the documents that were held out."""
+    _check_folder(args.output)
+    counts: collections.Counter[str] = collections.Counter()
+    held_out: list[corpus.Document] = []
+    options = {
+        "lowercase": not args.cased,
+        "strip_accents": not (args.cased or args.keep_accents),
+        "split_cjk": not args.no_split_cjk,
+    }
+    documents = _holding_out(corpus.documents(args.corpus, counts=counts), held_out)
+    with waiting("Learning the vocabulary"):
+        try:
+            pieces = vocabulary.train(
+                documents,
+                args.size,
+                min_frequency=args.min_frequency,
+                max_bytes=args.max_bytes,
+                **options,
+            )
+        except ValueError as error:
+            if not counts["documents"]:
+                raise ValueError(f"{' '.join(args.corpus)}: holds no documents") from error
+            raise
+    vocabulary.write(args.output, pieces, **options)
+    with waiting("Trying it on texts"):
+        seen = not held_out
+        if seen:  # too few documents to spare one
+            held_out = list(itertools.islice(corpus.documents(args.corpus), _HELD_OUT_EVERY))
+        found = vocabulary.coverage(held_out, keras_bert.Preprocessor(pieces, **options))
+    print(f"{len(pieces):,} pieces from {counts['documents']:,} documents in {args.output}")
+    where = "the corpus itself" if seen else f"{len(held_out):,} documents held out"
+    print(f"on {where}, {found['words']:,} words:")
+    print(f"  unknown          {found['unknown']:.3%}")
+    print(f"  pieces a word    {found['pieces_per_word']:.2f}")
+    print(f"  whole words      {found['whole']:.1%}")
+    if counts["invalid_utf8"]:
+        print(f"mended: {counts['invalid_utf8']:,} lines with bytes that are not UTF-8")
+
+
+def _holding_out(documents, held_out):
+    """All but a few documents, which go to a list."""
+    size = 0
+    for index, document in enumerate(documents, 1):
+        if index % _HELD_OUT_EVERY == 0 and size < _HELD_OUT_BYTES:
+            held_out.append(document)
+            size += len(document.text)
+        else:
+            yield document
 
 
 def convert(args):

@@ -50,6 +50,12 @@ MAP = {
     "download.py": Rule("", "filelock"),
     "sources.py": Rule("", "huggingface_hub kagglehub"),
     "hub.py": Rule("keras numpy", "tensorflow"),
+    # Raw text to what a model learns from.
+    "pretraining/__init__.py": Rule(""),
+    "pretraining/mediawiki.py": Rule("", "mwparserfromhell"),
+    "pretraining/corpus.py": Rule("", "zstandard"),
+    "pretraining/sentences.py": Rule(""),
+    "pretraining/vocabulary.py": Rule("numpy", "tokenizers"),
     # The trades.
     "finetuning/__init__.py": Rule(""),
     "finetuning/data.py": Rule(""),

@@ -179,7 +179,7 @@ def _documents_of(path, counts):
 
 
 def _format(path, first):
-    """The reader for a file, by its first block; only an empty JSON line has no look of its own."""
+    """The reader for a file, by its first bytes; for JSON Lines the name counts as well."""
     head = first[:4096].lstrip()
     names = {suffix.lower() for suffix in path.suffixes}
     if names & {".jsonl", ".ndjson"} or re.match(rb'\{\s*"', head):
@@ -274,12 +274,14 @@ def _decoded(path, chunks):
         yield chunk
 
 
-def _blocks(path, chunks, counts, longest=LONGEST, cut=True):
-    """Strings of whole lines, all of them UTF-8 with "\\n" as their end.
+def _blocks(path, chunks, counts, long_lines="cut"):
+    """Strings of whole lines, with "\\n" as their end, and the number of the first line.
 
-    A line of more than `longest` bytes is cut at white space, if it has any, or with
-    `cut=False` an error. Only where that happens or the file ends a block may lack a line end.
+    A line of more than `LONGEST` bytes is cut, at white space if it has any; with
+    `long_lines="split"` anywhere and at once, since it means nothing; with `"refuse"` it is an
+    error, if it exceeds `LONGEST_RECORD`. Only there and at the end a block may lack a line end.
     """
+    longest = {"cut": LONGEST, "split": 0, "refuse": LONGEST_RECORD}[long_lines]
     held, line, in_long_line = b"", 1, False
     for chunk in itertools.chain(chunks, [b""]):
         at = len(held)
@@ -289,12 +291,14 @@ def _blocks(path, chunks, counts, longest=LONGEST, cut=True):
         if not chunk:
             end = len(held)
         elif not end and len(held) > longest:
-            if not cut:
+            if long_lines == "refuse":
                 raise ValueError(
                     f"{path}, line {line}: a line must be shorter than {longest} bytes"
                 )
-            counts["long_lines"] += not in_long_line
-            end = held.rfind(b" ", 1) + 1 or _whole_characters(held)
+            end = _whole_characters(held)
+            if long_lines == "cut":
+                counts["long_lines"] += not in_long_line
+                end = held.rfind(b" ", 1) + 1 or end
             in_long_line = True
         elif end:
             in_long_line = False
@@ -415,7 +419,7 @@ def _read_plain(path, chunks, counts):
 
 
 def _read_json(path, chunks, counts):
-    for first, text in _blocks(path, chunks, counts, LONGEST_RECORD, cut=False):
+    for first, text in _blocks(path, chunks, counts, "refuse"):
         for number, line in enumerate(text.split("\n"), first):
             if not line or line.isspace():
                 continue
@@ -505,7 +509,7 @@ def _read_xml(path, chunks, counts):
     parser.StartDoctypeDeclHandler = dump.doctype
     last = 1
     try:
-        for last, text in _blocks(path, chunks, counts, LONGEST_RECORD, cut=False):
+        for last, text in _blocks(path, chunks, counts, "split"):
             parser.Parse(text, False)
             for page, wikitext in dump.take():
                 yield from _parts(f"{path}: page {page}", wikitext, "wikitext")
