@@ -1,7 +1,7 @@
-"""Files of any size and several formats as a stream of documents.
+r"""Files of any size and several formats as a stream of documents.
 
     bytes of a file, unpacked                                 `_unpacked`
-      -> blocks of whole lines, valid UTF-8, "\\n" as line end  `_blocks`
+      -> blocks of whole lines, valid UTF-8, "\n" as line end  `_blocks`
       -> documents, by what the first block looks like        `documents`
 
 A block is about a megabyte and goes through each step at once; Python looks at documents, not
@@ -22,6 +22,7 @@ import os
 import pathlib
 import re
 import zlib
+from typing import Any
 from xml.parsers import expat
 
 from keras_bert.pretraining import mediawiki
@@ -30,13 +31,15 @@ BLOCK = 1 << 20  # bytes read at once
 LONGEST = 4 << 20  # characters of a line or, give or take a block, of a document
 LONGEST_RECORD = 64 << 20  # characters of a line of JSON and of a wiki page, which are read whole
 
+_HEAD = 4096  # bytes that tell what a file is
+
 _MAGIC = {
     b"\x1f\x8b": "gzip",
     b"BZh": "bzip2",
     b"\xfd7zXZ\x00": "xz",
     b"\x28\xb5\x2f\xfd": "zstd",
 }
-_OPEN = {"gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.open}
+_OPEN: dict[str, Any] = {"gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.open}
 _ENCODINGS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le"}
 _ENCODINGS |= {codecs.BOM_UTF16_BE: "utf-16-be"}
 _LINE_END = "\n"
@@ -104,7 +107,7 @@ def files(paths):
     ...     [file.name for file in files(folder)]
     ['a.txt', 'b.txt']
     """
-    found = set()
+    found: set[pathlib.Path] = set()
     for path in [paths] if isinstance(paths, (str, os.PathLike)) else paths:
         path = os.fspath(path)
         matches = [path] if os.path.exists(path) else glob.glob(path, recursive=True)
@@ -170,17 +173,18 @@ def _documents_of(path, counts):
         counts.setdefault(key, 0)
     counts["files"] += 1
     chunks = _decoded(path, _unpacked(path))
-    first = next(chunks, b"")
-    chunks = itertools.chain([first], chunks)
-    read = _format(path, first)
+    first: list[bytes] = []
+    while sum(map(len, first)) < _HEAD and (chunk := next(chunks, b"")):
+        first.append(chunk)
+    read = _format(path, b"".join(first)[:_HEAD].lstrip())
+    chunks = itertools.chain(first, chunks)
     for document in read(path, chunks, counts):
         counts["documents"] += 1
         yield document
 
 
-def _format(path, first):
+def _format(path, head):
     """The reader for a file, by its first bytes; for JSON Lines the name counts as well."""
-    head = first[:4096].lstrip()
     names = {suffix.lower() for suffix in path.suffixes}
     if names & {".jsonl", ".ndjson"} or re.match(rb'\{\s*"', head):
         return _read_json
@@ -275,7 +279,7 @@ def _decoded(path, chunks):
 
 
 def _blocks(path, chunks, counts, long_lines="cut"):
-    """Strings of whole lines, with "\\n" as their end, and the number of the first line.
+    r"""Strings of whole lines, with "\n" as their end, and the number of the first line.
 
     A line of more than `LONGEST` bytes is cut, at white space if it has any; with
     `long_lines="split"` anywhere and at once, since it means nothing; with `"refuse"` it is an
@@ -472,7 +476,8 @@ def _read_extracted(path, chunks, counts):
         if "&" in text:
             text = html.unescape(text)
         if title and text.strip():
-            text, title = _without_title(text, title), ""
+            before, text, title = text, _without_title(text, title), ""
+            line += before.count("\n") - text.count("\n")
         yield from gatherer.add(text, line)
 
     for line, text in _blocks(path, chunks, counts):
@@ -507,9 +512,8 @@ def _read_xml(path, chunks, counts):
     parser.EndElementHandler = dump.end
     parser.CharacterDataHandler = dump.data
     parser.StartDoctypeDeclHandler = dump.doctype
-    last = 1
     try:
-        for last, text in _blocks(path, chunks, counts, "split"):
+        for _, text in _blocks(path, chunks, counts, "split"):
             parser.Parse(text, False)
             for page, wikitext in dump.take():
                 yield from _parts(f"{path}: page {page}", wikitext, "wikitext")
@@ -517,11 +521,8 @@ def _read_xml(path, chunks, counts):
     except expat.ExpatError as error:
         reason = expat.ErrorString(error.code)
         raise ValueError(
-            f"{path}, line {max(error.lineno, last)}, page {dump.page}: broken or cut short XML "
-            f"({reason})"
+            f"{path}, line {error.lineno}, page {dump.page}: broken or cut short XML ({reason})"
         ) from error
-    if not dump.is_dump:
-        raise ValueError(f"{path}: XML must be a MediaWiki dump; its root is <{dump.root}>")
 
 
 class _Dump:
@@ -532,12 +533,11 @@ class _Dump:
     def __init__(self, path):
         self.path = path
         self.page = 0
-        self.root = None
         self.is_dump = False
         self._other_namespaces = set()
         self._key = None
         self._found = []
-        self._open = None  # the strings of the element that is open, if its text is wanted
+        self._open: list[str] | None = None  # the strings of the element that is open, if its text is wanted
         self._begin()
 
     def _begin(self):
@@ -552,8 +552,8 @@ class _Dump:
 
     def start(self, name, attributes):
         name = name.rpartition(" ")[2]
-        if self.root is None:
-            self.root, self.is_dump = name, name == "mediawiki"
+        if not self.is_dump:
+            self.is_dump = name == "mediawiki"
             if not self.is_dump:
                 raise ValueError(f"{self.path}: XML must be a MediaWiki dump; its root is <{name}>")
         if name == "page":

@@ -11,11 +11,19 @@ _INSTALL = "wikitext needs mwparserfromhell; install it: pip install 'keras3-ber
 # Elements that go with all that is in them, and those that leave their content as a block of its
 # own. Any other leaves its content where it stands.
 _DROPPED = frozenset(
-    "ref references gallery table math chem ce timeline score hiero imagemap pre source code "
-    "syntaxhighlight graph mapframe maplink templatedata inputbox categorytree section indicator "
-    "ul ol dl li dt dd tr td th caption style script includeonly noinclude onlyinclude".split()
-)
-_BLOCKS = frozenset("p div center blockquote poem br hr h1 h2 h3 h4 h5 h6".split())
+    {
+        "ref", "references", "gallery", "table", "math", "chem", "ce", "timeline", "score", "hiero",
+        "imagemap", "pre", "source", "code", "syntaxhighlight", "graph", "mapframe", "maplink",
+        "templatedata", "inputbox", "categorytree", "section", "indicator", "ul", "ol", "dl", "li",
+        "dt", "dd", "tr", "td", "th", "caption", "style", "script", "includeonly", "noinclude",
+        "onlyinclude",
+    }
+)  # fmt: skip
+_BLOCKS = frozenset(
+    {
+        "p", "div", "center", "blockquote", "poem", "br", "hr", "h1", "h2", "h3", "h4", "h5", "h6",
+    }
+)  # fmt: skip
 # Of those, the ones that are common and hold no prose: cut out before the parser sees them, as
 # comments, templates and tables are, since the parser would take most of its time for them.
 _RAW = re.compile(
@@ -43,7 +51,9 @@ _SWITCH = re.compile(r"__[A-Z]+__")
 _LEFT_TAG = re.compile(r"</?[A-Za-z][A-Za-z0-9]*(?:\s[^<>\n]*)?/?>")
 # Where the parser saw no markup in what was meant to be some.
 _LEFT_LINK = re.compile(r"\[\[(?:[^\[\]|\n]*\|)*([^\[\]|\n]*)\]\]")
-_BROKEN = re.compile(r"\{\{|\}\}|\{\||\|\}|\[\[|\]\]|^[|!]|\|\||<[/!]?[a-z]|\w\|\w|\|\w+=", re.MULTILINE)
+_BROKEN = re.compile(
+    r"\{\{|\}\}|\{\||\|\}|\[\[|\]\]|^[|!]|\|\||<[/!]?[a-z]|\w\|\w|\|\w+=", re.MULTILINE
+)
 _TIDY = (
     # What templates leave of "(IPA: ..., born 1950)".
     (re.compile(r"[(（][\s,;:/–—-]*(?:or\b|IPA:?)?[\s,;:/–—-]*[)）]"), ""),
@@ -58,7 +68,7 @@ _LETTERS = re.compile(r"\w{2}|[\u3040-\u30ff\u3400-\u9fff]")
 
 
 def paragraphs(wikitext):
-    """Takes the prose out of wikitext.
+    r"""Takes the prose out of wikitext.
 
     Args:
         wikitext: the source of a page, a string.
@@ -71,14 +81,14 @@ def paragraphs(wikitext):
 
     Example:
 
-    >>> paragraphs("'''Ice''' ({{IPA|aɪs}}) is [[water|frozen water]].<ref>X</ref>\\n* item")
+    >>> paragraphs("'''Ice''' ({{IPA|aɪs}}) is [[water|frozen water]].<ref>X</ref>\n* item")
     ['Ice is frozen water.']
     """
     try:
         import mwparserfromhell
     except ImportError as error:
         raise ValueError(_INSTALL) from error
-    out = []
+    out: list[str] = []
     try:
         # Quotes for bold and italics are looked for after the rest, in the text itself.
         _write(mwparserfromhell.parse(_cut(wikitext), skip_style_tags=True), out)
@@ -130,7 +140,9 @@ def _write_link(node, out):
     if _FILE.search(title):
         return
     if node.text is None:
-        out.append(f"{_PREFIXED}{title}{_PREFIXED}" if _NAMESPACE.match(title) else title.lstrip(":"))
+        out.append(
+            f"{_PREFIXED}{title}{_PREFIXED}" if _NAMESPACE.match(title) else title.lstrip(":")
+        )
         return
     if ":" in title and any(
         _LINK_OPTIONS.match(option.strip()) for option in str(node.text).split("|")

@@ -21,23 +21,36 @@ _BOUNDARY = re.compile(
 
 # Never the end of a sentence.
 _TITLES = frozenset(
-    "mr mrs ms messrs mme mlle dr prof rev fr hon gen col maj capt cpt cmdr lt sgt cpl gov sen rep "
-    "pres st ste mt ft vs v cf e.g i.e viz ca c approx al fig figs eq eqs vol vols pp p ch sec ed "
-    "eds trans op cit ibid nr nos esp incl z.b d.h u.a bzw dr.-ing sra sr.a".split()
-)
+    {
+        "mr", "mrs", "ms", "messrs", "mme", "mlle", "dr", "prof", "rev", "fr", "hon", "gen", "col",
+        "maj", "capt", "cpt", "cmdr", "lt", "sgt", "cpl", "gov", "sen", "rep", "pres", "st", "ste",
+        "mt", "ft", "vs", "v", "cf", "e.g", "i.e", "viz", "ca", "c", "approx", "al", "fig", "figs",
+        "eq", "eqs", "vol", "vols", "pp", "p", "ch", "sec", "ed", "eds", "trans", "op", "cit",
+        "ibid", "nr", "nos", "esp", "incl", "z.b", "d.h", "u.a", "bzw",
+    }
+)  # fmt: skip
 # The end of one if what follows begins as sentences do.
 _ABBREVIATIONS = frozenset(
-    "jr sr inc ltd co corp bros etc no dept univ assn ave blvd rd jan feb mar apr jun jul aug "
-    "sep sept oct nov dec mon tue wed thu fri sat sun ph.d m.d b.a m.a".split()
-)
+    {
+        "jr", "sr", "inc", "ltd", "co", "corp", "bros", "etc", "no", "dept", "univ", "assn", "ave",
+        "blvd", "rd", "jan", "feb", "mar", "apr", "jun", "jul", "aug", "sep", "sept", "oct", "nov",
+        "dec", "mon", "tue", "wed", "thu", "fri", "sat", "sun", "ph.d", "m.d", "b.a", "m.a",
+    }
+)  # fmt: skip
 _STARTERS = frozenset(
-    "The A An This That These Those He She It They We You I In On At By For From With After "
-    "Before When While If As But And However Although There Here His Her Its Their Our My What "
-    "Who Why How Some Many Most Since During Because So Then Thus Later Today".split()
-)
+    {
+        "The", "A", "An", "This", "That", "These", "Those", "He", "She", "It", "They", "We", "You",
+        "I", "In", "On", "At", "By", "For", "From", "With", "After", "Before", "When", "While",
+        "If", "As", "But", "And", "However", "Although", "There", "Here", "His", "Her", "Its",
+        "Their", "Our", "My", "What", "Who", "Why", "How", "Some", "Many", "Most", "Since",
+        "During", "Because", "So", "Then", "Thus", "Later", "Today",
+    }
+)  # fmt: skip
 _WORD = re.compile(r"\w+")
 # After a quotation the sentence goes on with these.
-_GOES_ON = re.compile(r"(?:이?라[고는며면던]|하고|하며|고 |며 |[と、，,])|(?:って|という|[がはのをにもでや])")
+_GOES_ON = re.compile(
+    r"(?:이?라[고는며면던]|하고|하며|고 |며 |[と、，,])|(?:って|という|[がはのをにもでや])"
+)
 _LONGEST = 24  # characters of a word before a full stop that are looked at
 
 

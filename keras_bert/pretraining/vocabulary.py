@@ -25,7 +25,8 @@ _LONGEST_WORD = 200  # characters; the tokenizer makes [UNK] of what is longer
 _CHUNK = 8 << 20  # characters counted at once
 _MANY_WORDS = 5_000_000  # distinct ones that are kept in memory
 _MANY_OCCURRENCES = 20_000_000  # that the trainer sees; frequencies are scaled to it
-_ALPHABET_SHARE = 0.4  # of the vocabulary, at most, for single characters
+# Of the vocabulary, for single characters: at most this share, but so many pieces in any case.
+_ALPHABET_SHARE, _SMALL_ALPHABET = 0.4, 200
 
 # Removed by cleaning, yet `str.split` would split there.
 _REMOVED_SPACE = re.compile("[\x0b\x0c\x1c-\x1f\x85]")
@@ -376,7 +377,7 @@ def _alphabet(counts, room, min_frequency):
     total = first + inside
     kept: set[str] = set()
     pieces: list[str] = []
-    limit = max(1, int(room * _ALPHABET_SHARE))
+    limit = max(int(room * _ALPHABET_SHARE), min(room, _SMALL_ALPHABET))
     for char, count in sorted(total.items(), key=lambda item: (-item[1], item[0])):
         # Within words it is another piece; the trainer wants the plain one in any case.
         needed = [char, f"##{char}"] if char in inside else [char]

@@ -1,0 +1,449 @@
+"""Reading a corpus: files, packing, formats, and files with faults."""
+
+import bz2
+import collections
+import gzip
+import json
+import lzma
+import pickle
+import sys
+import tracemalloc
+
+import pytest
+import zstandard
+
+from keras_bert.pretraining import corpus
+
+PACK = {
+    "gz": gzip.compress,
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+    "zst": zstandard.ZstdCompressor().compress,
+}
+PLAIN = "One.\nTwo.\n\nThree.\n"
+DUMP = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-{version}/" xml:lang="en">
+  <siteinfo><namespaces><namespace key="0" /><namespace key="1">Talk</namespace></namespaces>
+  </siteinfo>
+{pages}</mediawiki>
+"""
+
+
+def write(path, content):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def read(path, **options):
+    return [document.paragraphs() for document in corpus.documents(path, **options)]
+
+
+def page(text, title="A", ns="<ns>0</ns>", more="", model="<model>wikitext</model>"):
+    revision = f"<revision>{model}<text>{text}</text></revision>"
+    return f"<page><title>{title}</title>{ns}{more}{revision}</page>\n"
+
+
+def dump(*pages, version="0.11"):
+    return DUMP.format(version=version, pages="".join(pages))
+
+
+# --- Files ---
+
+
+def test_files_of_folders_patterns_and_paths_sorted_and_once(tmp_path):
+    names = ["b.txt", "a/z.txt", "a/b/c.txt.gz", ".hidden", "a/.git/x", "a/.y.txt"]
+    for name in names:
+        write(tmp_path / name, "text")
+    every = [tmp_path / name for name in ("a/b/c.txt.gz", "a/z.txt", "b.txt")]
+    assert corpus.files(tmp_path) == every
+    assert corpus.files([tmp_path / "b.txt", str(tmp_path), tmp_path / "a"]) == every
+    assert corpus.files(f"{tmp_path}/**/*.txt") == every[1:]
+    assert corpus.files(f"{tmp_path}/[a]") == every[:2]
+    assert corpus.files(tmp_path / ".hidden") == [tmp_path / ".hidden"]  # asked for by its name
+
+
+def test_a_name_that_looks_like_a_pattern_is_a_name(tmp_path):
+    file = write(tmp_path / "a[1].txt", "text")
+    assert corpus.files(file) == [file]
+
+
+@pytest.mark.parametrize("name", ["missing.txt", "*.nothing"])
+def test_a_path_that_matches_nothing_is_an_error(tmp_path, name):
+    there = write(tmp_path / "a.txt", "text")
+    with pytest.raises(ValueError, match=rf"{name[1:]}: no such file, folder or pattern"):
+        corpus.documents([there, tmp_path / name])
+
+
+def test_an_empty_folder_is_an_error(tmp_path):
+    with pytest.raises(ValueError, match=r"holds no files"):
+        corpus.files(tmp_path)
+
+
+# --- Documents ---
+
+
+def test_a_document_is_small_frozen_and_can_be_pickled():
+    document = corpus.Document("a: line 1", "One.\n\n Two. \n")
+    assert pickle.loads(pickle.dumps(document)) == document
+    assert document.paragraphs() == ["One.", "Two."]
+    with pytest.raises(AttributeError):
+        document.text = "other"
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("block", [corpus.BLOCK, 5])
+def test_plain_text(tmp_path, monkeypatch, ending, mark, encoding, block):
+    if encoding != "utf-8" and not mark:
+        pytest.skip("UTF-16 is told by its mark")
+    monkeypatch.setattr(corpus, "BLOCK", block)
+    text = f"{mark}\n  \nOne 가.\nTwo.\n\n \t\nThree.\n\n\n\nFour.\nFive."
+    file = write(tmp_path / "a.txt", text.replace("\n", ending).encode(encoding))
+    documents = list(corpus.documents(file))
+    assert [document.paragraphs() for document in documents] == [
+        ["One 가.", "Two."],
+        ["Three."],
+        ["Four.", "Five."],
+    ]
+    assert [document.source for document in documents] == [
+        f"{file}: line {line}" for line in (3, 7, 11)
+    ]
+    assert {document.markup for document in documents} == {"plain"}
+
+
+def test_blocks_make_no_difference(tmp_path, monkeypatch):
+    text = "".join(f"Line {n} 가나다 é{chr(10) * (1 + n % 3)}" for n in range(300))
+    file = write(tmp_path / "a.txt", text)
+    expected = list(corpus.documents(file))
+    assert len(expected) == 200
+    for block in (1, 2, 7, 64, 1000):
+        monkeypatch.setattr(corpus, "BLOCK", block)
+        assert list(corpus.documents(file)) == expected
+
+
+@pytest.mark.parametrize("kind", PACK)
+def test_packed_files_are_known_by_their_content(tmp_path, kind):
+    file = write(tmp_path / "corpus", PACK[kind](PLAIN.encode()))
+    assert read(file) == [["One.", "Two."], ["Three."]]
+
+
+@pytest.mark.parametrize("kind", PACK)
+def test_packed_files_may_have_several_parts(tmp_path, kind):
+    file = write(tmp_path / "corpus", PACK[kind](b"One.\nTw") + PACK[kind](b"o.\n\nThree.\n"))
+    assert read(file) == [["One.", "Two."], ["Three."]]
+
+
+@pytest.mark.parametrize("kind", PACK)
+def test_packed_and_plain_give_the_same_documents(tmp_path, monkeypatch, kind):
+    monkeypatch.setattr(corpus, "BLOCK", 100)
+    monkeypatch.setattr(corpus, "LONGEST", 300)
+    text = ("A line of text.\n" * 50 + "\n" + "word " * 200 + "\n\n") * 5
+    plain = write(tmp_path / "plain" / "a", text)
+    packed = write(tmp_path / "packed" / "a", PACK[kind](text.encode()))
+    assert read(plain) == read(packed)
+
+
+@pytest.mark.parametrize("kind", PACK)
+@pytest.mark.parametrize("keep", [0.3, 0.95])
+def test_a_packed_file_cut_short_is_an_error(tmp_path, kind, keep):
+    packed = PACK[kind](bytes(i * i % 89 + 33 for i in range(20_000)) + b"\n")
+    file = write(tmp_path / "corpus", packed[: int(len(packed) * keep)])
+    name = {"gz": "gzip", "bz2": "bzip2", "xz": "xz", "zst": "zstd"}[kind]
+    with pytest.raises(ValueError, match=rf"corpus: this {name} file is damaged or cut short"):
+        read(file)
+
+
+@pytest.mark.parametrize("kind", PACK)
+def test_a_packed_file_with_a_wrong_byte_is_an_error(tmp_path, kind):
+    pack = PACK[kind]
+    if kind == "zst":
+        pack = zstandard.ZstdCompressor(write_checksum=True).compress
+    packed = bytearray(pack(bytes(i * i % 89 + 33 for i in range(20_000)) + b"\n"))
+    packed[len(packed) // 2] ^= 0x55
+    file = write(tmp_path / "corpus", bytes(packed))
+    with pytest.raises(ValueError, match=r"corpus: this \w+ file is damaged or cut short"):
+        read(file)
+
+
+def test_zstd_without_its_package_says_what_to_install(tmp_path, monkeypatch):
+    file = write(tmp_path / "a.zst", PACK["zst"](b"text"))
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    with pytest.raises(ValueError, match=r"a\.zst: .*pip install 'keras3-bert\[pretraining\]'"):
+        read(file)
+
+
+@pytest.mark.parametrize("content", [b"", b"\n \n\n", b"\xef\xbb\xbf", gzip.compress(b"")])
+def test_a_file_without_text_has_no_documents(tmp_path, content):
+    counts = collections.Counter()
+    assert read(write(tmp_path / "a.txt", content), counts=counts) == []
+    assert counts["documents"] == 0 and counts["files"] == 1
+
+
+def test_invalid_bytes_are_replaced_and_counted_by_line(tmp_path):
+    file = write(tmp_path / "a.txt", b"One \xff\xfe.\nTwo.\n\nThr\xc3\n\xed\x95\x9c\n")
+    counts = collections.Counter()
+    assert read(file, counts=counts) == [["One \ufffd\ufffd.", "Two."], ["Thr\ufffd", "한"]]
+    assert counts == {"files": 1, "documents": 2, "invalid_utf8": 2, "long_lines": 0}
+
+
+@pytest.mark.parametrize("content", [b"PNG\0\0\1 text", bytes(range(256)) * 9])
+def test_what_holds_nul_bytes_is_no_text(tmp_path, content):
+    with pytest.raises(ValueError, match=r"a\.png: is no text: it holds NUL bytes"):
+        read(write(tmp_path / "a.png", content))
+
+
+def test_text_in_another_encoding_is_an_error(tmp_path):
+    file = write(tmp_path / "a.txt", ("한국어 문장입니다. " * 50).encode("euc-kr"))
+    with pytest.raises(ValueError, match=r"a\.txt: must be text in UTF-8; received \d+ invalid"):
+        read(file)
+
+
+# --- What is long ---
+
+
+def test_a_long_document_comes_in_parts_cut_between_paragraphs(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus, "BLOCK", 64)
+    monkeypatch.setattr(corpus, "LONGEST", 256)
+    lines = [f"Line number {n} of it." for n in range(100)]
+    file = write(tmp_path / "a.txt", "\n".join(lines) + "\n\nShort.\n")
+    *parts, last = corpus.documents(file)
+    assert len(parts) > 3
+    assert all(len(part.text) < 256 + 128 for part in parts)
+    assert [line for part in parts for line in part.paragraphs()] == lines
+    assert [part.source for part in parts[:2]] == [f"{file}: line 1", f"{file}: line 1, part 2"]
+    assert (last.source, last.text) == (f"{file}: line 102", "Short.")
+
+
+@pytest.mark.parametrize("unit", ["word ", "가", "\u00e9", "😀"])
+def test_a_long_line_is_cut_and_counted_once(tmp_path, monkeypatch, unit):
+    monkeypatch.setattr(corpus, "BLOCK", 61)
+    monkeypatch.setattr(corpus, "LONGEST", 200)
+    line = unit * 1000
+    file = write(tmp_path / "a.txt", f"Before.\n\n{line}\n\nAfter.\n")
+    counts = collections.Counter()
+    first, *parts, last = read(file, counts=counts)
+    assert (first, last) == (["Before."], ["After."])
+    glue = " " if unit.endswith(" ") else ""
+    assert glue.join(text for part in parts for text in part) == line.strip()
+    assert counts["long_lines"] == 1 and counts["invalid_utf8"] == 0
+
+
+@pytest.mark.parametrize("unit", [b"word and ", "가나".encode(), b"a line\n"])
+def test_memory_does_not_grow_with_the_file(tmp_path, monkeypatch, unit):
+    monkeypatch.setattr(corpus, "BLOCK", 1 << 14)
+    monkeypatch.setattr(corpus, "LONGEST", 1 << 16)
+    file = write(tmp_path / "a.txt", unit * (8_000_000 // len(unit)))
+    tracemalloc.start()
+    try:
+        size = sum(len(document.text.encode()) for document in corpus.documents(file))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert size > 7_900_000
+    assert peak < 1_500_000  # it takes 0.6 million; the file has 8
+
+
+def test_a_long_text_of_json_comes_in_parts(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus, "LONGEST", 100)
+    paragraphs = [f"Paragraph number {n}." for n in range(30)] + ["x" * 250]
+    file = write(tmp_path / "a.jsonl", json.dumps({"text": paragraphs}))
+    documents = list(corpus.documents(file))
+    assert max(len(document.text) for document in documents) <= 100
+    found = [text for document in documents for text in document.paragraphs()]
+    assert found[:30] == paragraphs[:30] and "".join(found[30:]) == "x" * 250
+    assert documents[1].source == f"{file}: line 1, part 2"
+
+
+def test_a_record_beyond_all_bounds_is_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus, "BLOCK", 100)
+    monkeypatch.setattr(corpus, "LONGEST_RECORD", 1000)
+    file = write(tmp_path / "a.jsonl", '{"text": "a"}\n' + json.dumps({"text": "x" * 2000}))
+    with pytest.raises(ValueError, match=r"a\.jsonl, line 2: a line must be shorter than 1000"):
+        read(file)
+    file = write(tmp_path / "a.xml", dump(page("a"), page("x" * 2000)))
+    with pytest.raises(ValueError, match=r"a\.xml, page 2: must be shorter than 1000"):
+        read(file)
+
+
+# --- JSON Lines ---
+
+
+def test_json_lines(tmp_path):
+    rows = [{"id": 1, "text": "One.\nTwo."}, {"text": ["Three.", "Fo\nur."]}, {"text": ""}]
+    text = "\n\n".join(json.dumps(row) for row in rows)
+    expected = [["One.", "Two."], ["Three.", "Fo ur."]]
+    for file in (
+        write(tmp_path / "told by content", text),
+        write(tmp_path / "a.jsonl.gz", gzip.compress(text.encode())),
+    ):
+        assert read(file) == expected
+        assert [d.source for d in corpus.documents(file)] == [f"{file}: line {n}" for n in (1, 3)]
+
+
+def test_lines_that_are_lists_by_the_name_of_the_file(tmp_path):
+    file = write(tmp_path / "a.ndjson", '["One.", "Two."]\n["Three."]\n')
+    assert read(file) == [["One.", "Two."], ["Three."]]
+
+
+def test_escapes_that_stand_for_no_character_are_mended(tmp_path):
+    file = write(tmp_path / "a.jsonl", '{"text": "a\\ud83d b\\u0000c \\ud83d\\ude00\\r\\nd"}')
+    assert read(file) == [["a? bc 😀", "d"]]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"text": "cut', r"is not JSON"),
+        ("[" * 100_000, r"is not JSON"),
+        ('{"body": "a"}', r"has no key 'text'; its keys are body"),
+        ('{"text": 3}', r"must hold a text or a list of paragraphs; received 3"),
+        ('{"text": ["a", 3]}', r"must hold a text or a list of paragraphs; received \[\"a\", 3\]"),
+        ('{"text": null}', r"must hold a text or a list of paragraphs; received null"),
+        ('"a"', r"must hold a text or a list of paragraphs"),
+    ],
+)
+def test_json_with_faults(tmp_path, line, message):
+    file = write(tmp_path / "a.jsonl", f'{{"text": "a"}}\n{line}\n')
+    with pytest.raises(ValueError, match=rf"a\.jsonl, line 2: {message}"):
+        read(file)
+
+
+# --- WikiExtractor ---
+
+EXTRACTED = """<doc id="12" url="https://e.org?curid=12" title="R&amp;B">
+R&amp;B
+
+One &lt;b&gt;.
+
+Two.
+</doc>
+<doc id="13" url="https://e.org?curid=13" title="Empty">
+Empty
+
+</doc>
+<doc id="14" url="https://e.org?curid=14" title="Three">
+Three is a number.
+</doc>
+"""
+
+
+@pytest.mark.parametrize("block", [corpus.BLOCK, 16])
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+def test_wikiextractor(tmp_path, monkeypatch, block, ending):
+    monkeypatch.setattr(corpus, "BLOCK", block)
+    file = write(tmp_path / "AA" / "wiki_00", EXTRACTED.replace("\n", ending))
+    assert read(tmp_path) == [["One <b>.", "Two."], ["Three is a number."]]
+    sources = [document.source for document in corpus.documents(file)]
+    assert sources == [f"{file}: line 4", f"{file}: line 13"]
+
+
+def test_wikiextractor_as_json(tmp_path):
+    row = {"id": "12", "url": "u", "title": "R&B", "text": "R&B\n\nOne &lt;b&gt;.\nTwo."}
+    assert read(write(tmp_path / "wiki_00", json.dumps(row))) == [["One <b>.", "Two."]]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (EXTRACTED[:60] + "\nText.\n", r": ends inside the <doc> of line 1"),
+        (EXTRACTED + EXTRACTED[:60] + "\na\n" + EXTRACTED, r"line 18: <doc> before the </doc> of line 15"),
+        (EXTRACTED + "</doc>\n", r"line 15: </doc> without a <doc>"),
+        (EXTRACTED + "Lost.\n", r"line 15: between </doc> and <doc \.\.\.> .* received 'Lost\.'"),
+    ],
+)
+def test_wikiextractor_with_faults(tmp_path, text, message):
+    with pytest.raises(ValueError, match=message):
+        read(write(tmp_path / "wiki_00", text))
+
+
+# --- MediaWiki ---
+
+
+@pytest.mark.parametrize("version", ["0.3", "0.10", "0.11"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+@pytest.mark.parametrize("block", [corpus.BLOCK, 10])
+def test_a_dump_gives_its_articles(tmp_path, monkeypatch, version, encoding, block):
+    monkeypatch.setattr(corpus, "BLOCK", block)
+    content = dump(
+        page("Plain '''text'''."),
+        page("Talk.", "Talk:A", "<ns>1</ns>"),
+        page("#REDIRECT [[A]]", "B", more='<redirect title="A" />'),
+        page("#пренасочване [[A]]", "C"),
+        page("{}", "D", model="<model>json</model>"),
+        page("[[fr:X|Word]] &lt;!-- c --&gt; 한국어.\n* item\n\nNext.", "E"),
+        page(""),
+        version=version,
+    )
+    declaration = f'<?xml version="1.0" encoding="{encoding}"?>\n'
+    file = write(tmp_path / "dump", (declaration + content).encode(encoding))
+    documents = list(corpus.documents(file))
+    assert [document.markup for document in documents] == ["wikitext"] * 2
+    assert [document.source for document in documents] == [
+        f"{file}: page 1",
+        f"{file}: page 6",
+    ]
+    paragraphs = [document.paragraphs() for document in documents]
+    assert paragraphs == [["Plain text."], ["Word 한국어.", "Next."]]
+
+
+def test_a_dump_of_old_tells_articles_by_their_titles(tmp_path):
+    pages = [page("Talk.", "Talk:A", ""), page("Text.", "Mission: Possible", "")]
+    assert read(write(tmp_path / "dump", dump(*pages, version="0.3"))) == [["Text."]]
+
+
+def test_of_several_revisions_the_last_one_counts(tmp_path):
+    old = "<revision><text>Old.</text></revision>"
+    assert read(write(tmp_path / "dump", dump(page("New.", more=old)))) == [["New."]]
+
+
+def test_a_dump_on_one_line_is_no_long_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus, "BLOCK", 50)
+    monkeypatch.setattr(corpus, "LONGEST", 100)
+    text = dump(*[page(f"Text 가 number {n}.") for n in range(50)]).replace("\n", "")
+    counts = collections.Counter()
+    found = read(write(tmp_path / "dump", text), counts=counts)
+    assert found == [[f"Text 가 number {n}."] for n in range(50)]
+    assert counts["long_lines"] == counts["invalid_utf8"] == 0
+
+
+def test_a_dump_cut_short_is_an_error(tmp_path):
+    text = dump(page("One."), page("Two."))
+    file = write(tmp_path / "dump.xml", text[: text.index("Two")])
+    with pytest.raises(
+        ValueError, match=r"dump\.xml, line \d+, page 2: broken or cut short XML \("
+    ):
+        read(file)
+
+
+def test_broken_xml_is_an_error(tmp_path):
+    file = write(tmp_path / "dump.xml", dump(page("One."), page("a </b> c")))
+    with pytest.raises(ValueError, match=r"line 5, page 2: .*\(mismatched tag\)"):
+        read(file)
+
+
+@pytest.mark.parametrize(
+    "doctype",
+    [
+        '<!DOCTYPE mediawiki [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;&a;">]>',
+        '<!DOCTYPE mediawiki [<!ENTITY a SYSTEM "file:///etc/hostname">]>',
+        '<!DOCTYPE mediawiki SYSTEM "http://localhost/a.dtd">',
+    ],
+)
+def test_a_dtd_is_refused(tmp_path, doctype):
+    file = write(tmp_path / "dump.xml", doctype + dump(page("&a;")))
+    with pytest.raises(ValueError, match=r"dump\.xml: XML with a DTD is refused"):
+        read(file)
+
+
+def test_other_xml_is_an_error(tmp_path):
+    file = write(tmp_path / "a.xml", '<?xml version="1.0"?><rss><page>a</page></rss>')
+    with pytest.raises(ValueError, match=r"a\.xml: XML must be a MediaWiki dump; its root is <rss"):
+        read(file)
+
+
+def test_real_dumps(shared):
+    counts = collections.Counter()
+    found = list(corpus.documents(shared / "data/mediawiki/*.bz2", counts=counts))
+    assert counts["documents"] == len(found) == 112
+    assert counts["invalid_utf8"] == 0
