@@ -347,7 +347,10 @@ def test_wikiextractor_as_json(tmp_path):
     ("text", "message"),
     [
         (EXTRACTED[:60] + "\nText.\n", r": ends inside the <doc> of line 1"),
-        (EXTRACTED + EXTRACTED[:60] + "\na\n" + EXTRACTED, r"line 18: <doc> before the </doc> of line 15"),
+        (
+            EXTRACTED + EXTRACTED[:60] + "\na\n" + EXTRACTED,
+            r"line 18: <doc> before the </doc> of line 15",
+        ),
         (EXTRACTED + "</doc>\n", r"line 15: </doc> without a <doc>"),
         (EXTRACTED + "Lost.\n", r"line 15: between </doc> and <doc \.\.\.> .* received 'Lost\.'"),
     ],

@@ -42,7 +42,6 @@ _MAGIC = {
 _OPEN: dict[str, Any] = {"gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.open}
 _ENCODINGS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le"}
 _ENCODINGS |= {codecs.BOM_UTF16_BE: "utf-16-be"}
-_LINE_END = "\n"
 _REPLACED = "\ufffd"
 # What cannot be read as UTF-8 is mended, unless there is so much that it is something else.
 _MANY_REPLACED, _REPLACED_SHARE = 50, 0.1
@@ -367,6 +366,11 @@ def _parts(source, text, markup="plain"):
         begin = end
 
 
+def _blank_lines(text):
+    """How many lines end before the first letter."""
+    return text.count("\n", 0, len(text) - len(text.lstrip()))
+
+
 class _Gatherer:
     """Joins the text of a document that goes over several blocks, and lets go of what is long."""
 
@@ -382,7 +386,7 @@ class _Gatherer:
         if self.line is None:
             if not text or text.isspace():
                 return
-            self.line = line + text.count("\n", 0, len(text) - len(text.lstrip()))
+            self.line = line + _blank_lines(text)
         self.held.append(text)
         self.size += len(text)
         if self.size >= LONGEST:
@@ -406,13 +410,13 @@ def _read_plain(path, chunks, counts):
     gatherer, name = _Gatherer(path), str(path)
     for line, text in _blocks(path, chunks, counts):
         # With a line end on either side blank lines look alike wherever they stand.
-        text, begin, line = f"\n{text}" if text.endswith("\n") else f"\n{text}\n", 0, line - 1
+        text, begin = f"\n{text}" if text.endswith("\n") else f"\n{text}\n", 1
         for match in _BLANK_LINES.finditer(text):
             end = match.start()
             if gatherer.line is None and end - begin < LONGEST:  # most are whole in a block
                 body = text[begin:end].strip()
                 if body:
-                    yield Document(f"{name}: line {line + (text[begin] == _LINE_END)}", body)
+                    yield Document(f"{name}: line {line}", body)
             else:
                 yield from gatherer.add(text[begin:end], line)
                 yield from gatherer.end()
@@ -462,14 +466,15 @@ def _without_title(text, title):
 
 
 def _read_extracted(path, chunks, counts):
-    inside, title, gatherer = None, "", _Gatherer(path)
+    inside: int | None = None
+    title, gatherer = "", _Gatherer(path)
 
     def add(text, line):
         nonlocal title
         if inside is None:
             if text and not text.isspace():
                 raise ValueError(
-                    f"{path}, line {line + 1}: between </doc> and <doc ...> there must be no "
+                    f"{path}, line {line + _blank_lines(text)}: between </doc> and <doc ...> there must be no "
                     f"text; received {text.strip()[:40]!r}"
                 )
             return
@@ -481,7 +486,7 @@ def _read_extracted(path, chunks, counts):
         yield from gatherer.add(text, line)
 
     for line, text in _blocks(path, chunks, counts):
-        text, begin, line = f"\n{text}" if text.endswith("\n") else f"\n{text}\n", 0, line - 1
+        text, begin = f"\n{text}" if text.endswith("\n") else f"\n{text}\n", 1
         for match in _DOC_TAG.finditer(text):
             yield from add(text[begin : match.start()] + "\n", line)
             line += text.count("\n", begin, match.end())
@@ -537,7 +542,9 @@ class _Dump:
         self._other_namespaces = set()
         self._key = None
         self._found = []
-        self._open: list[str] | None = None  # the strings of the element that is open, if its text is wanted
+        self._open: list[str] | None = (
+            None  # the strings of the element that is open, if its text is wanted
+        )
         self._begin()
 
     def _begin(self):
