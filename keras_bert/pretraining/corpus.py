@@ -474,8 +474,8 @@ def _read_extracted(path, chunks, counts):
         if inside is None:
             if text and not text.isspace():
                 raise ValueError(
-                    f"{path}, line {line + _blank_lines(text)}: between </doc> and <doc ...> there must be no "
-                    f"text; received {text.strip()[:40]!r}"
+                    f"{path}, line {line + _blank_lines(text)}: between </doc> and <doc ...> there "
+                    f"must be no text; received {text.strip()[:40]!r}"
                 )
             return
         if "&" in text:

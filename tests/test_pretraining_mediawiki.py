@@ -1,0 +1,153 @@
+"""Wikitext to prose: what goes, what stays, and what real pages leave."""
+
+import re
+import sys
+import time
+
+import pytest
+
+from keras_bert.pretraining import corpus, mediawiki
+
+
+@pytest.mark.parametrize(
+    ("wikitext", "expected"),
+    [
+        # Links keep their label.
+        ("A [[link]] and [[page|label]]s, [[:Category:X|X]].", "A link and labels, X."),
+        ("See [http://a.org the page] or [http://a.org].", "See the page or."),
+        ("[[2001: A Space Odyssey]] is [[w:de:Film|a film]].", "2001: A Space Odyssey is a film."),
+        # Style goes, entities become what they stand for.
+        ("'''Bold''' ''it'' <b>b</b><sup>2</sup> <!-- no -->a&nbsp;&amp; b", "Bold it b2 a & b"),
+        ("It's the ''dog's'' '''''own'''''.", "It's the dog's own."),
+        ("One<br/>two <span style='x'>three</span> <small>four</small>", "One two three four"),
+        ("<nowiki>[[a]]</nowiki> b", ""),  # written out it looks like markup that failed
+        # What is no prose goes.
+        ("One.{{cite|x={{y|[[z]]}}}} Two.", "One. Two."),
+        ("One.<ref name=x>[[b]] {{c}}</ref><ref name='y' /> Two.<ref name=z/>", "One. Two."),
+        ("Where <math>x_{1}|y|</math> is.<gallery>\nA.jpg|b\n</gallery>", "Where is."),
+        ("[[File:A b.jpg|thumb|200px|A [[caption]] {{x}}.<ref>r</ref>]]Text here.", "Text here."),
+        ("[[Файл:А.JPG|мини|текст]]Текст [[Image:A.svg]].", "Текст."),
+        ("[[파일:A.png|섬네일]]글자 [[바탕:X|thumb|말]].", "글자."),
+        ("__NOTOC__Text __FORCETOC__here.", "Text here."),
+        ("One {{{argument|x}}} two", "One two"),
+        # What templates leave is tidied.
+        (
+            "Ice ({{IPA|x}}) is ( ; {{lang|y}}, born 1950 ; ) cold , {{x}}, ok .",
+            "Ice is (born 1950) cold, ok.",
+        ),
+        ("Ice （{{x}}） and (IPA: {{x}}) was ((){{x}}).", "Ice and was."),
+        ("an area of {{convert|1|km}}.", "an area of."),
+        ("He waited ... and left.", "He waited ... and left."),
+    ],
+)  # fmt: skip
+def test_a_paragraph(wikitext, expected):
+    assert mediawiki.paragraphs(wikitext) == ([expected] if expected else [])
+
+
+def test_a_page():
+    wikitext = """{{Infobox
+| name = {{nowrap|X}}
+}}
+[[File:A.jpg|thumb|Caption]]
+First paragraph,
+on two lines.
+
+== Heading ==
+Second.
+=== Another ===
+* item [[a]]
+** item
+# number
+: indented
+; term : what it means
+{| class="wikitable"
+|-
+! head
+|-
+| cell || {{x}} [[b]]
+{|
+| inner
+|}
+|}
+Third.
+<blockquote>Quoted.</blockquote>
+<div class="references">
+<references />
+</div>
+
+== References ==
+{{reflist}}
+[[Category:A]]
+[[Category:B| ]]
+[[fr:A]] [[de:B]]
+"""
+    assert mediawiki.paragraphs(wikitext) == [
+        "First paragraph, on two lines.",
+        "Second.",
+        "Third.",
+        "Quoted.",
+    ]
+
+
+@pytest.mark.parametrize(
+    "wikitext",
+    [
+        "", "{{aa}}", "* aa\n* bb", "== Aa ==", "aa {{broken\n| x = 1", "{| aa\n| bb", "()", "1",
+        "[[Aa|", "aa | bb || cc", "x",
+    ],
+)  # fmt: skip
+def test_what_leaves_no_prose(wikitext):
+    assert mediawiki.paragraphs(wikitext) == []
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "{{", "}}", "[[", "{|", "<ref>", "<math><ref>", "<!--", "''", "&", "<b>", "* ", "(", "( ",
+        "[[a|", "<a ", "http://", "\n{|\n|\n", ",", " ;", "\n",
+    ],
+)  # fmt: skip
+def test_garbage_takes_no_time_that_grows_with_its_square(unit):
+    def seconds(count):
+        began = time.perf_counter()
+        mediawiki._cut(unit * count)
+        mediawiki._tidy(unit * (count // 100))
+        return time.perf_counter() - began
+
+    seconds(100)
+    small = max(min(seconds(10_000) for _ in range(3)), 1e-3)
+    assert seconds(80_000) < 40 * small  # 8 by rights, 64 if it were the square
+
+
+def test_nesting_beyond_reason_is_no_error():
+    mediawiki.paragraphs("{{a|" * 2000 + "[[b|" * 2000 + "<b>" * 2000)
+
+
+def test_without_the_parser_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "mwparserfromhell", None)
+    with pytest.raises(ValueError, match=r"pip install 'keras3-bert\[pretraining\]'"):
+        mediawiki.paragraphs("text")
+
+
+def test_cutting_before_the_parser_changes_nothing(monkeypatch):
+    wikitext = """Aa {{b|{{c}}|d=[[e]]}} f.<ref>g {{h}}</ref> i <!-- j --> k.
+{|
+| l {{m}}
+|}
+Nn <math>o</math> p.<ref name="q" /> R {{{s|t}}} u.
+"""
+    found = mediawiki.paragraphs(wikitext)
+    monkeypatch.setattr(mediawiki, "_cut", lambda text: text)
+    assert mediawiki.paragraphs(wikitext) == found == ["Aa f. i k.", "Nn p. R u."]
+
+
+def test_real_pages_leave_no_markup(shared):
+    markup = re.compile(
+        r"\{\{|\}\}|\[\[|\]\]|\{\||\|\}|''|\|\w+=|</?[a-zA-Z]|&[a-z]+;|\bthumb\||__[A-Z]|\( ?\)|https?://"
+    )
+    documents = list(corpus.documents(shared / "data/mediawiki"))
+    found = [text for document in documents for text in document.paragraphs()]
+    assert len(found) > 5000
+    assert [text for text in found if markup.search(text)] == []
+    assert sum(map(len, found)) > 2_500_000  # and it is not that everything went
+    assert any("Григорианския" in text for text in found)
