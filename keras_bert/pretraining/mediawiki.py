@@ -4,6 +4,7 @@ mwparserfromhell parses; here stands what is kept of its tree. Templates, tables
 headings, references, formulas, pictures and categories go, links leave their label.
 """
 
+import html
 import re
 
 _INSTALL = "wikitext needs mwparserfromhell; install it: pip install 'keras3-bert[pretraining]'"
@@ -31,7 +32,7 @@ _RAW = re.compile(
     r"(?:[^<>/]|/(?!>))*+(?:/>|>[^<]*+(?:<(?!/?\1\b)[^<]*+)*+</\1\s*+>)",
     re.IGNORECASE,
 )
-_INNERMOST_TEMPLATE = re.compile(r"\{\{[^{}]*+\}\}")
+_INNERMOST_TEMPLATE = re.compile(r"\{\{(?:\{[^{}]*+\}|[^{}]*+)\}\}")  # or argument, {{{x}}}
 _INNERMOST_TABLE = re.compile(r"\{\|[^{}]*+(?<=\|)\}")
 _DEPTH = 20  # of templates in templates; what is deeper is left to the parser
 _PARAGRAPH = "\n\n"
@@ -56,14 +57,15 @@ _BROKEN = re.compile(
 )
 _TIDY = (
     # What templates leave of "(IPA: ..., born 1950)".
-    (re.compile(r"[(（][\s,;:/–—-]*(?:or\b|IPA:?)?[\s,;:/–—-]*[)）]"), ""),
+    (re.compile(r"[(（][\s,;:/–—-]*+(?:(?:or\b|IPA:?)[\s,;:/–—-]*+)?[)）]"), ""),
     (re.compile(r"([(（])(?:\s*[,;:])+\s*"), r"\1"),
-    (re.compile(r"(?:\s*[,;:])+\s*([)）])"), r"\1"),
+    (re.compile(r"(?<![\s,;:])(?:\s*+[,;:])++\s*+([)）])"), r"\1"),
     (re.compile(r"([,;])(?:\s*[,;])+"), r"\1"),
     (re.compile(r"[^\S\n]+([,.;:!?)\]](?:\s|$))"), r"\1"),
     (re.compile(r"([(\[])[^\S\n]+"), r"\1"),
     (re.compile(r"[^\S\n]{2,}"), " "),
 )
+_BRACKETS = 5  # in each other, that are tidied
 _LETTERS = re.compile(r"\w{2}|[\u3040-\u30ff\u3400-\u9fff]")
 
 
@@ -136,7 +138,7 @@ def _write(wikicode, out):
 
 
 def _write_link(node, out):
-    title = str(node.title)
+    title = html.unescape(str(node.title))
     if _FILE.search(title):
         return
     if node.text is None:
@@ -198,10 +200,11 @@ def _tidy(block):
     text = re.sub(r"'{2,5}", "", text)
     if _BROKEN.search(text):
         return ""
-    before = None
-    while before != text:
+    for _ in range(_BRACKETS):
         before = text
         for pattern, replacement in _TIDY:
             text = pattern.sub(replacement, text)
+        if text == before:
+            break
     text = text.strip()
     return text if _LETTERS.search(text) else ""

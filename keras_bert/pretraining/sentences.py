@@ -9,6 +9,7 @@ import re
 
 # What may stand between the end of a sentence and the next one, and before its first letter.
 _CLOSING = "\"'”’»›)\\]}」』）】》〉〕］"
+_NEVER_FIRST = "”’»›)]}」』）】》〉〕］,;:，、；："
 _OPENING = "\"'“‘„«‹([{「『（【《〈〔［¿¡-–—*"
 
 # Full stops of Latin and Korean text end a sentence before white space, the ideographic ones
@@ -32,7 +33,7 @@ _TITLES = frozenset(
 # The end of one if what follows begins as sentences do.
 _ABBREVIATIONS = frozenset(
     {
-        "jr", "sr", "inc", "ltd", "co", "corp", "bros", "etc", "no", "dept", "univ", "assn", "ave",
+        "jr", "sr", "inc", "ltd", "co", "corp", "bros", "etc", "dept", "univ", "assn", "ave",
         "blvd", "rd", "jan", "feb", "mar", "apr", "jun", "jul", "aug", "sep", "sept", "oct", "nov",
         "dec", "mon", "tue", "wed", "thu", "fri", "sat", "sun", "ph.d", "m.d", "b.a", "m.a",
     }
@@ -95,6 +96,8 @@ def _is_end(text, begin, mark, end):
         closed = text[end - 1] not in "。！？｡.!?… \u3000"
         return not (closed and _GOES_ON.match(text, end))
     # In brackets or quotes before it: the first letter counts.
+    if following in _NEVER_FIRST:
+        return False
     if following.islower() or (following in _OPENING and _starts_lower(text, end)):
         return False
     if mark + 1 < end and not text[mark + 1].isspace() and _GOES_ON.match(text, end):
@@ -110,6 +113,8 @@ def _is_end(text, begin, mark, end):
         return False
     if word.isdecimal() and at == begin:
         return False  # a numbered item
+    if lower == "no":
+        return not following.isdecimal()
     if lower in _ABBREVIATIONS or (len(word) > 2 and word[1::2].strip(".") == ""):
         if following.isdecimal():
             return False

@@ -62,8 +62,8 @@ def train(
         The pieces, a list of strings; the index of a piece is its id.
 
     Raises:
-        ValueError: the corpus is empty, or gives too few pieces; `size` or `min_frequency` is
-            no positive whole number; `tokenizers` is not installed.
+        ValueError: the corpus is empty, or gives too few pieces; `size`, `min_frequency` or
+            `max_bytes` is no whole number or too small; `tokenizers` is not installed.
 
     Example:
 
@@ -71,9 +71,14 @@ def train(
     >>> len(pieces), pieces[:6], "low" in pieces
     (30, ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'e'], True)
     """
-    for name, value in (("size", size), ("min_frequency", min_frequency)):
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ValueError(f"{name} must be a whole number of at least 1; received {value!r}")
+    least = {"size": len(SPECIAL) + 1, "min_frequency": 1, "max_bytes": 1}
+    for name, value in (("size", size), ("min_frequency", min_frequency), ("max_bytes", max_bytes)):
+        if name == "max_bytes" and value is None:
+            continue
+        if not isinstance(value, int) or isinstance(value, bool) or value < least[name]:
+            raise ValueError(
+                f"{name} must be a whole number of at least {least[name]}; received {value!r}"
+            )
     if max_bytes is not None:
         documents = _sample(documents, max_bytes)
     counts = count_words(
