@@ -13,6 +13,7 @@ import pytest
 
 import keras_bert
 from keras_bert.__main__ import main
+from keras_bert.pretraining import vocabulary
 from keras_bert.finetuning import data, train
 from tests import tiny
 
@@ -226,6 +227,47 @@ def test_info(trained, encoder_folder, capsys):
     assert run("info", encoder_folder) == 0
 
 
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ([], {"lowercase": True, "strip_accents": True, "split_cjk": True}),
+        (["--keep-accents"], {"lowercase": True, "strip_accents": False, "split_cjk": True}),
+        (
+            ["--cased", "--no-split-cjk"],
+            {"lowercase": False, "strip_accents": False, "split_cjk": False},
+        ),
+    ],
+)
+def test_vocab(tmp_path, capsys, options, expected):
+    words = ["Crème", "brûlée", "play", "playing", "한국어", "日本", "films", "good"]
+    texts = [" ".join(words[n % 5 :]) + ("" if n % 20 else " unseen☃") for n in range(1, 201)]
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus" / "a.txt").write_text("\n\n".join(texts), encoding="utf-8")
+    folder = tmp_path / "vocabulary"
+    size = ("--size", 70, "--min-frequency", 3, "--max-bytes", 10**6)
+    assert run("vocab", tmp_path / "corpus", "--output", folder, *size, *options) == 0
+    pieces, found = vocabulary.read(folder)
+    assert len(pieces) == 70 and found == expected
+    assert ("Crème" in "".join(pieces).replace("##", "")) == ("--cased" in options)
+    assert not set(pieces) & {"☃", "##☃"}  # it is in the held-out documents alone
+    first, where, *lines = capsys.readouterr().out.splitlines()
+    assert first == f"70 pieces from 200 documents in {folder}"
+    assert where.startswith("on 10 documents held out, ")
+    values = {line.rsplit(maxsplit=1)[0].strip(): line.rsplit(maxsplit=1)[1] for line in lines}
+    assert float(values["unknown"].removesuffix("%")) > 5
+    assert float(values["pieces a word"]) >= 1
+    assert float(values["whole words"].removesuffix("%")) > 20
+
+
+def test_vocab_of_one_document_is_tried_on_it(tmp_path, capsys):
+    file = tmp_path / "a.txt"
+    file.write_bytes(b"low lower lowest \xff\n" * 9)
+    assert run("vocab", file, "--output", tmp_path / "out", "--size", 25) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].startswith("on the corpus itself, 27 words:")
+    assert lines[-1] == "mended: 9 lines with bytes that are not UTF-8"
+
+
 def test_export(trained, tmp_path, capsys):
     folder = trained("classification")
     capsys.readouterr()
@@ -402,6 +444,10 @@ def test_convert(tmp_path, capsys):
         (["evaluate", "{model}", "--input", "{rows}", "--label", "x"], "has no column 'x'"),
         (["fill", "{encoder}", "a [MASK]"], "has no head, not masked_lm"),
         (["predict", "{rows}", "a"], "must be a folder or a .keras file"),
+        (["vocab", "missing/*.txt", "--output", "x"], "missing/*.txt: no such file, folder or"),
+        (["vocab", "{nothing}", "--output", "x"], "nothing.txt: holds no documents"),
+        (["vocab", "{rows}", "--output", "x"], "size must be at most"),
+        (["vocab", "{rows}", "--output", "no/such"], "its folder does not exist"),
     ],
 )
 def test_errors_are_one_line(
@@ -419,6 +465,9 @@ def test_errors_are_one_line(
             names[name] = trained(task) / "model"
     if "{rows}" in arguments:
         names["rows"] = shutil.copy(trained("classification") / "a.tsv", tmp_path)
+    if "{nothing}" in arguments:
+        names["nothing"] = tmp_path / "nothing.txt"
+        names["nothing"].write_text("\n \n")
     capsys.readouterr()
     assert main([argument.format(**names) for argument in arguments]) == 1
     error = capsys.readouterr().err.strip()
