@@ -19,6 +19,8 @@ TASKS = (
     "qa",
     "multiple-choice",
 )
+# Of the models that Google published.
+SIZES = ("tiny", "mini", "small", "medium", "base", "large")
 
 
 def _parser():
@@ -99,6 +101,22 @@ def _parser():
         "--max-bytes", type=_positive(int), help="learn from so much of the text, evenly spread"
     )
     vocab.set_defaults(run="make_vocabulary")
+
+    records = commands.add_parser("records", help="tokenize a corpus once, for pretraining")
+    records.add_argument("corpus", nargs="+", help="files, folders, patterns, as for vocab")
+    records.add_argument(
+        "--vocab", required=True, help="folder that vocab wrote, or a model whose vocabulary it is"
+    )
+    records.add_argument("--output", required=True, help="folder for the records")
+    records.add_argument(
+        "--held-out", type=_share, default=0.01, help="documents kept for evaluation (0.01)"
+    )
+    records.add_argument(
+        "--workers", type=_positive(int), help="processes that split text (default: the cores)"
+    )
+    records.set_defaults(run="make_records")
+
+    _add_pretrain(commands.add_parser("pretrain", help="train a BERT from records"))
 
     convert = commands.add_parser("convert", help="write a model in another library's format")
     convert.add_argument("model", help="name (see list), hf:org/name, folder, .zip or .keras file")
@@ -205,6 +223,63 @@ def _add_finetune(parser):
         "--output", required=True, help="folder for model, metrics.json and pictures"
     )
     parser.set_defaults(run="finetune")
+
+
+def _add_pretrain(parser):
+    parser.add_argument("--records", required=True, help="folder that records wrote")
+    parser.add_argument(
+        "--output", required=True, help="folder for checkpoints, curves and the model"
+    )
+    model = parser.add_argument_group("model")
+    model.add_argument("--model", help="go on from this model, which has the records' vocabulary")
+    model.add_argument("--size", choices=SIZES, default="base", help="a new model's (base)")
+    model.add_argument("--config", help="a new model's bert_config.json, in place of --size")
+    recipe = parser.add_argument_group("recipe; the defaults are the paper's")
+    recipe.add_argument(
+        "--steps", type=_positive(int), default=1_000_000, help="of the optimizer (1000000)"
+    )
+    recipe.add_argument(
+        "--lengths", type=_length, nargs="+", default=[128, 512], help="of the phases (128 512)"
+    )
+    recipe.add_argument(
+        "--first-share", type=_share, default=0.9, help="of the steps, in the first phase (0.9)"
+    )
+    recipe.add_argument(
+        "--batch-size", type=_positive(int), default=256, help="sequences a step (256)"
+    )
+    recipe.add_argument("--max-predictions", type=_positive(int), help="a sequence (15%%)")
+    recipe.add_argument("--learning-rate", type=_positive(float), default=1e-4, help="peak (1e-4)")
+    recipe.add_argument(
+        "--warmup-steps", type=int, default=10_000, help="in which the rate rises (10000)"
+    )
+    recipe.add_argument("--optimizer", choices=("adamw", "lamb"), default="adamw")
+    recipe.add_argument("--whole-words", action="store_true", help="mask whole words")
+    recipe.add_argument(
+        "--no-next-sentence", action="store_true", help="single texts, masked LM alone"
+    )
+    recipe.add_argument("--seed", type=int, default=0, help="of everything drawn (0)")
+    machine = parser.add_argument_group("machine")
+    machine.add_argument(
+        "--strategy", default="auto", help="auto, one-device, mirrored, multi-worker, tpu[:NAME]"
+    )
+    machine.add_argument(
+        "--model-parallel", type=_positive(int), default=1, help="JAX: devices a matrix is cut for"
+    )
+    machine.add_argument("--packed", action="store_true", help="several pairs a row: no padding")
+    machine.add_argument(
+        "--accumulate", type=_positive(int), default=1, help="batches that make up a step (1)"
+    )
+    machine.add_argument(
+        "--dtype", choices=("float32", "mixed_bfloat16", "mixed_float16"), help="default: float32"
+    )
+    machine.add_argument("--rematerialize", action="store_true", help="less memory, more time")
+    run = parser.add_argument_group("the run; given again, the command goes on where it was")
+    run.add_argument("--log-every", type=_positive(int), default=100, help="steps (100)")
+    run.add_argument("--save-every", type=_positive(int), default=1000, help="steps (1000)")
+    run.add_argument("--eval-every", type=_positive(int), help="steps (default: --save-every)")
+    run.add_argument("--keep", type=_positive(int), default=3, help="checkpoints kept (3)")
+    run.add_argument("--tensorboard", metavar="FOLDER", help="write logs for TensorBoard")
+    parser.set_defaults(run="pretrain")
 
 
 def _add_columns(parser):

@@ -2,6 +2,8 @@
 
 import collections
 import contextlib
+import dataclasses
+import inspect
 import itertools
 import json
 import os
@@ -15,7 +17,7 @@ import urllib.parse
 import numpy as np
 
 import keras_bert
-from keras_bert import heads, hub, sources
+from keras_bert import distribution, heads, hub, sources
 from keras_bert.console import progress, waiting
 from keras_bert.finetuning import (
     choices,
@@ -29,8 +31,10 @@ from keras_bert.finetuning import (
     tasks,
     train,
 )
-from keras_bert.pretraining import corpus, vocabulary
+from keras_bert.pretraining import corpus, records, vocabulary
+from keras_bert.pretraining import train as pretraining
 from keras_bert.serving import models, production
+from keras_bert.text.preprocessor import VOCABULARY_FILE
 
 # What each task reads a text file's label as.
 _KINDS = {"classification": "label", "pair": "label", "multi-label": "label_set"}
@@ -41,6 +45,10 @@ _HEAD_TASKS = {
     "multiple_choice": "multiple-choice",
     "regressor": "regression",
 }
+# Layers and width of the models that Google published.
+_SIZES = {"tiny": (2, 128), "mini": (4, 256), "small": (4, 512), "medium": (8, 512)}
+_SIZES |= {"base": (12, 768), "large": (24, 1024)}
+_BERT_KEYS = tuple(inspect.signature(keras_bert.BertEncoder).parameters)[:12]
 
 
 def info(args):
@@ -355,6 +363,109 @@ def _holding_out(documents, held_out):
             size += len(document.text)
         else:
             yield document
+
+
+def make_records(args):
+    """Tokenizes a corpus once."""
+    _check_folder(args.output)
+    corpus.files(args.corpus)  # before the wait for a vocabulary
+    with progress(show=True) as bar:
+        work = bar.add_task("Megabytes", total=None)
+        manifest = records.build(
+            args.corpus,
+            args.output,
+            _preprocessor_of(args.vocab),
+            held_out=args.held_out,
+            workers=args.workers,
+            on_progress=lambda done: bar.update(work, completed=done // 10**6),
+        )
+    counts = manifest["counts"]
+    made = records.Records(args.output)
+    print(f"{counts['documents']:,} documents, {counts['sentences']:,} sentences, "
+          f"{counts['pieces']:,} pieces in {args.output}")  # fmt: skip
+    print(f"  held out         {made.counts('eval')['documents']:,} documents")
+    print(f"  unknown          {counts['unknown_pieces'] / counts['pieces']:.3%}")
+    if counts.get("invalid_utf8"):
+        print(f"mended: {counts['invalid_utf8']:,} lines with bytes that are not UTF-8")
+
+
+def _preprocessor_of(name):
+    """The preprocessor of a folder with a vocabulary alone, or of a model."""
+    if pathlib.Path(name, VOCABULARY_FILE).is_file():
+        pieces, options = vocabulary.read(name)
+        return keras_bert.Preprocessor(pieces, **options)
+    return heads.find_encoder(keras_bert.load(name, task="auto")).preprocessor
+
+
+def pretrain(args):
+    """Trains a BERT from records."""
+    made = records.Records(args.records)
+    _check_folder(args.output)
+    if len(args.lengths) > 2:
+        raise ValueError(f"--lengths takes one or two numbers; received {len(args.lengths)}")
+    share = 1.0 if len(args.lengths) == 1 else args.first_share
+    phases = [
+        dataclasses.replace(phase, max_predictions=args.max_predictions)
+        for phase in pretraining.two_phases(
+            args.steps, args.batch_size, (*args.lengths, args.lengths[-1])[:2], share
+        )
+    ]
+    with distribution.scope(args.strategy, model_parallel=args.model_parallel):
+        if args.model:
+            model = keras_bert.load(
+                args.model, task="auto", dtype=args.dtype, rematerialize=args.rematerialize
+            )
+            if heads.find_task(model) not in ("pretraining", "masked_lm"):
+                model = heads.find_encoder(model)
+        else:
+            model = keras_bert.BertEncoder(
+                **_bert_config(args, made),
+                dtype=args.dtype,
+                rematerialize=args.rematerialize,
+                preprocessor=made.preprocessor(),
+            )
+        if args.no_next_sentence:
+            model = heads.masked_lm(heads.find_encoder(model))
+        _, history = pretraining.pretrain(
+            model,
+            made,
+            args.output,
+            phases,
+            learning_rate=args.learning_rate,
+            warmup_steps=args.warmup_steps,
+            optimizer=args.optimizer,
+            accumulate=args.accumulate,
+            packed=args.packed,
+            whole_words=args.whole_words,
+            seed=args.seed,
+            log_every=args.log_every,
+            save_every=args.save_every,
+            eval_every=args.eval_every,
+            keep=args.keep,
+            tensorboard=args.tensorboard,
+        )
+    print(report.table(history[-1]))
+    print(f"saved in {args.output}")
+
+
+def _bert_config(args, made):
+    """The configuration of a new model for records."""
+    config = {
+        "vocab_size": made.manifest["settings"]["vocab_size"],
+        "max_position_embeddings": max(512, *args.lengths),
+    }
+    if args.config:
+        given = json.loads(pathlib.Path(args.config).read_text(encoding="utf-8"))
+        return config | {key: given[key] for key in given if key in _BERT_KEYS} | {
+            "vocab_size": config["vocab_size"]
+        }  # fmt: skip
+    layers, hidden = _SIZES[args.size]
+    return config | {
+        "num_hidden_layers": layers,
+        "hidden_size": hidden,
+        "num_attention_heads": hidden // 64,
+        "intermediate_size": 4 * hidden,
+    }
 
 
 def convert(args):

@@ -218,7 +218,9 @@ def worker():
         resolver = strategy and strategy.cluster_resolver
         if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy) or not resolver:
             return 0, 1
-        return resolver.task_id or 0, max(1, len(resolver.cluster_spec().as_dict().get("worker", [])))
+        return resolver.task_id or 0, max(
+            1, len(resolver.cluster_spec().as_dict().get("worker", []))
+        )
     if keras.backend.backend() == "jax" and _strategy() is not None:
         import jax
 
@@ -238,4 +240,4 @@ def compiles():
         return keras.backend.backend() != "torch"
     import tensorflow as tf
 
-    return not tf.config.list_logical_devices("CPU") == tf.config.list_logical_devices()
+    return tf.config.list_logical_devices("CPU") != tf.config.list_logical_devices()

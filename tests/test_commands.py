@@ -13,8 +13,8 @@ import pytest
 
 import keras_bert
 from keras_bert.__main__ import main
-from keras_bert.pretraining import vocabulary
 from keras_bert.finetuning import data, train
+from keras_bert.pretraining import vocabulary
 from tests import tiny
 
 # What is trained here is trained for a few steps only.

@@ -97,7 +97,9 @@ class Masker:
         fate = _uniform(_hashes(key, numbers, seq, purpose=1)[rows, columns])
         other = _uniform(_hashes(key, numbers, seq, purpose=2)[rows, columns])
         other = self._ordinary[(other * len(self._ordinary)).astype(np.int64)]
-        values = np.where(fate < 0.8, self._mask_id, np.where(fate < 0.9, labels[rows, slots], other))
+        values = np.where(
+            fate < 0.8, self._mask_id, np.where(fate < 0.9, labels[rows, slots], other)
+        )
         masked = ids.copy()
         masked[rows, columns] = values
         return masked, positions, labels, count

@@ -39,8 +39,9 @@ class Pairs:
 
 
 def draw(documents, length, key, *, short_share=0.1, next_sentence=True):
-    """Draws the pairs of one pass over documents: every sentence occurs in a first text or in a
-    true second one, once.
+    """Draws the pairs of one pass over documents.
+
+    Each sentence occurs once, in a first text or in a second one that follows it.
 
     Args:
         documents: `records.Documents`.

@@ -22,12 +22,12 @@ import itertools
 import json
 import os
 import pathlib
+import typing
 
 import numpy as np
 
-from keras_bert.checkpoints import tokenizer_config
-from keras_bert.pretraining import corpus, sentences
-from keras_bert.text.preprocessor import VOCABULARY_FILE, Preprocessor
+from keras_bert.pretraining import corpus, sentences, vocabulary
+from keras_bert.text.preprocessor import Preprocessor
 
 MANIFEST_FILE = "records.json"
 SPLITS = ("train", "eval")
@@ -49,7 +49,7 @@ def build(
     workers=None,
     on_progress=None,
 ):
-    """Tokenizes a corpus into records; goes on where an earlier call was killed.
+    r"""Tokenizes a corpus into records; goes on where an earlier call was killed.
 
     Args:
         paths: files, folders and patterns, see `corpus.files`.
@@ -76,7 +76,7 @@ def build(
     >>> preprocessor = Preprocessor(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "."])
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = pathlib.Path(folder, "corpus.txt")
-    ...     _ = file.write_text("A b. B a.\\n\\nB b.\\n")
+    ...     _ = file.write_text("A b. B a.\n\nB b.\n")
     ...     manifest = build([file], pathlib.Path(folder, "records"), preprocessor, workers=1)
     >>> [manifest["counts"][key] for key in ("documents", "sentences", "pieces")]
     [2, 3, 9]
@@ -110,7 +110,7 @@ def build(
         raise ValueError(f"{folder}: another process is making records there") from None
 
 
-def vocabulary_hash(vocabulary):
+def vocabulary_hash(pieces):
     """SHA-256 of a vocabulary, as hexadecimal digits.
 
     Example:
@@ -118,7 +118,7 @@ def vocabulary_hash(vocabulary):
     >>> vocabulary_hash(["[PAD]", "[UNK]"])[:8]
     '92e6ea3d'
     """
-    return hashlib.sha256("".join(f"{piece}\n" for piece in vocabulary).encode()).hexdigest()
+    return hashlib.sha256("".join(f"{piece}\n" for piece in pieces).encode()).hexdigest()
 
 
 def _build(files, folder, preprocessor, settings, workers, on_progress):
@@ -127,17 +127,16 @@ def _build(files, folder, preprocessor, settings, workers, on_progress):
         return manifest
     for stale in folder.glob(".*.tmp"):
         stale.unlink()
-    Preprocessor.save_assets(preprocessor, folder)
     options = {key: settings[key] for key in ("lowercase", "strip_accents", "split_cjk")}
-    tokenizer_config.write(folder, {**options, "sequence_length": None})
-    counts = {}
+    vocabulary.write(folder, preprocessor.vocabulary, **options)
+    counts: dict[str, int] = {}
     parts = _parts(files, settings["shard_bytes"], counts, manifest["documents_done"])
     encode = _encoder(preprocessor)
     done = 0
     for shard, parts_of_shard in itertools.groupby(
         _with_sentences(parts, workers), key=lambda part: part[0]
     ):
-        record = {"documents": 0}
+        documents = 0
         with contextlib.ExitStack() as stack:
             writers = [stack.enter_context(_ShardWriter(folder, s, shard)) for s in SPLITS]
             for _, first, size, texts in parts_of_shard:
@@ -145,13 +144,13 @@ def _build(files, folder, preprocessor, settings, workers, on_progress):
                     writers[_is_held_out(first + offset, settings["held_out"])].write(
                         document, settings
                     )
-                record["documents"] += len(texts)
+                documents += len(texts)
                 done += size
                 if on_progress is not None:
                     on_progress(done)
-        record["files"] = [writer.record for writer in writers if writer.record["documents"]]
-        manifest["shards"].append(record)
-        manifest["documents_done"] += record["documents"]
+        written = [writer.record for writer in writers if writer.record["documents"]]
+        manifest["shards"].append({"documents": documents, "files": written})
+        manifest["documents_done"] += documents
         _write_json(folder / MANIFEST_FILE, manifest)
     manifest["complete"] = True
     manifest["counts"] = _sums(manifest) | {"documents": manifest["documents_done"]} | {
@@ -192,7 +191,9 @@ def _read_manifest(file):
 
 def _parts(files, shard_bytes, counts, skip):
     """Runs of documents: (shard, number of the first document, bytes, list of documents)."""
-    shard, in_shard, in_part, part, number = 0, 0, 0, [], 0
+    shard = in_shard = number = 0
+    part: list[corpus.Document] = []
+    in_part = 0
     for document in corpus.documents(files, counts=counts):
         size = len(document.text)
         number += 1
@@ -203,7 +204,8 @@ def _parts(files, shard_bytes, counts, skip):
         if full or in_part >= _PART_BYTES:
             if number > skip:
                 yield shard, number - len(part), in_part, part
-            part, in_part = [], 0
+            part = []
+            in_part = 0
         if full:
             shard, in_shard = shard + 1, 0
     if part and number > skip:
@@ -219,7 +221,7 @@ def _with_sentences(parts, workers):
         return
     import joblib
 
-    places = collections.deque()
+    places: collections.deque[list] = collections.deque()
 
     def jobs():
         for *place, documents in parts:
@@ -289,7 +291,7 @@ class _ShardWriter:
     def __init__(self, folder, split, shard):
         self._file = folder / f"{split}-{shard:05}.tfrecord"
         self._beside = folder / f".{self._file.name}.tmp"
-        self._writer = None
+        self._writer: typing.Any = None
         self.record = {"file": self._file.name, "split": split}
         self.record |= dict.fromkeys(("documents", "sentences", "pieces", "unknown_pieces"), 0)
 
@@ -407,21 +409,17 @@ class Records:
 
     def preprocessor(self, **options):
         """A `Preprocessor` with the vocabulary and the options that the records were made with."""
-        settings = self.manifest["settings"]
-        keys = ("lowercase", "strip_accents", "split_cjk")
-        preprocessor = Preprocessor(
-            self.folder / VOCABULARY_FILE, **{key: settings[key] for key in keys}, **options
-        )
-        self.check_vocabulary(preprocessor.vocabulary)
-        return preprocessor
+        pieces, made_with = vocabulary.read(self.folder)
+        self.check_vocabulary(pieces)
+        return Preprocessor(pieces, **made_with, **options)
 
-    def check_vocabulary(self, vocabulary):
+    def check_vocabulary(self, pieces):
         """Raises a ValueError unless the records were made with this vocabulary."""
-        if vocabulary_hash(vocabulary) != self.manifest["settings"]["vocabulary"]:
+        if vocabulary_hash(pieces) != self.manifest["settings"]["vocabulary"]:
             raise ValueError(
                 f"{self.folder}: the records were made with another vocabulary of "
                 f"{self.manifest['settings']['vocab_size']} pieces; received one of "
-                f"{len(vocabulary)}"
+                f"{len(pieces)}"
             )
 
     def shards(self, split="train"):

@@ -130,7 +130,7 @@ def _starts_lower(text, at):
 
 
 def of_documents(documents):
-    """Splits whole documents, the work that other processes can do.
+    r"""Splits whole documents, the work that other processes can do.
 
     Args:
         documents: `corpus.Document`s, or others with `paragraphs()`.
@@ -141,7 +141,7 @@ def of_documents(documents):
     Example:
 
     >>> from keras_bert.pretraining.corpus import Document
-    >>> of_documents([Document("a", "One. Two.\\nThree."), Document("b", "Four.")])
+    >>> of_documents([Document("a", "One. Two.\nThree."), Document("b", "Four.")])
     [['One.', 'Two.', 'Three.'], ['Four.']]
     """
     return [

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 
 _FOLDER = "checkpoints"
-_NAME = re.compile(r"step-(\d+)\.npz")
+_NAME = re.compile(r"step-\d+\.npz")
 
 
 class Checkpoints:
@@ -104,7 +104,7 @@ class Checkpoints:
             ) from error
         for variable, value in zip(variables, values, strict=True):
             variable.assign(value)
-        return int(_NAME.fullmatch(file.name)[1]), about["extra"]
+        return int(file.stem.removeprefix("step-")), about["extra"]
 
     def _files(self):
         if not self._folder.is_dir():

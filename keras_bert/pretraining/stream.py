@@ -103,7 +103,7 @@ class Stream:
         self._is_training = split == "train"
         self._window_count = -(-len(self._shards) // shards_in_memory)
         self._worker = worker
-        self._kept = None, None
+        self._kept: tuple = None, None
         # A row of only the shortest pairs is as good as none: so many pairs hold it full.
         self.texts_in_row = max(4, sequence_length // 16) if packed else 1
         self.predictions_in_row = max_predictions

@@ -14,6 +14,7 @@ from keras_bert import distribution, heads, hub, optimizers
 from keras_bert.console import progress
 from keras_bert.encoder import BertEncoder
 from keras_bert.pretraining import flops
+from keras_bert.pretraining.records import Records
 from keras_bert.pretraining.state import Checkpoints
 from keras_bert.pretraining.stream import Place, Stream
 
@@ -150,7 +151,9 @@ def pretrain(
         if value < 1:
             raise ValueError(f"{name} must be at least 1; received {value}")
     if optimizer not in OPTIMIZERS:
-        raise ValueError(f"optimizer must be one of {', '.join(OPTIMIZERS)}; received {optimizer!r}")
+        raise ValueError(
+            f"optimizer must be one of {', '.join(OPTIMIZERS)}; received {optimizer!r}"
+        )
     for phase in phases:
         if phase.batch_size % (accumulate * distribution.replicas()):
             raise ValueError(
@@ -268,19 +271,18 @@ class _Run:
     """A run: what it trains, on what, and how far it is."""
 
     model: keras.Model
-    records: object
+    records: Records
     folder: pathlib.Path
     phases: tuple
     accumulate: int
     stream_options: dict
     seed: int
-    trained: keras.Model | None = None  # the model, or its view of packed rows
     step: int = 0
     place: Place = Place()
     history: list = dataclasses.field(default_factory=list)
 
     def __post_init__(self):
-        self.trained = self.model
+        self.trained = self.model  # or its view of packed rows
         if self.stream_options["packed"]:
             self.trained = heads.packed_pretraining(self.model)
         self.tasks = ("masked_lm", "next_sentence")[: 1 + self.stream_options["next_sentence"]]
@@ -330,7 +332,9 @@ class _Run:
         while number < len(self.phases):
             stream, start = self.stream(number), end - self.phases[number].steps
             eval_set = self._eval_set(number, eval_batches)
-            meter = _Meter(self.trained, stream, bar, self.accumulate, self.step - start, end - start)
+            meter = _Meter(
+                self.trained, stream, bar, self.accumulate, self.step - start, end - start
+            )
             while self.step < end:
                 until = min(end, *(self.step // n * n + n for n in every.values()))
                 record = self._train(stream, until, meter)
@@ -397,7 +401,7 @@ class _Run:
         if not self.records.shards("eval"):
             return []
         stream = self.stream(number, "eval")
-        found = []
+        found: list[tuple] = []
         for _, batch in itertools.islice(stream.batches(epochs=1), most):
             rows = len(batch[0]["input_word_ids"])
             # What is left behind the last full batch would be a shape of its own to compile.
