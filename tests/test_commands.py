@@ -248,7 +248,7 @@ def test_vocab(tmp_path, capsys, options, expected):
     assert run("vocab", tmp_path / "corpus", "--output", folder, *size, *options) == 0
     pieces, found = vocabulary.read(folder)
     assert len(pieces) == 70 and found == expected
-    assert ("Crème" in "".join(pieces).replace("##", "")) == ("--cased" in options)
+    assert ("C" in pieces) == ("--cased" in options)
     assert not set(pieces) & {"☃", "##☃"}  # it is in the held-out documents alone
     first, where, *lines = capsys.readouterr().out.splitlines()
     assert first == f"70 pieces from 200 documents in {folder}"
@@ -262,7 +262,7 @@ def test_vocab(tmp_path, capsys, options, expected):
 def test_vocab_of_one_document_is_tried_on_it(tmp_path, capsys):
     file = tmp_path / "a.txt"
     file.write_bytes(b"low lower lowest \xff\n" * 9)
-    assert run("vocab", file, "--output", tmp_path / "out", "--size", 25) == 0
+    assert run("vocab", file, "--output", tmp_path / "out", "--size", 24) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].startswith("on the corpus itself, 27 words:")
     assert lines[-1] == "mended: 9 lines with bytes that are not UTF-8"
