@@ -134,6 +134,11 @@ def test_packed_files_may_have_several_parts(tmp_path, kind):
     assert read(file) == [["One.", "Two."], ["Three."]]
 
 
+def test_zstd_may_begin_with_a_frame_to_skip(tmp_path):
+    skipped = b"\x50\x2a\x4d\x18" + (4).to_bytes(4, "little") + b"size"
+    assert read(write(tmp_path / "corpus", skipped + PACK["zst"](b"One."))) == [["One."]]
+
+
 @pytest.mark.parametrize("kind", PACK)
 def test_packed_and_plain_give_the_same_documents(tmp_path, monkeypatch, kind):
     monkeypatch.setattr(corpus, "BLOCK", 100)

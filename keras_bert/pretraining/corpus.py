@@ -38,6 +38,7 @@ _MAGIC = {
     b"BZh": "bzip2",
     b"\xfd7zXZ\x00": "xz",
     b"\x28\xb5\x2f\xfd": "zstd",
+    b"\x50\x2a\x4d\x18": "zstd",  # a frame to skip, with which pzstd begins
 }
 _OPEN: dict[str, Any] = {"gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.open}
 _ENCODINGS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le"}
@@ -110,10 +111,9 @@ def files(paths):
     for path in [paths] if isinstance(paths, (str, os.PathLike)) else paths:
         path = os.fspath(path)
         matches = [path] if os.path.exists(path) else glob.glob(path, recursive=True)
-        before = len(found)
         here = [file for match in matches for file in _below(pathlib.Path(match))]
         found.update(here)
-        if not here and len(found) == before:
+        if not here:
             what = "holds no files" if os.path.isdir(path) else "no such file, folder or pattern"
             raise ValueError(f"{path}: {what}")
     return sorted(found)
