@@ -47,7 +47,7 @@ def of_sequence(config, length, predictions, texts=1):
     >>> base = {"hidden_size": 768, "num_hidden_layers": 12, "intermediate_size": 3072,
     ...         "vocab_size": 30522}
     >>> f"{of_sequence(base, 128, 20):.3g}"
-    '6.95e+10'
+    '6.99e+10'
     """
     hidden, vocabulary = config["hidden_size"], config["vocab_size"]
     dense = 4 * hidden * hidden + 2 * hidden * config["intermediate_size"]

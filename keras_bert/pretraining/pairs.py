@@ -62,7 +62,7 @@ def draw(documents, length, key, *, short_share=0.1, next_sentence=True):
     >>> documents = Documents(np.arange(12), np.array([0, 3, 6, 9, 12]), np.array([0, 2, 4]))
     >>> pairs = draw(documents, 16, "seed 0")
     >>> len(pairs), int(pairs.lengths.max())
-    (3, 12)
+    (3, 9)
     """
     if length < 8:
         raise ValueError(f"sequence_length must be at least 8; received {length}")

@@ -116,7 +116,7 @@ def vocabulary_hash(pieces):
     Example:
 
     >>> vocabulary_hash(["[PAD]", "[UNK]"])[:8]
-    '92e6ea3d'
+    'baaffec7'
     """
     return hashlib.sha256("".join(f"{piece}\n" for piece in pieces).encode()).hexdigest()
 
