@@ -239,7 +239,7 @@ def compile_model(model, optimizer):
         return keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=_REDUCTION)
 
     def metrics():
-        return [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
+        return [keras.metrics.MeanMetricWrapper(_is_right, name="accuracy")]
 
     # Objects: what is given by name is made within the first step, which is then traced twice.
     tasks = list(model.output) if isinstance(model.output, dict) else None
@@ -250,6 +250,17 @@ def compile_model(model, optimizer):
         jit_compile=distribution.compiles(),
     )
     optimizer.build(model.trainable_variables)
+
+
+def _is_right(labels, logits):
+    """1.0 where no logit is above the label's: (batch, predictions, classes) to (batch, predictions).
+
+    As Keras' sparse accuracy, but the maximum is one that the softmax needs as well, while XLA's
+    `argmax` over the vocabulary takes a tenth of a small model's step on a CPU.
+    """
+    labels = keras.ops.cast(labels, "int32")
+    of_label = keras.ops.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]
+    return keras.ops.cast(of_label >= keras.ops.max(logits, axis=-1), "float32")
 
 
 def _check_encoder(encoder, records, phases):

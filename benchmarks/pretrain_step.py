@@ -1,0 +1,204 @@
+"""Question: how fast is a step of pretraining, beside KerasHub, packed, and beside its data?
+
+    python benchmarks/pretrain_step.py
+    python benchmarks/pretrain_step.py --questions peer --sizes tiny
+
+`peer`: steps at length 128 with 20 masked positions, float32, dropout 0.1, AdamW, compiled by XLA
+on TensorFlow, random ids: keras_bert with both heads, masked LM and next sentence; KerasHub's
+`BertMaskedLM`, which has the first alone. The libraries take turns in one process.
+
+`packed`: real tokens (no padding) a second at length 512, rows of one pair against packed rows, on
+documents with the lengths of Wikipedia's articles as Krell et al. (2021) found them: about half of
+the positions of unpacked rows are padding.
+
+`stream`: rows a second that the stream draws from records, beside those that the step takes.
+
+Needs keras-hub beside keras_bert for the first. The corpus is made up: words drawn at random.
+"""
+
+import argparse
+import os
+import pathlib
+import statistics
+import tempfile
+import time
+
+os.environ["KERAS_BACKEND"] = "tensorflow"
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import keras_bert
+from keras_bert import heads, optimizers
+from keras_bert.pretraining import records, stream, train
+
+VOCAB = 30522
+# Layers, width, batch.
+SIZES = {"tiny": (2, 128, 64), "mini": (4, 256, 32), "base": (12, 768, 8)}
+LENGTH, PREDICTIONS = 128, 20
+
+
+def encoder(size):
+    layers, hidden, _ = SIZES[size]
+    return keras_bert.BertEncoder(
+        vocab_size=VOCAB, num_hidden_layers=layers, hidden_size=hidden,
+        num_attention_heads=hidden // 64, intermediate_size=4 * hidden,
+    )  # fmt: skip
+
+
+def ours(model, batch):
+    """A function that takes `steps` steps of a compiled model on one batch."""
+    dataset = tf.data.Dataset.from_tensors(batch).repeat()
+    return lambda steps: model.fit(dataset, steps_per_epoch=steps, epochs=1, verbose=0)
+
+
+def against_keras_hub(size, rounds, steps):
+    import keras_hub
+
+    layers, hidden, rows = SIZES[size]
+    random = np.random.default_rng(0)
+    ids = random.integers(1000, VOCAB, (rows, LENGTH), dtype=np.int32)
+    positions = np.sort(random.permuted(np.tile(np.arange(1, LENGTH - 1), (rows, 1)), axis=1)
+                        [:, :PREDICTIONS]).astype(np.int32)  # fmt: skip
+    labels = np.take_along_axis(ids, positions, axis=1)
+    ones, weights = np.ones_like(ids), np.ones(positions.shape, np.float32)
+
+    mine = heads.pretraining(encoder(size))
+    train.compile_model(mine, optimizers.adamw(1e-4, total_steps=10**6, warmup_steps=10**4))
+    inputs = {"input_word_ids": ids, "input_mask": ones, "input_type_ids": 0 * ids,
+              "masked_lm_positions": positions}  # fmt: skip
+    next_sentence = random.integers(0, 2, rows, dtype=np.int32)
+    batch = (inputs, {"masked_lm": labels, "next_sentence": next_sentence},
+             {"masked_lm": weights, "next_sentence": np.ones(rows, np.float32)})  # fmt: skip
+
+    backbone = keras_hub.models.BertBackbone(VOCAB, layers, hidden // 64, hidden, 4 * hidden)
+    theirs = keras_hub.models.BertMaskedLM(backbone=backbone, preprocessor=None)
+    theirs.compile(
+        optimizer=optimizers.adamw(1e-4, total_steps=10**6, warmup_steps=10**4),
+        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        weighted_metrics=[keras.metrics.SparseCategoricalAccuracy()],
+        jit_compile=True,
+    )
+    their_inputs = {"token_ids": ids, "segment_ids": 0 * ids, "padding_mask": ones,
+                    "mask_positions": positions}  # fmt: skip
+    runs = {"keras_bert": ours(mine, batch), "keras_hub": ours(theirs, (their_inputs, labels, weights))}
+    seconds = in_turns(runs, rounds, steps)
+    rates = {name: rows * steps / statistics.median(values) for name, values in seconds.items()}
+    ratio = statistics.median(
+        b / a for a, b in zip(seconds["keras_bert"], seconds["keras_hub"], strict=True)
+    )
+    print(
+        f"{size}, {rows} x {LENGTH}, {PREDICTIONS} masked: keras_bert {rates['keras_bert']:.1f}, "
+        f"keras_hub {rates['keras_hub']:.1f} sequences/s; {ratio:.2f}x",
+        flush=True,
+    )
+
+
+def in_turns(runs, rounds, steps):
+    """Seconds of each round; the first one compiles."""
+    seconds = {name: [] for name in runs}
+    for turn in range(rounds + 1):
+        for name, run in runs.items():
+            start = time.perf_counter()
+            run(steps)
+            if turn:
+                seconds[name].append(time.perf_counter() - start)
+    return seconds
+
+
+def made_up_records(folder, documents, lengths):
+    """Records of documents with such numbers of words, some 22 words a sentence."""
+    random = np.random.default_rng(0)
+    words = [f"w{index}" for index in range(20000)]
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", *words]
+    pieces += [f"[unused{index}]" for index in range(VOCAB - len(pieces))]
+    with open(folder / "corpus.txt", "w", encoding="utf-8") as file:
+        for length in lengths(random, documents):
+            chosen = random.integers(0, len(words), length)
+            text = " ".join(
+                words[word] + (". " if place % 22 == 21 else "") for place, word in enumerate(chosen)
+            )
+            file.write(f"{text}.\n\n")
+    records.build(
+        [folder / "corpus.txt"], folder / "records", keras_bert.Preprocessor(pieces), held_out=0,
+    )  # fmt: skip
+    return records.Records(folder / "records")
+
+
+def like_wikipedia(random, documents):
+    """Half of the rows of 512 are full or nearly so, the rest of any length: Krell et al., fig. 1."""
+    return np.where(random.random(documents) < 0.22, 480, random.integers(10, 480, documents))
+
+
+def packed_against_unpacked(size, rounds, steps, folder):
+    made = made_up_records(folder, 4000, like_wikipedia)
+    rates, fills, runs, tokens = {}, {}, {}, {}
+    rows = max(2, SIZES[size][2] // 4)
+    for name, packed in (("unpacked", False), ("packed", True)):
+        model = heads.pretraining(encoder(size))
+        trained = heads.packed_pretraining(model) if packed else model
+        train.compile_model(trained, optimizers.adamw(1e-4, total_steps=10**6, warmup_steps=10**4))
+        source = stream.Stream(made, rows, 512, packed=packed)
+        batches = [batch for _, (_, batch) in zip(range(steps), source.batches(), strict=False)]
+        masks = [batch[0].get("input_mask", batch[0].get("text_ids")) for batch in batches]
+        tokens[name] = sum(int(np.count_nonzero(mask)) for mask in masks)
+        fills[name] = tokens[name] / sum(mask.size for mask in masks)
+        runs[name] = lambda steps, model=trained, batches=batches: model.fit(
+            (batch for batch in batches), steps_per_epoch=steps, epochs=1, verbose=0
+        )
+    seconds = in_turns(runs, rounds, steps)
+    rates = {name: tokens[name] / statistics.median(seconds[name]) for name in runs}
+    print(
+        f"{size}, {rows} x 512: unpacked {rates['unpacked']:.0f} real tokens/s "
+        f"({fills['unpacked']:.3f} of positions), packed {rates['packed']:.0f} "
+        f"({fills['packed']:.3f}); {rates['packed'] / rates['unpacked']:.2f}x",
+        flush=True,
+    )
+
+
+def stream_against_step(size, steps, folder):
+    made = made_up_records(folder, 1000, lambda random, n: random.integers(300, 3000, n))
+    rows = SIZES[size][2]
+    source = stream.Stream(made, rows, LENGTH, max_predictions=PREDICTIONS)
+    batches = source.batches()
+    start = time.perf_counter()
+    count = 300
+    for _ in range(count):
+        _, batch = next(batches)
+    drawn = count * rows / (time.perf_counter() - start)
+    model = heads.pretraining(encoder(size))
+    train.compile_model(model, optimizers.adamw(1e-4, total_steps=10**6, warmup_steps=10**4))
+    run = ours(model, batch)
+    seconds = statistics.median(in_turns({"step": run}, 3, steps)["step"])
+    print(
+        f"{size}, {rows} x {LENGTH}: the stream draws {drawn:.0f} rows/s, the step takes "
+        f"{rows * steps / seconds:.1f}; {drawn * seconds / (rows * steps):.0f}x",
+        flush=True,
+    )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--questions", default="peer,packed,stream")
+    parser.add_argument("--sizes", default="tiny,base", help="of the first question")
+    parser.add_argument("--packed-size", default="mini", help="of the second")
+    parser.add_argument("--rounds", type=int, default=5)
+    args = parser.parse_args()
+    questions = args.questions.split(",")
+    print(f"keras {keras.__version__}, tensorflow {tf.__version__}, {os.cpu_count()} cores")
+    if "peer" in questions:
+        for size in args.sizes.split(","):
+            against_keras_hub(size, args.rounds, 20 if size != "base" else 3)
+    for question, ask in (
+        ("packed", lambda path: packed_against_unpacked(args.packed_size, args.rounds, 10, path)),
+        ("stream", lambda path: stream_against_step("tiny", 20, path)),
+    ):
+        if question in questions:
+            with tempfile.TemporaryDirectory() as folder:
+                ask(pathlib.Path(folder))
+
+
+if __name__ == "__main__":
+    main()
