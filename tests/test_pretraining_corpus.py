@@ -91,12 +91,10 @@ def test_a_document_is_small_frozen_and_can_be_pickled():
 
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n", "\r"])
-@pytest.mark.parametrize("mark", ["", "\ufeff"])
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16-le", "utf-16-be"])
 @pytest.mark.parametrize("block", [corpus.BLOCK, 5])
-def test_plain_text(tmp_path, monkeypatch, ending, mark, encoding, block):
-    if encoding != "utf-8" and not mark:
-        pytest.skip("UTF-16 is told by its mark")
+def test_plain_text(tmp_path, monkeypatch, ending, encoding, block):
+    mark = "\ufeff" if encoding.startswith("utf-16") else ""
     monkeypatch.setattr(corpus, "BLOCK", block)
     text = f"{mark}\n  \nOne 가.\nTwo.\n\n \t\nThree.\n\n\n\nFour.\nFive."
     file = write(tmp_path / "a.txt", text.replace("\n", ending).encode(encoding))
