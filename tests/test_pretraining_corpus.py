@@ -374,7 +374,7 @@ def test_a_dump_gives_its_articles(tmp_path, monkeypatch, version, encoding, blo
     content = dump(
         page("Plain '''text'''."),
         page("Talk.", "Talk:A", "<ns>1</ns>"),
-        page("#REDIRECT [[A]]", "B", more='<redirect title="A" />'),
+        page("It moved.", "B", more='<redirect title="A" />'),
         page("#пренасочване [[A]]", "C"),
         page("{}", "D", model="<model>json</model>"),
         page("[[fr:X|Word]] &lt;!-- c --&gt; 한국어.\n* item\n\nNext.", "E"),
