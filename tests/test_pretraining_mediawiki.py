@@ -116,7 +116,9 @@ def test_garbage_takes_no_time_that_grows_with_its_square(unit):
 
     seconds(100)
     small = max(min(seconds(10_000) for _ in range(3)), 1e-3)
-    assert seconds(80_000) < 40 * small  # 8 by rights, 64 if it were the square
+    assert (
+        min(seconds(80_000) for _ in range(2)) < 40 * small
+    )  # 8 by rights, 64 if it were the square
 
 
 def test_nesting_beyond_reason_is_no_error():

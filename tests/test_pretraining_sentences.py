@@ -88,7 +88,9 @@ def test_garbage_takes_no_time_that_grows_with_its_square(unit):
         return time.perf_counter() - began
 
     small = max(min(seconds(1 << 15) for _ in range(3)), 1e-3)
-    assert seconds(1 << 18) < 40 * small  # 8 by rights, 64 if it were the square
+    assert (
+        min(seconds(1 << 18) for _ in range(2)) < 40 * small
+    )  # 8 by rights, 64 if it were the square
 
 
 def test_real_text_has_sentences_of_likely_lengths(shared):
