@@ -50,11 +50,23 @@ def _parser():
     predict = commands.add_parser("predict", help="answer texts or a file with a trained model")
     predict.add_argument("model", help="folder or .keras file of a fine-tuned model")
     predict.add_argument(
-        "texts", nargs="*", help="texts (for qa: question and context); or give --input"
+        "texts",
+        nargs="*",
+        help="texts; of pairs the two texts, for qa the question and the context, for "
+        "multiple-choice the text and its choices; or give --input",
     )
-    predict.add_argument("--input", help="file of the model's task, of any size")
+    predict.add_argument(
+        "--input",
+        help="file of the model's task, of any size; multiple-choice: JSON Lines with the keys "
+        "text and choices (a list), or SWAG's CSV",
+    )
     _add_columns(predict)
-    predict.add_argument("--output", help="file for the answers; default: standard output")
+    predict.add_argument(
+        "--output",
+        help="file for the answers, in the order of the input: .jsonl has a JSON object a line, "
+        ".csv is CSV, .json (qa alone) SQuAD's file of predictions, any other ending is "
+        "tab-separated; default: standard output",
+    )
     _add_batch_size(predict)
     predict.set_defaults(run="predict_texts")
 

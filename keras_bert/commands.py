@@ -23,6 +23,7 @@ from keras_bert.finetuning import (
     choices,
     data,
     fill,
+    formats,
     predict,
     questions,
     report,
@@ -234,24 +235,33 @@ def predict_texts(args):
     if bool(args.texts) == bool(args.input):
         raise ValueError("predict takes texts or --input, one of them")
     _check_folder(args.output)
-    if args.input:
-        with open(args.input, "rb"):
-            pass  # before the wait for a model
     model = keras_bert.load(args.model, task="auto")
-    task = tasks.for_model(model)
+    format = formats.format_of(args.output, model)
     parts = _parts(args, model)
-    first = task.header(model)
     with _writer(args.output) as write, progress() as bar:
         work = bar.add_task("Predicting", total=None if args.input else 1)
-        if args.input and first is not None:
-            write(first)
-        for part in parts:
-            answers = predict.answers(model, part, batch_size=args.batch_size)
-            for index, line in enumerate(task.lines(model, part, answers)):
-                of_text = args.texts and task.__name__.endswith("texts")
-                # One line, one column each, whatever white space the text has.
-                write(f"{line}\t{' '.join(args.texts[index].split())}" if of_text else line)
-            bar.advance(work, len(part))
+
+        def answered():
+            for part in parts:
+                answers = predict.answers(model, part, batch_size=args.batch_size)
+                yield part, answers, _asked(part, answers) if args.texts else None
+                bar.advance(work, len(part))
+
+        for line in formats.lines(format, model, answered(), header=bool(args.input)):
+            write(line)
+
+
+def _asked(part, answers):
+    """What is shown with each answer to the command line: its texts, the choice; or `None`."""
+    if isinstance(part, choices.Choices):
+        rows = zip(part.choices, answers, strict=True)
+        return [{"text": its[answer.argmax()]} for its, answer in rows]
+    if not isinstance(part, data.Examples):
+        return None
+    if part.text_pairs is None:
+        return [{"text": text} for text in part.texts]
+    pairs = zip(part.texts, part.text_pairs, strict=True)
+    return [{"text": text, "text_pair": pair} for text, pair in pairs]
 
 
 def _parts(args, model):
@@ -272,6 +282,14 @@ def _parts(args, model):
     if task == "multiple-choice":
         text, *rest = args.texts
         return [choices.Choices([text], [rest], source="the command line")]
+    if heads.find_output(model).pairs:
+        if len(args.texts) != 2:
+            raise ValueError(
+                "this model reads pairs: predict takes the two texts of one; received "
+                f"{len(args.texts)}. For more, give --input with --text and --text-pair"
+            )
+        text, pair = args.texts
+        return [data.Examples([text], [pair], source="the command line")]
     return [data.Examples(args.texts, source="the command line")]
 
 

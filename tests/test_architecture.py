@@ -76,6 +76,7 @@ MAP = {
     "finetuning/tagging.py": Rule("keras numpy tensorflow"),
     "finetuning/questions.py": Rule("keras numpy tensorflow"),
     "finetuning/tasks.py": Rule("tensorflow"),
+    "finetuning/formats.py": Rule("tensorflow"),
     "finetuning/predict.py": Rule("keras numpy tensorflow"),
     "finetuning/resume.py": Rule("keras numpy"),
     "finetuning/train.py": Rule("keras numpy tensorflow", "rich"),

@@ -1,5 +1,6 @@
 """The command line, from a file to an exported model, and what it says when things are wrong."""
 
+import csv
 import json
 import os
 import re
@@ -68,6 +69,7 @@ TASKS = {
 # What a model of the task is asked for on the command line itself, and how many lines it answers.
 ASKED = {
     "classification": (["so good", "한국어"], 2),
+    "pair": (["so good", "bad"], 1),
     "multi-label": (["so good", "bad"], 2),
     "regression": (["so good"], 1),
     "tagging": (["so good!", "bad"], 6),
@@ -152,6 +154,11 @@ def test_each_task_from_the_command_line(trained, task, capsys):
     assert len(written) == lines
     if task in ("classification", "multi-label", "regression"):
         assert [line.split("\t")[-1] for line in written] == texts
+    if task == "pair":
+        assert written[0].split("\t")[2:] == texts
+    if task == "multiple-choice":
+        index, _, chosen = written[0].split("\t")
+        assert chosen == texts[1:][int(index)]
 
 
 def test_an_answer_is_one_line_whatever_its_text(trained, capsys):
@@ -160,6 +167,27 @@ def test_an_answer_is_one_line_whatever_its_text(trained, capsys):
     assert run("predict", folder / "model", "so\tgood\n film") == 0
     [line] = capsys.readouterr().out.splitlines()
     assert line.split("\t")[-1] == "so good film"
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv"])
+def test_the_ending_of_the_output_is_its_format(trained, tmp_path, ending):
+    file, output = tmp_path / "a.jsonl", tmp_path / f"answers.{ending}"
+    file.write_text('{"text": "so good"}\n{"text": "so bad"}\n' * 2)
+    model = trained("classification") / "model"
+    assert run("predict", model, "--input", file, "--output", output) == 0
+    lines = output.read_text().splitlines()
+    rows = list(csv.DictReader(lines)) if ending == "csv" else list(map(json.loads, lines))
+    assert [sorted(row) for row in rows] == [["label", "score"]] * 4
+    assert rows[:2] == rows[2:]  # in the order of the file
+    assert isinstance(rows[0]["score"], str if ending == "csv" else float)
+
+
+def test_the_json_of_a_reader_is_squads_file_of_predictions(trained, tmp_path):
+    folder, output = trained("qa"), tmp_path / "predictions.json"
+    assert run("predict", folder / "model", "--input", folder / "a.json", "--output", output) == 0
+    predictions = json.loads(output.read_text())
+    assert list(predictions) == ["q0", "q1", "q2", "q3"]
+    assert all(isinstance(answer, str) for answer in predictions.values())
 
 
 def test_a_large_file_is_read_in_parts(trained, tmp_path, monkeypatch):
@@ -440,7 +468,9 @@ def test_convert(tmp_path, capsys):
         (["predict", "{encoder}", "a"], "an encoder has to be fine-tuned first"),
         (["predict", "{qa}", "a"], "takes a question and a context, two texts"),
         (["predict", "{choice}", "a", "b"], "must have 2 choices"),
-        (["predict", "{pair}", "a"], "reads pairs of texts; the command line has single texts"),
+        (["predict", "{pair}", "a"], "predict takes the two texts of one; received 1"),
+        (["predict", "{pair}", "a", "b", "c", "d"], "give --input with --text and --text-pair"),
+        (["predict", "{model}", "a", "--output", "a.json"], "qa alone; name it .jsonl"),
         (["evaluate", "{model}", "--input", "{rows}", "--label", "x"], "has no column 'x'"),
         (["fill", "{encoder}", "a [MASK]"], "has no head, not masked_lm"),
         (["predict", "{rows}", "a"], "must be a folder or a .keras file"),

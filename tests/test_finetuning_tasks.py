@@ -27,6 +27,7 @@ def test_all_have_the_same_functions(task):
         "score": ["model", "examples", "answers"],
         "header": ["model"],
         "lines": ["model", "examples", "answers"],
+        "records": ["model", "examples", "answers"],
     }.items():
         signature = inspect.signature(getattr(task, name))
         required = [p.name for p in signature.parameters.values() if p.kind != p.KEYWORD_ONLY]

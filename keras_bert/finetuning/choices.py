@@ -260,3 +260,9 @@ def lines(model, examples, answers):
     """The lines of a file of answers: index of the best choice, from 0, and its probability."""
     for row in answers:
         yield f"{row.argmax()}\t{row.max():.4f}"
+
+
+def records(model, examples, answers):
+    """The answers by name, for other files than TSV: a dict for each, `choice` and `score`."""
+    for row in answers:
+        yield {"choice": int(row.argmax()), "score": float(row.max())}

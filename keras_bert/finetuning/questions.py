@@ -844,6 +844,37 @@ def lines(model, examples, answers):
     )
 
 
+def records(model, examples, answers):
+    """The answers by name, for other files than TSV.
+
+    Args:
+        model, examples, answers: as for `lines`.
+
+    Returns:
+        An iterator of a dict for each question: `id`, `answer`, `score`, `start`, `end`.
+
+    Raises:
+        ValueError: the answers are not as many as the questions.
+
+    Example:
+
+    >>> answer = {"text": "Ada", "start": 7, "end": 10, "score": 0.9}
+    >>> list(records(None, Questions(["Who?"], ["It was Ada."], ids=["q1"]), [answer]))
+    [{'id': 'q1', 'answer': 'Ada', 'score': 0.9, 'start': 7, 'end': 10}]
+    """
+    _check_number(examples, answers)
+    return (
+        {
+            "id": name,
+            "answer": answer["text"],
+            "score": float(answer["score"]),
+            "start": int(answer["start"]),
+            "end": int(answer["end"]),
+        }
+        for name, answer in zip(_names(examples), answers, strict=True)
+    )
+
+
 def _field(text):
     return re.sub(r"[\t\r\n]", " ", text)
 

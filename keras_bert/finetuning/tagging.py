@@ -690,6 +690,25 @@ def lines(model, examples, answers):
         yield ""
 
 
+def records(model, examples, answers):
+    """The answers by name, for other files than CoNLL's.
+
+    Args:
+        model, examples, answers: as for `lines`.
+
+    Yields:
+        A dict for each word: `sentence`, a number from 1, `word`, `tag`, `score`.
+
+    Example:
+
+    >>> list(records(None, TaggedSentences([["Ann"]]), [[("B-PER", 0.9)]]))
+    [{'sentence': 1, 'word': 'Ann', 'tag': 'B-PER', 'score': 0.9}]
+    """
+    for number, (words, answer) in enumerate(zip(examples.words, answers, strict=True), 1):
+        for word, (tag, value) in zip(words, answer, strict=True):
+            yield {"sentence": number, "word": word, "tag": tag, "score": float(value)}
+
+
 def sentences_of(texts, tokenizer):
     """Splits texts into words as the tokenizer does, at white space and punctuation.
 

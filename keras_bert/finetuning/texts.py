@@ -368,3 +368,24 @@ def lines(model, examples, answers):
             yield "\t".join([chosen, *(f"{probability:.4f}" for probability in row)])
         else:
             yield f"{output.labels[row.argmax()]}\t{row.max():.4f}"
+
+
+def records(model, examples, answers):
+    """The answers by name, for other files than TSV.
+
+    Args:
+        model, examples, answers: as for `lines`.
+
+    Yields:
+        A dict for each text: `score`; or `label` and `score`; or for label sets `labels`, a list,
+        and `scores`, the probability of each label.
+    """
+    output = heads.find_output(model)
+    for row in answers:
+        if output.task == "regressor":
+            yield {"score": float(row)}
+        elif output.multi_label:
+            chosen = [output.labels[index] for index in np.flatnonzero(row >= 0.5)]
+            yield {"labels": chosen, "scores": dict(zip(output.labels, row.tolist(), strict=True))}
+        else:
+            yield {"label": output.labels[row.argmax()], "score": float(row.max())}
