@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_bert import heads
-from keras_bert.finetuning import data, predict, train
+from keras_bert.finetuning import data, predict, tagging, train
 from keras_bert.finetuning.batches import Batches
 from tests import tiny
 
@@ -243,7 +243,13 @@ def test_bad_numbers_are_an_error(option):
         (
             tiny.examples(),
             tiny.examples([("odd", "a")], source="the dev file"),
-            "the dev file, example 1: has the label 'odd', which is none of the model's: bad, good",
+            "the dev file, example 1: has the label 'odd', which is none of the model's: bad, good"
+            ". No row of the training data, the examples, has it: add some there, or take it out",
+        ),
+        (
+            tiny.tagged(),
+            tagging.TaggedSentences([["a"]], [["B-odd"]], source="the dev file"),
+            "the dev file, sentence 1: has the tag 'B-odd', .*[.] No row of the training data, ",
         ),
         (
             tiny.examples(),

@@ -5,7 +5,7 @@ import time
 import keras
 import numpy as np
 
-from keras_bert import optimizers
+from keras_bert import heads, optimizers
 from keras_bert.console import progress
 from keras_bert.finetuning import predict, tasks
 from keras_bert.finetuning.batches import Batches
@@ -116,7 +116,7 @@ def finetune(
     encoder.preprocessor.max_sequence_length = max_length
     encoded = task.encode(model, train, max_length, **options)
     if dev is not None:
-        task.encode(model, dev, max_length)  # a label that is not known: now, not after an epoch
+        _check_dev(task, model, train, dev, max_length)
     batches = -(-len(encoded) // batch_size)
     steps = -(-epochs * batches // accumulate)
     compiled = _compiles()
@@ -176,6 +176,20 @@ def finetune(
         metrics |= {key: value for key, value in best.items() if key not in ("epoch", "loss")}
     state.clear()
     return model, metrics
+
+
+def _check_dev(task, model, train, dev, max_length):
+    """Raises for a label that is not known: now, not after an epoch."""
+    try:
+        task.encode(model, dev, max_length)
+    except ValueError as error:
+        names = getattr(dev, "label_names", set)
+        if not set(names()) - set(heads.find_output(model).labels or names()):
+            raise
+        raise ValueError(
+            f"{error}. No row of the training data, {train.source}, has it: add some there, or "
+            "take it out of the data to score"
+        ) from error
 
 
 def _fit(
