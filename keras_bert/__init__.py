@@ -66,7 +66,7 @@ def __getattr__(name):
 
 
 def __dir__():
-    return sorted({*globals(), *__all__})
+    return sorted([*__all__, "__version__"])
 
 
 if not _does_without_keras():

@@ -49,7 +49,7 @@ def test_import_brings_in_no_tensorflow(backend):
 def test_public_names_load():
     missing = [name for name in keras_bert.__all__ if not hasattr(keras_bert, name)]
     assert missing == []
-    assert set(keras_bert.__all__) <= set(dir(keras_bert))
+    assert set(dir(keras_bert)) == {*keras_bert.__all__, "__version__"}
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         keras_bert.nonsense  # noqa: B018
 
