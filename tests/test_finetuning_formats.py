@@ -115,7 +115,13 @@ def test_squads_predictions(models):
 
 @pytest.mark.parametrize(
     ("name", "format"),
-    [("a.jsonl", "jsonl"), ("a.ndjson", "jsonl"), ("a.csv", "csv"), ("a.txt", "tsv"), (None, "tsv")],
+    [
+        ("a.jsonl", "jsonl"),
+        ("a.ndjson", "jsonl"),
+        ("a.csv", "csv"),
+        ("a.txt", "tsv"),
+        (None, "tsv"),
+    ],
 )
 def test_the_ending_says_the_format(models, name, format):
     assert formats.format_of(name, models["chooser"]) == format
