@@ -4,7 +4,11 @@ Keras is imported when a command runs, not before, so that `--help` answers at o
 """
 
 import argparse
+import difflib
+import errno
 import os
+import re
+import stat
 import sys
 
 from keras_bert import __version__, sources
@@ -21,14 +25,28 @@ TASKS = (
 )
 # Of the models that Google published.
 SIZES = ("tiny", "mini", "small", "medium", "base", "large")
+# Commands whose model is a name or path of `sources`; that of `serve` may be SavedModels as well.
+_READS_MODEL = ("info", "finetune", "evaluate", "predict", "embed", "fill", "convert", "export")
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are two short lines: what is wrong, and where to read on."""
+
+    def error(self, message):
+        choice = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
+        if choice:
+            known = re.findall(r"[\w-]+", choice[2])
+            near = difflib.get_close_matches(choice[1], known, n=1)
+            message += f"; did you mean {near[0]}?" if near else ""
+        self.exit(2, f"{self.prog}: {message}\nsee {self.prog} --help\n")
 
 
 def _parser():
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="keras-bert", description="BERT for Keras 3: fine-tune, score, predict, export, serve."
     )
     parser.add_argument("--version", action="version", version=f"keras_bert {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
+    commands = parser.add_subparsers(dest="command", metavar="command")
 
     commands.add_parser("list", help="the models that have a name")
 
@@ -45,7 +63,7 @@ def _parser():
     _add_labels(evaluate)
     evaluate.add_argument("--characters", action="store_true", help="F1 of questions as KorQuAD's")
     _add_batch_size(evaluate)
-    evaluate.set_defaults(run="evaluate")
+    evaluate.set_defaults(run="evaluate", files=("input",))
 
     predict = commands.add_parser("predict", help="answer texts or a file with a trained model")
     predict.add_argument("model", help="folder or .keras file of a fine-tuned model")
@@ -68,7 +86,7 @@ def _parser():
         "tab-separated; default: standard output",
     )
     _add_batch_size(predict)
-    predict.set_defaults(run="predict_texts")
+    predict.set_defaults(run="predict_texts", files=("input",))
 
     embed = commands.add_parser("embed", help="write a vector for each text of a file")
     embed.add_argument("model", help="an encoder: name, hf:org/name, folder or .keras file")
@@ -79,7 +97,7 @@ def _parser():
     )
     _add_text_column(embed)
     _add_batch_size(embed)
-    embed.set_defaults(run="embed")
+    embed.set_defaults(run="embed", files=("input",))
 
     fill = commands.add_parser("fill", help="candidates for [MASK] in texts")
     fill.add_argument("model", help="a checkpoint with a masked LM head")
@@ -183,9 +201,14 @@ def _add_finetune(parser):
     data = parser.add_argument_group("data")
     data.add_argument(
         "--train",
-        help="TSV, CSV or JSON Lines; for tagging CoNLL columns or CoNLL-U; for qa SQuAD's JSON",
+        help="TSV, CSV or JSON Lines; for tagging CoNLL columns or CoNLL-U; for qa SQuAD's JSON; "
+        "for multiple-choice JSON Lines with the keys text, choices (a list) and label (the index "
+        "of the right one, from 0), or SWAG's CSV",
     )
-    data.add_argument("--dev", help="file to score the model on after each epoch")
+    data.add_argument(
+        "--dev",
+        help="file to score the model on after each epoch; optional, without it nothing is scored",
+    )
     data.add_argument("--glue", help="folder of a GLUE task, in place of --train and --dev")
     _add_columns(data)
     _add_labels(data)
@@ -234,7 +257,7 @@ def _add_finetune(parser):
     parser.add_argument(
         "--output", required=True, help="folder for model, metrics.json and pictures"
     )
-    parser.set_defaults(run="finetune")
+    parser.set_defaults(run="finetune", files=("train", "dev"))
 
 
 def _add_pretrain(parser):
@@ -355,6 +378,18 @@ def _share(text):
 _share.__name__ = "share (0 to 1)"
 
 
+def _check_files(args):
+    """Raises for an input file that is missing or empty: that should not wait for TensorFlow."""
+    for path in filter(None, (getattr(args, name) for name in getattr(args, "files", ()))):
+        status = os.stat(path)  # not opened: what a pipe holds can be read only once
+        if stat.S_ISDIR(status.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        if not os.access(path, os.R_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        if stat.S_ISREG(status.st_mode) and not status.st_size:
+            raise ValueError(f"{path}: is empty")
+
+
 def main(argv=None):
     """Runs the command line.
 
@@ -362,18 +397,26 @@ def main(argv=None):
         argv: the arguments; default: those of the process.
 
     Returns:
-        The exit status: 0, 1 after an error (one line on stderr), 130 after Ctrl-C.
+        The exit status: 0, 1 after an error (one line on stderr), 2 without a command (the help
+        is what it prints then), 130 after Ctrl-C.
 
     Example:
 
     >>> main(["info", "no-such-model"])
     1
     """
-    args = _parser().parse_args(argv)
+    parser = _parser()
+    args = parser.parse_args(argv)
+    if args.command is None:
+        parser.print_help()
+        return 2
     try:
         if args.command == "list":  # needs no Keras, so there is nothing to wait for
             print(sources.table())
             return 0
+        _check_files(args)
+        if args.command in _READS_MODEL:
+            sources.check(args.model)
         with quiet_imports():
             from keras_bert import commands
         getattr(commands, args.run)(args)

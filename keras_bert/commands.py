@@ -34,7 +34,7 @@ from keras_bert.finetuning import (
 )
 from keras_bert.pretraining import corpus, records, vocabulary
 from keras_bert.pretraining import train as pretraining
-from keras_bert.serving import models, production
+from keras_bert.serving import models, production, rest
 from keras_bert.text.preprocessor import VOCABULARY_FILE
 
 # What each task reads a text file's label as.
@@ -139,6 +139,8 @@ def finetune(args):
     print(report.table({"examples": len(examples), **metrics}))
     for note in _notes(examples, metrics):
         print(note)
+    if dev is None:
+        print("nothing was scored, as there was no --dev; keras-bert evaluate does it later")
     print(f"saved in {output}")
 
 
@@ -321,11 +323,27 @@ def embed(args):
 
 def fill_blanks(args):
     """Prints candidates for [MASK]."""
-    model = keras_bert.load(args.model, task="masked_lm")
+    model = _load_masked_lm(args.model)
     for text, blanks in zip(args.texts, fill.fill(model, args.texts, top=args.top), strict=True):
         for number, candidates in enumerate(blanks, 1):
             for piece, probability in candidates:
                 print(f"{probability:.4f}\t{piece}\t{number}\t{text}")
+
+
+def _load_masked_lm(name):
+    try:
+        return keras_bert.load(name, task="masked_lm")
+    except ValueError as error:
+        # What the library advises, a fresh head, would fill blanks with anything.
+        lacks = re.search(r": must have the weights of the head masked_lm; missing ", str(error))
+        if lacks or re.search(
+            r" has (no head|the head (?!pretraining)\w+), not masked_lm$", str(error)
+        ):
+            raise ValueError(
+                f"{name} has no masked-LM head to fill blanks with; take a checkpoint that has "
+                "one, such as base"
+            ) from error
+        raise
 
 
 # Every so many documents one is held out, to see how a vocabulary fits what it has not seen.
@@ -488,25 +506,48 @@ def _bert_config(args, made):
 
 def convert(args):
     """Writes a model in another format."""
-    written = keras_bert.convert(
-        args.model, args.path, format=args.to, drop=args.drop, hidden_act=args.hidden_act
-    )
+    try:
+        written = keras_bert.convert(
+            args.model, args.path, format=args.to, drop=args.drop, hidden_act=args.hidden_act
+        )
+    except ValueError as error:
+        raise ValueError(_with_options(str(error))) from error
     parts = ", ".join(["encoder", *sorted(written.groups)])
     print(f"{args.to}: {parts}: {len(written.weights)} weights in {args.path}")
+
+
+def _with_options(message):
+    """An error of `hub.convert` with the options of the command line that mend it."""
+    if 'hidden_act="gelu_new"' in message:
+        return f"{message}: give --hidden-act gelu_new"
+    if advice := re.search(r"; drop ([a-z_]+(?:, [a-z_]+)*)(?: for \w+)?$", message):
+        return f"{message}: give {' '.join(f'--drop {part}' for part in advice[1].split(', '))}"
+    if message.endswith("; drop some of them"):
+        return f"{message}: give --drop for each"
+    return message
 
 
 def export(args):
     """Writes a SavedModel."""
     metrics = _metrics_of(args.model)
     known = (sources.license_of(name) for name in (args.model, str(metrics.get("model"))))
+    before = _versions_in(args.path)
     with waiting("Writing the SavedModel"):
-        version = keras_bert.export(
+        keras_bert.export(
             keras_bert.load(args.model, task="auto"),
             args.path,
             metrics=metrics,
             license=args.license or next(filter(None, known), None),
         )
-    print(version)
+    for version in sorted(_versions_in(args.path) - before):  # of a pair there are two
+        print(version)
+
+
+def _versions_in(path):
+    """The folders of the SavedModels in a model folder, or in those of a pair."""
+    folder = pathlib.Path(path)
+    patterns = ("*/saved_model.pb", "encoder/*/saved_model.pb", "preprocess/*/saved_model.pb")
+    return {file.parent for pattern in patterns for file in folder.glob(pattern)}
 
 
 def _metrics_of(model):
@@ -533,12 +574,15 @@ def serve(args):
         listener = stack.enter_context(server.listen(args.host, args.port))
         found = models.find(args.model, args.name)
         with waiting("Loading"):
-            found = found or _exported(args, stack.enter_context(tempfile.TemporaryDirectory()))
+            export_first = None
+            if not found:
+                found = _exported(args, stack.enter_context(tempfile.TemporaryDirectory()))
+                export_first = f"keras-bert export {shlex.quote(args.model)} FOLDER"
             for model in found:
                 model.refresh(settled=False)
         address, port = listener.getsockname()[:2]
         url = f"http://{f'[{address}]' if ':' in address else address}:{port}"
-        for line in _introduction(found, url):
+        for line in _introduction(found, url, export_first):
             print(line, flush=True)
         with contextlib.suppress(KeyboardInterrupt):
             made = server.make(found, args.host, args.max_body, args.max_text)
@@ -554,8 +598,11 @@ def _exported(args, folder):
     return models.find(path)
 
 
-def _introduction(found, url):
-    """What a person needs to know about a server: where it is, a request, what it is for."""
+def _introduction(found, url, export_first=None):
+    """What a person needs to know about a server: where it is, a request, what it is for.
+
+    `export_first` is the command that keeps what is served from a temporary folder.
+    """
     for model in found:
         if model.current is None:
             state = "; ".join(reason for _, _, (_, reason) in model.states())
@@ -566,16 +613,22 @@ def _introduction(found, url):
     if not served:
         raise ValueError(f"none of the {len(found)} models could be loaded")
     yield f"{', '.join(model.name for model in served)}: {url} (Ctrl-C stops)"
-    for model in served[:1]:
+    # Of a pair, the model that takes strings: the other's example is ids that nobody types.
+    for model in ([model for model in served if _takes_strings(model)] or served)[:1]:
         body = json.dumps({"instances": [model.current.example()]})
         yield f"curl -d '{body}' {url}/v1/models/{urllib.parse.quote(model.name)}:predict"
     compose = served[0].folder / production.COMPOSE_FILE
-    how = (
-        f"docker compose -f {shlex.quote(str(compose))} up"
-        if compose.is_file()
-        else "see keras-bert export"
-    )
+    how = "see keras-bert export"
+    if export_first is not None:
+        how = f"{export_first}, then docker compose with the compose.yaml that it writes"
+    elif compose.is_file():
+        how = f"docker compose -f {shlex.quote(str(compose))} up"
     yield f"This is for the desk; production is TensorFlow Serving: {how}"
+
+
+def _takes_strings(model):
+    default = model.current.signatures.get(rest.DEFAULT_SIGNATURE)
+    return default is not None and any(spec.dtype == "object" for spec in default.inputs.values())
 
 
 @contextlib.contextmanager

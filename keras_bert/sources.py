@@ -322,16 +322,13 @@ def find(name):
     ...
     ValueError: 'no-such-model' is no folder and no known name; the names are minilm, ...
     """
+    check(name)
     name = os.fspath(name)
     path = pathlib.Path(name).expanduser()
     if path.is_dir() or path.is_file() and path.suffix == ".keras":
         return path
-    if path.is_file() and path.suffix.lower() == ".zip":
-        return _from_archive(path)
     if path.is_file():
-        raise ValueError(
-            f"{path} must be a folder or a .keras file, or a .zip; received another file"
-        )
+        return _from_archive(path)
     name = ALIASES.get(name, name)
     if name in SOURCES:
         return _find_named(name, SOURCES[name])
@@ -341,8 +338,37 @@ def find(name):
     for prefix in KAGGLE_PREFIXES:
         if name.startswith(prefix):
             return _from_kaggle(name.removeprefix(prefix))
-    if name.startswith((_WEB, "http://")):
-        return _from_address(name)
+    return _from_address(name)
+
+
+def check(name):
+    """Sees whether `find` would know where to look for a model, without getting anything.
+
+    Args:
+        name: as for `find`.
+
+    Raises:
+        ValueError: no such name or folder, or a file of another kind.
+
+    Example:
+
+    >>> check("minilm")
+    """
+    name = os.fspath(name)
+    path = pathlib.Path(name).expanduser()
+    if path.is_file() and path.suffix != ".keras" and path.suffix.lower() != ".zip":
+        raise ValueError(
+            f"{path} must be a folder or a .keras file, or a .zip; received another file"
+        )
+    prefixes = (HUB_PREFIX, *KAGGLE_PREFIXES, _WEB, "http://")
+    if (
+        path.is_dir()
+        or path.is_file()
+        or name in SOURCES
+        or name in ALIASES
+        or name.startswith(prefixes)
+    ):
+        return
     known = [*(name for name in SOURCES if not name.startswith("L-")), *ALIASES]
     raise ValueError(
         f"{name!r} is no folder and no known name; the names are {', '.join(known)}, "

@@ -1,5 +1,6 @@
 """The command line, from a file to an exported model, and what it says when things are wrong."""
 
+import argparse
 import csv
 import json
 import os
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert.__main__ import main
+from keras_bert.__main__ import _check_files, main
 from keras_bert.finetuning import data, train
 from keras_bert.pretraining import vocabulary
 from tests import tiny
@@ -245,6 +246,15 @@ def test_fill(tmp_path, capsys):
     assert float(lines[0][0]) >= float(lines[1][0]) > 0
 
 
+def test_fill_wants_a_checkpoint_with_the_head(tmp_path, capsys):
+    keras_bert.save(tiny.encoder(), tmp_path, format="huggingface")
+    assert run("fill", tmp_path, "so [MASK]") == 1
+    assert capsys.readouterr().err == (
+        f"keras-bert: {tmp_path} has no masked-LM head to fill blanks with; take a checkpoint "
+        "that has one, such as base\n"
+    )
+
+
 def test_info(trained, encoder_folder, capsys):
     folder = trained("pair")
     capsys.readouterr()
@@ -308,6 +318,13 @@ def test_export(trained, tmp_path, capsys):
     assert "not known" in page and str(folder) not in page
 
 
+def test_both_parts_of_a_pair_are_named(encoder_folder, tmp_path, capsys):
+    for number in "12":
+        assert run("export", encoder_folder, tmp_path / "pair") == 0
+        parts = [str(tmp_path / "pair" / part / number) for part in ("encoder", "preprocess")]
+        assert capsys.readouterr().out.splitlines() == parts
+
+
 def test_an_export_knows_the_licence_of_its_source_or_is_told(tmp_path, monkeypatch):
     said = {}
     monkeypatch.setattr(keras_bert, "load", lambda name, task: None)
@@ -319,6 +336,7 @@ def test_an_export_knows_the_licence_of_its_source_or_is_told(tmp_path, monkeypa
         ('{"model": 1}', ["--license", "MIT"], {"metrics": {"model": 1}, "license": "MIT"}),
     ):
         (tmp_path / "metrics.json").write_text(metrics)
+        (tmp_path / "model.keras").touch()
         for model in (tmp_path, tmp_path / "model.keras"):
             assert run("export", model, tmp_path / "there", *options) == 0
             assert said == expected
@@ -426,14 +444,23 @@ def test_convert(tmp_path, capsys):
     encoder = tiny.encoder(num_hidden_layers=1)  # with exact gelu
     keras_bert.save(keras_bert.heads.pretraining(encoder), tmp_path / "start")
     assert run("convert", tmp_path / "start", tmp_path / "a", "--to", "google") == 1
-    assert "hidden_act must be gelu_new, relu, received 'gelu'" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "hidden_act must be gelu_new, relu, received 'gelu'" in error
+    assert error.endswith(": give --hidden-act gelu_new\n")
     google = ("convert", tmp_path / "start", tmp_path / "a", "--to", "google")
     assert run(*google, "--hidden-act", "gelu_new") == 0
     said = "google: encoder, masked_lm, next_sentence, pooler: 26 weights in "
     assert capsys.readouterr().out == f"{said}{tmp_path / 'a'}\n"
     hub = ("convert", tmp_path / "a", tmp_path / "b", "--to", "keras_hub")
     assert run(*hub) == 1
-    assert "received masked_lm, next_sentence; drop next_sentence" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "received masked_lm, next_sentence; drop next_sentence: give --drop next_s" in error
+    theirs = ("convert", tmp_path / "a", tmp_path / "d", "--to", "huggingface")
+    assert run(*theirs, "--drop", "next_sentence") == 1
+    assert capsys.readouterr().err.endswith(
+        "; drop pooler for BertForMaskedLM: give --drop pooler\n"
+    )
+    assert run(*theirs, "--drop", "next_sentence", "--drop", "pooler") == 0
     assert run(*hub, "--drop", "next_sentence") == 0
     assert run("convert", tmp_path / "b", tmp_path / "c", "--to", "keras") == 0
     model = keras_bert.load(tmp_path / "c", task="masked_lm")
@@ -449,7 +476,10 @@ def test_convert(tmp_path, capsys):
     [
         (["info", "no-such-model"], "'no-such-model' is no folder and no known name"),
         (["finetune", "--output", "x"], "finetune needs --train or --glue"),
-        (["finetune", "--glue", "RTE", "--train", "a", "--output", "x"], "give one or the other"),
+        (
+            ["finetune", "--glue", "RTE", "--train", "{rows}", "--output", "x"],
+            "give one or the other",
+        ),
         (["finetune", "--glue", "sst", "--output", "x"], "the folder of GLUE must be one of CoLA"),
         (["finetune", "--train", "missing.tsv", "--output", "x"], "missing.tsv: No such file"),
         (["finetune", "--train", "{rows}", "--text", "t", "--output", "x"], "has no column 't'"),
@@ -462,7 +492,7 @@ def test_convert(tmp_path, capsys):
             "a.tsv: is not JSON",
         ),
         (["predict", "{model}"], "predict takes texts or --input, one of them"),
-        (["predict", "{model}", "a", "--input", "b"], "predict takes texts or --input"),
+        (["predict", "{model}", "a", "--input", "{rows}"], "predict takes texts or --input"),
         (["predict", "{model}", "--input", "missing"], "missing: No such file"),
         (["predict", "{model}", "a", "--output", "no/such"], "its folder does not exist"),
         (["predict", "{encoder}", "a"], "an encoder has to be fine-tuned first"),
@@ -472,7 +502,11 @@ def test_convert(tmp_path, capsys):
         (["predict", "{pair}", "a", "b", "c", "d"], "give --input with --text and --text-pair"),
         (["predict", "{model}", "a", "--output", "a.json"], "qa alone; name it .jsonl"),
         (["evaluate", "{model}", "--input", "{rows}", "--label", "x"], "has no column 'x'"),
-        (["fill", "{encoder}", "a [MASK]"], "has no head, not masked_lm"),
+        (["fill", "{encoder}", "a [MASK]"], "has no masked-LM head to fill blanks with; take a ch"),
+        (
+            ["fill", "{model}", "a [MASK]"],
+            "has no masked-LM head to fill blanks with; take a check",
+        ),
         (["predict", "{rows}", "a"], "must be a folder or a .keras file"),
         (["vocab", "missing/*.txt", "--output", "x"], "missing/*.txt: no such file, folder or"),
         (["vocab", "{nothing}", "--output", "x"], "nothing.txt: holds no documents"),
@@ -504,6 +538,88 @@ def test_errors_are_one_line(
     assert error.startswith("keras-bert: ")
     assert message in error
     assert "\n" not in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["finetune", "--train", "missing.tsv", "--output", "x"], "missing.tsv: No such file"),
+        (["finetune", "--train", "a.tsv", "--dev", "no", "--output", "x"], "no: No such file"),
+        (["finetune", "--train", "empty.tsv", "--output", "x"], "empty.tsv: is empty"),
+        (["predict", ".", "--input", "folder"], "folder: Is a directory"),
+        (["evaluate", ".", "--input", "mising.tsv"], "mising.tsv: No such file"),
+        (["embed", "minilm", "--input", "empty.tsv", "--output", "x"], "empty.tsv: is empty"),
+        (["predict", "my_modle", "a"], "'my_modle' is no folder and no known name"),
+        (["finetune", "--model", "bas", "--train", "a.tsv", "--output", "x"], "no known name"),
+    ],
+)
+def test_a_wrong_path_is_told_before_tensorflow_starts(
+    tmp_path, monkeypatch, capsys, arguments, message
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.tsv").write_text(TEXTS)
+    (tmp_path / "empty.tsv").touch()
+    (tmp_path / "folder").mkdir()
+
+    def started():
+        raise AssertionError("it would start")
+
+    monkeypatch.setattr("keras_bert.__main__.quiet_imports", started)
+    assert main(arguments) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("keras-bert: ") and error.count("\n") == 1
+    assert message in error
+
+
+def test_what_a_pipe_holds_is_not_read_by_the_check(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    _check_files(argparse.Namespace(files=("input",), input=str(pipe)))  # to open it would wait
+
+
+def test_errors_of_the_parser_are_short(capsys):
+    for arguments, message in (
+        (["finetune", "--task", "taging"], "; did you mean tagging?\nsee keras-bert finetune --h"),
+        (["predcit"], "; did you mean predict?\nsee keras-bert --help\n"),
+        (["finetune"], "keras-bert finetune: the following arguments are required: --output\nsee "),
+        (["finetune", "--epochs", "x", "--output", "b"], "argument --epochs: invalid positive int"),
+    ):
+        with pytest.raises(SystemExit) as raised:
+            main(arguments)
+        error = capsys.readouterr().err
+        assert raised.value.code == 2 and message in error
+        assert error.count("\n") == 2 and "usage" not in error
+
+
+def test_without_a_command_there_is_help(capsys):
+    assert main([]) == 2
+    said = capsys.readouterr()
+    assert said.out.startswith("usage: keras-bert") and "finetune" in said.out and not said.err
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("finetune", "keys text, choices (a list) and label (the index of the right one, from 0)"),
+        ("finetune", "optional, without it nothing is scored"),
+        ("predict", "multiple-choice: JSON Lines with the keys text and choices (a list)"),
+        ("predict", "of pairs the two texts, for qa the question and the context"),
+        ("predict", ".jsonl has a JSON object a line, .csv is CSV"),
+    ],
+)
+def test_help_says_what_files_and_arguments_hold(command, said, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "1000")
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    assert said in " ".join(capsys.readouterr().out.split())
+
+
+def test_training_without_dev_says_that_nothing_was_scored(encoder_folder, tmp_path, capsys):
+    file = tmp_path / "a.tsv"
+    file.write_text(TEXTS)
+    arguments = ["--train", file, "--epochs", 1, "--output", tmp_path / "out"]
+    assert run("finetune", "--model", encoder_folder, *arguments) == 0
+    assert "nothing was scored, as there was no --dev" in capsys.readouterr().out
 
 
 def test_bad_options_are_refused_by_the_parser(capsys):

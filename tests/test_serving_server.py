@@ -1,5 +1,6 @@
 """The local server as its clients see it: over sockets, good requests, bad ones and slow ones."""
 
+import argparse
 import concurrent.futures
 import contextlib
 import http.client
@@ -535,7 +536,8 @@ def test_the_command_from_a_trained_model_to_ctrl_c(tmp_path, one_tokenizer):
         port = int(
             re.fullmatch(r"my-reviews: http://127\.0\.0\.1:(\d+) \(Ctrl-C stops\)\n", where)[1]
         )
-        assert "production is TensorFlow Serving" in purpose
+        assert f"production is TensorFlow Serving: keras-bert export '{path}' FOLDER" in purpose
+        assert str(temporary) not in purpose
         # The very command that it shows.
         body, url = re.fullmatch(r"curl -d '(.*)' http://127\.0\.0\.1:\d+(\S+)\n", curl).groups()
         status, answer = call(port, url, body)
@@ -547,6 +549,23 @@ def test_the_command_from_a_trained_model_to_ctrl_c(tmp_path, one_tokenizer):
         out, err = process.communicate(timeout=30)
     assert (process.returncode, out, err) == (0, "stopped\n", "")
     assert list(temporary.iterdir()) == [], "nothing is left behind"
+
+
+def test_what_the_command_says_of_an_encoder(tmp_path):
+    path = tmp_path / "tiny.keras"
+    keras_bert.save(tiny.encoder(num_hidden_layers=1), path)
+    arguments = argparse.Namespace(model=str(path), name=None)
+    found = commands._exported(arguments, tmp_path / "temporary")
+    for model in found:
+        model.refresh(settled=False)
+    lines = list(commands._introduction(found, "http://here", "keras-bert export it FOLDER"))
+    where, curl, purpose = lines
+    assert where.startswith("encoder, preprocess: http://here")
+    assert re.fullmatch(r"""curl -d '{"instances": \["[^"]+"\]}' \S+preprocess:predict""", curl)
+    assert "keras-bert export it FOLDER, then docker compose" in purpose
+    assert str(tmp_path) not in purpose, "a temporary folder goes away"
+    kept = list(commands._introduction(found, "http://here"))[-1]
+    assert f"docker compose -f {tmp_path}" in kept
 
 
 def _own_address():

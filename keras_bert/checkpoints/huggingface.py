@@ -289,7 +289,11 @@ def _architecture(checkpoint: Checkpoint) -> str:
             return name
     if checkpoint.groups <= {"pooler"}:
         return "BertModel"
-    wanted = next((pair for pair in ARCHITECTURES.items() if pair[1][0] == checkpoint.task), None)
+    fits = [pair for pair in ARCHITECTURES.items() if pair[1][1] < checkpoint.groups]
+    if checkpoint.task is not None:
+        fits = [pair for pair in ARCHITECTURES.items() if pair[1][0] == checkpoint.task]
+    # The first with a head: the encoder alone is no advice to who has one.
+    wanted = next((pair for pair in fits if pair[1][0] is not None), None)
     advice = ""
     if wanted is not None and (extra := checkpoint.groups - wanted[1][1]):
         advice = f"; drop {', '.join(sorted(extra))} for {wanted[0]}"
