@@ -118,6 +118,19 @@ def test_headers_say_command_time_and_expected_number():
         assert re.search(r"^Expected:  .*\d", header, re.M), file
 
 
+def test_the_index_says_what_the_headers_say():
+    page = (EXAMPLES / "README.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| \[(\w+)\.py\]\(\1\.py\) \| (.+) \|$", page, re.M))
+    assert set(rows) == {file.stem for file in EXAMPLES.glob("*.py")}
+    for name, row in rows.items():
+        header = ast.get_docstring(ast.parse((EXAMPLES / f"{name}.py").read_text(encoding="utf-8")))
+        command = re.search(r"^Command: +(.+)$", header, re.M)[1]
+        time = re.search(r"^Time: +(.+) on 2 CPU cores", header, re.M)[1]
+        assert row == f"{header.splitlines()[0].removesuffix('.')} | `{command}` | {time}"
+    folders = {folder.name for folder in EXAMPLES.iterdir() if any(folder.glob("*.*"))}
+    assert set(re.findall(r"^\| \[(\w+)/\]\(\1\) \|", page, re.M)) == folders - {"__pycache__"}
+
+
 def check_in_readme(file, *counts):
     readme = (DATA / "README.md").read_text(encoding="utf-8")
     [line] = [line for line in readme.splitlines() if line.startswith(f"| `{file}`")]
