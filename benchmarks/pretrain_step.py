@@ -83,7 +83,10 @@ def against_keras_hub(size, rounds, steps):
     )
     their_inputs = {"token_ids": ids, "segment_ids": 0 * ids, "padding_mask": ones,
                     "mask_positions": positions}  # fmt: skip
-    runs = {"keras_bert": ours(mine, batch), "keras_hub": ours(theirs, (their_inputs, labels, weights))}
+    runs = {
+        "keras_bert": ours(mine, batch),
+        "keras_hub": ours(theirs, (their_inputs, labels, weights)),
+    }
     seconds = in_turns(runs, rounds, steps)
     rates = {name: rows * steps / statistics.median(values) for name, values in seconds.items()}
     ratio = statistics.median(
@@ -118,7 +121,8 @@ def made_up_records(folder, documents, lengths):
         for length in lengths(random, documents):
             chosen = random.integers(0, len(words), length)
             text = " ".join(
-                words[word] + (". " if place % 22 == 21 else "") for place, word in enumerate(chosen)
+                words[word] + (". " if place % 22 == 21 else "")
+                for place, word in enumerate(chosen)
             )
             file.write(f"{text}.\n\n")
     records.build(

@@ -1,5 +1,6 @@
 """Each head exported: its answers to strings are those that Python gives."""
 
+import functools
 import resource
 
 import numpy as np
@@ -266,6 +267,30 @@ def test_positions_are_those_of_their_own_row(served):
     for position in (-1, 3):
         with pytest.raises(tf.errors.InvalidArgumentError, match="must lie within the row"):
             ids({**inputs, "masked_lm_positions": tf.constant([[position], [0]])})
+
+
+def test_blanks_of_many_texts_are_filled_a_part_at_a_time(served, monkeypatch):
+    """Logits over a vocabulary take a hundred times the memory of the texts."""
+    model, _ = served("masked_lm")
+    output, preprocessor = heads.find_output(model), heads.find_encoder(model).preprocessor
+    given = tf.constant(["good [MASK] [MASK]", "", "[MASK]", "bad"])
+    make = functools.partial(answers.masked_lm, model, output, preprocessor, 32)
+    whole = make()[0](given)
+    rows = []
+    monkeypatch.setattr(answers, "_LOGITS", 2 * model.output_shape[-1])
+    call = type(model).__call__
+    monkeypatch.setattr(
+        type(model), "__call__",
+        lambda self, x, **options: rows.append(x["input_mask"].shape[0]) or call(self, x, **options),
+    )  # fmt: skip
+    texts, _, ids = make()
+    parts = texts(given)
+    assert set(rows) <= {1, None} and rows
+    assert (whole["candidates"].numpy() == parts["candidates"].numpy()).all()
+    np.testing.assert_allclose(whole["scores"], parts["scores"], atol=1e-6)
+    inputs = {name: tf.ones([2, 3], tf.int32) for name in model.input}
+    with pytest.raises(tf.errors.InvalidArgumentError, match="at most 2 in a request"):
+        ids({**inputs, "masked_lm_positions": tf.constant([[1, 1], [1, 1]])})
 
 
 def test_blanks_need_a_piece_for_them():

@@ -179,6 +179,29 @@ def test_a_failed_write_leaves_nothing(classifier, tmp_path, monkeypatch, failur
     assert list((tmp_path / "model").iterdir()) == []
 
 
+@pytest.mark.parametrize("versions", [0, 1])
+def test_a_pair_is_written_as_a_whole(tmp_path, monkeypatch, versions):
+    encoder = tiny.encoder()
+    for _ in range(versions):
+        keras_bert.export(encoder, tmp_path / "pair")
+    save = tf.saved_model.save
+
+    def save_first_half(module, folder, signatures):
+        if "encoder" in folder:
+            raise OSError("No space left on device")
+        save(module, folder, signatures=signatures)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tf.saved_model, "save", save_first_half)
+        with pytest.raises(OSError, match="No space left"):
+            keras_bert.export(encoder, tmp_path / "pair")
+    assert (tmp_path / "pair").exists() == bool(versions)
+    keras_bert.export(encoder, tmp_path / "pair")
+    for part in ("encoder", "preprocess"):
+        found = {path.name for path in (tmp_path / "pair" / part).iterdir() if path.is_dir()}
+        assert found == {str(number + 1) for number in range(versions + 1)}
+
+
 def test_a_full_disk_is_one_clear_line(classifier, tmp_path, monkeypatch):
     def fail(module, folder, signatures):
         raise tf.errors.ResourceExhaustedError(None, None, "No space left on device; more\nlines")

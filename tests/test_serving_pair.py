@@ -81,17 +81,17 @@ def test_special_tokens(preprocess):
 
 
 @pytest.mark.parametrize("length", [12, 7, 200])
-@pytest.mark.parametrize("as_tensor", [False, True])
+@pytest.mark.parametrize("dtype", [None, "int32", "int64"])
 @pytest.mark.parametrize("pairs", [False, True])
 @pytest.mark.parametrize("rank", [2, 3])
-def test_pack(model, preprocess, length, as_tensor, pairs, rank):
+def test_pack(model, preprocess, length, dtype, pairs, rank):
     others = ["a film", "so so so bad", "", "good " * 300]
     segments = [
         preprocess.tokenize(tf.constant(t)) for t in ([TEXTS, others] if pairs else [TEXTS])
     ]
     if rank == 2:
         segments = [segment.merge_dims(1, 2) for segment in segments]
-    seq_length = tf.constant(length) if as_tensor else length
+    seq_length = length if dtype is None else tf.constant(length, dtype)
     found = preprocess.bert_pack_inputs(segments, seq_length=seq_length)
     reference = keras_bert.Preprocessor(
         tiny.PIECES, sequence_length=length, max_sequence_length=length

@@ -20,6 +20,7 @@ _MAX_ANSWER = 30  # pieces, as run_squad.py
 _MAX_QUESTION = 64
 _STRIDE = 128
 _CHUNK = 16  # windows that run at once: it bounds the memory that a very long text takes
+_LOGITS = 2**26  # over the vocabulary, at once: 256 MB
 _NEVER = -1e30
 
 
@@ -247,14 +248,28 @@ def masked_lm(model, output, preprocessor, limit):
         )
     vocabulary = tf.constant(preprocessor.vocabulary)
     mask = preprocessor.tokenizer.token_id(MASK)
+    top = min(_TOP, len(preprocessor.vocabulary))
+    most = max(1, _LOGITS // model.output_shape[-1])  # positions at once
 
     def ids(inputs):
         # The head looks positions up among those of all rows: one too far would be another's.
         positions = inputs["masked_lm_positions"]
         inside = (positions >= 0) & (positions < tf.shape(inputs["input_word_ids"])[1])
         message = "masked_lm_positions must lie within the row of input_word_ids"
-        with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(inside), [message])]):
+        # A small request may ask for an answer of many gigabytes.
+        too_many = f"masked_lm_positions must be at most {most} in a request"
+        checks = [
+            tf.debugging.Assert(tf.reduce_all(inside), [message]),
+            tf.debugging.Assert(tf.size(positions) <= most, [too_many]),
+        ]
+        with tf.control_dependencies(checks):
             return {"logits": model(inputs, training=False)}
+
+    def fill(inputs):
+        logits = model(inputs, training=False)
+        probabilities = tf.nn.softmax(logits[:, :, : len(preprocessor.vocabulary)])
+        scores, best = tf.math.top_k(probabilities, top)
+        return {"scores": scores, "best": best}
 
     def texts(text):
         parts = tf.strings.split(text, MASK)  # (batch, (parts))
@@ -267,14 +282,19 @@ def masked_lm(model, output, preprocessor, limit):
         places = tf.ragged.range(pieces.row_lengths()) + 1  # behind [CLS]
         places = tf.ragged.boolean_mask(places, is_blank)  # (batch, (blanks))
         positions = tf.cast(places.to_tensor(), tf.int32)
-        logits = model({**packed, "masked_lm_positions": positions}, training=False)
-        probabilities = tf.nn.softmax(logits[:, :, : len(preprocessor.vocabulary)])
-        top = min(_TOP, len(preprocessor.vocabulary))
-        scores, best = tf.math.top_k(probabilities, top)
+        filled = _in_chunks(
+            fill,
+            {**packed, "masked_lm_positions": positions},
+            {
+                "scores": tf.TensorSpec([None, None, top], tf.float32),
+                "best": tf.TensorSpec([None, None, top], tf.int32),
+            },
+            chunk=tf.maximum(most // tf.maximum(tf.shape(positions)[1], 1), 1),
+        )
         real = (positions > 0)[:, :, None]
         return {
-            "candidates": tf.where(real, tf.gather(vocabulary, best), ""),
-            "scores": tf.where(real, scores, 0.0),
+            "candidates": tf.where(real, tf.gather(vocabulary, filled["best"]), ""),
+            "scores": tf.where(real, filled["scores"], 0.0),
         }
 
     return texts, [_strings("text")], ids
@@ -399,23 +419,24 @@ def _substrings(texts, row, start, end):
     return tf.strings.reduce_join(tf.gather(parts.flat_values, places), axis=1)
 
 
-def _in_chunks(function, inputs, outputs):
-    """Runs a function on rows, `_CHUNK` of them at a time.
+def _in_chunks(function, inputs, outputs, chunk=_CHUNK):
+    """Runs a function on rows, some of them at a time.
 
     Args:
         function: dict of tensors (rows, ...) to dict of tensors (rows, ...).
         inputs: the first.
         outputs: `tf.TensorSpec`s of the second.
+        chunk: rows at a time.
 
     Returns:
         The second, for all rows.
     """
     rows = tf.shape(next(iter(inputs.values())))[0]
-    count = tf.maximum((rows + _CHUNK - 1) // _CHUNK, 1)
+    count = tf.maximum((rows + chunk - 1) // chunk, 1)
 
     def step(number, arrays):
-        begin = number * _CHUNK
-        results = function({key: value[begin : begin + _CHUNK] for key, value in inputs.items()})
+        begin = number * chunk
+        results = function({key: value[begin : begin + chunk] for key, value in inputs.items()})
         return number + 1, {key: arrays[key].write(number, results[key]) for key in outputs}
 
     arrays = {

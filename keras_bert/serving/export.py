@@ -114,16 +114,21 @@ def _export_pair(model, path, metrics, license):
     """Writes preprocess and encoder; the encoder last, since it says that all is there."""
     encoder = heads.find_encoder(model)
     masked_lm = None if model is encoder else model.get_layer("masked_lm")
-    with tempfile.TemporaryDirectory() as assets:
+    with tempfile.TemporaryDirectory() as assets, contextlib.ExitStack() as half_written:
         if encoder.preprocessor is not None:
             longest = min(pair.SEQUENCE_LENGTH, _longest(encoder))
             module, signatures = pair.preprocess(encoder.preprocessor, assets, longest)
             tokenizer = _tokenizer(encoder)
             about = card.About("preprocess", tokenizer=tokenizer, longest=longest, license=license)
-            _write(module, signatures, path / "preprocess", about)
+            made = [part for part in (path, path / "preprocess") if not part.exists()]
+            version = _write(module, signatures, path / "preprocess", about)
+            # One half of a pair would be counted as a version of both.
+            half_written.callback(shutil.rmtree, (*made, version)[0])
         module, signatures = pair.encoder(encoder, assets, masked_lm)
         about = _about(model, None, metrics, license)._replace(task="encoder", longest=None)
-        return _write(module, signatures, path / "encoder", about)
+        version = _write(module, signatures, path / "encoder", about)
+        half_written.pop_all()
+        return version
 
 
 def _about(model, output, metrics, license):

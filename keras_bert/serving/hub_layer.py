@@ -168,6 +168,8 @@ def _variables(loaded):
         functions = getattr(call, "concrete_functions", None) or [call]
         found = {v.ref(): v for function in functions for v in function.variables}.values()
         trainable = {variable.ref() for variable in found if variable.trainable}
+    # Some modules list a variable more than once.
+    found = {variable.ref(): variable for variable in found}.values()
     return [(variable, variable.ref() in trainable) for variable in found]
 
 

@@ -88,7 +88,10 @@ def preprocess(preprocessor, assets, longest=SEQUENCE_LENGTH):
     for segments in (1, 2):
         for rank in (2, 3):
             ids = [tf.RaggedTensorSpec([None] * rank, tf.int32) for _ in range(segments)]
-            for length in (tf.TensorSpec([], tf.int32, name="seq_length"), longest):
+            of_any_length = [
+                tf.TensorSpec([], dtype, name="seq_length") for dtype in (tf.int32, tf.int64)
+            ]
+            for length in (*of_any_length, longest):
                 module.bert_pack_inputs.get_concrete_function(ids, seq_length=length)
     return module, {"serving_default": inputs}
 
