@@ -201,7 +201,8 @@ def _task_of(model):
     tasks.for_model(model)  # or an error
     output = heads.find_output(model)
     if output.task == "classifier":
-        return "multi-label" if output.multi_label else "classification"
+        single = "pair" if output.pairs else "classification"
+        return "multi-label" if output.multi_label else single
     return _HEAD_TASKS[output.task]
 
 

@@ -498,6 +498,7 @@ def test_convert(tmp_path, capsys):
         (["predict", "{encoder}", "a"], "an encoder has to be fine-tuned first"),
         (["predict", "{qa}", "a"], "takes a question and a context, two texts"),
         (["predict", "{choice}", "a", "b"], "must have 2 choices"),
+        (["predict", "{pair}", "--input", "{rows}"], "pairs need --text-pair, the column of the"),
         (["predict", "{pair}", "a"], "predict takes the two texts of one; received 1"),
         (["predict", "{pair}", "a", "b", "c", "d"], "give --input with --text and --text-pair"),
         (["predict", "{model}", "a", "--output", "a.json"], "qa alone; name it .jsonl"),
