@@ -132,7 +132,7 @@ def made_up_records(folder, documents, lengths):
 
 
 def like_wikipedia(random, documents):
-    """Half of the rows of 512 are full or nearly so, the rest of any length: Krell et al., fig. 1."""
+    """A fifth fill a row of 512, the others have any length: Krell et al. (2021), figure 1."""
     return np.where(random.random(documents) < 0.22, 480, random.integers(10, 480, documents))
 
 

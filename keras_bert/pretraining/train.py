@@ -253,7 +253,7 @@ def compile_model(model, optimizer):
 
 
 def _is_right(labels, logits):
-    """1.0 where no logit is above the label's: (batch, predictions, classes) to (batch, predictions).
+    """1.0 where no logit is above the label's; logits have one axis more than the labels.
 
     As Keras' sparse accuracy, but the maximum is one that the softmax needs as well, while XLA's
     `argmax` over the vocabulary takes a tenth of a small model's step on a CPU.
