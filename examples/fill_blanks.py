@@ -21,6 +21,7 @@ import numpy as np
 
 import keras_bert
 from keras_bert.finetuning import data, fill
+from keras_bert.pretraining import masking
 
 DATA = pathlib.Path(__file__).parent / "data"
 SENTENCES = ["My parcel has not [MASK] yet.", "Please [MASK] my subscription."]
@@ -28,22 +29,14 @@ MOST = 6  # predictions a message, 15% of 40 positions
 BATCH_SIZE = 16
 
 
-def masked(bert, texts, generator):
+def masked(bert, masker, texts, epoch):
     """Hides 15% of the pieces; returns inputs, the hidden pieces, and which of them count."""
     inputs = {key: np.array(value) for key, value in bert.preprocessor(texts).items()}
-    pieces = bert.preprocessor.vocabulary
-    ordinary = [index for index, piece in enumerate(pieces) if not piece.startswith("[")]
-    ids, token_id = inputs["input_word_ids"], bert.preprocessor.tokenizer.token_id
-    special = np.isin(ids, [token_id(piece) for piece in ("[PAD]", "[CLS]", "[SEP]")])
-    order = np.where(special, 2.0, generator.random(ids.shape))  # special pieces come last
-    positions = order.argsort(axis=1)[:, :MOST].astype(np.int32)  # (texts, MOST)
-    count = np.maximum(1, np.round(0.15 * (~special).sum(axis=1)))
+    ids, positions, pieces, count = masker.mask(
+        inputs["input_word_ids"], inputs["input_mask"].sum(axis=1), epoch, range(len(texts))
+    )
     weights = (np.arange(MOST) < count[:, None]).astype(np.float32)
-    targets = np.take_along_axis(ids, positions, axis=1)
-    draw, noise = generator.random(targets.shape), generator.choice(ordinary, targets.shape)
-    shown = np.where(draw < 0.8, token_id("[MASK]"), np.where(draw < 0.9, noise, targets))
-    np.put_along_axis(ids, positions, np.where(weights, shown, targets), axis=1)
-    return {**inputs, "masked_lm_positions": positions}, targets, weights
+    return {**inputs, "input_word_ids": ids, "masked_lm_positions": positions}, pieces, weights
 
 
 def main():
@@ -55,13 +48,13 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     keras.utils.set_random_seed(args.seed)
-    generator = np.random.default_rng(args.seed)
 
     texts = data.read(DATA / "support_train.tsv", text="text", limit=args.limit).texts
     dev_texts = data.read(DATA / "support_dev.tsv", text="text").texts
 
     bert = keras_bert.load(args.model, sequence_length=40)  # a few messages are longer
     model = keras_bert.heads.masked_lm(bert)
+    masker = masking.Masker(bert.preprocessor.vocabulary, max_predictions=MOST)
     steps = args.epochs * -(-len(texts) // BATCH_SIZE)
     model.compile(
         keras_bert.optimizers.adamw(3e-4, total_steps=steps, warmup_steps=steps // 10),
@@ -69,10 +62,10 @@ def main():
         weighted_metrics=["accuracy"],
         jit_compile=False,
     )
-    *dev, weights = masked(bert, dev_texts, np.random.default_rng(0))
+    *dev, weights = masked(bert, masker, dev_texts, 0)
     _, before = model.evaluate(*dev, sample_weight=weights, verbose=0)
-    for _ in range(args.epochs):
-        *batch, counts = masked(bert, texts, generator)
+    for epoch in range(args.epochs):  # each one has masks of its own
+        *batch, counts = masked(bert, masker, texts, masking.key_of(args.seed, epoch))
         model.fit(*batch, sample_weight=counts, batch_size=BATCH_SIZE, verbose=0)
     _, after = model.evaluate(*dev, sample_weight=weights, verbose=0)
     hidden = dev[1][weights > 0]

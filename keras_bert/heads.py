@@ -55,6 +55,7 @@ class TaskOutput(keras.layers.Layer):
         # Copies under names that Keras does not track: a tracked list is no plain list.
         self._labels = None if labels is None else tuple(str(label) for label in labels)
         self._names = None if names is None else tuple(names)
+        self.supports_masking = True  # of Keras' own layers, in a model of the user's
         self.built = True
 
     @property

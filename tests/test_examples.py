@@ -18,6 +18,10 @@ from keras_bert.finetuning import data, questions, tagging
 EXAMPLES = pathlib.Path(__file__).parent.parent / "examples"
 DATA = EXAMPLES / "data"
 SHARE = r"(0\.\d\d|1\.00)"
+DOCUMENTS = [
+    " ".join(f"The parcel {word} was {number} days late." for word in "abcdef")
+    for number in range(60)
+]
 # For each example how to run it in a small mode, and what it then prints, line by line.
 LESSONS = {
     "answer_questions": (
@@ -52,6 +56,22 @@ LESSONS = {
         [r"어휘 vocabulary: \d+, 매개변수 parameters: [\d,]+"]
         + [rf"정확도 accuracy: {SHARE} \(118 dev reviews\), 다수 클래스 majority class: 0.50"]
         + [rf"  (긍정|부정) {SHARE}  .+"] * 2,
+    ),
+    "pretrain": (
+        ["--pieces", "100", "--layers", "1", "--width", "64", "--steps", "2", "--batch-size", "4"],
+        [r"60 documents, [\d,]+ pieces", r"   step  masked LM  next sentence  .+"]
+        + [rf" {{6}}{step}      \d\.\d{{3}} +\d\.\d{{3}}" for step in (1, 2)]
+        + [r"keras_bert\.load\('.+'\) is the model"],
+    ),
+    "compare_directions": (
+        ["--pieces", "100", "--layers", "1", "--width", "64", "--steps", "2", "--epochs", "1"]
+        + ["--limit", "16"],
+        [r" +texts \(accuracy\)  words \(F1\)"]
+        + [
+            rf"{way} +{SHARE} +{SHARE}"
+            for way in ("random weights", "both directions, NSP", "both directions")
+            + ("left to right", "left to right, BiLSTM")
+        ],
     ),
     "score_similarity": (
         ["--limit", "64"],
@@ -95,10 +115,15 @@ def test_quickstart():
     keras.backend.backend() != "tensorflow", reason="the examples run on TensorFlow"
 )
 @pytest.mark.parametrize("name", LESSONS)
-def test_lesson(name, small_model, monkeypatch, capsys):
+def test_lesson(name, small_model, monkeypatch, capsys, tmp_path):
     """In this process, where TensorFlow is imported already and warnings are errors."""
     arguments, lines = LESSONS[name]
-    if name != "korean_sentiment":  # which makes its own
+    if name in ("pretrain", "compare_directions"):
+        corpus = tmp_path / "corpus.txt"
+        corpus.write_text("\n\n".join(DOCUMENTS))
+        arguments = [str(corpus), *arguments]
+        arguments += ["--output", str(tmp_path / "mine")] * (name == "pretrain")
+    elif name != "korean_sentiment":  # which makes its own
         arguments = [*arguments, "--model", str(small_model)]
     monkeypatch.setattr(sys, "argv", [f"{name}.py", *arguments])
     runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")

@@ -7,6 +7,7 @@ import numpy as np
 
 from keras_bert import heads, optimizers
 from keras_bert.console import progress
+from keras_bert.encoder import BertEncoder
 from keras_bert.finetuning import predict, tasks
 from keras_bert.finetuning.batches import Batches
 from keras_bert.finetuning.resume import RunState
@@ -46,8 +47,9 @@ def finetune(
     far, or the current ones where no epoch is over.
 
     Args:
-        encoder: a `BertEncoder` with a preprocessor; it is trained in place, and its
-            preprocessor's `max_sequence_length` becomes `max_length`.
+        encoder: a `BertEncoder` with a preprocessor, which gets a fresh head; or a model with a
+            head, your own if it ends in a `heads.TaskOutput`, which is trained as it is. It is
+            trained in place, and the preprocessor's `max_sequence_length` becomes `max_length`.
         train: the data to learn from; the labels found there are the classes.
         dev: data to be scored, or `None`.
         epochs: passes over the training data; the paper takes 2 to 4.
@@ -88,6 +90,14 @@ def finetune(
     ((None, 2), False)
     """
     task = tasks.for_data(train)
+    model = None if isinstance(encoder, BertEncoder) else encoder
+    if model is not None:
+        encoder = heads.find_encoder(model)
+        if tasks.for_model(model) is not task:
+            raise ValueError(
+                f"{train.source}: must be the data of {heads.find_task(model)}; received "
+                f"{type(train).__name__}"
+            )
     max_length = task.MAX_LENGTH if max_length is None else max_length
     for name, value, least in (
         ("epochs", epochs, 1),
@@ -111,7 +121,8 @@ def finetune(
             raise ValueError(f"{examples.source}: holds no examples")
 
     keras.utils.set_random_seed(seed)
-    model = task.build(encoder, train)
+    if model is None:
+        model = task.build(encoder, train)
     max_length = predict.length_limit(model, max_length)
     encoder.preprocessor.max_sequence_length = max_length
     encoded = task.encode(model, train, max_length, **options)

@@ -1,0 +1,188 @@
+"""The paper's claim at small scale: is it better to read in both directions, and to learn pairs?
+
+Four ways to the same two tasks, as in table 5 of the paper: small BERTs of one size are pretrained
+on the same text for as many steps, then fine-tuned.
+
+    both directions, NSP    masked LM and next sentence: BERT
+    both directions         masked LM alone
+    left to right           predicts each next piece and sees what is left of it, as GPT does
+    left to right, BiLSTM   the same with a fresh BiLSTM on top, a little like ELMo
+
+Command:   python examples/compare_directions.py TEXT ...
+Time:      TIME
+Expected:  EXPECTED
+"""
+
+import argparse
+import itertools
+import os
+import pathlib
+import tempfile
+
+os.environ["KERAS_BACKEND"] = "tensorflow"
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import keras
+import numpy as np
+from keras import ops
+
+import keras_bert
+from keras_bert import heads, optimizers
+from keras_bert.finetuning import data, predict, tagging
+from keras_bert.finetuning import train as finetuning
+from keras_bert.layers import MaskedLMHead
+from keras_bert.pretraining import corpus, records, stream, train, vocabulary
+
+DATA = pathlib.Path(__file__).parent / "data"
+WAYS = ("both directions, NSP", "both directions", "left to right", "left to right, BiLSTM")
+LENGTH, BATCH_SIZE = 64, 64
+
+
+def new_encoder(preprocessor, args):
+    """An encoder with random weights, the same for all."""
+    keras.utils.set_random_seed(args.seed)
+    return keras_bert.BertEncoder(
+        vocab_size=len(preprocessor.vocabulary),
+        num_hidden_layers=args.layers,
+        hidden_size=args.width,
+        num_attention_heads=max(1, args.width // 64),
+        intermediate_size=4 * args.width,
+        preprocessor=preprocessor,
+    )
+
+
+def read(encoder, inputs, left_to_right):
+    """The encoder's vectors (batch, seq, hidden); from left to right none knows what follows."""
+    if not left_to_right:
+        return encoder(inputs)["sequence_output"]
+    position = ops.cumsum(ops.ones_like(inputs["input_mask"]), axis=1)
+    visible = ops.cast(position[:, :, None] >= position[:, None, :], "int32")
+    visible = visible * inputs["input_mask"][:, None, :]  # (batch, seq, seq)
+    return encoder({**inputs, "attention_mask": visible})["sequence_output"]
+
+
+def new_inputs(encoder):
+    return {key: keras.Input((None,), dtype="int32", name=key) for key in encoder.input}
+
+
+def language_model(encoder):
+    """A model that predicts each next piece."""
+    inputs, config = new_inputs(encoder), encoder.bert_config
+    x = read(encoder, inputs, left_to_right=True)
+    logits = MaskedLMHead(config["vocab_size"], config["hidden_act"], name="next_piece")(x)
+    return keras.Model(inputs, logits)
+
+
+def to_next_pieces(batch):
+    """A batch for the language model: what was masked is put back, the targets are one further."""
+    inputs, targets, weights = batch
+    ids = inputs["input_word_ids"].copy()
+    rows, slots = np.nonzero(weights["masked_lm"])
+    ids[rows, inputs["masked_lm_positions"][rows, slots]] = targets["masked_lm"][rows, slots]
+    inputs = {key: inputs[key] for key in ("input_mask", "input_type_ids")}
+    following = np.roll(ids, -1, axis=1)
+    counts = np.roll(inputs["input_mask"], -1, axis=1).astype(np.float32)
+    counts[:, -1] = 0
+    return {**inputs, "input_word_ids": ids}, following, counts
+
+
+def pretrain(way, made, args):
+    """Trains an encoder on text."""
+    encoder = new_encoder(made.preprocessor(), args)
+    pairs = way == WAYS[0]
+    source = stream.Stream(made, BATCH_SIZE, LENGTH, next_sentence=pairs, seed=args.seed)
+    batches = (batch for _, batch in source.batches())
+    if pairs:
+        model = heads.pretraining(encoder)
+    elif way == WAYS[1]:
+        model = heads.masked_lm(encoder)
+        batches = ((x, y["masked_lm"], w["masked_lm"]) for x, y, w in batches)
+    else:
+        model = language_model(encoder)
+        batches = map(to_next_pieces, batches)
+    train.compile_model(
+        model,
+        optimizers.adamw(1e-3, total_steps=args.steps, warmup_steps=args.steps // 20),
+    )
+    model.fit(
+        (batch for batch in itertools.islice(batches, args.steps)),
+        steps_per_epoch=args.steps,
+        shuffle=False,
+        verbose=0,
+    )
+    return encoder
+
+
+def task_model(encoder, way, task, labels):
+    """The encoder with a head for texts ("classifier") or words ("tagger")."""
+    inputs = new_inputs(encoder)
+    left_to_right, tags = way in WAYS[2:], task == "tagger"
+    x = read(encoder, inputs, left_to_right)
+    if way == WAYS[3]:
+        lstm = keras.layers.LSTM(encoder.bert_config["hidden_size"] // 2, return_sequences=tags)
+        x = keras.layers.Bidirectional(lstm)(x, mask=ops.not_equal(inputs["input_mask"], 0))
+    elif not tags and left_to_right:  # the last position is the one that has read all
+        last = ops.sum(inputs["input_mask"], axis=1) - 1
+        x = ops.take_along_axis(x, last[:, None, None], axis=1)[:, 0]
+    elif not tags:
+        x = x[:, 0]
+    x = keras.layers.Dropout(0.1)(x)
+    logits = keras.layers.Dense(len(labels))(x)
+    return keras.Model(inputs, heads.TaskOutput(task, labels=labels)(logits))
+
+
+def main():
+    """Pretrains, fine-tunes, and prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("text", nargs="+", help="a paragraph a line, a blank line between documents")
+    parser.add_argument("--pieces", type=int, default=8000)
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--width", type=int, default=256)
+    parser.add_argument("--steps", type=int, default=500)
+    parser.add_argument(
+        "--texts", nargs=2, metavar=("TRAIN", "DEV"), help="labelled texts (default: messages)"
+    )
+    parser.add_argument(
+        "--tags", nargs=2, metavar=("TRAIN", "DEV"), help="CoNLL columns (default: messages)"
+    )
+    parser.add_argument("--columns", nargs=2, default=("text", "label"), help="of --texts")
+    parser.add_argument("--epochs", type=int, default=6, help="of fine-tuning")
+    parser.add_argument("--limit", type=int, help="fine-tune on the first rows only")
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+
+    texts, dev_texts = args.texts or [DATA / f"support_{part}.tsv" for part in ("train", "dev")]
+    tags, dev_tags = args.tags or [DATA / f"entities_{part}.conll" for part in ("train", "dev")]
+    columns = {"text": args.columns[0], "label": args.columns[1]}
+    tasks = {
+        "classifier": [
+            data.read(texts, **columns, limit=args.limit),
+            data.read(dev_texts, **columns),
+        ],
+        "tagger": [tagging.read(tags, limit=args.limit), tagging.read(dev_tags)],
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        pieces = vocabulary.train(corpus.documents(args.text), args.pieces, max_bytes=50 * 10**6)
+        records.build(args.text, folder, keras_bert.Preprocessor(pieces), held_out=0)
+        made = records.Records(folder)
+        print(f"{'':24} texts (accuracy)  words (F1)")
+        for way, pretrained in [("random weights", WAYS[0]), *zip(WAYS, WAYS, strict=True)]:
+            scores = []
+            if way in WAYS:
+                weights = pretrain(way, made, args).get_weights()
+            for task, (examples, dev) in tasks.items():
+                encoder = new_encoder(made.preprocessor(), args)
+                if way in WAYS:
+                    encoder.set_weights(weights)
+                model = task_model(encoder, pretrained, task, examples.label_names())
+                finetuning.finetune(
+                    model, examples, epochs=args.epochs, batch_size=16, learning_rate=3e-4,
+                    seed=args.seed, show_progress=False,
+                )  # fmt: skip
+                found = predict.evaluate(model, dev)
+                scores.append(found["f1" if task == "tagger" else "accuracy"])
+            print(f"{way:24} {scores[0]:16.2f}  {scores[1]:10.2f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

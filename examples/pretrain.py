@@ -1,0 +1,74 @@
+"""A small BERT of your own, from text files to a checkpoint: vocabulary, records, pretraining.
+
+4 layers of width 256 and 16,000 pieces of its own. The same as three commands, `keras-bert vocab`,
+`records` and `pretrain`, which have more options. Given again, it goes on where it was stopped.
+
+Command:   python examples/pretrain.py TEXT ... --output my_bert
+Time:      TIME
+Expected:  EXPECTED
+"""
+
+import argparse
+import os
+import pathlib
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import keras_bert
+from keras_bert.pretraining import corpus, records, train, vocabulary
+
+PIECES = 16_000
+LENGTHS = 64, 128  # of the two phases; the paper's are 128 and 512
+
+
+def main():
+    """Goes from text to a checkpoint, a step at a time; steps that are done are not done again."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("text", nargs="+", help="a paragraph a line, a blank line between documents")
+    parser.add_argument("--output", required=True, type=pathlib.Path, help="folder for all of it")
+    parser.add_argument("--pieces", type=int, default=PIECES)
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--width", type=int, default=256)
+    parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+
+    if not (args.output / "vocabulary").exists():
+        # A sample of the text, evenly spread, is as good as all of it.
+        pieces = vocabulary.train(corpus.documents(args.text), args.pieces, max_bytes=50 * 10**6)
+        vocabulary.write(args.output / "vocabulary", pieces)
+    pieces, options = vocabulary.read(args.output / "vocabulary")
+    preprocessor = keras_bert.Preprocessor(pieces, **options)
+    made = records.build(args.text, args.output / "records", preprocessor, held_out=0.02)
+    print(f"{made['counts']['documents']:,} documents, {made['counts']['pieces']:,} pieces")
+
+    bert = keras_bert.BertEncoder(
+        vocab_size=args.pieces,
+        num_hidden_layers=args.layers,
+        hidden_size=args.width,
+        num_attention_heads=max(1, args.width // 64),
+        intermediate_size=4 * args.width,
+        preprocessor=preprocessor,
+    )
+    _, history = train.pretrain(
+        bert,
+        records.Records(args.output / "records"),
+        args.output / "model",
+        train.two_phases(args.steps, args.batch_size, LENGTHS),
+        learning_rate=1e-3,  # ten times the paper's: the model is small, the run short
+        warmup_steps=args.steps // 20,
+        log_every=max(1, args.steps // 100),
+        save_every=max(1, args.steps // 20),
+        seed=args.seed,
+    )
+    print("   step  masked LM  next sentence  (accuracy on held-out documents)")
+    for record in history:
+        if "eval_loss" in record:
+            accuracy = [record[f"eval_{task}_accuracy"] for task in ("masked_lm", "next_sentence")]
+            print(f"{record['step']:7}  {accuracy[0]:9.3f}  {accuracy[1]:13.3f}")
+    print(f"keras_bert.load({str(args.output / 'model')!r}) is the model")
+
+
+if __name__ == "__main__":
+    main()
