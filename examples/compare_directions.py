@@ -134,7 +134,9 @@ def task_model(encoder, way, task, labels):
 def main():
     """Pretrains, fine-tunes, and prints the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("text", nargs="+", help="a paragraph a line, a blank line between documents")
+    parser.add_argument(
+        "text", nargs="+", help="a paragraph a line, a blank line between documents"
+    )
     parser.add_argument("--pieces", type=int, default=8000)
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--width", type=int, default=256)

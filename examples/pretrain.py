@@ -24,7 +24,9 @@ LENGTHS = 64, 128  # of the two phases; the paper's are 128 and 512
 def main():
     """Goes from text to a checkpoint, a step at a time; steps that are done are not done again."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("text", nargs="+", help="a paragraph a line, a blank line between documents")
+    parser.add_argument(
+        "text", nargs="+", help="a paragraph a line, a blank line between documents"
+    )
     parser.add_argument("--output", required=True, type=pathlib.Path, help="folder for all of it")
     parser.add_argument("--pieces", type=int, default=PIECES)
     parser.add_argument("--layers", type=int, default=4)
