@@ -25,7 +25,7 @@ class Masker:
         whole_words: mask all pieces of a word, or none.
 
     Raises:
-        ValueError: the vocabulary lacks [MASK], or a number is impossible.
+        ValueError: the vocabulary lacks a special piece, or a number is impossible.
 
     Example:
 
@@ -43,8 +43,9 @@ class Masker:
         if not 0 < share < 1:
             raise ValueError(f"the share of masked pieces must lie between 0 and 1; got {share}")
         ids = {piece: index for index, piece in enumerate(vocabulary)}
-        if "[MASK]" not in ids:
-            raise ValueError(f"the vocabulary ({len(vocabulary)} pieces) has no [MASK] piece")
+        for special in ("[MASK]", "[CLS]", "[SEP]"):
+            if special not in ids:
+                raise ValueError(f"the vocabulary ({len(vocabulary)} pieces) has no {special} piece")
         self.max_predictions = max_predictions
         self._share = share
         self._whole_words = whole_words

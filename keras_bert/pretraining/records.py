@@ -87,6 +87,8 @@ def build(
         raise ValueError(f"held_out must be at least 0 and below 1; received {held_out}")
     if shard_bytes < 1:
         raise ValueError(f"shard_bytes must be at least 1; received {shard_bytes}")
+    if workers is not None and workers < 1:
+        raise ValueError(f"workers must be at least 1; received {workers}")
     files = corpus.files(paths)
     settings = {
         "format": _FORMAT,
@@ -151,7 +153,7 @@ def _build(files, folder, preprocessor, settings, workers, on_progress):
         written = [writer.record for writer in writers if writer.record["documents"]]
         manifest["shards"].append({"documents": documents, "files": written})
         manifest["documents_done"] += documents
-        _write_json(folder / MANIFEST_FILE, manifest)
+        _write_manifest(folder, manifest)
     manifest["complete"] = True
     manifest["counts"] = _sums(manifest) | {"documents": manifest["documents_done"]} | {
         key: value for key, value in counts.items() if key != "documents"
@@ -159,7 +161,7 @@ def _build(files, folder, preprocessor, settings, workers, on_progress):
     if not manifest["counts"].get("pieces"):
         names = ", ".join(file.name for file in files)
         raise ValueError(f"the corpus holds no text: {names}")
-    _write_json(folder / MANIFEST_FILE, manifest)
+    _write_manifest(folder, manifest)
     return manifest
 
 
@@ -183,10 +185,16 @@ def _started(folder, settings):
 def _read_manifest(file):
     try:
         manifest = json.loads(file.read_text(encoding="utf-8"))
-        manifest["settings"], manifest["complete"], manifest["shards"]
-    except (ValueError, KeyError, TypeError) as error:
+        expected = manifest.pop("sha256")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{file} is broken ({error!r:.80}); make the records again") from error
+    if _hash_of(manifest) != expected:
+        raise ValueError(f"{file} is not what was written there; make the records again")
     return manifest
+
+
+def _hash_of(manifest):
+    return hashlib.sha256(json.dumps(manifest).encode()).hexdigest()
 
 
 def _parts(files, shard_bytes, counts, skip):
@@ -219,23 +227,25 @@ def _with_sentences(parts, workers):
         for *place, documents in parts:
             yield *place, sentences.of_documents(documents)
         return
-    import joblib
+    from joblib.externals import loky
 
-    places: collections.deque[list] = collections.deque()
-
-    def jobs():
-        for *place, documents in parts:
-            places.append(place)
-            yield joblib.delayed(sentences.of_documents)(documents)
-
-    # Few parts are under way at a time, whatever the corpus holds.
-    pool = joblib.Parallel(n_jobs=workers, return_as="generator", pre_dispatch="2*n_jobs")
     # What these processes run needs neither Keras nor TensorFlow: told so, they stay small.
     os.environ["KERAS_BERT_TEXT_PROCESS"] = "1"
+    under_way: collections.deque[tuple] = collections.deque()
     try:
-        for texts in pool(jobs()):
-            yield *places.popleft(), texts
+        pool = loky.get_reusable_executor(max_workers=workers)
+        for *place, documents in parts:
+            under_way.append((place, pool.submit(sentences.of_documents, documents)))
+            # No more is read than is asked for, or a slow tokenizer would find a corpus in memory.
+            if len(under_way) > 2 * workers:
+                place, texts = under_way.popleft()
+                yield *place, texts.result()
+        while under_way:
+            place, texts = under_way.popleft()
+            yield *place, texts.result()
     finally:
+        for _, texts in under_way:
+            texts.cancel()
         del os.environ["KERAS_BERT_TEXT_PROCESS"]
 
 
@@ -298,7 +308,8 @@ class _ShardWriter:
     def __enter__(self):
         import tensorflow as tf
 
-        self._writer = tf.io.TFRecordWriter(str(self._beside))
+        with self._errors():
+            self._writer = tf.io.TFRecordWriter(str(self._beside))
         return self
 
     def write(self, document, settings):
@@ -317,14 +328,22 @@ class _ShardWriter:
         }
         example = tf.train.Example(features=tf.train.Features(feature=features))
         # A map has no order of its own, and a file is to have the same bytes each time.
-        self._writer.write(example.SerializeToString(deterministic=True))
+        with self._errors():
+            self._writer.write(example.SerializeToString(deterministic=True))
         self.record["documents"] += 1
         self.record["sentences"] += len(document.sentence_lengths)
         self.record["pieces"] += len(document.pieces)
         self.record["unknown_pieces"] += document.unknown
 
     def __exit__(self, kind, *_):
-        self._close()
+        try:
+            with self._errors():
+                self._writer.close()  # what is left of it is written now
+        except OSError:
+            self._beside.unlink(missing_ok=True)
+            if kind is None:  # else there is an error already
+                raise
+            return
         if kind is not None or not self.record["documents"]:
             self._beside.unlink(missing_ok=True)
             return
@@ -333,12 +352,14 @@ class _ShardWriter:
             os.fsync(file.fileno())
         os.replace(self._beside, self._file)
 
-    def _close(self):
+    @contextlib.contextmanager
+    def _errors(self):
+        """TensorFlow has its own for a full disk."""
         import tensorflow as tf
 
         try:
-            self._writer.close()
-        except tf.errors.OpError as error:  # what is left of it was to be written now
+            yield
+        except tf.errors.OpError as error:
             raise OSError(f"{self._file}: {error.message}") from error
 
 
@@ -348,8 +369,10 @@ def _sums(manifest):
     return {key: sum(file[key] for file in files) for key in keys}
 
 
-def _write_json(file, content):
+def _write_manifest(folder, manifest):
+    file = folder / MANIFEST_FILE
     beside = file.with_name(f".{file.name}.tmp")
+    content = manifest | {"sha256": _hash_of(manifest)}
     with open(beside, "w", encoding="utf-8") as stream:
         stream.write(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
         stream.flush()

@@ -79,6 +79,12 @@ class Stream:
         shards_in_memory=8,
         worker=(0, 1),
     ):
+        if not 0 <= worker[0] < worker[1]:
+            raise ValueError(f"worker must be (index, number), index < number; received {worker}")
+        if shards_in_memory < 1:
+            raise ValueError(f"shards_in_memory must be at least 1; received {shards_in_memory}")
+        if not 0 <= short_share <= 1:
+            raise ValueError(f"short_share must lie within 0 and 1; received {short_share}")
         if batch_size < 1 or batch_size % worker[1]:
             raise ValueError(
                 f"batch_size must be a multiple of the {worker[1]} workers; received {batch_size}"
@@ -108,9 +114,10 @@ class Stream:
         self.texts_in_row = max(4, sequence_length // 16) if packed else 1
         self.predictions_in_row = max_predictions
         if packed:
-            # Each pair rounds its 15% to the nearest.
+            # Each text rounds its share to the nearest, and the shortest ones mask a piece even so.
+            above = max(0.5, 1 - masked_share * (5 if next_sentence else 3))
             self.predictions_in_row = math.ceil(
-                masked_share * sequence_length + self.texts_in_row / 2
+                masked_share * sequence_length + above * self.texts_in_row
             )
 
     def example(self):

@@ -120,7 +120,7 @@ def pretrain(
         seed: of everything that is drawn.
         log_every, save_every: steps between two lines of the history, two checkpoints.
         eval_every: steps between two evaluations on the held-out documents; default: as
-            `save_every`. There are none where the records hold out no documents.
+            `save_every`. There are none where the records hold out fewer than two documents.
         eval_batches: batches of such an evaluation.
         keep: checkpoints that are kept.
         tensorboard: folder for TensorBoard, or `None`.
@@ -409,7 +409,8 @@ class _Run:
 
     def _eval_set(self, number, most):
         """Batches of the held-out documents, always the same."""
-        if not self.records.shards("eval"):
+        # A pair takes two documents.
+        if self.records.counts("eval")["documents"] < len(self.tasks):
             return []
         stream = self.stream(number, "eval")
         found: list[tuple] = []

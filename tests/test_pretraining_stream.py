@@ -1,0 +1,343 @@
+"""Streams: what a batch holds, the same batches wherever one goes on, and for each worker."""
+
+import collections
+import itertools
+
+import keras
+import numpy as np
+import pytest
+
+from keras_bert.pretraining.stream import Place, Stream
+from tests import prose
+
+PAD, UNK, CLS, SEP, MASK = range(5)
+GIVEN = prose.documents(120, seed=21, words=(2, 9))
+TASKS = ("masked_lm", "next_sentence")
+
+
+@pytest.fixture
+def made(tmp_path):
+    """Records of several shards, some documents held out."""
+    found = prose.build(tmp_path, GIVEN, held_out=0.1, shard_bytes=1500)
+    assert len(found.shards()) > 6
+    return found
+
+
+def small(made, rows=4, length=48, **options):
+    return Stream(made, rows, length, **{"shards_in_memory": 3, **options})
+
+
+def equal(a, b):
+    keras.tree.assert_same_structure(a, b)
+    for x, y in zip(keras.tree.flatten(a), keras.tree.flatten(b), strict=True):
+        assert x.dtype == y.dtype
+        np.testing.assert_array_equal(x, y)
+
+
+def texts(batch):
+    """The pairs of a batch: (masked ids, type ids, positions, labels, is random), all tuples."""
+    inputs, targets, weights = batch
+    for row in range(len(inputs["input_word_ids"])):
+        ids, types = inputs["input_word_ids"][row], inputs["input_type_ids"][row]
+        filled = weights["masked_lm"][row] > 0
+        positions = inputs["masked_lm_positions"][row][filled]
+        labels = targets["masked_lm"][row][filled]
+        text_ids = inputs["text_ids" if "text_ids" in inputs else "input_mask"][row]
+        assert not ids[text_ids == 0].any()
+        for number in range(1, text_ids.max(initial=0) + 1):
+            at = np.flatnonzero(text_ids == number)
+            assert (np.diff(at) == 1).all()
+            mine = np.isin(positions, at)
+            random = ()
+            if "next_sentence" in targets:
+                place = (row, number - 1) if "text_ids" in inputs else row
+                assert weights["next_sentence"][place] == 1
+                random = int(targets["next_sentence"][place])
+            if "position_ids" in inputs:
+                assert (inputs["position_ids"][row][at] == np.arange(len(at))).all()
+                if "first_positions" in inputs:
+                    assert inputs["first_positions"][row][number - 1] == at[0]
+            yield (
+                tuple(ids[at].tolist()), tuple(types[at].tolist()),
+                tuple((positions[mine] - at[0]).tolist()), tuple(labels[mine].tolist()), random,
+            )  # fmt: skip
+
+
+def unmasked(text):
+    """The pieces of each of its texts, as they were."""
+    ids, _, positions, labels, _ = text
+    ids = np.array(ids)
+    ids[list(positions)] = labels
+    ends = np.flatnonzero(ids == SEP)
+    assert ids[0] == CLS and ends[-1] == len(ids) - 1
+    return tuple(tuple(part[1:].tolist()) for part in np.split(ids, ends)[: len(ends)])
+
+
+def epoch(stream, number=0):
+    """The pairs of an epoch, in order."""
+    found = stream.batches(Place(number), epochs=number + 1)
+    return [text for _, batch in found for text in texts(batch)]
+
+
+# --- What a batch holds ---
+
+
+@pytest.mark.parametrize("next_sentence", [True, False])
+def test_a_batch(made, next_sentence):
+    stream = small(made, next_sentence=next_sentence)
+    _, (inputs, targets, weights) = next(stream.batches())
+    predictions = stream.predictions_in_row
+    assert predictions == 8  # 15% of 48, and some
+    assert {key: (x.shape, str(x.dtype)) for key, x in inputs.items()} == {
+        "input_word_ids": ((4, 48), "int32"),
+        "input_mask": ((4, 48), "int32"),
+        "input_type_ids": ((4, 48), "int32"),
+        "masked_lm_positions": ((4, 8), "int32"),
+    }
+    tasks = TASKS[: 1 + next_sentence]
+    assert sorted(targets) == sorted(weights) == sorted(tasks)
+    for task, shape in zip(tasks, [(4, 8), (4,)], strict=False):
+        assert (targets[task].shape, str(targets[task].dtype)) == (shape, "int32")
+        assert (weights[task].shape, str(weights[task].dtype)) == (shape, "float32")
+
+
+def test_a_packed_batch(made):
+    stream = small(made, length=128, packed=True)
+    assert (stream.texts_in_row, stream.predictions_in_row, stream.rows) == (8, 24, 4)
+    _, (inputs, targets, weights) = next(stream.batches())
+    assert {key: (x.shape, str(x.dtype)) for key, x in inputs.items()} == {
+        **{
+            key: ((4, 128), "int32")
+            for key in ("input_word_ids", "input_type_ids", "position_ids", "text_ids")
+        },
+        "masked_lm_positions": ((4, 24), "int32"),
+        "first_positions": ((4, 8), "int32"),
+    }
+    for task, shape in zip(TASKS, [(4, 24), (4, 8)], strict=True):
+        assert (targets[task].shape, str(targets[task].dtype)) == (shape, "int32")
+        assert (weights[task].shape, str(weights[task].dtype)) == (shape, "float32")
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("next_sentence", [False, True])
+def test_an_example_has_the_shapes_of_a_batch_and_no_rows(made, packed, next_sentence):
+    stream = small(made, packed=packed, next_sentence=next_sentence)
+    example, (_, batch) = stream.example(), next(stream.batches())
+    keras.tree.assert_same_structure(example, batch)
+    for a, b in zip(keras.tree.flatten(example), keras.tree.flatten(batch), strict=True):
+        assert (a.shape, a.dtype) == ((0, *b.shape[1:]), b.dtype)
+
+
+def contains(sentences, part):
+    """Whether a run of pieces stands in a document."""
+    flat = [piece for sentence in sentences for piece in sentence]
+    return any(flat[at : at + len(part)] == list(part) for at in range(len(flat)))
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_pairs_are_of_the_documents(made, packed):
+    documents = [d for n, d in enumerate(prose.ids(GIVEN)) if not held_out(n)]
+    found = epoch(small(made, packed=packed))
+    for text in found:
+        first, second = unmasked(text)
+        ids, types, positions, labels, is_random = text
+        assert types == (0,) * (len(first) + 2) + (1,) * (len(second) + 1)
+        assert len(ids) <= 48 and 1 <= len(positions) <= 8
+        assert not set(labels) & {PAD, CLS, SEP, MASK}
+        assert any(contains(d, first) for d in documents)
+        follows = any(contains(d, first + second) for d in documents)
+        assert follows or is_random
+        assert follows is False or not is_random or len(first + second) < 6  # by chance
+    assert 0.4 < np.mean([text[-1] for text in found]) < 0.6
+
+
+def held_out(number, share=0.1):
+    return number * 2654435761 % 2**32 < share * 2**32
+
+
+def test_evaluation_sees_what_training_does_not(made):
+    documents = [d for n, d in enumerate(prose.ids(GIVEN)) if held_out(n)]
+    assert len(documents) == made.counts("eval")["documents"] > 5
+    found = epoch(small(made, split="eval"))
+    for first, second in map(unmasked, found):
+        for part in (first, second):
+            assert any(contains(d, part) for d in documents)
+    # The order of evaluation is that of the files, and the same each time.
+    equal(list(small(made, split="eval").batches(epochs=1)),
+          list(small(made, split="eval").batches(epochs=1)))  # fmt: skip
+
+
+def test_each_sentence_once_in_an_epoch(made):
+    stream = small(made, length=512, next_sentence=False)
+    expected = collections.Counter(
+        tuple(s) for n, d in enumerate(prose.ids(GIVEN)) if not held_out(n) for s in d
+    )
+    stop = prose.PIECES.index(".")
+    for number in (0, 3):
+        pieces = [piece for text in epoch(stream, number) for piece in unmasked(text)[0]]
+        ends = np.flatnonzero(np.array(pieces) == stop) + 1
+        sentences = [tuple(part.tolist()) for part in np.split(pieces, ends[:-1])]
+        assert collections.Counter(sentences) == expected
+
+
+def test_each_pair_once_in_an_epoch_for_any_batch_size(made):
+    expected = epoch(small(made, 1))
+    assert len(expected) > 100
+    for rows in (4, 7, 1000):
+        assert epoch(small(made, rows)) == expected
+    packed = [epoch(small(made, rows, packed=True)) for rows in (1, 5)]
+    assert packed[0] == packed[1]
+
+
+@pytest.mark.parametrize("options", [{}, {"whole_words": True}, {"next_sentence": False}])
+def test_packed_rows_hold_the_same_pairs_with_the_same_masks(made, options):
+    plain = epoch(small(made, **options))
+    packed = epoch(small(made, packed=True, **options))
+    assert collections.Counter(plain) == collections.Counter(packed)
+    assert len(set(plain)) > 0.9 * len(plain)
+
+
+def test_packed_rows_are_full(tmp_path):
+    made = prose.build(tmp_path, prose.documents(600, seed=22, sentences=(3, 30)), shard_bytes=10**6)
+    stream = Stream(made, 8, 128, packed=True)
+    batches = [batch for _, batch in stream.batches(epochs=1)]
+    full = np.concatenate([batch[0]["text_ids"] for batch in batches]) > 0
+    assert len(full) > 200 and full.mean() >= 0.97
+
+
+@pytest.mark.parametrize("share", [0.02, 0.15, 0.4])
+@pytest.mark.parametrize("next_sentence", [True, False])
+def test_the_shortest_texts_have_room_for_their_masks(tmp_path, share, next_sentence):
+    """A piece at least is masked in each, however small the share."""
+    made = prose.build(tmp_path, [[["zab"]]] * 50, shard_bytes=10**6)
+    options = {"packed": True, "next_sentence": next_sentence, "masked_share": share}
+    for length in (16, 128):
+        stream = Stream(made, 2, length, **options)
+        count = sum(weights["masked_lm"].sum() for _, (_, _, weights) in stream.batches(epochs=1))
+        assert count >= 50
+
+
+# --- Fresh draws each epoch ---
+
+
+def test_fresh_masks_and_pairs_each_epoch(made):
+    stream = small(made, length=512, next_sentence=False, short_share=0.0)
+    first, second = epoch(stream, 0), epoch(stream, 1)
+    texts_of = [collections.Counter(map(unmasked, found)) for found in (first, second)]
+    assert texts_of[0] == texts_of[1]
+    assert list(map(unmasked, first)) != list(map(unmasked, second))
+    same = set(first) & set(second)
+    assert len(same) < 0.2 * len(first)  # where there are few pieces to choose from
+    pairs_of = [set(map(unmasked, epoch(small(made), number))) for number in (0, 1)]
+    assert len(pairs_of[0] & pairs_of[1]) < 0.5 * len(pairs_of[0])
+
+
+def test_the_seed_decides(made):
+    first = epoch(small(made, seed=1))
+    assert first == epoch(small(made, seed=1))
+    assert set(map(unmasked, first)) != set(map(unmasked, epoch(small(made, seed=2))))
+    assert epoch(small(made, seed=-1))
+
+
+def test_an_epoch_takes_the_shards_in_an_order_of_its_own(made):
+    stream = small(made, shards_in_memory=1)
+    orders = []
+    for number in range(3):
+        read = []
+        made.read = lambda names, read=read: read.extend(names) or type(made).read(made, names)
+        epoch(stream, number)
+        orders.append(read)
+    assert all(sorted(order) == made.shards() for order in orders)
+    assert len({tuple(order) for order in orders}) == 3
+
+
+# --- The same run, wherever it goes on ---
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_stream_goes_on_from_any_batch(made, packed):
+    options = {"packed": packed, "rows": 2 if packed else 6}
+    every = list(itertools.islice(small(made, **options).batches(), 75))
+    places = [place for place, _ in every]
+    assert places == sorted(places) and len(set(places)) == 75
+    assert {place.epoch for place in places} >= {0, 1, 2}
+    assert {place.window for place in places} >= {0, 1, 2}
+    stream = small(made, **options)
+    for number in range(0, 72):
+        again = itertools.islice(stream.batches(places[number]), 2)
+        equal(list(again), every[number + 1 : number + 3])
+
+
+def test_places_can_be_kept_as_json(made):
+    import dataclasses
+    import json
+
+    place = list(itertools.islice(small(made).batches(), 20))[-1][0]
+    assert Place(*json.loads(json.dumps(dataclasses.astuple(place)))) == place
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("workers", [2, 3])
+def test_workers_together_draw_what_one_does(made, packed, workers):
+    size = 6
+    alone = itertools.islice(small(made, size, packed=packed).batches(), 50)
+    streams = [
+        small(made, size, packed=packed, worker=(index, workers)) for index in range(workers)
+    ]
+    assert {stream.rows for stream in streams} == {size // workers}
+    theirs = [itertools.islice(stream.batches(), 50) for stream in streams]
+    for (place, batch), *parts in zip(alone, *theirs, strict=True):
+        assert {other for other, _ in parts} == {place}
+        equal(
+            keras.tree.map_structure(lambda *x: np.concatenate(x), *(b for _, b in parts)), batch
+        )
+
+
+def test_the_last_batch_of_an_epoch(made):
+    count = len(epoch(small(made, 1)))
+    rows = next(rows for rows in (4, 6, 10) if count % rows)
+    batches = [batch for _, batch in small(made, rows).batches(epochs=1)]
+    sizes = [len(batch[0]["input_word_ids"]) for batch in batches]
+    assert sizes == [rows] * (count // rows) + [count % rows]
+    batches = list(small(made, rows, worker=(0, 2)).batches(epochs=1))
+    assert len(batches) == count // rows
+    # Without an end it goes on in the next epoch.
+    endless = itertools.islice(small(made, rows).batches(), count // rows + 1)
+    place, last = list(endless)[-1]
+    assert len(last[0]["input_word_ids"]) == rows and place.epoch == 1
+
+
+# --- What is refused ---
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rows": 0}, "batch_size must be a multiple of the 1 workers; received 0"),
+        ({"rows": 5, "worker": (0, 2)}, "a multiple of the 2 workers; received 5"),
+        ({"worker": (2, 2)}, r"worker must be \(index, number\), index < number; received \(2, 2"),
+        ({"shards_in_memory": 0}, "shards_in_memory must be at least 1; received 0"),
+        ({"short_share": 1.5}, "short_share must lie within 0 and 1; received 1.5"),
+        ({"masked_share": 1.5}, "must lie between 0 and 1; got 1.5"),
+        ({"max_predictions": 0}, "max_predictions must be at least 1; received 0"),
+        ({"split": "test"}, "holds no documents of the split 'test'"),
+        ({"length": 7}, "sequence_length must be at least 8; received 7"),
+        ({"length": 0}, "sequence_length must be at least 8; received 0"),
+    ],
+)
+def test_errors(made, options, message):
+    with pytest.raises(ValueError, match=message):
+        next(small(made, **options).batches())
+
+
+def test_records_without_held_out_documents(tmp_path):
+    made = prose.build(tmp_path, GIVEN[:9], held_out=0.0)
+    with pytest.raises(ValueError, match="holds no documents of the split 'eval'"):
+        Stream(made, 4, 48, split="eval")
+
+
+def test_one_document_has_no_other(tmp_path):
+    made = prose.build(tmp_path, GIVEN[:1])
+    with pytest.raises(ValueError, match="needs two at least; there is 1"):
+        next(Stream(made, 4, 48).batches())
+    assert next(Stream(made, 1, 48, next_sentence=False).batches())
