@@ -431,7 +431,10 @@ def _preprocessor_of(name):
     if pathlib.Path(name, VOCABULARY_FILE).is_file():
         pieces, options = vocabulary.read(name)
         return keras_bert.Preprocessor(pieces, **options)
-    return heads.find_encoder(keras_bert.load(name, task="auto")).preprocessor
+    preprocessor = heads.find_encoder(keras_bert.load(name, task="auto")).preprocessor
+    if preprocessor is None:
+        raise ValueError(f"the model {name} has no vocabulary")
+    return preprocessor
 
 
 def pretrain(args):
@@ -492,7 +495,12 @@ def _bert_config(args, made):
         "max_position_embeddings": max(512, *args.lengths),
     }
     if args.config:
-        given = json.loads(pathlib.Path(args.config).read_text(encoding="utf-8"))
+        try:
+            given = json.loads(pathlib.Path(args.config).read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ValueError(f"{args.config}: is no JSON ({error})") from error
+        if not isinstance(given, dict):
+            raise ValueError(f"{args.config}: must hold a dictionary; received {given!r:.80}")
         return config | {key: given[key] for key in given if key in _BERT_KEYS} | {
             "vocab_size": config["vocab_size"]
         }  # fmt: skip

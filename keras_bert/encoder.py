@@ -4,7 +4,7 @@ import keras
 
 from keras_bert.layers import Embeddings, Pooler, TransformerBlock
 
-_OPTIONAL_INPUTS = ("attention_mask", "position_ids")
+_OPTIONAL_INPUTS = ("attention_mask", "position_ids", "first_positions")
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -24,6 +24,8 @@ class BertEncoder(keras.Model):
             takes the place of `input_mask`. Block-diagonal for several texts in a row, triangular
             for a model that reads from left to right.
         position_ids: (batch, seq), where each piece stands in its own text.
+        first_positions: (batch, texts), where the [CLS]s of several texts stand; `pooled_output`
+            is then (batch, texts, hidden).
 
     Outputs, a dict:
         pooled_output: (batch, hidden), the [CLS] vector through a dense layer with tanh.
@@ -174,17 +176,23 @@ class BertEncoder(keras.Model):
             x = block(x, attention_mask=attention_mask, training=training)
             encoder_outputs.append(x)
         return {
-            "pooled_output": self.get_layer("pooler")(x),
+            "pooled_output": self.get_layer("pooler")(x, inputs.get("first_positions")),
             "sequence_output": x,
             "encoder_outputs": encoder_outputs,
         }
 
     def compute_output_spec(self, inputs, training=None, mask=None):
-        """Shapes of the outputs, which the optional inputs do not change."""
-        if isinstance(inputs, dict) and inputs.keys() - self.input.keys():
-            self._check_inputs(inputs)
-            inputs = {key: inputs[key] for key in self.input}
-        return super().compute_output_spec(inputs, training=training, mask=mask)
+        """Shapes of the outputs; of the optional inputs `first_positions` alone changes one."""
+        if not isinstance(inputs, dict) or not inputs.keys() - self.input.keys():
+            return super().compute_output_spec(inputs, training=training, mask=mask)
+        self._check_inputs(inputs)
+        plain = {key: inputs[key] for key in self.input}
+        outputs = super().compute_output_spec(plain, training=training, mask=mask)
+        if "first_positions" in inputs:
+            pooled = outputs["pooled_output"]
+            shape = (*inputs["first_positions"].shape, pooled.shape[-1])
+            outputs = {**outputs, "pooled_output": keras.KerasTensor(shape, dtype=pooled.dtype)}
+        return outputs
 
     def _check_inputs(self, inputs):
         known = {*self.input, *_OPTIONAL_INPUTS}

@@ -411,6 +411,7 @@ def packed_pretraining(model, *, name="packed_pretraining"):
     text_ids = inputs["text_ids"]
     same = keras.ops.equal(text_ids[:, :, None], text_ids[:, None, :])  # (batch, seq, seq)
     real = keras.ops.not_equal(text_ids, 0)
+    first_positions = {key: inputs[key] for key in keys if key == "first_positions"}
     x = encoder(
         {
             "input_word_ids": inputs["input_word_ids"],
@@ -418,13 +419,13 @@ def packed_pretraining(model, *, name="packed_pretraining"):
             "input_type_ids": inputs["input_type_ids"],
             "position_ids": inputs["position_ids"],
             "attention_mask": keras.ops.cast(same & real[:, None, :], "int32"),
+            **first_positions,
         }
-    )["sequence_output"]
-    logits = model.get_layer("masked_lm")(x, inputs["masked_lm_positions"])
+    )
+    logits = model.get_layer("masked_lm")(x["sequence_output"], inputs["masked_lm_positions"])
     if task == "masked_lm":
         return keras.Model(inputs, model.get_layer("output")(logits), name=name)
-    pooled = encoder.get_layer("pooler")(x, inputs["first_positions"])  # (batch, texts, hidden)
-    next_sentence = model.get_layer("next_sentence")(pooled)
+    next_sentence = model.get_layer("next_sentence")(x["pooled_output"])  # (batch, texts, 2)
     outputs = {
         "masked_lm": model.get_layer("masked_lm_output")(logits),
         "next_sentence": model.get_layer("next_sentence_output")(next_sentence),

@@ -4,6 +4,7 @@ Source: google-research/bert `optimization.py`, and section A.2 of the paper. Un
 Adam's bias correction is on, as in the paper of Adam and in most fine-tuning since.
 """
 
+import contextlib
 import warnings
 
 import keras
@@ -91,8 +92,7 @@ class AdamW(keras.optimizers.AdamW):
 
     def apply(self, grads, trainable_variables=None):
         """As Keras' own, but silent about a pooler that the head does not use."""
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=_POOLER_WARNING)
+        with _without_pooler_warning():
             return super().apply(grads, trainable_variables)
 
     def _apply_weight_decay(self, variables):
@@ -167,6 +167,16 @@ class Lamb(keras.optimizers.Lamb):
             _spare_vectors(self, variables)
         super().build(variables)
 
+    def apply(self, grads, trainable_variables=None):
+        """As Keras' own, but silent about a pooler that the head does not use."""
+        with _without_pooler_warning():
+            return super().apply(grads, trainable_variables)
+
+    def _apply_weight_decay(self, variables):
+        # On torch Keras' own fails where there is nothing to decay.
+        if any(map(self._use_weight_decay, variables)):
+            super()._apply_weight_decay(variables)
+
 
 def lamb(
     learning_rate,
@@ -205,6 +215,13 @@ def lamb(
         gradient_accumulation_steps=gradient_accumulation_steps,
         name="lamb",
     )
+
+
+@contextlib.contextmanager
+def _without_pooler_warning():
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=_POOLER_WARNING)
+        yield
 
 
 def _spare_vectors(optimizer, variables):

@@ -16,8 +16,8 @@ import pytest
 import keras_bert
 from keras_bert.__main__ import _check_files, main
 from keras_bert.finetuning import data, train
-from keras_bert.pretraining import vocabulary
-from tests import tiny
+from keras_bert.pretraining import records, vocabulary
+from tests import prose, tiny
 
 # What is trained here is trained for a few steps only.
 pytestmark = pytest.mark.usefixtures("eager")
@@ -513,6 +513,42 @@ def test_convert(tmp_path, capsys):
         (["vocab", "{nothing}", "--output", "x"], "nothing.txt: holds no documents"),
         (["vocab", "{rows}", "--output", "x"], "size must be at most"),
         (["vocab", "{rows}", "--output", "no/such"], "its folder does not exist"),
+        (["records", "missing/*", "--vocab", "a", "--output", "x"], "missing/*: no such file"),
+        (["records", "{rows}", "--vocab", "none", "--output", "x"], "'none' is no folder and no"),
+        (["records", "{rows}", "--vocab", "a", "--output", "no/such"], "its folder does not exist"),
+        (["records", "{nothing}", "--vocab", "{vocab}", "--output", "x"], "the corpus holds no te"),
+        (
+            ["records", "{rows}", "--vocab", "{vocab}", "--output", "x", "--held-out", "1"],
+            "held_out must be at least 0 and below 1; received 1.0",
+        ),
+        (["records", "{rows}", "--vocab", "{bare}", "--output", "x"], "has no vocabulary"),
+        (["pretrain", "--records", "none", "--output", "x"], "none holds no records.json: make"),
+        (["pretrain", "--records", "{records}", "--output", "no/such"], "its folder does not exi"),
+        (
+            ["pretrain", "--records", "{records}", "--output", "x", "--lengths", "8", "16", "32"],
+            "--lengths takes one or two numbers; received 3",
+        ),
+        (
+            ["pretrain", "--records", "{records}", "--output", "x", "--config", "none.json"],
+            "none.json: No such file",
+        ),
+        (
+            ["pretrain", "--records", "{records}", "--output", "x", "--config", "{rows}"],
+            "a.tsv: is no JSON",
+        ),
+        (
+            ["pretrain", "--records", "{records}", "--output", "x", "--config", "{list}"],
+            "list.json: must hold a dictionary",
+        ),
+        (
+            ["pretrain", "--records", "{records}", "--output", "x", "--model", "{encoder}"],
+            "the records were made with another vocabulary of 52 pieces; received one of 18",
+        ),
+        (
+            ["pretrain", "--records", "{records}", "--output", "x", "--size", "tiny",
+             "--batch-size", "4", "--accumulate", "3"],
+            "batch_size must be a multiple of accumulate x devices",
+        ),
     ],
 )
 def test_errors_are_one_line(
@@ -533,6 +569,18 @@ def test_errors_are_one_line(
     if "{nothing}" in arguments:
         names["nothing"] = tmp_path / "nothing.txt"
         names["nothing"].write_text("\n \n")
+    if "{vocab}" in arguments:
+        options = {"lowercase": True, "strip_accents": True, "split_cjk": True}
+        names["vocab"] = tmp_path / "vocab"
+        vocabulary.write(names["vocab"], prose.PIECES, **options)
+    if "{bare}" in arguments:
+        names["bare"] = tmp_path / "bare"
+        keras_bert.save(tiny.encoder(num_hidden_layers=1, preprocessor=None), names["bare"])
+    if "{records}" in arguments:
+        names["records"] = prose.build(tmp_path, prose.documents(9)).folder
+    if "{list}" in arguments:
+        names["list"] = tmp_path / "list.json"
+        names["list"].write_text("[1, 2]")
     capsys.readouterr()
     assert main([argument.format(**names) for argument in arguments]) == 1
     error = capsys.readouterr().err.strip()
@@ -656,3 +704,91 @@ def test_interrupt_is_no_traceback(monkeypatch, capsys):
     monkeypatch.setattr(keras_bert.hub, "load", interrupted)
     assert main(["info", "minilm"]) == 130
     assert capsys.readouterr().err == "keras-bert: stopped\n"
+
+
+# --- Pretraining
+
+
+CONFIG = {
+    "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16,
+    "max_position_embeddings": 32, "hidden_act": "gelu_new", "vocab_size": 30522,
+}  # fmt: skip
+
+
+def test_records_and_pretrain(tmp_path, capsys):
+    """From a text to a model in a few steps, in two phases, and on from there."""
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text(prose.text(prose.documents(200, seed=41)) + "Zab unknown.\n")
+    vocab = tmp_path / "vocab"
+    options = {"lowercase": True, "strip_accents": True, "split_cjk": True}
+    vocabulary.write(vocab, prose.PIECES, **options)
+    command = ["records", corpus, "--vocab", vocab, "--output", tmp_path / "records"]
+    command += ["--held-out", "0.1", "--workers", "1"]
+    assert run(*command) == 0
+    made = records.Records(tmp_path / "records")
+    counts = made.manifest["counts"]
+    output = capsys.readouterr().out
+    assert output.splitlines() == [
+        f"201 documents, {counts['sentences']:,} sentences, {counts['pieces']:,} pieces in "
+        f"{tmp_path / 'records'}",
+        f"  held out         {made.counts('eval')['documents']} documents",
+        f"  unknown          {1 / counts['pieces']:.3%}",
+    ]
+    assert run(*command) == 0
+    assert capsys.readouterr().out == output
+    assert run(*command[:-3], "0.2", *command[-2:]) == 1
+    assert "held_out=0.1, these would have 0.2" in capsys.readouterr().err
+
+    config = tmp_path / "bert_config.json"
+    config.write_text(json.dumps(CONFIG))
+    command = [
+        "pretrain", "--records", tmp_path / "records", "--output", tmp_path / "run",
+        "--config", config, "--steps", 2, "--lengths", 16, 32, "--first-share", 0.5,
+        "--batch-size", 4, "--warmup-steps", 1, "--log-every", 1, "--save-every", 1,
+    ]  # fmt: skip
+    assert run(*command) == 0
+    output = capsys.readouterr().out
+    assert output.splitlines()[-1] == f"saved in {tmp_path / 'run'}"
+    files = {file.name for file in (tmp_path / "run").iterdir()}
+    assert files == {"checkpoints", "curves.png", "history.jsonl", "model.keras"}
+    lines = (tmp_path / "run" / "history.jsonl").read_text().splitlines()
+    assert [json.loads(line)["sequence_length"] for line in lines] == [16, 32]
+    assert {"eval_loss", "eval_masked_lm_accuracy", "eval_next_sentence_accuracy"} <= set(
+        json.loads(lines[-1])
+    )
+    model = keras_bert.load(tmp_path / "run", task="auto")
+    encoder = keras_bert.heads.find_encoder(model)
+    assert encoder.bert_config | CONFIG == encoder.bert_config | {"vocab_size": 30522}
+    assert encoder.bert_config["vocab_size"] == len(prose.PIECES)
+    assert encoder.preprocessor.vocabulary == tuple(prose.PIECES)
+    assert keras_bert.heads.find_task(model) == "pretraining"
+
+    # Given again it is done already; with other settings it is another run.
+    assert run(*command) == 0
+    assert run(*command, "--seed", 1) == 1
+    assert "take another folder" in capsys.readouterr().err
+
+    # Packed, with the other options, from that model.
+    command = [
+        "pretrain", "--records", tmp_path / "records", "--output", tmp_path / "on",
+        "--model", tmp_path / "run", "--steps", 2, "--lengths", 32, "--batch-size", 4,
+        "--packed", "--whole-words", "--no-next-sentence", "--optimizer", "lamb",
+        "--accumulate", 2, "--warmup-steps", 0, "--seed", 5,
+    ]  # fmt: skip
+    assert run(*command) == 0
+    model = keras_bert.load(tmp_path / "on", task="auto")
+    assert keras_bert.heads.find_task(model) == "masked_lm"
+
+
+def test_options_of_pretraining_are_checked_by_the_parser(capsys):
+    for option, value in (
+        ("--steps", "0"), ("--lengths", "2"), ("--first-share", "1.5"), ("--size", "huge"),
+        ("--optimizer", "sgd"), ("--batch-size", "0"), ("--keep", "0"), ("--save-every", "-1"),
+    ):  # fmt: skip
+        with pytest.raises(SystemExit):
+            main(["pretrain", "--records", "a", "--output", "b", option, value])
+        assert value in capsys.readouterr().err
+    for option, value in (("--held-out", "1.5"), ("--workers", "0")):
+        with pytest.raises(SystemExit):
+            main(["records", "a", "--vocab", "b", "--output", "c", option, value])
+        assert value in capsys.readouterr().err

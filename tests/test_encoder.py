@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_bert import BertEncoder, Preprocessor, checkpoints, layers
+from keras_bert import BertEncoder, Preprocessor, checkpoints, layers, optimizers
 from tests import contract as promises
 
 GOLDEN = pathlib.Path(__file__).parent / "golden" / "encoder_parameters.json"
@@ -159,3 +159,140 @@ def test_a_frozen_encoder_is_frozen_again_after_a_reload():
     assert not any(v.trainable for v in [*encoder.weights, *again.weights])
     again.trainable = True
     assert len(again.trainable_variables) == len(again.weights)
+
+
+# --- Optional inputs
+
+
+def optional(rows=3, length=7, causal=False):
+    """A batch with a mask for each query and positions of their own, two texts a row."""
+    inputs = promises.batch(rows, length)
+    real = inputs["input_mask"].astype(bool)
+    text = np.where(np.arange(length) < 3, 1, 2)
+    mask = np.tril(np.ones((length, length))) > 0 if causal else text[:, None] == text
+    inputs["attention_mask"] = (mask & real[:, None, :]).astype(np.int32)
+    inputs["position_ids"] = np.tile(np.int32([*range(3), *range(length - 3)]), (rows, 1))
+    return inputs
+
+
+def check_optional_inputs():
+    """What the optional inputs compute, on whatever backend is running."""
+    encoder = promises.build("encoder")
+    inputs = promises.batch()
+    expected = promises.run(encoder, inputs)
+
+    # Those that say nothing new change nothing, one alone or both.
+    mask = np.repeat(inputs["input_mask"][:, None, :], 7, axis=1)
+    positions = np.tile(np.arange(7, dtype=np.int32), (3, 1))
+    for extra in (
+        {"attention_mask": mask},
+        {"position_ids": positions},
+        {"attention_mask": mask, "position_ids": positions},
+    ):
+        for a, b in zip(expected, promises.run(encoder, inputs | extra), strict=True):
+            np.testing.assert_allclose(a, b, atol=2e-6)
+
+    # Two texts in a row are two rows.
+    inputs = optional()
+    packed = keras.ops.convert_to_numpy(encoder(inputs)["sequence_output"])
+    for place in (slice(0, 3), slice(3, 7)):
+        alone = {key: inputs[key][:, place] for key in encoder.input}
+        found = keras.ops.convert_to_numpy(encoder(alone)["sequence_output"])
+        np.testing.assert_allclose(packed[:, place], found, atol=1e-5)
+
+    # Each text has a [CLS] of its own.
+    first = np.array([[0, 3]] * 3, np.int32)
+    pooled = encoder(inputs | {"first_positions": first})["pooled_output"]
+    assert tuple(pooled.shape) == (3, 2, promises.CONFIG["hidden_size"])
+    for number, place in enumerate((slice(0, 3), slice(3, 7))):
+        alone = {key: inputs[key][:, place] for key in encoder.input}
+        np.testing.assert_allclose(
+            keras.ops.convert_to_numpy(pooled)[:, number],
+            keras.ops.convert_to_numpy(encoder(alone)["pooled_output"]),
+            atol=1e-5,
+        )
+
+    # Before a causal mask the future does not count.
+    inputs = optional(causal=True)
+    before = keras.ops.convert_to_numpy(encoder(inputs)["sequence_output"])
+    inputs["input_word_ids"][:, 4:] = 1
+    after = keras.ops.convert_to_numpy(encoder(inputs)["sequence_output"])
+    np.testing.assert_allclose(before[:, :4], after[:, :4], atol=1e-6)
+    assert abs(before[0, 4:] - after[0, 4:]).max() > 0.01
+
+    # What is no input is an error, and what is missing.
+    for wrong in (
+        inputs | {"attention_masks": inputs["attention_mask"]},
+        {key: x for key, x in inputs.items() if key != "input_type_ids"},
+        {"input_ids": inputs["input_word_ids"]},
+    ):
+        message = promises.raises(ValueError, encoder, wrong)
+        assert "inputs must be input_word_ids, input_mask, input_type_ids, and may be" in message
+        assert "attention_mask, position_ids, first_positions; received" in message
+        symbols = {key: keras.Input(x.shape[1:], dtype="int32") for key, x in wrong.items()}
+        assert "inputs must be" in promises.raises(ValueError, encoder, symbols)
+
+
+def with_optional_inputs(encoder):
+    """A functional model of one dictionary with all inputs."""
+    inputs = {key: keras.Input((None,), dtype="int32", name=key) for key in encoder.input}
+    inputs["attention_mask"] = keras.Input((None, None), dtype="int32", name="attention_mask")
+    inputs["position_ids"] = keras.Input((None,), dtype="int32", name="position_ids")
+    return keras.Model(inputs, encoder(inputs)["sequence_output"])
+
+
+def check_optional_inputs_in_a_functional_model(file):
+    encoder = promises.build("encoder")
+    model = with_optional_inputs(encoder)
+    assert model.output_shape == (None, None, promises.CONFIG["hidden_size"])
+    inputs = optional()
+    expected = promises.run(encoder, inputs)[-1]  # by name: encoder_outputs, pooled, sequence
+    np.testing.assert_allclose(promises.run(model, inputs)[0], expected, atol=2e-6)
+    np.testing.assert_allclose(model.predict(inputs, verbose=0), expected, atol=5e-6)
+    model.save(file)
+    again = keras.saving.load_model(file)
+    np.testing.assert_allclose(promises.run(again, inputs)[0], expected, atol=2e-6)
+    clone = type(model).from_config(model.get_config())
+    clone.set_weights(model.get_weights())
+    np.testing.assert_allclose(promises.run(clone, inputs)[0], expected, atol=2e-6)
+
+
+def test_optional_inputs():
+    check_optional_inputs()
+
+
+def test_optional_inputs_in_a_functional_model(tmp_path):
+    check_optional_inputs_in_a_functional_model(tmp_path / "model.keras")
+
+
+@pytest.mark.parametrize("other", ["jax", "torch"])
+def test_optional_inputs_on_other_backends(python, tmp_path, other):
+    pytest.importorskip(other)
+    program = """import sys
+from tests.test_encoder import *
+check_optional_inputs()
+check_optional_inputs_in_a_functional_model(sys.argv[1])
+"""
+    python("-c", program, tmp_path / "model.keras", backend=other)
+
+
+def test_the_optional_inputs_stay_out_of_the_signature():
+    """A head and an export of a model that used them once are as before."""
+    encoder = promises.build("encoder")
+    encoder(optional())
+    assert sorted(encoder.input) == ["input_mask", "input_type_ids", "input_word_ids"]
+    assert len(promises.run(encoder, promises.batch())) == 4
+
+
+def test_optional_inputs_train_with_dropout_and_rematerialized():
+    keras.utils.set_random_seed(0)
+    inputs = optional(4)
+    target = np.full((4, 7, 16), 0.5, np.float32)
+    losses = []
+    for rematerialize in (False, True):
+        model = with_optional_inputs(promises.build("encoder", rematerialize=rematerialize))
+        model.compile(optimizers.AdamW(0.01), loss="mse", jit_compile=False)
+        history = model.fit(inputs, target, epochs=5, verbose=0).history["loss"]
+        assert history[-1] < 0.9 * history[0]
+        losses.append(history[0])
+    assert losses[0] != np.mean(np.square(model(inputs) - target))  # dropout was on

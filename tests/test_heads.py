@@ -402,3 +402,163 @@ for a, b in zip(found, expected, strict=True):
 assert max(abs(a - b).max() for a, b in zip(before, found)) > 0.01
 """
     python("-c", program)
+
+
+# --- Packed rows
+
+
+def packed_batch(task="pretraining"):
+    """The same pairs, one a row and packed: (plain, packed, where each pair went)."""
+    random = np.random.default_rng(0)
+    lengths, length, predictions = [5, 7, 3, 8, 4, 6], 12, 2
+    ids = random.integers(1, promises.CONFIG["vocab_size"], (6, length))
+    real = np.arange(length) < np.array(lengths)[:, None]
+    plain = {
+        "input_word_ids": np.where(real, ids, 0).astype(np.int32),
+        "input_mask": real.astype(np.int32),
+        "input_type_ids": np.where(real, random.integers(0, 2, ids.shape), 0).astype(np.int32),
+        "masked_lm_positions": np.array([[1, n - 1] for n in lengths], np.int32),
+    }
+    rows, places = [[1, 0], [3, 4], [5, 2]], {}
+    keys = ["input_word_ids", "input_type_ids", "position_ids", "text_ids"]
+    packed = {key: np.zeros((3, length), np.int32) for key in keys}
+    packed["masked_lm_positions"] = np.zeros((3, 3 * predictions), np.int32)
+    packed["first_positions"] = np.zeros((3, 3), np.int32)
+    for row, pairs in enumerate(rows):
+        start = 0
+        for number, pair in enumerate(pairs):
+            here = np.s_[row, start : start + lengths[pair]]
+            for key in keys[:2]:
+                packed[key][here] = plain[key][pair, : lengths[pair]]
+            packed["position_ids"][here] = np.arange(lengths[pair])
+            packed["text_ids"][here] = number + 1
+            packed["first_positions"][row, number] = start
+            slots = slice(number * predictions, (number + 1) * predictions)
+            packed["masked_lm_positions"][row, slots] = plain["masked_lm_positions"][pair] + start
+            places[pair] = row, number, slots
+            start += lengths[pair]
+    if task == "masked_lm":
+        del packed["first_positions"]
+    return plain, packed, places
+
+
+def check_packed():
+    """A pair has the logits in a packed row that it has alone; changing one changes no other."""
+    to_numpy = keras.ops.convert_to_numpy
+    for task in ("pretraining", "masked_lm"):
+        model = promises.build(task)
+        view = heads.packed_pretraining(model)
+        plain, packed, places = packed_batch(task)
+
+        def logits(given, view=view, task=task):
+            found = view(given)
+            return found if task == "pretraining" else {"masked_lm": found}
+
+        expected, found = model(plain), logits(packed)
+        expected = expected if task == "pretraining" else {"masked_lm": expected}
+        for pair, (row, number, slots) in places.items():
+            np.testing.assert_allclose(
+                to_numpy(found["masked_lm"])[row, slots],
+                to_numpy(expected["masked_lm"])[pair],
+                atol=1e-5,
+            )
+            if task == "pretraining":
+                np.testing.assert_allclose(
+                    to_numpy(found["next_sentence"])[row, number],
+                    to_numpy(expected["next_sentence"])[pair],
+                    atol=1e-5,
+                )
+
+        changed = {key: x.copy() for key, x in packed.items()}
+        row, number, slots = places[3]
+        at = packed["text_ids"][row] == number + 1
+        changed["input_word_ids"][row, at] = 1 + packed["input_word_ids"][row, at] % 20
+        # Nor does it matter what the padding holds.
+        changed["input_word_ids"][packed["text_ids"] == 0] = 9
+        after = logits(changed)
+        for pair, (row, number, slots) in places.items():
+            for key, where in (("masked_lm", slots), ("next_sentence", number)):
+                if key not in after:
+                    continue
+                difference = to_numpy(after[key])[row, where] - to_numpy(found[key])[row, where]
+                if pair == 3:
+                    assert abs(difference).max() > 1e-3
+                else:
+                    assert abs(difference).max() < 1e-6, (pair, key)
+
+
+def test_a_packed_pair_has_the_logits_of_one_alone():
+    check_packed()
+
+
+@pytest.mark.parametrize("other", ["jax", "torch"])
+def test_packed_on_other_backends(python, other):
+    pytest.importorskip(other)
+    python("-c", "from tests.test_heads import check_packed; check_packed()", backend=other)
+
+
+def test_a_packed_model_shares_all_weights():
+    model = promises.build("pretraining")
+    view = heads.packed_pretraining(model)
+    assert {id(v) for v in view.weights} == {id(v) for v in model.weights}
+    assert heads.find_encoder(view) is heads.find_encoder(model)
+    assert heads.find_task(view) == "pretraining"
+    assert heads.find_task(heads.packed_pretraining(promises.build("masked_lm"))) == "masked_lm"
+
+
+@pytest.mark.parametrize("task", ["pretraining", "masked_lm"])
+def test_a_packed_model_reloads(tmp_path, task):
+    view = heads.packed_pretraining(promises.build(task))
+    _, packed, _ = packed_batch(task)
+    view.save(tmp_path / "packed.keras")
+    again = keras.saving.load_model(tmp_path / "packed.keras")
+    for a, b in zip(promises.run(view, packed), promises.run(again, packed), strict=True):
+        np.testing.assert_allclose(a, b, atol=2e-6)
+    assert len(again.weights) == len(view.weights)
+    # The output matrix is still the embedding.
+    again.get_layer("bert_encoder").get_layer("embeddings").word_embeddings.embeddings.assign(
+        np.zeros((promises.CONFIG["vocab_size"], promises.CONFIG["hidden_size"]))
+    )
+    logits = keras.tree.flatten(again(packed))[0]
+    assert np.ptp(np.array(logits), axis=-1).max() < 1e-6  # nothing but the bias
+
+
+def test_packed_gradients_are_those_of_single_pairs():
+    """Same loss as unpacked, also after a step."""
+    losses = []
+    for packed in (False, True):
+        model = promises.build(
+            "pretraining", hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
+        )
+        plain, rows, places = packed_batch()
+        labels, random = np.arange(12).reshape(6, 2) + 5, np.arange(6) % 2
+        inputs, targets = plain, {"masked_lm": labels, "next_sentence": random}
+        weights = {"masked_lm": np.ones((6, 2)), "next_sentence": np.ones(6)}
+        trained = model
+        if packed:
+            inputs, trained = rows, heads.packed_pretraining(model)
+            targets = {"masked_lm": np.zeros((3, 6)), "next_sentence": np.zeros((3, 3))}
+            weights = {key: np.zeros(x.shape) for key, x in targets.items()}
+            for pair, (row, number, slots) in places.items():
+                targets["masked_lm"][row, slots] = labels[pair]
+                targets["next_sentence"][row, number] = random[pair]
+                weights["masked_lm"][row, slots] = weights["next_sentence"][row, number] = 1
+        loss = {
+            key: keras.losses.SparseCategoricalCrossentropy(
+                from_logits=True, reduction="mean_with_sample_weight"
+            )
+            for key in targets
+        }
+        trained.compile(keras.optimizers.SGD(0.1), loss=loss, jit_compile=False)
+        losses.append(
+            [float(trained.train_on_batch(inputs, targets, weights)[0]) for _ in range(1)]
+        )
+        losses[-1] += [v.numpy() for v in model.trainable_variables]
+    for a, b in zip(*losses, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+@pytest.mark.parametrize("task", ["classifier", "next_sentence", "encoder"])
+def test_other_models_are_not_packed(task):
+    with pytest.raises(ValueError, match="must be of pretraining or masked_lm; received"):
+        heads.packed_pretraining(promises.build(task))

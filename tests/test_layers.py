@@ -405,3 +405,45 @@ def test_a_layer_without_dropout_has_none_in_training_either():
     np.testing.assert_array_equal(model(ones, training=True), ones)
     again = keras.Model.from_config(model.get_config())
     np.testing.assert_array_equal(again(ones, training=True), ones)
+
+
+# --- Optional positions
+
+
+def test_embeddings_at_given_positions():
+    layer = layers.Embeddings(
+        vocab_size=9, hidden_size=4, max_position_embeddings=6, initializer_range=0.5
+    )
+    ids, types = np.array([[1, 2, 3], [4, 5, 6]]), np.array([[0, 1, 1], [1, 0, 0]])
+    counted = np.array(layer(ids, types))
+    given = np.array(layer(ids, types, np.array([[0, 1, 2]] * 2)))
+    np.testing.assert_array_equal(counted, given)
+    positions = np.array([[0, 0, 5], [3, 2, 1]])
+    tables = [
+        getattr(layer, f"{name}_embeddings").embeddings.numpy()
+        for name in ("word", "position", "token_type")
+    ]
+    expected = layer.layer_norm(tables[0][ids] + tables[1][positions] + tables[2][types])
+    np.testing.assert_allclose(layer(ids, types, positions), expected, atol=1e-6)
+    # A row of several texts may be longer than the longest text.
+    long = np.tile([0, 1, 2, 3], (1, 3))
+    assert layer(long, 0 * long, long).shape == (1, 12, 4)
+
+
+def test_the_pooler_at_given_positions():
+    layer, x = layers.Pooler(initializer_range=0.5), states(3, 6)
+    front = np.array(layer(x))
+    positions = np.array([[0, 4], [5, 0], [2, 2]])
+    found = np.array(layer(x, positions))
+    assert found.shape == (3, 2, HIDDEN)
+    np.testing.assert_allclose(found[0, 0], front[0], atol=1e-6)
+    np.testing.assert_allclose(found[1, 1], front[1], atol=1e-6)
+    for row, column in np.ndindex(3, 2):
+        alone = layer(x[row : row + 1, positions[row, column] :])
+        np.testing.assert_allclose(found[row, column], alone[0], atol=1e-6)
+    assert layer.compute_output_shape((3, 6, 8)) == (3, 8)
+    assert layer.compute_output_shape((3, 6, 8), (3, 2)) == (3, 2, 8)
+    symbols = keras.Input((None, HIDDEN)), keras.Input((None,), dtype="int32")
+    model = keras.Model(list(symbols), layer(*symbols))
+    assert model.output_shape == (None, None, HIDDEN)
+    np.testing.assert_allclose(model([x, positions]), found, atol=1e-6)

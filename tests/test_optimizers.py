@@ -139,7 +139,45 @@ def check_nothing_to_decay():
     np.testing.assert_array_equal(variable.numpy(), [2, 2])
 
 
+def check_lamb():
+    """Steps by hand: each matrix moves by the rate times its own norm, and decays beside that."""
+    first, second = np.array([[3.0, 0.0], [0.0, 4.0]]), np.array([0.6, 0.8])
+    kernel, vector = keras.Variable(first), keras.Variable(second, name="gamma")
+    optimizer = optimizers.lamb(0.1, total_steps=10, warmup_steps=2, clipnorm=None)
+    optimizer.build([kernel, vector])
+    gradients = [np.array([[0.3, -0.1], [0.2, 0.4]]), np.array([-0.5, 0.1])]
+    values, m, v = [first, second], [0.0, 0.0], [0.0, 0.0]
+    for step in range(4):
+        rate = 0.1 * step / 2 if step < 2 else 0.1 * (10 - step) / 8
+        given = [g * (step + 1) for g in gradients]
+        optimizer.apply([keras.ops.convert_to_tensor(g, "float32") for g in given])
+        for index, gradient in enumerate(given):
+            m[index] = 0.9 * m[index] + 0.1 * gradient
+            v[index] = 0.999 * v[index] + 0.001 * gradient**2
+            update = m[index] / (1 - 0.9 ** (step + 1))
+            update = update / (np.sqrt(v[index] / (1 - 0.999 ** (step + 1))) + 1e-6)
+            value = values[index] * (1 - 0.01 * rate * (index == 0))
+            ratio = np.linalg.norm(value) / np.linalg.norm(update)
+            values[index] = value - rate * ratio * update
+        np.testing.assert_allclose(kernel.numpy(), values[0], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(vector.numpy(), values[1], rtol=1e-5, atol=1e-6)
+
+
+def check_lamb_spares_vectors():
+    """Without gradients nothing moves but what decays: matrices."""
+    model = promises.build("encoder")
+    optimizer = optimizers.lamb(0.1, total_steps=10**6, weight_decay=0.5)
+    for variable in model.trainable_variables:
+        variable.assign(np.ones(variable.shape))
+    optimizer.build(model.trainable_variables)
+    optimizer.apply([keras.ops.zeros(v.shape) for v in model.trainable_variables])
+    for variable in model.trainable_variables:
+        expected = 0.95 if variable.path.endswith(("kernel", "embeddings")) else 1.0
+        np.testing.assert_allclose(variable.numpy(), expected, rtol=1e-5, err_msg=variable.path)
+
+
 CHECKS = [check_decay, check_decay_in_fit, check_clipping, check_step, check_nothing_to_decay]
+CHECKS += [check_lamb, check_lamb_spares_vectors]
 
 
 @pytest.mark.parametrize("check", CHECKS)
@@ -243,3 +281,42 @@ def test_accumulated_gradients_are_one_step_and_the_schedule_counts_steps():
         plain.apply([keras.ops.full((2, 2), (gradients[batch - 1] + gradient) / 2)])
         np.testing.assert_allclose(kernel.numpy(), other.numpy(), rtol=1e-6)
     assert kernel.numpy()[0, 0] != 2.0
+
+
+def test_lamb_comes_back_from_its_config():
+    optimizer = optimizers.lamb(2e-3, total_steps=100, warmup_steps=10, weight_decay=0.02)
+    again = keras.optimizers.deserialize(keras.optimizers.serialize(optimizer))
+    assert type(again) is optimizers.Lamb and again.name == "lamb"
+    assert again.get_config() == optimizer.get_config()
+    schedule = again._learning_rate.get_config()
+    assert schedule == {"peak": 2e-3, "total_steps": 100, "warmup_steps": 10, "batches_per_step": 1}
+    with pytest.raises(ValueError, match="warmup_steps within 0 and total_steps"):
+        optimizers.lamb(2e-3, total_steps=10, warmup_steps=11)
+
+
+@pytest.mark.parametrize("accumulate", [None, 2])
+def test_lamb_says_nothing_of_an_unused_pooler_and_has_nothing_to_decay(accumulate):
+    paths = ["used", "pooler/dense/bias"]
+    variables = [keras.Variable(np.ones(2), dtype="float32") for _ in paths]
+    for variable, path in zip(variables, paths, strict=True):
+        variable._path = path
+    optimizer = optimizers.lamb(0.1, total_steps=9, gradient_accumulation_steps=accumulate)
+    optimizer.build(variables)
+    for _ in range(2):
+        optimizer.apply([keras.ops.ones(2), None], variables)
+    assert variables[0].numpy()[0] < 1 == variables[1].numpy()[0]
+
+
+def test_accumulated_gradients_are_one_step_of_lamb():
+    kernels = [keras.Variable(np.full((2, 2), 2.0), dtype="float32") for _ in range(2)]
+    options = {"total_steps": 4, "warmup_steps": 1, "clipnorm": None}
+    found = optimizers.lamb(0.1, gradient_accumulation_steps=2, **options)
+    plain = optimizers.lamb(0.1, **options)
+    for optimizer, kernel in zip((found, plain), kernels, strict=True):
+        optimizer.build([kernel])
+    for pair in ((0.3, -0.1), (0.5, 0.7), (-0.2, 0.4)):
+        for gradient in pair:
+            found.apply([keras.ops.full((2, 2), gradient)])
+        plain.apply([keras.ops.full((2, 2), sum(pair) / 2)])
+        np.testing.assert_allclose(kernels[0].numpy(), kernels[1].numpy(), rtol=1e-6)
+    assert kernels[0].numpy()[0, 0] != 2.0

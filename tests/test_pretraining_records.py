@@ -111,14 +111,14 @@ def test_the_share_that_is_held_out(tmp_path, share):
 
 def test_ids_of_a_large_vocabulary_are_wider(tmp_path):
     pieces = [*prose.PIECES, *(f"x{number}" for number in range(2**16))]
-    (tmp_path / "corpus.txt").write_text("Zab x65000.\n")
+    (tmp_path / "corpus.txt").write_text("Zab x65530.\n")
     folder = tmp_path / "records"
     records.build([tmp_path / "corpus.txt"], folder, prose.preprocessor(pieces), held_out=0.0,
                   workers=1)  # fmt: skip
     made = records.Records(folder)
     assert made.manifest["settings"]["piece_type"] == "<u4"
     (document,) = documents(made, "train")
-    assert document[0][1] == pieces.index("x65000") > 2**16 - 1
+    assert document[0][1] == pieces.index("x65530") > 2**16 - 1
 
 
 def test_tensorflow_reads_the_files_as_the_docstring_says(tmp_path):
@@ -225,7 +225,7 @@ from tests import prose
 from tests.test_pretraining_records import contents
 
 folder, times = pathlib.Path(sys.argv[1]), int(sys.argv[2])
-given = prose.documents(2500, seed=4)
+given = prose.documents(800, seed=4)
 options = {"held_out": 0.05, "shard_bytes": 1500, "workers": int(sys.argv[3])}
 records._PART_BYTES = 600
 generator = random.Random(int(sys.argv[4]))
@@ -260,8 +260,9 @@ print(len(expected), "files,", killed, "kills")
 
 
 def test_a_build_killed_at_random_moments_ends_with_the_same_bytes(python, tmp_path):
-    output = python("-c", KILLED, tmp_path, 4, 1, random.randrange(2**32))
-    assert int(output.split()[-2]) >= 2, output
+    output = python("-c", KILLED, tmp_path, 3, 1, random.randrange(2**32))
+    found = re.search(r"^(\d+) files, (\d+) kills$", output, re.MULTILINE)
+    assert int(found[1]) > 50 and int(found[2]) >= 1, output
 
 
 # --- What is refused ---

@@ -27,8 +27,11 @@ def encoder(**options):
         "intermediate_size": 16,
         "max_position_embeddings": 32,
     }
-    preprocessor = keras_bert.Preprocessor(PIECES, sequence_length=8, max_sequence_length=32)
-    return keras_bert.BertEncoder(preprocessor=preprocessor, **{**defaults, **options})
+    if "preprocessor" not in options:
+        defaults["preprocessor"] = keras_bert.Preprocessor(
+            PIECES, sequence_length=8, max_sequence_length=32
+        )
+    return keras_bert.BertEncoder(**{**defaults, **options})
 
 
 def learner(**options):
