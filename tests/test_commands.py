@@ -541,7 +541,8 @@ def test_convert(tmp_path, capsys):
             "list.json: must hold a dictionary",
         ),
         (
-            ["pretrain", "--records", "{records}", "--output", "x", "--model", "{encoder}"],
+            ["pretrain", "--records", "{records}", "--output", "x", "--model", "{encoder}",
+             "--lengths", "16"],
             "the records were made with another vocabulary of 52 pieces; received one of 18",
         ),
         (

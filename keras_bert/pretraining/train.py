@@ -447,17 +447,27 @@ def _dataset(batches, stream):
         stream: where they come from.
     """
     if keras.backend.backend() != "tensorflow":
-        return (batch for batch in batches())  # Keras takes a generator, but no other iterator
+        # Keras takes a generator, but no other iterator.
+        return (_of_outputs(batch) for batch in batches())
     import tensorflow as tf
 
     signature = keras.tree.map_structure(
-        lambda array: tf.TensorSpec((None, *array.shape[1:]), array.dtype), stream.example()
+        lambda array: tf.TensorSpec((None, *array.shape[1:]), array.dtype),
+        _of_outputs(stream.example()),
     )
-    dataset = tf.data.Dataset.from_generator(batches, output_signature=signature)
+    dataset = tf.data.Dataset.from_generator(
+        lambda: map(_of_outputs, batches()), output_signature=signature
+    )
     options = tf.data.Options()
     # Each worker's stream yields its own rows already.
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     return dataset.prefetch(2).with_options(options)
+
+
+def _of_outputs(batch):
+    """A batch as Keras wants it: for a model of one output no dict of targets."""
+    inputs, *rest = batch
+    return inputs, *(part if len(part) > 1 else part["masked_lm"] for part in rest)
 
 
 class _Diverged(Exception):
