@@ -235,7 +235,7 @@ def test_golden(whole_words):
 
 GOLDEN_KEY = 17650578182555822980
 GOLDEN_POSITIONS = {False: [7, 9, 20, 22, 24, 32, 0, 0, 0], True: [7, 9, 20, 22, 24, 32, 0, 0, 0]}
-GOLDEN_HASH = {False: '921ec3cab4bec9ce', True: 'bb6c2f3e1bc6739a'}
+GOLDEN_HASH = {False: "921ec3cab4bec9ce", True: "bb6c2f3e1bc6739a"}
 
 
 # --- What is refused ---

@@ -117,7 +117,9 @@ def test_everything_of_a_pair_goes_with_it():
             assert packed["first_positions"][row, number] == at
             assert packed["is_random"][row, number] == one["is_random"]
             these = slice(slot, slot + count)
-            assert (packed["masked_lm_positions"][row, these] == one["positions"][:count] + at).all()
+            assert (
+                packed["masked_lm_positions"][row, these] == one["positions"][:count] + at
+            ).all()
             assert (packed["masked_lm_labels"][row, these] == one["labels"][:count]).all()
             at, slot, pair = at + n, slot + count, pair + 1
         for key in ("input_word_ids", "input_type_ids", "position_ids", "text_ids"):

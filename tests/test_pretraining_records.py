@@ -213,7 +213,9 @@ def test_a_build_that_stops_goes_on_with_the_next_shard(tmp_path, monkeypatch, w
     with pytest.raises(ValueError, match="the records are not finished"):
         records.Records(tmp_path / "b" / "records")
     last = []
-    made = prose.build(tmp_path / "b", given, held_out=0.1, workers=workers, on_progress=last.append)
+    made = prose.build(
+        tmp_path / "b", given, held_out=0.1, workers=workers, on_progress=last.append
+    )
     assert contents(made.folder) == expected
     assert last[-1] < size * 0.5  # the rest alone
 

@@ -198,7 +198,9 @@ def test_packed_rows_hold_the_same_pairs_with_the_same_masks(made, options):
 
 
 def test_packed_rows_are_full(tmp_path):
-    made = prose.build(tmp_path, prose.documents(600, seed=22, sentences=(3, 30)), shard_bytes=10**6)
+    made = prose.build(
+        tmp_path, prose.documents(600, seed=22, sentences=(3, 30)), shard_bytes=10**6
+    )
     stream = Stream(made, 8, 128, packed=True)
     batches = [batch for _, batch in stream.batches(epochs=1)]
     full = np.concatenate([batch[0]["text_ids"] for batch in batches]) > 0
@@ -290,9 +292,7 @@ def test_workers_together_draw_what_one_does(made, packed, workers):
     theirs = [itertools.islice(stream.batches(), 50) for stream in streams]
     for (place, batch), *parts in zip(alone, *theirs, strict=True):
         assert {other for other, _ in parts} == {place}
-        equal(
-            keras.tree.map_structure(lambda *x: np.concatenate(x), *(b for _, b in parts)), batch
-        )
+        equal(keras.tree.map_structure(lambda *x: np.concatenate(x), *(b for _, b in parts)), batch)
 
 
 def test_the_last_batch_of_an_epoch(made):

@@ -45,7 +45,9 @@ class Masker:
         ids = {piece: index for index, piece in enumerate(vocabulary)}
         for special in ("[MASK]", "[CLS]", "[SEP]"):
             if special not in ids:
-                raise ValueError(f"the vocabulary ({len(vocabulary)} pieces) has no {special} piece")
+                raise ValueError(
+                    f"the vocabulary ({len(vocabulary)} pieces) has no {special} piece"
+                )
         self.max_predictions = max_predictions
         self._share = share
         self._whole_words = whole_words
