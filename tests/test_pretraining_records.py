@@ -80,7 +80,7 @@ def test_long_sentences_are_cut_into_like_parts(tmp_path, words):
     assert found.pieces.tolist() == [number[piece] for piece in expected]
     lengths = np.diff(found.sentence_starts)
     parts = -(-words // 128)
-    assert len(lengths) == 2 + parts
+    assert len(lengths) == 2 + parts and lengths.sum() == len(expected)
     assert lengths[0] == 4 and lengths[-1] == 3
     assert lengths[1:-1].max() <= 128 and np.ptp(lengths[1:-1]) <= 1
 

@@ -234,6 +234,17 @@ def test_fresh_masks_and_pairs_each_epoch(made):
     assert len(pairs_of[0] & pairs_of[1]) < 0.5 * len(pairs_of[0])
 
 
+def test_the_masks_of_a_row_are_others_in_each_epoch_and_window(tmp_path):
+    """Rows that differ in nothing else: texts of one length, in as many rows."""
+    made = prose.build(tmp_path, [[prose.WORDS[:30]]] * 60, shard_bytes=1)
+    stream = small(made, 30, next_sentence=False, short_share=0.0, shards_in_memory=30)
+    batches = [batch for _, batch in stream.batches(epochs=2)]
+    assert len(batches) == 4  # two windows, twice
+    positions = [batch[0]["masked_lm_positions"] for batch in batches]
+    for a, b in itertools.combinations(positions, 2):
+        assert (a == b).all(axis=1).mean() < 0.1
+
+
 def test_the_seed_decides(made):
     first = epoch(small(made, seed=1))
     assert first == epoch(small(made, seed=1))

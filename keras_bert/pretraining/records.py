@@ -63,7 +63,7 @@ def build(
 
     Returns:
         The manifest, a dict: `settings`, `shards` (a list of dicts), `counts` (documents,
-        sentences, pieces, unknown pieces, bytes, and what was mended in reading).
+        sentences, pieces, unknown pieces, and what was mended in reading).
 
     Raises:
         ValueError: the corpus holds no text, an impossible number, the folder holds records with
