@@ -1,8 +1,10 @@
 """Question: how fast does text become records, and in how much memory?
 
 Each figure is of a fresh process: seconds from the call of `records.build` to its end, megabytes
-of text a second and core, and the most memory that the process and those it starts held. The text
-is taken once, twice and four times, which must not change the memory.
+of text a second and core, and the most memory that the process and those it starts held: what they
+allocated, without the code of TensorFlow and others that is mapped from files, some 600 MB which
+all processes on a machine share. The text is taken once, twice and four times, which must not
+change the memory.
 
     python benchmarks/records_speed.py ../shared
     python benchmarks/records_speed.py ../shared --garden .venv-garden/bin/python
@@ -55,7 +57,7 @@ def measure(corpus, vocabulary, workers):
 
 
 def memory():
-    """Bytes of this process and its children, what they share counted in shares."""
+    """Bytes that this process and its children have allocated."""
     total = 0
     parents = {os.getpid()}
     processes = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
@@ -68,7 +70,7 @@ def memory():
                 continue
             parents.add(process)
             lines = pathlib.Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
-            total += next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) * 1024
+            total += next(int(line.split()[1]) for line in lines if line.startswith("Anonymous:")) * 1024
         except (OSError, StopIteration):  # it has ended
             continue
     return total
