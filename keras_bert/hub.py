@@ -46,7 +46,8 @@ def load(
 
     Returns:
         A `BertEncoder` with a `preprocessor`, with `task` the head's model; or whatever model
-        `save` wrote, to which the other arguments do not apply.
+        `save` wrote, to which the other arguments do not apply: of one with the heads of
+        pretraining `task` may be either of them.
 
     Raises:
         ValueError: no such name or folder, a file that is not as it must be, or a head whose
@@ -217,8 +218,16 @@ def _load_keras(path, task):
         reason = str(error).strip() or repr(error)
         reason = reason.splitlines()[0].partition(" Full object config")[0]
         raise ValueError(f"{path} is not a model that Keras can read: {reason}") from error
-    output = heads.find_output(model)
-    if task not in (None, "auto") and heads.find_task(model) != task:
-        has = "no head" if output is None else f"the head {output.task}"
-        raise ValueError(f"{path} has {has}, not {task}")
-    return model
+    has = heads.find_task(model)
+    if task in (None, "auto", has):
+        return model
+    if has == "pretraining" and task in ("masked_lm", "next_sentence"):
+        return _half_of(model, task)
+    raise ValueError(f"{path} has {'no head' if has is None else f'the head {has}'}, not {task}")
+
+
+def _half_of(model, task):
+    """One of the two heads of a pretraining model, on the same encoder."""
+    half = heads.TASKS[task](heads.find_encoder(model))
+    half.get_layer(task).set_weights(model.get_layer(task).get_weights())
+    return half

@@ -5,18 +5,23 @@ import time
 import keras
 import numpy as np
 
-# Dense bfloat16 operations a second of one chip, as its maker states them.
+# Dense bfloat16 operations a second of one device, as its maker states them. The first name that
+# fits counts.
 _PEAKS = {
     "H200": 989e12,
+    "H100 PCIe": 756e12,
     "H100": 989e12,
     "A100": 312e12,
+    "L40S": 362e12,
+    "L40": 181e12,
     "L4": 121e12,
     "T4": 65e12,
     "V100": 125e12,
-    "TPU v2": 45e12,
-    "TPU v3": 123e12,
+    "TPU v2": 22.5e12,  # a device is a core here, half a chip
+    "TPU v3": 61.5e12,
     "TPU v4": 275e12,
     "TPU v5 lite": 197e12,
+    "TPU v5litepod": 197e12,  # how its virtual machine is called
     "TPU v5e": 197e12,
     "TPU v5p": 459e12,
     "TPU v5": 459e12,

@@ -67,10 +67,13 @@ class Checkpoints:
                 stream.flush()
                 os.fsync(stream.fileno())
             os.replace(beside, file)
+            _sync_folder(self._folder)  # the name too, before those it stands for go
         finally:
             beside.unlink(missing_ok=True)
         for old in self._files()[: -self._keep]:
             old.unlink()
+        for stale in self._folder.glob(".step-*.npz"):
+            stale.unlink()  # what a run that was killed was writing
 
     def restore(self, variables):
         """Reads the newest checkpoint.
@@ -92,6 +95,9 @@ class Checkpoints:
             with open(file, "rb") as stream, np.load(stream, allow_pickle=False) as arrays:
                 about = json.loads(str(arrays["about"]))
                 self._check(file, about["settings"])
+                count = len(arrays.files) - 1
+                if count != len(variables):
+                    raise ValueError(f"it holds {count} variables, this run has {len(variables)}")
                 values = [
                     _from_bytes(arrays[str(index)], variable)
                     for index, variable in enumerate(variables)
@@ -112,16 +118,36 @@ class Checkpoints:
         return sorted(file for file in self._folder.iterdir() if _NAME.fullmatch(file.name))
 
     def _check(self, file, before):
-        for key in self._settings | before:
-            if self._settings.get(key) != before.get(key):
+        now, before = dict(_flat(self._settings)), dict(_flat(before))
+        for key in now | before:
+            if now.get(key) != before.get(key):
                 raise _OtherSettings(
                     f"{file} is of a run with {key}={before.get(key)!r:.200}, this one has "
-                    f"{self._settings.get(key)!r:.200}; take another folder"
+                    f"{now.get(key)!r:.200}; take another folder"
                 )
 
 
 class _OtherSettings(ValueError):
     """A run goes on with the settings it began with."""
+
+
+def _flat(settings, outer=""):
+    """(name, value) of settings within settings, such as ("model.hidden_size", 8)."""
+    for key, value in settings.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{outer}{key}.")
+        else:
+            yield outer + key, value
+
+
+def _sync_folder(folder):
+    if os.name == "nt":  # there a folder cannot be opened
+        return
+    number = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
 
 
 def _as_bytes(array):

@@ -161,6 +161,11 @@ def pretrain(
                 f"{distribution.replicas()}; received {phase.batch_size}"
             )
     encoder = heads.find_encoder(model)
+    task = "pretraining" if model is encoder else heads.find_task(model)
+    if task not in ("pretraining", "masked_lm"):
+        raise ValueError(
+            f"the model must be an encoder, or of pretraining or masked_lm; received {task}"
+        )
     _check_encoder(encoder, records, phases)
     keras.utils.set_random_seed(seed)
     if isinstance(model, BertEncoder):
@@ -176,7 +181,7 @@ def pretrain(
             "whole_words": whole_words,
             "masked_share": masked_share,
             "short_share": short_share,
-            "next_sentence": heads.find_task(model) == "pretraining",
+            "next_sentence": task == "pretraining",
         },
         seed=seed,
     )
@@ -310,9 +315,20 @@ class _Run:
             self.history = extra["history"]
 
     def save(self, checkpoints):
+        self._check_weights()
         if distribution.worker()[0] == 0:
             extra = {"place": dataclasses.astuple(self.place), "history": self.history}
             checkpoints.save(self.step, self.variables, extra)
+
+    def _check_weights(self):
+        """Raises if a step whose own loss was a number spoiled the weights."""
+        for variable in self.trained.trainable_variables:
+            if not np.isfinite(keras.ops.convert_to_numpy(variable)).all():
+                raise ValueError(
+                    f"after step {self.step} weights are no numbers any more: {variable.path}; "
+                    "the last checkpoint is from before; a lower learning rate or a longer "
+                    "warm-up may help"
+                )
 
     def phase_at(self, step):
         """The number of the phase that a step belongs to, and the first step behind it."""
@@ -595,11 +611,15 @@ def _board(folder):
     import tensorflow as tf
 
     writer = tf.summary.create_file_writer(str(folder))
+    # What `tf.summary.scalar` writes, which itself needs TensorBoard to be installed.
+    metadata = tf.compat.v1.Summary.Value().metadata
+    metadata.plugin_data.plugin_name = "scalars"
+    metadata.data_class = 1  # DATA_CLASS_SCALAR
 
     def write(record):
         with writer.as_default(step=record["step"]):
             for name, value in record.items():
-                tf.summary.scalar(name, value)
+                tf.summary.write(name, tf.constant(value, tf.float32), metadata=metadata)
         writer.flush()
 
     return write

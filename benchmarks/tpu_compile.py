@@ -1,0 +1,211 @@
+"""Does the train step fit a TPU v5e? Compiled ahead of time for one; no chip is needed.
+
+    pip install jax libtpu keras     # of like versions; TensorFlow is not needed
+    KERAS_BACKEND=jax python benchmarks/tpu_compile.py
+
+Prints a row for each case: the rows each chip gets, what the compiled program says it needs of a
+chip's memory (weights, optimizer and activations at their peak) and which collectives it holds.
+It exits with 1 if a case does not fit.
+"""
+
+import argparse
+import dataclasses
+import os
+import re
+import sys
+import time
+
+os.environ.setdefault("KERAS_BACKEND", "jax")
+# On JAX this process computes nothing; its virtual devices only stand in for those of the layout.
+os.environ["JAX_PLATFORMS"] = "cpu"
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
+# The compiler asks the cloud about the machine otherwise, and there is none.
+os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
+os.environ.setdefault("TPU_ACCELERATOR_TYPE", "v5litepod-4")
+os.environ.setdefault("TPU_WORKER_HOSTNAMES", "localhost")
+
+MEMORY = 16 * 2**30  # bytes of a v5e
+SIZES = {"tiny": (2, 128, 2), "base": (12, 768, 12), "large": (24, 1024, 16)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A train step: the batch is that of all chips together, without accumulation."""
+
+    size: str
+    length: int
+    batch: int
+    model_parallel: int = 1
+    rematerialize: bool = False
+    packed: bool = False
+
+
+CASES = (
+    Case("base", 128, 256),
+    Case("base", 128, 1024),
+    Case("base", 512, 64),
+    Case("base", 512, 128, rematerialize=True),
+    Case("large", 128, 128),
+    Case("large", 128, 256, rematerialize=True),
+    Case("large", 512, 32, rematerialize=True),
+    Case("large", 128, 128, model_parallel=2),
+    Case("base", 512, 64, packed=True),
+)
+
+
+def compile_step(case, topology="v5e:2x2", **options):
+    """Compiles the step of a case for the chips of a topology.
+
+    Args:
+        case: a `Case`.
+        topology: as `jax.experimental.topologies` names it.
+        **options: of XLA's compiler.
+
+    Returns:
+        (the compiled step of JAX, its number of chips).
+    """
+    import jax
+    import keras
+    import numpy as np
+    from jax.experimental import topologies
+    from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+    import keras_bert
+    from keras_bert import distribution, heads, optimizers
+    from keras_bert.layers import without_initial_weights
+    from keras_bert.pretraining import train
+
+    keras.backend.clear_session()
+    chips = topologies.get_topology_desc(topology, platform="tpu").devices
+    shape = (len(chips) // case.model_parallel, case.model_parallel)
+    mesh = Mesh(np.array(chips).reshape(shape), ("batch", "model"))
+    layers, hidden, attention_heads = SIZES[case.size]
+    with without_initial_weights(keras.initializers.Zeros()):
+        encoder = keras_bert.BertEncoder(
+            vocab_size=30522,
+            hidden_size=hidden,
+            num_hidden_layers=layers,
+            num_attention_heads=attention_heads,
+            intermediate_size=4 * hidden,
+            max_position_embeddings=512,
+            dtype="mixed_bfloat16",
+            rematerialize=case.rematerialize,
+        )
+        model = heads.pretraining(encoder)
+    if case.packed:
+        model = heads.packed_pretraining(model)
+    train.compile_model(
+        model, optimizers.adamw(1e-4, total_steps=1_000_000, warmup_steps=10_000)
+    )
+    batch = _batch(case)
+    model._symbolic_build(data_batch=batch)
+    split = {}
+    if case.model_parallel > 1:
+        stand_ins = keras.distribution.list_devices("cpu")
+        layout = distribution._model_parallel(stand_ins, case.model_parallel)
+        for variable in model.trainable_variables:
+            # The optimizer keeps its numbers of a weight where the weight is, and so names them.
+            axes = layout.get_variable_layout(variable).axes
+            split[variable.path.replace("/", "_")] = axes
+
+    def of_variable(variable):
+        name = variable.path.removeprefix(model.optimizer.name + "/").replace("/", "_")
+        axes = next((axes for key, axes in split.items() if name.startswith(key)), ())
+        axes = axes if len(axes) == len(variable.shape) else ()
+        sharding = NamedSharding(mesh, PartitionSpec(*axes))
+        return jax.ShapeDtypeStruct(variable.shape, variable.dtype, sharding=sharding)
+
+    state = tuple(
+        [of_variable(variable) for variable in variables]
+        for variables in (
+            model.trainable_variables,
+            model.non_trainable_variables,
+            model.optimizer.variables,
+            model.metrics_variables,
+        )
+    )
+    rows = NamedSharding(mesh, PartitionSpec("batch"))
+    data = keras.tree.map_structure(
+        lambda array: jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=rows), batch
+    )
+    outputs = keras.tree.map_structure(lambda leaf: leaf.sharding, state)
+    step = jax.jit(model.train_step, donate_argnums=0, out_shardings=(None, outputs))
+    return step.lower(state, data).compile(options or None), len(chips)
+
+
+def _batch(case):
+    import numpy as np
+
+    predictions, texts = -(-15 * case.length // 100), max(4, case.length // 16)
+    keys = ["input_word_ids", "input_type_ids"]
+    keys += ["position_ids", "text_ids"] if case.packed else ["input_mask"]
+    inputs = {key: np.zeros((case.batch, case.length), "int32") for key in keys}
+    if case.packed:
+        predictions += texts // 2
+        inputs["first_positions"] = np.zeros((case.batch, texts), "int32")
+    inputs["masked_lm_positions"] = np.zeros((case.batch, predictions), "int32")
+    shapes = {
+        "masked_lm": (case.batch, predictions),
+        "next_sentence": (case.batch, texts) if case.packed else (case.batch,),
+    }
+    targets = {key: np.zeros(shape, "int32") for key, shape in shapes.items()}
+    weights = {key: np.ones(shape, "float32") for key, shape in shapes.items()}
+    return inputs, targets, weights
+
+
+def needed(compiled):
+    """Bytes of a chip's memory that a compiled step takes at most."""
+    memory = compiled.memory_analysis()
+    return (
+        memory.argument_size_in_bytes
+        + memory.output_size_in_bytes
+        + memory.temp_size_in_bytes
+        + memory.generated_code_size_in_bytes
+        - memory.alias_size_in_bytes
+    )
+
+
+def collectives(compiled):
+    """Kind of collective -> how often it is in a compiled step."""
+    text = compiled.as_text()
+    kinds = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
+    counts = {kind: len(re.findall(rf" {kind}(?:-start)?\(", text)) for kind in kinds}
+    return {kind: count for kind, count in counts.items() if count}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--topology", default="v5e:2x2")
+    parser.add_argument("--only", default=range(len(CASES)), type=int, nargs="+", metavar="ROW")
+    parser.add_argument("--effort", type=float, default=0.0, help="of the compiler, -1 to 1")
+    args = parser.parse_args()
+    options = {"exec_time_optimization_effort": args.effort} if args.effort else {}
+    import jax
+    import keras
+
+    print(f"jax {jax.__version__}, keras {keras.__version__}, {args.topology}")
+    print("| Model | Length | Batch | Chips | Options | GB a chip | Collectives | Compiled in |")
+    print("|---|---|---|---|---|---|---|---|")
+    fits = True
+    for case in (CASES[row] for row in args.only):
+        start = time.perf_counter()
+        names = [name for name in ("rematerialize", "packed") if getattr(case, name)]
+        names += [f"model parallel {case.model_parallel}"] * (case.model_parallel > 1)
+        try:
+            compiled, chips = compile_step(case, args.topology, **options)
+        except jax.errors.JaxRuntimeError as error:  # of a program too large, for instance
+            fits = False
+            print(f"| {case.size} | {case.length} | {case.batch} | | {', '.join(names)} | "
+                  f"{str(error).splitlines()[0]:.120} | | |", flush=True)  # fmt: skip
+            continue
+        size = needed(compiled)
+        fits = fits and size < MEMORY
+        found = ", ".join(f"{count} {kind}" for kind, count in collectives(compiled).items())
+        print(f"| {case.size} | {case.length} | {case.batch} | {chips} | {', '.join(names)} | "
+              f"{size / 2**30:.1f} | {found} | {time.perf_counter() - start:.0f} s |",
+              flush=True)  # fmt: skip
+    return 0 if fits else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,246 @@
+"""Tiny pretraining runs, in the tests' own process or in processes that get killed.
+
+    python -m tests.pretraining_runs killed FOLDER SEED
+    python -m tests.pretraining_runs parallel RECORDS STRATEGY MODEL_PARALLEL
+    python -m tests.pretraining_runs worker RECORDS INDEX NUMBER PORT
+"""
+
+import os
+import pathlib
+import random
+import signal
+import sys
+import time
+
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh", "."]
+
+
+def records(folder, held_out=0.3, documents=24):
+    """Writes a corpus and makes records of it, four shards: each document says one letter only."""
+    from keras_bert.pretraining.records import Records, build
+    from keras_bert.text.preprocessor import Preprocessor
+
+    folder = pathlib.Path(folder)
+    draw = random.Random(0)
+    letters = [PIECES[5 + number % 4] for number in range(documents)]
+    texts = [
+        "\n".join(" ".join(letter * draw.randint(2, 6)) + "." for _ in range(6))
+        for letter in letters
+    ]
+    corpus = folder / "corpus.txt"
+    corpus.write_text("\n\n".join(texts) + "\n")
+    size = sum(map(len, texts)) // 4 + 1
+    preprocessor = Preprocessor(PIECES)
+    build(
+        [corpus], folder / "records", preprocessor,
+        held_out=held_out, shard_bytes=size, workers=1,
+    )  # fmt: skip
+    return Records(folder / "records")
+
+
+def encoder(**options):
+    """A `BertEncoder` of one narrow layer that learns fast."""
+    import keras
+
+    import keras_bert
+
+    keras.utils.set_random_seed(3)
+    defaults = {
+        "vocab_size": len(PIECES),
+        "hidden_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+        "max_position_embeddings": 48,
+        "initializer_range": 0.1,
+    }
+    return keras_bert.BertEncoder(**{**defaults, **options})
+
+
+STILL = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+
+
+def pretrain(made, folder, model=None, steps=6, length=16, batch_size=8, phases=None, **options):
+    """Pretrains at a high rate."""
+    from keras_bert.pretraining import train
+
+    options = {
+        "learning_rate": 1e-2,
+        "warmup_steps": 2,
+        "log_every": 2,
+        "save_every": 2,
+        "eval_batches": 2,
+        "show_progress": False,
+        **options,
+    }
+    phases = phases or [train.Phase(steps, length, batch_size)]
+    return train.pretrain(encoder() if model is None else model, made, folder, phases, **options)
+
+
+def weights(model):
+    """The weights, as arrays."""
+    import keras
+
+    return [keras.ops.convert_to_numpy(variable) for variable in model.variables]
+
+
+# What is the same for each run of the same settings; the rest is of the clock.
+def figures(history):
+    """The history without what the clock says."""
+    clock = ("seconds", "tokens_per_second", "sequences_per_second", "flop_utilization")
+    return [{key: line[key] for key in line if key not in clock} for line in history]
+
+
+def _two_phases():
+    from keras_bert.pretraining.train import Phase
+
+    return [Phase(5, 16, 8), Phase(4, 24, 8)]
+
+
+def _whole_run(folder):
+    """A run with all that it could lose: two phases, dropout, accumulation, evaluation."""
+    import json
+
+    import numpy as np
+
+    from keras_bert.pretraining.records import Records
+
+    made = Records(folder.parent / "records")
+    model, history = pretrain(
+        made, folder, phases=_two_phases(), accumulate=2, log_every=1, save_every=1, eval_every=3
+    )
+    np.savez(folder / "weights.npz", *weights(model))
+    (folder / "figures.json").write_text(json.dumps(figures(history)))
+
+
+def _fork(folder):
+    process = os.fork()
+    if not process:
+        code = 1
+        try:
+            _whole_run(folder)
+            code = 0
+        except BaseException as error:
+            print(repr(error), flush=True)
+        os._exit(code)
+    return process
+
+
+def killed(folder, seed):
+    """Runs once undisturbed and once killed again and again; prints whether both are the same.
+
+    The runs are forks of a process that has imported everything and computed nothing.
+    """
+    import numpy as np
+
+    import keras_bert.pretraining.train  # noqa: F401
+    import keras_bert.text.preprocessor  # noqa: F401
+
+    plain, disturbed = folder / "plain", folder / "disturbed"
+    start = time.monotonic()
+    _, status = os.waitpid(_fork(plain), 0)
+    assert status == 0, status
+    took = time.monotonic() - start
+    draw = random.Random(seed)
+    kills = 0
+    for _ in range(4):
+        process = _fork(disturbed)
+        checkpoints = disturbed / "checkpoints"
+        before = set(checkpoints.glob("*.npz")) if checkpoints.is_dir() else set()
+        limit = time.monotonic() + 3 * took
+        # Each run gets somewhere, then ends at any moment from there on.
+        while time.monotonic() < limit:
+            found = set(checkpoints.glob("*.npz")) if checkpoints.is_dir() else set()
+            if found - before:
+                break
+            time.sleep(0.002)
+        time.sleep(draw.random() * 0.1 * draw.choice([0, 1, 3]))
+        os.kill(process, signal.SIGKILL)
+        _, status = os.waitpid(process, 0)
+        kills += os.WIFSIGNALED(status)
+    _, status = os.waitpid(_fork(disturbed), 0)
+    assert status == 0, status
+    with np.load(plain / "weights.npz") as a, np.load(disturbed / "weights.npz") as b:
+        same = all(np.array_equal(a[name], b[name]) for name in a.files)
+    same_figures = (plain / "figures.json").read_text() == (disturbed / "figures.json").read_text()
+    print(f"kills {kills} weights {same} figures {same_figures}")
+
+
+def parallel(folder, strategy, model_parallel):
+    """Runs on several virtual devices; prints the losses and how the large weights are split."""
+    import json
+
+    import keras
+    import numpy as np
+
+    from keras_bert import distribution
+    from keras_bert.pretraining.records import Records
+
+    if strategy == "mirrored" and keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        cpu = tf.config.list_physical_devices("CPU")[0]
+        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+    made = Records(folder / "records")
+    with distribution.scope(strategy, model_parallel=model_parallel) as found:
+        model = encoder(**STILL)
+        name = f"{strategy}-{model_parallel}-{os.getpid()}"
+        model, history = pretrain(made, folder / name, model, steps=4)
+        report = {
+            "loss": [line["loss"] for line in history],
+            "eval_loss": [line["eval_loss"] for line in history if "eval_loss" in line],
+            "replicas": distribution.replicas(),
+            "devices": distribution.devices(),
+            "files": sorted(file.name for file in (folder / name / "checkpoints").iterdir()),
+        }
+    if keras.backend.backend() == "tensorflow" and found is not None:
+        copies = [
+            [copy.numpy() for copy in found.experimental_local_results(variable.value)]
+            for variable in model.trainable_variables
+        ]
+        report["copies"] = min(map(len, copies))
+        report["equal"] = all(np.array_equal(a[0], b) for a in copies for b in a)
+    elif found is not None:
+        report["split"] = {
+            variable.path: list(map(str, variable.value.sharding.spec))
+            for variable in model.variables
+        }
+        report["sizes"] = {variable.path: int(np.prod(variable.shape)) for variable in model.variables}
+    print("report " + json.dumps(report))
+
+
+def worker(folder, index, number, port):
+    """One of several processes that train together."""
+    import json
+
+    import jax
+
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    jax.distributed.initialize(f"localhost:{port}", number, index)
+
+    import numpy as np
+
+    from keras_bert import distribution
+    from keras_bert.pretraining.records import Records
+
+    made = Records(folder / "records")
+    with distribution.scope("multi-worker"):
+        assert distribution.worker() == (index, number), distribution.worker()
+        model, history = pretrain(made, folder / "workers", encoder(**STILL), steps=4)
+        total = sum(float(np.abs(array).sum()) for array in weights(model))
+        report = {
+            "loss": [line["loss"] for line in history],
+            "eval_loss": [line["eval_loss"] for line in history if "eval_loss" in line],
+            "total": total,
+        }
+    print("report " + json.dumps(report))
+
+
+if __name__ == "__main__":
+    command, where, *rest = sys.argv[1:]
+    if command == "killed":
+        killed(pathlib.Path(where), int(rest[0]))
+    elif command == "parallel":
+        parallel(pathlib.Path(where), rest[0], int(rest[1]))
+    else:
+        worker(pathlib.Path(where), *map(int, rest))
