@@ -28,7 +28,8 @@ def scope(name="auto", *, model_parallel=1):
         The `tf.distribute.Strategy` or `keras.distribution.Distribution`; `None` for one device.
 
     Raises:
-        ValueError: another name, or what it stands for is not there.
+        ValueError: another name, what it stands for is not there, or its devices cannot be
+            divided by `model_parallel`.
 
     Example:
 
@@ -41,6 +42,10 @@ def scope(name="auto", *, model_parallel=1):
         raise ValueError(
             f"the strategy must be one of {', '.join(STRATEGIES)}, or tpu:NAME; received {name!r}"
         )
+    if model_parallel < 1:
+        raise ValueError(f"model_parallel must be at least 1; received {model_parallel}")
+    if kind == "one-device" and model_parallel != 1:
+        raise ValueError("model_parallel needs several devices; received one-device")
     backend = keras.backend.backend()
     if kind == "one-device":
         with contextlib.nullcontext():

@@ -13,7 +13,7 @@ import jax, keras, numpy as np
 import keras_bert
 from keras_bert import heads
 from keras_bert.pretraining import flops
-layers, hidden, length, predictions = 1, 128, 256, 40
+layers, hidden, length, predictions = 1, 768, 128, 20
 encoder = keras_bert.BertEncoder(vocab_size=2000, hidden_size=hidden, num_hidden_layers=layers,
     num_attention_heads=hidden // 64, intermediate_size=4 * hidden)
 model = heads.pretraining(encoder)

@@ -1,0 +1,281 @@
+"""Strategies by name: what is not there is said plainly; several devices compute what one does."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+
+import keras
+import pytest
+
+from keras_bert import distribution
+from tests import conftest
+from tests import pretraining_runs as runs
+
+if keras.backend.backend() != "tensorflow":
+    pytest.skip("other backends run in processes of their own", allow_module_level=True)
+
+
+@pytest.fixture(autouse=True)
+def no_cloud(monkeypatch):
+    """An environment that knows of no cluster."""
+    for name in ("TPU_NAME", "COLAB_TPU_ADDR", "COLAB_RELEASE_TAG", "TF_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    return runs.records(tmp_path_factory.mktemp("corpus"))
+
+
+def enter(name, **options):
+    with distribution.scope(name, **options) as strategy:
+        return strategy
+
+
+@pytest.mark.parametrize("name", ["", "gpu", "TPU", "auto:", "mirrored:2", "one-device:0", "tpus"])
+def test_another_name_is_an_error(name):
+    if name == "auto:":
+        assert enter(name) is None  # nothing behind the colon is nothing
+        return
+    message = "must be one of auto, one-device, mirrored, multi-worker, tpu, or tpu:NAME; received"
+    with pytest.raises(ValueError, match=message):
+        enter(name)
+
+
+def test_one_device():
+    import tensorflow as tf
+
+    for name in ("one-device", "auto"):
+        with distribution.scope(name) as strategy:
+            assert strategy is None and not tf.distribute.has_strategy()
+            assert (distribution.replicas(), distribution.devices()) == (1, 1)
+            assert distribution.worker() == (0, 1)
+            assert distribution.compiles()
+
+
+def test_mirrored():
+    import tensorflow as tf
+
+    with distribution.scope("mirrored") as strategy:
+        assert isinstance(strategy, tf.distribute.MirroredStrategy)
+        assert tf.distribute.get_strategy() is strategy
+        assert distribution.replicas() == 1
+        assert distribution.worker() == (0, 1)
+        assert not distribution.compiles()  # XLA fails under it on CPUs
+    assert not tf.distribute.has_strategy()
+
+
+def test_a_tpu_that_is_not_there(monkeypatch):
+    if distribution._has_tpu_chip():
+        pytest.skip("there is one")
+    message = "^there is no TPU in this machine .*; name a Cloud TPU with tpu:NAME or TPU_NAME, or"
+    for name in ("tpu", "tpu:", "tpu:local"):
+        with pytest.raises(ValueError, match=message):
+            enter(name)
+    monkeypatch.setenv("TPU_NAME", "local")
+    for name in ("tpu", "auto"):
+        with pytest.raises(ValueError, match=message):
+            enter(name)
+
+
+def test_a_tpu_of_a_name_that_is_not_known(monkeypatch):
+    import tensorflow as tf
+
+    def resolver(tpu):
+        raise ValueError(f"Could not lookup TPU metadata from name '{tpu}'.\nMore of it.")
+
+    monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", resolver)
+    message = "^the TPU 'mine' cannot be reached: Could not lookup TPU metadata from name 'mine'.$"
+    with pytest.raises(ValueError, match=message):
+        enter("tpu:mine")
+    monkeypatch.setenv("TPU_NAME", "mine")
+    for name in ("tpu", "auto"):
+        with pytest.raises(ValueError, match=message):
+            enter(name)
+    with pytest.raises(ValueError, match="the TPU 'other' cannot be reached"):
+        enter("tpu:other")
+
+
+def test_an_error_without_words_has_its_name(monkeypatch):
+    import tensorflow as tf
+
+    def resolver(tpu):
+        raise ConnectionError
+
+    monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", resolver)
+    with pytest.raises(ValueError, match=r"cannot be reached: ConnectionError\(\)$"):
+        enter("tpu:mine")
+
+
+@pytest.mark.parametrize("variable", ["COLAB_TPU_ADDR", "COLAB_RELEASE_TAG"])
+def test_colab_without_tensorflow_for_its_tpu(variable, monkeypatch):
+    monkeypatch.setenv(variable, "10.0.0.1:8470")
+    with pytest.raises(ValueError, match=r"^Colab's TPU runtime .* set KERAS_BACKEND=jax before"):
+        enter("tpu")
+
+
+def test_a_tpu_is_set_up(monkeypatch):
+    import tensorflow as tf
+
+    done = []
+    monkeypatch.setattr(
+        tf.distribute.cluster_resolver, "TPUClusterResolver", lambda tpu: f"resolver of {tpu}"
+    )
+    monkeypatch.setattr(tf.config, "experimental_connect_to_cluster", done.append)
+    monkeypatch.setattr(tf.tpu.experimental, "initialize_tpu_system", done.append)
+    monkeypatch.setattr(
+        tf.distribute, "TPUStrategy", lambda resolver: tf.distribute.OneDeviceStrategy("/cpu:0")
+    )
+    assert isinstance(enter("tpu:mine"), tf.distribute.OneDeviceStrategy)
+    assert done == ["resolver of mine"] * 2
+
+
+def test_multi_worker_without_a_cluster():
+    with pytest.raises(ValueError, match="^multi-worker needs TF_CONFIG, which says who"):
+        enter("multi-worker")
+
+
+def test_model_parallel_needs_jax():
+    with pytest.raises(ValueError, match="^model_parallel needs the JAX backend: set KERAS_BACK"):
+        enter("mirrored", model_parallel=2)
+
+
+JAX = """
+import keras, keras_bert.distribution as d
+def say(name, **options):
+    try:
+        with d.scope(name, **options) as strategy:
+            print(name, options, type(strategy).__name__, d.replicas(), d.devices(), d.worker(),
+                  d.compiles())
+    except ValueError as error:
+        print(name, options, error)
+say("one-device"); say("auto"); say("mirrored"); say("tpu"); say("tpu:mine")
+say("mirrored", model_parallel=3); say("mirrored", model_parallel=2)
+say("one-device", model_parallel=2); say("mirrored", model_parallel=0)
+say("multi-worker")
+assert keras.distribution.distribution() is None
+"""
+
+
+def test_the_names_on_jax(python, monkeypatch):
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    lines = python(
+        "-c", f"import os; os.environ['XLA_FLAGS'] = '{FLAG}4'\n{JAX}", backend="jax"
+    ).splitlines()
+    for expected in (
+        "one-device {} NoneType 1 1 (0, 1) True",
+        "auto {} DataParallel 4 4 (0, 1) True",
+        "mirrored {} DataParallel 4 4 (0, 1) True",
+        "tpu {} JAX sees no TPU here, only cpu; pip install 'jax[tpu]' on a machine that has one",
+        "tpu:mine {} with JAX this program runs on the TPU's own machines: take tpu",
+        "mirrored {'model_parallel': 3} model_parallel must divide the 4 devices; received 3",
+        "mirrored {'model_parallel': 2} ModelParallel 2 4 (0, 1) True",
+        "one-device {'model_parallel': 2} model_parallel needs several devices; received one-device",
+        "mirrored {'model_parallel': 0} model_parallel must be at least 1; received 0",
+    ):
+        assert expected in lines, (expected, lines)
+    assert any(line.startswith("multi-worker {} multi-worker finds no cluster: ") for line in lines)
+
+
+FLAG = "--xla_force_host_platform_device_count="
+
+
+def report(output):
+    return json.loads(output.partition("report ")[2].splitlines()[0])
+
+
+@pytest.fixture(scope="module")
+def one(records, python):
+    """What a run on one device reports, by backend."""
+    return {
+        backend: report(parallel(python, records, "one-device", backend=backend))
+        for backend in ("tensorflow", "jax")
+    }
+
+
+def parallel(python, records, strategy, model_parallel=1, devices=1, backend="jax"):
+    code = (
+        f"import os, pathlib; os.environ['XLA_FLAGS'] = '{FLAG}{devices}'\n"
+        "from tests import pretraining_runs as runs, tiny\n"
+        "import contextlib\n"
+        f"with tiny.eagerly() if {backend!r} == 'tensorflow' and {strategy!r} == 'one-device' else "
+        "contextlib.nullcontext():\n"
+        f"    runs.parallel(pathlib.Path({str(records.folder.parent)!r}), {strategy!r}, "
+        f"{model_parallel})"
+    )
+    return python("-c", code, backend=backend)
+
+
+def check_same(found, expected, tolerance=1e-4):
+    for name in ("loss", "eval_loss"):
+        assert found[name] == pytest.approx(expected[name], rel=tolerance)
+    assert found["files"] == ["step-00000002.npz", "step-00000004.npz"]
+
+
+def test_replicas_stay_equal_and_follow_one_device(one, records, python):
+    found = report(parallel(python, records, "mirrored", backend="tensorflow"))
+    assert (found["replicas"], found["copies"], found["equal"]) == (2, 2, True)
+    # Each replica takes the mean over its own masked pieces, and there are more here, fewer there.
+    check_same(found, one["tensorflow"], 1e-2)
+
+
+@pytest.mark.parametrize("devices", [2, 4])
+def test_data_parallel_on_jax_is_one_device(devices, one, records, python):
+    found = report(parallel(python, records, "auto", devices=devices))
+    assert (found["replicas"], found["devices"]) == (devices, devices)
+    assert not any("batch" in axes for axes in found["split"].values())
+    check_same(found, one["jax"])
+
+
+def test_model_parallel_on_jax_is_one_device(one, records, python):
+    found = report(parallel(python, records, "mirrored", 2, devices=4))
+    assert (found["replicas"], found["devices"]) == (2, 4)
+    check_same(found, one["jax"])
+    split = {path: tuple(axes) for path, axes in found["split"].items() if "model" in axes}
+    block = "layer_0/"
+    assert split == {
+        "embeddings/word_embeddings/embeddings": ("None", "model"),
+        block + "attention/qkv/kernel": ("None", "model"),
+        block + "attention/qkv/bias": ("model",),
+        block + "attention/output/kernel": ("model", "None"),
+        block + "intermediate/kernel": ("None", "model"),
+        block + "intermediate/bias": ("model",),
+        block + "output/kernel": ("model", "None"),
+    }
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("localhost", 0))
+        return found.getsockname()[1]
+
+
+def test_two_processes_are_one(one, records):
+    """`jax.distributed` on loopback, each with half of the rows of each batch."""
+    port = free_port()
+    command = [sys.executable, "-m", "tests.pretraining_runs", "worker", records.folder.parent]
+    environment = {**os.environ, "KERAS_BACKEND": "jax", "TF_CPP_MIN_LOG_LEVEL": "3",
+                   "JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "true"}  # fmt: skip
+    environment.pop("XLA_FLAGS", None)
+    workers = [
+        subprocess.Popen(
+            [*map(str, command), str(index), "2", str(port)],
+            cwd=conftest.ROOT, env=environment, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )
+        for index in range(2)
+    ]  # fmt: skip
+    try:
+        outputs = [worker.communicate(timeout=300)[0] for worker in workers]
+    finally:
+        for worker in workers:
+            worker.kill()
+    for worker, output in zip(workers, outputs, strict=True):
+        assert worker.returncode == 0, output
+    found = [report(output) for output in outputs]
+    assert found[0]["total"] == found[1]["total"]
+    for name in ("loss", "eval_loss"):
+        assert found[0][name] == found[1][name]
+        assert found[0][name] == pytest.approx(one["jax"][name], rel=1e-4)
