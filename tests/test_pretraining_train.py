@@ -215,7 +215,7 @@ CHANGES = {
     "optimizer.weight_decay": {"weight_decay": 0.1},
     "optimizer.name": {"optimizer": "lamb"},
     "warmup_steps": {"warmup_steps": 1},
-    "accumulate": {"accumulate": 2},
+    "optimizer.gradient_accumulation_steps": {"accumulate": 2},
     "stream.masked_share": {"masked_share": 0.3},
     "stream.short_share": {"short_share": 0.5},
     "stream.whole_words": {"whole_words": True},
@@ -325,7 +325,7 @@ def the_batch(records, step, accumulate=1, batch_size=8):
     return [next(batches) for _ in range(step * accumulate)][-accumulate:]
 
 
-@pytest.mark.parametrize(("at", "accumulate"), [(1, 1), (3, 1), (5, 2), (4, 1)])
+@pytest.mark.parametrize(("at", "accumulate"), [(1, 1), (4, 1), (4, 2)])
 def test_a_loss_that_is_no_number_stops_the_run(at, accumulate, eager, after, records, tmp_path):
     encoder = runs.encoder()
     kernel = encoder.get_layer("pooler").dense.kernel
