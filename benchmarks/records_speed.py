@@ -70,7 +70,9 @@ def memory():
                 continue
             parents.add(process)
             lines = pathlib.Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
-            total += next(int(line.split()[1]) for line in lines if line.startswith("Anonymous:")) * 1024
+            total += (
+                next(int(line.split()[1]) for line in lines if line.startswith("Anonymous:")) * 1024
+            )
         except (OSError, StopIteration):  # it has ended
             continue
     return total

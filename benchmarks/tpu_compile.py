@@ -96,9 +96,7 @@ def compile_step(case, topology="v5e:2x2", **options):
         model = heads.pretraining(encoder)
     if case.packed:
         model = heads.packed_pretraining(model)
-    train.compile_model(
-        model, optimizers.adamw(1e-4, total_steps=1_000_000, warmup_steps=10_000)
-    )
+    train.compile_model(model, optimizers.adamw(1e-4, total_steps=1_000_000, warmup_steps=10_000))
     batch = _batch(case)
     model._symbolic_build(data_batch=batch)
     split = {}

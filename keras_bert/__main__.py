@@ -314,7 +314,7 @@ def _add_pretrain(parser):
     run.add_argument("--eval-every", type=_positive(int), help="steps (default: --save-every)")
     run.add_argument("--keep", type=_positive(int), default=3, help="checkpoints kept (3)")
     run.add_argument("--tensorboard", metavar="FOLDER", help="write logs for TensorBoard")
-    parser.set_defaults(run="pretrain")
+    parser.set_defaults(run="pretrain", files=("config",))
 
 
 def _add_columns(parser):

@@ -18,6 +18,7 @@ import numpy as np
 
 import keras_bert
 from keras_bert import distribution, heads, hub, sources
+from keras_bert.checkpoints import folder
 from keras_bert.console import progress, waiting
 from keras_bert.finetuning import (
     choices,
@@ -495,15 +496,16 @@ def _bert_config(args, made):
         "max_position_embeddings": max(512, *args.lengths),
     }
     if args.config:
-        try:
-            given = json.loads(pathlib.Path(args.config).read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise ValueError(f"{args.config}: is no JSON ({error})") from error
-        if not isinstance(given, dict):
-            raise ValueError(f"{args.config}: must hold a dictionary; received {given!r:.80}")
-        return config | {key: given[key] for key in given if key in _BERT_KEYS} | {
-            "vocab_size": config["vocab_size"]
-        }  # fmt: skip
+        given = folder.read_json(pathlib.Path(args.config))
+        unknown = sorted(given.keys() - set(_BERT_KEYS))
+        if unknown:
+            raise ValueError(f"{args.config}: {', '.join(unknown)}: no key of a BERT's config")
+        if given.get("vocab_size", config["vocab_size"]) != config["vocab_size"]:
+            raise ValueError(
+                f"{args.config}: vocab_size must be that of the records, {config['vocab_size']}; "
+                f"received {given['vocab_size']}"
+            )
+        return config | given
     layers, hidden = _SIZES[args.size]
     return config | {
         "num_hidden_layers": layers,

@@ -1,8 +1,8 @@
 """Tiny pretraining runs, in the tests' own process or in processes that get killed.
 
-    python -m tests.pretraining_runs killed FOLDER SEED
-    python -m tests.pretraining_runs parallel RECORDS STRATEGY MODEL_PARALLEL
-    python -m tests.pretraining_runs worker RECORDS INDEX NUMBER PORT
+python -m tests.pretraining_runs killed FOLDER SEED
+python -m tests.pretraining_runs parallel RECORDS STRATEGY MODEL_PARALLEL
+python -m tests.pretraining_runs worker RECORDS INDEX NUMBER PORT
 """
 
 import os
@@ -180,7 +180,9 @@ def parallel(folder, strategy, model_parallel):
         import tensorflow as tf
 
         cpu = tf.config.list_physical_devices("CPU")[0]
-        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+        tf.config.set_logical_device_configuration(
+            cpu, [tf.config.LogicalDeviceConfiguration()] * 2
+        )
     made = Records(folder / "records")
     with distribution.scope(strategy, model_parallel=model_parallel) as found:
         model = encoder(**STILL)
@@ -205,7 +207,9 @@ def parallel(folder, strategy, model_parallel):
             variable.path: list(map(str, variable.value.sharding.spec))
             for variable in model.variables
         }
-        report["sizes"] = {variable.path: int(np.prod(variable.shape)) for variable in model.variables}
+        report["sizes"] = {
+            variable.path: int(np.prod(variable.shape)) for variable in model.variables
+        }
     print("report " + json.dumps(report))
 
 

@@ -368,7 +368,11 @@ class _Run:
                 is_last = until == end
                 if eval_set and (is_last or until % every["eval"] == 0):
                     logs = self.trained.evaluate(
-                        _dataset(lambda batches=eval_set: iter(batches), stream),
+                        _dataset(
+                            lambda batches=eval_set: iter(batches),
+                            stream,
+                            len(eval_set[0][0]["input_word_ids"]),
+                        ),
                         steps=len(eval_set), verbose=0, return_dict=True,
                     )  # fmt: skip
                     logs = self._figures(logs)
@@ -398,7 +402,7 @@ class _Run:
         meter.start()
         try:
             history = self.trained.fit(
-                _dataset(batches, stream),
+                _dataset(batches, stream, stream.rows),
                 steps_per_epoch=count, epochs=1, shuffle=False, verbose=0, callbacks=[meter],
             ).history  # fmt: skip
         except _Diverged as error:
@@ -455,12 +459,13 @@ class _Run:
         ) from None
 
 
-def _dataset(batches, stream):
+def _dataset(batches, stream, rows):
     """What `fit` takes: on TensorFlow a `tf.data.Dataset`, else a generator.
 
     Args:
         batches: a function that returns an iterator over batches.
         stream: where they come from.
+        rows: of each batch: a TPU's program has one shape.
     """
     if keras.backend.backend() != "tensorflow":
         # Keras takes a generator, but no other iterator.
@@ -468,7 +473,7 @@ def _dataset(batches, stream):
     import tensorflow as tf
 
     signature = keras.tree.map_structure(
-        lambda array: tf.TensorSpec((None, *array.shape[1:]), array.dtype),
+        lambda array: tf.TensorSpec((rows, *array.shape[1:]), array.dtype),
         _of_outputs(stream.example()),
     )
     dataset = tf.data.Dataset.from_generator(
