@@ -279,3 +279,24 @@ def test_two_processes_are_one(one, records):
     for name in ("loss", "eval_loss"):
         assert found[0][name] == found[1][name]
         assert found[0][name] == pytest.approx(one["jax"][name], rel=1e-4)
+
+
+TPU = """
+import sys
+sys.path.insert(0, "benchmarks")
+import tpu_compile
+compiled, chips = tpu_compile.compile_step(tpu_compile.Case("tiny", 128, 64))
+assert chips == 4 and tpu_compile.needed(compiled) < tpu_compile.MEMORY
+assert "all-reduce" in tpu_compile.collectives(compiled)
+assert "[<=" not in compiled.as_text()
+"""
+
+
+@pytest.mark.skipif("KERAS_BERT_TPU_PYTHON" not in os.environ, reason="needs jax with libtpu")
+def test_the_step_compiles_for_a_tpu():
+    command = [os.environ["KERAS_BERT_TPU_PYTHON"], "-c", TPU]
+    environment = {**os.environ, "KERAS_BACKEND": "jax", "PYTHONPATH": str(conftest.ROOT)}
+    result = subprocess.run(
+        command, cwd=conftest.ROOT, env=environment, capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
