@@ -172,7 +172,8 @@ def test_the_names_on_jax(python, monkeypatch):
         "tpu:mine {} with JAX this program runs on the TPU's own machines: take tpu",
         "mirrored {'model_parallel': 3} model_parallel must divide the 4 devices; received 3",
         "mirrored {'model_parallel': 2} ModelParallel 2 4 (0, 1) True",
-        "one-device {'model_parallel': 2} model_parallel needs several devices; received one-device",
+        "one-device {'model_parallel': 2} model_parallel needs several devices; received "
+        "one-device",
         "mirrored {'model_parallel': 0} model_parallel must be at least 1; received 0",
     ):
         assert expected in lines, (expected, lines)
