@@ -24,8 +24,8 @@ state = [[v.value for v in variables]
 def forward(*state_and_inputs):
     return model.stateless_call(*state_and_inputs, training=False)[0]
 cost = jax.jit(forward).lower(*state, inputs).cost_analysis()
-expected = flops.of_sequence(encoder.bert_config, length, predictions) / 3
-print("ratio", cost["flops"] / 2 / expected)
+row = flops.of_sequence(encoder.bert_config, length, predictions)
+print("ratio", cost["flops"] / 2 / (row / 3))
 """
 
 

@@ -264,8 +264,9 @@ def test_accumulated_batches_are_one_step(eager, records, tmp_path):
         assert int(model.optimizer.iterations) == 4
     (one, a), (two, b) = found
     for key in ("step", "learning_rate", "eval_loss", "loss", "masked_lm_accuracy"):
-        found = [[line[key] for line in history if key in line] for history in (a, b)]
-        np.testing.assert_allclose(*found, rtol=2e-4)
+        np.testing.assert_allclose(
+            *([line[key] for line in h if key in line] for h in (a, b)), rtol=2e-4
+        )
     for x, y in zip(one, two, strict=True):
         # Adam's steps depend on the sign alone where a gradient is next to nothing.
         np.testing.assert_allclose(x, y, atol=2e-3)
