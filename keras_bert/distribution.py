@@ -18,9 +18,9 @@ def scope(name="auto", *, model_parallel=1):
 
     Args:
         name: `"one-device"`; `"mirrored"`: all devices of this machine; `"multi-worker"`: those of
-            several machines, each of which runs the same program; `"tpu"`, or `"tpu:NAME"` for a
-            Cloud TPU of that name; `"auto"`: the TPU if there is one, else all devices of this
-            machine if there are several, else the one.
+            several machines, each of which runs the same program, on JAX; `"tpu"`, or
+            `"tpu:NAME"` for a Cloud TPU of that name; `"auto"`: the TPU if there is one, else all
+            devices of this machine if there are several, else the one.
         model_parallel: on JAX, devices among which each weight matrix is split, for models that
             one device cannot hold.
 
@@ -74,12 +74,11 @@ def _tensorflow_strategy(kind, address):
     import tensorflow as tf
 
     if kind == "multi-worker":
-        if "TF_CONFIG" not in os.environ:
-            raise ValueError(
-                "multi-worker needs TF_CONFIG, which says who the workers are and which one "
-                "this is; see tensorflow.org/guide/distributed_training"
-            )
-        return tf.distribute.MultiWorkerMirroredStrategy()
+        # Its `fit` fails at the first batch: it cannot convert the parts of a dict of inputs.
+        raise ValueError(
+            "Keras 3 does not train under TensorFlow's multi-worker strategy; set "
+            "KERAS_BACKEND=jax, where multi-worker works"
+        )
     if kind == "tpu" or (kind == "auto" and _tpu_is_near()):
         return _tpu_strategy(address)
     gpus = tf.config.list_logical_devices("GPU")
@@ -216,16 +215,6 @@ def worker():
     >>> worker()
     (0, 1)
     """
-    if keras.backend.backend() == "tensorflow":
-        import tensorflow as tf
-
-        strategy = _strategy()
-        resolver = strategy and strategy.cluster_resolver
-        if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy) or not resolver:
-            return 0, 1
-        return resolver.task_id or 0, max(
-            1, len(resolver.cluster_spec().as_dict().get("worker", []))
-        )
     if keras.backend.backend() == "jax" and _strategy() is not None:
         import jax
 

@@ -132,8 +132,8 @@ def test_a_tpu_is_set_up(monkeypatch):
     assert done == ["resolver of mine"] * 2
 
 
-def test_multi_worker_without_a_cluster():
-    with pytest.raises(ValueError, match="^multi-worker needs TF_CONFIG, which says who"):
+def test_multi_worker_is_for_jax():
+    with pytest.raises(ValueError, match="^Keras 3 does not train under TensorFlow's multi-worker"):
         enter("multi-worker")
 
 
@@ -209,17 +209,16 @@ def parallel(python, records, strategy, model_parallel=1, devices=1, backend="ja
     return python("-c", code, backend=backend)
 
 
-def check_same(found, expected, tolerance=1e-4):
+def check_same(found, expected):
     for name in ("loss", "eval_loss"):
-        assert found[name] == pytest.approx(expected[name], rel=tolerance)
+        assert found[name] == pytest.approx(expected[name], rel=1e-4)
     assert found["files"] == ["step-00000002.npz", "step-00000004.npz"]
 
 
 def test_replicas_stay_equal_and_follow_one_device(one, records, python):
     found = report(parallel(python, records, "mirrored", backend="tensorflow"))
     assert (found["replicas"], found["copies"], found["equal"]) == (2, 2, True)
-    # Each replica takes the mean over its own masked pieces, and there are more here, fewer there.
-    check_same(found, one["tensorflow"], 1e-2)
+    check_same(found, one["tensorflow"])
 
 
 @pytest.mark.parametrize("devices", [2, 4])
