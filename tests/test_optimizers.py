@@ -201,7 +201,8 @@ def test_serialization():
     assert again.get_config() == optimizer.get_config()
     schedule = again._learning_rate
     assert type(schedule) is optimizers.WarmupLinearDecay
-    assert schedule.get_config() == {"peak": 3e-5, "total_steps": 100, "warmup_steps": 10}
+    expected = {"peak": 3e-5, "total_steps": 100, "warmup_steps": 10, "batches_per_step": 1}
+        assert schedule.get_config() == expected
 
 
 def test_a_compiled_model_goes_on_where_it_was(tmp_path):

@@ -419,18 +419,19 @@ def _substrings(texts, row, start, end):
     return tf.strings.reduce_join(tf.gather(parts.flat_values, places), axis=1)
 
 
-def _in_chunks(function, inputs, outputs, chunk=_CHUNK):
+def _in_chunks(function, inputs, outputs, chunk=None):
     """Runs a function on rows, some of them at a time.
 
     Args:
         function: dict of tensors (rows, ...) to dict of tensors (rows, ...).
         inputs: the first.
         outputs: `tf.TensorSpec`s of the second.
-        chunk: rows at a time.
+        chunk: rows at a time; default: `_CHUNK`.
 
     Returns:
         The second, for all rows.
     """
+    chunk = _CHUNK if chunk is None else chunk
     rows = tf.shape(next(iter(inputs.values())))[0]
     count = tf.maximum((rows + chunk - 1) // chunk, 1)
 
