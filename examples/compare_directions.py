@@ -138,8 +138,8 @@ def main():
         "text", nargs="+", help="a paragraph a line, a blank line between documents"
     )
     parser.add_argument("--pieces", type=int, default=8000)
-    parser.add_argument("--layers", type=int, default=4)
-    parser.add_argument("--width", type=int, default=256)
+    parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--width", type=int, default=128)
     parser.add_argument("--steps", type=int, default=500)
     parser.add_argument(
         "--texts", nargs=2, metavar=("TRAIN", "DEV"), help="labelled texts (default: messages)"

@@ -202,7 +202,7 @@ def test_serialization():
     schedule = again._learning_rate
     assert type(schedule) is optimizers.WarmupLinearDecay
     expected = {"peak": 3e-5, "total_steps": 100, "warmup_steps": 10, "batches_per_step": 1}
-        assert schedule.get_config() == expected
+    assert schedule.get_config() == expected
 
 
 def test_a_compiled_model_goes_on_where_it_was(tmp_path):
