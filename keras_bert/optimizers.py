@@ -67,8 +67,40 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
         }
 
 
+class _AsBertHasIt(keras.optimizers.Optimizer):
+    """What both optimizers do in another way than Keras' own."""
+
+    def build(self, variables):
+        if not self.built:
+            self.exclude_from_weight_decay(
+                var_list=[v for v in variables if len(v.shape) < 2 or v.name == "bias"]
+            )
+        super().build(variables)
+
+    def apply(self, grads, trainable_variables=None):
+        """As Keras' own, but silent about a pooler that the head does not use."""
+        with _without_pooler_warning():
+            return super().apply(grads, trainable_variables)
+
+    def _apply_weight_decay(self, variables):
+        # On torch Keras' own fails where there is nothing to decay.
+        if any(map(self._use_weight_decay, variables)):
+            super()._apply_weight_decay(variables)
+
+    def _clip_gradients(self, grads):
+        # Under a strategy of TensorFlow's, Keras clips the gradients of each replica and adds them
+        # up afterwards: the more replicas, the less is clipped. Here they are added up before.
+        add_up = getattr(super(), "_all_reduce_sum_gradients", None)
+        if add_up is not None:
+            grads = [grad for grad, _ in add_up([(grad, None) for grad in grads])]
+        return super()._clip_gradients(grads)
+
+    def _all_reduce_sum_gradients(self, grads_and_vars):
+        return grads_and_vars  # they are summed already
+
+
 @keras.saving.register_keras_serializable(package="keras_bert")
-class AdamW(keras.optimizers.AdamW):
+class AdamW(_AsBertHasIt, keras.optimizers.AdamW):
     """`keras.optimizers.AdamW` that spares biases and LayerNorm from weight decay.
 
     They are told by the variable itself (a vector, or named "bias"), not by a pattern in its
@@ -84,21 +116,6 @@ class AdamW(keras.optimizers.AdamW):
     >>> optimizer.build(layer.trainable_variables)
     >>> optimizer.apply([keras.ops.zeros_like(v) for v in layer.trainable_variables])
     """
-
-    def build(self, variables):
-        if not self.built:
-            _spare_vectors(self, variables)
-        super().build(variables)
-
-    def apply(self, grads, trainable_variables=None):
-        """As Keras' own, but silent about a pooler that the head does not use."""
-        with _without_pooler_warning():
-            return super().apply(grads, trainable_variables)
-
-    def _apply_weight_decay(self, variables):
-        # On torch Keras' own fails where there is nothing to decay.
-        if any(map(self._use_weight_decay, variables)):
-            super()._apply_weight_decay(variables)
 
 
 def adamw(
@@ -151,7 +168,7 @@ def adamw(
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class Lamb(keras.optimizers.Lamb):
+class Lamb(_AsBertHasIt, keras.optimizers.Lamb):
     """`keras.optimizers.Lamb` that spares biases and LayerNorm from weight decay.
 
     Args: as for `keras.optimizers.Lamb`.
@@ -161,21 +178,6 @@ class Lamb(keras.optimizers.Lamb):
     >>> optimizer = Lamb(learning_rate=0.1, weight_decay=0.5)
     >>> optimizer.build([keras.Variable([1.0])])
     """
-
-    def build(self, variables):
-        if not self.built:
-            _spare_vectors(self, variables)
-        super().build(variables)
-
-    def apply(self, grads, trainable_variables=None):
-        """As Keras' own, but silent about a pooler that the head does not use."""
-        with _without_pooler_warning():
-            return super().apply(grads, trainable_variables)
-
-    def _apply_weight_decay(self, variables):
-        # On torch Keras' own fails where there is nothing to decay.
-        if any(map(self._use_weight_decay, variables)):
-            super()._apply_weight_decay(variables)
 
 
 def lamb(
@@ -222,9 +224,3 @@ def _without_pooler_warning():
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=_POOLER_WARNING)
         yield
-
-
-def _spare_vectors(optimizer, variables):
-    optimizer.exclude_from_weight_decay(
-        var_list=[v for v in variables if len(v.shape) < 2 or v.name == "bias"]
-    )

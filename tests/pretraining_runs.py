@@ -195,7 +195,8 @@ def parallel(folder, strategy, model_parallel):
         model = encoder(**STILL)
         name = f"{strategy}-{model_parallel}-{os.getpid()}"
         phases = _as_many_masks_everywhere()
-        model, history = pretrain(made, folder / name, model, phases=phases)
+        # At a low rate: Adam makes a step of what is all but 0 for a gradient, and so of rounding.
+        model, history = pretrain(made, folder / name, model, phases=phases, learning_rate=1e-3)
         report = {
             "loss": [line["loss"] for line in history],
             "eval_loss": [line["eval_loss"] for line in history if "eval_loss" in line],
@@ -239,7 +240,8 @@ def worker(folder, index, number, port):
     with distribution.scope("multi-worker"):
         assert distribution.worker() == (index, number), distribution.worker()
         phases = _as_many_masks_everywhere()
-        model, history = pretrain(made, folder / "workers", encoder(**STILL), phases=phases)
+        options = {"phases": phases, "learning_rate": 1e-3}
+        model, history = pretrain(made, folder / "workers", encoder(**STILL), **options)
         total = sum(float(np.abs(array).sum()) for array in weights(model))
         report = {
             "loss": [line["loss"] for line in history],

@@ -1,5 +1,7 @@
 """The optimizer against Google's formulas, on TensorFlow and on JAX."""
 
+import json
+
 import keras
 import numpy as np
 import pytest
@@ -321,3 +323,32 @@ def test_accumulated_gradients_are_one_step_of_lamb():
         plain.apply([keras.ops.full((2, 2), sum(pair) / 2)])
         np.testing.assert_allclose(kernels[0].numpy(), kernels[1].numpy(), rtol=1e-6)
     assert kernels[0].numpy()[0, 0] != 2.0
+
+
+REPLICAS = """
+import tensorflow as tf
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+import keras
+from keras_bert import optimizers
+strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+with strategy.scope():
+    kernel = keras.Variable([[0.0, 0.0]])
+    optimizer = optimizers.adamw(0.1, total_steps=10, clipnorm=1.0)
+    optimizer.build([kernel])
+
+def step():
+    replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+    optimizer.apply([tf.constant([[3.0, 0.0], [0.0, 4.0]])[replica][None]], [kernel])
+
+tf.function(lambda: strategy.run(step))()
+print("momentum", keras.ops.convert_to_numpy(optimizer._momentums[0]).tolist())
+"""
+
+
+def test_what_is_clipped_is_the_sum_over_replicas(python):
+    """The norm of (3, 0) + (0, 4) is 5; each clipped alone would be (1, 0) + (0, 1)."""
+    found = json.loads(
+        python("-c", REPLICAS, backend="tensorflow").partition("momentum ")[2].splitlines()[0]
+    )
+    np.testing.assert_allclose(found, [[0.1 * 3 / 5, 0.1 * 4 / 5]], rtol=1e-5)

@@ -369,7 +369,10 @@ class _Run:
                 if eval_set and (is_last or until % every["eval"] == 0):
                     logs = self.trained.evaluate(
                         _dataset(
-                            lambda batches=eval_set: iter(batches),
+                            # Copies: TensorFlow computes in the memory of what it is given.
+                            lambda batches=eval_set: (
+                                keras.tree.map_structure(np.copy, batch) for batch in batches
+                            ),
                             stream,
                             len(eval_set[0][0]["input_word_ids"]),
                         ),
@@ -389,15 +392,13 @@ class _Run:
     def _train(self, stream, until, meter):
         """Trains up to a step; returns the line of the history."""
         count = (until - self.step) * self.accumulate
-        places = []
+        places = {}
 
-        def batches():
-            for place, batch in stream.batches(self.place):
-                places.append(place)
-                meter.take(batch)
+        def batches():  # which TensorFlow's strategies begin more than once
+            drawn = itertools.islice(stream.batches(self.place), count)
+            for number, (places[number], batch) in enumerate(drawn):
+                meter.take(number, batch)
                 yield batch
-                if len(places) == count:
-                    return
 
         meter.start()
         try:
@@ -416,7 +417,7 @@ class _Run:
             "learning_rate": float(schedule(until * self.accumulate - 1)),
             **meter.figures(),
         }
-        self.step, self.place = until, places[-1]
+        self.step, self.place = until, places[count - 1]
         return record
 
     def _figures(self, logs):
@@ -518,14 +519,14 @@ class _Meter(keras.callbacks.Callback):
             rate="\u2013",
         )
 
-    def take(self, batch):
+    def take(self, number, batch):
         """Counts the positions of a batch that are no padding."""
         mask = batch[0].get("input_mask", batch[0].get("text_ids"))
-        self._tokens.append(int(np.count_nonzero(mask)))
+        self._tokens[number] = int(np.count_nonzero(mask))
 
     def start(self):
         """Begins to measure anew."""
-        self._tokens, self._batch, self._loss = [], -1, None
+        self._tokens, self._batch, self._loss = {}, -1, None
         self._start = self._first = time.perf_counter()
 
     def on_train_batch_end(self, batch, logs=None):
@@ -553,7 +554,7 @@ class _Meter(keras.callbacks.Callback):
         """How fast it went since `start`, the first batch left out where there are more."""
         several = self._batch > 0
         seconds = self._end - (self._first if several else self._start)
-        tokens = self._tokens[1:] if several else self._tokens
+        tokens = [self._tokens[number] for number in range(several, len(self._tokens))]
         workers = distribution.worker()[1]
         rate = sum(tokens) * workers / seconds
         self._bar.update(self._task, rate=f"{rate:,.0f}")
