@@ -292,7 +292,7 @@ def _cut(lengths):
 
 
 def _is_held_out(number, share):
-    return number * _SPREAD % 2**32 < share * 2**32
+    return (number + 1) * _SPREAD % 2**32 < share * 2**32  # the first one is none of them
 
 
 class _ShardWriter:
