@@ -9,8 +9,11 @@ on the same text for as many steps, then fine-tuned.
     left to right, BiLSTM   the same with a fresh BiLSTM on top, a little like ELMo
 
 Command:   python examples/compare_directions.py TEXT ...
-Time:      TIME
-Expected:  EXPECTED
+Time:      18 minutes on 2 CPU cores, busy with other things too
+Expected:  random weights: 0.20 of the messages right, entity F1 0.12; both directions with NSP 0.31
+           and 0.11, without 0.27 and 0.08; left to right 0.23 and 0.21, with a BiLSTM 0.31 and
+           0.15 (110 MB of English Wikipedia, seed 0). 500 steps are few: for texts it is as in
+           the paper, for words not yet, where a loss on each piece teaches more than on 15%
 """
 
 import argparse
@@ -168,15 +171,16 @@ def main():
         records.build(args.text, folder, keras_bert.Preprocessor(pieces), held_out=0)
         made = records.Records(folder)
         print(f"{'':24} texts (accuracy)  words (F1)")
-        for way, pretrained in [("random weights", WAYS[0]), *zip(WAYS, WAYS, strict=True)]:
+        weights = {}
+        for way in ("random weights", *WAYS):
+            if way in WAYS[:3]:
+                weights[way] = pretrain(way, made, args).get_weights()
             scores = []
-            if way in WAYS:
-                weights = pretrain(way, made, args).get_weights()
             for task, (examples, dev) in tasks.items():
                 encoder = new_encoder(made.preprocessor(), args)
-                if way in WAYS:
-                    encoder.set_weights(weights)
-                model = task_model(encoder, pretrained, task, examples.label_names())
+                if way in WAYS:  # the BiLSTM is fresh, what is below it reads from the left too
+                    encoder.set_weights(weights[WAYS[min(WAYS.index(way), 2)]])
+                model = task_model(encoder, way, task, examples.label_names())
                 finetuning.finetune(
                     model, examples, epochs=args.epochs, batch_size=16, learning_rate=3e-4,
                     seed=args.seed, show_progress=False,

@@ -4,8 +4,9 @@
 `records` and `pretrain`, which have more options. Given again, it goes on where it was stopped.
 
 Command:   python examples/pretrain.py TEXT ... --output my_bert
-Time:      TIME
-Expected:  EXPECTED
+Time:      40 minutes on 2 CPU cores, busy with other things too
+Expected:  0.13 of the masked pieces and 0.54 of the next sentences right on held-out documents;
+           0.05 and 0.50 after 50 of the 1,000 steps (110 MB of English Wikipedia, seed 0)
 """
 
 import argparse

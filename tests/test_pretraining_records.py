@@ -41,7 +41,9 @@ def test_documents_are_what_tokenizing_by_hand_gives(tmp_path):
     expected = {"train": [], "eval": []}
     for number, document in enumerate(prose.ids(given)):
         # Which ones are held out is a function of the number alone.
-        expected["eval" if (number + 1) * 2654435761 % 2**32 < 0.1 * 2**32 else "train"].append(document)
+        expected["eval" if (number + 1) * 2654435761 % 2**32 < 0.1 * 2**32 else "train"].append(
+            document
+        )
     assert (train, held_out) == (expected["train"], expected["eval"])
     assert len(made.shards()) > 10
     assert made.shards()[:2] == ["train-00000.tfrecord", "train-00001.tfrecord"]
