@@ -20,7 +20,7 @@ DATA = EXAMPLES / "data"
 SHARE = r"(0\.\d\d|1\.00)"
 DOCUMENTS = [
     " ".join(f"The parcel {word} was {number} days late." for word in "abcdef")
-    for number in range(60)
+    for number in range(200)
 ]
 # For each example how to run it in a small mode, and what it then prints, line by line.
 LESSONS = {
@@ -59,7 +59,7 @@ LESSONS = {
     ),
     "pretrain": (
         ["--pieces", "100", "--layers", "1", "--width", "64", "--steps", "2", "--batch-size", "4"],
-        [r"60 documents, [\d,]+ pieces", r"   step  masked LM  next sentence  .+"]
+        [r"200 documents, [\d,]+ pieces", r"   step  masked LM  next sentence  .+"]
         + [rf" {{6}}{step}      \d\.\d{{3}} +\d\.\d{{3}}" for step in (1, 2)]
         + [r"keras_bert\.load\('.+'\) is the model"],
     ),
