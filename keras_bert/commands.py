@@ -6,7 +6,6 @@ import dataclasses
 import inspect
 import itertools
 import json
-import os
 import pathlib
 import re
 import shlex
@@ -20,6 +19,7 @@ import keras_bert
 from keras_bert import distribution, heads, hub, sources
 from keras_bert.checkpoints import folder
 from keras_bert.console import progress, waiting
+from keras_bert.files import whole
 from keras_bert.finetuning import (
     choices,
     data,
@@ -313,13 +313,8 @@ def embed(args):
             )
             bar.advance(work, len(part))
     path = pathlib.Path(args.output)
-    beside = path.with_name(f".{os.getpid()}.{path.name}")
-    try:
-        with open(beside, "wb") as file:
-            np.save(file, np.concatenate(vectors))
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
+    with whole(path) as beside, open(beside, "wb") as file:
+        np.save(file, np.concatenate(vectors))
     print(f"{sum(map(len, vectors))} vectors of {vectors[0].shape[1]} numbers in {path}")
 
 
@@ -680,10 +675,5 @@ def _writer(path):
         with open(path, "w", encoding="utf-8") as file:
             yield lambda line: print(line, file=file)
         return
-    beside = path.with_name(f".{os.getpid()}.{path.name}")
-    try:
-        with open(beside, "w", encoding="utf-8", newline="\n") as file:
-            yield lambda line: print(line, file=file)
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
+    with whole(path) as beside, open(beside, "w", encoding="utf-8", newline="\n") as file:
+        yield lambda line: print(line, file=file)

@@ -1,15 +1,14 @@
 """Models by name or path: `load`, `save` and `convert`."""
 
 import dataclasses
-import os
 import pathlib
-import tempfile
 import zipfile
 
 import keras
 
 from keras_bert import checkpoints, conversion, heads, sources
 from keras_bert.encoder import BertEncoder
+from keras_bert.files import whole
 
 MODEL_FILE = "model.keras"  # the model in a folder that `save` wrote
 
@@ -124,22 +123,15 @@ def save(model, path, *, format="keras"):
         path = path / MODEL_FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     optimizer, compiled = getattr(model, "optimizer", None), model.compiled
-    beside = None
     try:
-        # Not named by the process: two containers on one disk may both be number 1.
-        handle, beside = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".keras", dir=path.parent)
-        os.close(handle)
-        model.optimizer, model.compiled = None, False
-        model.save(beside)
-        os.chmod(beside, 0o644)
-        os.replace(beside, path)
+        with whole(path) as beside:
+            model.optimizer, model.compiled = None, False
+            model.save(beside)
     except OSError as error:
         reason = error.strerror or str(error).splitlines()[0]
         raise OSError(f"{path} could not be written: {reason}") from error
     finally:
         model.optimizer, model.compiled = optimizer, compiled
-        if beside is not None:
-            pathlib.Path(beside).unlink(missing_ok=True)
 
 
 def convert(source, path, *, format, drop=(), hidden_act=None):

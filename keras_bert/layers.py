@@ -21,6 +21,8 @@ from keras import ops
 # numbers and not NaN; below every real logit, so that exp() of the difference is exactly 0.
 _MASKED_LOGIT = -1e30
 
+_GOLDEN = 0x9E3779B9  # 2**32 over the golden ratio, odd: it spreads consecutive numbers
+
 
 def activation(name):
     """Looks up `hidden_act` as BERT's configuration files spell it.
@@ -104,6 +106,72 @@ def initializer(stddev):
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
+class Dropout(keras.layers.Dropout):
+    """`keras.layers.Dropout` whose masks cost next to nothing in a compiled step.
+
+    Keras draws a random number for each element and keeps the mask for the backward pass, which
+    takes a good part of a training step. Here a hash of an element's place, keyed anew by the
+    layer's seed at each call, says whether the element stays. XLA computes it where it is used,
+    and again in the backward pass. The masks are the same on TensorFlow and JAX; on torch, which
+    lacks the arithmetic, they are Keras' own.
+
+    Source: the hash is `lowbias32` of Wellons (2018), github.com/skeeto/hash-prospector.
+
+    Args: as for `keras.layers.Dropout`.
+
+    Example:
+
+    >>> layer = Dropout(0.5, seed=0)
+    >>> x = layer(keras.ops.ones((2, 500)), training=True)
+    >>> bool(keras.ops.all((x == 0) | (x == 2)))
+    True
+    """
+
+    def call(self, inputs, training=False):
+        """Sets elements of any float tensor to 0, scales the others; in training alone."""
+        if not training or self.rate == 0:
+            return inputs
+        if self.noise_shape is not None or keras.backend.backend() == "torch":
+            return super().call(inputs, training=training)
+        bits = _hash_of_places(ops.shape(inputs), self.seed_generator.next())
+        # 24 of the bits, as numbers that every kernel compares.
+        bits = ops.cast(ops.right_shift(bits, _uint32(8)), "int32")
+        stays = bits >= round(self.rate * 2**24)
+        return ops.where(stays, inputs * (1.0 / (1.0 - self.rate)), ops.zeros_like(inputs))
+
+
+def _hash_of_places(shape, seed):
+    """32 bits for each place of a shape, from a seed of two integers."""
+    first, second = (ops.cast(part, "uint32") for part in (seed[0], seed[1]))
+    first = _mixed(first * _uint32(_GOLDEN) + _uint32(1))
+    second = _mixed(second * _uint32(_GOLDEN) + _uint32(2))
+    # Two numbers, so that no two calls go through the same hashes in the same order.
+    step = ops.bitwise_or(_mixed(first + second * _uint32(_GOLDEN)), _uint32(1))
+    start = _mixed(ops.bitwise_xor(first, second))
+    # Axis by axis, and no single row of numbers: that could not be divided among devices.
+    place = start
+    for axis, size in enumerate(shape):
+        stride = step
+        for inner in shape[axis + 1 :]:
+            stride = stride * ops.cast(inner, "uint32")
+        numbers = ops.cast(ops.arange(size, dtype="int32"), "uint32")
+        numbers = ops.reshape(numbers, (-1, *(1 for _ in shape[axis + 1 :])))
+        place = place + numbers * stride
+    return _mixed(place)
+
+
+def _mixed(x):
+    """The hash of each of the numbers, uint32: a change of one bit changes all others."""
+    x = ops.bitwise_xor(x, ops.right_shift(x, _uint32(16))) * _uint32(0x7FEB352D)
+    x = ops.bitwise_xor(x, ops.right_shift(x, _uint32(15))) * _uint32(0x846CA68B)
+    return ops.bitwise_xor(x, ops.right_shift(x, _uint32(16)))
+
+
+def _uint32(number):
+    return ops.convert_to_tensor(number, dtype="uint32")
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
 class Embeddings(keras.layers.Layer):
     """Sum of word, position and segment embeddings, then LayerNorm and dropout.
 
@@ -161,7 +229,7 @@ class Embeddings(keras.layers.Layer):
         self.layer_norm = keras.layers.LayerNormalization(
             epsilon=layer_norm_eps, dtype=self.dtype_policy, name="layer_norm"
         )
-        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+        self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
 
     def build(self, input_word_ids_shape, input_type_ids_shape=None, position_ids_shape=None):
         self.word_embeddings.build(input_word_ids_shape)
@@ -249,7 +317,7 @@ class SelfAttention(keras.layers.Layer):
         self.num_heads = num_heads
         self.dropout_rate = dropout
         self.initializer_range = initializer_range
-        self.dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+        self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
 
     def build(self, hidden_states_shape, attention_mask_shape=None):
         hidden_size = hidden_states_shape[-1]
@@ -382,7 +450,7 @@ class TransformerBlock(keras.layers.Layer):
         )
         # One for each use, so that each draws one seed a call, see `_rematerialized`.
         self.attention_output_dropout, self.output_dropout = (
-            keras.layers.Dropout(dropout, dtype=self.dtype_policy, name=name)
+            Dropout(dropout, dtype=self.dtype_policy, name=name)
             for name in ("attention_output_dropout", "output_dropout")
         )
 
@@ -626,8 +694,13 @@ class MaskedLMHead(keras.layers.Layer):
         if masked_lm_positions is not None:
             x = _gather(x, masked_lm_positions)
         x = self.layer_norm(self.activation(self.transform(x)))  # (batch, predictions, hidden)
-        logits = ops.matmul(x, ops.transpose(self._table()))  # (batch, predictions, vocab)
-        return logits + ops.cast(self.output_bias, logits.dtype)
+        # As one list of rows: with three dimensions XLA computes the gradient, the largest tensor
+        # of a training step, twice, once for the bias and once for the matrix.
+        batch, predictions, hidden = ops.shape(x)
+        rows = ops.reshape(x, (batch * predictions, hidden))
+        logits = ops.matmul(rows, ops.transpose(self._table()))
+        logits = logits + ops.cast(self.output_bias, logits.dtype)
+        return ops.reshape(logits, (batch, predictions, self.vocab_size))
 
     def _table(self):
         """The word embeddings as they are in force, (vocab, hidden)."""

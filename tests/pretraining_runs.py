@@ -1,7 +1,6 @@
 """Tiny pretraining runs, in the tests' own process or in processes that get killed.
 
 python -m tests.pretraining_runs killed FOLDER SEED
-python -m tests.pretraining_runs parallel RECORDS STRATEGY MODEL_PARALLEL
 python -m tests.pretraining_runs worker RECORDS INDEX NUMBER PORT
 """
 
@@ -255,7 +254,5 @@ if __name__ == "__main__":
     command, where, *rest = sys.argv[1:]
     if command == "killed":
         killed(pathlib.Path(where), int(rest[0]))
-    elif command == "parallel":
-        parallel(pathlib.Path(where), rest[0], int(rest[1]))
     else:
         worker(pathlib.Path(where), *map(int, rest))

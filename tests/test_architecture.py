@@ -45,6 +45,7 @@ MAP = {
     "text/preprocessor.py": Rule("keras", "numpy tensorflow"),
     # What a person at a terminal sees; imported before keras, so that it can keep it quiet.
     "console.py": Rule("", "rich"),
+    "files.py": Rule(""),
     # From a name to a file to a model, and back.
     "conversion.py": Rule("keras numpy", "tensorflow"),
     "download.py": Rule("", "filelock"),
@@ -64,6 +65,7 @@ MAP = {
     "pretraining/stream.py": Rule("keras numpy"),
     "pretraining/google_records.py": Rule("numpy tensorflow"),
     "pretraining/state.py": Rule("keras numpy", "ml_dtypes"),
+    "pretraining/losses.py": Rule("keras"),
     "pretraining/flops.py": Rule("keras numpy", "jax tensorflow torch"),
     "pretraining/train.py": Rule("keras numpy", "matplotlib tensorflow"),
     # The trades.

@@ -183,30 +183,37 @@ def test_the_names_on_jax(python, monkeypatch):
 FLAG = "--xla_force_host_platform_device_count="
 
 
-def report(output):
-    return json.loads(output.partition("report ")[2].splitlines()[0])
+def reports(output):
+    lines = [line.partition("report ")[2] for line in output.splitlines() if "report {" in line]
+    return [json.loads(line) for line in lines]
+
+
+# Strategy and model_parallel, each with four devices. In one process: it takes seconds to start.
+ON_JAX = (("one-device", 1), ("auto", 1), ("mirrored", 2))
 
 
 @pytest.fixture(scope="module")
-def one(records, python):
-    """What a run on one device reports, by backend."""
-    return {
-        backend: report(parallel(python, records, "one-device", backend=backend))
-        for backend in ("tensorflow", "jax")
-    }
-
-
-def parallel(python, records, strategy, model_parallel=1, devices=1, backend="jax"):
+def on_jax(records, python):
+    """What runs on JAX report, by strategy and model_parallel."""
     code = (
-        f"import os, pathlib; os.environ['XLA_FLAGS'] = '{FLAG}{devices}'\n"
-        "from tests import pretraining_runs as runs, tiny\n"
-        "import contextlib\n"
-        f"with tiny.eagerly() if {backend!r} == 'tensorflow' and {strategy!r} == 'one-device' else "
-        "contextlib.nullcontext():\n"
-        f"    runs.parallel(pathlib.Path({str(records.folder.parent)!r}), {strategy!r}, "
-        f"{model_parallel})"
+        f"import os, pathlib; os.environ['XLA_FLAGS'] = '{FLAG}4'\n"
+        "from tests import pretraining_runs as runs\n"
+        f"for strategy, model_parallel in {ON_JAX}:\n"
+        f"    runs.parallel(pathlib.Path({str(records.folder.parent)!r}), strategy, "
+        "model_parallel)"
     )
-    return python("-c", code, backend=backend)
+    found = reports(python("-c", code, backend="jax"))
+    return dict(zip(ON_JAX, found, strict=True))
+
+
+def on_tensorflow(python, records, strategy, within):
+    code = (
+        "import contextlib, pathlib\n"
+        "from tests import pretraining_runs as runs, tiny\n"
+        f"with {within}:\n"
+        f"    runs.parallel(pathlib.Path({str(records.folder.parent)!r}), {strategy!r}, 1)"
+    )
+    return reports(python("-c", code))[0]
 
 
 def check_same(found, expected):
@@ -215,24 +222,24 @@ def check_same(found, expected):
     assert found["files"] == ["step-00000002.npz", "step-00000004.npz"]
 
 
-def test_replicas_stay_equal_and_follow_one_device(one, records, python):
-    found = report(parallel(python, records, "mirrored", backend="tensorflow"))
+def test_replicas_stay_equal_and_follow_one_device(records, python):
+    one = on_tensorflow(python, records, "one-device", "tiny.eagerly()")
+    found = on_tensorflow(python, records, "mirrored", "contextlib.nullcontext()")
     assert (found["replicas"], found["copies"], found["equal"]) == (2, 2, True)
-    check_same(found, one["tensorflow"])
+    check_same(found, one)
 
 
-@pytest.mark.parametrize("devices", [2, 4])
-def test_data_parallel_on_jax_is_one_device(devices, one, records, python):
-    found = report(parallel(python, records, "auto", devices=devices))
-    assert (found["replicas"], found["devices"]) == (devices, devices)
+def test_data_parallel_on_jax_is_one_device(on_jax):
+    found = on_jax["auto", 1]
+    assert (found["replicas"], found["devices"]) == (4, 4)
     assert not any("batch" in axes for axes in found["split"].values())
-    check_same(found, one["jax"])
+    check_same(found, on_jax["one-device", 1])
 
 
-def test_model_parallel_on_jax_is_one_device(one, records, python):
-    found = report(parallel(python, records, "mirrored", 2, devices=4))
+def test_model_parallel_on_jax_is_one_device(on_jax):
+    found = on_jax["mirrored", 2]
     assert (found["replicas"], found["devices"]) == (2, 4)
-    check_same(found, one["jax"])
+    check_same(found, on_jax["one-device", 1])
     split = {path: tuple(axes) for path, axes in found["split"].items() if "model" in axes}
     block = "layer_0/"
     assert split == {
@@ -252,7 +259,7 @@ def free_port():
         return found.getsockname()[1]
 
 
-def test_two_processes_are_one(one, records):
+def test_two_processes_are_one(on_jax, records):
     """`jax.distributed` on loopback, each with half of the rows of each batch."""
     port = free_port()
     command = [sys.executable, "-m", "tests.pretraining_runs", "worker", records.folder.parent]
@@ -274,11 +281,12 @@ def test_two_processes_are_one(one, records):
             worker.kill()
     for worker, output in zip(workers, outputs, strict=True):
         assert worker.returncode == 0, output
-    found = [report(output) for output in outputs]
+    found = [reports(output)[0] for output in outputs]
+    one = on_jax["one-device", 1]
     assert found[0]["total"] == found[1]["total"]
     for name in ("loss", "eval_loss"):
         assert found[0][name] == found[1][name]
-        assert found[0][name] == pytest.approx(one["jax"][name], rel=1e-4)
+        assert found[0][name] == pytest.approx(one[name], rel=1e-4)
 
 
 TPU = """

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from keras_bert.finetuning import data
-from keras_bert.finetuning.batches import Batches, pad
+from keras_bert.finetuning.batches import LENGTHS, Batches, pad, worth_compiling
 from keras_bert.finetuning.texts import EncodedTexts
 from tests import tiny
 
@@ -39,7 +39,7 @@ def test_batches_cover_all_rows_with_little_padding(preprocessor):
 
 
 def test_fixed_lengths_keep_the_shapes_few(preprocessor):
-    plan = Batches(encoded(preprocessor, [*range(30)] * 3), 8, seed=0, fixed_lengths=True)
+    plan = Batches(encoded(preprocessor, [*range(30)] * 3), 8, seed=0, lengths=LENGTHS)
     batches = [plan[index] for index in range(len(plan))]
     assert {b[0]["input_word_ids"].shape for b in batches} == {(8, 16), (8, 24), (8, 32)}
     assert sum(weights.sum() for _, _, weights in batches) == 90
@@ -49,8 +49,44 @@ def test_fixed_lengths_keep_the_shapes_few(preprocessor):
 
 
 def test_one_length_for_all(preprocessor):
-    plan = Batches(encoded(preprocessor, [1, 2, 3]), 2, seed=0, fixed_lengths="one")
+    plan = Batches(encoded(preprocessor, [1, 2, 3]), 2, seed=0, lengths=(32,))
     assert {plan[i][0]["input_mask"].shape for i in range(2)} == {(2, 32)}
+
+
+def test_only_the_lengths_that_are_chosen(preprocessor):
+    plan = Batches(encoded(preprocessor, [*range(30)] * 3), 8, seed=0, lengths=(24,))
+    shapes = {plan[i][0]["input_mask"].shape for i in range(len(plan))}
+    assert shapes == {(8, 24), (8, 31), (8, 32)} - ({(8, 31)} if (8, 31) not in shapes else set())
+
+
+@pytest.mark.parametrize(
+    ("needed", "cost", "expected"),
+    [
+        ([30] * 10, 1000, None),  # too few steps
+        ([30] * 1000, 1000, (32,)),
+        ([10] * 1000 + [100] * 1000, 1000, (16, 128)),
+        ([10] * 100 + [100] * 1000, 5000, (128,)),  # too few short ones for a length of their own
+        ([20] * 1000 + [30] * 1000, 10**9, None),
+        ([600] * 1000, 1000, (600,)),  # beyond the longest of the list
+    ],
+)
+def test_lengths_are_compiled_where_it_pays(needed, cost, expected):
+    assert worth_compiling(needed, cost, 0.7) == expected
+
+
+def test_the_choice_is_the_cheapest():
+    random = np.random.default_rng(0)
+    needed = random.integers(5, 128, 300).tolist()
+    found = worth_compiling(needed, 500, 0.7)
+
+    def time(lengths):
+        padded = sum(next(size for size in lengths if size >= length) for length in needed)
+        return 0.7 * padded + 500 * len(lengths)
+
+    assert 1 < len(found) < 7 and time(found) < sum(needed)
+    for other in LENGTHS[:6]:
+        changed = sorted({*found} ^ {other})
+        assert time(found) <= time(changed)
 
 
 def test_without_a_seed_the_longest_come_first(preprocessor):

@@ -202,8 +202,8 @@ def test_options_reach_the_task(untrained):
 
 def test_fixed_lengths_are_one_shape(untrained):
     finetune(tiny.examples(tiny.ROWS[:18]), fixed_length=True)
-    _, encoded, _, _, _, size, (seed, fixed), *_ = untrained[0]
-    plan = Batches(encoded, size, seed, fixed)
+    _, encoded, _, _, _, size, (seed, lengths), *_ = untrained[0]
+    plan = Batches(encoded, size, seed, lengths)
     shapes = {plan[index][0]["input_word_ids"].shape for index in range(len(plan))}
     assert shapes == {(8, 16)}
 

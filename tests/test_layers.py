@@ -447,3 +447,87 @@ def test_the_pooler_at_given_positions():
     model = keras.Model(list(symbols), layer(*symbols))
     assert model.output_shape == (None, None, HIDDEN)
     np.testing.assert_allclose(model([x, positions]), found, atol=1e-6)
+
+
+# --- Dropout
+
+
+def dropped(rate, seed=0, shape=(40, 50, 64), **options):
+    """Of ones: the mask of a fresh layer's first call."""
+    layer = layers.Dropout(rate, seed=seed, **options)
+    return ops.convert_to_numpy(layer(ops.ones(shape), training=True))
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
+def test_dropout_zeroes_its_share_and_scales_the_others(rate):
+    x = dropped(rate)
+    assert set(np.unique(x)) == {0.0, np.float32(1.0) * np.float32(1.0 / (1.0 - rate))}
+    spread = (rate * (1 - rate) / x.size) ** 0.5
+    assert abs((x == 0).mean() - rate) < 5 * spread
+
+
+def test_dropout_is_as_random_along_each_axis():
+    zero = dropped(0.5) == 0
+    for axis in range(3):
+        others = tuple(other for other in range(3) if other != axis)
+        shares = zero.mean(others)
+        spread = (0.25 / (zero.size / zero.shape[axis])) ** 0.5
+        assert abs(shares - 0.5).max() < 5 * spread
+        for distance in (1, 2, 16):  # and says nothing of what lies so far from it
+            near = np.roll(zero, distance, axis)
+            assert abs((near == zero).mean() - 0.5) < 5 * (0.25 / zero.size) ** 0.5
+
+
+def test_dropout_draws_anew_at_each_call_and_for_each_seed():
+    layer = layers.Dropout(0.5, seed=0)
+    ones = ops.ones((40, 50, 64))
+    masks = [ops.convert_to_numpy(layer(ones, training=True)) == 0 for _ in range(3)]
+    masks += [dropped(0.5, seed) == 0 for seed in (1, 2, 2**31 - 1)]
+    for number, mask in enumerate(masks):
+        for other in masks[:number]:
+            assert abs((mask == other).mean() - 0.5) < 5 * (0.25 / mask.size) ** 0.5
+    assert np.array_equal(masks[0], dropped(0.5) == 0)
+
+
+def test_dropout_is_off_outside_of_training_and_at_rate_0():
+    x = ops.ones((2, 3))
+    assert layers.Dropout(0.5)(x) is not None
+    for layer, training in ((layers.Dropout(0.5), False), (layers.Dropout(0.0), True)):
+        assert np.array_equal(ops.convert_to_numpy(layer(x, training=training)), np.ones((2, 3)))
+
+
+def test_dropout_with_a_noise_shape_is_keras_own():
+    x = dropped(0.5, shape=(8, 16, 4), noise_shape=(None, 16, 1))
+    assert len(np.unique(x)) == 2
+    assert (x == x[:, :, :1]).all()
+
+
+def test_dropout_keeps_the_dtype_and_reloads():
+    layer = layers.Dropout(0.25, seed=3, dtype="bfloat16")
+    assert keras.backend.standardize_dtype(layer(ops.ones((2, 8)), training=True).dtype) == (
+        "bfloat16"
+    )
+    again = layers.Dropout.from_config(layer.get_config())
+    assert (again.rate, again.seed, again.dtype) == (0.25, 3, "bfloat16")
+
+
+def lowbias32(x):
+    """The hash as its author has it, on NumPy's numbers."""
+    x = (x ^ (x >> np.uint32(16))) * np.uint32(0x7FEB352D)
+    x = (x ^ (x >> np.uint32(15))) * np.uint32(0x846CA68B)
+    return x ^ (x >> np.uint32(16))
+
+
+@pytest.mark.skipif(keras.backend.backend() == "torch", reason="torch has masks of its own")
+def test_dropout_masks_are_the_same_everywhere():
+    layer = layers.Dropout(0.3, seed=7)
+    golden = np.uint32(0x9E3779B9)
+    with np.errstate(over="ignore"):
+        for call in range(3):
+            x = ops.convert_to_numpy(layer(ops.ones((2, 3, 4)), training=True))
+            first = lowbias32(np.uint32(7) * golden + np.uint32(1))
+            second = lowbias32(np.uint32(call) * golden + np.uint32(2))
+            step = lowbias32(first + second * golden) | np.uint32(1)
+            start = lowbias32(first ^ second)
+            bits = lowbias32(start + np.arange(24, dtype=np.uint32) * step)
+            assert np.array_equal(x.ravel() == 0, bits >> np.uint32(8) < round(0.3 * 2**24))

@@ -8,11 +8,14 @@ What is batched is anything with these parts, such as `texts.EncodedTexts`:
                  entry for each of the rows; targets and weights are `None` without labels
 """
 
+import collections
+import itertools
+
 import keras
 import numpy as np
 import tensorflow as tf
 
-# With compiled steps each length costs a compilation, so there is a handful of them.
+# With compiled steps each length costs a compilation, so there is a handful of them at most.
 LENGTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 # How a loss is averaged: over what has a weight. Keras' default also counts padding and the rows
 # that fill up a batch, so a word would count for less in a batch of unequal lengths.
@@ -28,9 +31,9 @@ class Batches:
         batch_size: sequences a batch.
         seed: of the order; `None`: longest first, for prediction. A pair such as
             (seed, epoch) gives each epoch an order of its own.
-        fixed_lengths: whether a batch is padded to one of `LENGTHS` and the last batch filled
-            up with rows of weight 0, so that a compiled step sees few shapes. `"one"`: to
-            `max_length` always, for TPUs.
+        lengths: for compiled steps, which should see few shapes: a batch is padded to the next
+            of these, rising, or to `max_length`, and the last batch is filled up with rows of
+            weight 0. `None`: to its longest sequence.
 
     Attributes:
         rows: for each batch which sequences it holds, a list of int arrays.
@@ -47,11 +50,11 @@ class Batches:
     [(2, 5), (1, 3)]
     """
 
-    def __init__(self, encoded, batch_size, seed=None, fixed_lengths=False):
+    def __init__(self, encoded, batch_size, seed=None, lengths=None):
         self._encoded = encoded
-        self._fixed_lengths = fixed_lengths
+        self._lengths = lengths
         self.rows = _plan(encoded.lengths, batch_size, seed)
-        self.sizes = [batch_size if fixed_lengths else len(rows) for rows in self.rows]
+        self.sizes = [len(rows) if lengths is None else batch_size for rows in self.rows]
 
     def __len__(self):
         return len(self.rows)
@@ -59,13 +62,11 @@ class Batches:
     def __getitem__(self, index):
         """Returns (inputs,), or (inputs, targets, weights) where there are labels."""
         rows = self.rows[index]
-        length = int(self._encoded.lengths[rows].max())
+        length = self.needed(index)
         missing = 0
-        if self._fixed_lengths:
-            length = next((size for size in LENGTHS if size >= length), length)
+        if self._lengths is not None:
+            length = next((size for size in self._lengths if size >= length), length)
             length = min(length, self._encoded.max_length)
-            if self._fixed_lengths == "one":
-                length = self._encoded.max_length
             missing = self.sizes[index] - len(rows)
             rows = np.concatenate([rows, np.repeat(rows[:1], missing)])
         inputs, targets, weights = self._encoded.batch(rows, length)
@@ -75,6 +76,10 @@ class Batches:
             for array in keras.tree.flatten(weights):
                 array[len(rows) - missing :] = 0
         return inputs, targets, weights
+
+    def needed(self, index):
+        """Positions of the longest sequence of a batch."""
+        return int(self._encoded.lengths[self.rows[index]].max())
 
     def dataset(self, start=0):
         """The batches as a `tf.data.Dataset`, prepared while the model computes.
@@ -94,6 +99,41 @@ class Batches:
         )
         size = tf.data.experimental.assert_cardinality(len(self) - start)
         return dataset.apply(size).prefetch(2)
+
+
+def worth_compiling(needed, cost, share):
+    """Chooses lengths to compile steps for, if that is quicker than not to compile at all.
+
+    Args:
+        needed: of each batch of a run, positions of its longest sequence.
+        cost: of compiling for one length: the positions of a batch that go by meanwhile.
+        share: of an uncompiled step's time that a compiled one takes, 0 to 1.
+
+    Returns:
+        Some of `LENGTHS`, rising; `None` where nothing should be compiled.
+
+    Example:
+
+    >>> worth_compiling([30] * 400 + [60] * 200, cost=1000, share=0.7)
+    (32, 64)
+    >>> worth_compiling([30] * 50 + [60] * 20, cost=1000, share=0.7)
+    """
+    counts = collections.Counter(
+        next((size for size in LENGTHS if size >= length), length) for length in needed
+    )
+    *others, longest = sorted(counts)
+    best, chosen = sum(needed), None
+    for number in range(len(others) + 1):
+        for lengths in itertools.combinations(others, number):
+            lengths = (*lengths, longest)
+            padded = sum(
+                count * next(size for size in lengths if size >= length)
+                for length, count in counts.items()
+            )
+            time = share * padded + cost * len(lengths)
+            if time < best:
+                best, chosen = time, lengths
+    return chosen
 
 
 def pad(sequences, length, value=0):

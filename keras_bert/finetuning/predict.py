@@ -5,7 +5,7 @@ import numpy as np
 
 from keras_bert import heads
 from keras_bert.finetuning import tasks
-from keras_bert.finetuning.batches import Batches
+from keras_bert.finetuning.batches import LENGTHS, Batches
 from keras_bert.finetuning.data import Examples
 from keras_bert.finetuning.texts import EncodedTexts
 
@@ -84,7 +84,8 @@ def run(model, encoded, *, batch_size=32, on_batch=None):
     Returns:
         A list with the outputs for each sequence, in order: arrays, or dicts of arrays.
     """
-    batches = Batches(encoded, batch_size, fixed_lengths=keras.backend.backend() == "jax")
+    lengths = LENGTHS if keras.backend.backend() == "jax" else None
+    batches = Batches(encoded, batch_size, lengths=lengths)
     results = [None] * len(encoded)
     for index, rows in enumerate(batches.rows):
         outputs = model.predict_on_batch(batches[index][0])

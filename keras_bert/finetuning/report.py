@@ -1,12 +1,12 @@
 """What is left of a run: a table, `metrics.json`, and two pictures."""
 
 import json
-import os
 import pathlib
 
 import numpy as np
 
 from keras_bert import heads
+from keras_bert.files import whole
 
 METRICS_FILE = "metrics.json"
 CURVES_FILE = "curves.png"
@@ -56,13 +56,9 @@ def write_metrics(folder, metrics):
     {'accuracy': 1.0}
     """
     file = pathlib.Path(folder, METRICS_FILE)
-    beside = file.with_name(f".{os.getpid()}.{file.name}")
-    try:
-        text = json.dumps(metrics, indent=2, ensure_ascii=False)
+    text = json.dumps(metrics, indent=2, ensure_ascii=False)
+    with whole(file) as beside:
         beside.write_text(text + "\n", encoding="utf-8")
-        os.replace(beside, file)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def draw_curves(folder, history):

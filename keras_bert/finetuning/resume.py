@@ -1,11 +1,12 @@
 """The state of a run on disk, so that a killed run goes on where it was."""
 
 import json
-import os
 import pathlib
 
 import keras
 import numpy as np
+
+from keras_bert.files import whole
 
 STATE_FILE = "training.npz"
 BEST_FILE = "best.npz"
@@ -128,10 +129,5 @@ def _write(file, variables, place=""):
     arrays = {
         str(index): keras.ops.convert_to_numpy(variable) for index, variable in enumerate(variables)
     }
-    beside = file.with_name(f".{os.getpid()}.{file.name}")
-    try:
-        with open(beside, "wb") as stream:
-            np.savez(stream, place=place, **arrays)
-        os.replace(beside, file)
-    finally:
-        beside.unlink(missing_ok=True)
+    with whole(file) as beside, open(beside, "wb") as stream:
+        np.savez(stream, place=place, **arrays)

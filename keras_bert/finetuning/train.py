@@ -5,13 +5,18 @@ import time
 import keras
 import numpy as np
 
-from keras_bert import heads, optimizers
+from keras_bert import distribution, heads, optimizers
 from keras_bert.console import progress
 from keras_bert.encoder import BertEncoder
 from keras_bert.finetuning import predict, tasks
-from keras_bert.finetuning.batches import Batches
+from keras_bert.finetuning.batches import LENGTHS, Batches, worth_compiling
 from keras_bert.finetuning.resume import RunState
+from keras_bert.pretraining import flops
 
+# On a CPU: the arithmetic that could be done while a layer is compiled for one length, and the share
+# of a step's time that it takes when compiled. Measured with MiniLM on two cores.
+_COMPILING = 1.7e11
+_COMPILED_SHARE = 0.65
 _SAVE_SECONDS = 300  # between two states on disk
 _READ_SECONDS = 0.2  # between two looks at the loss, each of which waits for the device
 
@@ -130,7 +135,7 @@ def finetune(
         _check_dev(task, model, train, dev, max_length)
     batches = -(-len(encoded) // batch_size)
     steps = -(-epochs * batches // accumulate)
-    compiled = _compiles()
+    lengths = (max_length,) if fixed_length else _lengths(encoder, encoded, batch_size, seed, epochs)
     model.compile(
         optimizers.adamw(
             learning_rate,
@@ -139,7 +144,7 @@ def finetune(
             gradient_accumulation_steps=accumulate if accumulate > 1 else None,
         ),
         **task.compile_options(model),
-        jit_compile=compiled,
+        jit_compile=lengths is not None and distribution.compiles(),
     )
     settings = {
         "data": f"{train.source}, {len(train)} examples",
@@ -160,9 +165,8 @@ def finetune(
     }
     state = RunState(folder, settings)
     state.restore(model)
-    fixed = "one" if fixed_length else compiled
     stopped = _fit(
-        model, encoded, dev, state, epochs, batch_size, (seed, fixed), metric, patience, callbacks,
+        model, encoded, dev, state, epochs, batch_size, (seed, lengths), metric, patience, callbacks,
         show_progress,
     )  # fmt: skip
     state.restore_best(model)
@@ -208,7 +212,7 @@ def _fit(
     show_progress,
 ):  # fmt: skip
     """Trains epoch by epoch from where the state is; says whether Ctrl-C ended it."""
-    seed, fixed = order
+    seed, lengths = order
     watch = None
     columns = ["loss {task.fields[loss]}", "{task.fields[rate]} examples/s"]
     if dev is not None:
@@ -220,7 +224,7 @@ def _fit(
                     best, metric = _best(state.history, metric)
                     if state.epoch - best["epoch"] >= patience:
                         return False
-                batches = Batches(encoded, batch_size, (seed, state.epoch), fixed)
+                batches = Batches(encoded, batch_size, (seed, state.epoch), lengths)
                 watch = _Watch(bar, state, batches, epochs)
                 model.fit(
                     batches.dataset(state.batch),
@@ -271,17 +275,21 @@ def goodness(metric, value):
     return -value if metric == "rmse" else value
 
 
-def _compiles():
-    """Whether training steps are compiled by XLA.
-
-    On TensorFlow's CPU backend they are not: a step takes as long either way, but a compilation
-    takes longer than many of them.
-    """
+def _lengths(encoder, encoded, batch_size, seed, epochs):
+    """The lengths of batches for which steps are compiled by XLA; `None`: they are not."""
+    if not distribution.compiles():
+        return None
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
-        return bool(tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("TPU"))
-    return keras.backend.backend() == "jax"
+        if not any(tf.config.list_logical_devices(kind) for kind in ("GPU", "TPU")):
+            batches = Batches(encoded, batch_size, (seed, 0))
+            needed = [batches.needed(index) for index in range(len(batches))]
+            config = encoder.bert_config
+            a_position = flops.of_sequence(config, 32, 0, texts=0) / 32 * batch_size
+            cost = _COMPILING * config["num_hidden_layers"] / a_position
+            return worth_compiling(needed * epochs, cost, _COMPILED_SHARE)
+    return LENGTHS
 
 
 class _Watch(keras.callbacks.Callback):

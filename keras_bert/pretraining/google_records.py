@@ -13,6 +13,8 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.files import whole
+
 
 def read(paths, batch_size, sequence_length, max_predictions, *, shuffle=0, seed=0):
     """Reads batches as `heads.pretraining` takes them, again and again.
@@ -102,17 +104,12 @@ def write(path, stream, epochs=1):
     Example: see the tests.
     """
     path = pathlib.Path(path)
-    beside = path.with_name(f".{os.getpid()}.{path.name}")
     count = 0
-    try:
-        with tf.io.TFRecordWriter(str(beside)) as writer:
-            for _, batch in stream.batches(epochs=epochs):
-                for row in _rows(batch):
-                    writer.write(row.SerializeToString(deterministic=True))
-                    count += 1
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
+    with whole(path) as beside, tf.io.TFRecordWriter(str(beside)) as writer:
+        for _, batch in stream.batches(epochs=epochs):
+            for row in _rows(batch):
+                writer.write(row.SerializeToString(deterministic=True))
+                count += 1
     return count
 
 

@@ -26,6 +26,7 @@ import typing
 
 import numpy as np
 
+from keras_bert.files import whole
 from keras_bert.pretraining import corpus, sentences, vocabulary
 from keras_bert.text.preprocessor import Preprocessor
 
@@ -127,7 +128,7 @@ def _build(files, folder, preprocessor, settings, workers, on_progress):
     manifest = _started(folder, settings)
     if manifest["complete"]:
         return manifest
-    for stale in folder.glob(".*.tmp"):
+    for stale in (*folder.glob(".*.tmp"), *folder.glob(".records.*.json")):
         stale.unlink()
     options = {key: settings[key] for key in ("lowercase", "strip_accents", "split_cjk")}
     vocabulary.write(folder, preprocessor.vocabulary, **options)
@@ -370,14 +371,10 @@ def _sums(manifest):
 
 
 def _write_manifest(folder, manifest):
-    file = folder / MANIFEST_FILE
-    beside = file.with_name(f".{file.name}.tmp")
     content = manifest | {"sha256": _hash_of(manifest)}
-    with open(beside, "w", encoding="utf-8") as stream:
-        stream.write(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(beside, file)
+    with whole(folder / MANIFEST_FILE, durable=True) as beside:
+        text = json.dumps(content, indent=1, ensure_ascii=False)
+        beside.write_text(text + "\n", encoding="utf-8")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,13 +1,14 @@
 """The state of a pretraining run on disk: the last few checkpoints, each whole or not there."""
 
 import json
-import os
 import pathlib
 import re
 import zipfile
 
 import keras
 import numpy as np
+
+from keras_bert.files import whole
 
 _FOLDER = "checkpoints"
 _NAME = re.compile(r"step-\d+\.npz")
@@ -55,21 +56,14 @@ class Checkpoints:
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         file = self._folder / f"step-{step:08}.npz"
-        beside = self._folder / f".{file.name}"
         arrays = {
             str(index): np.asarray(keras.ops.convert_to_numpy(variable))
             for index, variable in enumerate(variables)
         }
         about = json.dumps({"settings": self._settings, "extra": extra}, ensure_ascii=False)
-        try:
-            with open(beside, "wb") as stream:
-                np.savez(stream, about=about, **{k: _as_bytes(v) for k, v in arrays.items()})
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.replace(beside, file)
-            _sync_folder(self._folder)  # the name too, before those it stands for go
-        finally:
-            beside.unlink(missing_ok=True)
+        # The disk has it before those go that it stands for.
+        with whole(file, durable=True) as beside, open(beside, "wb") as stream:
+            np.savez(stream, about=about, **{k: _as_bytes(v) for k, v in arrays.items()})
         for old in self._files()[: -self._keep]:
             old.unlink()
         for stale in self._folder.glob(".step-*.npz"):
@@ -138,16 +132,6 @@ def _flat(settings, outer=""):
             yield from _flat(value, f"{outer}{key}.")
         else:
             yield outer + key, value
-
-
-def _sync_folder(folder):
-    if os.name == "nt":  # there a folder cannot be opened
-        return
-    number = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
 
 
 def _as_bytes(array):

@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 import json
-import os
 import pathlib
 import time
 
@@ -13,7 +12,8 @@ import numpy as np
 from keras_bert import distribution, heads, hub, optimizers
 from keras_bert.console import progress
 from keras_bert.encoder import BertEncoder
-from keras_bert.pretraining import flops
+from keras_bert.files import whole
+from keras_bert.pretraining import flops, losses
 from keras_bert.pretraining.records import Records
 from keras_bert.pretraining.state import Checkpoints
 from keras_bert.pretraining.stream import Place, Stream
@@ -21,8 +21,6 @@ from keras_bert.pretraining.stream import Place, Stream
 HISTORY_FILE = "history.jsonl"
 CURVES_FILE = "curves.png"
 OPTIMIZERS = {"adamw": optimizers.adamw, "lamb": optimizers.lamb}
-# A mean over what is masked; Keras' default would count the empty slots too.
-_REDUCTION = "mean_with_sample_weight"
 _EVAL_SEED = 0  # the same masks in each evaluation
 
 
@@ -239,33 +237,16 @@ def compile_model(model, optimizer):
     >>> model.compiled
     True
     """
-
-    def loss():
-        return keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=_REDUCTION)
-
-    def metrics():
-        return [keras.metrics.MeanMetricWrapper(_is_right, name="accuracy")]
-
     # Objects: what is given by name is made within the first step, which is then traced twice.
+    loss, metrics = losses.PieceCrossentropy, losses.accuracy
     tasks = list(model.output) if isinstance(model.output, dict) else None
     model.compile(
         optimizer,
         loss={task: loss() for task in tasks} if tasks else loss(),
-        weighted_metrics={task: metrics() for task in tasks} if tasks else metrics(),
+        weighted_metrics={task: [metrics()] for task in tasks} if tasks else [metrics()],
         jit_compile=distribution.compiles(),
     )
     optimizer.build(model.trainable_variables)
-
-
-def _is_right(labels, logits):
-    """1.0 where no logit is above the label's; logits have one axis more than the labels.
-
-    As Keras' sparse accuracy, but without an `argmax` over the vocabulary, one more pass over the
-    largest tensor of the step: the maximum is one that the softmax needs as well.
-    """
-    labels = keras.ops.cast(labels, "int32")
-    of_label = keras.ops.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]
-    return keras.ops.cast(of_label >= keras.ops.max(logits, axis=-1), "float32")
 
 
 def _check_encoder(encoder, records, phases):
@@ -572,13 +553,9 @@ class _Meter(keras.callbacks.Callback):
 def _write_history(run):
     file = run.folder / HISTORY_FILE
     file.parent.mkdir(parents=True, exist_ok=True)
-    beside = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        lines = "".join(json.dumps(record) + "\n" for record in run.history)
+    lines = "".join(json.dumps(record) + "\n" for record in run.history)
+    with whole(file) as beside:
         beside.write_text(lines, encoding="utf-8")
-        os.replace(beside, file)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def draw_curves(folder, history):

@@ -5,7 +5,6 @@ What a card says of inputs and outputs is read from the SavedModel that was writ
 
 import hashlib
 import numbers
-import os
 import pathlib
 import re
 import typing
@@ -14,6 +13,7 @@ import urllib.parse
 
 import tensorflow as tf
 
+from keras_bert.files import whole
 from keras_bert.serving import production
 
 CARD_FILE = "README.md"
@@ -511,9 +511,5 @@ def _read(file):
 
 
 def _replace(file, content):
-    beside = file.with_name(f".{os.getpid()}.{file.name}")
-    try:
+    with whole(file) as beside:
         beside.write_bytes(content.encode("utf-8", "surrogateescape"))
-        os.replace(beside, file)
-    finally:
-        beside.unlink(missing_ok=True)

@@ -1,0 +1,57 @@
+"""A file is the one before or the new one, never a part of one."""
+
+import os
+import stat
+
+import pytest
+
+from keras_bert.files import whole
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_it_appears_at_the_end(durable, tmp_path):
+    file = tmp_path / "a.b.txt"
+    file.write_text("before")
+    with whole(file, durable) as beside:
+        assert beside.parent == tmp_path and beside.suffix == ".txt" and beside.name[0] == "."
+        beside.write_text("after")
+        assert file.read_text() == "before"
+    assert file.read_text() == "after"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_an_error_leaves_the_one_before(tmp_path):
+    file = tmp_path / "words"
+    file.write_text("before")
+    with pytest.raises(KeyboardInterrupt), whole(str(file)) as beside:
+        beside.write_text("half")
+        raise KeyboardInterrupt
+    assert file.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_two_writers_do_not_meet(tmp_path):
+    file = tmp_path / "words"
+    with whole(file) as one, whole(file) as other:
+        assert one != other
+        one.write_text("one")
+        other.write_text("other")
+    assert file.read_text() == "one"
+
+
+def test_it_has_the_permissions_of_any_new_file(tmp_path):
+    before = os.umask(0o027)
+    try:
+        with whole(tmp_path / "words") as beside:
+            beside.write_text("one")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "words").stat().st_mode) == 0o640
+
+
+def test_a_folder_that_is_not_there(tmp_path):
+    with (
+        pytest.raises(FileNotFoundError),
+        whole(tmp_path / "nowhere" / "words") as beside,
+    ):
+        beside.write_text("one")

@@ -1,0 +1,92 @@
+"""The loss over a vocabulary, beside Keras' own and against numbers too large for a power."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_bert.pretraining import losses
+
+BACKEND = keras.backend.backend()
+
+
+@pytest.fixture
+def batch():
+    """Labels (3, 4), logits (3, 4, 50), and weights of which some are 0."""
+    random = np.random.default_rng(0)
+    labels = random.integers(0, 50, (3, 4))
+    logits = random.normal(0, 3, (3, 4, 50)).astype("float32")
+    return labels, logits, random.integers(0, 3, (3, 4)).astype("float32")
+
+
+def keras_own():
+    return keras.losses.SparseCategoricalCrossentropy(
+        from_logits=True, reduction="mean_with_sample_weight"
+    )
+
+
+def gradient(loss, labels, logits, weights):
+    """Of the loss by the logits."""
+    if BACKEND == "tensorflow":
+        import tensorflow as tf
+
+        logits = tf.constant(logits)
+        with tf.GradientTape() as tape:
+            tape.watch(logits)
+            value = loss(labels, logits, weights)
+        return tape.gradient(value, logits).numpy()
+    if BACKEND == "jax":
+        import jax
+
+        return np.asarray(jax.jit(jax.grad(lambda x, y: loss(y, x, weights)))(logits, labels))
+    import torch
+
+    logits = torch.tensor(logits, requires_grad=True)
+    loss(labels, logits, weights).backward()
+    return logits.grad.numpy()
+
+
+def test_loss_and_gradient_are_keras_own(batch):
+    assert float(losses.PieceCrossentropy()(*batch)) == pytest.approx(float(keras_own()(*batch)))
+    found, expected = (gradient(loss, *batch) for loss in (losses.PieceCrossentropy(), keras_own()))
+    np.testing.assert_allclose(found, expected, atol=1e-7)
+    assert not found[batch[2] == 0].any()
+
+
+def test_labels_without_an_axis_of_positions():
+    labels, logits = np.array([0, 1]), np.array([[2.0, 0.0], [2.0, 0.0]], "float32")
+    found = losses.PieceCrossentropy()(labels, logits)
+    assert float(found) == pytest.approx(float(keras_own()(labels, logits)))
+
+
+@pytest.mark.parametrize("size", [1e4, 1e30])
+def test_large_logits_are_no_trouble(size):
+    logits = np.array([[[size, 0.0, -size]]], "float32")
+    for label, expected in ((0, 0.0), (1, size), (2, 2 * size)):
+        labels, ones = np.array([[label]]), np.ones((1, 1), "float32")
+        assert float(losses.PieceCrossentropy()(labels, logits)) == pytest.approx(expected)
+        found = gradient(losses.PieceCrossentropy(), labels, logits, ones)
+        expected = np.eye(3)[0] - np.eye(3)[label]
+        np.testing.assert_allclose(found[0, 0], expected, atol=1e-7)
+
+
+def test_it_reloads():
+    loss = losses.PieceCrossentropy(name="mine")
+    again = keras.losses.deserialize(keras.losses.serialize(loss))
+    assert (again.name, again.reduction, again.dtype) == ("mine", loss.reduction, "float32")
+
+
+def test_accuracy(batch):
+    labels, logits, weights = batch
+    logits[0, 0, labels[0, 0]] = logits[1, 2, labels[1, 2]] = 20.0
+    metric, own = losses.accuracy(), keras.metrics.SparseCategoricalAccuracy()
+    for each in (metric, own):
+        each.update_state(labels, logits, weights)
+    assert float(metric.result()) == pytest.approx(float(own.result())) and float(metric.result())
+    assert metric.name == "accuracy"
+
+
+def test_a_tie_is_right():
+    metric = losses.accuracy()
+    metric.update_state(ops.array([1]), ops.array([[3.0, 3.0, 1.0]]))
+    assert float(metric.result()) == 1.0
