@@ -53,10 +53,10 @@ def test_one_length_for_all(preprocessor):
     assert {plan[i][0]["input_mask"].shape for i in range(2)} == {(2, 32)}
 
 
-def test_only_the_lengths_that_are_chosen(preprocessor):
+def test_what_is_longer_than_all_lengths_is_not_cut(preprocessor):
     plan = Batches(encoded(preprocessor, [*range(30)] * 3), 8, seed=0, lengths=(24,))
-    shapes = {plan[i][0]["input_mask"].shape for i in range(len(plan))}
-    assert shapes == {(8, 24), (8, 31), (8, 32)} - ({(8, 31)} if (8, 31) not in shapes else set())
+    shapes = {plan[i][0]["input_mask"].shape[1] for i in range(len(plan))}
+    assert min(shapes) == 24 and max(shapes) == 31
 
 
 @pytest.mark.parametrize(

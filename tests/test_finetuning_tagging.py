@@ -11,6 +11,7 @@ import pytest
 import keras_bert
 from keras_bert import heads
 from keras_bert.finetuning import tagging
+from keras_bert.finetuning.batches import Batches
 from keras_bert.finetuning.tagging import TaggedSentences
 from tests import tiny
 
@@ -314,7 +315,7 @@ def test_windows_answer_for_each_word_once_and_where_it_has_the_most_around_it(m
             assert around[owner] == max(around)
     assert row == len(encoded)
     with_pieces = sum(bool(ids_of(word)) for words in sentences.words for word in words)
-    assert len(answered) == weights.sum() == with_pieces
+    assert len(answered) == (weights > 0).sum() == with_pieces
     assert encoded.words_without_pieces == len(labels) - with_pieces
 
 
@@ -339,7 +340,7 @@ def test_of_a_word_too_long_the_first_pieces_are_kept():
         ["[CLS]", "w2", "##x", "##x", "##x", "[SEP]"],
         ["[CLS]", "w3", "[SEP]", "[PAD]", "[PAD]", "[PAD]"],
     ]
-    assert weights.sum(axis=1).tolist() == [1, 1, 1]
+    assert (weights > 0).sum(axis=1).tolist() == [1, 1, 1]
     assert targets[:, 1].tolist() == [0, 1, 0]
 
 
@@ -359,11 +360,23 @@ def test_a_batch_to_the_letter():
     assert list(inputs) == ["input_word_ids", "input_mask", "input_type_ids"]
     assert not inputs["input_type_ids"].any()
     assert targets.tolist() == [[0, 2, 0, 0, 0, 0, 0], [0, 0, 3, 0, 4, 0, 0]]
-    assert weights.tolist() == [[0, 1, 0, 0, 0, 0, 0], [0, 1, 1, 0, 1, 0, 0]]
+    # Five words in three sentences, so 5 / 3 in each and 10 / 3 in a batch of two.
+    expected = [[0, 0.3, 0, 0, 0, 0, 0], [0, 0.3, 0.3, 0, 0.3, 0, 0]]
+    np.testing.assert_allclose(weights, expected, rtol=1e-6)
     arrays = (*inputs.values(), targets, weights)
     assert [array.dtype for array in arrays] == [np.int32] * 4 + [np.float32]
     assert {array.shape for array in arrays} == {(2, 7)}
     assert encoded.words_without_pieces == 2
+
+
+def test_words_of_short_and_long_sentences_count_alike():
+    sentences = TaggedSentences([["so"] * size for size in (1, 9) * 8], [["O"] * 1, ["O"] * 9] * 8)
+    encoded = tagging.encode(model_of(["O"]), sentences, max_length=32)
+    batches = Batches(encoded, 4, seed=0)
+    weights = [batches[index][2] for index in range(len(batches))]
+    assert {array.shape[1] for array in weights} == {3, 11}  # each batch of one kind
+    assert len({weight for array in weights for weight in array[array > 0]}) == 1
+    assert np.mean([array.sum() for array in weights]) == pytest.approx(1)
 
 
 def test_without_tags_there_are_no_targets():
@@ -379,7 +392,7 @@ def test_korean_words_are_cut_into_pieces():
     inputs, targets, weights = everything(tagging.encode(model, sentences, 32))
     pieces = [tiny.PIECES[piece] for piece in inputs["input_word_ids"][0]]
     assert pieces == ["[CLS]", "한", "##국", "국어", "한", "[SEP]"]
-    assert weights.tolist() == [[0, 1, 0, 1, 1, 0]]
+    assert (weights > 0).tolist() == [[False, True, False, True, True, False]]
 
 
 @pytest.mark.parametrize(

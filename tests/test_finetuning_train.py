@@ -208,6 +208,16 @@ def test_fixed_lengths_are_one_shape(untrained):
     assert shapes == {(8, 16)}
 
 
+def test_steps_are_compiled_where_it_pays(monkeypatch):
+    losses = []
+    for cost in (1e30, 0.0):
+        monkeypatch.setattr(train, "_COMPILING", cost)
+        model, metrics = finetune(epochs=2)
+        assert model.jit_compile == (cost == 0.0)
+        losses += [metrics["train_loss"]]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+
+
 def test_the_preprocessor_cuts_where_training_did(untrained):
     encoder = tiny.learner()
     finetune(encoder=encoder, max_length=6)

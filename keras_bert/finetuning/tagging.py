@@ -17,7 +17,6 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert import heads
-from keras_bert.finetuning.batches import REDUCTION
 from keras_bert.text.accelerator import tokenize_function
 
 HEADS = ("tagger",)
@@ -311,6 +310,8 @@ def build(encoder, train):
 def compile_options(model):
     """What `model.compile` needs to know about the task.
 
+    The loss is a sum, as the weights of `EncodedSentences.batch` want it.
+
     Args:
         model: from `build`.
 
@@ -323,7 +324,7 @@ def compile_options(model):
     ['loss', 'weighted_metrics']
     """
     return {
-        "loss": keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=REDUCTION),
+        "loss": keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="sum"),
         "weighted_metrics": [keras.metrics.SparseCategoricalAccuracy("accuracy")],
     }
 
@@ -357,6 +358,9 @@ class EncodedSentences:
         self._is_first[(np.cumsum(counts) - counts)[counts > 0]] = True
         self.lengths = windows[:, 1] - windows[:, 0] + 2
         self.max_length = max_length
+        learned = np.concatenate([[0], np.cumsum(self._is_first)])
+        in_windows = learned[windows[:, 3]] - learned[windows[:, 2]]
+        self._words_in_window = in_windows.sum() / max(len(windows), 1)
         self.has_pieces = counts > 0
         self.words_without_pieces = int((counts == 0).sum())
 
@@ -372,8 +376,8 @@ class EncodedSentences:
 
         Returns:
             `(inputs, targets, weights)`: a dict of three int32 arrays (batch, length); int32
-            (batch, length); float32 (batch, length), 1 where a word is learned. The last two
-            are `None` without tags.
+            (batch, length); float32 (batch, length), where a word is learned, the same for each
+            word: those of an average batch add up to 1. The last two are `None` without tags.
 
         Raises:
             ValueError: a window is longer than `length`.
@@ -400,7 +404,10 @@ class EncodedSentences:
             return inputs, None, None
         learned = inside & self._is_first[piece] & (piece >= first) & (piece < last)
         targets = np.where(learned, self._targets[piece], np.int32(0))
-        return inputs, targets, learned.astype(np.float32)
+        # Not the mean over the words of this batch: its sentences are of like lengths, so a word of
+        # a short one would count for many times one of a long one.
+        weight = 1 / (self._words_in_window * len(rows))
+        return inputs, targets, np.where(learned, np.float32(weight), np.float32(0))
 
     def positions(self, row):
         """Returns where in a window the words stand that it answers for, int (words,)."""
@@ -439,7 +446,7 @@ def encode(model, examples, max_length, *, stride=None):
     >>> encoded = encode(build(encoder, sentences), sentences, max_length=16)
     >>> inputs, targets, weights = encoded.batch([0], length=6)
     >>> inputs["input_word_ids"].tolist(), targets.tolist(), weights.tolist()
-    ([[2, 4, 6, 5, 3, 0]], [[0, 1, 0, 0, 0, 0]], [[0.0, 1.0, 0.0, 1.0, 0.0, 0.0]])
+    ([[2, 4, 6, 5, 3, 0]], [[0, 1, 0, 0, 0, 0]], [[0.0, 0.5, 0.0, 0.5, 0.0, 0.0]])
     """
     if max_length < 3:
         raise ValueError(f"max_length must be at least 3; received {max_length}")

@@ -13,8 +13,8 @@ from keras_bert.finetuning.batches import LENGTHS, Batches, worth_compiling
 from keras_bert.finetuning.resume import RunState
 from keras_bert.pretraining import flops
 
-# On a CPU: the arithmetic that could be done while a layer is compiled for one length, and the share
-# of a step's time that it takes when compiled. Measured with MiniLM on two cores.
+# On a CPU: the arithmetic that could be done while a layer is compiled for one length, and the
+# share of a step's time that it takes when compiled. Measured with MiniLM on two cores.
 _COMPILING = 1.7e11
 _COMPILED_SHARE = 0.65
 _SAVE_SECONDS = 300  # between two states on disk
@@ -135,7 +135,9 @@ def finetune(
         _check_dev(task, model, train, dev, max_length)
     batches = -(-len(encoded) // batch_size)
     steps = -(-epochs * batches // accumulate)
-    lengths = (max_length,) if fixed_length else _lengths(encoder, encoded, batch_size, seed, epochs)
+    lengths = (
+        (max_length,) if fixed_length else _lengths(encoder, encoded, batch_size, seed, epochs)
+    )
     model.compile(
         optimizers.adamw(
             learning_rate,
@@ -166,8 +168,8 @@ def finetune(
     state = RunState(folder, settings)
     state.restore(model)
     stopped = _fit(
-        model, encoded, dev, state, epochs, batch_size, (seed, lengths), metric, patience, callbacks,
-        show_progress,
+        model, encoded, dev, state, epochs, batch_size, (seed, lengths), metric, patience,
+        callbacks, show_progress,
     )  # fmt: skip
     state.restore_best(model)
     last = state.history[-1] if state.history else {"loss": state.loss}
