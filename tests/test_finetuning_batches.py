@@ -65,7 +65,7 @@ def test_what_is_longer_than_all_lengths_is_not_cut(preprocessor):
         ([30] * 10, 1000, None),  # too few steps
         ([30] * 1000, 1000, (32,)),
         ([10] * 1000 + [100] * 1000, 1000, (16, 128)),
-        ([10] * 100 + [100] * 1000, 5000, (128,)),  # too few short ones for a length of their own
+        ([10] * 10 + [100] * 1000, 1000, (128,)),  # too few short ones for a length of their own
         ([20] * 1000 + [30] * 1000, 10**9, None),
         ([600] * 1000, 1000, (600,)),  # beyond the longest of the list
     ],

@@ -371,7 +371,7 @@ def test_a_batch_to_the_letter():
 
 def test_words_of_short_and_long_sentences_count_alike():
     sentences = TaggedSentences([["so"] * size for size in (1, 9) * 8], [["O"] * 1, ["O"] * 9] * 8)
-    encoded = tagging.encode(model_of(["O"]), sentences, max_length=32)
+    encoded = tagging.encode(model_of(NAMES), sentences, max_length=32)
     batches = Batches(encoded, 4, seed=0)
     weights = [batches[index][2] for index in range(len(batches))]
     assert {array.shape[1] for array in weights} == {3, 11}  # each batch of one kind
