@@ -70,8 +70,8 @@ def test_it_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
         done.append(("replace", os.path.basename(target)))
         replace(source, target)
 
-    monkeypatch.setattr(state.os, "fsync", keep_in_mind)
-    monkeypatch.setattr(state.os, "replace", rename)
+    monkeypatch.setattr(os, "fsync", keep_in_mind)
+    monkeypatch.setattr(os, "replace", rename)
     Checkpoints(tmp_path, {}).save(1, variables([1.0]), {})
     assert done == [("fsync", True), ("replace", "step-00000001.npz"), ("fsync", "folder")]
 
