@@ -461,7 +461,7 @@ def dropped(rate, seed=0, shape=(40, 50, 64), **options):
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
 def test_dropout_zeroes_its_share_and_scales_the_others(rate):
     x = dropped(rate)
-    assert set(np.unique(x)) == {0.0, np.float32(1.0) * np.float32(1.0 / (1.0 - rate))}
+    assert set(np.unique(x)) == {0.0, np.float32(1.0 / (1.0 - rate))}
     spread = (rate * (1 - rate) / x.size) ** 0.5
     assert abs((x == 0).mean() - rate) < 5 * spread
 
@@ -492,7 +492,6 @@ def test_dropout_draws_anew_at_each_call_and_for_each_seed():
 
 def test_dropout_is_off_outside_of_training_and_at_rate_0():
     x = ops.ones((2, 3))
-    assert layers.Dropout(0.5)(x) is not None
     for layer, training in ((layers.Dropout(0.5), False), (layers.Dropout(0.0), True)):
         assert np.array_equal(ops.convert_to_numpy(layer(x, training=training)), np.ones((2, 3)))
 
