@@ -307,14 +307,15 @@ class End(keras.callbacks.Callback):
 
 def run(batches, error, folder=None):
     return train.finetune(
-        tiny.encoder(num_hidden_layers=1, initializer_range=0.25), tiny.examples(tiny.ROWS[:30]),
-        batch_size=8, learning_rate=1e-2, max_length=16, folder=folder,
+        tiny.encoder(num_hidden_layers=1, hidden_size=16, initializer_range=0.25),
+        tiny.examples(tiny.ROWS[:30]),
+        batch_size=8, learning_rate=2e-2, max_length=16, folder=folder,
         callbacks=[End(batches, error)])
 
 whole, metrics = run(10, KeyboardInterrupt)
 assert metrics["stopped"] and int(whole.optimizer.iterations) == 10
 first, second = [record["loss"] for record in metrics["history"]]
-assert metrics["train_loss"] == second < first
+assert metrics["train_loss"] == second < 0.8 * first
 train._SAVE_SECONDS = 0
 try:
     run(6, OSError, {str(tmp_path)!r})
