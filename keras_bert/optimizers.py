@@ -71,6 +71,11 @@ class _AsBertHasIt(keras.optimizers.Optimizer):
     """What both optimizers do in another way than Keras' own."""
 
     def build(self, variables):
+        if self.gradient_accumulation_steps and _replicas_cannot_branch():
+            raise ValueError(
+                "gradients cannot be accumulated under MirroredStrategy, in Keras 3 on TensorFlow; "
+                "take smaller batches, or KERAS_BACKEND=jax"
+            )
         if not self.built:
             self.exclude_from_weight_decay(
                 var_list=[v for v in variables if len(v.shape) < 2 or v.name == "bias"]
@@ -169,7 +174,10 @@ def adamw(
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class Lamb(_AsBertHasIt, keras.optimizers.Lamb):
-    """`keras.optimizers.Lamb` that spares biases and LayerNorm from weight decay.
+    """`keras.optimizers.Lamb` as it was used on BERT.
+
+    The decay is a part of the update that the trust ratio scales, and biases and LayerNorm have
+    neither decay nor ratio: a bias starts at 0, and the ratio would hold it there.
 
     Args: as for `keras.optimizers.Lamb`.
 
@@ -178,6 +186,29 @@ class Lamb(_AsBertHasIt, keras.optimizers.Lamb):
     >>> optimizer = Lamb(learning_rate=0.1, weight_decay=0.5)
     >>> optimizer.build([keras.Variable([1.0])])
     """
+
+    def update_step(self, gradient, variable, learning_rate):
+        rate = ops.cast(learning_rate, variable.dtype)
+        gradient = ops.cast(gradient, variable.dtype)
+        step = ops.cast(self.iterations + 1, variable.dtype)
+        index = self._get_variable_index(variable)
+        mean, square = self._momentums[index], self._velocities[index]
+        self.assign_add(mean, (gradient - mean) * (1 - self.beta_1))
+        self.assign_add(square, (ops.square(gradient) - square) * (1 - self.beta_2))
+        mean = mean / (1 - ops.power(ops.cast(self.beta_1, variable.dtype), step))
+        square = square / (1 - ops.power(ops.cast(self.beta_2, variable.dtype), step))
+        update = mean / (ops.sqrt(square) + self.epsilon)
+        if self._use_weight_decay(variable):  # the same variables that have a ratio
+            update = update + (self.weight_decay or 0.0) * variable
+            weight_norm, update_norm = (
+                ops.sqrt(ops.sum(ops.square(values))) for values in (variable, update)
+            )
+            has_ratio = ops.logical_and(weight_norm > 0, update_norm > 0)
+            rate = rate * ops.where(has_ratio, weight_norm / update_norm, 1.0)
+        self.assign_sub(variable, rate * update)
+
+    def _apply_weight_decay(self, variables):
+        """It is in the update."""
 
 
 def lamb(
@@ -191,8 +222,7 @@ def lamb(
 ):
     """LAMB, for pretraining in very large batches.
 
-    Source: You et al. (2020), Large batch optimization for deep learning. Keras decays the weights
-    beside the trust ratio, not within it.
+    Source: You et al. (2020), Large batch optimization for deep learning, algorithm 2.
 
     Args: as for `adamw`.
 
@@ -217,6 +247,43 @@ def lamb(
         gradient_accumulation_steps=gradient_accumulation_steps,
         name="lamb",
     )
+
+
+def with_loss_scale(optimizer, dtype_policy):
+    """Scales the loss of a model that computes in float16, whose small gradients would be 0.
+
+    Keras does so by the policy of the model that is compiled, which is not that of the encoder
+    within.
+
+    Args:
+        optimizer: a Keras optimizer.
+        dtype_policy: of the encoder.
+
+    Returns:
+        A `keras.optimizers.LossScaleOptimizer` around it, or the optimizer itself for another
+        policy than "mixed_float16".
+
+    Example:
+
+    >>> inner = adamw(1e-4, total_steps=10)
+    >>> with_loss_scale(inner, keras.dtype_policies.get("mixed_bfloat16")) is inner
+    True
+    """
+    if dtype_policy.name != "mixed_float16":
+        return optimizer
+    return keras.optimizers.LossScaleOptimizer(optimizer, name="loss_scale")
+
+
+def _replicas_cannot_branch():
+    """Whether Keras' update fails within its choice between a step and none.
+
+    `MirroredStrategy` lets replicas meet outside such branches alone.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return False
+    import tensorflow as tf
+
+    return isinstance(tf.distribute.get_strategy(), tf.distribute.MirroredStrategy)
 
 
 @contextlib.contextmanager

@@ -139,11 +139,14 @@ def finetune(
         (max_length,) if fixed_length else _lengths(encoder, encoded, batch_size, seed, epochs)
     )
     model.compile(
-        optimizers.adamw(
-            learning_rate,
-            total_steps=steps,
-            warmup_steps=round(warmup * steps),
-            gradient_accumulation_steps=accumulate if accumulate > 1 else None,
+        optimizers.with_loss_scale(
+            optimizers.adamw(
+                learning_rate,
+                total_steps=steps,
+                warmup_steps=round(warmup * steps),
+                gradient_accumulation_steps=accumulate if accumulate > 1 else None,
+            ),
+            encoder.dtype_policy,
         ),
         **task.compile_options(model),
         jit_compile=lengths is not None and distribution.compiles(),
