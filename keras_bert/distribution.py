@@ -6,10 +6,12 @@ trained on several devices is made within `scope`; `pretraining` and Keras do th
 
 import contextlib
 import os
+import typing
 
 import keras
 
 STRATEGIES = ("auto", "one-device", "mirrored", "multi-worker", "tpu")
+_COUNT, _INDEX = "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
 
 
 @contextlib.contextmanager
@@ -19,10 +21,11 @@ def scope(name="auto", *, model_parallel=1):
     Args:
         name: `"one-device"`; `"mirrored"`: all devices of this machine; `"multi-worker"`: those of
             several machines, each of which runs the same program, on JAX; `"tpu"`, or
-            `"tpu:NAME"` for a Cloud TPU of that name; `"auto"`: the TPU if there is one, else all
-            devices of this machine if there are several, else the one.
-        model_parallel: on JAX, devices among which each weight matrix is split, for models that
-            one device cannot hold.
+            `"tpu:NAME"` for a Cloud TPU of that name; `"auto"`: the TPU that the environment
+            names or TensorFlow sees, else all devices of this machine if there are several, else
+            the one.
+        model_parallel: on JAX, devices of one machine among which each weight matrix is split,
+            for models that one device cannot hold.
 
     Yields:
         The `tf.distribute.Strategy` or `keras.distribution.Distribution`; `None` for one device.
@@ -48,8 +51,7 @@ def scope(name="auto", *, model_parallel=1):
         raise ValueError("model_parallel needs several devices; received one-device")
     backend = keras.backend.backend()
     if kind == "one-device":
-        with contextlib.nullcontext():
-            yield None
+        yield None
     elif backend == "tensorflow":
         if model_parallel != 1:
             raise ValueError("model_parallel needs the JAX backend: set KERAS_BACKEND=jax")
@@ -89,7 +91,10 @@ def _tensorflow_strategy(kind, address):
 
 
 def _tpu_is_near():
-    return any(name in os.environ for name in ("TPU_NAME", "COLAB_TPU_ADDR"))
+    import tensorflow as tf
+
+    named = any(name in os.environ for name in ("TPU_NAME", "COLAB_TPU_ADDR"))
+    return named or bool(tf.config.list_physical_devices("TPU"))
 
 
 def _tpu_strategy(address):
@@ -132,13 +137,13 @@ def _jax_distribution(kind, address, model_parallel):
                 "machine that has one"
             )
     if kind == "multi-worker" and not jax.distributed.is_initialized():
-        try:
-            jax.distributed.initialize()
-        except (ValueError, RuntimeError) as error:
-            reason = str(error).strip().splitlines()[0]
-            raise ValueError(f"multi-worker finds no cluster: {reason}") from error
+        _join_cluster()
     devices = keras.distribution.list_devices()
     if model_parallel != 1:
+        if jax.process_count() != 1:
+            raise ValueError(
+                "model_parallel works within one machine; received several: leave it at 1"
+            )
         if len(devices) % model_parallel:
             raise ValueError(
                 f"model_parallel must divide the {len(devices)} devices; received {model_parallel}"
@@ -147,6 +152,34 @@ def _jax_distribution(kind, address, model_parallel):
     if kind == "auto" and len(devices) < 2:
         return None
     return keras.distribution.DataParallel(devices=devices, auto_shard_dataset=False)
+
+
+def _join_cluster():
+    """Finds the other processes as JAX does, or by variables of the environment.
+
+    SLURM, Open MPI, Kubernetes and Cloud TPUs tell JAX all it needs; elsewhere JAX reads the
+    address alone.
+    """
+    import jax
+
+    given: dict[str, typing.Any] = {}
+    for key, variable in (("num_processes", _COUNT), ("process_id", _INDEX)):
+        value = os.environ.get(variable)
+        if value is not None:
+            if not value.isdecimal():
+                raise ValueError(f"{variable} must be a number; received {value!r}")
+            given[key] = int(value)
+    try:
+        jax.distributed.initialize(**given)
+    except ValueError as error:
+        reason = str(error).strip().splitlines()[0].rstrip(".")
+        raise ValueError(
+            f"multi-worker finds no cluster ({reason}); set JAX_COORDINATOR_ADDRESS, {_COUNT} and "
+            f"{_INDEX}"
+        ) from error
+    except RuntimeError as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ValueError(f"multi-worker cannot begin: {reason}") from error
 
 
 def _model_parallel(devices, count):
@@ -223,15 +256,39 @@ def worker():
 
 
 def compiles():
-    """Whether steps can be compiled by XLA: under a strategy on TensorFlow's CPUs they cannot.
+    """Whether Keras can have steps compiled by XLA: not around a strategy of TensorFlow's.
+
+    (What a TPU runs is compiled, whoever asks for it.)
 
     Example:
 
     >>> compiles()
     True
     """
-    if keras.backend.backend() != "tensorflow" or _strategy() is None:
-        return keras.backend.backend() != "torch"
-    import tensorflow as tf
+    backend = keras.backend.backend()
+    return backend == "jax" or (backend == "tensorflow" and _strategy() is None)
 
-    return tf.config.list_logical_devices("CPU") != tf.config.list_logical_devices()
+
+def agree(number):
+    """Raises unless all processes that train together have the same number.
+
+    Args:
+        number: an int, such as the step to go on from.
+
+    Raises:
+        ValueError: another process has another one.
+
+    Example:
+
+    >>> agree(5)
+    """
+    if worker()[1] == 1:
+        return
+    from jax.experimental import multihost_utils
+
+    numbers = multihost_utils.process_allgather(number).tolist()
+    if len(set(numbers)) > 1:
+        raise ValueError(
+            f"the processes would go on from different steps, {', '.join(map(str, numbers))}: "
+            "their folder must be on a disk that all of them share"
+        )

@@ -1,7 +1,7 @@
 """Tiny pretraining runs, in the tests' own process or in processes that get killed.
 
 python -m tests.pretraining_runs killed FOLDER SEED
-python -m tests.pretraining_runs worker RECORDS INDEX NUMBER PORT
+python -m tests.pretraining_runs worker RECORDS INDEX NUMBER
 """
 
 import os
@@ -221,14 +221,19 @@ def parallel(folder, strategy, model_parallel):
     print("report " + json.dumps(report))
 
 
-def worker(folder, index, number, port):
-    """One of several processes that train together."""
+CONFIG = {
+    "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32,
+    "max_position_embeddings": 48,
+}  # fmt: skip
+
+
+def worker(folder, index, number):
+    """One of several processes that train together, as the environment says."""
     import json
 
     import jax
 
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
-    jax.distributed.initialize(f"localhost:{port}", number, index)
 
     import numpy as np
 
@@ -247,6 +252,16 @@ def worker(folder, index, number, port):
             "eval_loss": [line["eval_loss"] for line in history if "eval_loss" in line],
             "total": total,
         }
+    # As a person has it who gave no weights: each process draws the first ones.
+    from keras_bert.__main__ import main
+
+    config = folder / f"config-{index}.json"
+    config.write_text(json.dumps(CONFIG))
+    report["command"] = main(
+        ["pretrain", "--records", str(folder / "records"), "--output", str(folder / "by-command"),
+         "--config", str(config), "--strategy", "multi-worker", "--steps", "2", "--lengths", "16",
+         "--batch-size", "4", "--log-every", "1", "--save-every", "2"]
+    )  # fmt: skip
     print("report " + json.dumps(report))
 
 

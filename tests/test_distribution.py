@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import keras
+import numpy as np
 import pytest
 
 from keras_bert import distribution
@@ -63,7 +64,7 @@ def test_mirrored():
         assert tf.distribute.get_strategy() is strategy
         assert distribution.replicas() == 1
         assert distribution.worker() == (0, 1)
-        assert not distribution.compiles()  # XLA fails under it on CPUs
+        assert not distribution.compiles()  # Keras would compile around the strategy
     assert not tf.distribute.has_strategy()
 
 
@@ -155,6 +156,9 @@ say("one-device"); say("auto"); say("mirrored"); say("tpu"); say("tpu:mine")
 say("mirrored", model_parallel=3); say("mirrored", model_parallel=2)
 say("one-device", model_parallel=2); say("mirrored", model_parallel=0)
 say("multi-worker")
+import jax
+jax.process_count = lambda: 2
+say("mirrored", model_parallel=4)
 assert keras.distribution.distribution() is None
 """
 
@@ -177,7 +181,55 @@ def test_the_names_on_jax(python, monkeypatch):
         "mirrored {'model_parallel': 0} model_parallel must be at least 1; received 0",
     ):
         assert expected in lines, (expected, lines)
-    assert any(line.startswith("multi-worker {} multi-worker finds no cluster: ") for line in lines)
+    assert any(line.startswith("multi-worker {} multi-worker cannot begin: ") for line in lines)
+    refused = "model_parallel works within one machine; received several: leave it at 1"
+    assert f"mirrored {{'model_parallel': 4}} {refused}" in lines
+
+
+CLUSTER = """
+import os
+import keras_bert.distribution as d
+for number in (None, "two"):
+    if number:
+        os.environ["JAX_NUM_PROCESSES"] = number
+    try:
+        with d.scope("multi-worker"):
+            pass
+    except ValueError as error:
+        print(error)
+"""
+
+
+def test_a_cluster_that_nobody_named(python, monkeypatch):
+    for name in ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"):
+        monkeypatch.delenv(name, raising=False)
+    first, second = python("-c", CLUSTER, backend="jax").splitlines()
+    assert first.startswith("multi-worker finds no cluster (")
+    assert first.endswith("; set JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID")
+    assert second == "JAX_NUM_PROCESSES must be a number; received 'two'"
+
+
+def test_processes_that_would_go_on_from_different_steps(monkeypatch):
+    from jax.experimental import multihost_utils
+
+    distribution.agree(3)
+    monkeypatch.setattr(distribution, "worker", lambda: (0, 2))
+    for numbers, is_right in (([4, 4], True), ([4, 0], False)):
+        monkeypatch.setattr(
+            multihost_utils, "process_allgather", lambda number, found=numbers: np.array(found)
+        )
+        if is_right:
+            distribution.agree(4)
+            continue
+        with pytest.raises(ValueError, match=r"different steps, 4, 0: their folder must be on a"):
+            distribution.agree(4)
+
+
+def test_gradients_are_not_accumulated_under_mirrored(records, tmp_path):
+    """What Keras would fail at within the first step, in words that name nothing."""
+    message = "^gradients cannot be accumulated under MirroredStrategy, in Keras 3 on TensorFlow; "
+    with distribution.scope("mirrored"), pytest.raises(ValueError, match=message):
+        runs.pretrain(records, tmp_path, accumulate=2)
 
 
 FLAG = "--xla_force_host_platform_device_count="
@@ -261,15 +313,16 @@ def free_port():
 
 def test_two_processes_are_one(on_jax, records):
     """`jax.distributed` on loopback, each with half of the rows of each batch."""
-    port = free_port()
     command = [sys.executable, "-m", "tests.pretraining_runs", "worker", records.folder.parent]
     environment = {**os.environ, "KERAS_BACKEND": "jax", "TF_CPP_MIN_LOG_LEVEL": "3",
-                   "JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "true"}  # fmt: skip
+                   "JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "true",
+                   "JAX_COORDINATOR_ADDRESS": f"localhost:{free_port()}",
+                   "JAX_NUM_PROCESSES": "2"}  # fmt: skip
     environment.pop("XLA_FLAGS", None)
     workers = [
         subprocess.Popen(
-            [*map(str, command), str(index), "2", str(port)],
-            cwd=conftest.ROOT, env=environment, text=True,
+            [*map(str, command), str(index), "2"],
+            cwd=conftest.ROOT, env=environment | {"JAX_PROCESS_ID": str(index)}, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )
         for index in range(2)
@@ -284,6 +337,11 @@ def test_two_processes_are_one(on_jax, records):
     found = [reports(output)[0] for output in outputs]
     one = on_jax["one-device", 1]
     assert found[0]["total"] == found[1]["total"]
+    assert [report["command"] for report in found] == [0, 0]
+    files = sorted(file.name for file in (records.folder.parent / "by-command").iterdir())
+    assert [name for name in files if name != ".lock"] == [
+        "checkpoints", "curves.png", "history.jsonl", "model.keras",
+    ]  # fmt: skip
     for name in ("loss", "eval_loss"):
         assert found[0][name] == found[1][name]
         assert found[0][name] == pytest.approx(one[name], rel=1e-4)
