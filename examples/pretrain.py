@@ -15,6 +15,8 @@ import pathlib
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
+import keras
+
 import keras_bert
 from keras_bert.pretraining import corpus, records, train, vocabulary
 
@@ -46,6 +48,7 @@ def main():
     made = records.build(args.text, args.output / "records", preprocessor, held_out=0.02)
     print(f"{made['counts']['documents']:,} documents, {made['counts']['pieces']:,} pieces")
 
+    keras.utils.set_random_seed(args.seed)  # of the first weights
     bert = keras_bert.BertEncoder(
         vocab_size=args.pieces,
         num_hidden_layers=args.layers,

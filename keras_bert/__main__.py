@@ -267,7 +267,7 @@ def _add_pretrain(parser):
     )
     model = parser.add_argument_group("model")
     model.add_argument("--model", help="go on from this model, which has the records' vocabulary")
-    model.add_argument("--size", choices=SIZES, default="base", help="a new model's (base)")
+    model.add_argument("--size", choices=SIZES, help="a new model's (base)")
     model.add_argument("--config", help="a new model's bert_config.json, in place of --size")
     recipe = parser.add_argument_group("recipe; the defaults are the paper's")
     recipe.add_argument(
@@ -282,10 +282,13 @@ def _add_pretrain(parser):
     recipe.add_argument(
         "--batch-size", type=_positive(int), default=256, help="sequences a step (256)"
     )
-    recipe.add_argument("--max-predictions", type=_positive(int), help="a sequence (15%%)")
+    recipe.add_argument(
+        "--max-predictions", type=_positive(int), nargs="+", metavar="N",
+        help="masked pieces a sequence, for both lengths or each (15%%)",
+    )  # fmt: skip
     recipe.add_argument("--learning-rate", type=_positive(float), default=1e-4, help="peak (1e-4)")
     recipe.add_argument(
-        "--warmup-steps", type=int, default=10_000, help="in which the rate rises (10000)"
+        "--warmup-steps", type=int, help="in which the rate rises (10000, at most 10%% of --steps)"
     )
     recipe.add_argument("--optimizer", choices=("adamw", "lamb"), default="adamw")
     recipe.add_argument("--whole-words", action="store_true", help="mask whole words")

@@ -13,6 +13,7 @@ import signal
 import tempfile
 import urllib.parse
 
+import keras
 import numpy as np
 
 import keras_bert
@@ -373,18 +374,30 @@ def make_vocabulary(args):
             raise
     vocabulary.write(args.output, pieces, **options)
     with waiting("Trying it on texts"):
-        seen = not held_out
+        preprocessor = keras_bert.Preprocessor(pieces, **options)
+        seen = not any(document.paragraphs() for document in held_out)
         if seen:  # too few documents to spare one
-            held_out = list(itertools.islice(corpus.documents(args.corpus), _HELD_OUT_EVERY))
-        found = vocabulary.coverage(held_out, keras_bert.Preprocessor(pieces, **options))
+            some = itertools.islice(corpus.documents(args.corpus), 50 * _HELD_OUT_EVERY)
+            found = vocabulary.coverage(some, preprocessor)
+        else:
+            found = vocabulary.coverage(held_out, preprocessor)
     print(f"{len(pieces):,} pieces from {counts['documents']:,} documents in {args.output}")
     where = "the corpus itself" if seen else f"{len(held_out):,} documents held out"
     print(f"on {where}, {found['words']:,} words:")
     print(f"  unknown          {found['unknown']:.3%}")
     print(f"  pieces a word    {found['pieces_per_word']:.2f}")
     print(f"  whole words      {found['whole']:.1%}")
-    if counts["invalid_utf8"]:
-        print(f"mended: {counts['invalid_utf8']:,} lines with bytes that are not UTF-8")
+    _print_mended(counts)
+
+
+def _print_mended(counts):
+    """What of a corpus was not read as it stands in its files."""
+    for key, what in (
+        ("invalid_utf8", "lines with bytes that are not UTF-8, now U+FFFD"),
+        ("long_lines", "lines cut, which had more than 4 MB"),
+    ):
+        if counts.get(key):
+            print(f"mended: {counts[key]:,} {what}; the first: {counts[f'{key}_at']}")
 
 
 def _holding_out(documents, held_out):
@@ -418,8 +431,9 @@ def make_records(args):
           f"{counts['pieces']:,} pieces in {args.output}")  # fmt: skip
     print(f"  held out         {made.counts('eval')['documents']:,} documents")
     print(f"  unknown          {counts['unknown_pieces'] / counts['pieces']:.3%}")
-    if counts.get("invalid_utf8"):
-        print(f"mended: {counts['invalid_utf8']:,} lines with bytes that are not UTF-8")
+    _print_mended(counts)
+    if counts["sentences"] == counts["documents"]:
+        print("no document has a second sentence: pretrain with --no-next-sentence")
 
 
 def _preprocessor_of(name):
@@ -435,24 +449,36 @@ def _preprocessor_of(name):
 
 def pretrain(args):
     """Trains a BERT from records."""
+    for path in (args.records, args.output):
+        if "://" in path:
+            raise ValueError(
+                f"{path}: must be a folder of this machine; mount the bucket (gcsfuse), or see "
+                "pretraining.google_records"
+            )
     made = records.Records(args.records)
     _check_folder(args.output)
     if len(args.lengths) > 2:
         raise ValueError(f"--lengths takes one or two numbers; received {len(args.lengths)}")
     share = 1.0 if len(args.lengths) == 1 else args.first_share
-    phases = [
-        dataclasses.replace(phase, max_predictions=args.max_predictions)
-        for phase in pretraining.two_phases(
-            args.steps, args.batch_size, (*args.lengths, args.lengths[-1])[:2], share
-        )
-    ]
-    with distribution.scope(args.strategy, model_parallel=args.model_parallel):
-        if args.model:
-            model = keras_bert.load(
-                args.model, task="auto", dtype=args.dtype, rematerialize=args.rematerialize
+    phases = pretraining.two_phases(
+        args.steps, args.batch_size, (*args.lengths, args.lengths[-1])[:2], share
+    )
+    if args.max_predictions:
+        if len(args.max_predictions) not in (1, len(args.lengths)):
+            raise ValueError(
+                "--max-predictions takes one number, or one for each of --lengths; received "
+                f"{len(args.max_predictions)}"
             )
-            if heads.find_task(model) not in ("pretraining", "masked_lm"):
-                model = heads.find_encoder(model)
+        most = dict(zip(args.lengths, itertools.cycle(args.max_predictions)))
+        phases = [
+            dataclasses.replace(phase, max_predictions=most[phase.sequence_length])
+            for phase in phases
+        ]
+    with distribution.scope(args.strategy, model_parallel=args.model_parallel):
+        # Before the model: its first weights are drawn, too, and alike in all processes.
+        keras.utils.set_random_seed(args.seed)
+        if args.model:
+            model = _model_to_go_on_with(args)
         else:
             model = keras_bert.BertEncoder(
                 **_bert_config(args, made),
@@ -484,6 +510,26 @@ def pretrain(args):
     print(f"saved in {args.output}")
 
 
+def _model_to_go_on_with(args):
+    if args.size is not None or args.config:
+        raise ValueError("--size and --config are of a new model; --model has its own")
+    model = keras_bert.load(
+        args.model, task="auto", dtype=args.dtype, rematerialize=args.rematerialize
+    )
+    # One that `save` wrote comes as it was saved, whatever the dtype asked for: it is made again.
+    encoder, task = heads.find_encoder(model), heads.find_task(model)
+    options = {"rematerialize": args.rematerialize, "preprocessor": encoder.preprocessor}
+    if args.dtype:
+        options["dtype"] = args.dtype
+    again = keras_bert.BertEncoder.from_config(encoder.get_config() | options)
+    again.set_weights(encoder.get_weights())
+    if task not in ("pretraining", "masked_lm"):
+        return again
+    head = heads.TASKS[task](again)
+    head.set_weights(model.get_weights())
+    return head
+
+
 def _bert_config(args, made):
     """The configuration of a new model for records."""
     config = {
@@ -501,7 +547,7 @@ def _bert_config(args, made):
                 f"received {given['vocab_size']}"
             )
         return config | given
-    layers, hidden = _SIZES[args.size]
+    layers, hidden = _SIZES[args.size or "base"]
     return config | {
         "num_hidden_layers": layers,
         "hidden_size": hidden,

@@ -49,7 +49,8 @@ def whole(path, durable=False):
 
 
 def _sync(path):
-    number = os.open(path, os.O_RDONLY)
+    # Windows syncs what is open for writing alone, and no other system opens folders that way.
+    number = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
     try:
         os.fsync(number)
     finally:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import keras_bert
+from keras_bert import commands
 from keras_bert.__main__ import _check_files, main
 from keras_bert.finetuning import data, train
 from keras_bert.pretraining import records, vocabulary
@@ -303,7 +304,8 @@ def test_vocab_of_one_document_is_tried_on_it(tmp_path, capsys):
     assert run("vocab", file, "--output", tmp_path / "out", "--size", 24) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].startswith("on the corpus itself, 27 words:")
-    assert lines[-1] == "mended: 9 lines with bytes that are not UTF-8"
+    mended = "mended: 9 lines with bytes that are not UTF-8, now U+FFFD; the first: a.txt, line 1"
+    assert lines[-1] == mended
 
 
 def test_export(trained, tmp_path, capsys):
@@ -770,7 +772,7 @@ def test_records_and_pretrain(tmp_path, capsys):
     assert run(*command) == 0
     output = capsys.readouterr().out
     assert output.splitlines()[-1] == f"saved in {tmp_path / 'run'}"
-    files = {file.name for file in (tmp_path / "run").iterdir()}
+    files = {file.name for file in (tmp_path / "run").iterdir()} - {".lock"}
     assert files == {"checkpoints", "curves.png", "history.jsonl", "model.keras"}
     lines = (tmp_path / "run" / "history.jsonl").read_text().splitlines()
     assert [json.loads(line)["sequence_length"] for line in lines] == [16, 32]
@@ -789,16 +791,84 @@ def test_records_and_pretrain(tmp_path, capsys):
     assert run(*command, "--seed", 1) == 1
     assert "take another folder" in capsys.readouterr().err
 
+    # In another folder it is the same, whatever was drawn before.
+    keras.utils.set_random_seed(99)
+    command[4] = tmp_path / "again"
+    assert run(*command) == 0
+    again = keras_bert.load(tmp_path / "again", task="auto")
+    for a, b in zip(model.get_weights(), again.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
+
     # Packed, with the other options, from that model.
     command = [
         "pretrain", "--records", tmp_path / "records", "--output", tmp_path / "on",
         "--model", tmp_path / "run", "--steps", 2, "--lengths", 32, "--batch-size", 4,
         "--packed", "--whole-words", "--no-next-sentence", "--optimizer", "lamb",
-        "--accumulate", 2, "--warmup-steps", 0, "--seed", 5,
+        "--accumulate", 2, "--warmup-steps", 0, "--seed", 5, "--dtype", "mixed_bfloat16",
+        "--max-predictions", 3,
     ]  # fmt: skip
     assert run(*command) == 0
     model = keras_bert.load(tmp_path / "on", task="auto")
     assert keras_bert.heads.find_task(model) == "masked_lm"
+    assert keras_bert.heads.find_encoder(model).dtype_policy.name == "mixed_bfloat16"
+
+    capsys.readouterr()
+    for options, message in (
+        (("--size", "base"), "--size and --config are of a new model; --model has its own"),
+        (("--max-predictions", 3, 4), "one number, or one for each of --lengths; received 2"),
+        (("--output", "gs://mine/run"), "gs://mine/run: must be a folder of this machine; mount"),
+        (("--records", "gs://mine/r"), "gs://mine/r: must be a folder of this machine; mount"),
+    ):
+        assert run(*command, *options) == 1
+        assert message in capsys.readouterr().err
+
+
+def test_pretraining_goes_on_with_all_weights(tmp_path):
+    """Both heads' too, in another dtype than that of the model on disk."""
+    bert = keras_bert.BertEncoder(**CONFIG, vocab_size=len(prose.PIECES))
+    bert.preprocessor = keras_bert.Preprocessor(prose.PIECES)
+    before = keras_bert.heads.pretraining(bert)
+    keras_bert.save(before, tmp_path / "model")
+    args = argparse.Namespace(
+        model=str(tmp_path / "model"), size=None, config=None, dtype="mixed_bfloat16",
+        rematerialize=True,
+    )  # fmt: skip
+    model = commands._model_to_go_on_with(args)
+    encoder = keras_bert.heads.find_encoder(model)
+    assert (encoder.dtype_policy.name, encoder.rematerialize) == ("mixed_bfloat16", True)
+    assert encoder.preprocessor.vocabulary == tuple(prose.PIECES)
+    for a, b in zip(before.get_weights(), model.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_what_was_mended_in_a_corpus_is_said_with_its_place(tmp_path, capsys):
+    corpus = tmp_path / "corpus.txt"
+    lines = [prose.text([document]).encode() for document in prose.documents(40, seed=7)]
+    lines.insert(3, b"Caf\xe9 one.\n\n")
+    corpus.write_bytes(b"".join(lines))
+    number = b"".join(lines[:3]).count(b"\n") + 1
+    vocab = tmp_path / "vocab"
+    vocabulary.write(vocab, prose.PIECES, lowercase=True, strip_accents=True, split_cjk=True)
+    assert run("records", corpus, "--vocab", vocab, "--output", tmp_path / "r", "--workers", 1) == 0
+    expected = "mended: 1 lines with bytes that are not UTF-8, now U+FFFD; the first: corpus.txt, "
+    assert f"{expected}line {number}" in capsys.readouterr().out
+
+
+def test_documents_of_one_sentence_have_no_next_one(tmp_path, capsys):
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("".join(f"{prose.PIECES[5 + number]}.\n\n" for number in range(9)))
+    vocab = tmp_path / "vocab"
+    vocabulary.write(vocab, prose.PIECES, lowercase=True, strip_accents=True, split_cjk=True)
+    made = tmp_path / "records"
+    assert run("records", corpus, "--vocab", vocab, "--output", made, "--workers", 1) == 0
+    assert "no document has a second sentence: pretrain with --no-next" in capsys.readouterr().out
+    config = tmp_path / "bert_config.json"
+    config.write_text(json.dumps(CONFIG))
+    command = ["pretrain", "--records", made, "--output", tmp_path / "run", "--config", config,
+               "--steps", 1, "--lengths", 8, "--batch-size", 2]  # fmt: skip
+    assert run(*command) == 1
+    assert "no document has a second sentence, so no text follows" in capsys.readouterr().err
+    assert run(*command, "--no-next-sentence") == 0
 
 
 def test_options_of_pretraining_are_checked_by_the_parser(capsys):

@@ -187,7 +187,8 @@ def test_invalid_bytes_are_replaced_and_counted_by_line(tmp_path):
     file = write(tmp_path / "a.txt", b"One \xff\xfe.\nTwo.\n\nThr\xc3\n\xed\x95\x9c\n")
     counts = collections.Counter()
     assert read(file, counts=counts) == [["One \ufffd\ufffd.", "Two."], ["Thr\ufffd", "한"]]
-    assert counts == {"files": 1, "documents": 2, "invalid_utf8": 2, "long_lines": 0}
+    assert counts == {"files": 1, "documents": 2, "invalid_utf8": 2, "long_lines": 0,
+                      "invalid_utf8_at": "a.txt, line 1"}  # fmt: skip
 
 
 @pytest.mark.parametrize("content", [b"PNG\0\0\1 text", bytes(range(256)) * 9])

@@ -35,6 +35,21 @@ def test_a_round_trip(stream, tmp_path):
     assert [path.name for path in tmp_path.glob("*google*")] == ["google.tfrecord"]
 
 
+def test_files_in_a_bucket(stream, tmp_path):
+    """Of another file system, that is: TensorFlow's in memory stands for Google's."""
+    file = tmp_path / "google.tfrecord"
+    google_records.write(file, stream)
+    for number in range(2):
+        tf.io.gfile.copy(str(file), f"ram://bucket/part-{number}.tfrecord")
+    here = list(google_records.read([file, file], 8, 32, 4).as_numpy_iterator())
+    there = list(google_records.read("ram://bucket/*.tfrecord", 8, 32, 4).as_numpy_iterator())
+    assert len(there) == len(here)
+    for a, b in zip(here, there, strict=True):
+        np.testing.assert_array_equal(a[0]["input_word_ids"], b[0]["input_word_ids"])
+    with pytest.raises(ValueError, match="^no file matches ram://bucket/other"):
+        google_records.read("ram://bucket/other*", 8, 32, 4)
+
+
 def test_googles_own_reader_finds_its_features(stream, tmp_path):
     """`input_fn_builder` and `_decode_record` in google-research/bert `run_pretraining.py`."""
     file = tmp_path / "google.tfrecord"

@@ -272,6 +272,15 @@ def test_a_build_killed_at_random_moments_ends_with_the_same_bytes(python, tmp_p
 # --- What is refused ---
 
 
+def test_a_corpus_that_was_edited_in_place_is_another(tmp_path):
+    made = prose.build(tmp_path, prose.documents(30))
+    text = (tmp_path / "corpus.txt").read_text()
+    for at in (0, len(text) - 4):
+        with pytest.raises(ValueError, match="is of records with corpus="):
+            prose.build(tmp_path, text[:at] + "X" + text[at + 1 :])
+    assert prose.build(tmp_path, text).manifest == made.manifest
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

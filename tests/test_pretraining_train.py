@@ -1,7 +1,10 @@
 """Pretraining: it learns, goes on bit for bit, and what goes wrong is said in a line."""
 
+import functools
+import itertools
 import json
 import os
+import re
 import shutil
 import signal
 
@@ -72,7 +75,7 @@ def test_one_schedule_for_both_phases(learned):
 
 def test_the_files_of_a_run(learned):
     _, _, folder, board = learned
-    assert sorted(file.name for file in folder.iterdir()) == [
+    assert sorted(file.name for file in folder.iterdir() if file.name != ".lock") == [
         "checkpoints", "curves.png", "history.jsonl", "model.keras",
     ]  # fmt: skip
     assert (folder / train.CURVES_FILE).read_bytes().startswith(b"\x89PNG")
@@ -329,6 +332,7 @@ def the_batch(records, step, accumulate=1, batch_size=8):
 
 @pytest.mark.parametrize(("at", "accumulate"), [(1, 1), (4, 1), (4, 2)])
 def test_a_loss_that_is_no_number_stops_the_run(at, accumulate, eager, after, records, tmp_path):
+    tmp_path = tmp_path / "new"
     encoder = runs.encoder()
     kernel = encoder.get_layer("pooler").dense.kernel
 
@@ -429,6 +433,11 @@ def test_what_pretrain_refuses(eager, records, tmp_path):
         runs.encoder(preprocessor=other),
     )
     refused("must hold one BertEncoder", keras.Sequential([keras.Input((2,))]))
+    refused(
+        "records were made with lowercase=True; received False$",
+        runs.encoder(preprocessor=keras_bert.Preprocessor(runs.PIECES, lowercase=False)),
+    )
+    refused("warmup_steps within 0 and total_steps; .* warmup_steps=7$", warmup_steps=7)
     refused("pretraining or masked_lm; received classifier", heads.classifier(runs.encoder(), 2))
     with pytest.raises(ValueError, match="^there must be a phase at least$"):
         train.pretrain(runs.encoder(), records, tmp_path / "none", [])
@@ -436,6 +445,116 @@ def test_what_pretrain_refuses(eager, records, tmp_path):
         with pytest.raises(ValueError, match=f"^{name} must be at least 1; received 0$"):
             Phase(**{"steps": 1, name: 0})
     assert not (tmp_path / "none").exists()
+
+
+def test_a_run_has_its_folder_for_itself(eager, records, tmp_path):
+    import filelock
+
+    folder = tmp_path / "run"
+    folder.mkdir()
+    message = f"^{re.escape(str(folder))}: another process is training there$"
+    with filelock.FileLock(folder / ".lock"), pytest.raises(ValueError, match=message):
+        runs.pretrain(records, folder)
+    runs.pretrain(records, folder)
+
+
+@pytest.mark.parametrize(("steps", "expected"), [(20, 2), (10**6, 10_000)])
+def test_the_rate_rises_for_a_tenth_of_a_short_run(steps, expected, eager, monkeypatch, tmp_path):
+    made = runs.records(tmp_path)
+    monkeypatch.setattr(train._Run, "go", lambda *_: None)
+    monkeypatch.setattr(train, "draw_curves", lambda *_: None)
+    model, _ = runs.pretrain(made, tmp_path / "run", steps=steps, warmup_steps=None)
+    assert model.optimizer._learning_rate.warmup_steps == expected
+
+
+def test_each_window_is_read_once(records, tmp_path, monkeypatch):
+    """However often the run stops to write, or to evaluate."""
+    monkeypatch.setattr(train, "Stream", functools.partial(train.Stream, shards_in_memory=1))
+    read = []
+    plain = records.read
+    monkeypatch.setattr(records, "read", lambda names: (read.append(names), plain(names))[1])
+    runs.pretrain(records, tmp_path, steps=12, log_every=1, save_every=6)
+    trained = [names for names in read if names[0].startswith("train")]
+    assert len(trained) > len(records.shards()), "more than an epoch"
+    # Each window once in a row; but shapes are taken from the first of all before it is drawn.
+    again = sum(a == b for a, b in itertools.pairwise(trained))
+    assert again <= 1, trained
+
+
+def test_a_broken_shard_is_named_though_tensorflow_met_it(records, tmp_path, monkeypatch):
+    copy = tmp_path / "records"
+    shutil.copytree(records.folder, copy)
+    made = type(records)(copy)
+    monkeypatch.setattr(train, "Stream", functools.partial(train.Stream, shards_in_memory=1))
+    first = train.Stream(made, 8, 16)
+    order = [names for names in _read_by(first, made)]
+    (copy / order[-1]).write_bytes(b"something else")
+    message = f"^{re.escape(str(copy / order[-1]))} is not what was written there; make the "
+    with pytest.raises(ValueError, match=message):
+        runs.pretrain(made, tmp_path / "run", steps=100, log_every=100)
+
+
+def _read_by(stream, made):
+    """The shards of an epoch in the order in which a stream reads them."""
+    order = []
+    plain = made.read
+    made.read = lambda names: (order.extend(names), plain(names))[1]
+    for _ in stream.batches(epochs=1):
+        pass
+    made.read = plain
+    return order
+
+
+class _Clock:
+    def __init__(self):
+        self.now = 100.0
+
+    def perf_counter(self):
+        return self.now
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_what_a_run_says_of_its_speed(packed, records, monkeypatch):
+    """Four batches of 8 rows, 2 s each, after a first one that took 10 s."""
+    from keras_bert.console import progress
+    from keras_bert.pretraining import flops
+    from keras_bert.pretraining.stream import Stream
+
+    clock = _Clock()
+    monkeypatch.setattr(train, "time", clock)
+    monkeypatch.setattr(flops, "peak", lambda: 1e9)
+    model = heads.pretraining(runs.encoder())
+    stream = Stream(records, 8, 16, packed=packed)
+    with progress(show=False) as bar:
+        meter = train._Meter(model, stream, bar, 1, 0, 5)
+        meter.start()
+        tokens = []
+        for number, (_, batch) in enumerate(itertools.islice(stream.batches(), 5)):
+            meter.take(number, batch)
+            clock.now += 2.0 if number else 10.0
+            meter.on_train_batch_end(number, {"loss": 1.0})
+            ids = batch[0]["input_word_ids"]
+            tokens.append(int((ids != 0).sum()))
+        meter.on_train_end()
+        found = meter.figures()
+    row = flops.of_sequence(
+        runs.encoder().bert_config, 16, stream.predictions_in_row, stream.texts_in_row
+    )
+    assert found == {
+        "seconds": 18.0,
+        "tokens_per_second": round(sum(tokens[1:]) / 8, 1),
+        "sequences_per_second": 4.0,
+        "flop_utilization": round(row * 4 / 1e9, 4),
+    }
+
+
+def test_float16_trains_with_a_scaled_loss(eager, records, tmp_path):
+    model, history = runs.pretrain(records, tmp_path, runs.encoder(dtype="mixed_float16"))
+    assert isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer)
+    assert all(np.isfinite(line["loss"]) for line in history)
+    assert history[-1]["learning_rate"] == pytest.approx(0.0025)
+    _, same = runs.pretrain(records, tmp_path, runs.encoder(dtype="mixed_float16"))
+    assert same == history
 
 
 def test_fewer_pieces_than_the_vocabulary_are_an_error(eager, records, tmp_path):

@@ -143,7 +143,8 @@ def documents(paths, *, counts=None):
         paths: as for `files`.
         counts: a `collections.Counter` to fill: `"files"`, `"documents"`, and what was mended:
             `"invalid_utf8"`, lines in which bytes were replaced by U+FFFD, and `"long_lines"`,
-            lines that were cut.
+            lines that were cut. `"invalid_utf8_at"` and `"long_lines_at"` say where the first
+            one is.
 
     Yields:
         `Document`s; none if the files are empty.
@@ -300,14 +301,15 @@ def _blocks(path, chunks, counts, long_lines="cut"):
                 )
             end = _whole_characters(held)
             if long_lines == "cut":
-                counts["long_lines"] += not in_long_line
+                if not in_long_line:
+                    _count(counts, "long_lines", path, line)
                 end = held.rfind(b" ", 1) + 1 or end
             in_long_line = True
         elif end:
             in_long_line = False
         if not end:
             continue
-        text = _mended(path, held[:end], counts)
+        text = _mended(path, line, held[:end], counts)
         held = held[end:]
         yield line, text
         line += text.count("\n")
@@ -321,7 +323,12 @@ def _whole_characters(data):
     return start if data[start] >= 0xC0 else len(data)
 
 
-def _mended(path, data, counts):
+def _count(counts, key, path, line):
+    counts[key] += 1
+    counts.setdefault(f"{key}_at", f"{path.name}, line {line}")
+
+
+def _mended(path, first, data, counts):
     if b"\r" in data:
         data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     try:
@@ -336,13 +343,13 @@ def _mended(path, data, counts):
             mended = line.decode("utf-8", "replace")
             replaced += mended.count(_REPLACED)
             lines[index] = mended.encode("utf-8")
-            counts["invalid_utf8"] += 1
-            invalid = error.object[error.start]
+            _count(counts, "invalid_utf8", path, first + index)
+            invalid, where = error.object[error.start], first + index
     text = b"\n".join(lines).decode("utf-8")
     if replaced >= _MANY_REPLACED and replaced > len(text) * _REPLACED_SHARE:
         raise ValueError(
             f"{path}: must be text in UTF-8; received {replaced} invalid bytes, "
-            f"such as 0x{invalid:02x}, among {len(text)} characters"
+            f"such as 0x{invalid:02x} in line {where}, among {len(text)} characters"
         )
     return text
 

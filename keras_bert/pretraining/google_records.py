@@ -6,7 +6,6 @@ Source: `write_instance_to_example_files` in google-research/bert `create_pretra
 `input_fn_builder` in its `run_pretraining.py`.
 """
 
-import glob
 import os
 import pathlib
 
@@ -17,10 +16,13 @@ from keras_bert.files import whole
 
 
 def read(paths, batch_size, sequence_length, max_predictions, *, shuffle=0, seed=0):
-    """Reads batches as `heads.pretraining` takes them, again and again.
+    """Reads batches as `heads.pretraining` takes them.
+
+    All of it is TensorFlow's own, so it also feeds a TPU that another machine holds, and the files
+    may lie in a bucket.
 
     Args:
-        paths: files or patterns.
+        paths: files or patterns, also `"gs://..."`.
         batch_size: rows a batch.
         sequence_length, max_predictions: that the files were written with.
         shuffle: rows among which the next one is drawn; 0: in their order, once.
@@ -43,7 +45,7 @@ def read(paths, batch_size, sequence_length, max_predictions, *, shuffle=0, seed
     paths = [paths] if isinstance(paths, (str, os.PathLike)) else paths
     files = []
     for path in map(str, paths):
-        found = [path] if os.path.exists(path) else sorted(glob.glob(path))
+        found = [path] if tf.io.gfile.exists(path) else sorted(tf.io.gfile.glob(path))
         if not found:
             raise ValueError(f"no file matches {path}")
         files += found

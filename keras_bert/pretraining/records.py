@@ -32,9 +32,11 @@ from keras_bert.text.preprocessor import Preprocessor
 
 MANIFEST_FILE = "records.json"
 SPLITS = ("train", "eval")
+_OPTIONS = ("lowercase", "strip_accents", "split_cjk")  # of a preprocessor
 _FORMAT = 1
 _SHARD_BYTES = 16 * 2**20  # of text
 _PART_BYTES = 2**20  # of text: what a worker is given at once
+_END_BYTES = 2**16
 # Nothing ends some sentences: a list, a poem. Cut, so that pairs need not drop what is too long.
 _LONGEST_SENTENCE = 128  # pieces
 _SPREAD = 2654435761  # Knuth's multiplier: consecutive numbers to numbers all over 32 bits
@@ -93,12 +95,13 @@ def build(
     files = corpus.files(paths)
     settings = {
         "format": _FORMAT,
-        "corpus": [{"file": file.name, "bytes": file.stat().st_size} for file in files],
+        "corpus": [
+            {"file": file.name, "bytes": file.stat().st_size, "ends": _hash_of_ends(file)}
+            for file in files
+        ],
         "vocabulary": vocabulary_hash(preprocessor.vocabulary),
         "vocab_size": len(preprocessor.vocabulary),
-        "lowercase": preprocessor.lowercase,
-        "strip_accents": preprocessor.strip_accents,
-        "split_cjk": preprocessor.split_cjk,
+        **{key: getattr(preprocessor, key) for key in _OPTIONS},
         "held_out": held_out,
         "shard_bytes": shard_bytes,
         "piece_type": "<u2" if len(preprocessor.vocabulary) <= 2**16 else "<u4",
@@ -124,13 +127,23 @@ def vocabulary_hash(pieces):
     return hashlib.sha256("".join(f"{piece}\n" for piece in pieces).encode()).hexdigest()
 
 
+def _hash_of_ends(path):
+    """Tells most files of one name and size apart without reading all of them."""
+    found = hashlib.sha256()
+    with open(path, "rb") as file:
+        found.update(file.read(_END_BYTES))
+        file.seek(max(0, path.stat().st_size - _END_BYTES))
+        found.update(file.read(_END_BYTES))
+    return found.hexdigest()
+
+
 def _build(files, folder, preprocessor, settings, workers, on_progress):
     manifest = _started(folder, settings)
     if manifest["complete"]:
         return manifest
     for stale in (*folder.glob(".*.tmp"), *folder.glob(".records.*.json")):
         stale.unlink()
-    options = {key: settings[key] for key in ("lowercase", "strip_accents", "split_cjk")}
+    options = {key: settings[key] for key in _OPTIONS}
     vocabulary.write(folder, preprocessor.vocabulary, **options)
     counts: dict[str, int] = {}
     parts = _parts(files, settings["shard_bytes"], counts, manifest["documents_done"])
@@ -160,8 +173,9 @@ def _build(files, folder, preprocessor, settings, workers, on_progress):
         key: value for key, value in counts.items() if key != "documents"
     }  # fmt: skip
     if not manifest["counts"].get("pieces"):
-        names = ", ".join(file.name for file in files)
-        raise ValueError(f"the corpus holds no text: {names}")
+        names = ", ".join(file.name for file in files[:3])
+        more = f" and {len(files) - 3} more" if len(files) > 3 else ""
+        raise ValueError(f"the corpus holds no text: {names}{more}")
     _write_manifest(folder, manifest)
     return manifest
 
@@ -348,7 +362,7 @@ class _ShardWriter:
         if kind is not None or not self.record["documents"]:
             self._beside.unlink(missing_ok=True)
             return
-        with open(self._beside, "rb") as file:
+        with open(self._beside, "r+b") as file:  # Windows syncs no file that is only read
             self.record["sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
             os.fsync(file.fileno())
         os.replace(self._beside, self._file)
@@ -441,6 +455,17 @@ class Records:
                 f"{self.manifest['settings']['vocab_size']} pieces; received one of "
                 f"{len(pieces)}"
             )
+
+    def check_preprocessor(self, preprocessor):
+        """Raises a ValueError unless the records were made with this vocabulary and options."""
+        self.check_vocabulary(preprocessor.vocabulary)
+        for key in _OPTIONS:
+            made_with, received = self.manifest["settings"][key], getattr(preprocessor, key)
+            if made_with != received:
+                raise ValueError(
+                    f"{self.folder}: the records were made with {key}={made_with}; received "
+                    f"{received}"
+                )
 
     def shards(self, split="train"):
         """The names of the files of a split, `"train"` or `"eval"`, in order."""

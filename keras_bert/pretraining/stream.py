@@ -124,7 +124,9 @@ class Stream:
 
     def example(self):
         """A batch of this stream as far as shapes and types go: arrays of no rows."""
-        return self._rows(self._kept_window(0, 0), 0, 0)
+        # Of the window at hand: to read another one would cost more than a hundred batches.
+        window = self._kept[1]
+        return self._rows(self._kept_window(0, 0) if window is None else window, 0, 0)
 
     def batches(self, place=None, epochs=None):
         """Draws batches.

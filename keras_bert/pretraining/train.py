@@ -1,5 +1,6 @@
 """Pretraining by the paper's recipe (section A.2): two phases, one schedule, masked LM and NSP."""
 
+import contextlib
 import dataclasses
 import itertools
 import json
@@ -22,6 +23,7 @@ HISTORY_FILE = "history.jsonl"
 CURVES_FILE = "curves.png"
 OPTIMIZERS = {"adamw": optimizers.adamw, "lamb": optimizers.lamb}
 _EVAL_SEED = 0  # the same masks in each evaluation
+_WARMUP_STEPS = 10_000  # the paper's, of 1,000,000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +77,7 @@ def pretrain(
     phases,
     *,
     learning_rate=1e-4,
-    warmup_steps=10_000,
+    warmup_steps=None,
     weight_decay=0.01,
     optimizer="adamw",
     accumulate=1,
@@ -94,20 +96,25 @@ def pretrain(
 ):
     """Pretrains a model on records; goes on from its last checkpoint, if it has one.
 
-    What a run computes is a function of its settings alone. One that was killed and called again
+    What a run computes is a function of its settings and the model's first weights (which
+    `keras.utils.set_random_seed` makes repeatable) alone. One that was killed and called again
     ends with the same weights, bit for bit, as one that was not, on one kind of device.
+
+    The loss is the mean over the masked pieces of each device and each accumulated batch, and then
+    over these, as in Google's code: where they hold different numbers of masked pieces, that is not
+    quite the mean over all.
 
     Args:
         model: a `BertEncoder`, which gets fresh heads for the masked LM and next sentences, or a
             model of `heads.pretraining`, or one of `heads.masked_lm`, which then reads single
             texts and no pairs. It is trained in place. With several devices it must have been
-            made within `distribution.scope`.
+            made within `distribution.scope`, and so must the call.
         records: a `records.Records`.
         folder: of the run: checkpoints, history, curves, and at the end the model.
         phases: a list of `Phase`, see `two_phases`.
         learning_rate: the peak.
         warmup_steps: steps in which the rate rises; it then falls to 0 at the end of the last
-            phase.
+            phase. Default: the paper's 10,000, but no more than a tenth of all.
         weight_decay: of the matrices, relative to the rate.
         optimizer: `"adamw"`, or `"lamb"` for very large batches.
         accumulate: batches that make up a step, where the device cannot hold all of its sequences.
@@ -127,12 +134,14 @@ def pretrain(
     Returns:
         `(model, history)`: the model with its heads; a list of dicts, one for each line of the
         history: `step`, `loss` and the parts of it, accuracies, `learning_rate`,
-        `tokens_per_second` (positions that are no padding), `flop_utilization`; where it was
+        `tokens_per_second` (positions that are no padding), `sequences_per_second` (rows: packed,
+        several texts each), `flop_utilization`; where it was
         evaluated also the figures of the held-out documents, with `eval_` before their names.
 
     Raises:
         ValueError: an impossible number, records of another vocabulary, a checkpoint of a run
-            with other settings, or a loss that is no number any more.
+            with other settings, another process at work on the folder, or a loss that is no
+            number any more.
 
     Example: see examples/pretrain.py.
     """
@@ -165,6 +174,12 @@ def pretrain(
             f"the model must be an encoder, or of pretraining or masked_lm; received {task}"
         )
     _check_encoder(encoder, records, phases)
+    counts = records.counts()
+    if task == "pretraining" and counts["sentences"] <= counts["documents"]:
+        raise ValueError(
+            f"{records.folder}: no document has a second sentence, so no text follows another; "
+            "pretrain without next sentences, a model of heads.masked_lm"
+        )
     keras.utils.set_random_seed(seed)
     if isinstance(model, BertEncoder):
         model = heads.pretraining(model)
@@ -184,12 +199,14 @@ def pretrain(
         seed=seed,
     )
     total = sum(phase.steps for phase in phases)
+    if warmup_steps is None:
+        warmup_steps = min(_WARMUP_STEPS, total // 10)
     compile_model(
         run.trained,
         OPTIMIZERS[optimizer](
             learning_rate,
             total_steps=total,
-            warmup_steps=min(warmup_steps, total),
+            warmup_steps=warmup_steps,
             weight_decay=weight_decay,
             gradient_accumulation_steps=accumulate if accumulate > 1 else None,
         ),
@@ -207,14 +224,22 @@ def pretrain(
     }
     checkpoints = Checkpoints(folder, json.loads(json.dumps(settings, default=str)), keep)
     every = {"log": log_every, "save": save_every, "eval": eval_every}
-    run.restore(checkpoints)
-    with progress(
-        "loss {task.fields[loss]}", "{task.fields[rate]} tokens/s", show=show_progress
-    ) as bar:
-        run.go(checkpoints, every, eval_batches, bar, _board(tensorboard))
-    _write_history(run)
-    draw_curves(run.folder, run.history)
-    hub.save(model, run.folder)
+    writes = distribution.worker()[0] == 0
+    with contextlib.ExitStack() as stack:
+        if writes:
+            stack.enter_context(_alone(run.folder))
+        run.restore(checkpoints)
+        bar = stack.enter_context(
+            progress(
+                "loss {task.fields[loss]}", "{task.fields[rate]} tokens/s",
+                show=show_progress and writes,
+            )
+        )  # fmt: skip
+        run.go(checkpoints, every, eval_batches, bar, _board(tensorboard if writes else None))
+        if writes:
+            _write_history(run)
+            draw_curves(run.folder, run.history)
+            hub.save(model, run.folder)
     return model, run.history
 
 
@@ -237,16 +262,17 @@ def compile_model(model, optimizer):
     >>> model.compiled
     True
     """
+    encoder = heads.find_encoder(model)
     # Objects: what is given by name is made within the first step, which is then traced twice.
     loss, metrics = losses.PieceCrossentropy, losses.accuracy
     tasks = list(model.output) if isinstance(model.output, dict) else None
     model.compile(
-        optimizer,
+        optimizers.with_loss_scale(optimizer, encoder.dtype_policy),
         loss={task: loss() for task in tasks} if tasks else loss(),
         weighted_metrics={task: [metrics()] for task in tasks} if tasks else [metrics()],
         jit_compile=distribution.compiles(),
     )
-    optimizer.build(model.trainable_variables)
+    model.optimizer.build(model.trainable_variables)
 
 
 def _check_encoder(encoder, records, phases):
@@ -260,7 +286,24 @@ def _check_encoder(encoder, records, phases):
     if encoder.preprocessor is None:
         encoder.preprocessor = records.preprocessor()
         encoder.check_vocabulary()
-    records.check_vocabulary(encoder.preprocessor.vocabulary)
+    records.check_preprocessor(encoder.preprocessor)
+
+
+@contextlib.contextmanager
+def _alone(folder):
+    """Holds a folder for this process: two runs in it would delete what the other writes."""
+    import filelock
+
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = filelock.FileLock(folder / ".lock", timeout=0)
+    try:
+        lock.acquire()
+    except filelock.Timeout:
+        raise ValueError(f"{folder}: another process is training there") from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 @dataclasses.dataclass
@@ -294,6 +337,7 @@ class _Run:
             self.step, extra = found
             self.place = Place(*extra["place"])
             self.history = extra["history"]
+        distribution.agree(self.step)
 
     def save(self, checkpoints):
         self._check_weights()
@@ -366,20 +410,25 @@ class _Run:
                     self.place = Place()  # the next phase draws from the beginning
                 if is_last or until % every["save"] == 0:
                     self.save(checkpoints)
-                _write_history(self)
+                if distribution.worker()[0] == 0:
+                    _write_history(self)
                 board(record)
             number, end = self.phase_at(self.step)
 
     def _train(self, stream, until, meter):
         """Trains up to a step; returns the line of the history."""
         count = (until - self.step) * self.accumulate
-        places = {}
+        places, failures = {}, []
 
         def batches():  # which TensorFlow's strategies begin more than once
             drawn = itertools.islice(stream.batches(self.place), count)
-            for number, (places[number], batch) in enumerate(drawn):
-                meter.take(number, batch)
-                yield batch
+            try:
+                for number, (places[number], batch) in enumerate(drawn):
+                    meter.take(number, batch)
+                    yield batch
+            except (ValueError, OSError) as error:
+                failures.append(error)
+                raise
 
         meter.start()
         try:
@@ -389,8 +438,13 @@ class _Run:
             ).history  # fmt: skip
         except _Diverged as error:
             self._keep_batch(stream, error)
+        except Exception:
+            if failures:  # TensorFlow says that something failed, and not what
+                raise failures[0] from None
+            raise
         logs = {name: values[0] for name, values in history.items()}
-        schedule = self.trained.optimizer._learning_rate
+        optimizer = self.trained.optimizer
+        schedule = getattr(optimizer, "inner_optimizer", optimizer)._learning_rate
         record = {
             "step": until,
             "sequence_length": stream.sequence_length,
@@ -427,8 +481,12 @@ class _Run:
         step = self.step + error.batch // self.accumulate + 1
         batches = stream.batches(self.place)
         _, batch = next(batch for index, batch in enumerate(batches) if index == error.batch)
-        file = self.folder / f"diverged-step-{step}.npz"
+        # Each process has the rows of its own devices.
+        index, workers = distribution.worker()
+        name = f"diverged-step-{step}" + (f"-worker-{index}" if workers > 1 else "")
+        file = self.folder / f"{name}.npz"
         inputs, targets, weights = batch
+        self.folder.mkdir(parents=True, exist_ok=True)
         np.savez(
             file,
             **inputs,
