@@ -13,7 +13,6 @@ import signal
 import tempfile
 import urllib.parse
 
-import keras
 import numpy as np
 
 import keras_bert
@@ -449,6 +448,8 @@ def _preprocessor_of(name):
 
 def pretrain(args):
     """Trains a BERT from records."""
+    import keras
+
     for path in (args.records, args.output):
         if "://" in path:
             raise ValueError(

@@ -269,6 +269,33 @@ def compiles():
     return backend == "jax" or (backend == "tensorflow" and _strategy() is None)
 
 
+def check_accumulation(batches):
+    """Raises where Keras cannot average the gradients of several batches.
+
+    It chooses between a step and none in a branch, and `MirroredStrategy` lets replicas meet
+    outside of branches alone.
+
+    Args:
+        batches: that make up a step.
+
+    Raises:
+        ValueError: more than one under that strategy.
+
+    Example:
+
+    >>> check_accumulation(4)
+    """
+    if batches == 1 or keras.backend.backend() != "tensorflow":
+        return
+    import tensorflow as tf
+
+    if isinstance(tf.distribute.get_strategy(), tf.distribute.MirroredStrategy):
+        raise ValueError(
+            "gradients cannot be accumulated under MirroredStrategy, in Keras 3 on TensorFlow; "
+            "take smaller batches, or KERAS_BACKEND=jax"
+        )
+
+
 def agree(number):
     """Raises unless all processes that train together have the same number.
 

@@ -1,4 +1,4 @@
-"""Files that appear whole, or not at all."""
+"""Files that appear whole, or not at all; folders that one process has for itself."""
 
 import contextlib
 import os
@@ -46,6 +46,42 @@ def whole(path, durable=False):
             _sync(path.parent)
     finally:
         beside.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def alone(folder, doing):
+    """Holds a folder for this process, where a second one would spoil what the first one writes.
+
+    Args:
+        folder: is made if need be; the lock in it, a hidden file, stays.
+        doing: what the other process does there, for the error.
+
+    Raises:
+        ValueError: another process holds it.
+        OSError: the folder cannot be made or written.
+
+    Example:
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder, alone(folder, "writing"):
+    ...     with alone(folder, "writing"):
+    ...         pass
+    Traceback (most recent call last):
+    ValueError: ...: another process is writing there
+    """
+    import filelock
+
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = filelock.FileLock(folder / ".lock", timeout=0)
+    try:
+        lock.acquire()
+    except filelock.Timeout:
+        raise ValueError(f"{folder}: another process is {doing} there") from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _sync(path):

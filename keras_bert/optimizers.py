@@ -71,11 +71,6 @@ class _AsBertHasIt(keras.optimizers.Optimizer):
     """What both optimizers do in another way than Keras' own."""
 
     def build(self, variables):
-        if self.gradient_accumulation_steps and _replicas_cannot_branch():
-            raise ValueError(
-                "gradients cannot be accumulated under MirroredStrategy, in Keras 3 on TensorFlow; "
-                "take smaller batches, or KERAS_BACKEND=jax"
-            )
         if not self.built:
             self.exclude_from_weight_decay(
                 var_list=[v for v in variables if len(v.shape) < 2 or v.name == "bias"]
@@ -272,18 +267,6 @@ def with_loss_scale(optimizer, dtype_policy):
     if dtype_policy.name != "mixed_float16":
         return optimizer
     return keras.optimizers.LossScaleOptimizer(optimizer, name="loss_scale")
-
-
-def _replicas_cannot_branch():
-    """Whether Keras' update fails within its choice between a step and none.
-
-    `MirroredStrategy` lets replicas meet outside such branches alone.
-    """
-    if keras.backend.backend() != "tensorflow":
-        return False
-    import tensorflow as tf
-
-    return isinstance(tf.distribute.get_strategy(), tf.distribute.MirroredStrategy)
 
 
 @contextlib.contextmanager

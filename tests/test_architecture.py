@@ -45,7 +45,7 @@ MAP = {
     "text/preprocessor.py": Rule("keras", "numpy tensorflow"),
     # What a person at a terminal sees; imported before keras, so that it can keep it quiet.
     "console.py": Rule("", "rich"),
-    "files.py": Rule(""),
+    "files.py": Rule("", "filelock"),
     # From a name to a file to a model, and back.
     "conversion.py": Rule("keras numpy", "tensorflow"),
     "download.py": Rule("", "filelock"),
@@ -58,7 +58,7 @@ MAP = {
     "pretraining/corpus.py": Rule("", "zstandard"),
     "pretraining/sentences.py": Rule(""),
     "pretraining/vocabulary.py": Rule("numpy", "tokenizers"),
-    "pretraining/records.py": Rule("numpy", "filelock joblib tensorflow"),
+    "pretraining/records.py": Rule("numpy", "joblib tensorflow"),
     "pretraining/pairs.py": Rule("numpy"),
     "pretraining/masking.py": Rule("numpy"),
     "pretraining/packing.py": Rule("numpy"),

@@ -112,6 +112,7 @@ def finetune(
     ):
         if value < least:
             raise ValueError(f"{name} must be at least {least}; received {value}")
+    distribution.check_accumulation(accumulate)
     if encoder.preprocessor is None:
         raise ValueError("the encoder has no preprocessor; set encoder.preprocessor")
     for examples in (train, dev):

@@ -26,7 +26,7 @@ import typing
 
 import numpy as np
 
-from keras_bert.files import whole
+from keras_bert.files import alone, whole
 from keras_bert.pretraining import corpus, sentences, vocabulary
 from keras_bert.text.preprocessor import Preprocessor
 
@@ -84,8 +84,6 @@ def build(
     >>> [manifest["counts"][key] for key in ("documents", "sentences", "pieces")]
     [2, 3, 9]
     """
-    import filelock
-
     if not 0 <= held_out < 1:
         raise ValueError(f"held_out must be at least 0 and below 1; received {held_out}")
     if shard_bytes < 1:
@@ -108,12 +106,8 @@ def build(
         "length_type": "<u4",
     }
     folder = pathlib.Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        with filelock.FileLock(folder / ".lock", timeout=0):
-            return _build(files, folder, preprocessor, settings, workers, on_progress)
-    except filelock.Timeout:
-        raise ValueError(f"{folder}: another process is making records there") from None
+    with alone(folder, "making records"):
+        return _build(files, folder, preprocessor, settings, workers, on_progress)
 
 
 def vocabulary_hash(pieces):

@@ -13,7 +13,7 @@ import numpy as np
 from keras_bert import distribution, heads, hub, optimizers
 from keras_bert.console import progress
 from keras_bert.encoder import BertEncoder
-from keras_bert.files import whole
+from keras_bert.files import alone, whole
 from keras_bert.pretraining import flops, losses
 from keras_bert.pretraining.records import Records
 from keras_bert.pretraining.state import Checkpoints
@@ -161,6 +161,7 @@ def pretrain(
         raise ValueError(
             f"optimizer must be one of {', '.join(OPTIMIZERS)}; received {optimizer!r}"
         )
+    distribution.check_accumulation(accumulate)
     for phase in phases:
         if phase.batch_size % (accumulate * distribution.replicas()):
             raise ValueError(
@@ -227,7 +228,7 @@ def pretrain(
     writes = distribution.worker()[0] == 0
     with contextlib.ExitStack() as stack:
         if writes:
-            stack.enter_context(_alone(run.folder))
+            stack.enter_context(alone(run.folder, "training"))
         run.restore(checkpoints)
         bar = stack.enter_context(
             progress(
@@ -287,23 +288,6 @@ def _check_encoder(encoder, records, phases):
         encoder.preprocessor = records.preprocessor()
         encoder.check_vocabulary()
     records.check_preprocessor(encoder.preprocessor)
-
-
-@contextlib.contextmanager
-def _alone(folder):
-    """Holds a folder for this process: two runs in it would delete what the other writes."""
-    import filelock
-
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = filelock.FileLock(folder / ".lock", timeout=0)
-    try:
-        lock.acquire()
-    except filelock.Timeout:
-        raise ValueError(f"{folder}: another process is training there") from None
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 @dataclasses.dataclass
