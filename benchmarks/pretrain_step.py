@@ -5,7 +5,8 @@
 
 `peer`: steps at length 128 with 20 masked positions, float32, dropout 0.1, AdamW, compiled by XLA
 on TensorFlow, random ids: keras_bert with both heads, masked LM and next sentence; KerasHub's
-`BertMaskedLM`, which has the first alone. The libraries take turns in one process.
+`BertMaskedLM`, which has the first alone. The libraries take turns in one process, with a large
+matmul, whose rate says how much of the time is arithmetic that neither can do without.
 
 `packed`: real tokens (no padding) a second at length 512, rows of one pair against packed rows, on
 documents with the lengths of Wikipedia's articles as Krell et al. (2021) found them: about half of
@@ -32,12 +33,13 @@ import tensorflow as tf
 
 import keras_bert
 from keras_bert import heads, optimizers
-from keras_bert.pretraining import records, stream, train
+from keras_bert.pretraining import flops, records, stream, train
 
 VOCAB = 30522
 # Layers, width, batch.
 SIZES = {"tiny": (2, 128, 64), "mini": (4, 256, 32), "base": (12, 768, 8)}
 LENGTH, PREDICTIONS = 128, 20
+SQUARE = 2048  # of the matmul that a step's rate is held against
 
 
 def encoder(size):
@@ -87,18 +89,37 @@ def against_keras_hub(size, rounds, steps):
         "keras_bert": ours(mine, batch),
         "keras_hub": ours(theirs, (their_inputs, labels, weights)),
     }
+    operations = rows * flops.of_sequence(heads.find_encoder(mine).bert_config, LENGTH, PREDICTIONS)
+    count = max(1, round(operations / (2 * SQUARE**3)))
+    runs["matmul"] = matmuls(count)
     seconds, work = in_turns(runs, rounds, steps)
+
+    def median_ratio(values, a, b, scale=1.0):
+        return statistics.median(scale * x / y for x, y in zip(values[a], values[b], strict=True))
+
     rates = {name: rows * steps / statistics.median(values) for name, values in seconds.items()}
-    ratio, work_ratio = (
-        statistics.median(b / a for a, b in zip(*values.values(), strict=True))
-        for values in (seconds, work)
-    )
+    scale = operations / (count * 2 * SQUARE**3)
+    use = {name: median_ratio(seconds, "matmul", name, scale) for name in runs}
     print(
         f"{size}, {rows} x {LENGTH}, {PREDICTIONS} masked: keras_bert {rates['keras_bert']:.1f}, "
-        f"keras_hub {rates['keras_hub']:.1f} sequences/s; {ratio:.2f}x, by processor time "
-        f"{work_ratio:.2f}x",
+        f"keras_hub {rates['keras_hub']:.1f} sequences/s; "
+        f"{median_ratio(seconds, 'keras_hub', 'keras_bert'):.2f}x, by processor time "
+        f"{median_ratio(work, 'keras_hub', 'keras_bert'):.2f}x; "
+        f"{use['keras_bert']:.2f} and {use['keras_hub']:.2f} of a matmul's rate",
         flush=True,
     )
+
+
+def matmuls(count):
+    """A function that multiplies large matrices, so many for a step."""
+    square = tf.ones((SQUARE, SQUARE))
+
+    def run(steps):
+        for _ in range(steps * count):
+            product = tf.linalg.matmul(square, square)
+        product[0, 0].numpy()
+
+    return run
 
 
 def in_turns(runs, rounds, steps):

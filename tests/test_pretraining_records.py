@@ -241,10 +241,10 @@ def run(where, seconds=None):
         os._exit(0)
     if seconds is not None:
         # The first shard says that it is at work, and not still making ready.
-        count = len(os.listdir(where / "records")) if where.exists() else 0
+        made = where / "records"
+        count = len(os.listdir(made)) if made.exists() else 0
         while time.monotonic() < start + 20 and not (
-            where.exists() and (where / "records").exists()
-            and len(os.listdir(where / "records")) > count + 3
+            made.exists() and len(os.listdir(made)) > count + 3
         ):
             time.sleep(0.005)
         time.sleep(seconds)
