@@ -177,7 +177,10 @@ def after(monkeypatch):
             ),
         )  # fmt: skip
 
+    # What a shell starts in the background ignores Ctrl-C; a test run may be such a thing.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield at
+    signal.signal(signal.SIGINT, before)
 
 
 def interrupt():
