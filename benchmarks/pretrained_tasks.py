@@ -26,7 +26,7 @@ NAMES = ("sst2-6000", "wnut17")
 
 
 def encoder(folder, is_random):
-    pretrained = keras_bert.load(folder)
+    pretrained = keras_bert.heads.find_encoder(keras_bert.load(folder))
     if not is_random:
         return pretrained
     return keras_bert.BertEncoder(**pretrained.bert_config, preprocessor=pretrained.preprocessor)
