@@ -168,7 +168,7 @@ def check_lamb():
 
 
 def check_lamb_spares_vectors():
-    """Without gradients nothing moves but what decays: matrices, whatever the decay by the rate."""
+    """Without gradients matrices alone move: by the rate times their norm, whatever the decay."""
     model = promises.build("encoder")
     optimizer = optimizers.lamb(0.1, total_steps=10**6, weight_decay=0.5)
     for variable in model.trainable_variables:

@@ -18,8 +18,8 @@ from keras_bert.files import whole
 def read(paths, batch_size, sequence_length, max_predictions, *, shuffle=0, seed=0):
     """Reads batches as `heads.pretraining` takes them.
 
-    All of it is TensorFlow's own, so it also feeds a TPU that another machine holds, and the files
-    may lie in a bucket.
+    All of it is TensorFlow's own, so the files may lie in a bucket, and no step needs this
+    process, which a TPU that another machine holds could not reach.
 
     Args:
         paths: files or patterns, also `"gs://..."`.
