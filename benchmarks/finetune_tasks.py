@@ -379,7 +379,8 @@ def run_transformers(task, folder, train, dev, seed):
 
     import keras_bert.sources
 
-    torch.set_num_threads(2)
+    if hasattr(os, "sched_getaffinity"):
+        torch.set_num_threads(len(os.sched_getaffinity(0)))
     transformers.logging.set_verbosity_error()
     transformers.set_seed(seed)
     peer = PEERS[task.kind](task, train)

@@ -29,6 +29,7 @@ _HOME = {
 _MODULES = (
     "checkpoints",
     "conversion",
+    "distribution",
     "encoder",
     "finetuning",
     "heads",

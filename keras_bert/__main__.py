@@ -43,7 +43,9 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser():
     parser = _Parser(
-        prog="keras-bert", description="BERT for Keras 3: fine-tune, score, predict, export, serve."
+        prog="keras-bert",
+        description="BERT for Keras 3: fine-tune, score, predict, export, serve.",
+        epilog="An error is one line; with KERAS_BERT_TRACEBACK=1 it says where it came from.",
     )
     parser.add_argument("--version", action="version", version=f"keras_bert {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command")
@@ -150,7 +152,7 @@ def _parser():
 
     convert = commands.add_parser("convert", help="write a model in another library's format")
     convert.add_argument("model", help="name (see list), hf:org/name, folder, .zip or .keras file")
-    convert.add_argument("path", help="empty folder to write into")
+    convert.add_argument("path", help="empty folder to write into; for keras also a .keras file")
     convert.add_argument(
         "--to", required=True, choices=("keras", "huggingface", "google", "keras_hub")
     )
@@ -169,8 +171,14 @@ def _parser():
     convert.set_defaults(run="convert")
 
     export = commands.add_parser("export", help="write a SavedModel that takes strings")
-    export.add_argument("model", help="folder or .keras file of a fine-tuned model")
-    export.add_argument("path", help="model folder of TensorFlow Serving")
+    export.add_argument(
+        "model", help="folder or .keras file of a trained model; or an encoder, by name or folder"
+    )
+    export.add_argument(
+        "path",
+        help="model folder of TensorFlow Serving; each export is its next version, that of an "
+        "encoder a pair, preprocess and encoder",
+    )
     export.add_argument(
         "--license", help="of the source weights, for the model card (default: a known name's)"
     )
@@ -209,7 +217,11 @@ def _add_finetune(parser):
         "--dev",
         help="file to score the model on after each epoch; optional, without it nothing is scored",
     )
-    data.add_argument("--glue", help="folder of a GLUE task, in place of --train and --dev")
+    data.add_argument(
+        "--glue",
+        help="folder of a GLUE task, named as it came (MRPC, SST-2, ...), in place of --train, "
+        "--dev, --task and the columns",
+    )
     _add_columns(data)
     _add_labels(data)
     data.add_argument("--limit", type=_positive(int), help="train on the first rows only")
@@ -229,25 +241,40 @@ def _add_finetune(parser):
         type=_length,
         help="in pieces, what is longer is cut, or windowed in tagging and qa (128; qa: 384)",
     )
-    recipe.add_argument("--stride", type=_positive(int), help="step of the windows (qa: 128)")
-    recipe.add_argument("--class-weight", choices=("balanced",), help="for rare labels")
+    recipe.add_argument(
+        "--stride",
+        type=_positive(int),
+        help="tagging and qa: pieces by which a window of a long text moves, in training (qa: 128)",
+    )
+    recipe.add_argument(
+        "--class-weight", choices=("balanced",), help="classification: rare labels weigh more"
+    )
     recipe.add_argument(
         "--accumulate", type=_positive(int), default=1, help="batches an optimizer step (1)"
     )
     recipe.add_argument("--freeze", action="store_true", help="train the head alone")
-    recipe.add_argument("--metric", help="which one chooses the best epoch (default: the first)")
+    recipe.add_argument(
+        "--metric",
+        help="which one chooses the best epoch: accuracy, f1 or macro_f1, mcc; several labels: "
+        "micro_f1, macro_f1, exact_match; regression: pearson, spearman, rmse; tagging: f1, "
+        "precision, recall, accuracy; qa: f1, exact_match (default: the first that is printed)",
+    )
     recipe.add_argument(
         "--patience", type=_positive(int), help="stop after so many epochs without a better one"
     )
     recipe.add_argument(
-        "--search", action="store_true", help="try the paper's 18 recipes, keep the best"
+        "--search",
+        action="store_true",
+        help="try the paper's 18 recipes, then train by the best; once killed, it begins anew",
     )
     recipe.add_argument(
         "--seed", type=int, default=0, help="of head, order and dropout (default: 0)"
     )
     machine = parser.add_argument_group("machine")
     machine.add_argument(
-        "--dtype", choices=("float32", "mixed_bfloat16", "mixed_float16"), help="default: float32"
+        "--dtype",
+        choices=("float32", "mixed_bfloat16", "mixed_float16"),
+        help="default: that of --model, float32 for a checkpoint",
     )
     machine.add_argument("--rematerialize", action="store_true", help="less memory, more time")
     machine.add_argument(
@@ -427,6 +454,8 @@ def main(argv=None):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (ValueError, OSError) as error:
+        if os.environ.get("KERAS_BERT_TRACEBACK"):
+            raise
         message = str(error)
         if isinstance(error, OSError) and error.strerror and error.filename:
             message = f"{error.filename}: {error.strerror}"

@@ -2,7 +2,6 @@
 
 import collections
 import contextlib
-import dataclasses
 import inspect
 import itertools
 import json
@@ -86,10 +85,10 @@ def finetune(args):
     examples, dev = _read_training_data(args)
     output = pathlib.Path(args.output)
     output.mkdir(parents=True, exist_ok=True)
-    encoder = heads.find_encoder(
-        # "auto": a checkpoint with another head may have left the pooler out.
-        keras_bert.load(args.model, task="auto", dtype=args.dtype, rematerialize=args.rematerialize)
-    )
+    # "auto": a checkpoint with another head may have left the pooler out.
+    encoder = heads.find_encoder(keras_bert.load(args.model, task="auto"))
+    if changes := _encoder_options(args):
+        encoder = encoder.with_options(**changes)
     encoder.trainable = not args.freeze
     options = {
         "epochs": args.epochs,
@@ -224,7 +223,10 @@ def _notes(examples, metrics=()):
 def evaluate(args):
     """Scores a model on a labelled file."""
     model = keras_bert.load(args.model, task="auto")
-    examples = _reader(args, _task_of(model))(args.input)
+    task = _task_of(model)
+    if args.characters and task != "qa":
+        raise ValueError(f"--characters is for questions; {args.model} is of the task {task}")
+    examples = _reader(args, task)(args.input)
     with _bar("Scoring") as on_batch:
         answers = predict.answers(model, examples, batch_size=args.batch_size, on_batch=on_batch)
     options = {"characters": True} if args.characters else {}
@@ -460,21 +462,19 @@ def pretrain(args):
     _check_folder(args.output)
     if len(args.lengths) > 2:
         raise ValueError(f"--lengths takes one or two numbers; received {len(args.lengths)}")
-    share = 1.0 if len(args.lengths) == 1 else args.first_share
+    most = args.max_predictions or [None]
+    if len(most) not in (1, len(args.lengths)):
+        raise ValueError(
+            "--max-predictions takes one number, or one for each of --lengths; received "
+            f"{len(most)}"
+        )
     phases = pretraining.two_phases(
-        args.steps, args.batch_size, (*args.lengths, args.lengths[-1])[:2], share
+        args.steps,
+        args.batch_size,
+        (*args.lengths, args.lengths[-1])[:2],
+        1.0 if len(args.lengths) == 1 else args.first_share,
+        (*most, most[-1])[:2],
     )
-    if args.max_predictions:
-        if len(args.max_predictions) not in (1, len(args.lengths)):
-            raise ValueError(
-                "--max-predictions takes one number, or one for each of --lengths; received "
-                f"{len(args.max_predictions)}"
-            )
-        most = dict(zip(args.lengths, itertools.cycle(args.max_predictions)))
-        phases = [
-            dataclasses.replace(phase, max_predictions=most[phase.sequence_length])
-            for phase in phases
-        ]
     with distribution.scope(args.strategy, model_parallel=args.model_parallel):
         # Before the model: its first weights are drawn, too, and alike in all processes.
         keras.utils.set_random_seed(args.seed)
@@ -514,21 +514,21 @@ def pretrain(args):
 def _model_to_go_on_with(args):
     if args.size is not None or args.config:
         raise ValueError("--size and --config are of a new model; --model has its own")
-    model = keras_bert.load(
-        args.model, task="auto", dtype=args.dtype, rematerialize=args.rematerialize
-    )
-    # One that `save` wrote comes as it was saved, whatever the dtype asked for: it is made again.
+    model = keras_bert.load(args.model, task="auto")
     encoder, task = heads.find_encoder(model), heads.find_task(model)
-    options = {"rematerialize": args.rematerialize, "preprocessor": encoder.preprocessor}
-    if args.dtype:
-        options["dtype"] = args.dtype
-    again = keras_bert.BertEncoder.from_config(encoder.get_config() | options)
-    again.set_weights(encoder.get_weights())
+    if changes := _encoder_options(args):
+        encoder = encoder.with_options(**changes)
     if task not in ("pretraining", "masked_lm"):
-        return again
-    head = heads.TASKS[task](again)
+        return encoder
+    head = heads.TASKS[task](encoder)
     head.set_weights(model.get_weights())
     return head
+
+
+def _encoder_options(args):
+    """What the command line asks of an encoder, whatever it was saved with."""
+    options = {"dtype": args.dtype, "rematerialize": args.rematerialize}
+    return {name: value for name, value in options.items() if value}
 
 
 def _bert_config(args, made):

@@ -38,7 +38,7 @@ def from_checkpoint(
         checkpoint: a `checkpoints.Checkpoint`.
         task: a function of `keras_bert.heads`; `None`: the encoder alone; `"auto"`: the head that
             the checkpoint names, or the encoder.
-        fresh_head: whether a head that the checkpoint lacks starts from random weights.
+        fresh_head: whether the head starts from random weights, whatever the checkpoint has.
         sequence_length: of `encoder.preprocessor`, at most the encoder's
             `max_position_embeddings`; `None` pads to the longest of the batch.
         dtype: dtype policy of the encoder, such as `"mixed_bfloat16"`.

@@ -245,6 +245,32 @@ class BertEncoder(keras.Model):
             "trainable": self.trainable,
         }
 
+    def with_options(self, **options):
+        """Makes an encoder with the same weights and preprocessor, and some other options.
+
+        Args:
+            **options: arguments of `BertEncoder` that leave the shapes of the weights alone, such
+                as `dtype`, `rematerialize`, `hidden_act` or `hidden_dropout_prob`.
+
+        Returns:
+            A new `BertEncoder`; this one stays as it is.
+
+        Raises:
+            TypeError: no such option.
+            ValueError: an impossible value, or one that changes the shape of a weight.
+
+        Example:
+
+        >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
+        ...                       num_attention_heads=2, intermediate_size=8)
+        >>> encoder.with_options(hidden_dropout_prob=0.0).get_config()["hidden_dropout_prob"]
+        0.0
+        """
+        config = {**self.get_config(), "preprocessor": self.preprocessor, **options}
+        encoder = type(self).from_config(config)
+        encoder.set_weights(self.get_weights())
+        return encoder
+
     @classmethod
     def from_config(cls, config, custom_objects=None):
         """Builds the encoder that `get_config` described."""

@@ -11,6 +11,7 @@ from keras_bert.encoder import BertEncoder
 from keras_bert.files import whole
 
 MODEL_FILE = "model.keras"  # the model in a folder that `save` wrote
+_OF_PRETRAINING = ("pretraining", "masked_lm", "next_sentence")
 
 
 def load(
@@ -45,12 +46,13 @@ def load(
 
     Returns:
         A `BertEncoder` with a `preprocessor`, with `task` the head's model; or whatever model
-        `save` wrote, to which the other arguments do not apply: of one with the heads of
-        pretraining `task` may be either of them.
+        `save` wrote: of one with the heads of pretraining `task` may be either of them. It comes
+        as it was saved but for the arguments that are given (a `sequence_length` of 128 is not);
+        a head with weights for another task than pretraining takes none of them.
 
     Raises:
-        ValueError: no such name or folder, a file that is not as it must be, or a head whose
-            weights it lacks.
+        ValueError: no such name or folder, a file that is not as it must be, a head whose
+            weights it lacks, or an argument that does not apply.
         OSError: a source that cannot be reached, a file that cannot be read.
 
     Example:
@@ -67,7 +69,12 @@ def load(
         raise ValueError(f"task must be one of {', '.join(heads.TASKS)}; received {task!r}")
     path = sources.find(name)
     if file := _keras_file(path):
-        return _load_keras(file, task)
+        options = {"dtype": dtype, "rematerialize": rematerialize, "hidden_act": hidden_act}
+        options = {key: value for key, value in options.items() if value}
+        model = _load_saved(file, task, fresh_head, options, head_options)
+        if sequence_length != 128:
+            _set_length(model, sequence_length, file)
+        return model
     return conversion.from_checkpoint(
         checkpoints.read(path),
         task,
@@ -213,9 +220,48 @@ def _load_keras(path, task):
     has = heads.find_task(model)
     if task in (None, "auto", has):
         return model
-    if has == "pretraining" and task in ("masked_lm", "next_sentence"):
+    if has == "pretraining" and task in _OF_PRETRAINING:
         return _half_of(model, task)
-    raise ValueError(f"{path} has {'no head' if has is None else f'the head {has}'}, not {task}")
+    raise ValueError(
+        f"{path} has {'no head' if has is None else f'the head {has}'}, not {task}; "
+        "fresh_head=True starts one from random weights"
+    )
+
+
+def _load_saved(path, task, fresh_head, options, head_options):
+    """A model that `save` wrote, with other options of the encoder, or with a fresh head."""
+    if not fresh_head and head_options:
+        raise ValueError(f"{path}: {next(iter(head_options))} is an option of a fresh_head")
+    if fresh_head and task in (None, "auto"):
+        raise ValueError("fresh_head is an option of a head: give the task too")
+    model = _load_keras(path, None if fresh_head else task)
+    if not fresh_head and not options:
+        return model
+    encoder = heads.find_encoder(model)
+    has = heads.find_task(model)
+    if not fresh_head and model is not encoder and has not in _OF_PRETRAINING:
+        raise ValueError(
+            f"{path} has {'a head of its own' if has is None else f'the head {has}'}, which comes "
+            f"as it was saved: {', '.join(options)} cannot be given"
+        )
+    other = encoder.with_options(**options) if options else encoder
+    if fresh_head:
+        return heads.TASKS[task](other, **head_options)
+    if model is encoder:
+        return other
+    head = heads.TASKS[has](other)
+    head.set_weights(model.get_weights())
+    return head
+
+
+def _set_length(model, sequence_length, path):
+    if sequence_length is not None and sequence_length < 3:
+        raise ValueError(f"sequence_length must be None or at least 3; received {sequence_length}")
+    encoder = heads.find_encoder(model)
+    if encoder.preprocessor is None:
+        raise ValueError(f"{path} has no preprocessor for the sequence_length")
+    longest = encoder.bert_config["max_position_embeddings"]
+    encoder.preprocessor.sequence_length = sequence_length and min(sequence_length, longest)
 
 
 def _half_of(model, task):

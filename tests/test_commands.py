@@ -572,6 +572,15 @@ def test_convert(tmp_path, capsys):
             ],
             "batch_size must be a multiple of accumulate x devices",
         ),
+        (
+            ["evaluate", "{model}", "--input", "{rows}", "--characters"],
+            "--characters is for questions; ",
+        ),
+        (
+            ["finetune", "--model", "{encoder}", "--train", "{rows}", "--output", "x"]
+            + ["--stride", "4"],
+            "Examples take no stride",
+        ),
     ],
 )
 def test_errors_are_one_line(

@@ -48,6 +48,17 @@ def test_fixed_lengths_keep_the_shapes_few(preprocessor):
     assert set(plan.sizes) == {8}
 
 
+def test_what_is_padded_alike_is_not_sorted(preprocessor):
+    """Neighbours in length may be neighbours in the file: questions on one paragraph."""
+    rows = encoded(preprocessor, [*range(23, 31)] * 40)  # all padded to 32
+    spread = {
+        lengths: np.mean([np.ptp(rows.lengths[batch]) for batch in plan.rows])
+        for lengths in (None, LENGTHS)
+        for plan in [Batches(rows, 8, seed=0, lengths=lengths)]
+    }
+    assert spread[None] < 1 < 4 < spread[LENGTHS]
+
+
 def test_one_length_for_all(preprocessor):
     plan = Batches(encoded(preprocessor, [1, 2, 3]), 2, seed=0, lengths=(32,))
     assert {plan[i][0]["input_mask"].shape for i in range(2)} == {(2, 32)}

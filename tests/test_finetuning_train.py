@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_bert import heads
-from keras_bert.finetuning import data, predict, tagging, train
+from keras_bert.finetuning import data, predict, tagging, tasks, train
 from keras_bert.finetuning.batches import Batches
 from tests import tiny
 
@@ -63,6 +63,7 @@ def test_each_task_learns(kind, capsys):
     assert metrics["history"][-1]["loss"] == metrics["train_loss"] < metrics["history"][0]["loss"]
     scores = predict.evaluate(model, examples)
     assert list(scores) == METRICS[kind]
+    assert {*scores} - {"majority"} <= {*tasks.for_data(examples).METRICS}
     assert next(iter(scores.values())) > 0.99
     assert heads.find_output(model).pairs == (kind in ("pairs", "questions"))
     assert capsys.readouterr().out == ""
@@ -278,6 +279,22 @@ def test_bad_numbers_are_an_error(option):
 def test_data_that_cannot_be_learned_is_an_error(examples, dev, message):
     with pytest.raises(ValueError, match=message):
         finetune(examples, dev, epochs=1)
+
+
+@pytest.mark.parametrize(
+    ("examples", "options", "message"),
+    [
+        (tiny.examples(), {"metric": "acuracy"}, "metric must be one of accuracy, f1, macro_f1"),
+        (tiny.tagged(), {"metric": "mcc"}, "metric must be one of f1, precision, recall, accuracy"),
+        (tiny.examples(), {"stride": 4}, "Examples take no stride"),
+        (tiny.tagged(), {"class_weight": "balanced"}, "TaggedSentences take no class_weight"),
+        (tiny.choices(), {"stride": 4}, "Choices take no stride"),
+    ],
+)
+def test_what_a_task_does_not_know_is_an_error_at_once(examples, options, message, monkeypatch):
+    monkeypatch.setattr(tasks.for_data(examples), "build", None)  # it would be called
+    with pytest.raises(ValueError, match=message):
+        finetune(examples, **options)
 
 
 def test_an_encoder_without_a_preprocessor_is_an_error():

@@ -339,3 +339,56 @@ def test_tasks_of_saved_models(tmp_path):
     keras_bert.save(encoder, tmp_path / "b")
     with pytest.raises(ValueError, match="has no head, not tagger"):
         keras_bert.load(tmp_path / "b", task="tagger")
+
+
+@pytest.mark.parametrize("task", [None, "pretraining", "masked_lm", "next_sentence"])
+def test_options_of_a_saved_encoder(task, tmp_path):
+    model = tiny.encoder()
+    if task:
+        model = keras_bert.heads.TASKS[task](model)
+    keras_bert.save(model, tmp_path)
+    options = {"dtype": "mixed_bfloat16", "rematerialize": True, "hidden_act": "relu"}
+    again = keras_bert.load(tmp_path, task=task, sequence_length=16, **options)
+    encoder = keras_bert.heads.find_encoder(again)
+    assert encoder.dtype_policy.name == "mixed_bfloat16"
+    assert encoder.rematerialize
+    assert encoder.bert_config["hidden_act"] == "relu"
+    assert encoder.preprocessor.sequence_length == 16
+    for mine, theirs in zip(model.get_weights(), again.get_weights(), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    # What is not asked for stays as it was saved.
+    keras_bert.save(again, tmp_path)
+    again = keras_bert.heads.find_encoder(keras_bert.load(tmp_path))
+    assert again.dtype_policy.name == "mixed_bfloat16"
+    assert again.rematerialize
+    assert again.preprocessor.sequence_length == 16
+
+
+def test_a_fresh_head_on_a_saved_model(tmp_path):
+    model = keras_bert.heads.classifier(tiny.encoder(), labels=["no", "yes"])
+    keras_bert.save(model, tmp_path)
+    again = keras_bert.load(
+        tmp_path, task="classifier", fresh_head=True, num_classes=3, dtype="mixed_bfloat16"
+    )
+    assert again.output_shape == (None, 3)
+    encoders = [keras_bert.heads.find_encoder(one) for one in (model, again)]
+    assert encoders[1].dtype_policy.name == "mixed_bfloat16"
+    for mine, theirs in zip(*(encoder.get_weights() for encoder in encoders), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dtype": "mixed_bfloat16"}, "the head classifier, which comes as it was saved: dtype"),
+        ({"rematerialize": True}, "comes as it was saved: rematerialize cannot be given"),
+        ({"num_classes": 3}, "num_classes is an option of a fresh_head"),
+        ({"fresh_head": True}, "fresh_head is an option of a head: give the task too"),
+        ({"task": "tagger"}, "has the head classifier, not tagger; fresh_head=True"),
+        ({"sequence_length": 2}, "sequence_length must be None or at least 3; received 2"),
+    ],
+)
+def test_no_option_of_a_saved_model_is_ignored(options, message, tmp_path):
+    keras_bert.save(keras_bert.heads.classifier(tiny.encoder(), labels=["no", "yes"]), tmp_path)
+    with pytest.raises(ValueError, match=message):
+        keras_bert.load(tmp_path, **options)

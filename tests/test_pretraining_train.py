@@ -66,6 +66,12 @@ def test_a_line_of_the_history(learned):
     assert [json.loads(line) for line in lines] == history
 
 
+def test_each_phase_has_its_own_length_and_predictions():
+    phases = train.two_phases(10, 4, (64, 64), share=0.8, max_predictions=(3, 5))
+    assert phases == [Phase(8, 64, 4, 3), Phase(2, 64, 4, 5)]
+    assert train.two_phases(10, 4, (64, 128), 1.0, (3, 5)) == [Phase(10, 64, 4, 3)]
+
+
 def test_one_schedule_for_both_phases(learned):
     _, history, _, _ = learned
     schedule = optimizers.WarmupLinearDecay(1e-2, total_steps=56, warmup_steps=2)

@@ -53,7 +53,12 @@ class Batches:
     def __init__(self, encoded, batch_size, seed=None, lengths=None):
         self._encoded = encoded
         self._lengths = lengths
-        self.rows = _plan(encoded.lengths, batch_size, seed)
+        sizes = encoded.lengths
+        if lengths is not None and seed is not None:
+            # What is padded to one length need not be sorted any finer: the more random, the
+            # better. Questions on one paragraph, say, have hardly different lengths.
+            sizes = np.searchsorted(lengths, sizes)
+        self.rows = _plan(sizes, batch_size, seed)
         self.sizes = [len(rows) if lengths is None else batch_size for rows in self.rows]
 
     def __len__(self):

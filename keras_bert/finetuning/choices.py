@@ -18,6 +18,7 @@ from keras_bert.finetuning.texts import EncodedTexts, softmax
 
 HEADS = ("multiple_choice",)
 MAX_LENGTH = 128
+METRICS = ("accuracy",)
 
 
 @dataclasses.dataclass(frozen=True)

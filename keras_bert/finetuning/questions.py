@@ -27,6 +27,7 @@ from keras_bert.text.accelerator import tokenize_function
 
 HEADS = ("span_selector",)
 MAX_LENGTH = 384
+METRICS = ("f1", "exact_match", "has_answer_f1", "no_answer_accuracy")
 
 _OUTPUTS = ("start_logits", "end_logits")
 _CHUNK = 1_000_000  # characters tokenized at once

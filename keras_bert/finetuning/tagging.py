@@ -21,6 +21,7 @@ from keras_bert.text.accelerator import tokenize_function
 
 HEADS = ("tagger",)
 MAX_LENGTH = 128
+METRICS = ("f1", "precision", "recall", "accuracy")
 
 FORMATS = ("conll", "conllu")
 _CONLLU_COLUMNS = 10

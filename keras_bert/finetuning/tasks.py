@@ -63,8 +63,11 @@ def for_model(model):
     output = heads.find_output(model)
     task = None if output is None else _BY_HEAD.get(output.task)
     if task is None:
+        advice = {"masked_lm": "fill.fill asks it", "embedder": "predict.embed asks it"}.get(
+            output and output.task, "an encoder has to be fine-tuned first"
+        )
         raise ValueError(
             f"{model.name!r} must be a model with one of the heads {', '.join(sorted(_BY_HEAD))}; "
-            "an encoder has to be fine-tuned first"
+            f"{advice}"
         )
     return task

@@ -3,12 +3,15 @@
 A task is a module with the same functions, which `train` and `predict` call:
 
     HEADS              the heads it trains, names of functions in `keras_bert.heads`
+    MAX_LENGTH         positions of a sequence, unless told otherwise
+    METRICS            names that `score` gives, each for some head or data
     build              encoder and training data to a model with a fresh head
     compile_options    its loss
     encode             model and data to what `batches.Batches` takes
     decode             the model's outputs to answers, one for each example
     score              answers to metrics; the first one is the one that counts
     header, lines      answers as a file
+    records            answers as JSON objects
 
 The others are `tagging`, `questions` and `choices`.
 """
@@ -23,6 +26,9 @@ from keras_bert.text.accelerator import tokenize_function
 
 HEADS = ("classifier", "regressor")
 MAX_LENGTH = 128
+METRICS = (
+    "accuracy", "f1", "macro_f1", "mcc", "micro_f1", "exact_match", "pearson", "spearman", "rmse",
+)  # fmt: skip
 _CHUNK = 4096  # texts tokenized at once
 
 

@@ -1,5 +1,6 @@
 """Fine-tuning by the paper's recipe (section A.3), for every task."""
 
+import inspect
 import time
 
 import keras
@@ -63,7 +64,8 @@ def finetune(
         warmup: share of the steps in which the rate rises.
         max_length: positions at which sequences are cut; default: 128, for questions 384.
         seed: of the head's weights, the order and dropout.
-        metric: the one that says which epoch is best; default: the task's first.
+        metric: the one that says which epoch is best, of the task's `METRICS`; default: the first
+            that its `score` gives.
         patience: stop after so many epochs without a better one; `None`: never.
         accumulate: batches whose gradients are averaged for one step of the optimizer.
         fixed_length: pad each batch to `max_length`, for TPUs: one program for all.
@@ -75,7 +77,8 @@ def finetune(
 
     Returns:
         `(model, metrics)`: the `keras.Model` from ids to logits, and a dict with `train_loss`,
-        `train_seconds`, `examples_per_second`, `history` (a dict for each epoch), where there
+        `train_seconds`, `examples_per_second`, `history` (a dict for each epoch), `stopped`
+        (whether Ctrl-C ended it), where there
         were any `truncated` texts and `words_without_pieces` (invisible ones), and with `dev`
         also the metrics of the best epoch, its number `best_epoch` and the `metric` that chose it.
 
@@ -113,6 +116,11 @@ def finetune(
         if value < least:
             raise ValueError(f"{name} must be at least {least}; received {value}")
     distribution.check_accumulation(accumulate)
+    if metric is not None and metric not in task.METRICS:
+        raise ValueError(f"metric must be one of {', '.join(task.METRICS)}; received {metric!r}")
+    for name in options:
+        if name not in inspect.signature(task.encode).parameters:
+            raise ValueError(f"{train.source}: {type(train).__name__} take no {name}")
     if encoder.preprocessor is None:
         raise ValueError("the encoder has no preprocessor; set encoder.preprocessor")
     for examples in (train, dev):

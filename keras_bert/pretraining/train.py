@@ -48,7 +48,7 @@ class Phase:
                 raise ValueError(f"{key} must be at least 1; received {getattr(self, key)}")
 
 
-def two_phases(steps, batch_size=256, lengths=(128, 512), share=0.9):
+def two_phases(steps, batch_size=256, lengths=(128, 512), share=0.9, max_predictions=(None, None)):
     """The paper's phases: most of the steps at a short length, the rest at the full one.
 
     Args:
@@ -56,6 +56,7 @@ def two_phases(steps, batch_size=256, lengths=(128, 512), share=0.9):
         batch_size: sequences a step.
         lengths: of the sequences, one for each phase.
         share: of the steps in the first phase.
+        max_predictions: masked positions a sequence at most, for each phase.
 
     Returns:
         A list of `Phase`.
@@ -66,8 +67,8 @@ def two_phases(steps, batch_size=256, lengths=(128, 512), share=0.9):
     [(900000, 128), (100000, 512)]
     """
     first = round(steps * share)
-    sizes = zip((first, steps - first), lengths, strict=True)
-    return [Phase(count, length, batch_size) for count, length in sizes if count]
+    parts = zip((first, steps - first), lengths, max_predictions, strict=True)
+    return [Phase(count, length, batch_size, most) for count, length, most in parts if count]
 
 
 def pretrain(

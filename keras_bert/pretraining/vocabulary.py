@@ -79,6 +79,7 @@ def train(
             raise ValueError(
                 f"{name} must be a whole number of at least {least[name]}; received {value!r}"
             )
+    _trainer_library()  # missing, it should not cost the counting of the corpus
     if max_bytes is not None:
         documents = _sample(documents, max_bytes)
     counts = count_words(
@@ -397,8 +398,7 @@ def _alphabet(counts, room, min_frequency):
     return spelled, [*plain, *suffixes]
 
 
-def _learn(counts, alphabet, room, min_frequency):
-    """Pieces learned from counted words, the alphabet first, then as the trainer found them."""
+def _trainer_library():
     try:
         import tokenizers
     except ImportError as error:
@@ -406,6 +406,12 @@ def _learn(counts, alphabet, room, min_frequency):
             "a vocabulary is trained with tokenizers; install it: "
             "pip install 'keras3-bert[pretraining]'"
         ) from error
+    return tokenizers
+
+
+def _learn(counts, alphabet, room, min_frequency):
+    """Pieces learned from counted words, the alphabet first, then as the trainer found them."""
+    tokenizers = _trainer_library()
     scale = min(1.0, _MANY_OCCURRENCES / max(1, sum(counts.values())))
     tokenizer = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token=SPECIAL[1]))
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()

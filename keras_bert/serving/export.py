@@ -93,7 +93,7 @@ def export(model, path, *, metrics=None, license=None):
             f"runs {keras.backend.backend()}. Save the model and load it there: the file is the "
             "same for all backends"
         )
-    path = pathlib.Path(path)
+    path = pathlib.Path(path).expanduser()
     output = heads.find_output(model)
     if isinstance(model, BertEncoder) or heads.find_task(model) == "pretraining":
         return _export_pair(model, path, metrics, license)
