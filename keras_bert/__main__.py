@@ -265,7 +265,7 @@ def _add_finetune(parser):
     recipe.add_argument(
         "--search",
         action="store_true",
-        help="try the paper's 18 recipes, then train by the best; once killed, it begins anew",
+        help="try the paper's 18 recipes, keep the best; once killed, it begins anew",
     )
     recipe.add_argument(
         "--seed", type=int, default=0, help="of head, order and dropout (default: 0)"

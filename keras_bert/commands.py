@@ -106,28 +106,32 @@ def finetune(args):
         options["class_weight"] = args.class_weight
     if args.stride is not None:
         options["stride"] = args.stride
-    trials = None
-    if args.search:
-        if dev is None:
-            raise ValueError("--search needs --dev, to tell the better of two runs")
-        trials = search.grid(encoder, examples, dev, on_trial=_print_trial, **options)
-        options |= search.best(trials)["options"]
-        print("the best:", _options_text(search.best(trials)["options"]))
-        search.reset(encoder, trials)
     callbacks = []
     if args.tensorboard:
         import keras
 
         callbacks.append(keras.callbacks.TensorBoard(args.tensorboard))
-    model, metrics = train.finetune(
-        encoder, examples, dev, folder=output, callbacks=callbacks, **options
-    )
-    keras_bert.save(model, output)
-    metrics = {"model": args.model, "train": examples.source, "dev": dev and dev.source, **metrics}
-    if trials is not None:
-        metrics["search"] = [
+    found = {"model": args.model, "train": examples.source, "dev": dev and dev.source}
+    if args.search:
+        if dev is None:
+            raise ValueError("--search needs --dev, to tell the better of two runs")
+        trials = search.grid(
+            encoder, examples, dev, on_trial=_print_trial, callbacks=callbacks, **options
+        )
+        best = search.best(trials)
+        print("the best:", _options_text(best["options"]))
+        model = search.best_model(trials)
+        found["search"] = [
             {"options": trial["options"], "value": trial["value"]} for trial in trials.runs
         ]
+        # A search that was stopped has not tried all, whether or not the best one was cut short.
+        metrics = best["metrics"] | {"stopped": trials.runs[-1]["metrics"]["stopped"]}
+    else:
+        model, metrics = train.finetune(
+            encoder, examples, dev, folder=output, callbacks=callbacks, **options
+        )
+    keras_bert.save(model, output)
+    metrics = {**found, **metrics}
     report.write_metrics(output, metrics)
     if metrics["history"]:
         report.draw_curves(output, metrics["history"])
@@ -211,6 +215,10 @@ def _notes(examples, metrics=()):
     counts = dict(metrics)
     if count := counts.get("truncated"):
         yield f"{count} texts were longer than --max-length and were cut"
+    if count := counts.get("without_pieces"):
+        yield f"{count} texts are empty or invisible characters alone"
+    if count := counts.get("cut_answers"):
+        yield f"{count} answers are longer than a window; nothing was learned from them"
     if count := counts.get("words_without_pieces"):
         yield f"{count} words are invisible characters alone, from which nothing was learned"
     moved, lost = (getattr(examples, name, 0) for name in ("moved_answers", "lost_answers"))

@@ -394,26 +394,33 @@ def test_glue(calls, encoder_folder, tmp_path):
 def test_search_keeps_the_best(monkeypatch, calls, encoder_folder, tmp_path, capsys):
     file = tmp_path / "a.tsv"
     file.write_text(TEXTS)
-    seen = []
+    seen, stop_at, plain = [], None, train.finetune
 
     def finetune(encoder, examples, dev, **options):
-        kernel = encoder.weights[0]
-        seen.append((options.get("folder"), options["learning_rate"], kernel.numpy().copy()))
-        kernel.assign(kernel + 1)
-        if options.get("folder"):
-            raise ValueError("that is enough")
-        value = {1e-3: 0.5, 1e-2: 0.75}[options["learning_rate"]]
-        return None, {"metric": "accuracy", "accuracy": value, "stopped": False}
+        model, metrics = plain(encoder, examples, dev, **options)
+        metrics["accuracy"] = {1e-3: 0.5, 1e-2: 0.75, 1e-4: 0.6}[options["learning_rate"]]
+        metrics["stopped"] = options["learning_rate"] == stop_at
+        seen.append((options["learning_rate"], model.get_weights()))
+        return model, metrics
 
     monkeypatch.setattr(train, "finetune", finetune)
-    monkeypatch.setattr("keras_bert.finetuning.search.GRID", {"learning_rate": (1e-2, 1e-3)})
+    rates = (1e-4, 1e-2, 1e-3)
+    monkeypatch.setattr("keras_bert.finetuning.search.GRID", {"learning_rate": rates})
     common = ["finetune", "--model", encoder_folder, "--train", file, "--output", tmp_path / "out"]
-    assert run(*common, "--dev", file, "--search") == 1
-    assert [rate for _, rate, _ in seen] == [1e-2, 1e-3, 1e-2]
-    assert seen[-1][0] == tmp_path / "out"
-    for _, _, kernel in seen[1:]:
-        np.testing.assert_array_equal(kernel, seen[0][2])
-    assert "the best: learning_rate 0.01" in capsys.readouterr().out
+    common += ["--epochs", 1]
+    for stop_at in (None, 1e-2):
+        seen.clear()
+        assert run(*common, "--dev", file, "--search") == 0
+        # None is trained again, and Ctrl-C is the end.
+        assert [rate for rate, _ in seen] == [1e-4, 1e-2, *([] if stop_at else [1e-3])]
+        output = capsys.readouterr().out
+        assert "the best: learning_rate 0.01" in output
+        assert ("stopped; what follows is the best so far" in output) == bool(stop_at)
+        for a, b in zip(keras_bert.load(tmp_path / "out").get_weights(), seen[1][1], strict=True):
+            np.testing.assert_array_equal(a, b)
+        metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
+        assert len(metrics["search"]) == len(seen)
+        assert metrics["accuracy"] == 0.75
     assert run(*common, "--search") == 1
     assert "--search needs --dev" in capsys.readouterr().err
 

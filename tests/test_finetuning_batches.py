@@ -78,7 +78,8 @@ def test_what_is_longer_than_all_lengths_is_not_cut(preprocessor):
         ([10] * 1000 + [100] * 1000, 1000, (16, 128)),
         ([10] * 10 + [100] * 1000, 1000, (128,)),  # too few short ones for a length of their own
         ([20] * 1000 + [30] * 1000, 10**9, None),
-        ([600] * 1000, 1000, (600,)),  # beyond the longest of the list
+        ([600] * 1000, 1000, (768,)),
+        ([3000] * 1000, 1000, (3000,)),  # beyond the longest of the list
     ],
 )
 def test_lengths_are_compiled_where_it_pays(needed, cost, expected):

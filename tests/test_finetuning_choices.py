@@ -48,7 +48,7 @@ GOOD = {"text": "a", "choices": ["b", "c"], "label": 0}
         ("a.jsonl", "{", r"a\.jsonl, line 1: is not JSON"),
         ("a.jsonl", '{"text": "a"}', "line 1: must be a JSON object with a list `choices`"),
         ("a.jsonl", "", "holds no rows"),
-        ("a.jsonl", b'{"text": "\xff"}', "must be UTF-8; received the byte 0xff"),
+        ("a.jsonl", b'{"text": "\xff"}', "line 1: must be UTF-8; received the byte 0xff"),
         (
             "a.jsonl",
             json.dumps(GOOD | {"label": 2}),

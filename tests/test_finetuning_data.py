@@ -1,5 +1,6 @@
 """Reading labelled texts: formats, columns, kinds of labels, and files with faults."""
 
+import itertools
 import json
 
 import numpy as np
@@ -75,7 +76,12 @@ def test_limit_and_pairs(tmp_path):
         ("a.tsv", "x\ty\na\tb\n", {}, r"a\.tsv: has no column 'text'; its columns are x, y"),
         ("a.tsv", "text\tlabel\n", {}, r"a\.tsv: holds no rows"),
         ("a.tsv", "", {}, r"a\.tsv: holds no rows"),
-        ("a.tsv", b"text\tlabel\n\xff\tb\n", {}, r"a\.tsv: must be UTF-8; received the byte 0xff"),
+        (
+            "a.tsv",
+            b"text\tlabel\n\xff\tb\n",
+            {},
+            r"a\.tsv, line 2: must be UTF-8; received the byte 0xff",
+        ),
         ("a.dat", "a", {}, r"a\.dat: the format must be one of tsv, csv, jsonl; received '\.dat'"),
         ("a.tsv", "a\tb\n", {"header": False}, r"without a header a column is a number from 1"),
         ("a.jsonl", "{", {}, r"a\.jsonl, line 1: is not JSON"),
@@ -276,3 +282,11 @@ def test_glue_by_another_name_and_split(tmp_path):
         data.read_glue(tmp_path)
     with pytest.raises(FileNotFoundError):
         data.read_glue(tmp_path, "test", task="MNLI")
+
+
+def test_a_label_that_is_no_number_among_numbers():
+    """Whatever order a set has: "nan" can be compared with nothing."""
+    names = ["10", "nan", "1", "2"]
+    for order in itertools.permutations(names):
+        examples = data.Examples(["a"] * 4, labels=list(order))
+        assert examples.label_names() == ["1", "10", "2", "nan"]

@@ -123,7 +123,7 @@ def test_a_byte_order_mark_is_no_content(tmp_path):
     [
         ("{", r"a\.json: is not JSON \(Expecting"),
         ("[" * 200_000, r"a\.json: is not JSON"),
-        (b'{"data": "\xff"}', r"a\.json: must be UTF-8; received the byte 0xff"),
+        (b'{"data": "\xff"}', r"a\.json, line 1: must be UTF-8; received the byte 0xff"),
         ([1], r"a\.json: must be an object with the key 'data'; received \[1\]"),
         ({"version": "1"}, r"a\.json: has no key 'data'"),
         ({"data": {}}, r"a\.json: 'data' must be a list; received \{\}"),
@@ -758,6 +758,19 @@ def test_scores_with_questions_without_answer():
         "exact_match": 1,
         "no_answer_accuracy": 1,
     }
+
+
+def test_nothing_is_learned_from_an_answer_that_no_window_holds(model):
+    context = "good film " * 20
+    examples = Questions(
+        ["is this"] * 2, [context] * 2, [[(context[:60], 0)], [("good", 100)]]
+    )  # of 12 words, and of one
+    encoded = questions.encode(model, examples, 14)
+    assert encoded.cut_answers == 1
+    _, _, weights = encoded.batch(np.arange(len(encoded)), 14)
+    # Windows of the other question that do not hold its answer learn that: [CLS].
+    for weight in weights.values() if isinstance(weights, dict) else [weights]:
+        assert weight.tolist() == [float(number) for number in encoded.question]
 
 
 def test_lost_answers_still_count():

@@ -24,12 +24,14 @@ def test_the_papers_grid():
 
 def test_a_grid_of_four(monkeypatch):
     encoder = tiny.learner()
-    before, starts, seen = numbers(encoder), [], []
+    before, starts, ends, seen = numbers(encoder), [], [], []
     plain = train.finetune
 
     def finetune(encoder, *args, **options):
         starts.append(numbers(encoder))
-        return plain(encoder, *args, **options)
+        model, metrics = plain(encoder, *args, **options)
+        ends.append(model.get_weights())
+        return model, metrics
 
     monkeypatch.setattr(train, "finetune", finetune)
     examples = tiny.examples(tiny.ROWS[:8])
@@ -48,6 +50,10 @@ def test_a_grid_of_four(monkeypatch):
         assert (run["metric"], run["value"]) == ("f1", run["metrics"]["f1"])
         assert len(run["metrics"]["history"]) == 1
     assert any((a != b).any() for a, b in zip(numbers(encoder), before, strict=True))
+    model = search.best_model(trials)
+    for a, b in zip(model.get_weights(), ends[trials.runs.index(search.best(trials))], strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert any((a != b).any() for a, b in zip(ends[-1], ends[0], strict=True))
     search.reset(encoder, trials)
     for a, b in zip(numbers(encoder), before, strict=True):
         np.testing.assert_array_equal(a, b)
@@ -63,10 +69,10 @@ def test_the_best_is_the_first_of_equals_and_of_errors_the_least():
 
 
 def test_ctrl_c_ends_the_search(monkeypatch):
-    stopped = iter([False, True, False])
+    stopped, encoder = iter([False, True, False]), tiny.encoder()
 
     def finetune(*args, **options):
-        return None, {"metric": "f1", "f1": 0.5, "stopped": next(stopped)}
+        return encoder, {"metric": "f1", "f1": 0.5, "stopped": next(stopped)}
 
     monkeypatch.setattr(train, "finetune", finetune)
-    assert len(search.grid(tiny.encoder(), None, None).runs) == 2
+    assert len(search.grid(encoder, None, None).runs) == 2

@@ -158,7 +158,9 @@ def test_ctrl_c_in_the_first_epoch_returns_the_current_weights(eager, tmp_path):
 def test_a_seed_gives_the_same_run(eager):
     def run(seed):
         encoder = tiny.encoder(num_hidden_layers=1)
-        keras.utils.set_random_seed(99 + len(runs))  # what came before does not matter
+        # What came before does not matter, nor what the encoder's dropout drew from.
+        keras.utils.set_random_seed(99 + len(runs))
+        encoder = encoder.with_options()
         model, _ = finetune(tiny.examples(), encoder=encoder, epochs=1, seed=seed)
         return weights(model)
 
@@ -184,6 +186,31 @@ def test_two_accumulated_batches_are_one_of_twice_the_size(eager):
     # Adam takes the sign of what is all but 0 for a gradient; those few weights differ.
     for a, b in zip(weights(one), weights(two), strict=True):
         assert np.mean(abs(a - b) > 1e-5) < 0.1
+
+
+@pytest.mark.parametrize(("accumulate", "steps"), [(2, 3), (4, 2), (9, 1)])
+def test_the_last_batches_become_a_step(accumulate, steps, eager):
+    """Of 6 batches in two epochs."""
+    encoder = tiny.learner()
+    before = [weight.numpy() for weight in encoder.weights]
+    examples = tiny.examples(tiny.ROWS[:12])
+    model, _ = finetune(examples, None, encoder, batch_size=4, epochs=2, accumulate=accumulate)
+    assert int(model.optimizer.iterations) == steps
+    assert any((a != b.numpy()).any() for a, b in zip(before, encoder.weights, strict=True))
+
+
+def test_what_is_invisible_is_counted_or_an_error(eager):
+    rows = [*tiny.ROWS[:6], ("good", ""), ("bad", "\u200b")]
+    _, metrics = finetune(tiny.examples(rows), epochs=1)
+    assert metrics["without_pieces"] == 2
+    nothing = tagging.TaggedSentences([["\u200b"]] * 2, [["O"], ["B-x"]])
+    with pytest.raises(ValueError, match="holds only what is invisible"):
+        finetune(nothing)
+
+
+def test_a_new_folder_is_made(eager, tmp_path):
+    finetune(epochs=1, folder=tmp_path / "new" / "one")
+    assert list((tmp_path / "new" / "one").iterdir()) == []
 
 
 @pytest.fixture
@@ -214,7 +241,8 @@ def test_steps_are_compiled_where_it_pays(monkeypatch):
     monkeypatch.setattr(train, "_COMPILED_SHARE", 0.1)
     for cost in (1e30, 0.0):
         monkeypatch.setattr(train, "_COMPILING", cost)
-        model, metrics = finetune(epochs=2)
+        # All in one batch: which rows share one is another matter.
+        model, metrics = finetune(epochs=2, batch_size=len(TEXTS))
         assert model.jit_compile == (cost == 0.0)
         losses += [metrics["train_loss"]]
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)

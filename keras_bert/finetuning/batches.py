@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 # With compiled steps each length costs a compilation, so there is a handful of them at most.
-LENGTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
+LENGTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048)
 # How a loss is averaged: over what has a weight. Keras' default also counts padding and the rows
 # that fill up a batch, so a word would count for less in a batch of unequal lengths.
 REDUCTION = "mean_with_sample_weight"

@@ -13,7 +13,7 @@ import numpy as np
 
 from keras_bert import heads
 from keras_bert.finetuning.batches import REDUCTION
-from keras_bert.finetuning.data import Examples
+from keras_bert.finetuning.data import Examples, not_utf8
 from keras_bert.finetuning.texts import EncodedTexts, softmax
 
 HEADS = ("multiple_choice",)
@@ -121,8 +121,7 @@ def read(path, *, limit=None, labelled=True):
                 choices.append(options)
                 labels.append(int(label) if labelled else 0)
     except UnicodeDecodeError as error:
-        bad = error.object[error.start : error.start + 1].hex()
-        raise ValueError(f"{path}: must be UTF-8; received the byte 0x{bad}") from error
+        raise not_utf8(path) from error
     if not texts:
         raise ValueError(f"{path}: holds no rows")
     return Choices(texts, choices, labels if labelled else None, source=str(path))

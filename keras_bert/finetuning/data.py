@@ -87,9 +87,12 @@ class Examples:
         """Returns the distinct labels, sorted; numbers by value."""
         names = set(self.labels or ()).union(*self.label_sets or ())
         try:
-            return sorted(names, key=lambda name: (float(name), name))
+            numbers = {name: float(name) for name in names}
         except ValueError:
             return sorted(names)
+        if any(map(math.isnan, numbers.values())):  # which has no place among numbers
+            return sorted(names)
+        return sorted(names, key=lambda name: (numbers[name], name))
 
     def majority_share(self):
         """Returns the share of the most frequent label, 0 to 1: what guessing it would score."""
@@ -217,12 +220,43 @@ def read_in_parts(
                     yield part()
                     values.clear()
     except UnicodeDecodeError as error:
-        bad = error.object[error.start : error.start + 1].hex()
-        raise ValueError(f"{path}: must be UTF-8; received the byte 0x{bad}") from error
+        raise not_utf8(path) from error
     if not count:
         raise ValueError(f"{path}: holds no rows")
     if values[text]:
         yield part()
+
+
+def not_utf8(path):
+    r"""An error that names the line and the byte of a file where it is no UTF-8.
+
+    Args:
+        path: of the file.
+
+    Returns:
+        A `ValueError` to raise.
+
+    Example:
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "texts.tsv")
+    ...     _ = file.write_bytes(b"text\ncaf\xe9\n")
+    ...     str(not_utf8(file)).removeprefix(folder)
+    '/texts.tsv, line 2: must be UTF-8; received the byte 0xe9'
+    """
+    if not pathlib.Path(path).is_file():  # what a pipe held is gone
+        return ValueError(f"{path}: must be UTF-8")
+    with open(path, "rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                line.decode("utf-8")
+            except UnicodeDecodeError as error:
+                return ValueError(
+                    f"{path}, line {number}: must be UTF-8; received the byte "
+                    f"0x{line[error.start]:02x}"
+                )
+    return ValueError(f"{path}: must be UTF-8")
 
 
 def _label(place, value, kind, separator):

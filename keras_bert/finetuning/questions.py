@@ -23,6 +23,7 @@ import tensorflow as tf
 
 from keras_bert import heads
 from keras_bert.finetuning.batches import REDUCTION
+from keras_bert.finetuning.data import not_utf8
 from keras_bert.text.accelerator import tokenize_function
 
 HEADS = ("span_selector",)
@@ -186,8 +187,7 @@ def read(path, *, limit=None, labelled=True):
     try:
         file = json.loads(path.read_bytes().decode("utf-8-sig"))
     except UnicodeDecodeError as error:
-        bad = error.object[error.start : error.start + 1].hex()
-        raise ValueError(f"{path}: must be UTF-8; received the byte 0x{bad}") from error
+        raise not_utf8(path) from error
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: is not JSON ({error})") from error
     columns = collections.defaultdict(list)
@@ -376,6 +376,7 @@ class EncodedQuestions:
         max_question_length: pieces at which a question is cut.
 
     Attributes:
+        cut_answers: how many answers no window holds as a whole; nothing is learned from those.
         max_length: as given.
         lengths: positions each window takes; int (windows,).
         question: the question of each window; int (windows,).
@@ -415,6 +416,7 @@ class EncodedQuestions:
         self.size = np.minimum(room[self.question], pieces[self.question] - self.first)
         self.lengths = 3 + self.question_size[self.question] + self.size
 
+        self.cut_answers = 0
         self._learned = None if examples.answers is None else self._learn(examples, texts)
 
     def __len__(self):
@@ -423,18 +425,21 @@ class EncodedQuestions:
     def _learn(self, examples, texts):
         """What each window is to answer: {output: position}, both int32 (windows,), and weights.
 
-        0, which is [CLS], where a window does not hold all of the answer.
+        0, which is [CLS], where a window does not hold all of the answer, but another one does.
         """
         first, last, lost = self._answer_pieces(examples, texts)
         question = self.question
         shift = 2 + self.question_size[question]
+        there = first >= 0
         first, last = first[question] - self.first, last[question] - self.first
         whole = (first >= 0) & (last >= first) & (last < self.size)
+        cut = there & (np.bincount(question, whole, len(there)) == 0)
+        self.cut_answers = int(cut.sum())
         targets = {
             name: np.where(whole, shift + piece, 0).astype(np.int32)
             for name, piece in zip(_OUTPUTS, (first, last), strict=True)
         }
-        return targets, (~lost[question]).astype(np.float32)
+        return targets, (~(lost | cut)[question]).astype(np.float32)
 
     def _answer_pieces(self, examples, texts):
         """The first and last piece of each question's answer, and whether that was lost.

@@ -29,6 +29,8 @@ class RunState:
 
     def __init__(self, folder, settings):
         self._folder = None if folder is None else pathlib.Path(folder)
+        if self._folder is not None:
+            self._folder.mkdir(parents=True, exist_ok=True)
         self._settings = json.loads(json.dumps(settings))
         self._best = None
         self.epoch, self.batch, self.history = 0, 0, []

@@ -21,17 +21,21 @@ class Trials:
     Attributes:
         runs: a dict for each: `options`, `metric`, `value`, and all `metrics`.
         weights: of the encoder before the first run.
+        model: of the best run so far; its weights are those of the last one, see `best_model`.
+        model_weights: what they were when it ended.
     """
 
     runs: list
     weights: list
+    model: keras.Model | None = None
+    model_weights: list = dataclasses.field(default_factory=list)
 
 
 def grid(encoder, train_data, dev, *, choices=None, on_trial=None, **options):
-    """Fine-tunes once for each recipe, from the same start.
+    """Fine-tunes once for each recipe, from the same start. Ctrl-C ends the search.
 
     Args:
-        encoder: a `BertEncoder`; see `reset` for its weights afterwards.
+        encoder: a `BertEncoder`; see `reset` and `best_model` for its weights afterwards.
         train_data, dev: as for `train.finetune`.
         choices: for each option its values; default: the paper's, 18 runs.
         on_trial: called with each run's dict.
@@ -44,15 +48,17 @@ def grid(encoder, train_data, dev, *, choices=None, on_trial=None, **options):
         ValueError: as for `train.finetune`.
     """
     choices = GRID if choices is None else choices
-    trials = Trials([], [keras.ops.convert_to_numpy(weight) for weight in encoder.weights])
+    trials = Trials([], _weights(encoder))
     for values in itertools.product(*choices.values()):
         recipe = dict(zip(choices, values, strict=True))
         reset(encoder, trials)
-        _, metrics = train.finetune(encoder, train_data, dev, **{**options, **recipe})
+        model, metrics = train.finetune(encoder, train_data, dev, **{**options, **recipe})
         value = metrics[metrics["metric"]]
         trials.runs.append(
             {"options": recipe, "metric": metrics["metric"], "value": value, "metrics": metrics}
         )
+        if best(trials) is trials.runs[-1]:
+            trials.model, trials.model_weights = model, _weights(model)
         if on_trial:
             on_trial(trials.runs[-1])
         if metrics["stopped"]:
@@ -73,5 +79,26 @@ def best(trials):
 
 def reset(encoder, trials):
     """Gives an encoder the weights from before the search."""
-    for weight, value in zip(encoder.weights, trials.weights, strict=True):
+    _set_weights(encoder, trials.weights)
+
+
+def best_model(trials):
+    """The model of the best run, with the weights that it had at its end.
+
+    Args:
+        trials: from `grid`. All of its models share one encoder, which gets these weights.
+
+    Returns:
+        The `keras.Model`.
+    """
+    _set_weights(trials.model, trials.model_weights)
+    return trials.model
+
+
+def _weights(model):
+    return [keras.ops.convert_to_numpy(weight) for weight in model.weights]
+
+
+def _set_weights(model, values):
+    for weight, value in zip(model.weights, values, strict=True):
         weight.assign(value)

@@ -5,7 +5,6 @@ padding weigh nothing (section 5.3 of the paper). Sentences that do not fit are 
 that overlap, and each word is answered for by the window that shows the most around it.
 """
 
-import codecs
 import collections
 import dataclasses
 import itertools
@@ -17,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert import heads
+from keras_bert.finetuning.data import not_utf8
 from keras_bert.text.accelerator import tokenize_function
 
 HEADS = ("tagger",)
@@ -203,14 +203,10 @@ def read(path, *, word=1, tag=-1, format=None, limit=None):
 
 
 def _lines(path):
-    raw = path.read_bytes().removeprefix(codecs.BOM_UTF8)
     try:
-        text = raw.decode("utf-8")
+        text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        number = raw.count(b"\n", 0, error.start) + 1
-        raise ValueError(
-            f"{path}, line {number}: must be UTF-8; received the byte 0x{raw[error.start]:02x}"
-        ) from error
+        raise not_utf8(path) from error
     # Not splitlines: a word may well hold U+2028 or U+0085, which end no line here.
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     for number, line in enumerate(lines, 1):

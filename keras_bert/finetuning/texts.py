@@ -111,6 +111,7 @@ class EncodedTexts:
         lengths: positions each sequence takes, specials included, at most `max_length`;
             int (n,).
         truncated: how many texts were cut.
+        without_pieces: how many are empty or invisible, so that only special pieces are left.
     """
 
     def __init__(self, preprocessor, examples, max_length, targets=None, weights=None):
@@ -126,6 +127,7 @@ class EncodedTexts:
         total = sum(ids.row_lengths().numpy() for ids in self._ids) + 1 + len(self._ids)
         self.lengths = np.minimum(total, max_length)
         self.truncated = int(np.sum(total > max_length))
+        self.without_pieces = int(np.sum(total == 1 + len(self._ids)))
 
     def __len__(self):
         return len(self.lengths)

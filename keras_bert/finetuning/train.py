@@ -19,6 +19,8 @@ from keras_bert.pretraining import flops
 _COMPILING = 1.7e11
 _COMPILED_SHARE = 0.65
 _SAVE_SECONDS = 300  # between two states on disk
+# What the data has that nothing, or not all, was learned from; attributes of what `encode` gives.
+_COUNTS = ("truncated", "without_pieces", "words_without_pieces", "cut_answers")
 _READ_SECONDS = 0.2  # between two looks at the loss, each of which waits for the device
 
 
@@ -67,7 +69,8 @@ def finetune(
         metric: the one that says which epoch is best, of the task's `METRICS`; default: the first
             that its `score` gives.
         patience: stop after so many epochs without a better one; `None`: never.
-        accumulate: batches whose gradients are averaged for one step of the optimizer.
+        accumulate: batches whose gradients are averaged for one step of the optimizer; the last
+            step is filled up with batches of another pass.
         fixed_length: pad each batch to `max_length`, for TPUs: one program for all.
         folder: where the state of the run is kept; called again with the same arguments, a run
             that was killed goes on where it was. The files are deleted at the end.
@@ -77,10 +80,11 @@ def finetune(
 
     Returns:
         `(model, metrics)`: the `keras.Model` from ids to logits, and a dict with `train_loss`,
-        `train_seconds`, `examples_per_second`, `history` (a dict for each epoch), `stopped`
-        (whether Ctrl-C ended it), where there
-        were any `truncated` texts and `words_without_pieces` (invisible ones), and with `dev`
-        also the metrics of the best epoch, its number `best_epoch` and the `metric` that chose it.
+        `train_seconds`, `examples_per_second`, `stopped` (whether Ctrl-C ended it), `history` (a
+        dict for each epoch); where there were any, `truncated` texts, texts `without_pieces` and
+        `words_without_pieces` (empty or invisible ones), `cut_answers` (longer than a window);
+        with `dev` also the metrics of the best epoch, its number `best_epoch` and the `metric`
+        that chose it.
 
     Raises:
         ValueError: data without labels, a label in `dev` that `train` lacks, an encoder without a
@@ -137,11 +141,14 @@ def finetune(
     keras.utils.set_random_seed(seed)
     if model is None:
         model = task.build(encoder, train)
+    _seed_dropout(model, seed)
     max_length = predict.length_limit(model, max_length)
     encoder.preprocessor.max_sequence_length = max_length
     encoded = task.encode(model, train, max_length, **options)
     if dev is not None:
         _check_dev(task, model, train, dev, max_length)
+    if not len(encoded):
+        raise ValueError(f"{train.source}: holds only what is invisible, nothing to learn from")
     batches = -(-len(encoded) // batch_size)
     steps = -(-epochs * batches // accumulate)
     lengths = (
@@ -180,8 +187,8 @@ def finetune(
     state = RunState(folder, settings)
     state.restore(model)
     stopped = _fit(
-        model, encoded, dev, state, epochs, batch_size, (seed, lengths), metric, patience,
-        callbacks, show_progress,
+        model, encoded, dev, state, epochs, batch_size, (seed, lengths), accumulate, metric,
+        patience, callbacks, show_progress,
     )  # fmt: skip
     state.restore_best(model)
     last = state.history[-1] if state.history else {"loss": state.loss}
@@ -193,7 +200,7 @@ def finetune(
         "stopped": stopped,
         "history": state.history,
     }
-    for name in ("truncated", "words_without_pieces"):
+    for name in _COUNTS:
         if count := getattr(encoded, name, 0):
             metrics[name] = count
     if dev is not None:
@@ -205,6 +212,14 @@ def finetune(
         metrics |= {key: value for key, value in best.items() if key not in ("epoch", "loss")}
     state.clear()
     return model, metrics
+
+
+def _seed_dropout(model, seed):
+    """Sets what dropout draws from: an encoder's was set when it was made, or loaded."""
+    states = [v for v in model.variables if v.path.endswith("seed_generator_state")]
+    drawn = np.random.default_rng(seed).integers(0, 2**31, len(states))
+    for state, number in zip(states, drawn, strict=True):
+        state.assign(np.array([number, 0], state.dtype))
 
 
 def _check_dev(task, model, train, dev, max_length):
@@ -222,8 +237,8 @@ def _check_dev(task, model, train, dev, max_length):
 
 
 def _fit(
-    model, encoded, dev, state, epochs, batch_size, order, metric, patience, callbacks,
-    show_progress,
+    model, encoded, dev, state, epochs, batch_size, order, accumulate, metric, patience,
+    callbacks, show_progress,
 ):  # fmt: skip
     """Trains epoch by epoch from where the state is; says whether Ctrl-C ended it."""
     seed, lengths = order
@@ -248,6 +263,10 @@ def _fit(
                     epochs=state.epoch + 1,
                     callbacks=[watch, *callbacks],
                 )
+                if missing := -len(batches) * epochs % accumulate * (state.epoch + 1 == epochs):
+                    # Or the gradients of the last batches would never become a step.
+                    more = Batches(encoded, batch_size, (seed, epochs), lengths).dataset()
+                    model.fit(more.repeat().take(missing), shuffle=False, verbose=0)
                 record = {"epoch": state.epoch + 1, "loss": state.loss}
                 if dev is not None:
                     record |= predict.evaluate(model, dev, batch_size=batch_size)
