@@ -344,7 +344,7 @@ def _load_masked_lm(name):
         # What the library advises, a fresh head, would fill blanks with anything.
         lacks = re.search(r": must have the weights of the head masked_lm; missing ", str(error))
         if lacks or re.search(
-            r" has (no head|the head (?!pretraining)\w+), not masked_lm$", str(error)
+            r" has (no head|the head (?!pretraining)\w+), not masked_lm; ", str(error)
         ):
             raise ValueError(
                 f"{name} has no masked-LM head to fill blanks with; take a checkpoint that has "

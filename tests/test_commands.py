@@ -391,7 +391,7 @@ def test_glue(calls, encoder_folder, tmp_path):
     assert (examples.labels, dev.labels) == (["train"], ["dev"])
 
 
-def test_search_keeps_the_best(monkeypatch, calls, encoder_folder, tmp_path, capsys):
+def test_search_keeps_the_best(monkeypatch, encoder_folder, tmp_path, capsys):
     file = tmp_path / "a.tsv"
     file.write_text(TEXTS)
     seen, stop_at, plain = [], None, train.finetune
