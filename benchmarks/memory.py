@@ -1,10 +1,11 @@
 """Question: how much memory does a training step take, and how much with `rematerialize=True`?
 
 A classifier on an encoder of BERT-Base's size with random weights, batch 32 x 128, float32,
-dropout 0.1, AdamW, on the CPU; TensorFlow as `finetune` runs it there (no XLA), JAX compiled. Each
-figure is of a fresh process: its peak resident memory after the steps less what it held before the
-first one. Part of that are the gradients and the two moments of AdamW, 12 bytes a parameter, which
-no rematerialization saves.
+dropout 0.1, AdamW, on the CPU; JAX compiled, TensorFlow without XLA, as `finetune` always runs it
+there with rematerialization, and without it where compiling does not pay. Each figure is of a fresh
+process: its peak resident memory after the steps less what it held before the first one. Part of
+that are the gradients and the two moments of AdamW, 12 bytes a parameter, which no
+rematerialization saves.
 
 XLA for the CPU removes the barriers that keep the second computation apart from the first, so that
 by default nothing is saved with JAX there. Here `KEEP_BARRIERS` keeps it from that; `--xla-default`

@@ -246,6 +246,8 @@ def test_steps_are_compiled_where_it_pays(monkeypatch):
         assert model.jit_compile == (cost == 0.0)
         losses += [metrics["train_loss"]]
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+    encoder = tiny.learner(rematerialize=True)  # which XLA would undo
+    assert not finetune(epochs=1, encoder=encoder)[0].jit_compile
 
 
 def test_the_preprocessor_cuts_where_training_did(untrained):

@@ -316,6 +316,8 @@ def _lengths(encoder, encoded, batch_size, seed, epochs):
         import tensorflow as tf
 
         if not any(tf.config.list_logical_devices(kind) for kind in ("GPU", "TPU")):
+            if encoder.rematerialize:  # XLA for CPUs would undo half of what it saves
+                return None
             batches = Batches(encoded, batch_size, (seed, 0))
             needed = [batches.needed(index) for index in range(len(batches))]
             config = encoder.bert_config
