@@ -208,6 +208,15 @@ def test_what_is_invisible_is_counted_or_an_error(eager):
         finetune(nothing)
 
 
+def test_a_callback_may_end_the_run(eager):
+    class Stop(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            self.model.stop_training = epoch == 1
+
+    _, metrics = finetune(epochs=4, callbacks=[Stop()])
+    assert (len(metrics["history"]), metrics["stopped"]) == (2, False)
+
+
 def test_a_new_folder_is_made(eager, tmp_path):
     finetune(epochs=1, folder=tmp_path / "new" / "one")
     assert list((tmp_path / "new" / "one").iterdir()) == []

@@ -74,7 +74,8 @@ def finetune(
         fixed_length: pad each batch to `max_length`, for TPUs: one program for all.
         folder: where the state of the run is kept; called again with the same arguments, a run
             that was killed goes on where it was. The files are deleted at the end.
-        callbacks: further `keras.callbacks.Callback`s, such as `TensorBoard`.
+        callbacks: further `keras.callbacks.Callback`s, such as `TensorBoard`. They see a `fit` for
+            each epoch, without the scores of `dev`; `patience` stops early.
         show_progress: whether to draw a bar on stderr.
         **options: of the task's `encode`, such as `class_weight` or `stride`.
 
@@ -278,6 +279,8 @@ def _fit(
                         state.keep_best(model)
                 state.next_epoch()
                 state.save(model)
+                if model.stop_training:  # a callback asked for it
+                    return False
         except KeyboardInterrupt:
             if keras.backend.backend() == "jax":
                 model.jax_state_sync()
