@@ -18,6 +18,7 @@ Needs keras-hub beside keras_bert for the first. The corpus is made up: words dr
 """
 
 import argparse
+import itertools
 import os
 import pathlib
 import statistics
@@ -140,19 +141,22 @@ def in_turns(runs, rounds, steps):
 
 
 def made_up_records(folder, documents, lengths):
-    """Records of documents with such numbers of words, some 22 words a sentence."""
+    """Records of documents with such numbers of words, 22 a sentence."""
     random = np.random.default_rng(0)
-    words = [f"w{index}" for index in range(20000)]
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    words = [
+        "".join(word) for word in itertools.islice(itertools.product(letters, repeat=4), 20000)
+    ]
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", *words]
     pieces += [f"[unused{index}]" for index in range(VOCAB - len(pieces))]
     with open(folder / "corpus.txt", "w", encoding="utf-8") as file:
         for length in lengths(random, documents):
             chosen = random.integers(0, len(words), length)
-            text = " ".join(
-                words[word] + (". " if place % 22 == 21 else "")
-                for place, word in enumerate(chosen)
-            )
-            file.write(f"{text}.\n\n")
+            sentences = [
+                " ".join(words[word] for word in chosen[first : first + 22]).capitalize()
+                for first in range(0, length, 22)
+            ]
+            file.write(". ".join(sentences) + ".\n\n")
     records.build(
         [folder / "corpus.txt"], folder / "records", keras_bert.Preprocessor(pieces), held_out=0,
     )  # fmt: skip
@@ -187,10 +191,15 @@ def packed_against_unpacked(size, rounds, steps, folder):
     seconds, _ = in_turns(runs, rounds, steps)
     tokens = rows * 512 * steps
     rates = {name: fills[name] * tokens / statistics.median(seconds[name]) for name in runs}
+    # Of pairs of rounds: between them the machine may change its speed.
+    ratio = statistics.median(
+        a / b for a, b in zip(seconds["unpacked"], seconds["packed"], strict=True)
+    )
+    ratio *= fills["packed"] / fills["unpacked"]
     print(
         f"{size}, {rows} x 512: unpacked {rates['unpacked']:.0f} real tokens/s "
         f"({fills['unpacked']:.3f} of positions), packed {rates['packed']:.0f} "
-        f"({fills['packed']:.3f}); {rates['packed'] / rates['unpacked']:.2f}x",
+        f"({fills['packed']:.3f}); {ratio:.2f}x",
         flush=True,
     )
 
