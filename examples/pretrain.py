@@ -56,9 +56,6 @@ def main():
         hidden_size=args.width,
         num_attention_heads=max(1, args.width // 64),
         intermediate_size=4 * args.width,
-        # Hardly any text is met twice, so there is nothing to learn by heart that it could prevent.
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
         preprocessor=preprocessor,
     )
     _, history = train.pretrain(
