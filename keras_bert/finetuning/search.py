@@ -48,7 +48,7 @@ def grid(encoder, train_data, dev, *, choices=None, on_trial=None, **options):
         ValueError: as for `train.finetune`.
     """
     choices = GRID if choices is None else choices
-    trials = Trials([], _weights(encoder))
+    trials = Trials([], encoder.get_weights())
     for values in itertools.product(*choices.values()):
         recipe = dict(zip(choices, values, strict=True))
         reset(encoder, trials)
@@ -58,7 +58,7 @@ def grid(encoder, train_data, dev, *, choices=None, on_trial=None, **options):
             {"options": recipe, "metric": metrics["metric"], "value": value, "metrics": metrics}
         )
         if best(trials) is trials.runs[-1]:
-            trials.model, trials.model_weights = model, _weights(model)
+            trials.model, trials.model_weights = model, model.get_weights()
         if on_trial:
             on_trial(trials.runs[-1])
         if metrics["stopped"]:
@@ -79,7 +79,7 @@ def best(trials):
 
 def reset(encoder, trials):
     """Gives an encoder the weights from before the search."""
-    _set_weights(encoder, trials.weights)
+    encoder.set_weights(trials.weights)
 
 
 def best_model(trials):
@@ -91,14 +91,5 @@ def best_model(trials):
     Returns:
         The `keras.Model`.
     """
-    _set_weights(trials.model, trials.model_weights)
+    trials.model.set_weights(trials.model_weights)
     return trials.model
-
-
-def _weights(model):
-    return [keras.ops.convert_to_numpy(weight) for weight in model.weights]
-
-
-def _set_weights(model, values):
-    for weight, value in zip(model.weights, values, strict=True):
-        weight.assign(value)
