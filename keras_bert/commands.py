@@ -170,23 +170,33 @@ def _read_training_data(args):
     return read(args.train, limit=args.limit), read(args.dev) if args.dev else None
 
 
-def _reader(args, task, labelled=True):
-    """A function that reads a file as the data of a task."""
+def _reader(args, task):
+    """A function that reads a file as the labelled data of a task."""
 
     def read(path, limit=None):
         if task == "tagging":
-            tag = args.tag if labelled else None
-            return tagging.read(path, word=args.word, tag=tag, limit=limit)
+            return tagging.read(path, word=args.word, tag=args.tag, limit=limit)
         if task == "qa":
-            return questions.read(path, limit=limit, labelled=labelled)
+            return questions.read(path, limit=limit)
         if task == "multiple-choice":
-            return choices.read(path, limit=limit, labelled=labelled)
-        return data.read(path, limit=limit, **_columns(args, task, labelled))
+            return choices.read(path, limit=limit)
+        return data.read(path, limit=limit, **_columns(args, task))
 
     return read
 
 
-def _columns(args, task, labelled):
+def _read_in_parts(args, task):
+    """A file to be answered, a part at a time."""
+    if task == "tagging":
+        return tagging.read_in_parts(args.input, word=args.word, tag=None)
+    if task == "qa":  # one JSON object, which is read as a whole or not at all
+        return [questions.read(args.input, labelled=False)]
+    if task == "multiple-choice":
+        return choices.read_in_parts(args.input, labelled=False)
+    return data.read_in_parts(args.input, **_columns(args, task, labelled=False))
+
+
+def _columns(args, task, labelled=True):
     if task == "pair" and not args.text_pair:
         raise ValueError("pairs need --text-pair, the column of the second text")
     return {
@@ -282,9 +292,7 @@ def _parts(args, model):
     """What is to be answered, a part at a time, so that a file may have any size."""
     task = _task_of(model)
     if args.input:
-        if task in _KINDS:
-            return data.read_in_parts(args.input, **_columns(args, task, labelled=False))
-        return [_reader(args, task, labelled=False)(args.input)]
+        return _read_in_parts(args, task)
     if task == "tagging":
         tokenizer = heads.find_encoder(model).preprocessor.tokenizer
         words, _ = tagging.sentences_of(args.texts, tokenizer)
@@ -314,18 +322,27 @@ def embed(args):
     parts = data.read_in_parts(args.input, **columns)
     first = next(parts)
     model = keras_bert.load(args.model, task="auto")
-    vectors = []
-    with progress() as bar:
-        work = bar.add_task("Embedding", total=None)
-        for part in (first, *parts):
-            vectors.append(
-                predict.embed(model, part.texts, pooling=args.pooling, batch_size=args.batch_size)
-            )
-            bar.advance(work, len(part))
+    output = heads.find_output(model)
+    if output is None or output.task != "embedder":
+        model = heads.embedder(heads.find_encoder(model), pooling=args.pooling)
+    shape = [0, model.output_shape[-1]]
     path = pathlib.Path(args.output)
-    with whole(path) as beside, open(beside, "wb") as file:
-        np.save(file, np.concatenate(vectors))
-    print(f"{sum(map(len, vectors))} vectors of {vectors[0].shape[1]} numbers in {path}")
+    with whole(path) as beside, open(beside, "wb") as file, progress() as bar:
+        work = bar.add_task("Embedding", total=None)
+        _write_header(file, shape)
+        for part in itertools.chain([first], parts):
+            file.write(predict.embed(model, part.texts, batch_size=args.batch_size).tobytes())
+            shape[0] += len(part)
+            bar.advance(work, len(part))
+        file.seek(0)
+        _write_header(file, shape)  # as long as before: numpy leaves room for any number of rows
+    print(f"{shape[0]} vectors of {shape[1]} numbers in {path}")
+
+
+def _write_header(file, shape):
+    dtype = np.lib.format.dtype_to_descr(np.dtype(np.float32))
+    header = {"descr": dtype, "fortran_order": False, "shape": tuple(shape)}
+    np.lib.format.write_array_header_1_0(file, header)
 
 
 def fill_blanks(args):

@@ -2,6 +2,7 @@
 
 import argparse
 import csv
+import functools
 import json
 import os
 import re
@@ -16,7 +17,7 @@ import pytest
 import keras_bert
 from keras_bert import commands
 from keras_bert.__main__ import _check_files, main
-from keras_bert.finetuning import data, train
+from keras_bert.finetuning import choices, data, tagging, train
 from keras_bert.pretraining import records, vocabulary
 from tests import prose, tiny
 
@@ -192,25 +193,41 @@ def test_the_json_of_a_reader_is_squads_file_of_predictions(trained, tmp_path):
     assert all(isinstance(answer, str) for answer in predictions.values())
 
 
-def test_a_large_file_is_read_in_parts(trained, tmp_path, monkeypatch):
-    folder = trained("classification")
-    file, once, twice = tmp_path / "a.tsv", tmp_path / "once", tmp_path / "twice"
-    file.write_text("text\n" + "so good\nso bad\nthis film\n" * 3)
+@pytest.mark.parametrize(
+    ("task", "reader", "name", "text", "lines"),
+    [
+        ("classification", data, "a.tsv", "text\n" + "so good\nso bad\nthis film\n" * 3, 9),
+        ("tagging", tagging, "a.conll", "so\ngood\n\nbad\n\nfilm\n\n" * 3, 12),
+        (
+            "multiple-choice",
+            choices,
+            "a.jsonl",
+            '{"text": "this film", "choices": ["so good", "so bad"]}\n' * 9,
+            9,
+        ),
+    ],
+)
+def test_a_large_file_is_read_in_parts(
+    trained, tmp_path, monkeypatch, task, reader, name, text, lines
+):
+    folder = trained(task)
+    file, once, twice = tmp_path / name, tmp_path / "once.jsonl", tmp_path / "twice.jsonl"
+    file.write_text(text)
     arguments = ["predict", folder / "model", "--input", file, "--output"]
     assert run(*arguments, once) == 0
     seen = []
-    read = data.read_in_parts
+    read = reader.read_in_parts
 
     def in_fours(*args, **options):
         for part in read(*args, **options, size=4):
             seen.append(len(part))
             yield part
 
-    monkeypatch.setattr(data, "read_in_parts", in_fours)
+    monkeypatch.setattr(reader, "read_in_parts", in_fours)
     assert run(*arguments, twice) == 0
     assert seen == [4, 4, 1]
     assert once.read_text() == twice.read_text()
-    assert len(once.read_text().splitlines()) == 10
+    assert len(once.read_text().splitlines()) == lines
 
 
 def test_a_failure_leaves_no_half_written_answers(trained, tmp_path, monkeypatch, capsys):
@@ -236,6 +253,18 @@ def test_embed(encoder_folder, tmp_path, capsys, pooling):
     np.testing.assert_allclose((vectors**2).sum(1), 1, atol=1e-5)
     assert capsys.readouterr().out == f"3 vectors of 8 numbers in {tmp_path / 'v.npy'}\n"
     assert sorted(file.name for file in tmp_path.iterdir()) == ["a.tsv", "v.npy"]
+
+
+def test_vectors_of_a_large_file_are_written_part_by_part(encoder_folder, tmp_path, monkeypatch):
+    file = tmp_path / "a.tsv"
+    file.write_text("text\nso good\nbad\nthis film\n")
+    arguments = ["embed", encoder_folder, "--input", file, "--output"]
+    assert run(*arguments, tmp_path / "once.npy") == 0
+    monkeypatch.setattr(data, "read_in_parts", functools.partial(data.read_in_parts, size=2))
+    assert run(*arguments, tmp_path / "twice.npy") == 0
+    once, twice = np.load(tmp_path / "once.npy"), np.load(tmp_path / "twice.npy")
+    assert twice.dtype == np.float32
+    np.testing.assert_allclose(twice, once, atol=1e-6)
 
 
 def test_fill(tmp_path, capsys):

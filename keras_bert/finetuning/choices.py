@@ -5,8 +5,10 @@ A task module, see `texts`.
 
 import csv
 import dataclasses
+import itertools
 import json
 import pathlib
+import sys
 
 import keras
 import numpy as np
@@ -30,6 +32,7 @@ class Choices:
         choices: for each text its continuations, at least two.
         labels: the index of the right one, from 0, or `None`.
         source: where they come from, for messages.
+        first: number of the first item there, if these are a part.
 
     Raises:
         ValueError: the columns differ in length, a text is no string, a row has another number
@@ -45,6 +48,7 @@ class Choices:
     choices: list[list[str]]
     labels: list[int] | None = None
     source: str = "the choices"
+    first: int = 1
 
     def __post_init__(self):
         for name in ("choices", "labels"):
@@ -55,8 +59,9 @@ class Choices:
                     f"received {len(column)}"
                 )
         count = len(self.choices[0]) if self.choices else 2
-        for number, (text, choices) in enumerate(zip(self.texts, self.choices, strict=True), 1):
-            place = f"{self.source}, item {number}"
+        rows = zip(self.texts, self.choices, strict=True)
+        for index, (text, choices) in enumerate(rows):
+            place = f"{self.source}, item {self.first + index}"
             for item in (text, *choices):
                 if not isinstance(item, str):
                     raise ValueError(f"{place}: texts must be strings; received {item!r:.80}")
@@ -65,7 +70,7 @@ class Choices:
                     f"{place}: must have {max(count, 2)} choices, as the first; received "
                     f"{len(choices)}"
                 )
-            label = 0 if self.labels is None else self.labels[number - 1]
+            label = 0 if self.labels is None else self.labels[index]
             if not isinstance(label, (int, np.integer)) or not 0 <= label < count:
                 raise ValueError(
                     f"{place}: the label must be a number from 0 to {count - 1}; received {label!r}"
@@ -75,7 +80,7 @@ class Choices:
         return len(self.texts)
 
 
-def read(path, *, limit=None, labelled=True):
+def read(path, **options):
     r"""Reads choices from a file.
 
     JSON Lines with the keys `text`, `choices` (a list) and `label` (the index of the right one,
@@ -103,28 +108,53 @@ def read(path, *, limit=None, labelled=True):
     ...     read(file).labels
     [1]
     """
+    parts = list(read_in_parts(path, size=sys.maxsize, **options))
+    return parts[0]
+
+
+def read_in_parts(path, *, limit=None, labelled=True, size=10_000):
+    r"""Reads choices from a file of any size, a part at a time.
+
+    Args: as for `read`, and
+        size: rows a part.
+
+    Yields:
+        `Choices`; at least one.
+
+    Raises:
+        ValueError, OSError: as for `read`.
+
+    Example:
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "endings.jsonl")
+    ...     _ = file.write_text('{"text": "a", "choices": ["b", "c"], "label": 1}\n' * 3)
+    ...     [len(part) for part in read_in_parts(file, size=2)]
+    [2, 1]
+    """
     path = pathlib.Path(path)
     rows = _swag_rows if path.suffix.lower() == ".csv" else _json_rows
-    texts: list[str] = []
-    choices: list[list[str]] = []
-    labels: list[int] = []
+    first = 1
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
-            for place, text, options, label in rows(path, file):
-                if limit is not None and len(texts) >= limit:
-                    break
-                if labelled and not str(label).isdecimal():
-                    raise ValueError(
-                        f"{place}: the label must be a number from 0; received {label!r}"
-                    )
-                texts.append(text)
-                choices.append(options)
-                labels.append(int(label) if labelled else 0)
+            wanted = itertools.islice(rows(path, file), limit)
+            while part := list(itertools.islice(wanted, size)):
+                places, texts, choices, labels = map(list, zip(*part, strict=True))
+                labels = _numbers(places, labels) if labelled else None
+                yield Choices(texts, choices, labels, str(path), first)
+                first += len(part)
     except UnicodeDecodeError as error:
         raise not_utf8(path) from error
-    if not texts:
+    if first == 1:
         raise ValueError(f"{path}: holds no rows")
-    return Choices(texts, choices, labels if labelled else None, source=str(path))
+
+
+def _numbers(places, labels):
+    for place, label in zip(places, labels, strict=True):
+        if not str(label).isdecimal():
+            raise ValueError(f"{place}: the label must be a number from 0; received {label!r}")
+    return [int(label) for label in labels]
 
 
 def _json_rows(path, file):

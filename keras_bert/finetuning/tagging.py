@@ -10,6 +10,7 @@ import dataclasses
 import itertools
 import pathlib
 import re
+import sys
 
 import keras
 import numpy as np
@@ -39,6 +40,7 @@ class TaggedSentences:
         tags: as many tags for each sentence, or `None`; whatever they are, they are kept as
             strings.
         source: where they come from, for messages.
+        first: number of the first sentence there, if these are a part.
 
     Raises:
         ValueError: words and tags differ in number, a word is no string, or a sentence with
@@ -53,9 +55,10 @@ class TaggedSentences:
     words: list[list[str]]
     tags: list[list[str]] | None = None
     source: str = "the sentences"
+    first: int = 1
 
     def __post_init__(self):
-        words = [self._strings("words", n, row) for n, row in enumerate(self.words, 1)]
+        words = [self._strings("words", n, row) for n, row in enumerate(self.words, self.first)]
         object.__setattr__(self, "words", words)
         if self.tags is None:
             return
@@ -65,7 +68,8 @@ class TaggedSentences:
                 f"received {len(self.tags)}"
             )
         tags = []
-        for number, (sentence, row) in enumerate(zip(words, self.tags, strict=True), 1):
+        rows = zip(words, self.tags, strict=True)
+        for number, (sentence, row) in enumerate(rows, self.first):
             if not sentence:
                 raise ValueError(f"{self.source}, sentence {number}: has no words")
             row = self._strings("tags", number, row)
@@ -113,7 +117,7 @@ class TaggedSentences:
         return max(counts.values()) / counts.total()
 
 
-def read(path, *, word=1, tag=-1, format=None, limit=None):
+def read(path, **options):
     r"""Reads sentences from CoNLL columns or from CoNLL-U.
 
     CoNLL columns have one word a line and an empty line after each sentence. They are
@@ -153,6 +157,31 @@ def read(path, *, word=1, tag=-1, format=None, limit=None):
     >>> sentences.words, sentences.tags
     ([['Ann', 'left'], ['Go']], [['B-PER', 'O'], ['O']])
     """
+    parts = list(read_in_parts(path, size=sys.maxsize, **options))
+    return parts[0]
+
+
+def read_in_parts(path, *, word=1, tag=-1, format=None, limit=None, size=10_000):
+    r"""Reads sentences from a file of any size, a part at a time.
+
+    Args: as for `read`, and
+        size: sentences a part.
+
+    Yields:
+        `TaggedSentences`; at least one.
+
+    Raises:
+        ValueError, OSError: as for `read`.
+
+    Example:
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "names.tsv")
+    ...     _ = file.write_text("Ann\tB-PER\n\nGo\tO\n\nnow\tO\n")
+    ...     [part.words for part in read_in_parts(file, size=2)]
+    [[['Ann'], ['Go']], [['now']]]
+    """
     path = pathlib.Path(path)
     format = format or ("conllu" if path.suffix.lower() == ".conllu" else "conll")
     if format not in FORMATS:
@@ -167,17 +196,29 @@ def read(path, *, word=1, tag=-1, format=None, limit=None):
                 f"{path}: the column of the {name} must be a number from 1, or from -1 at the "
                 f"end; received {column!r}"
             )
-    empty = {""}
     if format == "conllu":
-        rows = _conllu_rows(path, _lines(path))
         word = _FORM if word == 1 else word
         tag = _UPOS if tag == -1 else tag
-        if tag == _UPOS:
-            empty.add("_")  # other columns may say that there is no value; a word has its part
-    else:
-        rows = _conll_rows(path, _lines(path))
-    words: list[list[str]] = []
-    tags: list[list[str]] = []
+    try:
+        with open(path, encoding="utf-8-sig", newline="\n") as file:
+            sentences = itertools.islice(_sentences(path, file, word, tag, format), limit)
+            first = 1
+            while part := list(itertools.islice(sentences, size)):
+                words, tags = map(list, zip(*part, strict=True))
+                yield TaggedSentences(words, None if tag is None else tags, str(path), first)
+                first += len(part)
+    except UnicodeDecodeError as error:
+        raise not_utf8(path) from error
+    if first == 1:
+        raise ValueError(f"{path}: holds no sentences")
+
+
+def _sentences(path, file, word, tag, format):
+    """Yields the words and tags of each sentence; the tags are "" where none are wanted."""
+    empty = {""}
+    if format == "conllu" and tag == _UPOS:
+        empty.add("_")  # other columns may say that there is no value; a word has its part
+    rows = (_conllu_rows if format == "conllu" else _conll_rows)(path, _lines(path, file))
     row_words: list[str] = []
     row_tags: list[str] = []
     places = None
@@ -192,42 +233,38 @@ def read(path, *, word=1, tag=-1, format=None, limit=None):
             if tag is not None and row_tags[-1] in empty:
                 raise ValueError(f"{path}, line {number}: the tag is empty")
         elif row_words:
-            words.append(row_words)
-            tags.append(row_tags)
+            yield row_words, row_tags
             row_words, row_tags = [], []
-            if limit is not None and len(words) >= limit:
-                break
-    if not words:
-        raise ValueError(f"{path}: holds no sentences")
-    return TaggedSentences(words, None if tag is None else tags, source=str(path))
 
 
-def _lines(path):
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise not_utf8(path) from error
-    # Not splitlines: a word may well hold U+2028 or U+0085, which end no line here.
-    lines = [line.removesuffix("\r") for line in text.split("\n")]
-    for number, line in enumerate(lines, 1):
+def _lines(path, file):
+    r"""Yields number and text of each line of a file opened with `newline="\n"`."""
+    for number, line in enumerate(file, 1):
+        line = line.removesuffix("\n").removesuffix("\r")
         if "\r" in line:
             raise ValueError(
                 f"{path}, line {number}: lines must end in \\n or \\r\\n; received \\r"
             )
-    return lines
+        yield number, line
 
 
 def _conll_rows(path, lines):
     """Yields line number and columns of each row; `None` for columns where a sentence ends."""
-    rows = [(n, line) for n, line in enumerate(lines, 1) if line.strip()]
-    rows = [(n, line) for n, line in rows if not line.startswith("-DOCSTART-")]
     # The first row that is surely none but a row tells how the rows of this file look.
-    sure = (row for row in rows if not row[1].startswith("#"))
-    first, sample = next(sure, rows[0] if rows else (0, ""))
+    begun, rows = [], []
+    for number, line in lines:
+        begun.append((number, line))
+        if _is_row(line):
+            rows.append((number, line))
+            if not line.startswith("#"):
+                break
+    if not rows:
+        return
+    first, sample = rows[0] if rows[-1][1].startswith("#") else rows[-1]
     tabs = "\t" in sample
     width = len(_split(sample, tabs))
-    for number, line in enumerate(lines, 1):
-        if not line.strip() or line.startswith("-DOCSTART-"):
+    for number, line in itertools.chain(begun, lines):
+        if not _is_row(line):
             yield number, None
             continue
         fields = _split(line, tabs)
@@ -241,6 +278,11 @@ def _conll_rows(path, lines):
         yield number, fields
 
 
+def _is_row(line):
+    """Whether a line of CoNLL columns is a word or a comment, and ends no sentence."""
+    return bool(line.strip()) and not line.startswith("-DOCSTART-")
+
+
 def _split(line, tabs):
     # A word may hold any other white space, or be a space if tabs separate.
     return line.split("\t") if tabs else [field for field in line.split(" ") if field]
@@ -248,7 +290,7 @@ def _split(line, tabs):
 
 def _conllu_rows(path, lines):
     """Yields line number and columns of each word; `None` for columns where a sentence ends."""
-    for number, line in enumerate(lines, 1):
+    for number, line in lines:
         if not line.strip():
             yield number, None
             continue
@@ -708,7 +750,8 @@ def records(model, examples, answers):
     >>> list(records(None, TaggedSentences([["Ann"]]), [[("B-PER", 0.9)]]))
     [{'sentence': 1, 'word': 'Ann', 'tag': 'B-PER', 'score': 0.9}]
     """
-    for number, (words, answer) in enumerate(zip(examples.words, answers, strict=True), 1):
+    rows = zip(examples.words, answers, strict=True)
+    for number, (words, answer) in enumerate(rows, examples.first):
         for word, (tag, value) in zip(words, answer, strict=True):
             yield {"sentence": number, "word": word, "tag": tag, "score": float(value)}
 
