@@ -141,7 +141,7 @@ def finetune(args):
     if metrics["stopped"]:
         print("stopped; what follows is the best so far")
     print(report.table({"examples": len(examples), **metrics}))
-    for note in _notes(examples, metrics):
+    for note in _notes(examples, dev, metrics):
         print(note)
     if dev is None:
         print("nothing was scored, as there was no --dev; keras-bert evaluate does it later")
@@ -220,9 +220,12 @@ def _task_of(model):
     return _HEAD_TASKS[output.task]
 
 
-def _notes(examples, metrics=()):
+def _notes(examples, dev=None, metrics=()):
     """What a person should know about how the data was read."""
     counts = dict(metrics)
+    for part in (examples, dev):
+        if count := getattr(part, "ragged_rows", 0):
+            yield f"{count} rows of {part.source} have not its columns and were left out"
     if count := counts.get("truncated"):
         yield f"{count} texts were longer than --max-length and were cut"
     if count := counts.get("without_pieces"):

@@ -409,6 +409,14 @@ def test_options_reach_the_training(calls, encoder_folder, tmp_path):
     assert options == {**arguments, "fixed_length": True, "folder": tmp_path / "out"}
 
 
+def test_rows_that_were_left_out_are_told():
+    train, dev = (data.Examples(["a"], source=name, ragged_rows=2) for name in ("a.tsv", "b.tsv"))
+    assert list(commands._notes(train, dev)) == [
+        "2 rows of a.tsv have not its columns and were left out",
+        "2 rows of b.tsv have not its columns and were left out",
+    ]
+
+
 def test_glue(calls, encoder_folder, tmp_path):
     folder = tmp_path / "RTE"
     folder.mkdir()

@@ -284,6 +284,17 @@ def test_glue_by_another_name_and_split(tmp_path):
         data.read_glue(tmp_path, "test", task="MNLI")
 
 
+def test_broken_rows_of_qqp_are_left_out_and_counted(tmp_path):
+    row = "1\t2\t3\tIs it?\tWas it?\t0\n"
+    broken = "\tWas he real?\t0\n"  # as its train.tsv has it, a question with a line end in it
+    write(tmp_path / "train.tsv", HEADERS["QQP"] + "\n" + row + broken + row)
+    examples = data.read_glue(tmp_path, task="QQP")
+    assert (examples.labels, examples.ragged_rows) == (["0", "0"], 1)
+    columns = {name: data.GLUE["QQP"][name] for name in ("text", "text_pair", "label")}
+    with pytest.raises(ValueError, match=r"train\.tsv, row 3: must have 6 columns; received 3"):
+        data.read(tmp_path / "train.tsv", **columns)
+
+
 def test_a_label_that_is_no_number_among_numbers():
     """Whatever order a set has: "nan" can be compared with nothing."""
     names = ["10", "nan", "1", "2"]

@@ -23,6 +23,7 @@ class Examples:
         label_sets: instead of labels, any number of them for each text.
         scores: instead of labels, a number for each text.
         source: where they come from, for messages.
+        ragged_rows: how many rows of the file were left out as they have not its columns.
 
     Raises:
         ValueError: the columns differ in length, a text is no string, a score no number, or
@@ -40,6 +41,7 @@ class Examples:
     label_sets: list[tuple[str, ...]] | None = None
     scores: list[float] | None = None
     source: str = "the examples"
+    ragged_rows: int = 0
 
     def __post_init__(self):
         kinds = [self.labels, self.label_sets, self.scores]
@@ -126,6 +128,8 @@ def read(path, **options):
         separator: between the labels of a set.
         format: `"tsv"`, `"csv"` or `"jsonl"`; default: by the file's ending.
         header: whether the first row of a TSV or CSV file names the columns.
+        skip_ragged: leave out rows with more or fewer fields than the first row, and count them
+            in `ragged_rows`; otherwise they are an error.
         limit: read no more than so many rows.
 
     Returns:
@@ -159,6 +163,7 @@ def read_in_parts(
     separator=",",
     format=None,
     header=True,
+    skip_ragged=False,
     limit=None,
     size=10_000,
 ):
@@ -195,7 +200,7 @@ def read_in_parts(
     if len(set(columns)) < len(columns):
         raise ValueError(f"{path}: each column has one use; received {', '.join(columns)}")
     read_rows = _json_rows if format == "jsonl" else _table_rows
-    count, values = 0, collections.defaultdict[str, list](list)
+    count, ragged, values = 0, 0, collections.defaultdict[str, list](list)
 
     def part():
         labels = None if label is None else values[label]
@@ -204,11 +209,17 @@ def read_in_parts(
             text_pairs=None if text_pair is None else values[text_pair],
             **{f"{kind}s": labels},
             source=str(path),
+            ragged_rows=ragged,
         )
 
     try:
         with open(path, encoding="utf-8-sig", newline="" if format == "csv" else "\n") as file:
             for place, row in read_rows(path, file, columns, label, format, header):
+                if row is None:
+                    if not skip_ragged:
+                        raise ValueError(f"{path}, {place}")
+                    ragged += 1
+                    continue
                 for column, value in zip(columns, row, strict=True):
                     if column == label:
                         value = _label(f"{path}, {place}", value, kind, separator)
@@ -218,6 +229,7 @@ def read_in_parts(
                     break
                 if count % size == 0:
                     yield part()
+                    ragged = 0
                     values.clear()
     except UnicodeDecodeError as error:
         raise not_utf8(path) from error
@@ -281,7 +293,12 @@ GLUE: dict[str, dict] = {
     "SST-2": {"text": "sentence", "label": "label"},
     "MRPC": {"text": "#1 String", "text_pair": "#2 String", "label": "Quality"},
     "STS-B": {"text": "sentence1", "text_pair": "sentence2", "label": "score", "kind": "score"},
-    "QQP": {"text": "question1", "text_pair": "question2", "label": "is_duplicate"},
+    "QQP": {
+        "text": "question1",
+        "text_pair": "question2",
+        "label": "is_duplicate",
+        "skip_ragged": True,  # some questions were broken by tabs and line ends
+    },  # fmt: skip
     "MNLI": {"text": "sentence1", "text_pair": "sentence2", "label": "gold_label"},
     "QNLI": {"text": "question", "text_pair": "sentence", "label": "label"},
     "RTE": {"text": "sentence1", "text_pair": "sentence2", "label": "label"},
@@ -330,7 +347,10 @@ def read_glue(folder, split="train", *, task=None, limit=None):
 
 
 def _table_rows(path, file, columns, label, format, header):
-    """For each row of a TSV or CSV file where it stands and its wanted columns."""
+    """For each row of a TSV or CSV file where it stands and its wanted columns.
+
+    Of a ragged row what is wrong with it, and `None`.
+    """
     if format == "csv":
         csv.field_size_limit(min(sys.maxsize, 2**31 - 1))  # the default refuses long texts
         rows = csv.reader(file, strict=True)  # an open quote would swallow the rest
@@ -351,9 +371,8 @@ def _table_rows(path, file, columns, label, format, header):
             # Without a header files may well differ in what comes after the columns they need.
             if max(places) >= len(row) or header and len(row) != width:
                 wanted = f"{width}" if header else f"at least {max(places) + 1}"
-                raise ValueError(
-                    f"{path}, row {number}: must have {wanted} columns; received {len(row)}"
-                )
+                yield f"row {number}: must have {wanted} columns; received {len(row)}", None
+                continue
             yield f"row {number}", [row[place] for place in places]
     except csv.Error as error:
         raise ValueError(f"{path}, after row {number}: {error}") from error
