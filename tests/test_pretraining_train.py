@@ -477,6 +477,15 @@ def test_the_rate_rises_for_a_tenth_of_a_short_run(
     assert model.optimizer._learning_rate.warmup_steps == expected
 
 
+def test_a_run_that_goes_on_draws_its_curves(eager, records, monkeypatch, tmp_path):
+    monkeypatch.setattr(train, "_CURVES_SECONDS", 0)
+    monkeypatch.setattr(train.hub, "save", lambda *_: None)
+    drawn = []
+    monkeypatch.setattr(train, "draw_curves", lambda _, history: drawn.append(len(history)))
+    runs.pretrain(records, tmp_path, steps=6, log_every=2)
+    assert drawn == [1, 2, 3, 3]
+
+
 def test_each_window_is_read_once(records, tmp_path, monkeypatch):
     """However often the run stops to write, or to evaluate."""
     monkeypatch.setattr(train, "Stream", functools.partial(train.Stream, shards_in_memory=1))

@@ -24,6 +24,7 @@ CURVES_FILE = "curves.png"
 OPTIMIZERS = {"adamw": optimizers.adamw, "lamb": optimizers.lamb}
 _EVAL_SEED = 0  # the same masks in each evaluation
 _WARMUP_STEPS = 10_000  # the paper's, of 1,000,000
+_CURVES_SECONDS = 60  # between two drawings of a run that goes on
 
 
 @dataclasses.dataclass(frozen=True)
@@ -366,6 +367,7 @@ class _Run:
     def go(self, checkpoints, every, eval_batches, bar, board):
         """Trains phase by phase, from one line, checkpoint or evaluation to the next."""
         number, end = self.phase_at(self.step)
+        drawn = time.monotonic()
         while number < len(self.phases):
             stream, start = self.stream(number), end - self.phases[number].steps
             eval_set = self._eval_set(number, eval_batches)
@@ -397,6 +399,9 @@ class _Run:
                     self.save(checkpoints)
                 if distribution.worker()[0] == 0:
                     _write_history(self)
+                    if time.monotonic() - drawn > _CURVES_SECONDS:
+                        draw_curves(self.folder, self.history)
+                        drawn = time.monotonic()
                 board(record)
             number, end = self.phase_at(self.step)
 
@@ -627,7 +632,8 @@ def draw_curves(folder, history):
             axes.plot(*zip(*points, strict=True), label=name, **style)
         axes.set(title=kind, xlabel="step")
         axes.legend()
-    figure.savefig(pathlib.Path(folder, CURVES_FILE))
+    with whole(pathlib.Path(folder, CURVES_FILE)) as beside:
+        figure.savefig(beside, format="png")
 
 
 def _board(folder):
