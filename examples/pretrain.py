@@ -6,8 +6,8 @@
 Command:   python examples/pretrain.py TEXT ... --output my_bert
 Time:      two to three hours on 2 CPU cores
 Expected:  0.295 of the masked pieces and 0.839 of the next sentences right on held-out documents
-           after 5,400 of the 12,000 steps; 0.232 and 0.798 after 3,000 steps, 0.130 and 0.721 after 1,200
-           (170 MB of English Wikipedia and books, seed 0)
+           after 5,400 of the 12,000 steps; 0.232 and 0.798 after 3,000, 0.130 and 0.721 after
+           1,200 (170 MB of English Wikipedia and books, seed 0)
 """
 
 import argparse
