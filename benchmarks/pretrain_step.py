@@ -6,9 +6,9 @@
 `peer`: steps at length 128 with 20 masked positions, float32, dropout 0.1, AdamW, compiled by XLA
 on TensorFlow, random ids: keras_bert with both heads, masked LM and next sentence; KerasHub's
 `BertMaskedLM`, which has the first alone. The libraries take turns in one process, with a large
-matmul, whose rate says how much of the time is arithmetic that neither can do without. Three ratios:
-the median over pairs of rounds; of the fastest round of each, which tells what the programs do where
-a shared machine lends its cores for some seconds only; and the median by processor time.
+matmul, whose rate says how much of the time is arithmetic that neither can do without. Three
+ratios: the median over pairs of rounds; of the fastest round of each, which tells what the programs
+do where a shared machine lends its cores for some seconds only; and the median by processor time.
 
 `packed`: real tokens (no padding) a second at length 512, rows of one pair against packed rows, on
 documents whose pairs have the lengths that Krell et al. (2021) found in Wikipedia: about half of
