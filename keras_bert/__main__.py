@@ -472,8 +472,8 @@ def main(argv=None):
             file=sys.stderr,
         )
         return 1
-    except KeyboardInterrupt:
-        print("keras-bert: stopped", file=sys.stderr)
+    except KeyboardInterrupt as error:
+        print("keras-bert: stopped", *error.args, file=sys.stderr)
         return 130
     return 0
 

@@ -16,7 +16,7 @@ import numpy as np
 
 import keras_bert
 from keras_bert import distribution, heads, hub, sources
-from keras_bert.checkpoints import folder
+from keras_bert.checkpoints import folder, google, huggingface
 from keras_bert.console import progress, waiting
 from keras_bert.files import whole
 from keras_bert.finetuning import (
@@ -49,6 +49,8 @@ _HEAD_TASKS = {
 # Layers and width of the models that Google published.
 _SIZES = {"tiny": (2, 128), "mini": (4, 256), "small": (4, 512), "medium": (8, 512)}
 _SIZES |= {"base": (12, 768), "large": (24, 1024)}
+# What the history says of a part of a run, and is of no use at its end.
+_OF_A_LINE = ("learning_rate", "seconds")
 _BERT_KEYS = tuple(inspect.signature(keras_bert.BertEncoder).parameters)[:12]
 
 
@@ -72,8 +74,10 @@ def info(args):
         for option in ("lowercase", "strip_accents", "split_cjk"):
             lines[option] = getattr(preprocessor, option)
     if output is not None:
-        lines["task"] = f"{output.task}{' of pairs' if output.pairs else ''}"
-        lines["labels"] = ", ".join(output.labels or ())
+        task = heads.find_task(model)
+        lines["task"] = f"{task}{' of pairs' if output.pairs else ''}"
+        if output.labels and task == output.task:  # pretraining has two heads
+            lines["labels"] = ", ".join(output.labels)
     width = max(map(len, lines))
     for key, value in lines.items():
         print(f"{key:{width}}  {value}")
@@ -380,6 +384,7 @@ _HELD_OUT_EVERY, _HELD_OUT_BYTES = 20, 8 << 20
 def make_vocabulary(args):
     """Learns a vocabulary and prints how it fits the documents that were held out."""
     _check_folder(args.output)
+    corpus.check_outside(args.output, args.corpus)
     counts: collections.Counter[str] = collections.Counter()
     held_out: list[corpus.Document] = []
     options = {
@@ -387,20 +392,18 @@ def make_vocabulary(args):
         "strip_accents": not (args.cased or args.keep_accents),
         "split_cjk": not args.no_split_cjk,
     }
-    documents = _holding_out(corpus.documents(args.corpus, counts=counts), held_out)
+    documents = corpus.documents(args.corpus, counts=counts)
+    first = next(documents, None)
+    if first is None:
+        raise ValueError(f"{' '.join(args.corpus)}: holds no documents")
     with waiting("Learning the vocabulary"):
-        try:
-            pieces = vocabulary.train(
-                documents,
-                args.size,
-                min_frequency=args.min_frequency,
-                max_bytes=args.max_bytes,
-                **options,
-            )
-        except ValueError as error:
-            if not counts["documents"]:
-                raise ValueError(f"{' '.join(args.corpus)}: holds no documents") from error
-            raise
+        pieces = vocabulary.train(
+            _holding_out(itertools.chain([first], documents), held_out),
+            args.size,
+            min_frequency=args.min_frequency,
+            max_bytes=args.max_bytes,
+            **options,
+        )
     vocabulary.write(args.output, pieces, **options)
     with waiting("Trying it on texts"):
         preprocessor = keras_bert.Preprocessor(pieces, **options)
@@ -424,6 +427,7 @@ def _print_mended(counts):
     for key, what in (
         ("invalid_utf8", "lines with bytes that are not UTF-8, now U+FFFD"),
         ("long_lines", "lines cut, which had more than 4 MB"),
+        ("long_documents", "documents cut, which had more than 4 MB (blank lines end one)"),
     ):
         if counts.get(key):
             print(f"mended: {counts[key]:,} {what}; the first: {counts[f'{key}_at']}")
@@ -461,8 +465,14 @@ def make_records(args):
     print(f"  held out         {made.counts('eval')['documents']:,} documents")
     print(f"  unknown          {counts['unknown_pieces'] / counts['pieces']:.3%}")
     _print_mended(counts)
-    if counts["sentences"] == counts["documents"]:
+    if made.counts()["documents"] < 2:
+        print("next sentences are drawn from other documents, of which there are none: put blank "
+              "lines between documents, or pretrain with --no-next-sentence")  # fmt: skip
+    elif counts["sentences"] == counts["documents"]:
         print("no document has a second sentence: pretrain with --no-next-sentence")
+    if made.counts("eval")["documents"] < 2:
+        print("fewer than two documents are held out: pretraining will not be evaluated; a larger "
+              "--held-out holds out more")  # fmt: skip
 
 
 def _preprocessor_of(name):
@@ -515,8 +525,8 @@ def pretrain(args):
                 rematerialize=args.rematerialize,
                 preprocessor=made.preprocessor(),
             )
-        if args.no_next_sentence:
-            model = heads.masked_lm(heads.find_encoder(model))
+            if args.no_next_sentence:
+                model = heads.masked_lm(model)
         _, history = pretraining.pretrain(
             model,
             made,
@@ -535,22 +545,25 @@ def pretrain(args):
             keep=args.keep,
             tensorboard=args.tensorboard,
         )
-    print(report.table(history[-1]))
+    last = {key: value for key, value in history[-1].items() if key not in _OF_A_LINE}
+    print(report.table(last | {"minutes": sum(record["seconds"] for record in history) / 60}))
     print(f"saved in {args.output}")
 
 
 def _model_to_go_on_with(args):
     if args.size is not None or args.config:
         raise ValueError("--size and --config are of a new model; --model has its own")
+    options = _encoder_options(args)
     model = keras_bert.load(args.model, task="auto")
-    encoder, task = heads.find_encoder(model), heads.find_task(model)
-    if changes := _encoder_options(args):
-        encoder = encoder.with_options(**changes)
-    if task not in ("pretraining", "masked_lm"):
-        return encoder
-    head = heads.TASKS[task](encoder)
-    head.set_weights(model.get_weights())
-    return head
+    has = heads.find_task(model)
+    if has not in ("pretraining", "masked_lm"):  # the encoder alone, with fresh heads
+        encoder = heads.find_encoder(model)
+        encoder = encoder.with_options(**options) if options else encoder
+        return heads.masked_lm(encoder) if args.no_next_sentence else encoder
+    task = "masked_lm" if args.no_next_sentence else has
+    if task == has and not options:
+        return model
+    return keras_bert.load(args.model, task=task, **options)
 
 
 def _encoder_options(args):
@@ -567,6 +580,7 @@ def _bert_config(args, made):
     }
     if args.config:
         given = folder.read_json(pathlib.Path(args.config))
+        given = {key: value for key, value in given.items() if not _means_nothing(key, value)}
         unknown = sorted(given.keys() - set(_BERT_KEYS))
         if unknown:
             raise ValueError(f"{args.config}: {', '.join(unknown)}: no key of a BERT's config")
@@ -583,6 +597,16 @@ def _bert_config(args, made):
         "num_attention_heads": hidden // 64,
         "intermediate_size": 4 * hidden,
     }
+
+
+def _means_nothing(key, value):
+    """Whether it is something that the published files say, and that changes no computation."""
+    required = huggingface.REQUIRED_VALUES
+    return (
+        key in google.DROPPED_KEYS
+        or key in huggingface.DROPPED_KEYS
+        or (key in required and required[key] == value)
+    )
 
 
 def convert(args):

@@ -2,11 +2,13 @@
 
 import contextlib
 import os
+import signal
 import sys
 import tempfile
+import threading
 import warnings
 
-__all__ = ["progress", "quiet_imports", "waiting"]
+__all__ = ["progress", "quiet_imports", "stop_requests", "waiting"]
 
 
 @contextlib.contextmanager
@@ -89,3 +91,45 @@ def progress(*columns, show=True):
         console=console,
         disable=not (show and console.is_terminal),
     )
+
+
+@contextlib.contextmanager
+def stop_requests(take=True):
+    """Within it, Ctrl-C and SIGTERM ask to stop; what is at work looks when it suits it.
+
+    The second one interrupts at once. A signal that the process ignores or handles in a way of its
+    own is left alone, as are all where it is not the main thread.
+
+    Args:
+        take: `False` takes no signals.
+
+    Yields:
+        A `threading.Event`, set once there was one.
+
+    Example:
+
+    >>> with stop_requests() as stop:
+    ...     stop.is_set()
+    False
+    """
+    stop = threading.Event()
+
+    def ask(*_):
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+        print("\nstopping behind this step; again: at once", file=sys.stderr, flush=True)
+
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    taken = {}
+    if take and threading.current_thread() is threading.main_thread():
+        taken = {
+            number: signal.signal(number, ask)
+            for number, handler in usual.items()
+            if signal.getsignal(number) == handler
+        }
+    try:
+        yield stop
+    finally:
+        for number, handler in taken.items():
+            signal.signal(number, handler)

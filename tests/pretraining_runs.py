@@ -68,7 +68,7 @@ def pretrain(made, folder, model=None, steps=6, length=16, batch_size=8, phases=
         "warmup_steps": 2,
         "log_every": 2,
         "save_every": 2,
-        "eval_batches": 2,
+        "eval_rows": 16,
         "show_progress": False,
         **options,
     }

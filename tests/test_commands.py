@@ -3,6 +3,7 @@
 import argparse
 import csv
 import functools
+import gzip
 import json
 import os
 import re
@@ -559,6 +560,8 @@ def test_convert(tmp_path, capsys):
         (["vocab", "{nothing}", "--output", "x"], "nothing.txt: holds no documents"),
         (["vocab", "{rows}", "--output", "x"], "size must be at most"),
         (["vocab", "{rows}", "--output", "no/such"], "its folder does not exist"),
+        (["vocab", "{cut}", "--output", "x"], "cut.gz: this gzip file is damaged or cut short"),
+        (["vocab", "{folder}", "--output", "{folder}/x"], "x: must not lie within the corpus"),
         (["records", "missing/*", "--vocab", "a", "--output", "x"], "missing/*: no such file"),
         (["records", "{rows}", "--vocab", "none", "--output", "x"], "'none' is no folder and no"),
         (["records", "{rows}", "--vocab", "a", "--output", "no/such"], "its folder does not exist"),
@@ -645,6 +648,11 @@ def test_errors_are_one_line(
     if "{nothing}" in arguments:
         names["nothing"] = tmp_path / "nothing.txt"
         names["nothing"].write_text("\n \n")
+    if "{cut}" in arguments:
+        names["cut"] = tmp_path / "cut.gz"
+        names["cut"].write_bytes(gzip.compress(b"Zab.\n" * 99)[:-9])
+    if "{folder}" in arguments:
+        names["folder"] = tmp_path
     if "{vocab}" in arguments:
         options = {"lowercase": True, "strip_accents": True, "split_cjk": True}
         names["vocab"] = tmp_path / "vocab"
@@ -774,12 +782,14 @@ def test_list_needs_no_keras(capsys):
 
 
 def test_interrupt_is_no_traceback(monkeypatch, capsys):
-    def interrupted(name, **options):
-        raise KeyboardInterrupt
+    for known, said in (((), ""), (("at step 3",), " at step 3")):
 
-    monkeypatch.setattr(keras_bert.hub, "load", interrupted)
-    assert main(["info", "minilm"]) == 130
-    assert capsys.readouterr().err == "keras-bert: stopped\n"
+        def interrupted(name, known=known, **options):
+            raise KeyboardInterrupt(*known)
+
+        monkeypatch.setattr(keras_bert.hub, "load", interrupted)
+        assert main(["info", "minilm"]) == 130
+        assert capsys.readouterr().err == f"keras-bert: stopped{said}\n"
 
 
 # --- Pretraining
@@ -884,7 +894,7 @@ def test_pretraining_goes_on_with_all_weights(tmp_path):
     keras_bert.save(before, tmp_path / "model")
     args = argparse.Namespace(
         model=str(tmp_path / "model"), size=None, config=None, dtype="mixed_bfloat16",
-        rematerialize=True,
+        rematerialize=True, no_next_sentence=False,
     )  # fmt: skip
     model = commands._model_to_go_on_with(args)
     encoder = keras_bert.heads.find_encoder(model)
@@ -892,6 +902,61 @@ def test_pretraining_goes_on_with_all_weights(tmp_path):
     assert encoder.preprocessor.vocabulary == tuple(prose.PIECES)
     for a, b in zip(before.get_weights(), model.get_weights(), strict=True):
         np.testing.assert_array_equal(a, b)
+
+    # Without next sentences it is the half that is left, and that goes on as it is.
+    args.no_next_sentence = True
+    half = commands._model_to_go_on_with(args)
+    assert keras_bert.heads.find_task(half) == "masked_lm"
+    keras_bert.save(half, tmp_path / "half")
+    args = argparse.Namespace(
+        model=str(tmp_path / "half"), size=None, config=None, dtype=None, rematerialize=False,
+        no_next_sentence=True,
+    )  # fmt: skip
+    for model in (half, commands._model_to_go_on_with(args)):
+        head = model.get_layer("masked_lm")
+        for a, b in zip(
+            before.get_layer("masked_lm").get_weights(), head.get_weights(), strict=True
+        ):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_published_configs_make_new_models(tmp_path):
+    prose.build(tmp_path, prose.documents(9))
+    made = records.Records(tmp_path / "records")
+    config = tmp_path / "bert_config.json"
+    published = {"directionality": "bidi", "pooler_fc_size": 768, "model_type": "bert"}
+    config.write_text(json.dumps(CONFIG | published))
+    args = argparse.Namespace(config=str(config), lengths=[16], size=None)
+    assert commands._bert_config(args, made).keys() == CONFIG.keys() | {"vocab_size"}
+    config.write_text(json.dumps(CONFIG | {"model_type": "gpt2"}))
+    with pytest.raises(ValueError, match="model_type: no key of a BERT's config"):
+        commands._bert_config(args, made)
+
+
+def test_a_second_phase_that_is_too_short_is_known_before_the_first(tmp_path, capsys):
+    prose.build(tmp_path, prose.documents(20))
+    command = ["pretrain", "--records", tmp_path / "records", "--output", tmp_path / "run"]
+    assert run(*command, "--size", "tiny", "--steps", 10, "--lengths", 16, 7) == 1
+    assert "sequence_length must be at least 8; received 7" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_too_few_documents_are_said_when_records_are_made(tmp_path, capsys):
+    file = tmp_path / "corpus.txt"
+    file.write_text("Zab. Zeb.\nZib.\n")
+    vocab = tmp_path / "vocab"
+    vocabulary.write(vocab, prose.PIECES, lowercase=True, strip_accents=True, split_cjk=True)
+    assert run("records", file, "--vocab", vocab, "--output", tmp_path / "r", "--workers", 1) == 0
+    output = capsys.readouterr().out
+    assert "put blank lines between documents, or pretrain with --no-next-sentence" in output
+    assert "fewer than two documents are held out: pretraining will not be evaluated" in output
+    config = tmp_path / "bert_config.json"
+    config.write_text(json.dumps(CONFIG))
+    command = ["pretrain", "--records", tmp_path / "r", "--output", tmp_path / "run",
+               "--config", config, "--steps", 1, "--lengths", 16, "--batch-size", 2]  # fmt: skip
+    assert run(*command) == 1
+    error = capsys.readouterr().err
+    assert "there is 1: blank lines stand between documents, and --no-next-sentence" in error
 
 
 def test_what_was_mended_in_a_corpus_is_said_with_its_place(tmp_path, capsys):

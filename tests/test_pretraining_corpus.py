@@ -5,6 +5,7 @@ import collections
 import gzip
 import json
 import lzma
+import os
 import pickle
 import sys
 import tracemalloc
@@ -60,6 +61,55 @@ def test_files_of_folders_patterns_and_paths_sorted_and_once(tmp_path):
     assert corpus.files(f"{tmp_path}/**/*.txt") == every[1:]
     assert corpus.files(f"{tmp_path}/[a]") == every[:2]
     assert corpus.files(tmp_path / ".hidden") == [tmp_path / ".hidden"]  # asked for by its name
+
+
+def test_a_file_by_several_paths_is_one(tmp_path, monkeypatch):
+    file = write(tmp_path / "a.txt", "text")
+    (tmp_path / "b.txt").symlink_to(file)
+    monkeypatch.chdir(tmp_path)
+    assert len(corpus.files(["a.txt", file, "./a.txt"])) == 1
+    assert len(corpus.files(tmp_path)) == 1
+
+
+def test_folders_behind_links_are_read_and_circles_end(tmp_path):
+    write(tmp_path / "elsewhere" / "a.txt", "text")
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus" / "linked").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere" / "back").symlink_to(tmp_path / "corpus")
+    assert [file.name for file in corpus.files(tmp_path / "corpus")] == ["a.txt"]
+
+
+def test_a_folder_that_cannot_be_read_is_not_passed_over(tmp_path, monkeypatch):
+    write(tmp_path / "a.txt", "text")
+    write(tmp_path / "secret" / "b.txt", "text")
+    scan = os.scandir
+
+    def refuse(path):
+        if os.fspath(path).endswith("secret"):
+            raise PermissionError(13, "Permission denied", os.fspath(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(PermissionError, match="secret"):
+        corpus.files(tmp_path)
+
+
+def test_a_pipe_is_no_corpus(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ValueError, match="pipe: is no regular file; a corpus is read more than on"):
+        corpus.files(tmp_path / "pipe")
+
+
+def test_documents_that_are_cut_are_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus, "LONGEST", 40)
+    monkeypatch.setattr(corpus, "BLOCK", 16)
+    write(tmp_path / "a.txt", "Short.\n\n" + "One two three.\n" * 12 + "\nShort.\n")
+    write(tmp_path / "b.jsonl", json.dumps({"text": "One two three.\n" * 12}))
+    counts = collections.Counter()
+    parts = [document.part for document in corpus.documents(tmp_path, counts=counts)]
+    assert parts[:3] == [1, 1, 2] and parts.count(1) == 4
+    assert counts["long_documents"] == 2
+    assert counts["long_documents_at"] == f"{tmp_path / 'a.txt'}: line 3"
 
 
 def test_a_name_that_looks_like_a_pattern_is_a_name(tmp_path):
@@ -188,7 +238,7 @@ def test_invalid_bytes_are_replaced_and_counted_by_line(tmp_path):
     counts = collections.Counter()
     assert read(file, counts=counts) == [["One \ufffd\ufffd.", "Two."], ["Thr\ufffd", "한"]]
     assert counts == {"files": 1, "documents": 2, "invalid_utf8": 2, "long_lines": 0,
-                      "invalid_utf8_at": "a.txt, line 1"}  # fmt: skip
+                      "long_documents": 0, "invalid_utf8_at": "a.txt, line 1"}  # fmt: skip
 
 
 @pytest.mark.parametrize("content", [b"PNG\0\0\1 text", bytes(range(256)) * 9])

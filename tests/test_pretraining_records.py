@@ -374,7 +374,7 @@ def test_a_broken_manifest(tmp_path, content):
     made = prose.build(tmp_path, "Zab.\n")
     (made.folder / "records.json").write_text(content)
     for call in (lambda: records.Records(made.folder), lambda: prose.build(tmp_path, "Zab.\n")):
-        with pytest.raises(ValueError, match=r"records\.json is .*; make the records again"):
+        with pytest.raises(ValueError, match=r"records\.json is .*; delete it, and `keras-b"):
             call()
 
 
@@ -406,8 +406,37 @@ def test_a_broken_shard_is_refused_by_name(tmp_path, fault):
         file.write_bytes(content[:50] + bytes([content[50] ^ 4]) + content[51:])
     assert len(made.read(made.shards()[:1]))
     said = "is missing" if fault == "missing" else "is not what was written there"
-    with pytest.raises(ValueError, match=f"{name} {said}; make the records again"):
+    with pytest.raises(ValueError, match=f"{name} {said}; `keras-bert records`, called as before"):
         made.read(made.shards())
+    # Which is so: it makes that shard and those behind it, and no other.
+    before = (made.folder / made.shards()[0]).stat().st_mtime_ns
+    again = prose.build(tmp_path, prose.documents(60))
+    assert file.read_bytes() == content
+    assert (made.folder / made.shards()[0]).stat().st_mtime_ns == before
+    assert again.manifest == made.manifest
+
+
+def test_a_vocabulary_that_is_missing_comes_back(tmp_path):
+    made = prose.build(tmp_path, prose.documents(9))
+    (made.folder / "vocab.txt").unlink()
+    with pytest.raises(ValueError, match=r"vocab\.txt is missing; `keras-bert records`, called as"):
+        made.preprocessor()
+    assert prose.build(tmp_path, prose.documents(9)).preprocessor().vocabulary
+
+
+def test_a_vocabulary_that_cannot_be_pretrained_with(tmp_path):
+    pieces = [piece for piece in prose.PIECES if piece != "[MASK]"]
+    file = tmp_path / "corpus.txt"
+    file.write_text("Zab.\n")
+    with pytest.raises(ValueError, match=r"the vocabulary has no \[MASK\], which pretraining"):
+        records.build([file], tmp_path / "records", prose.preprocessor(pieces), workers=1)
+
+
+def test_records_within_their_corpus_would_be_read_as_text(tmp_path):
+    (tmp_path / "corpus.txt").write_text("Zab.\n")
+    with pytest.raises(ValueError, match="records: must not lie within the corpus, "):
+        records.build(tmp_path, tmp_path / "records", prose.preprocessor(), workers=1)
+    assert [file.name for file in tmp_path.iterdir()] == ["corpus.txt"]
 
 
 def test_no_shards_are_no_documents(tmp_path):

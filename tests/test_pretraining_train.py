@@ -193,17 +193,59 @@ def interrupt():
     signal.raise_signal(signal.SIGINT)
 
 
-def test_ctrl_c_leaves_what_can_go_on(eager, after, records, tmp_path):
-    plain, history = runs.pretrain(records, tmp_path / "plain", steps=6)
-    after(5, interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        runs.pretrain(records, tmp_path / "mine", steps=6)
-    assert checkpoints(tmp_path / "mine") == ["step-00000002.npz", "step-00000004.npz"]
+def test_ctrl_c_ends_a_run_behind_a_step_that_is_kept(eager, after, records, tmp_path, capsys):
+    options = {"phases": [train.Phase(4, 16, 8), train.Phase(4, 24, 8)], "accumulate": 2}
+    plain, history = runs.pretrain(records, tmp_path / "plain", **options)
+    after(5, interrupt)  # the first half of the third step
+    said = "at step 3 of 8, which is saved; called as before it goes on from there"
+    with pytest.raises(KeyboardInterrupt, match=said):
+        runs.pretrain(records, tmp_path / "mine", **options)
+    assert "stopping behind this step; again: at once" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert checkpoints(tmp_path / "mine") == ["step-00000002.npz", "step-00000003.npz"]
     after(10**9, interrupt)
-    model, same = runs.pretrain(records, tmp_path / "mine", steps=6)
-    assert runs.figures(same) == runs.figures(history)
+    model, same = runs.pretrain(records, tmp_path / "mine", **options)
+    assert [line["step"] for line in same] == [2, 3, 4, 6, 8]
+    # The line that the stop cut in two is one of its own; the others are the same.
+    assert runs.figures(same)[0] == runs.figures(history)[0]
+    assert runs.figures(same)[3:] == runs.figures(history)[2:]
     for a, b in zip(runs.weights(plain), runs.weights(model), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_a_second_ctrl_c_is_heard_at_once(eager, after, records, tmp_path):
+    def twice():
+        interrupt()
+        interrupt()
+
+    after(5, twice)
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        runs.pretrain(records, tmp_path / "mine", steps=6)
+    assert not stopped.value.args
+    assert checkpoints(tmp_path / "mine") == ["step-00000002.npz", "step-00000004.npz"]
+
+
+def test_sigterm_in_the_last_step_does_not_keep_a_run_from_its_end(eager, after, records, tmp_path):
+    after(5, lambda: signal.raise_signal(signal.SIGTERM))
+    _, history = runs.pretrain(records, tmp_path / "mine", steps=6)
+    assert history[-1]["step"] == 6
+    assert (tmp_path / "mine" / "model.keras").is_file()
+
+
+def test_an_evaluation_is_over_the_same_rows_whatever_the_batch(eager, records, tmp_path):
+    def rows(batch_size, accumulate):
+        run = train._Run(
+            keras_bert.heads.pretraining(runs.encoder()), records, tmp_path,
+            (train.Phase(1, 16, batch_size),), accumulate,
+            {"packed": False, "next_sentence": True}, seed=0,
+        )  # fmt: skip
+        batches = run._eval_set(0, 16)
+        return np.concatenate([inputs["input_word_ids"] for inputs, *_ in batches])
+
+    assert len(rows(8, 1)) == 16
+    for other in ((4, 1), (16, 1), (16, 2)):
+        np.testing.assert_array_equal(rows(*other), rows(8, 1))
+    assert len(rows(32, 1)) in (32, len(rows(10**4, 1)))  # one batch at least
 
 
 def test_a_broken_checkpoint_is_an_error_and_the_one_before_goes_on(eager, records, tmp_path):
@@ -259,6 +301,23 @@ def test_another_model_is_an_error_with_the_name(options, eager, begun, records)
     name = next(iter(options)).replace("hidden_size", "model.hidden_size")
     with pytest.raises(ValueError, match=f"is of a run with {name}="):
         runs.pretrain(records, begun, runs.encoder(**options), steps=4)
+
+
+def test_the_rate_of_the_history_is_that_of_the_optimizer(eager, records, tmp_path, monkeypatch):
+    def of_large_scale(optimizer, policy):
+        return keras.optimizers.LossScaleOptimizer(optimizer, initial_scale=2.0**23)
+
+    # float16: gradients overflow until the scale, halved each time, has come down.
+    monkeypatch.setattr(train.optimizers, "with_loss_scale", of_large_scale)
+    model, history = runs.pretrain(
+        records, tmp_path / "run", runs.encoder(dtype="mixed_float16"), steps=12, warmup_steps=0,
+        log_every=1,
+    )  # fmt: skip
+    inner = model.optimizer.inner_optimizer
+    left_out = 12 - int(inner.iterations)
+    assert 0 < left_out < 12
+    expected = 1e-2 * (1 - (12 - left_out - 1) / 12)
+    assert history[-1]["learning_rate"] == pytest.approx(expected)
 
 
 def test_accumulated_batches_are_one_step(eager, records, tmp_path):
@@ -430,11 +489,12 @@ def test_what_pretrain_refuses(eager, records, tmp_path):
         with pytest.raises(ValueError, match=message):
             runs.pretrain(records, tmp_path / "none", model, **options)
 
-    for name in ("log_every", "save_every", "eval_every", "eval_batches", "accumulate"):
+    for name in ("log_every", "save_every", "eval_every", "eval_rows", "accumulate"):
         refused(f"^{name} must be at least 1; received 0$", **{name: 0})
     refused("^optimizer must be one of adamw, lamb; received 'sgd'$", optimizer="sgd")
     refused("accumulate x devices, 3 x 1; received 8$", accumulate=3)
     refused("^keep must be at least 1; received 0$", keep=0)
+    refused("within 0 and the 6 steps of the run; received 7$", warmup_steps=7)
     refused("at most max_position_embeddings=48; received 64$", length=64)
     other = keras_bert.Preprocessor([*runs.PIECES[:-1], "!"])
     refused(
@@ -446,7 +506,6 @@ def test_what_pretrain_refuses(eager, records, tmp_path):
         "records were made with lowercase=True; received False$",
         runs.encoder(preprocessor=keras_bert.Preprocessor(runs.PIECES, lowercase=False)),
     )
-    refused("warmup_steps within 0 and total_steps; .* warmup_steps=7$", warmup_steps=7)
     refused("pretraining or masked_lm; received classifier", heads.classifier(runs.encoder(), 2))
     with pytest.raises(ValueError, match="^there must be a phase at least$"):
         train.pretrain(runs.encoder(), records, tmp_path / "none", [])
@@ -508,7 +567,7 @@ def test_a_broken_shard_is_named_though_tensorflow_met_it(records, tmp_path, mon
     monkeypatch.setattr(train, "Stream", functools.partial(train.Stream, shards_in_memory=1))
     order = _read_by(train.Stream(made, 8, 16), made)
     (copy / order[-1]).write_bytes(b"something else")
-    message = f"^{re.escape(str(copy / order[-1]))} is not what was written there; make the "
+    message = f"^{re.escape(str(copy / order[-1]))} is not what was written there; `keras"
     with pytest.raises(ValueError, match=message):
         runs.pretrain(made, tmp_path / "run", steps=100, log_every=100)
 

@@ -61,6 +61,7 @@ class Document:
         source: where it comes from, such as `"books.txt.xz: line 512"`.
         text: paragraphs with line ends between them, or wikitext.
         markup: `"plain"` or `"wikitext"`.
+        part: which part of its document it is, where that was longer than `LONGEST`.
 
     Example:
 
@@ -71,6 +72,7 @@ class Document:
     source: str
     text: str
     markup: str = "plain"
+    part: int = 1
 
     def paragraphs(self):
         """Returns the paragraphs, a list of strings; none is empty or holds a line end.
@@ -93,10 +95,12 @@ def files(paths):
             what is hidden) and patterns such as `"wiki/**/*.bz2"`.
 
     Returns:
-        The files, a sorted list of `pathlib.Path`, each once.
+        The files, a sorted list of `pathlib.Path`, each once, by whatever paths it is found.
 
     Raises:
-        ValueError: a path or pattern matches nothing.
+        ValueError: a path or pattern matches nothing, or something that is no file: a corpus is
+            read more than once, which a pipe cannot be.
+        OSError: a folder cannot be read.
 
     Example:
 
@@ -107,24 +111,58 @@ def files(paths):
     ...     [file.name for file in files(folder)]
     ['a.txt', 'b.txt']
     """
-    found: set[pathlib.Path] = set()
+    found: dict[str, pathlib.Path] = {}
     for path in [paths] if isinstance(paths, (str, os.PathLike)) else paths:
         path = os.fspath(path)
         matches = [path] if os.path.exists(path) else glob.glob(path, recursive=True)
         here = [file for match in matches for file in _below(pathlib.Path(match))]
-        found.update(here)
+        for file in here:
+            found.setdefault(os.path.realpath(file), file)
+            if file.exists() and not file.is_file():
+                raise ValueError(f"{file}: is no regular file; a corpus is read more than once")
         if not here:
             what = "holds no files" if os.path.isdir(path) else "no such file, folder or pattern"
             raise ValueError(f"{path}: {what}")
-    return sorted(found)
+    return sorted(found.values())
+
+
+def check_outside(folder, paths):
+    """Raises a ValueError if what is written to a folder would become part of the corpus.
+
+    Args:
+        folder: where to write.
+        paths: as for `files`.
+
+    Example:
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     check_outside(folder + "/records", [folder])
+    Traceback (most recent call last):
+    ValueError: ...records: must not lie within the corpus, ...
+    """
+    for path in [paths] if isinstance(paths, (str, os.PathLike)) else paths:
+        inside = pathlib.Path(folder).resolve().is_relative_to(pathlib.Path(path).resolve())
+        if inside and os.path.isdir(path):
+            raise ValueError(f"{folder}: must not lie within the corpus, {os.fspath(path)}")
 
 
 def _below(path):
     if not path.is_dir():
         yield path
         return
-    for folder, names, leaves in os.walk(path):
-        names[:] = [name for name in names if not name.startswith(".")]
+
+    def fail(error):  # `os.walk` passes over what it cannot read
+        raise error
+
+    seen = set()  # a link may lead back to a folder that it lies in
+    for folder, names, leaves in os.walk(path, onerror=fail, followlinks=True):
+        seen.add(os.path.realpath(folder))
+        names[:] = [
+            name
+            for name in names
+            if not name.startswith(".") and os.path.realpath(os.path.join(folder, name)) not in seen
+        ]
         for leaf in leaves:
             if not leaf.startswith("."):
                 yield pathlib.Path(folder, leaf)
@@ -142,9 +180,9 @@ def documents(paths, *, counts=None):
     Args:
         paths: as for `files`.
         counts: a `collections.Counter` to fill: `"files"`, `"documents"`, and what was mended:
-            `"invalid_utf8"`, lines in which bytes were replaced by U+FFFD, and `"long_lines"`,
-            lines that were cut. `"invalid_utf8_at"` and `"long_lines_at"` say where the first
-            one is.
+            `"invalid_utf8"`, lines in which bytes were replaced by U+FFFD, `"long_lines"`,
+            lines that were cut, and `"long_documents"`, those that come in parts.
+            `"invalid_utf8_at"` and so on say where the first one is.
 
     Yields:
         `Document`s; none if the files are empty.
@@ -169,7 +207,7 @@ def documents(paths, *, counts=None):
 
 
 def _documents_of(path, counts):
-    for key in ("files", "documents", "invalid_utf8", "long_lines"):
+    for key in ("files", "documents", "invalid_utf8", "long_lines", "long_documents"):
         counts.setdefault(key, 0)
     counts["files"] += 1
     chunks = _decoded(path, _unpacked(path))
@@ -180,6 +218,9 @@ def _documents_of(path, counts):
     chunks = itertools.chain(first, chunks)
     for document in read(path, chunks, counts):
         counts["documents"] += 1
+        if document.part == 2:
+            counts["long_documents"] += 1
+            counts.setdefault("long_documents_at", document.source.removesuffix(", part 2"))
         yield document
 
 
@@ -368,7 +409,7 @@ def _parts(source, text, markup="plain"):
         whole = part == 1 and end == len(text)
         if not text[begin:end].isspace():
             name = source if part == 1 else f"{source}, part {part}"
-            yield Document(name, text if whole else text[begin:end], markup)
+            yield Document(name, text if whole else text[begin:end], markup, part)
             part += 1
         begin = end
 
@@ -409,7 +450,8 @@ class _Gatherer:
         text = "".join(self.held).strip()
         if text:
             source = f"{self.path}: line {self.line}"
-            yield Document(source if self.part == 1 else f"{source}, part {self.part}", text)
+            name = source if self.part == 1 else f"{source}, part {self.part}"
+            yield Document(name, text, part=self.part)
             self.part += 1
 
 

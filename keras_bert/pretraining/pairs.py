@@ -12,6 +12,8 @@ from bisect import bisect_left
 
 import numpy as np
 
+SHORTEST = 8  # positions of a row
+
 
 @dataclasses.dataclass(frozen=True)
 class Pairs:
@@ -64,12 +66,13 @@ def draw(documents, length, key, *, short_share=0.1, next_sentence=True):
     >>> len(pairs), int(pairs.lengths.max())
     (3, 9)
     """
-    if length < 8:
-        raise ValueError(f"sequence_length must be at least 8; received {length}")
+    if length < SHORTEST:
+        raise ValueError(f"sequence_length must be at least {SHORTEST}; received {length}")
     if next_sentence and len(documents) < 2:
         raise ValueError(
             "next sentence prediction draws from another document, so it needs two at least; "
-            f"there {'is' if len(documents) else 'are'} {len(documents)}"
+            f"there {'is' if len(documents) else 'are'} {len(documents)}: blank lines stand "
+            "between documents, and --no-next-sentence does without"
         )
     generator = random.Random(key)
     # The one method whose numbers Python promises to keep, besides `getrandbits`.

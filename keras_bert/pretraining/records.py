@@ -39,6 +39,8 @@ _PART_BYTES = 2**20  # of text: what a worker is given at once
 _END_BYTES = 2**16
 # Nothing ends some sentences: a list, a poem. Cut, so that pairs need not drop what is too long.
 _LONGEST_SENTENCE = 128  # pieces
+_AGAIN = "`keras-bert records`, called as before, makes it anew"
+_ANEW = "delete it, and `keras-bert records` makes all of the records anew"
 _SPREAD = 2654435761  # Knuth's multiplier: consecutive numbers to numbers all over 32 bits
 
 
@@ -53,6 +55,9 @@ def build(
     on_progress=None,
 ):
     r"""Tokenizes a corpus into records; goes on where an earlier call was killed.
+
+    Given again for records that are finished, it looks at every file, and makes anew what is
+    missing or broken.
 
     Args:
         paths: files, folders and patterns, see `corpus.files`.
@@ -90,7 +95,11 @@ def build(
         raise ValueError(f"shard_bytes must be at least 1; received {shard_bytes}")
     if workers is not None and workers < 1:
         raise ValueError(f"workers must be at least 1; received {workers}")
+    corpus.check_outside(folder, paths)
     files = corpus.files(paths)
+    missing = [piece for piece in vocabulary.SPECIAL if piece not in preprocessor.vocabulary]
+    if missing:
+        raise ValueError(f"the vocabulary has no {', '.join(missing)}, which pretraining needs")
     settings = {
         "format": _FORMAT,
         "corpus": [
@@ -133,12 +142,11 @@ def _hash_of_ends(path):
 
 def _build(files, folder, preprocessor, settings, workers, on_progress):
     manifest = _started(folder, settings)
+    _write_vocabulary(folder, preprocessor, {key: settings[key] for key in _OPTIONS})
     if manifest["complete"]:
         return manifest
     for stale in (*folder.glob(".*.tmp"), *folder.glob(".records.*.json")):
         stale.unlink()
-    options = {key: settings[key] for key in _OPTIONS}
-    vocabulary.write(folder, preprocessor.vocabulary, **options)
     counts: dict[str, int] = {}
     parts = _parts(files, settings["shard_bytes"], counts, manifest["documents_done"])
     encode = _encoder(preprocessor)
@@ -188,7 +196,35 @@ def _started(folder, settings):
             f"{file} is of records with {key}={before.get(key)!r:.80}, these would have "
             f"{settings.get(key)!r:.80}; take another folder"
         )
+    for number, shard in enumerate(manifest["shards"]):
+        if not all(_is_whole(folder / entry["file"], entry["sha256"]) for entry in shard["files"]):
+            return _up_to(manifest, number)
     return manifest
+
+
+def _write_vocabulary(folder, preprocessor, options):
+    """Writes it unless it is there already."""
+    with contextlib.suppress(OSError, ValueError):
+        pieces, found = vocabulary.read(folder)
+        if tuple(pieces) == tuple(preprocessor.vocabulary) and found == options:
+            return
+    vocabulary.write(folder, preprocessor.vocabulary, **options)
+
+
+def _is_whole(file, expected):
+    try:
+        with open(file, "rb") as content:
+            return hashlib.file_digest(content, "sha256").hexdigest() == expected
+    except FileNotFoundError:
+        return False
+
+
+def _up_to(manifest, number):
+    """The manifest as it was when so many shards were done."""
+    shards = manifest["shards"][:number]
+    done = sum(shard["documents"] for shard in shards)
+    return {"settings": manifest["settings"], "complete": False, "documents_done": done,
+            "shards": shards}  # fmt: skip
 
 
 def _read_manifest(file):
@@ -196,9 +232,9 @@ def _read_manifest(file):
         manifest = json.loads(file.read_text(encoding="utf-8"))
         expected = manifest.pop("sha256")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"{file} is broken ({error!r:.80}); make the records again") from error
+        raise ValueError(f"{file} is broken ({error!r:.80}); {_ANEW}") from error
     if _hash_of(manifest) != expected:
-        raise ValueError(f"{file} is not what was written there; make the records again")
+        raise ValueError(f"{file} is not what was written there; {_ANEW}")
     return manifest
 
 
@@ -433,11 +469,16 @@ class Records:
             )
         self.manifest = _read_manifest(file)
         if not self.manifest["complete"]:
-            raise ValueError(f"{folder}: the records are not finished; call `keras-bert records`")
+            raise ValueError(
+                f"{folder}: the records are not finished; `keras-bert records` goes on with them"
+            )
 
     def preprocessor(self, **options):
         """A `Preprocessor` with the vocabulary and the options that the records were made with."""
-        pieces, made_with = vocabulary.read(self.folder)
+        try:
+            pieces, made_with = vocabulary.read(self.folder)
+        except FileNotFoundError as error:
+            raise ValueError(f"{error.filename} is missing; {_AGAIN}") from None
         self.check_vocabulary(pieces)
         return Preprocessor(pieces, **made_with, **options)
 
@@ -515,9 +556,9 @@ class Records:
         try:
             content = file.read_bytes()
         except FileNotFoundError:
-            raise ValueError(f"{file} is missing; make the records again") from None
+            raise ValueError(f"{file} is missing; {_AGAIN}") from None
         if hashlib.sha256(content).hexdigest() != expected:
-            raise ValueError(f"{file} is not what was written there; make the records again")
+            raise ValueError(f"{file} is not what was written there; {_AGAIN}")
         return content
 
 

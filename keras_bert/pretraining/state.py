@@ -62,12 +62,22 @@ class Checkpoints:
         }
         about = json.dumps({"settings": self._settings, "extra": extra}, ensure_ascii=False)
         # The disk has it before those go that it stands for.
-        with whole(file, durable=True) as beside, open(beside, "wb") as stream:
-            np.savez(stream, about=about, **{k: _as_bytes(v) for k, v in arrays.items()})
+        try:
+            with whole(file, durable=True) as beside, open(beside, "wb") as stream:
+                np.savez(stream, about=about, **{k: _as_bytes(v) for k, v in arrays.items()})
+        except OSError as error:  # a full disk names no file
+            raise OSError(
+                error.errno, f"{error.strerror or error}; {self.newest()}", str(file)
+            ) from error
         for old in self._files()[: -self._keep]:
             old.unlink()
         for stale in self._folder.glob(".step-*.npz"):
             stale.unlink()  # what a run that was killed was writing
+
+    def newest(self):
+        """Says which checkpoint there is to go on from, as a part of a message."""
+        files = self._files()
+        return f"the last checkpoint is {files[-1]}" if files else "there is no checkpoint yet"
 
     def restore(self, variables):
         """Reads the newest checkpoint.

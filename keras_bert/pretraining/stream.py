@@ -85,8 +85,10 @@ class Stream:
             raise ValueError(f"shards_in_memory must be at least 1; received {shards_in_memory}")
         if not 0 <= short_share <= 1:
             raise ValueError(f"short_share must lie within 0 and 1; received {short_share}")
-        if sequence_length < 8:
-            raise ValueError(f"sequence_length must be at least 8; received {sequence_length}")
+        if sequence_length < pairs.SHORTEST:
+            raise ValueError(
+                f"sequence_length must be at least {pairs.SHORTEST}; received {sequence_length}"
+            )
         if batch_size < 1 or batch_size % worker[1]:
             raise ValueError(
                 f"batch_size must be a multiple of the {worker[1]} workers; received {batch_size}"

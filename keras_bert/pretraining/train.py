@@ -11,10 +11,11 @@ import keras
 import numpy as np
 
 from keras_bert import distribution, heads, hub, optimizers
-from keras_bert.console import progress
+from keras_bert.console import progress, stop_requests
 from keras_bert.encoder import BertEncoder
 from keras_bert.files import alone, whole
 from keras_bert.pretraining import flops, losses
+from keras_bert.pretraining.pairs import SHORTEST
 from keras_bert.pretraining.records import Records
 from keras_bert.pretraining.state import Checkpoints
 from keras_bert.pretraining.stream import Place, Stream
@@ -44,9 +45,9 @@ class Phase:
     max_predictions: int | None = None
 
     def __post_init__(self):
-        for key in ("steps", "batch_size"):
-            if getattr(self, key) < 1:
-                raise ValueError(f"{key} must be at least 1; received {getattr(self, key)}")
+        for key, least in (("steps", 1), ("batch_size", 1), ("sequence_length", SHORTEST)):
+            if getattr(self, key) < least:
+                raise ValueError(f"{key} must be at least {least}; received {getattr(self, key)}")
 
 
 def two_phases(steps, batch_size=256, lengths=(128, 512), share=0.9, max_predictions=(None, None)):
@@ -91,7 +92,7 @@ def pretrain(
     log_every=100,
     save_every=1000,
     eval_every=None,
-    eval_batches=50,
+    eval_rows=2048,
     keep=3,
     tensorboard=None,
     show_progress=True,
@@ -100,7 +101,9 @@ def pretrain(
 
     What a run computes is a function of its settings and the model's first weights (which
     `keras.utils.set_random_seed` makes repeatable) alone. One that was killed and called again
-    ends with the same weights, bit for bit, as one that was not, on one kind of device.
+    ends with the same weights, bit for bit, as one that was not, on one kind of device. Ctrl-C and
+    SIGTERM end it behind the step at hand with a checkpoint, as a `KeyboardInterrupt` that says
+    where; a second one at once. (Not with several processes.)
 
     The loss is the mean over the masked pieces of each device and each accumulated batch, and then
     over these, as in Google's code: where they hold different numbers of masked pieces, that is not
@@ -128,7 +131,7 @@ def pretrain(
         log_every, save_every: steps between two lines of the history, two checkpoints.
         eval_every: steps between two evaluations on the held-out documents; default: as
             `save_every`. There are none where the records hold out fewer than two documents.
-        eval_batches: batches of such an evaluation.
+        eval_rows: rows of such an evaluation, in full batches, of which there is one at least.
         keep: checkpoints that are kept.
         tensorboard: folder for TensorBoard, or `None`.
         show_progress: whether to draw a bar on stderr.
@@ -154,7 +157,7 @@ def pretrain(
         ("log_every", log_every),
         ("save_every", save_every),
         ("eval_every", eval_every),
-        ("eval_batches", eval_batches),
+        ("eval_rows", eval_rows),
         ("accumulate", accumulate),
     ):
         if value < 1:
@@ -178,10 +181,12 @@ def pretrain(
         )
     _check_encoder(encoder, records, phases)
     counts = records.counts()
+    if not counts["documents"]:
+        raise ValueError(f"{records.folder}: no documents are left to train on; hold out fewer")
     if task == "pretraining" and counts["sentences"] <= counts["documents"]:
         raise ValueError(
             f"{records.folder}: no document has a second sentence, so no text follows another; "
-            "pretrain without next sentences, a model of heads.masked_lm"
+            "pretrain without next sentences (--no-next-sentence, a model of heads.masked_lm)"
         )
     keras.utils.set_random_seed(seed)
     if isinstance(model, BertEncoder):
@@ -204,6 +209,11 @@ def pretrain(
     total = sum(phase.steps for phase in phases)
     if warmup_steps is None:
         warmup_steps = min(_WARMUP_STEPS, total // 10)
+    if not 0 <= warmup_steps <= total:
+        raise ValueError(
+            f"warmup_steps must lie within 0 and the {total} steps of the run; received "
+            f"{warmup_steps}"
+        )
     compile_model(
         run.trained,
         OPTIMIZERS[optimizer](
@@ -238,7 +248,9 @@ def pretrain(
                 show=show_progress and writes,
             )
         )  # fmt: skip
-        run.go(checkpoints, every, eval_batches, bar, _board(tensorboard if writes else None))
+        # Several processes could not agree on a step to stop at.
+        stop = stack.enter_context(stop_requests(distribution.worker()[1] == 1))
+        run.go(checkpoints, every, eval_rows, bar, _board(tensorboard if writes else None), stop)
         if writes:
             _write_history(run)
             draw_curves(run.folder, run.history)
@@ -326,19 +338,18 @@ class _Run:
         distribution.agree(self.step)
 
     def save(self, checkpoints):
-        self._check_weights()
+        self._check_weights(checkpoints)
         if distribution.worker()[0] == 0:
             extra = {"place": dataclasses.astuple(self.place), "history": self.history}
             checkpoints.save(self.step, self.variables, extra)
 
-    def _check_weights(self):
+    def _check_weights(self, checkpoints):
         """Raises if a step whose own loss was a number spoiled the weights."""
         for variable in self.trained.trainable_variables:
             if not np.isfinite(keras.ops.convert_to_numpy(variable)).all():
                 raise ValueError(
                     f"after step {self.step} weights are no numbers any more: {variable.path}; "
-                    "the last checkpoint is from before; a lower learning rate or a longer "
-                    "warm-up may help"
+                    f"{checkpoints.newest()}; a lower learning rate or a longer warm-up may help"
                 )
 
     def phase_at(self, step):
@@ -364,19 +375,22 @@ class _Run:
             **self.stream_options,
         )
 
-    def go(self, checkpoints, every, eval_batches, bar, board):
+    def go(self, checkpoints, every, eval_rows, bar, board, stop):
         """Trains phase by phase, from one line, checkpoint or evaluation to the next."""
         number, end = self.phase_at(self.step)
         drawn = time.monotonic()
+        tasks = self._bar_tasks(bar)
         while number < len(self.phases):
             stream, start = self.stream(number), end - self.phases[number].steps
-            eval_set = self._eval_set(number, eval_batches)
+            eval_set = self._eval_set(number, eval_rows)
             meter = _Meter(
-                self.trained, stream, bar, self.accumulate, self.step - start, end - start
+                self.trained, stream, bar, tasks[number], self.accumulate, self.step - start, stop
             )
+            bar.start_task(tasks[number])
             while self.step < end:
                 until = min(end, *(self.step // n * n + n for n in every.values()))
-                record = self._train(stream, until, meter)
+                record = self._train(stream, until, meter, checkpoints)
+                until = self.step  # fewer than were wanted, where it is to stop
                 is_last = until == end
                 if eval_set and (is_last or until % every["eval"] == 0):
                     logs = self.trained.evaluate(
@@ -395,7 +409,7 @@ class _Run:
                 self.history.append(record)
                 if is_last:
                     self.place = Place()  # the next phase draws from the beginning
-                if is_last or until % every["save"] == 0:
+                if is_last or stop.is_set() or until % every["save"] == 0:
                     self.save(checkpoints)
                 if distribution.worker()[0] == 0:
                     _write_history(self)
@@ -403,9 +417,32 @@ class _Run:
                         draw_curves(self.folder, self.history)
                         drawn = time.monotonic()
                 board(record)
+                if stop.is_set() and self.step < self._steps:
+                    raise KeyboardInterrupt(
+                        f"at step {self.step} of {self._steps}, which is saved; called as before "
+                        "it goes on from there"
+                    )
             number, end = self.phase_at(self.step)
 
-    def _train(self, stream, until, meter):
+    @property
+    def _steps(self):
+        return sum(phase.steps for phase in self.phases)
+
+    def _bar_tasks(self, bar):
+        """A bar for each phase, so that it is seen from the beginning how many there are."""
+        tasks, end = [], 0
+        for phase in self.phases:
+            end += phase.steps
+            done = min(max(self.step - end + phase.steps, 0), phase.steps)
+            tasks.append(
+                bar.add_task(
+                    f"{phase.sequence_length} positions", start=False, total=phase.steps,
+                    completed=done, loss="\u2013", rate="\u2013",
+                )
+            )  # fmt: skip
+        return tasks
+
+    def _train(self, stream, until, meter, checkpoints):
         """Trains up to a step; returns the line of the history."""
         count = (until - self.step) * self.accumulate
         places, failures = {}, []
@@ -427,22 +464,26 @@ class _Run:
                 steps_per_epoch=count, epochs=1, shuffle=False, verbose=0, callbacks=[meter],
             ).history  # fmt: skip
         except _Diverged as error:
-            self._keep_batch(stream, error)
+            self._keep_batch(stream, error, checkpoints)
         except Exception:
             if failures:  # TensorFlow says that something failed, and not what
                 raise failures[0] from None
             raise
+        until = self.step + meter.batches // self.accumulate
         logs = {name: values[0] for name, values in history.items()}
         optimizer = self.trained.optimizer
-        schedule = getattr(optimizer, "inner_optimizer", optimizer)._learning_rate
+        optimizer = getattr(optimizer, "inner_optimizer", optimizer)
         record = {
             "step": until,
             "sequence_length": stream.sequence_length,
             **self._figures(logs),
-            "learning_rate": float(schedule(until * self.accumulate - 1)),
+            # Of its own count: float16's scaling leaves out steps whose gradients overflow.
+            "learning_rate": float(
+                optimizer._learning_rate(max(0, int(optimizer._iterations) - 1))
+            ),
             **meter.figures(),
         }
-        self.step, self.place = until, places[count - 1]
+        self.step, self.place = until, places[meter.batches - 1]
         return record
 
     def _figures(self, logs):
@@ -454,20 +495,21 @@ class _Run:
         return {name: float(value) for name, value in logs.items()}
 
     def _eval_set(self, number, most):
-        """Batches of the held-out documents, always the same."""
+        """Batches of the held-out documents, always the same; one at least."""
         # A pair takes two documents.
         if self.records.counts("eval")["documents"] < len(self.tasks):
             return []
         stream = self.stream(number, "eval")
         found: list[tuple] = []
-        for _, batch in itertools.islice(stream.batches(epochs=1), most):
+        count = max(1, most // stream.batch_size)
+        for _, batch in itertools.islice(stream.batches(epochs=1), count):
             rows = len(batch[0]["input_word_ids"])
             # What is left behind the last full batch would be a shape of its own to compile.
             if rows == stream.rows or not found and not rows % distribution.replicas():
                 found.append(batch)
         return found
 
-    def _keep_batch(self, stream, error):
+    def _keep_batch(self, stream, error, checkpoints):
         step = self.step + error.batch // self.accumulate + 1
         batches = stream.batches(self.place)
         _, batch = next(batch for index, batch in enumerate(batches) if index == error.batch)
@@ -484,8 +526,8 @@ class _Run:
             **{f"weight_{key}": value for key, value in weights.items()},
         )
         raise ValueError(
-            f"the loss is {error.loss} at step {step}; its batch is in {file}, and the last "
-            "checkpoint is from before; a lower learning rate or a longer warm-up may help"
+            f"the loss is {error.loss} at step {step}; its batch is in {file}, and "
+            f"{checkpoints.newest()}; a lower learning rate or a longer warm-up may help"
         ) from None
 
 
@@ -530,9 +572,9 @@ class _Diverged(Exception):
 
 
 class _Meter(keras.callbacks.Callback):
-    """Draws a phase, measures it, and stops a run that has gone astray."""
+    """Draws a phase, measures it, and stops a run that has gone astray or is asked to stop."""
 
-    def __init__(self, model, stream, bar, accumulate, done, steps):
+    def __init__(self, model, stream, bar, task, accumulate, done, stop):
         super().__init__()
         config = heads.find_encoder(model).bert_config
         self._row = flops.of_sequence(
@@ -540,13 +582,7 @@ class _Meter(keras.callbacks.Callback):
         )
         self._stream, self._bar, self._accumulate = stream, bar, accumulate
         self._peak, self._done = None, done
-        self._task = bar.add_task(
-            f"{stream.sequence_length} positions",
-            total=steps,
-            completed=done,
-            loss="\u2013",
-            rate="\u2013",
-        )
+        self._task, self._stop = task, stop
 
     def take(self, number, batch):
         """Counts the positions of a batch that are no padding."""
@@ -566,10 +602,17 @@ class _Meter(keras.callbacks.Callback):
             self._first = time.perf_counter()  # behind the compilation
         if (batch + 1) % self._accumulate == 0:
             self._done += 1
+            if self._stop.is_set():  # the state is that behind a whole step now
+                self.model.stop_training = True
 
     def on_train_end(self, logs=None):
         self._look()
         self._end = time.perf_counter()
+
+    @property
+    def batches(self):
+        """How many were done since `start`."""
+        return self._batch + 1
 
     def _look(self):
         if self._loss is None:
@@ -583,7 +626,7 @@ class _Meter(keras.callbacks.Callback):
         """How fast it went since `start`, the first batch left out where there are more."""
         several = self._batch > 0
         seconds = self._end - (self._first if several else self._start)
-        tokens = [self._tokens[number] for number in range(several, len(self._tokens))]
+        tokens = [self._tokens[number] for number in range(several, self.batches)]
         workers = distribution.worker()[1]
         rate = sum(tokens) * workers / seconds
         self._bar.update(self._task, rate=f"{rate:,.0f}")
