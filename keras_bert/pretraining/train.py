@@ -473,14 +473,14 @@ class _Run:
         logs = {name: values[0] for name, values in history.items()}
         optimizer = self.trained.optimizer
         optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+        # As an array: several devices have a variable of their own kind, which is no number.
+        updates = int(keras.ops.convert_to_numpy(optimizer._iterations))
         record = {
             "step": until,
             "sequence_length": stream.sequence_length,
             **self._figures(logs),
             # Of its own count: float16's scaling leaves out steps whose gradients overflow.
-            "learning_rate": float(
-                optimizer._learning_rate(max(0, int(optimizer._iterations) - 1))
-            ),
+            "learning_rate": float(optimizer._learning_rate(max(0, updates - 1))),
             **meter.figures(),
         }
         self.step, self.place = until, places[meter.batches - 1]
