@@ -2,6 +2,7 @@
 
     python examples/pretrain.py CORPUS --output my_bert
     python benchmarks/pretrained_tasks.py my_bert/model ../shared
+    python benchmarks/pretrained_tasks.py my_bert/model ../shared --tasks sst2-6000 --rows 1000
 
 Fine-tunes the model, and one of the same configuration and vocabulary with random weights, on
 SST-2 (6,000 training rows) and WNUT-17 with the same settings and seeds, and prints each dev score,
@@ -10,6 +11,7 @@ their means and spreads. The peak rate that suits one does not suit the other, s
 """
 
 import argparse
+import dataclasses
 import itertools
 import os
 import pathlib
@@ -37,8 +39,10 @@ def encoder(folder, is_random):
     return made
 
 
-def run(name, folder, shared, seed, is_random, epochs, rate):
+def run(name, folder, shared, seed, is_random, epochs, rate, rows=None):
     task = tasks.TASKS[name]
+    if rows is not None:
+        task = dataclasses.replace(task, rows=rows)
     train, dev = tasks.read(task, shared, None)
     keras.utils.set_random_seed(seed)
     model, _ = finetune(
@@ -61,13 +65,14 @@ def main():
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--rates", type=float, nargs="+", default=[1e-4, 3e-4])
     parser.add_argument("--tasks", nargs="+", choices=NAMES, default=NAMES)
+    parser.add_argument("--rows", type=int, help="no more than so many rows of training data")
     args = parser.parse_args()
     for name in args.tasks:
         metric = tasks.TASKS[name].metrics[0]
         best = {}
         for is_random, rate in itertools.product((False, True), args.rates):
             found = [
-                run(name, args.model, args.shared, seed, is_random, args.epochs, rate)
+                run(name, args.model, args.shared, seed, is_random, args.epochs, rate, args.rows)
                 for seed in range(args.seeds)
             ]
             values = [score[metric] for score in found]
