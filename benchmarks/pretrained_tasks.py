@@ -69,6 +69,7 @@ def main():
     args = parser.parse_args()
     for name in args.tasks:
         metric = tasks.TASKS[name].metrics[0]
+        data = name if args.rows is None else f"{args.rows:,} rows of {name}"
         best = {}
         for is_random, rate in itertools.product((False, True), args.rates):
             found = [
@@ -80,13 +81,13 @@ def main():
             spread = statistics.stdev(values) if len(values) > 1 else 0.0
             best[is_random] = max(mean, best.get(is_random, -1.0))
             print(
-                f"{name}, {'random weights' if is_random else 'pretrained'}, rate {rate:g}: "
+                f"{data}, {'random weights' if is_random else 'pretrained'}, rate {rate:g}: "
                 f"{metric} {mean:.4f} \u00b1 {spread:.4f} "
                 f"({', '.join(f'{value:.4f}' for value in values)}); "
                 f"majority {found[0]['majority']:.3f}",
                 flush=True,
             )
-        print(f"{name}: pretrained {best[False]:.4f}, random weights {best[True]:.4f}", flush=True)
+        print(f"{data}: pretrained {best[False]:.4f}, random weights {best[True]:.4f}", flush=True)
 
 
 if __name__ == "__main__":
