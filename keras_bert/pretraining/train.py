@@ -206,19 +206,18 @@ def pretrain(
         },
         seed=seed,
     )
-    total = sum(phase.steps for phase in phases)
     if warmup_steps is None:
-        warmup_steps = min(_WARMUP_STEPS, total // 10)
-    if not 0 <= warmup_steps <= total:
+        warmup_steps = min(_WARMUP_STEPS, run.steps // 10)
+    if not 0 <= warmup_steps <= run.steps:
         raise ValueError(
-            f"warmup_steps must lie within 0 and the {total} steps of the run; received "
+            f"warmup_steps must lie within 0 and the {run.steps} steps of the run; received "
             f"{warmup_steps}"
         )
     compile_model(
         run.trained,
         OPTIMIZERS[optimizer](
             learning_rate,
-            total_steps=total,
+            total_steps=run.steps,
             warmup_steps=warmup_steps,
             weight_decay=weight_decay,
             gradient_accumulation_steps=accumulate if accumulate > 1 else None,
@@ -409,7 +408,9 @@ class _Run:
                 self.history.append(record)
                 if is_last:
                     self.place = Place()  # the next phase draws from the beginning
-                if is_last or stop.is_set() or until % every["save"] == 0:
+                # Looked at once: what comes later is for the next step, or it would not be saved.
+                stopping = stop.is_set()
+                if is_last or stopping or until % every["save"] == 0:
                     self.save(checkpoints)
                 if distribution.worker()[0] == 0:
                     _write_history(self)
@@ -417,15 +418,16 @@ class _Run:
                         draw_curves(self.folder, self.history)
                         drawn = time.monotonic()
                 board(record)
-                if stop.is_set() and self.step < self._steps:
+                if stopping and self.step < self.steps:
                     raise KeyboardInterrupt(
-                        f"at step {self.step} of {self._steps}, which is saved; called as before "
+                        f"at step {self.step} of {self.steps}, which is saved; called as before "
                         "it goes on from there"
                     )
             number, end = self.phase_at(self.step)
 
     @property
-    def _steps(self):
+    def steps(self):
+        """Of all phases."""
         return sum(phase.steps for phase in self.phases)
 
     def _bar_tasks(self, bar):
