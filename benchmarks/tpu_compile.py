@@ -55,21 +55,27 @@ CASES = (
 )
 
 
-def compile_step(case, topology="v5e:2x2", **options):
-    """Compiles the step of a case for the chips of a topology.
+def chips_of(topology="v5e:2x2"):
+    """The chips of a topology, as `jax.experimental.topologies` names it."""
+    from jax.experimental import topologies
+
+    return topologies.get_topology_desc(topology, platform="tpu").devices
+
+
+def compile_step(case, chips, **options):
+    """Compiles the step of a case for some chips.
 
     Args:
         case: a `Case`.
-        topology: as `jax.experimental.topologies` names it.
+        chips: devices of JAX, there or only described.
         **options: of XLA's compiler.
 
     Returns:
-        (the compiled step of JAX, its number of chips).
+        The compiled step of JAX.
     """
     import jax
     import keras
     import numpy as np
-    from jax.experimental import topologies
     from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
     import keras_bert
@@ -78,7 +84,6 @@ def compile_step(case, topology="v5e:2x2", **options):
     from keras_bert.pretraining import train
 
     keras.backend.clear_session()
-    chips = topologies.get_topology_desc(topology, platform="tpu").devices
     shape = (len(chips) // case.model_parallel, case.model_parallel)
     mesh = Mesh(np.array(chips).reshape(shape), ("batch", "model"))
     layers, hidden, attention_heads = SIZES[case.size]
@@ -130,7 +135,7 @@ def compile_step(case, topology="v5e:2x2", **options):
     )
     outputs = keras.tree.map_structure(lambda leaf: leaf.sharding, state)
     step = jax.jit(model.train_step, donate_argnums=0, out_shardings=(None, outputs))
-    return step.lower(state, data).compile(options or None), len(chips)
+    return step.lower(state, data).compile(options or None)
 
 
 def _batch(case):
@@ -183,6 +188,7 @@ def main():
     import jax
     import keras
 
+    chips = chips_of(args.topology)
     print(f"jax {jax.__version__}, keras {keras.__version__}, {args.topology}")
     print("| Model | Length | Batch | Chips | Options | GB a chip | Collectives | Compiled in |")
     print("|---|---|---|---|---|---|---|---|")
@@ -192,7 +198,7 @@ def main():
         names = [name for name in ("rematerialize", "packed") if getattr(case, name)]
         names += [f"model parallel {case.model_parallel}"] * (case.model_parallel > 1)
         try:
-            compiled, chips = compile_step(case, args.topology, **options)
+            compiled = compile_step(case, chips, **options)
         except jax.errors.JaxRuntimeError as error:  # of a program too large, for instance
             fits = False
             print(f"| {case.size} | {case.length} | {case.batch} | | {', '.join(names)} | "
@@ -201,7 +207,7 @@ def main():
         size = needed(compiled)
         fits = fits and size < MEMORY
         found = ", ".join(f"{count} {kind}" for kind, count in collectives(compiled).items())
-        print(f"| {case.size} | {case.length} | {case.batch} | {chips} | {', '.join(names)} | "
+        print(f"| {case.size} | {case.length} | {case.batch} | {len(chips)} | {', '.join(names)} | "
               f"{size / 2**30:.1f} | {found} | {time.perf_counter() - start:.0f} s |",
               flush=True)  # fmt: skip
     return 0 if fits else 1

@@ -24,8 +24,8 @@ def scope(name="auto", *, model_parallel=1):
             `"tpu:NAME"` for a Cloud TPU of that name; `"auto"`: the TPU that the environment
             names or TensorFlow sees, else all devices of this machine if there are several, else
             the one.
-        model_parallel: on JAX, devices of one machine among which each weight matrix is split,
-            for models that one device cannot hold.
+        model_parallel: on JAX, devices of one machine among which a block's work and three
+            quarters of its weights are split, for models that one device cannot hold.
 
     Yields:
         The `tf.distribute.Strategy` or `keras.distribution.Distribution`; `None` for one device.
@@ -183,14 +183,16 @@ def _join_cluster():
 
 
 def _model_parallel(devices, count):
-    """Megatron's split: what a block reads with by columns, what it writes with by rows."""
+    """Megatron's split: what a block reads with by columns, what it writes with by rows.
+
+    The three matrices of attention in one are whole on each device, as are the embeddings: cut,
+    their pieces lie across heads, and XLA sends vectors to and fro at each layer. It computes each
+    device's heads with its own columns nevertheless, since the matrix behind them is cut.
+    """
     mesh = keras.distribution.DeviceMesh(
         (len(devices) // count, count), ("batch", "model"), devices
     )
     layout = keras.distribution.LayoutMap(mesh)
-    layout[".*word_embeddings/embeddings"] = (None, "model")
-    layout[".*attention/qkv/kernel"] = (None, "model")
-    layout[".*attention/qkv/bias"] = ("model",)
     layout[".*attention/output/kernel"] = ("model", None)
     layout[".*intermediate/kernel"] = (None, "model")
     layout[".*intermediate/bias"] = ("model",)
