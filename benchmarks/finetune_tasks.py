@@ -8,8 +8,7 @@ texts in memory to the trained model, so it holds tokenizing, and for keras_bert
 tracing; loading of weights and scoring are outside. transformers has its fast tokenizer, pads each
 batch to its longest text, and follows its own examples: random order, the first piece of a word
 tagged and the others -100, overlapping windows for questions. What both answer is scored by the
-same functions. One difference is left: Keras adds AdamW's epsilon, 1e-6, before the bias correction
-and PyTorch after it, so that early steps on small gradients are shorter in Keras.
+same functions.
 
     python benchmarks/finetune_tasks.py ../shared --tasks sst2-6000,mrpc
     python benchmarks/finetune_tasks.py ../shared --tasks sst2-6000 --peer keras_hub
