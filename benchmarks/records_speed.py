@@ -12,7 +12,7 @@ change the memory.
 The second also runs the Model Garden's `create_pretraining_data`, one copy (`dupe_factor=1`), on
 the first megabytes of the same text; it writes masked rows, of which a run needs ten copies where
 the records are masked afresh each epoch. It keeps all of its rows in memory. `.venv-garden` is
-what `make test-garden` makes.
+what `make test-garden` makes; sentencepiece is to be installed into it for this.
 """
 
 import argparse
