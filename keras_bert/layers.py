@@ -545,9 +545,9 @@ class TransformerBlock(keras.layers.Layer):
 
 def _gather(x, positions):
     """The vectors of (batch, seq, hidden) at positions (batch, n): (batch, n, hidden)."""
-    # A product with rows of one 1 each: exact, hardly any arithmetic, the same numbers each time on
-    # a GPU, and on several devices each reads its own rows. A look-up in one list of all rows makes
-    # XLA send the vectors of every device to all others.
+    # A product with rows of one 1 each: hardly any arithmetic, exact but for what a device rounds
+    # before any product, and on several devices each reads its own rows. A look-up in one list of
+    # all rows makes XLA send the vectors of every device to all others.
     seq = ops.arange(ops.shape(x)[1], dtype="int32")
     chosen = ops.cast(positions, "int32")[:, :, None] == seq  # (batch, n, seq)
     return ops.matmul(ops.cast(chosen, x.dtype), x)

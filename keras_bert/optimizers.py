@@ -88,6 +88,15 @@ class _AsBertHasIt(keras.optimizers.Optimizer):
             super()._apply_weight_decay(variables)
 
     def _clip_gradients(self, grads):
+        # TensorFlow gives the gradient of an embedding as a list of rows in which a row can stand
+        # more than once. Keras squares each of them, for the norm and for Adam; here they are
+        # added up before.
+        grads = [
+            ops.add(grad, ops.zeros(grad.shape, grad.dtype))
+            if hasattr(grad, "dense_shape")
+            else grad
+            for grad in grads
+        ]
         # Under a strategy of TensorFlow's, Keras clips the gradients of each replica and adds them
         # up afterwards: the more replicas, the less is clipped. Here they are added up before.
         add_up = getattr(super(), "_all_reduce_sum_gradients", None)
@@ -108,9 +117,8 @@ class _AsBertHasIt(keras.optimizers.Optimizer):
         gradient = ops.cast(gradient, variable.dtype)
         index = self._get_variable_index(variable)
         mean, square = self._momentums[index], self._velocities[index]
-        # Functions, not operators: the gradient of an embedding can be sparse.
-        self.assign_add(mean, ops.subtract(gradient, mean) * (1 - self.beta_1))
-        self.assign_add(square, ops.subtract(ops.square(gradient), square) * (1 - self.beta_2))
+        self.assign_add(mean, (gradient - mean) * (1 - self.beta_1))
+        self.assign_add(square, (ops.square(gradient) - square) * (1 - self.beta_2))
         step = ops.cast(self.iterations + 1, variable.dtype)
         shares = (
             1 - ops.power(ops.cast(beta, variable.dtype), step)
