@@ -5,9 +5,10 @@
     python benchmarks/pretrained_tasks.py my_bert/model ../shared --tasks sst2-6000 --rows 1000
 
 Fine-tunes the model, and one of the same configuration and vocabulary with random weights, on
-SST-2 (6,000 training rows) and WNUT-17 with the same settings and seeds, and prints each dev score,
-their means and spreads. The peak rate that suits one does not suit the other, so both get each of
-`--rates`, and the best means are compared. Dropout is 0.1 for both, whatever it was in pretraining.
+SST-2 (6,000 training rows; with `--tasks sst2` all) and WNUT-17 with the same settings and seeds,
+and prints each dev score, their means and spreads. The peak rate that suits one does not suit the
+other, so both get each of `--rates`, and the best means are compared. Dropout is 0.1 for both,
+whatever it was in pretraining.
 """
 
 import argparse
