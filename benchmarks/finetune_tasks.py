@@ -446,7 +446,12 @@ def run_keras_hub(task, folder, train, dev, seed):
     from keras_bert import optimizers
 
     keras.utils.set_random_seed(seed)
-    labels = train.label_names()
+    if task.kind == "label":
+        labels = train.label_names()
+        targets = [labels.index(label) for label in train.labels]
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    else:
+        labels, targets, loss = [None], train.scores, keras.losses.MeanSquaredError()
     model = keras_hub.models.BertTextClassifier.from_preset(
         str(keras_bert.sources.find("minilm")), num_classes=len(labels)
     )
@@ -458,13 +463,20 @@ def run_keras_hub(task, folder, train, dev, seed):
             task.rate, total_steps=steps, warmup_steps=round(WARMUP * steps), weight_decay=DECAY,
             clipnorm=CLIP,
         ),
-        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        loss=loss,
         jit_compile=True,
     )  # fmt: skip
-    targets = np.array([labels.index(label) for label in train.labels])
-    model.fit(train.texts, targets, batch_size=BATCH, epochs=task.epochs, verbose=0)
+
+    def texts(examples):
+        if examples.text_pairs is None:
+            return np.array(examples.texts)
+        return np.array(examples.texts), np.array(examples.text_pairs)
+
+    model.fit(texts(train), np.array(targets), batch_size=BATCH, epochs=task.epochs, verbose=0)
     seconds = time.perf_counter() - start
-    logits = model.predict(dev.texts, batch_size=64, verbose=0)
+    logits = model.predict(texts(dev), batch_size=64, verbose=0)
+    if task.kind == "score":
+        return seconds, [float(row[0]) for row in logits]
     return seconds, [labels[row.argmax()] for row in logits]
 
 
@@ -483,7 +495,7 @@ def libraries_for(task, peers):
     libraries = ["keras_bert"]
     if task.vocabulary is None:
         libraries.append("transformers")
-        if "keras_hub" in peers and task.kind == "label" and "text_pair" not in task.read:
+        if "keras_hub" in peers and task.kind in ("label", "score"):  # it has no other heads
             libraries.append("keras_hub")
     return libraries
 

@@ -404,24 +404,8 @@ def packed_pretraining(model, *, name="packed_pretraining"):
     task = find_task(model)
     if task not in ("pretraining", "masked_lm"):
         raise ValueError(f"the model must be of pretraining or masked_lm; received {task}")
-    encoder = find_encoder(model)
-    keys = ["input_word_ids", "input_type_ids", "position_ids", "text_ids", "masked_lm_positions"]
-    keys += ["first_positions"] * (task == "pretraining")
-    inputs = {key: keras.Input(shape=(None,), dtype="int32", name=key) for key in keys}
-    text_ids = inputs["text_ids"]
-    same = keras.ops.equal(text_ids[:, :, None], text_ids[:, None, :])  # (batch, seq, seq)
-    real = keras.ops.not_equal(text_ids, 0)
-    first_positions = {key: inputs[key] for key in keys if key == "first_positions"}
-    x = encoder(
-        {
-            "input_word_ids": inputs["input_word_ids"],
-            "input_mask": keras.ops.cast(real, "int32"),
-            "input_type_ids": inputs["input_type_ids"],
-            "position_ids": inputs["position_ids"],
-            "attention_mask": keras.ops.cast(same & real[:, None, :], "int32"),
-            **first_positions,
-        }
-    )
+    keys = ["masked_lm_positions"] + ["first_positions"] * (task == "pretraining")
+    inputs, x = _packed_encoder(find_encoder(model), keys)
     logits = model.get_layer("masked_lm")(x["sequence_output"], inputs["masked_lm_positions"])
     if task == "masked_lm":
         return keras.Model(inputs, model.get_layer("output")(logits), name=name)
@@ -431,6 +415,67 @@ def packed_pretraining(model, *, name="packed_pretraining"):
         "next_sentence": model.get_layer("next_sentence_output")(next_sentence),
     }
     return keras.Model(inputs, outputs, name=name)
+
+
+def packed(model, *, name="packed"):
+    """A model for rows that hold several texts each; it shares all its layers.
+
+    A text sees itself alone and counts its own positions, so it gets the logits that it would get
+    in a row of its own.
+
+    Source: Krell et al. (2021), Efficient sequence packing without cross-contamination.
+
+    Args:
+        model: from `classifier`, `regressor` or `tagger`.
+        name: of the new model.
+
+    Returns:
+        A functional `keras.Model`. Inputs, int32: `input_word_ids`, `input_type_ids`,
+        `position_ids` and `text_ids` (batch, seq), the last 1 for the positions of the first text
+        (or pair), 2 for those of the second, 0 for padding; but for a tagger also
+        `first_positions` (batch, texts), where the [CLS]s stand. Output: logits, (batch, seq,
+        num_tags) of a tagger and (batch, texts, ...) of the others.
+
+    Raises:
+        ValueError: another model, or one with layers of your own.
+
+    Example:
+
+    >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
+    ...                       num_attention_heads=2, intermediate_size=8)
+    >>> packed(classifier(encoder, 3)).output_shape
+    (None, None, 3)
+    """
+    if not can_be_packed(model):
+        raise ValueError(
+            f"the model must be of classifier, regressor or tagger as they are; received "
+            f"{model.name!r}"
+        )
+    of_positions = find_task(model) == "tagger"
+    inputs, x = _packed_encoder(find_encoder(model), [] if of_positions else ["first_positions"])
+    x = x["sequence_output" if of_positions else "pooled_output"]
+    for layer in ("dropout", "logits", "output"):
+        x = model.get_layer(layer)(x)
+    return keras.Model(inputs, x, name=name)
+
+
+def can_be_packed(model):
+    """Whether `packed` takes a model.
+
+    Example:
+
+    >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
+    ...                       num_attention_heads=2, intermediate_size=8)
+    >>> can_be_packed(tagger(encoder, 3)), can_be_packed(span_selector(encoder))
+    (True, False)
+    """
+    layers = [layer for layer in model.layers if not isinstance(layer, keras.layers.InputLayer)]
+    names = [layer.name for layer in layers[1:]]
+    return (
+        find_task(model) in ("classifier", "regressor", "tagger")
+        and isinstance(layers[0], BertEncoder)
+        and names == ["dropout", "logits", "output"]
+    )
 
 
 def embedder(encoder, *, pooling="mean", normalize=True, name="embedder"):
@@ -546,6 +591,27 @@ def _positions():
 
 def _encoder_inputs(encoder, inputs):
     return {key: inputs[key] for key in encoder.input}
+
+
+def _packed_encoder(encoder, more):
+    """The inputs of rows with several texts, with `more` of them, and the encoder's outputs."""
+    keys = ["input_word_ids", "input_type_ids", "position_ids", "text_ids", *more]
+    inputs = {key: keras.Input(shape=(None,), dtype="int32", name=key) for key in keys}
+    text_ids = inputs["text_ids"]
+    same = keras.ops.equal(text_ids[:, :, None], text_ids[:, None, :])  # (batch, seq, seq)
+    real = keras.ops.not_equal(text_ids, 0)
+    first_positions = {key: inputs[key] for key in keys if key == "first_positions"}
+    x = encoder(
+        {
+            "input_word_ids": inputs["input_word_ids"],
+            "input_mask": keras.ops.cast(real, "int32"),
+            "input_type_ids": inputs["input_type_ids"],
+            "position_ids": inputs["position_ids"],
+            "attention_mask": keras.ops.cast(same & real[:, None, :], "int32"),
+            **first_positions,
+        }
+    )
+    return inputs, x
 
 
 def _dense(encoder, x, units, name):

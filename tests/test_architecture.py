@@ -72,6 +72,7 @@ MAP = {
     "finetuning/__init__.py": Rule(""),
     "finetuning/data.py": Rule(""),
     "finetuning/batches.py": Rule("keras numpy tensorflow"),
+    "finetuning/packing.py": Rule("numpy tensorflow"),
     # A task a module, all with the same functions.
     "finetuning/texts.py": Rule("keras numpy tensorflow", "scipy sklearn"),
     "finetuning/choices.py": Rule("keras numpy tensorflow"),

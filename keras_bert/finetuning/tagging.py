@@ -443,8 +443,8 @@ class EncodedSentences:
             return inputs, None, None
         learned = inside & self._is_first[piece] & (piece >= first) & (piece < last)
         targets = np.where(learned, self._targets[piece], np.int32(0))
-        # Not the mean over the words of this batch: its sentences are of like lengths, so a word of
-        # a short one would count for many times one of a long one.
+        # Not the mean over the words of this batch: where its sentences are of like lengths, a word
+        # of a short one would count for many times one of a long one.
         weight = 1 / (self._words_in_window * len(rows))
         return inputs, targets, np.where(learned, np.float32(weight), np.float32(0))
 

@@ -9,7 +9,7 @@ import numpy as np
 from keras_bert import distribution, heads, optimizers
 from keras_bert.console import progress
 from keras_bert.encoder import BertEncoder
-from keras_bert.finetuning import predict, tasks
+from keras_bert.finetuning import packing, predict, tasks
 from keras_bert.finetuning.batches import LENGTHS, Batches, worth_compiling
 from keras_bert.finetuning.resume import RunState
 from keras_bert.pretraining import flops
@@ -47,8 +47,10 @@ def finetune(
     """Fine-tunes an encoder and a fresh head on labelled data.
 
     The data says what the task is: `data.Examples` with labels, label sets or scores,
-    `tagging.TaggedSentences`, `questions.Questions`, `choices.Choices`. Sequences of like lengths
-    share a batch, so the padding of each batch is small.
+    `tagging.TaggedSentences`, `questions.Questions`, `choices.Choices`. Little is computed on
+    padding: texts, pairs and tagged sentences share rows (`heads.packed`), and a batch is a sample
+    of all lengths. Batches of questions and choices, for a model of your own, on several devices or
+    of very few sequences are of like lengths.
 
     With `dev` the model is scored after each epoch, and the weights of the best epoch are what
     comes back. Ctrl-C ends the training, not the function: it goes on with the best weights so
@@ -152,10 +154,30 @@ def finetune(
         raise ValueError(f"{train.source}: holds only what is invisible, nothing to learn from")
     batches = -(-len(encoded) // batch_size)
     steps = -(-epochs * batches // accumulate)
-    lengths = (
-        (max_length,) if fixed_length else _lengths(encoder, encoded, batch_size, seed, epochs)
-    )
-    model.compile(
+    shape = None
+    if heads.can_be_packed(model) and distribution.devices() == 1 and not fixed_length:
+        shape = packing.shape(encoded.lengths, batch_size, seed, epochs + (accumulate > 1))
+    if shape is not None:
+        trained = heads.packed(model)
+        compiled = _is_worth_compiling(encoder, shape[0] * shape[1] * epochs * batches)
+        of_positions = heads.find_task(model) == "tagger"
+
+        def batches_of(epoch):
+            return packing.PackedBatches(
+                encoded, batch_size, (seed, epoch), shape, of_positions=of_positions
+            )
+
+    else:
+        trained = model
+        lengths = (max_length,)
+        if not fixed_length:
+            lengths = _lengths(encoder, encoded, batch_size, seed, epochs)
+        compiled = lengths is not None and distribution.compiles()
+
+        def batches_of(epoch):
+            return Batches(encoded, batch_size, (seed, epoch), lengths)
+
+    trained.compile(
         optimizers.with_loss_scale(
             optimizers.adamw(
                 learning_rate,
@@ -166,8 +188,12 @@ def finetune(
             encoder.dtype_policy,
         ),
         **task.compile_options(model),
-        jit_compile=lengths is not None and distribution.compiles(),
+        jit_compile=compiled,
     )
+    if trained is not model:
+        # It is scored in batches of many lengths, too many for XLA to compile on TensorFlow.
+        jax = keras.backend.backend() == "jax"
+        model.compile(trained.optimizer, **task.compile_options(model), jit_compile=jax)
     settings = {
         "data": f"{train.source}, {len(train)} examples",
         "dev data": None if dev is None else f"{dev.source}, {len(dev)} examples",
@@ -183,15 +209,16 @@ def finetune(
         "metric": metric,
         "accumulate": accumulate,
         "fixed_length": fixed_length,
+        "packed": shape,
         "options": {key: str(value) for key, value in options.items()},
     }
     state = RunState(folder, settings)
-    state.restore(model)
+    state.restore(trained)
     stopped = _fit(
-        model, encoded, dev, state, epochs, batch_size, (seed, lengths), accumulate, metric,
-        patience, callbacks, show_progress,
+        model, trained, batches_of, dev, state, epochs, batch_size, accumulate, metric, patience,
+        callbacks, show_progress,
     )  # fmt: skip
-    state.restore_best(model)
+    state.restore_best(trained)
     last = state.history[-1] if state.history else {"loss": state.loss}
     done = (state.epoch * batches + state.batch) * len(train) / batches
     metrics = {
@@ -238,11 +265,10 @@ def _check_dev(task, model, train, dev, max_length):
 
 
 def _fit(
-    model, encoded, dev, state, epochs, batch_size, order, accumulate, metric, patience,
+    model, trained, batches_of, dev, state, epochs, batch_size, accumulate, metric, patience,
     callbacks, show_progress,
 ):  # fmt: skip
     """Trains epoch by epoch from where the state is; says whether Ctrl-C ended it."""
-    seed, lengths = order
     watch = None
     columns = ["loss {task.fields[loss]}", "{task.fields[rate]} examples/s"]
     if dev is not None:
@@ -254,9 +280,9 @@ def _fit(
                     best, metric = _best(state.history, metric)
                     if state.epoch - best["epoch"] >= patience:
                         return False
-                batches = Batches(encoded, batch_size, (seed, state.epoch), lengths)
+                batches = batches_of(state.epoch)
                 watch = _Watch(bar, state, batches, epochs)
-                model.fit(
+                trained.fit(
                     batches.dataset(state.batch),
                     shuffle=False,
                     verbose=0,
@@ -266,8 +292,8 @@ def _fit(
                 )
                 if missing := -len(batches) * epochs % accumulate * (state.epoch + 1 == epochs):
                     # Or the gradients of the last batches would never become a step.
-                    more = Batches(encoded, batch_size, (seed, epochs), lengths).dataset()
-                    model.fit(more.repeat().take(missing), shuffle=False, verbose=0)
+                    more = batches_of(epochs).dataset()
+                    trained.fit(more.repeat().take(missing), shuffle=False, verbose=0)
                 record = {"epoch": state.epoch + 1, "loss": state.loss}
                 if dev is not None:
                     record |= predict.evaluate(model, dev, batch_size=batch_size)
@@ -276,14 +302,14 @@ def _fit(
                     best, metric = _best(state.history, metric)
                     watch.show_dev(metric, record[metric])
                     if best is record:
-                        state.keep_best(model)
+                        state.keep_best(trained)
                 state.next_epoch()
-                state.save(model)
-                if model.stop_training:  # a callback asked for it
+                state.save(trained)
+                if trained.stop_training:  # a callback asked for it
                     return False
         except KeyboardInterrupt:
             if keras.backend.backend() == "jax":
-                model.jax_state_sync()
+                trained.jax_state_sync()
             if watch is not None:
                 watch.read()
             return True
@@ -315,19 +341,47 @@ def _lengths(encoder, encoded, batch_size, seed, epochs):
     """The lengths of batches for which steps are compiled by XLA; `None`: they are not."""
     if not distribution.compiles():
         return None
-    if keras.backend.backend() == "tensorflow":
-        import tensorflow as tf
+    if not _is_on_cpu():
+        return LENGTHS
+    if encoder.rematerialize:
+        return None
+    batches = Batches(encoded, batch_size, (seed, 0))
+    needed = [batches.needed(index) for index in range(len(batches))]
+    return worth_compiling(needed * epochs, _cost(encoder) / batch_size, _COMPILED_SHARE)
 
-        if not any(tf.config.list_logical_devices(kind) for kind in ("GPU", "TPU")):
-            if encoder.rematerialize:  # XLA for CPUs would undo half of what it saves
-                return None
-            batches = Batches(encoded, batch_size, (seed, 0))
-            needed = [batches.needed(index) for index in range(len(batches))]
-            config = encoder.bert_config
-            a_position = flops.of_sequence(config, 32, 0, texts=0) / 32 * batch_size
-            cost = _COMPILING * config["num_hidden_layers"] / a_position
-            return worth_compiling(needed * epochs, cost, _COMPILED_SHARE)
-    return LENGTHS
+
+def _is_worth_compiling(encoder, positions):
+    """Whether steps of one shape are to be compiled by XLA.
+
+    Args:
+        encoder: the `BertEncoder`.
+        positions: that go through it in the whole run.
+    """
+    if not distribution.compiles():
+        return False
+    if not _is_on_cpu():
+        return True
+    return not encoder.rematerialize and (1 - _COMPILED_SHARE) * positions > _cost(encoder)
+
+
+def _is_on_cpu():
+    """Whether TensorFlow computes, on CPUs alone: there XLA has to be worth its compilation.
+
+    There it would also undo half of what rematerialization saves.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return False
+    import tensorflow as tf
+
+    return not any(tf.config.list_logical_devices(kind) for kind in ("GPU", "TPU"))
+
+
+def _cost(encoder):
+    """Of a compilation: the positions that go through the encoder meanwhile."""
+    config = encoder.bert_config
+    return (
+        _COMPILING * config["num_hidden_layers"] / (flops.of_sequence(config, 32, 0, texts=0) / 32)
+    )
 
 
 class _Watch(keras.callbacks.Callback):

@@ -1,0 +1,222 @@
+"""Packed batches: every sequence once, in its place; what is learned is what was learned before."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_bert import heads
+from keras_bert.finetuning import data, packing, predict, tagging, texts, train
+from keras_bert.finetuning.packing import PackedBatches
+from tests import tiny
+
+DATA = {
+    "one label": tiny.examples(),
+    "pairs": data.Examples(
+        ["good", "good film", "bad", "bad a film"] * 6,
+        ["so good", "so bad"] * 12,
+        ["same", "other", "other", "same"] * 6,
+    ),
+    "label sets": data.Examples(
+        [text for _, text in tiny.ROWS],
+        label_sets=[{w for w in ("good", "film") if w in text} for _, text in tiny.ROWS],
+    ),
+    "scores": data.Examples(
+        [text for _, text in tiny.ROWS], scores=[len(text) / 10 for _, text in tiny.ROWS]
+    ),
+    "tags": tiny.tagged(),
+}
+
+
+def encoded(sizes, **options):
+    """Texts of so many words; the target of each is its place."""
+    examples = data.Examples(["good " * int(size) for size in sizes], **options)
+    return texts.EncodedTexts(tiny.encoder().preprocessor, examples, 32, np.arange(len(sizes)))
+
+
+def sizes_like_sentences():
+    return np.minimum(np.random.default_rng(0).geometric(0.08, 500), 30)
+
+
+def test_an_epoch_is_every_sequence_once_in_batches_alike():
+    rows = encoded(sizes_like_sentences())
+    shape = packing.shape(rows.lengths, 16, 3, 2)
+    plans = [PackedBatches(rows, 16, (3, epoch), shape, of_positions=False) for epoch in (0, 1, 0)]
+    for plan in plans:
+        assert sorted(np.concatenate(plan.rows)) == list(range(500))
+        assert {len(batch) for batch in plan.rows} == {15, 16}
+        sums = [rows.lengths[batch].sum() for batch in plan.rows]
+        assert np.std(sums) < 0.1 * np.mean(sums)  # drawn blindly: 0.2
+        assert len(plan) == len(plan.rows) == -(-500 // 16)
+        assert set(plan.sizes) == {shape[0]}
+    assert all((a == b).all() for a, b in zip(plans[0].rows, plans[2].rows, strict=True))
+    assert not np.array_equal(plans[0].rows[0], plans[1].rows[0])
+    assert shape[0] * shape[1] * len(plans[0]) < 1.25 * rows.lengths.sum()
+    assert {plans[1][index][0]["input_word_ids"].shape for index in range(32)} == {shape[:2]}
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+def test_each_sequence_is_as_it_is_alone(pairs):
+    sizes = [1, 9, 4, 2, 7, 3, 5, 0]
+    rows = encoded(sizes, text_pairs=["so bad !"[: 3 * (n % 3)] for n in sizes] if pairs else None)
+    shape = packing.shape(rows.lengths, 8, 0, 1)
+    plan = PackedBatches(rows, 8, (0, 0), shape, of_positions=False)
+    inputs, targets, weights = plan[0]
+    assert targets.shape == weights.shape == (shape[0], shape[2])
+    assert sorted(targets[weights > 0]) == list(range(8))
+    assert (inputs["text_ids"] > 0).sum() == rows.lengths.sum()
+    for row, number in np.argwhere(weights > 0):
+        which = targets[row, number]
+        alone = rows.batch([which], rows.lengths[which])[0]
+        here = inputs["text_ids"][row] == number + 1
+        for key in ("input_word_ids", "input_type_ids"):
+            assert inputs[key][row, here].tolist() == alone[key][0].tolist()
+        assert inputs["position_ids"][row, here].tolist() == list(range(rows.lengths[which]))
+        assert inputs["first_positions"][row, number] == np.flatnonzero(here)[0]
+
+
+def test_tags_stay_with_their_words():
+    examples = tiny.tagged()
+    model = tagging.build(tiny.encoder(), examples)
+    rows = tagging.encode(model, examples, 16)
+    batch_size = len(rows)
+    shape = packing.shape(rows.lengths, batch_size, 0, 1)
+    inputs, targets, weights = PackedBatches(rows, batch_size, 0, shape, of_positions=True)[0]
+    expected = rows.batch(np.arange(batch_size), 16)
+
+    def learned(inputs, targets, weights):
+        where = weights > 0
+        return sorted(
+            zip(inputs["input_word_ids"][where], targets[where], weights[where], strict=True)
+        )
+
+    assert learned(inputs, targets, weights) == learned(*expected)
+
+
+@pytest.mark.parametrize("lengths", [[12] * 40, [30] * 39 + [3], [3] * 39 + [30], [5, 20] * 20])
+def test_rows_are_full_whatever_the_lengths(lengths):
+    lengths = np.array(lengths)
+    rows, positions, sequences = packing.shape(lengths, 40, 0, 1)
+    assert lengths.sum() <= rows * positions < 1.3 * lengths.sum()
+    assert positions <= 2 * lengths.max() + 8
+    assert sequences <= 40
+
+
+def test_small_batches_are_not_packed():
+    assert packing.shape(np.array([20, 20, 20]), 1, 0, 1) is None
+    assert packing.shape(np.array([3, 3, 30]), 3, 0, 1) is None
+
+
+def finetune(examples, packed, monkeypatch, encoder=None, **options):
+    with monkeypatch.context() as patch:
+        if not packed:
+            patch.setattr(heads, "can_be_packed", lambda model: False)
+        fits = []
+        fit = keras.Model.fit
+        patch.setattr(
+            keras.Model, "fit", lambda self, *a, **k: fits.append(self) or fit(self, *a, **k)
+        )
+        options = {"max_length": 16, "show_progress": False, "learning_rate": 1e-2, **options}
+        model, metrics = train.finetune(encoder or tiny.learner(), examples, **options)
+    assert {fitted.name == "packed" for fitted in fits} == {packed}
+    return model, metrics
+
+
+@pytest.mark.parametrize("kind", DATA)
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_what_is_learned_is_what_is_learned_unpacked(kind, accumulate, monkeypatch):
+    """All examples are one batch, so both see the same batches; there is no dropout."""
+    examples = DATA[kind]
+    options = {"batch_size": len(examples), "epochs": 3, "accumulate": accumulate}
+    (plain, expected), (model, metrics) = (
+        finetune(examples, packed, monkeypatch, **options) for packed in (False, True)
+    )
+    for record, other in zip(metrics["history"], expected["history"], strict=True):
+        assert record["loss"] == pytest.approx(other["loss"], abs=2e-5)
+    for a, b in zip(model.weights, plain.weights, strict=True):
+        np.testing.assert_allclose(
+            keras.ops.convert_to_numpy(a), keras.ops.convert_to_numpy(b), atol=5e-4, err_msg=a.path
+        )
+    answers = [predict.answers(each, examples) for each in (plain, model)]
+    if kind == "tags":
+        answers = [[score for row in found for _, score in row] for found in answers]
+    np.testing.assert_allclose(*answers, atol=2e-3)
+
+
+def test_class_weights_count_in_packed_rows(monkeypatch):
+    options = {"batch_size": 32, "epochs": 2, "class_weight": {"good": 5.0, "bad": 0.2}}
+    (_, expected), (_, metrics) = (
+        finetune(tiny.examples(), packed, monkeypatch, **options) for packed in (False, True)
+    )
+    assert metrics["train_loss"] == pytest.approx(expected["train_loss"], abs=2e-5)
+    _, other = finetune(tiny.examples(), True, monkeypatch, batch_size=32, epochs=2)
+    assert abs(other["train_loss"] - metrics["train_loss"]) > 1e-3
+
+
+def test_a_model_of_ones_own_is_trained_as_it_is(monkeypatch):
+    encoder = tiny.learner()
+    inputs = {key: keras.Input((None,), dtype="int32", name=key) for key in encoder.input}
+    x = keras.layers.Dense(4, "tanh")(encoder(inputs)["pooled_output"])
+    x = keras.layers.Dense(2)(x)
+    model = keras.Model(inputs, heads.TaskOutput("classifier", labels=["bad", "good"])(x))
+    assert not heads.can_be_packed(model)
+    with pytest.raises(ValueError, match="must be of classifier, regressor or tagger as they are"):
+        heads.packed(model)
+    trained, _ = finetune(tiny.examples(), False, monkeypatch, model, batch_size=32, epochs=1)
+    assert trained is model
+
+
+def test_what_comes_back_is_a_plain_model_that_goes_on(monkeypatch):
+    model, _ = finetune(tiny.examples(), True, monkeypatch, batch_size=32, epochs=1)
+    assert set(model.input) == {"input_word_ids", "input_mask", "input_type_ids"}
+    rows = texts.encode(model, tiny.examples(), 16)
+    before = [keras.ops.convert_to_numpy(v) for v in model.trainable_variables]
+    inputs, targets, weights = rows.batch(np.arange(len(rows)), 16)
+    model.fit(inputs, targets, sample_weight=weights, verbose=0)
+    assert any(
+        np.ptp(a - keras.ops.convert_to_numpy(v)) > 0
+        for a, v in zip(before, model.trainable_variables, strict=True)
+    )
+
+
+def check_packed():
+    """The logits of texts in packed rows are those that they have alone."""
+    encoder = tiny.encoder()
+    for build, of_positions in (
+        (lambda e: heads.classifier(e, 2, pairs=True), False),
+        (heads.regressor, False),
+        (lambda e: heads.tagger(e, 3), True),
+    ):
+        model = build(encoder)
+        rows = encoded([1, 9, 4, 2, 7, 3, 5, 0])
+        shape = packing.shape(rows.lengths, 8, 0, 1)
+        inputs, targets, weights = PackedBatches(rows, 8, 0, shape, of_positions=False)[0]
+        if of_positions:
+            taken = {key: value for key, value in inputs.items() if key != "first_positions"}
+        else:
+            taken = inputs
+        view = heads.packed(model)
+        # In the same order: they share an optimizer.
+        assert [id(v) for v in view.weights] == [id(v) for v in model.weights]
+        assert [id(v) for v in view.trainable_variables] == [
+            id(v) for v in model.trainable_variables
+        ]
+        found = keras.ops.convert_to_numpy(view(taken))
+        for row, number in np.argwhere(weights > 0):
+            which = targets[row, number]
+            alone = model(rows.batch([which], rows.lengths[which])[0])
+            if of_positions:
+                here = found[row, inputs["text_ids"][row] == number + 1]
+            else:
+                here = found[row, number]
+            np.testing.assert_allclose(here, keras.ops.convert_to_numpy(alone)[0], atol=1e-5)
+
+
+def test_a_packed_text_has_the_logits_of_one_alone():
+    check_packed()
+
+
+@pytest.mark.parametrize("other", ["jax", "torch"])
+def test_packed_on_other_backends(python, other):
+    pytest.importorskip(other)
+    code = "from tests.test_finetuning_packing import check_packed; check_packed()"
+    python("-c", code, backend=other)
