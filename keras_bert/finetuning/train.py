@@ -156,7 +156,8 @@ def finetune(
     steps = -(-epochs * batches // accumulate)
     shape = None
     if heads.can_be_packed(model) and distribution.devices() == 1 and not fixed_length:
-        shape = packing.shape(encoded.lengths, batch_size, seed, epochs + (accumulate > 1))
+        width = encoder.bert_config["hidden_size"]
+        shape = packing.shape(encoded.lengths, batch_size, seed, epochs + (accumulate > 1), width)
     if shape is not None:
         trained = heads.packed(model)
         compiled = _is_worth_compiling(encoder, shape[0] * shape[1] * epochs * batches)
