@@ -462,6 +462,12 @@ def packed(model, *, name="packed"):
 def can_be_packed(model):
     """Whether `packed` takes a model.
 
+    Args:
+        model: a `keras.Model`.
+
+    Returns:
+        A bool.
+
     Example:
 
     >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,

@@ -169,13 +169,11 @@ def test_what_comes_back_is_a_plain_model_that_goes_on(monkeypatch):
     model, _ = finetune(tiny.examples(), True, monkeypatch, batch_size=32, epochs=1)
     assert set(model.input) == {"input_word_ids", "input_mask", "input_type_ids"}
     rows = texts.encode(model, tiny.examples(), 16)
-    before = [keras.ops.convert_to_numpy(v) for v in model.trainable_variables]
+    steps = int(model.optimizer.iterations)
     inputs, targets, weights = rows.batch(np.arange(len(rows)), 16)
     model.fit(inputs, targets, sample_weight=weights, verbose=0)
-    assert any(
-        np.ptp(a - keras.ops.convert_to_numpy(v)) > 0
-        for a, v in zip(before, model.trainable_variables, strict=True)
-    )
+    assert steps == 1
+    assert int(model.optimizer.iterations) == 2
 
 
 def check_packed():
