@@ -475,13 +475,15 @@ def can_be_packed(model):
     >>> can_be_packed(tagger(encoder, 3)), can_be_packed(span_selector(encoder))
     (True, False)
     """
-    layers = [layer for layer in model.layers if not isinstance(layer, keras.layers.InputLayer)]
-    names = [layer.name for layer in layers[1:]]
-    return (
-        find_task(model) in ("classifier", "regressor", "tagger")
-        and isinstance(layers[0], BertEncoder)
-        and names == ["dropout", "logits", "output"]
-    )
+    if find_task(model) not in ("classifier", "regressor", "tagger"):
+        return False
+    # Anything of the user's in between, a mask of attention say, would be lost; and what is made by
+    # `keras.ops` is no layer.
+    steps = [step for step in model.operations if not isinstance(step, keras.layers.InputLayer)]
+    names = [step.name for step in steps[1:]]
+    if not isinstance(steps[0], BertEncoder) or names != ["dropout", "logits", "output"]:
+        return False
+    return isinstance(model.input, dict) and set(model.input) == set(steps[0].input)
 
 
 def embedder(encoder, *, pooling="mean", normalize=True, name="embedder"):

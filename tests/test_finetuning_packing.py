@@ -152,6 +152,22 @@ def test_class_weights_count_in_packed_rows(monkeypatch):
     assert abs(other["train_loss"] - metrics["train_loss"]) > 1e-3
 
 
+def test_a_mask_of_ones_own_is_not_lost():
+    encoder = tiny.learner()
+    inputs = {key: keras.Input((None,), dtype="int32", name=key) for key in encoder.input}
+    mask = keras.Input((None, None), dtype="int32", name="attention_mask")
+    given = {"a mask": {**inputs, "attention_mask": mask}}
+    position = keras.ops.cumsum(keras.ops.ones_like(inputs["input_mask"]), axis=1)
+    causal = keras.ops.cast(position[:, :, None] >= position[:, None, :], "int32")
+    given["left to right"] = {**inputs, "attention_mask": causal}
+    for what, read in given.items():
+        x = keras.layers.Dropout(0.1, name="dropout")(encoder(read)["sequence_output"])
+        x = keras.layers.Dense(2, name="logits")(x)
+        output = heads.TaskOutput("tagger", labels=["O", "B-x"], name="output")
+        taken = read if what == "a mask" else inputs
+        assert not heads.can_be_packed(keras.Model(taken, output(x)))
+
+
 def test_a_model_of_ones_own_is_trained_as_it_is(monkeypatch):
     encoder = tiny.learner()
     inputs = {key: keras.Input((None,), dtype="int32", name=key) for key in encoder.input}
