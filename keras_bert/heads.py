@@ -448,7 +448,7 @@ def packed(model, *, name="packed"):
     """
     if not can_be_packed(model):
         raise ValueError(
-            f"the model must be of classifier, regressor or tagger as they are; received "
+            "the model must be of classifier, regressor or tagger as they are; received "
             f"{model.name!r}"
         )
     of_positions = find_task(model) == "tagger"

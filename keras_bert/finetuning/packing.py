@@ -1,4 +1,4 @@
-"""Batches in which several texts share a row: no padding, and each batch a sample of all lengths.
+"""Batches in which several texts share a row: little padding, and a sample of all lengths in each.
 
 Batches of like lengths (`batches.Batches`) save as much padding, but one of them holds short texts
 alone and the next long ones, which differ in more than their length. What is learned in an epoch
@@ -22,6 +22,10 @@ _ATTENTION = 3
 
 class PackedBatches(Batches):
     """One epoch of batches for `heads.packed`, all of one shape.
+
+    A batch is `(inputs, targets, weights)`: a dict of int32 (rows, positions), for whole texts with
+    `first_positions` (rows, texts), 0 where a row has fewer; the others (rows, positions) for tags
+    and (rows, texts, ...) for whole texts, with weight 0 where nothing is.
 
     Args:
         encoded: the sequences, see `batches`; each a text or a pair.

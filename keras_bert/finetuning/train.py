@@ -157,6 +157,7 @@ def finetune(
     shape = None
     if heads.can_be_packed(model) and distribution.devices() == 1 and not fixed_length:
         width = encoder.bert_config["hidden_size"]
+        # One more where `_fit` fills up the last step with batches of another pass.
         shape = packing.shape(encoded.lengths, batch_size, seed, epochs + (accumulate > 1), width)
     if shape is not None:
         trained = heads.packed(model)
@@ -342,7 +343,7 @@ def _lengths(encoder, encoded, batch_size, seed, epochs):
     """The lengths of batches for which steps are compiled by XLA; `None`: they are not."""
     if not distribution.compiles():
         return None
-    if not _is_on_cpu():
+    if not _is_tensorflow_on_cpu():
         return LENGTHS
     if encoder.rematerialize:
         return None
@@ -360,15 +361,15 @@ def _is_worth_compiling(encoder, positions):
     """
     if not distribution.compiles():
         return False
-    if not _is_on_cpu():
+    if not _is_tensorflow_on_cpu():
         return True
     return not encoder.rematerialize and (1 - _COMPILED_SHARE) * positions > _cost(encoder)
 
 
-def _is_on_cpu():
-    """Whether TensorFlow computes, on CPUs alone: there XLA has to be worth its compilation.
+def _is_tensorflow_on_cpu():
+    """Whether TensorFlow computes, and on CPUs alone: there a compilation has to pay for itself.
 
-    There it would also undo half of what rematerialization saves.
+    There XLA would also undo half of what rematerialization saves.
     """
     if keras.backend.backend() != "tensorflow":
         return False
