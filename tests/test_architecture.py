@@ -52,6 +52,7 @@ MAP = {
     "sources.py": Rule("", "huggingface_hub kagglehub"),
     "hub.py": Rule("keras numpy", "tensorflow"),
     "distribution.py": Rule("keras", "jax tensorflow"),
+    "layout.py": Rule("numpy"),
     # Raw text to what a model learns from.
     "pretraining/__init__.py": Rule(""),
     "pretraining/mediawiki.py": Rule("", "mwparserfromhell"),
@@ -82,6 +83,7 @@ MAP = {
     "finetuning/formats.py": Rule("tensorflow"),
     "finetuning/predict.py": Rule("keras numpy tensorflow"),
     "finetuning/resume.py": Rule("keras numpy"),
+    "finetuning/schedule.py": Rule("keras numpy tensorflow"),
     "finetuning/train.py": Rule("keras numpy tensorflow", "rich"),
     "finetuning/search.py": Rule("keras tensorflow"),
     "finetuning/fill.py": Rule("numpy tensorflow"),

@@ -33,14 +33,22 @@ def encoded(sizes, **options):
     return texts.EncodedTexts(tiny.encoder().preprocessor, examples, 32, np.arange(len(sizes)))
 
 
+def one_batch(rows, *, of_positions):
+    """All sequences as one packed batch: the shape, and what is in it."""
+    plan = packing.plan(rows.lengths, len(rows.lengths), 0)
+    shape = packing.shape(rows.lengths, [plan], 8)
+    return shape, PackedBatches(rows, plan, shape, of_positions=of_positions)[0]
+
+
 def sizes_like_sentences():
     return np.minimum(np.random.default_rng(0).geometric(0.08, 500), 30)
 
 
 def test_an_epoch_is_every_sequence_once_in_batches_alike():
     rows = encoded(sizes_like_sentences())
-    shape = packing.shape(rows.lengths, 16, 3, 2, 8)
-    plans = [PackedBatches(rows, 16, (3, epoch), shape, of_positions=False) for epoch in (0, 1, 0)]
+    plans = [packing.plan(rows.lengths, 16, (3, epoch)) for epoch in (0, 1, 0)]
+    shape = packing.shape(rows.lengths, plans, 8)
+    plans = [PackedBatches(rows, plan, shape, of_positions=False) for plan in plans]
     for plan in plans:
         assert sorted(np.concatenate(plan.rows)) == list(range(500))
         assert {len(batch) for batch in plan.rows} == {15, 16}
@@ -58,9 +66,7 @@ def test_an_epoch_is_every_sequence_once_in_batches_alike():
 def test_each_sequence_is_as_it_is_alone(pairs):
     sizes = [1, 9, 4, 2, 7, 3, 5, 0]
     rows = encoded(sizes, text_pairs=["so bad !"[: 3 * (n % 3)] for n in sizes] if pairs else None)
-    shape = packing.shape(rows.lengths, 8, 0, 1, 8)
-    plan = PackedBatches(rows, 8, (0, 0), shape, of_positions=False)
-    inputs, targets, weights = plan[0]
+    shape, (inputs, targets, weights) = one_batch(rows, of_positions=False)
     assert targets.shape == weights.shape == (shape[0], shape[2])
     assert sorted(targets[weights > 0]) == list(range(8))
     assert (inputs["text_ids"] > 0).sum() == rows.lengths.sum()
@@ -78,10 +84,8 @@ def test_tags_stay_with_their_words():
     examples = tiny.tagged()
     model = tagging.build(tiny.encoder(), examples)
     rows = tagging.encode(model, examples, 16)
-    batch_size = len(rows)
-    shape = packing.shape(rows.lengths, batch_size, 0, 1, 8)
-    inputs, targets, weights = PackedBatches(rows, batch_size, 0, shape, of_positions=True)[0]
-    expected = rows.batch(np.arange(batch_size), 16)
+    _, (inputs, targets, weights) = one_batch(rows, of_positions=True)
+    expected = rows.batch(np.arange(len(rows)), 16)
 
     def learned(inputs, targets, weights):
         where = weights > 0
@@ -95,15 +99,27 @@ def test_tags_stay_with_their_words():
 @pytest.mark.parametrize("lengths", [[12] * 40, [30] * 39 + [3], [3] * 39 + [30], [5, 20] * 20])
 def test_rows_are_full_whatever_the_lengths(lengths):
     lengths = np.array(lengths)
-    rows, positions, sequences = packing.shape(lengths, 40, 0, 1, 768)
+    rows, positions, sequences = packing.shape(lengths, [packing.plan(lengths, 40, 0)], 768)
     assert lengths.sum() <= rows * positions < 1.3 * lengths.sum()
     assert positions <= 2 * lengths.max() + 8
     assert sequences <= 40
 
 
 def test_small_batches_are_not_packed():
-    assert packing.shape(np.array([20, 20, 20]), 1, 0, 1, 8) is None
-    assert packing.shape(np.array([3, 3, 30]), 3, 0, 1, 8) is None
+    for lengths, batch_size in (([20, 20, 20], 1), ([3, 3, 30], 3)):
+        lengths = np.array(lengths)
+        assert packing.shape(lengths, [packing.plan(lengths, batch_size, 0)], 8) is None
+
+
+@pytest.mark.parametrize("devices", [2, 4])
+def test_devices_have_as_many_rows_each(devices):
+    lengths = encoded(sizes_like_sentences()).lengths
+    plans = [packing.plan(lengths, 32, 0)]
+    rows, positions, _ = packing.shape(lengths, plans, 8, devices)
+    assert rows % devices == 0
+    assert rows * positions * len(plans[0]) < 1.25 * lengths.sum()
+    few = [packing.plan(lengths[:4], 4, 0)]
+    assert packing.shape(lengths[:4], few, 8, 8) is None
 
 
 def finetune(examples, packed, monkeypatch, encoder=None, **options):
@@ -202,8 +218,7 @@ def check_packed():
     ):
         model = build(encoder)
         rows = encoded([1, 9, 4, 2, 7, 3, 5, 0])
-        shape = packing.shape(rows.lengths, 8, 0, 1, 8)
-        inputs, targets, weights = PackedBatches(rows, 8, 0, shape, of_positions=False)[0]
+        _, (inputs, targets, weights) = one_batch(rows, of_positions=False)
         if of_positions:
             taken = {key: value for key, value in inputs.items() if key != "first_positions"}
         else:

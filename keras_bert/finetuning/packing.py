@@ -11,6 +11,7 @@ import itertools
 import numpy as np
 
 from keras_bert.finetuning.batches import Batches
+from keras_bert.layout import Layout
 
 _MULTIPLE = 8  # of which the positions of a row are one
 _LEAST_ROWS = 2  # with fewer there is nothing to gain
@@ -23,14 +24,13 @@ _ATTENTION = 3
 class PackedBatches(Batches):
     """One epoch of batches for `heads.packed`, all of one shape.
 
-    A batch is `(inputs, targets, weights)`: a dict of int32 (rows, positions), for whole texts with
-    `first_positions` (rows, texts), 0 where a row has fewer; the others (rows, positions) for tags
-    and (rows, texts, ...) for whole texts, with weight 0 where nothing is.
+    A batch is `(inputs, targets, weights)`: a dict of int32 arrays, see `layout.Layout.inputs`,
+    for tags without `first_positions`; the others (rows, positions) for tags and (rows, texts, ...)
+    for whole texts, with weight 0 where nothing is.
 
     Args:
         encoded: the sequences, see `batches`; each a text or a pair.
-        batch_size: sequences a batch.
-        seed: of the order, such as (seed, epoch).
+        plan: from `plan`.
         shape: from `shape`.
         of_positions: whether there is a target for each position, or else for each sequence.
 
@@ -46,7 +46,7 @@ class PackedBatches(Batches):
     ...         ids = np.where(np.arange(length) < self.lengths[rows][:, None], 7, 0)
     ...         inputs = {"input_word_ids": ids, "input_type_ids": 0 * ids}
     ...         return inputs, np.array([10, 11, 12, 13])[rows], np.ones(len(rows))
-    >>> batches = PackedBatches(Texts(), 4, 0, (2, 8, 2), of_positions=False)
+    >>> batches = PackedBatches(Texts(), plan(Texts.lengths, 4, 0), (2, 8, 2), of_positions=False)
     >>> inputs, targets, weights = batches[0]
     >>> inputs["text_ids"].tolist()
     [[1, 1, 1, 1, 1, 2, 2, 2], [1, 1, 1, 1, 2, 2, 2, 2]]
@@ -54,103 +54,44 @@ class PackedBatches(Batches):
     [10, 11, 12, 13]
     """
 
-    def __init__(self, encoded, batch_size, seed, shape, *, of_positions):
+    def __init__(self, encoded, plan, shape, *, of_positions):
         self._encoded, self._of_positions = encoded, of_positions
         self._shape = shape
-        self.rows = _plan(encoded.lengths, batch_size, seed)
-        self.sizes = [shape[0]] * len(self.rows)
+        self.rows = plan
+        self.sizes = [shape[0]] * len(plan)
 
     def __getitem__(self, index):
         """Returns (inputs, targets, weights)."""
         chosen = self.rows[index]
         lengths = self._encoded.lengths[chosen]
-        rows, length, texts = self._shape
-        row, number, offset = _place(lengths, rows)
+        row, number, offset = _place(lengths, self._shape[0])
+        layout = Layout(lengths, row, number, offset, self._shape)
         inputs, targets, weights = self._encoded.batch(chosen, int(lengths.max()))
-
-        # Of each position that is no padding: its sequence, its place in it, where it goes.
-        sequence = np.repeat(np.arange(len(lengths)), lengths)
-        inner = np.arange(len(sequence)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        position = row[sequence], offset[sequence] + inner
-
-        def of_positions(values):
-            result = np.zeros((rows, length), values.dtype)
-            result[position] = values[sequence, inner]
-            return result
-
-        def of_sequences(values):
-            result = np.zeros((rows, texts, *values.shape[1:]), values.dtype)
-            result[row, number] = values
-            return result
-
-        packed = {
-            "input_word_ids": of_positions(inputs["input_word_ids"]),
-            "input_type_ids": of_positions(inputs["input_type_ids"]),
-            "position_ids": np.zeros((rows, length), np.int32),
-            "text_ids": np.zeros((rows, length), np.int32),
-        }
-        packed["position_ids"][position] = inner
-        packed["text_ids"][position] = number[sequence] + 1
+        packed = layout.inputs(inputs["input_word_ids"], inputs["input_type_ids"])
         if self._of_positions:
-            return packed, of_positions(targets), of_positions(weights)
-        packed["first_positions"] = of_sequences(offset.astype(np.int32))
-        return packed, of_sequences(targets), of_sequences(weights)
+            del packed["first_positions"]
+            return packed, layout.of_positions(targets), layout.of_positions(weights)
+        return packed, layout.of_sequences(targets), layout.of_sequences(weights)
 
 
-def shape(lengths, batch_size, seed, epochs, hidden_size):
-    """The shape of all batches of a run.
+def plan(lengths, batch_size, seed):
+    """Says which sequences make up each batch of an epoch: one of each stretch of lengths.
+
+    The longest are dealt out at random, each shorter one to a batch that has little so far. So all
+    batches hold about as much, and their one shape fits them closely.
 
     Args:
         lengths: positions each sequence takes, int (n,).
         batch_size: sequences a batch.
-        seed: of the run; an epoch's is (seed, epoch).
-        epochs: how many there are.
-        hidden_size: of the encoder; a position's attention costs the less beside it.
+        seed: of the order, such as (seed, epoch).
 
     Returns:
-        Rows a batch, positions a row, sequences a row at most; `None` where a batch is too small
-        for rows to be shared.
+        For each batch its sequences, a list of int arrays.
 
     Example:
 
-    >>> shape(np.array([3, 5, 4, 4]), 4, 0, 1, 64)
-    (2, 8, 2)
-    >>> shape(np.array([3, 5, 4, 4]), 1, 0, 1, 64)
-    """
-    plans = [_plan(lengths, batch_size, (seed, epoch)) for epoch in range(epochs)]
-    most = max(lengths[chosen].sum() for plan in plans for chosen in plan)
-    fewest = max(_LEAST_ROWS, -(-int(most) // (2 * int(lengths.max()))))
-    shapes = [
-        _needed(lengths, plans[0][:_TRIED], rows)
-        for rows in range(fewest, int(most // lengths.max()) + 1)
-    ]
-    if not shapes:
-        return None
-
-    def cost(shape):
-        rows, positions, _ = shape
-        return rows * positions * (1 + positions / (_ATTENTION * hidden_size))
-
-    rows = min(shapes, key=cost)[0]
-    return _needed(lengths, itertools.chain(*plans), rows)
-
-
-def _needed(lengths, batches, rows):
-    """The shape that so many rows have to have for some batches."""
-    positions, texts = 0, 0
-    for chosen in batches:
-        sizes = lengths[chosen]
-        _, number, offset = _place(sizes, rows)
-        positions = max(positions, int((offset + sizes).max()))
-        texts = max(texts, int(number.max()) + 1)
-    return rows, -(-positions // _MULTIPLE) * _MULTIPLE, texts
-
-
-def _plan(lengths, batch_size, seed):
-    """Which sequences make up each batch: one of each stretch of lengths.
-
-    The longest are dealt out at random, each shorter one to a batch that has little so far. So all
-    batches hold about as much, and their one shape fits them closely.
+    >>> sorted(np.concatenate(plan(np.array([3, 5, 4, 4]), 2, 0)).tolist())
+    [0, 1, 2, 3]
     """
     generator = np.random.default_rng(seed)
     order = generator.permutation(len(lengths))
@@ -166,6 +107,79 @@ def _plan(lengths, batch_size, seed):
         for batch, sequence in zip(where.tolist(), stretch.tolist(), strict=True):
             batches[batch].append(sequence)
     return [np.array(batch) for batch in batches]
+
+
+def shape(lengths, plans, hidden_size, multiple=1):
+    """The shape of all batches of a run.
+
+    Args:
+        lengths: positions each sequence takes, int (n,).
+        plans: of its epochs, from `plan`.
+        hidden_size: of the encoder; a position's attention costs the less beside it.
+        multiple: of which the number of rows has to be one, as for devices that share them.
+
+    Returns:
+        Rows a batch, positions a row, sequences a row at most; `None` where a batch is too small
+        for rows to be shared.
+
+    Example:
+
+    >>> lengths = np.array([3, 5, 4, 4])
+    >>> shape(lengths, [plan(lengths, 4, 0)], 64)
+    (2, 8, 2)
+    >>> shape(lengths, [plan(lengths, 1, 0)], 64)
+    """
+    most = int(max(lengths[chosen].sum() for plan in plans for chosen in plan))
+    longest = int(lengths.max())
+    fewest = max(_LEAST_ROWS, -(-most // (2 * longest)))
+    shapes = [
+        _needed(lengths, plans[0][:_TRIED], rows)
+        for rows in range(-(-fewest // multiple) * multiple, most // longest + 1, multiple)
+    ]
+    if not shapes:
+        return None
+
+    def cost(shape):
+        rows, positions, _ = shape
+        return rows * positions * (1 + positions / (_ATTENTION * hidden_size))
+
+    rows = min(shapes, key=cost)[0]
+    return _needed(lengths, itertools.chain(*plans), rows)
+
+
+def widened(shape, lengths, plan):
+    """A shape that also the batches of another epoch fit into, which was not planned for.
+
+    Args:
+        shape: from `shape`.
+        lengths: positions each sequence takes, int (n,).
+        plan: of that epoch.
+
+    Returns:
+        The shape: as a rule the same one, which needs no other program.
+
+    Example:
+
+    >>> lengths = np.array([3, 5, 4, 4])
+    >>> widened((2, 8, 2), lengths, plan(lengths, 4, 1))
+    (2, 8, 2)
+    >>> widened((2, 6, 2), lengths, plan(lengths, 4, 1))
+    (2, 8, 2)
+    """
+    rows, positions, texts = shape
+    _, needed, most = _needed(lengths, plan, rows)
+    return rows, max(positions, needed), max(texts, most)
+
+
+def _needed(lengths, batches, rows):
+    """The shape that so many rows have to have for some batches."""
+    positions, texts = 0, 0
+    for chosen in batches:
+        sizes = lengths[chosen]
+        _, number, offset = _place(sizes, rows)
+        positions = max(positions, int((offset + sizes).max()))
+        texts = max(texts, int(number.max()) + 1)
+    return rows, -(-positions // _MULTIPLE) * _MULTIPLE, texts
 
 
 def _place(sizes, rows):

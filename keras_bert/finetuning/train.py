@@ -9,15 +9,10 @@ import numpy as np
 from keras_bert import distribution, heads, optimizers
 from keras_bert.console import progress
 from keras_bert.encoder import BertEncoder
-from keras_bert.finetuning import packing, predict, tasks
-from keras_bert.finetuning.batches import LENGTHS, Batches, worth_compiling
+from keras_bert.finetuning import predict, tasks
 from keras_bert.finetuning.resume import RunState
-from keras_bert.pretraining import flops
+from keras_bert.finetuning.schedule import Schedule
 
-# On a CPU: the arithmetic that could be done while a layer is compiled for one length, and the
-# share of a step's time that it takes when compiled. Measured with MiniLM on two cores.
-_COMPILING = 1.7e11
-_COMPILED_SHARE = 0.65
 _SAVE_SECONDS = 300  # between two states on disk
 # What the data has that nothing, or not all, was learned from; attributes of what `encode` gives.
 _COUNTS = ("truncated", "without_pieces", "words_without_pieces", "cut_answers")
@@ -49,8 +44,8 @@ def finetune(
     The data says what the task is: `data.Examples` with labels, label sets or scores,
     `tagging.TaggedSentences`, `questions.Questions`, `choices.Choices`. Little is computed on
     padding: texts, pairs and tagged sentences share rows (`heads.packed`), and a batch is a sample
-    of all lengths. Batches of questions and choices, for a model of your own, on several devices or
-    of very few sequences are of like lengths.
+    of all lengths. Batches of questions and choices, for a model of your own, under a strategy of
+    TensorFlow's or of very few sequences are of like lengths.
 
     With `dev` the model is scored after each epoch, and the weights of the best epoch are what
     comes back. Ctrl-C ends the training, not the function: it goes on with the best weights so
@@ -152,45 +147,22 @@ def finetune(
         _check_dev(task, model, train, dev, max_length)
     if not len(encoded):
         raise ValueError(f"{train.source}: holds only what is invisible, nothing to learn from")
-    batches = -(-len(encoded) // batch_size)
-    steps = -(-epochs * batches // accumulate)
-    shape = None
-    if heads.can_be_packed(model) and distribution.devices() == 1 and not fixed_length:
-        width = encoder.bert_config["hidden_size"]
-        # One more where `_fit` fills up the last step with batches of another pass.
-        shape = packing.shape(encoded.lengths, batch_size, seed, epochs + (accumulate > 1), width)
-    if shape is not None:
-        trained = heads.packed(model)
-        compiled = _is_worth_compiling(encoder, shape[0] * shape[1] * epochs * batches)
-        of_positions = heads.find_task(model) == "tagger"
-
-        def batches_of(epoch):
-            return packing.PackedBatches(
-                encoded, batch_size, (seed, epoch), shape, of_positions=of_positions
-            )
-
-    else:
-        trained = model
-        lengths = (max_length,)
-        if not fixed_length:
-            lengths = _lengths(encoder, encoded, batch_size, seed, epochs)
-        compiled = lengths is not None and distribution.compiles()
-
-        def batches_of(epoch):
-            return Batches(encoded, batch_size, (seed, epoch), lengths)
-
+    schedule = Schedule(
+        model, encoded, batch_size, seed, epochs, accumulate=accumulate, fixed_length=fixed_length
+    )
+    trained = schedule.trained
     trained.compile(
         optimizers.with_loss_scale(
             optimizers.adamw(
                 learning_rate,
-                total_steps=steps,
-                warmup_steps=round(warmup * steps),
+                total_steps=schedule.steps,
+                warmup_steps=round(warmup * schedule.steps),
                 gradient_accumulation_steps=accumulate if accumulate > 1 else None,
             ),
             encoder.dtype_policy,
         ),
         **task.compile_options(model),
-        jit_compile=compiled,
+        jit_compile=schedule.compiled,
     )
     if trained is not model:
         # It is scored in batches of many lengths, too many for XLA to compile on TensorFlow.
@@ -211,18 +183,15 @@ def finetune(
         "metric": metric,
         "accumulate": accumulate,
         "fixed_length": fixed_length,
-        "packed": shape,
+        "packed": schedule.shape,
         "options": {key: str(value) for key, value in options.items()},
     }
     state = RunState(folder, settings)
     state.restore(trained)
-    stopped = _fit(
-        model, trained, batches_of, dev, state, epochs, batch_size, accumulate, metric, patience,
-        callbacks, show_progress,
-    )  # fmt: skip
+    stopped = _fit(model, schedule, dev, state, metric, patience, callbacks, show_progress)
     state.restore_best(trained)
     last = state.history[-1] if state.history else {"loss": state.loss}
-    done = (state.epoch * batches + state.batch) * len(train) / batches
+    done = (state.epoch + state.batch / schedule.batches) * len(train)
     metrics = {
         "train_loss": last["loss"],
         "train_seconds": state.seconds,
@@ -266,11 +235,9 @@ def _check_dev(task, model, train, dev, max_length):
         ) from error
 
 
-def _fit(
-    model, trained, batches_of, dev, state, epochs, batch_size, accumulate, metric, patience,
-    callbacks, show_progress,
-):  # fmt: skip
+def _fit(model, schedule, dev, state, metric, patience, callbacks, show_progress):
     """Trains epoch by epoch from where the state is; says whether Ctrl-C ended it."""
+    trained, epochs = schedule.trained, schedule.epochs
     watch = None
     columns = ["loss {task.fields[loss]}", "{task.fields[rate]} examples/s"]
     if dev is not None:
@@ -282,7 +249,7 @@ def _fit(
                     best, metric = _best(state.history, metric)
                     if state.epoch - best["epoch"] >= patience:
                         return False
-                batches = batches_of(state.epoch)
+                batches = schedule.epoch(state.epoch)
                 watch = _Watch(bar, state, batches, epochs)
                 trained.fit(
                     batches.dataset(state.batch),
@@ -292,13 +259,13 @@ def _fit(
                     epochs=state.epoch + 1,
                     callbacks=[watch, *callbacks],
                 )
-                if missing := -len(batches) * epochs % accumulate * (state.epoch + 1 == epochs):
+                if schedule.missing and state.epoch + 1 == epochs:
                     # Or the gradients of the last batches would never become a step.
-                    more = batches_of(epochs).dataset()
-                    trained.fit(more.repeat().take(missing), shuffle=False, verbose=0)
+                    more = schedule.epoch(epochs).dataset().repeat().take(schedule.missing)
+                    trained.fit(more, shuffle=False, verbose=0)
                 record = {"epoch": state.epoch + 1, "loss": state.loss}
                 if dev is not None:
-                    record |= predict.evaluate(model, dev, batch_size=batch_size)
+                    record |= predict.evaluate(model, dev, batch_size=schedule.batch_size)
                 state.history.append(record)
                 if dev is not None:
                     best, metric = _best(state.history, metric)
@@ -337,53 +304,6 @@ def goodness(metric, value):
     (0.75, -0.75)
     """
     return -value if metric == "rmse" else value
-
-
-def _lengths(encoder, encoded, batch_size, seed, epochs):
-    """The lengths of batches for which steps are compiled by XLA; `None`: they are not."""
-    if not distribution.compiles():
-        return None
-    if not _is_tensorflow_on_cpu():
-        return LENGTHS
-    if encoder.rematerialize:
-        return None
-    batches = Batches(encoded, batch_size, (seed, 0))
-    needed = [batches.needed(index) for index in range(len(batches))]
-    return worth_compiling(needed * epochs, _cost(encoder) / batch_size, _COMPILED_SHARE)
-
-
-def _is_worth_compiling(encoder, positions):
-    """Whether steps of one shape are to be compiled by XLA.
-
-    Args:
-        encoder: the `BertEncoder`.
-        positions: that go through it in the whole run.
-    """
-    if not distribution.compiles():
-        return False
-    if not _is_tensorflow_on_cpu():
-        return True
-    return not encoder.rematerialize and (1 - _COMPILED_SHARE) * positions > _cost(encoder)
-
-
-def _is_tensorflow_on_cpu():
-    """Whether TensorFlow computes, and on CPUs alone: there a compilation has to pay for itself.
-
-    There XLA would also undo half of what rematerialization saves.
-    """
-    if keras.backend.backend() != "tensorflow":
-        return False
-    import tensorflow as tf
-
-    return not any(tf.config.list_logical_devices(kind) for kind in ("GPU", "TPU"))
-
-
-def _cost(encoder):
-    """Of a compilation: the positions that go through the encoder meanwhile."""
-    config = encoder.bert_config
-    return (
-        _COMPILING * config["num_hidden_layers"] / (flops.of_sequence(config, 32, 0, texts=0) / 32)
-    )
 
 
 class _Watch(keras.callbacks.Callback):

@@ -7,6 +7,8 @@ import bisect
 
 import numpy as np
 
+from keras_bert.layout import Layout, within
+
 
 def plan(lengths, length, most):
     """Says which pairs share a row: best fit, the longest first.
@@ -47,7 +49,7 @@ def plan(lengths, length, most):
     return rows
 
 
-def pack(pairs, rows, length, most, most_predictions):
+def pack(pairs, rows, length, most, most_predictions, pad_id=0):
     """Lays sequences of one pair each into rows.
 
     Args:
@@ -58,11 +60,10 @@ def pack(pairs, rows, length, most, most_predictions):
         length: positions of a row.
         most: pairs in a row at most.
         most_predictions: masked pieces in a row at most.
+        pad_id: the id of [PAD].
 
     Returns:
-        A dict of arrays: `input_word_ids`, `input_type_ids`, `position_ids` (counted within each
-        pair) and `text_ids` (1 for the positions of the first pair, 2 for those of the second,
-        0 for padding), int32 (rows, length); `first_positions` of the pairs, int32 (rows, most);
+        A dict of arrays: those of `Layout.inputs`, where a sequence is a pair;
         `masked_lm_positions`, `masked_lm_labels` int32 (rows, most_predictions); `is_random` int32
         (rows, most); and weights, 1.0 where there is something, of the last two.
 
@@ -78,43 +79,22 @@ def pack(pairs, rows, length, most, most_predictions):
     """
     lengths, counts = pairs["lengths"], pairs["counts"]
     row = np.repeat(np.arange(len(rows)), rows)  # of each pair
-    number = _within(rows)  # of each pair in its row
     offset = _offsets(lengths, rows)
-    to_row, to_column, inner = np.repeat(row, lengths), np.repeat(offset, lengths), _within(lengths)
-    to = to_row, to_column + inner
-    of = np.repeat(np.arange(len(lengths)), lengths), inner
+    layout = Layout(lengths, row, within(rows), offset, (len(rows), length, most))
+    packed = layout.inputs(pairs["input_word_ids"], pairs["input_type_ids"], pad_id)
+    packed["is_random"] = layout.of_sequences(pairs["is_random"].astype(np.int32))
+    packed["is_random_weights"] = layout.of_sequences(np.ones(len(lengths), np.float32))
 
-    def fresh(columns, dtype=np.int32):
-        return np.zeros((len(rows), columns), dtype)
-
-    packed = {}
-    for key in ("input_word_ids", "input_type_ids"):
-        packed[key] = fresh(length)
-        packed[key][to] = pairs[key][of]
-    packed["position_ids"], packed["text_ids"] = fresh(length), fresh(length)
-    packed["position_ids"][to] = inner
-    packed["text_ids"][to] = np.repeat(number + 1, lengths)
-    packed["first_positions"], packed["is_random"] = fresh(most), fresh(most)
-    packed["first_positions"][row, number] = offset
-    packed["is_random"][row, number] = pairs["is_random"]
-    packed["is_random_weights"] = fresh(most, np.float32)
-    packed["is_random_weights"][row, number] = 1.0
-
-    slot = _within(counts)
+    slot = within(counts)
     of = np.repeat(np.arange(len(counts)), counts), slot
     to = np.repeat(row, counts), np.repeat(_offsets(counts, rows), counts) + slot
     for key in ("masked_lm_positions", "masked_lm_labels"):
-        packed[key] = fresh(most_predictions)
+        packed[key] = np.zeros((len(rows), most_predictions), np.int32)
     packed["masked_lm_positions"][to] = pairs["positions"][of] + np.repeat(offset, counts)
     packed["masked_lm_labels"][to] = pairs["labels"][of]
-    packed["masked_lm_weights"] = fresh(most_predictions, np.float32)
+    packed["masked_lm_weights"] = np.zeros((len(rows), most_predictions), np.float32)
     packed["masked_lm_weights"][to] = 1.0
     return packed
-
-
-def _within(sizes):
-    """0, 1, ... for each group: for sizes 2 and 3: 0 1 0 1 2."""
-    return np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
 
 
 def _offsets(sizes, groups):

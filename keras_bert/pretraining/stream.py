@@ -237,8 +237,8 @@ class Stream:
                 seq,
                 self.texts_in_row,
                 self.predictions_in_row,
+                self._pad,
             )
-            packed["input_word_ids"][packed["text_ids"] == 0] = self._pad
             targets = {
                 "masked_lm": packed.pop("masked_lm_labels"),
                 "next_sentence": packed.pop("is_random"),
