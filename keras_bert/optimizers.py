@@ -83,9 +83,11 @@ class _AsBertHasIt(keras.optimizers.Optimizer):
             return super().apply(grads, trainable_variables)
 
     def _apply_weight_decay(self, variables):
-        # On torch Keras' own fails where there is nothing to decay.
-        if any(map(self._use_weight_decay, variables)):
-            super()._apply_weight_decay(variables)
+        """It is in the update: for each variable a pass over its values less."""
+
+    def _decay_of(self, variable):
+        """The share of a variable that the update takes off, before it is scaled by the rate."""
+        return (self.weight_decay or 0.0) if self._use_weight_decay(variable) else 0.0
 
     def _clip_gradients(self, grads):
         # TensorFlow gives the gradient of an embedding as a list of rows in which a row can stand
@@ -148,13 +150,16 @@ class AdamW(_AsBertHasIt, keras.optimizers.AdamW):
     """
 
     def update_step(self, gradient, variable, learning_rate):
+        rate = ops.cast(learning_rate, variable.dtype)
+        if decay := self._decay_of(variable):
+            self.assign_sub(variable, rate * decay * variable)
         if self.amsgrad:
             super().update_step(gradient, variable, learning_rate)
             return
         mean, square, mean_share, square_share = self._moments(gradient, variable)
         # Corrected as scalars, and not by another pass over each of the arrays.
         root = ops.sqrt(square_share)
-        rate = ops.cast(learning_rate, variable.dtype) * root / mean_share
+        rate = rate * root / mean_share
         self.assign_sub(variable, rate * mean / (ops.sqrt(square) + self.epsilon * root))
 
 
@@ -227,16 +232,13 @@ class Lamb(_AsBertHasIt, keras.optimizers.Lamb):
         mean, square, mean_share, square_share = self._moments(gradient, variable)
         update = mean / mean_share / (ops.sqrt(square / square_share) + self.epsilon)
         if self._use_weight_decay(variable):  # the same variables that have a ratio
-            update = update + (self.weight_decay or 0.0) * variable
+            update = update + self._decay_of(variable) * variable
             weight_norm, update_norm = (
                 ops.sqrt(ops.sum(ops.square(values))) for values in (variable, update)
             )
             has_ratio = ops.logical_and(weight_norm > 0, update_norm > 0)
             rate = rate * ops.where(has_ratio, weight_norm / update_norm, 1.0)
         self.assign_sub(variable, rate * update)
-
-    def _apply_weight_decay(self, variables):
-        """It is in the update."""
 
 
 def lamb(

@@ -396,3 +396,16 @@ scores = predict.evaluate(model, tiny.examples(tiny.ROWS[:4]), batch_size=8)
 assert list(scores) == ["accuracy", "f1", "mcc", "majority"]
 """
     python("-c", program, backend="jax")
+
+
+@pytest.mark.parametrize("kind", ["one label", "questions"])
+def test_a_step_is_traced_once(kind, monkeypatch):
+    """For a model of six layers a second time costs as much as twenty steps."""
+    examples, _ = DATA[kind]
+    traced, step = [], keras.Model.train_step
+    monkeypatch.setattr(
+        keras.Model, "train_step", lambda self, *a, **k: traced.append(self) or step(self, *a, **k)
+    )
+    encoder = tiny.encoder()
+    train.finetune(encoder, examples, epochs=2, fixed_length=True, max_length=32)
+    assert len(traced) == 1
