@@ -164,8 +164,8 @@ def finetune(
         **task.compile_options(model),
         jit_compile=schedule.compiled,
     )
-    # What Keras makes within the first step has TensorFlow trace that step once more: the optimizer's
-    # variables, made by `restore` below, and the means of the losses where a model has several.
+    # What Keras makes within the first step has TensorFlow trace that step once more: the
+    # optimizer's variables, which `restore` makes below, and means where there are several losses.
     row = keras.tree.map_structure(lambda array: array[:1], schedule.epoch(0)[0])
     trained.compute_loss(row[0], row[1], trained(row[0]), row[2])
     if trained is not model:
