@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_bert import heads
-from keras_bert.finetuning import data, predict, tagging, tasks, train
+from keras_bert.finetuning import data, predict, schedule, tagging, tasks, train
 from tests import tiny
 
 TEXTS = [text for _, text in tiny.ROWS]
@@ -223,16 +223,15 @@ def test_a_new_folder_is_made(eager, tmp_path):
 
 @pytest.fixture
 def untrained(monkeypatch):
-    """What `finetune` would train on: the arguments of each call of `_fit`."""
-    calls = []
-    monkeypatch.setattr(train, "_fit", lambda *args: calls.append(args) or False)
-    return calls
+    """What `finetune` would train on: the schedule of each call."""
+    schedules = []
+    monkeypatch.setattr(train, "_fit", lambda _, schedule, *args: schedules.append(schedule))
+    return schedules
 
 
 def test_options_reach_the_task(untrained):
     finetune(class_weight={"bad": 3.0})
-    _, _, batches_of, *_ = untrained[0]
-    _, targets, given = batches_of(0)[0]
+    _, targets, given = untrained[0].epoch(0)[0]
     real = given > 0  # rows hold several texts, some fewer
     assert real.sum() == 8
     assert given[real].tolist() == [{0: 3.0, 1: 1.0}[target] for target in targets[real]]
@@ -240,8 +239,7 @@ def test_options_reach_the_task(untrained):
 
 def test_fixed_lengths_are_one_shape(untrained):
     finetune(tiny.examples(tiny.ROWS[:18]), fixed_length=True)
-    _, _, batches_of, *_ = untrained[0]
-    plan = batches_of(0)
+    plan = untrained[0].epoch(0)
     shapes = {plan[index][0]["input_word_ids"].shape for index in range(len(plan))}
     assert shapes == {(8, 16)}
 
@@ -257,9 +255,9 @@ def test_steps_are_compiled_where_it_pays(packed, monkeypatch):
         "fit",
         lambda self, *args, **options: trained.append(self) or fit(self, *args, **options),
     )
-    monkeypatch.setattr(train, "_COMPILED_SHARE", 0.1)
+    monkeypatch.setattr(schedule, "_COMPILED_SHARE", 0.1)
     for cost in (1e30, 0.0):
-        monkeypatch.setattr(train, "_COMPILING", cost)
+        monkeypatch.setattr(schedule, "_COMPILING", cost)
         # All in one batch: which rows share one is another matter.
         model, metrics = finetune(epochs=2, batch_size=len(TEXTS))
         assert trained[-1].jit_compile == (cost == 0.0)
