@@ -85,10 +85,10 @@ class Schedule:
             positions = batch_size * encoded.max_length * epochs * self.batches
             self.compiled = cost < (1 - _COMPILED_SHARE) * positions
             return
-        first = Batches(encoded, batch_size, (seed, 0))
-        needed = [first.needed(index) for index in range(self.batches)] * epochs
         self._lengths = LENGTHS
         if cost:
+            first = Batches(encoded, batch_size, (seed, 0))
+            needed = [first.needed(index) for index in range(self.batches)] * epochs
             self._lengths = worth_compiling(needed, cost / batch_size, _COMPILED_SHARE)
         self.compiled = self._lengths is not None
 

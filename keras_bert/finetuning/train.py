@@ -164,10 +164,12 @@ def finetune(
         **task.compile_options(model),
         jit_compile=schedule.compiled,
     )
-    # What Keras makes within the first step has TensorFlow trace that step once more: the
-    # optimizer's variables, which `restore` makes below, and means where there are several losses.
-    row = keras.tree.map_structure(lambda array: array[:1], schedule.epoch(0)[0])
-    trained.compute_loss(row[0], row[1], trained(row[0]), row[2])
+    if isinstance(model.output, dict):
+        # Keras has means of several losses, and makes them within the first step, which TensorFlow
+        # then traces once more. (The optimizer's variables are made by `restore`.)
+        batch = keras.tree.map_structure(lambda array: array[:1], schedule.epoch(0)[0])
+        inputs, targets, weights = batch
+        trained.compute_loss(inputs, targets, trained(inputs), weights)
     if trained is not model:
         # It is scored in batches of many lengths, too many for XLA to compile on TensorFlow.
         jax = keras.backend.backend() == "jax"
