@@ -83,7 +83,7 @@ class _AsBertHasIt(keras.optimizers.Optimizer):
             return super().apply(grads, trainable_variables)
 
     def _apply_weight_decay(self, variables):
-        """It is in the update: for each variable a pass over its values less."""
+        """It is in the update, which has the rate: Keras asks the schedule for each variable."""
 
     def _decay_of(self, variable):
         """The share of a variable that the update takes off, before it is scaled by the rate."""
