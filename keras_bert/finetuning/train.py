@@ -100,41 +100,18 @@ def finetune(
     ((None, 2), False)
     """
     task = tasks.for_data(train)
+    max_length = task.MAX_LENGTH if max_length is None else max_length
+    _check_numbers(epochs, batch_size, max_length, accumulate)
+    _check_options(task, train, metric, options)
     model = None if isinstance(encoder, BertEncoder) else encoder
     if model is not None:
+        _check_model(task, train, model)
         encoder = heads.find_encoder(model)
-        if tasks.for_model(model) is not task:
-            raise ValueError(
-                f"{train.source}: must be the data of {heads.find_task(model)}; received "
-                f"{type(train).__name__}"
-            )
-    max_length = task.MAX_LENGTH if max_length is None else max_length
-    for name, value, least in (
-        ("epochs", epochs, 1),
-        ("batch_size", batch_size, 1),
-        ("max_length", max_length, 3),
-        ("accumulate", accumulate, 1),
-    ):
-        if value < least:
-            raise ValueError(f"{name} must be at least {least}; received {value}")
-    distribution.check_accumulation(accumulate)
-    if metric is not None and metric not in task.METRICS:
-        raise ValueError(f"metric must be one of {', '.join(task.METRICS)}; received {metric!r}")
-    for name in options:
-        if name not in inspect.signature(task.encode).parameters:
-            raise ValueError(f"{train.source}: {type(train).__name__} take no {name}")
     if encoder.preprocessor is None:
         raise ValueError("the encoder has no preprocessor; set encoder.preprocessor")
     for examples in (train, dev):
-        if examples is not None and tasks.for_data(examples) is not task:
-            raise ValueError(
-                f"{examples.source}: must be {type(train).__name__}, as the training data; "
-                f"received {type(examples).__name__}"
-            )
-        if examples is not None and not predict.is_labelled(examples):
-            raise ValueError(f"{examples.source}: has no labels to learn from")
-        if examples is not None and not len(examples):
-            raise ValueError(f"{examples.source}: holds no examples")
+        if examples is not None:
+            _check_examples(task, train, examples)
 
     keras.utils.set_random_seed(seed)
     if model is None:
@@ -151,29 +128,13 @@ def finetune(
         model, encoded, batch_size, seed, epochs, accumulate=accumulate, fixed_length=fixed_length
     )
     trained = schedule.trained
-    trained.compile(
-        optimizers.with_loss_scale(
-            optimizers.adamw(
-                learning_rate,
-                total_steps=schedule.steps,
-                warmup_steps=round(warmup * schedule.steps),
-                gradient_accumulation_steps=accumulate if accumulate > 1 else None,
-            ),
-            encoder.dtype_policy,
-        ),
-        **task.compile_options(model),
-        jit_compile=schedule.compiled,
+    optimizer = optimizers.adamw(
+        learning_rate,
+        total_steps=schedule.steps,
+        warmup_steps=round(warmup * schedule.steps),
+        gradient_accumulation_steps=accumulate if accumulate > 1 else None,
     )
-    if isinstance(model.output, dict):
-        # Keras has means of several losses, and makes them within the first step, which TensorFlow
-        # then traces once more. (The optimizer's variables are made by `restore`.)
-        batch = keras.tree.map_structure(lambda array: array[:1], schedule.epoch(0)[0])
-        inputs, targets, weights = batch
-        trained.compute_loss(inputs, targets, trained(inputs), weights)
-    if trained is not model:
-        # It is scored in batches of many lengths, too many for XLA to compile on TensorFlow.
-        jax = keras.backend.backend() == "jax"
-        model.compile(trained.optimizer, **task.compile_options(model), jit_compile=jax)
+    _compile(model, task.compile_options(model), optimizer, schedule)
     settings = {
         "data": f"{train.source}, {len(train)} examples",
         "dev data": None if dev is None else f"{dev.source}, {len(dev)} examples",
@@ -196,27 +157,58 @@ def finetune(
     state.restore(trained)
     stopped = _fit(model, schedule, dev, state, metric, patience, callbacks, show_progress)
     state.restore_best(trained)
-    last = state.history[-1] if state.history else {"loss": state.loss}
-    done = (state.epoch + state.batch / schedule.batches) * len(train)
-    metrics = {
-        "train_loss": last["loss"],
-        "train_seconds": state.seconds,
-        "examples_per_second": done / max(state.seconds, 1e-9),
-        "stopped": stopped,
-        "history": state.history,
-    }
-    for name in _COUNTS:
-        if count := getattr(encoded, name, 0):
-            metrics[name] = count
+    if dev is not None and not state.history:  # stopped in the first epoch
+        scores = predict.evaluate(model, dev, batch_size=batch_size)
+        state.history.append({"epoch": 1, "loss": state.loss, **scores})
+    metrics = _summary(state, schedule, len(train), stopped)
+    metrics |= {name: count for name in _COUNTS if (count := getattr(encoded, name, 0))}
     if dev is not None:
-        if not state.history:  # stopped in the first epoch
-            scores = predict.evaluate(model, dev, batch_size=batch_size)
-            state.history.append({"epoch": 1, "loss": last["loss"], **scores})
-        best, metric = _best(state.history, metric)
-        metrics |= {"metric": metric, "best_epoch": best["epoch"]}
-        metrics |= {key: value for key, value in best.items() if key not in ("epoch", "loss")}
+        metrics |= _best_scores(state.history, metric)
     state.clear()
     return model, metrics
+
+
+def _check_numbers(epochs, batch_size, max_length, accumulate):
+    for name, value, least in (
+        ("epochs", epochs, 1),
+        ("batch_size", batch_size, 1),
+        ("max_length", max_length, 3),
+        ("accumulate", accumulate, 1),
+    ):
+        if value < least:
+            raise ValueError(f"{name} must be at least {least}; received {value}")
+    distribution.check_accumulation(accumulate)
+
+
+def _check_options(task, train, metric, options):
+    """Raises for a metric or an option of `encode` that the task does not have."""
+    if metric is not None and metric not in task.METRICS:
+        raise ValueError(f"metric must be one of {', '.join(task.METRICS)}; received {metric!r}")
+    for name in options:
+        if name not in inspect.signature(task.encode).parameters:
+            raise ValueError(f"{train.source}: {type(train).__name__} take no {name}")
+
+
+def _check_model(task, train, model):
+    """Raises for a model whose head is for other data."""
+    if tasks.for_model(model) is not task:
+        raise ValueError(
+            f"{train.source}: must be the data of {heads.find_task(model)}; received "
+            f"{type(train).__name__}"
+        )
+
+
+def _check_examples(task, train, examples):
+    """Raises for data, to learn from or to be scored, that nothing can be learned from."""
+    if tasks.for_data(examples) is not task:
+        raise ValueError(
+            f"{examples.source}: must be {type(train).__name__}, as the training data; "
+            f"received {type(examples).__name__}"
+        )
+    if not predict.is_labelled(examples):
+        raise ValueError(f"{examples.source}: has no labels to learn from")
+    if not len(examples):
+        raise ValueError(f"{examples.source}: holds no examples")
 
 
 def _seed_dropout(model, seed):
@@ -239,6 +231,23 @@ def _check_dev(task, model, train, dev, max_length):
             f"{error}. No row of the training data, {train.source}, has it: add some there, or "
             "take it out of the data to score"
         ) from error
+
+
+def _compile(model, options, optimizer, schedule):
+    """Makes a model, and what is trained in its place, ready for the batches of a schedule."""
+    trained = schedule.trained
+    optimizer = optimizers.with_loss_scale(optimizer, heads.find_encoder(model).dtype_policy)
+    trained.compile(optimizer, **options, jit_compile=schedule.compiled)
+    if isinstance(model.output, dict):
+        # Keras has means of several losses, and makes them within the first step, which TensorFlow
+        # then traces once more. (The optimizer's variables are made by `RunState.restore`.)
+        batch = keras.tree.map_structure(lambda array: array[:1], schedule.epoch(0)[0])
+        inputs, targets, weights = batch
+        trained.compute_loss(inputs, targets, trained(inputs), weights)
+    if trained is not model:
+        # It is scored in batches of many lengths, too many for XLA to compile on TensorFlow.
+        jax = keras.backend.backend() == "jax"
+        model.compile(trained.optimizer, **options, jit_compile=jax)
 
 
 def _fit(model, schedule, dev, state, metric, patience, callbacks, show_progress):
@@ -289,6 +298,25 @@ def _fit(model, schedule, dev, state, metric, patience, callbacks, show_progress
                 watch.read()
             return True
     return False
+
+
+def _summary(state, schedule, examples, stopped):
+    """What `finetune` says of a run, but for the scores."""
+    done = (state.epoch + state.batch / schedule.batches) * examples
+    return {
+        "train_loss": state.history[-1]["loss"] if state.history else state.loss,
+        "train_seconds": state.seconds,
+        "examples_per_second": done / max(state.seconds, 1e-9),
+        "stopped": stopped,
+        "history": state.history,
+    }
+
+
+def _best_scores(history, metric):
+    """The scores of the best epoch, its number and the metric that chose it."""
+    best, metric = _best(history, metric)
+    scores = {key: value for key, value in best.items() if key not in ("epoch", "loss")}
+    return {"metric": metric, "best_epoch": best["epoch"], **scores}
 
 
 def _best(history, metric):
