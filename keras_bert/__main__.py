@@ -203,15 +203,13 @@ def _parser():
 
 def _add_finetune(parser):
     parser.add_argument("--model", default="minilm", help="encoder to start from (default: minilm)")
-    parser.add_argument(
-        "--task", choices=TASKS, default="classification", help="default: classification"
-    )
+    parser.add_argument("--task", choices=TASKS, help="default: classification")
     data = parser.add_argument_group("data")
     data.add_argument(
         "--train",
-        help="TSV, CSV or JSON Lines; for tagging CoNLL columns or CoNLL-U; for qa SQuAD's JSON; "
-        "for multiple-choice JSON Lines with the keys text, choices (a list) and label (the index "
-        "of the right one, from 0), or SWAG's CSV",
+        help="TSV (quotes mean nothing there), CSV or JSON Lines; for tagging CoNLL columns or "
+        "CoNLL-U; for qa SQuAD's JSON; for multiple-choice JSON Lines with the keys text, choices "
+        "(a list) and label (the index of the right one, from 0), or SWAG's CSV",
     )
     data.add_argument(
         "--dev",
@@ -226,13 +224,9 @@ def _add_finetune(parser):
     _add_labels(data)
     data.add_argument("--limit", type=_positive(int), help="train on the first rows only")
     recipe = parser.add_argument_group("recipe; the defaults are the paper's")
-    recipe.add_argument(
-        "--epochs", type=_positive(int), default=3, help="passes over the data (default: 3)"
-    )
-    _add_batch_size(recipe)
-    recipe.add_argument(
-        "--learning-rate", type=_positive(float), default=5e-5, help="its peak (default: 5e-5)"
-    )
+    recipe.add_argument("--epochs", type=_positive(int), help="passes over the data (default: 3)")
+    _add_batch_size(recipe, default=None)  # one that is given is not searched
+    recipe.add_argument("--learning-rate", type=_positive(float), help="its peak (default: 5e-5)")
     recipe.add_argument(
         "--warmup", type=_share, default=0.1, help="share of steps in which it rises (0.1)"
     )
@@ -255,7 +249,8 @@ def _add_finetune(parser):
     recipe.add_argument("--freeze", action="store_true", help="train the head alone")
     recipe.add_argument(
         "--metric",
-        help="which one chooses the best epoch: accuracy, f1 or macro_f1, mcc; several labels: "
+        help="which one chooses the best epoch: accuracy, f1 (two labels: that of the one that "
+        "sorts last) or macro_f1, mcc; several labels: "
         "micro_f1, macro_f1, exact_match; regression: pearson, spearman, rmse; tagging: f1, "
         "precision, recall, accuracy; qa: f1, exact_match (default: the first that is printed)",
     )
@@ -265,10 +260,11 @@ def _add_finetune(parser):
     recipe.add_argument(
         "--search",
         action="store_true",
-        help="try the paper's 18 recipes, keep the best; once killed, it begins anew",
+        help="try the paper's 18 recipes (16 or 32 sequences, 5e-5, 3e-5 or 2e-5, 2 to 4 epochs; "
+        "what is given stays as given), keep the best; once killed, it begins anew",
     )
     recipe.add_argument(
-        "--seed", type=int, default=0, help="of head, order and dropout (default: 0)"
+        "--seed", type=_seed, default=0, help="of head, order and dropout (default: 0)"
     )
     machine = parser.add_argument_group("machine")
     machine.add_argument(
@@ -322,7 +318,7 @@ def _add_pretrain(parser):
     recipe.add_argument(
         "--no-next-sentence", action="store_true", help="single texts, masked LM alone"
     )
-    recipe.add_argument("--seed", type=int, default=0, help="of everything drawn (0)")
+    recipe.add_argument("--seed", type=_seed, default=0, help="of everything drawn (0)")
     machine = parser.add_argument_group("machine")
     machine.add_argument(
         "--strategy", default="auto", help="auto, one-device, mirrored, multi-worker, tpu[:NAME]"
@@ -371,9 +367,9 @@ def _add_labels(parser):
     )
 
 
-def _add_batch_size(parser):
+def _add_batch_size(parser, default=32):
     parser.add_argument(
-        "--batch-size", type=_positive(int), default=32, help="sequences at once (default: 32)"
+        "--batch-size", type=_positive(int), default=default, help="sequences at once (default: 32)"
     )
 
 
@@ -396,6 +392,16 @@ def _length(text):
 
 
 _length.__name__ = "length (at least 3)"
+
+
+def _seed(text):
+    value = int(text)
+    if not 0 <= value < 2**32:
+        raise ValueError
+    return value
+
+
+_seed.__name__ = "seed (0 to 2^32 - 1)"
 
 
 def _share(text):
@@ -436,7 +442,10 @@ def main(argv=None):
     1
     """
     parser = _parser()
-    args = parser.parse_args(argv)
+    args, unknown = parser.parse_known_args(argv)
+    if unknown:
+        parser.prog += f" {args.command}"  # whose help has the options
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     if args.command is None:
         parser.print_help()
         return 2

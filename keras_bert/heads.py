@@ -483,7 +483,16 @@ def can_be_packed(model):
     names = [step.name for step in steps[1:]]
     if not isinstance(steps[0], BertEncoder) or names != ["dropout", "logits", "output"]:
         return False
-    return isinstance(model.input, dict) and set(model.input) == set(steps[0].input)
+    if not isinstance(model.input, dict) or set(model.input) != set(steps[0].input):
+        return False
+    # Which of the encoder's outputs, of which layer say, is no step.
+    tensor = model.output
+    for _ in names:
+        history = tensor._keras_history
+        (tensor,) = history.operation._inbound_nodes[history.node_index].input_tensors
+    wanted = "sequence_output" if find_task(model) == "tagger" else "pooled_output"
+    paths = [path for path, _ in keras.tree.flatten_with_path(steps[0].output)]
+    return paths[tensor._keras_history.tensor_index] == (wanted,)
 
 
 def embedder(encoder, *, pooling="mean", normalize=True, name="embedder"):
@@ -516,7 +525,7 @@ def embedder(encoder, *, pooling="mean", normalize=True, name="embedder"):
     return keras.Model(inputs, TaskOutput("embedder", name="output")(x), name=name)
 
 
-def features(encoder, layers=(-4, -3, -2, -1), combine="concat", *, name="features"):
+def features(encoder, layers=None, combine="concat", *, name="features"):
     """Vectors of a frozen encoder, for a model of your own on top.
 
     Source: section 5.3 and table 7 of the paper.
@@ -524,7 +533,7 @@ def features(encoder, layers=(-4, -3, -2, -1), combine="concat", *, name="featur
     Args:
         encoder: a `BertEncoder`; it is shared, and its `trainable` becomes `False`.
         layers: which layers: one number or several, from 0 to `num_hidden_layers` - 1, or
-            negative from the last.
+            negative from the last; default: the last four, or all where there are fewer.
         combine: `"concat"`, `"sum"`, `"mean"`, or `"weighted_sum"`, whose weights are learned.
 
     Returns:
@@ -551,8 +560,10 @@ def features(encoder, layers=(-4, -3, -2, -1), combine="concat", *, name="featur
     }
     if combine not in ways:
         raise ValueError(f"combine must be one of {', '.join(ways)}; received {combine!r}")
-    layers = (layers,) if isinstance(layers, int) else tuple(layers)
     count = encoder.get_config()["num_hidden_layers"]
+    if layers is None:
+        layers = range(-min(4, count), 0)
+    layers = (layers,) if isinstance(layers, int) else tuple(layers)
     for layer in layers:
         if not -count <= layer < count:
             raise ValueError(
@@ -674,13 +685,30 @@ def _check_labels(what, count, labels, least):
     repeated = [label for label, count in collections.Counter(labels).items() if count > 1]
     if repeated:
         raise ValueError(f"each label may occur once; received {repeated[0]!r} twice")
-    # They are lines of labels.txt and fields of TSV files.
-    broken = next((label for label in labels if not label or set(label) & set("\t\r\n")), None)
-    if broken is not None:
-        raise ValueError(
-            f"a label is neither empty nor holds tabs or line ends; received {broken!r}"
-        )
+    for label in labels:
+        check_label(label)
     return labels
+
+
+def check_label(label):
+    """Raises for what is no label: they are lines of labels.txt and fields of TSV files.
+
+    Args:
+        label: a string.
+
+    Raises:
+        ValueError: it is empty, holds a tab, a line end or NUL, or is no Unicode.
+
+    Example:
+
+    >>> check_label("B-PER")
+    """
+    if not label or set(label) & set("\t\r\n\0"):
+        raise ValueError(
+            f"a label is neither empty nor holds tabs, line ends or NUL; received {label!r:.80}"
+        )
+    if any("\ud800" <= character <= "\udfff" for character in label):
+        raise ValueError(f"a label is Unicode without half pairs; received {label!r:.80}")
 
 
 def find_encoder(model):

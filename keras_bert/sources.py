@@ -28,6 +28,8 @@ from keras_bert import download
 from keras_bert.console import waiting
 
 HUB_PREFIX = "hf:"
+# Endings of what lies in a model's folder, in any format.
+_OF_MODELS = (".json", ".keras", ".safetensors", ".bin", ".index", ".pb")
 KAGGLE_PREFIXES = ("kaggle://", "kaggle:")
 _GOOGLE = "https://storage.googleapis.com/bert_models/"
 _WEB = "https://"
@@ -324,11 +326,9 @@ def find(name):
     """
     check(name)
     name = os.fspath(name)
-    path = pathlib.Path(name).expanduser()
-    if path.is_dir() or path.is_file() and path.suffix == ".keras":
-        return path
-    if path.is_file():
-        return _from_archive(path)
+    path = _local(name)
+    if path is not None:
+        return _from_archive(path) if path.is_file() and path.suffix != ".keras" else path
     name = ALIASES.get(name, name)
     if name in SOURCES:
         return _find_named(name, SOURCES[name])
@@ -341,6 +341,24 @@ def find(name):
     return _from_address(name)
 
 
+def _local(name):
+    """The folder or file that a name is the path of, or `None`.
+
+    A known name stands for what it is known for, whatever folder there is, unless that is a model.
+    """
+    path = pathlib.Path(name).expanduser()
+    if not (path.is_dir() or path.is_file()):
+        return None
+    if name not in SOURCES and name not in ALIASES:
+        return path
+    if path.is_dir() and any(file.suffix in _OF_MODELS for file in path.iterdir()):
+        raise ValueError(
+            f"{name!r} is both a known name and a model's folder here; write ./{name} for the "
+            "folder, or rename it"
+        )
+    return None
+
+
 def check(name):
     """Sees whether `find` would know where to look for a model, without getting anything.
 
@@ -348,26 +366,20 @@ def check(name):
         name: as for `find`.
 
     Raises:
-        ValueError: no such name or folder, or a file of another kind.
+        ValueError: no such name or folder, both of them, or a file of another kind.
 
     Example:
 
     >>> check("minilm")
     """
     name = os.fspath(name)
-    path = pathlib.Path(name).expanduser()
-    if path.is_file() and path.suffix != ".keras" and path.suffix.lower() != ".zip":
+    path = _local(name)
+    if path is not None and path.is_file() and path.suffix.lower() not in (".keras", ".zip"):
         raise ValueError(
             f"{path} must be a folder or a .keras file, or a .zip; received another file"
         )
     prefixes = (HUB_PREFIX, *KAGGLE_PREFIXES, _WEB, "http://")
-    if (
-        path.is_dir()
-        or path.is_file()
-        or name in SOURCES
-        or name in ALIASES
-        or name.startswith(prefixes)
-    ):
+    if path is not None or name in SOURCES or name in ALIASES or name.startswith(prefixes):
         return
     known = [*(name for name in SOURCES if not name.startswith("L-")), *ALIASES]
     raise ValueError(
@@ -392,7 +404,7 @@ def license_of(name):
     ('Apache-2.0', 'Apache-2.0', None)
     """
     name = ALIASES.get(name, name)
-    if pathlib.Path(name).exists():  # `find` takes that
+    if _local(name) is not None:  # `find` takes that
         return None
     if name in SOURCES:
         return SOURCES[name].license

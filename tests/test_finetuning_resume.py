@@ -16,6 +16,10 @@ def quick():
         yield
 
 
+# As many rows of the same texts, with the labels the other way round.
+SWAPPED = tiny.examples([({"good": "bad", "bad": "good"}[l], t) for l, t in tiny.ROWS[:18]])
+
+
 class Killed(Exception):
     """Stands for the end of a process."""
 
@@ -35,7 +39,11 @@ class KillAt(keras.callbacks.Callback):
 
 def finetune(folder=None, killer=None, **options):
     """A run of 3 epochs, each of 4 batches of 4 texts and one of 2, with dropout."""
-    encoder = tiny.encoder(num_hidden_layers=1, initializer_range=options.pop("range", 0.25))
+    encoder = tiny.encoder(
+        num_hidden_layers=1,
+        initializer_range=options.pop("range", 0.25),
+        dtype=options.pop("dtype", "float32"),
+    )
     encoder.trainable = not options.pop("freeze", False)
     arguments = {
         "train": tiny.examples(tiny.ROWS[:18]),
@@ -75,9 +83,9 @@ def test_a_killed_run_ends_as_if_it_had_not_been(killed, tmp_path, monkeypatch):
         finetune(folder, KillAt(3))
     assert {file.name for file in folder.iterdir()} == {resume.STATE_FILE, resume.BEST_FILE}
     # The first state was written at the end of an epoch, the second within one: what is left are
-    # 2 of 5 batches and an epoch. The weights that the encoder came with do not matter any more.
+    # 2 of 5 batches and an epoch.
     counter = KillAt()
-    run = finetune(folder, counter, range=0.5)
+    run = finetune(folder, counter)
     assert counter.seen == 2 + 5
     assert list(folder.iterdir()) == []
     assert_same_run(run, finetune())
@@ -87,9 +95,23 @@ def test_a_killed_run_ends_as_if_it_had_not_been(killed, tmp_path, monkeypatch):
     ("options", "setting"),
     [
         ({"epochs": 4}, "epochs=3, this one has 4"),
-        ({"dev": None}, "dev data='the examples, 4 examples', this one has None"),
-        ({"class_weight": "balanced"}, "options={}, this one has {'class_weight': 'balanced'}"),
+        ({"dev": None, "metric": None}, "dev data='the examples, 4 examples', this one has None"),
+        ({"class_weight": "balanced"}, "class_weight=None, this one has 'balanced'"),
         ({"freeze": True}, "trainable variables="),
+        ({"batch_size": 5}, "batch_size=4, this one has 5"),
+        ({"learning_rate": 1e-3}, "learning_rate=0.01, this one has 0.001"),
+        ({"warmup": 0.2}, "warmup=0.1, this one has 0.2"),
+        ({"max_length": 16}, "max_length=32, this one has 16"),
+        ({"seed": 1}, "seed=0, this one has 1"),
+        ({"metric": "f1"}, "metric='mcc', this one has 'f1'"),
+        ({"accumulate": 2}, "accumulate=1, this one has 2"),
+        ({"fixed_length": True}, "fixed_length=False, this one has True"),
+        ({"train": tiny.examples(tiny.ROWS[:17])}, "data='the examples, 18 examples', this one"),
+        ({"train": tiny.examples(tiny.ROWS[1:19])}, "content of the data="),
+        ({"train": SWAPPED}, "content of the data="),
+        ({"dev": tiny.examples(tiny.ROWS[1:5])}, "content of the dev data="),
+        ({"range": 0.5}, "encoder's weights="),
+        ({"dtype": "mixed_float16"}, "dtype='float32', this one has 'mixed_float16'"),
     ],
 )
 def test_a_run_with_other_settings_is_refused(killed, options, setting):
@@ -117,7 +139,7 @@ def test_a_broken_state_is_a_clear_error(killed, model, tmp_path, part):
 
 def test_the_best_weights_of_another_run_are_not_taken(model, tmp_path):
     """Whoever deletes the state to start afresh may well leave the other file."""
-    resume.RunState(tmp_path, {}).keep_best(model)
+    resume.RunState(tmp_path, {}).keep_best(model, {})
     before = [np.add(weight.numpy(), 1) for weight in model.weights]
     model.set_weights(before)
     state = resume.RunState(tmp_path, {})

@@ -75,4 +75,36 @@ def test_ctrl_c_ends_the_search(monkeypatch):
         return encoder, {"metric": "f1", "f1": 0.5, "stopped": next(stopped)}
 
     monkeypatch.setattr(train, "finetune", finetune)
-    assert len(search.grid(encoder, None, None).runs) == 2
+    trials = search.grid(encoder, None, None)
+    assert len(trials.runs) == 2 and trials.stopped
+
+
+@pytest.mark.parametrize("run", [0, 2])
+def test_ctrl_c_between_two_runs_loses_none_that_is_over(run, monkeypatch):
+    encoder, seen = tiny.encoder(), []
+
+    def finetune(*args, **options):
+        if len(seen) == run:
+            raise KeyboardInterrupt  # while a text is tokenized, say
+        seen.append(options)
+        return encoder, {"metric": "f1", "f1": 0.5, "stopped": False}
+
+    monkeypatch.setattr(train, "finetune", finetune)
+    if not run:
+        with pytest.raises(KeyboardInterrupt):
+            search.grid(encoder, None, None)
+        return
+    trials = search.grid(encoder, None, None)
+    assert len(trials.runs) == 2 and trials.stopped and trials.model is encoder
+
+
+def test_each_run_has_a_folder_for_tensorboard(monkeypatch, tmp_path):
+    encoder, folders = tiny.encoder(), []
+
+    def finetune(*args, **options):
+        folders.append(options["tensorboard"])
+        return encoder, {"metric": "f1", "f1": 0.5, "stopped": False}
+
+    monkeypatch.setattr(train, "finetune", finetune)
+    search.grid(encoder, None, None, choices={"epochs": (1, 2)}, tensorboard=tmp_path)
+    assert folders == [tmp_path / "epochs 1", tmp_path / "epochs 2"]

@@ -539,7 +539,11 @@ def test_without_an_o_the_first_label_stands_in():
 def scores(gold, given):
     words = [["a"] * len(row) for row in gold]
     answers = [[(tag, 1.0) for tag in row] for row in given]
-    return tagging.score(None, TaggedSentences(words, gold), answers)
+    return tagging.score(model_of(labels_of(gold, given)), TaggedSentences(words, gold), answers)
+
+
+def labels_of(*columns):
+    return sorted({tag for rows in columns for row in rows for tag in row} | {"O", "X"})
 
 
 def test_entities_count_whole():
@@ -552,6 +556,14 @@ def test_entities_count_whole():
     np.testing.assert_allclose(result["f1"], 4 / 7)
     np.testing.assert_allclose(result["accuracy"], 4 / 6)
     np.testing.assert_allclose(result["majority"], 2 / 6)
+
+
+def test_a_tagger_of_entities_is_scored_by_them_where_there_are_none():
+    """Or a later epoch, which finds some, would have other metrics."""
+    model, sentences = model_of(["B-PER", "O"]), TaggedSentences([["a"]], [["O"]])
+    result = tagging.score(model, sentences, [[("O", 1.0)]])
+    assert result["f1"] == 0 and result["accuracy"] == 1
+    assert tuple(result)[:-1] == tagging.metric_names(model, sentences)
 
 
 def test_parts_of_speech_have_no_entities():
@@ -567,7 +579,9 @@ def test_no_entities_are_no_division_by_zero():
 
 def test_to_score_takes_tags():
     with pytest.raises(ValueError, match="the test file: has no tags to score against"):
-        tagging.score(None, TaggedSentences([["a"]], source="the test file"), [[("O", 1.0)]])
+        tagging.score(
+            model_of(NAMES), TaggedSentences([["a"]], source="the test file"), [[("O", 1.0)]]
+        )
 
 
 @pytest.mark.parametrize("prefixes", ["BI", "BIES"])

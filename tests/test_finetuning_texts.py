@@ -37,7 +37,7 @@ def test_the_data_says_which_head():
         (Examples(["a"], labels=["x"]), "at least two labels to tell apart; received only 'x'"),
         (
             Examples(["a"], label_sets=[[]]),
-            "needs at least two labels to tell apart; received none",
+            "needs at least one label; all of its sets are empty",
         ),
     ],
 )

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_bert import heads
-from keras_bert.finetuning import data, predict, schedule, tagging, tasks, train
+from keras_bert.finetuning import data, predict, questions, schedule, tagging, tasks, train
 from tests import tiny
 
 TEXTS = [text for _, text in tiny.ROWS]
@@ -62,7 +62,8 @@ def test_each_task_learns(kind, capsys):
     assert metrics["history"][-1]["loss"] == metrics["train_loss"] < metrics["history"][0]["loss"]
     scores = predict.evaluate(model, examples)
     assert list(scores) == METRICS[kind]
-    assert {*scores} - {"majority"} <= {*tasks.for_data(examples).METRICS}
+    names = tasks.for_data(examples).metric_names(model, examples)
+    assert tuple(name for name in scores if name != "majority") == names
     assert next(iter(scores.values())) > 0.99
     assert heads.find_output(model).pairs == (kind in ("pairs", "questions"))
     assert capsys.readouterr().out == ""
@@ -120,9 +121,6 @@ def test_any_metric_may_choose_and_of_errors_the_least_is_best():
     for metric, epoch in ((None, 2), ("pearson", 2), ("rmse", 3)):
         best, chosen = train._best(history, metric)
         assert (best["epoch"], chosen) == (epoch, metric or "pearson")
-    for metric in ("accuracy", "majority", "loss", "epoch"):
-        with pytest.raises(ValueError, match=f"one of pearson, rmse; received '{metric}'"):
-            train._best(history, metric)
 
 
 def test_patience_ends_a_run_that_gets_no_better(eager, scored):
@@ -152,6 +150,99 @@ def test_ctrl_c_in_the_first_epoch_returns_the_current_weights(eager, tmp_path):
     assert metrics["train_loss"] > 0
     assert int(model.optimizer.iterations) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("is_kept", [False, True])
+@pytest.mark.parametrize("folder", [False, True])
+def test_ctrl_c_while_the_best_is_kept(folder, is_kept, eager, scored, tmp_path, monkeypatch):
+    """The scores are those of the weights, whichever of the two has been written already."""
+    kept = scored(accuracy=[0.5, 0.9])
+    plain, calls = train.RunState.keep_best, []
+
+    def keep_best(self, *args):
+        calls.append(args)
+        if is_kept or len(calls) < 2:
+            plain(self, *args)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(train.RunState, "keep_best", keep_best)
+    examples = tiny.examples(tiny.ROWS[:8])
+    model, metrics = finetune(examples, examples, folder=tmp_path if folder else None)
+    assert metrics["stopped"]
+    assert (metrics["best_epoch"], metrics["accuracy"]) == ((2, 0.9) if is_kept else (1, 0.5))
+    assert [record["epoch"] for record in metrics["history"]] == [1, 2][: 1 + is_kept]
+    for a, b in zip(weights(model), kept[is_kept], strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_what_fails_at_the_end_costs_no_run(eager, tmp_path):
+    def full_disk(model, metrics):
+        raise OSError(28, "No space left on device")
+
+    examples = tiny.examples(tiny.ROWS[:8])
+    with pytest.raises(OSError, match="No space left"):
+        finetune(examples, examples, folder=tmp_path, on_end=full_disk)
+    ended = []
+    options = {"folder": tmp_path, "callbacks": [CtrlC(1)]}  # nothing is trained any more
+    model, metrics = finetune(examples, examples, on_end=lambda *end: ended.append(end), **options)
+    assert ended == [(model, metrics)] and not metrics["stopped"]
+    assert metrics["accuracy"] == predict.evaluate(model, examples)["accuracy"]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["one label", "tags", "questions"])
+def test_rows_that_fill_up_a_batch_count_for_nothing(kind, eager):
+    """5 sequences in batches of 32 have the loss they have alone."""
+    asked = tiny.questions()
+    examples = {
+        "one label": tiny.examples(tiny.ROWS[:5]),
+        "tags": tagging.TaggedSentences(tiny.tagged().words[:5], tiny.tagged().tags[:5]),
+        "questions": questions.Questions(
+            asked.questions[:5], asked.contexts[:5], asked.answers[:5]
+        ),
+    }[kind]
+
+    def loss(**options):
+        options = {"epochs": 1, "learning_rate": 1e-9, "batch_size": 32, **options}
+        encoder = tiny.encoder(
+            hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, num_hidden_layers=1
+        )
+        return finetune(examples, encoder=encoder, **options)[1]["train_loss"]
+
+    assert loss(fixed_length=True) == pytest.approx(loss(), rel=1e-5)
+
+
+def test_a_line_an_epoch_where_there_is_no_terminal(eager, capsys, scored):
+    scored(accuracy=[0.5, 0.75], majority=[0.5, 0.5])
+    examples = tiny.examples(tiny.ROWS[:4])
+    finetune(examples, examples, epochs=2, show_progress=True)
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["epoch 1 of 2", "epoch 2 of 2"]
+    assert lines[1].startswith("epoch 2 of 2: loss 0.") and lines[1].endswith(", accuracy 0.750")
+
+
+def test_tensorboard_gets_each_epoch(eager, tmp_path, scored):
+    import tensorflow as tf
+
+    scored(accuracy=[0.5, 0.75])
+    examples = tiny.examples(tiny.ROWS[:4])
+    _, metrics = finetune(examples, examples, epochs=2, tensorboard=tmp_path)
+    (file,) = tmp_path.iterdir()
+    found = {}
+    for event in tf.compat.v1.train.summary_iterator(str(file)):
+        for value in event.summary.value:
+            found[value.tag, event.step] = float(tf.make_ndarray(value.tensor))
+    assert found[("accuracy", 1)], found[("accuracy", 2)] == (0.5, 0.75)
+    assert found[("loss", 2)] == pytest.approx(metrics["train_loss"])
+
+
+def test_what_is_not_seen_is_counted(eager):
+    examples = tiny.examples([*tiny.ROWS[:8], ("good", "good " * 50), ("bad", "\u200b")])
+    dev = tiny.examples([("good", "good " * 50)] * 3)
+    _, metrics = finetune(examples, dev, epochs=1)
+    assert (metrics["truncated"], metrics["without_pieces"], metrics["dev_truncated"]) == (1, 1, 3)
+    assert "dev_without_pieces" not in metrics
 
 
 def test_a_seed_gives_the_same_run(eager):
@@ -333,8 +424,8 @@ def test_data_that_cannot_be_learned_is_an_error(examples, dev, message):
 @pytest.mark.parametrize(
     ("examples", "options", "message"),
     [
-        (tiny.examples(), {"metric": "acuracy"}, "metric must be one of accuracy, f1, macro_f1"),
-        (tiny.tagged(), {"metric": "mcc"}, "metric must be one of f1, precision, recall, accuracy"),
+        (tiny.examples(), {"metric": "f1"}, "metric and patience need dev"),
+        (tiny.examples(), {"patience": 1}, "metric and patience need dev"),
         (tiny.examples(), {"stride": 4}, "Examples take no stride"),
         (tiny.tagged(), {"class_weight": "balanced"}, "TaggedSentences take no class_weight"),
         (tiny.choices(), {"stride": 4}, "Choices take no stride"),
@@ -344,6 +435,30 @@ def test_what_a_task_does_not_know_is_an_error_at_once(examples, options, messag
     monkeypatch.setattr(tasks.for_data(examples), "build", None)  # it would be called
     with pytest.raises(ValueError, match=message):
         finetune(examples, **options)
+
+
+@pytest.mark.parametrize(
+    ("kind", "metric", "message"),
+    [
+        ("one label", "acuracy", "metric must be one of accuracy, f1, mcc; received 'acuracy'"),
+        ("one label", "macro_f1", "metric must be one of accuracy, f1, mcc; received 'macro_f1'"),
+        ("one label", "majority", "metric must be one of accuracy, f1, mcc; received 'majority'"),
+        ("label sets", "accuracy", "must be one of micro_f1, macro_f1, exact_match; received"),
+        ("scores", "f1", "metric must be one of pearson, spearman, rmse; received 'f1'"),
+        ("tags", "mcc", "metric must be one of f1, precision, recall, accuracy; received 'mcc'"),
+        ("questions", "accuracy", "one of f1, exact_match, has_answer_f1, no_answer_accuracy;"),
+        ("choices", "f1", "metric must be one of accuracy; received 'f1'"),
+    ],
+)
+def test_a_metric_of_another_head_is_an_error_before_the_training(kind, metric, message):
+    examples, _ = DATA[kind]
+    with pytest.raises(ValueError, match=message):
+        finetune(examples, examples, metric=metric, callbacks=[CtrlC(1)])
+
+
+def test_a_name_in_place_of_an_encoder_is_an_error():
+    with pytest.raises(ValueError, match="as keras_bert.load gives; received 'minilm'"):
+        train.finetune("minilm", tiny.examples())
 
 
 def test_an_encoder_without_a_preprocessor_is_an_error():

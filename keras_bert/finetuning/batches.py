@@ -68,19 +68,18 @@ class Batches:
         """Returns (inputs,), or (inputs, targets, weights) where there are labels."""
         rows = self.rows[index]
         length = self.needed(index)
-        missing = 0
         if self._lengths is not None:
             length = next((size for size in self._lengths if size >= length), length)
             length = min(length, self._encoded.max_length)
-            missing = self.sizes[index] - len(rows)
-            rows = np.concatenate([rows, np.repeat(rows[:1], missing)])
         inputs, targets, weights = self._encoded.batch(rows, length)
+        missing = self.sizes[index] - len(rows)
         if targets is None:
-            return (inputs,)
-        if missing:
-            for array in keras.tree.flatten(weights):
-                array[len(rows) - missing :] = 0
-        return inputs, targets, weights
+            return (_filled_up(inputs, missing),)
+        return (
+            _filled_up(inputs, missing),
+            _filled_up(targets, missing),
+            _filled_up(weights, missing, weight=0),
+        )
 
     def needed(self, index):
         """Positions of the longest sequence of a batch."""
@@ -161,6 +160,16 @@ def pad(sequences, length, value=0):
     for row, sequence in zip(result, sequences, strict=True):
         row[: len(sequence)] = sequence
     return result
+
+
+def _filled_up(arrays, missing, weight=1):
+    """Arrays with so many more rows, copies of the first one times a weight."""
+    if not missing:
+        return arrays
+    return keras.tree.map_structure(
+        lambda array: np.concatenate([array, np.repeat(array[:1] * weight, missing, axis=0)]),
+        arrays,
+    )
 
 
 def _plan(lengths, batch_size, seed):

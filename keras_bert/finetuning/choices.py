@@ -15,12 +15,11 @@ import numpy as np
 
 from keras_bert import heads
 from keras_bert.finetuning.batches import REDUCTION
-from keras_bert.finetuning.data import Examples, not_utf8
+from keras_bert.finetuning.data import Examples, allow_long_fields, not_utf8
 from keras_bert.finetuning.texts import EncodedTexts, softmax
 
 HEADS = ("multiple_choice",)
 MAX_LENGTH = 128
-METRICS = ("accuracy",)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,23 +60,26 @@ class Choices:
         count = len(self.choices[0]) if self.choices else 2
         rows = zip(self.texts, self.choices, strict=True)
         for index, (text, choices) in enumerate(rows):
-            place = f"{self.source}, item {self.first + index}"
-            for item in (text, *choices):
-                if not isinstance(item, str):
-                    raise ValueError(f"{place}: texts must be strings; received {item!r:.80}")
-            if len(choices) != count or count < 2:
-                raise ValueError(
-                    f"{place}: must have {max(count, 2)} choices, as the first; received "
-                    f"{len(choices)}"
-                )
             label = 0 if self.labels is None else self.labels[index]
-            if not isinstance(label, (int, np.integer)) or not 0 <= label < count:
-                raise ValueError(
-                    f"{place}: the label must be a number from 0 to {count - 1}; received {label!r}"
-                )
+            _check(f"{self.source}, item {self.first + index}", text, choices, label, count)
 
     def __len__(self):
         return len(self.texts)
+
+
+def _check(place, text, choices, label, count):
+    """Raises for an item that has not so many choices, or is wrong in another way."""
+    for item in (text, *choices):
+        if not isinstance(item, str):
+            raise ValueError(f"{place}: texts must be strings; received {item!r:.80}")
+    if len(choices) != count or count < 2:
+        raise ValueError(
+            f"{place}: must have {max(count, 2)} choices, as the first; received {len(choices)}"
+        )
+    if not isinstance(label, (int, np.integer)) or not 0 <= label < count:
+        raise ValueError(
+            f"{place}: the label must be a number from 0 to {count - 1}; received {label!r}"
+        )
 
 
 def read(path, **options):
@@ -135,13 +137,17 @@ def read_in_parts(path, *, limit=None, labelled=True, size=10_000):
     """
     path = pathlib.Path(path)
     rows = _swag_rows if path.suffix.lower() == ".csv" else _json_rows
-    first = 1
+    first, count = 1, None
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
             wanted = itertools.islice(rows(path, file), limit)
             while part := list(itertools.islice(wanted, size)):
                 places, texts, choices, labels = map(list, zip(*part, strict=True))
                 labels = _numbers(places, labels) if labelled else None
+                count = count or len(choices[0])
+                # Here, where it is known on which line of the file an item stands.
+                for row in zip(places, texts, choices, labels or [0] * len(part), strict=True):
+                    _check(*row, count)
                 yield Choices(texts, choices, labels, str(path), first)
                 first += len(part)
     except UnicodeDecodeError as error:
@@ -172,6 +178,7 @@ def _json_rows(path, file):
 
 
 def _swag_rows(path, file):
+    allow_long_fields()
     try:
         for number, row in enumerate(csv.DictReader(file, strict=True), 2):
             place = f"{path}, row {number}"
@@ -279,6 +286,11 @@ def score(model, examples, answers):
         "accuracy": float(np.mean(chosen == examples.labels)),
         "majority": float(np.bincount(examples.labels).max() / len(examples)),
     }
+
+
+def metric_names(model, examples):
+    """The names that `score` will give, but for `majority`."""
+    return ("accuracy",)
 
 
 def header(model):

@@ -8,6 +8,10 @@ import math
 import pathlib
 import sys
 
+from keras_bert.heads import check_label
+
+# What is larger overflows in float32 once it is squared.
+_LARGEST = 1e18
 FORMATS = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".txt": "tsv"}
 
 
@@ -109,6 +113,8 @@ def _number(what, value):
         number = math.nan
     if not math.isfinite(number):
         raise ValueError(f"{what} must be numbers; received {value!r:.80}")
+    if abs(number) > _LARGEST:
+        raise ValueError(f"{what} must be at most {_LARGEST:g} in size; received {value!r:.80}")
     return number
 
 
@@ -194,7 +200,8 @@ def read_in_parts(
     if format not in FORMATS.values():
         raise ValueError(
             f"{path}: the format must be one of tsv, csv, jsonl; received "
-            f"{format or path.suffix or 'a file without an ending'!r}"
+            f"{format or path.suffix or 'a file without an ending'!r}; name it by `format` "
+            "(--format)"
         )
     columns = [column for column in (text, text_pair, label) if column is not None]
     if len(set(columns)) < len(columns):
@@ -277,14 +284,24 @@ def _label(place, value, kind, separator):
         return _number(f"{place}: scores", value)
     if kind == "label_set":
         labels = value.split(separator) if isinstance(value, str) else value
-        return tuple(label.strip() for label in labels if label.strip())
+        labels = tuple(label.strip() for label in labels if label.strip())
+        for label in labels:
+            _check_label(place, label)
+        return labels
     if isinstance(value, list):
         raise ValueError(f"{place}: a label must be a string; received a list")
+    value = value.strip()
     if not value:
         raise ValueError(f"{place}: the label is empty")
-    if set(value) & set("\t\r\n"):  # labels are lines of files later on
-        raise ValueError(f"{place}: a label holds no tabs or line ends; received {value!r}")
+    _check_label(place, value)
     return value
+
+
+def _check_label(place, label):
+    try:
+        check_label(label)
+    except ValueError as error:
+        raise ValueError(f"{place}: {error}") from None
 
 
 # GLUE's folders: the options of `read` for each, as their files have the columns.
@@ -346,13 +363,23 @@ def read_glue(folder, split="train", *, task=None, limit=None):
     return read(folder / f"{split}.tsv", **GLUE[task], limit=limit)
 
 
+def allow_long_fields():
+    """Lets the module `csv`, in all of this process, read fields of more than 128 KiB.
+
+    Example:
+
+    >>> allow_long_fields()
+    """
+    csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
+
+
 def _table_rows(path, file, columns, label, format, header):
     """For each row of a TSV or CSV file where it stands and its wanted columns.
 
     Of a ragged row what is wrong with it, and `None`.
     """
     if format == "csv":
-        csv.field_size_limit(min(sys.maxsize, 2**31 - 1))  # the default refuses long texts
+        allow_long_fields()
         rows = csv.reader(file, strict=True)  # an open quote would swallow the rest
     else:
         rows = (line.rstrip("\r\n").split("\t") for line in file)
@@ -416,7 +443,7 @@ def _json_rows(path, file, columns, label, format, header):
                 raise ValueError(f"{path}, line {number}: has no key {column!r}")
             value = row[column]
             if column == label and isinstance(value, (int, float, bool)):
-                value = str(value)  # classes are often numbers
+                value = json.dumps(value)  # classes are often numbers
             is_set = (
                 column == label
                 and isinstance(value, list)

@@ -40,6 +40,23 @@ def answers(model, examples, *, batch_size=32, max_length=None, on_batch=None, *
     >>> answers(heads.classifier(encoder, 2), Examples(["good", "bad"])).shape
     (2, 2)
     """
+    encoded = encode(model, examples, max_length)
+    outputs = run(model, encoded, batch_size=batch_size, on_batch=on_batch)
+    return tasks.for_model(model).decode(model, examples, encoded, outputs, **options)
+
+
+def encode(model, examples, max_length=None):
+    """The examples as the model reads them.
+
+    Args:
+        model, examples, max_length: as for `answers`.
+
+    Returns:
+        What the task's `encode` makes, for `run`, and for `counts`.
+
+    Raises:
+        ValueError: as for `answers`.
+    """
     task = tasks.for_model(model)
     if tasks.for_data(examples) is not task:
         raise ValueError(
@@ -47,9 +64,30 @@ def answers(model, examples, *, batch_size=32, max_length=None, on_batch=None, *
         )
     if not len(examples):
         raise ValueError(f"{examples.source}: holds no examples")
-    encoded = task.encode(model, examples, length_limit(model, max_length))
-    outputs = run(model, encoded, batch_size=batch_size, on_batch=on_batch)
-    return task.decode(model, examples, encoded, outputs, **options)
+    return task.encode(model, examples, length_limit(model, max_length))
+
+
+def counts(encoded):
+    """How much of the data a model does not see, or cannot learn from.
+
+    Args:
+        encoded: from `encode`.
+
+    Returns:
+        A dict of those there are any of: `truncated` texts; texts `without_pieces` and
+        `words_without_pieces`, empty or invisible; `cut_answers`, longer than a window, and
+        `invisible_answers`.
+
+    Example:
+
+    >>> from types import SimpleNamespace
+    >>> counts(SimpleNamespace(truncated=2, without_pieces=0))
+    {'truncated': 2}
+    """
+    names = (
+        "truncated", "without_pieces", "words_without_pieces", "cut_answers", "invisible_answers",
+    )  # fmt: skip
+    return {name: count for name in names if (count := getattr(encoded, name, 0))}
 
 
 def length_limit(model, max_length=None):

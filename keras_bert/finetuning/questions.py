@@ -28,7 +28,6 @@ from keras_bert.text.accelerator import tokenize_function
 
 HEADS = ("span_selector",)
 MAX_LENGTH = 384
-METRICS = ("f1", "exact_match", "has_answer_f1", "no_answer_accuracy")
 
 _OUTPUTS = ("start_logits", "end_logits")
 _CHUNK = 1_000_000  # characters tokenized at once
@@ -377,6 +376,7 @@ class EncodedQuestions:
 
     Attributes:
         cut_answers: how many answers no window holds as a whole; nothing is learned from those.
+        invisible_answers: how many answers are white space or what the tokenizer drops; neither.
         max_length: as given.
         lengths: positions each window takes; int (windows,).
         question: the question of each window; int (windows,).
@@ -416,7 +416,7 @@ class EncodedQuestions:
         self.size = np.minimum(room[self.question], pieces[self.question] - self.first)
         self.lengths = 3 + self.question_size[self.question] + self.size
 
-        self.cut_answers = 0
+        self.cut_answers = self.invisible_answers = 0
         self._learned = None if examples.answers is None else self._learn(examples, texts)
 
     def __len__(self):
@@ -461,6 +461,7 @@ class EncodedQuestions:
         last = np.searchsorted(self.starts + of_piece, limit + shift[self.context], "left") - 1
         # Nothing is left of an answer of white space alone.
         found = (start >= 0) & (first <= last)
+        self.invisible_answers = int(((start >= 0) & ~found).sum())
         lost = ~found & np.array([bool(answers) for answers in examples.answers], bool)
         begin = self.context_splits[self.context]
         return np.where(found, first - begin, -1), np.where(found, last - begin, -1), lost
@@ -779,6 +780,28 @@ def score(model, examples, answers, *, characters=False):
             metrics["has_answer_f1"] = f1[has_answer].mean()
         metrics["no_answer_accuracy"] = exact[~has_answer].mean()
     return {name: float(value) for name, value in metrics.items()}
+
+
+def metric_names(model, examples):
+    """The names that `score` will give, the first the one that counts.
+
+    Args:
+        model: it does not matter here.
+        examples: `Questions` with answers.
+
+    Returns:
+        A tuple of strings.
+
+    Example:
+
+    >>> metric_names(None, Questions(["Who?"], ["It was Ada."], [[]]))
+    ('f1', 'exact_match', 'no_answer_accuracy')
+    """
+    has_answer = [bool(right) for right in _known_answers(examples)]
+    names = ["f1", "exact_match"]
+    if not all(has_answer):
+        names += ["has_answer_f1"] * any(has_answer) + ["no_answer_accuracy"]
+    return tuple(names)
 
 
 def _words(text):

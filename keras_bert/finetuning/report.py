@@ -1,6 +1,7 @@
 """What is left of a run: a table, `metrics.json`, and two pictures."""
 
 import json
+import math
 import pathlib
 
 import numpy as np
@@ -56,9 +57,37 @@ def write_metrics(folder, metrics):
     {'accuracy': 1.0}
     """
     file = pathlib.Path(folder, METRICS_FILE)
-    text = json.dumps(metrics, indent=2, ensure_ascii=False)
+    text = json.dumps(_finite(metrics), indent=2, ensure_ascii=False)
     with whole(file) as beside:
         beside.write_text(text + "\n", encoding="utf-8")
+
+
+def _finite(value):
+    """The same with `None` for what is no number, which JSON does not have."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def clear(folder):
+    """Deletes what an earlier run has left: not all that it drew will be drawn again.
+
+    Args:
+        folder: where it lies.
+
+    Example:
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_metrics(folder, {"accuracy": 1.0})
+    ...     clear(folder)
+    ...     list(pathlib.Path(folder).iterdir())
+    []
+    """
+    for name in (METRICS_FILE, CURVES_FILE, CONFUSION_FILE):
+        pathlib.Path(folder, name).unlink(missing_ok=True)
 
 
 def draw_curves(folder, history):

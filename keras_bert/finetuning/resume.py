@@ -1,5 +1,6 @@
 """The state of a run on disk, so that a killed run goes on where it was."""
 
+import hashlib
 import json
 import pathlib
 
@@ -10,6 +11,7 @@ from keras_bert.files import whole
 
 STATE_FILE = "training.npz"
 BEST_FILE = "best.npz"
+_ROWS = 1024  # sequences that are digested at once
 
 
 class RunState:
@@ -79,19 +81,14 @@ class RunState:
             # Opened here: NumPy leaves a broken file open.
             with open(file, "rb") as stream, np.load(stream, allow_pickle=False) as arrays:
                 place = json.loads(str(arrays["place"]))
-                values = [arrays[str(index)] for index in range(len(variables))]
+                changed = self._changed(place["settings"])  # then the variables are others too
+                values = [] if changed else [arrays[str(i)] for i in range(len(variables))]
         except Exception as error:
             raise ValueError(f"{file} is broken ({error}); delete it to start afresh") from error
-        changed = [
-            key
-            for key in self._settings | place["settings"]
-            if self._settings.get(key) != place["settings"].get(key)
-        ]
         if changed:
-            key = changed[0]
             raise ValueError(
-                f"{file} is of a run with {key}={place['settings'].get(key)!r}, this one has "
-                f"{self._settings.get(key)!r}; delete it to start afresh"
+                f"{file} is of a run with {changed}={place['settings'].get(changed)!r:.80}, this "
+                f"one has {self._settings.get(changed)!r:.80}; delete it to start afresh"
             )
         for variable, value in zip(variables, values, strict=True):
             variable.assign(value)
@@ -99,28 +96,70 @@ class RunState:
         self.seconds, self.loss, self.rows = place["seconds"], place["loss"], place["rows"]
         return True
 
-    def keep_best(self, model):
-        """Keeps the model's weights as the best so far."""
+    def _changed(self, settings):
+        """The first of the settings that is another one; `None` if all are the same."""
+        for key in self._settings | settings:
+            if self._settings.get(key) != settings.get(key):
+                return key
+        return None
+
+    def keep_best(self, model, record):
+        """Keeps the model's weights as the best so far, with the metrics of their epoch."""
         if self._folder is not None:
-            _write(self._folder / BEST_FILE, model.weights)
+            _write(self._folder / BEST_FILE, model.weights, json.dumps(record))
         else:
-            self._best = [keras.ops.convert_to_numpy(weight) for weight in model.weights]
+            self._best = record, [keras.ops.convert_to_numpy(weight) for weight in model.weights]
 
     def restore_best(self, model):
-        """Sets the model's weights to the best, where some were kept."""
-        values = self._best
+        """Sets the model's weights to the best.
+
+        Returns:
+            The metrics of their epoch; `None` where nothing was kept.
+        """
+        best = self._best
         file = None if self._folder is None else self._folder / BEST_FILE
         if file is not None and file.is_file():
             with np.load(file, allow_pickle=False) as arrays:
                 values = [arrays[str(index)] for index in range(len(model.weights))]
-        for weight, value in zip(model.weights, values or (), strict=values is not None):
+                best = json.loads(str(arrays["place"])), values
+        if best is None:
+            return None
+        record, values = best
+        for weight, value in zip(model.weights, values, strict=True):
             weight.assign(value)
+        return record
 
     def clear(self):
         """Deletes the files: the run is over."""
         if self._folder is not None:
             for name in (STATE_FILE, BEST_FILE):
                 (self._folder / name).unlink(missing_ok=True)
+
+
+def digest(encoded):
+    """A short name for what there is to be learned: other ids, targets or weights, another name.
+
+    Args:
+        encoded: the sequences, see `batches`.
+
+    Returns:
+        16 hexadecimal digits.
+    """
+    found = hashlib.sha256()
+    for start in range(0, len(encoded), _ROWS):
+        rows = np.arange(start, min(start + _ROWS, len(encoded)))
+        batch = encoded.batch(rows, int(encoded.lengths[rows].max()))
+        for array in keras.tree.flatten([part for part in batch if part is not None]):
+            found.update(array.tobytes())
+    return found.hexdigest()[:16]
+
+
+def digest_of_weights(model):
+    """A short name for a model's weights, 16 hexadecimal digits; see `digest`."""
+    found = hashlib.sha256()
+    for weight in model.weights:
+        found.update(keras.ops.convert_to_numpy(weight).tobytes())
+    return found.hexdigest()[:16]
 
 
 def _everything(model):

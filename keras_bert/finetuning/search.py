@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import pathlib
 
 import keras
 
@@ -21,24 +22,29 @@ class Trials:
     Attributes:
         runs: a dict for each: `options`, `metric`, `value`, and all `metrics`.
         weights: of the encoder before the first run.
+        stopped: whether Ctrl-C ended it.
         model: of the best run so far; its weights are those of the last one, see `best_model`.
         model_weights: what they were when it ended.
     """
 
     runs: list
     weights: list
+    stopped: bool = False
     model: keras.Model | None = None
     model_weights: list = dataclasses.field(default_factory=list)
 
 
-def grid(encoder, train_data, dev, *, choices=None, on_trial=None, **options):
-    """Fine-tunes once for each recipe, from the same start. Ctrl-C ends the search.
+def grid(encoder, train_data, dev, *, choices=None, on_trial=None, tensorboard=None, **options):
+    """Fine-tunes once for each recipe, from the same start.
+
+    Ctrl-C ends the search, not the function; where no run is over yet, it is a `KeyboardInterrupt`.
 
     Args:
         encoder: a `BertEncoder`; see `reset` and `best_model` for its weights afterwards.
         train_data, dev: as for `train.finetune`.
         choices: for each option its values; default: the paper's, 18 runs.
         on_trial: called with each run's dict.
+        tensorboard: folder in which each run has one for TensorBoard, or `None`.
         **options: further options of `train.finetune`.
 
     Returns:
@@ -49,20 +55,29 @@ def grid(encoder, train_data, dev, *, choices=None, on_trial=None, **options):
     """
     choices = GRID if choices is None else choices
     trials = Trials([], encoder.get_weights())
-    for values in itertools.product(*choices.values()):
-        recipe = dict(zip(choices, values, strict=True))
-        reset(encoder, trials)
-        model, metrics = train.finetune(encoder, train_data, dev, **{**options, **recipe})
-        value = metrics[metrics["metric"]]
-        trials.runs.append(
-            {"options": recipe, "metric": metrics["metric"], "value": value, "metrics": metrics}
-        )
-        if best(trials) is trials.runs[-1]:
-            trials.model, trials.model_weights = model, model.get_weights()
-        if on_trial:
-            on_trial(trials.runs[-1])
-        if metrics["stopped"]:
-            break
+    try:
+        for values in itertools.product(*choices.values()):
+            recipe = dict(zip(choices, values, strict=True))
+            if tensorboard is not None:
+                name = ", ".join(f"{option} {value}" for option, value in recipe.items())
+                options["tensorboard"] = pathlib.Path(tensorboard, name)
+            reset(encoder, trials)
+            model, metrics = train.finetune(encoder, train_data, dev, **{**options, **recipe})
+            metric, weights = metrics["metric"], model.get_weights()
+            trials.stopped = metrics["stopped"]
+            trials.runs.append(
+                {"options": recipe, "metric": metric, "value": metrics[metric], "metrics": metrics}
+            )
+            if best(trials) is trials.runs[-1]:
+                trials.model, trials.model_weights = model, weights
+            if on_trial:
+                on_trial(trials.runs[-1])
+            if trials.stopped:
+                break
+    except KeyboardInterrupt:  # between two runs, or where a run begins
+        if not trials.runs:
+            raise
+        trials.stopped = True
     return trials
 
 

@@ -22,7 +22,6 @@ from keras_bert.text.accelerator import tokenize_function
 
 HEADS = ("tagger",)
 MAX_LENGTH = 128
-METRICS = ("f1", "precision", "recall", "accuracy")
 
 FORMATS = ("conll", "conllu")
 _CONLLU_COLUMNS = 10
@@ -646,7 +645,7 @@ def _softmax(logits):
 def score(model, examples, answers):
     """Scores answers against the tags.
 
-    For BIO tags (any that starts with "B-" or "I-") entities count: one is right if its type,
+    For BIO tags (a label that starts with "B-" or "I-") entities count: one is right if its type,
     its first and its last word are. As in CoNLL's script, an "I-" after another type or "O"
     starts an entity, and "S-" and "E-" are understood.
 
@@ -654,7 +653,7 @@ def score(model, examples, answers):
     gives the same.
 
     Args:
-        model: what gave the answers; it does not matter here.
+        model: the tagger that gave the answers.
         examples: `TaggedSentences` with tags.
         answers: from `decode`.
 
@@ -668,8 +667,12 @@ def score(model, examples, answers):
 
     Example:
 
+    >>> import keras_bert
+    >>> encoder = keras_bert.BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
+    ...                                  num_attention_heads=2, intermediate_size=8)
     >>> sentences = TaggedSentences([["Ann", "Lee", "left"]], [["B-PER", "I-PER", "O"]])
-    >>> score(None, sentences, [[("B-PER", 0.9), ("O", 0.8), ("O", 0.9)]])["f1"]
+    >>> model = build(encoder, sentences)
+    >>> score(model, sentences, [[("B-PER", 0.9), ("O", 0.8), ("O", 0.9)]])["f1"]
     0.0
     """
     if examples.tags is None:
@@ -677,7 +680,7 @@ def score(model, examples, answers):
     given = [[tag for tag, _ in answer] for answer in answers]
     pairs = list(zip(examples.tags, given, strict=True))
     metrics = {}
-    if any(_is_bio(tag) for rows in pairs for row in rows for tag in row):
+    if _has_entities(model):
         entities = [(_entities(gold), _entities(row)) for gold, row in pairs]
         right = sum(len(gold & found) for gold, found in entities)
         found = sum(len(found) for _, found in entities)
@@ -689,6 +692,24 @@ def score(model, examples, answers):
         }
     same = [a == b for gold, row in pairs for a, b in zip(gold, row, strict=True)]
     return {**metrics, "accuracy": float(np.mean(same)), "majority": examples.majority_share()}
+
+
+def metric_names(model, examples):
+    """The names that `score` will give, but for `majority`, the first the one that counts.
+
+    Args:
+        model: a tagger.
+        examples: `TaggedSentences`; they do not matter here.
+
+    Returns:
+        A tuple of strings.
+    """
+    return (*(("f1", "precision", "recall") if _has_entities(model) else ()), "accuracy")
+
+
+def _has_entities(model):
+    # By the labels: a file may hold no entity, and answers to it none either, but the next epoch's.
+    return any(map(_is_bio, heads.find_output(model).labels))
 
 
 def _is_bio(tag):

@@ -4,12 +4,12 @@ A task is a module with the same functions, which `train` and `predict` call:
 
     HEADS              the heads it trains, names of functions in `keras_bert.heads`
     MAX_LENGTH         positions of a sequence, unless told otherwise
-    METRICS            names that `score` gives, each for some head or data
     build              encoder and training data to a model with a fresh head
     compile_options    its loss
     encode             model and data to what `batches.Batches` takes
     decode             the model's outputs to answers, one for each example
     score              answers to metrics; the first one is the one that counts
+    metric_names       what these are, but for `majority`, known beforehand
     header, lines      answers as a file
     records            answers as JSON objects
 
@@ -26,9 +26,6 @@ from keras_bert.text.accelerator import tokenize_function
 
 HEADS = ("classifier", "regressor")
 MAX_LENGTH = 128
-METRICS = (
-    "accuracy", "f1", "macro_f1", "mcc", "micro_f1", "exact_match", "pearson", "spearman", "rmse",
-)  # fmt: skip
 _CHUNK = 4096  # texts tokenized at once
 
 
@@ -60,7 +57,9 @@ def build(encoder, train):
     labels, multi_label = train.label_names(), train.label_sets is not None
     if train.labels is None and not multi_label:
         raise ValueError(f"{train.source}: has no labels to learn from")
-    if len(labels) < (1 if multi_label else 2):
+    if multi_label and not labels:
+        raise ValueError(f"{train.source}: needs at least one label; all of its sets are empty")
+    if not multi_label and len(labels) < 2:
         received = f"only {labels[0]!r}" if labels else "none"
         raise ValueError(
             f"{train.source}: needs at least two labels to tell apart; received {received}"
@@ -185,8 +184,8 @@ def encode(model, examples, max_length, *, class_weight=None):
         model: a classifier or regressor.
         examples: `Examples`; without labels there are no targets.
         max_length: positions at which texts are cut.
-        class_weight: weight of each label in the loss, a dict; `"balanced"`: in inverse
-            proportion to how often it occurs.
+        class_weight: weight of each label in the loss, a dict, 1 for what it does not name;
+            `"balanced"`: in inverse proportion to how often it occurs.
 
     Returns:
         The `EncodedTexts`.
@@ -210,7 +209,8 @@ def encode(model, examples, max_length, *, class_weight=None):
     output = heads.find_output(model)
     if output.pairs != (examples.text_pairs is not None):
         wants, has = ("pairs of texts", "single texts")[:: 1 if output.pairs else -1]
-        raise ValueError(f"{model.name!r} reads {wants}; {examples.source} has {has}")
+        advice = "; name the column of the second text (--text-pair)" if output.pairs else ""
+        raise ValueError(f"{model.name!r} reads {wants}; {examples.source} has {has}{advice}")
     targets = _targets(output, examples)
     weights = None
     if class_weight is not None:
@@ -258,10 +258,20 @@ def _weights(output, examples, targets, class_weight):
         counts = np.bincount(targets, minlength=len(output.labels))
         by_class = len(targets) / (len(counts) * np.maximum(counts, 1))
     else:
-        unknown = sorted(set(class_weight) - set(output.labels))
+        if not isinstance(class_weight, dict):
+            raise ValueError(
+                f'class_weight must be "balanced" or a dict; received {class_weight!r}'
+            )
+        given = {str(label): weight for label, weight in class_weight.items()}  # as labels are
+        unknown = sorted(set(given) - set(output.labels))
         if unknown:
             raise ValueError(f"class_weight names {unknown[0]!r}, which is no label")
-        by_class = np.array([class_weight.get(label, 1.0) for label in output.labels])
+        by_class = np.array([given.get(label, 1.0) for label in output.labels], np.float32)
+        if not (np.isfinite(by_class).all() and by_class.min() >= 0 and by_class[targets].any()):
+            raise ValueError(
+                "class_weight must be numbers from 0, not all of them 0; received "
+                f"{class_weight!r:.80}"
+            )
     return by_class[targets].astype(np.float32)
 
 
@@ -343,6 +353,32 @@ def score(model, examples, answers):
         "mcc": float(metrics.matthews_corrcoef(targets, chosen)) if len(seen) > 1 else 0.0,
         "majority": examples.majority_share(),
     }
+
+
+def metric_names(model, examples):
+    """The names that `score` will give, but for `majority`, the first the one that counts.
+
+    Args:
+        model: a classifier or regressor.
+        examples: `Examples`; they do not matter here.
+
+    Returns:
+        A tuple of strings.
+
+    Example:
+
+    >>> from keras_bert import BertEncoder
+    >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
+    ...                       num_attention_heads=2, intermediate_size=8)
+    >>> metric_names(heads.classifier(encoder, 3), None)
+    ('accuracy', 'macro_f1', 'mcc')
+    """
+    output = heads.find_output(model)
+    if output.task == "regressor":
+        return "pearson", "spearman", "rmse"
+    if output.multi_label:
+        return "micro_f1", "macro_f1", "exact_match"
+    return "accuracy", "f1" if len(output.labels) == 2 else "macro_f1", "mcc"
 
 
 def header(model):

@@ -1,6 +1,7 @@
 """Fine-tuning by the paper's recipe (section A.3), for every task."""
 
 import inspect
+import sys
 import time
 
 import keras
@@ -10,12 +11,11 @@ from keras_bert import distribution, heads, optimizers
 from keras_bert.console import progress
 from keras_bert.encoder import BertEncoder
 from keras_bert.finetuning import predict, tasks
-from keras_bert.finetuning.resume import RunState
+from keras_bert.finetuning.resume import RunState, digest, digest_of_weights
 from keras_bert.finetuning.schedule import Schedule
+from keras_bert.tensorboard import writer
 
 _SAVE_SECONDS = 300  # between two states on disk
-# What the data has that nothing, or not all, was learned from; attributes of what `encode` gives.
-_COUNTS = ("truncated", "without_pieces", "words_without_pieces", "cut_answers")
 _READ_SECONDS = 0.2  # between two looks at the loss, each of which waits for the device
 
 
@@ -35,6 +35,8 @@ def finetune(
     accumulate=1,
     fixed_length=False,
     folder=None,
+    on_end=None,
+    tensorboard=None,
     callbacks=(),
     show_progress=True,
     **options,
@@ -63,26 +65,28 @@ def finetune(
         warmup: share of the steps in which the rate rises.
         max_length: positions at which sequences are cut; default: 128, for questions 384.
         seed: of the head's weights, the order and dropout.
-        metric: the one that says which epoch is best, of the task's `METRICS`; default: the first
-            that its `score` gives.
+        metric: the one that says which epoch is best, of the task's `metric_names`; default: the
+            first of them.
         patience: stop after so many epochs without a better one; `None`: never.
         accumulate: batches whose gradients are averaged for one step of the optimizer; the last
             step is filled up with batches of another pass.
         fixed_length: pad each batch to `max_length`, for TPUs: one program for all.
         folder: where the state of the run is kept; called again with the same arguments, a run
             that was killed goes on where it was. The files are deleted at the end.
-        callbacks: further `keras.callbacks.Callback`s, such as `TensorBoard`. They see a `fit` for
-            each epoch, without the scores of `dev`; `patience` stops early.
-        show_progress: whether to draw a bar on stderr.
+        on_end: called with what this function returns, before those files are deleted. So what
+            fails in it, as saving the model on a full disk, can be done again without the run.
+        tensorboard: folder for TensorBoard, which gets loss and scores of each epoch, or `None`.
+        callbacks: further `keras.callbacks.Callback`s. They see a `fit` for each epoch, without
+            the scores of `dev`; `patience` stops early.
+        show_progress: whether to draw a bar on stderr; where that is no terminal, a line an epoch.
         **options: of the task's `encode`, such as `class_weight` or `stride`.
 
     Returns:
-        `(model, metrics)`: the `keras.Model` from ids to logits, and a dict with `train_loss`,
-        `train_seconds`, `examples_per_second`, `stopped` (whether Ctrl-C ended it), `history` (a
-        dict for each epoch); where there were any, `truncated` texts, texts `without_pieces` and
-        `words_without_pieces` (empty or invisible ones), `cut_answers` (longer than a window);
-        with `dev` also the metrics of the best epoch, its number `best_epoch` and the `metric`
-        that chose it.
+        `(model, metrics)`: the `keras.Model` from ids to logits, and a dict with the `recipe` (the
+        arguments that a run depends on), `train_loss`, `train_seconds`, `examples_per_second`,
+        `stopped` (whether Ctrl-C ended it), `history` (a dict for each epoch), and the
+        `predict.counts` of the training data; with `dev` also those of it, as `dev_truncated`, the
+        metrics of the best epoch, its number `best_epoch` and the `metric` that chose it.
 
     Raises:
         ValueError: data without labels, a label in `dev` that `train` lacks, an encoder without a
@@ -99,10 +103,17 @@ def finetune(
     >>> model.output_shape, metrics["stopped"]
     ((None, 2), False)
     """
+    if not isinstance(encoder, keras.Model):
+        raise ValueError(
+            "encoder must be a BertEncoder or a model on one, as keras_bert.load gives; received "
+            f"{encoder!r:.80}"
+        )
     task = tasks.for_data(train)
     max_length = task.MAX_LENGTH if max_length is None else max_length
     _check_numbers(epochs, batch_size, max_length, accumulate)
-    _check_options(task, train, metric, options)
+    _check_options(task, train, options)
+    if dev is None and (metric is not None or patience is not None):
+        raise ValueError("metric and patience need dev, the data that is scored")
     model = None if isinstance(encoder, BertEncoder) else encoder
     if model is not None:
         _check_model(task, train, model)
@@ -120,8 +131,10 @@ def finetune(
     max_length = predict.length_limit(model, max_length)
     encoder.preprocessor.max_sequence_length = max_length
     encoded = task.encode(model, train, max_length, **options)
+    encoded_dev = None
     if dev is not None:
-        _check_dev(task, model, train, dev, max_length)
+        encoded_dev = _encode_dev(task, model, train, dev, max_length)
+        _check_metric(task, model, dev, metric)
     if not len(encoded):
         raise ValueError(f"{train.source}: holds only what is invisible, nothing to learn from")
     schedule = Schedule(
@@ -135,35 +148,54 @@ def finetune(
         gradient_accumulation_steps=accumulate if accumulate > 1 else None,
     )
     _compile(model, task.compile_options(model), optimizer, schedule)
-    settings = {
-        "data": f"{train.source}, {len(train)} examples",
-        "dev data": None if dev is None else f"{dev.source}, {len(dev)} examples",
-        "sequences": len(encoded),
-        "parameters": model.count_params(),
-        "trainable variables": len(model.trainable_variables),
+    recipe = {
         "epochs": epochs,
         "batch_size": batch_size,
         "learning_rate": learning_rate,
         "warmup": warmup,
         "max_length": max_length,
         "seed": seed,
-        "metric": metric,
         "accumulate": accumulate,
         "fixed_length": fixed_length,
-        "packed": schedule.shape,
-        "options": {key: str(value) for key, value in options.items()},
+        **options,
     }
+    settings = {
+        "data": f"{train.source}, {len(train)} examples",
+        "dev data": None if dev is None else f"{dev.source}, {len(dev)} examples",
+        "sequences": len(encoded),
+        "parameters": model.count_params(),
+        "trainable variables": len(model.trainable_variables),
+        **recipe,
+        "metric": metric,
+        "packed": schedule.shape,
+        "labels": heads.find_output(model).labels,
+        "dtype": encoder.dtype_policy.name,
+    }
+    if folder is not None:
+        settings |= {
+            "encoder's weights": digest_of_weights(encoder),
+            "content of the data": digest(encoded),
+            "content of the dev data": None if dev is None else digest(encoded_dev),
+        }
     state = RunState(folder, settings)
     state.restore(trained)
-    stopped = _fit(model, schedule, dev, state, metric, patience, callbacks, show_progress)
-    state.restore_best(trained)
-    if dev is not None and not state.history:  # stopped in the first epoch
-        scores = predict.evaluate(model, dev, batch_size=batch_size)
-        state.history.append({"epoch": 1, "loss": state.loss, **scores})
-    metrics = _summary(state, schedule, len(train), stopped)
-    metrics |= {name: count for name in _COUNTS if (count := getattr(encoded, name, 0))}
+    with _Log(show_progress, tensorboard, epochs) as log:
+        stopped = _fit(model, schedule, dev, state, metric, patience, callbacks, log)
+    best = state.restore_best(trained)
     if dev is not None:
-        metrics |= _best_scores(state.history, metric)
+        if best is None:  # stopped in the first epoch
+            scores = predict.evaluate(model, dev, batch_size=batch_size)
+            best = {"epoch": 1, "loss": state.loss, **scores}
+        if best not in state.history:  # stopped before it was noted
+            state.history.append(best)
+    metrics = {"recipe": recipe, **_summary(state, schedule, len(train), stopped)}
+    metrics |= predict.counts(encoded)
+    if dev is not None:
+        metrics |= {f"dev_{name}": count for name, count in predict.counts(encoded_dev).items()}
+        metrics |= {"metric": _best([best], metric)[1], "best_epoch": best["epoch"]}
+        metrics |= {key: value for key, value in best.items() if key not in ("epoch", "loss")}
+    if on_end is not None:
+        on_end(model, metrics)
     state.clear()
     return model, metrics
 
@@ -180,10 +212,8 @@ def _check_numbers(epochs, batch_size, max_length, accumulate):
     distribution.check_accumulation(accumulate)
 
 
-def _check_options(task, train, metric, options):
-    """Raises for a metric or an option of `encode` that the task does not have."""
-    if metric is not None and metric not in task.METRICS:
-        raise ValueError(f"metric must be one of {', '.join(task.METRICS)}; received {metric!r}")
+def _check_options(task, train, options):
+    """Raises for an option that the task's `encode` does not have."""
     for name in options:
         if name not in inspect.signature(task.encode).parameters:
             raise ValueError(f"{train.source}: {type(train).__name__} take no {name}")
@@ -219,10 +249,10 @@ def _seed_dropout(model, seed):
         state.assign(np.array([number, 0], state.dtype))
 
 
-def _check_dev(task, model, train, dev, max_length):
-    """Raises for a label that is not known: now, not after an epoch."""
+def _encode_dev(task, model, train, dev, max_length):
+    """The data to be scored; raises for a label that is not known: now, not after an epoch."""
     try:
-        task.encode(model, dev, max_length)
+        return task.encode(model, dev, max_length)
     except ValueError as error:
         names = getattr(dev, "label_names", set)
         if not set(names()) - set(heads.find_output(model).labels or names()):
@@ -231,6 +261,12 @@ def _check_dev(task, model, train, dev, max_length):
             f"{error}. No row of the training data, {train.source}, has it: add some there, or "
             "take it out of the data to score"
         ) from error
+
+
+def _check_metric(task, model, dev, metric):
+    names = task.metric_names(model, dev)
+    if metric is not None and metric not in names:
+        raise ValueError(f"metric must be one of {', '.join(names)}; received {metric!r}")
 
 
 def _compile(model, options, optimizer, schedule):
@@ -250,53 +286,75 @@ def _compile(model, options, optimizer, schedule):
         model.compile(trained.optimizer, **options, jit_compile=jax)
 
 
-def _fit(model, schedule, dev, state, metric, patience, callbacks, show_progress):
+class _Log:
+    """What is told of a run while it lasts: a bar or a line an epoch on stderr, and TensorBoard."""
+
+    def __init__(self, show_progress, tensorboard, epochs):
+        columns = ("loss {task.fields[loss]}", "{task.fields[rate]} examples/s")
+        self.bar = progress(*columns, "{task.fields[dev]}", show=show_progress)
+        self._epochs, self._write = epochs, writer(tensorboard)
+        self._has_lines = show_progress and self.bar.disable
+
+    def __enter__(self):
+        self.bar.__enter__()
+        return self
+
+    def __exit__(self, *error):
+        self.bar.__exit__(*error)
+
+    def epoch(self, record):
+        """Notes the metrics of an epoch."""
+        scores = {name: value for name, value in record.items() if name != "epoch"}
+        self._write(record["epoch"], scores)
+        if self._has_lines:
+            scores.pop("majority", None)
+            text = ", ".join(f"{name} {value:.3f}" for name, value in scores.items())
+            print(f"epoch {record['epoch']} of {self._epochs}: {text}", file=sys.stderr, flush=True)
+
+
+def _fit(model, schedule, dev, state, metric, patience, callbacks, log):
     """Trains epoch by epoch from where the state is; says whether Ctrl-C ended it."""
     trained, epochs = schedule.trained, schedule.epochs
     watch = None
-    columns = ["loss {task.fields[loss]}", "{task.fields[rate]} examples/s"]
-    if dev is not None:
-        columns.append("dev {task.fields[dev]}")
-    with progress(*columns, show=show_progress) as bar:
-        try:
-            while state.epoch < epochs:
-                if patience is not None and state.history and dev is not None:
-                    best, metric = _best(state.history, metric)
-                    if state.epoch - best["epoch"] >= patience:
-                        return False
-                batches = schedule.epoch(state.epoch)
-                watch = _Watch(bar, state, batches, epochs)
-                trained.fit(
-                    batches.dataset(state.batch),
-                    shuffle=False,
-                    verbose=0,
-                    initial_epoch=state.epoch,
-                    epochs=state.epoch + 1,
-                    callbacks=[watch, *callbacks],
-                )
-                if schedule.missing and state.epoch + 1 == epochs:
-                    # Or the gradients of the last batches would never become a step.
-                    more = schedule.epoch(epochs).dataset().repeat().take(schedule.missing)
-                    trained.fit(more, shuffle=False, verbose=0)
-                record = {"epoch": state.epoch + 1, "loss": state.loss}
-                if dev is not None:
-                    record |= predict.evaluate(model, dev, batch_size=schedule.batch_size)
-                state.history.append(record)
-                if dev is not None:
-                    best, metric = _best(state.history, metric)
-                    watch.show_dev(metric, record[metric])
-                    if best is record:
-                        state.keep_best(trained)
-                state.next_epoch()
-                state.save(trained)
-                if trained.stop_training:  # a callback asked for it
+    try:
+        while state.epoch < epochs:
+            if patience is not None and state.history:
+                best, metric = _best(state.history, metric)
+                if state.epoch - best["epoch"] >= patience:
                     return False
-        except KeyboardInterrupt:
-            if keras.backend.backend() == "jax":
-                trained.jax_state_sync()
-            if watch is not None:
-                watch.read()
-            return True
+            batches = schedule.epoch(state.epoch)
+            watch = _Watch(log.bar, state, batches, epochs)
+            trained.fit(
+                batches.dataset(state.batch),
+                shuffle=False,
+                verbose=0,
+                initial_epoch=state.epoch,
+                epochs=state.epoch + 1,
+                callbacks=[watch, *callbacks],
+            )
+            if schedule.missing and state.epoch + 1 == epochs:
+                # Or the gradients of the last batches would never become a step.
+                more = schedule.epoch(epochs).dataset().repeat().take(schedule.missing)
+                trained.fit(more, shuffle=False, verbose=0)
+            record = {"epoch": state.epoch + 1, "loss": state.loss}
+            if dev is not None:
+                record |= predict.evaluate(model, dev, batch_size=schedule.batch_size)
+                best, metric = _best([*state.history, record], metric)
+                watch.show_dev(metric, record[metric])
+                if best is record:
+                    state.keep_best(trained, record)
+            log.epoch(record)
+            state.history.append(record)
+            state.next_epoch()
+            state.save(trained)
+            if trained.stop_training:  # a callback asked for it
+                return False
+    except KeyboardInterrupt:
+        if keras.backend.backend() == "jax":
+            trained.jax_state_sync()
+        if watch is not None:
+            watch.read()
+        return True
     return False
 
 
@@ -312,20 +370,10 @@ def _summary(state, schedule, examples, stopped):
     }
 
 
-def _best_scores(history, metric):
-    """The scores of the best epoch, its number and the metric that chose it."""
-    best, metric = _best(history, metric)
-    scores = {key: value for key, value in best.items() if key not in ("epoch", "loss")}
-    return {"metric": metric, "best_epoch": best["epoch"], **scores}
-
-
 def _best(history, metric):
     """The best epoch's record, the first of equals, and the name of the metric that says so."""
     names = [key for key in history[0] if key not in ("epoch", "loss", "majority")]
-    if metric is None:
-        metric = names[0]
-    if metric not in names:
-        raise ValueError(f"metric must be one of {', '.join(names)}; received {metric!r}")
+    metric = names[0] if metric is None else metric
     return max(history, key=lambda record: goodness(metric, record[metric])), metric
 
 
@@ -355,7 +403,7 @@ class _Watch(keras.callbacks.Callback):
             f"Epoch {state.epoch + 1} of {epochs}",
             total=sum(self._sizes),
             completed=sum(self._sizes[: state.batch]),
-            **dict.fromkeys(("loss", "rate", "dev"), "\u2013"),
+            **{"loss": "\u2013", "rate": "\u2013", "dev": ""},
         )
 
     def on_train_batch_end(self, batch, logs=None):
@@ -394,4 +442,4 @@ class _Watch(keras.callbacks.Callback):
 
     def show_dev(self, metric, value):
         """Adds the score of the epoch that is over."""
-        self._bar.update(self._task, dev=f"{metric} {value:.3f}")
+        self._bar.update(self._task, dev=f"dev {metric} {value:.3f}")

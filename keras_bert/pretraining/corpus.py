@@ -268,7 +268,7 @@ def _zstd(path):
         import zstandard
     except ImportError as error:
         raise ValueError(
-            f"{path}: zstd files need zstandard; install it: pip install 'keras3-bert[pretraining]'"
+            f"{path}: zstd files need zstandard; install it: pip install zstandard"
         ) from error
     unpacker, begun = None, False
     with open(path, "rb") as file:

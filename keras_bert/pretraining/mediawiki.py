@@ -7,7 +7,7 @@ headings, references, formulas, pictures and categories go, links leave their la
 import html
 import re
 
-_INSTALL = "wikitext needs mwparserfromhell; install it: pip install 'keras3-bert[pretraining]'"
+_INSTALL = "wikitext needs mwparserfromhell; install it: pip install mwparserfromhell"
 
 # Elements that go with all that is in them, and those that leave their content as a block of its
 # own. Any other leaves its content where it stands.

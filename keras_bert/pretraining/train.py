@@ -5,6 +5,7 @@ import dataclasses
 import itertools
 import json
 import pathlib
+import sys
 import time
 
 import keras
@@ -19,6 +20,7 @@ from keras_bert.pretraining.pairs import SHORTEST
 from keras_bert.pretraining.records import Records
 from keras_bert.pretraining.state import Checkpoints
 from keras_bert.pretraining.stream import Place, Stream
+from keras_bert.tensorboard import writer
 
 HISTORY_FILE = "history.jsonl"
 CURVES_FILE = "curves.png"
@@ -134,7 +136,8 @@ def pretrain(
         eval_rows: rows of such an evaluation, in full batches, of which there is one at least.
         keep: checkpoints that are kept.
         tensorboard: folder for TensorBoard, or `None`.
-        show_progress: whether to draw a bar on stderr.
+        show_progress: whether to draw a bar on stderr; where that is no terminal, a line for each
+            of the history.
 
     Returns:
         `(model, history)`: the model with its heads; a list of dicts, one for each line of the
@@ -249,7 +252,14 @@ def pretrain(
         )  # fmt: skip
         # Several processes could not agree on a step to stop at.
         stop = stack.enter_context(stop_requests(distribution.worker()[1] == 1))
-        run.go(checkpoints, every, eval_rows, bar, _board(tensorboard if writes else None), stop)
+        write = writer(tensorboard if writes else None)
+
+        def note(record):
+            write(record["step"], record)
+            if show_progress and writes and bar.disable:  # no terminal to draw on
+                print(_line(record, run.steps), file=sys.stderr, flush=True)
+
+        run.go(checkpoints, every, eval_rows, bar, note, stop)
         if writes:
             _write_history(run)
             draw_curves(run.folder, run.history)
@@ -374,7 +384,7 @@ class _Run:
             **self.stream_options,
         )
 
-    def go(self, checkpoints, every, eval_rows, bar, board, stop):
+    def go(self, checkpoints, every, eval_rows, bar, note, stop):
         """Trains phase by phase, from one line, checkpoint or evaluation to the next."""
         number, end = self.phase_at(self.step)
         drawn = time.monotonic()
@@ -417,7 +427,7 @@ class _Run:
                     if time.monotonic() - drawn > _CURVES_SECONDS:
                         draw_curves(self.folder, self.history)
                         drawn = time.monotonic()
-                board(record)
+                note(record)
                 if stopping and self.step < self.steps:
                     raise KeyboardInterrupt(
                         f"at step {self.step} of {self.steps}, which is saved; called as before "
@@ -681,22 +691,12 @@ def draw_curves(folder, history):
         figure.savefig(beside, format="png")
 
 
-def _board(folder):
-    """A function that hands a line of the history to TensorBoard."""
-    if folder is None:
-        return lambda record: None
-    import tensorflow as tf
-
-    writer = tf.summary.create_file_writer(str(folder))
-    # What `tf.summary.scalar` writes, which itself needs TensorBoard to be installed.
-    metadata = tf.compat.v1.Summary.Value().metadata
-    metadata.plugin_data.plugin_name = "scalars"
-    metadata.data_class = 1  # DATA_CLASS_SCALAR
-
-    def write(record):
-        with writer.as_default(step=record["step"]):
-            for name, value in record.items():
-                tf.summary.write(name, tf.constant(value, tf.float32), metadata=metadata)
-        writer.flush()
-
-    return write
+def _line(record, steps):
+    """A line of the history for people."""
+    text = f"step {record['step']:,} of {steps:,}: loss {record['loss']:.3f}"
+    if "tokens_per_second" in record:
+        text += f", {record['tokens_per_second']:,.0f} tokens/s"
+    if "eval_loss" in record:
+        scores = [f"{k} {v:.3f}" for k, v in record.items() if k.startswith("eval_")]
+        text += "; " + ", ".join(scores)
+    return text

@@ -403,8 +403,7 @@ def _trainer_library():
         import tokenizers
     except ImportError as error:
         raise ValueError(
-            "a vocabulary is trained with tokenizers; install it: "
-            "pip install 'keras3-bert[pretraining]'"
+            "a vocabulary is trained with tokenizers; install it: pip install tokenizers"
         ) from error
     return tokenizers
 
