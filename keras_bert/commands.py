@@ -108,6 +108,8 @@ def finetune(args):
     encoder = heads.find_encoder(keras_bert.load(args.model, task="auto"))
     if changes := _encoder_options(args):
         encoder = encoder.with_options(**changes)
+    if note := _note_of_vocabulary(examples, encoder.preprocessor, args.model):
+        print(note, flush=True)  # before the wait
     encoder.trainable = not args.freeze
     names = ("warmup", "max_length", "metric", "patience", "accumulate", "fixed_length", "seed")
     options = {name: getattr(args, name) for name in names}
@@ -177,8 +179,6 @@ def finetune(args):
     if "f1" in metrics and _task_of(model) in ("classification", "pair"):
         print(f"f1 is that of the label {labels[1]!r}")
     for note in _notes(examples, dev, metrics):
-        print(note)
-    if note := _note_of_vocabulary(examples, encoder.preprocessor, args.model):
         print(note)
     if dev is None:
         print("nothing was scored, as there was no --dev; keras-bert evaluate does it later")

@@ -46,6 +46,7 @@ MAP = {
     # What a person at a terminal sees; imported before keras, so that it can keep it quiet.
     "console.py": Rule("", "rich"),
     "files.py": Rule("", "filelock"),
+    "tensorboard.py": Rule("", "tensorflow"),
     # From a name to a file to a model, and back.
     "conversion.py": Rule("keras numpy", "tensorflow"),
     "download.py": Rule("", "filelock"),

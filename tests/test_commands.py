@@ -18,7 +18,7 @@ import pytest
 import keras_bert
 from keras_bert import commands
 from keras_bert.__main__ import _check_files, main
-from keras_bert.finetuning import choices, data, tagging, train
+from keras_bert.finetuning import choices, data, questions, tagging, train
 from keras_bert.pretraining import records, vocabulary
 from tests import prose, tiny
 
@@ -402,12 +402,77 @@ def test_options_reach_the_training(calls, encoder_folder, tmp_path):
     given += ["--fixed-length", "--freeze", "--limit", 3, "--tensorboard", tmp_path / "logs"]
     given += ["--dtype", "mixed_bfloat16", "--rematerialize"]
     common = ["finetune", "--model", encoder_folder, "--train", file, "--output", tmp_path / "out"]
-    assert run(*common, *given) == 1
+    assert run(*common, "--dev", file, *given) == 1
     encoder, (examples, dev), options = calls[0]
-    assert not encoder.trainable and len(examples) == 3 and dev is None
-    callbacks = options.pop("callbacks")
-    assert [type(callback) for callback in callbacks] == [keras.callbacks.TensorBoard]
+    assert not encoder.trainable and (len(examples), len(dev)) == (3, 8)
+    assert callable(options.pop("on_end"))
+    assert options.pop("tensorboard") == str(tmp_path / "logs")
     assert options == {**arguments, "fixed_length": True, "folder": tmp_path / "out"}
+
+
+def test_what_is_not_given_is_the_librarys(calls, encoder_folder, tmp_path):
+    (file := tmp_path / "a.tsv").write_text(TEXTS)
+    run("finetune", "--model", encoder_folder, "--train", file, "--output", tmp_path / "out")
+    _, _, options = calls[0]
+    assert not {"epochs", "batch_size", "learning_rate", "class_weight", "stride"} & {*options}
+
+
+def test_what_is_given_is_not_searched(monkeypatch, encoder_folder, tmp_path):
+    (file := tmp_path / "a.tsv").write_text(TEXTS)
+    seen = []
+
+    def grid(encoder, examples, dev, **options):
+        seen.append(options)
+        raise ValueError("that is enough")
+
+    monkeypatch.setattr("keras_bert.finetuning.search.grid", grid)
+    common = ["finetune", "--model", encoder_folder, "--train", file, "--dev", file, "--search"]
+    run(*common, "--output", tmp_path / "out", "--epochs", 1, "--batch-size", 4)
+    assert seen[0]["choices"] == {"learning_rate": (5e-5, 3e-5, 2e-5)}
+    assert (seen[0]["epochs"], seen[0]["batch_size"]) == (1, 4)
+
+
+@pytest.mark.parametrize("option", ["--search", "--metric=f1", "--patience=1"])
+def test_what_needs_scores_needs_dev(option, encoder_folder, tmp_path, capsys):
+    (file := tmp_path / "a.tsv").write_text(TEXTS)
+    common = ["finetune", "--model", encoder_folder, "--train", file, "--output", tmp_path / "out"]
+    assert run(*common, option) == 1
+    assert "--search, --metric and --patience need --dev" in capsys.readouterr().err
+
+
+def test_nothing_of_another_run_stays(encoder_folder, tmp_path):
+    (file := tmp_path / "a.tsv").write_text(TEXTS)
+    (scores := tmp_path / "b.tsv").write_text("text\tlabel\na good film\t1\na bad film\t2\n")
+    common = ["finetune", "--model", encoder_folder, "--output", tmp_path / "out", "--epochs", 1]
+    assert run(*common, "--train", file, "--dev", file) == 0
+    assert (tmp_path / "out" / "confusion_matrix.png").is_file()
+    assert run(*common, "--task", "regression", "--train", scores) == 0
+    left = {path.name for path in (tmp_path / "out").iterdir()}
+    assert left == {"model.keras", "metrics.json", "curves.png"}
+    metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    assert (metrics["task"], metrics["recipe"]["epochs"]) == ("regression", 1)
+    assert (metrics["recipe"]["freeze"], metrics["recipe"]["dtype"]) == (False, "float32")
+
+
+def test_a_full_disk_at_the_end_costs_no_run(encoder_folder, tmp_path, monkeypatch, capsys):
+    (file := tmp_path / "a.tsv").write_text(TEXTS)
+    common = ["finetune", "--model", encoder_folder, "--train", file, "--output", tmp_path / "out"]
+
+    def full(*args, **options):
+        raise OSError(28, "No space left on device", "model.keras")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(keras_bert, "save", full)
+        assert run(*common, "--epochs", 1) == 1
+    assert "model.keras: No space left on device" in capsys.readouterr().err
+    # A model that is not there yet is not taken for one.
+    assert run("evaluate", tmp_path / "out", "--input", file) == 1
+    assert "the run there is not finished" in capsys.readouterr().err
+    with monkeypatch.context() as patch:
+        patch.setattr(keras.Model, "fit", None)  # it would be called
+        assert run(*common, "--epochs", 1) == 0
+    assert {path.name for path in (tmp_path / "out").iterdir()} >= {"model.keras", "metrics.json"}
+    assert not (tmp_path / "out" / "training.npz").exists()
 
 
 def test_rows_that_were_left_out_are_told():
@@ -416,6 +481,40 @@ def test_rows_that_were_left_out_are_told():
         "2 rows of a.tsv have not its columns and were left out",
         "2 rows of b.tsv have not its columns and were left out",
     ]
+
+
+def test_what_was_not_seen_is_told():
+    train, dev = (data.Examples(["a"], source=name) for name in ("a.tsv", "b.tsv"))
+    names = ("truncated", "without_pieces", "words_without_pieces", "cut_answers")
+    counts = {name: number for number, name in enumerate((*names, "invisible_answers"), 1)}
+    assert list(commands._notes(train, dev, {**counts, "dev_truncated": 6})) == [
+        "1 texts are longer than --max-length and were cut (a.tsv)",
+        "2 texts are empty or invisible characters alone (a.tsv)",
+        "3 words are invisible characters alone, nothing is learned from them (a.tsv)",
+        "4 answers are longer than a window, nothing is learned from them (a.tsv)",
+        "5 answers are invisible characters alone, nothing is learned from them (a.tsv)",
+        "6 texts are longer than --max-length and were cut (b.tsv)",
+    ]
+
+
+def test_answers_that_are_not_learned_are_told():
+    answers = [[("b", 0)], [("x", 0)]]
+    examples = questions.Questions(["a", "a"], ["c b", "c"], answers, source="a.json")
+    assert list(commands._notes(examples)) == [
+        "1 answers did not stand where the file says; the nearest place was taken",
+        "1 answers do not stand in their text; nothing was learned from them",
+    ]
+
+
+def test_a_vocabulary_of_another_language_is_told():
+    english = keras_bert.Preprocessor(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "film"])
+    korean = data.Examples(["좋은 영화", "good film"] * 3, labels=["a", "b"] * 3)
+    note = commands._note_of_vocabulary(korean, english, "minilm")
+    assert note.startswith("minilm has few of the words: 1.0 pieces a word, 50.0% unknown; ")
+    sentences = tagging.TaggedSentences([["좋은", "영화"]], [["A", "B"]])
+    assert "100.0% unknown" in commands._note_of_vocabulary(sentences, english, "minilm")
+    for texts in (["good film"], [" "]):
+        assert commands._note_of_vocabulary(data.Examples(texts), english, "minilm") is None
 
 
 def test_glue(calls, encoder_folder, tmp_path):
@@ -460,7 +559,7 @@ def test_search_keeps_the_best(monkeypatch, encoder_folder, tmp_path, capsys):
         assert len(metrics["search"]) == len(seen)
         assert metrics["accuracy"] == 0.75
     assert run(*common, "--search") == 1
-    assert "--search needs --dev" in capsys.readouterr().err
+    assert "--search, --metric and --patience need --dev" in capsys.readouterr().err
 
 
 def test_a_killed_run_goes_on(encoder_folder, tmp_path, monkeypatch, capsys):
@@ -526,6 +625,10 @@ def test_convert(tmp_path, capsys):
         (
             ["finetune", "--glue", "RTE", "--train", "{rows}", "--output", "x"],
             "give one or the other",
+        ),
+        (
+            ["finetune", "--glue", "RTE", "--task", "pair", "--output", "x"],
+            "--dev and --task; give",
         ),
         (["finetune", "--glue", "sst", "--output", "x"], "the folder of GLUE must be one of CoLA"),
         (["finetune", "--train", "missing.tsv", "--output", "x"], "missing.tsv: No such file"),
@@ -716,6 +819,11 @@ def test_errors_of_the_parser_are_short(capsys):
         (["predcit"], "; did you mean predict?\nsee keras-bert --help\n"),
         (["finetune"], "keras-bert finetune: the following arguments are required: --output\nsee "),
         (["finetune", "--epochs", "x", "--output", "b"], "argument --epochs: invalid positive int"),
+        (["finetune", "--seed", "-1", "--output", "b"], "argument --seed: invalid seed (0 to 2^32"),
+        (
+            ["finetune", "--output", "b", "--lr", "3"],
+            "keras-bert finetune: unrecognized arguments: --lr 3\nsee keras-bert finetune --help\n",
+        ),
     ):
         with pytest.raises(SystemExit) as raised:
             main(arguments)

@@ -1,5 +1,6 @@
 """Choices: JSON Lines and SWAG's CSV, pairs of text and continuation, answers."""
 
+import csv
 import json
 
 import numpy as np
@@ -52,7 +53,13 @@ GOOD = {"text": "a", "choices": ["b", "c"], "label": 0}
         (
             "a.jsonl",
             json.dumps(GOOD | {"label": 2}),
-            "item 1: the label must be a number from 0 to 1",
+            "line 1: the label must be a number from 0 to 1",
+        ),
+        ("a.jsonl", "\n\n" + json.dumps(GOOD | {"label": 2}), "line 3: the label must be a number"),
+        (
+            "a.jsonl",
+            json.dumps(GOOD) + "\n" + json.dumps(GOOD | {"choices": ["b", "c", "d"]}),
+            "line 2: must have 2 choices, as the first; received 3",
         ),
         ("a.jsonl", json.dumps(GOOD | {"label": "x"}), "line 1: the label .* received 'x'"),
         ("a.jsonl", json.dumps(GOOD | {"label": None}), "line 1: the label .* received None"),
@@ -70,6 +77,15 @@ def test_bad_files_are_named(tmp_path, name, content, message):
     with pytest.raises(ValueError, match=message) as caught:
         choices.read(write(tmp_path / name, content))
     assert str(tmp_path / name) in str(caught.value)
+
+
+def test_long_fields(tmp_path):
+    limit = csv.field_size_limit(131_072)  # what it is in a fresh process
+    try:
+        row = f"sent1,sent2,ending0,ending1,label\n{'a' * 200_000},b,c,d,1\n"
+        assert len(choices.read(write(tmp_path / "a.csv", row)).texts[0]) == 200_000
+    finally:
+        csv.field_size_limit(limit)
 
 
 @pytest.mark.parametrize(

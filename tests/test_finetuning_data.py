@@ -67,7 +67,7 @@ def test_limit_and_pairs(tmp_path):
         ("a.tsv", "text\tlabel\na\tb\tc\n", {}, r"a\.tsv, row 2: must have 2 columns; received 3"),
         ("a.tsv", "text\tlabel\ttext\na\tb\tc\n", {}, r"has two columns 'text'"),
         ("a.tsv", "text\tlabel\na\t\n", {}, r"a\.tsv, row 2: the label is empty"),
-        ("a.csv", 'text,label\na,"b\nc"\n', {}, r"a\.csv, row 2: a label holds no .* line ends"),
+        ("a.csv", 'text,label\na,"b\nc"\n', {}, r"a\.csv, row 2: a label .* line ends"),
         ("a.csv", 'text,label\n"a,b\nc,d\n', {}, r"a\.csv, after row 1: unexpected end of data"),
         ("a.tsv", "text\tlabel\na\tb\n", {"text_pair": "text"}, r"each column has one use"),
         ("a.jsonl", '{"text": "a", "label": ["b", null]}', {}, r"line 1: 'label' must be a string"),
@@ -129,6 +129,7 @@ def test_bad_columns_are_an_error(columns, message):
     [
         ({"scores": [1, None]}, "the examples: scores must be numbers; received None"),
         ({"scores": [1, "nan"]}, "scores must be numbers; received 'nan'"),
+        ({"scores": [1, 1e39]}, "scores must be at most 1e[+]18 in size; received 1e[+]39"),
         ({"scores": [1, 2, 3]}, "scores must be as many as the texts, 2; received 3"),
         ({"label_sets": [["x"]]}, "label_sets must be as many as the texts, 2; received 1"),
         ({"labels": ["x", "y"], "scores": [1, 2]}, "labels, label_sets and scores exclude"),
@@ -145,6 +146,17 @@ def test_label_sets_and_scores_of_any_kind():
     assert sets.label_names() == ["10", "9", "x"]
     assert data.Examples(["a", "b"], scores=np.array([1, 2.5])).scores == [1.0, 2.5]
     assert data.Examples(["a", "b"], scores=["1", "-2e1"]).scores == [1.0, -20.0]
+
+
+def test_space_around_a_label_is_none_of_it(tmp_path):
+    file = write(tmp_path / "a.tsv", "text\tlabel\na\tx\nb\tx \nc\t \u3000x\n")
+    assert data.read(file, text="text", label="label").labels == ["x", "x", "x"]
+
+
+def test_json_labels_are_as_they_stand_there(tmp_path):
+    rows = '{"text": "a", "label": %s}\n'
+    file = write(tmp_path / "a.jsonl", "".join(rows % x for x in ("true", "1", '"x"', "1.5")))
+    assert data.read(file, text="text", label="label").labels == ["true", "1", "x", "1.5"]
 
 
 def test_majority():
@@ -183,6 +195,11 @@ def test_scores_in_files(tmp_path):
         ("a.tsv", "text\tlabel\na\t1\nb\tx\n", "score", r"row 3: scores .* received 'x'"),
         ("a.tsv", "text\tlabel\na\tinf\n", "score", r"row 2: scores .* received 'inf'"),
         ("a.tsv", "text\tlabel\na\t\n", "score", r"row 2: scores .* received ''"),
+        ("a.tsv", "text\tlabel\na\t1\nb\t-1e19\n", "score", r"row 3: scores must be at most 1e"),
+        ("a.jsonl", '{"text": "a", "label": "\\ud800x"}', "label", r"line 1: .* half pairs; rec"),
+        ("a.jsonl", '{"text": "a", "label": ["\\ud800"]}', "label_set", r"line 1: .* half pairs"),
+        ("a.jsonl", '{"text": "a", "label": ["a\\tb"]}', "label_set", r"line 1: a label .* tabs"),
+        ("a.tsv", "text\tlabel\na\tb\0\n", "label", r"row 2: a label .* NUL"),
         ("a.jsonl", '{"text": "a", "label": [1]}', "score", r"line 1: scores .* received \['1'\]"),
         (
             "a.jsonl",

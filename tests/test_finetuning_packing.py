@@ -184,6 +184,49 @@ def test_a_mask_of_ones_own_is_not_lost():
         assert not heads.can_be_packed(keras.Model(taken, output(x)))
 
 
+def test_another_layer_is_not_taken_for_the_last():
+    encoder = tiny.learner()
+    inputs = {key: keras.Input((None,), dtype="int32", name=key) for key in encoder.input}
+    outputs = encoder(inputs)
+    for x, packs in (
+        (outputs["sequence_output"], True),
+        (outputs["encoder_outputs"][0], False),
+        (outputs["encoder_outputs"][-1], False),  # the same numbers, but who knows
+    ):
+        x = keras.layers.Dropout(0.1, name="dropout")(x)
+        x = keras.layers.Dense(2, name="logits")(x)
+        output = heads.TaskOutput("tagger", labels=["O", "B-x"], name="output")
+        model = keras.Model(inputs, output(x))
+        assert heads.can_be_packed(model) == packs
+        if packs:
+            heads.packed(model)
+            assert heads.can_be_packed(model)  # whose layers are called twice now
+    classes = heads.TaskOutput("classifier", labels=["a", "b"], name="output")
+    x = keras.layers.Dropout(0.1, name="dropout")(outputs["sequence_output"][:, 0])
+    model = keras.Model(inputs, classes(keras.layers.Dense(2, name="logits")(x)))
+    assert not heads.can_be_packed(model)
+
+
+def test_the_longest_are_dealt_out_at_random():
+    lengths = np.arange(10, 74)
+    first = {
+        next(
+            number
+            for number, chosen in enumerate(packing.plan(lengths, 8, seed))
+            if lengths[chosen].max() == 73
+        )
+        for seed in range(20)
+    }
+    assert len(first) > 4  # of 8 batches
+
+
+def test_rows_are_shorter_where_attention_weighs_more():
+    lengths = np.random.default_rng(2).integers(8, 60, 640)
+    plans = [packing.plan(lengths, 32, (0, epoch)) for epoch in range(2)]
+    narrow, wide = (packing.shape(lengths, plans, width)[1] for width in (64, 8192))
+    assert narrow < wide
+
+
 def test_a_model_of_ones_own_is_trained_as_it_is(monkeypatch):
     encoder = tiny.learner()
     inputs = {key: keras.Input((None,), dtype="int32", name=key) for key in encoder.input}

@@ -44,6 +44,17 @@ def picture(file):
     return image
 
 
+def test_what_is_no_number_is_null(tmp_path):
+    metrics = {"rmse": float("inf"), "history": [{"loss": float("nan"), "name": "x", "n": 1}]}
+    report.write_metrics(tmp_path, metrics)
+    text = (tmp_path / report.METRICS_FILE).read_text()
+    assert json.loads(text, parse_constant=None) == {
+        "rmse": None,
+        "history": [{"loss": None, "name": "x", "n": 1}],
+    }
+    assert "Infinity" not in text and "NaN" not in text
+
+
 def test_curves(tmp_path):
     report.draw_curves(tmp_path, HISTORY)
     both = picture(tmp_path / report.CURVES_FILE)

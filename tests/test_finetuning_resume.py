@@ -17,7 +17,8 @@ def quick():
 
 
 # As many rows of the same texts, with the labels the other way round.
-SWAPPED = tiny.examples([({"good": "bad", "bad": "good"}[l], t) for l, t in tiny.ROWS[:18]])
+OTHER = {"good": "bad", "bad": "good"}
+SWAPPED = tiny.examples([(OTHER[label], text) for label, text in tiny.ROWS[:18]])
 
 
 class Killed(Exception):

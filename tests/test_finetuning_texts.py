@@ -97,6 +97,15 @@ def test_chunks_change_nothing(monkeypatch):
         ({}, SETS, None, "the examples: has label sets, but the model knows labels"),
         ({"multi_label": True}, Examples(["a"], scores=[1]), None, "has scores, .* label sets"),
         ({}, Examples(["a"], labels=["x"]), {"odd": 1}, "class_weight names 'odd', which is no"),
+        (
+            {},
+            Examples(["a"], labels=["x"]),
+            "balancd",
+            'must be "balanced" or a dict; received \'b',
+        ),
+        ({}, Examples(["a"], labels=["x"]), {"x": -1}, "numbers from 0, not all of them 0"),
+        ({}, Examples(["a"], labels=["x"]), {"x": float("nan")}, "numbers from 0, not all of them"),
+        ({}, Examples(["a"], labels=["x"]), {"x": 0}, "numbers from 0, not all of them 0"),
         ({"multi_label": True}, SETS, "balanced", "classifiers with one label a text"),
         ({}, Examples(["a"]), "balanced", "classifiers with one label a text"),
     ],
@@ -104,6 +113,14 @@ def test_chunks_change_nothing(monkeypatch):
 def test_data_of_another_kind_is_an_error(options, examples, class_weight, message):
     with pytest.raises(ValueError, match=message):
         texts.encode(model_of(labels=LABELS, **options), examples, 8, class_weight=class_weight)
+
+
+def test_weights_of_classes_that_are_numbers():
+    examples = Examples(["a", "b"], labels=[0, 1])
+    weights = texts.encode(model_of(labels=[0, 1]), examples, 8, class_weight={1: 3}).batch(
+        [0, 1], 8
+    )
+    assert weights[2].tolist() == [1, 3]
 
 
 RNG = np.random.default_rng(0)

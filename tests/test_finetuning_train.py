@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_bert import heads
-from keras_bert.finetuning import data, predict, questions, schedule, tagging, tasks, train
+from keras_bert.finetuning import data, predict, schedule, tagging, tasks, train
 from tests import tiny
 
 TEXTS = [text for _, text in tiny.ROWS]
@@ -191,16 +191,12 @@ def test_what_fails_at_the_end_costs_no_run(eager, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("kind", ["one label", "tags", "questions"])
+@pytest.mark.parametrize("kind", ["one label", "tags"])
 def test_rows_that_fill_up_a_batch_count_for_nothing(kind, eager):
     """5 sequences in batches of 32 have the loss they have alone."""
-    asked = tiny.questions()
     examples = {
         "one label": tiny.examples(tiny.ROWS[:5]),
         "tags": tagging.TaggedSentences(tiny.tagged().words[:5], tiny.tagged().tags[:5]),
-        "questions": questions.Questions(
-            asked.questions[:5], asked.contexts[:5], asked.answers[:5]
-        ),
     }[kind]
 
     def loss(**options):

@@ -119,6 +119,8 @@ def test_features(encoder, combine, expected):
     np.testing.assert_allclose(model(promises.batch()), expected(*outputs), atol=1e-6)
     assert not encoder.trainable
     assert len(model.trainable_variables) == 2 * (combine == "weighted_sum")
+    # All layers, where there are no more than four.
+    assert heads.features(encoder).output_shape[-1] == outputs[0].shape[-1] * len(outputs)
     # Dropout is off in training, too.
     found = model(promises.batch(), training=True)
     np.testing.assert_allclose(found, expected(*outputs), atol=1e-6)

@@ -679,6 +679,18 @@ def test_licences(tmp_path, monkeypatch):
     hub = "hf:sentence-transformers/all-MiniLM-L6-v2"
     assert sources.license_of(hub) == sources.license_of(f"{hub}@main") == "Apache-2.0"
     assert sources.license_of("hf:some/body") is None
+    assert sources.license_of(tmp_path) is None
+
+
+def test_a_known_name_is_what_it_is_known_for(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "base").mkdir()  # which `find` takes
-    assert sources.license_of("base") is None
+    (tmp_path / "base").mkdir()
+    (tmp_path / "base" / "notes.txt").write_text("no model")
+    sources.check("base")
+    assert sources.license_of("base") == "Apache-2.0"
+    assert sources.find("./base").samefile(tmp_path / "base")
+    (tmp_path / "base" / "model.keras").write_text("a model")
+    for ask in (sources.check, sources.find):
+        with pytest.raises(ValueError, match="both a known name and a model's folder .*write ./ba"):
+            ask("base")
+    assert sources.find("./base").samefile(tmp_path / "base")
