@@ -118,37 +118,19 @@ def finetune(args):
         if (value := getattr(args, name)) is not None:
             options[name] = value
 
-    def save(model, metrics, **search):
-        keras_bert.save(model, output)
-        metrics = {
-            "model": args.model,
-            "train": examples.source,
-            "dev": dev and dev.source,
-            "task": _task_of(model),
-            **search,
-            **metrics,
-            "recipe": {
-                **metrics["recipe"],
-                "freeze": args.freeze,
-                "dtype": encoder.dtype_policy.name,
-            },
-        }
-        report.clear(output)
-        report.write_metrics(output, metrics)
-        if metrics["history"]:
-            report.draw_curves(output, metrics["history"])
-        if dev is not None and heads.find_output(model).labels is not None:
-            answers = predict.answers(model, dev, batch_size=metrics["recipe"]["batch_size"])
-            report.draw_confusion(output, model, dev, answers)
+    def save(model, metrics, **found):
+        found |= {"model": args.model, "train": examples.source, "dev": dev and dev.source}
+        recipe = {"freeze": args.freeze, "dtype": encoder.dtype_policy.name, **metrics["recipe"]}
+        _write_run(output, model, {**found, **metrics, "recipe": recipe}, dev)
 
     if args.search:
         # What is given is not searched.
-        choices = {name: values for name, values in search.GRID.items() if name not in given}
+        grid = {name: values for name, values in search.GRID.items() if name not in given}
         trials = search.grid(
             encoder,
             examples,
             dev,
-            choices=choices,
+            choices=grid,
             on_trial=_print_trial,
             tensorboard=args.tensorboard,
             **options,
@@ -172,6 +154,24 @@ def finetune(args):
             **options,
             **given,
         )
+    _print_run(model, metrics, examples, dev)
+    print(f"saved in {output}")
+
+
+def _write_run(output, model, metrics, dev):
+    """Writes what is left of a run: the model, its metrics, the pictures."""
+    keras_bert.save(model, output)
+    report.clear(output)
+    report.write_metrics(output, {"task": _task_of(model), **metrics})
+    if metrics["history"]:
+        report.draw_curves(output, metrics["history"])
+    if dev is not None and heads.find_output(model).labels is not None:
+        answers = predict.answers(model, dev, batch_size=metrics["recipe"]["batch_size"])
+        report.draw_confusion(output, model, dev, answers)
+
+
+def _print_run(model, metrics, examples, dev):
+    """Prints the metrics of a run, and what a person should know about them."""
     if metrics["stopped"]:
         print("stopped; what follows is the best so far")
     print(report.table({"examples": len(examples), **metrics}))
@@ -182,7 +182,6 @@ def finetune(args):
         print(note)
     if dev is None:
         print("nothing was scored, as there was no --dev; keras-bert evaluate does it later")
-    print(f"saved in {output}")
 
 
 def _print_trial(trial):
@@ -276,6 +275,8 @@ def _notes(examples, dev=None, metrics=()):
 
 def _note_of_vocabulary(examples, preprocessor, name):
     """What a person should know about a vocabulary that is another language's; or `None`."""
+    if preprocessor is None:  # which is an error soon
+        return None
     if isinstance(examples, tagging.TaggedSentences):
         texts = [" ".join(words) for words in examples.words[:_SAMPLE]]
     else:

@@ -381,6 +381,11 @@ def check(name):
     prefixes = (HUB_PREFIX, *KAGGLE_PREFIXES, _WEB, "http://")
     if path is not None or name in SOURCES or name in ALIASES or name.startswith(prefixes):
         return
+    for known, source in SOURCES.items():
+        if name in (source.repository, source.repository.partition("/")[2]):
+            raise ValueError(
+                f"{name!r} is no known name; did you mean {known!r}, or hf:{source.repository}?"
+            )
     known = [*(name for name in SOURCES if not name.startswith("L-")), *ALIASES]
     raise ValueError(
         f"{name!r} is no folder and no known name; the names are {', '.join(known)}, "

@@ -20,6 +20,12 @@ def test_unknown_names_are_an_error(name):
         keras_bert.load(name)
 
 
+@pytest.mark.parametrize("name", ["bert-base-uncased", "google-bert/bert-base-uncased"])
+def test_the_name_of_a_repository_is_understood(name):
+    with pytest.raises(ValueError, match="mean 'base', or hf:google-bert/bert-base-uncased[?]"):
+        keras_bert.load(name)
+
+
 def test_other_files_are_an_error(tmp_path):
     file = tmp_path / "weights.txt"
     file.touch()
