@@ -102,7 +102,8 @@ def test_quickstart():
         check=False,
     )
     assert result.returncode == 0, result.stderr
-    assert result.stderr == ""  # no log noise, no warnings
+    # Where there is no terminal a line an epoch; no log noise, no warnings.
+    assert re.fullmatch(r"epoch 1 of 1: loss \d\.\d{3}, accuracy .*\n", result.stderr)
     for number in range(1, 6):
         assert f"\n{number}. " in result.stdout
     assert "[CLS] unbelievable : the cafe ref ##und ##ed me ! [SEP]" in result.stdout

@@ -127,7 +127,7 @@ def test_nesting_beyond_reason_is_no_error():
 
 def test_without_the_parser_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "mwparserfromhell", None)
-    with pytest.raises(ValueError, match=r"pip install 'keras3-bert\[pretraining\]'"):
+    with pytest.raises(ValueError, match=r"pip install mwparserfromhell"):
         mediawiki.paragraphs("text")
 
 

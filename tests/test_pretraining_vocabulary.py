@@ -205,7 +205,7 @@ def test_numbers_must_be_positive_and_whole(name, value):
 
 def test_without_the_trainer_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "tokenizers", None)
-    with pytest.raises(ValueError, match=r"pip install 'keras3-bert\[pretraining\]'"):
+    with pytest.raises(ValueError, match=r"pip install tokenizers"):
         vocabulary.train(["a b"] * 9, 7)
 
 
