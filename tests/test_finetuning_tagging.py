@@ -566,6 +566,13 @@ def test_a_tagger_of_entities_is_scored_by_them_where_there_are_none():
     assert tuple(result)[:-1] == tagging.metric_names(model, sentences)
 
 
+def test_answers_of_another_program_are_scored_by_the_tags_there():
+    sentences = TaggedSentences([["a", "b"]], [["B-PER", "O"]])
+    assert tagging.score(None, sentences, [[("B-PER", 1.0), ("O", 1.0)]])["f1"] == 1
+    sentences = TaggedSentences([["a"]], [["NOUN"]])
+    assert list(tagging.score(None, sentences, [[("NOUN", 1.0)]])) == ["accuracy", "majority"]
+
+
 def test_parts_of_speech_have_no_entities():
     result = scores([["NOUN", "VERB", "NOUN"]], [["NOUN", "NOUN", "NOUN"]])
     assert list(result) == ["accuracy", "majority"]

@@ -653,7 +653,8 @@ def score(model, examples, answers):
     gives the same.
 
     Args:
-        model: the tagger that gave the answers.
+        model: the tagger that gave the answers; `None` for those of another program, of which the
+            tags of the examples say whether they are BIO.
         examples: `TaggedSentences` with tags.
         answers: from `decode`.
 
@@ -680,7 +681,7 @@ def score(model, examples, answers):
     given = [[tag for tag, _ in answer] for answer in answers]
     pairs = list(zip(examples.tags, given, strict=True))
     metrics = {}
-    if _has_entities(model):
+    if _has_entities(model, examples):
         entities = [(_entities(gold), _entities(row)) for gold, row in pairs]
         right = sum(len(gold & found) for gold, found in entities)
         found = sum(len(found) for _, found in entities)
@@ -704,12 +705,13 @@ def metric_names(model, examples):
     Returns:
         A tuple of strings.
     """
-    return (*(("f1", "precision", "recall") if _has_entities(model) else ()), "accuracy")
+    return (*(("f1", "precision", "recall") if _has_entities(model, examples) else ()), "accuracy")
 
 
-def _has_entities(model):
+def _has_entities(model, examples):
     # By the labels: a file may hold no entity, and answers to it none either, but the next epoch's.
-    return any(map(_is_bio, heads.find_output(model).labels))
+    labels = examples.label_names() if model is None else heads.find_output(model).labels
+    return any(map(_is_bio, labels))
 
 
 def _is_bio(tag):
