@@ -48,7 +48,7 @@ def test_what_is_no_number_is_null(tmp_path):
     metrics = {"rmse": float("inf"), "history": [{"loss": float("nan"), "name": "x", "n": 1}]}
     report.write_metrics(tmp_path, metrics)
     text = (tmp_path / report.METRICS_FILE).read_text()
-    assert json.loads(text, parse_constant=None) == {
+    assert json.loads(text) == {
         "rmse": None,
         "history": [{"loss": None, "name": "x", "n": 1}],
     }

@@ -7,6 +7,7 @@ import pytest
 from keras_bert import heads
 from keras_bert.finetuning import data, predict, schedule, tagging, tasks, train
 from tests import tiny
+from tests.test_tensorboard import scalars
 
 TEXTS = [text for _, text in tiny.ROWS]
 WORDS = [tuple(word for word in ("good", "bad", "film") if word in text) for text in TEXTS]
@@ -219,18 +220,12 @@ def test_a_line_an_epoch_where_there_is_no_terminal(eager, capsys, scored):
 
 
 def test_tensorboard_gets_each_epoch(eager, tmp_path, scored):
-    import tensorflow as tf
-
     scored(accuracy=[0.5, 0.75])
     examples = tiny.examples(tiny.ROWS[:4])
     _, metrics = finetune(examples, examples, epochs=2, tensorboard=tmp_path)
-    (file,) = tmp_path.iterdir()
-    found = {}
-    for event in tf.compat.v1.train.summary_iterator(str(file)):
-        for value in event.summary.value:
-            found[value.tag, event.step] = float(tf.make_ndarray(value.tensor))
-    assert found[("accuracy", 1)], found[("accuracy", 2)] == (0.5, 0.75)
-    assert found[("loss", 2)] == pytest.approx(metrics["train_loss"])
+    found = scalars(tmp_path)
+    assert (found["accuracy", 1], found["accuracy", 2]) == (0.5, 0.75)
+    assert found["loss", 2] == pytest.approx(metrics["train_loss"])
 
 
 def test_what_is_not_seen_is_counted(eager):
