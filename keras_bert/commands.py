@@ -319,8 +319,9 @@ def evaluate(args):
     examples = _reader(args, task)(args.input)
     encoded = predict.encode(model, examples)
     with _bar("Scoring") as on_batch:
-        outputs = predict.run(model, encoded, batch_size=args.batch_size, on_batch=on_batch)
-    answers = tasks.for_model(model).decode(model, examples, encoded, outputs)
+        answers = predict.answers(
+            model, examples, batch_size=args.batch_size, encoded=encoded, on_batch=on_batch
+        )
     options = {"characters": True} if args.characters else {}
     metrics = tasks.for_model(model).score(model, examples, answers, **options)
     print(report.table({"examples": len(examples), **metrics}))

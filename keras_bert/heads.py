@@ -10,6 +10,7 @@ import keras
 
 from keras_bert.encoder import BertEncoder
 from keras_bert.layers import (
+    Dropout,
     MaskedLMHead,
     MergeChoices,
     SentencePooling,
@@ -648,7 +649,7 @@ def _dense(encoder, x, units, name):
 def _dropout_and_dense(encoder, x, units, dropout):
     if dropout is None:
         dropout = encoder.get_config()["hidden_dropout_prob"]
-    x = keras.layers.Dropout(dropout, dtype=_float_policy(encoder), name="dropout")(x)
+    x = Dropout(dropout, dtype=_float_policy(encoder), name="dropout")(x)
     return _dense(encoder, x, units, "logits")
 
 

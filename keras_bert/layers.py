@@ -13,6 +13,7 @@ what Keras offers for those (LoRA, `quantize("int8")`, dtype policies) works her
 
 import contextlib
 import contextvars
+import math
 
 import keras
 from keras import ops
@@ -142,22 +143,30 @@ class Dropout(keras.layers.Dropout):
 
 def _hash_of_places(shape, seed):
     """32 bits for each place of a shape, from a seed of two integers."""
-    first, second = (ops.cast(part, "uint32") for part in (seed[0], seed[1]))
-    first = _mixed(first * _uint32(_GOLDEN) + _uint32(1))
-    second = _mixed(second * _uint32(_GOLDEN) + _uint32(2))
+    golden = _uint32(_GOLDEN)
+    keys = _mixed(ops.cast(seed, "uint32") * golden + _uint32([1, 2]))
+    first, second = ops.unstack(keys, 2)
+    keys = _mixed(ops.stack([first + second * golden, ops.bitwise_xor(first, second)]))
     # Two numbers, so that no two calls go through the same hashes in the same order.
-    step = ops.bitwise_or(_mixed(first + second * _uint32(_GOLDEN)), _uint32(1))
-    start = _mixed(ops.bitwise_xor(first, second))
+    step, start = ops.unstack(keys, 2)
+    step = ops.bitwise_or(step, _uint32(1))
     # Axis by axis, and no single row of numbers: that could not be divided among devices.
     place = start
     for axis, size in enumerate(shape):
-        stride = step
-        for inner in shape[axis + 1 :]:
-            stride = stride * ops.cast(inner, "uint32")
-        numbers = ops.cast(ops.arange(size, dtype="int32"), "uint32")
-        numbers = ops.reshape(numbers, (-1, *(1 for _ in shape[axis + 1 :])))
-        place = place + numbers * stride
+        inner = shape[axis + 1 :]
+        place = place + ops.reshape(_multiples(inner, size), (-1, *(1 for _ in inner))) * step
     return _mixed(place)
+
+
+def _multiples(sizes, count):
+    """The first multiples of a product, uint32; of known sizes a single constant."""
+    if all(isinstance(size, int) for size in (*sizes, count)):
+        product = math.prod(sizes)
+        return _uint32([product * number % 2**32 for number in range(count)])
+    numbers = ops.cast(ops.arange(count, dtype="int32"), "uint32")
+    for size in sizes:
+        numbers = numbers * ops.cast(size, "uint32")
+    return numbers
 
 
 def _mixed(x):

@@ -109,24 +109,32 @@ class _AsBertHasIt(keras.optimizers.Optimizer):
     def _all_reduce_sum_gradients(self, grads_and_vars):
         return grads_and_vars  # they are summed already
 
-    def _moments(self, gradient, variable):
-        """Takes a gradient into the means of it and of its square.
+    def _backend_update_step(self, grads, trainable_variables, learning_rate):
+        # What is the same for all variables is computed once: for each of them it would make up
+        # half of the operations that are traced.
+        factors = self._factors(learning_rate)
+        super()._backend_update_step(grads, trainable_variables, factors)
 
-        Returns:
-            Both means; and the share that either has of an average, which the bias correction
-            divides it by.
+    def _factors(self, learning_rate):
+        """What `update_step` is given as the rate: scalars, the first of which is the rate."""
+        raise NotImplementedError
+
+    def _shares(self):
+        """Of an average, the shares that the mean of gradients and that of their squares have.
+
+        Adam's bias correction divides by them.
         """
+        step = ops.cast(self.iterations + 1, keras.config.floatx())
+        return (1 - ops.power(beta, step) for beta in (self.beta_1, self.beta_2))
+
+    def _moments(self, gradient, variable):
+        """Takes a gradient into the means of it and of its square, and returns both."""
         gradient = ops.cast(gradient, variable.dtype)
         index = self._get_variable_index(variable)
         mean, square = self._momentums[index], self._velocities[index]
         self.assign_add(mean, (gradient - mean) * (1 - self.beta_1))
         self.assign_add(square, (ops.square(gradient) - square) * (1 - self.beta_2))
-        step = ops.cast(self.iterations + 1, variable.dtype)
-        shares = (
-            1 - ops.power(ops.cast(beta, variable.dtype), step)
-            for beta in (self.beta_1, self.beta_2)
-        )
-        return mean, square, *shares
+        return mean, square
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -149,18 +157,21 @@ class AdamW(_AsBertHasIt, keras.optimizers.AdamW):
     >>> optimizer.apply([keras.ops.zeros_like(v) for v in layer.trainable_variables])
     """
 
-    def update_step(self, gradient, variable, learning_rate):
-        rate = ops.cast(learning_rate, variable.dtype)
+    def _factors(self, learning_rate):
+        # Corrected as scalars, and not by another pass over each of the arrays.
+        mean_share, square_share = self._shares()
+        root = ops.sqrt(square_share)
+        return learning_rate, learning_rate * root / mean_share, self.epsilon * root
+
+    def update_step(self, gradient, variable, factors):
+        rate, corrected_rate, epsilon = (ops.cast(each, variable.dtype) for each in factors)
         if decay := self._decay_of(variable):
             self.assign_sub(variable, rate * decay * variable)
         if self.amsgrad:
-            super().update_step(gradient, variable, learning_rate)
+            super().update_step(gradient, variable, rate)
             return
-        mean, square, mean_share, square_share = self._moments(gradient, variable)
-        # Corrected as scalars, and not by another pass over each of the arrays.
-        root = ops.sqrt(square_share)
-        rate = rate * root / mean_share
-        self.assign_sub(variable, rate * mean / (ops.sqrt(square) + self.epsilon * root))
+        mean, square = self._moments(gradient, variable)
+        self.assign_sub(variable, corrected_rate * mean / (ops.sqrt(square) + epsilon))
 
 
 def adamw(
@@ -227,9 +238,12 @@ class Lamb(_AsBertHasIt, keras.optimizers.Lamb):
     >>> optimizer.build([keras.Variable([1.0])])
     """
 
-    def update_step(self, gradient, variable, learning_rate):
-        rate = ops.cast(learning_rate, variable.dtype)
-        mean, square, mean_share, square_share = self._moments(gradient, variable)
+    def _factors(self, learning_rate):
+        return learning_rate, *self._shares()
+
+    def update_step(self, gradient, variable, factors):
+        rate, mean_share, square_share = (ops.cast(each, variable.dtype) for each in factors)
+        mean, square = self._moments(gradient, variable)
         update = mean / mean_share / (ops.sqrt(square / square_share) + self.epsilon)
         if self._use_weight_decay(variable):  # the same variables that have a ratio
             update = update + self._decay_of(variable) * variable

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_bert import heads
+from keras_bert import Preprocessor, heads
 from keras_bert.finetuning import data, packing, predict, tagging, texts, train
 from keras_bert.finetuning.packing import PackedBatches
 from tests import tiny
@@ -94,6 +94,19 @@ def test_tags_stay_with_their_words():
         )
 
     assert learned(inputs, targets, weights) == learned(*expected)
+
+
+@pytest.mark.parametrize("of_positions", [False, True])
+def test_padding_has_the_id_of_the_vocabularys_pad(of_positions):
+    # KoBERT's, for one, is not the first piece.
+    encoder = tiny.encoder(preprocessor=Preprocessor([*tiny.PIECES[1:], "[PAD]"]))
+    if of_positions:
+        rows = tagging.encode(tagging.build(encoder, tiny.tagged()), tiny.tagged(), 16)
+    else:
+        rows = texts.EncodedTexts(encoder.preprocessor, tiny.examples(), 16, np.zeros(32, int))
+    _, (inputs, _, _) = one_batch(rows, of_positions=of_positions)
+    padding = inputs["input_word_ids"][inputs["text_ids"] == 0]
+    assert set(padding) == {len(tiny.PIECES) - 1}
 
 
 @pytest.mark.parametrize("lengths", [[12] * 40, [30] * 39 + [3], [3] * 39 + [30], [5, 20] * 20])

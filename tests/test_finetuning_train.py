@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_bert import heads
-from keras_bert.finetuning import data, predict, schedule, tagging, tasks, train
+from keras_bert.finetuning import data, predict, schedule, tagging, tasks, texts, train
 from tests import tiny
 from tests.test_tensorboard import scalars
 
@@ -113,6 +113,21 @@ def test_the_weights_of_the_best_epoch_come_back(eager, scored, tmp_path):
     assert [record["epoch"] for record in metrics["history"]] == [1, 2, 3]
     assert (metrics["f1"], metrics["stopped"]) == (0.2, False)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_data_to_score_is_encoded_once(eager, monkeypatch):
+    counted = []
+    encode = texts.encode
+
+    def counting(model, examples, *args, **options):
+        counted.append(examples.source)
+        return encode(model, examples, *args, **options)
+
+    monkeypatch.setattr(texts, "encode", counting)
+    dev = tiny.examples(tiny.ROWS[:8], source="dev")
+    _, metrics = finetune(tiny.examples(tiny.ROWS[:8], source="train"), dev, epochs=2)
+    assert counted == ["train", "dev"]
+    assert len(metrics["history"]) == 2
 
 
 def test_any_metric_may_choose_and_of_errors_the_least_is_best():
@@ -307,7 +322,7 @@ def test_a_new_folder_is_made(eager, tmp_path):
 def untrained(monkeypatch):
     """What `finetune` would train on: the schedule of each call."""
     schedules = []
-    monkeypatch.setattr(train, "_fit", lambda _, schedule, *args: schedules.append(schedule))
+    monkeypatch.setattr(train, "_fit", lambda schedule, *args: schedules.append(schedule))
     return schedules
 
 

@@ -245,6 +245,20 @@ def test_loss_scale():
     np.testing.assert_array_equal(variable.numpy(), before)
 
 
+@pytest.mark.parametrize("make", [optimizers.adamw, optimizers.lamb])
+def test_what_variables_share_is_computed_once_a_step(make, monkeypatch):
+    # For each variable again, it was half of the operations that TensorFlow traced.
+    calls = []
+    once = optimizers._AsBertHasIt._shares
+    monkeypatch.setattr(
+        optimizers._AsBertHasIt, "_shares", lambda self: (calls.append(1), once(self))[1]
+    )
+    variables = [keras.Variable(np.ones((2, 2))) for _ in range(3)]
+    optimizer = make(0.1, total_steps=10)
+    optimizer.apply([keras.ops.ones((2, 2))] * 3, variables)
+    assert len(calls) == 1
+
+
 def test_serialization():
     optimizer = optimizers.adamw(3e-5, total_steps=100, warmup_steps=10, weight_decay=0.02)
     config = keras.optimizers.serialize(optimizer)

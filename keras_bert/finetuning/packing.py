@@ -29,7 +29,7 @@ class PackedBatches(Batches):
     for whole texts, with weight 0 where nothing is.
 
     Args:
-        encoded: the sequences, see `batches`; each a text or a pair.
+        encoded: the sequences, see `batches`, each a text or a pair; with a `pad_id`.
         plan: from `plan`.
         shape: from `shape`.
         of_positions: whether there is a target for each position, or else for each sequence.
@@ -41,7 +41,7 @@ class PackedBatches(Batches):
     Example:
 
     >>> class Texts:
-    ...     lengths, max_length = np.array([3, 5, 4, 4]), 8
+    ...     lengths, max_length, pad_id = np.array([3, 5, 4, 4]), 8, 0
     ...     def batch(self, rows, length):
     ...         ids = np.where(np.arange(length) < self.lengths[rows][:, None], 7, 0)
     ...         inputs = {"input_word_ids": ids, "input_type_ids": 0 * ids}
@@ -67,7 +67,9 @@ class PackedBatches(Batches):
         row, number, offset = _place(lengths, self._shape[0])
         layout = Layout(lengths, row, number, offset, self._shape)
         inputs, targets, weights = self._encoded.batch(chosen, int(lengths.max()))
-        packed = layout.inputs(inputs["input_word_ids"], inputs["input_type_ids"])
+        packed = layout.inputs(
+            inputs["input_word_ids"], inputs["input_type_ids"], self._encoded.pad_id
+        )
         if self._of_positions:
             del packed["first_positions"]
             return packed, layout.of_positions(targets), layout.of_positions(weights)

@@ -10,7 +10,9 @@ from keras_bert.finetuning.data import Examples
 from keras_bert.finetuning.texts import EncodedTexts
 
 
-def answers(model, examples, *, batch_size=32, max_length=None, on_batch=None, **options):
+def answers(
+    model, examples, *, batch_size=32, max_length=None, encoded=None, on_batch=None, **options
+):
     """What a model answers.
 
     Args:
@@ -19,6 +21,8 @@ def answers(model, examples, *, batch_size=32, max_length=None, on_batch=None, *
         batch_size: sequences a batch.
         max_length: positions at which sequences are cut; default: the preprocessor's
             `max_sequence_length`.
+        encoded: what `encode` made of the examples, where that is at hand; then `max_length` says
+            nothing.
         on_batch: called after each batch with the share of the work that it was.
         **options: of the task's `decode`.
 
@@ -40,7 +44,7 @@ def answers(model, examples, *, batch_size=32, max_length=None, on_batch=None, *
     >>> answers(heads.classifier(encoder, 2), Examples(["good", "bad"])).shape
     (2, 2)
     """
-    encoded = encode(model, examples, max_length)
+    encoded = encode(model, examples, max_length) if encoded is None else encoded
     outputs = run(model, encoded, batch_size=batch_size, on_batch=on_batch)
     return tasks.for_model(model).decode(model, examples, encoded, outputs, **options)
 

@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from keras_bert import heads
 from keras_bert.finetuning.data import not_utf8
+from keras_bert.finetuning.texts import softmax
 from keras_bert.text.accelerator import tokenize_function
 
 HEADS = ("tagger",)
@@ -384,6 +385,7 @@ class EncodedSentences:
     Attributes:
         lengths: positions each window takes, specials included; int (windows,).
         max_length: as given.
+        pad_id: the id where no piece is.
         has_pieces: which words became a piece, bool (words,).
         words_without_pieces: how many words became none, as white space or what is invisible
             does; they are not learned.
@@ -392,6 +394,7 @@ class EncodedSentences:
     def __init__(self, ids, targets, counts, windows, special_ids, max_length):
         self._ids, self._targets, self._windows = ids, targets, windows
         self._special_ids = special_ids
+        self.pad_id = special_ids[-1]
         self._is_first = np.zeros(len(ids), bool)
         self._is_first[(np.cumsum(counts) - counts)[counts > 0]] = True
         self.lengths = windows[:, 1] - windows[:, 0] + 2
@@ -612,7 +615,7 @@ def decode(model, examples, encoded, outputs):
         np.asarray(output, np.float32)[encoded.positions(row)] for row, output in enumerate(outputs)
     ]
     # Windows stand in the order of the sentences and own words in order; so do these.
-    probabilities = _softmax(np.concatenate([np.zeros((0, len(labels)), np.float32), *logits]))
+    probabilities = softmax(np.concatenate([np.zeros((0, len(labels)), np.float32), *logits]))
     scores = np.zeros(len(encoded.has_pieces))
     scores[encoded.has_pieces] = probabilities.max(axis=-1)
     found = iter(probabilities.argmax(axis=-1).tolist())
@@ -635,11 +638,6 @@ def _fill_gaps(tags, default):
             tags[place] = following if goes_on else default
         following = tags[place] = tags[place] or default
     return tags
-
-
-def _softmax(logits):
-    exponentials = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return exponentials / exponentials.sum(axis=-1, keepdims=True)
 
 
 def score(model, examples, answers):

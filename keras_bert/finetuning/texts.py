@@ -109,12 +109,15 @@ class EncodedTexts:
     Attributes:
         lengths: positions each sequence takes, specials included, at most `max_length`;
             int (n,).
+        max_length: as given.
+        pad_id: the id where no piece is.
         truncated: how many texts were cut.
         without_pieces: how many are empty or invisible, so that only special pieces are left.
     """
 
     def __init__(self, preprocessor, examples, max_length, targets=None, weights=None):
         self.max_length = max_length
+        self.pad_id = preprocessor.tokenizer.token_id("[PAD]")
         self._preprocessor = preprocessor
         self._targets = targets
         self._weights = np.ones(len(examples), np.float32) if weights is None else weights

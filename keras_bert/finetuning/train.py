@@ -1,5 +1,6 @@
 """Fine-tuning by the paper's recipe (section A.3), for every task."""
 
+import functools
 import inspect
 import sys
 import time
@@ -179,13 +180,17 @@ def finetune(
         }
     state = RunState(folder, settings)
     state.restore(trained)
-    with _Log(show_progress, tensorboard, epochs) as log:
-        stopped = _fit(model, schedule, dev, state, metric, patience, callbacks, log)
-    best = state.restore_best(trained)
+    score = None
     if dev is not None:
+        score = functools.partial(
+            predict.evaluate, model, dev, batch_size=batch_size, encoded=encoded_dev
+        )
+    with _Log(show_progress, tensorboard, epochs) as log:
+        stopped = _fit(schedule, score, state, metric, patience, callbacks, log)
+    best = state.restore_best(trained)
+    if score is not None:
         if best is None:  # stopped in the first epoch
-            scores = predict.evaluate(model, dev, batch_size=batch_size)
-            best = {"epoch": 1, "loss": state.loss, **scores}
+            best = {"epoch": 1, "loss": state.loss, **score()}
         if best not in state.history:  # stopped before it was noted
             state.history.append(best)
     metrics = {"recipe": recipe, **_summary(state, schedule, len(train), stopped)}
@@ -312,8 +317,11 @@ class _Log:
             print(f"epoch {record['epoch']} of {self._epochs}: {text}", file=sys.stderr, flush=True)
 
 
-def _fit(model, schedule, dev, state, metric, patience, callbacks, log):
-    """Trains epoch by epoch from where the state is; says whether Ctrl-C ended it."""
+def _fit(schedule, score, state, metric, patience, callbacks, log):
+    """Trains epoch by epoch from where the state is; says whether Ctrl-C ended it.
+
+    `score` gives the metrics of an epoch; it is `None` where nothing is scored.
+    """
     trained, epochs = schedule.trained, schedule.epochs
     watch = None
     try:
@@ -337,8 +345,8 @@ def _fit(model, schedule, dev, state, metric, patience, callbacks, log):
                 more = schedule.epoch(epochs).dataset().repeat().take(schedule.missing)
                 trained.fit(more, shuffle=False, verbose=0)
             record = {"epoch": state.epoch + 1, "loss": state.loss}
-            if dev is not None:
-                record |= predict.evaluate(model, dev, batch_size=schedule.batch_size)
+            if score is not None:
+                record |= score()
                 best, metric = _best([*state.history, record], metric)
                 watch.show_dev(metric, record[metric])
                 if best is record:
