@@ -4,7 +4,7 @@ import keras
 
 from keras_bert.layers import Embeddings, Pooler, TransformerBlock
 
-_OPTIONAL_INPUTS = ("attention_mask", "position_ids", "first_positions")
+_OPTIONAL_INPUTS = ("attention_mask", "position_ids", "first_positions", "output_positions")
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -26,6 +26,9 @@ class BertEncoder(keras.Model):
         position_ids: (batch, seq), where each piece stands in its own text.
         first_positions: (batch, texts), where the [CLS]s of several texts stand; `pooled_output`
             is then (batch, texts, hidden).
+        output_positions: (batch, n), the only positions that the last layer computes, for a head
+            that reads no others: `sequence_output`, the last of `encoder_outputs` and
+            `pooled_output` are then (batch, n, hidden). Not beside `first_positions`.
 
     Outputs, a dict:
         pooled_output: (batch, hidden), the [CLS] vector through a dense layer with tanh.
@@ -170,28 +173,47 @@ class BertEncoder(keras.Model):
         attention_mask = inputs.get("attention_mask")
         if attention_mask is None:
             attention_mask = inputs["input_mask"]
+        *blocks, last = (
+            self.get_layer(f"layer_{index}")
+            for index in range(self._bert_config["num_hidden_layers"])
+        )
         encoder_outputs = []
-        for index in range(self._bert_config["num_hidden_layers"]):
-            block = self.get_layer(f"layer_{index}")
+        for block in blocks:
             x = block(x, attention_mask=attention_mask, training=training)
             encoder_outputs.append(x)
+        wanted = inputs.get("output_positions")
+        x = last(x, attention_mask=attention_mask, positions=wanted, training=training)
+        encoder_outputs.append(x)
+        pooler = self.get_layer("pooler")
         return {
-            "pooled_output": self.get_layer("pooler")(x, inputs.get("first_positions")),
+            # Of those that are wanted, each is pooled.
+            "pooled_output": pooler(x, inputs.get("first_positions"))
+            if wanted is None
+            else pooler.dense(x),
             "sequence_output": x,
             "encoder_outputs": encoder_outputs,
         }
 
     def compute_output_spec(self, inputs, training=None, mask=None):
-        """Shapes of the outputs; of the optional inputs `first_positions` alone changes one."""
+        """Shapes of the outputs, of which two of the optional inputs change some."""
         if not isinstance(inputs, dict) or not inputs.keys() - self.input.keys():
             return super().compute_output_spec(inputs, training=training, mask=mask)
         self._check_inputs(inputs)
         plain = {key: inputs[key] for key in self.input}
         outputs = super().compute_output_spec(plain, training=training, mask=mask)
-        if "first_positions" in inputs:
-            pooled = outputs["pooled_output"]
-            shape = (*inputs["first_positions"].shape, pooled.shape[-1])
-            outputs = {**outputs, "pooled_output": keras.KerasTensor(shape, dtype=pooled.dtype)}
+        positions = inputs.get("first_positions", inputs.get("output_positions"))
+        if positions is None:
+            return outputs
+
+        def chosen(output):
+            # A new one for each: a functional model tells its tensors by their identity.
+            return keras.KerasTensor((*positions.shape, output.shape[-1]), dtype=output.dtype)
+
+        outputs = {**outputs, "pooled_output": chosen(outputs["pooled_output"])}
+        if "output_positions" in inputs:
+            *layers, last = outputs["encoder_outputs"]
+            outputs["encoder_outputs"] = [*layers, chosen(last)]
+            outputs["sequence_output"] = chosen(last)
         return outputs
 
     def _check_inputs(self, inputs):
@@ -202,6 +224,8 @@ class BertEncoder(keras.Model):
                 f"inputs must be {', '.join(self.input)}, and may be "
                 f"{', '.join(_OPTIONAL_INPUTS)}; received {', '.join(inputs)}"
             )
+        if "first_positions" in inputs and "output_positions" in inputs:
+            raise ValueError("inputs may be first_positions or output_positions, one of them")
 
     def check_vocabulary(self):
         """Checks that there is an embedding for each piece of the preprocessor.

@@ -405,8 +405,12 @@ def packed_pretraining(model, *, name="packed_pretraining"):
     task = find_task(model)
     if task not in ("pretraining", "masked_lm"):
         raise ValueError(f"the model must be of pretraining or masked_lm; received {task}")
-    keys = ["masked_lm_positions"] + ["first_positions"] * (task == "pretraining")
-    inputs, x = _packed_encoder(find_encoder(model), keys)
+    inputs = _packed_inputs()
+    inputs["masked_lm_positions"] = _positions()
+    more = {}
+    if task == "pretraining":
+        inputs["first_positions"] = more["first_positions"] = _first_positions()
+    x = _packed_encoder(find_encoder(model), inputs, **more)
     logits = model.get_layer("masked_lm")(x["sequence_output"], inputs["masked_lm_positions"])
     if task == "masked_lm":
         return keras.Model(inputs, model.get_layer("output")(logits), name=name)
@@ -452,9 +456,13 @@ def packed(model, *, name="packed"):
             "the model must be of classifier, regressor or tagger as they are; received "
             f"{model.name!r}"
         )
-    of_positions = find_task(model) == "tagger"
-    inputs, x = _packed_encoder(find_encoder(model), [] if of_positions else ["first_positions"])
-    x = x["sequence_output" if of_positions else "pooled_output"]
+    inputs, encoder = _packed_inputs(), find_encoder(model)
+    if find_task(model) == "tagger":
+        x = _packed_encoder(encoder, inputs)["sequence_output"]
+    else:
+        inputs["first_positions"] = firsts = _first_positions()
+        # The head reads the [CLS]s alone, so the last layer computes no others.
+        x = _packed_encoder(encoder, inputs, output_positions=firsts)["pooled_output"]
     for layer in ("dropout", "logits", "output"):
         x = model.get_layer(layer)(x)
     return keras.Model(inputs, x, name=name)
@@ -613,25 +621,30 @@ def _encoder_inputs(encoder, inputs):
     return {key: inputs[key] for key in encoder.input}
 
 
-def _packed_encoder(encoder, more):
-    """The inputs of rows with several texts, with `more` of them, and the encoder's outputs."""
-    keys = ["input_word_ids", "input_type_ids", "position_ids", "text_ids", *more]
-    inputs = {key: keras.Input(shape=(None,), dtype="int32", name=key) for key in keys}
+def _packed_inputs():
+    keys = ("input_word_ids", "input_type_ids", "position_ids", "text_ids")
+    return {key: keras.Input(shape=(None,), dtype="int32", name=key) for key in keys}
+
+
+def _first_positions():
+    return keras.Input(shape=(None,), dtype="int32", name="first_positions")
+
+
+def _packed_encoder(encoder, inputs, **optional):
+    """The encoder's outputs for rows with several texts; `optional` are more of its inputs."""
     text_ids = inputs["text_ids"]
     same = keras.ops.equal(text_ids[:, :, None], text_ids[:, None, :])  # (batch, seq, seq)
     real = keras.ops.not_equal(text_ids, 0)
-    first_positions = {key: inputs[key] for key in keys if key == "first_positions"}
-    x = encoder(
+    return encoder(
         {
             "input_word_ids": inputs["input_word_ids"],
             "input_mask": keras.ops.cast(real, "int32"),
             "input_type_ids": inputs["input_type_ids"],
             "position_ids": inputs["position_ids"],
             "attention_mask": keras.ops.cast(same & real[:, None, :], "int32"),
-            **first_positions,
+            **optional,
         }
     )
-    return inputs, x
 
 
 def _dense(encoder, x, units, name):

@@ -351,48 +351,58 @@ class SelfAttention(keras.layers.Layer):
         self.output_dense = dense(hidden_size, "output")
         self.built = True
 
-    def call(self, hidden_states, attention_mask=None, training=None):
+    def call(self, hidden_states, attention_mask=None, positions=None, training=None):
         """Lets every position read from every visible position.
 
         Args:
             hidden_states: floats (batch, seq, hidden).
             attention_mask: which keys may be seen, nonzero for yes: (batch, seq) for all
                 queries alike, or (batch, seq, seq) as [query, key]. `None`: all of them.
+            positions: the only ones that read, integers (batch, n); `None`: every one.
             training: whether dropout is on.
 
         Returns:
-            A tensor (batch, seq, hidden).
+            A tensor (batch, seq or n, hidden).
         """
         batch, seq, hidden = ops.shape(hidden_states)
         qkv = self.qkv(hidden_states)  # (batch, seq, 3 * hidden)
         qkv = ops.reshape(qkv, (batch, seq, 3, self.num_heads, self.head_size))
+        query, readers = qkv[:, :, 0], seq  # (batch, seq, heads, head)
+        if positions is not None:
+            readers = ops.shape(positions)[1]
+            query = _gather(ops.reshape(query, (batch, seq, hidden)), positions)
+            query = ops.reshape(query, (batch, readers, self.num_heads, self.head_size))
         # The scale goes onto the queries, which are seq / head times fewer than the logits.
-        query = ops.transpose(qkv[:, :, 0], (0, 2, 1, 3))  # (batch, heads, seq, head)
+        query = ops.transpose(query, (0, 2, 1, 3))  # (batch, heads, readers, head)
         query = query * ops.cast(self.head_size**-0.5, query.dtype)
         key = ops.transpose(qkv[:, :, 1], (0, 2, 3, 1))  # (batch, heads, head, seq)
         value = ops.transpose(qkv[:, :, 2], (0, 2, 1, 3))  # (batch, heads, seq, head)
 
-        logits = ops.cast(ops.matmul(query, key), "float32")  # (batch, heads, seq, seq)
+        logits = ops.cast(ops.matmul(query, key), "float32")  # (batch, heads, readers, seq)
         if attention_mask is not None:
             visible = ops.not_equal(attention_mask, 0)
             if len(attention_mask.shape) == 2:
                 visible = visible[:, None, :]  # (batch, 1, seq)
+            elif positions is not None:
+                visible = _gather(ops.cast(visible, "float32"), positions) > 0.5
             logits = ops.where(visible[:, None], logits, _MASKED_LOGIT)
         # Keras warns at the softmax of a single logit.
         probabilities = ops.softmax(logits) if logits.shape[-1] != 1 else ops.ones_like(logits)
         probabilities = ops.cast(probabilities, value.dtype)
         probabilities = self.dropout(probabilities, training=training)
 
-        context = ops.matmul(probabilities, value)  # (batch, heads, seq, head)
-        context = ops.transpose(context, (0, 2, 1, 3))  # (batch, seq, heads, head)
-        context = ops.reshape(context, (batch, seq, hidden))
+        context = ops.matmul(probabilities, value)  # (batch, heads, readers, head)
+        context = ops.transpose(context, (0, 2, 1, 3))  # (batch, readers, heads, head)
+        context = ops.reshape(context, (batch, readers, hidden))
         if attention_mask is not None:
-            sees_any = ops.any(visible, axis=-1, keepdims=True)  # (batch, 1 or seq, 1)
+            sees_any = ops.any(visible, axis=-1, keepdims=True)  # (batch, 1 or readers, 1)
             context = context * ops.cast(sees_any, context.dtype)
         return self.output_dense(context)
 
-    def compute_output_shape(self, hidden_states_shape, attention_mask_shape=None):
-        return hidden_states_shape
+    def compute_output_shape(
+        self, hidden_states_shape, attention_mask_shape=None, positions_shape=None
+    ):
+        return (*(positions_shape or hidden_states_shape[:2]), hidden_states_shape[-1])
 
     def get_config(self):
         return {
@@ -490,30 +500,36 @@ class TransformerBlock(keras.layers.Layer):
         self.output_layer_norm = layer_norm("output_layer_norm")
         self.built = True
 
-    def call(self, hidden_states, attention_mask=None, training=None):
+    def call(self, hidden_states, attention_mask=None, positions=None, training=None):
         """Applies the block.
 
         Args:
             hidden_states: floats (batch, seq, hidden).
             attention_mask: (batch, seq) or (batch, seq, seq), see `SelfAttention`.
+            positions: the only ones that the result is computed for, integers (batch, n);
+                `None`: all of them. The others are still read.
             training: whether dropout is on.
 
         Returns:
-            A tensor (batch, seq, hidden).
+            A tensor (batch, seq or n, hidden).
         """
         compute = self._rematerialized if self.rematerialize else self._compute
-        return compute(hidden_states, attention_mask, training)
+        return compute(hidden_states, attention_mask, positions, training)
 
-    def _compute(self, hidden_states, attention_mask, training):
-        x = self.attention(hidden_states, attention_mask=attention_mask, training=training)
+    def _compute(self, hidden_states, attention_mask, positions, training):
+        x = self.attention(
+            hidden_states, attention_mask=attention_mask, positions=positions, training=training
+        )
         x = self.attention_output_dropout(x, training=training)
+        if positions is not None:
+            hidden_states = _gather(hidden_states, positions)
         x = self.attention_layer_norm(hidden_states + x)
         y = self.activation(self.intermediate(x))  # (batch, seq, inter)
         y = self.output_dense(y)  # (batch, seq, hidden)
         y = self.output_dropout(y, training=training)
         return self.output_layer_norm(x + y)
 
-    def _rematerialized(self, hidden_states, attention_mask, training):
+    def _rematerialized(self, hidden_states, attention_mask, positions, training):
         # Not `keras.RematScope`: the second run must draw the dropout of the first and change
         # no state. So the seeds are drawn here, and both runs see variables that stand still.
         weights, state = [], []
@@ -530,13 +546,15 @@ class TransformerBlock(keras.layers.Layer):
         def compute(hidden_states, *values):
             mapping = [*zip(weights, values, strict=True), *state]
             with keras.StatelessScope(state_mapping=mapping):
-                return self._compute(hidden_states, attention_mask, training)
+                return self._compute(hidden_states, attention_mask, positions, training)
 
         # The weights are arguments: what a function encloses may get no gradient.
         return keras.remat(compute)(hidden_states, *map(ops.convert_to_tensor, weights))
 
-    def compute_output_shape(self, hidden_states_shape, attention_mask_shape=None):
-        return hidden_states_shape
+    def compute_output_shape(
+        self, hidden_states_shape, attention_mask_shape=None, positions_shape=None
+    ):
+        return (*(positions_shape or hidden_states_shape[:2]), hidden_states_shape[-1])
 
     def get_config(self):
         return {

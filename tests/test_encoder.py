@@ -212,6 +212,26 @@ def check_optional_inputs():
             atol=1e-5,
         )
 
+    # The last layer for some positions alone is what it is for all.
+    some = np.array([[6, 0, 0], [1, 2, 3], [0, 5, 4]], np.int32)
+    for given in (promises.batch(), inputs):
+        everywhere, there = encoder(given), encoder(given | {"output_positions": some})
+        *layers, last = map(keras.ops.convert_to_numpy, everywhere["encoder_outputs"])
+        expected = np.take_along_axis(last, some[..., None], 1)
+        *found, output = map(keras.ops.convert_to_numpy, there["encoder_outputs"])
+        np.testing.assert_allclose(output, expected, atol=1e-5)
+        np.testing.assert_allclose(layers, found, atol=1e-5)
+        sequence = keras.ops.convert_to_numpy(there["sequence_output"])
+        np.testing.assert_allclose(sequence, expected, atol=1e-5)
+        np.testing.assert_allclose(
+            keras.ops.convert_to_numpy(there["pooled_output"]),
+            keras.ops.convert_to_numpy(encoder(given | {"first_positions": some})["pooled_output"]),
+            atol=1e-5,
+        )
+    both = {"first_positions": some, "output_positions": some}
+    message = promises.raises(ValueError, encoder, inputs | both)
+    assert "first_positions or output_positions, one of them" in message
+
     # Before a causal mask the future does not count.
     inputs = optional(causal=True)
     before = keras.ops.convert_to_numpy(encoder(inputs)["sequence_output"])
@@ -228,7 +248,9 @@ def check_optional_inputs():
     for given in (wrong, symbols):
         message = promises.raises(ValueError, encoder, given)
         assert "inputs must be input_word_ids, input_mask, input_type_ids, and may be" in message
-        assert "attention_mask, position_ids, first_positions; received" in message
+        assert (
+            "attention_mask, position_ids, first_positions, output_positions; received" in message
+        )
 
 
 def with_optional_inputs(encoder):
@@ -272,6 +294,25 @@ check_optional_inputs()
 check_optional_inputs_in_a_functional_model(sys.argv[1])
 """
     python("-c", program, tmp_path / "model.keras", backend=other)
+
+
+@pytest.mark.parametrize("rematerialize", [False, True])
+def test_output_positions_have_the_gradients_they_have_among_all(rematerialize):
+    import tensorflow as tf
+
+    encoder = promises.build(
+        "encoder", rematerialize=rematerialize, hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )  # fmt: skip
+    some, gradients = np.array([[6, 0], [1, 2], [0, 3]], np.int32), []
+    for key in ("first_positions", "output_positions"):
+        with tf.GradientTape() as tape:
+            pooled = encoder(optional() | {key: some}, training=True)["pooled_output"]
+            loss = tf.reduce_sum(pooled * tf.range(16.0))
+        found = tape.gradient(loss, [v.value for v in encoder.trainable_variables])
+        gradients.append([tf.convert_to_tensor(each).numpy() for each in found])
+    for variable, a, b in zip(encoder.trainable_variables, *gradients, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-4, err_msg=variable.path)
 
 
 def test_the_optional_inputs_stay_out_of_the_signature():

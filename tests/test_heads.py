@@ -450,6 +450,25 @@ def packed_batch(task="pretraining"):
     return plain, packed, places
 
 
+def test_the_last_layer_of_a_packed_classifier_is_for_the_first_positions_alone(monkeypatch):
+    shapes = []
+    compute = layers.TransformerBlock._compute
+
+    def spy(*args):
+        outputs = compute(*args)
+        shapes.append(tuple(outputs.shape))
+        return outputs
+
+    _, inputs, _ = packed_batch("pretraining")
+    del inputs["masked_lm_positions"]
+    model = heads.packed(heads.classifier(promises.build("encoder"), 2))
+    monkeypatch.setattr(layers.TransformerBlock, "_compute", spy)
+    assert tuple(model(inputs).shape) == (3, 3, 2)
+    rows, length = inputs["input_word_ids"].shape
+    *others, last = shapes
+    assert {shape[:2] for shape in others} == {(rows, length)} and last[:2] == (3, 3)
+
+
 def check_packed():
     """A pair has the logits in a packed row that it has alone; changing one changes no other."""
     to_numpy = keras.ops.convert_to_numpy
