@@ -16,7 +16,7 @@ from tests import tiny
 class Sequences:
     """Ids of sequences of 3 to 30 pieces; the target is the row."""
 
-    max_length = 32
+    max_length, pad_id = 32, 0
 
     def __init__(self, count=100):
         self.lengths = np.random.default_rng(0).integers(3, 31, count)
