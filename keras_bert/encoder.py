@@ -185,11 +185,10 @@ class BertEncoder(keras.Model):
         x = last(x, attention_mask=attention_mask, positions=wanted, training=training)
         encoder_outputs.append(x)
         pooler = self.get_layer("pooler")
+        # Of those that are wanted, each is pooled.
+        pooled = pooler(x, inputs.get("first_positions")) if wanted is None else pooler.dense(x)
         return {
-            # Of those that are wanted, each is pooled.
-            "pooled_output": pooler(x, inputs.get("first_positions"))
-            if wanted is None
-            else pooler.dense(x),
+            "pooled_output": pooled,
             "sequence_output": x,
             "encoder_outputs": encoder_outputs,
         }

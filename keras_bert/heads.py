@@ -307,7 +307,7 @@ def masked_lm(encoder, *, name="masked_lm"):
     >>> masked_lm(encoder).output_shape
     (None, None, 9)
     """
-    inputs = {**_inputs(encoder), "masked_lm_positions": _positions()}
+    inputs = {**_inputs(encoder), "masked_lm_positions": _input("masked_lm_positions")}
     logits = _masked_lm_logits(encoder, encoder(_encoder_inputs(encoder, inputs)), inputs)
     return keras.Model(inputs, TaskOutput("masked_lm", name="output")(logits), name=name)
 
@@ -359,7 +359,7 @@ def pretraining(encoder, *, name="pretraining"):
     >>> {key: value.shape for key, value in pretraining(encoder).output.items()}
     {'masked_lm': (None, None, 9), 'next_sentence': (None, 2)}
     """
-    inputs = {**_inputs(encoder), "masked_lm_positions": _positions()}
+    inputs = {**_inputs(encoder), "masked_lm_positions": _input("masked_lm_positions")}
     x = encoder(_encoder_inputs(encoder, inputs))
     outputs = {
         "masked_lm": _masked_lm_logits(encoder, x, inputs),
@@ -406,10 +406,10 @@ def packed_pretraining(model, *, name="packed_pretraining"):
     if task not in ("pretraining", "masked_lm"):
         raise ValueError(f"the model must be of pretraining or masked_lm; received {task}")
     inputs = _packed_inputs()
-    inputs["masked_lm_positions"] = _positions()
+    inputs["masked_lm_positions"] = _input("masked_lm_positions")
     more = {}
     if task == "pretraining":
-        inputs["first_positions"] = more["first_positions"] = _first_positions()
+        inputs["first_positions"] = more["first_positions"] = _input("first_positions")
     x = _packed_encoder(find_encoder(model), inputs, **more)
     logits = model.get_layer("masked_lm")(x["sequence_output"], inputs["masked_lm_positions"])
     if task == "masked_lm":
@@ -460,7 +460,7 @@ def packed(model, *, name="packed"):
     if find_task(model) == "tagger":
         x = _packed_encoder(encoder, inputs)["sequence_output"]
     else:
-        inputs["first_positions"] = firsts = _first_positions()
+        inputs["first_positions"] = firsts = _input("first_positions")
         # The head reads the [CLS]s alone, so the last layer computes no others.
         x = _packed_encoder(encoder, inputs, output_positions=firsts)["pooled_output"]
     for layer in ("dropout", "logits", "output"):
@@ -609,12 +609,12 @@ TASKS = {
 }
 
 
+def _input(name):
+    return keras.Input(shape=(None,), dtype="int32", name=name)
+
+
 def _inputs(encoder):
-    return {key: keras.Input(shape=(None,), dtype="int32", name=key) for key in encoder.input}
-
-
-def _positions():
-    return keras.Input(shape=(None,), dtype="int32", name="masked_lm_positions")
+    return {key: _input(key) for key in encoder.input}
 
 
 def _encoder_inputs(encoder, inputs):
@@ -623,11 +623,7 @@ def _encoder_inputs(encoder, inputs):
 
 def _packed_inputs():
     keys = ("input_word_ids", "input_type_ids", "position_ids", "text_ids")
-    return {key: keras.Input(shape=(None,), dtype="int32", name=key) for key in keys}
-
-
-def _first_positions():
-    return keras.Input(shape=(None,), dtype="int32", name="first_positions")
+    return {key: _input(key) for key in keys}
 
 
 def _packed_encoder(encoder, inputs, **optional):

@@ -110,8 +110,7 @@ class _AsBertHasIt(keras.optimizers.Optimizer):
         return grads_and_vars  # they are summed already
 
     def _backend_update_step(self, grads, trainable_variables, learning_rate):
-        # What is the same for all variables is computed once: for each of them it would make up
-        # half of the operations that are traced.
+        # What is the same for all variables is computed once, and not traced for each of them.
         factors = self._factors(learning_rate)
         super()._backend_update_step(grads, trainable_variables, factors)
 

@@ -132,7 +132,7 @@ def test_dropout_is_the_encoders_unless_given(encoder, given, expected):
 
 
 @pytest.mark.parametrize("head", ["classifier", "tagger"])
-def test_dropout_is_the_fast_one(encoder, head):
+def test_dropout_is_the_layer_that_the_encoder_has(encoder, head):
     # Keras' own, on all positions of a tagger's batch, took a quarter of a training step.
     assert type(getattr(heads, head)(encoder, 2).get_layer("dropout")) is layers.Dropout
 
