@@ -26,9 +26,9 @@ class BertEncoder(keras.Model):
         position_ids: (batch, seq), where each piece stands in its own text.
         first_positions: (batch, texts), where the [CLS]s of several texts stand; `pooled_output`
             is then (batch, texts, hidden).
-        output_positions: (batch, n), the only positions that the last layer computes, for a head
-            that reads no others: `sequence_output`, the last of `encoder_outputs` and
-            `pooled_output` are then (batch, n, hidden). Not beside `first_positions`.
+        output_positions: (batch, n), for a head that reads these positions alone, beside the
+            [CLS]s: the last layer computes no others, and `sequence_output` and the last of
+            `encoder_outputs` are (batch, n, hidden). n may be 0.
 
     Outputs, a dict:
         pooled_output: (batch, hidden), the [CLS] vector through a dense layer with tanh.
@@ -181,12 +181,27 @@ class BertEncoder(keras.Model):
         for block in blocks:
             x = block(x, attention_mask=attention_mask, training=training)
             encoder_outputs.append(x)
-        wanted = inputs.get("output_positions")
-        x = last(x, attention_mask=attention_mask, positions=wanted, training=training)
+        pooler, firsts = self.get_layer("pooler"), inputs.get("first_positions")
+        if "output_positions" not in inputs:
+            x = last(x, attention_mask=attention_mask, training=training)
+            pooled = pooler(x, firsts)
+        else:
+            # The last layer computes the [CLS]s, in front, and what is asked for.
+            wanted = keras.ops.cast(inputs["output_positions"], "int32")
+            if firsts is None:
+                front = keras.ops.zeros_like(inputs["input_word_ids"][:, :1], dtype="int32")
+            else:
+                front = keras.ops.cast(firsts, "int32")
+            x = last(
+                x,
+                attention_mask=attention_mask,
+                positions=keras.ops.concatenate([front, wanted], axis=1),
+                training=training,
+            )
+            count = keras.ops.shape(front)[1]
+            pooled = pooler.pool(x[:, 0] if firsts is None else x[:, :count])
+            x = x[:, count:]
         encoder_outputs.append(x)
-        pooler = self.get_layer("pooler")
-        # Of those that are wanted, each is pooled.
-        pooled = pooler(x, inputs.get("first_positions")) if wanted is None else pooler.dense(x)
         return {
             "pooled_output": pooled,
             "sequence_output": x,
@@ -200,19 +215,18 @@ class BertEncoder(keras.Model):
         self._check_inputs(inputs)
         plain = {key: inputs[key] for key in self.input}
         outputs = super().compute_output_spec(plain, training=training, mask=mask)
-        positions = inputs.get("first_positions", inputs.get("output_positions"))
-        if positions is None:
-            return outputs
 
-        def chosen(output):
+        def chosen(output, positions):
             # A new one for each: a functional model tells its tensors by their identity.
             return keras.KerasTensor((*positions.shape, output.shape[-1]), dtype=output.dtype)
 
-        outputs = {**outputs, "pooled_output": chosen(outputs["pooled_output"])}
-        if "output_positions" in inputs:
+        outputs = dict(outputs)
+        if (firsts := inputs.get("first_positions")) is not None:
+            outputs["pooled_output"] = chosen(outputs["pooled_output"], firsts)
+        if (wanted := inputs.get("output_positions")) is not None:
             *layers, last = outputs["encoder_outputs"]
-            outputs["encoder_outputs"] = [*layers, chosen(last)]
-            outputs["sequence_output"] = chosen(last)
+            outputs["encoder_outputs"] = [*layers, chosen(last, wanted)]
+            outputs["sequence_output"] = chosen(last, wanted)
         return outputs
 
     def _check_inputs(self, inputs):
@@ -223,8 +237,6 @@ class BertEncoder(keras.Model):
                 f"inputs must be {', '.join(self.input)}, and may be "
                 f"{', '.join(_OPTIONAL_INPUTS)}; received {', '.join(inputs)}"
             )
-        if "first_positions" in inputs and "output_positions" in inputs:
-            raise ValueError("inputs may be first_positions or output_positions, one of them")
 
     def check_vocabulary(self):
         """Checks that there is an embedding for each piece of the preprocessor.

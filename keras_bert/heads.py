@@ -307,8 +307,8 @@ def masked_lm(encoder, *, name="masked_lm"):
     >>> masked_lm(encoder).output_shape
     (None, None, 9)
     """
-    inputs = {**_inputs(encoder), "masked_lm_positions": _input("masked_lm_positions")}
-    logits = _masked_lm_logits(encoder, encoder(_encoder_inputs(encoder, inputs)), inputs)
+    inputs, x = _predicting_encoder(encoder)
+    logits = _masked_lm_logits(encoder, x)
     return keras.Model(inputs, TaskOutput("masked_lm", name="output")(logits), name=name)
 
 
@@ -359,10 +359,9 @@ def pretraining(encoder, *, name="pretraining"):
     >>> {key: value.shape for key, value in pretraining(encoder).output.items()}
     {'masked_lm': (None, None, 9), 'next_sentence': (None, 2)}
     """
-    inputs = {**_inputs(encoder), "masked_lm_positions": _input("masked_lm_positions")}
-    x = encoder(_encoder_inputs(encoder, inputs))
+    inputs, x = _predicting_encoder(encoder)
     outputs = {
-        "masked_lm": _masked_lm_logits(encoder, x, inputs),
+        "masked_lm": _masked_lm_logits(encoder, x),
         "next_sentence": _dense(encoder, x["pooled_output"], 2, "next_sentence"),
     }
     outputs = {
@@ -406,12 +405,12 @@ def packed_pretraining(model, *, name="packed_pretraining"):
     if task not in ("pretraining", "masked_lm"):
         raise ValueError(f"the model must be of pretraining or masked_lm; received {task}")
     inputs = _packed_inputs()
-    inputs["masked_lm_positions"] = _input("masked_lm_positions")
-    more = {}
+    inputs["masked_lm_positions"] = wanted = _input("masked_lm_positions")
+    optional = {"output_positions": wanted}
     if task == "pretraining":
-        inputs["first_positions"] = more["first_positions"] = _input("first_positions")
-    x = _packed_encoder(find_encoder(model), inputs, **more)
-    logits = model.get_layer("masked_lm")(x["sequence_output"], inputs["masked_lm_positions"])
+        inputs["first_positions"] = optional["first_positions"] = _input("first_positions")
+    x = _packed_encoder(find_encoder(model), inputs, **optional)
+    logits = model.get_layer("masked_lm")(x["sequence_output"])
     if task == "masked_lm":
         return keras.Model(inputs, model.get_layer("output")(logits), name=name)
     next_sentence = model.get_layer("next_sentence")(x["pooled_output"])  # (batch, texts, 2)
@@ -462,7 +461,9 @@ def packed(model, *, name="packed"):
     else:
         inputs["first_positions"] = firsts = _input("first_positions")
         # The head reads the [CLS]s alone, so the last layer computes no others.
-        x = _packed_encoder(encoder, inputs, output_positions=firsts)["pooled_output"]
+        x = _packed_encoder(
+            encoder, inputs, first_positions=firsts, output_positions=firsts[:, :0]
+        )["pooled_output"]
     for layer in ("dropout", "logits", "output"):
         x = model.get_layer(layer)(x)
     return keras.Model(inputs, x, name=name)
@@ -617,8 +618,10 @@ def _inputs(encoder):
     return {key: _input(key) for key in encoder.input}
 
 
-def _encoder_inputs(encoder, inputs):
-    return {key: inputs[key] for key in encoder.input}
+def _predicting_encoder(encoder):
+    """Inputs, and the encoder's outputs for [CLS] and the positions to predict alone."""
+    inputs, wanted = _inputs(encoder), _input("masked_lm_positions")
+    return {**inputs, wanted.name: wanted}, encoder({**inputs, "output_positions": wanted})
 
 
 def _packed_inputs():
@@ -662,7 +665,7 @@ def _dropout_and_dense(encoder, x, units, dropout):
     return _dense(encoder, x, units, "logits")
 
 
-def _masked_lm_logits(encoder, x, inputs):
+def _masked_lm_logits(encoder, x):
     config = encoder.get_config()
     head = MaskedLMHead(
         vocab_size=config["vocab_size"],
@@ -672,7 +675,7 @@ def _masked_lm_logits(encoder, x, inputs):
         dtype=_float_policy(encoder),
         name="masked_lm",
     )
-    return head(x["sequence_output"], inputs["masked_lm_positions"])
+    return head(x["sequence_output"])
 
 
 def _float_policy(encoder):

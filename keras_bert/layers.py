@@ -623,8 +623,19 @@ class Pooler(keras.layers.Layer):
             A tensor (batch, hidden), with positions (batch, texts, hidden).
         """
         if positions is None:
-            return self.dense(sequence_output[:, 0])
-        return self.dense(_gather(sequence_output, positions))
+            return self.pool(sequence_output[:, 0])
+        return self.pool(_gather(sequence_output, positions))
+
+    def pool(self, first_vectors):
+        """Pools [CLS] vectors that are picked already.
+
+        Args:
+            first_vectors: floats (..., hidden).
+
+        Returns:
+            A tensor of the same shape.
+        """
+        return self.dense(first_vectors)
 
     def compute_output_shape(self, sequence_output_shape, positions_shape=None):
         rows = sequence_output_shape[:1] if positions_shape is None else positions_shape

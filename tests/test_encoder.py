@@ -214,7 +214,7 @@ def check_optional_inputs():
 
     # The last layer for some positions alone is what it is for all.
     some = np.array([[6, 0, 0], [1, 2, 3], [0, 5, 4]], np.int32)
-    for given in (promises.batch(), inputs):
+    for given in (promises.batch(), inputs, inputs | {"first_positions": first}):
         everywhere, there = encoder(given), encoder(given | {"output_positions": some})
         *layers, last = map(keras.ops.convert_to_numpy, everywhere["encoder_outputs"])
         expected = np.take_along_axis(last, some[..., None], 1)
@@ -225,12 +225,17 @@ def check_optional_inputs():
         np.testing.assert_allclose(sequence, expected, atol=1e-5)
         np.testing.assert_allclose(
             keras.ops.convert_to_numpy(there["pooled_output"]),
-            keras.ops.convert_to_numpy(encoder(given | {"first_positions": some})["pooled_output"]),
+            keras.ops.convert_to_numpy(everywhere["pooled_output"]),
             atol=1e-5,
         )
-    both = {"first_positions": some, "output_positions": some}
-    message = promises.raises(ValueError, encoder, inputs | both)
-    assert "first_positions or output_positions, one of them" in message
+        # The [CLS]s alone.
+        alone = encoder(given | {"output_positions": some[:, :0]})
+        assert tuple(alone["sequence_output"].shape) == (3, 0, promises.CONFIG["hidden_size"])
+        np.testing.assert_allclose(
+            keras.ops.convert_to_numpy(alone["pooled_output"]),
+            keras.ops.convert_to_numpy(everywhere["pooled_output"]),
+            atol=1e-5,
+        )
 
     # Before a causal mask the future does not count.
     inputs = optional(causal=True)
@@ -304,11 +309,16 @@ def test_output_positions_have_the_gradients_they_have_among_all(rematerialize):
         "encoder", rematerialize=rematerialize, hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
     )  # fmt: skip
-    some, gradients = np.array([[6, 0], [1, 2], [0, 3]], np.int32), []
-    for key in ("first_positions", "output_positions"):
+    firsts, gradients = np.array([[6, 0], [1, 2], [0, 3]], np.int32), []
+    some = np.array([[3, 5, 5], [1, 0, 6], [0, 2, 4]], np.int32)
+    for there in (False, True):
+        given = optional() | {"first_positions": firsts}
         with tf.GradientTape() as tape:
-            pooled = encoder(optional() | {key: some}, training=True)["pooled_output"]
-            loss = tf.reduce_sum(pooled * tf.range(16.0))
+            outputs = encoder(given | ({"output_positions": some} if there else {}), training=True)
+            vectors = outputs["sequence_output"]
+            vectors = vectors if there else tf.gather(vectors, some, batch_dims=1)
+            loss = tf.reduce_sum(outputs["pooled_output"] * tf.range(16.0))
+            loss += tf.reduce_sum(vectors**2 * tf.range(16.0))
         found = tape.gradient(loss, [v.value for v in encoder.trainable_variables])
         gradients.append([tf.convert_to_tensor(each).numpy() for each in found])
     for variable, a, b in zip(encoder.trainable_variables, *gradients, strict=True):

@@ -45,10 +45,12 @@ def test_the_figures_of_the_paper():
     # Six operations a weight of the blocks and a position, and some for attention.
     weights = 12 * (4 * 768**2 + 2 * 768 * 3072)
     for length in (128, 512):
-        assert 1 < flops.of_sequence(base, length, 0, 0) / (6 * weights * length) < 1.12
+        assert 1 < flops.of_encoder(base, length) / (6 * weights * length) < 1.12
     one = flops.of_sequence(base, 128, 20)
-    assert flops.of_sequence(base, 128, 20, texts=3) - one == 6 * 2 * 768**2
-    assert flops.of_sequence(base, 128, 21) - one == 6 * (768**2 + 768 * 30522)
+    # Each position that is read goes through the last layer, behind its queries, keys and values.
+    position = 768**2 + 2 * 768 * 3072 + 2 * 128 * 768
+    assert flops.of_sequence(base, 128, 20, texts=3) - one == 6 * 2 * (768**2 + position)
+    assert flops.of_sequence(base, 128, 21) - one == 6 * (768**2 + 768 * 30522 + position)
 
 
 @pytest.mark.parametrize(
@@ -93,4 +95,7 @@ def test_the_utilization_of_a_run_counts_all_rows():
     config = {"hidden_size": 8, "vocab_size": 50, "num_hidden_layers": 1, "intermediate_size": 16}
     assert heads.TASKS  # the model's own sizes are read from its config
     whole = flops.of_sequence(config, 16, 3)
-    assert whole == 6 * (16 * (4 * 64 + 2 * 128 + 2 * 16 * 8) + 3 * (64 + 400) + 64)
+    last = 64 + 2 * 128 + 2 * 16 * 8  # of one layer, for [CLS] and three masked positions
+    assert whole == 6 * (16 * 3 * 64 + 4 * last + 3 * (64 + 400) + 64)
+    config["num_hidden_layers"] = 2
+    assert flops.of_sequence(config, 16, 3) - whole == 6 * 16 * (3 * 64 + last)

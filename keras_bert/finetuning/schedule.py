@@ -130,7 +130,7 @@ def _cost_of_compiling(encoder):
     if encoder.rematerialize:
         return math.inf
     config = encoder.bert_config
-    arithmetic = flops.of_sequence(config, 32, 0, texts=0) / 32  # of a position
+    arithmetic = flops.of_encoder(config, 32) / 32  # of a position
     return _COMPILING * config["num_hidden_layers"] / arithmetic
 
 

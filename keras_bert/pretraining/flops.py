@@ -33,8 +33,8 @@ _PEAKS = {
 def of_sequence(config, length, predictions, texts=1):
     """Operations that one row of a training step takes: forward, and twice that backward.
 
-    Multiplications and additions of the matmuls that the model needs; look-ups, softmax and what
-    rematerialization computes again do not count.
+    Multiplications and additions of the matmuls of a model of `heads.pretraining`; look-ups,
+    softmax and what rematerialization computes again do not count.
 
     Source: Chowdhery et al. (2022), PaLM, appendix B.
 
@@ -52,14 +52,37 @@ def of_sequence(config, length, predictions, texts=1):
     >>> base = {"hidden_size": 768, "num_hidden_layers": 12, "intermediate_size": 3072,
     ...         "vocab_size": 30522}
     >>> f"{of_sequence(base, 128, 20):.3g}"
-    '6.99e+10'
+    '6.64e+10'
     """
     hidden, vocabulary = config["hidden_size"], config["vocab_size"]
-    dense = 4 * hidden * hidden + 2 * hidden * config["intermediate_size"]
-    attention = 2 * length * hidden
-    encoder = config["num_hidden_layers"] * length * (dense + attention)
     heads = predictions * (hidden * hidden + hidden * vocabulary) + texts * hidden * hidden
-    return 3 * 2 * (encoder + heads)
+    return of_encoder(config, length, predictions + texts) + 3 * 2 * heads
+
+
+def of_encoder(config, length, outputs=None):
+    """Operations that a training step takes for one row in the encoder's layers.
+
+    Args:
+        config: of the encoder, with Google's keys.
+        length: positions of the row.
+        outputs: how many positions the last layer computes; `None`: all.
+
+    Returns:
+        A number.
+
+    Example:
+
+    >>> base = {"hidden_size": 768, "num_hidden_layers": 12, "intermediate_size": 3072}
+    >>> round(of_encoder(base, 128, 21) / of_encoder(base, 128), 3)
+    0.947
+    """
+    hidden, layers = config["hidden_size"], config["num_hidden_layers"]
+    # Queries, keys and values are one matmul, over all positions in the last layer too.
+    read = layers * length * 3 * hidden * hidden
+    computed = (layers - 1) * length + (length if outputs is None else outputs)
+    attention = 2 * length * hidden
+    written = computed * (attention + hidden * hidden + 2 * hidden * config["intermediate_size"])
+    return 3 * 2 * (read + written)
 
 
 def peak():
