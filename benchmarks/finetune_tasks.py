@@ -545,7 +545,7 @@ def run_task(name, folder, seeds, limit, epochs, peers):
     task = TASKS[name]
     metrics = list(dict.fromkeys(task.metrics))
     results = {library: [] for library in libraries_for(task, peers)}
-    for seed in range(seeds):
+    for seed in seeds:
         for library, rows in results.items():
             options = {"name": name, "library": library, "seed": seed, "limit": limit}
             result = in_a_process(folder, {**options, "epochs": epochs})
@@ -589,7 +589,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=pathlib.Path, help="with data/ and, for Korean, vocab/")
     parser.add_argument("--tasks", default=",".join(TASKS), help=f"of {', '.join(TASKS)}")
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=3, help="how many")
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--limit", type=int, help="rows of the training data, and of dev")
     parser.add_argument("--epochs", type=int, help="default: those of the task")
     parser.add_argument("--peer", action="append", choices=["keras_hub"], default=[])
@@ -604,9 +605,9 @@ def main():
         parser.error(f"--tasks: no task {unknown[0]!r}; there are {', '.join(TASKS)}")
     packages = ("keras", "tensorflow", "transformers", "tokenizers", "torch", "keras-hub")
     print(", ".join(f"{p} {importlib.metadata.version(p)}" for p in packages[: 5 + len(args.peer)]))
+    seeds = range(args.first_seed, args.first_seed + args.seeds)
     ratios = [
-        run_task(name, args.folder, args.seeds, args.limit, args.epochs, args.peer)
-        for name in names
+        run_task(name, args.folder, seeds, args.limit, args.epochs, args.peer) for name in names
     ]
     for library in ("transformers", "keras_hub"):
         found = [ratio[library] for ratio in ratios if library in ratio]
