@@ -549,7 +549,7 @@ def run_task(name, folder, seeds, limit, epochs, peers):
         for library, rows in results.items():
             options = {"name": name, "library": library, "seed": seed, "limit": limit}
             result = in_a_process(folder, {**options, "epochs": epochs})
-            if not seed and library == "keras_bert":
+            if seed == seeds[0] and library == "keras_bert":
                 print("{}: {} + {} rows".format(name, *result["rows"]), end="")
                 majority = result.get("majority")
                 print("" if majority is None else f", majority {majority:.3f}", flush=True)
