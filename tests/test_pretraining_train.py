@@ -106,9 +106,11 @@ def test_the_model_loads_and_fills_blanks(learned, capsys):
     assert capsys.readouterr().out.split("\t")[1] == "c"
     pairs = keras_bert.load(folder, task="next_sentence")
     inputs = {key: np.ones((2, 16), "int32") for key in pairs.input}
-    np.testing.assert_array_equal(
+    # The whole model's last layer computes what its heads read and no more: matmuls of other sizes.
+    np.testing.assert_allclose(
         pairs(inputs),
         whole({**inputs, "masked_lm_positions": np.zeros((2, 1), "int32")})["next_sentence"],
+        rtol=1e-6,
     )
     with pytest.raises(ValueError, match="has the head pretraining, not tagger; fresh_head"):
         keras_bert.load(folder, task="tagger")
