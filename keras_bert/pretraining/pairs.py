@@ -7,6 +7,7 @@ pair has to be a random one, later pairs are true ones more often, so that half 
 """
 
 import dataclasses
+import functools
 import random
 from bisect import bisect_left
 
@@ -34,7 +35,7 @@ class Pairs:
     def __len__(self):
         return len(self.first)
 
-    @property
+    @functools.cached_property  # each batch asks for those of its rows
     def lengths(self):
         """Positions each pair takes, special pieces included, int64 (pairs,)."""
         return np.diff(self.first)[:, 0] + np.diff(self.second)[:, 0] + self.special
