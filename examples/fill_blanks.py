@@ -21,7 +21,7 @@ import numpy as np
 
 import keras_bert
 from keras_bert.finetuning import data, fill
-from keras_bert.pretraining import masking
+from keras_bert.pretraining import draws, masking
 
 DATA = pathlib.Path(__file__).parent / "data"
 SENTENCES = ["My parcel has not [MASK] yet.", "Please [MASK] my subscription."]
@@ -65,7 +65,7 @@ def main():
     *dev, weights = masked(bert, masker, dev_texts, 0)
     _, before = model.evaluate(*dev, sample_weight=weights, verbose=0)
     for epoch in range(args.epochs):  # each one has masks of its own
-        *batch, counts = masked(bert, masker, texts, masking.key_of(args.seed, epoch))
+        *batch, counts = masked(bert, masker, texts, draws.key_of(args.seed, epoch))
         model.fit(*batch, sample_weight=counts, batch_size=BATCH_SIZE, verbose=0)
     _, after = model.evaluate(*dev, sample_weight=weights, verbose=0)
     hidden = dev[1][weights > 0]

@@ -61,6 +61,7 @@ MAP = {
     "pretraining/sentences.py": Rule(""),
     "pretraining/vocabulary.py": Rule("numpy", "tokenizers"),
     "pretraining/records.py": Rule("numpy", "joblib tensorflow"),
+    "pretraining/draws.py": Rule("numpy"),
     "pretraining/pairs.py": Rule("numpy"),
     "pretraining/masking.py": Rule("numpy"),
     "pretraining/packing.py": Rule("numpy"),

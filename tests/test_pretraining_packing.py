@@ -27,7 +27,7 @@ def test_rows_of_real_pairs_are_full(length):
         [["zab"] * int(words) for words in np.clip(random.normal(25, 11, count), 3, 128)]
         for count in counts
     ]
-    lengths = pairs.draw(prose.in_memory(given), length, "fill").lengths
+    lengths = pairs.draw(prose.in_memory(given), length, key=0).lengths
     most = max(4, length // 16)
     rows = packing.plan(lengths, length, most)
     check(rows, lengths, length, most)

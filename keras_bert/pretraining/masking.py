@@ -3,16 +3,16 @@
 Source: section 3.1 and A.1 of the paper; `create_masked_lm_predictions` in google-research/bert
 `create_pretraining_data.py`.
 
-Every draw is a hash of a key, the number of the sequence and the position in it, so it depends on
-nothing that was drawn before.
+Every draw is a hash of a key, the number of the sequence and the position in it.
 """
 
 import re
 
 import numpy as np
 
+from keras_bert.pretraining.draws import hashes, uniform
+
 _SPECIAL = re.compile(r"\[(PAD|UNK|CLS|SEP|MASK|unused\d+)\]")
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # the step of splitmix64
 
 
 class Masker:
@@ -84,7 +84,7 @@ class Masker:
         # Of all positions, as Google counts, and one at least.
         budget = np.round(np.asarray(lengths) * self._share).astype(np.int64)
         budget = np.clip(budget, 1, self.max_predictions)
-        draws = _hashes(key, numbers, seq, purpose=0) >> np.uint64(1)
+        draws = hashes(key, numbers, seq, purpose=0) >> np.uint64(1)
         if self._whole_words:
             chosen = self._choose_words(ids, maskable, draws, budget)
         else:
@@ -97,8 +97,8 @@ class Masker:
         positions[rows, slots] = columns
         labels[rows, slots] = ids[rows, columns]
 
-        fate = _uniform(_hashes(key, numbers, seq, purpose=1)[rows, columns])
-        other = _uniform(_hashes(key, numbers, seq, purpose=2)[rows, columns])
+        fate = uniform(hashes(key, numbers, seq, purpose=1)[rows, columns])
+        other = uniform(hashes(key, numbers, seq, purpose=2)[rows, columns])
         other = self._ordinary[(other * len(self._ordinary)).astype(np.int64)]
         values = np.where(
             fate < 0.8, self._mask_id, np.where(fate < 0.9, labels[rows, slots], other)
@@ -140,37 +140,3 @@ def _choose_pieces(maskable, draws, budget):
     rows = np.broadcast_to(np.arange(len(keys))[:, None], wanted.shape)
     chosen[rows[wanted], order[:, :most][wanted]] = True
     return chosen
-
-
-def key_of(*numbers):
-    """A key of 64 bits from whole numbers, such as a seed and an epoch.
-
-    Example:
-
-    >>> key_of(0, 1) == key_of(0, 1), key_of(0, 1) == key_of(1, 0)
-    (True, False)
-    """
-    state = np.zeros(1, np.uint64)
-    for number in numbers:
-        state = _mix(state + np.array([number % 2**64], np.uint64) + _GOLDEN)
-    return int(state[0])
-
-
-def _hashes(key, numbers, seq, purpose):
-    """A hash for each sequence and position, uint64 (batch, seq)."""
-    row = np.asarray(numbers, np.uint64)
-    row = _mix(row * _GOLDEN + np.array([key], np.uint64))[:, None]  # (batch, 1)
-    column = (np.arange(1, seq + 1, dtype=np.uint64) + np.uint64(purpose << 32)) * _GOLDEN
-    return _mix(row + column)
-
-
-def _mix(x):
-    """The finalizer of splitmix64 (Steele et al., 2014)."""
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
-
-
-def _uniform(hashes):
-    """Hashes to numbers from 0 up to 1."""
-    return (hashes >> np.uint64(11)) * 2.0**-53

@@ -13,7 +13,8 @@ import keras
 import numpy as np
 
 from keras_bert.pretraining import packing, pairs
-from keras_bert.pretraining.masking import Masker, key_of
+from keras_bert.pretraining.draws import key_of
+from keras_bert.pretraining.masking import Masker
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -175,14 +176,14 @@ class Stream:
             order = sorted(order, key=lambda shard: key_of(self._seed, epoch, shard))
         names = [self._shards[at] for at in np.array_split(order, self._window_count)[number]]
         documents = self.records.read(names)
+        key = key_of(self._seed, epoch, number)
         drawn = pairs.draw(
             documents,
             self.sequence_length,
-            f"keras_bert pairs {self._seed} {epoch} {number}",
+            key,
             short_share=self._short_share,
             next_sentence=self._next_sentence,
         )
-        key = key_of(self._seed, epoch, number)
         if not self.packed:
             return _Window(documents, drawn, key, np.arange(len(drawn)), np.ones(len(drawn), int))
         rows = packing.plan(drawn.lengths, self.sequence_length, self.texts_in_row)
