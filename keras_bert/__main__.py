@@ -23,6 +23,7 @@ TASKS = (
     "qa",
     "multiple-choice",
 )
+_REMEMBERED = "where none is given, those that the model was trained on"
 # Of the models that Google published.
 SIZES = ("tiny", "mini", "small", "medium", "base", "large")
 # Commands whose model is a name or path of `sources`; that of `serve` may be SavedModels as well.
@@ -61,8 +62,9 @@ def _parser():
     evaluate = commands.add_parser("evaluate", help="score a trained model on a labelled file")
     evaluate.add_argument("model", help="folder or .keras file of a fine-tuned model")
     evaluate.add_argument("--input", required=True, help="file of the model's task")
-    _add_columns(evaluate)
-    _add_labels(evaluate)
+    columns = evaluate.add_argument_group("columns", _REMEMBERED)
+    _add_columns(columns)
+    _add_labels(columns)
     evaluate.add_argument("--characters", action="store_true", help="F1 of questions as KorQuAD's")
     _add_batch_size(evaluate)
     evaluate.set_defaults(run="evaluate", files=("input",))
@@ -80,7 +82,7 @@ def _parser():
         help="file of the model's task, of any size; multiple-choice: JSON Lines with the keys "
         "text and choices (a list), or SWAG's CSV",
     )
-    _add_columns(predict)
+    _add_columns(predict.add_argument_group("columns", _REMEMBERED))
     predict.add_argument(
         "--output",
         help="file for the answers, in the order of the input: .jsonl has a JSON object a line, "
@@ -343,27 +345,30 @@ def _add_pretrain(parser):
     parser.set_defaults(run="pretrain", files=("config",))
 
 
+# None where nothing is given: `commands` knows the defaults, and what a model was trained on.
 def _add_columns(parser):
     _add_text_column(parser)
     parser.add_argument("--text-pair", help="column of the second text, for pairs")
-    parser.add_argument(
-        "--separator", default=",", help="between the labels of one text (default: ,)"
-    )
-    parser.add_argument(
-        "--word", type=int, default=1, help="column of the word, for tagging (default: 1)"
-    )
+    parser.add_argument("--separator", help="between the labels of one text (default: ,)")
+    parser.add_argument("--word", type=int, help="column of the word, for tagging (default: 1)")
 
 
 def _add_text_column(parser):
-    parser.add_argument("--text", default="text", help="column of the text (default: text)")
+    parser.add_argument("--text", help="column of the text (default: text)")
     parser.add_argument("--format", choices=("tsv", "csv", "jsonl"), help="default: by ending")
-    parser.add_argument("--no-header", action="store_true", help="columns are then numbers, from 1")
+    parser.add_argument(
+        "--no-header",
+        dest="header",
+        action="store_const",
+        const=False,
+        help="columns are then numbers, from 1",
+    )
 
 
 def _add_labels(parser):
-    parser.add_argument("--label", default="label", help="column of the label (default: label)")
+    parser.add_argument("--label", help="column of the label (default: label)")
     parser.add_argument(
-        "--tag", type=int, default=-1, help="column of the tag, for tagging (default: -1, the last)"
+        "--tag", type=int, help="column of the tag, for tagging (default: -1, the last)"
     )
 
 

@@ -99,7 +99,7 @@ def info(args):
 def finetune(args):
     """Trains a model, and writes it with its metrics and pictures."""
     # The files first: a wrong column should not cost the wait for a model.
-    examples, dev = _read_training_data(args)
+    examples, dev, columns = _read_training_data(args)
     if dev is None and (args.search or args.metric or args.patience):
         raise ValueError("--search, --metric and --patience need --dev, the data that is scored")
     output = pathlib.Path(args.output)
@@ -120,6 +120,7 @@ def finetune(args):
 
     def save(model, metrics, **found):
         found |= {"model": args.model, "train": examples.source, "dev": dev and dev.source}
+        found["columns"] = columns
         recipe = {"freeze": args.freeze, "dtype": encoder.dtype_policy.name, **metrics["recipe"]}
         _write_run(output, model, {**found, **metrics, "recipe": recipe}, dev)
 
@@ -193,57 +194,66 @@ def _options_text(options):
 
 
 def _read_training_data(args):
+    """Training and dev data, and the columns that they were read from."""
     if args.glue:
         if args.train or args.dev or args.task:
             raise ValueError("--glue stands for --train, --dev and --task; give one or the other")
+        options = data.GLUE[data.find_glue(args.glue)]
         return (
             data.read_glue(args.glue, "train", limit=args.limit),
             data.read_glue(args.glue, "dev"),
+            {name: options.get(name, default) for name, default in _COLUMNS.items()},
         )
     if not args.train:
         raise ValueError("finetune needs --train or --glue")
-    read = _reader(args, args.task or "classification")
-    return read(args.train, limit=args.limit), read(args.dev) if args.dev else None
+    task, columns = args.task or "classification", _columns(args)
+    examples = _read(args.train, task, columns, args.format, limit=args.limit)
+    return examples, _read(args.dev, task, columns, args.format) if args.dev else None, columns
 
 
-def _reader(args, task):
-    """A function that reads a file as the labelled data of a task."""
-
-    def read(path, limit=None):
-        if task == "tagging":
-            return tagging.read(path, word=args.word, tag=args.tag, limit=limit)
-        if task == "qa":
-            return questions.read(path, limit=limit)
-        if task == "multiple-choice":
-            return choices.read(path, limit=limit)
-        return data.read(path, limit=limit, **_columns(args, task))
-
-    return read
+# Where in a file things are, unless it is said: the names of options, and of arguments of `read`.
+_COLUMNS = {"text": "text", "text_pair": None, "label": "label", "separator": ",", "header": True}
+_COLUMNS |= {"word": 1, "tag": -1}
 
 
-def _read_in_parts(args, task):
+def _columns(args, model=None):
+    """The columns that the command line names, or else those that a model was trained on."""
+    given = {name: getattr(args, name, None) for name in _COLUMNS}
+    given = {name: value for name, value in given.items() if value is not None}
+    if model is not None and not given:
+        trained = _metrics_of(model).get("columns")
+        given = trained if isinstance(trained, dict) else {}
+    return {name: given.get(name, default) for name, default in _COLUMNS.items()}
+
+
+def _read(path, task, columns, format, limit=None):
+    """A file as the labelled data of a task."""
+    if task == "tagging":
+        return tagging.read(path, word=columns["word"], tag=columns["tag"], limit=limit)
+    if task == "qa":
+        return questions.read(path, limit=limit)
+    if task == "multiple-choice":
+        return choices.read(path, limit=limit)
+    return data.read(path, **_of_texts(columns, task), format=format, limit=limit)
+
+
+def _read_in_parts(path, task, columns, format):
     """A file to be answered, a part at a time."""
     if task == "tagging":
-        return tagging.read_in_parts(args.input, word=args.word, tag=None)
+        return tagging.read_in_parts(path, word=columns["word"], tag=None)
     if task == "qa":  # one JSON object, which is read as a whole or not at all
-        return [questions.read(args.input, labelled=False)]
+        return [questions.read(path, labelled=False)]
     if task == "multiple-choice":
-        return choices.read_in_parts(args.input, labelled=False)
-    return data.read_in_parts(args.input, **_columns(args, task, labelled=False))
+        return choices.read_in_parts(path, labelled=False)
+    return data.read_in_parts(path, **{**_of_texts(columns, task), "label": None}, format=format)
 
 
-def _columns(args, task, labelled=True):
-    if task == "pair" and not args.text_pair:
+def _of_texts(columns, task):
+    """The columns of single texts and pairs, as the arguments of `data.read`."""
+    if task == "pair" and not columns["text_pair"]:
         raise ValueError("pairs need --text-pair, the column of the second text")
-    return {
-        "text": args.text,
-        "text_pair": args.text_pair,
-        "label": args.label if labelled else None,
-        "kind": _KINDS[task],
-        "separator": args.separator,
-        "format": args.format,
-        "header": not args.no_header,
-    }
+    names = ("text", "text_pair", "label", "separator", "header")
+    return {**{name: columns[name] for name in names}, "kind": _KINDS[task]}
 
 
 def _task_of(model):
@@ -316,7 +326,7 @@ def evaluate(args):
     task = _task_of(model)
     if args.characters and task != "qa":
         raise ValueError(f"--characters is for questions; {args.model} is of the task {task}")
-    examples = _reader(args, task)(args.input)
+    examples = _read(args.input, task, _columns(args, args.model), args.format)
     encoded = predict.encode(model, examples)
     with _bar("Scoring") as on_batch:
         answers = predict.answers(
@@ -367,7 +377,7 @@ def _parts(args, model):
     """What is to be answered, a part at a time, so that a file may have any size."""
     task = _task_of(model)
     if args.input:
-        return _read_in_parts(args, task)
+        return _read_in_parts(args.input, task, _columns(args, args.model), args.format)
     if task == "tagging":
         tokenizer = heads.find_encoder(model).preprocessor.tokenizer
         words, _ = tagging.sentences_of(args.texts, tokenizer)
@@ -393,8 +403,8 @@ def _parts(args, model):
 def embed(args):
     """Writes a vector for each text of a file."""
     _check_folder(args.output)
-    columns = {"text": args.text, "format": args.format, "header": not args.no_header}
-    parts = data.read_in_parts(args.input, **columns)
+    columns = {name: _columns(args)[name] for name in ("text", "header")}
+    parts = data.read_in_parts(args.input, **columns, format=args.format)
     first = next(parts)
     model = keras_bert.load(args.model, task="auto")
     output = heads.find_output(model)

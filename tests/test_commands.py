@@ -119,7 +119,7 @@ def trained(encoder_folder, tmp_path_factory):
 
 @pytest.mark.parametrize("task", TASKS)
 def test_each_task_from_file_to_answers(trained, task, tmp_path, capsys):
-    name, _, options, metric, lines, pattern = TASKS[task]
+    name, _, _, metric, lines, pattern = TASKS[task]
     folder = trained(task)
     pictures = {"curves.png"} | ({"confusion_matrix.png"} if task in PICTURED else set())
     files = {file.name for file in (folder / "model").iterdir()}
@@ -129,23 +129,19 @@ def test_each_task_from_file_to_answers(trained, task, tmp_path, capsys):
     assert metrics["train"] == metrics["dev"] == str(folder / name)
     capsys.readouterr()
 
-    assert run("evaluate", folder / "model", "--input", folder / name, *options) == 0
+    # The columns are those of the training, without a word of them.
+    assert run("evaluate", folder / "model", "--input", folder / name) == 0
     found = dict(line.split() for line in capsys.readouterr().out.splitlines())
     assert float(found[metric]) == pytest.approx(metrics[metric], abs=1e-3)
 
     output = tmp_path / "answers"
     arguments = ["--input", folder / name, "--output", output]
-    assert run("predict", folder / "model", *arguments, *columns(options)) == 0
+    assert run("predict", folder / "model", *arguments) == 0
     written = output.read_text().splitlines()
     assert len(written) == lines
     first = written[0] if task == "tagging" else written[1]
     assert re.fullmatch(pattern, first), first
     assert [file.name for file in tmp_path.iterdir()] == ["answers"]
-
-
-def columns(options):
-    """The options for a file without labels."""
-    return [] if "--separator" in options else options
 
 
 @pytest.mark.parametrize("task", ASKED)
@@ -517,6 +513,41 @@ def test_a_vocabulary_of_another_language_is_told():
         assert commands._note_of_vocabulary(data.Examples(texts), english, "minilm") is None
 
 
+def test_the_columns_of_the_training_are_remembered(encoder_folder, tmp_path, capsys):
+    file, other, model = tmp_path / "a.tsv", tmp_path / "b.tsv", tmp_path / "model"
+    rows = [("good", "so good"), ("bad", "so bad")] * 4
+    file.write_text("".join(f"{label}\t0\t{text}\n" for label, text in rows))
+    other.write_text("words\tkind\n" + "".join(f"{text}\t{label}\n" for label, text in rows))
+    plain = tmp_path / "c.tsv"
+    plain.write_text(other.read_text().replace("words\tkind", "text\tlabel"))
+    assert run(
+        "finetune", "--model", encoder_folder, "--train", file, "--output", model, "--epochs", 1,
+        "--no-header", "--text", 3, "--label", 1,
+    ) == 0  # fmt: skip
+    assert run("evaluate", model, "--input", file) == 0
+    assert run("predict", model, "--input", file, "--output", tmp_path / "answers.tsv") == 0
+    assert len((tmp_path / "answers.tsv").read_text().splitlines()) == 1 + len(rows)
+    # What is given counts, and none of what was.
+    columns = ["--text", "words", "--label", "kind"]
+    assert run("evaluate", model, "--input", other, *columns) == 0
+    assert run("predict", model, "--input", other, "--text", "words") == 0
+    capsys.readouterr()
+    assert run("evaluate", model, "--input", plain) == 1
+    assert "a column is a number from 1 to 2; received '3'" in capsys.readouterr().err
+    (model / "metrics.json").unlink()
+    assert run("evaluate", model, "--input", plain) == 0
+
+
+def test_the_columns_of_a_glue_task_are_remembered(encoder_folder, tmp_path):
+    folder = tmp_path / "CoLA"
+    folder.mkdir()
+    for split in ("train", "dev"):
+        (folder / f"{split}.tsv").write_text("a\t1\t\tso good\nb\t0\t*\tso bad\n" * 3)
+    common = ["--epochs", 1, "--model", encoder_folder, "--output", tmp_path / "out"]
+    assert run("finetune", "--glue", folder, *common) == 0
+    assert run("evaluate", tmp_path / "out", "--input", folder / "dev.tsv") == 0
+
+
 def test_glue(calls, encoder_folder, tmp_path):
     folder = tmp_path / "RTE"
     folder.mkdir()
@@ -648,7 +679,11 @@ def test_convert(tmp_path, capsys):
         (["predict", "{encoder}", "a"], "an encoder has to be fine-tuned first"),
         (["predict", "{qa}", "a"], "takes a question and a context, two texts"),
         (["predict", "{choice}", "a", "b"], "must have 2 choices"),
-        (["predict", "{pair}", "--input", "{rows}"], "pairs need --text-pair, the column of the"),
+        (["predict", "{pair}", "--input", "{rows}"], "has no column 'other'; its columns are text"),
+        (
+            ["predict", "{pair}", "--input", "{rows}", "--text", "text"],
+            "pairs need --text-pair, the column of the",
+        ),
         (["predict", "{pair}", "a"], "predict takes the two texts of one; received 1"),
         (["predict", "{pair}", "a", "b", "c", "d"], "give --input with --text and --text-pair"),
         (["predict", "{model}", "a", "--output", "a.json"], "qa alone; name it .jsonl"),

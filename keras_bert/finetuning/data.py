@@ -354,13 +354,25 @@ def read_glue(folder, split="train", *, task=None, limit=None):
     ['entailment']
     """
     folder = pathlib.Path(folder)
-    names = {name.lower(): name for name in GLUE}
-    task = names.get((task or folder.name).lower())
-    if task is None:
-        raise ValueError(f"{folder}: the folder of GLUE must be one of {', '.join(GLUE)}")
+    task = find_glue(task or folder)
     if task == "MNLI" and split == "dev":
         split = "dev_matched"
     return read(folder / f"{split}.tsv", **GLUE[task], limit=limit)
+
+
+def find_glue(folder):
+    """The key of `GLUE` that a folder is named for, in any case; else a `ValueError`.
+
+    Example:
+
+    >>> find_glue("glue/mrpc")
+    'MRPC'
+    """
+    names = {name.lower(): name for name in GLUE}
+    task = names.get(pathlib.Path(folder).name.lower())
+    if task is None:
+        raise ValueError(f"{folder}: the folder of GLUE must be one of {', '.join(GLUE)}")
+    return task
 
 
 def allow_long_fields():
