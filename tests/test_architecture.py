@@ -207,3 +207,10 @@ def test_every_test_is_of_one_module():
         path.stem.removeprefix("test_") for path in pathlib.Path(__file__).parent.glob("test_*.py")
     }
     assert sorted(tests - modules - TESTS_OF_NO_MODULE) == []
+
+
+def test_contributing_names_every_module():
+    text = (HOUSE.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    named = [name for name in MAP if not name.startswith("checkpoints/")]  # those are formats
+    missing = [name for name in named if f"{pathlib.Path(name).name}`" not in text]
+    assert not missing
