@@ -212,8 +212,15 @@ def _read_training_data(args):
 
 
 # Where in a file things are, unless it is said: the names of options, and of arguments of `read`.
-_COLUMNS = {"text": "text", "text_pair": None, "label": "label", "separator": ",", "header": True}
-_COLUMNS |= {"word": 1, "tag": -1}
+_COLUMNS = {
+    "text": "text",
+    "text_pair": None,
+    "label": "label",
+    "separator": ",",
+    "header": True,
+    "word": 1,
+    "tag": -1,
+}
 
 
 def _columns(args, model=None):
