@@ -23,7 +23,7 @@ TASKS = (
     "qa",
     "multiple-choice",
 )
-_REMEMBERED = "where none is given, those that the model was trained on"
+_REMEMBERED = "where none is given, those that metrics.json beside the model has from its training"
 # Of the models that Google published.
 SIZES = ("tiny", "mini", "small", "medium", "base", "large")
 # Commands whose model is a name or path of `sources`; that of `serve` may be SavedModels as well.

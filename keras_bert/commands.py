@@ -410,8 +410,10 @@ def _parts(args, model):
 def embed(args):
     """Writes a vector for each text of a file."""
     _check_folder(args.output)
-    columns = {name: _columns(args)[name] for name in ("text", "header")}
-    parts = data.read_in_parts(args.input, **columns, format=args.format)
+    columns = _columns(args)
+    parts = data.read_in_parts(
+        args.input, text=columns["text"], header=columns["header"], format=args.format
+    )
     first = next(parts)
     model = keras_bert.load(args.model, task="auto")
     output = heads.find_output(model)

@@ -47,15 +47,15 @@ def hashes(key, numbers, count, purpose):
     return _mix(row + column)
 
 
-def uniform(hashes):
-    """Hashes to numbers from 0 up to 1, float64.
+def uniform(bits):
+    """Hashes, uint64 of any shape, to numbers from 0 up to 1, float64.
 
     Example:
 
     >>> uniform(np.array([0, 2**63, 2**64 - 1], np.uint64)).round(3).tolist()
     [0.0, 0.5, 1.0]
     """
-    return (hashes >> np.uint64(11)) * 2.0**-53
+    return (bits >> np.uint64(11)) * 2.0**-53
 
 
 def _mix(x):
