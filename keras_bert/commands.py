@@ -363,7 +363,9 @@ def predict_texts(args):
                 yield part, answers, _asked(part, answers) if args.texts else None
                 bar.advance(work, len(part))
 
-        for line in formats.lines(format, model, answered(), header=bool(args.input)):
+        # A label and its probability explain themselves; a row of probabilities does not.
+        named = bool(args.input) or getattr(heads.find_output(model), "multi_label", False)
+        for line in formats.lines(format, model, answered(), header=named):
             write(line)
 
 

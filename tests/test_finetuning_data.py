@@ -295,7 +295,7 @@ def test_glue_by_another_name_and_split(tmp_path):
     assert len(data.read_glue(tmp_path, "dev", task="mnli")) == 1
     assert len(data.read_glue(tmp_path, "dev_mismatched", task="MNLI")) == 2
     assert len(data.read_glue(tmp_path, "dev_mismatched", task="MNLI", limit=1)) == 1
-    with pytest.raises(ValueError, match="folder of GLUE must be one of CoLA, SST-2, MRPC"):
+    with pytest.raises(ValueError, match="must be one of GLUE's tasks, CoLA, SST-2, MRPC"):
         data.read_glue(tmp_path)
     with pytest.raises(FileNotFoundError):
         data.read_glue(tmp_path, "test", task="MNLI")

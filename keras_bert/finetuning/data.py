@@ -371,7 +371,7 @@ def find_glue(folder):
     names = {name.lower(): name for name in GLUE}
     task = names.get(pathlib.Path(folder).name.lower())
     if task is None:
-        raise ValueError(f"{folder}: the folder of GLUE must be one of {', '.join(GLUE)}")
+        raise ValueError(f"{folder}: must be one of GLUE's tasks, {', '.join(GLUE)}")
     return task
 
 
@@ -430,7 +430,10 @@ def _places(path, columns, names, width):
         if names.count(column) != 1:
             found = ", ".join(name[:40] for name in names[:20])
             how_many = "two columns" if column in names else "no column"
-            raise ValueError(f"{path}: has {how_many} {column!r}; its columns are {found}")
+            raise ValueError(
+                f"{path}: has {how_many} {column!r}; its columns are {found}; name those to "
+                "read by `text`, `text_pair` and `label` (--text, --text-pair, --label)"
+            )
     return [names.index(column) for column in columns]
 
 

@@ -78,9 +78,11 @@ def lines(format, model, answered, header=True):
 
 
 def _tsv(task, model, answered, header):
-    if header and (names := task.header(model)) is not None:
-        yield names
+    names = task.header(model) if header else None
     for examples, answers, asked in answered:
+        if names is not None:
+            yield "\t".join([names, *(asked[0] if asked is not None else ())])
+            names = None
         for index, line in enumerate(task.lines(model, examples, answers)):
             if asked is not None:
                 # One line, one column each, whatever white space the text has.
