@@ -74,6 +74,8 @@ def test_limit_and_pairs(tmp_path):
         ("a.jsonl", '{"text": "a", "label": NaN}', {}, r"line 1: is not JSON \(NaN is no number\)"),
         ("a.jsonl", "[" * 200_000, {}, r"a\.jsonl, line 1: is not JSON"),
         ("a.tsv", "x\ty\na\tb\n", {}, r"a\.tsv: has no column 'text'; its columns are x, y"),
+        ("a.tsv", "\n\n", {}, r"has no column 'text'; its columns are without names"),
+        ("a.tsv", "text\tlabel\na\tb\n", {"separator": ""}, r"separator .* must not be empty"),
         ("a.tsv", "text\tlabel\n", {}, r"a\.tsv: holds no rows"),
         ("a.tsv", "", {}, r"a\.tsv: holds no rows"),
         (
@@ -117,6 +119,8 @@ def test_columns_of_any_kind_are_lists_of_strings():
         ((["good", 3],), "texts must be strings; received 3"),
         ((["a"], ["b", "c"]), "text_pairs must be as many as the texts, 1; received 2"),
         ((["a"], None, ["x", "y"]), "labels must be as many as the texts, 1; received 2"),
+        ((["a"], None, [None]), "labels must be there; received None"),
+        ((["a"], None, np.array([np.nan], np.float32)), "labels must be there; received .*nan"),
     ],
 )
 def test_bad_columns_are_an_error(columns, message):
@@ -132,6 +136,8 @@ def test_bad_columns_are_an_error(columns, message):
         ({"scores": [1, 1e39]}, "scores must be at most 1e[+]18 in size; received 1e[+]39"),
         ({"scores": [1, 2, 3]}, "scores must be as many as the texts, 2; received 3"),
         ({"label_sets": [["x"]]}, "label_sets must be as many as the texts, 2; received 1"),
+        ({"label_sets": [["x"], "y,z"]}, "must be a list of labels; received 'y,z'"),
+        ({"label_sets": [["x"], [None]]}, "labels must be there; received None"),
         ({"labels": ["x", "y"], "scores": [1, 2]}, "labels, label_sets and scores exclude"),
     ],
 )

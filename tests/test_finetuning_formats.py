@@ -69,6 +69,15 @@ EXPECTED = {
 }
 
 
+def test_labels_with_commas_are_told_from_each_other_in_csv():
+    labels = ["rude", "short, but kind", "true"]
+    encoder = tiny.encoder(num_hidden_layers=1)
+    model = heads.classifier(encoder, labels=labels, multi_label=True)
+    answers = np.array([[0.9, 0.8, 0.1]], np.float32)
+    _, line = formats.lines("csv", model, [(data.Examples(["a"]), answers, None)])
+    assert line == '"rude;short, but kind",0.9000,0.8000,0.1000'
+
+
 @pytest.mark.parametrize("name", ANSWERED)
 def test_json_lines_and_csv(models, name):
     answered = [(*ANSWERED[name], None)]

@@ -619,6 +619,13 @@ def test_scores_are_those_of_seqeval(prefixes):
         )
 
 
+def test_bilou_is_another_spelling_of_bioes():
+    gold = [["U-X", "B-X", "I-X", "L-X", "O", "B-Y", "L-Y"]]
+    given = [["U-X", "B-X", "I-X", "O", "O", "B-Y", "L-Y"]]
+    result = scores(gold, given)
+    assert (result["precision"], result["recall"]) == (2 / 3, 2 / 3)
+
+
 # --- Files of answers, and texts -----------------------------------------------------------
 
 

@@ -188,6 +188,14 @@ def test_answers_and_their_lines():
     assert list(texts.lines(model, examples, answers)) == ["0.5000", "-2.0000"]
 
 
+def test_labels_with_commas_are_told_from_each_other():
+    model = model_of(labels=["rude", "short, but kind", "true"], multi_label=True)
+    answers = np.array([[0.9, 0.8, 0.1]], np.float32)
+    [line] = texts.lines(model, Examples(["a"]), answers)
+    assert line == "rude;short, but kind\t0.9000\t0.8000\t0.1000"
+    assert texts.separator([",;|/"]) == "+"
+
+
 def test_large_logits_are_no_overflow():
     model = model_of(labels=LABELS, multi_label=True)
     answers = texts.decode(model, Examples(["a"]), None, [np.array([-200.0, 0.0, 200.0])])

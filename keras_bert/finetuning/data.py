@@ -5,6 +5,7 @@ import csv
 import dataclasses
 import json
 import math
+import numbers
 import pathlib
 import sys
 
@@ -30,8 +31,8 @@ class Examples:
         ragged_rows: how many rows of the file were left out as they have not its columns.
 
     Raises:
-        ValueError: the columns differ in length, a text is no string, a score no number, or
-            there are two kinds of labels.
+        ValueError: the columns differ in length, a text is no string, a score no number, a label
+            `None` or NaN, or there are two kinds of labels.
 
     Example:
 
@@ -53,7 +54,7 @@ class Examples:
             raise ValueError(f"{self.source}: labels, label_sets and scores exclude each other")
         self._check_strings()
         if self.label_sets is not None:
-            sets = [tuple(str(label) for label in labels) for labels in self.label_sets]
+            sets = [self._check_labels(labels) for labels in self.label_sets]
             object.__setattr__(self, "label_sets", sets)
         if self.scores is not None:
             scores = [_number(f"{self.source}: scores", score) for score in self.scores]
@@ -73,7 +74,7 @@ class Examples:
                 continue
             if isinstance(column, str):
                 raise ValueError(f"{name} must be a list of strings; received one string")
-            column = [str(item) for item in column] if name == "labels" else list(column)
+            column = list(self._check_labels(column) if name == "labels" else column)
             if len(column) != len(self.texts):
                 raise ValueError(
                     f"{self.source}: {name} must be as many as the texts, {len(self.texts)}; "
@@ -86,6 +87,18 @@ class Examples:
                 )
             object.__setattr__(self, name, column)
 
+    def _check_labels(self, labels):
+        """Labels as strings; what tables have for a missing one is none."""
+        if isinstance(labels, str):
+            raise ValueError(
+                f"{self.source}: each of label_sets must be a list of labels; "
+                f"received {labels!r:.80}"
+            )
+        for label in labels:
+            if label is None or (isinstance(label, numbers.Real) and math.isnan(label)):
+                raise ValueError(f"{self.source}: labels must be there; received {label!r}")
+        return tuple(str(label) for label in labels)
+
     def __len__(self):
         return len(self.texts)
 
@@ -93,12 +106,12 @@ class Examples:
         """Returns the distinct labels, sorted; numbers by value."""
         names = set(self.labels or ()).union(*self.label_sets or ())
         try:
-            numbers = {name: float(name) for name in names}
+            values = {name: float(name) for name in names}
         except ValueError:
             return sorted(names)
-        if any(map(math.isnan, numbers.values())):  # which has no place among numbers
+        if any(map(math.isnan, values.values())):  # which has no place among numbers
             return sorted(names)
-        return sorted(names, key=lambda name: (numbers[name], name))
+        return sorted(names, key=lambda name: (values[name], name))
 
     def majority_share(self):
         """Returns the share of the most frequent label, 0 to 1: what guessing it would score."""
@@ -203,6 +216,8 @@ def read_in_parts(
             f"{format or path.suffix or 'a file without an ending'!r}; name it by `format` "
             "(--format)"
         )
+    if not separator:
+        raise ValueError("separator (--separator) must not be empty")
     columns = [column for column in (text, text_pair, label) if column is not None]
     if len(set(columns)) < len(columns):
         raise ValueError(f"{path}: each column has one use; received {', '.join(columns)}")
@@ -428,7 +443,7 @@ def _places(path, columns, names, width):
         return [int(column) - 1 for column in columns]
     for column in columns:
         if names.count(column) != 1:
-            found = ", ".join(name[:40] for name in names[:20])
+            found = ", ".join(name[:40] for name in names[:20]) or "without names"
             how_many = "two columns" if column in names else "no column"
             raise ValueError(
                 f"{path}: has {how_many} {column!r}; its columns are {found}; name those to "
@@ -465,7 +480,7 @@ def _json_rows(path, file, columns, label, format, header):
                 and all(isinstance(item, (str, int, float)) for item in value)
             )
             if is_set:
-                value = [str(item) for item in value]
+                value = [item if isinstance(item, str) else json.dumps(item) for item in value]
             if not isinstance(value, str) and not is_set:
                 raise ValueError(
                     f"{path}, line {number}: {column!r} must be a string; received "

@@ -5,7 +5,8 @@ import io
 import json
 import pathlib
 
-from keras_bert.finetuning import questions, tasks
+from keras_bert import heads
+from keras_bert.finetuning import questions, tasks, texts
 
 FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".json": "json"}
 
@@ -41,7 +42,7 @@ def lines(format, model, answered, header=True):
     """Makes the lines of a file of answers.
 
     Numbers have four decimals in every format. In CSV the columns are those of JSON Lines, a list
-    with commas between its items, a dict as a column for each of its keys.
+    of labels in one field with `texts.separator` between them, a dict as a column for each key.
 
     Args:
         format: from `format_of`.
@@ -63,7 +64,7 @@ def lines(format, model, answered, header=True):
     if format == "tsv":
         yield from _tsv(task, model, answered, header)
         return
-    begun = False
+    begun, separator = False, texts.separator(heads.find_output(model).labels)
     for examples, answers, asked in answered:
         for index, record in enumerate(task.records(model, examples, answers)):
             if asked is not None:
@@ -74,7 +75,7 @@ def lines(format, model, answered, header=True):
             if not begun:
                 yield _csv_row(_names(record))
             begun = True
-            yield _csv_row(_fields(record))
+            yield _csv_row(_fields(record, separator))
 
 
 def _tsv(task, model, answered, header):
@@ -103,13 +104,13 @@ def _names(record):
         yield from value if isinstance(value, dict) else [key]
 
 
-def _fields(record):
+def _fields(record, separator):
     for value in record.values():
         for item in value.values() if isinstance(value, dict) else [value]:
             if isinstance(item, float):
                 yield f"{item:.4f}"
             else:
-                yield ",".join(item) if isinstance(item, list) else item
+                yield separator.join(item) if isinstance(item, list) else item
 
 
 def _csv_row(fields):

@@ -645,7 +645,7 @@ def score(model, examples, answers):
 
     For BIO tags (a label that starts with "B-" or "I-") entities count: one is right if its type,
     its first and its last word are. As in CoNLL's script, an "I-" after another type or "O"
-    starts an entity, and "S-" and "E-" are understood.
+    starts an entity; "S-" and "E-" are understood, and "U-" and "L-" mean the same.
 
     Source: https://www.clips.uantwerpen.be/conll2003/ner/bin/conlleval; seqeval's default mode
     gives the same.
@@ -716,12 +716,17 @@ def _is_bio(tag):
     return tag.startswith(("B-", "I-"))
 
 
+# A scheme's letters for the last word of an entity and the only one, in those of the other.
+_BILOU = {"L": "E", "U": "S"}
+
+
 def _entities(tags):
     """The entities of one sentence, a set of (type, first word, word after the last)."""
     found = set()
     start, last_prefix, last_type = 0, _OUTSIDE, ""
     for place, tag in enumerate([*tags, _OUTSIDE]):
         prefix, _, type = tag.partition("-")
+        prefix = _BILOU.get(prefix, prefix)
         if prefix not in ("I", "E") or last_prefix not in ("B", "I") or type != last_type:
             if last_prefix != _OUTSIDE:
                 found.add((last_type, start, place))

@@ -404,17 +404,35 @@ def lines(model, examples, answers):
 
     Yields:
         Strings without a line end: `score`; or the label and its probability; or for label
-        sets the labels with commas between them and the probability of each label.
+        sets the labels with `separator` between them and the probability of each label.
     """
     output = heads.find_output(model)
+    between = separator(output.labels)
     for row in answers:
         if output.task == "regressor":
             yield f"{row:.4f}"
         elif output.multi_label:
-            chosen = ",".join(output.labels[index] for index in np.flatnonzero(row >= 0.5))
+            chosen = between.join(output.labels[index] for index in np.flatnonzero(row >= 0.5))
             yield "\t".join([chosen, *(f"{probability:.4f}" for probability in row)])
         else:
             yield f"{output.labels[row.argmax()]}\t{row.max():.4f}"
+
+
+def separator(labels):
+    """What stands between labels in one field: a comma, or what is in none of them.
+
+    Args:
+        labels: all that a model knows, or `None`.
+
+    Returns:
+        One character.
+
+    Example:
+
+    >>> separator(["toxic", "rude"]), separator(["toxic, or rude", "kind"])
+    (',', ';')
+    """
+    return next((sign for sign in ",;|/" if not any(sign in name for name in labels or ())), "+")
 
 
 def records(model, examples, answers):
