@@ -137,6 +137,8 @@ def test_any_metric_may_choose_and_of_errors_the_least_is_best():
     for metric, epoch in ((None, 2), ("pearson", 2), ("rmse", 3)):
         best, chosen = train._best(history, metric)
         assert (best["epoch"], chosen) == (epoch, metric or "pearson")
+    history[0]["pearson"] = float("nan")
+    assert train._best(history, None)[0]["epoch"] == 2
 
 
 def test_patience_ends_a_run_that_gets_no_better(eager, scored):

@@ -386,13 +386,15 @@ def _best(history, metric):
 
 
 def goodness(metric, value):
-    """The value of a metric as a number of which more is better.
+    """The value of a metric as a number of which more is better; NaN is the worst of all.
 
     Example:
 
-    >>> goodness("accuracy", 0.75), goodness("rmse", 0.75)
-    (0.75, -0.75)
+    >>> goodness("accuracy", 0.75), goodness("rmse", 0.75), goodness("f1", float("nan"))
+    (0.75, -0.75, -inf)
     """
+    if np.isnan(value):  # or nothing would ever be better
+        return -np.inf
     return -value if metric == "rmse" else value
 
 
