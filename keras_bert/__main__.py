@@ -355,7 +355,8 @@ def _add_columns(parser):
 
 def _add_text_column(parser):
     parser.add_argument("--text", help="column of the text (default: text)")
-    parser.add_argument("--format", choices=("tsv", "csv", "jsonl"), help="default: by ending")
+    formats = ("tsv", "csv", "jsonl", "conll", "conllu")
+    parser.add_argument("--format", choices=formats, help="of the file; default: by its ending")
     parser.add_argument(
         "--no-header",
         dest="header",

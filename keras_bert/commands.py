@@ -9,6 +9,7 @@ import pathlib
 import re
 import shlex
 import signal
+import sys
 import tempfile
 import urllib.parse
 
@@ -18,7 +19,7 @@ import keras_bert
 from keras_bert import distribution, heads, hub, sources
 from keras_bert.checkpoints import folder, google, huggingface
 from keras_bert.console import progress, waiting
-from keras_bert.files import whole
+from keras_bert.files import alone, whole
 from keras_bert.finetuning import (
     choices,
     data,
@@ -50,11 +51,18 @@ _HEAD_TASKS = {
 _SEARCHED = ("batch_size", "learning_rate", "epochs")  # by --search, unless they are given
 # What `predict.counts` counts.
 _COUNTED = {
-    "truncated": "texts are longer than --max-length and were cut",
+    "truncated": "texts are longer than the model reads (finetune's --max-length) and were cut",
     "without_pieces": "texts are empty or invisible characters alone",
     "words_without_pieces": "words are invisible characters alone, nothing is learned from them",
+    "cut_words": "words are longer than the model reads and were cut",
+    "cut_questions": "questions are longer than a window has room for and were cut",
     "cut_answers": "answers are longer than a window, nothing is learned from them",
     "invisible_answers": "answers are invisible characters alone, nothing is learned from them",
+}
+# What `questions.Questions` counts.
+_MISPLACED = {
+    "moved_answers": "did not stand where the file says; the nearest place was taken",
+    "lost_answers": "do not stand in their text; nothing is learned from them",
 }
 # Texts to see whether a vocabulary fits them. One of their language takes 1.0 to 1.8 pieces a word
 # and knows all but 1.3% of them; MiniLM's takes 5.4 in Korean reviews and knows 75%.
@@ -102,8 +110,13 @@ def finetune(args):
     examples, dev, columns = _read_training_data(args)
     if dev is None and (args.search or args.metric or args.patience):
         raise ValueError("--search, --metric and --patience need --dev, the data that is scored")
-    output = pathlib.Path(args.output)
-    output.mkdir(parents=True, exist_ok=True)
+    # No lock stays in a folder that people copy and hand on.
+    with alone(args.output, "training", keep=False):
+        _finetune(args, pathlib.Path(args.output), examples, dev, columns)
+
+
+def _finetune(args, output, examples, dev, columns):
+    """The training itself, in a folder that no other process writes to."""
     # "auto": a checkpoint with another head may have left the pooler out.
     encoder = heads.find_encoder(keras_bert.load(args.model, task="auto"))
     if changes := _encoder_options(args):
@@ -125,6 +138,7 @@ def finetune(args):
         _write_run(output, model, {**found, **metrics, "recipe": recipe}, dev)
 
     if args.search:
+        resume.RunState(output, {}).clear()  # of an earlier run, which nothing goes on with
         # What is given is not searched.
         grid = {name: values for name, values in search.GRID.items() if name not in given}
         trials = search.grid(
@@ -220,6 +234,7 @@ _COLUMNS = {
     "header": True,
     "word": 1,
     "tag": -1,
+    "skip_ragged": False,  # no option: GLUE's QQP has broken rows
 }
 
 
@@ -236,23 +251,32 @@ def _columns(args, model=None):
 def _read(path, task, columns, format, limit=None):
     """A file as the labelled data of a task."""
     if task == "tagging":
-        return tagging.read(path, word=columns["word"], tag=columns["tag"], limit=limit)
+        places = {"word": columns["word"], "tag": columns["tag"]}
+        return tagging.read(path, **places, format=format, limit=limit)
     if task == "qa":
+        _check_no_format(format)
         return questions.read(path, limit=limit)
     if task == "multiple-choice":
-        return choices.read(path, limit=limit)
-    return data.read(path, **_of_texts(columns, task), format=format, limit=limit)
+        return choices.read(path, format=format, limit=limit)
+    options = _of_texts(columns, task) | {"skip_ragged": columns["skip_ragged"]}
+    return data.read(path, **options, format=format, limit=limit)
 
 
 def _read_in_parts(path, task, columns, format):
     """A file to be answered, a part at a time."""
     if task == "tagging":
-        return tagging.read_in_parts(path, word=columns["word"], tag=None)
+        return tagging.read_in_parts(path, word=columns["word"], tag=None, format=format)
     if task == "qa":  # one JSON object, which is read as a whole or not at all
+        _check_no_format(format)
         return [questions.read(path, labelled=False)]
     if task == "multiple-choice":
-        return choices.read_in_parts(path, labelled=False)
+        return choices.read_in_parts(path, format=format, labelled=False)
     return data.read_in_parts(path, **{**_of_texts(columns, task), "label": None}, format=format)
+
+
+def _check_no_format(format):
+    if format is not None:
+        raise ValueError(f"questions are read from SQuAD's JSON alone; received --format {format}")
 
 
 def _of_texts(columns, task):
@@ -283,11 +307,9 @@ def _notes(examples, dev=None, metrics=()):
         for name, note in _COUNTED.items():
             if count := counts.get(prefix + name):
                 yield f"{count} {note} ({part.source})"
-    moved, lost = (getattr(examples, name, 0) for name in ("moved_answers", "lost_answers"))
-    if moved:
-        yield f"{moved} answers did not stand where the file says; the nearest place was taken"
-    if lost:
-        yield f"{lost} answers do not stand in their text; nothing was learned from them"
+        for name, note in _MISPLACED.items():
+            if count := getattr(part, name, 0):
+                yield f"{count} answers {note} ({part.source})"
 
 
 def _note_of_vocabulary(examples, preprocessor, name):
@@ -312,13 +334,11 @@ def _note_of_vocabulary(examples, preprocessor, name):
 
 def _fine_tuned(name):
     """A model with one of the tasks' heads."""
-    if (
-        pathlib.Path(name, resume.STATE_FILE).is_file()
-        and not pathlib.Path(name, hub.MODEL_FILE).is_file()
-    ):
-        raise ValueError(
-            f"{name}: the run there is not finished; the same finetune command goes on with it"
-        )
+    if pathlib.Path(name, resume.STATE_FILE).is_file():
+        note = f"{name}: the run there is not finished; the same finetune command goes on with it"
+        if not pathlib.Path(name, hub.MODEL_FILE).is_file():
+            raise ValueError(note)
+        print(f"{note}. This is the model of an earlier run", file=sys.stderr)
     model = keras_bert.load(name, task="auto")
     try:
         tasks.for_model(model)
@@ -350,16 +370,19 @@ def predict_texts(args):
     """Answers texts or a file."""
     if bool(args.texts) == bool(args.input):
         raise ValueError("predict takes texts or --input, one of them")
-    _check_folder(args.output)
+    _check_output(args.output, args.input)
     model = _fine_tuned(args.model)
     format = formats.format_of(args.output, model)
     parts = _parts(args, model)
+    counts: collections.Counter[str] = collections.Counter()
     with _writer(args.output) as write, progress() as bar:
         work = bar.add_task("Predicting", total=None if args.input else 1)
 
         def answered():
             for part in parts:
-                answers = predict.answers(model, part, batch_size=args.batch_size)
+                encoded = predict.encode(model, part)
+                counts.update(predict.counts(encoded))
+                answers = predict.answers(model, part, batch_size=args.batch_size, encoded=encoded)
                 yield part, answers, _asked(part, answers) if args.texts else None
                 bar.advance(work, len(part))
 
@@ -367,6 +390,14 @@ def predict_texts(args):
         named = bool(args.input) or getattr(heads.find_output(model), "multi_label", False)
         for line in formats.lines(format, model, answered(), header=named):
             write(line)
+    _print_counts(counts)
+
+
+def _print_counts(counts):
+    """Says on stderr, as the answers may be on stdout, what of the texts was not read."""
+    for name, note in _COUNTED.items():
+        if counts[name]:
+            print(f"{counts[name]} {note}", file=sys.stderr)
 
 
 def _asked(part, answers):
@@ -411,7 +442,7 @@ def _parts(args, model):
 
 def embed(args):
     """Writes a vector for each text of a file."""
-    _check_folder(args.output)
+    _check_output(args.output, args.input)
     columns = _columns(args)
     parts = data.read_in_parts(
         args.input, text=columns["text"], header=columns["header"], format=args.format
@@ -422,17 +453,22 @@ def embed(args):
     if output is None or output.task != "embedder":
         model = heads.embedder(heads.find_encoder(model), pooling=args.pooling)
     shape = [0, model.output_shape[-1]]
+    counts: collections.Counter[str] = collections.Counter()
     path = pathlib.Path(args.output)
     with whole(path) as beside, open(beside, "wb") as file, progress() as bar:
         work = bar.add_task("Embedding", total=None)
         _write_header(file, shape)
         for part in itertools.chain([first], parts):
-            file.write(predict.embed(model, part.texts, batch_size=args.batch_size).tobytes())
+            encoded = predict.encode_texts(model, part.texts)
+            counts.update(predict.counts(encoded))
+            options = {"batch_size": args.batch_size, "encoded": encoded}
+            file.write(predict.embed(model, part.texts, **options).tobytes())
             shape[0] += len(part)
             bar.advance(work, len(part))
         file.seek(0)
         _write_header(file, shape)  # as long as before: numpy leaves room for any number of rows
     print(f"{shape[0]} vectors of {shape[1]} numbers in {path}")
+    _print_counts(counts)
 
 
 def _write_header(file, shape):
@@ -845,6 +881,13 @@ def _bar(title):
     with progress() as bar:
         work = bar.add_task(title, total=1)
         yield lambda share: bar.advance(work, share)
+
+
+def _check_output(path, input):
+    """Raises for a file that cannot be written, or that is being read."""
+    _check_folder(path)
+    if path and input and pathlib.Path(path).is_file() and pathlib.Path(path).samefile(input):
+        raise ValueError(f"{path}: --output must be another file than --input")
 
 
 def _check_folder(path):

@@ -49,12 +49,14 @@ def whole(path, durable=False):
 
 
 @contextlib.contextmanager
-def alone(folder, doing):
+def alone(folder, doing, *, keep=True):
     """Holds a folder for this process, where a second one would spoil what the first one writes.
 
     Args:
-        folder: is made if need be; the lock in it, a hidden file, stays.
+        folder: is made if need be; the lock in it is a hidden file.
         doing: what the other process does there, for the error.
+        keep: whether that file stays. Where it goes, two processes that come in the very moment
+            in which a third one leaves may both get in.
 
     Raises:
         ValueError: another process holds it.
@@ -81,6 +83,9 @@ def alone(folder, doing):
     try:
         yield
     finally:
+        if not keep:
+            with contextlib.suppress(OSError):  # Windows deletes no open file
+                pathlib.Path(lock.lock_file).unlink()
         lock.release()
 
 

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -16,7 +17,7 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert import commands
+from keras_bert import commands, files
 from keras_bert.__main__ import _check_files, main
 from keras_bert.finetuning import choices, data, questions, tagging, train
 from keras_bert.pretraining import records, vocabulary
@@ -227,6 +228,48 @@ def test_a_large_file_is_read_in_parts(
     assert seen == [4, 4, 1]
     assert once.read_text() == twice.read_text()
     assert len(once.read_text().splitlines()) == lines
+
+
+def test_what_is_not_read_is_told_beside_the_answers(trained, encoder_folder, tmp_path, capsys):
+    texts, vectors = tmp_path / "texts.tsv", tmp_path / "vectors.npy"
+    texts.write_text("text\n" + "so good " * 40 + "\n\u200b\n")
+    capsys.readouterr()
+    assert run("predict", trained("classification") / "model", "--input", texts) == 0
+    said = capsys.readouterr()
+    assert len(said.out.splitlines()) == 3
+    told = [
+        "1 texts are longer than the model reads (finetune's --max-length) and were cut",
+        "1 texts are empty or invisible characters alone",
+    ]
+    assert said.err.splitlines() == told
+    assert run("embed", encoder_folder, "--input", texts, "--output", vectors) == 0
+    assert capsys.readouterr().err.splitlines() == told
+
+
+def test_what_is_read_is_not_written(trained, encoder_folder, tmp_path, capsys):
+    file, link = tmp_path / "texts.tsv", tmp_path / "link.tsv"
+    file.write_text("text\nso good\n")
+    link.symlink_to(file)
+    for command in (["predict", trained("classification") / "model"], ["embed", encoder_folder]):
+        for output in (file, link):
+            assert run(*command, "--input", file, "--output", output) == 1
+            assert "--output must be another file than --input" in capsys.readouterr().err
+    assert file.read_text() == "text\nso good\n"
+
+
+def test_conllu_by_another_name(encoder_folder, tmp_path, capsys):
+    file = tmp_path / "tags.txt"
+    row = "\tO\t_\t_\t_\t_\t_\t_\n"
+    file.write_text(f"1\tgood\t_{row.replace('O', 'ADJ')}2\tfilm\t_{row}\n" * 4)
+    common = ["finetune", "--model", encoder_folder, "--task", "tagging", "--train", file]
+    common += ["--epochs", 1, "--output", tmp_path / "out"]
+    assert run(*common) == 1
+    assert "looks like CoNLL-U" in capsys.readouterr().err
+    assert run(*common, "--format", "conllu") == 0
+    for command in ("evaluate", "predict"):
+        arguments = [command, tmp_path / "out", "--input", file]
+        assert run(*arguments, "--format", "conllu") == 0
+    assert re.match(r"good\t(ADJ|O)\t", capsys.readouterr().out.split("majority")[1].split("\n")[1])
 
 
 def test_a_failure_leaves_no_half_written_answers(trained, tmp_path, monkeypatch, capsys):
@@ -486,21 +529,28 @@ def test_what_was_not_seen_is_told():
     names = ("truncated", "without_pieces", "words_without_pieces", "cut_answers")
     counts = {name: number for number, name in enumerate((*names, "invisible_answers"), 1)}
     assert list(commands._notes(train, dev, {**counts, "dev_truncated": 6})) == [
-        "1 texts are longer than --max-length and were cut (a.tsv)",
+        "1 texts are longer than the model reads (finetune's --max-length) and were cut (a.tsv)",
         "2 texts are empty or invisible characters alone (a.tsv)",
         "3 words are invisible characters alone, nothing is learned from them (a.tsv)",
         "4 answers are longer than a window, nothing is learned from them (a.tsv)",
         "5 answers are invisible characters alone, nothing is learned from them (a.tsv)",
-        "6 texts are longer than --max-length and were cut (b.tsv)",
+        "6 texts are longer than the model reads (finetune's --max-length) and were cut (b.tsv)",
     ]
 
 
 def test_answers_that_are_not_learned_are_told():
     answers = [[("b", 0)], [("x", 0)]]
-    examples = questions.Questions(["a", "a"], ["c b", "c"], answers, source="a.json")
-    assert list(commands._notes(examples)) == [
-        "1 answers did not stand where the file says; the nearest place was taken",
-        "1 answers do not stand in their text; nothing was learned from them",
+    train, dev = (
+        questions.Questions(["a", "a"], ["c b", "c"], answers, source=name)
+        for name in ("a.json", "b.json")
+    )
+    assert list(commands._notes(train, dev)) == [
+        f"1 answers {what} ({name})"
+        for name in ("a.json", "b.json")
+        for what in (
+            "did not stand where the file says; the nearest place was taken",
+            "do not stand in their text; nothing is learned from them",
+        )
     ]
 
 
@@ -550,6 +600,24 @@ def test_the_columns_of_a_glue_task_are_remembered(encoder_folder, tmp_path):
     assert run("evaluate", tmp_path / "out", "--input", folder / "dev.tsv") == 0
 
 
+def test_the_broken_rows_of_qqp_are_left_out_when_it_is_scored_too(
+    encoder_folder, tmp_path, capsys
+):
+    folder = tmp_path / "QQP"
+    folder.mkdir()
+    rows = "good\tso good\t1\nbad\tso good\t0\n" * 3 + "torn\n"
+    for split in ("train", "dev"):
+        (folder / f"{split}.tsv").write_text(f"question1\tquestion2\tis_duplicate\n{rows}")
+    common = ["--epochs", 1, "--model", encoder_folder, "--output", tmp_path / "out"]
+    assert run("finetune", "--glue", folder, *common) == 0
+    capsys.readouterr()
+    assert run("evaluate", tmp_path / "out", "--input", folder / "dev.tsv") == 0
+    assert "1 rows of" in capsys.readouterr().out
+    # Answers stand beside their rows, so here none may be missing.
+    assert run("predict", tmp_path / "out", "--input", folder / "dev.tsv") == 1
+    assert "row 8: must have 3 columns; received 1" in capsys.readouterr().err
+
+
 def test_glue(calls, encoder_folder, tmp_path):
     folder = tmp_path / "RTE"
     folder.mkdir()
@@ -593,6 +661,91 @@ def test_search_keeps_the_best(monkeypatch, encoder_folder, tmp_path, capsys):
         assert metrics["accuracy"] == 0.75
     assert run(*common, "--search") == 1
     assert "--search, --metric and --patience need --dev" in capsys.readouterr().err
+
+
+def test_a_search_begins_afresh(encoder_folder, tmp_path, monkeypatch):
+    file, folder = tmp_path / "a.tsv", tmp_path / "out"
+    file.write_text(TEXTS)
+    folder.mkdir()
+    for name in ("training.npz", "best.npz"):  # of an earlier run
+        (folder / name).touch()
+    monkeypatch.setattr("keras_bert.finetuning.search.GRID", {"learning_rate": [1e-3]})
+    common = ["finetune", "--model", encoder_folder, "--train", file, "--dev", file, "--epochs", 1]
+    assert run(*common, "--search", "--output", folder) == 0
+    assert not {"training.npz", "best.npz"} & {path.name for path in folder.iterdir()}
+
+
+def test_a_folder_is_one_runs(encoder_folder, tmp_path, capsys):
+    file, folder = tmp_path / "a.tsv", tmp_path / "out"
+    file.write_text(TEXTS)
+    common = ["finetune", "--model", encoder_folder, "--train", file, "--epochs", 1]
+    with files.alone(folder, "anything"):
+        assert run(*common, "--output", folder) == 1
+    assert capsys.readouterr().err == f"keras-bert: {folder}: another process is training there\n"
+    assert run(*common, "--output", folder) == 0
+    assert ".lock" not in {path.name for path in folder.iterdir()}
+
+
+def test_the_model_of_an_earlier_run_says_so(trained, tmp_path, capsys):
+    """A run that goes on writes its state beside the model that is there."""
+    model = shutil.copytree(trained("classification") / "model", tmp_path / "model")
+    (model / "training.npz").touch()
+    capsys.readouterr()
+    assert run("predict", model, "so good") == 0
+    assert capsys.readouterr().err == (
+        f"{model}: the run there is not finished; the same finetune command goes on with it. This "
+        "is the model of an earlier run\n"
+    )
+
+
+def _command(*arguments):
+    """A process of the command line, its stderr a pipe."""
+    command = [sys.executable, "-m", "keras_bert", *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def _wait_for(process, said):
+    """Reads what a process says until it says this."""
+    for line in process.stderr:
+        if line.startswith(said):
+            return
+    raise AssertionError(f"it ended without {said!r}")
+
+
+def test_real_signals_end_a_run_and_it_goes_on(encoder_folder, tmp_path):
+    """SIGKILL after the first epoch, the same command again: the undisturbed run's model.
+
+    And Ctrl-C after the first epoch: the best so far, status 0.
+    """
+    file = tmp_path / "a.tsv"
+    file.write_text(TEXTS)
+    common = ["finetune", "--model", encoder_folder, "--train", file, "--dev", file]
+    common += ["--epochs", 6, "--batch-size", 4, "--output"]
+    with _command(*common, tmp_path / "killed") as process:
+        _wait_for(process, "epoch 2 of 6")
+        process.kill()
+    assert process.returncode == -signal.SIGKILL
+    assert (tmp_path / "killed" / "training.npz").is_file()
+    assert not (tmp_path / "killed" / "model.keras").exists()
+    runs = {name: _command(*common, tmp_path / name) for name in ("killed", "undisturbed")}
+    said = {name: process.communicate() for name, process in runs.items()}
+    assert [process.returncode for process in runs.values()] == [0, 0], said
+    goes_on = re.match(r"goes on with the run in .*, epoch ([2-6]) of 6", said["killed"][1])
+    assert goes_on and f"epoch {goes_on[1]} of 6" in said["killed"][1]
+    models = [keras_bert.load(tmp_path / name) for name in runs]
+    for a, b in zip(*(model.get_weights() for model in models), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+    common[common.index("--epochs") + 1] = 10_000
+    with _command(*common, tmp_path / "stopped") as process:
+        _wait_for(process, "epoch 2 of 10000")
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate()
+    assert process.returncode == 0
+    assert "stopped; what follows is the best so far" in out
+    metrics = json.loads((tmp_path / "stopped" / "metrics.json").read_text())
+    assert metrics["stopped"] and metrics["best_epoch"] <= len(metrics["history"]) < 10_000
+    keras_bert.load(tmp_path / "stopped", task="auto")
 
 
 def test_a_killed_run_goes_on(encoder_folder, tmp_path, monkeypatch, capsys):
@@ -767,6 +920,14 @@ def test_convert(tmp_path, capsys):
             ["finetune", "--model", "{encoder}", "--train", "{rows}", "--output", "x"]
             + ["--stride", "4"],
             "Examples take no stride",
+        ),
+        (
+            ["finetune", "--train", "{rows}", "--task", "qa", "--format", "csv", "--output", "x"],
+            "questions are read from SQuAD's JSON alone; received --format csv",
+        ),
+        (
+            ["predict", "{choice}", "--input", "{rows}"],
+            "a.tsv: the format must be csv or jsonl (--format); received 'tsv'",
         ),
     ],
 )

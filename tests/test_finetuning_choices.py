@@ -66,17 +66,52 @@ GOOD = {"text": "a", "choices": ["b", "c"], "label": 0}
         ("a.jsonl", json.dumps(GOOD | {"choices": ["b"]}), "must have 2 choices, .* received 1"),
         ("a.jsonl", json.dumps(GOOD | {"choices": ["b", 3]}), "must be strings; received 3"),
         ("a.jsonl", json.dumps(GOOD | {"text": None}), "must be strings; received None"),
-        ("a.csv", "sent1,sent2,label\na,b,0\n", r"row 2: must have the columns sent1, sent2, end"),
-        ("a.csv", "sent1,sent2,ending0,ending1,label\na,b,c\n", r"row 2: must have the columns"),
-        ("a.csv", "sent1,sent2,ending0,ending1,label\na,b,c,d,\n", r"row 2: the label .* ''"),
+        (
+            "a.csv",
+            "sent1,sent2,label\na,b,0\n",
+            r"a\.csv: must have the columns sent1, sent2,",
+        ),
+        ("a.csv", "sent1,sent2,ending0,ending1,label\na,b,c\n", r"line 2: must have 5 fields, as"),
+        ("a.csv", "sent1,sent2,ending0,ending1,label\na,b,c,d,\n", r"line 2: the label .* ''"),
         ("a.csv", "sent1,sent2,ending0,ending1,label\n", "holds no rows"),
-        ("a.csv", 'sent1,sent2,ending0\n"a,b', r"a\.csv: unexpected end of data"),
+        ("a.csv", 'sent1,sent2,ending0\n"a,b', r"a\.csv, after line 1: unexpected end"),
+        ("a.csv", "sent1,sent2,ending0,ending2,label\na,b,c,d,0\n", "ending1, ... without a gap"),
+        ("a.csv", "sent1,sent2,ending0,ending0,label\na,b,c,d,0\n", "has two columns 'ending0'"),
+        (
+            "a.csv",
+            'sent1,sent2,ending0,ending1,label\n\n"a\nb",b,c,d,0\na,b,c,d,e,0\n',
+            "line 5: must have 5 fields, as the first row has",
+        ),
+        (
+            "a.tsv",
+            "text\tchoices\n",
+            r"a\.tsv: the format must be csv or jsonl .* 'tsv'",
+        ),
     ],
 )
 def test_bad_files_are_named(tmp_path, name, content, message):
     with pytest.raises(ValueError, match=message) as caught:
         choices.read(write(tmp_path / name, content))
     assert str(tmp_path / name) in str(caught.value)
+
+
+def test_endings_stand_where_their_numbers_say(tmp_path):
+    numbers = {f"ending{number}": str(number) for number in range(11)}
+    row = {"label": "1", "sent1": "a", "sent2": "b", **numbers}
+    names = sorted(row, reverse=True)  # ending9, ..., ending10, ending1, ending0
+    file = write(tmp_path / "a.csv", ",".join(names) + "\n" + ",".join(row[n] for n in names))
+    found = choices.read(file)
+    assert found.choices == [[f"b {number}" for number in range(11)]]
+    assert (found.texts, found.labels) == (["a"], [1])
+
+
+def test_the_format_may_be_given(tmp_path):
+    jsonl = write(tmp_path / "a", json.dumps(GOOD))
+    swag = write(tmp_path / "a.txt", "sent1,sent2,ending0,ending1,label\na,b,c,d,1\n")
+    assert choices.read(jsonl).choices == [["b", "c"]]
+    assert choices.read(swag, format="csv").choices == [["b c", "b d"]]
+    with pytest.raises(ValueError, match="limit .* must be at least 1; received 0"):
+        choices.read(jsonl, limit=0)
 
 
 def test_long_fields(tmp_path):
@@ -96,6 +131,7 @@ def test_long_fields(tmp_path):
         ((["a", "b"], [["c", "d"], ["e"]]), "item 2: must have 2 choices, as the first"),
         ((["a"], [["b", "c"]], [-1]), "the label must be a number from 0 to 1; received -1"),
         ((["a"], [["b", "c"]], ["0"]), "the label must be a number from 0 to 1; received '0'"),
+        ((["a"], ["bc"]), "item 1: the choices must be a list; received 'bc'"),
     ],
 )
 def test_bad_columns_are_an_error(columns, message):
@@ -113,7 +149,7 @@ def test_each_choice_is_a_pair():
     examples = Choices(["good", "so"], [["bad", "a film"], ["is", "a a a a a a"]], [1, 0])
     encoded = choices.encode(model, examples, 8)
     assert encoded.lengths.tolist() == [6, 8]
-    assert encoded.truncated == 1
+    assert (encoded.truncated, encoded.without_pieces) == (1, 0)
     inputs, targets, weights = encoded.batch([1, 0], 8)
     assert inputs["input_word_ids"].tolist() == [
         [[2, 14, 3, 13, 3, 0, 0, 0], [2, 14, 3, 8, 8, 8, 8, 3]],
@@ -124,6 +160,12 @@ def test_each_choice_is_a_pair():
     assert choices.encode(model, unlabelled, 8).batch([0], 8)[1:] == (None, None)
     with pytest.raises(ValueError, match="has no labels to learn from"):
         choices.build(tiny.encoder(num_hidden_layers=1), unlabelled)
+
+
+def test_empty_texts_and_continuations_are_counted():
+    model = heads.multiple_choice(tiny.encoder(num_hidden_layers=1))
+    examples = Choices(["", "so"], [["bad", "good"], ["\u200b", "good"]])
+    assert choices.encode(model, examples, 8).without_pieces == 2
 
 
 def test_answers():

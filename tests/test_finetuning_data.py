@@ -146,6 +146,20 @@ def test_bad_kinds_of_labels_are_an_error(columns, message):
         data.Examples(["a", "b"], **columns)
 
 
+def test_scores_beyond_all_numbers_are_an_error():
+    with pytest.raises(ValueError, match="scores must be numbers; received 1000"):
+        data.Examples(["a"], scores=[10**400])
+
+
+def test_an_example_is_named_by_its_row(tmp_path):
+    file = write(tmp_path / "a.csv", 'text,label\n\n"a\nb",x\nc,y\n')
+    examples = data.read(file, text="text", label="label")
+    assert [examples.place(index) for index in range(2)] == [f"{file}, row 3", f"{file}, row 4"]
+    file = write(tmp_path / "a.jsonl", '\n{"text": "a"}\n{"text": "b"}\n')
+    parts = list(data.read_in_parts(file, text="text", size=1))
+    assert [part.place(0) for part in parts] == [f"{file}, line 2", f"{file}, line 3"]
+
+
 def test_label_sets_and_scores_of_any_kind():
     sets = data.Examples(["a", "b", "c"], label_sets=[["x", 10], (), np.array([9])])
     assert sets.label_sets == [("x", "10"), (), ("9",)]

@@ -613,6 +613,22 @@ def test_one_window_that_sees_an_answer_is_enough(model_with_none):
     assert questions.decode(model_with_none, examples, encoded, outputs)[0]["text"] == ""
 
 
+def test_long_questions_and_empty_texts_are_counted(model):
+    examples = Questions(["so so so so", "so", ""], ["bad", " ", "bad"])
+    encoded = questions.encode(model, examples, 16, max_question_length=3)
+    assert (encoded.cut_questions, encoded.without_pieces) == (1, 2)
+    encoded = questions.encode(model, examples, 9)  # a window has room for 6, a question for 3
+    assert encoded.cut_questions == 1
+    assert questions.encode(model, examples, 16).cut_questions == 0
+
+
+def test_ids_are_names():
+    assert Questions(["a"], ["b"], ids=np.array([7])).ids == ["7"]
+    for wrong in (None, 1.5):
+        with pytest.raises(ValueError, match=f"ids must be strings; received {wrong}"):
+            Questions(["a"], ["b"], ids=[wrong])
+
+
 def test_a_context_without_pieces_has_no_answer(model, model_with_none):
     examples = Questions(["is", "is"], ["", " \n"])
     encoded = questions.encode(model, examples, 16)

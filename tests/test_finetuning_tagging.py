@@ -117,6 +117,20 @@ def test_a_file_of_words_alone_can_be_asked_for_words(tmp_path):
     assert tagging.read(file, tag=None).words == [["Ann", "left"], ["#", "tag"]]
 
 
+def test_conllu_by_another_name_is_no_conll(tmp_path):
+    """Its first column is a number, and the last one says nothing of most words."""
+    rows = "# sent_id = a\n1\tAnn\tAnn\tPROPN\t_\t_\t2\tnsubj\t_\t_\n"
+    for name, content in (("a.txt", rows), ("b.txt", rows.replace("\n1\t", "\n1-2\t"))):
+        file = write(tmp_path / name, content)
+        with pytest.raises(ValueError, match=r"line 2: looks like CoNLL-U, .*--format conllu"):
+            tagging.read(file)
+    file = tmp_path / "a.txt"
+    assert tagging.read(file, format="conllu").tags == [["PROPN"]]
+    assert tagging.read(file, word=2, tag=4).tags == [["PROPN"]]  # what is asked for is there
+    with pytest.raises(ValueError, match="limit .* must be at least 1; received 0"):
+        tagging.read(file, limit=0)
+
+
 def test_docstart_is_no_word_and_ends_a_sentence(tmp_path):
     text = "-DOCSTART- -X- -X- O\n\nAnn NNP I-NP O\n-DOCSTART- -X-\nBob NNP I-NP O\n"
     assert tagging.read(write(tmp_path / "a", text)).words == [["Ann"], ["Bob"]]
@@ -368,7 +382,13 @@ def test_a_batch_to_the_letter():
     arrays = (*inputs.values(), targets, weights)
     assert [array.dtype for array in arrays] == [np.int32] * 4 + [np.float32]
     assert {array.shape for array in arrays} == {(2, 7)}
-    assert encoded.words_without_pieces == 2
+    assert (encoded.words_without_pieces, encoded.cut_words) == (2, 0)
+
+
+def test_words_longer_than_a_window_are_cut_and_counted():
+    sentences = TaggedSentences([["badly" * 2, "so", "bad" + "ly" * 4]])
+    encoded = tagging.encode(model_of(NAMES), sentences, max_length=4)
+    assert encoded.cut_words == 1
 
 
 def test_words_of_short_and_long_sentences_count_alike():

@@ -1,5 +1,7 @@
 """Training: each task learns, the best epoch counts, a seed is a run, Ctrl-C is an end."""
 
+import inspect
+
 import keras
 import numpy as np
 import pytest
@@ -168,6 +170,15 @@ def test_ctrl_c_in_the_first_epoch_returns_the_current_weights(eager, tmp_path):
     assert metrics["train_loss"] > 0
     assert int(model.optimizer.iterations) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_before_the_first_step_is_no_run(eager):
+    class AtOnce(keras.callbacks.Callback):
+        def on_train_begin(self, logs=None):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        finetune(tiny.examples(tiny.ROWS[:8]), callbacks=[AtOnce()])
 
 
 @pytest.mark.parametrize("is_kept", [False, True])
@@ -376,6 +387,53 @@ def test_the_preprocessor_cuts_where_training_did(untrained):
     assert encoder.preprocessor.max_sequence_length == 32  # the encoder has no more positions
 
 
+def test_the_defaults_are_the_papers():
+    """Section A.3: 16 or 32 a batch, 5e-5, 3e-5 or 2e-5, 2 to 4 epochs, the first tenth warm-up."""
+    defaults = {
+        name: parameter.default
+        for name, parameter in inspect.signature(train.finetune).parameters.items()
+    }
+    assert defaults["batch_size"] in (16, 32) and defaults["learning_rate"] in (5e-5, 3e-5, 2e-5)
+    assert defaults["epochs"] in (2, 3, 4) and defaults["warmup"] == 0.1
+    config = tiny.encoder().get_config()
+    assert config["hidden_dropout_prob"] == config["attention_probs_dropout_prob"] == 0.1
+
+
+def test_weights_that_the_last_step_spoiled_are_an_error(eager, scored):
+    """No loss sees them any more, and a metric of an epoch before it may have been worse."""
+    scored(accuracy=[0.5])
+
+    class Spoil(keras.callbacks.Callback):
+        def on_train_end(self, logs=None):
+            self.model.trainable_variables[-1].assign(self.model.trainable_variables[-1] * np.nan)
+
+    examples = tiny.examples(tiny.ROWS[:8])
+    with pytest.raises(ValueError, match="training diverged, .*bias holds no numbers any more"):
+        finetune(examples, examples, epochs=1, callbacks=[Spoil()])
+
+
+def test_a_run_that_goes_on_says_so(eager, capsys, scored, tmp_path):
+    scored(accuracy=[0.5, 0.75])
+    examples = tiny.examples(tiny.ROWS[:4])
+
+    class Killed(Exception):
+        pass
+
+    class Kill(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            if epoch == 1:
+                raise Killed
+
+    options = {"epochs": 2, "folder": tmp_path, "show_progress": True}
+    with pytest.raises(Killed):
+        finetune(examples, examples, callbacks=[Kill()], **options)
+    assert "goes on" not in capsys.readouterr().err
+    finetune(examples, examples, **options)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == f"goes on with the run in {tmp_path}, epoch 2 of 2"
+    assert [line.partition(":")[0] for line in lines[1:]] == ["epoch 2 of 2"]
+
+
 def test_divergence_is_an_error(eager):
     with pytest.raises(ValueError, match="training diverged, the loss is"):
         finetune(epochs=2, learning_rate=float("inf"))
@@ -419,6 +477,11 @@ def test_bad_numbers_are_an_error(option):
             tiny.examples(),
             data.Examples(["a"], ["b"], ["good"], source="the dev file"),
             "reads single texts; the dev file has pairs of texts",
+        ),
+        (
+            tagging.TaggedSentences([["a"]], [["O"]], source="the train file"),
+            None,
+            "the train file: needs at least two tags to tell apart; received only 'O'",
         ),
         (tiny.tagged(), tiny.examples(), "must be TaggedSentences, as the training data;"),
         (["a", "b"], None, "examples must be one of Examples, .*; received list"),

@@ -15,7 +15,7 @@ import numpy as np
 
 from keras_bert import heads
 from keras_bert.finetuning.batches import REDUCTION
-from keras_bert.finetuning.data import Examples, allow_long_fields, not_utf8
+from keras_bert.finetuning.data import FORMATS, Examples, allow_long_fields, check_limit, not_utf8
 from keras_bert.finetuning.texts import EncodedTexts, softmax
 
 HEADS = ("multiple_choice",)
@@ -69,6 +69,8 @@ class Choices:
 
 def _check(place, text, choices, label, count):
     """Raises for an item that has not so many choices, or is wrong in another way."""
+    if isinstance(choices, str):  # whose letters would be the choices
+        raise ValueError(f"{place}: the choices must be a list; received {choices!r:.80}")
     for item in (text, *choices):
         if not isinstance(item, str):
             raise ValueError(f"{place}: texts must be strings; received {item!r:.80}")
@@ -91,6 +93,7 @@ def read(path, **options):
 
     Args:
         path: the file.
+        format: `"csv"` or `"jsonl"`; default: by the file's ending.
         limit: read no more than so many rows.
         labelled: whether the label is wanted.
 
@@ -98,7 +101,8 @@ def read(path, **options):
         The `Choices`.
 
     Raises:
-        ValueError: something is missing or of the wrong kind; the message names file and row.
+        ValueError: the format is another, or something is missing or of the wrong kind; the
+            message names file and line.
         OSError: the file cannot be read.
 
     Example:
@@ -114,7 +118,7 @@ def read(path, **options):
     return parts[0]
 
 
-def read_in_parts(path, *, limit=None, labelled=True, size=10_000):
+def read_in_parts(path, *, format=None, limit=None, labelled=True, size=10_000):
     r"""Reads choices from a file of any size, a part at a time.
 
     Args: as for `read`, and
@@ -136,7 +140,11 @@ def read_in_parts(path, *, limit=None, labelled=True, size=10_000):
     [2, 1]
     """
     path = pathlib.Path(path)
-    rows = _swag_rows if path.suffix.lower() == ".csv" else _json_rows
+    format = format or FORMATS.get(path.suffix.lower(), "jsonl")
+    if format not in ("csv", "jsonl"):
+        raise ValueError(f"{path}: the format must be csv or jsonl (--format); received {format!r}")
+    rows = _swag_rows if format == "csv" else _json_rows
+    check_limit(limit)
     first, count = 1, None
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
@@ -179,20 +187,46 @@ def _json_rows(path, file):
 
 def _swag_rows(path, file):
     allow_long_fields()
+    rows = csv.DictReader(file, strict=True)
     try:
-        for number, row in enumerate(csv.DictReader(file, strict=True), 2):
-            place = f"{path}, row {number}"
-            endings = [key for key in row if key and key.startswith("ending")]
-            missing = {"sent1", "sent2"} - set(row)
-            if missing or not endings or None in row or None in row.values():
-                raise ValueError(
-                    f"{place}: must have the columns sent1, sent2, ending0, ending1, ... and no "
-                    f"more or fewer fields than the first row; received {len(row)} fields"
-                )
+        names = rows.fieldnames or []
+        _check_swag_columns(path, names)
+        # By their numbers: a file may have them in any order.
+        endings = sorted((name for name in names if _is_ending(name)), key=lambda n: int(n[6:]))
+        for row in rows:
+            # `line_num` is where the row ends: fields may span lines, and blank lines are none.
+            place = f"{path}, line {rows.line_num}"
+            if None in row or None in row.values():
+                raise ValueError(f"{place}: must have {len(names)} fields, as the first row has")
             begin = row["sent2"]
-            yield place, row["sent1"], [f"{begin} {row[key]}" for key in endings], row.get("label")
+            yield (
+                place,
+                row["sent1"],
+                [f"{begin} {row[name]}" for name in endings],
+                row.get("label"),
+            )
     except csv.Error as error:
-        raise ValueError(f"{path}: {error}") from error
+        raise ValueError(f"{path}, after line {rows.line_num}: {error}") from error
+
+
+def _is_ending(name):
+    return name.startswith("ending") and name[6:].isdecimal()
+
+
+def _check_swag_columns(path, names):
+    """Raises for a file that has not the columns of SWAG, each once and all of the endings."""
+    if not names:  # an empty file, which holds no rows
+        return
+    numbers = sorted(int(name[6:]) for name in names if _is_ending(name))
+    twice = sorted({name for name in names if names.count(name) > 1 and name})
+    if twice:
+        raise ValueError(f"{path}: has two columns {twice[0]!r}")
+    if not {"sent1", "sent2"} <= set(names) or not numbers or numbers != list(range(len(numbers))):
+        found = ", ".join(name[:40] for name in names[:20])
+        raise ValueError(
+            f"{path}: must have the columns sent1, sent2, ending0, ending1, ... without a gap; "
+            f"received {found}"
+        )
 
 
 def build(encoder, train):
@@ -232,6 +266,7 @@ class EncodedChoices:
     Attributes:
         lengths: positions of the longest of each example's sequences, int (n,).
         truncated: how many sequences were cut.
+        without_pieces: how many texts and continuations are empty or invisible.
     """
 
     def __init__(self, preprocessor, examples, max_length):
@@ -243,6 +278,8 @@ class EncodedChoices:
         self._encoded = EncodedTexts(preprocessor, Examples(texts, choices), max_length)
         self.lengths = self._encoded.lengths.reshape(-1, self._count).max(axis=1)
         self.truncated = self._encoded.truncated
+        repeated, alone = self._encoded.empty  # each text stands before all of its continuations
+        self.without_pieces = repeated // self._count + alone
 
     def __len__(self):
         return len(self.lengths)

@@ -29,6 +29,7 @@ class Examples:
         scores: instead of labels, a number for each text.
         source: where they come from, for messages.
         ragged_rows: how many rows of the file were left out as they have not its columns.
+        places: where in the file each stands, such as "row 2", for messages; or `None`.
 
     Raises:
         ValueError: the columns differ in length, a text is no string, a score no number, a label
@@ -47,6 +48,7 @@ class Examples:
     scores: list[float] | None = None
     source: str = "the examples"
     ragged_rows: int = 0
+    places: list[str] | None = None
 
     def __post_init__(self):
         kinds = [self.labels, self.label_sets, self.scores]
@@ -102,6 +104,17 @@ class Examples:
     def __len__(self):
         return len(self.texts)
 
+    def place(self, index):
+        """Where an example comes from, for messages.
+
+        Example:
+
+        >>> Examples(["a"]).place(0), Examples(["a"], source="a.tsv", places=["row 2"]).place(0)
+        ('the examples, example 1', 'a.tsv, row 2')
+        """
+        where = f"example {index + 1}" if self.places is None else self.places[index]
+        return f"{self.source}, {where}"
+
     def label_names(self):
         """Returns the distinct labels, sorted; numbers by value."""
         names = set(self.labels or ()).union(*self.label_sets or ())
@@ -122,7 +135,7 @@ class Examples:
 def _number(what, value):
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):  # the last of an int with 400 digits
         number = math.nan
     if not math.isfinite(number):
         raise ValueError(f"{what} must be numbers; received {value!r:.80}")
@@ -216,6 +229,7 @@ def read_in_parts(
             f"{format or path.suffix or 'a file without an ending'!r}; name it by `format` "
             "(--format)"
         )
+    check_limit(limit)
     if not separator:
         raise ValueError("separator (--separator) must not be empty")
     columns = [column for column in (text, text_pair, label) if column is not None]
@@ -223,6 +237,7 @@ def read_in_parts(
         raise ValueError(f"{path}: each column has one use; received {', '.join(columns)}")
     read_rows = _json_rows if format == "jsonl" else _table_rows
     count, ragged, values = 0, 0, collections.defaultdict[str, list](list)
+    places: list[str] = []
 
     def part():
         labels = None if label is None else values[label]
@@ -232,6 +247,7 @@ def read_in_parts(
             **{f"{kind}s": labels},
             source=str(path),
             ragged_rows=ragged,
+            places=places.copy(),
         )
 
     try:
@@ -246,6 +262,7 @@ def read_in_parts(
                     if column == label:
                         value = _label(f"{path}, {place}", value, kind, separator)
                     values[column].append(value)
+                places.append(place)
                 count += 1
                 if limit is not None and count >= limit:
                     break
@@ -253,12 +270,26 @@ def read_in_parts(
                     yield part()
                     ragged = 0
                     values.clear()
+                    places.clear()
     except UnicodeDecodeError as error:
         raise not_utf8(path) from error
     if not count:
         raise ValueError(f"{path}: holds no rows")
     if values[text]:
         yield part()
+
+
+def check_limit(limit):
+    """Raises for a number of rows, or `None` for all, that no reader can read.
+
+    Example:
+
+    >>> check_limit(0)
+    Traceback (most recent call last):
+    ValueError: limit (--limit) must be at least 1; received 0
+    """
+    if limit is not None and limit < 1:
+        raise ValueError(f"limit (--limit) must be at least 1; received {limit}")
 
 
 def not_utf8(path):

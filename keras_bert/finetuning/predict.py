@@ -79,8 +79,8 @@ def counts(encoded):
 
     Returns:
         A dict of those there are any of: `truncated` texts; texts `without_pieces` and
-        `words_without_pieces`, empty or invisible; `cut_answers`, longer than a window, and
-        `invisible_answers`.
+        `words_without_pieces`, empty or invisible; `cut_words`, `cut_questions` and
+        `cut_answers`, longer than a window, and `invisible_answers`.
 
     Example:
 
@@ -89,7 +89,8 @@ def counts(encoded):
     {'truncated': 2}
     """
     names = (
-        "truncated", "without_pieces", "words_without_pieces", "cut_answers", "invisible_answers",
+        "truncated", "without_pieces", "words_without_pieces", "cut_words", "cut_questions",
+        "cut_answers", "invisible_answers",
     )  # fmt: skip
     return {name: count for name in names if (count := getattr(encoded, name, 0))}
 
@@ -184,18 +185,35 @@ def classify(model, texts, text_pairs=None, **options):
     Raises:
         ValueError: as for `answers`, or the model has no labels of this kind.
     """
+    output = heads.find_output(model)
+    if output is None or output.task != "classifier" or output.multi_label:
+        raise ValueError(f"{model.name!r} must be a classifier with one label for each text")
     examples = Examples(texts, text_pairs, source="the call")
     if not len(examples):
         return []
     rows = answers(model, examples, **options)
-    output = heads.find_output(model)
-    if output.task != "classifier" or output.multi_label:
-        raise ValueError(f"{model.name!r} must be a classifier with one label for each text")
     labels = output.labels
     return [(labels[row.argmax()], float(row.max())) for row in np.asarray(rows)]
 
 
-def embed(model, texts, *, pooling="mean", batch_size=32, on_batch=None):
+def encode_texts(model, texts):
+    """Single texts as any model on an encoder reads them.
+
+    Args:
+        model: its encoder with a preprocessor.
+        texts: list of strings.
+
+    Returns:
+        The `texts.EncodedTexts`, for `embed` and `counts`.
+
+    Raises:
+        ValueError: a model without an encoder, or an encoder without a preprocessor.
+    """
+    limit = length_limit(model)
+    return EncodedTexts(heads.find_encoder(model).preprocessor, Examples(texts), limit)
+
+
+def embed(model, texts, *, pooling="mean", batch_size=32, encoded=None, on_batch=None):
     """A vector for each text.
 
     Args:
@@ -203,6 +221,7 @@ def embed(model, texts, *, pooling="mean", batch_size=32, on_batch=None):
         texts: list of strings.
         pooling: of the head that it is given.
         batch_size: texts a batch.
+        encoded: from `encode_texts`, where that is at hand.
         on_batch: called after each batch with the share of the work that it was.
 
     Returns:
@@ -223,7 +242,6 @@ def embed(model, texts, *, pooling="mean", batch_size=32, on_batch=None):
     output = heads.find_output(model)
     if output is None or output.task != "embedder":
         model = heads.embedder(heads.find_encoder(model), pooling=pooling)
-    limit = length_limit(model)
-    encoded = EncodedTexts(heads.find_encoder(model).preprocessor, Examples(texts), limit)
+    encoded = encode_texts(model, texts) if encoded is None else encoded
     vectors = run(model, encoded, batch_size=batch_size, on_batch=on_batch)
     return np.reshape(np.array(vectors, np.float32), (len(texts), model.output_shape[-1]))

@@ -13,6 +13,7 @@ Source: section 4.2 and 4.3 of the paper; google-research/bert `run_squad.py`.
 import collections
 import dataclasses
 import json
+import numbers
 import pathlib
 import re
 import string
@@ -23,7 +24,7 @@ import tensorflow as tf
 
 from keras_bert import heads
 from keras_bert.finetuning.batches import REDUCTION
-from keras_bert.finetuning.data import not_utf8
+from keras_bert.finetuning.data import check_limit, not_utf8
 from keras_bert.text.accelerator import tokenize_function
 
 HEADS = ("span_selector",)
@@ -85,7 +86,11 @@ class Questions:
                 continue
             if isinstance(column, str):
                 raise ValueError(f"{name} must be a list; received one string")
-            column = [str(item) for item in column] if name == "ids" else list(column)
+            column = list(column)
+            if name == "ids":  # numbers are names, too
+                column = [
+                    str(item) if isinstance(item, numbers.Integral) else item for item in column
+                ]
             if len(column) != len(self.questions):
                 raise ValueError(
                     f"{self.source}: {name} must be as many as the questions, "
@@ -183,6 +188,7 @@ def read(path, *, limit=None, labelled=True):
     [[('Ada', 7)]]
     """
     path = pathlib.Path(path)
+    check_limit(limit)
     try:
         file = json.loads(path.read_bytes().decode("utf-8-sig"))
     except UnicodeDecodeError as error:
@@ -375,6 +381,9 @@ class EncodedQuestions:
         max_question_length: pieces at which a question is cut.
 
     Attributes:
+        cut_questions: how many questions are longer than a window has room for, or than
+            `max_question_length`, and were cut.
+        without_pieces: how many questions, and texts to answer them, are empty or invisible.
         cut_answers: how many answers no window holds as a whole; nothing is learned from those.
         invisible_answers: how many answers are white space or what the tokenizer drops; neither.
         max_length: as given.
@@ -404,6 +413,9 @@ class EncodedQuestions:
         self.question_size = np.minimum(
             np.diff(splits), min(max_question_length, (max_length - 3) // 2)
         )
+        self.cut_questions = int((np.diff(splits) > self.question_size).sum())
+        empty = np.diff(splits) == 0, np.diff(self.context_splits) == 0
+        self.without_pieces = int(sum(these.sum() for these in empty))
 
         room = max_length - 3 - self.question_size
         step = np.maximum(1, np.minimum(stride, room // 2))

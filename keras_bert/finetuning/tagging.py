@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert import heads
-from keras_bert.finetuning.data import not_utf8
+from keras_bert.finetuning.data import check_limit, not_utf8
 from keras_bert.finetuning.texts import softmax
 from keras_bert.text.accelerator import tokenize_function
 
@@ -87,7 +87,15 @@ class TaggedSentences:
                 f"{self.source}, sentence {number}: its {name} must be a list of strings; "
                 "received one string"
             )
-        row = [str(item) for item in row] if name == "tags" else list(row)
+        row = list(row)
+        if name == "tags":
+            missing = [item for item in row if item is None or item != item]  # None, NaN
+            if missing:
+                raise ValueError(
+                    f"{self.source}, sentence {number}: its tags must be there; received "
+                    f"{missing[0]!r}"
+                )
+            row = [str(item) for item in row]
         wrong = [item for item in row if not isinstance(item, str)]
         if wrong:
             raise ValueError(
@@ -183,6 +191,7 @@ def read_in_parts(path, *, word=1, tag=-1, format=None, limit=None, size=10_000)
     [[['Ann'], ['Go']], [['now']]]
     """
     path = pathlib.Path(path)
+    check_limit(limit)
     format = format or ("conllu" if path.suffix.lower() == ".conllu" else "conll")
     if format not in FORMATS:
         raise ValueError(
@@ -225,6 +234,12 @@ def _sentences(path, file, word, tag, format):
     for number, fields in itertools.chain(rows, [(0, None)]):  # the last end may be missing
         if fields is not None:
             # All rows are alike, so what is where is found once.
+            if places is None and format == "conll" and word == 1 and _is_conllu(fields):
+                raise ValueError(
+                    f"{path}, line {number}: looks like CoNLL-U, whose first column is a number; "
+                    'name the format, "conllu" (--format conllu), or the column of the word '
+                    "(--word)"
+                )
             places = places or _places(path, number, len(fields), word, tag)
             row_words.append(fields[places[0]])
             row_tags.append("" if tag is None else fields[places[1]].strip())
@@ -288,6 +303,10 @@ def _split(line, tabs):
     return line.split("\t") if tabs else [field for field in line.split(" ") if field]
 
 
+def _is_conllu(fields):
+    return len(fields) == _CONLLU_COLUMNS and re.fullmatch(r"1(-[0-9]+)?", fields[0]) is not None
+
+
 def _conllu_rows(path, lines):
     """Yields line number and columns of each word; `None` for columns where a sentence ends."""
     for number, line in lines:
@@ -333,7 +352,7 @@ def build(encoder, train):
         The `keras.Model` of `heads.tagger`.
 
     Raises:
-        ValueError: as for `heads.tagger`.
+        ValueError: there are fewer than two tags.
 
     Example:
 
@@ -343,7 +362,13 @@ def build(encoder, train):
     >>> build(encoder, TaggedSentences([["Ann", "left"]], [["B-PER", "O"]])).output_shape
     (None, None, 3)
     """
-    return heads.tagger(encoder, labels=train.label_names())
+    labels = train.label_names()
+    if len(labels) < 2:
+        received = f"only {labels[0]!r}" if labels else "none"
+        raise ValueError(
+            f"{train.source}: needs at least two tags to tell apart; received {received}"
+        )
+    return heads.tagger(encoder, labels=labels)
 
 
 def compile_options(model):
@@ -381,6 +406,7 @@ class EncodedSentences:
             the pieces whose words are learned and answered in this window.
         special_ids: of [CLS], [SEP] and [PAD].
         max_length: positions of the longest window there may be.
+        cut_words: see below.
 
     Attributes:
         lengths: positions each window takes, specials included; int (windows,).
@@ -389,9 +415,10 @@ class EncodedSentences:
         has_pieces: which words became a piece, bool (words,).
         words_without_pieces: how many words became none, as white space or what is invisible
             does; they are not learned.
+        cut_words: how many words do not fit into a window by themselves and were cut.
     """
 
-    def __init__(self, ids, targets, counts, windows, special_ids, max_length):
+    def __init__(self, ids, targets, counts, windows, special_ids, max_length, cut_words=0):
         self._ids, self._targets, self._windows = ids, targets, windows
         self._special_ids = special_ids
         self.pad_id = special_ids[-1]
@@ -404,6 +431,7 @@ class EncodedSentences:
         self._words_in_window = in_windows.sum() / max(len(windows), 1)
         self.has_pieces = counts > 0
         self.words_without_pieces = int((counts == 0).sum())
+        self.cut_words = cut_words
 
     def __len__(self):
         return len(self._windows)
@@ -498,6 +526,7 @@ def encode(model, examples, max_length, *, stride=None):
     tokenizer = heads.find_encoder(model).preprocessor.tokenizer
     ids, counts = _tokenize(tokenizer, examples.words)
     of_word = np.arange(len(ids)) - np.repeat(np.cumsum(counts) - counts, counts)
+    cut_words = int((counts > room).sum())
     ids, counts = ids[of_word < room], np.minimum(counts, room)
     targets = None
     if examples.tags is not None:
@@ -514,6 +543,7 @@ def encode(model, examples, max_length, *, stride=None):
         np.array(windows, np.int64).reshape(-1, 4),
         [tokenizer.token_id(piece) for piece in ("[CLS]", "[SEP]", "[PAD]")],
         max_length,
+        cut_words,
     )
 
 

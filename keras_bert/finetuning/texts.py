@@ -112,7 +112,9 @@ class EncodedTexts:
         max_length: as given.
         pad_id: the id where no piece is.
         truncated: how many texts were cut.
-        without_pieces: how many are empty or invisible, so that only special pieces are left.
+        empty: for each column of texts how many are empty or invisible, so that they have no
+            pieces.
+        without_pieces: all of those.
     """
 
     def __init__(self, preprocessor, examples, max_length, targets=None, weights=None):
@@ -129,7 +131,8 @@ class EncodedTexts:
         total = sum(ids.row_lengths().numpy() for ids in self._ids) + 1 + len(self._ids)
         self.lengths = np.minimum(total, max_length)
         self.truncated = int(np.sum(total > max_length))
-        self.without_pieces = int(np.sum(total == 1 + len(self._ids)))
+        self.empty = [int(np.sum(ids.row_lengths().numpy() == 0)) for ids in self._ids]
+        self.without_pieces = sum(self.empty)
 
     def __len__(self):
         return len(self.lengths)
@@ -239,11 +242,10 @@ def _targets(output, examples):
         return None
     unknown = sorted(set(examples.label_names()) - set(place))
     if unknown:
-        rows = enumerate(given, 1)
+        rows = enumerate(given)
         row = next(n for n, its in rows if unknown[0] in (its if output.multi_label else [its]))
         raise ValueError(
-            f"{examples.source}, example {row}: has the label {unknown[0]!r}, which is none of the "
-            "model's: "
+            f"{examples.place(row)}: has the label {unknown[0]!r}, which is none of the model's: "
             f"{', '.join(output.labels[:20])}"
         )
     if not output.multi_label:
@@ -322,7 +324,7 @@ def score(model, examples, answers):
 
     Returns:
         A dict of floats, the first the one that counts. One label a text: `accuracy`, `f1` (of the
-        second of two labels; `macro_f1`, the mean over all labels, if there are more), `mcc`
+        second of two labels; `macro_f1`, the mean over those that occur, if there are more), `mcc`
         (Matthews), and `majority`, the accuracy of guessing the most frequent label. Label
         sets: `micro_f1`, `macro_f1`, `exact_match`. Scores: `pearson`, `spearman`, `rmse`.
     """

@@ -52,7 +52,8 @@ def finetune(
 
     With `dev` the model is scored after each epoch, and the weights of the best epoch are what
     comes back. Ctrl-C ends the training, not the function: it goes on with the best weights so
-    far, or the current ones where no epoch is over.
+    far, or the current ones where no epoch is over. Before the first step there are none, and it
+    is a `KeyboardInterrupt`.
 
     Args:
         encoder: a `BertEncoder` with a preprocessor, which gets a fresh head; or a model with a
@@ -91,7 +92,7 @@ def finetune(
 
     Raises:
         ValueError: data without labels, a label in `dev` that `train` lacks, an encoder without a
-            preprocessor, an impossible number, or a loss that is no number any more.
+            preprocessor, an impossible number, or a loss or weights that are no numbers any more.
 
     Example:
 
@@ -179,7 +180,9 @@ def finetune(
             "content of the dev data": None if dev is None else digest(encoded_dev),
         }
     state = RunState(folder, settings)
-    state.restore(trained)
+    if state.restore(trained) and show_progress:
+        place = min(state.epoch + 1, epochs)
+        print(f"goes on with the run in {folder}, epoch {place} of {epochs}", file=sys.stderr)
     score = None
     if dev is not None:
         score = functools.partial(
@@ -191,7 +194,8 @@ def finetune(
     if score is not None:
         if best is None:  # stopped in the first epoch
             best = {"epoch": 1, "loss": state.loss, **score()}
-        if best not in state.history:  # stopped before it was noted
+        if best["epoch"] not in [record["epoch"] for record in state.history]:
+            # Stopped before it was noted.
             state.history.append(best)
     metrics = {"recipe": recipe, **_summary(state, schedule, len(train), stopped)}
     metrics |= predict.counts(encoded)
@@ -344,6 +348,7 @@ def _fit(schedule, score, state, metric, patience, callbacks, log):
                 # Or the gradients of the last batches would never become a step.
                 more = schedule.epoch(epochs).dataset().repeat().take(schedule.missing)
                 trained.fit(more, shuffle=False, verbose=0)
+            _check_weights(trained)
             record = {"epoch": state.epoch + 1, "loss": state.loss}
             if score is not None:
                 record |= score()
@@ -362,8 +367,20 @@ def _fit(schedule, score, state, metric, patience, callbacks, log):
             trained.jax_state_sync()
         if watch is not None:
             watch.read()
+        if not state.epoch and not state.batch:  # nothing was learned that could be kept
+            raise
         return True
     return False
+
+
+def _check_weights(model):
+    """Raises where the last steps of an epoch spoiled the weights, which no loss has seen yet."""
+    for variable in model.trainable_variables:
+        if not np.isfinite(keras.ops.convert_to_numpy(variable)).all():
+            raise ValueError(
+                f"training diverged, {variable.path} holds no numbers any more; a lower learning "
+                "rate may help"
+            )
 
 
 def _summary(state, schedule, examples, stopped):
