@@ -66,6 +66,7 @@ def _parser():
     _add_columns(columns)
     _add_labels(columns)
     evaluate.add_argument("--characters", action="store_true", help="F1 of questions as KorQuAD's")
+    _add_null_threshold(evaluate)
     _add_batch_size(evaluate)
     evaluate.set_defaults(run="evaluate", files=("input",))
 
@@ -89,6 +90,7 @@ def _parser():
         ".csv is CSV, .json (qa alone) SQuAD's file of predictions, any other ending is "
         "tab-separated; default: standard output",
     )
+    _add_null_threshold(predict)
     _add_batch_size(predict)
     predict.set_defaults(run="predict_texts", files=("input",))
 
@@ -370,6 +372,16 @@ def _add_labels(parser):
     parser.add_argument("--label", help="column of the label (default: label)")
     parser.add_argument(
         "--tag", type=int, help="column of the tag, for tagging (default: -1, the last)"
+    )
+
+
+def _add_null_threshold(parser):
+    parser.add_argument(
+        "--null-threshold",
+        type=float,
+        metavar="LOGITS",
+        help="how much better than the best answer none must score to be it, where questions may "
+        "have none (0)",
     )
 
 

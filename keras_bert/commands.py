@@ -353,17 +353,35 @@ def evaluate(args):
     task = _task_of(model)
     if args.characters and task != "qa":
         raise ValueError(f"--characters is for questions; {args.model} is of the task {task}")
+    decoding = _decoding(args, model)
     examples = _read(args.input, task, _columns(args, args.model), args.format)
     encoded = predict.encode(model, examples)
     with _bar("Scoring") as on_batch:
         answers = predict.answers(
-            model, examples, batch_size=args.batch_size, encoded=encoded, on_batch=on_batch
+            model,
+            examples,
+            batch_size=args.batch_size,
+            encoded=encoded,
+            on_batch=on_batch,
+            **decoding,
         )
     options = {"characters": True} if args.characters else {}
     metrics = tasks.for_model(model).score(model, examples, answers, **options)
     print(report.table({"examples": len(examples), **metrics}))
     for note in _notes(examples, metrics=predict.counts(encoded)):
         print(note)
+
+
+def _decoding(args, model):
+    """The options of the task's `decode` that the command line gives."""
+    if args.null_threshold is None:
+        return {}
+    if _task_of(model) != "qa" or not heads.find_output(model).no_answer:
+        raise ValueError(
+            f"--null-threshold is for questions that may have no answer; {args.model} was not "
+            "trained on such"
+        )
+    return {"null_threshold": args.null_threshold}
 
 
 def predict_texts(args):
@@ -373,6 +391,7 @@ def predict_texts(args):
     _check_output(args.output, args.input)
     model = _fine_tuned(args.model)
     format = formats.format_of(args.output, model)
+    decoding = _decoding(args, model)
     parts = _parts(args, model)
     counts: collections.Counter[str] = collections.Counter()
     with _writer(args.output) as write, progress() as bar:
@@ -382,7 +401,8 @@ def predict_texts(args):
             for part in parts:
                 encoded = predict.encode(model, part)
                 counts.update(predict.counts(encoded))
-                answers = predict.answers(model, part, batch_size=args.batch_size, encoded=encoded)
+                options = {"batch_size": args.batch_size, "encoded": encoded, **decoding}
+                answers = predict.answers(model, part, **options)
                 yield part, answers, _asked(part, answers) if args.texts else None
                 bar.advance(work, len(part))
 

@@ -303,6 +303,12 @@ class BertEncoder(keras.Model):
         """
         config = {**self.get_config(), "preprocessor": self.preprocessor, **options}
         encoder = type(self).from_config(config)
+        shapes = [[weight.shape for weight in each.weights] for each in (self, encoder)]
+        if shapes[0] != shapes[1]:
+            raise ValueError(
+                "the weights are not of the shapes that these options give: either an option "
+                "changes them, or the encoder has LoRA's or was quantized, and goes on as it is"
+            )
         encoder.set_weights(self.get_weights())
         return encoder
 

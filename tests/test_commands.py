@@ -272,6 +272,23 @@ def test_conllu_by_another_name(encoder_folder, tmp_path, capsys):
     assert re.match(r"good\t(ADJ|O)\t", capsys.readouterr().out.split("majority")[1].split("\n")[1])
 
 
+def test_no_answer_may_be_made_rarer_or_more_frequent(encoder_folder, tmp_path, capsys):
+    file, folder = tmp_path / "a.json", tmp_path / "out"
+    content = json.loads(QUESTIONS)
+    content["data"][0]["paragraphs"][0]["qas"][0]["answers"] = []
+    file.write_text(json.dumps(content))
+    common = ["--train", file, "--output", folder, "--epochs", 1, "--max-length", 16]
+    assert run("finetune", "--model", encoder_folder, "--task", "qa", *common) == 0
+    for threshold, empty in ((-1000, 4), (1000, 0)):
+        capsys.readouterr()
+        assert run("predict", folder, "--input", file, "--null-threshold", threshold) == 0
+        rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()[1:]]
+        assert sum(not row[1] for row in rows) == empty
+        assert run("evaluate", folder, "--input", file, "--null-threshold", threshold) == 0
+        scores = dict(line.split() for line in capsys.readouterr().out.splitlines())
+        assert float(scores["no_answer_accuracy"]) == (empty == 4)
+
+
 def test_a_failure_leaves_no_half_written_answers(trained, tmp_path, monkeypatch, capsys):
     file = tmp_path / "a.tsv"
     file.write_text("text\tx\nso good\tb\nso bad\n")
@@ -389,6 +406,36 @@ def test_export(trained, tmp_path, capsys):
     metrics = json.loads((folder / "model" / "metrics.json").read_text())
     assert f"| accuracy | {metrics['accuracy']:.4g} |" in page and "| trained on | a.tsv |" in page
     assert "not known" in page and str(folder) not in page
+
+
+# Of each task: what its SavedModel is asked, as `ASKED`, and the answers that `predict` prints too.
+SERVED = {
+    "classification": ({"text": ["so good", "한국어"]}, ["label", "score"]),
+    "pair": ({"text": ["so good"], "text_pair": ["bad"]}, ["label", "score"]),
+    "multi-label": ({"text": ["so good", "bad"]}, ["probabilities"]),
+    "regression": ({"text": ["so good"]}, ["score"]),
+    "tagging": ({"text": ["so good!", "bad"]}, ["token", "tag", "score"]),
+    "qa": ({"question": ["is this bad"], "context": ["a film so good"]}, ["answer", "score"]),
+    "multiple-choice": ({"text": ["films"], "choices": [["good", "bad", "so"]]}, ["choice"]),
+}
+
+
+@pytest.mark.parametrize("task", SERVED)
+def test_each_trained_folder_goes_into_an_export(trained, task, tmp_path, capsys):
+    import tensorflow as tf
+
+    folder = trained(task)
+    asked, names = SERVED[task]
+    assert run("export", folder / "model", tmp_path) == 0
+    capsys.readouterr()
+    assert run("predict", folder / "model", *ASKED[task][0]) == 0
+    printed = capsys.readouterr().out
+    served = tf.saved_model.load(tmp_path / "1").signatures["serving_default"]
+    answers = served(**{name: tf.constant(value) for name, value in asked.items()})
+    for name in names:
+        for value in answers[name].numpy().ravel():
+            text = value.decode() if isinstance(value, bytes) else f"{value:.4f}"
+            assert text.removesuffix(".0000") in printed, (name, printed)
 
 
 def test_both_parts_of_a_pair_are_named(encoder_folder, tmp_path, capsys):
@@ -924,6 +971,10 @@ def test_convert(tmp_path, capsys):
         (
             ["finetune", "--train", "{rows}", "--task", "qa", "--format", "csv", "--output", "x"],
             "questions are read from SQuAD's JSON alone; received --format csv",
+        ),
+        (
+            ["predict", "{qa}", "a", "b", "--null-threshold", "1"],
+            "--null-threshold is for questions that may have no answer; ",
         ),
         (
             ["predict", "{choice}", "--input", "{rows}"],

@@ -9,6 +9,7 @@ import pytest
 
 from keras_bert import BertEncoder, Preprocessor, checkpoints, layers, optimizers
 from tests import contract as promises
+from tests import tiny
 
 GOLDEN = pathlib.Path(__file__).parent / "golden" / "encoder_parameters.json"
 
@@ -345,3 +346,15 @@ def test_optional_inputs_train_with_dropout_and_rematerialized():
         assert history[-1] < 0.9 * history[0]
         losses.append(history[0])
     assert losses[0] != np.mean(np.square(model(inputs) - target))  # dropout was on
+
+
+def test_options_of_an_encoder_with_other_weights_are_an_error():
+    encoder = tiny.encoder(num_hidden_layers=1)
+    with pytest.raises(ValueError, match="not of the shapes .* either an option changes them"):
+        encoder.with_options(hidden_size=4)
+    for layer in encoder._flatten_layers():
+        if isinstance(layer, keras.layers.Dense):
+            layer.enable_lora(2)
+            break
+    with pytest.raises(ValueError, match="or the encoder has LoRA's or was quantized"):
+        encoder.with_options(rematerialize=True)

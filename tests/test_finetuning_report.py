@@ -83,6 +83,20 @@ def test_confusion_of_a_classifier(tmp_path, monkeypatch, labels, fonts):
     assert not np.array_equal(picture(tmp_path / report.CONFUSION_FILE), image)
 
 
+def test_rows_are_what_is_right_and_columns_what_was_answered(tmp_path, monkeypatch):
+    figures, plain = [], report._figure
+    monkeypatch.setattr(report, "_figure", lambda *size: figures.append(plain(*size)) or figures[0])
+    model = heads.classifier(tiny.encoder(num_hidden_layers=1), labels=["no", "yes"])
+    examples = Examples(["a"] * 4, labels=["no", "no", "no", "yes"])
+    report.draw_confusion(tmp_path, model, examples, np.eye(2)[[1, 1, 0, 1]])
+    (axes,) = figures[0].axes
+    counts = {(*text.get_position(), text.get_text()) for text in axes.texts}
+    assert counts == {(0, 0, "1"), (1, 0, "2"), (0, 1, "0"), (1, 1, "1")}  # column, row
+    assert (axes.get_ylabel(), axes.get_xlabel()) == ("right", "answered")
+    for labels in (axes.get_xticklabels(), axes.get_yticklabels()):
+        assert [label.get_text() for label in labels] == ["no", "yes"]
+
+
 def test_confusion_of_a_tagger(tmp_path):
     model = heads.tagger(tiny.encoder(num_hidden_layers=1), labels=["O", "B-work", "B-mood"])
     answers = [[("O", 0.5)] * len(row) for row in tiny.tagged().tags]

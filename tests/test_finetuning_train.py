@@ -1,6 +1,7 @@
 """Training: each task learns, the best epoch counts, a seed is a run, Ctrl-C is an end."""
 
 import inspect
+import re
 
 import keras
 import numpy as np
@@ -245,6 +246,16 @@ def test_a_line_an_epoch_where_there_is_no_terminal(eager, capsys, scored):
     lines = capsys.readouterr().err.splitlines()
     assert [line.partition(":")[0] for line in lines] == ["epoch 1 of 2", "epoch 2 of 2"]
     assert lines[1].startswith("epoch 2 of 2: loss 0.") and lines[1].endswith(", accuracy 0.750")
+
+
+def test_a_bar_at_a_terminal(eager, capsys, scored, monkeypatch):
+    scored(accuracy=[0.5, 0.75])
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setenv("COLUMNS", "160")
+    examples = tiny.examples(tiny.ROWS[:4])
+    finetune(examples, examples, epochs=2, show_progress=True)
+    last = re.sub(r"\x1b\[\d+m", "", capsys.readouterr().err.split("Epoch 2 of 2")[-1])
+    assert re.search(r"4/4 .*loss 0\.\d{3} .*\b\d+ examples/s .*dev accuracy 0\.750 .*0:00:0", last)
 
 
 def test_tensorboard_gets_each_epoch(eager, tmp_path, scored):
