@@ -6,6 +6,7 @@ Keras is imported when a command runs, not before, so that `--help` answers at o
 import argparse
 import difflib
 import errno
+import importlib
 import os
 import re
 import stat
@@ -55,7 +56,7 @@ def _parser():
 
     info = commands.add_parser("info", help="what a model is: sizes, vocabulary, labels")
     info.add_argument("model", help="name (see list), hf:org/name, folder, .zip or .keras file")
-    info.set_defaults(run="info")
+    info.set_defaults(run="models.info")
 
     _add_finetune(commands.add_parser("finetune", help="train a model on a labelled file"))
 
@@ -68,7 +69,7 @@ def _parser():
     evaluate.add_argument("--characters", action="store_true", help="F1 of questions as KorQuAD's")
     _add_null_threshold(evaluate)
     _add_batch_size(evaluate)
-    evaluate.set_defaults(run="evaluate", files=("input",))
+    evaluate.set_defaults(run="answering.evaluate", files=("input",))
 
     predict = commands.add_parser("predict", help="answer texts or a file with a trained model")
     predict.add_argument("model", help="folder or .keras file of a fine-tuned model")
@@ -92,7 +93,7 @@ def _parser():
     )
     _add_null_threshold(predict)
     _add_batch_size(predict)
-    predict.set_defaults(run="predict_texts", files=("input",))
+    predict.set_defaults(run="answering.predict_texts", files=("input",))
 
     embed = commands.add_parser("embed", help="write a vector for each text of a file")
     embed.add_argument("model", help="an encoder: name, hf:org/name, folder or .keras file")
@@ -103,7 +104,7 @@ def _parser():
     )
     _add_text_column(embed)
     _add_batch_size(embed)
-    embed.set_defaults(run="embed", files=("input",))
+    embed.set_defaults(run="answering.embed", files=("input",))
 
     fill = commands.add_parser("fill", help="candidates for [MASK] in texts")
     fill.add_argument("model", help="a checkpoint with a masked LM head")
@@ -111,7 +112,7 @@ def _parser():
     fill.add_argument(
         "--top", type=_positive(int), default=5, help="candidates for each (default: 5)"
     )
-    fill.set_defaults(run="fill_blanks")
+    fill.set_defaults(run="answering.fill_blanks")
 
     vocab = commands.add_parser("vocab", help="learn a vocabulary from your own text")
     vocab.add_argument(
@@ -136,7 +137,7 @@ def _parser():
     vocab.add_argument(
         "--max-bytes", type=_positive(int), help="learn from so much of the text, evenly spread"
     )
-    vocab.set_defaults(run="make_vocabulary")
+    vocab.set_defaults(run="pretraining.make_vocabulary")
 
     records = commands.add_parser("records", help="tokenize a corpus once, for pretraining")
     records.add_argument("corpus", nargs="+", help="files, folders, patterns, as for vocab")
@@ -150,7 +151,7 @@ def _parser():
     records.add_argument(
         "--workers", type=_positive(int), help="processes that split text (default: the cores)"
     )
-    records.set_defaults(run="make_records")
+    records.set_defaults(run="pretraining.make_records")
 
     _add_pretrain(commands.add_parser("pretrain", help="train a BERT from records"))
 
@@ -172,7 +173,7 @@ def _parser():
         choices=("gelu", "gelu_new", "relu"),
         help="write this activation instead of the model's own",
     )
-    convert.set_defaults(run="convert")
+    convert.set_defaults(run="models.convert")
 
     export = commands.add_parser("export", help="write a SavedModel that takes strings")
     export.add_argument(
@@ -186,7 +187,7 @@ def _parser():
     export.add_argument(
         "--license", help="of the source weights, for the model card (default: a known name's)"
     )
-    export.set_defaults(run="export")
+    export.set_defaults(run="models.export")
 
     serve = commands.add_parser("serve", help="try a model by HTTP or on a page, on this machine")
     serve.add_argument(
@@ -201,7 +202,7 @@ def _parser():
     serve.add_argument(
         "--max-text", type=_positive(int), default=2**16, help="bytes of a text (default: 64 KiB)"
     )
-    serve.set_defaults(run="serve")
+    serve.set_defaults(run="serving.serve")
     return parser
 
 
@@ -284,7 +285,7 @@ def _add_finetune(parser):
     parser.add_argument(
         "--output", required=True, help="folder for model, metrics.json and pictures"
     )
-    parser.set_defaults(run="finetune", files=("train", "dev"))
+    parser.set_defaults(run="finetuning.finetune", files=("train", "dev"))
 
 
 def _add_pretrain(parser):
@@ -344,7 +345,7 @@ def _add_pretrain(parser):
     run.add_argument("--eval-every", type=_positive(int), help="steps (default: --save-every)")
     run.add_argument("--keep", type=_positive(int), default=3, help="checkpoints kept (3)")
     run.add_argument("--tensorboard", metavar="FOLDER", help="write logs for TensorBoard")
-    parser.set_defaults(run="pretrain", files=("config",))
+    parser.set_defaults(run="pretraining.pretrain", files=("config",))
 
 
 # None where nothing is given: `commands` knows the defaults, and what a model was trained on.
@@ -474,9 +475,10 @@ def main(argv=None):
         _check_files(args)
         if args.command in _READS_MODEL:
             sources.check(args.model)
+        module, name = args.run.split(".")
         with quiet_imports():
-            from keras_bert import commands
-        getattr(commands, args.run)(args)
+            commands = importlib.import_module(f"keras_bert.commands.{module}")
+        getattr(commands, name)(args)
     except BrokenPipeError:  # whoever read our output has seen enough, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

@@ -103,11 +103,18 @@ MAP = {
     "serving/batching.py": Rule("numpy"),
     "serving/server.py": Rule("starlette uvicorn"),
     # The doors: they may import all of the house, and the command line answers --help at once.
-    "commands.py": Rule("numpy tensorflow", "keras"),
+    "commands/__init__.py": Rule(""),
+    "commands/arguments.py": Rule(""),
+    "commands/reading.py": Rule("tensorflow"),
+    "commands/finetuning.py": Rule("tensorflow"),
+    "commands/answering.py": Rule("numpy tensorflow"),
+    "commands/pretraining.py": Rule("tensorflow", "keras"),
+    "commands/models.py": Rule("tensorflow"),
+    "commands/serving.py": Rule("tensorflow"),
     "__main__.py": Rule("", "rich"),
     "__init__.py": Rule(""),
 }
-DOORS = {"commands.py", "__main__.py", "__init__.py"}
+DOORS = {name for name in MAP if name.startswith("commands/")} | {"__main__.py", "__init__.py"}
 
 # Tests of the whole, or of what is not in keras_bert/.
 TESTS_OF_NO_MODULE = {"architecture", "minilm", "notebooks", "package", "serving_page"}

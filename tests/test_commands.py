@@ -17,8 +17,9 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert import commands, files
+from keras_bert import files
 from keras_bert.__main__ import _check_files, main
+from keras_bert.commands import finetuning, pretraining, reading
 from keras_bert.finetuning import choices, data, questions, tagging, train
 from keras_bert.pretraining import records, vocabulary
 from tests import prose, tiny
@@ -565,7 +566,7 @@ def test_a_full_disk_at_the_end_costs_no_run(encoder_folder, tmp_path, monkeypat
 
 def test_rows_that_were_left_out_are_told():
     train, dev = (data.Examples(["a"], source=name, ragged_rows=2) for name in ("a.tsv", "b.tsv"))
-    assert list(commands._notes(train, dev)) == [
+    assert list(reading.notes(train, dev)) == [
         "2 rows of a.tsv have not its columns and were left out",
         "2 rows of b.tsv have not its columns and were left out",
     ]
@@ -575,7 +576,7 @@ def test_what_was_not_seen_is_told():
     train, dev = (data.Examples(["a"], source=name) for name in ("a.tsv", "b.tsv"))
     names = ("truncated", "without_pieces", "words_without_pieces", "cut_answers")
     counts = {name: number for number, name in enumerate((*names, "invisible_answers"), 1)}
-    assert list(commands._notes(train, dev, {**counts, "dev_truncated": 6})) == [
+    assert list(reading.notes(train, dev, {**counts, "dev_truncated": 6})) == [
         "1 texts are longer than the model reads (finetune's --max-length) and were cut (a.tsv)",
         "2 texts are empty or invisible characters alone (a.tsv)",
         "3 words are invisible characters alone, nothing is learned from them (a.tsv)",
@@ -591,7 +592,7 @@ def test_answers_that_are_not_learned_are_told():
         questions.Questions(["a", "a"], ["c b", "c"], answers, source=name)
         for name in ("a.json", "b.json")
     )
-    assert list(commands._notes(train, dev)) == [
+    assert list(reading.notes(train, dev)) == [
         f"1 answers {what} ({name})"
         for name in ("a.json", "b.json")
         for what in (
@@ -604,12 +605,12 @@ def test_answers_that_are_not_learned_are_told():
 def test_a_vocabulary_of_another_language_is_told():
     english = keras_bert.Preprocessor(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "film"])
     korean = data.Examples(["좋은 영화", "good film"] * 3, labels=["a", "b"] * 3)
-    note = commands._note_of_vocabulary(korean, english, "minilm")
+    note = finetuning._note_of_vocabulary(korean, english, "minilm")
     assert note.startswith("minilm has few of the words: 1.0 pieces a word, 50.0% unknown; ")
     sentences = tagging.TaggedSentences([["좋은", "영화"]], [["A", "B"]])
-    assert "100.0% unknown" in commands._note_of_vocabulary(sentences, english, "minilm")
+    assert "100.0% unknown" in finetuning._note_of_vocabulary(sentences, english, "minilm")
     for texts in (["good film"], [" "]):
-        assert commands._note_of_vocabulary(data.Examples(texts), english, "minilm") is None
+        assert finetuning._note_of_vocabulary(data.Examples(texts), english, "minilm") is None
 
 
 def test_the_columns_of_the_training_are_remembered(encoder_folder, tmp_path, capsys):
@@ -1253,7 +1254,7 @@ def test_pretraining_goes_on_with_all_weights(tmp_path):
         model=str(tmp_path / "model"), size=None, config=None, dtype="mixed_bfloat16",
         rematerialize=True, no_next_sentence=False,
     )  # fmt: skip
-    model = commands._model_to_go_on_with(args)
+    model = pretraining._model_to_go_on_with(args)
     encoder = keras_bert.heads.find_encoder(model)
     assert (encoder.dtype_policy.name, encoder.rematerialize) == ("mixed_bfloat16", True)
     assert encoder.preprocessor.vocabulary == tuple(prose.PIECES)
@@ -1262,14 +1263,14 @@ def test_pretraining_goes_on_with_all_weights(tmp_path):
 
     # Without next sentences it is the half that is left, and that goes on as it is.
     args.no_next_sentence = True
-    half = commands._model_to_go_on_with(args)
+    half = pretraining._model_to_go_on_with(args)
     assert keras_bert.heads.find_task(half) == "masked_lm"
     keras_bert.save(half, tmp_path / "half")
     args = argparse.Namespace(
         model=str(tmp_path / "half"), size=None, config=None, dtype=None, rematerialize=False,
         no_next_sentence=True,
     )  # fmt: skip
-    for model in (half, commands._model_to_go_on_with(args)):
+    for model in (half, pretraining._model_to_go_on_with(args)):
         head = model.get_layer("masked_lm")
         for a, b in zip(
             before.get_layer("masked_lm").get_weights(), head.get_weights(), strict=True
@@ -1284,10 +1285,10 @@ def test_published_configs_make_new_models(tmp_path):
     published = {"directionality": "bidi", "pooler_fc_size": 768, "model_type": "bert"}
     config.write_text(json.dumps(CONFIG | published))
     args = argparse.Namespace(config=str(config), lengths=[16], size=None)
-    assert commands._bert_config(args, made).keys() == CONFIG.keys() | {"vocab_size"}
+    assert pretraining._bert_config(args, made).keys() == CONFIG.keys() | {"vocab_size"}
     config.write_text(json.dumps(CONFIG | {"model_type": "gpt2"}))
     with pytest.raises(ValueError, match="model_type: no key of a BERT's config"):
-        commands._bert_config(args, made)
+        pretraining._bert_config(args, made)
 
 
 def test_a_second_phase_that_is_too_short_is_known_before_the_first(tmp_path, capsys):

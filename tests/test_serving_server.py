@@ -20,8 +20,8 @@ import pytest
 import tensorflow as tf
 
 import keras_bert
-from keras_bert import commands
 from keras_bert.__main__ import main
+from keras_bert.commands import serving as command
 from keras_bert.serving import models, server
 from tests import served, tiny
 
@@ -514,7 +514,7 @@ def test_the_command_says_what_cannot_be_served(tmp_path, capsys):
 
 
 def test_being_told_to_stop_is_like_ctrl_c():
-    with pytest.raises(KeyboardInterrupt), commands._terminable():
+    with pytest.raises(KeyboardInterrupt), command._terminable():
         os.kill(os.getpid(), signal.SIGTERM)
 
 
@@ -555,16 +555,16 @@ def test_what_the_command_says_of_an_encoder(tmp_path):
     path = tmp_path / "tiny.keras"
     keras_bert.save(tiny.encoder(num_hidden_layers=1), path)
     arguments = argparse.Namespace(model=str(path), name=None)
-    found = commands._exported(arguments, tmp_path / "temporary")
+    found = command._exported(arguments, tmp_path / "temporary")
     for model in found:
         model.refresh(settled=False)
-    lines = list(commands._introduction(found, "http://here", "keras-bert export it FOLDER"))
+    lines = list(command._introduction(found, "http://here", "keras-bert export it FOLDER"))
     where, curl, purpose = lines
     assert where.startswith("encoder, preprocess: http://here")
     assert re.fullmatch(r"""curl -d '{"instances": \["[^"]+"\]}' \S+preprocess:predict""", curl)
     assert "keras-bert export it FOLDER, then docker compose" in purpose
     assert str(tmp_path) not in purpose, "a temporary folder goes away"
-    kept = list(commands._introduction(found, "http://here"))[-1]
+    kept = list(command._introduction(found, "http://here"))[-1]
     assert f"docker compose -f {tmp_path}" in kept
 
 

@@ -1,0 +1,30 @@
+"""What several commands make of their arguments."""
+
+import json
+import pathlib
+
+from keras_bert import hub
+from keras_bert.finetuning import report
+
+
+def encoder_options(args):
+    """What the command line asks of an encoder, whatever it was saved with."""
+    options = {"dtype": args.dtype, "rematerialize": args.rematerialize}
+    return {name: value for name, value in options.items() if value}
+
+
+def metrics_of(model):
+    """What `finetune` left in metrics.json beside a model; nothing where there is none."""
+    path = pathlib.Path(model)
+    folder = path.parent if path.name == hub.MODEL_FILE else path
+    try:
+        metrics = json.loads((folder / report.METRICS_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # none, or another program's
+        return {}
+    return metrics if isinstance(metrics, dict) else {}
+
+
+def check_folder(path):
+    """Raises for an output, or `None`, that has no folder to lie in."""
+    if path and not pathlib.Path(path).absolute().parent.is_dir():
+        raise ValueError(f"{path}: its folder does not exist")

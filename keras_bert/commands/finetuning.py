@@ -1,0 +1,161 @@
+"""`finetune`: from a labelled file to a model, its metrics and pictures."""
+
+import pathlib
+
+import keras_bert
+from keras_bert import heads
+from keras_bert.commands import arguments, reading
+from keras_bert.files import alone
+from keras_bert.finetuning import data, predict, report, resume, search, tagging, train
+from keras_bert.pretraining import vocabulary
+
+_SEARCHED = ("batch_size", "learning_rate", "epochs")  # by --search, unless they are given
+
+# Texts to see whether a vocabulary fits them. One of their language takes 1.0 to 1.8 pieces a word
+# and knows all but 1.3% of them; MiniLM's takes 5.4 in Korean reviews and knows 75%.
+_SAMPLE, _MANY_PIECES, _MANY_UNKNOWN = 1000, 2.5, 0.05
+
+
+def finetune(args):
+    """Trains a model, and writes it with its metrics and pictures."""
+    # The files first: a wrong column should not cost the wait for a model.
+    examples, dev, columns = _read_training_data(args)
+    if dev is None and (args.search or args.metric or args.patience):
+        raise ValueError("--search, --metric and --patience need --dev, the data that is scored")
+    # No lock stays in a folder that people copy and hand on.
+    with alone(args.output, "training", keep=False):
+        _finetune(args, pathlib.Path(args.output), examples, dev, columns)
+
+
+def _finetune(args, output, examples, dev, columns):
+    """The training itself, in a folder that no other process writes to."""
+    # "auto": a checkpoint with another head may have left the pooler out.
+    encoder = heads.find_encoder(keras_bert.load(args.model, task="auto"))
+    if changes := arguments.encoder_options(args):
+        encoder = encoder.with_options(**changes)
+    if note := _note_of_vocabulary(examples, encoder.preprocessor, args.model):
+        print(note, flush=True)  # before the wait
+    encoder.trainable = not args.freeze
+    names = ("warmup", "max_length", "metric", "patience", "accumulate", "fixed_length", "seed")
+    options = {name: getattr(args, name) for name in names}
+    given = {name: getattr(args, name) for name in _SEARCHED if getattr(args, name) is not None}
+    for name in ("class_weight", "stride"):
+        if (value := getattr(args, name)) is not None:
+            options[name] = value
+
+    def save(model, metrics, **found):
+        found |= {"model": args.model, "train": examples.source, "dev": dev and dev.source}
+        found["columns"] = columns
+        recipe = {"freeze": args.freeze, "dtype": encoder.dtype_policy.name, **metrics["recipe"]}
+        _write_run(output, model, {**found, **metrics, "recipe": recipe}, dev)
+
+    if args.search:
+        resume.RunState(output, {}).clear()  # of an earlier run, which nothing goes on with
+        # What is given is not searched.
+        grid = {name: values for name, values in search.GRID.items() if name not in given}
+        trials = search.grid(
+            encoder,
+            examples,
+            dev,
+            choices=grid,
+            on_trial=_print_trial,
+            tensorboard=args.tensorboard,
+            **options,
+            **given,
+        )
+        best = search.best(trials)
+        print("the best:", _options_text(best["options"]))
+        tried = [{"options": trial["options"], "value": trial["value"]} for trial in trials.runs]
+        # A search that was stopped has not tried all, whether or not the best one was cut short.
+        metrics = best["metrics"] | {"stopped": trials.stopped}
+        model = search.best_model(trials)
+        save(model, metrics, search=tried)
+    else:
+        model, metrics = train.finetune(
+            encoder,
+            examples,
+            dev,
+            folder=output,
+            on_end=save,
+            tensorboard=args.tensorboard,
+            **options,
+            **given,
+        )
+    _print_run(model, metrics, examples, dev)
+    print(f"saved in {output}")
+
+
+def _write_run(output, model, metrics, dev):
+    """Writes what is left of a run: the model, its metrics, the pictures."""
+    keras_bert.save(model, output)
+    report.clear(output)
+    report.write_metrics(output, {"task": reading.task_of(model), **metrics})
+    if metrics["history"]:
+        report.draw_curves(output, metrics["history"])
+    if dev is not None and heads.find_output(model).labels is not None:
+        answers = predict.answers(model, dev, batch_size=metrics["recipe"]["batch_size"])
+        report.draw_confusion(output, model, dev, answers)
+
+
+def _print_run(model, metrics, examples, dev):
+    """Prints the metrics of a run, and what a person should know about them."""
+    if metrics["stopped"]:
+        print("stopped; what follows is the best so far")
+    print(report.table({"examples": len(examples), **metrics}))
+    labels = heads.find_output(model).labels
+    if "f1" in metrics and reading.task_of(model) in ("classification", "pair"):
+        print(f"f1 is that of the label {labels[1]!r}")
+    for note in reading.notes(examples, dev, metrics):
+        print(note)
+    if dev is None:
+        print("nothing was scored, as there was no --dev; keras-bert evaluate does it later")
+
+
+def _print_trial(trial):
+    print(f"{_options_text(trial['options'])}: {trial['metric']} {trial['value']:.3f}", flush=True)
+
+
+def _options_text(options):
+    return ", ".join(f"{name} {value}" for name, value in options.items())
+
+
+def _read_training_data(args):
+    """Training and dev data, and the columns that they were read from."""
+    if args.glue:
+        if args.train or args.dev or args.task:
+            raise ValueError("--glue stands for --train, --dev and --task; give one or the other")
+        options = data.GLUE[data.find_glue(args.glue)]
+        return (
+            data.read_glue(args.glue, "train", limit=args.limit),
+            data.read_glue(args.glue, "dev"),
+            {name: options.get(name, default) for name, default in reading.COLUMNS.items()},
+        )
+    if not args.train:
+        raise ValueError("finetune needs --train or --glue")
+    task, columns = args.task or "classification", reading.columns_of(args)
+    examples = reading.read(args.train, task, columns, args.format, limit=args.limit)
+    return (
+        examples,
+        reading.read(args.dev, task, columns, args.format) if args.dev else None,
+        columns,
+    )
+
+
+def _note_of_vocabulary(examples, preprocessor, name):
+    """What a person should know about a vocabulary that is another language's; or `None`."""
+    if preprocessor is None:  # which is an error soon
+        return None
+    if isinstance(examples, tagging.TaggedSentences):
+        texts = [" ".join(words) for words in examples.words[:_SAMPLE]]
+    else:
+        texts = getattr(examples, "texts", None) or examples.contexts
+    try:
+        fits = vocabulary.coverage(texts[:_SAMPLE], preprocessor)
+    except ValueError:  # there are no words among them
+        return None
+    if fits["pieces_per_word"] < _MANY_PIECES and fits["unknown"] < _MANY_UNKNOWN:
+        return None
+    return (
+        f"{name} has few of the words: {fits['pieces_per_word']:.1f} pieces a word, "
+        f"{fits['unknown']:.1%} unknown; more is learned from a model of their language"
+    )
