@@ -235,7 +235,6 @@ def read_in_parts(
     columns = [column for column in (text, text_pair, label) if column is not None]
     if len(set(columns)) < len(columns):
         raise ValueError(f"{path}: each column has one use; received {', '.join(columns)}")
-    read_rows = _json_rows if format == "jsonl" else _table_rows
     count, ragged, values = 0, 0, collections.defaultdict[str, list](list)
     places: list[str] = []
 
@@ -252,7 +251,11 @@ def read_in_parts(
 
     try:
         with open(path, encoding="utf-8-sig", newline="" if format == "csv" else "\n") as file:
-            for place, row in read_rows(path, file, columns, label, format, header):
+            if format == "jsonl":
+                rows = _json_rows(path, file, columns, label)
+            else:
+                rows = _table_rows(path, file, columns, format, header)
+            for place, row in rows:
                 if row is None:
                     if not skip_ragged:
                         raise ValueError(f"{path}, {place}")
@@ -431,7 +434,7 @@ def allow_long_fields():
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
 
 
-def _table_rows(path, file, columns, label, format, header):
+def _table_rows(path, file, columns, format, header):
     """For each row of a TSV or CSV file where it stands and its wanted columns.
 
     Of a ragged row what is wrong with it, and `None`.
@@ -487,7 +490,7 @@ def _no_number(name):
     raise ValueError(f"{name} is no number")
 
 
-def _json_rows(path, file, columns, label, format, header):
+def _json_rows(path, file, columns, label):
     """For each line of a JSON Lines file where it stands and its wanted values."""
     for number, line in enumerate(file, 1):
         if not line.strip():

@@ -161,24 +161,9 @@ def finetune(
         "fixed_length": fixed_length,
         **options,
     }
-    settings = {
-        "data": f"{train.source}, {len(train)} examples",
-        "dev data": None if dev is None else f"{dev.source}, {len(dev)} examples",
-        "sequences": len(encoded),
-        "parameters": model.count_params(),
-        "trainable variables": len(model.trainable_variables),
-        **recipe,
-        "metric": metric,
-        "packed": schedule.shape,
-        "labels": heads.find_output(model).labels,
-        "dtype": encoder.dtype_policy.name,
-    }
+    settings = {**recipe, "metric": metric, "packed": schedule.shape}
     if folder is not None:
-        settings |= {
-            "encoder's weights": digest_of_weights(encoder),
-            "content of the data": digest(encoded),
-            "content of the dev data": None if dev is None else digest(encoded_dev),
-        }
+        settings = _identity(model, train, dev, encoded, encoded_dev) | settings
     state = RunState(folder, settings)
     if state.restore(trained) and show_progress:
         place = min(state.epoch + 1, epochs)
@@ -190,13 +175,7 @@ def finetune(
         )
     with _Log(show_progress, tensorboard, epochs) as log:
         stopped = _fit(schedule, score, state, metric, patience, callbacks, log)
-    best = state.restore_best(trained)
-    if score is not None:
-        if best is None:  # stopped in the first epoch
-            best = {"epoch": 1, "loss": state.loss, **score()}
-        if best["epoch"] not in [record["epoch"] for record in state.history]:
-            # Stopped before it was noted.
-            state.history.append(best)
+    best = _end(state, trained, score)
     metrics = {"recipe": recipe, **_summary(state, schedule, len(train), stopped)}
     metrics |= predict.counts(encoded)
     if dev is not None:
@@ -276,6 +255,23 @@ def _check_metric(task, model, dev, metric):
     names = task.metric_names(model, dev)
     if metric is not None and metric not in names:
         raise ValueError(f"metric must be one of {', '.join(names)}; received {metric!r}")
+
+
+def _identity(model, train, dev, encoded, encoded_dev):
+    """What a run that goes on must have in common with the one that was killed, a dict."""
+    encoder = heads.find_encoder(model)
+    return {
+        "data": f"{train.source}, {len(train)} examples",
+        "dev data": None if dev is None else f"{dev.source}, {len(dev)} examples",
+        "sequences": len(encoded),
+        "parameters": model.count_params(),
+        "trainable variables": len(model.trainable_variables),
+        "labels": heads.find_output(model).labels,
+        "dtype": encoder.dtype_policy.name,
+        "encoder's weights": digest_of_weights(encoder),
+        "content of the data": digest(encoded),
+        "content of the dev data": None if dev is None else digest(encoded_dev),
+    }
 
 
 def _compile(model, options, optimizer, schedule):
@@ -381,6 +377,22 @@ def _check_weights(model):
                 f"training diverged, {variable.path} holds no numbers any more; a lower learning "
                 "rate may help"
             )
+
+
+def _end(state, model, score):
+    """Gives a model its best weights and the history all of its epochs.
+
+    Returns:
+        The record of the best epoch; `None` where nothing is scored.
+    """
+    best = state.restore_best(model)
+    if score is None:
+        return None
+    if best is None:  # stopped in the first epoch
+        best = {"epoch": 1, "loss": state.loss, **score()}
+    if best["epoch"] not in [record["epoch"] for record in state.history]:
+        state.history.append(best)  # stopped before it was noted
+    return best
 
 
 def _summary(state, schedule, examples, stopped):
