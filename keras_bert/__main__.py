@@ -4,13 +4,16 @@ Keras is imported when a command runs, not before, so that `--help` answers at o
 """
 
 import argparse
+import contextlib
 import difflib
 import errno
 import importlib
+import logging
 import os
 import re
 import stat
 import sys
+import warnings
 
 from keras_bert import __version__, sources
 from keras_bert.console import quiet_imports
@@ -66,7 +69,7 @@ def _parser():
     columns = evaluate.add_argument_group("columns", _REMEMBERED)
     _add_columns(columns)
     _add_labels(columns)
-    evaluate.add_argument("--characters", action="store_true", help="F1 of questions as KorQuAD's")
+    _add_characters(evaluate)
     _add_null_threshold(evaluate)
     _add_batch_size(evaluate)
     evaluate.set_defaults(run="answering.evaluate", files=("input",))
@@ -77,7 +80,8 @@ def _parser():
         "texts",
         nargs="*",
         help="texts; of pairs the two texts, for qa the question and the context, for "
-        "multiple-choice the text and its choices; or give --input",
+        "multiple-choice the text and its choices; for tagging they are split at white space and "
+        "punctuation, or into characters if the words of the training were such; or give --input",
     )
     predict.add_argument(
         "--input",
@@ -89,7 +93,7 @@ def _parser():
         "--output",
         help="file for the answers, in the order of the input: .jsonl has a JSON object a line, "
         ".csv is CSV, .json (qa alone) SQuAD's file of predictions, any other ending is "
-        "tab-separated; default: standard output",
+        "tab-separated; default, and -: standard output",
     )
     _add_null_threshold(predict)
     _add_batch_size(predict)
@@ -100,7 +104,7 @@ def _parser():
     embed.add_argument("--input", required=True, help="TSV, CSV or JSON Lines file")
     embed.add_argument("--output", required=True, help=".npy file for the vectors")
     embed.add_argument(
-        "--pooling", choices=("mean", "cls", "max"), default="mean", help="default: mean"
+        "--pooling", choices=("mean", "cls", "max"), help="of an encoder's vectors (default: mean)"
     )
     _add_text_column(embed)
     _add_batch_size(embed)
@@ -245,6 +249,7 @@ def _add_finetune(parser):
         type=_positive(int),
         help="tagging and qa: pieces by which a window of a long text moves, in training (qa: 128)",
     )
+    _add_characters(recipe)
     recipe.add_argument(
         "--class-weight", choices=("balanced",), help="classification: rare labels weigh more"
     )
@@ -376,6 +381,15 @@ def _add_labels(parser):
     )
 
 
+def _add_characters(parser):
+    parser.add_argument(
+        "--characters",
+        action="store_const",
+        const=True,
+        help="F1 of questions over characters, as KorQuAD's files have it without being asked",
+    )
+
+
 def _add_null_threshold(parser):
     parser.add_argument(
         "--null-threshold",
@@ -445,6 +459,22 @@ def _check_files(args):
             raise ValueError(f"{path}: is empty")
 
 
+@contextlib.contextmanager
+def _plain_warnings():
+    """Shows warnings as lines for people, and none of TensorFlow's on how it traces."""
+    logger = logging.getLogger("tensorflow")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_, **__: print(
+                "keras-bert:", " ".join(str(message).split()), file=sys.stderr
+            )
+            yield
+    finally:
+        logger.setLevel(level)
+
+
 def main(argv=None):
     """Runs the command line.
 
@@ -478,7 +508,8 @@ def main(argv=None):
         module, name = args.run.split(".")
         with quiet_imports():
             commands = importlib.import_module(f"keras_bert.commands.{module}")
-        getattr(commands, name)(args)
+        with _plain_warnings():
+            getattr(commands, name)(args)
     except BrokenPipeError:  # whoever read our output has seen enough, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

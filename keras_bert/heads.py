@@ -31,6 +31,7 @@ class TaskOutput(keras.layers.Layer):
         multi_label: whether each class is a yes or no of its own.
         no_answer: whether a question may have none.
         names: splits the last axis into outputs of these names; `None`: one tensor.
+        characters: whether each character of a text is a word to be tagged.
 
     Example:
 
@@ -46,10 +47,12 @@ class TaskOutput(keras.layers.Layer):
         multi_label=False,
         no_answer=False,
         names=None,
+        characters=False,
         **kwargs,
     ):
         super().__init__(**{**kwargs, "dtype": "float32"})
         self.task = task
+        self.characters = characters
         self.pairs = pairs
         self.multi_label = multi_label
         self.no_answer = no_answer
@@ -88,6 +91,7 @@ class TaskOutput(keras.layers.Layer):
             "multi_label": self.multi_label,
             "no_answer": self.no_answer,
             "names": None if self._names is None else list(self._names),
+            "characters": self.characters,
         }
 
 
@@ -175,7 +179,7 @@ def regressor(encoder, *, pairs=False, dropout=None, name="regressor"):
     return keras.Model(inputs, TaskOutput("regressor", pairs=pairs, name="output")(x), name=name)
 
 
-def tagger(encoder, num_tags=None, *, labels=None, dropout=None, name="tagger"):
+def tagger(encoder, num_tags=None, *, labels=None, characters=False, dropout=None, name="tagger"):
     """A label for each position, such as entities or parts of speech.
 
     The first piece of a word carries the word's label; give all other positions the sample
@@ -187,6 +191,9 @@ def tagger(encoder, num_tags=None, *, labels=None, dropout=None, name="tagger"):
         encoder: a `BertEncoder`; it is shared, not copied.
         num_tags: number of tags, at least 2; may be left out with `labels`.
         labels: the name of each tag, in the order of the logits. Default: "0", "1", ...
+        characters: whether a word is a character, as in KLUE's entities. It says how a text
+            that is no list of words is split, by `predict` and in a SavedModel: into characters,
+            or at white space and punctuation.
         dropout: rate on the vectors; default: the encoder's `hidden_dropout_prob`.
         name: of the model.
 
@@ -209,7 +216,8 @@ def tagger(encoder, num_tags=None, *, labels=None, dropout=None, name="tagger"):
     inputs = _inputs(encoder)
     x = encoder(inputs)["sequence_output"]  # (batch, seq, hidden)
     x = _dropout_and_dense(encoder, x, len(labels), dropout)  # (batch, seq, num_tags)
-    return keras.Model(inputs, TaskOutput("tagger", labels=labels, name="output")(x), name=name)
+    output = TaskOutput("tagger", labels=labels, characters=characters, name="output")
+    return keras.Model(inputs, output(x), name=name)
 
 
 def span_selector(encoder, *, no_answer=False, dropout=0.0, name="span_selector"):

@@ -8,6 +8,7 @@ public record, that of the first download is written down, and later ones are he
 
 import contextlib
 import dataclasses
+import errno
 import fnmatch
 import hashlib
 import importlib.util
@@ -367,6 +368,7 @@ def check(name):
 
     Raises:
         ValueError: no such name or folder, both of them, or a file of another kind.
+        FileNotFoundError: no such file.
 
     Example:
 
@@ -386,6 +388,8 @@ def check(name):
             raise ValueError(
                 f"{name!r} is no known name; did you mean {known!r}, or hf:{source.repository}?"
             )
+    if name.lower().endswith((".keras", ".zip")):
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
     known = [*(name for name in SOURCES if not name.startswith("L-")), *ALIASES]
     raise ValueError(
         f"{name!r} is no folder and no known name; the names are {', '.join(known)}, "

@@ -106,7 +106,7 @@ MAP = {
     "commands/__init__.py": Rule(""),
     "commands/arguments.py": Rule(""),
     "commands/reading.py": Rule("tensorflow"),
-    "commands/finetuning.py": Rule("tensorflow"),
+    "commands/finetuning.py": Rule("numpy tensorflow"),
     "commands/answering.py": Rule("numpy tensorflow"),
     "commands/pretraining.py": Rule("tensorflow", "keras"),
     "commands/models.py": Rule("tensorflow"),

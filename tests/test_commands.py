@@ -5,12 +5,14 @@ import csv
 import functools
 import gzip
 import json
+import logging
 import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import warnings
 
 import keras
 import numpy as np
@@ -231,6 +233,102 @@ def test_a_large_file_is_read_in_parts(
     assert len(once.read_text().splitlines()) == lines
 
 
+CHARACTERS = "한\tB-x\n국\tI-x\n \tO\ng\tO\n\ng\tO\n!\tO\n\n" * 4
+
+
+def test_a_tagger_of_characters_splits_texts_into_those(encoder_folder, tmp_path, capsys):
+    import tensorflow as tf
+
+    file, folder = tmp_path / "klue.tsv", tmp_path / "out"
+    file.write_text(CHARACTERS)
+    common = ["--task", "tagging", "--train", file, "--output", folder, "--epochs", 1]
+    assert run("finetune", "--model", encoder_folder, *common) == 0
+    capsys.readouterr()
+    assert run("predict", folder, "한국 g!") == 0
+    rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert [row[0] for row in rows] == ["한", "국", "g", "!", ""]
+    assert run("export", folder, tmp_path / "served") == 0
+    served = tf.saved_model.load(tmp_path / "served" / "1").signatures["serving_default"]
+    answer = {name: value.numpy() for name, value in served(text=tf.constant(["한국 g!"])).items()}
+    assert [token.decode() for token in answer["token"][0]] == ["한", "국", "g", "!"]
+    assert answer["start"].tolist() == [[0, 3, 7, 8]] and answer["end"].tolist() == [[3, 6, 8, 9]]
+    for row, tag, score in zip(rows, answer["tag"][0], answer["score"][0], strict=False):
+        assert (row[1], float(row[2])) == (tag.decode(), pytest.approx(score, abs=1e-4))
+
+
+def test_words_that_texts_do_not_have_are_told():
+    preprocessor = keras_bert.Preprocessor(tiny.PIECES)
+
+    def note(*words):
+        return finetuning._note_of_words(
+            tagging.TaggedSentences([[*words, "so"] * 9]), preprocessor
+        )
+
+    assert note("do", "n't").startswith("33.3% of the words hold punctuation, at which a text on ")
+    assert note("good", "!") is None
+    assert note("g", "!", " ") is None
+    assert finetuning._note_of_words(tiny.examples(), preprocessor) is None
+
+
+def test_korquad_is_scored_over_characters(encoder_folder, tmp_path, capsys):
+    content = json.loads(QUESTIONS)
+    files = {}
+    for version in ("1.1", "KorQuAD_v1.0_train"):
+        file = files[version] = tmp_path / f"{version}.json"
+        file.write_text(json.dumps({"version": version, **content}))
+        assert questions.read(file).characters == (version != "1.1")
+    folder = tmp_path / "out"
+    common = ["--output", folder, "--epochs", 1, "--max-length", 16]
+    scores = {}
+    for version, options in (("1.1", []), ("KorQuAD_v1.0_train", []), ("1.1", ["--characters"])):
+        given = ["--train", files[version], "--dev", files[version], "--task", "qa", *options]
+        assert run("finetune", "--model", encoder_folder, *given, *common) == 0
+        metrics = json.loads((folder / "metrics.json").read_text())
+        scores[version, *options] = metrics["f1"]
+        capsys.readouterr()
+        assert run("evaluate", folder, "--input", files["1.1"], *options) == 0
+        assert metrics["columns"]["characters"] == bool(options)
+    assert scores["KorQuAD_v1.0_train",] == scores["1.1", "--characters"] != scores["1.1",]
+    assert run("finetune", "--train", files["1.1"], *common, "--characters") == 1
+    assert "--characters is for questions" in capsys.readouterr().err
+
+
+def test_what_is_replaced_is_told(trained, encoder_folder, tmp_path, capsys):
+    model = shutil.copytree(trained("classification") / "model", tmp_path / "model")
+    (file := tmp_path / "a.tsv").write_text(TEXTS)
+    capsys.readouterr()
+    common = ["--train", file, "--output", model, "--epochs", 1]
+    assert run("finetune", "--model", encoder_folder, *common) == 0
+    assert f"{model} holds a model, which this run's will replace" in capsys.readouterr().err
+
+
+def test_vectors_are_no_text(encoder_folder, tmp_path, capsys):
+    (file := tmp_path / "a.tsv").write_text("text\na\n")
+    assert run("embed", encoder_folder, "--input", file, "--output", tmp_path / "v.csv") == 1
+    assert "v.csv: vectors are written in NumPy's format; name it .npy" in capsys.readouterr().err
+
+
+def test_a_dash_is_standard_output(trained, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    capsys.readouterr()
+    assert run("predict", trained("classification") / "model", "so good", "--output", "-") == 0
+    assert capsys.readouterr().out.endswith("\tso good\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_warnings_are_lines(monkeypatch, capsys):
+    def load(name, **options):
+        warnings.warn("this is\n  odd", stacklevel=2)
+        logging.getLogger("tensorflow").warning("5 out of the last 9 calls")
+        raise ValueError("the end")
+
+    monkeypatch.setattr(keras_bert, "load", load)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        assert run("info", "minilm") == 1
+    assert capsys.readouterr().err == "keras-bert: this is odd\nkeras-bert: the end\n"
+
+
 def test_what_is_not_read_is_told_beside_the_answers(trained, encoder_folder, tmp_path, capsys):
     texts, vectors = tmp_path / "texts.tsv", tmp_path / "vectors.npy"
     texts.write_text("text\n" + "so good " * 40 + "\n\u200b\n")
@@ -239,8 +337,8 @@ def test_what_is_not_read_is_told_beside_the_answers(trained, encoder_folder, tm
     said = capsys.readouterr()
     assert len(said.out.splitlines()) == 3
     told = [
-        "1 texts are longer than the model reads (finetune's --max-length) and were cut",
-        "1 texts are empty or invisible characters alone",
+        "texts longer than the model reads (finetune's --max-length), cut there: 1",
+        "texts that are empty or invisible characters alone: 1",
     ]
     assert said.err.splitlines() == told
     assert run("embed", encoder_folder, "--input", texts, "--output", vectors) == 0
@@ -567,8 +665,8 @@ def test_a_full_disk_at_the_end_costs_no_run(encoder_folder, tmp_path, monkeypat
 def test_rows_that_were_left_out_are_told():
     train, dev = (data.Examples(["a"], source=name, ragged_rows=2) for name in ("a.tsv", "b.tsv"))
     assert list(reading.notes(train, dev)) == [
-        "2 rows of a.tsv have not its columns and were left out",
-        "2 rows of b.tsv have not its columns and were left out",
+        "rows that have not the columns of the file, left out: 2 (a.tsv)",
+        "rows that have not the columns of the file, left out: 2 (b.tsv)",
     ]
 
 
@@ -576,14 +674,19 @@ def test_what_was_not_seen_is_told():
     train, dev = (data.Examples(["a"], source=name) for name in ("a.tsv", "b.tsv"))
     names = ("truncated", "without_pieces", "words_without_pieces", "cut_answers")
     counts = {name: number for number, name in enumerate((*names, "invisible_answers"), 1)}
-    assert list(reading.notes(train, dev, {**counts, "dev_truncated": 6})) == [
-        "1 texts are longer than the model reads (finetune's --max-length) and were cut (a.tsv)",
-        "2 texts are empty or invisible characters alone (a.tsv)",
-        "3 words are invisible characters alone, nothing is learned from them (a.tsv)",
-        "4 answers are longer than a window, nothing is learned from them (a.tsv)",
-        "5 answers are invisible characters alone, nothing is learned from them (a.tsv)",
-        "6 texts are longer than the model reads (finetune's --max-length) and were cut (b.tsv)",
+    expected = [
+        "texts longer than the model reads (finetune's --max-length), cut there: 1 (a.tsv)",
+        "texts that are empty or invisible characters alone: 2 (a.tsv)",
+        "words of invisible characters alone, which the model does not see: 3 (a.tsv)",
+        "answers longer than a window, from which nothing is learned: 4 (a.tsv)",
+        "answers of invisible characters alone, from which nothing is learned: 5 (a.tsv)",
+        "texts longer than the model reads (finetune's --max-length), cut there: 6 (b.tsv)",
     ]
+    counts["dev_truncated"] = 6
+    assert list(reading.notes(train, dev, counts)) == expected
+    # Of one file the lines would be alike.
+    dev = data.Examples(["a"], source="a.tsv")
+    assert list(reading.notes(train, dev, counts))[-1].endswith(": 6 (a.tsv, scored)")
 
 
 def test_answers_that_are_not_learned_are_told():
@@ -593,11 +696,11 @@ def test_answers_that_are_not_learned_are_told():
         for name in ("a.json", "b.json")
     )
     assert list(reading.notes(train, dev)) == [
-        f"1 answers {what} ({name})"
+        f"{what}: 1 ({name})"
         for name in ("a.json", "b.json")
         for what in (
-            "did not stand where the file says; the nearest place was taken",
-            "do not stand in their text; nothing is learned from them",
+            "answers that do not stand where the file says, taken at the nearest place",
+            "answers that do not stand in their text, from which nothing is learned",
         )
     ]
 
@@ -660,7 +763,7 @@ def test_the_broken_rows_of_qqp_are_left_out_when_it_is_scored_too(
     assert run("finetune", "--glue", folder, *common) == 0
     capsys.readouterr()
     assert run("evaluate", tmp_path / "out", "--input", folder / "dev.tsv") == 0
-    assert "1 rows of" in capsys.readouterr().out
+    assert "left out: 1 (" in capsys.readouterr().out
     # Answers stand beside their rows, so here none may be missing.
     assert run("predict", tmp_path / "out", "--input", folder / "dev.tsv") == 1
     assert "row 8: must have 3 columns; received 1" in capsys.readouterr().err
@@ -881,7 +984,7 @@ def test_convert(tmp_path, capsys):
         (["predict", "{model}", "a", "--output", "no/such"], "its folder does not exist"),
         (["predict", "{encoder}", "a"], "an encoder has to be fine-tuned first"),
         (["predict", "{qa}", "a"], "takes a question and a context, two texts"),
-        (["predict", "{choice}", "a", "b"], "must have 2 choices"),
+        (["predict", "{choice}", "a", "b"], "a text and its choices, at least two"),
         (["predict", "{pair}", "--input", "{rows}"], "has no column 'other'; its columns are text"),
         (
             ["predict", "{pair}", "--input", "{rows}", "--text", "text"],
@@ -1036,6 +1139,7 @@ def test_errors_are_one_line(
         (["evaluate", ".", "--input", "mising.tsv"], "mising.tsv: No such file"),
         (["embed", "minilm", "--input", "empty.tsv", "--output", "x"], "empty.tsv: is empty"),
         (["predict", "my_modle", "a"], "'my_modle' is no folder and no known name"),
+        (["predict", "my_model.keras", "a"], "my_model.keras: No such file"),
         (["finetune", "--model", "bas", "--train", "a.tsv", "--output", "x"], "no known name"),
     ],
 )

@@ -103,6 +103,21 @@ def test_evaluate_scores_the_answers():
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
+def test_embed_is_of_what_the_model_gives(pooling):
+    """Not of another layer, nor of another pooling, without a word."""
+    base = tiny.encoder()
+    with pytest.raises(ValueError, match="has an output of its own, which its `predict` gives"):
+        predict.embed(heads.features(base, (-2, -1)), TEXTS)
+    model = heads.embedder(base, pooling=pooling)
+    other = next(name for name in ("mean", "cls", "max") if name != pooling)
+    with pytest.raises(ValueError, match=f"has the pooling '{pooling}'; received '{other}'"):
+        predict.embed(model, TEXTS, pooling=other)
+    np.testing.assert_array_equal(
+        predict.embed(model, TEXTS, pooling=pooling), predict.embed(model, TEXTS)
+    )
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
 def test_embed(pooling):
     base = encoder()
     vectors = predict.embed(base, TEXTS, pooling=pooling, batch_size=2)

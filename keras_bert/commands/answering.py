@@ -27,6 +27,9 @@ from keras_bert.finetuning import (
     tasks,
 )
 
+# Endings of files that hold text.
+_TEXTS = {".csv", ".json", ".jsonl", ".tsv", ".txt"}
+
 
 def _fine_tuned(name):
     """A model with one of the tasks' heads."""
@@ -61,8 +64,7 @@ def evaluate(args):
             on_batch=on_batch,
             **decoding,
         )
-    options = {"characters": True} if args.characters else {}
-    metrics = tasks.for_model(model).score(model, examples, answers, **options)
+    metrics = tasks.for_model(model).score(model, examples, answers)
     print(report.table({"examples": len(examples), **metrics}))
     for note in reading.notes(examples, metrics=predict.counts(encoded)):
         print(note)
@@ -131,7 +133,8 @@ def _parts(args, model):
         )
     if task == "tagging":
         tokenizer = heads.find_encoder(model).preprocessor.tokenizer
-        words, _ = tagging.sentences_of(args.texts, tokenizer)
+        characters = heads.find_output(model).characters
+        words, _ = tagging.sentences_of(args.texts, tokenizer, characters)
         return [tagging.TaggedSentences(words, source="the command line")]
     if task == "qa":
         if len(args.texts) != 2:
@@ -139,6 +142,8 @@ def _parts(args, model):
         return [questions.Questions(args.texts[:1], args.texts[1:], source="the command line")]
     if task == "multiple-choice":
         text, *rest = args.texts
+        if len(rest) < 2:
+            raise ValueError("predict takes a text and its choices, at least two of them")
         return [choices.Choices([text], [rest], source="the command line")]
     if heads.find_output(model).pairs:
         if len(args.texts) != 2:
@@ -154,15 +159,14 @@ def _parts(args, model):
 def embed(args):
     """Writes a vector for each text of a file."""
     _check_output(args.output, args.input)
-    columns = reading.columns_of(args)
+    if pathlib.Path(args.output).suffix.lower() in _TEXTS:
+        raise ValueError(f"{args.output}: vectors are written in NumPy's format; name it .npy")
+    columns = reading.columns_of(args, args.model)
     parts = data.read_in_parts(
         args.input, text=columns["text"], header=columns["header"], format=args.format
     )
     first = next(parts)
-    model = keras_bert.load(args.model, task="auto")
-    output = heads.find_output(model)
-    if output is None or output.task != "embedder":
-        model = heads.embedder(heads.find_encoder(model), pooling=args.pooling)
+    model = predict.as_embedder(keras_bert.load(args.model, task="auto"), args.pooling)
     shape = [0, model.output_shape[-1]]
     counts: collections.Counter[str] = collections.Counter()
     path = pathlib.Path(args.output)
@@ -231,7 +235,7 @@ def _check_output(path, input):
 @contextlib.contextmanager
 def _writer(path):
     """A function that writes a line to a file, which appears when it is whole, or to stdout."""
-    if path is None:
+    if path in (None, "-"):
         yield print
         return
     path = pathlib.Path(path)

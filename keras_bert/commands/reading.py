@@ -18,19 +18,20 @@ _HEAD_TASKS = {
 
 # What `predict.counts` counts.
 _COUNTED = {
-    "truncated": "texts are longer than the model reads (finetune's --max-length) and were cut",
-    "without_pieces": "texts are empty or invisible characters alone",
-    "words_without_pieces": "words are invisible characters alone, nothing is learned from them",
-    "cut_words": "words are longer than the model reads and were cut",
-    "cut_questions": "questions are longer than a window has room for and were cut",
-    "cut_answers": "answers are longer than a window, nothing is learned from them",
-    "invisible_answers": "answers are invisible characters alone, nothing is learned from them",
+    "truncated": "texts longer than the model reads (finetune's --max-length), cut there",
+    "without_pieces": "texts that are empty or invisible characters alone",
+    "words_without_pieces": "words of invisible characters alone, which the model does not see",
+    "cut_words": "words longer than the model reads, cut there",
+    "cut_questions": "questions longer than a window has room for, cut there",
+    "cut_answers": "answers longer than a window, from which nothing is learned",
+    "invisible_answers": "answers of invisible characters alone, from which nothing is learned",
 }
 
-# What `questions.Questions` counts.
-_MISPLACED = {
-    "moved_answers": "did not stand where the file says; the nearest place was taken",
-    "lost_answers": "do not stand in their text; nothing is learned from them",
+# What the data counts.
+_OF_DATA = {
+    "ragged_rows": "rows that have not the columns of the file, left out",
+    "moved_answers": "answers that do not stand where the file says, taken at the nearest place",
+    "lost_answers": "answers that do not stand in their text, from which nothing is learned",
 }
 
 # Where in a file things are, unless it is said: the names of options, and of arguments of `read`.
@@ -43,6 +44,7 @@ COLUMNS = {
     "word": 1,
     "tag": -1,
     "skip_ragged": False,  # no option: GLUE's QQP has broken rows
+    "characters": False,
 }
 
 
@@ -63,7 +65,7 @@ def read(path, task, columns, format, limit=None):
         return tagging.read(path, **places, format=format, limit=limit)
     if task == "qa":
         _check_no_format(format)
-        return questions.read(path, limit=limit)
+        return questions.read(path, limit=limit, characters=columns["characters"] or None)
     if task == "multiple-choice":
         return choices.read(path, format=format, limit=limit)
     options = _of_texts(columns, task) | {"skip_ragged": columns["skip_ragged"]}
@@ -108,20 +110,19 @@ def task_of(model):
 def notes(examples, dev=None, metrics=()):
     """What a person should know about how the data was read."""
     counts = dict(metrics)
-    for part in (examples, dev):
-        if count := getattr(part, "ragged_rows", 0):
-            yield f"{count} rows of {part.source} have not its columns and were left out"
+    same = dev is not None and dev.source == examples.source
     for part, prefix in ((examples, ""), (dev, "dev_")):
+        where = "" if part is None else part.source + ", scored" * (same and bool(prefix))
+        for name, note in _OF_DATA.items():
+            if count := getattr(part, name, 0):
+                yield f"{note}: {count} ({where})"
         for name, note in _COUNTED.items():
             if count := counts.get(prefix + name):
-                yield f"{count} {note} ({part.source})"
-        for name, note in _MISPLACED.items():
-            if count := getattr(part, name, 0):
-                yield f"{count} answers {note} ({part.source})"
+                yield f"{note}: {count} ({where})"
 
 
 def print_counts(counts):
     """Says on stderr, as the answers may be on stdout, what of the texts was not read."""
     for name, note in _COUNTED.items():
         if counts[name]:
-            print(f"{counts[name]} {note}", file=sys.stderr)
+            print(f"{note}: {counts[name]}", file=sys.stderr)

@@ -232,7 +232,9 @@ def read_in_parts(
     check_limit(limit)
     if not separator:
         raise ValueError("separator (--separator) must not be empty")
-    columns = [column for column in (text, text_pair, label) if column is not None]
+    given = {"text": text, "text_pair": text_pair, "label": label}
+    given = {role: column for role, column in given.items() if column is not None}
+    columns = list(given.values())
     if len(set(columns)) < len(columns):
         raise ValueError(f"{path}: each column has one use; received {', '.join(columns)}")
     count, ragged, values = 0, 0, collections.defaultdict[str, list](list)
@@ -254,7 +256,7 @@ def read_in_parts(
             if format == "jsonl":
                 rows = _json_rows(path, file, columns, label)
             else:
-                rows = _table_rows(path, file, columns, format, header)
+                rows = _table_rows(path, file, given, format, header)
             for place, row in rows:
                 if row is None:
                     if not skip_ragged:
@@ -434,7 +436,7 @@ def allow_long_fields():
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
 
 
-def _table_rows(path, file, columns, format, header):
+def _table_rows(path, file, given, format, header):
     """For each row of a TSV or CSV file where it stands and its wanted columns.
 
     Of a ragged row what is wrong with it, and `None`.
@@ -449,7 +451,7 @@ def _table_rows(path, file, columns, format, header):
         for number, row in enumerate(rows, 1):
             if places is None:
                 width = len(row)
-                places = _places(path, columns, row if header else None, width)
+                places = _places(path, given, row if header else None, width)
                 if header:
                     continue
             if row in ([], [""]):
@@ -466,24 +468,25 @@ def _table_rows(path, file, columns, format, header):
         raise ValueError(f"{path}, after row {number}: {error}") from error
 
 
-def _places(path, columns, names, width):
+def _places(path, given, names, width):
+    """Where in a row the columns stand that are given for the text, its pair and its label."""
     if names is None:
-        for column in columns:
+        for column in given.values():
             if not str(column).isdecimal() or not 1 <= int(column) <= width:
                 raise ValueError(
                     f"{path}: without a header a column is a number from 1 to {width}; "
                     f"received {column!r}"
                 )
-        return [int(column) - 1 for column in columns]
-    for column in columns:
+        return [int(column) - 1 for column in given.values()]
+    for role, column in given.items():
         if names.count(column) != 1:
             found = ", ".join(name[:40] for name in names[:20]) or "without names"
             how_many = "two columns" if column in names else "no column"
             raise ValueError(
-                f"{path}: has {how_many} {column!r}; its columns are {found}; name those to "
-                "read by `text`, `text_pair` and `label` (--text, --text-pair, --label)"
+                f"{path}: has {how_many} {column!r}; its columns are {found}; name the one to read "
+                f"by `{role}` (--{role.replace('_', '-')})"
             )
-    return [names.index(column) for column in columns]
+    return [names.index(column) for column in given.values()]
 
 
 def _no_number(name):

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 
 from keras_bert import heads
+from keras_bert.encoder import BertEncoder
 from keras_bert.finetuning import tasks
 from keras_bert.finetuning.batches import LENGTHS, Batches
 from keras_bert.finetuning.data import Examples
@@ -213,13 +214,30 @@ def encode_texts(model, texts):
     return EncodedTexts(heads.find_encoder(model).preprocessor, Examples(texts), limit)
 
 
-def embed(model, texts, *, pooling="mean", batch_size=32, encoded=None, on_batch=None):
+def as_embedder(model, pooling=None):
+    """The model that `embed` asks, for the same arguments."""
+    output = heads.find_output(model)
+    if output is not None and output.task == "embedder":
+        own = model.get_layer("pooling").mode
+        if pooling not in (None, own):
+            raise ValueError(f"{model.name!r} has the pooling {own!r}; received {pooling!r}")
+        return model
+    if output is None and not isinstance(model, BertEncoder):
+        raise ValueError(
+            f"{model.name!r} has an output of its own, which its `predict` gives; embed takes an "
+            "encoder or a model from heads.embedder"
+        )
+    return heads.embedder(heads.find_encoder(model), pooling=pooling or "mean")
+
+
+def embed(model, texts, *, pooling=None, batch_size=32, encoded=None, on_batch=None):
     """A vector for each text.
 
     Args:
-        model: from `heads.embedder`; or any other with an encoder, which is given that head.
+        model: from `heads.embedder`; or an encoder, or a model with another head, whose encoder
+            is given that head.
         texts: list of strings.
-        pooling: of the head that it is given.
+        pooling: of the head that an encoder is given, `"mean"` by default, `"cls"` or `"max"`.
         batch_size: texts a batch.
         encoded: from `encode_texts`, where that is at hand.
         on_batch: called after each batch with the share of the work that it was.
@@ -228,7 +246,8 @@ def embed(model, texts, *, pooling="mean", batch_size=32, encoded=None, on_batch
         float32 (n, hidden), each of length 1 unless the head says otherwise.
 
     Raises:
-        ValueError: a model without an encoder, or an encoder without a preprocessor.
+        ValueError: a model without an encoder, an encoder without a preprocessor, a model that
+            ends in something of its own, as `heads.features`, or in another pooling.
 
     Example:
 
@@ -239,9 +258,7 @@ def embed(model, texts, *, pooling="mean", batch_size=32, encoded=None, on_batch
     >>> embed(encoder, ["good", "bad", ""]).shape
     (3, 4)
     """
-    output = heads.find_output(model)
-    if output is None or output.task != "embedder":
-        model = heads.embedder(heads.find_encoder(model), pooling=pooling)
+    model = as_embedder(model, pooling)
     encoded = encode_texts(model, texts) if encoded is None else encoded
     vectors = run(model, encoded, batch_size=batch_size, on_batch=on_batch)
     return np.reshape(np.array(vectors, np.float32), (len(texts), model.output_shape[-1]))

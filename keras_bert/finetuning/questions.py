@@ -58,6 +58,7 @@ class Questions:
             in the context); an empty list where the context holds no answer. `None`: not known.
         ids: name of each question, or `None`.
         source: where they come from, for messages.
+        characters: whether they are scored as KorQuAD's are, see `score`.
         moved_answers: number of answers that were found at another place.
         lost_answers: number of answers that do not occur in their context.
 
@@ -76,6 +77,7 @@ class Questions:
     answers: list[list[tuple[str, int]]] | None = None
     ids: list[str] | None = None
     source: str = "the questions"
+    characters: bool = False
     moved_answers: int = dataclasses.field(init=False, default=0)
     lost_answers: int = dataclasses.field(init=False, default=0)
 
@@ -155,7 +157,7 @@ def _find_nearest(context, text, start):
     return before if near - before <= after - near else after
 
 
-def read(path, *, limit=None, labelled=True):
+def read(path, *, limit=None, labelled=True, characters=None):
     """Reads a file in SQuAD's JSON format.
 
     A question has no answer where `is_impossible` is true (SQuAD 2), or its list of answers is
@@ -165,6 +167,8 @@ def read(path, *, limit=None, labelled=True):
         path: the file, UTF-8.
         limit: read no more than so many questions.
         labelled: whether the answers are wanted; if not, they may be missing.
+        characters: whether they are scored as KorQuAD's are; default: if the file's `version`
+            says that it is KorQuAD.
 
     Returns:
         The `Questions`; those of one paragraph share their context.
@@ -207,7 +211,9 @@ def read(path, *, limit=None, labelled=True):
             break
     if not columns:
         raise ValueError(f"{path}: holds no questions")
-    return Questions(**columns, source=str(path))
+    if characters is None:
+        characters = str(file.get("version")).startswith("KorQuAD")
+    return Questions(**columns, source=str(path), characters=characters)
 
 
 def _items(path, file):
@@ -743,7 +749,7 @@ def _owners(encoded, rows, max_answer_length):
     return owners
 
 
-def score(model, examples, answers, *, characters=False):
+def score(model, examples, answers, *, characters=None):
     """Scores answers as the official scripts do.
 
     An answer and the acceptable ones are compared without case, punctuation, articles and
@@ -754,7 +760,8 @@ def score(model, examples, answers, *, characters=False):
         model: what gave the answers; it does not matter here.
         examples: `Questions` with answers.
         answers: from `decode`.
-        characters: score as KorQuAD does: F1 over characters, articles count.
+        characters: score as KorQuAD does: F1 over characters, articles count; default: as the
+            examples say.
 
     Returns:
         A dict, all 0 to 1: `f1`, the main one, and `exact_match`, over all questions; if some
@@ -777,6 +784,7 @@ def score(model, examples, answers, *, characters=False):
     _check_number(examples, answers)
     if not len(examples):
         raise ValueError(f"{examples.source}: holds no questions to score")
+    characters = examples.characters if characters is None else characters
     units = _characters if characters else _words
     f1, exact = np.zeros(len(examples)), np.zeros(len(examples))
     for index, (answer, right) in enumerate(zip(answers, accepted, strict=True)):

@@ -344,6 +344,8 @@ def _places(path, number, width, word, tag):
 def build(encoder, train):
     """A model for the tags of some sentences.
 
+    Where their words are characters, the model splits texts into those.
+
     Args:
         encoder: a `BertEncoder`.
         train: `TaggedSentences` with tags.
@@ -368,7 +370,23 @@ def build(encoder, train):
         raise ValueError(
             f"{train.source}: needs at least two tags to tell apart; received {received}"
         )
-    return heads.tagger(encoder, labels=labels)
+    return heads.tagger(encoder, labels=labels, characters=are_characters(train.words))
+
+
+# A few words of more characters are the remarks and mistakes that any file has.
+_CHARACTERS = 0.99
+
+
+def are_characters(sentences):
+    """Whether the words are characters, as those of KLUE's entities are.
+
+    Example:
+
+    >>> are_characters([["서", "울"], [" ", "!"]]), are_characters([["서울", "!"]])
+    (True, False)
+    """
+    sizes = [len(word) for sentence in sentences for word in sentence]
+    return bool(np.mean(np.array(sizes) == 1) > _CHARACTERS)
 
 
 def compile_options(model):
@@ -812,12 +830,13 @@ def records(model, examples, answers):
             yield {"sentence": number, "word": word, "tag": tag, "score": float(value)}
 
 
-def sentences_of(texts, tokenizer):
+def sentences_of(texts, tokenizer, characters=False):
     """Splits texts into words as the tokenizer does, at white space and punctuation.
 
     Args:
         texts: list of strings.
         tokenizer: a `WordPieceTokenizer`.
+        characters: split them into characters in place of words.
 
     Returns:
         `(words, spans)`: for each text its words, as they stand there, and for each word the
@@ -836,12 +855,15 @@ def sentences_of(texts, tokenizer):
     wrong = [texts] if isinstance(texts, str) else [t for t in texts if not isinstance(t, str)]
     if wrong:
         raise ValueError(f"texts must be a list of strings; received {wrong[0]!r:.80}")
+    tokenize = tokenizer.tokenize_with_offsets
+    if characters:
+        tokenize = tokenizer.tokenize_characters_with_offsets
     raw = [text.encode("utf-8", "ignore") for text in texts]
     words: list[list[str]] = []
     spans: list[list[tuple[int, int]]] = []
     for start in range(0, len(raw), _CHUNK // 16):
         chunk = raw[start : start + _CHUNK // 16]
-        _, index, starts, limits = tokenizer.tokenize_with_offsets(tf.constant(chunk, tf.string))
+        _, index, starts, limits = tokenize(tf.constant(chunk, tf.string))
         splits = index.row_splits.numpy()
         values = index.flat_values.numpy()
         is_first = np.diff(values, prepend=-1) != 0

@@ -97,6 +97,9 @@ def multiple_choice(model, output, preprocessor, limit):
 def tagger(model, output, preprocessor, limit):
     """`token`, `tag`, `score`, `start`, `end` (in bytes), each (batch, words); `count` of words."""
     labels = tf.constant(output.labels)
+    tokenize = preprocessor.tokenizer.tokenize_with_offsets
+    if output.characters:
+        tokenize = preprocessor.tokenizer.tokenize_characters_with_offsets
 
     def ids(inputs):
         return _tags(tf.nn.softmax(model(inputs, training=False)))
@@ -106,7 +109,7 @@ def tagger(model, output, preprocessor, limit):
         return {"tag": tf.gather(labels, best), "score": tf.reduce_max(probabilities, axis=-1)}
 
     def texts(text):
-        pieces, words, starts, limits = preprocessor.tokenizer.tokenize_with_offsets(text)
+        pieces, words, starts, limits = tokenize(text)
         rows = pieces.value_rowids()
         room = tf.fill([pieces.nrows()], tf.constant(limit - 2, tf.int64))
         windows, owner, step = _windows(pieces, room, room // 2)

@@ -159,6 +159,42 @@ class WordPieceTokenizer:
         )
         return ragged(ids), ragged(words), ragged(starts), ragged(limits)
 
+    def tokenize_characters_with_offsets(self, texts):
+        """The same, but each character is tokenized by itself, as a word of its own.
+
+        So do taggers whose words are characters, as Korean entities in KLUE have them. A character
+        is a code point; one that has no piece, such as a space, is left out.
+
+        Args:
+            texts: strings (batch,), UTF-8.
+
+        Returns:
+            As `tokenize_with_offsets`; the index is that of the character in its text.
+
+        Example:
+
+        >>> tokenizer = WordPieceTokenizer(["[UNK]", "a", "##b", "b"])
+        >>> ids, words, starts, _ = tokenizer.tokenize_characters_with_offsets(["ab b"])
+        >>> ids.to_list(), words.to_list(), starts.to_list()
+        ([[1, 3, 3]], [[0, 1, 3]], [[0, 1, 3]])
+        """
+        texts = _as_strings(texts)
+        characters, offsets = tf.strings.unicode_split_with_offsets(texts, "UTF-8")
+        ids, _, starts, limits = self.tokenize_with_offsets(characters.flat_values)
+        pieces = ids.row_lengths()  # of each character
+        row_splits = tf.gather(ids.row_splits, characters.row_splits)
+        index = tf.ragged.range(characters.row_lengths()).flat_values
+        shift = tf.repeat(offsets.flat_values, pieces)
+        ragged = functools.partial(
+            tf.RaggedTensor.from_row_splits, row_splits=row_splits, validate=False
+        )
+        return (
+            ragged(ids.flat_values),
+            ragged(tf.cast(tf.repeat(index, pieces), tf.int32)),
+            ragged(starts.flat_values + shift),
+            ragged(limits.flat_values + shift),
+        )
+
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
     def _tokenize_flat(self, texts):
         with tf.device("CPU:0"):
