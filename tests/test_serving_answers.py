@@ -25,6 +25,9 @@ HEADS = {
     "embedder": heads.embedder,
     "multiple_choice": heads.multiple_choice,
     "tagger": lambda encoder: heads.tagger(encoder, labels=["O", "B-x", "I-x"]),
+    "tagger of characters": lambda encoder: heads.tagger(
+        encoder, labels=["O", "B-x", "I-x"], characters=True
+    ),
     "span_selector": heads.span_selector,
     "masked_lm": heads.masked_lm,
 }
@@ -58,7 +61,8 @@ def decoded(array):
 
 
 def test_every_head_can_be_exported():
-    assert set(HEADS) == set(answers.HEADS) == set(heads.TASKS) - {"pretraining"}
+    names = {name.split()[0] for name in HEADS}
+    assert names == set(answers.HEADS) == set(heads.TASKS) - {"pretraining"}
 
 
 def test_label_sets(served):
@@ -98,18 +102,23 @@ def test_choices(served):
     np.testing.assert_array_equal(answer["choice"], np.argmax(expected, axis=1))
 
 
-def test_tags_of_words_with_their_bytes(served):
-    model, signature = served("tagger")
+@pytest.mark.parametrize(
+    ("head", "counts"),
+    [("tagger", [5, 0, 80, 4, 0]), ("tagger of characters", [15, 0, 280, 12, 0])],
+)
+def test_tags_of_words_with_their_bytes(served, head, counts):
+    model, signature = served(head)
     answer = ask(signature, text=TEXTS)
-    words, spans = tagging.sentences_of(TEXTS, heads.find_encoder(model).preprocessor.tokenizer)
+    tokenizer = heads.find_encoder(model).preprocessor.tokenizer
+    words, spans = tagging.sentences_of(TEXTS, tokenizer, heads.find_output(model).characters)
     expected = predict.answers(model, tagging.TaggedSentences(words))
-    assert answer["count"].tolist() == [len(row) for row in words] == [5, 0, 80, 4, 0]
+    assert answer["count"].tolist() == [len(row) for row in words] == counts
     for row, count in enumerate(answer["count"]):
         assert decoded(answer["token"][row, :count]) == words[row]
         assert (
             list(zip(answer["start"][row], answer["end"][row], strict=True))[:count] == (spans[row])
         )
-        assert decoded(answer["token"][row, count:]) == [""] * (80 - count)
+        assert decoded(answer["token"][row, count:]) == [""] * (max(counts) - count)
         if row != 2:  # its windows are not those of Python
             assert decoded(answer["tag"][row, :count]) == [tag for tag, _ in expected[row]]
             scores = [score for _, score in expected[row]]
