@@ -308,6 +308,42 @@ def test_vectors_are_no_text(encoder_folder, tmp_path, capsys):
     assert "v.csv: vectors are written in NumPy's format; name it .npy" in capsys.readouterr().err
 
 
+def test_standard_output_by_its_path(trained, tmp_path):
+    """Where it leads to a file, and through a link; a pipe is read as it comes."""
+    link = tmp_path / "link"
+    link.symlink_to("/dev/stdout")
+    arguments = [sys.executable, "-m", "keras_bert", "predict", trained("classification") / "model"]
+    for output in ("/dev/stdout", link):
+        file = tmp_path / "out.txt"
+        file.write_text("before\n")
+        with open(file, "a") as stdout:
+            subprocess.run([*arguments, "so good", "--output", output], stdout=stdout, check=True)
+        assert re.fullmatch(r"before\n(good|bad)\t0\.\d{4}\tso good\n", file.read_text())
+        assert link.is_symlink() and os.path.islink("/dev/stdout")
+
+
+def test_what_a_link_names_is_written(trained, encoder_folder, tmp_path):
+    file, link, texts = tmp_path / "out.npy", tmp_path / "link.npy", tmp_path / "texts.tsv"
+    link.symlink_to(file)
+    texts.write_text("text\nso good\n")
+    assert run("embed", encoder_folder, "--input", texts, "--output", link) == 0
+    assert link.is_symlink() and np.load(file).shape == (1, 8)
+    link, file = tmp_path / "link.tsv", tmp_path / "out.tsv"
+    link.symlink_to(file)
+    model = trained("classification") / "model"
+    assert run("predict", model, "so good", "--output", link) == 0
+    assert link.is_symlink() and file.read_text().endswith("so good\n")
+
+
+def test_vectors_go_into_no_pipe(encoder_folder, tmp_path, capsys):
+    (file := tmp_path / "a.tsv").write_text("text\na\n")
+    os.mkfifo(tmp_path / "pipe")
+    for output in (tmp_path / "pipe", "-", "/dev/stdout"):
+        assert run("embed", encoder_folder, "--input", file, "--output", output) == 1
+        assert "vectors are written to a file; name one, .npy" in capsys.readouterr().err
+    assert (tmp_path / "pipe").is_fifo()
+
+
 def test_a_dash_is_standard_output(trained, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     capsys.readouterr()
@@ -814,16 +850,17 @@ def test_search_keeps_the_best(monkeypatch, encoder_folder, tmp_path, capsys):
     assert "--search, --metric and --patience need --dev" in capsys.readouterr().err
 
 
-def test_a_search_begins_afresh(encoder_folder, tmp_path, monkeypatch):
+def test_a_search_takes_no_run_that_is_not_finished(encoder_folder, tmp_path, capsys):
     file, folder = tmp_path / "a.tsv", tmp_path / "out"
     file.write_text(TEXTS)
     folder.mkdir()
-    for name in ("training.npz", "best.npz"):  # of an earlier run
-        (folder / name).touch()
-    monkeypatch.setattr("keras_bert.finetuning.search.GRID", {"learning_rate": [1e-3]})
+    (folder / "training.npz").touch()
     common = ["finetune", "--model", encoder_folder, "--train", file, "--dev", file, "--epochs", 1]
-    assert run(*common, "--search", "--output", folder) == 0
-    assert not {"training.npz", "best.npz"} & {path.name for path in folder.iterdir()}
+    assert run(*common, "--search", "--output", folder) == 1
+    assert "the same command without --search goes on with it, or delete training.npz" in (
+        capsys.readouterr().err
+    )
+    assert [path.name for path in folder.iterdir()] == ["training.npz"]
 
 
 def test_a_folder_is_one_runs(encoder_folder, tmp_path, capsys):

@@ -5,7 +5,7 @@ import stat
 
 import pytest
 
-from keras_bert.files import whole
+from keras_bert.files import alone, whole
 
 
 @pytest.mark.parametrize("durable", [False, True])
@@ -55,3 +55,15 @@ def test_a_folder_that_is_not_there(tmp_path):
         whole(tmp_path / "nowhere" / "words") as beside,
     ):
         beside.write_text("one")
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_a_folder_is_held_by_one(keep, tmp_path):
+    with alone(tmp_path, "writing", keep=keep):
+        with pytest.raises(ValueError, match="reading there"), alone(tmp_path, "reading"):
+            pass
+        assert len(list(tmp_path.iterdir())) == 1
+    assert len(list(tmp_path.iterdir())) == keep
+    with alone(tmp_path, "writing"):
+        pass
+    assert len(list(tmp_path.iterdir())) == 1  # the default

@@ -1,5 +1,6 @@
 """Reading labelled texts: formats, columns, kinds of labels, and files with faults."""
 
+import decimal
 import itertools
 import json
 
@@ -144,6 +145,22 @@ def test_bad_columns_are_an_error(columns, message):
 def test_bad_kinds_of_labels_are_an_error(columns, message):
     with pytest.raises(ValueError, match=message):
         data.Examples(["a", "b"], **columns)
+
+
+@pytest.mark.parametrize("label", [None, "", float("nan"), decimal.Decimal("nan"), b"p"])
+def test_labels_must_be_there(label):
+    for column in ({"labels": [label, "x"]}, {"label_sets": [[label], ["x"]]}):
+        with pytest.raises(ValueError, match="labels must be (there|strings); received"):
+            data.Examples(["a", "b"], **column)
+    if label is not None and label != "" and not isinstance(label, bytes):
+        with pytest.raises(ValueError, match="each of label_sets must be a list of labels"):
+            data.Examples(["a"], label_sets=[label])
+
+
+def test_a_line_end_of_another_kind_is_an_error(tmp_path):
+    file = write(tmp_path / "a.tsv", "0\ta b\n1\tc\r0\tz\r\n")
+    with pytest.raises(ValueError, match="row 2: lines must end in .* received .r within one"):
+        data.read(file, text="2", label="1", header=False)
 
 
 def test_scores_beyond_all_numbers_are_an_error():

@@ -120,7 +120,8 @@ def test_a_file_of_words_alone_can_be_asked_for_words(tmp_path):
 def test_conllu_by_another_name_is_no_conll(tmp_path):
     """Its first column is a number, and the last one says nothing of most words."""
     rows = "# sent_id = a\n1\tAnn\tAnn\tPROPN\t_\t_\t2\tnsubj\t_\t_\n"
-    for name, content in (("a.txt", rows), ("b.txt", rows.replace("\n1\t", "\n1-2\t"))):
+    variants = rows, rows.replace("\n1\t", "\n1-2\t"), rows.replace("\n1\t", "\n0.1\t")
+    for name, content in zip(("a.txt", "b.txt", "c.txt"), variants, strict=True):
         file = write(tmp_path / name, content)
         with pytest.raises(ValueError, match=r"line 2: looks like CoNLL-U, .*--format conllu"):
             tagging.read(file)
@@ -129,6 +130,21 @@ def test_conllu_by_another_name_is_no_conll(tmp_path):
     assert tagging.read(file, word=2, tag=4).tags == [["PROPN"]]  # what is asked for is there
     with pytest.raises(ValueError, match="limit .* must be at least 1; received 0"):
         tagging.read(file, limit=0)
+
+
+def test_what_are_characters():
+    """A few words among many characters change nothing; half of them do."""
+    characters = [list("서울에서 만나요")] * 25
+    assert tagging.are_characters(characters)
+    assert tagging.are_characters([*characters, ["URL"]])
+    assert not tagging.are_characters([*characters, ["그리고"] * 50])
+    assert not tagging.are_characters([["I", "a", "go"]])
+    assert not tagging.are_characters([[], []])
+
+
+def test_json_is_no_conll(tmp_path):
+    with pytest.raises(ValueError, match="line 1: is JSON; tags are read from CoNLL columns"):
+        tagging.read(write(tmp_path / "a", '{"a": "b c"}\n{"d": "e f"}\n'))
 
 
 def test_docstart_is_no_word_and_ends_a_sentence(tmp_path):

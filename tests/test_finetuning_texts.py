@@ -194,6 +194,7 @@ def test_labels_with_commas_are_told_from_each_other():
     [line] = texts.lines(model, Examples(["a"]), answers)
     assert line == "rude;short, but kind\t0.9000\t0.8000\t0.1000"
     assert texts.separator([",;|/"]) == "+"
+    assert [texts.separator([",;|/"[:size]]) for size in range(5)] == list(",;|/+")
 
 
 def test_large_logits_are_no_overflow():

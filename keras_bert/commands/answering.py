@@ -3,6 +3,8 @@
 import collections
 import contextlib
 import itertools
+import math
+import os
 import pathlib
 import re
 import sys
@@ -79,6 +81,8 @@ def _decoding(args, model):
             f"--null-threshold is for questions that may have no answer; {args.model} was not "
             "trained on such"
         )
+    if math.isnan(args.null_threshold):
+        raise ValueError("--null-threshold must be a number; received nan")
     return {"null_threshold": args.null_threshold}
 
 
@@ -159,6 +163,8 @@ def _parts(args, model):
 def embed(args):
     """Writes a vector for each text of a file."""
     _check_output(args.output, args.input)
+    if args.output == "-" or _is_stream(args.output):
+        raise ValueError(f"{args.output}: vectors are written to a file; name one, .npy")
     if pathlib.Path(args.output).suffix.lower() in _TEXTS:
         raise ValueError(f"{args.output}: vectors are written in NumPy's format; name it .npy")
     columns = reading.columns_of(args, args.model)
@@ -169,7 +175,7 @@ def embed(args):
     model = predict.as_embedder(keras_bert.load(args.model, task="auto"), args.pooling)
     shape = [0, model.output_shape[-1]]
     counts: collections.Counter[str] = collections.Counter()
-    path = pathlib.Path(args.output)
+    path = pathlib.Path(args.output).resolve()
     with whole(path) as beside, open(beside, "wb") as file, progress() as bar:
         work = bar.add_task("Embedding", total=None)
         _write_header(file, shape)
@@ -232,6 +238,16 @@ def _check_output(path, input):
         raise ValueError(f"{path}: --output must be another file than --input")
 
 
+def _is_stream(path):
+    """Whether it is a pipe or a device, or /dev/stdout, which may lead to a file at the moment."""
+    path = pathlib.Path(path).absolute()
+    while not str(path).startswith(("/dev/std", "/dev/fd/", "/proc/")):
+        if not path.is_symlink():
+            return path.exists() and not path.is_file()
+        path = path.parent / os.readlink(path)
+    return True
+
+
 @contextlib.contextmanager
 def _writer(path):
     """A function that writes a line to a file, which appears when it is whole, or to stdout."""
@@ -239,9 +255,10 @@ def _writer(path):
         yield print
         return
     path = pathlib.Path(path)
-    if path.exists() and not path.is_file():  # such as /dev/stdout
-        with open(path, "w", encoding="utf-8") as file:
+    if _is_stream(path):
+        with open(path, "a", encoding="utf-8") as file:  # "w" would empty what stdout leads to
             yield lambda line: print(line, file=file)
         return
+    path = path.resolve()  # the file that a link names, not the link
     with whole(path) as beside, open(beside, "w", encoding="utf-8", newline="\n") as file:
         yield lambda line: print(line, file=file)

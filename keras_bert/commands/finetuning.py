@@ -64,7 +64,11 @@ def _finetune(args, output, examples, dev, columns):
         _write_run(output, model, {**found, **metrics, "recipe": recipe}, dev)
 
     if args.search:
-        resume.RunState(output, {}).clear()  # of an earlier run, which nothing goes on with
+        if (output / resume.STATE_FILE).is_file():
+            raise ValueError(
+                f"{output}: the run there is not finished; the same command without --search goes "
+                f"on with it, or delete {resume.STATE_FILE} to start afresh"
+            )
         # What is given is not searched.
         grid = {name: values for name, values in search.GRID.items() if name not in given}
         trials = search.grid(

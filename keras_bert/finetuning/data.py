@@ -5,9 +5,9 @@ import csv
 import dataclasses
 import json
 import math
-import numbers
 import pathlib
 import sys
+from collections.abc import Iterable
 
 from keras_bert.heads import check_label
 
@@ -91,14 +91,17 @@ class Examples:
 
     def _check_labels(self, labels):
         """Labels as strings; what tables have for a missing one is none."""
-        if isinstance(labels, str):
+        if isinstance(labels, str) or not isinstance(labels, Iterable):
             raise ValueError(
                 f"{self.source}: each of label_sets must be a list of labels; "
                 f"received {labels!r:.80}"
             )
         for label in labels:
-            if label is None or (isinstance(label, numbers.Real) and math.isnan(label)):
+            # What is not itself: NaN of any kind, NaT.
+            if label is None or label == "" or label != label:
                 raise ValueError(f"{self.source}: labels must be there; received {label!r}")
+            if isinstance(label, bytes):
+                raise ValueError(f"{self.source}: labels must be strings; received {label!r:.80}")
         return tuple(str(label) for label in labels)
 
     def __len__(self):
@@ -445,7 +448,7 @@ def _table_rows(path, file, given, format, header):
         allow_long_fields()
         rows = csv.reader(file, strict=True)  # an open quote would swallow the rest
     else:
-        rows = (line.rstrip("\r\n").split("\t") for line in file)
+        rows = (_whole_line(path, *line).split("\t") for line in enumerate(file, 1))
     places, number = None, 0
     try:
         for number, row in enumerate(rows, 1):
@@ -466,6 +469,16 @@ def _table_rows(path, file, given, format, header):
             yield f"row {number}", [row[place] for place in places]
     except csv.Error as error:
         raise ValueError(f"{path}, after row {number}: {error}") from error
+
+
+def _whole_line(path, number, line):
+    """A line of a TSV file without its end; raises for one that holds another's."""
+    line = line.removesuffix("\n").removesuffix("\r")
+    if "\r" in line:
+        raise ValueError(
+            f"{path}, row {number}: lines must end in \\n or \\r\\n; received \\r within one"
+        )
+    return line
 
 
 def _places(path, given, names, width):

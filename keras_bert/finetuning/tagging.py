@@ -234,6 +234,10 @@ def _sentences(path, file, word, tag, format):
     for number, fields in itertools.chain(rows, [(0, None)]):  # the last end may be missing
         if fields is not None:
             # All rows are alike, so what is where is found once.
+            if places is None and format == "conll" and fields[0].startswith(('{"', "[{", '["')):
+                raise ValueError(
+                    f"{path}, line {number}: is JSON; tags are read from CoNLL columns"
+                )
             if places is None and format == "conll" and word == 1 and _is_conllu(fields):
                 raise ValueError(
                     f"{path}, line {number}: looks like CoNLL-U, whose first column is a number; "
@@ -304,7 +308,9 @@ def _split(line, tabs):
 
 
 def _is_conllu(fields):
-    return len(fields) == _CONLLU_COLUMNS and re.fullmatch(r"1(-[0-9]+)?", fields[0]) is not None
+    return (
+        len(fields) == _CONLLU_COLUMNS and re.fullmatch(r"1(-[0-9]+)?|0\.1", fields[0]) is not None
+    )
 
 
 def _conllu_rows(path, lines):
@@ -385,8 +391,8 @@ def are_characters(sentences):
     >>> are_characters([["서", "울"], [" ", "!"]]), are_characters([["서울", "!"]])
     (True, False)
     """
-    sizes = [len(word) for sentence in sentences for word in sentence]
-    return bool(np.mean(np.array(sizes) == 1) > _CHARACTERS)
+    sizes = np.array([len(word) for sentence in sentences for word in sentence])
+    return bool((sizes == 1).sum() > _CHARACTERS * len(sizes))
 
 
 def compile_options(model):

@@ -421,13 +421,13 @@ def lines(model, examples, answers):
 
 
 def separator(labels):
-    """What stands between labels in one field: a comma, or what is in none of them.
+    """What stands between labels in one field: a comma, or another sign that is in none of them.
 
     Args:
         labels: all that a model knows, or `None`.
 
     Returns:
-        One character.
+        One of `,;|/+`, the last where all of the others are in some label.
 
     Example:
 

@@ -266,6 +266,7 @@ def _identity(model, train, dev, encoded, encoded_dev):
         "sequences": len(encoded),
         "parameters": model.count_params(),
         "trainable variables": len(model.trainable_variables),
+        "scored over characters": getattr(dev, "characters", False),
         "labels": heads.find_output(model).labels,
         "dtype": encoder.dtype_policy.name,
         "encoder's weights": digest_of_weights(encoder),

@@ -174,9 +174,9 @@ class WordPieceTokenizer:
         Example:
 
         >>> tokenizer = WordPieceTokenizer(["[UNK]", "a", "##b", "b"])
-        >>> ids, words, starts, _ = tokenizer.tokenize_characters_with_offsets(["ab b"])
+        >>> ids, words, starts, _ = tokenizer.tokenize_characters_with_offsets(["ab b", "b"])
         >>> ids.to_list(), words.to_list(), starts.to_list()
-        ([[1, 3, 3]], [[0, 1, 3]], [[0, 1, 3]])
+        ([[1, 3, 3], [3]], [[0, 1, 3], [0]], [[0, 1, 3], [0]])
         """
         texts = _as_strings(texts)
         characters, offsets = tf.strings.unicode_split_with_offsets(texts, "UTF-8")
