@@ -152,11 +152,8 @@ def _read_training_data(args):
         raise ValueError("finetune needs --train or --glue")
     task, columns = args.task or "classification", reading.columns_of(args)
     examples = reading.read(args.train, task, columns, args.format, limit=args.limit)
-    return (
-        examples,
-        reading.read(args.dev, task, columns, args.format) if args.dev else None,
-        columns,
-    )
+    dev = reading.read(args.dev, task, columns, args.format) if args.dev else None
+    return examples, dev, columns
 
 
 def _note_of_words(examples, preprocessor):

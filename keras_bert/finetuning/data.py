@@ -300,6 +300,33 @@ def check_limit(limit):
         raise ValueError(f"limit (--limit) must be at least 1; received {limit}")
 
 
+def numbered_lines(path, file):
+    r"""The lines of a file without their ends, each with its number.
+
+    Args:
+        path: of the file, for messages.
+        file: opened as text with `newline="\n"`.
+
+    Yields:
+        (number from 1, text).
+
+    Raises:
+        ValueError: a line holds an end of another kind, so that it is more than one.
+
+    Example:
+
+    >>> list(numbered_lines("a.tsv", ["a\tb\r\n", "c"]))
+    [(1, 'a\tb'), (2, 'c')]
+    """
+    for number, line in enumerate(file, 1):
+        line = line.removesuffix("\n").removesuffix("\r")
+        if "\r" in line:
+            raise ValueError(
+                f"{path}, line {number}: lines must end in \\n or \\r\\n; received \\r"
+            )
+        yield number, line
+
+
 def not_utf8(path):
     r"""An error that names the line and the byte of a file where it is no UTF-8.
 
@@ -448,7 +475,7 @@ def _table_rows(path, file, given, format, header):
         allow_long_fields()
         rows = csv.reader(file, strict=True)  # an open quote would swallow the rest
     else:
-        rows = (_whole_line(path, *line).split("\t") for line in enumerate(file, 1))
+        rows = (line.split("\t") for _, line in numbered_lines(path, file))
     places, number = None, 0
     try:
         for number, row in enumerate(rows, 1):
@@ -469,16 +496,6 @@ def _table_rows(path, file, given, format, header):
             yield f"row {number}", [row[place] for place in places]
     except csv.Error as error:
         raise ValueError(f"{path}, after row {number}: {error}") from error
-
-
-def _whole_line(path, number, line):
-    """A line of a TSV file without its end; raises for one that holds another's."""
-    line = line.removesuffix("\n").removesuffix("\r")
-    if "\r" in line:
-        raise ValueError(
-            f"{path}, row {number}: lines must end in \\n or \\r\\n; received \\r within one"
-        )
-    return line
 
 
 def _places(path, given, names, width):

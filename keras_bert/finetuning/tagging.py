@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert import heads
-from keras_bert.finetuning.data import check_limit, not_utf8
+from keras_bert.finetuning.data import check_limit, not_utf8, numbered_lines
 from keras_bert.finetuning.texts import softmax
 from keras_bert.text.accelerator import tokenize_function
 
@@ -227,7 +227,7 @@ def _sentences(path, file, word, tag, format):
     empty = {""}
     if format == "conllu" and tag == _UPOS:
         empty.add("_")  # other columns may say that there is no value; a word has its part
-    rows = (_conllu_rows if format == "conllu" else _conll_rows)(path, _lines(path, file))
+    rows = (_conllu_rows if format == "conllu" else _conll_rows)(path, numbered_lines(path, file))
     row_words: list[str] = []
     row_tags: list[str] = []
     places = None
@@ -254,17 +254,6 @@ def _sentences(path, file, word, tag, format):
         elif row_words:
             yield row_words, row_tags
             row_words, row_tags = [], []
-
-
-def _lines(path, file):
-    r"""Yields number and text of each line of a file opened with `newline="\n"`."""
-    for number, line in enumerate(file, 1):
-        line = line.removesuffix("\n").removesuffix("\r")
-        if "\r" in line:
-            raise ValueError(
-                f"{path}, line {number}: lines must end in \\n or \\r\\n; received \\r"
-            )
-        yield number, line
 
 
 def _conll_rows(path, lines):
