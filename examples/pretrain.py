@@ -40,7 +40,7 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
 
-    if not (args.output / "vocabulary").exists():
+    if not (args.output / "vocabulary" / "vocab.txt").exists():
         # A sample of the text, evenly spread, is as good as all of it.
         pieces = vocabulary.train(corpus.documents(args.text), args.pieces, max_bytes=50 * 10**6)
         vocabulary.write(args.output / "vocabulary", pieces)
@@ -51,7 +51,7 @@ def main():
 
     keras.utils.set_random_seed(args.seed)  # of the first weights
     bert = keras_bert.BertEncoder(
-        vocab_size=args.pieces,
+        vocab_size=len(pieces),
         num_hidden_layers=args.layers,
         hidden_size=args.width,
         num_attention_heads=max(1, args.width // 64),
@@ -72,12 +72,15 @@ def main():
         save_every=max(1, args.steps // 20),
         seed=args.seed,
     )
-    print("   step  masked LM  next sentence  (accuracy on held-out documents)")
-    for record in history:
-        if "eval_loss" in record:
-            accuracy = [record[f"eval_{task}_accuracy"] for task in ("masked_lm", "next_sentence")]
-            print(f"{record['step']:7}  {accuracy[0]:9.3f}  {accuracy[1]:13.3f}")
-    print(f"keras_bert.load({str(args.output / 'model')!r}) is the model")
+    evaluated = [record for record in history if "eval_loss" in record]
+    if evaluated:
+        print("   step  masked LM  next sentence  (accuracy on held-out documents)")
+    else:
+        print("fewer than two documents are held out, so there is nothing to evaluate on")
+    for record in evaluated:
+        accuracy = [record[f"eval_{task}_accuracy"] for task in ("masked_lm", "next_sentence")]
+        print(f"{record['step']:7}  {accuracy[0]:9.3f}  {accuracy[1]:13.3f}")
+    print(f"keras_bert.load({str(args.output / 'model')!r}) is the model, for finetune and fill")
 
 
 if __name__ == "__main__":

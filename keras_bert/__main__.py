@@ -150,8 +150,9 @@ def _parser():
     )
     records.add_argument("--output", required=True, help="folder for the records")
     records.add_argument(
-        "--held-out", type=_share, default=0.01, help="documents kept for evaluation (0.01)"
-    )
+        "--held-out", type=_share, default=0.01,
+        help="share of the documents kept for evaluation (0.01: of a hundred, one)",
+    )  # fmt: skip
     records.add_argument(
         "--workers", type=_positive(int), help="processes that split text (default: the cores)"
     )
@@ -313,8 +314,9 @@ def _add_pretrain(parser):
         "--first-share", type=_share, default=0.9, help="of the steps, in the first phase (0.9)"
     )
     recipe.add_argument(
-        "--batch-size", type=_positive(int), default=256, help="sequences a step (256)"
-    )
+        "--batch-size", type=_positive(int), default=256,
+        help="sequences a step, over all devices and --accumulate (256)",
+    )  # fmt: skip
     recipe.add_argument(
         "--max-predictions", type=_positive(int), nargs="+", metavar="N",
         help="masked pieces a sequence, for both lengths or each (15%%)",
@@ -334,12 +336,14 @@ def _add_pretrain(parser):
         "--strategy", default="auto", help="auto, one-device, mirrored, multi-worker, tpu[:NAME]"
     )
     machine.add_argument(
-        "--model-parallel", type=_positive(int), default=1, help="JAX: devices a matrix is cut for"
-    )
+        "--model-parallel", type=_positive(int), default=1,
+        help="JAX: devices that share each matrix, for models that one of them cannot hold (1)",
+    )  # fmt: skip
     machine.add_argument("--packed", action="store_true", help="several pairs a row: no padding")
     machine.add_argument(
-        "--accumulate", type=_positive(int), default=1, help="batches that make up a step (1)"
-    )
+        "--accumulate", type=_positive(int), default=1,
+        help="parts in which the batch of a step is computed, to save memory (1)",
+    )  # fmt: skip
     machine.add_argument(
         "--dtype", choices=("float32", "mixed_bfloat16", "mixed_float16"), help="default: float32"
     )
@@ -508,6 +512,7 @@ def main(argv=None):
         module, name = args.run.split(".")
         with quiet_imports():
             commands = importlib.import_module(f"keras_bert.commands.{module}")
+            importlib.import_module("tensorflow")  # on JAX and torch a command would later
         with _plain_warnings():
             getattr(commands, name)(args)
     except BrokenPipeError:  # whoever read our output has seen enough, as `head` does

@@ -1,6 +1,7 @@
 """Files that appear whole, or not at all; folders that one process has for itself."""
 
 import contextlib
+import glob
 import os
 import pathlib
 import secrets
@@ -44,8 +45,28 @@ def whole(path, durable=False):
         os.replace(beside, path)
         if durable and os.name != "nt":  # there a folder cannot be opened
             _sync(path.parent)
+    except OSError as error:
+        # A full disk names no file, and nobody knows the one beside.
+        if error.errno is None or error.filename not in (None, str(beside)):
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         beside.unlink(missing_ok=True)
+
+
+def sweep(path):
+    """Deletes what processes that were killed left of a file that they wrote beside its place.
+
+    Args:
+        path: the file; nobody may be writing it.
+
+    Example:
+
+    >>> sweep("words.txt")
+    """
+    path = pathlib.Path(path)
+    for stale in path.parent.glob(f".{glob.escape(path.stem)}.{'[0-9a-f]' * 8}{path.suffix}"):
+        stale.unlink()
 
 
 @contextlib.contextmanager

@@ -25,6 +25,7 @@ MAP = {
     "encoder.py": Rule("keras"),
     "heads.py": Rule("keras"),
     "optimizers.py": Rule("keras"),
+    "files.py": Rule("", "filelock"),
     # Checkpoints are files and arrays; they know no model.
     "checkpoints/canonical.py": Rule("numpy"),
     "checkpoints/folder.py": Rule("numpy"),
@@ -45,7 +46,6 @@ MAP = {
     "text/preprocessor.py": Rule("keras", "numpy tensorflow"),
     # What a person at a terminal sees; imported before keras, so that it can keep it quiet.
     "console.py": Rule("", "rich"),
-    "files.py": Rule("", "filelock"),
     "tensorboard.py": Rule("", "tensorflow"),
     # From a name to a file to a model, and back.
     "conversion.py": Rule("keras numpy", "tensorflow"),

@@ -521,6 +521,14 @@ def test_vocab(tmp_path, capsys, options, expected):
     assert float(values["whole words"].removesuffix("%")) > 20
 
 
+@pytest.mark.parametrize(("options", "apart"), [((), True), (("--keep-accents",), False)])
+def test_vocab_says_when_it_takes_hangul_apart(tmp_path, capsys, options, apart):
+    file = tmp_path / "a.txt"
+    file.write_text("한국어 문장 low lower lowest\n" * 9, encoding="utf-8")
+    assert run("vocab", file, "--output", tmp_path / "out", "--size", 32, *options) == 0
+    assert ("Hangul are taken apart; --cased or --keep" in capsys.readouterr().out) == apart
+
+
 def test_vocab_of_one_document_is_tried_on_it(tmp_path, capsys):
     file = tmp_path / "a.txt"
     file.write_bytes(b"low lower lowest \xff\n" * 9)
@@ -1334,6 +1342,10 @@ def test_records_and_pretrain(tmp_path, capsys):
         "--config", config, "--steps", 2, "--lengths", 16, 32, "--first-share", 0.5,
         "--batch-size", 4, "--warmup-steps", 1, "--log-every", 1, "--save-every", 1,
     ]  # fmt: skip
+    assert run(*command, "--size", "tiny") == 1
+    assert "--config is in place of --size; give one of them" in capsys.readouterr().err
+    assert run(*command, "--tensorboard", config / "logs") == 1
+    assert f"logs: must be a folder; {config} is a file" in capsys.readouterr().err
     assert run(*command) == 0
     output = capsys.readouterr().out
     assert output.splitlines()[-1] == f"saved in {tmp_path / 'run'}"

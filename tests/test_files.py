@@ -1,11 +1,12 @@
 """A file is the one before or the new one, never a part of one."""
 
+import errno
 import os
 import stat
 
 import pytest
 
-from keras_bert.files import alone, whole
+from keras_bert.files import alone, sweep, whole
 
 
 @pytest.mark.parametrize("durable", [False, True])
@@ -28,6 +29,30 @@ def test_an_error_leaves_the_one_before(tmp_path):
         raise KeyboardInterrupt
     assert file.read_text() == "before"
     assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_full_disk_is_an_error_with_the_name_of_the_file(tmp_path):
+    file = tmp_path / "words.txt"
+    file.write_text("before")
+    with pytest.raises(OSError, match="No space left on device") as found, whole(file):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert found.value.filename == str(file)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OSError, match="folder") as found, whole(tmp_path / "folder") as beside:
+        beside.touch()
+    assert found.value.filename == str(tmp_path / "folder")  # and not the one beside it
+    with pytest.raises(FileNotFoundError) as found, whole(tmp_path / "copy"):
+        (tmp_path / "other").read_text()
+    assert found.value.filename == str(tmp_path / "other")
+    assert file.read_text() == "before"
+
+
+def test_what_the_killed_left_is_swept(tmp_path):
+    kept = [tmp_path / name for name in (".a.txt", ".b.0123abcd.txt", "a.txt", ".a.0123abcd.png")]
+    for file in (*kept, tmp_path / ".a.0123abcd.txt"):
+        file.touch()
+    sweep(tmp_path / "a.txt")
+    assert sorted(tmp_path.iterdir()) == sorted(kept)
 
 
 def test_two_writers_do_not_meet(tmp_path):

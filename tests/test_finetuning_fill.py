@@ -45,6 +45,13 @@ def test_padded_vocabularies_have_no_candidates_without_a_piece():
     assert sum(probability for _, probability in found) == pytest.approx(1.0, abs=1e-5)
 
 
+def test_a_model_of_pretraining_fills_as_its_masked_lm():
+    whole = heads.pretraining(tiny.encoder(num_hidden_layers=1))
+    half = heads.masked_lm(heads.find_encoder(whole))
+    half.get_layer("masked_lm").set_weights(whole.get_layer("masked_lm").get_weights())
+    assert fill.fill(whole, ["so [MASK]"]) == fill.fill(half, ["so [MASK]"])
+
+
 def test_what_cannot_be_filled_is_an_error(model):
     encoder = heads.find_encoder(model)
     with pytest.raises(ValueError, match=r"at least one \[MASK\]; received 'so good'"):

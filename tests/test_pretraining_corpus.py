@@ -6,6 +6,7 @@ import gzip
 import json
 import lzma
 import os
+import pathlib
 import pickle
 import sys
 import tracemalloc
@@ -92,6 +93,53 @@ def test_a_folder_that_cannot_be_read_is_not_passed_over(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "scandir", refuse)
     with pytest.raises(PermissionError, match="secret"):
         corpus.files(tmp_path)
+
+
+def test_a_link_to_nothing_is_found_at_once(tmp_path):
+    (tmp_path / "z.txt").symlink_to(tmp_path / "gone")
+    with pytest.raises(ValueError, match=r"z\.txt: is a link to nothing"):
+        corpus.files(tmp_path)
+    (tmp_path / "z.txt").unlink()
+    (tmp_path / "z.txt").symlink_to(tmp_path / "z.txt")
+    with pytest.raises(ValueError, match=r"z\.txt: is a link to nothing"):
+        corpus.files(tmp_path)
+
+
+def test_a_name_that_is_no_unicode_is_an_error(tmp_path):
+    try:
+        pathlib.Path(os.fsdecode(bytes(tmp_path) + b"/\xff.txt")).write_text("One.")
+    except OSError:
+        pytest.skip("this file system has no such names")
+    with pytest.raises(ValueError, match=r"\\xff\.txt': a file's name must be UTF-8"):
+        corpus.files(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "folder", "inside"),
+    [
+        ("*", "records", True), ("t*", "texts/below/records", True), ("*.txt", "texts", False),
+        ("texts/*", "texts/records", True), ("texts/*.txt", "texts/records", False),
+        ("**/*.txt", "texts/records", True), ("**/*.bz2", "texts/records", False),
+        ("texts", "texts/records", True), ("texts", "records", False),
+    ],
+)  # fmt: skip
+def test_an_output_within_the_corpus_is_found_before_it_is_there(
+    tmp_path, monkeypatch, pattern, folder, inside
+):
+    (tmp_path / "texts").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for path in (pattern, str(tmp_path / pattern)):
+        if inside:
+            with pytest.raises(ValueError, match="must not lie within the corpus, "):
+                corpus.check_outside(folder, [path])
+        else:
+            corpus.check_outside(folder, path)
+
+
+def test_an_array_of_json_is_no_prose(tmp_path):
+    file = write(tmp_path / "a.json", '[\n  {"text": "One."},\n  {"text": "Two."}]\n')
+    with pytest.raises(ValueError, match=r"a\.json: is one array of JSON; JSON Lines have"):
+        read(file)
 
 
 def test_a_pipe_is_no_corpus(tmp_path):
@@ -217,6 +265,19 @@ def test_a_packed_file_with_a_wrong_byte_is_an_error(tmp_path, kind):
     file = write(tmp_path / "corpus", bytes(packed))
     with pytest.raises(ValueError, match=r"corpus: this \w+ file is damaged or cut short"):
         read(file)
+
+
+@pytest.mark.parametrize("kind", PACK)
+def test_what_is_no_stream_ends_no_file_in_silence(tmp_path, kind):
+    """Wikipedia's dumps and pbzip2's files are many streams one behind the other."""
+    one, two = PACK[kind](b"One.\n\n"), bytearray(PACK[kind](b"Two.\n"))
+    two[0] ^= 0x55
+    for rest in (bytes(two), b"so much for that", two[:3]):
+        with pytest.raises(ValueError, match=r"corpus: this \w+ file is damaged or cut short"):
+            read(write(tmp_path / "corpus", one + rest))
+    two[0] ^= 0x55
+    padded = write(tmp_path / "corpus", one + bytes(8192) + bytes(two) + bytes(4))
+    assert read(padded) == [["One."], ["Two."]]
 
 
 def test_zstd_without_its_package_says_what_to_install(tmp_path, monkeypatch):

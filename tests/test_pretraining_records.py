@@ -1,5 +1,6 @@
 """Records: what they hold, the same bytes whatever happened, and files with faults."""
 
+import functools
 import json
 import os
 import pathlib
@@ -286,7 +287,10 @@ def test_a_corpus_that_was_edited_in_place_is_another(tmp_path):
     [
         ({"held_out": 0.2}, "held_out=0.0, these would have 0.2; take another folder"),
         ({"shard_bytes": 7}, "shard_bytes=2000, these would have 7"),
-        ({"text": "Other.\n"}, r"corpus=\[.*, these would have \[\{'file': 'corpus.txt', 'bytes'"),
+        (
+            {"text": "Other.\n"},
+            r"corpus=\{'file.*, these would have \{'file': 'corpus.txt', 'bytes'",
+        ),
         ({"pieces": [*prose.PIECES[:-1], "new", "."]}, "vocabulary='"),
         ({"lowercase": False}, "lowercase=True, these would have False"),
         ({"strip_accents": False}, "strip_accents=True, these would have False"),
@@ -437,6 +441,19 @@ def test_records_within_their_corpus_would_be_read_as_text(tmp_path):
     with pytest.raises(ValueError, match="records: must not lie within the corpus, "):
         records.build(tmp_path, tmp_path / "records", prose.preprocessor(), workers=1)
     assert [file.name for file in tmp_path.iterdir()] == ["corpus.txt"]
+
+
+def test_a_file_that_came_or_went_is_named(tmp_path):
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text("Zab. Bad.\n")
+    build = functools.partial(
+        records.build, folder=tmp_path / "records", preprocessor=prose.preprocessor(), workers=1
+    )
+    build(tmp_path / "a.txt")
+    with pytest.raises(ValueError, match=r"corpus=\[\], these would have \['b\.txt'\]; take an"):
+        build(tmp_path / "*.txt")
+    with pytest.raises(ValueError, match=r"corpus=\['a\.txt'\], these would have \['b\.txt'\]"):
+        build(tmp_path / "b.txt")
 
 
 def test_no_shards_are_no_documents(tmp_path):

@@ -147,7 +147,7 @@ def test_variables_of_another_model_are_an_error(found, message, tmp_path):
     [
         ({"seed": 0}, {"seed": 1}, "is of a run with seed=0, this one has 1; take another folder"),
         ({"seed": 0}, {}, "seed=0, this one has None"),
-        ({}, {"lengths": (1, 2)}, r"lengths=None, this one has \[1, 2\]"),
+        ({}, {"lengths": (1, 2)}, r"lengths\.0=None, this one has 1; "),
         ({"model": {"a": 1}}, {"model": {"a": 2}}, r"model\.a=1, this one has 2"),
     ],
 )

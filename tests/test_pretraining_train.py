@@ -214,6 +214,9 @@ def test_ctrl_c_ends_a_run_behind_a_step_that_is_kept(eager, after, records, tmp
     assert "stopping behind this step; again: at once" in capsys.readouterr().err
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert checkpoints(tmp_path / "mine") == ["step-00000002.npz", "step-00000003.npz"]
+    # What there is so far can be looked at and used.
+    assert (tmp_path / "mine" / train.CURVES_FILE).is_file()
+    assert heads.find_task(keras_bert.load(tmp_path / "mine")) == "pretraining"
     after(10**9, interrupt)
     model, same = runs.pretrain(records, tmp_path / "mine", **options)
     assert [line["step"] for line in same] == [2, 3, 4, 6, 8]
@@ -279,6 +282,95 @@ def test_an_evaluation_is_over_the_same_rows_whatever_the_batch(eager, records, 
     assert len(rows(32, 1)) == min(32, len(rows(10**4, 1)))  # one batch at least
 
 
+def test_phases_draw_anew_and_evaluations_draw_the_same(eager, records, tmp_path, monkeypatch):
+    """Else a phase would repeat the pairs of the one before, and no two runs could be compared."""
+    drawn = []
+
+    class Stream(train.Stream):
+        def batches(self, place=None, epochs=None):
+            for behind, batch in super().batches(place, epochs):
+                drawn.append((self._is_training, place, batch[0]["input_word_ids"]))
+                yield behind, batch
+
+    monkeypatch.setattr(train, "Stream", Stream)
+    phases = [Phase(2, 16, 8), Phase(2, 16, 8)]
+    for seed in (0, 1):
+        runs.pretrain(records, tmp_path / str(seed), phases=phases, seed=seed)
+    trained = [(place, ids) for training, place, ids in drawn if training]
+    firsts = [ids for place, ids in trained if place == train.Place()]
+    assert len(firsts) >= 4 * 2  # a phase has two batches, and begins at the beginning
+    found = {ids.tobytes() for ids in firsts}
+    assert len(found) == 8
+    evaluated = [ids for training, _, ids in drawn if not training]
+    half = len(evaluated) // 4  # a phase of a run
+    for run in range(1, 4):
+        for a, b in zip(evaluated[:half], evaluated[run * half :][:half], strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_a_model_of_something_else_is_not_replaced(eager, records, tmp_path):
+    keras_bert.save(runs.encoder(), tmp_path)
+    before = (tmp_path / "model.keras").read_bytes()
+    with pytest.raises(ValueError, match="holds a model, and no checkpoint of a run to go on with"):
+        runs.pretrain(records, tmp_path, steps=2)
+    assert (tmp_path / "model.keras").read_bytes() == before
+
+
+def test_what_the_killed_left_of_a_model_goes(eager, records, tmp_path):
+    (tmp_path / ".model.0123abcd.keras").touch()
+    runs.pretrain(records, tmp_path, steps=2)
+    assert not (tmp_path / ".model.0123abcd.keras").exists()
+
+
+def test_the_model_goes_into_finetune(eager, learned):
+    from keras_bert.finetuning import data
+    from keras_bert.finetuning.train import finetune
+
+    examples = data.Examples(["a b", "b c"], labels=["yes", "no"])
+    model, _ = finetune(keras_bert.load(learned[2]), examples, epochs=1, show_progress=False)
+    assert heads.find_task(model) == "classifier" and model.output_shape == (None, 2)
+
+
+def test_an_evaluation_that_is_no_number_stops_the_run(eager, records, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        keras.Model, "evaluate",
+        lambda *args, **options: {"loss": float("nan"), "masked_lm_loss": float("nan")},
+    )  # fmt: skip
+    message = "^after step 2 the loss on held-out documents is nan; there is no checkpoint yet; a "
+    with pytest.raises(ValueError, match=message):
+        runs.pretrain(records, tmp_path, steps=4)
+    assert not (tmp_path / "checkpoints").exists()
+
+
+def test_a_batch_that_cannot_be_kept_hides_nothing(eager, after, records, tmp_path, monkeypatch):
+    def full(*args, **options):
+        raise OSError(28, "No space left on device")
+
+    encoder = runs.encoder()
+    kernel = encoder.get_layer("pooler").dense.kernel
+    after(3, lambda: kernel.assign(np.full(kernel.shape, np.nan)))
+    after_save = np.savez
+
+    def savez(file, **arrays):
+        return (
+            full()
+            if str(file).endswith(".npz") and "diverged" in str(file)
+            else after_save(file, **arrays)
+        )
+
+    monkeypatch.setattr(np, "savez", savez)
+    message = r"^the loss is nan at step 4; its batch could not be kept \(No space left on device\)"
+    with pytest.raises(ValueError, match=message):
+        runs.pretrain(records, tmp_path, encoder, steps=4)
+
+
+def test_pairs_need_two_types(eager, records, tmp_path):
+    with pytest.raises(ValueError, match="pairs need type_vocab_size=2 at least; received 1"):
+        runs.pretrain(records, tmp_path, runs.encoder(type_vocab_size=1), steps=2)
+    alone = heads.masked_lm(runs.encoder(type_vocab_size=1))
+    runs.pretrain(records, tmp_path, alone, steps=2)
+
+
 def test_a_broken_checkpoint_is_an_error_and_the_one_before_goes_on(eager, records, tmp_path):
     plain, _ = runs.pretrain(records, tmp_path / "run", steps=6)
     newest = tmp_path / "run" / "checkpoints" / "step-00000006.npz"
@@ -294,8 +386,8 @@ def test_a_broken_checkpoint_is_an_error_and_the_one_before_goes_on(eager, recor
 
 CHANGES = {
     "seed": {"seed": 1},
-    "phases": {"steps": 5},
-    "phases ": {"batch_size": 16},
+    "phases.0.steps": {"steps": 5},
+    "phases.0.batch_size": {"batch_size": 16},
     "optimizer.learning_rate": {"learning_rate": 1e-3},
     "optimizer.weight_decay": {"weight_decay": 0.1},
     "optimizer.name": {"optimizer": "lamb"},
@@ -322,7 +414,7 @@ def begun(records, tmp_path_factory):
 @pytest.mark.parametrize("name", CHANGES)
 def test_changed_settings_are_an_error_with_the_name(name, eager, begun, records):
     before = {file: file.stat().st_mtime_ns for file in begun.rglob("*")}
-    with pytest.raises(ValueError, match=rf"is of a run with {name.strip()}=.* another folder$"):
+    with pytest.raises(ValueError, match=rf"is of a run with {name.strip()}=.* another folder, "):
         runs.pretrain(records, begun, **{"steps": 4, **CHANGES[name]})
     assert {file: file.stat().st_mtime_ns for file in begun.rglob("*")} == before
 
@@ -456,7 +548,10 @@ def test_a_loss_that_is_no_number_stops_the_run(at, accumulate, eager, after, re
     assert set(arrays) == set(expected)
     for key, value in expected.items():
         np.testing.assert_array_equal(arrays[key], value)
-    assert "model.keras" not in [file.name for file in tmp_path.iterdir()]
+    # The model is that of the last checkpoint, if there is one.
+    assert (tmp_path / "model.keras").is_file() == (at > 2)
+    if at > 2:
+        assert all(np.isfinite(w).all() for w in runs.weights(keras_bert.load(tmp_path)))
     if at > 1:
         for name in checkpoints(tmp_path):
             with np.load(tmp_path / "checkpoints" / name) as saved:

@@ -1,6 +1,7 @@
 """Vocabularies learned from text: words as the tokenizer has them, sizes, places, files."""
 
 import collections
+import errno
 import json
 import os
 import pathlib
@@ -237,6 +238,24 @@ def test_files_come_back(tmp_path, options):
         "vocab.txt",
     ]
     Preprocessor(tmp_path / "a" / "b" / "vocab.txt", **options)
+
+
+@pytest.mark.parametrize("ending", [".txt", ".json"])
+def test_a_full_disk_leaves_the_vocabulary_that_was_there(tmp_path, monkeypatch, ending):
+    vocabulary.write(tmp_path, [*vocabulary.SPECIAL, "a"])
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    write_text = pathlib.Path.write_text
+
+    def full(path, text, **options):
+        write_text(path, text[: len(text) // 2], **options)
+        if path.suffix == ending:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(pathlib.Path, "write_text", full)
+    with pytest.raises(OSError, match="No space left") as found:
+        vocabulary.write(tmp_path, [*vocabulary.SPECIAL, "b"], lowercase=False)
+    assert pathlib.Path(found.value.filename).name in before  # and not the one beside it
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
 
 
 def test_the_files_are_what_hugging_face_reads(tmp_path):

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from keras_bert.files import whole
+
 
 def read_json(file: Path) -> dict[str, Any]:
     """Reads a JSON file that holds one object.
@@ -76,7 +78,8 @@ def read_vocabulary(file: Path) -> list[str]:
 def write_json(file: Path, value: Any) -> None:
     """Writes a JSON file as people read it: indented, UTF-8 not escaped."""
     text = json.dumps(value, ensure_ascii=False, indent=2)
-    file.write_text(f"{text}\n", encoding="utf-8", newline="\n")
+    with whole(file) as beside:
+        beside.write_text(f"{text}\n", encoding="utf-8", newline="\n")
 
 
 def write_vocabulary(file: Path, vocabulary: Sequence[str]) -> None:
@@ -97,7 +100,8 @@ def write_vocabulary(file: Path, vocabulary: Sequence[str]) -> None:
         if piece != piece.strip() or "\n" in piece:
             raise ValueError(f"{file}: a piece is a line without white space around, got {piece!r}")
     text = "".join(f"{piece}\n" for piece in vocabulary)
-    file.write_text(text, encoding="utf-8", newline="\n")
+    with whole(file) as beside:
+        beside.write_text(text, encoding="utf-8", newline="\n")
 
 
 def check_vocabulary_size(file: Path, vocabulary: Sequence[str], vocab_size: int) -> None:

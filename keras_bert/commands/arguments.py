@@ -24,6 +24,13 @@ def metrics_of(model):
     return metrics if isinstance(metrics, dict) else {}
 
 
+def check_log_folder(path):
+    """Raises for a folder, or `None`, that is a file or lies in one."""
+    for part in (pathlib.Path(path), *pathlib.Path(path).parents) if path else ():
+        if part.exists() and not part.is_dir():
+            raise ValueError(f"{path}: must be a folder; {part} is a file")
+
+
 def check_folder(path):
     """Raises for an output, or `None`, that has no folder to lie in."""
     if path and not pathlib.Path(path).absolute().parent.is_dir():

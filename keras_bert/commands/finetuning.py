@@ -32,6 +32,7 @@ def finetune(args):
         raise ValueError("--search, --metric and --patience need --dev, the data that is scored")
     if pathlib.Path(args.output, hub.MODEL_FILE).is_file():
         print(f"{args.output} holds a model, which this run's will replace", file=sys.stderr)
+    arguments.check_log_folder(args.tensorboard)
     # No lock stays in a folder that people copy and hand on.
     with alone(args.output, "training", keep=False):
         _finetune(args, pathlib.Path(args.output), examples, dev, columns)

@@ -4,6 +4,7 @@ import collections
 import inspect
 import itertools
 import pathlib
+import re
 
 import keras_bert
 from keras_bert import distribution, heads
@@ -25,6 +26,8 @@ _BERT_KEYS = tuple(inspect.signature(keras_bert.BertEncoder).parameters)[:12]
 
 # Every so many documents one is held out, to see how a vocabulary fits what it has not seen.
 _HELD_OUT_EVERY, _HELD_OUT_BYTES = 20, 8 << 20
+
+_JAMO = re.compile("[\u1100-\u11ff]")  # the letters of Hangul, each by itself
 
 
 def make_vocabulary(args):
@@ -51,6 +54,8 @@ def make_vocabulary(args):
             **options,
         )
     vocabulary.write(args.output, pieces, **options)
+    if options["strip_accents"] and any(map(_JAMO.search, pieces)):
+        print("syllables of Hangul are taken apart; --cased or --keep-accents keeps them whole")
     with waiting("Trying it on texts"):
         preprocessor = keras_bert.Preprocessor(pieces, **options)
         seen = not any(document.paragraphs() for document in held_out)
@@ -142,8 +147,11 @@ def pretrain(args):
                 f"{path}: must be a folder of this machine; mount the bucket (gcsfuse), or see "
                 "pretraining.google_records"
             )
+    if args.config and args.size is not None:
+        raise ValueError("--config is in place of --size; give one of them")
     made = records.Records(args.records)
     arguments.check_folder(args.output)
+    arguments.check_log_folder(args.tensorboard)
     if len(args.lengths) > 2:
         raise ValueError(f"--lengths takes one or two numbers; received {len(args.lengths)}")
     most = args.max_predictions or [None]

@@ -16,7 +16,7 @@ def fill(model, texts, *, top=5):
     Source: section 3.1 of the paper, task 1.
 
     Args:
-        model: from `heads.masked_lm`, its encoder with a preprocessor.
+        model: from `heads.masked_lm` or `heads.pretraining`, its encoder with a preprocessor.
         texts: list of strings, each with at least one `[MASK]`.
         top: candidates for each blank.
 
@@ -38,9 +38,10 @@ def fill(model, texts, *, top=5):
     >>> len(candidates)
     2
     """
-    output = heads.find_output(model)
-    if output is None or output.task != "masked_lm":
-        raise ValueError(f"{model.name!r} must be a model of keras_bert.heads.masked_lm")
+    if heads.find_task(model) not in ("masked_lm", "pretraining"):
+        raise ValueError(
+            f"{model.name!r} must be a model of keras_bert.heads.masked_lm or pretraining"
+        )
     encoder = heads.find_encoder(model)
     if encoder.preprocessor is None:
         raise ValueError(f"the encoder of {model.name!r} has no preprocessor to read text with")
@@ -60,7 +61,10 @@ def fill(model, texts, *, top=5):
             "input_type_ids": np.zeros_like(ids),
             "masked_lm_positions": positions,
         }
-        probabilities = softmax(np.asarray(model.predict_on_batch(inputs))[0, :, : len(vocabulary)])
+        logits = model.predict_on_batch(inputs)
+        if isinstance(logits, dict):  # of pretraining
+            logits = logits["masked_lm"]
+        probabilities = softmax(np.asarray(logits)[0, :, : len(vocabulary)])
         best = np.argsort(-probabilities, axis=-1, kind="stable")[:, :top]
         results.append(
             [

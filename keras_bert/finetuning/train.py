@@ -18,6 +18,7 @@ from keras_bert.tensorboard import writer
 
 _SAVE_SECONDS = 300  # between two states on disk
 _READ_SECONDS = 0.2  # between two looks at the loss, each of which waits for the device
+_OF_PRETRAINING = frozenset(("pretraining", "masked_lm", "next_sentence"))
 
 
 def finetune(
@@ -56,9 +57,11 @@ def finetune(
     is a `KeyboardInterrupt`.
 
     Args:
-        encoder: a `BertEncoder` with a preprocessor, which gets a fresh head; or a model with a
-            head, your own if it ends in a `heads.TaskOutput`, which is trained as it is. It is
-            trained in place, and the preprocessor's `max_sequence_length` becomes `max_length`.
+        encoder: a `BertEncoder` with a preprocessor, or a model of pretraining on one, as
+            `pretraining.train.pretrain` leaves it: the encoder gets a fresh head. Or a model with
+            the head of a task, your own if it ends in a `heads.TaskOutput`, which is trained as it
+            is. It is trained in place, and the preprocessor's `max_sequence_length` becomes
+            `max_length`.
         train: the data to learn from; the labels found there are the classes.
         dev: data to be scored, or `None`.
         epochs: passes over the training data; the paper takes 2 to 4.
@@ -117,6 +120,8 @@ def finetune(
     if dev is None and (metric is not None or patience is not None):
         raise ValueError("metric and patience need dev, the data that is scored")
     model = None if isinstance(encoder, BertEncoder) else encoder
+    if model is not None and heads.find_task(model) in _OF_PRETRAINING:
+        encoder, model = heads.find_encoder(model), None
     if model is not None:
         _check_model(task, train, model)
         encoder = heads.find_encoder(model)

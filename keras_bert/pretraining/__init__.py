@@ -1,1 +1,1 @@
-"""Raw text to a pretrained model: corpus, sentences, vocabulary."""
+"""Raw text to a pretrained model: corpus, vocabulary, records, stream, train."""

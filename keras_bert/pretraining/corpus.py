@@ -12,6 +12,7 @@ import bz2
 import codecs
 import collections
 import dataclasses
+import fnmatch
 import glob
 import gzip
 import html
@@ -40,7 +41,6 @@ _MAGIC = {
     b"\x28\xb5\x2f\xfd": "zstd",
     b"\x50\x2a\x4d\x18": "zstd",  # a frame to skip, with which pzstd begins
 }
-_OPEN: dict[str, Any] = {"gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.open}
 _ENCODINGS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le"}
 _ENCODINGS |= {codecs.BOM_UTF16_BE: "utf-16-be"}
 _REPLACED = "\ufffd"
@@ -118,12 +118,23 @@ def files(paths):
         here = [file for match in matches for file in _below(pathlib.Path(match))]
         for file in here:
             found.setdefault(os.path.realpath(file), file)
-            if file.exists() and not file.is_file():
-                raise ValueError(f"{file}: is no regular file; a corpus is read more than once")
+            if not file.is_file():
+                what = "is no regular file" if file.exists() else "is a link to nothing"
+                raise ValueError(f"{file}: {what}; a corpus is read more than once")
+            if not _is_unicode(file):
+                raise ValueError(f"{os.fsencode(file)!r}: a file's name must be UTF-8")
         if not here:
             what = "holds no files" if os.path.isdir(path) else "no such file, folder or pattern"
             raise ValueError(f"{path}: {what}")
     return sorted(found.values())
+
+
+def _is_unicode(path):
+    try:
+        os.fspath(path).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def check_outside(folder, paths):
@@ -141,10 +152,25 @@ def check_outside(folder, paths):
     Traceback (most recent call last):
     ValueError: ...records: must not lie within the corpus, ...
     """
+    target = pathlib.Path(folder).resolve()
     for path in [paths] if isinstance(paths, (str, os.PathLike)) else paths:
-        inside = pathlib.Path(folder).resolve().is_relative_to(pathlib.Path(path).resolve())
-        if inside and os.path.isdir(path):
-            raise ValueError(f"{folder}: must not lie within the corpus, {os.fspath(path)}")
+        path = os.fspath(path)
+        if os.path.exists(path):
+            inside = os.path.isdir(path) and target.is_relative_to(pathlib.Path(path).resolve())
+        else:
+            inside = _matches(os.path.abspath(path), target)
+        if inside:
+            raise ValueError(f"{folder}: must not lie within the corpus, {path}")
+
+
+def _matches(pattern, folder):
+    """Whether a pattern finds a folder, one that it lies in, or what may come to lie in it."""
+    # "*" goes over "/" here, as a folder that is found is read with all that lies below it.
+    if fnmatch.fnmatch(str(folder), pattern):
+        return True
+    return "**" in pattern and any(
+        fnmatch.fnmatch(str(folder / name), pattern) for name in ("a.json", "a.tfrecord", "a.txt")
+    )
 
 
 def _below(path):
@@ -229,6 +255,8 @@ def _format(path, head):
     names = {suffix.lower() for suffix in path.suffixes}
     if names & {".jsonl", ".ndjson"} or re.match(rb'\{\s*"', head):
         return _read_json
+    if re.match(rb'\[\s*\{\s*"', head):
+        raise ValueError(f"{path}: is one array of JSON; JSON Lines have an object in each line")
     if re.match(rb"<doc [^\n]*>\s*?\n", head):
         return _read_extracted
     if re.match(rb"<(?:\?xml\b|!DOCTYPE\b|mediawiki\b)", head):
@@ -249,42 +277,56 @@ def _unpacked(path):
             while chunk := file.read(BLOCK):
                 yield chunk
         return
+    damaged: tuple = (EOFError, zlib.error, lzma.LZMAError, OSError)
+    unpackers: dict[str, Any] = {"bzip2": bz2.BZ2Decompressor, "xz": lzma.LZMADecompressor}
+    if kind == "zstd":
+        zstandard = _zstandard(path)
+        damaged += (zstandard.ZstdError,)
+        unpackers["zstd"] = lambda: zstandard.ZstdDecompressor().decompressobj()
     try:
-        if kind == "zstd":
-            yield from _of_one_size(_zstd(path))
-            return
-        with _OPEN[kind](path) as file:
-            while chunk := file.read(BLOCK):
-                yield chunk
-    except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
+        if kind == "gzip":
+            with gzip.open(path) as file:
+                while chunk := file.read(BLOCK):
+                    yield chunk
+        else:
+            yield from _of_one_size(_streams(path, unpackers[kind]))
+    except damaged as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
         reason = " ".join(str(error).split())
         raise ValueError(f"{path}: this {kind} file is damaged or cut short ({reason})") from error
 
 
-def _zstd(path):
+def _zstandard(path):
     try:
         import zstandard
     except ImportError as error:
         raise ValueError(
             f"{path}: zstd files need zstandard; install it: pip install zstandard"
         ) from error
-    unpacker, begun = None, False
+    return zstandard
+
+
+def _streams(path, unpacker_of):
+    """Unpacks a file's streams, of which there may be many, as in Wikipedia's dumps.
+
+    `bz2.open` and `lzma.open` take what is no stream for the end, whatever comes behind it.
+    """
+    unpacker = None
     with open(path, "rb") as file:
         # Small steps, since each may unpack to a thousand times its size.
         while packed := file.read(4096):
             while packed:
                 if unpacker is None:
-                    unpacker = zstandard.ZstdDecompressor().decompressobj()
-                try:
-                    yield unpacker.decompress(packed)
-                except zstandard.ZstdError as error:
-                    raise EOFError(error) from error
-                begun, packed = True, b""
-                if unpacker.eof:  # another frame may follow
-                    packed, unpacker, begun = unpacker.unused_data, None, False
-    if begun:
+                    packed = packed.lstrip(b"\0")  # padding
+                    if not packed:
+                        break
+                    unpacker = unpacker_of()
+                yield unpacker.decompress(packed)
+                packed = b""
+                if unpacker.eof:
+                    packed, unpacker = unpacker.unused_data, None
+    if unpacker is not None:
         raise EOFError("the file ends before the data")
 
 

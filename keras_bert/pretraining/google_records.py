@@ -90,7 +90,7 @@ def read(paths, batch_size, sequence_length, max_predictions, *, shuffle=0, seed
 
 
 def write(path, stream, epochs=1):
-    """Writes what a stream draws, for programs that read Google's files.
+    r"""Writes what a stream draws, for programs that read Google's files.
 
     Args:
         path: the file, which appears when it is whole.
@@ -103,7 +103,21 @@ def write(path, stream, epochs=1):
     Raises:
         ValueError: a packed stream, or one of single texts.
 
-    Example: see the tests.
+    Example:
+
+    >>> import tempfile
+    >>> from keras_bert import Preprocessor
+    >>> from keras_bert.pretraining import records, stream
+    >>> pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c", "."]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     text, made = pathlib.Path(folder, "corpus.txt"), pathlib.Path(folder, "records")
+    ...     _ = text.write_text("A b. B a. A c.\n\nB b. C b. C a.\n")
+    ...     _ = records.build([text], made, Preprocessor(pieces), workers=1)
+    ...     drawn = stream.Stream(records.Records(made), 2, 16, max_predictions=3)
+    ...     rows = write(folder + "/pairs.tfrecord", drawn)
+    ...     inputs, _, _ = next(iter(read(folder + "/pairs.tfrecord", rows, 16, 3)))
+    >>> inputs["input_word_ids"].shape == (rows, 16)
+    True
     """
     path = pathlib.Path(path)
     count = 0

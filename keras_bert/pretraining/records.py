@@ -192,14 +192,25 @@ def _started(folder, settings):
     changed = [key for key in settings | before if settings.get(key) != before.get(key)]
     if changed:
         key = changed[0]
+        old, new = before.get(key), settings.get(key)
+        if key == "corpus":
+            old, new = _difference(old, new)
         raise ValueError(
-            f"{file} is of records with {key}={before.get(key)!r:.80}, these would have "
-            f"{settings.get(key)!r:.80}; take another folder"
+            f"{file} is of records with {key}={old!r:.80}, these would have {new!r:.80}; take "
+            "another folder"
         )
     for number, shard in enumerate(manifest["shards"]):
         if not all(_is_whole(folder / entry["file"], entry["sha256"]) for entry in shard["files"]):
             return _up_to(manifest, number)
     return manifest
+
+
+def _difference(before, now):
+    """What two lists of a corpus' files do not share, by their names, or a file that changed."""
+    old, new = ([entry["file"] for entry in files] for files in (before, now))
+    if old != new:
+        return [name for name in old if name not in new], [name for name in new if name not in old]
+    return next(pair for pair in zip(before, now, strict=True) if pair[0] != pair[1])
 
 
 def _write_vocabulary(folder, preprocessor, options):
@@ -337,7 +348,7 @@ def _cut(lengths):
 
 
 def _is_held_out(number, share):
-    return (number + 1) * _SPREAD % 2**32 < share * 2**32  # the first one is none of them
+    return (number + 1) * _SPREAD % 2**32 < share * 2**32  # up to 0.61 not the first one
 
 
 class _ShardWriter:

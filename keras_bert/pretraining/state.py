@@ -74,6 +74,10 @@ class Checkpoints:
         for stale in self._folder.glob(".step-*.npz"):
             stale.unlink()  # what a run that was killed was writing
 
+    def exist(self):
+        """Whether there is one."""
+        return bool(self._files())
+
     def newest(self):
         """Says which checkpoint there is to go on from, as a part of a message."""
         files = self._files()
@@ -106,7 +110,14 @@ class Checkpoints:
                     _from_bytes(arrays[str(index)], variable)
                     for index, variable in enumerate(variables)
                 ]
-        except (OSError, KeyError, zipfile.BadZipFile, EOFError, ValueError) as error:
+        except (
+            OSError,
+            KeyError,
+            zipfile.BadZipFile,
+            EOFError,
+            ValueError,
+            NotImplementedError,
+        ) as error:
             if isinstance(error, _OtherSettings):
                 raise
             raise ValueError(
@@ -127,7 +138,8 @@ class Checkpoints:
             if now.get(key) != before.get(key):
                 raise _OtherSettings(
                     f"{file} is of a run with {key}={before.get(key)!r:.200}, this one has "
-                    f"{now.get(key)!r:.200}; take another folder"
+                    f"{now.get(key)!r:.200}; take another folder, where it may go on with the "
+                    "model of this one (--model)"
                 )
 
 
@@ -138,10 +150,12 @@ class _OtherSettings(ValueError):
 def _flat(settings, outer=""):
     """(name, value) of settings within settings, such as ("model.hidden_size", 8)."""
     for key, value in settings.items():
+        if isinstance(value, list):
+            value = dict(enumerate(value))
         if isinstance(value, dict):
             yield from _flat(value, f"{outer}{key}.")
         else:
-            yield outer + key, value
+            yield f"{outer}{key}", value
 
 
 def _as_bytes(array):

@@ -27,7 +27,7 @@ class Place:
 
 
 class Stream:
-    """Batches of masked pairs from records.
+    r"""Batches of masked pairs from records.
 
     A batch is (inputs, targets, weights) as `heads.pretraining` takes them. Inputs are int32:
     `input_word_ids`, `input_mask`, `input_type_ids` (batch, seq) and `masked_lm_positions` (batch,
@@ -43,7 +43,8 @@ class Stream:
         batch_size: rows a batch, all workers together.
         sequence_length: positions of a row.
         split: `"train"` or `"eval"`.
-        max_predictions: the most masked pieces in a pair; default: 15% of the length, and some.
+        max_predictions: the most masked pieces in a pair; default: `masked_share` of the
+            length.
         masked_share: share of the pieces that are masked.
         whole_words: mask whole words.
         short_share: share of pairs of any shorter length.
@@ -60,7 +61,20 @@ class Stream:
     Raises:
         ValueError: an impossible number, or records without documents.
 
-    Example: see examples/pretrain.py.
+    Example:
+
+    >>> import pathlib, tempfile
+    >>> from keras_bert import Preprocessor
+    >>> from keras_bert.pretraining import records
+    >>> pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c", "."]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     text, made = pathlib.Path(folder, "corpus.txt"), pathlib.Path(folder, "records")
+    ...     _ = text.write_text("A b. B a. A c.\n\nB b. C b. C a.\n")
+    ...     _ = records.build([text], made, Preprocessor(pieces), workers=1)
+    ...     place, batch = next(Stream(records.Records(made), 2, 16).batches())
+    >>> inputs, targets, weights = batch
+    >>> inputs["input_word_ids"].shape, targets["masked_lm"].shape
+    ((2, 16), (2, 3))
     """
 
     def __init__(

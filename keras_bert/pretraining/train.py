@@ -14,7 +14,7 @@ import numpy as np
 from keras_bert import distribution, heads, hub, optimizers
 from keras_bert.console import progress, stop_requests
 from keras_bert.encoder import BertEncoder
-from keras_bert.files import alone, whole
+from keras_bert.files import alone, sweep, whole
 from keras_bert.pretraining import flops, losses
 from keras_bert.pretraining.pairs import SHORTEST
 from keras_bert.pretraining.records import Records
@@ -28,6 +28,7 @@ OPTIMIZERS = {"adamw": optimizers.adamw, "lamb": optimizers.lamb}
 _EVAL_SEED = 0  # the same masks in each evaluation
 _WARMUP_STEPS = 10_000  # the paper's, of 1,000,000
 _CURVES_SECONDS = 60  # between two drawings of a run that goes on
+_ADVICE = "a lower learning rate or a longer warm-up may help"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +39,16 @@ class Phase:
         steps: steps of the optimizer.
         sequence_length: positions of a sequence.
         batch_size: sequences a step, over all devices and accumulated batches.
-        max_predictions: masked positions a sequence at most; default: 15% of the length.
+        max_predictions: masked positions a sequence at most; default: the share of the length
+            that is masked, 15%.
+
+    Raises:
+        ValueError: a number is too small.
+
+    Example:
+
+    >>> Phase(1000, sequence_length=64).batch_size
+    256
     """
 
     steps: int
@@ -63,7 +73,7 @@ def two_phases(steps, batch_size=256, lengths=(128, 512), share=0.9, max_predict
         max_predictions: masked positions a sequence at most, for each phase.
 
     Returns:
-        A list of `Phase`.
+        A list of `Phase`; one that would have no steps is left out.
 
     Example:
 
@@ -99,13 +109,14 @@ def pretrain(
     tensorboard=None,
     show_progress=True,
 ):
-    """Pretrains a model on records; goes on from its last checkpoint, if it has one.
+    r"""Pretrains a model on records; goes on from its last checkpoint, if it has one.
 
     What a run computes is a function of its settings and the model's first weights (which
     `keras.utils.set_random_seed` makes repeatable) alone. One that was killed and called again
     ends with the same weights, bit for bit, as one that was not, on one kind of device. Ctrl-C and
     SIGTERM end it behind the step at hand with a checkpoint, as a `KeyboardInterrupt` that says
-    where; a second one at once. (Not with several processes.)
+    where; a second one at once. (Not with several processes.) With each checkpoint the model as it
+    is then is saved for `load`, so a run can be tried while it goes on, and left where it is.
 
     The loss is the mean over the masked pieces of each device and each accumulated batch, and then
     over these, as in Google's code: where they hold different numbers of masked pieces, that is not
@@ -141,17 +152,33 @@ def pretrain(
 
     Returns:
         `(model, history)`: the model with its heads; a list of dicts, one for each line of the
-        history: `step`, `loss` and the parts of it, accuracies, `learning_rate`,
-        `tokens_per_second` (positions that are no padding), `sequences_per_second` (rows: packed,
-        several texts each), `flop_utilization`; where it was
+        history: `step`, `sequence_length`, `loss` and the parts of it, accuracies,
+        `learning_rate`, `seconds`, `tokens_per_second` (positions that are no padding),
+        `sequences_per_second` (rows: packed, several texts each), `flop_utilization`; where it was
         evaluated also the figures of the held-out documents, with `eval_` before their names.
 
     Raises:
         ValueError: an impossible number, records of another vocabulary, a checkpoint of a run
-            with other settings, another process at work on the folder, or a loss that is no
-            number any more.
+            with other settings, a folder with a model of something else, another process at work
+            there, or a loss that is no number any more.
 
-    Example: see examples/pretrain.py.
+    Example (examples/pretrain.py goes all the way from text):
+
+    >>> import tempfile
+    >>> from keras_bert import Preprocessor
+    >>> from keras_bert.pretraining import records
+    >>> pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c", "."]
+    >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
+    ...                       num_attention_heads=2, intermediate_size=8)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     text, made = pathlib.Path(folder, "corpus.txt"), pathlib.Path(folder, "records")
+    ...     _ = text.write_text("A b. B a. A c.\n\nB b. C b. C a.\n")
+    ...     _ = records.build([text], made, Preprocessor(pieces), workers=1)
+    ...     model, history = pretrain(encoder, records.Records(made), folder + "/model",
+    ...                               [Phase(2, sequence_length=16, batch_size=2)],
+    ...                               show_progress=False)
+    >>> model.name, history[-1]["step"]
+    ('pretraining', 2)
     """
     if not phases:
         raise ValueError("there must be a phase at least")
@@ -183,6 +210,12 @@ def pretrain(
             f"the model must be an encoder, or of pretraining or masked_lm; received {task}"
         )
     _check_encoder(encoder, records, phases)
+    if task == "pretraining" and encoder.bert_config["type_vocab_size"] < 2:
+        raise ValueError(
+            "pairs need type_vocab_size=2 at least; received "
+            f"{encoder.bert_config['type_vocab_size']}; pretrain without next sentences "
+            "(--no-next-sentence, a model of heads.masked_lm)"
+        )
     counts = records.counts()
     if not counts["documents"]:
         raise ValueError(f"{records.folder}: no documents are left to train on; hold out fewer")
@@ -238,11 +271,17 @@ def pretrain(
         "seed": seed,
     }
     checkpoints = Checkpoints(folder, json.loads(json.dumps(settings, default=str)), keep)
+    if not checkpoints.exist() and pathlib.Path(folder, hub.MODEL_FILE).is_file():
+        raise ValueError(
+            f"{folder} holds a model, and no checkpoint of a run to go on with; take another folder"
+        )
     every = {"log": log_every, "save": save_every, "eval": eval_every}
     writes = distribution.worker()[0] == 0
     with contextlib.ExitStack() as stack:
         if writes:
             stack.enter_context(alone(run.folder, "training"))
+            for name in (HISTORY_FILE, CURVES_FILE, hub.MODEL_FILE):
+                sweep(run.folder / name)
         run.restore(checkpoints)
         bar = stack.enter_context(
             progress(
@@ -351,6 +390,7 @@ class _Run:
         if distribution.worker()[0] == 0:
             extra = {"place": dataclasses.astuple(self.place), "history": self.history}
             checkpoints.save(self.step, self.variables, extra)
+            hub.save(self.model, self.folder)
 
     def _check_weights(self, checkpoints):
         """Raises if a step whose own loss was a number spoiled the weights."""
@@ -358,7 +398,7 @@ class _Run:
             if not np.isfinite(keras.ops.convert_to_numpy(variable)).all():
                 raise ValueError(
                     f"after step {self.step} weights are no numbers any more: {variable.path}; "
-                    f"{checkpoints.newest()}; a lower learning rate or a longer warm-up may help"
+                    f"{checkpoints.newest()}; {_ADVICE}"
                 )
 
     def phase_at(self, step):
@@ -415,6 +455,12 @@ class _Run:
                     )  # fmt: skip
                     logs = self._figures(logs)
                     record |= {f"eval_{name}": value for name, value in logs.items()}
+                    if not np.isfinite(logs["loss"]):
+                        self._check_weights(checkpoints)
+                        raise ValueError(
+                            f"after step {until} the loss on held-out documents is {logs['loss']}; "
+                            f"{checkpoints.newest()}; {_ADVICE}"
+                        )
                 self.history.append(record)
                 if is_last:
                     self.place = Place()  # the next phase draws from the beginning
@@ -429,6 +475,8 @@ class _Run:
                         drawn = time.monotonic()
                 note(record)
                 if stopping and self.step < self.steps:
+                    if distribution.worker()[0] == 0:
+                        draw_curves(self.folder, self.history)
                     raise KeyboardInterrupt(
                         f"at step {self.step} of {self.steps}, which is saved; called as before "
                         "it goes on from there"
@@ -530,16 +578,20 @@ class _Run:
         name = f"diverged-step-{step}" + (f"-worker-{index}" if workers > 1 else "")
         file = self.folder / f"{name}.npz"
         inputs, targets, weights = batch
-        self.folder.mkdir(parents=True, exist_ok=True)
-        np.savez(
-            file,
-            **inputs,
-            **{f"target_{key}": value for key, value in targets.items()},
-            **{f"weight_{key}": value for key, value in weights.items()},
-        )
+        kept = f"its batch is in {file}"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            np.savez(
+                file,
+                **inputs,
+                **{f"target_{key}": value for key, value in targets.items()},
+                **{f"weight_{key}": value for key, value in weights.items()},
+            )
+        except OSError as failure:
+            kept = f"its batch could not be kept ({failure.strerror or failure})"
         raise ValueError(
-            f"the loss is {error.loss} at step {step}; its batch is in {file}, and "
-            f"{checkpoints.newest()}; a lower learning rate or a longer warm-up may help"
+            f"the loss is {error.loss} at step {step}; {kept}, and {checkpoints.newest()}; "
+            f"{_ADVICE}"
         ) from None
 
 
@@ -678,15 +730,18 @@ def draw_curves(folder, history):
     """
     import matplotlib.figure
 
-    figure = matplotlib.figure.Figure(figsize=(9, 3.5), layout="constrained")
+    figure = matplotlib.figure.Figure(figsize=(9, 4.5), layout="constrained")
     for axes, kind in zip(figure.subplots(1, 2), ("loss", "accuracy"), strict=True):
         names = {name: None for record in history for name in record if name.endswith(kind)}
         for name in names:
             points = [(record["step"], record[name]) for record in history if name in record]
             style = {"marker": "."} if name.startswith("eval_") else {"alpha": 0.5}
             axes.plot(*zip(*points, strict=True), label=name, **style)
+        for before, record in itertools.pairwise(history):
+            if record.get("sequence_length") != before.get("sequence_length"):
+                axes.axvline(before["step"], color="gray", linewidth=0.5)  # another phase
         axes.set(title=kind, xlabel="step")
-        axes.legend()
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=2, fontsize="small")
     with whole(pathlib.Path(folder, CURVES_FILE)) as beside:
         figure.savefig(beside, format="png")
 

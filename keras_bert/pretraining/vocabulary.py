@@ -13,6 +13,7 @@ import re
 import numpy as np
 
 from keras_bert.checkpoints import folder, tokenizer_config
+from keras_bert.files import whole
 from keras_bert.text import unicode
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -212,8 +213,11 @@ def write(path, vocabulary, *, lowercase=True, strip_accents=None, split_cjk=Tru
         "strip_accents": lowercase if strip_accents is None else strip_accents,
         "split_cjk": split_cjk,
     }
-    tokenizer_config.write(path, {**options, "sequence_length": None})
-    folder.write_vocabulary(path / VOCABULARY_FILE, vocabulary)
+    # The large one first, as the disk may be full: the pieces of one vocabulary with the options
+    # of another would be a third one. Seen is it last, so where it is, its options are.
+    with whole(path / VOCABULARY_FILE) as beside:
+        folder.write_vocabulary(beside, vocabulary)
+        tokenizer_config.write(path, {**options, "sequence_length": None})
 
 
 def read(path):
