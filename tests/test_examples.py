@@ -61,7 +61,7 @@ LESSONS = {
         ["--pieces", "100", "--layers", "1", "--width", "64", "--steps", "2", "--batch-size", "4"],
         [r"200 documents, [\d,]+ pieces", r"   step  masked LM  next sentence  .+"]
         + [rf" {{6}}{step}      \d\.\d{{3}} +\d\.\d{{3}}" for step in (1, 2)]
-        + [r"keras_bert\.load\('.+'\) is the model"],
+        + [r"keras_bert\.load\('.+'\) is the model, for finetune and fill"],
     ),
     "compare_directions": (
         ["--pieces", "100", "--layers", "1", "--width", "64", "--steps", "2", "--epochs", "1"]
