@@ -54,8 +54,6 @@ def make_vocabulary(args):
             **options,
         )
     vocabulary.write(args.output, pieces, **options)
-    if options["strip_accents"] and any(map(_JAMO.search, pieces)):
-        print("syllables of Hangul are taken apart; --cased or --keep-accents keeps them whole")
     with waiting("Trying it on texts"):
         preprocessor = keras_bert.Preprocessor(pieces, **options)
         seen = not any(document.paragraphs() for document in held_out)
@@ -70,6 +68,8 @@ def make_vocabulary(args):
     print(f"  unknown          {found['unknown']:.3%}")
     print(f"  pieces a word    {found['pieces_per_word']:.2f}")
     print(f"  whole words      {found['whole']:.1%}")
+    if options["strip_accents"] and any(map(_JAMO.search, pieces)):
+        print("syllables of Hangul are taken apart; --cased or --keep-accents keeps them whole")
     _print_mended(counts)
 
 
