@@ -4,8 +4,8 @@
 `records` and `pretrain`, which have more options. Given again, it goes on where it was stopped.
 
 Command:   python examples/pretrain.py TEXT ... --output my_bert
-Time:      an hour and a half on 2 CPU cores (10,700 tokens a second), on slower ones (6,600) two
-           and a quarter; with --steps 8000 one hour, or an hour and a half
+Time:      an hour and a half to two and a quarter on 2 CPU cores (at 10,700 and at 6,600 tokens a
+           second); with --steps 8000 an hour to an hour and a half
 Expected:  0.31 of the masked pieces and 0.91 of the next sentences right on held-out documents, at
            128 positions; at 64, before, 0.34 and 0.87, after 3,000 steps 0.23 and 0.80. With
            --steps 8000 0.25 and 0.88, and 0.30 and 0.84

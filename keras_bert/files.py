@@ -1,7 +1,6 @@
 """Files that appear whole, or not at all; folders that one process has for itself."""
 
 import contextlib
-import glob
 import os
 import pathlib
 import secrets
@@ -58,14 +57,14 @@ def sweep(path):
     """Deletes what processes that were killed left of a file that they wrote beside its place.
 
     Args:
-        path: the file; nobody may be writing it.
+        path: the file, or a pattern of files in a folder; nobody may be writing them.
 
     Example:
 
     >>> sweep("words.txt")
     """
     path = pathlib.Path(path)
-    for stale in path.parent.glob(f".{glob.escape(path.stem)}.{'[0-9a-f]' * 8}{path.suffix}"):
+    for stale in path.parent.glob(f".{path.stem}.{'[0-9a-f]' * 8}{path.suffix}"):
         stale.unlink()
 
 

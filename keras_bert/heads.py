@@ -617,6 +617,9 @@ TASKS = {
     )
 }
 
+# Those that a pretrained model comes with; for a task of its own they make way for a fresh head.
+OF_PRETRAINING = ("pretraining", "masked_lm", "next_sentence")
+
 
 def _input(name):
     return keras.Input(shape=(None,), dtype="int32", name=name)

@@ -11,7 +11,6 @@ from keras_bert.encoder import BertEncoder
 from keras_bert.files import whole
 
 MODEL_FILE = "model.keras"  # the model in a folder that `save` wrote
-_OF_PRETRAINING = ("pretraining", "masked_lm", "next_sentence")
 
 
 def load(
@@ -220,7 +219,7 @@ def _load_keras(path, task):
     has = heads.find_task(model)
     if task in (None, "auto", has):
         return model
-    if has == "pretraining" and task in _OF_PRETRAINING:
+    if has == "pretraining" and task in heads.OF_PRETRAINING:
         return _half_of(model, task)
     raise ValueError(
         f"{path} has {'no head' if has is None else f'the head {has}'}, not {task}; "
@@ -239,7 +238,7 @@ def _load_saved(path, task, fresh_head, options, head_options):
         return model
     encoder = heads.find_encoder(model)
     has = heads.find_task(model)
-    if not fresh_head and model is not encoder and has not in _OF_PRETRAINING:
+    if not fresh_head and model is not encoder and has not in heads.OF_PRETRAINING:
         raise ValueError(
             f"{path} has {'a head of its own' if has is None else f'the head {has}'}, which comes "
             f"as it was saved: {', '.join(options)} cannot be given"

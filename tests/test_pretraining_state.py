@@ -95,7 +95,7 @@ def test_what_fails_leaves_the_ones_before(tmp_path, monkeypatch):
 def test_what_a_killed_run_was_writing_is_no_checkpoint(tmp_path):
     checkpoints = Checkpoints(tmp_path, {})
     checkpoints.save(1, variables([1.0]), {})
-    (tmp_path / "checkpoints" / ".step-00000003.npz").write_bytes(b"half")
+    (tmp_path / "checkpoints" / ".step-00000003.0a1b2c3d.npz").write_bytes(b"half")
     assert checkpoints.restore(variables([0.0]))[0] == 1
     checkpoints.save(2, variables([2.0]), {})
     assert files(tmp_path) == ["step-00000001.npz", "step-00000002.npz"]

@@ -258,6 +258,13 @@ def test_a_full_disk_leaves_the_vocabulary_that_was_there(tmp_path, monkeypatch,
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
 
 
+def test_a_piece_that_is_no_line_is_an_error_that_names_the_file(tmp_path):
+    with pytest.raises(ValueError) as found:
+        vocabulary.write(tmp_path, [*vocabulary.SPECIAL, "a "])
+    assert str(found.value).startswith(f"{tmp_path / 'vocab.txt'}: a piece is a line")
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_files_are_what_hugging_face_reads(tmp_path):
     vocabulary.write(tmp_path, [*vocabulary.SPECIAL, "a"], lowercase=False, split_cjk=False)
     config = json.loads((tmp_path / "tokenizer_config.json").read_text())

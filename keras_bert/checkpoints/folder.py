@@ -96,12 +96,30 @@ def write_vocabulary(file: Path, vocabulary: Sequence[str]) -> None:
         ...     file.read_bytes()
         b'[PAD]\n\na\xe2\x80\xa8b\n'
     """
+    text = vocabulary_text(file, vocabulary)
+    with whole(file) as beside:
+        beside.write_text(text, encoding="utf-8", newline="\n")
+
+
+def vocabulary_text(file: Path, vocabulary: Sequence[str]) -> str:
+    r"""What a vocabulary's file holds.
+
+    Args:
+        file: for the error.
+        vocabulary: the pieces.
+
+    Raises:
+        ValueError: If a piece would come back as another one.
+
+    Example:
+        >>> vocabulary_text(Path("vocab.txt"), ["[PAD]", "a b", "c "])
+        Traceback (most recent call last):
+        ValueError: vocab.txt: a piece is a line without white space around, got 'c '
+    """
     for piece in vocabulary:
         if piece != piece.strip() or "\n" in piece:
             raise ValueError(f"{file}: a piece is a line without white space around, got {piece!r}")
-    text = "".join(f"{piece}\n" for piece in vocabulary)
-    with whole(file) as beside:
-        beside.write_text(text, encoding="utf-8", newline="\n")
+    return "".join(f"{piece}\n" for piece in vocabulary)
 
 
 def check_vocabulary_size(file: Path, vocabulary: Sequence[str], vocab_size: int) -> None:

@@ -18,7 +18,6 @@ from keras_bert.tensorboard import writer
 
 _SAVE_SECONDS = 300  # between two states on disk
 _READ_SECONDS = 0.2  # between two looks at the loss, each of which waits for the device
-_OF_PRETRAINING = frozenset(("pretraining", "masked_lm", "next_sentence"))
 
 
 def finetune(
@@ -120,7 +119,7 @@ def finetune(
     if dev is None and (metric is not None or patience is not None):
         raise ValueError("metric and patience need dev, the data that is scored")
     model = None if isinstance(encoder, BertEncoder) else encoder
-    if model is not None and heads.find_task(model) in _OF_PRETRAINING:
+    if model is not None and heads.find_task(model) in heads.OF_PRETRAINING:
         encoder, model = heads.find_encoder(model), None
     if model is not None:
         _check_model(task, train, model)

@@ -8,7 +8,7 @@ import zipfile
 import keras
 import numpy as np
 
-from keras_bert.files import whole
+from keras_bert.files import sweep, whole
 
 _FOLDER = "checkpoints"
 _NAME = re.compile(r"step-\d+\.npz")
@@ -71,8 +71,7 @@ class Checkpoints:
             ) from error
         for old in self._files()[: -self._keep]:
             old.unlink()
-        for stale in self._folder.glob(".step-*.npz"):
-            stale.unlink()  # what a run that was killed was writing
+        sweep(self._folder / "step-*.npz")
 
     def exist(self):
         """Whether there is one."""

@@ -283,6 +283,7 @@ def pretrain(
             for name in (HISTORY_FILE, CURVES_FILE, hub.MODEL_FILE):
                 sweep(run.folder / name)
         run.restore(checkpoints)
+        was_finished = run.step == run.steps
         bar = stack.enter_context(
             progress(
                 "loss {task.fields[loss]}", "{task.fields[rate]} tokens/s",
@@ -302,7 +303,8 @@ def pretrain(
         if writes:
             _write_history(run)
             draw_curves(run.folder, run.history)
-            hub.save(model, run.folder)
+            if was_finished:  # or the model was saved with its last checkpoint
+                hub.save(model, run.folder)
     return model, run.history
 
 

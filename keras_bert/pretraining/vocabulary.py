@@ -196,6 +196,7 @@ def write(path, vocabulary, *, lowercase=True, strip_accents=None, split_cjk=Tru
         lowercase, strip_accents, split_cjk: as for `Preprocessor`.
 
     Raises:
+        ValueError: a piece would come back as another one.
         OSError: the folder cannot be written to.
 
     Example:
@@ -213,10 +214,11 @@ def write(path, vocabulary, *, lowercase=True, strip_accents=None, split_cjk=Tru
         "strip_accents": lowercase if strip_accents is None else strip_accents,
         "split_cjk": split_cjk,
     }
+    text = folder.vocabulary_text(path / VOCABULARY_FILE, vocabulary)
     # The large one first, as the disk may be full: the pieces of one vocabulary with the options
     # of another would be a third one. Seen is it last, so where it is, its options are.
     with whole(path / VOCABULARY_FILE) as beside:
-        folder.write_vocabulary(beside, vocabulary)
+        beside.write_text(text, encoding="utf-8", newline="\n")
         tokenizer_config.write(path, {**options, "sequence_length": None})
 
 
