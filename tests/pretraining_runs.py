@@ -1,6 +1,6 @@
 """Tiny pretraining runs, in the tests' own process or in processes that get killed.
 
-python -m tests.pretraining_runs killed FOLDER SEED
+python -m tests.pretraining_runs killed FOLDER SEED [TIMES]
 python -m tests.pretraining_runs worker RECORDS INDEX NUMBER
 """
 
@@ -97,34 +97,30 @@ def _as_many_masks_everywhere():
     return [Phase(4, 16, 8, max_predictions=1)]
 
 
-def _two_phases():
-    from keras_bert.pretraining.train import Phase
-
-    return [Phase(5, 16, 8), Phase(4, 24, 8)]
-
-
-def _whole_run(folder):
+def _whole_run(folder, times):
     """A run with all that it could lose: two phases, dropout, accumulation, evaluation."""
     import json
 
     import numpy as np
 
     from keras_bert.pretraining.records import Records
+    from keras_bert.pretraining.train import Phase
 
     made = Records(folder.parent / "records")
+    phases = [Phase(times + 1, 16, 8), Phase(times, 24, 8)]  # a step at least between two kills
     model, history = pretrain(
-        made, folder, phases=_two_phases(), accumulate=2, log_every=1, save_every=1, eval_every=3
+        made, folder, phases=phases, accumulate=2, log_every=1, save_every=1, eval_every=3
     )
     np.savez(folder / "weights.npz", *weights(model))
     (folder / "figures.json").write_text(json.dumps(figures(history)))
 
 
-def _fork(folder):
+def _fork(folder, times):
     process = os.fork()
     if not process:
         code = 1
         try:
-            _whole_run(folder)
+            _whole_run(folder, times)
             code = 0
         except BaseException as error:
             print(repr(error), flush=True)
@@ -132,7 +128,7 @@ def _fork(folder):
     return process
 
 
-def killed(folder, seed):
+def killed(folder, seed, times=4):
     """Runs once undisturbed and once killed again and again; prints whether both are the same.
 
     The runs are forks of a process that has imported everything and computed nothing.
@@ -144,13 +140,13 @@ def killed(folder, seed):
 
     plain, disturbed = folder / "plain", folder / "disturbed"
     start = time.monotonic()
-    _, status = os.waitpid(_fork(plain), 0)
+    _, status = os.waitpid(_fork(plain, times), 0)
     assert status == 0, status
     took = time.monotonic() - start
     draw = random.Random(seed)
     kills = 0
-    for _ in range(4):
-        process = _fork(disturbed)
+    for _ in range(times):
+        process = _fork(disturbed, times)
         checkpoints = disturbed / "checkpoints"
         before = set(checkpoints.glob("*.npz")) if checkpoints.is_dir() else set()
         limit = time.monotonic() + 3 * took
@@ -164,7 +160,7 @@ def killed(folder, seed):
         os.kill(process, signal.SIGKILL)
         _, status = os.waitpid(process, 0)
         kills += os.WIFSIGNALED(status)
-    _, status = os.waitpid(_fork(disturbed), 0)
+    _, status = os.waitpid(_fork(disturbed, times), 0)
     assert status == 0, status
     with np.load(plain / "weights.npz") as a, np.load(disturbed / "weights.npz") as b:
         same = all(np.array_equal(a[name], b[name]) for name in a.files)
@@ -268,6 +264,6 @@ def worker(folder, index, number):
 if __name__ == "__main__":
     command, where, *rest = sys.argv[1:]
     if command == "killed":
-        killed(pathlib.Path(where), int(rest[0]))
+        killed(pathlib.Path(where), *map(int, rest))
     else:
         worker(pathlib.Path(where), *map(int, rest))

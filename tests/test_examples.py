@@ -64,11 +64,11 @@ LESSONS = {
         + [r"keras_bert\.load\('.+'\) is the model, for finetune and fill"],
     ),
     "compare_directions": (
-        ["--pieces", "100", "--layers", "1", "--width", "64", "--steps", "2", "--epochs", "1"]
-        + ["--limit", "16"],
+        ["--pieces", "100", "--layers", "1", "--width", "64", "--steps", "6", "--epochs", "1"]
+        + ["--limit", "16", "--runs", "2"],
         [r" +texts \(accuracy\)  words \(F1\)"]
         + [
-            rf"{way} +{SHARE} +{SHARE}"
+            rf"{way} +{SHARE} ± {SHARE}  +{SHARE} ± {SHARE}"
             for way in ("random weights", "both directions, NSP", "both directions")
             + ("left to right", "left to right, BiLSTM")
         ],
