@@ -1,6 +1,7 @@
 """Tiny pretraining runs, in the tests' own process or in processes that get killed.
 
-python -m tests.pretraining_runs killed FOLDER SEED [TIMES]
+python -m tests.pretraining_runs records FOLDER
+python -m tests.pretraining_runs killed FOLDER SEED [TIMES]      # after that
 python -m tests.pretraining_runs worker RECORDS INDEX NUMBER
 """
 
@@ -263,7 +264,9 @@ def worker(folder, index, number):
 
 if __name__ == "__main__":
     command, where, *rest = sys.argv[1:]
-    if command == "killed":
+    if command == "records":
+        records(where)
+    elif command == "killed":
         killed(pathlib.Path(where), *map(int, rest))
     else:
         worker(pathlib.Path(where), *map(int, rest))
