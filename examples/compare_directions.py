@@ -12,9 +12,9 @@ Command:   python examples/compare_directions.py TEXT ...
 Time:      half an hour on 2 CPU cores
 Expected:  words, entity F1: random weights 0.22, both directions with NSP 0.61, without 0.60; left
            to right 0.48, with a BiLSTM 0.63. Texts, accuracy: all of them 0.41 to 0.44, each
-           ± 0.02, as 140 messages tell no more (110 MB of English Wikipedia, seed 0). So it is
-           as in the paper: to see what follows is worth most where each word is judged, a BiLSTM
-           makes up for it, and next sentences are worth little for single texts
+           ± 0.02, as 140 messages tell no more (110 MB of English Wikipedia, seed 0). So to see
+           what follows is worth much where each word is judged, as in the paper; but a BiLSTM
+           makes up for all of it here, and next sentences are worth nothing for single texts
 """
 
 import argparse
