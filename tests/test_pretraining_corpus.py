@@ -255,6 +255,14 @@ def test_a_packed_file_cut_short_is_an_error(tmp_path, kind, keep):
         read(file)
 
 
+@pytest.mark.parametrize("kind", ["gz", "xz", "zst"])
+@pytest.mark.parametrize("keep", [2, 3, 5])
+def test_a_packed_file_cut_within_its_first_bytes_is_no_text(tmp_path, kind, keep):
+    file = write(tmp_path / "corpus", PACK[kind](b"One.\n")[:keep])
+    with pytest.raises(ValueError, match=r"corpus: this \w+ file is damaged or cut short"):
+        read(file)
+
+
 @pytest.mark.parametrize("kind", PACK)
 def test_a_packed_file_with_a_wrong_byte_is_an_error(tmp_path, kind):
     pack = PACK[kind]

@@ -271,7 +271,15 @@ def _unpacked(path):
     """The bytes of a file in chunks of `BLOCK`, the last one shorter."""
     with open(path, "rb") as file:
         magic = file.read(6)
-    kind = next((kind for start, kind in _MAGIC.items() if magic.startswith(start)), None)
+    kind = next(
+        (
+            kind
+            for start, kind in _MAGIC.items()
+            # A file may be cut within its first bytes; those in ASCII may be text.
+            if magic.startswith(start) or (not magic.isascii() and start.startswith(magic))
+        ),
+        None,
+    )
     if kind is None:
         with open(path, "rb") as file:
             while chunk := file.read(BLOCK):
