@@ -3,12 +3,14 @@
     python examples/pretrain.py CORPUS --output my_bert
     python benchmarks/pretrained_tasks.py my_bert/model ../shared
     python benchmarks/pretrained_tasks.py my_bert/model ../shared --tasks sst2-6000 --rows 1000
+    python benchmarks/pretrained_tasks.py my_bert/model ../shared --tasks sst2-6000 --mean --frozen
 
 Fine-tunes the model, and one of the same configuration and vocabulary with random weights, on
 SST-2 (6,000 training rows; with `--tasks sst2` all) and WNUT-17 with the same settings and seeds,
 and prints each dev score, their means and spreads. The peak rate that suits one does not suit the
 other, so both get each of `--rates`, and the best means are compared. Dropout is 0.1 for both,
-whatever it was in pretraining.
+whatever it was in pretraining. With `--mean` a text's class is read from the mean over its pieces
+in place of [CLS]; with `--frozen` the head alone is trained, on what the model knew before.
 """
 
 import argparse
@@ -24,6 +26,7 @@ import finetune_tasks as tasks
 import keras
 
 import keras_bert
+from keras_bert import heads
 from keras_bert.finetuning import predict
 from keras_bert.finetuning.train import finetune
 
@@ -32,7 +35,7 @@ DROPOUT = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
 
 
 def encoder(folder, is_random):
-    pretrained = keras_bert.heads.find_encoder(keras_bert.load(folder))
+    pretrained = heads.find_encoder(keras_bert.load(folder))
     config = {**pretrained.bert_config, **DROPOUT}
     made = keras_bert.BertEncoder(**config, preprocessor=pretrained.preprocessor)
     if not is_random:
@@ -40,16 +43,30 @@ def encoder(folder, is_random):
     return made
 
 
-def run(name, folder, shared, seed, is_random, epochs, rate, rows=None):
+def mean_classifier(bert, labels):
+    """A classifier on the mean over the pieces of a text."""
+    inputs = {key: keras.Input((None,), dtype="int32", name=key) for key in bert.input}
+    x = bert(inputs)["sequence_output"]
+    mask = keras.ops.not_equal(inputs["input_mask"], 0)
+    x = keras.layers.GlobalAveragePooling1D()(x, mask=mask)
+    x = keras.layers.Dropout(DROPOUT["hidden_dropout_prob"])(x)
+    logits = keras.layers.Dense(len(labels))(x)
+    return keras.Model(inputs, heads.TaskOutput("classifier", labels=labels)(logits))
+
+
+def run(name, args, seed, is_random, rate):
     task = tasks.TASKS[name]
-    if rows is not None:
-        task = dataclasses.replace(task, rows=rows)
-    train, dev = tasks.read(task, shared, None)
+    if args.rows is not None:
+        task = dataclasses.replace(task, rows=args.rows)
+    train, dev = tasks.read(task, args.shared, None)
     keras.utils.set_random_seed(seed)
+    model = bert = encoder(args.model, is_random)
+    bert.trainable = not args.frozen
+    if args.mean and task.kind == "label":
+        model = mean_classifier(bert, train.label_names())
     model, _ = finetune(
-        encoder(folder, is_random), train, epochs=epochs, batch_size=tasks.BATCH,
-        learning_rate=rate, warmup=tasks.WARMUP, max_length=task.max_length, seed=seed,
-        show_progress=False,
+        model, train, epochs=args.epochs, batch_size=tasks.BATCH, learning_rate=rate,
+        warmup=tasks.WARMUP, max_length=task.max_length, seed=seed, show_progress=False,
     )  # fmt: skip
     answers = predict.answers(model, tasks.without_labels(dev), batch_size=64)
     if task.kind == "label":
@@ -67,16 +84,15 @@ def main():
     parser.add_argument("--rates", type=float, nargs="+", default=[1e-4, 3e-4])
     parser.add_argument("--tasks", nargs="+", choices=NAMES, default=NAMES[:2])
     parser.add_argument("--rows", type=int, help="no more than so many rows of training data")
+    parser.add_argument("--mean", action="store_true", help="texts by the mean over their pieces")
+    parser.add_argument("--frozen", action="store_true", help="train the head alone")
     args = parser.parse_args()
     for name in args.tasks:
         metric = tasks.TASKS[name].metrics[0]
         data = name if args.rows is None else f"{args.rows:,} rows of {name}"
         best = {}
         for is_random, rate in itertools.product((False, True), args.rates):
-            found = [
-                run(name, args.model, args.shared, seed, is_random, args.epochs, rate, args.rows)
-                for seed in range(args.seeds)
-            ]
+            found = [run(name, args, seed, is_random, rate) for seed in range(args.seeds)]
             values = [score[metric] for score in found]
             mean = statistics.mean(values)
             spread = statistics.stdev(values) if len(values) > 1 else 0.0
