@@ -19,6 +19,7 @@ Expected:  words, entity F1: random weights 0.22, both directions with NSP 0.61,
 
 import argparse
 import itertools
+import logging
 import os
 import pathlib
 import statistics
@@ -102,10 +103,10 @@ def to_next_pieces(batch):
     return {**inputs, "input_word_ids": ids}, following, counts
 
 
-def pretrain(way, made, args):
+def pretrain(way, made, preprocessor, args):
     """Trains an encoder on text."""
     # No dropout: what is read once is not learned by heart.
-    encoder = new_encoder(made.preprocessor(), args, dropout=0.0)
+    encoder = new_encoder(preprocessor, args, dropout=0.0)
     pairs = way == WAYS[0]
     if pairs:
         model, to_batch = heads.pretraining(encoder), tuple
@@ -146,9 +147,9 @@ def task_model(encoder, way, task, labels):
     return keras.Model(inputs, heads.TaskOutput(task, labels=labels)(logits))
 
 
-def score(way, weights, made, examples, dev, args, seed):
+def score(way, weights, preprocessor, examples, dev, args, seed):
     """The dev score of a model that is fine-tuned from weights (`None`: random ones)."""
-    encoder = new_encoder(made.preprocessor(), args, dropout=0.1)
+    encoder = new_encoder(preprocessor, args, dropout=0.1)
     if weights is not None:
         encoder.set_weights(weights)
     keras.utils.set_random_seed(seed)  # of the head
@@ -167,10 +168,10 @@ def main():
     parser.add_argument(
         "text", nargs="+", help="a paragraph a line, a blank line between documents"
     )
-    parser.add_argument("--pieces", type=int, default=4000)
-    parser.add_argument("--layers", type=int, default=2)
-    parser.add_argument("--width", type=int, default=128)
-    parser.add_argument("--steps", type=int, default=3000)
+    parser.add_argument("--pieces", type=int, default=4000, help="of the vocabulary (%(default)s)")
+    parser.add_argument("--layers", type=int, default=2, help="of each BERT (%(default)s)")
+    parser.add_argument("--width", type=int, default=128, help="of each BERT (%(default)s)")
+    parser.add_argument("--steps", type=int, default=3000, help="of pretraining (%(default)s)")
     parser.add_argument(
         "--texts", nargs=2, metavar=("TRAIN", "DEV"), help="labelled texts (default: messages)"
     )
@@ -178,10 +179,10 @@ def main():
         "--tags", nargs=2, metavar=("TRAIN", "DEV"), help="CoNLL columns (default: messages)"
     )
     parser.add_argument("--columns", nargs=2, default=("text", "label"), help="of --texts")
-    parser.add_argument("--epochs", type=int, default=10, help="of fine-tuning")
-    parser.add_argument("--rate", type=float, default=1e-3, help="of fine-tuning, the peak")
+    parser.add_argument("--epochs", type=int, default=10, help="of fine-tuning (%(default)s)")
+    parser.add_argument("--rate", type=float, default=1e-3, help="its peak rate (%(default)s)")
     parser.add_argument(
-        "--runs", type=int, default=3, help="of fine-tuning, with heads of their own"
+        "--runs", type=int, default=3, help="of it, with heads of their own (%(default)s)"
     )
     parser.add_argument("--limit", type=int, help="fine-tune on the first rows only")
     parser.add_argument("--seed", type=int, default=0)
@@ -194,21 +195,23 @@ def main():
         (data.read(texts, **columns, limit=args.limit), data.read(dev_texts, **columns)),
         (tagging.read(tags, limit=args.limit), tagging.read(dev_tags)),
     ]
+    logging.getLogger("tensorflow").setLevel("ERROR")  # that models are made anew is meant
     with tempfile.TemporaryDirectory() as folder:
         pieces = vocabulary.train(corpus.documents(args.text), args.pieces, max_bytes=50 * 10**6)
-        records.build(args.text, folder, keras_bert.Preprocessor(pieces), held_out=0)
+        preprocessor = keras_bert.Preprocessor(pieces)
+        records.build(args.text, folder, preprocessor, held_out=0)
         made = records.Records(folder)
-        print(f"{'':24} {'texts (accuracy)':16}  words (F1)")
+        print(f"{'':24} {'texts (accuracy)':16}  words (F1)", flush=True)
         weights = {}
         for way in ("random weights", *WAYS):
             if way in WAYS[:3]:
-                weights[way] = pretrain(way, made, args).get_weights()
+                weights[way] = pretrain(way, made, preprocessor, args).get_weights()
             # The BiLSTM is fresh, and what is below it reads from left to right.
             start = weights.get(WAYS[2] if way == WAYS[3] else way)
             cells = []
             for train_examples, dev_examples in tasks:
                 scores = [
-                    score(way, start, made, train_examples, dev_examples, args, seed)
+                    score(way, start, preprocessor, train_examples, dev_examples, args, seed)
                     for seed in range(args.seed, args.seed + args.runs)
                 ]
                 spread = statistics.stdev(scores) if args.runs > 1 else 0.0

@@ -34,12 +34,12 @@ def main():
         "text", nargs="+", help="a paragraph a line, a blank line between documents"
     )
     parser.add_argument("--output", required=True, type=pathlib.Path, help="folder for all of it")
-    parser.add_argument("--pieces", type=int, default=PIECES)
-    parser.add_argument("--layers", type=int, default=4)
-    parser.add_argument("--width", type=int, default=256)
-    parser.add_argument("--steps", type=int, default=12_000)
-    parser.add_argument("--batch-size", type=int, default=64)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--pieces", type=int, default=PIECES, help="to learn (%(default)s)")
+    parser.add_argument("--layers", type=int, default=4, help="of the encoder (%(default)s)")
+    parser.add_argument("--width", type=int, default=256, help="of its vectors (%(default)s)")
+    parser.add_argument("--steps", type=int, default=12_000, help="of both phases (%(default)s)")
+    parser.add_argument("--batch-size", type=int, default=64, help="pairs a step (%(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="of weights and masks (%(default)s)")
     args = parser.parse_args()
 
     if not (args.output / "vocabulary" / "vocab.txt").exists():

@@ -46,6 +46,10 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}\nsee {self.prog} --help\n")
 
 
+def _command(commands, name, text):
+    return commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
+
+
 def _parser():
     parser = _Parser(
         prog="keras-bert",
@@ -55,15 +59,15 @@ def _parser():
     parser.add_argument("--version", action="version", version=f"keras_bert {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command")
 
-    commands.add_parser("list", help="the models that have a name")
+    _command(commands, "list", "the models that have a name")
 
-    info = commands.add_parser("info", help="what a model is: sizes, vocabulary, labels")
+    info = _command(commands, "info", "what a model is: sizes, vocabulary, labels")
     info.add_argument("model", help="name (see list), hf:org/name, folder, .zip or .keras file")
     info.set_defaults(run="models.info")
 
-    _add_finetune(commands.add_parser("finetune", help="train a model on a labelled file"))
+    _add_finetune(_command(commands, "finetune", "train a model on a labelled file"))
 
-    evaluate = commands.add_parser("evaluate", help="score a trained model on a labelled file")
+    evaluate = _command(commands, "evaluate", "score a trained model on a labelled file")
     evaluate.add_argument("model", help="folder or .keras file of a fine-tuned model")
     evaluate.add_argument("--input", required=True, help="file of the model's task")
     columns = evaluate.add_argument_group("columns", _REMEMBERED)
@@ -74,7 +78,7 @@ def _parser():
     _add_batch_size(evaluate)
     evaluate.set_defaults(run="answering.evaluate", files=("input",))
 
-    predict = commands.add_parser("predict", help="answer texts or a file with a trained model")
+    predict = _command(commands, "predict", "answer texts or a file with a trained model")
     predict.add_argument("model", help="folder or .keras file of a fine-tuned model")
     predict.add_argument(
         "texts",
@@ -99,7 +103,7 @@ def _parser():
     _add_batch_size(predict)
     predict.set_defaults(run="answering.predict_texts", files=("input",))
 
-    embed = commands.add_parser("embed", help="write a vector for each text of a file")
+    embed = _command(commands, "embed", "write a vector for each text of a file")
     embed.add_argument("model", help="an encoder: name, hf:org/name, folder or .keras file")
     embed.add_argument("--input", required=True, help="TSV, CSV or JSON Lines file")
     embed.add_argument("--output", required=True, help=".npy file for the vectors")
@@ -110,7 +114,7 @@ def _parser():
     _add_batch_size(embed)
     embed.set_defaults(run="answering.embed", files=("input",))
 
-    fill = commands.add_parser("fill", help="candidates for [MASK] in texts")
+    fill = _command(commands, "fill", "candidates for [MASK] in texts")
     fill.add_argument("model", help="a checkpoint with a masked LM head")
     fill.add_argument("texts", nargs="+", help="texts with [MASK]")
     fill.add_argument(
@@ -118,7 +122,7 @@ def _parser():
     )
     fill.set_defaults(run="answering.fill_blanks")
 
-    vocab = commands.add_parser("vocab", help="learn a vocabulary from your own text")
+    vocab = _command(commands, "vocab", "learn a vocabulary from your own text")
     vocab.add_argument(
         "corpus",
         nargs="+",
@@ -143,7 +147,7 @@ def _parser():
     )
     vocab.set_defaults(run="pretraining.make_vocabulary")
 
-    records = commands.add_parser("records", help="tokenize a corpus once, for pretraining")
+    records = _command(commands, "records", "tokenize a corpus once, for pretraining")
     records.add_argument("corpus", nargs="+", help="files, folders, patterns, as for vocab")
     records.add_argument(
         "--vocab", required=True, help="folder that vocab wrote, or a model whose vocabulary it is"
@@ -158,9 +162,9 @@ def _parser():
     )
     records.set_defaults(run="pretraining.make_records")
 
-    _add_pretrain(commands.add_parser("pretrain", help="train a BERT from records"))
+    _add_pretrain(_command(commands, "pretrain", "train a BERT from records"))
 
-    convert = commands.add_parser("convert", help="write a model in another library's format")
+    convert = _command(commands, "convert", "write a model in another library's format")
     convert.add_argument("model", help="name (see list), hf:org/name, folder, .zip or .keras file")
     convert.add_argument("path", help="empty folder to write into; for keras also a .keras file")
     convert.add_argument(
@@ -180,7 +184,7 @@ def _parser():
     )
     convert.set_defaults(run="models.convert")
 
-    export = commands.add_parser("export", help="write a SavedModel that takes strings")
+    export = _command(commands, "export", "write a SavedModel that takes strings")
     export.add_argument(
         "model", help="folder or .keras file of a trained model; or an encoder, by name or folder"
     )
@@ -190,11 +194,17 @@ def _parser():
         "encoder a pair, preprocess and encoder",
     )
     export.add_argument(
+        "--task",
+        default="auto",
+        choices=("masked_lm", "next_sentence"),
+        help="of a pretrained model, the head that answers (default: the encoder, a pair)",
+    )
+    export.add_argument(
         "--license", help="of the source weights, for the model card (default: a known name's)"
     )
     export.set_defaults(run="models.export")
 
-    serve = commands.add_parser("serve", help="try a model by HTTP or on a page, on this machine")
+    serve = _command(commands, "serve", "try a model by HTTP or on a page, on this machine")
     serve.add_argument(
         "model", help="SavedModels: a model folder, a version or several models; or a trained model"
     )
@@ -242,7 +252,7 @@ def _add_finetune(parser):
     )
     recipe.add_argument(
         "--max-length",
-        type=_length,
+        type=_length(3),
         help="in pieces, what is longer is cut, or windowed in tagging and qa (128; qa: 384)",
     )
     recipe.add_argument(
@@ -308,7 +318,7 @@ def _add_pretrain(parser):
         "--steps", type=_positive(int), default=1_000_000, help="of the optimizer (1000000)"
     )
     recipe.add_argument(
-        "--lengths", type=_length, nargs="+", default=[128, 512], help="of the phases (128 512)"
+        "--lengths", type=_length(8), nargs="+", default=[128, 512], help="of the phases (128 512)"
     )
     recipe.add_argument(
         "--first-share", type=_share, default=0.9, help="of the steps, in the first phase (0.9)"
@@ -421,14 +431,15 @@ def _positive(kind):
     return parse
 
 
-def _length(text):
-    value = int(text)
-    if value < 3:
-        raise ValueError
-    return value
+def _length(least):
+    def parse(text):
+        value = int(text)
+        if value < least:
+            raise ValueError
+        return value
 
-
-_length.__name__ = "length (at least 3)"
+    parse.__name__ = f"length (at least {least})"
+    return parse
 
 
 def _seed(text):

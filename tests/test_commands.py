@@ -521,10 +521,17 @@ def test_vocab(tmp_path, capsys, options, expected):
     assert float(values["whole words"].removesuffix("%")) > 20
 
 
-@pytest.mark.parametrize(("options", "apart"), [((), True), (("--keep-accents",), False)])
-def test_vocab_says_when_it_takes_hangul_apart(tmp_path, capsys, options, apart):
+@pytest.mark.parametrize(
+    ("text", "options", "apart"),
+    [
+        ("한국어 문장 low lower lowest\n" * 9, (), True),
+        ("한국어 문장 low lower lowest\n" * 9, ("--keep-accents",), False),
+        ("한국 low\n" * 2 + "low lower lowest\n" * 99, (), False),  # English that names a place
+    ],
+)
+def test_vocab_says_when_it_takes_hangul_apart(tmp_path, capsys, text, options, apart):
     file = tmp_path / "a.txt"
-    file.write_text("한국어 문장 low lower lowest\n" * 9, encoding="utf-8")
+    file.write_text(text, encoding="utf-8")
     assert run("vocab", file, "--output", tmp_path / "out", "--size", 32, *options) == 0
     assert ("Hangul are taken apart; --cased or --keep" in capsys.readouterr().out) == apart
 
@@ -1093,7 +1100,7 @@ def test_convert(tmp_path, capsys):
                 "--lengths",
                 "16",
             ],
-            "the records were made with another vocabulary of 52 pieces; received one of 18",
+            "the records were made with another vocabulary, of 52 pieces; received 18 pieces",
         ),
         (
             [
@@ -1363,8 +1370,16 @@ def test_records_and_pretrain(tmp_path, capsys):
     assert encoder.preprocessor.vocabulary == tuple(prose.PIECES)
     assert keras_bert.heads.find_task(model) == "pretraining"
 
+    # Its heads can be served, or the encoder alone.
+    capsys.readouterr()
+    assert run("export", tmp_path / "run", tmp_path / "fill", "--task", "masked_lm") == 0
+    assert capsys.readouterr().out.split() == [str(tmp_path / "fill" / "1")]
+    card = (tmp_path / "fill" / "README.md").read_text(encoding="utf-8")
+    assert "candidates" in card
+
     # Given again it is done already; with other settings it is another run.
     assert run(*command) == 0
+    assert "goes on from step 2" in capsys.readouterr().err
     assert run(*command, "--seed", 1) == 1
     assert "take another folder" in capsys.readouterr().err
 
@@ -1450,8 +1465,9 @@ def test_published_configs_make_new_models(tmp_path):
 def test_a_second_phase_that_is_too_short_is_known_before_the_first(tmp_path, capsys):
     prose.build(tmp_path, prose.documents(20))
     command = ["pretrain", "--records", tmp_path / "records", "--output", tmp_path / "run"]
-    assert run(*command, "--size", "tiny", "--steps", 10, "--lengths", 16, 7) == 1
-    assert "sequence_length must be at least 8; received 7" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        run(*command, "--size", "tiny", "--steps", 10, "--lengths", 16, 7)
+    assert "argument --lengths: invalid length (at least 8) value: '7'" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
 
 

@@ -116,6 +116,29 @@ def test_files_of_google(tmp_path):
     assert len(list(again)) == 3
 
 
+@pytest.mark.parametrize(
+    ("sizes", "said"),
+    [
+        ((24, 3), "input_ids must have 24 numbers a row, .*it has 16"),
+        ((8, 3), "input_ids must have 8 numbers a row, .*it has 16"),
+        ((16, 2), "masked_lm_positions must have 2 numbers a row, .*it has 3"),
+        ((16, 5), "masked_lm_positions must have 5 numbers a row, .*it has 3"),
+    ],
+)
+def test_rows_of_other_sizes_are_an_error_at_once(tmp_path, sizes, said):
+    file = google_file(tmp_path / "a.tfrecord")
+    with pytest.raises(ValueError, match=rf"a\.tfrecord: {said}"):
+        google_records.read(file, 4, *sizes)
+
+
+def test_other_records_are_none_of_google(tmp_path):
+    file = tmp_path / "a.tfrecord"
+    with tf.io.TFRecordWriter(str(file)) as writer:
+        writer.write(b"\xff no example")
+    with pytest.raises(ValueError, match=r"a\.tfrecord: its rows are no tf\.train\.Example"):
+        google_records.read(file, 4, 16, 3)
+
+
 def test_shuffled_rows_come_again_and_again_in_whole_batches(tmp_path):
     file = google_file(tmp_path / "a.tfrecord", rows=10)
     read = [
@@ -130,11 +153,10 @@ def test_shuffled_rows_come_again_and_again_in_whole_batches(tmp_path):
     assert sorted(read[0]) == sorted([*range(10)] * 2) and read[0] != sorted(read[0])
 
 
-@pytest.mark.parametrize(("seq", "predictions"), [(32, 3), (8, 3), (16, 2), (16, 4)])
-def test_rows_of_another_shape_are_an_error(tmp_path, seq, predictions):
-    file = google_file(tmp_path / "a.tfrecord")
+def test_a_later_row_of_another_size_is_an_error(tmp_path):
+    files = [google_file(tmp_path / "a.tfrecord"), google_file(tmp_path / "b.tfrecord", seq=32)]
     with pytest.raises(tf.errors.InvalidArgumentError, match="Key: "):
-        next(iter(google_records.read(file, 4, seq, predictions)))
+        list(google_records.read(files, 4, 16, 3))
 
 
 def test_no_such_file(tmp_path):

@@ -101,6 +101,13 @@ def test_a_part_of_nothing_but_empty_documents(tmp_path, monkeypatch):
     assert len(documents(made, "train")) == 1
 
 
+def test_a_long_document_is_tokenized_in_batches(monkeypatch):
+    monkeypatch.setattr(records, "_PART_BYTES", 8)
+    found = list(records._batches(["Zab.", "Zed.", "A bad zed, bad.", "Zab."]))
+    assert found == [["Zab.", "Zed."], ["A bad zed, bad."], ["Zab."]]
+    assert list(records._batches([])) == [[]]
+
+
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.3])
 def test_the_share_that_is_held_out(tmp_path, share):
     numbers = 100_000
@@ -155,7 +162,9 @@ def test_the_preprocessor_is_that_of_the_records(tmp_path):
     assert again.vocabulary == given.vocabulary
     assert (again.lowercase, again.strip_accents, again.max_sequence_length) == (False, False, 64)
     assert made.manifest["counts"]["unknown_pieces"] == 1
-    with pytest.raises(ValueError, match="made with another vocabulary of 52 pieces; received .*3"):
+    with pytest.raises(
+        ValueError, match="made with another vocabulary, of 52 pieces; received .*3 pieces"
+    ):
         made.check_vocabulary(["a", "b", "c"])
     file = folder / "vocab.txt"
     file.write_text(file.read_text().replace("zab", "zap"))
@@ -291,7 +300,7 @@ def test_a_corpus_that_was_edited_in_place_is_another(tmp_path):
             {"text": "Other.\n"},
             r"corpus=\{'file.*, these would have \{'file': 'corpus.txt', 'bytes'",
         ),
-        ({"pieces": [*prose.PIECES[:-1], "new", "."]}, "vocabulary='"),
+        ({"pieces": [*prose.PIECES[:-1], "new", "."]}, "of another vocabulary; take"),
         ({"lowercase": False}, "lowercase=True, these would have False"),
         ({"strip_accents": False}, "strip_accents=True, these would have False"),
         ({"split_cjk": False}, "split_cjk=True, these would have False"),
@@ -450,10 +459,25 @@ def test_a_file_that_came_or_went_is_named(tmp_path):
         records.build, folder=tmp_path / "records", preprocessor=prose.preprocessor(), workers=1
     )
     build(tmp_path / "a.txt")
-    with pytest.raises(ValueError, match=r"corpus=\[\], these would have \['b\.txt'\]; take an"):
+    with pytest.raises(ValueError, match=r"of a corpus without b\.txt; take an"):
         build(tmp_path / "*.txt")
     with pytest.raises(ValueError, match=r"corpus=\['a\.txt'\], these would have \['b\.txt'\]"):
         build(tmp_path / "b.txt")
+    both = functools.partial(build, folder=tmp_path / "both")
+    both(tmp_path / "*.txt")
+    with pytest.raises(ValueError, match=r"of a corpus that has b\.txt too; take another"):
+        both(tmp_path / "a.txt")
+
+
+def test_a_corpus_without_pieces_does_not_keep_the_folder(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"\x7f\x7f \x01\n")  # characters that no piece has
+    (tmp_path / "b.txt").write_text("Zab. Bad.\n")
+    build = functools.partial(
+        records.build, folder=tmp_path / "records", preprocessor=prose.preprocessor(), workers=1
+    )
+    with pytest.raises(ValueError, match=r"the corpus holds no text: a\.txt"):
+        build(tmp_path / "a.txt")
+    assert build(tmp_path / "b.txt")["counts"]["documents"] == 1
 
 
 def test_no_shards_are_no_documents(tmp_path):
@@ -510,6 +534,7 @@ command = ["records", str(folder / "whole" / "corpus.txt"), "--vocab", str(vocab
            str(folder / "full"), "--workers", "1", "--held-out", "0"]
 hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+sys.dont_write_bytecode = True  # what is imported at that limit would stay cut short
 for size in (sizes[-1] - 1, sizes[0] // 2, 100):
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     status = main(command)
@@ -562,11 +587,12 @@ from keras_bert.pretraining import records
 folder = pathlib.Path(sys.argv[1])
 part = prose.text(prose.documents(2500, seed=6, sentences=(4, 12)))
 records._PART_BYTES = 2**17
+preprocessor = prose.preprocessor()  # one: the tokenizers of the last few are kept
 peaks = []
 for times in (1, 1, 5):
     (folder / f"{len(peaks)}.txt").write_text(part * times)
     records.build([folder / f"{len(peaks)}.txt"], folder / f"records {len(peaks)}",
-                  prose.preprocessor(), workers=1, shard_bytes=2**18)
+                  preprocessor, workers=1, shard_bytes=2**18)
     peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 print("PEAKS", len(part), *peaks)
 """

@@ -128,6 +128,28 @@ def test_a_flipped_bit_is_an_error(tmp_path):
         checkpoints.restore(variables(np.zeros(1000)))
 
 
+def test_any_flipped_bit_is_an_error_or_of_no_account(tmp_path):
+    """In the headers too, which NumPy reads as Python: what is restored is what was saved."""
+    checkpoints = Checkpoints(tmp_path, {})
+    checkpoints.save(1, variables([1.0, 2.0]), {})
+    file = tmp_path / "checkpoints" / "step-00000001.npz"
+    whole, errors = file.read_bytes(), 0
+    for place in range(len(whole)):
+        for bit in (1, 64):
+            content = bytearray(whole)
+            content[place] ^= bit
+            file.write_bytes(content)
+            found = variables([0.0, 0.0])
+            try:
+                step, _ = checkpoints.restore(found)
+            except ValueError as error:
+                assert "step-00000001.npz is broken (" in str(error), (place, bit)
+                errors += 1
+            else:
+                assert step == 1 and values(found)[0].tolist() == [1.0, 2.0], (place, bit)
+    assert errors > len(whole)  # most of them
+
+
 @pytest.mark.parametrize(
     ("found", "message"),
     [

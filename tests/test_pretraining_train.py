@@ -561,14 +561,15 @@ def test_a_loss_that_is_no_number_stops_the_run(at, accumulate, eager, after, re
                     assert np.isfinite(saved[key].astype("float64")).all(), (name, key)
 
 
-def test_weights_that_are_no_numbers_are_not_saved(eager, after, records, tmp_path):
+@pytest.mark.parametrize("eval_every", [2, 8])  # an evaluation looks at them as well
+def test_weights_that_are_no_numbers_are_not_saved(eager, after, records, tmp_path, eval_every):
     """The step before a checkpoint may spoil them while its own loss is still a number."""
     encoder = runs.encoder()
     kernel = encoder.get_layer("pooler").dense.kernel
     after(4, lambda: kernel.assign(np.full(kernel.shape, np.nan)))
     message = "^after step 4 weights are no numbers any more: pooler/dense/kernel; the last check"
     with pytest.raises(ValueError, match=message):
-        runs.pretrain(records, tmp_path, encoder, steps=8)
+        runs.pretrain(records, tmp_path, encoder, steps=8, eval_every=eval_every)
     assert checkpoints(tmp_path) == ["step-00000002.npz"]
 
 
@@ -583,6 +584,7 @@ from tests import pretraining_runs as runs, tiny
 from keras_bert.pretraining.records import Records
 from keras_bert.pretraining.state import Checkpoints
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # as on a full disk: an error, no end
+sys.dont_write_bytecode = True  # what is imported at that limit would stay cut short
 plain = Checkpoints.save
 def save(self, step, *rest):
     if step == 4:
@@ -627,7 +629,7 @@ def test_what_pretrain_refuses(eager, records, tmp_path):
     refused("at most max_position_embeddings=48; received 64$", length=64)
     other = keras_bert.Preprocessor([*runs.PIECES[:-1], "!"])
     refused(
-        "records were made with another vocabulary of 14 pieces; received one of 14$",
+        "records were made with another vocabulary, of 14 pieces; received others, as many$",
         runs.encoder(preprocessor=other),
     )
     refused("must hold one BertEncoder", keras.Sequential([keras.Input((2,))]))
@@ -736,18 +738,22 @@ def test_what_a_run_says_of_its_speed(packed, records, monkeypatch):
         task = bar.add_task("", total=5, loss="", rate="")
         meter = train._Meter(model, stream, bar, task, 1, 0, threading.Event())
         meter.start()
-        tokens = []
+        tokens, shown = [], []
         for number, (_, batch) in enumerate(itertools.islice(stream.batches(), 5)):
             meter.take(number, batch)
             clock.now += 2.0 if number else 10.0
             meter.on_train_batch_end(number, {"loss": 1.0})
             ids = batch[0]["input_word_ids"]
             tokens.append(int((ids != 0).sum()))
+            shown.append(bar.tasks[task].fields["rate"])
         meter.on_train_end()
         found = meter.figures()
     row = flops.of_sequence(
         runs.encoder().bert_config, 16, stream.predictions_in_row, stream.texts_in_row
     )
+    assert shown[0] == ""  # a first batch is mostly compiled
+    for number in range(1, 5):  # on the way
+        assert shown[number] == f"{sum(tokens[1 : number + 1]) / (2 * number):,.0f}"
     assert found == {
         "seconds": 18.0,
         "tokens_per_second": round(sum(tokens[1:]) / 8, 1),

@@ -189,6 +189,11 @@ def test_a_size_beyond_the_corpus_is_an_error_that_says_what_is_possible():
         vocabulary.train(documents, possible + 1)
 
 
+def test_a_size_beyond_all_ids_is_an_error():
+    with pytest.raises(ValueError, match="size must be at most 2147483647; received 9"):
+        vocabulary.train(["low lower"] * 3, 99_999_999_999)
+
+
 @pytest.mark.parametrize("size", [3, 5])
 def test_a_size_without_room_for_pieces_is_an_error(size):
     with pytest.raises(

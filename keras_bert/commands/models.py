@@ -68,7 +68,7 @@ def export(args):
     before = _versions_in(args.path)
     with waiting("Writing the SavedModel"):
         keras_bert.export(
-            keras_bert.load(args.model, task="auto"),
+            keras_bert.load(args.model, task=args.task),
             args.path,
             metrics=metrics,
             license=args.license or next(filter(None, known), None),

@@ -5,6 +5,7 @@ import inspect
 import itertools
 import pathlib
 import re
+import statistics
 
 import keras_bert
 from keras_bert import distribution, heads
@@ -22,12 +23,14 @@ _SIZES |= {"base": (12, 768), "large": (24, 1024)}
 
 # What the history says of a part of a run, and is of no use at its end.
 _OF_A_LINE = ("learning_rate", "seconds")
+_RATES = ("tokens_per_second", "sequences_per_second", "flop_utilization")
 _BERT_KEYS = tuple(inspect.signature(keras_bert.BertEncoder).parameters)[:12]
 
 # Every so many documents one is held out, to see how a vocabulary fits what it has not seen.
 _HELD_OUT_EVERY, _HELD_OUT_BYTES = 20, 8 << 20
 
-_JAMO = re.compile("[\u1100-\u11ff]")  # the letters of Hangul, each by itself
+_HANGUL = re.compile("[\u1100-\u11ff\uac00-\ud7a3]")
+_HANGUL_SHARE = 0.01  # of the characters, from which on a corpus is Korean too
 
 
 def make_vocabulary(args):
@@ -59,16 +62,17 @@ def make_vocabulary(args):
         seen = not any(document.paragraphs() for document in held_out)
         if seen:  # too few documents to spare one
             some = itertools.islice(corpus.documents(args.corpus), 50 * _HELD_OUT_EVERY)
-            found = vocabulary.coverage(some, preprocessor)
-        else:
-            found = vocabulary.coverage(held_out, preprocessor)
+            held_out = list(some)
+        found = vocabulary.coverage(held_out, preprocessor)
     print(f"{len(pieces):,} pieces from {counts['documents']:,} documents in {args.output}")
     where = "the corpus itself" if seen else f"{len(held_out):,} documents held out"
     print(f"on {where}, {found['words']:,} words:")
     print(f"  unknown          {found['unknown']:.3%}")
     print(f"  pieces a word    {found['pieces_per_word']:.2f}")
     print(f"  whole words      {found['whole']:.1%}")
-    if options["strip_accents"] and any(map(_JAMO.search, pieces)):
+    characters = sum(len(document.text) for document in held_out)
+    hangul = sum(len(_HANGUL.findall(document.text)) for document in held_out)
+    if options["strip_accents"] and hangul > _HANGUL_SHARE * characters:
         print("syllables of Hangul are taken apart; --cased or --keep-accents keeps them whole")
     _print_mended(counts)
 
@@ -200,6 +204,9 @@ def pretrain(args):
             tensorboard=args.tensorboard,
         )
     last = {key: value for key, value in history[-1].items() if key not in _OF_A_LINE}
+    # Of its last phase: the last line may be of a few steps.
+    phase = [line for line in history if line["sequence_length"] == last["sequence_length"]]
+    last |= {key: statistics.median(line[key] for line in phase) for key in _RATES}
     print(report.table(last | {"minutes": sum(record["seconds"] for record in history) / 60}))
     print(f"saved in {args.output}")
 

@@ -11,6 +11,7 @@ import pathlib
 
 import numpy as np
 import tensorflow as tf
+from google.protobuf.message import DecodeError
 
 from keras_bert.files import whole
 
@@ -33,8 +34,8 @@ def read(paths, batch_size, sequence_length, max_predictions, *, shuffle=0, seed
         has no end.
 
     Raises:
-        ValueError: no such file, or (as TensorFlow's own error, while it is read) rows of
-            another length.
+        ValueError: no such file, or its first row is of another length. A later one is
+            TensorFlow's own error, while it is read.
 
     Example:
 
@@ -61,6 +62,7 @@ def read(paths, batch_size, sequence_length, max_predictions, *, shuffle=0, seed
         "masked_lm_weights": tf.io.FixedLenFeature([max_predictions], tf.float32),
         "next_sentence_labels": tf.io.FixedLenFeature([1], tf.int64),
     }
+    _check_first_row(files, features)
 
     def parse(rows):
         row = tf.io.parse_example(rows, features)
@@ -87,6 +89,22 @@ def read(paths, batch_size, sequence_length, max_predictions, *, shuffle=0, seed
         dataset = dataset.shuffle(shuffle, seed=seed).repeat()
     dataset = dataset.batch(batch_size, drop_remainder=bool(shuffle))
     return dataset.map(parse, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+
+
+def _check_first_row(files, features):
+    for row in tf.data.TFRecordDataset(files).take(1):
+        try:
+            found = tf.train.Example.FromString(row.numpy()).features.feature
+        except DecodeError as error:
+            raise ValueError(f"{files[0]}: its rows are no tf.train.Example") from error
+        for key, feature in features.items():
+            kind = "float_list" if feature.dtype == tf.float32 else "int64_list"
+            size = len(getattr(found[key], kind).value) if key in found else 0
+            if size != feature.shape[0]:
+                raise ValueError(
+                    f"{files[0]}: {key} must have {feature.shape[0]} numbers a row, by "
+                    f"sequence_length and max_predictions; it has {size}"
+                )
 
 
 def write(path, stream, epochs=1):

@@ -177,6 +177,9 @@ def _build(files, folder, preprocessor, settings, workers, on_progress):
     if not manifest["counts"].get("pieces"):
         names = ", ".join(file.name for file in files[:3])
         more = f" and {len(files) - 3} more" if len(files) > 3 else ""
+        for entry in (entry for shard in manifest["shards"] for entry in shard["files"]):
+            (folder / entry["file"]).unlink(missing_ok=True)
+        (folder / MANIFEST_FILE).unlink(missing_ok=True)  # or it would refuse a better corpus
         raise ValueError(f"the corpus holds no text: {names}{more}")
     _write_manifest(folder, manifest)
     return manifest
@@ -195,10 +198,15 @@ def _started(folder, settings):
         old, new = before.get(key), settings.get(key)
         if key == "corpus":
             old, new = _difference(old, new)
-        raise ValueError(
-            f"{file} is of records with {key}={old!r:.80}, these would have {new!r:.80}; take "
-            "another folder"
-        )
+        if key == "vocabulary":  # a hash, which tells people nothing
+            what = "of another vocabulary"
+        elif key == "corpus" and not old:
+            what = f"of a corpus without {', '.join(new):.80}"
+        elif key == "corpus" and not new:
+            what = f"of a corpus that has {', '.join(old):.80} too"
+        else:
+            what = f"with {key}={old!r:.80}, these would have {new!r:.80}"
+        raise ValueError(f"{file} is of records {what}; take another folder")
     for number, shard in enumerate(manifest["shards"]):
         if not all(_is_whole(folder / entry["file"], entry["sha256"]) for entry in shard["files"]):
             return _up_to(manifest, number)
@@ -315,9 +323,13 @@ def _encoder(preprocessor):
     unknown = preprocessor.tokenizer.unknown_id
 
     def encode(documents):
-        flat = [text for document in documents for text in document]
-        ids = tokenize(tf.constant(flat, tf.string))
-        values, splits = ids.values.numpy(), ids.row_splits.numpy()
+        found = [
+            tokenize(tf.constant(texts, tf.string))
+            for texts in _batches([text for document in documents for text in document])
+        ]
+        values = np.concatenate([ids.values.numpy() for ids in found])
+        lengths = np.concatenate([np.diff(ids.row_splits.numpy()) for ids in found])
+        splits = np.concatenate([[0], np.cumsum(lengths)])
         start = 0
         for document in documents:
             end = start + len(document)
@@ -327,6 +339,19 @@ def _encoder(preprocessor):
             start = end
 
     return encode
+
+
+def _batches(texts):
+    """Texts in lists of `_PART_BYTES` and a text more: a long document takes no more memory."""
+    batch: list[str] = []
+    size = 0
+    for text in texts:
+        batch.append(text)
+        size += len(text)
+        if size >= _PART_BYTES:
+            yield batch
+            batch, size = [], 0
+    yield batch
 
 
 @dataclasses.dataclass
@@ -496,10 +521,11 @@ class Records:
     def check_vocabulary(self, pieces):
         """Raises a ValueError unless the records were made with this vocabulary."""
         if vocabulary_hash(pieces) != self.manifest["settings"]["vocabulary"]:
+            size = self.manifest["settings"]["vocab_size"]
+            received = "others, as many" if size == len(pieces) else f"{len(pieces)} pieces"
             raise ValueError(
-                f"{self.folder}: the records were made with another vocabulary of "
-                f"{self.manifest['settings']['vocab_size']} pieces; received one of "
-                f"{len(pieces)}"
+                f"{self.folder}: the records were made with another vocabulary, of {size} pieces; "
+                f"received {received}"
             )
 
     def check_preprocessor(self, preprocessor):

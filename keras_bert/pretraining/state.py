@@ -3,6 +3,7 @@
 import json
 import pathlib
 import re
+import tokenize
 import zipfile
 
 import keras
@@ -109,14 +110,7 @@ class Checkpoints:
                     _from_bytes(arrays[str(index)], variable)
                     for index, variable in enumerate(variables)
                 ]
-        except (
-            OSError,
-            KeyError,
-            zipfile.BadZipFile,
-            EOFError,
-            ValueError,
-            NotImplementedError,
-        ) as error:
+        except _BROKEN as error:
             if isinstance(error, _OtherSettings):
                 raise
             raise ValueError(
@@ -140,6 +134,20 @@ class Checkpoints:
                     f"{now.get(key)!r:.200}; take another folder, where it may go on with the "
                     "model of this one (--model)"
                 )
+
+
+# What zipfile and NumPy's reader of headers make of a file with a wrong byte.
+_BROKEN = (
+    OSError,
+    KeyError,
+    TypeError,
+    ValueError,
+    EOFError,
+    RuntimeError,
+    SyntaxError,
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+)
 
 
 class _OtherSettings(ValueError):

@@ -27,8 +27,9 @@ CURVES_FILE = "curves.png"
 OPTIMIZERS = {"adamw": optimizers.adamw, "lamb": optimizers.lamb}
 _EVAL_SEED = 0  # the same masks in each evaluation
 _WARMUP_STEPS = 10_000  # the paper's, of 1,000,000
+_RATE_SECONDS = 1  # between two rates on the bar
 _CURVES_SECONDS = 60  # between two drawings of a run that goes on
-_ADVICE = "a lower learning rate or a longer warm-up may help"
+_ADVICE = "a lower learning rate or a longer warm-up may help, in a folder of its own"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,14 +142,15 @@ def pretrain(
         masked_share: share of the pieces to predict.
         short_share: share of pairs of any shorter length.
         seed: of everything that is drawn.
-        log_every, save_every: steps between two lines of the history, two checkpoints.
+        log_every, save_every: steps between two lines of the history, two checkpoints. Each
+            checkpoint and each evaluation ends a line, too.
         eval_every: steps between two evaluations on the held-out documents; default: as
             `save_every`. There are none where the records hold out fewer than two documents.
         eval_rows: rows of such an evaluation, in full batches, of which there is one at least.
         keep: checkpoints that are kept.
         tensorboard: folder for TensorBoard, or `None`.
-        show_progress: whether to draw a bar on stderr; where that is no terminal, a line for each
-            of the history.
+        show_progress: whether to say on stderr what is to be done, and to draw a bar; where that is
+            no terminal, a line for each of the history.
 
     Returns:
         `(model, history)`: the model with its heads; a list of dicts, one for each line of the
@@ -284,6 +286,8 @@ def pretrain(
                 sweep(run.folder / name)
         run.restore(checkpoints)
         was_finished = run.step == run.steps
+        if show_progress and writes:
+            print(run.described(), file=sys.stderr, flush=True)
         bar = stack.enter_context(
             progress(
                 "loss {task.fields[loss]}", "{task.fields[rate]} tokens/s",
@@ -485,6 +489,17 @@ class _Run:
                     )
             number, end = self.phase_at(self.step)
 
+    def described(self):
+        """A line on what is to be done, for people."""
+        weights = sum(int(np.prod(weight.shape)) for weight in self.trained.trainable_weights)
+        phases = " and ".join(
+            f"{phase.steps:,} steps of {phase.batch_size:,} x {phase.sequence_length}"
+            for phase in self.phases
+        )
+        devices = distribution.devices()
+        text = f"{weights:,} weights, {phases}, {devices} device{'s' if devices > 1 else ''}"
+        return text + (f"; goes on from step {self.step:,}" if self.step else "")
+
     @property
     def steps(self):
         """Of all phases."""
@@ -658,14 +673,18 @@ class _Meter(keras.callbacks.Callback):
     def start(self):
         """Begins to measure anew."""
         self._tokens, self._batch, self._loss = {}, -1, None
-        self._start = self._first = time.perf_counter()
+        self._start = self._first = self._shown = time.perf_counter()
 
     def on_train_batch_end(self, batch, logs=None):
         # The loss of the batch before: this one may still be under way on the device.
         self._look()
         self._batch, self._loss = batch, logs["loss"]
+        now = time.perf_counter()
         if batch == 0:
-            self._first = time.perf_counter()  # behind the compilation
+            self._first = now  # behind the compilation
+        elif now > self._shown + _RATE_SECONDS:
+            self._bar.update(self._task, rate=f"{self._measured(now)[2]:,.0f}")
+            self._shown = now
         if (batch + 1) % self._accumulate == 0:
             self._done += 1
             if self._stop.is_set():  # the state is that behind a whole step now
@@ -688,21 +707,24 @@ class _Meter(keras.callbacks.Callback):
             raise _Diverged(self._batch, loss)
         self._bar.update(self._task, completed=self._done, loss=f"{loss:.3f}")
 
-    def figures(self):
-        """How fast it went since `start`, the first batch left out where there are more."""
+    def _measured(self, end):
+        """Batches, seconds and tokens a second, the first batch left out where there are more."""
         several = self._batch > 0
-        seconds = self._end - (self._first if several else self._start)
+        seconds = end - (self._first if several else self._start)
         tokens = [self._tokens[number] for number in range(several, self.batches)]
-        workers = distribution.worker()[1]
-        rate = sum(tokens) * workers / seconds
+        return len(tokens), seconds, sum(tokens) * distribution.worker()[1] / seconds
+
+    def figures(self):
+        """How fast it went since `start`."""
+        batches, seconds, rate = self._measured(self._end)
         self._bar.update(self._task, rate=f"{rate:,.0f}")
         if self._peak is None:
             self._peak = flops.peak() * distribution.devices()
-        operations = self._row * len(tokens) * self._stream.batch_size / seconds
+        operations = self._row * batches * self._stream.batch_size / seconds
         return {
             "seconds": round(self._end - self._start, 3),
             "tokens_per_second": round(rate, 1),
-            "sequences_per_second": round(len(tokens) * self._stream.batch_size / seconds, 2),
+            "sequences_per_second": round(batches * self._stream.batch_size / seconds, 2),
             "flop_utilization": round(operations / self._peak, 4),
         }
 
@@ -735,10 +757,13 @@ def draw_curves(folder, history):
     figure = matplotlib.figure.Figure(figsize=(9, 4.5), layout="constrained")
     for axes, kind in zip(figure.subplots(1, 2), ("loss", "accuracy"), strict=True):
         names = {name: None for record in history for name in record if name.endswith(kind)}
+        colors: dict[str, str] = {}
         for name in names:
             points = [(record["step"], record[name]) for record in history if name in record]
-            style = {"marker": "."} if name.startswith("eval_") else {"alpha": 0.5}
-            axes.plot(*zip(*points, strict=True), label=name, **style)
+            # One colour for both parts of the documents.
+            color = colors.setdefault(name.removeprefix("eval_"), f"C{len(colors)}")
+            style = {"marker": "o"} if name.startswith("eval_") else {"alpha": 0.5}
+            axes.plot(*zip(*points, strict=True), label=name, color=color, **style)
         for before, record in itertools.pairwise(history):
             if record.get("sequence_length") != before.get("sequence_length"):
                 axes.axvline(before["step"], color="gray", linewidth=0.5)  # another phase
@@ -753,6 +778,7 @@ def _line(record, steps):
     text = f"step {record['step']:,} of {steps:,}: loss {record['loss']:.3f}"
     if "tokens_per_second" in record:
         text += f", {record['tokens_per_second']:,.0f} tokens/s"
+        text += f", FLOP utilization {record['flop_utilization']:.2f}"
     if "eval_loss" in record:
         scores = [f"{k} {v:.3f}" for k, v in record.items() if k.startswith("eval_")]
         text += "; " + ", ".join(scores)

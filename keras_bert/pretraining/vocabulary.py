@@ -22,6 +22,7 @@ GOOGLE_PLACES = ("[PAD]", *(f"[unused{index}]" for index in range(1, 100)), *SPE
 SMALL = 1000  # pieces; in a smaller vocabulary such room would cost too much
 VOCABULARY_FILE = "vocab.txt"
 
+_LARGEST = 2**31 - 1  # pieces, as ids are int32
 _LONGEST_WORD = 200  # characters; the tokenizer makes [UNK] of what is longer
 _CHUNK = 8 << 20  # characters counted at once
 _MANY_WORDS = 5_000_000  # distinct ones that are kept in memory
@@ -80,6 +81,8 @@ def train(
             raise ValueError(
                 f"{name} must be a whole number of at least {least[name]}; received {value!r}"
             )
+    if size > _LARGEST:
+        raise ValueError(f"size must be at most {_LARGEST}; received {size}")
     _trainer_library()  # missing, it should not cost the counting of the corpus
     if max_bytes is not None:
         documents = _sample(documents, max_bytes)
