@@ -35,7 +35,7 @@ SPLITS = ("train", "eval")
 _OPTIONS = ("lowercase", "strip_accents", "split_cjk")  # of a preprocessor
 _FORMAT = 1
 _SHARD_BYTES = 16 * 2**20  # of text
-_PART_BYTES = 2**20  # of text: what a worker is given at once
+_PART_BYTES = 2**19  # of text: what a worker is given at once
 _END_BYTES = 2**16
 # Nothing ends some sentences: a list, a poem. Cut, so that pairs need not drop what is too long.
 _LONGEST_SENTENCE = 128  # pieces
