@@ -11,7 +11,6 @@ import pathlib
 
 import numpy as np
 import tensorflow as tf
-from google.protobuf.message import DecodeError
 
 from keras_bert.files import whole
 
@@ -92,14 +91,14 @@ def read(paths, batch_size, sequence_length, max_predictions, *, shuffle=0, seed
 
 
 def _check_first_row(files, features):
+    of_any_size = {key: tf.io.VarLenFeature(feature.dtype) for key, feature in features.items()}
     for row in tf.data.TFRecordDataset(files).take(1):
         try:
-            found = tf.train.Example.FromString(row.numpy()).features.feature
-        except DecodeError as error:
-            raise ValueError(f"{files[0]}: its rows are no tf.train.Example") from error
+            found = tf.io.parse_single_example(row, of_any_size)
+        except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:  # of its message
+            raise ValueError(f"{files[0]}: its rows are none of Google's") from error
         for key, feature in features.items():
-            kind = "float_list" if feature.dtype == tf.float32 else "int64_list"
-            size = len(getattr(found[key], kind).value) if key in found else 0
+            size = len(found[key].values)
             if size != feature.shape[0]:
                 raise ValueError(
                     f"{files[0]}: {key} must have {feature.shape[0]} numbers a row, by "
