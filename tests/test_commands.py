@@ -902,9 +902,14 @@ def test_the_model_of_an_earlier_run_says_so(trained, tmp_path, capsys):
 
 
 def _command(*arguments):
-    """A process of the command line, its stderr a pipe."""
+    """A process of the command line, its stderr a pipe, that hears Ctrl-C."""
     command = [sys.executable, "-m", "keras_bert", *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    # In the background of a shell these tests ignore it, and what they start would do the same.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _wait_for(process, said):
