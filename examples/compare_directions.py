@@ -180,9 +180,11 @@ def main():
     )
     parser.add_argument("--columns", nargs=2, default=("text", "label"), help="of --texts")
     parser.add_argument("--epochs", type=int, default=10, help="of fine-tuning (%(default)s)")
-    parser.add_argument("--rate", type=float, default=1e-3, help="its peak rate (%(default)s)")
     parser.add_argument(
-        "--runs", type=int, default=3, help="of it, with heads of their own (%(default)s)"
+        "--rate", type=float, default=1e-3, help="peak of fine-tuning (%(default)s)"
+    )
+    parser.add_argument(
+        "--runs", type=int, default=3, help="of fine-tuning, each with a new head (%(default)s)"
     )
     parser.add_argument("--limit", type=int, help="fine-tune on the first rows only")
     parser.add_argument("--seed", type=int, default=0)

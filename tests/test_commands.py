@@ -1384,7 +1384,7 @@ def test_records_and_pretrain(tmp_path, capsys):
 
     # Given again it is done already; with other settings it is another run.
     assert run(*command) == 0
-    assert "goes on from step 2" in capsys.readouterr().err
+    assert "; all done before\n" in capsys.readouterr().err
     assert run(*command, "--seed", 1) == 1
     assert "take another folder" in capsys.readouterr().err
 

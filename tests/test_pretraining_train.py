@@ -220,7 +220,9 @@ def test_ctrl_c_ends_a_run_behind_a_step_that_is_kept(eager, after, records, tmp
     assert (tmp_path / "mine" / train.CURVES_FILE).is_file()
     assert heads.find_task(keras_bert.load(tmp_path / "mine")) == "pretraining"
     after(10**9, interrupt)
-    model, same = runs.pretrain(records, tmp_path / "mine", **options)
+    model, same = runs.pretrain(records, tmp_path / "mine", **options, show_progress=True)
+    said = "4 steps of 8 x 16 and 4 steps of 8 x 24, 1 device; goes on from step 3\n"
+    assert f"{model.count_params():,} weights, {said}" in capsys.readouterr().err
     assert [line["step"] for line in same] == [2, 3, 4, 6, 8]
     # The line that the stop cut in two is one of its own; the others are the same.
     assert runs.figures(same)[0] == runs.figures(history)[0]

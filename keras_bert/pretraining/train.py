@@ -491,13 +491,15 @@ class _Run:
 
     def described(self):
         """A line on what is to be done, for people."""
-        weights = sum(int(np.prod(weight.shape)) for weight in self.trained.trainable_weights)
         phases = " and ".join(
             f"{phase.steps:,} steps of {phase.batch_size:,} x {phase.sequence_length}"
             for phase in self.phases
         )
         devices = distribution.devices()
-        text = f"{weights:,} weights, {phases}, {devices} device{'s' if devices > 1 else ''}"
+        text = f"{self.model.count_params():,} weights, {phases}, "
+        text += f"{devices} device{'s' if devices > 1 else ''}"
+        if self.step == self.steps:
+            return text + "; all done before"
         return text + (f"; goes on from step {self.step:,}" if self.step else "")
 
     @property
