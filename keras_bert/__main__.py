@@ -1,6 +1,7 @@
 """The command line: `keras-bert`, or `python -m keras_bert`.
 
-Keras is imported when a command runs, not before, so that `--help` answers at once.
+`keras-bert` starts in `keras_bert_launcher`: Keras is imported when a command runs, not before, so
+that `--help` answers at once.
 """
 
 import argparse
@@ -15,8 +16,10 @@ import stat
 import sys
 import warnings
 
-from keras_bert import __version__, sources
+import keras_bert_launcher
+from keras_bert import sources
 from keras_bert.console import quiet_imports
+from keras_bert.version import __version__
 
 TASKS = (
     "classification",
@@ -218,6 +221,12 @@ def _parser():
         "--max-text", type=_positive(int), default=2**16, help="bytes of a text (default: 64 KiB)"
     )
     serve.set_defaults(run="serving.serve")
+    for name in (*_READS_MODEL, "pretrain", "serve"):
+        commands.choices[name].add_argument(
+            "--trusted",
+            action="store_true",
+            help="let code in the model run; only for models whose author you trust",
+        )
     return parser
 
 
@@ -522,6 +531,7 @@ def main(argv=None):
             sources.check(args.model)
         module, name = args.run.split(".")
         with quiet_imports():
+            keras_bert_launcher.run_init()
             commands = importlib.import_module(f"keras_bert.commands.{module}")
             importlib.import_module("tensorflow")  # on JAX and torch a command would later
         with _plain_warnings():

@@ -11,7 +11,7 @@ from keras_bert.checkpoints import keras_hub, model_garden
 from keras_bert.checkpoints.canonical import OPTIONAL_GROUPS, Checkpoint
 from keras_bert.encoder import BertEncoder
 from keras_bert.layers import initializer, without_initial_weights
-from keras_bert.text.preprocessor import Preprocessor
+from keras_bert.text.preprocessor import Preprocessor, as_length
 
 _BOUNDARY = 64  # bytes
 
@@ -68,8 +68,8 @@ def from_checkpoint(
     if hidden_act is not None:
         config["hidden_act"] = hidden_act
     longest = config["max_position_embeddings"]
-    if sequence_length is not None and sequence_length < 3:
-        raise ValueError(f"sequence_length must be None or at least 3; received {sequence_length}")
+    if sequence_length is not None:
+        sequence_length = min(as_length(sequence_length, "sequence_length"), longest)
     if task is None and (head_options or fresh_head):
         name = next(iter(head_options), "fresh_head")
         raise ValueError(f"{name} is an option of a head: give the task too")
@@ -88,7 +88,7 @@ def from_checkpoint(
         try:
             encoder.preprocessor = Preprocessor(
                 checkpoint.vocabulary,
-                sequence_length=sequence_length and min(sequence_length, longest),
+                sequence_length=sequence_length,
                 max_sequence_length=max_sequence_length,
                 **options,
             )

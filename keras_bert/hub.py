@@ -18,13 +18,18 @@ def load(
     *,
     task=None,
     fresh_head=False,
-    sequence_length=128,
+    sequence_length="auto",
     dtype=None,
-    rematerialize=False,
+    rematerialize=None,
     hidden_act=None,
+    trusted=False,
     **head_options,
 ):
     """Loads a model with its weights, its vocabulary and its tokenizer options.
+
+    A model from elsewhere is data: no code of it runs. See SECURITY.md for what that means for
+    each format. A saved model with a `HubLayer` or a Keras `Lambda` layer contains code, and needs
+    `trusted=True`.
 
     Args:
         name: a name that `keras-bert list` prints, such as `"base"`; `"hf:org/name"` or
@@ -36,22 +41,27 @@ def load(
             the checkpoint names, if any.
         fresh_head: whether the head starts from random weights, whatever the checkpoint has.
         sequence_length: of `encoder.preprocessor`, at most the encoder's
-            `max_position_embeddings`; `None` pads to the longest of the batch.
+            `max_position_embeddings`; `None` pads to the longest of the batch. `"auto"`: 128 for a
+            checkpoint, and as it was saved for a model that `save` wrote.
         dtype: dtype policy of the encoder, such as `"mixed_bfloat16"`.
-        rematerialize: trade time for memory in training.
-        hidden_act: an activation to take instead of the checkpoint's: Google trained its
-            models with tanh gelu, `"gelu_new"`, while the Hugging Face Hub says `"gelu"` of them.
+        rematerialize: trade time for memory in training. `None`: as it was saved, else `False`.
+        hidden_act: an activation to take instead of the checkpoint's. A name such as `"base"`
+            has the activation that Google published it with, from whatever source its files come:
+            `"gelu"` for the models of 2018, `"gelu_new"` (tanh) for whole word masking and the
+            miniatures.
+        trusted: whether code in the model may run. Pass `True` only if you trust its author: such
+            code can read and write your files.
         **head_options: of the head, such as `labels` with `fresh_head`.
 
     Returns:
         A `BertEncoder` with a `preprocessor`, with `task` the head's model; or whatever model
         `save` wrote: of one with the heads of pretraining `task` may be either of them. It comes
-        as it was saved but for the arguments that are given (a `sequence_length` of 128 is not);
-        a head with weights for another task than pretraining takes none of them.
+        as it was saved but for the arguments that are given; a head with weights for another task
+        than pretraining takes only `sequence_length`.
 
     Raises:
-        ValueError: no such name or folder, a file that is not as it must be, a head whose
-            weights it lacks, or an argument that does not apply.
+        ValueError: no such name or folder, a file that is not as it must be, code in a model that
+            is not trusted, a head whose weights it lacks, or an argument that does not apply.
         OSError: a source that cannot be reached, a file that cannot be read.
 
     Example:
@@ -69,19 +79,19 @@ def load(
     path = sources.find(name)
     if file := _keras_file(path):
         options = {"dtype": dtype, "rematerialize": rematerialize, "hidden_act": hidden_act}
-        options = {key: value for key, value in options.items() if value}
-        model = _load_saved(file, task, fresh_head, options, head_options)
-        if sequence_length != 128:
+        options = {key: value for key, value in options.items() if value is not None}
+        model = _load_saved(file, task, fresh_head, options, head_options, trusted)
+        if sequence_length != "auto":
             _set_length(model, sequence_length, file)
         return model
     return conversion.from_checkpoint(
         checkpoints.read(path),
         task,
         fresh_head=fresh_head,
-        sequence_length=sequence_length,
+        sequence_length=128 if sequence_length == "auto" else sequence_length,
         dtype=dtype,
-        rematerialize=rematerialize,
-        hidden_act=hidden_act,
+        rematerialize=bool(rematerialize),
+        hidden_act=hidden_act or sources.hidden_act_of(name),
         **head_options,
     )
 
@@ -140,7 +150,7 @@ def save(model, path, *, format="keras"):
         model.optimizer, model.compiled = optimizer, compiled
 
 
-def convert(source, path, *, format, drop=(), hidden_act=None):
+def convert(source, path, *, format, drop=(), hidden_act=None, trusted=False):
     """Writes a checkpoint in another format, with all of its weights and its tokenizer.
 
     Args:
@@ -150,6 +160,7 @@ def convert(source, path, *, format, drop=(), hidden_act=None):
         drop: parts to leave out for a format that has no place for them, such as
             `"next_sentence"`.
         hidden_act: an activation to write instead of the checkpoint's, see `load`.
+        trusted: as for `load`.
 
     Returns:
         The `checkpoints.Checkpoint` that was written.
@@ -172,9 +183,10 @@ def convert(source, path, *, format, drop=(), hidden_act=None):
     """
     found = sources.find(source)
     if file := _keras_file(found):
-        checkpoint = conversion.to_checkpoint(_load_keras(file, None))
+        checkpoint = conversion.to_checkpoint(_load_keras(file, None, trusted))
     else:
         checkpoint = checkpoints.read(found)
+        hidden_act = hidden_act or sources.hidden_act_of(source)
     if hidden_act is not None:
         config = {**checkpoint.config, "hidden_act": hidden_act}
         checkpoint = dataclasses.replace(checkpoint, config=config)
@@ -204,17 +216,22 @@ def _keras_file(path):
     return next((file for file in (path, path / MODEL_FILE) if file.is_file()), None)
 
 
-def _load_keras(path, task):
+def _load_keras(path, task, trusted):
     if not zipfile.is_zipfile(path):
         raise ValueError(f"{path} is not a model that Keras can read: it is no complete archive")
     try:
-        model = keras.saving.load_model(path, compile=False)
+        checkpoints.keras_file.check(path)
+        model = keras.saving.load_model(path, compile=False, safe_mode=not trusted)
         for layer in model._flatten_layers():
             if isinstance(layer, BertEncoder):
                 layer.check_vocabulary()  # it is read after the encoder was made
-    except (ValueError, TypeError, KeyError, OSError, zipfile.BadZipFile) as error:
-        reason = str(error).strip() or repr(error)
-        reason = reason.splitlines()[0].partition(" Full object config")[0]
+        for weight in model.weights:
+            if "float" in keras.backend.standardize_dtype(weight.dtype):
+                value = keras.ops.convert_to_numpy(weight)
+                checkpoints.canonical.check_numbers(path, weight.path, value)
+    except Exception as error:  # a broken file leads Keras to exceptions of any kind
+        reason = str(error).partition(" Full object config")[0].strip().partition("\n")[0]
+        reason = checkpoints.canonical.printable(reason or type(error).__name__, 500)
         raise ValueError(f"{path} is not a model that Keras can read: {reason}") from error
     has = heads.find_task(model)
     if task in (None, "auto", has):
@@ -227,13 +244,13 @@ def _load_keras(path, task):
     )
 
 
-def _load_saved(path, task, fresh_head, options, head_options):
+def _load_saved(path, task, fresh_head, options, head_options, trusted):
     """A model that `save` wrote, with other options of the encoder, or with a fresh head."""
     if not fresh_head and head_options:
         raise ValueError(f"{path}: {next(iter(head_options))} is an option of a fresh_head")
     if fresh_head and task in (None, "auto"):
         raise ValueError("fresh_head is an option of a head: give the task too")
-    model = _load_keras(path, None if fresh_head else task)
+    model = _load_keras(path, None if fresh_head else task, trusted)
     if not fresh_head and not options:
         return model
     encoder = heads.find_encoder(model)
@@ -254,13 +271,13 @@ def _load_saved(path, task, fresh_head, options, head_options):
 
 
 def _set_length(model, sequence_length, path):
-    if sequence_length is not None and sequence_length < 3:
-        raise ValueError(f"sequence_length must be None or at least 3; received {sequence_length}")
     encoder = heads.find_encoder(model)
     if encoder.preprocessor is None:
         raise ValueError(f"{path} has no preprocessor for the sequence_length")
-    longest = encoder.bert_config["max_position_embeddings"]
-    encoder.preprocessor.sequence_length = sequence_length and min(sequence_length, longest)
+    encoder.preprocessor.sequence_length = sequence_length
+    if sequence_length is not None:
+        longest = encoder.bert_config["max_position_embeddings"]
+        encoder.preprocessor.sequence_length = min(sequence_length, longest)
 
 
 def _half_of(model, task):

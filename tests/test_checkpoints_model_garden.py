@@ -197,7 +197,7 @@ def test_all_problems_are_listed_at_once(tmp_path):
         ({"num_hidden_layers": 4}, r"missing \(16\): encoder/_transformer_layers/3/"),
         ({"num_attention_heads": 3}, r"wrong shape \(21\): .*\(expected \(6, 3, 2\), found"),
         ({"type_vocab_size": 2}, r"wrong shape \(1\): encoder/_type_embedding_layer/embeddings"),
-        ({"vocab_size": 12}, r"wrong shape \(1\): encoder/_embedding_layer/embeddings"),
+        ({"vocab_size": 12}, "vocab_size must be a positive integer of at most 11, as large as"),
     ],
 )
 def test_another_config(tmp_path, change, message):

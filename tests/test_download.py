@@ -286,12 +286,12 @@ def test_a_disk_that_fills_up_is_one_line_and_what_came_is_kept(shelf, tmp_path,
 def fetch_elsewhere(shelf, path):
     """A process that fetches."""
     program = (
-        "import sys; from keras_bert import download\n"
+        "import keras_bert_launcher, sys; keras_bert_launcher.skip_init()\n"  # it needs no Keras
+        "from keras_bert import download\n"
         "with download.locked(sys.argv[2] + '.lock'):\n"
         "    download.fetch(sys.argv[1], sys.argv[2])\n"
     )
-    # As the command line does, it imports no Keras: that is what "-m keras_bert" stands for.
-    command = [sys.executable, "-c", program, shelf.url, str(path), "-m", "keras_bert"]
+    command = [sys.executable, "-c", program, shelf.url, str(path)]
     return subprocess.Popen(
         command, cwd=pathlib.Path(__file__).parents[1], stderr=subprocess.PIPE, text=True
     )

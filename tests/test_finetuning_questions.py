@@ -638,7 +638,7 @@ def test_a_context_without_pieces_has_no_answer(model, model_with_none):
         assert answers == [{**nothing, "score": score}] * 2
 
 
-def test_the_score_is_a_probability_among_the_best_texts(model, model_with_none):
+def test_the_score_is_a_probability_among_all_spans(model, model_with_none):
     examples = one("good film", question="is")
     encoded = questions.encode(model, examples, 16)
     outputs = logits(encoded, (0, "start", 3, 2), (0, "end", 4, 1), (0, "end", 0, -1))
@@ -646,8 +646,6 @@ def test_the_score_is_a_probability_among_the_best_texts(model, model_with_none)
     spans = np.exp([3, 2, 1])
     score = questions.decode(model, examples, encoded, outputs)[0]["score"]
     assert score == pytest.approx(spans[0] / spans.sum())
-    score = questions.decode(model, examples, encoded, outputs, n_best=2)[0]["score"]
-    assert score == pytest.approx(spans[0] / spans[:2].sum())
     score = questions.decode(model_with_none, examples, encoded, outputs)[0]["score"]
     assert score == pytest.approx(spans[0] / (spans.sum() + np.exp(-1)))
     [answer] = questions.decode(model_with_none, examples, encoded, outputs, null_threshold=-9)
@@ -663,18 +661,34 @@ def test_the_best_are_chosen_over_all_windows(model):
     outputs = logits(
         encoded, (0, "start", 3, 3), (0, "end", 3, 3), (1, "start", 9, 2), (1, "end", 9, 2)
     )
-    options = {"max_answer_length": 1, "n_best": 2}
-    [answer] = questions.decode(model, examples, encoded, outputs, **options)
-    assert answer["text"] == "bad"
-    assert answer["score"] == pytest.approx(1 / (1 + np.exp(4 - 6)))  # beside film alone
-
-
-def test_the_same_text_at_two_places_does_not_compete(model):
-    examples = one("good good", question="is")
-    encoded = questions.encode(model, examples, 16)
-    outputs = logits(encoded, (0, "start", 4, 1), (0, "end", 4, 1))
     [answer] = questions.decode(model, examples, encoded, outputs, max_answer_length=1)
-    assert answer == {"text": "good", "start": 5, "end": 9, "score": 1.0}
+    assert answer["text"] == "bad"
+    # Beside film and the ten others, each of which counts in one window.
+    assert answer["score"] == pytest.approx(np.exp(6) / (np.exp(6) + np.exp(4) + 10))
+
+
+@pytest.mark.parametrize("no_answer", [False, True])
+def test_the_score_does_not_depend_on_the_number_of_windows(model, model_with_none, no_answer):
+    """Logits that are a function of the piece alone give one score at every length."""
+    words = ["good", "bad", "film", "so", "this"] * 8
+    examples = one(" ".join(words), question="is")
+    rng = np.random.default_rng(5)
+    of_piece = {name: rng.normal(0, 3, len(words)) for name in ("start_logits", "end_logits")}
+    scores = []
+    for length in (14, 20, 32, 64):
+        encoded = questions.encode(model, examples, length)
+        outputs = []
+        for first, size in zip(encoded.first, encoded.size, strict=True):
+            outputs.append({name: np.zeros(length) for name in of_piece})
+            for name, values in of_piece.items():
+                outputs[-1][name][3 : 3 + size] = values[first : first + size]
+        each = model_with_none if no_answer else model
+        # No longer than what each window shows of the next: every span is in some window.
+        [answer] = questions.decode(each, examples, encoded, outputs, max_answer_length=4)
+        scores.append((len(encoded), answer["text"], answer["score"]))
+    assert [windows for windows, _, _ in scores] == [7, 4, 2, 1]
+    assert len({text for _, text, _ in scores}) == 1
+    np.testing.assert_allclose([score for _, _, score in scores], scores[-1][2], rtol=1e-9)
 
 
 def test_spans_agree_with_a_search_of_all(model):
@@ -689,7 +703,7 @@ def test_spans_agree_with_a_search_of_all(model):
         {name: rng.normal(size=14).astype(np.float32) for name in ("start_logits", "end_logits")}
         for _ in texts
     ]
-    answers = questions.decode(model, examples, encoded, outputs, max_answer_length=3, n_best=4)
+    answers = questions.decode(model, examples, encoded, outputs, max_answer_length=3)
     for text, output, answer in zip(texts, outputs, answers, strict=True):
         words = text.split()
         starts, ends = output["start_logits"][3:], output["end_logits"][3:]
@@ -708,9 +722,8 @@ def test_outputs_must_be_as_many_as_the_windows(model):
     count = len(encoded)
     with pytest.raises(ValueError, match=f"each of the {count} windows; received {count - 1}"):
         questions.decode(model, examples, encoded, logits(encoded)[1:])
-    for option in ("max_answer_length", "n_best"):
-        with pytest.raises(ValueError, match=f"{option} must be at least 1; received 0"):
-            questions.decode(model, examples, encoded, logits(encoded), **{option: 0})
+    with pytest.raises(ValueError, match="max_answer_length must be at least 1; received 0"):
+        questions.decode(model, examples, encoded, logits(encoded), max_answer_length=0)
 
 
 # --- Scores --------------------------------------------------------------------------------

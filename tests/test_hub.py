@@ -391,7 +391,10 @@ def test_a_fresh_head_on_a_saved_model(tmp_path):
         ({"num_classes": 3}, "num_classes is an option of a fresh_head"),
         ({"fresh_head": True}, "fresh_head is an option of a head: give the task too"),
         ({"task": "tagger"}, "has the head classifier, not tagger; fresh_head=True"),
-        ({"sequence_length": 2}, "sequence_length must be None or at least 3; received 2"),
+        (
+            {"sequence_length": 2},
+            "sequence_length must be a whole number of at least 3; received 2",
+        ),
     ],
 )
 def test_no_option_of_a_saved_model_is_ignored(options, message, tmp_path):

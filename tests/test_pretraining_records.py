@@ -182,7 +182,6 @@ def test_the_same_bytes_for_any_number_of_workers_and_parts(tmp_path, monkeypatc
     monkeypatch.setattr(records, "_PART_BYTES", 300)
     assert contents(prose.build(tmp_path / "b", given, held_out=0.1).folder) == expected
     assert contents(prose.build(tmp_path / "c", given, held_out=0.1, workers=2).folder) == expected
-    assert "KERAS_BERT_TEXT_PROCESS" not in os.environ
 
 
 def test_a_second_build_does_nothing(tmp_path):
@@ -576,7 +575,6 @@ def test_no_more_is_read_than_is_asked_for():
         time.sleep(0.02)
         assert len(drawn) <= number + 6
     assert [row[1] for row in found] == list(range(10, 60))
-    assert "KERAS_BERT_TEXT_PROCESS" not in os.environ
 
 
 MEMORY = """

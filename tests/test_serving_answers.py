@@ -151,7 +151,25 @@ def test_answers_to_questions(served, no_answer):
         start, end = answer["start"][row], answer["end"][row]
         assert context.encode()[start:end] == answer["answer"][row]
         assert context.encode()[:start].decode() == context[: expected[row]["start"]]
-    assert (answer["score"] <= 1).all() and (answer["score"] >= 0).all()
+    np.testing.assert_allclose(answer["score"], [item["score"] for item in expected], atol=1e-5)
+
+
+@pytest.mark.parametrize("no_answer", [False, True])
+@pytest.mark.parametrize("length", [8, 14, 31, 64, 160])
+def test_questions_are_answered_in_windows_as_python_does(tmp_path, length, no_answer):
+    """Answers and scores of the SavedModel over several windows are those of `predict`."""
+    encoder = tiny.encoder(initializer_range=1.0, max_position_embeddings=length)
+    encoder.preprocessor.max_sequence_length = length
+    model = heads.span_selector(encoder, no_answer=no_answer)
+    rng = np.random.default_rng(length)
+    words = ["good", "bad", "film", "so", "this", "한국어", "goodly", "a"]
+    asked = [" ".join(rng.choice(words, size)) for size in (1, 2, 3, 1, 70, 5)]
+    contexts = [" ".join(rng.choice(words, size)) for size in (3, 40, 90, 250, 120, 9)]
+    signature = tf.saved_model.load(str(keras_bert.export(model, tmp_path))).signatures
+    answer = ask(signature["serving_default"], question=asked, context=contexts)
+    expected = predict.answers(model, Questions(asked, contexts))
+    assert decoded(answer["answer"]) == [item["text"] for item in expected]
+    np.testing.assert_allclose(answer["score"], [item["score"] for item in expected], atol=1e-5)
 
 
 def test_a_long_context_is_read_in_windows(served):

@@ -11,10 +11,29 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from keras_bert.checkpoints import google, huggingface, keras_hub, model_garden, saved_model
+from keras_bert.checkpoints import (
+    canonical,
+    google,
+    huggingface,
+    keras_file,
+    keras_hub,
+    model_garden,
+    saved_model,
+)
 from keras_bert.checkpoints.canonical import Checkpoint, Variable, assign
 
-__all__ = ["FORMATS", "WRITABLE", "Checkpoint", "Variable", "assign", "detect", "read", "write"]
+__all__ = [
+    "FORMATS",
+    "WRITABLE",
+    "Checkpoint",
+    "Variable",
+    "assign",
+    "canonical",
+    "detect",
+    "keras_file",
+    "read",
+    "write",
+]
 
 FORMATS: dict[str, Any] = {
     module.FORMAT: module for module in (google, huggingface, keras_hub, model_garden, saved_model)

@@ -14,7 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from keras_bert.checkpoints import bundle_index, folder
+
 GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+_MAX_NODES = 2**17  # objects; BERT-Large with Adam's slots has 2**12
 PREFERRED = "bert_model.ckpt"
 _LATEST = re.compile(rb'^model_checkpoint_path: "(.+)"$', re.MULTILINE)
 
@@ -119,15 +122,16 @@ def read(prefix: Path) -> Bundle:
     broken = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
 
     def fail(error: Exception, what: str) -> ValueError:
-        message = " ".join(str(getattr(error, "message", error)).split()) or type(error).__name__
         return ValueError(
             f"{prefix}: must be a whole TensorFlow checkpoint, .index and .data, received "
-            f"{what}{message}"
+            f"{what}{folder.one_line(error)}"
         )
 
     try:
+        entries = bundle_index.read(prefix)  # or a broken index would end the process
         reader = tf.train.load_checkpoint(str(prefix))
-        shapes = {name: tuple(shape) for name, shape in reader.get_variable_to_shape_map().items()}
+        if reader.get_variable_to_shape_map().keys() != entries.keys():
+            raise ValueError("an index that TensorFlow reads in another way")
     except broken as error:
         raise fail(error, "") from error
 
@@ -137,7 +141,7 @@ def read(prefix: Path) -> Bundle:
         except broken as error:
             raise fail(error, f"in {name}: ") from error
 
-    return Bundle(prefix, shapes, load)
+    return Bundle(prefix, {name: entry.shape for name, entry in entries.items()}, load)
 
 
 def read_graph(bundle: Bundle) -> list[Node]:
@@ -154,7 +158,9 @@ def read_graph(bundle: Bundle) -> list[Node]:
     try:
         graph = trackable_object_graph_pb2.TrackableObjectGraph.FromString(found)
     except (DecodeError, TypeError) as error:
-        raise ValueError(f"{rule}, received {' '.join(str(error).split())}") from error
+        raise ValueError(f"{rule}, received {folder.one_line(error)}") from error
+    if len(graph.nodes) > _MAX_NODES:
+        raise ValueError(f"{rule}, received one of {len(graph.nodes)}, at most {_MAX_NODES}")
     nodes = []
     for proto in graph.nodes:
         children = {child.local_name: child.node_id for child in proto.children}

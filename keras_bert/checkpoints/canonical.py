@@ -81,8 +81,45 @@ SHAPES: dict[str, tuple[str | int, ...]] = {
     "span_selector/kernel": ("hidden", 2),
     "span_selector/bias": (2,),
 }
+_SHOWN_NAMES = 100  # in an error
 # A checkpoint has all of such a group or none of it. Everything else, the encoder, is always there.
 OPTIONAL_GROUPS = frozenset({"pooler", "masked_lm", "next_sentence", "classifier", "span_selector"})
+
+
+def check_sizes(
+    file: object, config: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]
+) -> None:
+    """Raise an error for sizes in a config that the tensors beside it cannot have.
+
+    Cheap, and to be called before anything is built: a config of a few bytes can ask for millions
+    of layers.
+
+    Args:
+        file: Named in errors.
+        config: Holds the keys of `SIZES`.
+        shapes: Name -> shape of the tensors.
+
+    Raises:
+        ValueError: If a size is not a positive integer, is larger than every dimension of the
+            tensors, or if there are more layers than tensors.
+
+    Example:
+        >>> config = dict.fromkeys(SIZES, 2) | {"num_hidden_layers": 3_000_000}
+        >>> check_sizes("config.json", config, {"kernel": (2, 2)})
+        Traceback (most recent call last):
+        ...
+        ValueError: config.json: num_hidden_layers must be a positive integer of at most 1, as \
+large as the weights allow, received 3000000
+    """
+    largest = max((size for shape in shapes.values() for size in shape), default=0)
+    for key in SIZES:
+        limit = len(shapes) if key == "num_hidden_layers" else largest
+        size = config.get(key)
+        if type(size) is not int or not 1 <= size <= limit:
+            raise ValueError(
+                f"{file}: {key} must be a positive integer of at most {limit}, as large as the "
+                f"weights allow, received {size!r:.80}"
+            )
 
 
 def names(config: Mapping[str, Any]) -> list[str]:
@@ -345,6 +382,7 @@ def read_weights(
         ValueError: If tensors are missing, unknown or of a wrong shape; all are listed at once.
             Also if a tensor does not hold floats.
     """
+    check_sizes(file, config, shapes)
     labels = None
     if "classifier/bias" in table:
         (labels_name,) = table["classifier/bias"].sources
@@ -435,7 +473,7 @@ def assign(
 
     Raises:
         ValueError: If a variable gets no weight, or one of another shape, or a weight is left. All
-            are listed, and nothing has been assigned.
+            are listed, and nothing has been assigned. Also if a weight holds NaN or infinity.
 
     Example:
         >>> import types
@@ -472,7 +510,23 @@ wrong shape (1): pooler/dense/bias (expected (2,), found (3,))
         },
     )
     for name, variable in variables.items():
-        variable.assign(weights[name])
+        weight = weights[name]
+        check_numbers(source, name, weight)
+        variable.assign(weight)
+
+
+def check_numbers(source: object, name: str, array: np.ndarray) -> None:
+    """Raise an error if an array holds NaN or infinity.
+
+    Example:
+        >>> check_numbers("a.bin", "pooler/dense/bias", np.array([1.0, np.nan]))
+        Traceback (most recent call last):
+        ...
+        ValueError: a.bin: pooler/dense/bias must hold finite numbers, received NaN or infinity
+    """
+    # The extremes alone: a NaN is both, and an array of booleans would take memory.
+    if array.size and not (np.isfinite(array.min()) and np.isfinite(array.max())):
+        raise ValueError(f"{source}: {name} must hold finite numbers, received NaN or infinity")
 
 
 def read_config(
@@ -501,7 +555,7 @@ def read_config(
     for key, value in required_values.items():
         if found.get(key, value) != value:
             raise ValueError(
-                f"{file}: {key} must be {value!r} for a BERT encoder, received {found[key]!r}"
+                f"{file}: {key} must be {value!r} for a BERT encoder, received {found[key]!r:.80}"
             )
     unknown = sorted(set(found).difference(CONFIG_KEYS, dropped, required_values))
     missing = [key for key in SIZES if key not in found]
@@ -513,15 +567,18 @@ def read_config(
     config = {key: found[key] if key in found else DEFAULTS[key] for key in CONFIG_KEYS}
     for key in SIZES:
         if type(config[key]) is not int or config[key] < 1:
-            raise ValueError(f"{file}: {key} must be a positive integer, received {config[key]!r}")
+            raise ValueError(
+                f"{file}: {key} must be a positive integer, received {config[key]!r:.80}"
+            )
     for key in DEFAULTS.keys() - {"hidden_act"}:
         value = config[key]
         if type(value) not in (int, float) or not (math.isfinite(value) and value >= 0):
-            raise ValueError(f"{file}: {key} must be a number from 0 up, received {value!r}")
+            raise ValueError(f"{file}: {key} must be a number from 0 up, received {value!r:.80}")
     activation = config["hidden_act"]
     if not isinstance(activation, str) or activation not in activations:
         raise ValueError(
-            f"{file}: hidden_act must be one of {', '.join(activations)}, received {activation!r}"
+            f"{file}: hidden_act must be one of {', '.join(activations)}, received "
+            f"{activation!r:.80}"
         )
     return {**config, "hidden_act": activations[activation]}
 
@@ -563,9 +620,25 @@ def raise_if(source: object, requirement: str, **problems: list[str]) -> None:
         ...
         ValueError: a.bin: must be whole; missing (2): x, y
     """
-    listed = [f"{kind} ({len(n)}): {', '.join(n)}" for kind, n in problems.items() if n]
+    listed = [f"{kind} ({len(n)}): {_listed(n)}" for kind, n in problems.items() if n]
     if listed:
         raise ValueError("; ".join([f"{source}: {requirement}", *listed]))
+
+
+def printable(text: str, limit: int = 200) -> str:
+    r"""Make a text from a file safe to print: at most `limit` characters, no control characters.
+
+    Example:
+        >>> printable("\x1b[2Jpooler" + "r" * 500, 20)
+        '\\x1b[2Jpoolerrrrrrrrrr...'
+    """
+    text = text if len(text) <= limit else f"{text[:limit]}..."
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(printable(name) for name in names[:_SHOWN_NAMES])
+    return shown + (", ..." if len(names) > _SHOWN_NAMES else "")
 
 
 def bfloat16_to_float32(bits: np.ndarray) -> np.ndarray:

@@ -5,7 +5,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from keras_bert.checkpoints import canonical
 from keras_bert.files import whole
+
+MAX_PIECES = 2**22  # The largest vocabulary of a published BERT has half a million.
+_MAX_VOCABULARY = 2**28  # bytes
+_MAX_JSON = 2**26  # bytes; a tokenizer.json of half a million pieces has 2**25
 
 
 def read_json(file: Path) -> dict[str, Any]:
@@ -13,7 +18,7 @@ def read_json(file: Path) -> dict[str, Any]:
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If it is not UTF-8, not JSON, or not an object.
+        ValueError: If it is not UTF-8, not JSON, not an object, or has a key twice.
 
     Example:
         >>> import tempfile
@@ -23,13 +28,50 @@ def read_json(file: Path) -> dict[str, Any]:
         ...     read_json(file)
         {'hidden_size': 8}
     """
+    return parse_json(read_bytes(file, _MAX_JSON), file)
+
+
+def parse_json(data: bytes, file: object) -> dict[str, Any]:
+    """Parse a JSON file that holds one object.
+
+    Args:
+        data: Content of the file.
+        file: Named in errors.
+
+    Raises:
+        ValueError: If it is not UTF-8, not JSON, not an object, or has a key twice.
+
+    Example:
+        >>> parse_json(b'{"hidden_size": 8, "hidden_size": 9}', "config.json")
+        Traceback (most recent call last):
+        ...
+        ValueError: config.json: must be JSON in UTF-8, received the key 'hidden_size' twice
+    """
     try:
-        value = json.loads(file.read_bytes().decode("utf-8"))
+        value = json.loads(data.decode("utf-8"), object_pairs_hook=_without_duplicates)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{file}: must be JSON in UTF-8, received {_one_line(error)}") from error
+        raise ValueError(f"{file}: must be JSON in UTF-8, received {one_line(error)}") from error
     if not isinstance(value, dict):
         raise ValueError(f"{file}: must hold a JSON object, received {type(value).__name__}")
     return value
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {twice!r:.80} twice")
+    return found
+
+
+def read_bytes(file: Path, limit: int) -> bytes:
+    """Read a file, or raise a ValueError if it has more than `limit` bytes."""
+    with open(file, "rb") as stream:
+        data = stream.read(limit + 1)
+    if len(data) > limit:
+        raise ValueError(f"{file}: must have at most {limit} bytes, received more")
+    return data
 
 
 def read_vocabulary(file: Path) -> list[str]:
@@ -49,7 +91,7 @@ def read_vocabulary(file: Path) -> list[str]:
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If the file is empty or not UTF-8.
+        ValueError: If the file is empty, not UTF-8, or has over `MAX_PIECES` lines.
 
     Example:
         >>> import tempfile
@@ -59,20 +101,35 @@ def read_vocabulary(file: Path) -> list[str]:
         ...     read_vocabulary(file)
         ['[PAD]', '', '##s']
     """
-    data = file.read_bytes()
+    lines = read_text(file).split("\n")
+    if not lines[-1]:
+        lines.pop()
+    return [line.strip() for line in lines]
+
+
+def read_text(file: Path) -> str:
+    """Read the text of a vocabulary's file.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If the file is empty, not UTF-8, or has over `MAX_PIECES` lines.
+    """
+    data = read_bytes(file, _MAX_VOCABULARY)
+    count = data.count(b"\n")
+    if count > MAX_PIECES:
+        raise ValueError(
+            f"{file}: a vocabulary must have at most {MAX_PIECES} pieces, received {count} lines"
+        )
     if not data:
         raise ValueError(f"{file}: a vocabulary must have one piece a line, received an empty file")
     try:
-        lines = data.decode("utf-8").split("\n")
+        return data.decode("utf-8")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ValueError(
             f"{file}: a vocabulary must be UTF-8, received byte 0x{data[error.start]:02x} "
             f"in line {line}"
         ) from error
-    if not lines[-1]:
-        lines.pop()
-    return [line.strip() for line in lines]
 
 
 def write_json(file: Path, value: Any) -> None:
@@ -155,5 +212,11 @@ def is_cased(vocabulary: Sequence[str]) -> bool:
     )
 
 
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+def one_line(error: BaseException) -> str:
+    r"""The message of an error, in one line that is safe to print.
+
+    Example:
+        >>> one_line(ValueError("no\nsuch key"))
+        'no such key'
+    """
+    return canonical.printable(" ".join(str(error).split()) or type(error).__name__, 500)

@@ -166,8 +166,8 @@ def read(path: str | Path) -> Checkpoint:
     """
     path = Path(path)
     config = read_config(path)
+    vocabulary, tokenizer = read_tokenizer(path, config)  # before the weights, which are large
     weights = _read_weights(bundle.find(path), config)
-    vocabulary, tokenizer = read_tokenizer(path, config)
     return Checkpoint(
         format=FORMAT,
         path=str(path),
@@ -224,6 +224,7 @@ def _read_weights(prefix: Path, config: dict[str, Any]) -> Mapping[str, Any]:
             f"{prefix}: must be a TensorFlow 1 checkpoint by name, received one by object "
             "(TensorFlow 2, Model Garden)"
         )
+    canonical.check_sizes(prefix, config, tensors.shapes)
     known = {source for entry in canonical.expand(TABLE, config) for source in entry.sources}
     kept = {
         name: shape

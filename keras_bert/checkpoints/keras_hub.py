@@ -6,13 +6,13 @@ keras-team/keras, src/saving/saving_lib.py (names in the weights' files).
 
 import contextlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from keras_bert.checkpoints import canonical, folder
+from keras_bert.checkpoints import canonical, containers, folder
 from keras_bert.checkpoints.canonical import Checkpoint, Layout, rule
 
 FORMAT = "keras_hub"
@@ -194,8 +194,8 @@ def read(path: str | Path) -> Checkpoint:
     task = _read_task(path)
     if task is not None and (path / _TASK_FILE).is_file():
         files.append(path / _TASK_FILE)
+    vocabulary, tokenizer = _read_tokenizer(path, config)  # before the weights, which are large
     weights = _read_weights(files, config)
-    vocabulary, tokenizer = _read_tokenizer(path, config)
     return Checkpoint(
         format=FORMAT,
         path=str(path),
@@ -227,53 +227,52 @@ def _read_task(path: Path) -> str | None:
 def _read_weights(files: list[Path], config: Mapping[str, Any]) -> Mapping[str, np.ndarray]:
     import h5py
 
-    place_of = {
-        _place(source): source
-        for entry in canonical.expand(TABLE, config)
-        for source in entry.sources
-    }
     with contextlib.ExitStack() as stack:
-        found: dict[str, Any] = {}
+        datasets: dict[tuple[str, str], Any] = {}
         for file in files:
             with _one_line_errors(file):
                 opened = stack.enter_context(h5py.File(file, "r"))
-                for name, dataset in _datasets(file, opened).items():
-                    # What the table does not know goes on under its own name, to be listed.
-                    found[place_of.get((file.name, name), f"{file.name}:{name}")] = dataset
+                names = containers.check_hdf5(opened, file.stat().st_size)
+                datasets |= _datasets(file, opened, names)
+        canonical.check_sizes(files[0], config, {str(k): d.shape for k, d in datasets.items()})
+        source_of = {
+            _place(source): source
+            for entry in canonical.expand(TABLE, config)
+            for source in entry.sources
+        }
+        # What the table does not know goes on under its own name, to be listed.
+        found = {source_of.get(key, ":".join(key)): item for key, item in datasets.items()}
         shapes = {name: dataset.shape for name, dataset in found.items()}
-        with _one_line_errors(files[0].parent):
-            return canonical.read_weights(
-                files[0].parent, TABLE, config, shapes, lambda name: np.asarray(found[name][()])
-            )
+
+        def load(name: str) -> np.ndarray:
+            with _one_line_errors(files[0].parent):
+                return np.asarray(found[name][()])
+
+        return canonical.read_weights(files[0].parent, TABLE, config, shapes, load)
 
 
 @contextlib.contextmanager
 def _one_line_errors(path: Path) -> Iterator[None]:
     try:
         yield
-    except (OSError, RuntimeError, KeyError, TypeError, MemoryError, UnicodeError) as error:
-        message = " ".join(str(error).split())
-        raise ValueError(f"{path}: must hold whole HDF5 files, received {message}") from error
+    except Exception as error:  # libhdf5 has many of its own
+        raise ValueError(
+            f"{path}: must hold whole HDF5 files, received {folder.one_line(error)}"
+        ) from error
 
 
-def _datasets(file: Path, opened: Any) -> dict[str, Any]:
-    """The arrays of a file by name, in this version's spelling; links are not followed."""
-    import h5py
-
-    found: dict[str, Any] = {}
-
-    def visit(name: str, item: Any) -> None:
-        if not isinstance(item, h5py.Dataset) or _IGNORED.fullmatch(name):
-            return
-        if item.external or item.is_virtual:  # would read other files
-            raise ValueError(f"{file}: {name} must be in the file itself, received a reference")
+def _datasets(file: Path, opened: Any, names: Iterable[str]) -> dict[tuple[str, str], Any]:
+    """(Name of the file, name in this version's spelling) -> dataset."""
+    found: dict[tuple[str, str], Any] = {}
+    for source in names:
+        if _IGNORED.fullmatch(source):
+            continue
+        name = source
         for pattern, replacement in _SPELLINGS:
             name = re.sub(pattern, replacement, name)
-        if name in found:
-            raise ValueError(f"{file}: {name} must be there once, received two spellings of it")
-        found[name] = item
-
-    opened.visititems(visit)
+        if (file.name, name) in found:
+            raise ValueError(f"{name} must be there once, received two spellings of it")
+        found[file.name, name] = opened[source]
     return found
 
 

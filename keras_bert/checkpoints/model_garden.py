@@ -9,6 +9,7 @@ modeling/layers/masked_lm.py and cls_head.py, configs/encoders.py, tools/export_
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from keras_bert.checkpoints.bundle import Bundle, Node
 from keras_bert.checkpoints.canonical import Checkpoint, Layout, rule
 
 FORMAT = "model_garden"
+_MAX_YAML = 2**17  # bytes; the longest of the Model Garden's experiments has 2**13
 FILES = (
     "bert_config.json or params.yaml with the .index and .data files of a TensorFlow 2 checkpoint"
 )
@@ -228,19 +230,24 @@ def _read_yaml(file: Path) -> dict[str, Any]:
     import yaml
 
     try:
-        found = yaml.safe_load(file.read_bytes().decode("utf-8"))
+        text = folder.read_bytes(file, _MAX_YAML).decode("utf-8")
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text)):
+            raise ValueError("an alias, which can stand for any amount of content")
+        found = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ValueError(
-            f"{file}: must be YAML in UTF-8, received {' '.join(str(error).split())}"
+            f"{file}: must be YAML in UTF-8, received {folder.one_line(error)}"
         ) from error
     for key in ("task", "model", "encoder"):
         if isinstance(found, dict) and key in found:
             found = found[key]
     if not isinstance(found, dict) or not isinstance(found.get("bert"), dict):
         kind = found.get("type") if isinstance(found, dict) else found
-        raise ValueError(f"{file}: the encoder must be of type 'bert', received {kind!r}")
+        raise ValueError(f"{file}: the encoder must be of type 'bert', received {kind!r:.80}")
     if found.get("type", "bert") != "bert":
-        raise ValueError(f"{file}: the encoder must be of type 'bert', received {found['type']!r}")
+        raise ValueError(
+            f"{file}: the encoder must be of type 'bert', received {found['type']!r:.80}"
+        )
     return {_YAML_KEYS.get(str(key), str(key)): value for key, value in found["bert"].items()}
 
 
@@ -364,7 +371,7 @@ def resolve(file: Path, graph: Sequence[Node]) -> dict[str, str]:
         file,
         "each part of a BERT must be a variable of its own",
         several=[source for source, numbers in found.items() if len(numbers) > 1],
-        shared=sorted({str(nodes[number].key) for number in uses if uses.count(number) > 1}),
+        shared=sorted(str(nodes[n].key) for n, count in Counter(uses).items() if count > 1),
     )
     return {source: str(nodes[number].key) for source, (number,) in found.items()}
 

@@ -146,6 +146,11 @@ def _infer_config(path: Path, tensors: Bundle, key_of: Mapping[str, str]) -> dic
     block = "encoder/_transformer_layers/0"
     _, heads, _ = shape(f"{block}/_attention_layer/_query_dense/kernel", "hidden", "heads", "size")
     _, intermediate = shape(f"{block}/_intermediate_dense/kernel", "hidden", "intermediate")
+    if len(layers) != max(layers) + 1:
+        raise ValueError(
+            f"{tensors.prefix}: must number its layers from 0, received {len(layers)} layers up to "
+            f"number {max(layers)}"
+        )
     config = {
         "vocab_size": vocab,
         "hidden_size": hidden,

@@ -24,6 +24,7 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
+from keras_bert.checkpoints import containers, folder
 from keras_bert.checkpoints.canonical import bfloat16_to_float32
 
 _BFLOAT16 = "bfloat16"
@@ -99,13 +100,13 @@ def read(file: str | Path) -> dict[str, np.ndarray]:
             return _read_legacy(stream)
         # Whatever a hostile or a broken file may lead to, the caller is told one thing.
         except Exception as error:
-            message = " ".join(str(error).split()) or type(error).__name__
             raise ValueError(
-                f"{file}: must be a dict of tensors and whole, received {message}"
+                f"{file}: must be a dict of tensors and whole, received {folder.one_line(error)}"
             ) from error
 
 
 def _read_zip(stream: IO[bytes]) -> dict[str, np.ndarray]:
+    containers.check_zip(stream)
     with zipfile.ZipFile(stream) as archive:
         programs = [name for name in archive.namelist() if name.endswith("/data.pkl")]
         if len(programs) != 1:
@@ -113,11 +114,7 @@ def _read_zip(stream: IO[bytes]) -> dict[str, np.ndarray]:
         root = programs[0].removesuffix("data.pkl")
 
         def record(name: str) -> bytes:
-            info = archive.getinfo(root + name)
-            # torch never compresses. So no record can be larger than the file that it is in.
-            if info.compress_type != zipfile.ZIP_STORED:
-                raise ValueError(f"a compressed record {name}")
-            return archive.read(info)
+            return archive.read(root + name)
 
         order = "little"
         if root + "byteorder" in archive.namelist():
@@ -175,6 +172,10 @@ def _arrays(
 ) -> dict[str, np.ndarray]:
     """Cuts the tensors out of their storages, which several may share."""
     arrays = {}
+    # Tied tensors share a storage. That two are tied is common, a thousand would be a trick.
+    sizes = {tensor.storage.key: tensor.storage.size for tensor in tensors.values()}
+    if sum(math.prod(tensor.shape) for tensor in tensors.values()) > 2 * sum(sizes.values()):
+        raise ValueError("tensors that are larger together than twice their storages")
     for name, (storage, offset, shape, strides) in tensors.items():
         dtype = _dtype(storage, order)
         count = len(data[storage.key]) // dtype.itemsize
@@ -308,14 +309,17 @@ def _storage(
 
 
 def _tensor(
-    storage: object, offset: object, shape: object, strides: object, *settings: object
+    storage: object, offset: object, shape: Any, strides: Any, *settings: object
 ) -> _Tensor:
     """The settings, three or four, are about training."""
+    rank = len(_check(shape, tuple))
+    if rank > containers.MAX_RANK or rank != len(_check(strides, tuple)):
+        raise ValueError(f"a tensor of {rank} dimensions and {len(strides)} strides")
     return _Tensor(
         _check(storage, _Storage),
         _count(offset),
-        tuple(_count(size) for size in _check(shape, tuple)),
-        tuple(_count(stride) for stride in _check(strides, tuple)),
+        tuple(map(_count, shape)),
+        tuple(map(_count, strides)),
     )
 
 

@@ -11,7 +11,6 @@ import sys
 
 import numpy as np
 
-import keras_bert
 from keras_bert import heads, hub
 from keras_bert.commands import arguments, reading
 from keras_bert.console import progress
@@ -33,14 +32,15 @@ from keras_bert.finetuning import (
 _TEXTS = {".csv", ".json", ".jsonl", ".tsv", ".txt"}
 
 
-def _fine_tuned(name):
+def _fine_tuned(args):
     """A model with one of the tasks' heads."""
+    name = args.model
     if pathlib.Path(name, resume.STATE_FILE).is_file():
         note = f"{name}: the run there is not finished; the same finetune command goes on with it"
         if not pathlib.Path(name, hub.MODEL_FILE).is_file():
             raise ValueError(note)
         print(f"{note}. This is the model of an earlier run", file=sys.stderr)
-    model = keras_bert.load(name, task="auto")
+    model = arguments.load(args, task="auto")
     try:
         tasks.for_model(model)
     except ValueError as error:
@@ -50,7 +50,7 @@ def _fine_tuned(name):
 
 def evaluate(args):
     """Scores a model on a labelled file."""
-    model = _fine_tuned(args.model)
+    model = _fine_tuned(args)
     task = reading.task_of(model)
     if args.characters and task != "qa":
         raise ValueError(f"--characters is for questions; {args.model} is of the task {task}")
@@ -91,7 +91,7 @@ def predict_texts(args):
     if bool(args.texts) == bool(args.input):
         raise ValueError("predict takes texts or --input, one of them")
     _check_output(args.output, args.input)
-    model = _fine_tuned(args.model)
+    model = _fine_tuned(args)
     format = formats.format_of(args.output, model)
     decoding = _decoding(args, model)
     parts = _parts(args, model)
@@ -172,7 +172,7 @@ def embed(args):
         args.input, text=columns["text"], header=columns["header"], format=args.format
     )
     first = next(parts)
-    model = predict.as_embedder(keras_bert.load(args.model, task="auto"), args.pooling)
+    model = predict.as_embedder(arguments.load(args, task="auto"), args.pooling)
     shape = [0, model.output_shape[-1]]
     counts: collections.Counter[str] = collections.Counter()
     path = pathlib.Path(args.output).resolve()
@@ -200,16 +200,17 @@ def _write_header(file, shape):
 
 def fill_blanks(args):
     """Prints candidates for [MASK]."""
-    model = _load_masked_lm(args.model)
+    model = _load_masked_lm(args)
     for text, blanks in zip(args.texts, fill.fill(model, args.texts, top=args.top), strict=True):
         for number, candidates in enumerate(blanks, 1):
             for piece, probability in candidates:
                 print(f"{probability:.4f}\t{piece}\t{number}\t{text}")
 
 
-def _load_masked_lm(name):
+def _load_masked_lm(args):
+    name = args.model
     try:
-        return keras_bert.load(name, task="masked_lm")
+        return arguments.load(args, task="masked_lm")
     except ValueError as error:
         # What the library advises, a fresh head, would fill blanks with anything.
         lacks = re.search(r": must have the weights of the head masked_lm; missing ", str(error))

@@ -13,6 +13,11 @@ def encoder_options(args):
     return {name: value for name, value in options.items() if value}
 
 
+def load(args, **options):
+    """The model that the command line names, with the options of `keras_bert.load`."""
+    return hub.load(args.model, trusted=args.trusted, **options)
+
+
 def metrics_of(model):
     """What `finetune` left in metrics.json beside a model; nothing where there is none."""
     path = pathlib.Path(model)

@@ -1,5 +1,6 @@
 """`finetune`: from a labelled file to a model, its metrics and pictures."""
 
+import contextlib
 import pathlib
 import sys
 
@@ -33,15 +34,15 @@ def finetune(args):
     if pathlib.Path(args.output, hub.MODEL_FILE).is_file():
         print(f"{args.output} holds a model, which this run's will replace", file=sys.stderr)
     arguments.check_log_folder(args.tensorboard)
-    # No lock stays in a folder that people copy and hand on.
-    with alone(args.output, "training", keep=False):
+    # Without a search `train.finetune` locks the folder itself.
+    with alone(args.output, "training", keep=False) if args.search else contextlib.nullcontext():
         _finetune(args, pathlib.Path(args.output), examples, dev, columns)
 
 
 def _finetune(args, output, examples, dev, columns):
     """The training itself, in a folder that no other process writes to."""
     # "auto": a checkpoint with another head may have left the pooler out.
-    encoder = heads.find_encoder(keras_bert.load(args.model, task="auto"))
+    encoder = heads.find_encoder(arguments.load(args, task="auto"))
     if changes := arguments.encoder_options(args):
         encoder = encoder.with_options(**changes)
     for note in (

@@ -11,7 +11,7 @@ from keras_bert.console import waiting
 
 def info(args):
     """Prints what a model is."""
-    model = keras_bert.load(args.model, task="auto")
+    model = arguments.load(args, task="auto")
     encoder = heads.find_encoder(model)
     output = heads.find_output(model)
     lines = {
@@ -42,7 +42,12 @@ def convert(args):
     """Writes a model in another format."""
     try:
         written = keras_bert.convert(
-            args.model, args.path, format=args.to, drop=args.drop, hidden_act=args.hidden_act
+            args.model,
+            args.path,
+            format=args.to,
+            drop=args.drop,
+            hidden_act=args.hidden_act,
+            trusted=args.trusted,
         )
     except ValueError as error:
         raise ValueError(_with_options(str(error))) from error
@@ -68,7 +73,7 @@ def export(args):
     before = _versions_in(args.path)
     with waiting("Writing the SavedModel"):
         keras_bert.export(
-            keras_bert.load(args.model, task=args.task),
+            arguments.load(args, task=args.task),
             args.path,
             metrics=metrics,
             license=args.license or next(filter(None, known), None),

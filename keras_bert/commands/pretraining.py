@@ -215,7 +215,7 @@ def _model_to_go_on_with(args):
     if args.size is not None or args.config:
         raise ValueError("--size and --config are of a new model; --model has its own")
     options = arguments.encoder_options(args)
-    model = keras_bert.load(args.model, task="auto")
+    model = arguments.load(args, task="auto")
     has = heads.find_task(model)
     if has not in ("pretraining", "masked_lm"):  # the encoder alone, with fresh heads
         encoder = heads.find_encoder(model)
@@ -224,7 +224,7 @@ def _model_to_go_on_with(args):
     task = "masked_lm" if args.no_next_sentence else has
     if task == has and not options:
         return model
-    return keras_bert.load(args.model, task=task, **options)
+    return arguments.load(args, task=task, **options)
 
 
 def _bert_config(args, made):

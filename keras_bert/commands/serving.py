@@ -10,6 +10,7 @@ import tempfile
 import urllib.parse
 
 import keras_bert
+from keras_bert.commands import arguments
 from keras_bert.console import waiting
 from keras_bert.serving import models, production, rest
 
@@ -25,7 +26,7 @@ def serve(args):
     with contextlib.ExitStack() as stack:
         stack.enter_context(_terminable())
         listener = stack.enter_context(server.listen(args.host, args.port))
-        found = models.find(args.model, args.name)
+        found = models.find(args.model, args.name, trusted=args.trusted)
         with waiting("Loading"):
             export_first = None
             if not found:
@@ -47,8 +48,8 @@ def _exported(args, folder):
     """The models that a trained model is exported to."""
     name = args.name or pathlib.Path(args.model).absolute().name.removesuffix(".keras")
     path = pathlib.Path(folder, re.sub(r"[^\w.-]+", "-", name))
-    keras_bert.export(keras_bert.load(args.model, task="auto"), path)
-    return models.find(path)
+    keras_bert.export(arguments.load(args, task="auto"), path)
+    return models.find(path, trusted=args.trusted)
 
 
 def _introduction(found, url, export_first=None):

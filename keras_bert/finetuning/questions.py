@@ -20,6 +20,7 @@ import string
 
 import keras
 import numpy as np
+import scipy.special
 import tensorflow as tf
 
 from keras_bert import heads
@@ -599,13 +600,13 @@ def _characters_of_bytes(text):
     return np.repeat(np.arange(len(code_points)), sizes)
 
 
-def decode(
-    model, examples, encoded, outputs, *, max_answer_length=30, n_best=20, null_threshold=0.0
-):
+def decode(model, examples, encoded, outputs, *, max_answer_length=30, null_threshold=0.0):
     """Turns the model's outputs into answers.
 
     A span is looked for in all windows of a question. Where several windows hold it, the one
-    counts in which its first piece has the most context on its shorter side.
+    counts in which its first piece has the most context on its shorter side. So each span has one
+    logit, and the score of an answer is its probability under a softmax over all spans of the
+    context and, where a question may have no answer, that. The exported model computes the same.
 
     Args:
         model: from `heads.span_selector`.
@@ -614,14 +615,13 @@ def decode(
         outputs: for each window, in order, a dict of `start_logits` and `end_logits`, arrays
             (seq,); what comes after the window's own length does not matter.
         max_answer_length: pieces of the longest answer.
-        n_best: spans that are compared for the score.
         null_threshold: a model that may find no answer does so where that scores higher than the
             best span by more than this.
 
     Returns:
         For each question a dict: `text`, the answer as it stands in the context, "" for none;
         `start` and `end`, index of its first character and of the one after its last; `score`,
-        its probability among the `n_best` spans (and no answer), 0 to 1.
+        its probability, 0 to 1.
 
     Raises:
         ValueError: not one output for each window, or a number below 1.
@@ -645,9 +645,8 @@ def decode(
     >>> decode(model, examples, encoded, outputs)[0]["text"]
     'Ada'
     """
-    for name, value in (("max_answer_length", max_answer_length), ("n_best", n_best)):
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1; received {value}")
+    if max_answer_length < 1:
+        raise ValueError(f"max_answer_length must be at least 1; received {max_answer_length}")
     if len(outputs) != len(encoded):
         raise ValueError(
             f"{examples.source}: there must be one output for each of the {len(encoded)} windows; "
@@ -657,75 +656,54 @@ def decode(
     answers = []
     for question, context in enumerate(examples.contexts):
         rows = range(*encoded.window_splits[question : question + 2])
-        found = _best_spans(encoded, outputs, rows, max_answer_length, n_best)
-        none = (_null_score(outputs, rows), 0, 0) if no_answer else None
+        best, first, last, total = _best_span(encoded, outputs, rows, max_answer_length)
         piece = encoded.context_splits[encoded.context[question]]
-        spans = [
-            (score, int(encoded.starts[piece + first]), int(encoded.limits[piece + last]))
-            for score, first, last in found
-        ]
-        answers.append(_answer(context, spans, none, null_threshold))
+        start = end = 0
+        if no_answer:
+            none = _null_score(outputs, rows)
+            total = np.logaddexp(total, none)
+        if no_answer and none - best > null_threshold:
+            best = none
+        elif np.isfinite(best):  # there is a piece to point at
+            start, end = int(encoded.starts[piece + first]), int(encoded.limits[piece + last])
+        score = float(np.exp(best - total)) if np.isfinite(best) else 0.0
+        answers.append({"text": context[start:end], "start": start, "end": end, "score": score})
     return answers
 
 
 def _null_score(outputs, rows):
-    """The score of no answer: that of the window in which it is lowest."""
+    """The logit of no answer: that of the window in which it is lowest."""
     return min(float(sum(outputs[row][name][0] for name in _OUTPUTS)) for row in rows)
 
 
-def _answer(context, spans, none, null_threshold):
-    """The answer to one question.
+def _best_span(encoded, outputs, rows, max_answer_length):
+    """The best span over the windows of one question.
 
-    Args:
-        context: its context.
-        spans: (score, start, end), the best first.
-        none: the same for no answer, or `None` if there must be one.
-        null_threshold: as in `decode`.
+    Returns:
+        `(logit, first, last, total)`: its logit, its first and last piece in the context, and the
+        logarithm of the sum of the exponentials of all spans' logits; minus infinity twice where
+        there is no span.
     """
-    # One for each text, so that the same words at two places do not compete.
-    candidates: dict[str, tuple[float, int, int]] = {}
-    for span in spans:
-        candidates.setdefault(context[span[1] : span[2]], span)
-    text = next(iter(candidates), "")
-    if none is not None:
-        candidates[""] = none
-        if spans and none[0] - spans[0][0] > null_threshold:
-            text = ""
-    if not candidates:  # no piece to point at
-        return {"text": "", "start": 0, "end": 0, "score": 0.0}
-    score, start, end = candidates[text]
-    scores = np.array([score for score, _, _ in candidates.values()])
-    probability = np.exp(score - scores.max()) / np.exp(scores - scores.max()).sum()
-    return {"text": text, "start": start, "end": end, "score": float(probability)}
-
-
-def _best_spans(encoded, outputs, rows, max_answer_length, n_best):
-    """The best spans over the windows of one question: (score, first, last piece), best first."""
-    owners = _owners(encoded, rows, max_answer_length) if len(rows) > 1 else None
-    scores, firsts, lasts = [], [], []
+    owners = _owners(encoded, rows, max_answer_length)
+    best, total = (-np.inf, 0, 0), -np.inf
     for row in rows:
         first, size = encoded.first[row], encoded.size[row]
         if not size:
             continue
         begin = 2 + encoded.question_size[encoded.question[row]]
-        start, end = (np.asarray(outputs[row][name])[begin : begin + size] for name in _OUTPUTS)
-        # Row i: the scores of the spans that start at piece i, shortest first.
-        end = np.concatenate([end, np.full(max_answer_length - 1, -np.inf, end.dtype)])
+        start, end = (
+            np.asarray(outputs[row][name], np.float64)[begin : begin + size] for name in _OUTPUTS
+        )
+        # Row i: the logits of the spans that start at piece i, shortest first.
+        end = np.concatenate([end, np.full(max_answer_length - 1, -np.inf)])
         table = start[:, None] + np.lib.stride_tricks.sliding_window_view(end, max_answer_length)
-        if owners is not None:
-            table[owners[first : first + size] != row] = -np.inf
-        table = table.ravel()
-        kept = min(n_best, len(table))
-        best = np.argpartition(-table, kept - 1)[:kept]
-        best = best[np.isfinite(table[best])]
-        scores.append(table[best])
-        firsts.append(first + best // max_answer_length)
-        lasts.append(firsts[-1] + best % max_answer_length)
-    if not scores:
-        return []
-    score, first, last = map(np.concatenate, (scores, firsts, lasts))
-    order = np.lexsort((last, first, -score))[:n_best]
-    return list(zip(*(column[order].tolist() for column in (score, first, last)), strict=True))
+        table[owners[first : first + size] != row] = -np.inf
+        total = np.logaddexp(total, scipy.special.logsumexp(table))
+        place = int(table.argmax())
+        piece, more = divmod(place, max_answer_length)
+        if table[piece, more] > best[0]:
+            best = float(table[piece, more]), first + piece, first + piece + more
+    return (*best, total)
 
 
 def _owners(encoded, rows, max_answer_length):
@@ -735,13 +713,13 @@ def _owners(encoded, rows, max_answer_length):
         int (pieces of the context, max_answer_length), -1 where no window holds the span.
     """
     shape = (encoded.first[rows[-1]] + encoded.size[rows[-1]], max_answer_length)
-    owners, most = np.full(shape, -1), np.full(shape, -np.inf)
+    owners, most = np.full(shape, -1), np.full(shape, -1)
     for row in rows:
         first, size = encoded.first[row], encoded.size[row]
         left = np.arange(size)
         right = size - 1 - left
-        # As in run_squad.py: the shorter side decides, then the longer window.
-        context = (np.minimum(left, right) + 0.01 * size)[:, None]
+        # As in run_squad.py: the shorter side decides, and a hundredth of the window's size.
+        context = (100 * np.minimum(left, right) + size)[:, None]
         is_whole = np.arange(max_answer_length) <= right[:, None]
         better = is_whole & (context > most[first : first + size])
         owners[first : first + size][better] = row

@@ -94,6 +94,8 @@ class RunState:
             variable.assign(value)
         self.epoch, self.batch, self.history = place["epoch"], place["batch"], place["history"]
         self.seconds, self.loss, self.rows = place["seconds"], place["loss"], place["rows"]
+        if any(record.keys() - {"epoch", "loss"} for record in self.history):
+            self._read_best(model)  # an error now, and not after the training
         return True
 
     def _changed(self, settings):
@@ -117,17 +119,39 @@ class RunState:
             The metrics of their epoch; `None` where nothing was kept.
         """
         best = self._best
-        file = None if self._folder is None else self._folder / BEST_FILE
-        if file is not None and file.is_file():
-            with np.load(file, allow_pickle=False) as arrays:
-                values = [arrays[str(index)] for index in range(len(model.weights))]
-                best = json.loads(str(arrays["place"])), values
+        if self._folder is not None and (self._folder / BEST_FILE).is_file():
+            best = self._read_best(model)
         if best is None:
             return None
         record, values = best
         for weight, value in zip(model.weights, values, strict=True):
             weight.assign(value)
         return record
+
+    def _read_best(self, model):
+        """The record of the best epoch, and the weights.
+
+        Raises:
+            ValueError: the file is missing, broken, or not of this run.
+        """
+        file = self._folder / BEST_FILE
+        advice = f"delete {self._folder / STATE_FILE} to start afresh"
+        try:
+            with open(file, "rb") as stream, np.load(stream, allow_pickle=False) as arrays:
+                record = json.loads(str(arrays["place"]))
+                values = [arrays[str(index)] for index in range(len(model.weights))]
+        except FileNotFoundError:
+            raise ValueError(
+                f"{file} with the best weights of the run so far is missing; {advice}"
+            ) from None
+        except Exception as error:  # NumPy and zipfile have many for a broken file
+            raise ValueError(f"{file} is broken ({error}); {advice}") from error
+        shapes = [tuple(weight.shape) for weight in model.weights]
+        # A run that was killed before it noted an epoch trains it once more, to the same weights.
+        known = [*(each["epoch"] for each in self.history), self.epoch + 1]
+        if record["epoch"] not in known or [value.shape for value in values] != shapes:
+            raise ValueError(f"{file} is not of the run in {self._folder}; {advice}")
+        return record, values
 
     def clear(self):
         """Deletes the files: the run is over."""
@@ -167,8 +191,10 @@ def _everything(model):
 
 
 def _write(file, variables, place=""):
-    arrays = {
-        str(index): keras.ops.convert_to_numpy(variable) for index, variable in enumerate(variables)
-    }
+    arrays = {}
+    for index, variable in enumerate(variables):
+        array = keras.ops.convert_to_numpy(variable)
+        # NumPy's files have no bfloat16. The way there and back changes no value.
+        arrays[str(index)] = array.astype("float32") if array.dtype.name == "bfloat16" else array
     with whole(file) as beside, open(beside, "wb") as stream:
         np.savez(stream, place=place, **arrays)

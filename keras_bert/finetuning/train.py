@@ -1,7 +1,9 @@
 """Fine-tuning by the paper's recipe (section A.3), for every task."""
 
+import contextlib
 import functools
 import inspect
+import operator
 import sys
 import time
 
@@ -11,6 +13,7 @@ import numpy as np
 from keras_bert import distribution, heads, optimizers
 from keras_bert.console import progress
 from keras_bert.encoder import BertEncoder
+from keras_bert.files import alone
 from keras_bert.finetuning import predict, tasks
 from keras_bert.finetuning.resume import RunState, digest, digest_of_weights
 from keras_bert.finetuning.schedule import Schedule
@@ -94,7 +97,8 @@ def finetune(
 
     Raises:
         ValueError: data without labels, a label in `dev` that `train` lacks, an encoder without a
-            preprocessor, an impossible number, or a loss or weights that are no numbers any more.
+            preprocessor, an impossible number, a `folder` that another process uses or whose
+            state is broken, or a loss or weights that are no numbers any more.
 
     Example:
 
@@ -114,7 +118,15 @@ def finetune(
         )
     task = tasks.for_data(train)
     max_length = task.MAX_LENGTH if max_length is None else max_length
-    _check_numbers(epochs, batch_size, max_length, accumulate)
+    epochs = _whole_number("epochs", epochs, 1)
+    batch_size = _whole_number("batch_size", batch_size, 1)
+    max_length = _whole_number("max_length", max_length, 3)
+    accumulate = _whole_number("accumulate", accumulate, 1)
+    distribution.check_accumulation(accumulate)
+    learning_rate, warmup = float(learning_rate), float(warmup)
+    if not 0 <= warmup <= 1:
+        raise ValueError(f"warmup must be a share of the steps from 0 to 1; received {warmup}")
+    options = {name: _to_python(value) for name, value in options.items()}
     _check_options(task, train, options)
     if dev is None and (metric is not None or patience is not None):
         raise ValueError("metric and patience need dev, the data that is scored")
@@ -130,78 +142,93 @@ def finetune(
         if examples is not None:
             _check_examples(task, train, examples)
 
-    keras.utils.set_random_seed(seed)
-    if model is None:
-        model = task.build(encoder, train)
-    _seed_dropout(model, seed)
-    max_length = predict.length_limit(model, max_length)
-    encoder.preprocessor.max_sequence_length = max_length
-    encoded = task.encode(model, train, max_length, **options)
-    encoded_dev = None
-    if dev is not None:
-        encoded_dev = _encode_dev(task, model, train, dev, max_length)
-        _check_metric(task, model, dev, metric)
-    if not len(encoded):
-        raise ValueError(f"{train.source}: holds only what is invisible, nothing to learn from")
-    schedule = Schedule(
-        model, encoded, batch_size, seed, epochs, accumulate=accumulate, fixed_length=fixed_length
-    )
-    trained = schedule.trained
-    optimizer = optimizers.adamw(
-        learning_rate,
-        total_steps=schedule.steps,
-        warmup_steps=round(warmup * schedule.steps),
-        gradient_accumulation_steps=accumulate if accumulate > 1 else None,
-    )
-    _compile(model, task.compile_options(model), optimizer, schedule)
-    recipe = {
-        "epochs": epochs,
-        "batch_size": batch_size,
-        "learning_rate": learning_rate,
-        "warmup": warmup,
-        "max_length": max_length,
-        "seed": seed,
-        "accumulate": accumulate,
-        "fixed_length": fixed_length,
-        **options,
-    }
-    settings = {**recipe, "metric": metric, "packed": schedule.shape}
-    if folder is not None:
-        settings = _identity(model, train, dev, encoded, encoded_dev) | settings
-    state = RunState(folder, settings)
-    if state.restore(trained) and show_progress:
-        place = min(state.epoch + 1, epochs)
-        print(f"goes on with the run in {folder}, epoch {place} of {epochs}", file=sys.stderr)
-    score = None
-    if dev is not None:
-        score = functools.partial(
-            predict.evaluate, model, dev, batch_size=batch_size, encoded=encoded_dev
+    # A second process would train on the same state, and both would return wrong weights.
+    locked = contextlib.nullcontext() if folder is None else alone(folder, "training", keep=False)
+    with locked:
+        keras.utils.set_random_seed(seed)
+        if model is None:
+            model = task.build(encoder, train)
+        _seed_dropout(model, seed)
+        max_length = predict.length_limit(model, max_length)
+        encoder.preprocessor.max_sequence_length = max_length
+        encoded = task.encode(model, train, max_length, **options)
+        encoded_dev = None
+        if dev is not None:
+            encoded_dev = _encode_dev(task, model, train, dev, max_length)
+            _check_metric(task, model, dev, metric)
+        if not len(encoded):
+            raise ValueError(f"{train.source}: holds only what is invisible, nothing to learn from")
+        schedule = Schedule(
+            model,
+            encoded,
+            batch_size,
+            seed,
+            epochs,
+            accumulate=accumulate,
+            fixed_length=fixed_length,
         )
-    with _Log(show_progress, tensorboard, epochs) as log:
-        stopped = _fit(schedule, score, state, metric, patience, callbacks, log)
-    best = _end(state, trained, score)
-    metrics = {"recipe": recipe, **_summary(state, schedule, len(train), stopped)}
-    metrics |= predict.counts(encoded)
-    if dev is not None:
-        metrics |= {f"dev_{name}": count for name, count in predict.counts(encoded_dev).items()}
-        metrics |= {"metric": _best([best], metric)[1], "best_epoch": best["epoch"]}
-        metrics |= {key: value for key, value in best.items() if key not in ("epoch", "loss")}
-    if on_end is not None:
-        on_end(model, metrics)
-    state.clear()
-    return model, metrics
+        trained = schedule.trained
+        optimizer = optimizers.adamw(
+            learning_rate,
+            total_steps=schedule.steps,
+            warmup_steps=round(warmup * schedule.steps),
+            gradient_accumulation_steps=accumulate if accumulate > 1 else None,
+        )
+        _compile(model, task.compile_options(model), optimizer, schedule)
+        recipe = {
+            "epochs": epochs,
+            "batch_size": batch_size,
+            "learning_rate": learning_rate,
+            "warmup": warmup,
+            "max_length": max_length,
+            "seed": seed,
+            "accumulate": accumulate,
+            "fixed_length": fixed_length,
+            **options,
+        }
+        settings = {**recipe, "metric": metric, "packed": schedule.shape}
+        if folder is not None:
+            settings = _identity(model, train, dev, encoded, encoded_dev) | settings
+        state = RunState(folder, settings)
+        if state.restore(trained) and show_progress:
+            place = min(state.epoch + 1, epochs)
+            print(f"goes on with the run in {folder}, epoch {place} of {epochs}", file=sys.stderr)
+        score = None
+        if dev is not None:
+            score = functools.partial(
+                predict.evaluate, model, dev, batch_size=batch_size, encoded=encoded_dev
+            )
+        with _Log(show_progress, tensorboard, epochs) as log:
+            stopped = _fit(schedule, score, state, metric, patience, callbacks, log)
+        best = _end(state, trained, score)
+        metrics = {"recipe": recipe, **_summary(state, schedule, len(train), stopped)}
+        metrics |= predict.counts(encoded)
+        if dev is not None:
+            metrics |= {f"dev_{name}": count for name, count in predict.counts(encoded_dev).items()}
+            metrics |= {"metric": _best([best], metric)[1], "best_epoch": best["epoch"]}
+            metrics |= {key: value for key, value in best.items() if key not in ("epoch", "loss")}
+        if on_end is not None:
+            on_end(model, metrics)
+        state.clear()
+        return model, metrics
 
 
-def _check_numbers(epochs, batch_size, max_length, accumulate):
-    for name, value, least in (
-        ("epochs", epochs, 1),
-        ("batch_size", batch_size, 1),
-        ("max_length", max_length, 3),
-        ("accumulate", accumulate, 1),
-    ):
-        if value < least:
-            raise ValueError(f"{name} must be at least {least}; received {value}")
-    distribution.check_accumulation(accumulate)
+def _whole_number(name, value, least):
+    """An argument as an int; NumPy's integers are taken too."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise ValueError(f"{name} must be a whole number; received {value!r:.80}") from None
+    if number < least:
+        raise ValueError(f"{name} must be at least {least}; received {number}")
+    return number
+
+
+def _to_python(value):
+    """An option with Python's numbers in place of NumPy's, for JSON."""
+    return keras.tree.map_structure(
+        lambda item: item.item() if isinstance(item, np.generic) else item, value
+    )
 
 
 def _check_options(task, train, options):

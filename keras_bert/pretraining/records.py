@@ -26,6 +26,7 @@ import typing
 
 import numpy as np
 
+import keras_bert_launcher
 from keras_bert.files import alone, whole
 from keras_bert.pretraining import corpus, sentences, vocabulary
 from keras_bert.text.preprocessor import Preprocessor
@@ -293,13 +294,13 @@ def _with_sentences(parts, workers):
         return
     from joblib.externals import loky
 
-    # What these processes run needs neither Keras nor TensorFlow: told so, they stay small.
-    os.environ["KERAS_BERT_TEXT_PROCESS"] = "1"
     under_way: collections.deque[tuple] = collections.deque()
     try:
         pool = loky.get_reusable_executor(max_workers=workers)
         for *place, documents in parts:
-            under_way.append((place, pool.submit(sentences.of_documents, documents)))
+            # By the launcher, so that these processes import neither Keras nor TensorFlow.
+            split = (keras_bert_launcher.call, sentences.__name__, "of_documents", documents)
+            under_way.append((place, pool.submit(*split)))
             # No more is read than is asked for, or a slow tokenizer would find a corpus in memory.
             if len(under_way) > 2 * workers:
                 place, texts = under_way.popleft()
@@ -310,7 +311,6 @@ def _with_sentences(parts, workers):
     finally:
         for _, texts in under_way:
             texts.cancel()
-        del os.environ["KERAS_BERT_TEXT_PROCESS"]
 
 
 def _encoder(preprocessor):

@@ -159,8 +159,11 @@ def span_selector(model, output, preprocessor, limit):
     """`question` and `context` to `answer`, `start` and `end` in bytes of the context, `score`.
 
     The best span of at most 30 pieces over all windows; the score is its probability among all
-    such spans, and the empty answer where there may be none.
+    such spans, and the empty answer where there may be none. `questions.decode` defines both.
     """
+    rooms = range(limit - 3 - min(_MAX_QUESTION, (limit - 3) // 2), limit - 2)
+    # How many windows further a window can still overlap another.
+    reach = max((room - 1) // _step(room) for room in rooms)
 
     def ids(inputs):
         return dict(model(inputs, training=False))
@@ -170,13 +173,14 @@ def span_selector(model, output, preprocessor, limit):
         logits = model({key: chunk[key] for key in model.input}, training=False)
         start, end = logits["start_logits"], logits["end_logits"]  # (windows, seq)
         seq = tf.shape(start, tf.int64)[1]
-        position = tf.range(seq)[None]
-        inside = (position >= chunk["offset"][:, None]) & (position < chunk["limit"][:, None])
-        sums = start[:, :, None] + end[:, None, :]  # (windows, seq, seq)
-        length = tf.range(seq)[None, :] - tf.range(seq)[:, None]
-        allowed = (length >= 0) & (length < _MAX_ANSWER)
-        allowed = allowed[None] & inside[:, :, None] & inside[:, None, :]
-        sums = tf.reshape(tf.where(allowed, sums, _NEVER), [-1, seq * seq])
+        place = (
+            tf.range(seq)[None] - chunk["offset"][:, None]
+        )  # in the window's part of the context
+        last = tf.range(seq)[:, None] + tf.range(tf.constant(_MAX_ANSWER, tf.int64))
+        end = tf.pad(end, [[0, 0], [0, _MAX_ANSWER - 1]])
+        sums = start[:, :, None] + tf.gather(end, last, axis=1)  # (windows, seq, length of a span)
+        sums = tf.where(_counts_here(place, chunk, reach), sums, _NEVER)
+        sums = tf.reshape(sums, [-1, seq * _MAX_ANSWER])
         return {
             "best": tf.reduce_max(sums, axis=1),
             "span": tf.argmax(sums, axis=1),
@@ -191,11 +195,17 @@ def span_selector(model, output, preprocessor, limit):
         windows, owner, step = _windows(
             pieces, room, tf.minimum(tf.constant(_STRIDE, tf.int64), room // 2)
         )
+        number = tf.range(tf.size(owner, tf.int64))  # of each window, among those of its question
+        number -= tf.gather(
+            tf.searchsorted(owner, tf.range(tf.size(room, tf.int64)), "left", tf.int64), owner
+        )
         packed = preprocessor.pack(
             tf.gather(asked, owner), windows, sequence_length=None, max_sequence_length=limit
         )
         offset = tf.gather(asked.row_lengths(), owner) + 2  # behind [CLS] question [SEP]
-        packed |= {"offset": offset, "limit": offset + windows.row_lengths()}
+        packed |= {"offset": offset, "size": windows.row_lengths(), "number": number}
+        of_context = {"step": step, "room": room, "length": pieces.row_lengths()}
+        packed |= {name: tf.gather(value, owner) for name, value in of_context.items()}
         floats, number = tf.TensorSpec([None], tf.float32), tf.TensorSpec([None], tf.int64)
         of_windows = _in_chunks(
             spans, packed, {"best": floats, "span": number, "total": floats, "none": floats}
@@ -224,9 +234,8 @@ def span_selector(model, output, preprocessor, limit):
         score = tf.where(found | output.no_answer, tf.exp(best - total), 0.0)
 
         first = pieces.row_starts() + which * step - tf.gather(offset, window)
-        seq = tf.shape(packed["input_word_ids"], tf.int64)[1]
-        first_piece = tf.where(found, first + span // seq, 0)
-        last_piece = tf.where(found, first + span % seq, 0)
+        first_piece = tf.where(found, first + span // _MAX_ANSWER, 0)
+        last_piece = tf.where(found, first_piece + span % _MAX_ANSWER, 0)
         # One more, so that there is something to look up where no context has a piece.
         starts = tf.concat([starts.flat_values, [0]], axis=0)
         limits = tf.concat([limits.flat_values, [0]], axis=0)
@@ -240,6 +249,53 @@ def span_selector(model, output, preprocessor, limit):
         }
 
     return texts, [_strings("question"), _strings("context")], ids
+
+
+def _step(room):
+    """Pieces from one window to the next, of questions with room for so many."""
+    return max(1, min(_STRIDE, room // 2))
+
+
+def _counts_here(place, windows, reach):
+    """Tell which spans count in a window.
+
+    A span that several windows hold counts where its first piece has the most context on its
+    shorter side; see `questions.decode`.
+
+    Args:
+        place: int64 (windows, seq): of each position, the piece in the window's part of the
+            context; negative before it.
+        windows: dict of int64 (windows,): `size`, pieces of the context in the window; `number`,
+            0 for the first window of its question; and of its question `step`, pieces between
+            windows; `room`, pieces a window holds; and `length`, pieces of the context.
+        reach: how many windows further a window can still overlap another.
+
+    Returns:
+        bool (windows, seq, length of the span less 1).
+    """
+    more = tf.range(tf.constant(_MAX_ANSWER, tf.int64))
+    windows = {name: value[:, None] for name, value in windows.items() if value.shape.rank == 1}
+
+    def context(place, size):
+        return 100 * tf.minimum(place, size - 1 - place) + size
+
+    def holds(place, size):
+        return (place >= 0)[:, :, None] & (more <= (size - 1 - place)[:, :, None])
+
+    mine = context(place, windows["size"])
+    counts = holds(place, windows["size"])
+    for distance in (*range(-reach, 0), *range(1, reach + 1)):
+        skipped = (windows["number"] + distance) * windows["step"]  # pieces before that window
+        size = tf.minimum(windows["room"], windows["length"] - skipped)
+        there = place - distance * windows["step"]
+        # There is a window where something is left for it that the one before does not hold.
+        exists = (skipped >= 0) & (
+            (skipped == 0) | (windows["length"] - skipped + windows["step"] > windows["room"])
+        )
+        theirs = context(there, size)
+        is_better = theirs > mine if distance > 0 else theirs >= mine
+        counts &= ~((exists & is_better)[:, :, None] & holds(there, size))
+    return counts
 
 
 def masked_lm(model, output, preprocessor, limit):

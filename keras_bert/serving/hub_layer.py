@@ -6,8 +6,16 @@ import tempfile
 import weakref
 
 import keras
+from keras.src.saving.serialization_lib import in_safe_mode
+
+from keras_bert.serving import allowed_ops
 
 _MODEL_FOLDER = "saved_model"  # in the assets of a `.keras` file
+_RUNS_CODE = (
+    "the model contains a SavedModel (HubLayer), which is a program: it can read and write your "
+    "files and open connections as soon as it is loaded. If you trust its author, load the model "
+    "with keras_bert.load(..., trusted=True), or with --trusted on the command line."
+)
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -18,7 +26,13 @@ class HubLayer(keras.layers.Layer):
     the Model Garden's exports, a `tf.Module` of your own with a `__call__`. `hub.KerasLayer` does
     this for Keras 2 alone.
 
-    The `.keras` file of a model holds the SavedModel too, so that it needs no other file.
+    A SavedModel is a program, which runs when it is loaded and called. So the graph may only use
+    ops that compute (`keras_bert.serving.allowed_ops`), unless you pass `trusted=True`. TF-Hub's
+    preprocessors need that, since their ops are those of tensorflow-text.
+
+    The `.keras` file of a model holds the SavedModel too, so that it needs no other file. To load
+    such a file, pass `trusted=True` to `keras_bert.load`, or `safe_mode=False` to
+    `keras.saving.load_model`.
 
     Under `MirroredStrategy` make it within the strategy's scope, and map texts to ids in the
     dataset: there Keras' `fit` takes no strings.
@@ -29,11 +43,12 @@ class HubLayer(keras.layers.Layer):
     Args:
         path: folder of the SavedModel.
         trainable: whether its variables are trained.
+        trusted: whether to run the SavedModel whatever ops its graph has.
         **kwargs: of `keras.layers.Layer`.
 
     Raises:
-        ValueError: another backend than TensorFlow, no SavedModel there, or one that cannot be
-            called.
+        ValueError: another backend than TensorFlow, no SavedModel there, one that cannot be
+            called, or an op that needs `trusted=True`.
 
     Example:
 
@@ -50,7 +65,9 @@ class HubLayer(keras.layers.Layer):
     1
     """
 
-    def __init__(self, path=None, trainable=True, *, variables=None, outputs=None, **kwargs):
+    def __init__(
+        self, path=None, trainable=True, *, trusted=False, variables=None, outputs=None, **kwargs
+    ):
         super().__init__(trainable=trainable, **kwargs)
         if keras.backend.backend() != "tensorflow":
             raise ValueError(
@@ -63,6 +80,7 @@ class HubLayer(keras.layers.Layer):
         self.supports_jit = False
         self._loaded = self._takes_training = None
         self._folder = ""
+        self._trusted = trusted
         self._outputs = outputs  # what a symbolic call gave, for a reload before its assets
         if path is not None:
             self._load(path)
@@ -90,6 +108,8 @@ class HubLayer(keras.layers.Layer):
         path = pathlib.Path(path).expanduser()
         if not (path / "saved_model.pb").is_file():
             raise ValueError(f"{path} must be the folder of a SavedModel; it has no saved_model.pb")
+        if not self._trusted:
+            allowed_ops.check(path)
         # A copy, so that the model can be saved when the original is gone.
         self._folder = tempfile.mkdtemp(prefix="keras_bert-")
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
@@ -147,6 +167,8 @@ class HubLayer(keras.layers.Layer):
         shutil.copytree(self._folder, pathlib.Path(dir_path, _MODEL_FOLDER))
 
     def load_assets(self, dir_path):
+        if not self._trusted:
+            raise ValueError(_RUNS_CODE)
         self._load(pathlib.Path(dir_path, _MODEL_FOLDER))
         self._adopt(keep=True)
 
@@ -157,6 +179,23 @@ class HubLayer(keras.layers.Layer):
             "variables": self._variables_config,
             "outputs": self._outputs,
         }
+
+    @classmethod
+    def from_config(cls, config):
+        """Build the layer without its SavedModel, which `load_assets` reads.
+
+        Raises:
+            ValueError: If Keras is in safe mode, or the config holds a path.
+        """
+        if "path" in config or "trusted" in config:
+            raise ValueError(
+                "the config of a HubLayer must not hold 'path' or 'trusted': a saved model "
+                "contains its SavedModel. Call keras_bert.HubLayer(path) instead."
+            )
+        safe_mode = in_safe_mode()
+        if safe_mode:
+            raise ValueError(_RUNS_CODE)
+        return cls(**config, trusted=safe_mode is False)
 
 
 def _variables(loaded):

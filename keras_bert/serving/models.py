@@ -16,7 +16,7 @@ import typing
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.serving import rest
+from keras_bert.serving import allowed_ops, rest
 
 _FILE = "saved_model.pb"
 _LABELS = "assets/labels.txt"
@@ -99,23 +99,27 @@ class Version:
         return rows if len(rows) != 1 else next(iter(rows.values()))
 
 
-def load(folder, number):
+def load(folder, number, trusted=False):
     """Loads a version, and runs it once, since the first run is slow.
 
     Args:
         folder: of the SavedModel.
         number: its version.
+        trusted: whether to run it whatever ops its graph has, see `allowed_ops`.
 
     Returns:
         A `Version`.
 
     Raises:
+        ValueError: an op that needs `trusted=True`.
         Exception: whatever TensorFlow throws at a SavedModel that is not whole.
     """
     from google.protobuf import json_format
     from tensorflow.core.protobuf import saved_model_pb2
 
     folder = pathlib.Path(folder)
+    if not trusted:
+        allowed_ops.check(folder)
     loaded = tf.saved_model.load(str(folder))
     saved = saved_model_pb2.SavedModel.FromString((folder / _FILE).read_bytes())
     # Of several graphs, for TPUs say, the first with this tag is loaded.
@@ -156,10 +160,12 @@ class Model:
         name: as above.
         folder: the model folder; with `number`, the folder of the only version.
         number: that version's.
+        trusted: as for `load`.
     """
 
-    def __init__(self, name, folder, number=None):
+    def __init__(self, name, folder, number=None, trusted=False):
         self.name = name
+        self._trusted = trusted
         self.folder = pathlib.Path(folder)
         self.current = None
         self._number = number
@@ -237,7 +243,7 @@ class Model:
         if before is None or before.number != number:
             self._states[number] = ("LOADING", _OK)
         try:
-            loaded = load(folder, number)
+            loaded = load(folder, number, self._trusted)
         except Exception as error:  # of many kinds, from protocol buffers to checkpoints
             self._failed[number] = identity
             reason = ("UNKNOWN", f"{type(error).__name__}: {_reason(error)}")
@@ -257,13 +263,14 @@ class Model:
             self.current = self._identity = None
 
 
-def find(path, name=None):
+def find(path, name=None, trusted=False):
     """The models in a folder; nothing is loaded yet.
 
     Args:
         path: a model folder, which holds folders named by a version; the folder of one version;
             or a folder of model folders.
         name: for the one model there; by default the model folder's.
+        trusted: as for `load`.
 
     Returns:
         A list of `Model`, empty where there is no SavedModel.
@@ -279,12 +286,12 @@ def find(path, name=None):
     path = pathlib.Path(os.path.abspath(path))
     if (path / _FILE).is_file():
         if _is_number(path.name):
-            return [Model(name or path.parent.name or "model", path, int(path.name))]
-        return [Model(name or path.name or "model", path, 1)]
+            return [Model(name or path.parent.name or "model", path, int(path.name), trusted)]
+        return [Model(name or path.name or "model", path, 1, trusted)]
     if _numbered(path):
-        return [Model(name or path.name or "model", path)]
+        return [Model(name or path.name or "model", path, trusted=trusted)]
     children = sorted(path.iterdir()) if path.is_dir() else []
-    found = [Model(child.name, child) for child in children if _numbered(child)]
+    found = [Model(child.name, child, trusted=trusted) for child in children if _numbered(child)]
     if name is not None and len(found) > 1:
         raise ValueError(f"{path} holds {len(found)} models; a name is for one")
     for model in found:

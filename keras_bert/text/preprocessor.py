@@ -4,15 +4,42 @@ TensorFlow is imported on first use only, so that the layer can be registered wi
 an encoder loaded) where TensorFlow is not wanted.
 """
 
+import operator
 import pathlib
 
 import keras
 
+from keras_bert.checkpoints import folder
+
 VOCABULARY_FILE = "vocab.txt"
 
 
-def _is_length(value):
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 3
+def as_length(value, name):
+    """Return a length of sequences as an int.
+
+    Args:
+        value: a whole number of at least 3; NumPy's are taken too.
+        name: of the argument, for the error.
+
+    Returns:
+        The length.
+
+    Raises:
+        ValueError: another value.
+
+    Example:
+
+    >>> as_length(100.7, "sequence_length")
+    Traceback (most recent call last):
+    ValueError: sequence_length must be a whole number of at least 3; received 100.7
+    """
+    try:
+        length = 0 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        length = 0
+    if length < 3:
+        raise ValueError(f"{name} must be a whole number of at least 3; received {value!r:.80}")
+    return length
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -28,8 +55,8 @@ class Preprocessor(keras.layers.Layer):
     `run_classifier.py`; the tokenizer is `keras_bert.text.tokenizer.WordPieceTokenizer`.
 
     Args:
-        vocabulary: list of pieces, or the path of a file with one piece a line. It may be
-            missing until a saved layer has read its asset.
+        vocabulary: list of pieces, or the path of a file with one piece a line, around which
+            white space is dropped. It may be missing until a saved layer has read its asset.
         sequence_length: positions of each output, at least 3; `None` pads to the longest text
             of the batch.
         max_sequence_length: with `sequence_length=None`, where texts are cut.
@@ -61,16 +88,6 @@ class Preprocessor(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(name=name, dtype="int32", **{**kwargs, "trainable": False})
-        if sequence_length is not None and not _is_length(sequence_length):
-            raise ValueError(
-                "sequence_length must be None or a whole number of at least 3; received "
-                f"{sequence_length!r}"
-            )
-        if not _is_length(max_sequence_length):
-            raise ValueError(
-                "max_sequence_length must be a whole number of at least 3; received "
-                f"{max_sequence_length!r}"
-            )
         self.sequence_length = sequence_length
         self.max_sequence_length = max_sequence_length
         self.lowercase = lowercase
@@ -84,11 +101,27 @@ class Preprocessor(keras.layers.Layer):
         if vocabulary is not None:
             self._set_vocabulary(vocabulary)
 
+    @property
+    def sequence_length(self):
+        """Positions of each output; `None` pads to the longest text of the batch."""
+        return self._sequence_length
+
+    @sequence_length.setter
+    def sequence_length(self, value):
+        self._sequence_length = None if value is None else as_length(value, "sequence_length")
+
+    @property
+    def max_sequence_length(self):
+        """Where texts are cut if `sequence_length` is `None`."""
+        return self._max_sequence_length
+
+    @max_sequence_length.setter
+    def max_sequence_length(self, value):
+        self._max_sequence_length = as_length(value, "max_sequence_length")
+
     def _set_vocabulary(self, vocabulary):
         if isinstance(vocabulary, (str, pathlib.Path)):
-            text = pathlib.Path(vocabulary).read_bytes().decode("utf-8")
-            # Not splitlines: a piece may hold U+2028, which ends no line here.
-            vocabulary = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
+            vocabulary = folder.read_vocabulary(pathlib.Path(vocabulary))
         vocabulary = [str(piece) for piece in vocabulary]
         pieces = set(vocabulary)
         for special in ("[UNK]", "[CLS]", "[SEP]", "[PAD]"):
@@ -258,7 +291,9 @@ class Preprocessor(keras.layers.Layer):
         pathlib.Path(dir_path, VOCABULARY_FILE).write_text(text, encoding="utf-8", newline="\n")
 
     def load_assets(self, dir_path):
-        self._set_vocabulary(pathlib.Path(dir_path, VOCABULARY_FILE))
+        text = folder.read_text(pathlib.Path(dir_path, VOCABULARY_FILE))
+        # Not splitlines: a piece may hold U+2028, which ends no line here.
+        self._set_vocabulary(text.removesuffix("\n").split("\n"))
 
     def get_config(self):
         """Returns the options; the vocabulary is an asset, not a part of this."""
@@ -276,6 +311,11 @@ class Preprocessor(keras.layers.Layer):
     def from_config(cls, config):
         config = dict(config)
         config.pop("dtype", None)
+        if config.get("vocabulary") is not None:
+            raise ValueError(
+                "the config of a Preprocessor must not hold a vocabulary, which is an asset of the "
+                f"saved model; received {config['vocabulary']!r:.80}"
+            )
         return cls(**config)
 
 

@@ -1,0 +1,180 @@
+"""Read and check the index of a TensorFlow checkpoint, in Python.
+
+TensorFlow trusts an index: one with changed bytes and a matching checksum ends the process. So the
+index is read here first, and TensorFlow sees only files whose every entry lies in the data files.
+
+Source: tensorflow/core/lib/io/format.cc and block.cc (a table of LevelDB),
+tensorflow/core/protobuf/tensor_bundle.proto.
+"""
+
+import math
+from pathlib import Path
+from typing import NamedTuple
+
+from keras_bert.checkpoints import containers, folder
+
+_MAX_INDEX = 2**24  # bytes; BERT-Large with Adam's slots has 2**17
+_FOOTER = 48  # bytes
+_TRAILER = 5  # bytes behind a block: the kind of compression, a checksum
+_MAGIC = 0xDB4775248B80FB57
+# DataType of TensorFlow -> bytes of one value; 7 is a string, of any length.
+_STRING = 7
+_SIZES = {1: 4, 2: 8, 3: 4, 4: 1, 5: 2, 6: 1, 9: 8, 10: 1, 14: 2, 17: 2, 19: 2, 22: 4, 23: 8}
+
+
+class Entry(NamedTuple):
+    """Where a checkpoint keeps a tensor.
+
+    Args:
+        shape: Its sizes.
+        shard: Number of the data file.
+        offset: First byte in it.
+        size: Number of bytes.
+    """
+
+    shape: tuple[int, ...]
+    shard: int
+    offset: int
+    size: int
+
+
+def read(prefix: Path) -> dict[str, Entry]:
+    """Read an index, and check each entry against the sizes of the data files.
+
+    Args:
+        prefix: Path of the checkpoint without ".index".
+
+    Returns:
+        Name -> `Entry`.
+
+    Raises:
+        FileNotFoundError: If there is no index.
+        ValueError: If the index is broken, or an entry is not in the data files.
+    """
+    from google.protobuf.message import DecodeError
+    from tensorflow.core.protobuf import tensor_bundle_pb2
+
+    index = folder.read_bytes(prefix.with_name(f"{prefix.name}.index"), _MAX_INDEX)
+    items = _read_table(index)
+    if not items or items[0][0] != b"":
+        raise ValueError("the index has no header")
+    try:
+        header = tensor_bundle_pb2.BundleHeaderProto.FromString(items[0][1])
+        found = [
+            (key.decode(), tensor_bundle_pb2.BundleEntryProto.FromString(value))
+            for key, value in items[1:]
+        ]
+    except (DecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"the index has a broken entry: {folder.one_line(error)}") from error
+    if header.endianness != tensor_bundle_pb2.BundleHeaderProto.LITTLE:
+        raise ValueError("the checkpoint is big-endian")
+    if not 1 <= header.num_shards <= 10_000:
+        raise ValueError(f"the index names {header.num_shards} data files")
+    shards = [
+        prefix.with_name(f"{prefix.name}.data-{shard:05}-of-{header.num_shards:05}")
+        for shard in range(header.num_shards)
+    ]
+    for shard in shards:
+        if not shard.is_file():
+            raise ValueError(f"the data file {shard.name} is missing")
+    sizes = [shard.stat().st_size for shard in shards]
+    return {name: _entry(name, proto, sizes) for name, proto in found}
+
+
+def _entry(name, proto, sizes) -> Entry:  # type: ignore[no-untyped-def]  # protocol buffers
+    """One entry, checked against the sizes of the data files."""
+    if len(proto.slices):
+        raise ValueError(f"{name!r:.200} is split into slices")
+    shape = tuple(dim.size for dim in proto.shape.dim)
+    if proto.shape.unknown_rank or len(shape) > containers.MAX_RANK or min(shape, default=0) < 0:
+        raise ValueError(f"{name!r:.200} has the shape {shape}")
+    entry = Entry(shape, proto.shard_id, proto.offset, proto.size)
+    if not (
+        0 <= entry.shard < len(sizes)
+        and 0 <= entry.offset <= entry.offset + entry.size <= sizes[entry.shard]
+        and entry.size >= 0
+    ):
+        raise ValueError(f"{name!r:.200} lies outside the data files")
+    count = math.prod(shape)
+    if proto.dtype == _STRING:
+        fits = count <= entry.size
+    else:
+        fits = proto.dtype in _SIZES and entry.size == count * _SIZES[proto.dtype]
+    if not fits:
+        raise ValueError(
+            f"{name!r:.200} of type {proto.dtype} and shape {shape} has {entry.size} bytes"
+        )
+    return entry
+
+
+def _read_table(data: bytes) -> list[tuple[bytes, bytes]]:
+    """The keys and values of a table, in order."""
+    if len(data) < _FOOTER or int.from_bytes(data[-8:], "little") != _MAGIC:
+        raise ValueError("the index is not complete")
+    position = len(data) - _FOOTER
+    limit = len(data) - 8
+    handles = []
+    for _ in range(4):  # offset and size, of the block of metadata and of the index of blocks
+        number, position = _varint(data, position, limit)
+        handles.append(number)
+    _read_block(data, handles[0], handles[1])
+    items: list[tuple[bytes, bytes]] = []
+    end = 0
+    for _, handle in _read_block(data, handles[2], handles[3]):
+        offset, position = _varint(handle, 0, len(handle))
+        size, position = _varint(handle, position, len(handle))
+        if position != len(handle) or offset < end:
+            raise ValueError("the blocks of the index overlap")
+        end = offset + size + _TRAILER
+        items += _read_block(data, offset, size)
+    keys = [key for key, _ in items]
+    if any(one >= other for one, other in zip(keys, keys[1:], strict=False)):
+        raise ValueError("the keys of the index are not sorted")
+    return items
+
+
+def _read_block(data: bytes, offset: int, size: int) -> list[tuple[bytes, bytes]]:
+    """The keys and values of a block. A key is stored without what it shares with the last one."""
+    limit = offset + size
+    if size < 4 or limit + _TRAILER > len(data) - _FOOTER:
+        raise ValueError("a block of the index lies outside the file")
+    if data[limit] != 0:
+        raise ValueError("a block of the index is compressed")
+    restarts = int.from_bytes(data[limit - 4 : limit], "little")
+    end = limit - 4 - 4 * restarts
+    if restarts < 1 or end < offset:
+        raise ValueError("a block of the index has no restarts")
+    items: list[tuple[bytes, bytes]] = []
+    full_keys = {0}  # where keys stand that share nothing; searches start there
+    key, position = b"", offset
+    while position < end:
+        start = position
+        shared, position = _varint(data, position, end)
+        rest, position = _varint(data, position, end)
+        length, position = _varint(data, position, end)
+        if shared > len(key) or position + rest + length > end:
+            raise ValueError("an entry of the index is cut")
+        if not shared:
+            full_keys.add(start - offset)
+        key = key[:shared] + data[position : position + rest]
+        position += rest
+        items.append((key, data[position : position + length]))
+        position += length
+    places = [int.from_bytes(data[at : at + 4], "little") for at in range(end, limit - 4, 4)]
+    if places[0] != 0 or not full_keys.issuperset(places) or sorted(set(places)) != places:
+        raise ValueError("the restarts of the index do not lead to its entries")
+    return items
+
+
+def _varint(data: bytes, position: int, limit: int) -> tuple[int, int]:
+    """A number of at most 32 bits, and the position behind it."""
+    value = 0
+    for shift in range(0, 35, 7):
+        if position >= limit:
+            break
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80 and value < 2**32:
+            return value, position
+    raise ValueError("a number of the index is broken")

@@ -1,0 +1,172 @@
+"""Check zip and HDF5 files before their content is read.
+
+A small file can declare contents of many gigabytes: compressed or overlapping zip members, HDF5
+datasets that were never written. These checks compare what a file declares with the bytes that it
+has, so that reading it needs no more memory than the file is long.
+"""
+
+import io
+import os
+import zipfile
+from pathlib import Path
+from typing import IO, Any
+
+MAX_RANK = 8  # Dimensions of a tensor. BERT's have at most 3.
+
+
+def check_zip(file: Path | IO[bytes]) -> list[zipfile.ZipInfo]:
+    """Check that the members of a zip file are uncompressed and fit into the file.
+
+    Keras, NumPy and torch write such files.
+
+    Args:
+        file: Path or open file.
+
+    Returns:
+        The members.
+
+    Raises:
+        ValueError: If a member is compressed, encrypted or there twice, or if the members overlap.
+        zipfile.BadZipFile: If it is not a zip file.
+
+    Example:
+        >>> data = io.BytesIO()
+        >>> with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+        ...     archive.writestr("zeros", bytes(1000))
+        >>> check_zip(data)
+        Traceback (most recent call last):
+        ...
+        ValueError: the member 'zeros' is compressed; it must be stored as it is
+    """
+    with zipfile.ZipFile(file) as archive:
+        members = archive.infolist()
+        stream: Any = archive.fp
+        size = stream.seek(0, os.SEEK_END)
+    names = set()
+    for member in members:
+        if member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1:
+            kind = "encrypted" if member.flag_bits & 1 else "compressed"
+            raise ValueError(
+                f"the member {member.filename!r} is {kind}; it must be stored as it is"
+            )
+        if member.filename in names:
+            raise ValueError(f"the member {member.filename!r} is there twice")
+        names.add(member.filename)
+    declared = sum(member.file_size for member in members)
+    if declared > size:
+        raise ValueError(f"the members overlap: they declare {declared} bytes in a file of {size}")
+    return members
+
+
+def check_hdf5(opened: Any, size: int) -> dict[str, tuple[int, ...]]:
+    """Check that the datasets of an HDF5 file are in the file, uncompressed and written.
+
+    Args:
+        opened: An open `h5py.File`.
+        size: Bytes of the file.
+
+    Returns:
+        Name -> shape of each dataset. Links are not followed.
+
+    Raises:
+        ValueError: If a dataset is compressed, refers to another file, was not written, or if the
+            datasets overlap.
+
+    Example:
+        >>> import h5py
+        >>> data = io.BytesIO()
+        >>> with h5py.File(data, "w") as opened:
+        ...     _ = opened.create_dataset("a", (10**6,), chunks=(10,))
+        ...     check_hdf5(opened, 1000)
+        Traceback (most recent call last):
+        ...
+        ValueError: 'a' declares 4000000 bytes, but the file holds 0 bytes of it
+    """
+    import h5py
+
+    shapes: dict[str, tuple[int, ...]] = {}
+    declared = 0
+
+    def visit(name: str, item: Any) -> None:
+        nonlocal declared
+        if not isinstance(item, h5py.Dataset):
+            return
+        properties = item.id.get_create_plist()
+        if item.external or item.is_virtual:
+            raise ValueError(f"{name!r} must be in the file itself, received a reference")
+        if properties.get_nfilters():
+            raise ValueError(f"{name!r} is compressed; it must be stored as it is")
+        if item.dtype.hasobject:
+            raise ValueError(f"{name!r} must hold numbers, received {item.dtype}")
+        stored = item.id.get_storage_size()
+        if item.nbytes > stored:
+            raise ValueError(
+                f"{name!r} declares {item.nbytes} bytes, but the file holds {stored} bytes of it"
+            )
+        declared += item.nbytes
+        if declared > size:
+            raise ValueError(f"the datasets overlap: they declare over {size} bytes, all there are")
+        shapes[name] = item.shape
+
+    opened.visititems(visit)
+    return shapes
+
+
+class Section(io.RawIOBase):
+    """A part of a file that reads as a file of its own.
+
+    Args:
+        file: Open file; it stays open.
+        start: Offset of the part, in bytes.
+        size: Bytes of the part.
+
+    Example:
+        >>> section = Section(io.BytesIO(b"0123456789"), 2, 5)
+        >>> section.read(3), section.seek(-1, io.SEEK_END), section.read()
+        (b'234', 4, b'6')
+    """
+
+    def __init__(self, file: IO[bytes], start: int, size: int) -> None:
+        """See the class."""
+        self._file, self._start, self._size, self._position = file, start, size, 0
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move to an offset in the part, and return it."""
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        self._position = max(0, base + offset)
+        return self._position
+
+    def readinto(self, buffer: Any) -> int:
+        """Read into a buffer, and return how many bytes were read."""
+        self._file.seek(self._start + self._position)
+        wanted = max(0, min(len(buffer), self._size - self._position))
+        data = self._file.read(wanted)
+        buffer[: len(data)] = data
+        self._position += len(data)
+        return len(data)
+
+
+def member_section(file: IO[bytes], member: zipfile.ZipInfo) -> Section:
+    """Return the bytes of an uncompressed zip member as a file, without copying them.
+
+    Args:
+        file: The open zip file.
+        member: A member that `check_zip` returned.
+
+    Raises:
+        ValueError: If the member does not lie in the file.
+    """
+    file.seek(member.header_offset)
+    header = file.read(30)
+    if len(header) < 30 or header[:4] != b"PK\x03\x04":
+        raise ValueError(f"the member {member.filename!r} has no header in the file")
+    names = int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
+    return Section(file, member.header_offset + 30 + names, member.file_size)

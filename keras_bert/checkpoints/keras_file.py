@@ -1,0 +1,68 @@
+"""Check a `.keras` file before Keras reads it.
+
+Keras builds the model of a file from its config, then fills in the weights. So a config that does
+not belong to the weights can ask for any amount of memory, or for millions of layers.
+"""
+
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from keras_bert.checkpoints import canonical, containers, folder
+
+_CONFIG, _WEIGHTS = "config.json", "model.weights.h5"
+_ENCODER = "keras_bert>BertEncoder"
+
+
+def check(file: Path) -> None:
+    """Check that a `.keras` file is whole, and that its sizes agree with each other.
+
+    Args:
+        file: The file.
+
+    Raises:
+        ValueError: If it is not whole, declares more than it holds, or holds an encoder whose
+            sizes its weights do not have.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.NamedTemporaryFile() as stream:
+        ...     with zipfile.ZipFile(stream, "w") as archive:
+        ...         archive.writestr("config.json", "{}")
+        ...     check(Path(stream.name))
+        Traceback (most recent call last):
+        ...
+        ValueError: there is no model.weights.h5
+    """
+    import h5py
+
+    members = {member.filename: member for member in containers.check_zip(file)}
+    for name in (_CONFIG, _WEIGHTS):
+        if name not in members:
+            raise ValueError(f"there is no {name}")
+    with zipfile.ZipFile(file) as archive:
+        config = folder.parse_json(archive.read(_CONFIG), _CONFIG)
+    with open(file, "rb") as stream:
+        section = containers.member_section(stream, members[_WEIGHTS])
+        try:
+            with h5py.File(section, "r") as opened:
+                shapes = containers.check_hdf5(opened, members[_WEIGHTS].file_size)
+        except (OSError, RuntimeError, KeyError, TypeError, UnicodeError) as error:
+            raise ValueError(f"{_WEIGHTS} is broken: {' '.join(str(error).split())}") from error
+    for encoder in _encoders(config):
+        canonical.check_sizes(_CONFIG, encoder, shapes)
+
+
+def _encoders(config: Any) -> Iterator[Mapping[str, Any]]:
+    """The configs of the encoders in the config of a model."""
+    waiting = [config]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, dict):
+            found = item.get("config")
+            if item.get("registered_name") == _ENCODER and isinstance(found, dict):
+                yield found
+            waiting += item.values()
+        elif isinstance(item, list):
+            waiting += item

@@ -1,0 +1,162 @@
+"""Checks a SavedModel's graph against a list of allowed ops, before TensorFlow loads the graph.
+
+A SavedModel is a program. Its ops can write files, read them, open connections and call Python,
+some of them while the model loads. The ops listed here compute on tensors, variables and lookup
+tables in memory. Every TensorFlow from 2.16 to 2.21 has them.
+"""
+
+import pathlib
+
+# Sorted by what they do. Left out on purpose: ops that read or write files (ReadFile, WriteFile,
+# SaveV2, RestoreV2, PrintV2, InitializeTableFromTextFileV2, DecodeProtoV2, the tf.data readers,
+# summaries), that talk to other processes (Send, RpcCall, collectives, data service), and that run
+# other code (PyFunc, XlaCallModule).
+_ALLOWED = """
+    Const Placeholder PlaceholderWithDefault NoOp Identity IdentityN StopGradient PreventGradient
+    EnsureShape Assert CheckNumerics CheckNumericsV2 FakeParam
+
+    If StatelessIf While StatelessWhile Case StatelessCase For PartitionedCall
+    StatefulPartitionedCall SymbolicGradient Switch Merge Enter Exit NextIteration LoopCond
+    ControlTrigger
+
+    VarHandleOp VarIsInitializedOp ReadVariableOp AssignVariableOp AssignAddVariableOp
+    AssignSubVariableOp VariableShape ResourceGather ResourceGatherNd ResourceScatterAdd
+    ResourceScatterSub ResourceScatterUpdate ResourceScatterNdUpdate ResourceStridedSliceAssign
+    DestroyResourceOp DisableCopyOnRead
+
+    HashTable HashTableV2 AnonymousHashTable MutableHashTableV2 AnonymousMutableHashTable
+    MutableDenseHashTableV2 AnonymousMutableDenseHashTable InitializeTable InitializeTableV2
+    LookupTableFind LookupTableFindV2 LookupTableSize LookupTableSizeV2 LookupTableInsertV2
+    LookupTableExportV2 LookupTableImportV2
+
+    Shape ShapeN Size Rank Reshape ExpandDims Squeeze Pack Unpack Concat ConcatV2 ConcatOffset
+    Split SplitV Slice StridedSlice StridedSliceGrad Pad PadV2 MirrorPad Tile BroadcastTo
+    BroadcastArgs BroadcastGradientArgs Fill ZerosLike OnesLike Empty Transpose ConjugateTranspose
+    Reverse ReverseV2 ReverseSequence Roll Gather GatherV2 GatherNd ScatterNd TensorScatterAdd
+    TensorScatterSub TensorScatterUpdate TensorScatterMax TensorScatterMin TensorStridedSliceUpdate
+    DynamicPartition DynamicStitch ParallelDynamicStitch OneHot Where Select SelectV2 Range LinSpace
+    Diag DiagPart MatrixDiag MatrixDiagV2 MatrixDiagV3 MatrixDiagPart MatrixDiagPartV2
+    MatrixDiagPartV3 MatrixBandPart MatrixSetDiag MatrixSetDiagV2 MatrixSetDiagV3 InvertPermutation
+    Unique UniqueV2 UniqueWithCounts UniqueWithCountsV2 ListDiff UnravelIndex EditDistance
+    SpaceToBatchND BatchToSpaceND SpaceToDepth DepthToSpace
+
+    Cast Bitcast Abs Neg Sign Square Sqrt SqrtGrad Rsqrt RsqrtGrad Exp Expm1 Log Log1p Sin Cos Tan
+    Asin Acos Atan Atan2 Sinh Cosh Tanh TanhGrad Asinh Acosh Atanh Sigmoid SigmoidGrad Erf Erfc
+    Erfinv Ndtri Lgamma Digamma Floor Ceil Round Rint Inv Reciprocal Add AddV2 AddN AccumulateNV2
+    Sub Mul MulNoNan Div DivNoNan RealDiv FloorDiv TruncateDiv Mod FloorMod TruncateMod Pow Maximum
+    Minimum SquaredDifference Xlogy Xlog1py Xdivy ClipByValue IsFinite IsInf IsNan Equal NotEqual
+    Less LessEqual Greater GreaterEqual ApproximateEqual LogicalAnd LogicalOr LogicalNot BitwiseAnd
+    BitwiseOr BitwiseXor Invert LeftShift RightShift PopulationCount ToBool
+
+    Sum Mean Prod Max Min All Any ArgMax ArgMin EuclideanNorm Cumsum Cumprod CumulativeLogsumexp
+    Bincount DenseBincount TopK TopKV2 NthElement InTopK InTopKV2 LowerBound UpperBound Bucketize
+    HistogramFixedWidth SegmentSum SegmentSumV2 SegmentMean SegmentMax SegmentMaxV2 SegmentMin
+    SegmentMinV2 SegmentProd UnsortedSegmentSum UnsortedSegmentMax UnsortedSegmentMin
+    UnsortedSegmentProd
+
+    MatMul BatchMatMul BatchMatMulV2 BatchMatMulV3 Einsum Cross L2Loss Cholesky MatrixInverse
+    MatrixSolve MatrixTriangularSolve
+
+    BiasAdd BiasAddGrad BiasAddV1 Relu ReluGrad Relu6 Relu6Grad LeakyRelu LeakyReluGrad Elu EluGrad
+    Selu SeluGrad Softplus SoftplusGrad Softsign SoftsignGrad Softmax LogSoftmax
+    SoftmaxCrossEntropyWithLogits SparseSoftmaxCrossEntropyWithLogits FusedBatchNorm
+    FusedBatchNormV2 FusedBatchNormV3 FusedBatchNormGradV3 Conv2D DepthwiseConv2dNative Conv3D
+    AvgPool MaxPool
+
+    RandomUniform RandomUniformInt RandomStandardNormal TruncatedNormal RandomShuffle Multinomial
+    StatefulUniform StatefulStandardNormalV2 RngReadAndSkip RngSkip StatelessRandomUniform
+    StatelessRandomUniformV2 StatelessRandomUniformInt StatelessRandomUniformIntV2
+    StatelessRandomUniformFullInt StatelessRandomUniformFullIntV2 StatelessRandomNormal
+    StatelessRandomNormalV2 StatelessTruncatedNormal StatelessTruncatedNormalV2 StatelessMultinomial
+    StatelessRandomGetAlg StatelessRandomGetKeyCounter StatelessRandomGetKeyCounterAlg
+
+    AsString StringFormat StringJoin StringLength StringLower StringUpper StringStrip StringSplit
+    StringSplitV2 StringNGrams StringToNumber StringToHashBucketFast StringToHashBucketStrong Substr
+    ReduceJoin UnsortedSegmentJoin RegexFullMatch RegexReplace StaticRegexFullMatch
+    StaticRegexReplace UnicodeDecode UnicodeDecodeWithOffsets UnicodeEncode UnicodeScript
+    UnicodeTranscode DecodeBase64 EncodeBase64 DecodeRaw
+
+    RaggedGather RaggedRange RaggedTensorToTensor RaggedTensorToSparse RaggedTensorToVariant
+    RaggedTensorFromVariant RaggedBincount SparseToDense SparseReorder SparseReshape SparseConcat
+    SparseSlice SparseTensorDenseMatMul SparseFillEmptyRows SparseReduceSum SparseReduceMax
+    SparseSegmentSum SparseSegmentMean SparseSegmentSqrtN
+
+    EmptyTensorList TensorListReserve TensorListFromTensor TensorListStack TensorListGather
+    TensorListGetItem TensorListSetItem TensorListLength TensorListPushBack TensorListPopBack
+    TensorListConcat TensorListConcatV2 TensorListConcatLists TensorListElementShape
+    TensorListResize TensorListScatter TensorListScatterV2 TensorListScatterIntoExistingList
+    TensorListSplit TensorArrayV3 TensorArrayReadV3 TensorArrayWriteV3 TensorArrayGatherV3
+    TensorArrayScatterV3 TensorArrayConcatV3 TensorArraySplitV3 TensorArraySizeV3 TensorArrayCloseV3
+
+    ParseExample ParseExampleV2 ParseSingleExample
+"""
+ALLOWED_OPS = frozenset(_ALLOWED.split())
+
+
+def check(folder):
+    """Raise an error if a SavedModel would run an op that is not in `ALLOWED_OPS`.
+
+    Nothing of the SavedModel runs. The functions that only save and restore variables are left
+    out: TensorFlow does not call them when it loads a SavedModel with `tf.saved_model.load`.
+
+    Args:
+        folder: Folder of the SavedModel.
+
+    Raises:
+        ValueError: If the file is broken, or an op is not allowed.
+
+    Example:
+
+    >>> import tempfile
+    >>> import tensorflow as tf
+    >>> module = tf.Module()
+    >>> module.read = tf.function(tf.io.read_file, input_signature=[tf.TensorSpec([], tf.string)])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     tf.saved_model.save(module, folder)
+    ...     check(folder)
+    Traceback (most recent call last):
+    ValueError: ...saved_model.pb: the graph uses ops that are not allowed in a model from \
+elsewhere: ReadFile. ...
+    """
+    from google.protobuf.message import DecodeError
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    file = pathlib.Path(folder, "saved_model.pb")
+    try:
+        graphs = saved_model_pb2.SavedModel.FromString(file.read_bytes()).meta_graphs
+    except DecodeError as error:
+        raise ValueError(f"{file} is not a SavedModel: {' '.join(str(error).split())}") from error
+    # `tf.saved_model.load` imports the whole graph of TensorFlow 1 models, and of several graphs.
+    whole = len(graphs) != 1 or not graphs[0].HasField("object_graph_def")
+    refused = sorted(set().union(*(_ops(graph, whole) for graph in graphs)) - ALLOWED_OPS)
+    if refused:
+        listed = ", ".join(op if op.isidentifier() else ascii(op) for op in refused[:10])
+        more = f" and {len(refused) - 10} more" if len(refused) > 10 else ""
+        raise ValueError(
+            f"{file}: the graph uses ops that are not allowed in a model from elsewhere: "
+            f"{listed}{more}. Such ops can read or write files, open connections or run other "
+            "code. If you trust the model's author, pass trusted=True, or --trusted on the command "
+            "line."
+        )
+
+
+def _ops(graph, whole):
+    """Names of the ops in a `MetaGraphDef`; `whole=False` counts callable functions only."""
+    functions = {each.signature.name: each.node_def for each in graph.graph_def.library.function}
+    called = [*functions] if whole else [*graph.object_graph_def.concrete_functions]
+    nodes = [*graph.graph_def.node] if whole else []
+    seen, ops = set(), set()
+    while nodes or called:
+        if not nodes:
+            name = called.pop()
+            nodes = [] if name in seen else [*functions.get(name, ())]
+            seen.add(name)
+            continue
+        node = nodes.pop()
+        if node.op in functions:
+            called.append(node.op)
+        else:
+            ops.add(node.op)
+        for attribute in node.attr.values():
+            called += [each.name for each in (attribute.func, *attribute.list.func)]
+    return ops

@@ -1,0 +1,287 @@
+"""Attack: a model that runs code when it is loaded, called, converted or served."""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import zipfile
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import keras_bert
+from keras_bert import __main__ as command_line
+from keras_bert.serving import allowed_ops, models
+from keras_bert.serving.hub_layer import HubLayer
+from tests import served
+
+NEEDS_TRUST = r"SavedModel \(HubLayer\), which is a program: .*trusted=True.*--trusted"
+
+
+class WritesAtLoad(tf.Module):
+    """A SavedModel whose resource is initialized, when it is loaded, by a function that writes."""
+
+    def __init__(self, target):
+        super().__init__()
+        self.asset = WritingResource(target)
+        self.kernel = tf.Variable(2.0)
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 2])])
+    def __call__(self, x):
+        with tf.control_dependencies([self.asset.resource_handle]):
+            return x * self.kernel
+
+
+class WritingResource(tf.saved_model.experimental.TrackableResource):
+    """Its initializer writes a file."""
+
+    def __init__(self, target):
+        super().__init__()
+        self.target = str(target)
+
+    def _create_resource(self):
+        return tf.raw_ops.AnonymousHashTable(key_dtype=tf.string, value_dtype=tf.int64)
+
+    def _initialize(self):
+        tf.io.write_file(self.target, "written")
+
+
+@pytest.fixture
+def target(tmp_path):
+    """A file that no test may find."""
+    return tmp_path / "written.txt"
+
+
+@pytest.fixture
+def hostile(tmp_path, target):
+    """The folder of a SavedModel that writes `target` when it is loaded."""
+    tf.saved_model.save(WritesAtLoad(target), str(tmp_path / "hostile"))
+    target.unlink(missing_ok=True)
+    return tmp_path / "hostile"
+
+
+@pytest.fixture
+def model_file(hostile, tmp_path, target):
+    """A `.keras` file that holds it."""
+    x = keras.Input((2,))
+    keras.Model(x, HubLayer(hostile, trusted=True)(x)).save(tmp_path / "model.keras")
+    assert target.read_text() == "written"  # so it does run where it is trusted
+    target.unlink()
+    return tmp_path / "model.keras"
+
+
+def test_a_saved_model_within_a_model_does_not_run(model_file, target):
+    for load in (keras_bert.load, keras.saving.load_model):
+        with pytest.raises(ValueError, match=NEEDS_TRUST):
+            load(model_file)
+        assert not target.exists()
+
+
+def test_nor_in_a_folder_or_an_archive(model_file, target, tmp_path, monkeypatch):
+    monkeypatch.setenv("KERAS_BERT_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "folder").mkdir()
+    model_file.rename(tmp_path / "folder" / "model.keras")
+    with zipfile.ZipFile(tmp_path / "archive.zip", "w") as archive:
+        archive.write(tmp_path / "folder" / "model.keras", "model.keras")
+    for name in ("folder", "archive.zip"):
+        with pytest.raises(ValueError, match=NEEDS_TRUST):
+            keras_bert.load(tmp_path / name)
+        with pytest.raises(ValueError, match=NEEDS_TRUST):
+            keras_bert.convert(tmp_path / name, tmp_path / "out", format="huggingface")
+    assert not target.exists()
+
+
+@pytest.mark.parametrize("command", ["info", "convert", "export", "serve", "finetune", "pretrain"])
+def test_nor_by_a_command(model_file, target, tmp_path, command, capsys):
+    train = tmp_path / "train.tsv"
+    train.write_text("text\tlabel\na\tb\nc\td\n")
+    arguments = {
+        "info": [model_file],
+        "convert": [model_file, tmp_path / "out", "--to", "huggingface"],
+        "export": [model_file, tmp_path / "out"],
+        "serve": [model_file, "--port", "0"],
+        "finetune": ["--model", model_file, "--train", train, "--output", tmp_path / "out"],
+        "pretrain": ["--model", model_file, "--records", tmp_path, "--output", tmp_path / "out"],
+    }[command]
+    assert command_line.main([command, *map(str, arguments)]) == 1
+    if command != "pretrain":  # which looks at the records first
+        assert re.search(NEEDS_TRUST, capsys.readouterr().err)
+    assert not target.exists()
+
+
+def test_a_trusted_model_does_run(model_file, target):
+    model = keras_bert.load(model_file, trusted=True)
+    assert target.exists()
+    np.testing.assert_array_equal(model(np.ones((1, 2), "float32")), [[2.0, 2.0]])
+
+
+def test_ops_that_only_compute_are_needed_to_run_a_saved_model(hostile, target):
+    for load in (HubLayer, lambda folder: models.load(folder, 1)):
+        with pytest.raises(ValueError, match="not allowed in a model from elsewhere: WriteFile"):
+            load(hostile)
+        assert not target.exists()
+
+
+def test_a_served_saved_model_does_not_run(hostile, target, capsys):
+    hostile.rename(hostile.with_name("1"))
+    folder = str(hostile.with_name("1"))
+    assert command_line.main(["serve", folder, "--port", "0"]) == 1
+    assert "not allowed in a model from elsewhere: WriteFile" in capsys.readouterr().err
+    assert not target.exists()
+
+
+def call(function, *specs):
+    """A module with one function."""
+    module = tf.Module()
+    module.__call__ = tf.function(function, input_signature=specs, autograph=False)
+    return module
+
+
+STRING = tf.TensorSpec([], tf.string)
+ATTACKS = {
+    "ReadFile": call(tf.io.read_file, STRING),
+    "MatchingFiles": call(tf.io.matching_files, STRING),
+    "PrintV2": call(
+        lambda x: (tf.raw_ops.PrintV2(input=x, output_stream="file:///tmp/x"), x)[1], STRING
+    ),
+    "RestoreV2": call(lambda x: tf.raw_ops.RestoreV2(
+        prefix=x, tensor_names=["a"], shape_and_slices=[""], dtypes=[tf.float32]
+    ), STRING),
+    "SaveV2": call(lambda x: (tf.raw_ops.SaveV2(
+        prefix=x, tensor_names=["a"], shape_and_slices=[""], tensors=[tf.constant(1.0)]
+    ), x)[1], STRING),
+    "TextLineDataset": call(
+        lambda x: tf.data.experimental.to_variant(tf.data.TextLineDataset(x)), STRING
+    ),
+    "EagerPyFunc": call(lambda x: tf.py_function(lambda y: y, [x], tf.string), STRING),
+    "PyFunc": call(lambda x: tf.numpy_function(lambda y: y, [x], tf.string), STRING),
+    # Behind a branch, and in a function of a function.
+    "WriteFile": call(
+        lambda x: tf.cond(
+            tf.equal(x, "now"), lambda: (tf.io.write_file("/tmp/x", x), x)[1], lambda: x
+        ),
+        STRING,
+    ),
+    "WholeFileReaderV2": call(lambda x: (tf.raw_ops.WholeFileReaderV2(), x)[1], STRING),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("op", ATTACKS)
+def test_each_kind_of_op_is_refused_by_name(tmp_path, op):
+    tf.saved_model.save(ATTACKS[op], str(tmp_path))
+    with pytest.raises(ValueError, match=rf"from elsewhere: (\w+, )*{op}[,.]"):
+        HubLayer(tmp_path)
+    allowed_ops.check(served.times(tmp_path / "plain", 2.0))  # whose save and restore do not run
+
+
+def test_a_graph_of_tensorflow_1_is_read_as_a_whole(tmp_path):
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    served.times(tmp_path, 2.0)
+    file = tmp_path / "saved_model.pb"
+    saved = saved_model_pb2.SavedModel.FromString(file.read_bytes())
+    saved.meta_graphs[0].ClearField("object_graph_def")
+    file.write_bytes(saved.SerializeToString())
+    with pytest.raises(ValueError, match="RestoreV2, SaveV2"):
+        allowed_ops.check(tmp_path)
+    # Two graphs are loaded in the same way, whatever they say of their objects.
+    served.times(tmp_path, 2.0)
+    saved = saved_model_pb2.SavedModel.FromString(file.read_bytes())
+    saved.meta_graphs.add().CopyFrom(saved.meta_graphs[0])
+    file.write_bytes(saved.SerializeToString())
+    with pytest.raises(ValueError, match="RestoreV2, SaveV2"):
+        allowed_ops.check(tmp_path)
+
+
+def test_allowed_ops_are_in_every_tensorflow():
+    known = set(served.CORE_OPS.read_text().splitlines())
+    assert known >= allowed_ops.ALLOWED_OPS
+    files = re.compile("File|Save|Restore|Reader|Dataset|PyFunc|Rpc|Send|Recv|Summary|Print|Debug")
+    assert not [op for op in allowed_ops.ALLOWED_OPS if files.search(op)]
+
+
+def edit_config(file, change):
+    """Rewrites a `.keras` file with a changed config."""
+    with zipfile.ZipFile(file) as archive:
+        parts = {item.filename: archive.read(item) for item in archive.infolist()}
+    config = json.loads(parts["config.json"])
+    change(config)
+    parts["config.json"] = json.dumps(config).encode()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, content in parts.items():
+            archive.writestr(name, content)
+
+
+def layer_of(config, name):
+    return next(layer for layer in config["config"]["layers"] if layer["class_name"] == name)
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+def test_a_config_with_a_path_loads_nothing(model_file, hostile, target, trusted):
+    def change(config):
+        layer_of(config, "HubLayer")["config"]["path"] = str(hostile)
+
+    edit_config(model_file, change)
+    with pytest.raises(ValueError, match="must not hold 'path'|is a program"):
+        keras_bert.load(model_file, trusted=trusted)
+    config = {"path": str(hostile), "trusted": True}
+    with pytest.raises(ValueError, match="must not hold 'path'"):
+        HubLayer.from_config(config)
+    assert not target.exists()
+
+
+def test_a_config_with_a_vocabulary_reads_no_file(tmp_path):
+    secret = tmp_path / "secret.txt"
+    secret.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\npassword\n")
+    config = {"name": "preprocessor", "vocabulary": str(secret)}
+    with pytest.raises(ValueError, match="must not hold a vocabulary"):
+        keras_bert.Preprocessor.from_config(config)
+    text = keras.Input((), dtype="string")
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a"]
+    keras.Model(text, keras_bert.Preprocessor(pieces)(text)).save(tmp_path / "model.keras")
+
+    def change(config):
+        layer_of(config, "Preprocessor")["config"]["vocabulary"] = str(secret)
+
+    edit_config(tmp_path / "model.keras", change)
+    for load in (keras_bert.load, keras.saving.load_model):
+        with pytest.raises((ValueError, TypeError), match="must not hold a vocabulary"):
+            load(tmp_path / "model.keras")
+
+
+def test_other_layers_that_run_code_are_refused(tmp_path):
+    x = keras.Input((2,))
+    keras.Model(x, keras.layers.Lambda(lambda x: x + 1)(x)).save(tmp_path / "lambda.keras")
+    with pytest.raises(ValueError, match="is not a model that Keras can read"):
+        keras_bert.load(tmp_path / "lambda.keras")
+    keras_bert.load(tmp_path / "lambda.keras", trusted=True)
+
+    def torch_module(config):
+        layer_of(config, "Lambda").update(
+            module="keras.layers", class_name="TorchModuleWrapper", config={"module": "AAAA"}
+        )
+
+    edit_config(tmp_path / "lambda.keras", torch_module)
+    for trusted in (False, True):  # torch may be missing, or refuse: one ValueError
+        with pytest.raises(ValueError, match="is not a model that Keras can read"):
+            keras_bert.load(tmp_path / "lambda.keras", trusted=trusted)
+
+
+def test_a_script_may_have_any_name(tmp_path):
+    """`import keras_bert` does the same in a script called keras-bert.py."""
+    script = tmp_path / "keras-bert.py"
+    script.write_text(
+        "import keras_bert, keras\n"
+        "print(keras.saving.get_registered_object('keras_bert>BertEncoder').__name__)\n"
+    )
+    result = subprocess.run(
+        [sys.executable, script],
+        cwd=pathlib.Path(__file__).parents[2],
+        env={**__import__("os").environ, "PYTHONPATH": str(pathlib.Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+    )
+    assert result.stdout == "BertEncoder\n", result.stderr
