@@ -1,4 +1,4 @@
-# make quickstart | test | test-garden | check | format | lock | clean
+# make quickstart | test | test-garden | fuzz | check | format | lock | clean
 # Another Python: make test PYTHON=python3.13 VENV=.venv-3.13
 
 PYTHON ?= python3
@@ -20,7 +20,7 @@ seqeval_build := 'setuptools_scm<8' wheel
 bin := $(VENV)/bin
 installed := $(VENV)/installed
 
-.PHONY: quickstart test test-garden check format lock clean
+.PHONY: quickstart test test-garden fuzz check format lock clean
 .DELETE_ON_ERROR:
 
 quickstart: $(installed)
@@ -40,6 +40,12 @@ test-garden:
 	else \
 	    echo "test-garden: skipped: tf-models-official has no TensorFlow for `$(PYTHON) -V`"; \
 	fi
+
+# Mutated files for every reader, each in a process of its own. More of them:
+# make fuzz FUZZ="--files 10000 --seed 1"
+FUZZ ?= --files 500 --seconds 60
+fuzz: $(installed)
+	$(bin)/python -m tests.security.fuzz $(FUZZ)
 
 check: $(installed)
 	$(bin)/ruff format --check

@@ -5,15 +5,15 @@
     bert = keras_bert.load("minilm")
     bert(bert.preprocessor(["two words", "three more words"]))["pooled_output"]
 
-Names load on first use, except for the layers.
+Names load on first use. Importing the package takes no time, and does not import Keras. But as soon
+as Keras is imported, before or after this package, it knows the layers of keras_bert, so that
+`keras.saving.load_model` can read our models.
 """
 
 import importlib
+import importlib.util
+import sys
 
-# Keras must know our layers before it can load a saved model.
-from keras_bert import encoder, heads, layers, optimizers
-from keras_bert.serving import hub_layer as _hub_layer  # noqa: F401
-from keras_bert.text import preprocessor as _preprocessor  # noqa: F401
 from keras_bert.version import __version__
 
 _HOME = {
@@ -44,6 +44,33 @@ _MODULES = (
 __all__ = [*_HOME, *_MODULES]
 
 
+def _register_layers():
+    """Import the modules with classes that Keras must know to load a saved model."""
+    for name in ("encoder", "heads", "layers", "optimizers"):
+        importlib.import_module(f"keras_bert.{name}")
+    importlib.import_module("keras_bert.serving.hub_layer")
+    importlib.import_module("keras_bert.text.preprocessor")
+
+
+class _RegisterAfterKeras:
+    """A finder of modules that registers our layers when Keras has been imported."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "keras":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec("keras")
+        if spec is not None:
+            run_module = spec.loader.exec_module
+
+            def run_and_register(module):
+                run_module(module)
+                _register_layers()
+
+            spec.loader.exec_module = run_and_register
+        return spec
+
+
 def __getattr__(name):
     if name in _HOME:
         return getattr(importlib.import_module(_HOME[name]), name)
@@ -54,3 +81,9 @@ def __getattr__(name):
 
 def __dir__():
     return sorted([*__all__, "__version__"])
+
+
+if "keras" in sys.modules:
+    _register_layers()
+else:
+    sys.meta_path.insert(0, _RegisterAfterKeras())

@@ -1,7 +1,6 @@
 """The command line: `keras-bert`, or `python -m keras_bert`.
 
-`keras-bert` starts in `keras_bert_launcher`: Keras is imported when a command runs, not before, so
-that `--help` answers at once.
+Keras is imported when a command runs, not before, so that `--help` answers at once.
 """
 
 import argparse
@@ -16,7 +15,6 @@ import stat
 import sys
 import warnings
 
-import keras_bert_launcher
 from keras_bert import sources
 from keras_bert.console import quiet_imports
 from keras_bert.version import __version__
@@ -219,6 +217,9 @@ def _parser():
     )
     serve.add_argument(
         "--max-text", type=_positive(int), default=2**16, help="bytes of a text (default: 64 KiB)"
+    )
+    serve.add_argument(
+        "--max-rows", type=_positive(int), default=1024, help="texts of a request (default: 1024)"
     )
     serve.set_defaults(run="serving.serve")
     for name in (*_READS_MODEL, "pretrain", "serve"):
@@ -531,7 +532,6 @@ def main(argv=None):
             sources.check(args.model)
         module, name = args.run.split(".")
         with quiet_imports():
-            keras_bert_launcher.run_init()
             commands = importlib.import_module(f"keras_bert.commands.{module}")
             importlib.import_module("tensorflow")  # on JAX and torch a command would later
         with _plain_warnings():

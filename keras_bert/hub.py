@@ -1,6 +1,8 @@
 """Models by name or path: `load`, `save` and `convert`."""
 
+import concurrent.futures
 import dataclasses
+import math
 import pathlib
 import zipfile
 
@@ -220,7 +222,7 @@ def _load_keras(path, task, trusted):
     if not zipfile.is_zipfile(path):
         raise ValueError(f"{path} is not a model that Keras can read: it is no complete archive")
     try:
-        checkpoints.keras_file.check(path)
+        _check_parameters(*checkpoints.keras_file.check(path), trusted)
         model = keras.saving.load_model(path, compile=False, safe_mode=not trusted)
         for layer in model._flatten_layers():
             if isinstance(layer, BertEncoder):
@@ -242,6 +244,27 @@ def _load_keras(path, task, trusted):
         f"{path} has {'no head' if has is None else f'the head {has}'}, not {task}; "
         "fresh_head=True starts one from random weights"
     )
+
+
+def _check_parameters(config, stored, trusted):
+    """Raise an error if the model of a config has far more parameters than its file.
+
+    The model is built once without memory for its variables, which takes a twentieth of the time
+    that loading takes. In a thread, because Keras keeps the variables of such a model in a list of
+    the thread, to give them memory later.
+    """
+
+    def count():
+        with keras.StatelessScope(initialize_variables=False):
+            model = keras.saving.deserialize_keras_object(config, safe_mode=not trusted)
+        return sum(math.prod(variable.shape) for variable in model.variables)
+
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+        parameters = thread.submit(count).result()
+    if parameters > 2 * stored + 1000:
+        raise ValueError(
+            f"its config asks for {parameters:.3g} parameters, its weights have {stored:.3g}"
+        )
 
 
 def _load_saved(path, task, fresh_head, options, head_options, trusted):

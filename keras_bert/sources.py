@@ -508,7 +508,7 @@ def _find_named(name, source):
             # What lies there was put there by hand, and is whole, or it would have another name.
             by_hand = archive.with_name(f"{archive.name}.zip").is_file()
             getters.insert(0 if by_hand else len(getters), _install_from_google)
-        failures = []
+        failures: list[str] = []
         for get in getters:
             if failures:
                 print(f"{name}: {failures[-1]}; trying {_SHOWN[get]}", file=sys.stderr)

@@ -29,7 +29,7 @@ MAP = {
     # Checkpoints are files and arrays; they know no model.
     "checkpoints/canonical.py": Rule("numpy"),
     "checkpoints/folder.py": Rule("numpy"),
-    "checkpoints/containers.py": Rule("", "h5py"),
+    "checkpoints/containers.py": Rule("numpy", "h5py"),
     "checkpoints/keras_file.py": Rule("numpy", "h5py"),
     "checkpoints/tokenizer_config.py": Rule(""),
     "checkpoints/torch_pickle.py": Rule("numpy"),
@@ -63,7 +63,7 @@ MAP = {
     "pretraining/corpus.py": Rule("", "zstandard"),
     "pretraining/sentences.py": Rule(""),
     "pretraining/vocabulary.py": Rule("numpy", "tokenizers"),
-    "pretraining/records.py": Rule("keras_bert_launcher numpy", "joblib tensorflow"),
+    "pretraining/records.py": Rule("numpy", "joblib tensorflow"),
     "pretraining/draws.py": Rule("numpy"),
     "pretraining/pairs.py": Rule("numpy"),
     "pretraining/masking.py": Rule("numpy"),
@@ -115,7 +115,7 @@ MAP = {
     "commands/pretraining.py": Rule("tensorflow", "keras"),
     "commands/models.py": Rule("tensorflow"),
     "commands/serving.py": Rule("tensorflow"),
-    "__main__.py": Rule("keras_bert_launcher", "rich"),
+    "__main__.py": Rule("", "rich"),
     "version.py": Rule(""),
     "__init__.py": Rule(""),
 }

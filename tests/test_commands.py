@@ -1428,7 +1428,7 @@ def test_pretraining_goes_on_with_all_weights(tmp_path):
     keras_bert.save(before, tmp_path / "model")
     args = argparse.Namespace(
         model=str(tmp_path / "model"), size=None, config=None, dtype="mixed_bfloat16",
-        rematerialize=True, no_next_sentence=False,
+        rematerialize=True, no_next_sentence=False, trusted=False,
     )  # fmt: skip
     model = pretraining._model_to_go_on_with(args)
     encoder = keras_bert.heads.find_encoder(model)
@@ -1444,7 +1444,7 @@ def test_pretraining_goes_on_with_all_weights(tmp_path):
     keras_bert.save(half, tmp_path / "half")
     args = argparse.Namespace(
         model=str(tmp_path / "half"), size=None, config=None, dtype=None, rematerialize=False,
-        no_next_sentence=True,
+        no_next_sentence=True, trusted=False,
     )  # fmt: skip
     for model in (half, pretraining._model_to_go_on_with(args)):
         head = model.get_layer("masked_lm")

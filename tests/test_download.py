@@ -286,8 +286,7 @@ def test_a_disk_that_fills_up_is_one_line_and_what_came_is_kept(shelf, tmp_path,
 def fetch_elsewhere(shelf, path):
     """A process that fetches."""
     program = (
-        "import keras_bert_launcher, sys; keras_bert_launcher.skip_init()\n"  # it needs no Keras
-        "from keras_bert import download\n"
+        "import sys; from keras_bert import download\n"
         "with download.locked(sys.argv[2] + '.lock'):\n"
         "    download.fetch(sys.argv[1], sys.argv[2])\n"
     )

@@ -62,8 +62,10 @@ def test_version_is_that_of_the_distribution():
     assert keras_bert.__version__ == version
 
 
-@pytest.fixture
-def command():
+@pytest.fixture(params=["module", "script"])
+def command(request):
+    if request.param == "module":
+        return [sys.executable, "-m", "keras_bert"]
     script = shutil.which("keras-bert", path=pathlib.Path(sys.executable).parent)
     if script is None:
         pytest.skip("keras3-bert is not installed")

@@ -154,8 +154,8 @@ def test_any_flipped_bit_is_an_error_or_of_no_account(tmp_path):
     ("found", "message"),
     [
         ([[0.0, 0.0, 0.0]], r"has shape \(3,\), received \(2,\)"),
-        ([[0.0, 0.0], [0.0]], "holds 1 variables, this run has 2"),
-        ([], "holds 1 variables, this run has 0"),
+        ([[0.0, 0.0], [0.0]], "holds 1 variables, not 2"),
+        ([], "holds 1 variables, not 0"),
     ],
 )
 def test_variables_of_another_model_are_an_error(found, message, tmp_path):

@@ -354,6 +354,19 @@ def test_what_is_no_http(port, data):
         ({"Host": "192.168.0.7"}, 403),
         ({"Origin": "https://elsewhere.example"}, 403),
         ({"Origin": "null"}, 403),
+        ({"Origin": "https://elsewhere.example//localhost"}, 403),
+        ({"Origin": "http://localhost@elsewhere.example"}, 403),
+        ({"Origin": "http://elsewhere.example http://localhost"}, 403),
+        ({"Host": "elsewhere.example//localhost"}, 403),
+        ({"Host": "user@localhost"}, 403),
+        ({"Host": "localhost:8501/x"}, 403),
+        ({"Host": "localhost:port"}, 403),
+        ({"Host": "localhost, elsewhere.example"}, 403),
+        ({"Host": "[::1"}, 403),
+        ({"Host": "localhost."}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-origin"}, 200),
+        ({"Sec-Fetch-Site": "none"}, 200),
     ],
 )
 def test_other_sites_cannot_reach_it_through_a_browser(port, headers, status):
@@ -554,7 +567,7 @@ def test_the_command_from_a_trained_model_to_ctrl_c(tmp_path, one_tokenizer):
 def test_what_the_command_says_of_an_encoder(tmp_path):
     path = tmp_path / "tiny.keras"
     keras_bert.save(tiny.encoder(num_hidden_layers=1), path)
-    arguments = argparse.Namespace(model=str(path), name=None)
+    arguments = argparse.Namespace(model=str(path), name=None, trusted=False)
     found = command._exported(arguments, tmp_path / "temporary")
     for model in found:
         model.refresh(settled=False)

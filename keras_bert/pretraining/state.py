@@ -3,12 +3,12 @@
 import json
 import pathlib
 import re
-import tokenize
-import zipfile
 
 import keras
 import numpy as np
 
+from keras_bert.checkpoints import containers
+from keras_bert.checkpoints.folder import one_line
 from keras_bert.files import sweep, whole
 
 _FOLDER = "checkpoints"
@@ -100,25 +100,25 @@ class Checkpoints:
             return None
         file = files[-1]
         try:
-            with open(file, "rb") as stream, np.load(stream, allow_pickle=False) as arrays:
-                about = json.loads(str(arrays["about"]))
-                self._check(file, about["settings"])
-                count = len(arrays.files) - 1
-                if count != len(variables):
-                    raise ValueError(f"it holds {count} variables, this run has {len(variables)}")
-                values = [
-                    _from_bytes(arrays[str(index)], variable)
-                    for index, variable in enumerate(variables)
-                ]
-        except _BROKEN as error:
-            if isinstance(error, _OtherSettings):
-                raise
+            arrays = containers.read_npz(file)
+            about = json.loads(str(arrays.pop("about")))
+            self._check(file, about["settings"])
+            step, extra = int(file.stem.removeprefix("step-")), about["extra"]
+            if len(arrays) != len(variables):
+                raise ValueError(f"it holds {len(arrays)} variables, not {len(variables)}")
+            values = [
+                _from_bytes(arrays[str(index)], variable)
+                for index, variable in enumerate(variables)
+            ]
+        except _OtherSettings:
+            raise
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(
-                f"{file} is broken ({error}); delete it to go on from the one before"
+                f"{file} is broken ({one_line(error)}); delete it to go on from the one before"
             ) from error
         for variable, value in zip(variables, values, strict=True):
             variable.assign(value)
-        return int(file.stem.removeprefix("step-")), about["extra"]
+        return step, extra
 
     def _files(self):
         if not self._folder.is_dir():
@@ -134,20 +134,6 @@ class Checkpoints:
                     f"{now.get(key)!r:.200}; take another folder, where it may go on with the "
                     "model of this one (--model)"
                 )
-
-
-# What zipfile and NumPy's reader of headers make of a file with a wrong byte.
-_BROKEN = (
-    OSError,
-    KeyError,
-    TypeError,
-    ValueError,
-    EOFError,
-    RuntimeError,
-    SyntaxError,
-    tokenize.TokenError,
-    zipfile.BadZipFile,
-)
 
 
 class _OtherSettings(ValueError):

@@ -7,6 +7,7 @@ changes nothing but the model's status.
 
 import contextlib
 import dataclasses
+import gc
 import os
 import pathlib
 import re
@@ -255,12 +256,15 @@ class Model:
             self._states[before.number] = ("END", _OK)
         self._states[number] = ("AVAILABLE", _OK)
         self.current, self._identity = loaded, identity
+        del before, loaded
+        gc.collect()  # a SavedModel holds itself in cycles, and its weights with it
         return True
 
     def _let_go(self):
         if self.current is not None:
             self._states[self.current.number] = ("END", _OK)
             self.current = self._identity = None
+            gc.collect()
 
 
 def find(path, name=None, trusted=False):

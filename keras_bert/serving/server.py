@@ -29,10 +29,14 @@ HOST, PORT = "127.0.0.1", 8501  # the port is TensorFlow Serving's
 MAX_BODY = 2**20
 # A tagger takes a minute for some hundred thousand words, in which its lane answers nobody else.
 MAX_TEXT = 2**16
+# TensorFlow takes some 0.7 ms for an empty text of MiniLM. So this bounds a request to a second.
+MAX_ROWS = 1024
 _PATIENCE = 10.0  # seconds
 _CONNECTIONS = 512
 _LARGE = 2**16  # bytes of a body, or values of an answer, that would hold others up
 _NAMES = {"localhost", "127.0.0.1", "::1"}
+# A name, an IPv4 address or an IPv6 address in brackets, and a port that may be missing.
+_AUTHORITY = re.compile(r"(?P<name>[a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?")
 _PAGE = pathlib.Path(__file__).parent / "page.html"
 # Those of TensorFlow Serving. What is of no kind here is a mistake of ours.
 _STATUSES = {
@@ -84,7 +88,15 @@ def listen(host=HOST, port=PORT):
     return listener
 
 
-def make(models, host=HOST, max_body=MAX_BODY, max_text=MAX_TEXT, patience=_PATIENCE, poll=1.0):
+def make(
+    models,
+    host=HOST,
+    max_body=MAX_BODY,
+    max_text=MAX_TEXT,
+    max_rows=MAX_ROWS,
+    patience=_PATIENCE,
+    poll=1.0,
+):
     """Makes a server of models.
 
     Args:
@@ -93,6 +105,7 @@ def make(models, host=HOST, max_body=MAX_BODY, max_text=MAX_TEXT, patience=_PATI
             machine's own are refused.
         max_body: bytes of a request's body.
         max_text: bytes of one string in it.
+        max_rows: rows of a request, and strings in it.
         patience: seconds that a client may take to send a request, or to take an answer.
         poll: seconds between looks for new versions.
 
@@ -104,7 +117,7 @@ def make(models, host=HOST, max_body=MAX_BODY, max_text=MAX_TEXT, patience=_PATI
     >>> make([]).config.app.routes[0].path
     '/'
     """
-    app = _App(models, host, max_body, max_text, patience, poll)
+    app = _App(models, host, max_body, max_text, max_rows, patience, poll)
 
     def connect(**options) -> typing.Any:
         # h11 bounds the headers; the other parser that uvicorn knows does not.
@@ -138,11 +151,12 @@ def make(models, host=HOST, max_body=MAX_BODY, max_text=MAX_TEXT, patience=_PATI
 class _App:
     """What the handlers share."""
 
-    def __init__(self, models, host, max_body, max_text, patience, poll):
+    def __init__(self, models, host, max_body, max_text, max_rows, patience, poll):
         self._models = {model.name: model for model in models}
         self._host = host
         self._max_body = max_body
         self._max_text = max_text
+        self._max_rows = max_rows
         self._patience = patience
         self._poll = poll
         self._lanes: typing.Any = None  # while the server runs
@@ -231,6 +245,10 @@ class _App:
             raise starlette.exceptions.HTTPException(
                 413, f"a text has at most {self._max_text} bytes here; --max-text raises that"
             )
+        if any(_rows(array) > self._max_rows for array in arrays.values()):
+            raise starlette.exceptions.HTTPException(
+                413, f"a request has at most {self._max_rows} rows here; --max-rows raises that"
+            )
         outputs = await self._lanes.run(signature, arrays)
         size = sum(array.size for array in outputs.values())
         content = await _call(size, lambda: rest.write_outputs(outputs, in_rows))
@@ -264,20 +282,29 @@ class _App:
         return b"".join(parts)
 
     def _check_names(self, request):
-        """Refuses what other web sites make a browser send.
+        """Refuse what other web sites make a browser send.
 
-        A site's name may be made to lead to this machine, or its page may send to it: names that
-        are not this machine's own give both away.
+        The name of such a site may resolve to this machine, which the Host header shows, or its
+        page may send requests here, which Origin and Sec-Fetch-Site show.
         """
-        for header in ("host", "origin"):
-            name = request.headers.get(header)
-            if name is not None and not self._is_ours(name.rpartition("//")[2]):
+        allowed = {
+            "host": self._is_ours,
+            "origin": lambda value: self._is_ours(re.sub("^https?://", "", value, count=1)),
+            "sec-fetch-site": lambda value: value != "cross-site",
+        }
+        for header, is_allowed in allowed.items():
+            values = request.headers.getlist(header)
+            if len(values) > 1 or not all(map(is_allowed, values)):
                 raise starlette.exceptions.HTTPException(
-                    403, f"this server answers to localhost; {header} is {name[:200]!r}"
+                    403,
+                    f"this server answers to localhost; {header} is {', '.join(values)[:200]!r}",
                 )
 
     def _is_ours(self, authority):
-        name = re.sub(r":\d*$", "", authority.lower()).strip("[]")
+        found = _AUTHORITY.fullmatch(authority.lower())
+        if not found:
+            return False
+        name = found["name"].strip("[]")
         if name in _NAMES or name == self._host.lower():
             return True
         # Open to the network: its addresses cannot be listed, but names stay out.
@@ -350,6 +377,11 @@ class _Impatient(asyncio.Protocol):
     def _stop(self, name):
         if timer := self._timers.pop(name, None):
             timer.cancel()
+
+
+def _rows(array):
+    """How many texts or rows an input has."""
+    return array.size if array.dtype == object else len(array) if array.ndim else 1
 
 
 async def _call(size, function):
