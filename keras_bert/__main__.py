@@ -16,7 +16,7 @@ import sys
 import warnings
 
 from keras_bert import sources
-from keras_bert.console import quiet_imports
+from keras_bert.console import printable, quiet_imports
 from keras_bert.version import __version__
 
 TASKS = (
@@ -545,7 +545,7 @@ def main(argv=None):
         message = str(error)
         if isinstance(error, OSError) and error.strerror and error.filename:
             message = f"{error.filename}: {error.strerror}"
-        print("keras-bert:", " ".join(message.split()), file=sys.stderr)
+        print("keras-bert:", printable(" ".join(message.split())), file=sys.stderr)
         return 1
     except Exception as error:
         # One line for whatever TensorFlow or the machine (memory, say) throws as well.
@@ -553,7 +553,7 @@ def main(argv=None):
             raise
         lines = str(error).strip().splitlines() or ["no reason given"]
         print(
-            f"keras-bert: {type(error).__name__}: {lines[0][:300]} "
+            f"keras-bert: {type(error).__name__}: {printable(lines[0][:300])} "
             "(KERAS_BERT_TRACEBACK=1 shows where)",
             file=sys.stderr,
         )

@@ -8,7 +8,24 @@ import tempfile
 import threading
 import warnings
 
-__all__ = ["progress", "quiet_imports", "stop_requests", "waiting"]
+__all__ = ["printable", "progress", "quiet_imports", "stop_requests", "waiting"]
+
+
+def printable(text):
+    r"""Return a text with its control characters escaped, so that it is safe for a terminal.
+
+    Args:
+        text: a string, such as a name in a file from elsewhere.
+
+    Returns:
+        A string.
+
+    Example:
+
+    >>> print(printable("good\x1b[2J"))
+    good\x1b[2J
+    """
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 @contextlib.contextmanager

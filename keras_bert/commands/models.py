@@ -6,7 +6,7 @@ import re
 import keras_bert
 from keras_bert import heads, sources
 from keras_bert.commands import arguments
-from keras_bert.console import waiting
+from keras_bert.console import printable, waiting
 
 
 def info(args):
@@ -35,7 +35,7 @@ def info(args):
             lines["labels"] = ", ".join(output.labels)
     width = max(map(len, lines))
     for key, value in lines.items():
-        print(f"{key:{width}}  {value}")
+        print(f"{key:{width}}  {printable(str(value))}")
 
 
 def convert(args):

@@ -1,0 +1,359 @@
+"""Attack: small files that ask for much memory or time, end the process, or forge the terminal."""
+
+import io
+import json
+import re
+import resource
+import struct
+import time
+import zipfile
+
+import h5py
+import keras
+import numpy as np
+import pytest
+
+import keras_bert
+from keras_bert import __main__ as command_line
+from keras_bert import checkpoints, heads
+from keras_bert.checkpoints import containers, folder, torch_pickle
+from tests import test_checkpoints_huggingface as pickles
+from tests import tiny
+from tests.security import fuzz
+from tests.security.test_code_execution import edit_config, layer_of
+
+
+@pytest.fixture(autouse=True)
+def little(request):
+    """Each attack is refused within seconds, and without much memory."""
+    before, start = peak(), time.perf_counter()
+    yield
+    assert peak() - before < 500e6
+    assert time.perf_counter() - start < (120 if "fuzz" in request.node.name else 20)
+
+
+def peak():
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def make(reader, path):
+    path.mkdir(exist_ok=True)
+    fuzz.READERS[reader][0](path)
+    return path
+
+
+def refuse(path, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        keras_bert.load(path)
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize("reader", ["google", "pickle", "keras_hub", "keras"])
+def test_fuzzed_files_end_no_process(reader, tmp_path):
+    """The formats whose libraries crash, hang or ask for gigabytes; `make fuzz` has the others."""
+    counts, findings = fuzz.run(reader, tmp_path, seed=100, first=0, count=40, seconds=100)
+    assert findings == []
+    assert sum(counts.values()) == 40 and counts["refused"] > 5
+
+
+# --- Shapes and sizes.
+
+
+def test_a_tensor_of_many_dimensions(tmp_path):
+    ones = (1,) * 100_000
+    state = pickles.state(a=pickles.tensor(pickles.storage("0", 1), 0, ones, ones))
+    pickles.write_archive(tmp_path / "pytorch_model.bin", state, {"0": bytes(4)})
+    with pytest.raises(ValueError, match="a tensor of 100000 dimensions"):
+        torch_pickle.read(tmp_path / "pytorch_model.bin")
+
+
+def test_many_tensors_of_one_storage(tmp_path):
+    storage = pickles.storage("0", 10_000, "BFloat16Storage")
+    views = {f"a{i}": pickles.tensor(storage, 0, (10_000,), (1,)) for i in range(1000)}
+    file = tmp_path / "pytorch_model.bin"
+    pickles.write_archive(file, pickles.state(**views), {"0": bytes(20_000)})
+    with pytest.raises(ValueError, match="larger together than twice their storages"):
+        torch_pickle.read(file)
+
+
+def overlapping(count, size):
+    """A zip file whose entries all stand for the same bytes."""
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        archive.writestr("archive/data.pkl", bytes(size))
+        entry = archive.infolist()[0]
+        for number in range(count):
+            more = zipfile.ZipInfo(f"archive/data/{number}")
+            more.file_size, more.compress_size, more.CRC = size, size, entry.CRC
+            more.header_offset = entry.header_offset
+            archive.filelist.append(more)
+            archive.NameToInfo[more.filename] = more
+        archive._didModify = True
+    return data.getvalue()
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "training.npz", "model.keras"])
+def test_entries_that_overlap(tmp_path, name):
+    file = tmp_path / name
+    file.write_bytes(overlapping(1000, 10_000))
+    read = {
+        "pytorch_model.bin": torch_pickle.read,
+        "training.npz": containers.read_npz,
+        "model.keras": keras_bert.load,
+    }[name]
+    with pytest.raises(ValueError, match="overlap: they declare 10010000 bytes"):
+        read(file)
+
+
+@pytest.mark.parametrize("name", ["training.npz", "model.keras"])
+def test_compressed_entries(tmp_path, name):
+    file = tmp_path / name
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("model.weights.h5", bytes(10**7))
+        archive.writestr("config.json", "{}")
+    read = containers.read_npz if name.endswith("npz") else keras_bert.load
+    with pytest.raises(ValueError, match="'model.weights.h5' is compressed"):
+        read(file)
+
+
+@pytest.mark.parametrize("where", ["keras_hub", "keras"])
+def test_datasets_that_were_never_written(tmp_path, where):
+    path = make(where, tmp_path / "model")
+
+    def spoil(opened):
+        name = next(n for n in names(opened) if opened[n].ndim == 2)
+        del opened[name]
+        opened.create_dataset(name, (10**5, 10**5), "f4", chunks=(1000, 1000))
+
+    if where == "keras_hub":
+        with h5py.File(path / "model.weights.h5", "r+") as opened:
+            spoil(opened)
+    else:
+        change_weights(path / "model.keras", spoil)
+    refuse(path, "declares 40000000000 bytes, but the file holds 0 bytes")
+
+
+def names(opened):
+    found = []
+    opened.visititems(lambda n, item: found.append(n) if isinstance(item, h5py.Dataset) else None)
+    return found
+
+
+def change_weights(file, change):
+    with zipfile.ZipFile(file) as archive:
+        parts = {item.filename: archive.read(item) for item in archive.infolist()}
+    data = io.BytesIO(parts["model.weights.h5"])
+    with h5py.File(data, "r+") as opened:
+        change(opened)
+    parts["model.weights.h5"] = data.getvalue()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, content in parts.items():
+            archive.writestr(name, content)
+
+
+def test_weights_that_lie_in_another_file(tmp_path):
+    path = make("keras", tmp_path / "model")
+    (tmp_path / "secret").write_bytes(bytes(4096))
+
+    def spoil(opened):
+        name = names(opened)[0]
+        shape, size = opened[name].shape, opened[name].nbytes
+        del opened[name]
+        external = [(str(tmp_path / "secret"), 0, size)]
+        opened.create_dataset(name, shape, "f4", external=external)
+
+    change_weights(path / "model.keras", spoil)
+    refuse(path, "must be in the file itself, received a reference")
+
+
+def test_the_vocabulary_is_checked_before_the_weights(tmp_path):
+    path = make("keras_hub", tmp_path / "model")
+    (path / "assets" / "tokenizer" / "vocabulary.txt").write_text("one\n")
+    (path / "model.weights.h5").write_bytes(b"not looked at")
+    refuse(path, "must have one piece for each of the vocab_size")
+
+
+# --- safetensors: what its library refuses already stays refused.
+
+
+def safetensors_file(path, header, data):
+    header = json.dumps(header).encode() if isinstance(header, dict) else header
+    path.write_bytes(struct.pack("<Q", len(header)) + header + data)
+
+
+def entry(start, end, shape=(4,)):
+    return {"dtype": "F32", "shape": list(shape), "data_offsets": [start, end]}
+
+
+@pytest.mark.parametrize(
+    ("header", "data"),
+    [
+        ({"a": entry(0, 16), "b": entry(0, 16)}, bytes(16)),  # they overlap
+        ({"a": entry(0, 16), "b": entry(8, 24)}, bytes(24)),
+        ({"a": entry(0, 16), "b": entry(32, 48)}, bytes(48)),  # a hole, to hide something in
+        ({"a": entry(0, 16)}, bytes(16) + b"PK\x03\x04 another file"),  # a polyglot
+        ({"a": entry(0, 2**62, (2**60,))}, bytes(16)),
+        ({"a": entry(0, 16, (2**40, 2**40, 0, 4))}, bytes(16)),
+        (b'{"a":' + b"[" * 100_000, bytes(16)),
+        (b" " * 100, bytes(16)),
+    ],
+)
+def test_safetensors_whose_parts_do_not_fit(tmp_path, header, data):
+    path = make("safetensors", tmp_path / "model")
+    safetensors_file(path / "model.safetensors", header, data)
+    refuse(path, "must be a whole safetensors file")
+
+
+def test_a_safetensors_header_that_declares_gigabytes(tmp_path):
+    path = make("safetensors", tmp_path / "model")
+    (path / "model.safetensors").write_bytes(struct.pack("<Q", 2**40) + bytes(100))
+    refuse(path, "must be a whole safetensors file")
+
+
+# --- Configs.
+
+
+@pytest.mark.parametrize("reader", ["safetensors", "google", "keras_hub", "model_garden"])
+@pytest.mark.parametrize("key", ["num_hidden_layers", "hidden_size", "vocab_size"])
+def test_sizes_that_the_weights_do_not_have(tmp_path, reader, key):
+    path = make(reader, tmp_path / "model")
+    file = next(f for f in (path / "config.json", path / "bert_config.json") if f.is_file())
+    config = json.loads(file.read_text())
+    inner = config.get("config", config)
+    theirs = {"num_hidden_layers": "num_layers", "hidden_size": "hidden_dim"}
+    name = {**theirs, "vocab_size": "vocabulary_size"}[key] if reader == "keras_hub" else key
+    inner[name] = 3_000_000
+    file.write_text(json.dumps(config))
+    for vocabulary in path.rglob("voc*.txt"):
+        vocabulary.unlink()
+    refuse(path, rf"{key} must be a positive integer of at most \d+, as large as the weights allow")
+
+
+def test_sizes_of_a_keras_file_that_its_weights_do_not_have(tmp_path):
+    path = make("keras", tmp_path / "model")
+
+    def change(config):
+        layer_of(config, "BertEncoder")["config"]["num_hidden_layers"] = 3_000_000
+
+    edit_config(path / "model.keras", change)
+    refuse(path, "num_hidden_layers must be a positive integer of at most|num_hidden_layers is")
+
+
+@pytest.mark.parametrize("units", [10**10, [1] * 5, "many"])
+def test_other_layers_whose_weights_are_not_there(tmp_path, units):
+    x = keras.Input((4,))
+    keras.Model(x, keras.layers.Dense(3)(x)).save(tmp_path / "model.keras")
+
+    def change(config):
+        layer_of(config, "Dense")["config"]["units"] = units
+
+    edit_config(tmp_path / "model.keras", change)
+    refuse(tmp_path / "model.keras", "is not a model that Keras can read")
+
+
+def test_layers_of_a_saved_model_that_are_not_there(tmp_path):
+    from keras_bert.checkpoints import saved_model
+
+    path = make("saved_model", tmp_path / "model")
+    tensors = saved_model._open(path)
+    key = "encoder/_transformer_layers/3000000/_attention_layer/_query_dense/kernel"
+    with pytest.raises(ValueError, match="must number its layers from 0"):
+        from keras_bert.checkpoints import bundle, model_garden
+
+        found = model_garden.resolve(tensors.prefix, bundle.read_graph(tensors))
+        saved_model._infer_config(path, tensors, {**found, key: ""})
+
+
+def test_keys_that_stand_twice(tmp_path):
+    path = make("safetensors", tmp_path / "model")
+    text = (path / "config.json").read_text()
+    (path / "config.json").write_text(text.replace("{", '{"hidden_size": 4, ', 1))
+    refuse(path, "the key 'hidden_size' twice")
+
+
+def test_configs_that_are_nested_deeply(tmp_path):
+    path = make("safetensors", tmp_path / "model")
+    (path / "config.json").write_text('{"a":' * 200_000)
+    refuse(path, "must be JSON")
+    path = make("keras", tmp_path / "other")
+
+    def change(config):
+        deep = {}
+        config["config"]["layers"] = [deep]
+        for _ in range(900):
+            deep["config"] = deep = {}
+
+    edit_config(path / "model.keras", change)
+    refuse(path, "is not a model that Keras can read")
+
+
+def test_yaml_that_grows(tmp_path):
+    path = make("model_garden", tmp_path / "model")
+    (path / "bert_config.json").unlink()
+    lines = ["a0: &a0 [x, x]", *(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]" for i in range(1, 30))]
+    (path / "params.yaml").write_text("\n".join([*lines, "encoder: *a29"]))
+    refuse(path, "must be YAML in UTF-8, received an alias")
+
+
+def test_numbers_that_are_none(tmp_path):
+    """NaN in a checkpoint is an error for every format, and infinity too."""
+    for reader in ("safetensors", "keras"):
+        path = make(reader, tmp_path / reader)
+        encoder = heads.find_encoder(keras_bert.load(path))
+        bias = next(w for w in encoder.weights if w.path.endswith("pooler/dense/bias"))
+        bias.assign([np.nan] * bias.shape[0])
+        target = tmp_path / f"{reader}-with-nan"
+        keras_bert.save(encoder, target, format="huggingface" if reader != "keras" else "keras")
+        refuse(target, "pooler/dense/bias must hold finite numbers, received NaN or infinity")
+
+
+# --- Text.
+
+
+def test_a_vocabulary_of_a_hundred_million_lines(tmp_path):
+    file = tmp_path / "vocab.txt"
+    file.write_bytes(b"\n" * 100_000_000)
+    with pytest.raises(ValueError, match="at most 4194304 pieces, received 100000000 lines"):
+        folder.read_vocabulary(file)
+
+
+def test_a_file_without_an_end(tmp_path):
+    with pytest.raises(ValueError, match="at most 67108864 bytes"):
+        with open(tmp_path / "config.json", "wb") as file:
+            file.truncate(2**40)
+        folder.read_json(tmp_path / "config.json")
+
+
+ESCAPE = "\x1b[2J\x1b]0;title\x07\u202e"
+
+
+def test_names_with_terminal_escapes(tmp_path, capsys):
+    from safetensors import numpy as safetensors
+
+    path = make("safetensors", tmp_path / "model")
+    tensors = safetensors.load_file(path / "model.safetensors")
+    safetensors.save_file({**tensors, ESCAPE: np.ones(1)}, path / "model.safetensors")
+    with pytest.raises(ValueError, match=r"unknown \(1\): \\x1b\[2J") as caught:
+        checkpoints.read(path)
+    assert str(caught.value).isprintable()
+    config = json.loads((path / "config.json").read_text())
+    (path / "config.json").write_text(json.dumps({**config, ESCAPE: 1}))
+    assert command_line.main(["info", str(path)]) == 1
+    said = capsys.readouterr().err
+    assert said.rstrip("\n").isprintable() and "unknown keys" in said
+
+
+def test_labels_with_terminal_escapes(tmp_path, capsys):
+    encoder = tiny.encoder(num_hidden_layers=1)
+    model = heads.classifier(encoder, labels=[ESCAPE, "bad"])
+    keras_bert.save(model, tmp_path / "model.keras")
+    assert ESCAPE in heads.find_output(keras_bert.load(tmp_path / "model.keras")).labels
+    assert command_line.main(["info", str(tmp_path / "model.keras")]) == 0
+    said = capsys.readouterr().out
+    assert all(line.isprintable() for line in said.splitlines()) and r"\x1b[2J" in said
+
+
+def test_errors_of_the_command_line_are_printable(tmp_path, capsys):
+    assert command_line.main(["info", f"no{ESCAPE}"]) == 1
+    said = capsys.readouterr().err
+    assert said.rstrip("\n").isprintable() and re.search(r"no\\x1b", said)
