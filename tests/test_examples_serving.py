@@ -5,12 +5,20 @@ this process, made of TensorFlow Serving's own messages on top of the loaded Sav
 """
 
 import ast
+import base64
 import concurrent.futures
+import contextlib
 import functools
+import http.client
 import json
+import os
 import re
 import runpy
+import shutil
+import socket
+import subprocess
 import sys
+import time
 
 import grpc
 import pytest
@@ -280,6 +288,97 @@ def test_one_server_has_the_settings_of_the_other(tmp_path):
             "/v1/models/[^ ]+", "", service["healthcheck"]["test"][-1]
         )
     assert ours == theirs
+
+
+@pytest.fixture
+def proxy(rest, tmp_path):
+    """A real nginx with the configuration of the example, before the local server; its port."""
+    if shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin") is None:
+        pytest.skip("nginx is not installed")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    text = (FOLDER / "nginx.conf").read_text()
+    for ours, there in (
+        ("/tmp/", f"{tmp_path}/"),
+        ("/etc/nginx/users", f"{tmp_path}/users"),
+        ("server serving:8501", f"server {rest[1].removeprefix('http://').strip('/')}"),
+        ("listen 8080", f"listen 127.0.0.1:{port}"),
+    ):
+        assert ours in text
+        text = text.replace(ours, there)
+    (tmp_path / "nginx.conf").write_text(text)
+    (tmp_path / "users").write_text("me:{PLAIN}secret\n")
+    (tmp_path / "users").chmod(0o644)
+    for folder in (tmp_path, *tmp_path.parents[:3]):  # nginx leaves root
+        folder.chmod(folder.stat().st_mode | 0o711)
+    environment = {**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin"}
+    command = ["nginx", "-e", "stderr", "-c", str(tmp_path / "nginx.conf"), "-g", "daemon off;"]
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+    try:
+        end = time.monotonic() + 30
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                break
+            assert process.poll() is None and time.monotonic() < end
+            time.sleep(0.05)
+        yield port
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def through(port, path, body=None, user="me:secret", method=None):
+    """The status of a request through the proxy, and what it says."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    headers = {"Authorization": f"Basic {base64.b64encode(user.encode()).decode()}"} if user else {}
+    try:
+        connection.request(method or ("POST" if body else "GET"), path, body, headers)
+        response = connection.getresponse()
+        return response.status, response.read()
+    finally:
+        connection.close()
+
+
+def test_the_proxy_lets_predictions_through_and_little_else(proxy):
+    predict = "/v1/models/classifier:predict"
+    body = json.dumps({"instances": ["so good"]})
+    status, answer = through(proxy, predict, body)
+    assert status == 200 and b'"label"' in answer
+    assert through(proxy, "/v1/models/classifier/versions/1:predict", body)[0] == 200
+    assert through(proxy, "/v1/models/classifier")[0] == 200
+    for user in (None, "me:guess", "you:secret"):
+        assert through(proxy, predict, body, user)[0] == 401
+    for path in (
+        "/",
+        "/v1/models/classifier/metadata",
+        "/v1/models/classifier:classify",
+        "/metrics",
+    ):
+        assert through(proxy, path)[0] == 404
+    assert through(proxy, predict, method="DELETE")[0] == 403
+    assert through(proxy, predict, b"[" * 70_000)[0] == 413
+    assert through(proxy, predict, b"[" * 60_000)[0] == 400  # the server refuses it
+
+
+def test_the_proxy_limits_connections_requests_and_time(proxy):
+    with contextlib.ExitStack() as stack:
+        # A request whose body does not come holds a connection, for 5 seconds.
+        head = b"POST /v1/models/classifier:predict HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n"
+        head += b"authorization: Basic " + base64.b64encode(b"me:secret") + b"\r\n\r\n"
+        held = [stack.enter_context(socket.create_connection(("127.0.0.1", proxy)))
+                for _ in range(16)]  # fmt: skip
+        for connection in held:
+            connection.settimeout(30)
+            connection.sendall(head)
+        time.sleep(0.5)
+        assert through(proxy, "/v1/models/classifier")[0] == 429
+        start = time.monotonic()
+        for connection in held:
+            with contextlib.suppress(ConnectionError):
+                assert b" 200 " not in connection.recv(100)
+        assert time.monotonic() - start < 10
+    statuses = [through(proxy, "/v1/models/classifier")[0] for _ in range(300)]
+    assert statuses.count(200) >= 100 and 429 in statuses
 
 
 def test_headers_say_command_time_and_what_to_expect():

@@ -131,6 +131,7 @@ def check_compose(service, folder, root):
         assert (folder / inside.relative_to(root)).is_file()
     assert service["image"].startswith("tensorflow/serving:")
     assert all(port.startswith("127.0.0.1:") for port in service["ports"])
+    assert service["deploy"]["resources"]["limits"]["memory"].endswith("g}")
     return flags
 
 

@@ -59,7 +59,10 @@ services:
       - %(models)s
       - --model_config_file_poll_wait_seconds=30
       - --allow_version_labels_for_unavailable_models
-%(batching)s    ports:
+%(batching)s\
+    # These ports have no authentication and no limits. Clients on other machines need a proxy,
+    # such as examples/serving/nginx.conf of keras_bert.
+    ports:
       - "127.0.0.1:8500:8500"  # gRPC
       - "127.0.0.1:8501:8501"  # REST
     volumes:
@@ -77,6 +80,11 @@ services:
       timeout: 5s
       retries: 3
       start_period: 2m
+    # A batch of long texts needs memory beside the weights. Above the limit the server restarts.
+    deploy:
+      resources:
+        limits:
+          memory: ${MEMORY:-4g}
     restart: unless-stopped
 """
 
