@@ -1,6 +1,8 @@
 """Folders of versions: found, loaded, replaced, broken, removed, while somebody is served."""
 
+import gc
 import shutil
+import weakref
 
 import numpy as np
 import pytest
@@ -210,6 +212,25 @@ def test_what_a_graph_refuses_is_a_value_error_of_one_line(tmp_path):
     assert signature({"text": np.array([b"2"], object)})["number"].tolist() == [2.0]
     with pytest.raises(ValueError, match="^StringToNumberOp could not .*: no$"):
         signature({"text": np.array([b"no"], object)})
+
+
+def test_the_version_before_is_freed_when_the_next_one_is_there(tmp_path):
+    """Not when Python next looks for cycles: weights of several versions would pile up."""
+    folder = tmp_path / "model"
+    served.times(folder / "1", 1.0)
+    [model] = models.find(folder)
+    model.refresh(settled=False)
+    before = weakref.ref(model.current._loaded)
+    gc.disable()
+    try:
+        for number in range(2, 6):
+            served.times(folder / str(number), 1.0)
+            model.refresh(settled=False)
+            assert model.current.number == number
+            assert before() is None
+            before = weakref.ref(model.current._loaded)
+    finally:
+        gc.enable()
 
 
 def test_too_little_memory_is_a_memory_error():

@@ -376,6 +376,34 @@ def test_other_sites_cannot_reach_it_through_a_browser(port, headers, status):
         assert status == 200 or "answers to localhost" in answer["error"]
 
 
+@pytest.mark.parametrize("rows", [1025, 40_000])
+def test_a_request_of_too_many_rows_is_refused_at_once(port, rows):
+    """Empty texts are work as well: so many of them would keep others waiting for long."""
+    for body in (
+        {"instances": [""] * rows},
+        {"inputs": {"text": [""] * rows}},
+        {"signature_name": "ids", "inputs": dict.fromkeys(OUTSIDE, [[1]] * rows)},
+    ):
+        body = json.dumps(body, separators=(",", ":"))
+        if len(body) < MAX_BODY:
+            start = time.perf_counter()
+            status, answer = call(port, PREDICT, body)
+            assert status == 413 and "at most 1024 rows" in answer["error"]
+            assert time.perf_counter() - start < 2
+    is_well(port)
+    assert call(port, PREDICT, {"instances": [""] * 1024})[0] == 200
+
+
+def test_two_headers_of_a_kind_are_refused(port):
+    head = b"GET /v1/models/reviews HTTP/1.1\r\nconnection: close\r\n"
+    for header in (b"host", b"origin", b"sec-fetch-site"):
+        value = b"none" if header == b"sec-fetch-site" else b"http://localhost"
+        value = value.removeprefix(b"http://") if header == b"host" else value
+        hosts = b"" if header == b"host" else b"host: localhost\r\n"
+        lines = hosts + (header + b": " + value + b"\r\n") * 2
+        assert raw(port, head + lines + b"\r\n").startswith((b"HTTP/1.1 403", b"HTTP/1.1 400"))
+
+
 def test_on_a_network_it_answers_to_addresses_and_its_own_name(folder):
     for host, allowed in (("0.0.0.0", "192.168.0.7"), ("desk.example", "desk.example")):
         with serving(models.find(folder / "times"), host=host) as port:

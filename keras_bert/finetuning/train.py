@@ -122,6 +122,7 @@ def finetune(
     batch_size = _whole_number("batch_size", batch_size, 1)
     max_length = _whole_number("max_length", max_length, 3)
     accumulate = _whole_number("accumulate", accumulate, 1)
+    seed = _whole_number("seed", seed, 0)
     distribution.check_accumulation(accumulate)
     learning_rate, warmup = float(learning_rate), float(warmup)
     if not 0 <= warmup <= 1:

@@ -1,0 +1,247 @@
+"""Attack: runs and options that end well and give another model than was asked for."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import textwrap
+import time
+
+import keras
+import numpy as np
+import pytest
+
+import keras_bert
+from keras_bert import optimizers, sources
+from keras_bert.finetuning import resume
+from tests import test_finetuning_resume as runs
+from tests import tiny
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick():
+    with tiny.eagerly():
+        yield
+
+
+@pytest.fixture(scope="module")
+def undisturbed():
+    """A run of three epochs whose best one is not the last."""
+    model, metrics = runs.finetune(epochs=3)
+    return weights(model), metrics
+
+
+def weights(model):
+    return [keras.ops.convert_to_numpy(weight) for weight in model.weights]
+
+
+def killed(folder, batches=12):
+    """A run that was killed in its third epoch."""
+    with pytest.raises(runs.Killed):
+        runs.finetune(folder, runs.KillAt(batches))
+    assert (folder / resume.STATE_FILE).is_file() and (folder / resume.BEST_FILE).is_file()
+
+
+# --- A run folder.
+
+
+@pytest.mark.parametrize("damage", ["gone", "cut", "empty", "another", "flipped"])
+def test_a_broken_best_state_is_an_error_before_the_training(tmp_path, damage):
+    killed(tmp_path)
+    best = tmp_path / resume.BEST_FILE
+    content = bytearray(best.read_bytes())
+    if damage == "gone":
+        best.unlink()
+    elif damage == "another":  # of a run that was further
+        record = {"epoch": 9, "loss": 0.1, "accuracy": 1.0}
+        with np.load(best) as arrays:
+            np.savez(best, **{**arrays, "place": json.dumps(record)})
+    else:
+        content[len(content) // 2] ^= 1
+        best.write_bytes({"cut": content[:-9], "empty": b"", "flipped": content}[damage])
+    counter = runs.KillAt()
+    with pytest.raises(ValueError, match=rf"{resume.BEST_FILE}.*delete {resume.STATE_FILE}"):
+        runs.finetune(tmp_path, counter)
+    assert counter.seen == 0
+
+
+def test_a_run_without_dev_needs_no_best_state(tmp_path):
+    with pytest.raises(runs.Killed):
+        runs.finetune(tmp_path, runs.KillAt(12), dev=None, metric=None)
+    assert not (tmp_path / resume.BEST_FILE).exists()
+    runs.finetune(tmp_path, dev=None, metric=None)
+
+
+def test_two_processes_on_one_run_folder(tmp_path, undisturbed):
+    """The second one ends with one clear error; the first one's weights are right."""
+    program = textwrap.dedent(
+        f"""
+        import pathlib, sys, time
+        import keras, numpy as np
+        from tests import test_finetuning_resume as runs, tiny
+
+        class Wait(keras.callbacks.Callback):
+            def on_train_begin(self, logs=None):
+                pathlib.Path({str(tmp_path)!r}, "begun").touch()
+                while not pathlib.Path({str(tmp_path)!r}, "go").exists():
+                    time.sleep(0.05)
+
+        with tiny.eagerly():
+            model, metrics = runs.finetune({str(tmp_path / "run")!r}, Wait(), epochs=3)
+        weights = [keras.ops.convert_to_numpy(weight) for weight in model.weights]
+        np.savez({str(tmp_path / "weights.npz")!r}, *weights, best=metrics["best_epoch"])
+        """
+    )
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "tensorflow"}
+    with subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, env=environment) as first:
+        end = time.monotonic() + 120
+        while not (tmp_path / "begun").exists():
+            assert first.poll() is None and time.monotonic() < end
+            time.sleep(0.05)
+        with pytest.raises(ValueError, match="another process is training there"):
+            runs.finetune(tmp_path / "run")
+        (tmp_path / "go").touch()
+        assert first.wait(120) == 0
+    expected, metrics = undisturbed
+    with np.load(tmp_path / "weights.npz") as found:
+        assert found["best"] == metrics["best_epoch"]
+        for number, weight in enumerate(expected):
+            np.testing.assert_allclose(found[f"arr_{number}"], weight, atol=1e-6)
+    assert os.listdir(tmp_path / "run") == []
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "mixed_bfloat16", "mixed_float16"])
+def test_the_best_epoch_of_a_model_in_another_type(tmp_path, dtype):
+    """The state on disk gives the same bits as the one in memory, and as a run that went on."""
+    expected, metrics = runs.finetune(dtype=dtype)
+    found, again = runs.finetune(tmp_path / "run", dtype=dtype)
+    assert again["best_epoch"] == metrics["best_epoch"]
+    with pytest.raises(runs.Killed):
+        runs.finetune(tmp_path / "killed", runs.KillAt(12), dtype=dtype)
+    resumed, _ = runs.finetune(tmp_path / "killed", dtype=dtype)
+    for a, b, c in zip(weights(expected), weights(found), weights(resumed), strict=True):
+        assert a.dtype == b.dtype
+        np.testing.assert_array_equal(a, b)
+        np.testing.assert_array_equal(a, c)
+
+
+# --- Numbers.
+
+
+def test_numbers_of_numpy(tmp_path):
+    options = {
+        "epochs": np.int64(2),
+        "batch_size": np.int32(4),
+        "learning_rate": np.float32(1e-2),
+        "warmup": np.float64(0.1),
+        "max_length": np.int64(16),
+        "patience": np.int64(2),
+        "seed": np.int64(3),
+        "class_weight": {"good": np.float32(1.0), "bad": np.float64(2.0)},
+    }
+    _, metrics = runs.finetune(tmp_path, **options)
+    json.dumps(metrics)  # as the command line writes them
+    assert metrics["recipe"]["epochs"] == 2 and type(metrics["recipe"]["seed"]) is int
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("learning_rate", -1, "the learning rate must be a number from 0 up; received -1"),
+        ("learning_rate", float("nan"), "the learning rate must be a number from 0 up"),
+        ("epochs", 2.5, "epochs must be a whole number; received 2.5"),
+        ("batch_size", "8", "batch_size must be a whole number; received '8'"),
+        ("max_length", 100.7, "max_length must be a whole number; received 100.7"),
+        ("warmup", 1.5, "warmup must be a share of the steps from 0 to 1; received 1.5"),
+    ],
+)
+def test_impossible_numbers(option, value, message):
+    with pytest.raises(ValueError, match=message):
+        runs.finetune(**{option: value})
+
+
+# --- Options that were not heard.
+
+
+def test_variables_that_the_user_spares_from_weight_decay():
+    layers = [keras.layers.Dense(2, name=name) for name in ("first", "second")]
+    for layer in layers:
+        layer.build((None, 3))
+    variables = [variable for layer in layers for variable in layer.trainable_variables]
+    for make in (optimizers.AdamW, optimizers.Lamb):
+        before = weights_of(variables)
+        optimizer = make(learning_rate=0.1, weight_decay=0.5)
+        optimizer.exclude_from_weight_decay(var_names=["first"])
+        optimizer.build(variables)
+        optimizer.apply([keras.ops.zeros_like(variable) for variable in variables])
+        changed = [
+            variable.path
+            for variable, old in zip(variables, before, strict=True)
+            if np.abs(keras.ops.convert_to_numpy(variable) - old).max() > 0
+        ]
+        assert changed == ["second/kernel"]  # neither what is excluded nor a bias
+
+
+def weights_of(variables):
+    return [keras.ops.convert_to_numpy(variable).copy() for variable in variables]
+
+
+@pytest.fixture
+def saved(tmp_path):
+    encoder = tiny.encoder(num_hidden_layers=1, rematerialize=True)
+    encoder.preprocessor.sequence_length = 16
+    keras_bert.save(encoder, tmp_path / "saved")
+    return tmp_path / "saved"
+
+
+def test_options_of_a_saved_model(saved):
+    assert keras_bert.load(saved).preprocessor.sequence_length == 16
+    assert keras_bert.load(saved).rematerialize
+    # 128, at most what the encoder has room for: the default of a checkpoint, said aloud.
+    assert keras_bert.load(saved, sequence_length=128).preprocessor.sequence_length == 32
+    assert keras_bert.load(saved, sequence_length=None).preprocessor.sequence_length is None
+    assert keras_bert.load(saved, sequence_length=np.int64(8)).preprocessor.sequence_length == 8
+    assert not keras_bert.load(saved, rematerialize=False).rematerialize
+
+
+@pytest.mark.parametrize("length", [100.7, 2, "128", True, -1])
+def test_a_length_that_is_none(saved, tmp_path, length):
+    keras_bert.save(tiny.encoder(num_hidden_layers=1), tmp_path / "theirs", format="huggingface")
+    for folder in (saved, tmp_path / "theirs"):
+        with pytest.raises(ValueError, match="sequence_length must be a whole number of at least"):
+            keras_bert.load(folder, sequence_length=length)
+    with pytest.raises(ValueError, match="sequence_length must be a whole number of at least"):
+        keras_bert.load(saved).preprocessor.sequence_length = length
+
+
+def test_white_space_in_a_vocabulary(tmp_path):
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\ngood \n bad\t\r\n")
+    preprocessor = keras_bert.Preprocessor(tmp_path / "vocab.txt", sequence_length=4)
+    ids = keras.ops.convert_to_numpy(preprocessor(["good bad"])["input_word_ids"])
+    assert ids.tolist() == [[2, 4, 5, 3]]
+
+
+@pytest.mark.parametrize(("name", "expected"), [("base", "gelu"), ("tiny", "gelu_new")])
+def test_a_name_is_one_model_from_every_source(tmp_path, monkeypatch, name, expected):
+    """The Hub's files say gelu of all of Google's models, and so do Google's own."""
+    encoder = tiny.encoder(num_hidden_layers=1, hidden_act="gelu_new")
+    for source, format in (("hub", "huggingface"), ("google", "google")):
+        folder = tmp_path / source
+        keras_bert.save(encoder, folder, format=format)
+        file = next(f for f in folder.glob("*config.json") if "tokenizer" not in f.name)
+        file.write_text(file.read_text().replace('"gelu_new"', '"gelu"'))
+        monkeypatch.setattr(sources, "find", lambda name, folder=folder: folder)
+        assert keras_bert.load(name).bert_config["hidden_act"] == expected
+        converted = keras_bert.convert(name, tmp_path / f"{source}.keras", format="keras")
+        assert converted.config["hidden_act"] == expected
+        assert keras_bert.load(name, hidden_act="relu").bert_config["hidden_act"] == "relu"
+
+
+def test_every_name_has_the_activation_of_its_year():
+    for name, source in sources.SOURCES.items():
+        if source.archive:
+            year = int(source.archive[:4])
+            assert sources.hidden_act_of(name) == ("gelu" if year == 2018 else "gelu_new"), name
