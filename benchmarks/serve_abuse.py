@@ -1,0 +1,156 @@
+"""Question: does the local server stay up, and in its memory, under abuse and over many reloads?
+
+Abuse: 32 clients send short texts as in serve_load.py, and every fourth request is hostile: broken
+JSON, deep nesting, wrong types and names, too many rows, bodies and texts over the limits, bytes
+that are not HTTP, clients that go away. Counted are answers by status; none may be 5xx, and each
+good request is answered. Reloads: a model is loaded again and again as its versions change, in this
+process. Resident memory is printed as it goes.
+
+    python benchmarks/serve_abuse.py                  # 10 minutes of abuse, then 1,000 reloads
+"""
+
+import argparse
+import asyncio
+import collections
+import json
+import os
+import pathlib
+import random
+import re
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+
+from serve_load import MIB, export, resident, serve, texts
+
+PREDICT = "/v1/models/model:predict"
+HOSTILE = [
+    lambda r: post(b'{"instances": ["x"'),
+    lambda r: post(b"[" * 500_000),
+    lambda r: post(b'{"instances": ' + b"[" * 60 + b"]" * 60 + b"}"),
+    lambda r: post(json.dumps({"instances": [1, None, {"a": []}]}).encode()),
+    lambda r: post(json.dumps({"instances": [""] * 60_000}).encode()),
+    lambda r: post(json.dumps({"instances": ["x" * 100_000]}).encode()),
+    lambda r: post(json.dumps({"signature_name": "\x1b[2J" * 1000, "instances": ["a"]}).encode()),
+    lambda r: post(json.dumps({"instances": [{"b64": "!"}]}).encode()),
+    lambda r: post(b'{"instances": ["\xff\xfe\x00"]}'),
+    lambda r: post(b'{"inputs": {"text": [' + b"9" * 100_000 + b"]}}"),
+    lambda r: post(b"x" * 2_000_000),
+    lambda r: post(b"{}", path="/v1/models/" + "a" * 5000 + ":predict"),
+    lambda r: post(b"{}", path="/v1/models/model/versions/" + "9" * 3000 + ":predict"),
+    lambda r: post(b"{}", host=b"elsewhere.example//localhost"),
+    lambda r: post(b"{}", more=b"origin: null\r\n"),
+    lambda r: post(b"{}", more=b"sec-fetch-site: cross-site\r\n"),
+    lambda r: post(b"{}", more=b"x: " + b"y" * 70_000 + b"\r\n"),
+    lambda r: r.randbytes(200) + b"\r\n\r\n",
+    lambda r: post(b'{"instances": ["a text"]}')[: r.randint(1, 80)],  # and the client goes away
+]
+
+
+def post(body, path=PREDICT, host=b"localhost", more=b""):
+    head = f"POST {path} HTTP/1.1\r\ncontent-length: {len(body)}\r\n".encode()
+    return head + b"host: " + host + b"\r\n" + more + b"\r\n" + body
+
+
+async def ask(port, request, is_whole=True):
+    """The status of a request on a connection of its own; `None` where there is no answer."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(request)
+        if not is_whole:
+            return None
+        line = await asyncio.wait_for(reader.readline(), 60)
+        found = re.match(rb"HTTP/1.1 (\d+)", line)
+        return int(found[1]) if found else None
+    except ConnectionError:
+        return None
+    finally:
+        writer.close()
+
+
+async def client(port, end, number, statuses, latencies):
+    generator = random.Random(number)
+    words = texts(1000)
+    while time.monotonic() < end:
+        if generator.random() < 0.25:
+            kind = generator.randrange(len(HOSTILE))
+            request = HOSTILE[kind](generator)
+            statuses["hostile", await ask(port, request, kind < len(HOSTILE) - 1)] += 1
+        else:
+            start = time.perf_counter()
+            body = json.dumps({"instances": [generator.choice(words)]}).encode()
+            statuses["good", await ask(port, post(body))] += 1
+            latencies.append(time.perf_counter() - start)
+
+
+async def abuse(process, port, clients, minutes):
+    """Counts of (kind, status), latencies of good requests, memory after each tenth."""
+    statuses, latencies, memory = collections.Counter(), [], []
+    end = time.monotonic() + 60 * minutes
+    work = [client(port, end, number, statuses, latencies) for number in range(clients)]
+
+    async def watch():
+        while time.monotonic() < end:
+            await asyncio.sleep(60 * minutes / 10)
+            memory.append(resident(process))
+
+    await asyncio.gather(watch(), *work)
+    return statuses, latencies, memory
+
+
+def reloads(count):
+    """Resident memory of this process after each tenth of so many reloads of a small model."""
+    import keras_bert
+    from keras_bert import heads
+    from keras_bert.serving import models
+
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefgh"]
+    encoder = keras_bert.BertEncoder(
+        vocab_size=len(pieces), hidden_size=256, num_hidden_layers=2, num_attention_heads=4,
+        intermediate_size=1024, preprocessor=keras_bert.Preprocessor(pieces),
+    )  # fmt: skip
+    status = pathlib.Path("/proc/self/status")
+    with tempfile.TemporaryDirectory() as folder:
+        version = keras_bert.export(heads.classifier(encoder, labels=["a", "b"]), folder + "/model")
+        [model] = models.find(folder + "/model")
+        for number in range(1, count + 1):
+            model.refresh(settled=False)
+            if model.current is None or model.current.number != number:
+                sys.exit(f"version {number} was not loaded: {model.states()}")
+            if number % max(1, count // 10) == 0:
+                yield int(re.search(r"VmRSS:\s+(\d+)", status.read_text())[1]) * 1024
+            version = pathlib.Path(shutil.move(version, version.with_name(str(number + 1))))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--clients", type=int, default=32)
+    parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--reloads", type=int, default=1000)
+    args = parser.parse_args()
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    if args.minutes:
+        with tempfile.TemporaryDirectory() as folder:
+            export(pathlib.Path(folder, "model"))
+            process, port = serve(pathlib.Path(folder, "model"))
+            try:
+                asyncio.run(abuse(process, port, args.clients, args.minutes / 20))  # warm
+                found = asyncio.run(abuse(process, port, args.clients, args.minutes))
+                statuses, latencies, memory = found
+                alive = process.poll() is None
+            finally:
+                process.terminate()
+                process.wait()
+        for (kind, status), count in sorted(statuses.items(), key=str):
+            print(f"{kind:8} {status or 'no answer':>9}: {count}")
+        print(f"good: median {1000 * statistics.median(latencies):.0f} ms; alive: {alive}")
+        print("resident MiB:", *(f"{size / MIB:.0f}" for size in memory))
+    if args.reloads:
+        memory = [f"{size / MIB:.0f}" for size in reloads(args.reloads)]
+        print(f"resident MiB after each tenth of {args.reloads} reloads:", *memory)
+
+
+if __name__ == "__main__":
+    main()
