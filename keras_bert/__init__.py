@@ -5,14 +5,15 @@
     bert = keras_bert.load("minilm")
     bert(bert.preprocessor(["two words", "three more words"]))["pooled_output"]
 
-Names load on first use. Importing the package takes no time, and does not import Keras. But as soon
-as Keras is imported, before or after this package, it knows the layers of keras_bert, so that
-`keras.saving.load_model` can read our models.
+Names load on first use. Importing the package is fast, and does not import Keras. The layers are
+registered when Keras is imported, before or after this package, so that `keras.saving.load_model`
+can read our models.
 """
 
 import importlib
 import importlib.util
 import sys
+import typing
 
 from keras_bert.version import __version__
 
@@ -53,13 +54,13 @@ def _register_layers():
 
 
 class _RegisterAfterKeras:
-    """A finder of modules that registers our layers when Keras has been imported."""
+    """Import hook that registers the layers after Keras is imported."""
 
     def find_spec(self, name, path=None, target=None):
         if name != "keras":
             return None
         sys.meta_path.remove(self)
-        spec = importlib.util.find_spec("keras")
+        spec: typing.Any = importlib.util.find_spec("keras")
         if spec is not None:
             run_module = spec.loader.exec_module
 

@@ -219,14 +219,17 @@ def _parser():
         "--max-text", type=_positive(int), default=2**16, help="bytes of a text (default: 64 KiB)"
     )
     serve.add_argument(
-        "--max-rows", type=_positive(int), default=1024, help="texts of a request (default: 1024)"
+        "--max-rows",
+        type=_positive(int),
+        default=1024,
+        help="maximum rows per request (default: 1024)",
     )
     serve.set_defaults(run="serving.serve")
     for name in (*_READS_MODEL, "pretrain", "serve"):
         commands.choices[name].add_argument(
             "--trusted",
             action="store_true",
-            help="let code in the model run; only for models whose author you trust",
+            help="allow code in the model to run; use only for models you trust",
         )
     return parser
 

@@ -13,6 +13,7 @@ from keras_bert.encoder import BertEncoder
 from keras_bert.files import whole
 
 MODEL_FILE = "model.keras"  # the model in a folder that `save` wrote
+_MOST_PARAMETERS = 2  # of a model, for each number in its file: quantized kernels are packed
 
 
 def load(
@@ -29,9 +30,8 @@ def load(
 ):
     """Loads a model with its weights, its vocabulary and its tokenizer options.
 
-    A model from elsewhere is data: no code of it runs. See SECURITY.md for what that means for
-    each format. A saved model with a `HubLayer` or a Keras `Lambda` layer contains code, and needs
-    `trusted=True`.
+    No code from the model runs unless `trusted=True`; see SECURITY.md for what that means for each
+    format. A saved model with a `HubLayer` or a Keras `Lambda` layer contains code.
 
     Args:
         name: a name that `keras-bert list` prints, such as `"base"`; `"hf:org/name"` or
@@ -58,8 +58,8 @@ def load(
     Returns:
         A `BertEncoder` with a `preprocessor`, with `task` the head's model; or whatever model
         `save` wrote: of one with the heads of pretraining `task` may be either of them. It comes
-        as it was saved but for the arguments that are given; a head with weights for another task
-        than pretraining takes only `sequence_length`.
+        as it was saved but for the arguments that are given. Of a fine-tuned model only
+        `sequence_length` can be changed.
 
     Raises:
         ValueError: no such name or folder, a file that is not as it must be, code in a model that
@@ -188,6 +188,8 @@ def convert(source, path, *, format, drop=(), hidden_act=None, trusted=False):
         checkpoint = conversion.to_checkpoint(_load_keras(file, None, trusted))
     else:
         checkpoint = checkpoints.read(found)
+        for name in checkpoint.weights:
+            checkpoints.canonical.check_numbers(found, name, checkpoint.weights[name])
         hidden_act = hidden_act or sources.hidden_act_of(source)
     if hidden_act is not None:
         config = {**checkpoint.config, "hidden_act": hidden_act}
@@ -222,7 +224,13 @@ def _load_keras(path, task, trusted):
     if not zipfile.is_zipfile(path):
         raise ValueError(f"{path} is not a model that Keras can read: it is no complete archive")
     try:
-        _check_parameters(*checkpoints.keras_file.check(path), trusted)
+        config, stored = checkpoints.keras_file.check(path)
+        if not trusted and checkpoints.keras_file.has_code(config):
+            raise ValueError(
+                "it contains code (Lambda). If you trust its author, pass trusted=True, or "
+                "--trusted on the command line"
+            )
+        _check_parameters(config, stored, trusted)
         model = keras.saving.load_model(path, compile=False, safe_mode=not trusted)
         for layer in model._flatten_layers():
             if isinstance(layer, BertEncoder):
@@ -249,9 +257,8 @@ def _load_keras(path, task, trusted):
 def _check_parameters(config, stored, trusted):
     """Raise an error if the model of a config has far more parameters than its file.
 
-    The model is built once without memory for its variables, which takes a twentieth of the time
-    that loading takes. In a thread, because Keras keeps the variables of such a model in a list of
-    the thread, to give them memory later.
+    The model is built once without memory for its variables, which is fast. This runs in its own
+    thread because Keras stores uninitialized variables per thread.
     """
 
     def count():
@@ -261,9 +268,9 @@ def _check_parameters(config, stored, trusted):
 
     with concurrent.futures.ThreadPoolExecutor(1) as thread:
         parameters = thread.submit(count).result()
-    if parameters > 2 * stored + 1000:
+    if parameters > _MOST_PARAMETERS * stored + 1000:
         raise ValueError(
-            f"its config asks for {parameters:.3g} parameters, its weights have {stored:.3g}"
+            f"the config declares {parameters:.3g} parameters, but the file has {stored:.3g}"
         )
 
 

@@ -43,7 +43,7 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
         super().__init__()
         peak = float(peak)
         if not 0 <= peak < float("inf"):
-            raise ValueError(f"the learning rate must be a number from 0 up; received {peak}")
+            raise ValueError(f"the learning rate must be finite and at least 0; received {peak}")
         if total_steps < 1 or not 0 <= warmup_steps <= total_steps:
             raise ValueError(
                 "total_steps must be at least 1 and warmup_steps within 0 and total_steps; "
@@ -83,7 +83,7 @@ class _AsBertHasIt(keras.optimizers.Optimizer):
         """It is in the update, which has the rate: Keras asks the schedule for each variable."""
 
     def _use_weight_decay(self, variable):
-        """Whether a variable decays: no bias, no LayerNorm, nothing that the user excluded."""
+        """Return False for biases, LayerNorm and variables that the user excluded."""
         if len(variable.shape) < 2 or variable.name == "bias":
             return False
         return super()._use_weight_decay(variable)

@@ -844,6 +844,8 @@ def _from_hub(repository, revision, files):
         weights = [name for name in names if name.endswith((".safetensors", ".bin"))]
         # What a killed download left is no model.
         if weights and "config.json" in names and names & {"vocab.txt", "tokenizer.json"}:
+            if not _is_offline():
+                print(f"{repository}: {reason}; using the copy in the Hub's cache", file=sys.stderr)
             return found
     raise OSError(f"could not download {repository} from the Hugging Face Hub: {reason}")
 

@@ -69,7 +69,7 @@ OF_EVERY_HEAD = (
     "train_step",
     "frozen_encoder",
 )
-PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "two", "words", "##s", "\u2028", "é"]
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "two", "words", "##s", "a\u2028b", "é"]
 PIECES += [f"piece{index}" for index in range(len(PIECES), CONFIG["vocab_size"])]
 TEXTS = ["Two words", "", "WORDS two twos piece9"]
 

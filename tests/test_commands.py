@@ -597,7 +597,7 @@ def test_both_parts_of_a_pair_are_named(encoder_folder, tmp_path, capsys):
 
 def test_an_export_knows_the_licence_of_its_source_or_is_told(tmp_path, monkeypatch):
     said = {}
-    monkeypatch.setattr(keras_bert, "load", lambda name, task: None)
+    monkeypatch.setattr(keras_bert, "load", lambda name, **options: None)
     monkeypatch.setattr(keras_bert, "export", lambda model, path, **options: said.update(options))
     for metrics, options, expected in (
         ("broken", [], {"metrics": {}, "license": None}),

@@ -128,10 +128,10 @@ def read(prefix: Path) -> Bundle:
         )
 
     try:
-        entries = bundle_index.read(prefix)  # or a broken index would end the process
+        entries = bundle_index.read(prefix)  # TensorFlow would crash on a broken index
         reader = tf.train.load_checkpoint(str(prefix))
         if reader.get_variable_to_shape_map().keys() != entries.keys():
-            raise ValueError("an index that TensorFlow reads in another way")
+            raise ValueError("an index with other tensors than TensorFlow finds")
     except broken as error:
         raise fail(error, "") from error
 
@@ -139,7 +139,7 @@ def read(prefix: Path) -> Bundle:
         try:
             return reader.get_tensor(name)
         except broken as error:
-            raise fail(error, f"in {name}: ") from error
+            raise fail(error, f"in {name!r:.200}: ") from error
 
     return Bundle(prefix, {name: entry.shape for name, entry in entries.items()}, load)
 
@@ -160,7 +160,9 @@ def read_graph(bundle: Bundle) -> list[Node]:
     except (DecodeError, TypeError) as error:
         raise ValueError(f"{rule}, received {folder.one_line(error)}") from error
     if len(graph.nodes) > _MAX_NODES:
-        raise ValueError(f"{rule}, received one of {len(graph.nodes)}, at most {_MAX_NODES}")
+        raise ValueError(
+            f"{rule}, received {len(graph.nodes)} nodes, at most {_MAX_NODES} are allowed"
+        )
     nodes = []
     for proto in graph.nodes:
         children = {child.local_name: child.node_id for child in proto.children}

@@ -1,7 +1,8 @@
 """Read and check the index of a TensorFlow checkpoint, in Python.
 
-TensorFlow trusts an index: one with changed bytes and a matching checksum ends the process. So the
-index is read here first, and TensorFlow sees only files whose every entry lies in the data files.
+TensorFlow does not validate an index: a modified one with a matching checksum can crash the
+process. So the index is checked here first, and TensorFlow opens it only if every entry lies in the
+data files.
 
 Source: tensorflow/core/lib/io/format.cc and block.cc (a table of LevelDB),
 tensorflow/core/protobuf/tensor_bundle.proto.
@@ -26,7 +27,7 @@ class Entry(NamedTuple):
     """Where a checkpoint keeps a tensor.
 
     Args:
-        shape: Its sizes.
+        shape: Dimensions of the tensor.
         shard: Number of the data file.
         offset: First byte in it.
         size: Number of bytes.
@@ -87,7 +88,7 @@ def _entry(name, proto, sizes) -> Entry:  # type: ignore[no-untyped-def]  # prot
         raise ValueError(f"{name!r:.200} is split into slices")
     shape = tuple(dim.size for dim in proto.shape.dim)
     if proto.shape.unknown_rank or len(shape) > containers.MAX_RANK or min(shape, default=0) < 0:
-        raise ValueError(f"{name!r:.200} has the shape {shape}")
+        raise ValueError(f"{name!r:.200} has the invalid shape {shape}")
     entry = Entry(shape, proto.shard_id, proto.offset, proto.size)
     if not (
         0 <= entry.shard < len(sizes)
@@ -110,7 +111,7 @@ def _entry(name, proto, sizes) -> Entry:  # type: ignore[no-untyped-def]  # prot
 def _read_table(data: bytes) -> list[tuple[bytes, bytes]]:
     """The keys and values of a table, in order."""
     if len(data) < _FOOTER or int.from_bytes(data[-8:], "little") != _MAGIC:
-        raise ValueError("the index is not complete")
+        raise ValueError("the index is truncated or not an index")
     position = len(data) - _FOOTER
     limit = len(data) - 8
     handles = []
@@ -134,7 +135,7 @@ def _read_table(data: bytes) -> list[tuple[bytes, bytes]]:
 
 
 def _read_block(data: bytes, offset: int, size: int) -> list[tuple[bytes, bytes]]:
-    """The keys and values of a block. A key is stored without what it shares with the last one."""
+    """The keys and values of a block, in which keys are prefix-compressed."""
     limit = offset + size
     if size < 4 or limit + _TRAILER > len(data) - _FOOTER:
         raise ValueError("a block of the index lies outside the file")
@@ -145,7 +146,7 @@ def _read_block(data: bytes, offset: int, size: int) -> list[tuple[bytes, bytes]
     if restarts < 1 or end < offset:
         raise ValueError("a block of the index has no restarts")
     items: list[tuple[bytes, bytes]] = []
-    full_keys = {0}  # where keys stand that share nothing; searches start there
+    full_keys = {0}  # offsets of entries with a full key
     key, position = b"", offset
     while position < end:
         start = position
@@ -153,7 +154,7 @@ def _read_block(data: bytes, offset: int, size: int) -> list[tuple[bytes, bytes]
         rest, position = _varint(data, position, end)
         length, position = _varint(data, position, end)
         if shared > len(key) or position + rest + length > end:
-            raise ValueError("an entry of the index is cut")
+            raise ValueError("an entry of the index is truncated")
         if not shared:
             full_keys.add(start - offset)
         key = key[:shared] + data[position : position + rest]
@@ -162,7 +163,7 @@ def _read_block(data: bytes, offset: int, size: int) -> list[tuple[bytes, bytes]
         position += length
     places = [int.from_bytes(data[at : at + 4], "little") for at in range(end, limit - 4, 4)]
     if places[0] != 0 or not full_keys.issuperset(places) or sorted(set(places)) != places:
-        raise ValueError("the restarts of the index do not lead to its entries")
+        raise ValueError("the restart offsets of the index do not point at entries")
     return items
 
 

@@ -91,8 +91,7 @@ def check_sizes(
 ) -> None:
     """Raise an error for sizes in a config that the tensors beside it cannot have.
 
-    Cheap, and to be called before anything is built: a config of a few bytes can ask for millions
-    of layers.
+    Call it before anything is built: a config of a few bytes can ask for millions of layers.
 
     Args:
         file: Named in errors.
@@ -524,7 +523,7 @@ def check_numbers(source: object, name: str, array: np.ndarray) -> None:
         ...
         ValueError: a.bin: pooler/dense/bias must hold finite numbers, received NaN or infinity
     """
-    # The extremes alone: a NaN is both, and an array of booleans would take memory.
+    # min and max propagate NaN; isfinite over the array would allocate a mask.
     if array.size and not (np.isfinite(array.min()) and np.isfinite(array.max())):
         raise ValueError(f"{source}: {name} must hold finite numbers, received NaN or infinity")
 

@@ -30,7 +30,8 @@ def check_zip(file: Path | IO[bytes]) -> list[zipfile.ZipInfo]:
         The members.
 
     Raises:
-        ValueError: If a member is compressed, encrypted or there twice, or if the members overlap.
+        ValueError: If a member is compressed, encrypted or there twice, or if they declare more
+            bytes than the file has.
         zipfile.BadZipFile: If it is not a zip file.
 
     Example:
@@ -40,7 +41,7 @@ def check_zip(file: Path | IO[bytes]) -> list[zipfile.ZipInfo]:
         >>> check_zip(data)
         Traceback (most recent call last):
         ...
-        ValueError: the member 'zeros' is compressed; it must be stored as it is
+        ValueError: the member 'zeros' is compressed; it must be stored uncompressed
     """
     with zipfile.ZipFile(file) as archive:
         members = archive.infolist()
@@ -51,10 +52,10 @@ def check_zip(file: Path | IO[bytes]) -> list[zipfile.ZipInfo]:
         if member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1:
             kind = "encrypted" if member.flag_bits & 1 else "compressed"
             raise ValueError(
-                f"the member {member.filename!r} is {kind}; it must be stored as it is"
+                f"the member {member.filename!r} is {kind}; it must be stored uncompressed"
             )
         if member.filename in names:
-            raise ValueError(f"the member {member.filename!r} is there twice")
+            raise ValueError(f"the member {member.filename!r} occurs twice")
         names.add(member.filename)
     declared = sum(member.file_size for member in members)
     if declared > size:
@@ -134,7 +135,7 @@ def check_hdf5(opened: Any, size: int) -> dict[str, tuple[int, ...]]:
         if item.external or item.is_virtual:
             raise ValueError(f"{name!r} must be in the file itself, received a reference")
         if properties.get_nfilters():
-            raise ValueError(f"{name!r} is compressed; it must be stored as it is")
+            raise ValueError(f"{name!r} is compressed; it must be stored uncompressed")
         if item.dtype.hasobject:
             raise ValueError(f"{name!r} must hold numbers, received {item.dtype}")
         stored = item.id.get_storage_size()
@@ -144,7 +145,9 @@ def check_hdf5(opened: Any, size: int) -> dict[str, tuple[int, ...]]:
             )
         declared += item.nbytes
         if declared > size:
-            raise ValueError(f"the datasets overlap: they declare over {size} bytes, all there are")
+            raise ValueError(
+                f"the datasets overlap: they declare more than the file's {size} bytes"
+            )
         shapes[name] = item.shape
 
     opened.visititems(visit)

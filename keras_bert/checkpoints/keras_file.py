@@ -17,7 +17,7 @@ _ENCODER = "keras_bert>BertEncoder"
 
 
 def check(file: Path) -> tuple[dict[str, Any], int]:
-    """Check that a `.keras` file is whole, and that its sizes agree with each other.
+    """Check that a `.keras` file is complete, and that its config matches its weights.
 
     Args:
         file: The file.
@@ -26,8 +26,8 @@ def check(file: Path) -> tuple[dict[str, Any], int]:
         The config of the model, and how many numbers its weights have.
 
     Raises:
-        ValueError: If it is not whole, declares more than it holds, or holds an encoder whose
-            sizes its weights do not have.
+        ValueError: If it is not complete, declares more than it holds, or if its config does not
+            match its weights.
 
     Example:
         >>> import tempfile
@@ -37,14 +37,14 @@ def check(file: Path) -> tuple[dict[str, Any], int]:
         ...     check(Path(stream.name))
         Traceback (most recent call last):
         ...
-        ValueError: there is no model.weights.h5
+        ValueError: model.weights.h5 is missing
     """
     import h5py
 
     members = {member.filename: member for member in containers.check_zip(file)}
     for name in (_CONFIG, _WEIGHTS):
         if name not in members:
-            raise ValueError(f"there is no {name}")
+            raise ValueError(f"{name} is missing")
     with zipfile.ZipFile(file) as archive:
         config = folder.parse_json(archive.read(_CONFIG), _CONFIG)
     with open(file, "rb") as stream:
@@ -53,15 +53,28 @@ def check(file: Path) -> tuple[dict[str, Any], int]:
             with h5py.File(section, "r") as opened:
                 shapes = containers.check_hdf5(opened, members[_WEIGHTS].file_size)
         except (OSError, RuntimeError, KeyError, TypeError, UnicodeError) as error:
-            raise ValueError(f"{_WEIGHTS} is broken: {' '.join(str(error).split())}") from error
+            raise ValueError(f"{_WEIGHTS} is broken: {folder.one_line(error)}") from error
     for item in _objects(config):
         for key, value in item.items():  # of our encoder, and of other libraries' models
             if key.endswith("_layers") and isinstance(value, int) and value > len(shapes):
-                raise ValueError(f"{key} is {value:.3g}, of a model with {len(shapes)} weights")
+                raise ValueError(f"{key} is {value}, but the file has only {len(shapes)} weights")
         found = item.get("config")
         if item.get("registered_name") == _ENCODER and isinstance(found, dict):
             canonical.check_sizes(_CONFIG, found, shapes)
     return config, sum(math.prod(shape) for shape in shapes.values())
+
+
+def has_code(config: Mapping[str, Any]) -> bool:
+    """Return True if the config of a model contains Python bytecode, as a `Lambda` layer has.
+
+    Args:
+        config: From `check`.
+
+    Example:
+        >>> has_code({"config": {"function": {"class_name": "__lambda__", "config": {}}}})
+        True
+    """
+    return any(item.get("class_name") == "__lambda__" for item in _objects(config))
 
 
 def _objects(config: Any) -> Iterator[Mapping[str, Any]]:

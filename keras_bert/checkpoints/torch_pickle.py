@@ -172,7 +172,7 @@ def _arrays(
 ) -> dict[str, np.ndarray]:
     """Cuts the tensors out of their storages, which several may share."""
     arrays = {}
-    # Tied tensors share a storage. That two are tied is common, a thousand would be a trick.
+    # Tied tensors share a storage. Two for each storage are allowed; more would multiply memory.
     sizes = {tensor.storage.key: tensor.storage.size for tensor in tensors.values()}
     if sum(math.prod(tensor.shape) for tensor in tensors.values()) > 2 * sum(sizes.values()):
         raise ValueError("tensors that are larger together than twice their storages")
@@ -313,7 +313,11 @@ def _tensor(
 ) -> _Tensor:
     """The settings, three or four, are about training."""
     rank = len(_check(shape, tuple))
-    if rank > containers.MAX_RANK or rank != len(_check(strides, tuple)):
+    if rank > containers.MAX_RANK:
+        raise ValueError(
+            f"a tensor of {rank} dimensions, at most {containers.MAX_RANK} are allowed"
+        )
+    if rank != len(_check(strides, tuple)):
         raise ValueError(f"a tensor of {rank} dimensions and {len(strides)} strides")
     return _Tensor(
         _check(storage, _Storage),

@@ -3,6 +3,7 @@
 import json
 import pathlib
 
+import keras_bert
 from keras_bert import hub
 from keras_bert.finetuning import report
 
@@ -15,7 +16,7 @@ def encoder_options(args):
 
 def load(args, **options):
     """The model that the command line names, with the options of `keras_bert.load`."""
-    return hub.load(args.model, trusted=args.trusted, **options)
+    return keras_bert.load(args.model, trusted=args.trusted, **options)
 
 
 def metrics_of(model):

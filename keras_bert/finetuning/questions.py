@@ -606,7 +606,8 @@ def decode(model, examples, encoded, outputs, *, max_answer_length=30, null_thre
     A span is looked for in all windows of a question. Where several windows hold it, the one
     counts in which its first piece has the most context on its shorter side. So each span has one
     logit, and the score of an answer is its probability under a softmax over all spans of the
-    context and, where a question may have no answer, that. The exported model computes the same.
+    context. If the model may give no answer, no answer is one more option. The exported model
+    computes the same.
 
     Args:
         model: from `heads.span_selector`.
@@ -681,8 +682,8 @@ def _best_span(encoded, outputs, rows, max_answer_length):
 
     Returns:
         `(logit, first, last, total)`: its logit, its first and last piece in the context, and the
-        logarithm of the sum of the exponentials of all spans' logits; minus infinity twice where
-        there is no span.
+        logarithm of the sum of the exponentials of all spans' logits. `logit` and `total` are
+        minus infinity if there is no span.
     """
     owners = _owners(encoded, rows, max_answer_length)
     best, total = (-np.inf, 0, 0), -np.inf
@@ -718,7 +719,7 @@ def _owners(encoded, rows, max_answer_length):
         first, size = encoded.first[row], encoded.size[row]
         left = np.arange(size)
         right = size - 1 - left
-        # As in run_squad.py: the shorter side decides, and a hundredth of the window's size.
+        # As in run_squad.py, times 100: the shorter side plus 0.01 x the size of the window.
         context = (100 * np.minimum(left, right) + size)[:, None]
         is_whole = np.arange(max_answer_length) <= right[:, None]
         better = is_whole & (context > most[first : first + size])

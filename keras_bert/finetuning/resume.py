@@ -13,7 +13,7 @@ from keras_bert.files import whole
 
 STATE_FILE = "training.npz"
 BEST_FILE = "best.npz"
-# What the state notes beside the numbers.
+# Required keys of the state and their types.
 _PLACE = {
     "settings": dict,
     "epoch": int,
@@ -209,8 +209,9 @@ def _read(file, types, advice):
     try:
         arrays = containers.read_npz(file)
         place = json.loads(str(arrays.pop("place", "")))
-        if not all(isinstance(place[key], kind) for key, kind in types.items()):
-            raise ValueError("its place is that of another file")
+        is_right = all(isinstance(place[key], kind) for key, kind in types.items())
+        if not is_right or not all("epoch" in dict(each) for each in place.get("history", ())):
+            raise ValueError("a key is missing or of another type")
         return place, [arrays[str(number)] for number in range(len(arrays))]
     except (ValueError, TypeError, KeyError) as error:
         raise ValueError(f"{file} is broken ({one_line(error)}); {advice}") from error
@@ -220,7 +221,7 @@ def _write(file, variables, place=""):
     arrays = {}
     for index, variable in enumerate(variables):
         array = keras.ops.convert_to_numpy(variable)
-        # NumPy's files have no bfloat16. The way there and back changes no value.
+        # NumPy's files have no bfloat16. Converting it to float32 and back is exact.
         arrays[str(index)] = array.astype("float32") if array.dtype.name == "bfloat16" else array
     with whole(file) as beside, open(beside, "wb") as stream:
         np.savez(stream, place=place, **arrays)

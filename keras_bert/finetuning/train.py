@@ -124,9 +124,9 @@ def finetune(
     accumulate = _whole_number("accumulate", accumulate, 1)
     seed = _whole_number("seed", seed, 0)
     distribution.check_accumulation(accumulate)
-    learning_rate, warmup = float(learning_rate), float(warmup)
+    learning_rate, warmup = _number("learning_rate", learning_rate), _number("warmup", warmup)
     if not 0 <= warmup <= 1:
-        raise ValueError(f"warmup must be a share of the steps from 0 to 1; received {warmup}")
+        raise ValueError(f"warmup must be a fraction of the steps from 0 to 1; received {warmup}")
     options = {name: _to_python(value) for name, value in options.items()}
     _check_options(task, train, options)
     if dev is None and (metric is not None or patience is not None):
@@ -217,12 +217,22 @@ def finetune(
 def _whole_number(name, value, least):
     """An argument as an int; NumPy's integers are taken too."""
     try:
+        if isinstance(value, bool):
+            raise TypeError
         number = operator.index(value)
     except TypeError:
         raise ValueError(f"{name} must be a whole number; received {value!r:.80}") from None
     if number < least:
         raise ValueError(f"{name} must be at least {least}; received {number}")
     return number
+
+
+def _number(name, value):
+    """An argument as a float."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be a number; received {value!r:.80}") from None
 
 
 def _to_python(value):

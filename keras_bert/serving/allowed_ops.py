@@ -7,7 +7,7 @@ tables in memory. Every TensorFlow from 2.16 to 2.21 has them.
 
 import pathlib
 
-# Sorted by what they do. Left out on purpose: ops that read or write files (ReadFile, WriteFile,
+# Grouped by purpose. Left out deliberately: ops that read or write files (ReadFile, WriteFile,
 # SaveV2, RestoreV2, PrintV2, InitializeTableFromTextFileV2, DecodeProtoV2, the tf.data readers,
 # summaries), that talk to other processes (Send, RpcCall, collectives, data service), and that run
 # other code (PyFunc, XlaCallModule).

@@ -162,8 +162,8 @@ def span_selector(model, output, preprocessor, limit):
     such spans, and the empty answer where there may be none. `questions.decode` defines both.
     """
     rooms = range(limit - 3 - min(_MAX_QUESTION, (limit - 3) // 2), limit - 2)
-    # How many windows further a window can still overlap another.
-    reach = max((room - 1) // _step(room) for room in rooms)
+    # Largest distance between two windows that overlap.
+    max_overlap = max((room - 1) // _step(room) for room in rooms)
 
     def ids(inputs):
         return dict(model(inputs, training=False))
@@ -179,7 +179,7 @@ def span_selector(model, output, preprocessor, limit):
         last = tf.range(seq)[:, None] + tf.range(tf.constant(_MAX_ANSWER, tf.int64))
         end = tf.pad(end, [[0, 0], [0, _MAX_ANSWER - 1]])
         sums = start[:, :, None] + tf.gather(end, last, axis=1)  # (windows, seq, length of a span)
-        sums = tf.where(_counts_here(place, chunk, reach), sums, _NEVER)
+        sums = tf.where(_owned_spans(place, chunk, max_overlap), sums, _NEVER)
         sums = tf.reshape(sums, [-1, seq * _MAX_ANSWER])
         return {
             "best": tf.reduce_max(sums, axis=1),
@@ -252,11 +252,11 @@ def span_selector(model, output, preprocessor, limit):
 
 
 def _step(room):
-    """Pieces from one window to the next, of questions with room for so many."""
+    """Pieces between windows, for questions whose windows hold `room` pieces."""
     return max(1, min(_STRIDE, room // 2))
 
 
-def _counts_here(place, windows, reach):
+def _owned_spans(place, windows, max_overlap):
     """Tell which spans count in a window.
 
     A span that several windows hold counts where its first piece has the most context on its
@@ -268,7 +268,7 @@ def _counts_here(place, windows, reach):
         windows: dict of int64 (windows,): `size`, pieces of the context in the window; `number`,
             0 for the first window of its question; and of its question `step`, pieces between
             windows; `room`, pieces a window holds; and `length`, pieces of the context.
-        reach: how many windows further a window can still overlap another.
+        max_overlap: largest distance between two windows that overlap.
 
     Returns:
         bool (windows, seq, length of the span less 1).
@@ -284,11 +284,11 @@ def _counts_here(place, windows, reach):
 
     mine = context(place, windows["size"])
     counts = holds(place, windows["size"])
-    for distance in (*range(-reach, 0), *range(1, reach + 1)):
+    for distance in (*range(-max_overlap, 0), *range(1, max_overlap + 1)):
         skipped = (windows["number"] + distance) * windows["step"]  # pieces before that window
         size = tf.minimum(windows["room"], windows["length"] - skipped)
         there = place - distance * windows["step"]
-        # There is a window where something is left for it that the one before does not hold.
+        # A window exists if the one before it does not reach the end of the context.
         exists = (skipped >= 0) & (
             (skipped == 0) | (windows["length"] - skipped + windows["step"] > windows["room"])
         )

@@ -26,9 +26,9 @@ class HubLayer(keras.layers.Layer):
     the Model Garden's exports, a `tf.Module` of your own with a `__call__`. `hub.KerasLayer` does
     this for Keras 2 alone.
 
-    A SavedModel is a program, which runs when it is loaded and called. So the graph may only use
-    ops that compute (`keras_bert.serving.allowed_ops`), unless you pass `trusted=True`. TF-Hub's
-    preprocessors need that, since their ops are those of tensorflow-text.
+    A SavedModel is a program, which runs when it is loaded and called. So its graph may use only
+    the ops in `keras_bert.serving.allowed_ops`, unless you pass `trusted=True`. TF-Hub's
+    preprocessors need that, since they use ops of tensorflow-text.
 
     The `.keras` file of a model holds the SavedModel too, so that it needs no other file. To load
     such a file, pass `trusted=True` to `keras_bert.load`, or `safe_mode=False` to
@@ -43,7 +43,7 @@ class HubLayer(keras.layers.Layer):
     Args:
         path: folder of the SavedModel.
         trainable: whether its variables are trained.
-        trusted: whether to run the SavedModel whatever ops its graph has.
+        trusted: if True, skip the check of allowed ops.
         **kwargs: of `keras.layers.Layer`.
 
     Raises:
@@ -185,12 +185,12 @@ class HubLayer(keras.layers.Layer):
         """Build the layer without its SavedModel, which `load_assets` reads.
 
         Raises:
-            ValueError: If Keras is in safe mode, or the config holds a path.
+            ValueError: If Keras is in safe mode, or the config holds 'path' or 'trusted'.
         """
         if "path" in config or "trusted" in config:
             raise ValueError(
-                "the config of a HubLayer must not hold 'path' or 'trusted': a saved model "
-                "contains its SavedModel. Call keras_bert.HubLayer(path) instead."
+                "the config of a HubLayer must not hold 'path' or 'trusted': the "
+                "SavedModel is stored in the .keras file. Call keras_bert.HubLayer(path) instead."
             )
         safe_mode = in_safe_mode()
         if safe_mode:

@@ -106,7 +106,7 @@ def load(folder, number, trusted=False):
     Args:
         folder: of the SavedModel.
         number: its version.
-        trusted: whether to run it whatever ops its graph has, see `allowed_ops`.
+        trusted: if True, skip the check of `allowed_ops`.
 
     Returns:
         A `Version`.
@@ -257,7 +257,7 @@ class Model:
         self._states[number] = ("AVAILABLE", _OK)
         self.current, self._identity = loaded, identity
         del before, loaded
-        gc.collect()  # a SavedModel holds itself in cycles, and its weights with it
+        gc.collect()  # SavedModels contain reference cycles: free the old weights now
         return True
 
     def _let_go(self):

@@ -80,7 +80,8 @@ services:
       timeout: 5s
       retries: 3
       start_period: 2m
-    # A batch of long texts needs memory beside the weights. Above the limit the server restarts.
+    # A batch of long texts needs memory in addition to the weights. Docker restarts the server if
+    # it exceeds this limit.
     deploy:
       resources:
         limits:

@@ -29,7 +29,7 @@ HOST, PORT = "127.0.0.1", 8501  # the port is TensorFlow Serving's
 MAX_BODY = 2**20
 # A tagger takes a minute for some hundred thousand words, in which its lane answers nobody else.
 MAX_TEXT = 2**16
-# TensorFlow takes some 0.7 ms for an empty text of MiniLM. So this bounds a request to a second.
+# So many empty texts take 0.7 s with MiniLM.
 MAX_ROWS = 1024
 _PATIENCE = 10.0  # seconds
 _CONNECTIONS = 512
@@ -105,7 +105,7 @@ def make(
             machine's own are refused.
         max_body: bytes of a request's body.
         max_text: bytes of one string in it.
-        max_rows: rows of a request, and strings in it.
+        max_rows: rows of a request, and strings in an input.
         patience: seconds that a client may take to send a request, or to take an answer.
         poll: seconds between looks for new versions.
 
@@ -282,7 +282,7 @@ class _App:
         return b"".join(parts)
 
     def _check_names(self, request):
-        """Refuse what other web sites make a browser send.
+        """Reject cross-site requests of browsers.
 
         The name of such a site may resolve to this machine, which the Host header shows, or its
         page may send requests here, which Origin and Sec-Fetch-Site show.
@@ -380,7 +380,7 @@ class _Impatient(asyncio.Protocol):
 
 
 def _rows(array):
-    """How many texts or rows an input has."""
+    """Number of strings, or size of the first dimension for numbers."""
     return array.size if array.dtype == object else len(array) if array.ndim else 1
 
 

@@ -1,4 +1,4 @@
-r"""Feed mutated files to every reader, each in a process of its own, and count what happens.
+r"""Feed mutated files to every reader, in one process per reader, and count what happens.
 
     python -m tests.security.fuzz                          # 500 files for each reader
     python -m tests.security.fuzz --files 10000 --seed 1   # more files
@@ -7,7 +7,8 @@ r"""Feed mutated files to every reader, each in a process of its own, and count 
 A reader may read a file or raise a ValueError or an OSError of one printable line. Anything else is
 a finding, and the command ends with status 1: a process that ends, one that takes over 10 seconds
 or over 2 GB for a file, another exception, a file opened outside the reader's folder, a program
-started, a connection opened. A finding is named by reader, seed and number of the file;
+started, a connection opened (as far as Python's audit hooks see them). A finding is named by
+reader, seed and number of the file;
 `--readers NAME --seed SEED --first NUMBER --files 1 --keep FOLDER` makes that file again.
 """
 
@@ -309,7 +310,7 @@ READERS = {
 
 
 def mutate(file, random):
-    """Changes a file, now and then in a way that its checksums and sizes still fit."""
+    """Changes a file, sometimes with valid checksums and sizes."""
     content = file.read_bytes()
     kind = file.suffix
     if zipfile.is_zipfile(file) and random.random() < 0.7:
@@ -382,7 +383,6 @@ def _changed_text(content, random):
 
 def _sealed_index(content, random):
     """An index with changed bytes in a block, whose checksum is right again."""
-    blocks = []
     place = len(content) - 48
     numbers = []
     for _ in range(4):
@@ -496,6 +496,8 @@ def _peak():
 
 # --- The process that watches.
 
+_STARTUP_SECONDS = 120  # seconds to start TensorFlow, or to make a file on a busy machine
+
 
 def run(name, folder, seed, first, count, seconds):
     """Runs a reader over files; returns counts and findings."""
@@ -528,7 +530,7 @@ def run(name, folder, seed, first, count, seconds):
 
 def _follow(process, number, counts, findings, end):
     """Reads what a process says until it ends or hangs; returns the next number."""
-    under_way, limit = None, 120  # to start TensorFlow
+    under_way, limit = None, _STARTUP_SECONDS
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
         while time.monotonic() < end:
@@ -549,7 +551,7 @@ def _follow(process, number, counts, findings, end):
                 counts[said["said"]] = counts.get(said["said"], 0) + 1
                 if said["problem"]:
                     findings.append((under_way, said["problem"]))
-                under_way, number = None, number + 1
+                under_way, number, limit = None, number + 1, _STARTUP_SECONDS
     return number
 
 

@@ -24,7 +24,7 @@ from tests.security.test_code_execution import edit_config, layer_of
 
 
 @pytest.fixture(autouse=True)
-def little(request):
+def limit_resources(request):
     """Each attack is refused within seconds, and without much memory."""
     before, start = peak(), time.perf_counter()
     yield
@@ -295,7 +295,7 @@ def test_yaml_that_grows(tmp_path):
     refuse(path, "must be YAML in UTF-8, received an alias")
 
 
-def test_numbers_that_are_none(tmp_path):
+def test_nan_and_infinity(tmp_path):
     """NaN in a checkpoint is an error for every format, and infinity too."""
     for reader in ("safetensors", "keras"):
         path = make(reader, tmp_path / reader)

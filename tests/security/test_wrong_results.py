@@ -1,4 +1,4 @@
-"""Attack: runs and options that end well and give another model than was asked for."""
+"""Attack: runs that succeed but produce a wrong model."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def quick():
 
 
 @pytest.fixture(scope="module")
-def undisturbed():
+def uninterrupted():
     """A run of three epochs whose best one is not the last."""
     model, metrics = runs.finetune(epochs=3)
     return weights(model), metrics
@@ -75,7 +75,7 @@ def test_a_run_without_dev_needs_no_best_state(tmp_path):
     runs.finetune(tmp_path, dev=None, metric=None)
 
 
-def test_two_processes_on_one_run_folder(tmp_path, undisturbed):
+def test_two_processes_on_one_run_folder(tmp_path, uninterrupted):
     """The second one ends with one clear error; the first one's weights are right."""
     program = textwrap.dedent(
         f"""
@@ -105,7 +105,7 @@ def test_two_processes_on_one_run_folder(tmp_path, undisturbed):
             runs.finetune(tmp_path / "run")
         (tmp_path / "go").touch()
         assert first.wait(120) == 0
-    expected, metrics = undisturbed
+    expected, metrics = uninterrupted
     with np.load(tmp_path / "weights.npz") as found:
         assert found["best"] == metrics["best_epoch"]
         for number, weight in enumerate(expected):
@@ -150,12 +150,12 @@ def test_numbers_of_numpy(tmp_path):
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
-        ("learning_rate", -1, "the learning rate must be a number from 0 up; received -1"),
-        ("learning_rate", float("nan"), "the learning rate must be a number from 0 up"),
+        ("learning_rate", -1, "the learning rate must be finite and at least 0; received -1"),
+        ("learning_rate", float("nan"), "the learning rate must be finite and at least 0"),
         ("epochs", 2.5, "epochs must be a whole number; received 2.5"),
         ("batch_size", "8", "batch_size must be a whole number; received '8'"),
         ("max_length", 100.7, "max_length must be a whole number; received 100.7"),
-        ("warmup", 1.5, "warmup must be a share of the steps from 0 to 1; received 1.5"),
+        ("warmup", 1.5, "warmup must be a fraction of the steps from 0 to 1; received 1.5"),
     ],
 )
 def test_impossible_numbers(option, value, message):
@@ -163,7 +163,7 @@ def test_impossible_numbers(option, value, message):
         runs.finetune(**{option: value})
 
 
-# --- Options that were not heard.
+# --- Ignored options.
 
 
 def test_variables_that_the_user_spares_from_weight_decay():
@@ -208,7 +208,7 @@ def test_options_of_a_saved_model(saved):
 
 
 @pytest.mark.parametrize("length", [100.7, 2, "128", True, -1])
-def test_a_length_that_is_none(saved, tmp_path, length):
+def test_invalid_sequence_length(saved, tmp_path, length):
     keras_bert.save(tiny.encoder(num_hidden_layers=1), tmp_path / "theirs", format="huggingface")
     for folder in (saved, tmp_path / "theirs"):
         with pytest.raises(ValueError, match="sequence_length must be a whole number of at least"):
