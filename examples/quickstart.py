@@ -42,6 +42,7 @@ def import_quietly():
         os.dup2(nowhere.fileno(), 2)
         try:
             import keras  # noqa: F401  # and with it TensorFlow
+
             import keras_bert
         finally:
             os.dup2(stderr, 2)

@@ -227,10 +227,11 @@ def _load_keras(path, task, trusted):
         config, stored = checkpoints.keras_file.check(path)
         if not trusted and checkpoints.keras_file.has_code(config):
             raise ValueError(
-                "it contains code (Lambda). If you trust its author, pass trusted=True, or "
-                "--trusted on the command line"
+                "it contains code (Lambda, a function or an object of KerasHub). If you trust its "
+                "author, pass trusted=True, or --trusted on the command line"
             )
-        _check_parameters(config, stored, trusted)
+        if not trusted:
+            _check_parameters(config, stored)
         model = keras.saving.load_model(path, compile=False, safe_mode=not trusted)
         for layer in model._flatten_layers():
             if isinstance(layer, BertEncoder):
@@ -254,16 +255,17 @@ def _load_keras(path, task, trusted):
     )
 
 
-def _check_parameters(config, stored, trusted):
+def _check_parameters(config, stored):
     """Raise an error if the model of a config has far more parameters than its file.
 
     The model is built once without memory for its variables, which is fast. This runs in its own
     thread because Keras stores uninitialized variables per thread.
     """
+    plain = {key: value for key, value in config.items() if key != "compile_config"}
 
     def count():
         with keras.StatelessScope(initialize_variables=False):
-            model = keras.saving.deserialize_keras_object(config, safe_mode=not trusted)
+            model = keras.saving.deserialize_keras_object(plain)
         return sum(math.prod(variable.shape) for variable in model.variables)
 
     with concurrent.futures.ThreadPoolExecutor(1) as thread:

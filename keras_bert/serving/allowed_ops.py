@@ -91,6 +91,9 @@ _ALLOWED = """
     ParseExample ParseExampleV2 ParseSingleExample
 """
 ALLOWED_OPS = frozenset(_ALLOWED.split())
+# TensorFlow's own functions that save and restore variables, which loading does not call.
+_SAVERS = ("__inference__traced_save", "__inference__traced_restore")
+_SAVER_OPS = frozenset({"SaveV2", "RestoreV2", "ShardedFilename", "MergeV2Checkpoints"})
 
 
 def check(folder):
@@ -141,22 +144,25 @@ elsewhere: ReadFile. ...
 
 
 def _ops(graph, whole):
-    """Names of the ops in a `MetaGraphDef`; `whole=False` counts callable functions only."""
+    """Names of the ops in a `MetaGraphDef`; `whole=False` leaves out the nodes of its main graph.
+
+    TensorFlow makes every function of the library when it loads the graph. So all are counted,
+    except for the ops that save and restore variables in functions that nothing refers to.
+    """
     functions = {each.signature.name: each.node_def for each in graph.graph_def.library.function}
-    called = [*functions] if whole else [*graph.object_graph_def.concrete_functions]
-    nodes = [*graph.graph_def.node] if whole else []
-    seen, ops = set(), set()
-    while nodes or called:
-        if not nodes:
-            name = called.pop()
-            nodes = [] if name in seen else [*functions.get(name, ())]
-            seen.add(name)
-            continue
-        node = nodes.pop()
-        if node.op in functions:
-            called.append(node.op)
-        else:
-            ops.add(node.op)
+    savers = {name for name in functions if name.startswith(_SAVERS)}
+    used = {*graph.object_graph_def.concrete_functions}
+    for node in graph.object_graph_def.nodes:
+        used.add(node.bare_concrete_function.concrete_function_name)
+        used.update(node.function.concrete_functions)
+    main = graph.graph_def.node if whole else ()
+    nodes = [*main, *(n for name in functions if name not in savers for n in functions[name])]
+    for node in nodes:
+        used.add(node.op)
         for attribute in node.attr.values():
-            called += [each.name for each in (attribute.func, *attribute.list.func)]
-    return ops
+            used.update(each.name for each in (attribute.func, *attribute.list.func))
+    ops = {node.op for node in nodes}
+    for name in savers:
+        found = {node.op for node in functions[name]}
+        ops |= found if whole or name in used else found - _SAVER_OPS
+    return ops - functions.keys()

@@ -116,7 +116,7 @@ class HubLayer(keras.layers.Layer):
         shutil.copytree(path, self._folder, dirs_exist_ok=True)
         try:
             loaded = tf.saved_model.load(self._folder)
-        except (tf.errors.OpError, OSError, ValueError, TypeError) as error:
+        except Exception as error:  # a broken SavedModel leads TensorFlow to any of them
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise ValueError(
                 f"{path} is no SavedModel that TensorFlow can load: {reason}"
