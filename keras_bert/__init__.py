@@ -56,16 +56,23 @@ def _register_layers():
 class _RegisterAfterKeras:
     """Import hook that registers the layers after Keras is imported."""
 
+    is_searching = False
+
     def find_spec(self, name, path=None, target=None):
-        if name != "keras":
+        if name != "keras" or self.is_searching:
             return None
-        sys.meta_path.remove(self)
-        spec: typing.Any = importlib.util.find_spec("keras")
+        self.is_searching = True
+        try:
+            spec: typing.Any = importlib.util.find_spec("keras")
+        finally:
+            self.is_searching = False
         if spec is not None:
             run_module = spec.loader.exec_module
 
             def run_and_register(module):
                 run_module(module)
+                if self in sys.meta_path:
+                    sys.meta_path.remove(self)
                 _register_layers()
 
             spec.loader.exec_module = run_and_register
