@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import dataclasses
+import json
 import math
 import pathlib
 import zipfile
@@ -261,7 +262,12 @@ def _check_parameters(config, stored):
     The model is built once without memory for its variables, which is fast. This runs in its own
     thread because Keras stores uninitialized variables per thread.
     """
-    plain = {key: value for key, value in config.items() if key != "compile_config"}
+
+    def without_compile(item):
+        item.pop("compile_config", None)
+        return item
+
+    plain = json.loads(json.dumps(config), object_hook=without_compile)
 
     def count():
         with keras.StatelessScope(initialize_variables=False):

@@ -179,7 +179,7 @@ def test_errors(tmp_path, what):
     message = "must be the folder of a SavedModel"
     if what == "signatures":
         tf.saved_model.save(tf.Module(), str(tmp_path))
-        message = "holds signatures alone"
+        message = "has only signatures"
     elif what == "broken":
         (tmp_path / "saved_model.pb").write_bytes(b"no message")
         message = "is not a SavedModel: "

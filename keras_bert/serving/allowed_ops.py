@@ -1,4 +1,4 @@
-"""Checks a SavedModel's graph against a list of allowed ops, before TensorFlow loads the graph.
+"""Check a SavedModel before TensorFlow loads it: its ops, and the index of its variables.
 
 A SavedModel is a program. Its ops can write files, read them, open connections and call Python,
 some of them while the model loads. The ops listed here compute on tensors, variables and lookup
@@ -6,6 +6,8 @@ tables in memory. Every TensorFlow from 2.16 to 2.21 has them.
 """
 
 import pathlib
+
+from keras_bert.checkpoints import bundle_index
 
 # Grouped by purpose. Left out deliberately: ops that read or write files (ReadFile, WriteFile,
 # SaveV2, RestoreV2, PrintV2, InitializeTableFromTextFileV2, DecodeProtoV2, the tf.data readers,
@@ -60,8 +62,10 @@ _ALLOWED = """
     BiasAdd BiasAddGrad BiasAddV1 Relu ReluGrad Relu6 Relu6Grad LeakyRelu LeakyReluGrad Elu EluGrad
     Selu SeluGrad Softplus SoftplusGrad Softsign SoftsignGrad Softmax LogSoftmax
     SoftmaxCrossEntropyWithLogits SparseSoftmaxCrossEntropyWithLogits FusedBatchNorm
-    FusedBatchNormV2 FusedBatchNormV3 FusedBatchNormGradV3 Conv2D DepthwiseConv2dNative Conv3D
-    AvgPool MaxPool
+    FusedBatchNormV2 FusedBatchNormV3 FusedBatchNormGradV3 Conv2D Conv2DBackpropInput
+    Conv2DBackpropFilter DepthwiseConv2dNative DepthwiseConv2dNativeBackpropInput
+    DepthwiseConv2dNativeBackpropFilter Conv3D Conv3DBackpropInputV2 Conv3DBackpropFilterV2
+    AvgPool AvgPoolGrad MaxPool MaxPoolGrad
 
     RandomUniform RandomUniformInt RandomStandardNormal TruncatedNormal RandomShuffle Multinomial
     StatefulUniform StatefulStandardNormalV2 RngReadAndSkip RngSkip StatelessRandomUniform
@@ -97,7 +101,7 @@ _SAVER_OPS = frozenset({"SaveV2", "RestoreV2", "ShardedFilename", "MergeV2Checkp
 
 
 def check(folder):
-    """Raise an error if a SavedModel would run an op that is not in `ALLOWED_OPS`.
+    """Raise an error if a SavedModel has an op that is not in `ALLOWED_OPS` or a broken index.
 
     Nothing of the SavedModel runs. The functions that only save and restore variables are left
     out: TensorFlow does not call them when it loads a SavedModel with `tf.saved_model.load`.
@@ -106,7 +110,7 @@ def check(folder):
         folder: Folder of the SavedModel.
 
     Raises:
-        ValueError: If the file is broken, or an op is not allowed.
+        ValueError: If an op is not allowed, or a file is broken.
 
     Example:
 
@@ -141,6 +145,12 @@ elsewhere: ReadFile. ...
             "code. If you trust the model's author, pass trusted=True, or --trusted on the command "
             "line."
         )
+    variables = pathlib.Path(folder, "variables", "variables")
+    if variables.with_name("variables.index").exists():
+        try:
+            bundle_index.read(variables)  # TensorFlow can crash on a broken one
+        except ValueError as error:
+            raise ValueError(f"{variables}.index: {error}") from error
 
 
 def _ops(graph, whole):

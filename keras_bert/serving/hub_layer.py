@@ -8,6 +8,8 @@ import weakref
 import keras
 from keras.src.saving.serialization_lib import in_safe_mode
 
+from keras_bert.checkpoints.canonical import printable
+from keras_bert.checkpoints.folder import one_line
 from keras_bert.serving import allowed_ops
 
 _MODEL_FOLDER = "saved_model"  # in the assets of a `.keras` file
@@ -117,14 +119,15 @@ class HubLayer(keras.layers.Layer):
         try:
             loaded = tf.saved_model.load(self._folder)
         except Exception as error:  # a broken SavedModel leads TensorFlow to any of them
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise ValueError(
-                f"{path} is no SavedModel that TensorFlow can load: {reason}"
+                f"TensorFlow cannot load the SavedModel {path}: {one_line(error)}"
             ) from error
         if not callable(loaded):
+            signatures = ", ".join(map(printable, loaded.signatures))
             raise ValueError(
-                f"{path} holds signatures alone, not a reusable SavedModel that can be called; "
-                f"received the signatures {', '.join(loaded.signatures)}"
+                f"{path} has only signatures ({signatures}), which are for serving and cannot be "
+                "called as a layer. Export the encoder with keras_bert.export(encoder, path), or "
+                "save a tf.Module that has a __call__ method."
             )
         # Past Keras, which would track the variables a second time.
         object.__setattr__(self, "_loaded", loaded)

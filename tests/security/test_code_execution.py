@@ -214,6 +214,71 @@ def test_a_graph_of_tensorflow_1_is_read_as_a_whole(tmp_path):
         allowed_ops.check(tmp_path)
 
 
+def edit_graph(folder, change):
+    """Rewrites the graph of a SavedModel."""
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    file = folder / "saved_model.pb"
+    saved = saved_model_pb2.SavedModel.FromString(file.read_bytes())
+    change(saved.meta_graphs[0])
+    file.write_bytes(saved.SerializeToString())
+
+
+def test_a_function_that_is_not_listed_is_found(hostile, target):
+    """TensorFlow makes every function of the library, listed with the objects or not."""
+    edit_graph(hostile, lambda graph: graph.object_graph_def.concrete_functions.clear())
+    with pytest.raises(ValueError, match="from elsewhere: WriteFile"):
+        HubLayer(hostile)
+
+    def no_objects(graph):
+        del graph.object_graph_def.nodes[1:]
+
+    edit_graph(hostile, no_objects)
+    with pytest.raises(ValueError, match="from elsewhere: WriteFile"):
+        allowed_ops.check(hostile)
+    assert not target.exists()
+
+
+def test_a_function_named_as_tensorflows_savers_is_no_exception(tmp_path):
+    """Under the name of a function that saves, neither other ops nor calls are allowed."""
+    tf.saved_model.save(ATTACKS["WriteFile"], str(tmp_path / "write"))
+    tf.saved_model.save(ATTACKS["RestoreV2"], str(tmp_path / "restore"))
+
+    def rename(graph):
+        written = graph.SerializeToString()
+        names = {f.signature.name for f in graph.graph_def.library.function}
+        for name in names:
+            if not name.startswith("__inference__traced"):  # of the same length, as proto wants
+                other = ("__inference__traced_save" + "x" * len(name))[: len(name)]
+                if len(name) > len("__inference__traced_save"):
+                    written = written.replace(name.encode(), other.encode())
+        graph.ParseFromString(written)
+
+    for folder, op in (("write", "WriteFile"), ("restore", "RestoreV2")):
+        edit_graph(tmp_path / folder, rename)
+        with pytest.raises(ValueError, match=f"from elsewhere: {op}"):
+            allowed_ops.check(tmp_path / folder)
+
+
+def test_broken_variables_do_not_reach_tensorflow(tmp_path):
+    """TensorFlow's own reader of an index can end the process."""
+    served.times(tmp_path, 2.0)
+    index = tmp_path / "variables" / "variables.index"
+    content = bytearray(index.read_bytes())
+    for position in range(0, len(content), 7):
+        damaged = bytearray(content)
+        damaged[position] ^= 0xFF
+        index.write_bytes(damaged)
+        try:
+            allowed_ops.check(tmp_path)
+        except ValueError as error:
+            assert str(error).startswith(str(index))
+    index.write_bytes(content[:-1])
+    for load in (HubLayer, lambda folder: models.load(folder, 1)):
+        with pytest.raises(ValueError, match=r"variables\.index: .*truncated"):
+            load(tmp_path)
+
+
 def test_allowed_ops_are_in_every_tensorflow():
     known = set(served.CORE_OPS.read_text().splitlines())
     assert known >= allowed_ops.ALLOWED_OPS
@@ -286,6 +351,49 @@ def test_other_layers_that_run_code_are_refused(tmp_path):
     for trusted in (False, True):  # torch may be missing, or refuse: one ValueError
         with pytest.raises(ValueError, match="is not a model that Keras can read"):
             keras_bert.load(tmp_path / "lambda.keras", trusted=trusted)
+
+
+FOREIGN = [
+    # Downloads a file when it is called.
+    ("keras.applications.resnet50", "function", "decode_predictions"),
+    ("keras.utils", "function", "get_file"),
+    ("os", "function", "system"),
+    # Their tokenizers read the files that their configs name.
+    ("keras_hub.src.models.parseq.parseq_tokenizer", "PARSeqTokenizer", {"vocabulary": "/file"}),
+    ("keras_hub.src.models.whisper.whisper_tokenizer", "WhisperTokenizer", {"vocabulary": "/file"}),
+]
+
+
+@pytest.mark.parametrize(("module", "kind", "found"), FOREIGN)
+@pytest.mark.parametrize("place", ["activation", "compile_config"])
+def test_foreign_functions_and_objects_are_refused(tmp_path, module, kind, found, place):
+    x = keras.Input((2,))
+    model = keras.Model(x, keras.layers.Activation("tanh")(keras.layers.Dense(2)(x)))
+    model.save(tmp_path / "model.keras")
+
+    def name_it(config):
+        named = {"module": module, "class_name": kind, "config": found, "registered_name": kind}
+        if place == "activation":
+            layer_of(config, "Activation")["config"]["activation"] = named
+        else:
+            config["compile_config"] = {"loss": named}
+
+    edit_config(tmp_path / "model.keras", name_it)
+    with pytest.raises(ValueError, match=r"contains code .*trusted=True"):
+        keras_bert.load(tmp_path / "model.keras")
+
+
+def test_a_compiled_model_needs_no_trust(tmp_path):
+    """Also within another model: what Keras saves of `compile` is not code."""
+    inner = keras.Sequential([keras.Input((2,)), keras.layers.Dense(2)])
+    inner.compile("adam", "mse", metrics=["mae"])
+    inner.fit(np.ones((4, 2)), np.ones((4, 2)), verbose=0)
+    outer = keras.Sequential([keras.Input((2,)), inner, keras.layers.Dense(1)])
+    outer.compile(keras.optimizers.AdamW(), keras.losses.MeanSquaredError())
+    outer.fit(np.ones((4, 2)), np.ones((4, 1)), verbose=0)
+    outer.save(tmp_path / "model.keras")
+    loaded = keras_bert.load(tmp_path / "model.keras")
+    np.testing.assert_array_equal(loaded(np.ones((1, 2))), outer(np.ones((1, 2))))
 
 
 def test_a_script_may_have_any_name(tmp_path):
