@@ -51,6 +51,7 @@ check: $(installed)
 	$(bin)/ruff format --check
 	$(bin)/ruff check
 	$(bin)/mypy
+	$(bin)/lint-imports
 
 format: $(installed)
 	$(bin)/ruff format

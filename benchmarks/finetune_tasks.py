@@ -118,16 +118,17 @@ TASKS = {
 
 def read(task, folder, limit):
     """Training and dev data, each of no more than `limit` rows."""
-    from keras_bert.finetuning import data, questions, tagging
+    from keras_bert.data import tabular
+    from keras_bert.tasks import question_answering, tagging
 
     options = dict(task.read)
     if task.kind in ("label", "score"):
-        reader = data.read
+        reader = tabular.read
         options["kind"] = task.kind
         if "format" not in options:
             options["format"] = "tsv"
     else:
-        reader = tagging.read if task.kind == "tags" else questions.read
+        reader = tagging.read if task.kind == "tags" else question_answering.read
     parts = [reader(folder / "data" / file, **options) for file in task.files]
     if task.split is not None:
         order = list(range(len(parts[0])))
@@ -162,12 +163,12 @@ def score(task, dev, answers):
     from scipy import stats
     from sklearn import metrics
 
-    from keras_bert.finetuning import questions, tagging
+    from keras_bert.tasks import question_answering, tagging
 
     if task.kind == "tags":
         return tagging.score(None, dev, answers)
     if task.kind == "questions":
-        return questions.score(None, dev, answers)
+        return question_answering.score(None, dev, answers)
     if task.kind == "score":
         return {
             "pearson": float(stats.pearsonr(answers, dev.scores).statistic),
@@ -198,8 +199,8 @@ def run_keras_bert(task, folder, train, dev, seed):
     import keras
 
     import keras_bert
-    from keras_bert.finetuning import predict
-    from keras_bert.finetuning.train import finetune
+    from keras_bert.tasks import inference
+    from keras_bert.training.finetuning import finetune
 
     keras.utils.set_random_seed(seed)
     if task.vocabulary is None:
@@ -216,7 +217,7 @@ def run_keras_bert(task, folder, train, dev, seed):
         warmup=WARMUP, max_length=task.max_length, seed=seed, show_progress=False, **options,
     )  # fmt: skip
     seconds = since(start)
-    answers = predict.answers(model, dev, batch_size=64)
+    answers = inference.answers(model, dev, batch_size=64)
     if task.kind == "label":
         labels = train.label_names()
         answers = [labels[row.argmax()] for row in answers]
@@ -387,14 +388,14 @@ def run_transformers(task, folder, train, dev, seed):
     import torch
     import transformers
 
-    import keras_bert.sources
+    import keras_bert.hub.resolve
 
     if hasattr(os, "sched_getaffinity"):
         torch.set_num_threads(len(os.sched_getaffinity(0)))
     transformers.logging.set_verbosity_error()
     transformers.set_seed(seed)
     peer = PEERS[task.kind](task, train)
-    weights = keras_bert.sources.find("minilm")
+    weights = keras_bert.hub.resolve.find("minilm")
     tokenizer = transformers.AutoTokenizer.from_pretrained(weights)
     if not tokenizer.is_fast:
         raise ValueError("the tokenizer must be the fast one")
@@ -453,7 +454,7 @@ def run_keras_hub(task, folder, train, dev, seed):
     import keras_hub
     import numpy as np
 
-    import keras_bert.sources
+    import keras_bert.hub.resolve
     from keras_bert import optimizers
 
     keras.utils.set_random_seed(seed)
@@ -464,7 +465,7 @@ def run_keras_hub(task, folder, train, dev, seed):
     else:
         labels, targets, loss = [None], train.scores, keras.losses.MeanSquaredError()
     model = keras_hub.models.BertTextClassifier.from_preset(
-        str(keras_bert.sources.find("minilm")), num_classes=len(labels)
+        str(keras_bert.hub.resolve.find("minilm")), num_classes=len(labels)
     )
     start = clock()
     model.preprocessor.sequence_length = task.max_length

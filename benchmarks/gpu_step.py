@@ -25,7 +25,8 @@ import numpy as np
 
 import keras_bert
 from keras_bert import heads, optimizers
-from keras_bert.pretraining import flops, train
+from keras_bert.pretraining import train
+from keras_bert.training import flops
 
 VOCAB = 30522
 SIZES = {"tiny": (2, 128), "base": (12, 768), "large": (24, 1024)}

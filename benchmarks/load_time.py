@@ -22,7 +22,7 @@ import sys
 import tempfile
 
 import keras_bert
-import keras_bert.sources
+import keras_bert.hub.resolve
 
 IMPORT = """
 import time, keras
@@ -99,7 +99,7 @@ def main():
     imports = [run(IMPORT)[0] for _ in range(args.rounds)]
     print(f"import keras_bert after keras: {statistics.median(imports):.3f} s")
     with tempfile.TemporaryDirectory() as temporary:
-        folder = keras_bert.sources.find("minilm")
+        folder = keras_bert.hub.resolve.find("minilm")
         if args.base:
             folder = pathlib.Path(temporary, "base")
             write_base(folder)

@@ -36,7 +36,7 @@ def compare():
     ours = {
         key: keras.ops.convert_to_numpy(ours[key]) for key in ("sequence_output", "pooled_output")
     }
-    model = transformers.AutoModel.from_pretrained(keras_bert.sources.find("minilm")).eval()
+    model = transformers.AutoModel.from_pretrained(keras_bert.hub.resolve.find("minilm")).eval()
 
     def run():
         with torch.no_grad():

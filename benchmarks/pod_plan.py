@@ -28,7 +28,8 @@ from pretrain_step import LENGTH, PREDICTIONS, made_up_records
 
 import keras_bert
 from keras_bert import heads, optimizers
-from keras_bert.pretraining import flops, state, stream
+from keras_bert.pretraining import state, stream
+from keras_bert.training import flops
 
 CHIPS_A_HOST, PEAK = 4, flops.stated_peak("TPU v5e")
 SEQUENCES = {LENGTH: 900_000 * 256, 512: 100_000 * 256}

@@ -1,6 +1,6 @@
 """Question: how fast are many texts classified, beside transformers' pipeline?
 
-The first 20,000 training texts of SST-2 go through `keras_bert.finetuning.predict.answers` and
+The first 20,000 training texts of SST-2 go through `keras_bert.tasks.inference.answers` and
 through `pipeline("text-classification", batch_size=32)`, both with MiniLM and the same random
 classifier head, float32, on two CPU cores. Each run is a process of its own, the libraries take
 turns; the time is from texts in memory to a label and a score for each, all but loading. The share
@@ -33,14 +33,15 @@ def head(hidden):
 
 def ours(texts):
     import keras_bert
-    from keras_bert.finetuning import data, predict
+    from keras_bert.data import tabular
+    from keras_bert.tasks import inference
 
     model = keras_bert.heads.classifier(keras_bert.load("minilm"), labels=["0", "1"])
     dense = model.get_layer("logits")
     dense.set_weights(head(dense.kernel.shape[0]))
     start = time.perf_counter()
-    examples = data.Examples(texts)
-    rows = predict.answers(model, examples, batch_size=BATCH)
+    examples = tabular.Examples(texts)
+    rows = inference.answers(model, examples, batch_size=BATCH)
     answers = [(str(row.argmax()), float(row.max())) for row in rows]
     return time.perf_counter() - start, [label for label, _ in answers]
 
@@ -49,11 +50,11 @@ def theirs(texts):
     import torch
     import transformers
 
-    import keras_bert.sources
+    import keras_bert.hub.resolve
 
     torch.set_num_threads(2)
     transformers.logging.set_verbosity_error()
-    folder = keras_bert.sources.find("minilm")
+    folder = keras_bert.hub.resolve.find("minilm")
     model = transformers.AutoModelForSequenceClassification.from_pretrained(
         folder, num_labels=2, dtype=torch.float32
     )
@@ -86,10 +87,10 @@ def main():
     if args.one:
         if hasattr(os, "sched_setaffinity"):  # two cores for whoever starts threads
             os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
-        from keras_bert.finetuning import data
+        from keras_bert.data import tabular
 
         file = args.folder / "data" / "sst2" / "train.tsv"
-        texts = data.read(file, text="sentence", limit=args.rows).texts
+        texts = tabular.read(file, text="sentence", limit=args.rows).texts
         print(json.dumps(LIBRARIES[args.one](texts)))
         return
     seconds, labels = {name: [] for name in LIBRARIES}, {}

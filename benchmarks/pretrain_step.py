@@ -36,7 +36,8 @@ import tensorflow as tf
 
 import keras_bert
 from keras_bert import heads, optimizers
-from keras_bert.pretraining import flops, records, stream, train
+from keras_bert.pretraining import records, stream, train
+from keras_bert.training import flops
 
 VOCAB = 30522
 # Layers, width, batch.

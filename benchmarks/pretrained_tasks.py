@@ -27,8 +27,8 @@ import keras
 
 import keras_bert
 from keras_bert import heads
-from keras_bert.finetuning import predict
-from keras_bert.finetuning.train import finetune
+from keras_bert.tasks import inference
+from keras_bert.training.finetuning import finetune
 
 NAMES = ("sst2-6000", "wnut17", "sst2")
 DROPOUT = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
@@ -68,7 +68,7 @@ def run(name, args, seed, is_random, rate):
         model, train, epochs=args.epochs, batch_size=tasks.BATCH, learning_rate=rate,
         warmup=tasks.WARMUP, max_length=task.max_length, seed=seed, show_progress=False,
     )  # fmt: skip
-    answers = predict.answers(model, tasks.without_labels(dev), batch_size=64)
+    answers = inference.answers(model, tasks.without_labels(dev), batch_size=64)
     if task.kind == "label":
         labels = train.label_names()
         answers = [labels[row.argmax()] for row in answers]

@@ -104,7 +104,7 @@ def reloads(count):
     """Resident memory of this process after each tenth of `count` reloads of a small model."""
     import keras_bert
     from keras_bert import heads
-    from keras_bert.serving import models
+    from keras_bert.server import models
 
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *"abcdefgh"]
     encoder = keras_bert.BertEncoder(

@@ -20,7 +20,8 @@ import time
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import keras_bert
-from keras_bert.finetuning import data, train
+from keras_bert.data import tabular
+from keras_bert.training import finetuning
 
 EXAMPLES = pathlib.Path(__file__).parent.parent / "examples" / "data"
 CLIENT = """
@@ -38,7 +39,7 @@ print(json.dumps([label.decode() for label in labels]))
 def support(folder):
     """The quickstart's own data and settings."""
     train_set, dev = (
-        data.read(EXAMPLES / f"support_{split}.tsv", text="text", label="label")
+        tabular.read(EXAMPLES / f"support_{split}.tsv", text="text", label="label")
         for split in ("train", "dev")
     )
     return train_set, dev, {"epochs": 6, "batch_size": 16, "learning_rate": 1e-4}
@@ -47,7 +48,7 @@ def support(folder):
 def sst2(folder):
     """Sentiment of sentences, 2 classes."""
     train_set, dev = (
-        data.read(folder / "sst2" / f"{split}.tsv", text="sentence", label="label", limit=limit)
+        tabular.read(folder / "sst2" / f"{split}.tsv", text="sentence", label="label", limit=limit)
         for split, limit in (("train", 6000), ("dev", None))
     )
     return train_set, dev, {"epochs": 1, "max_length": 64}
@@ -55,13 +56,13 @@ def sst2(folder):
 
 def sms_spam(folder):
     """Spam among text messages, 2 classes of 87% and 13%."""
-    every = data.read(
+    every = tabular.read(
         folder / "sms_spam" / "SMSSpamCollection", text="2", label="1", format="tsv", header=False
     )
 
     def part(is_dev):
         rows = [row for row in range(len(every)) if (row % 5 == 0) == is_dev]
-        return data.Examples(
+        return tabular.Examples(
             [every.texts[row] for row in rows], labels=[every.labels[row] for row in rows]
         )
 
@@ -75,7 +76,7 @@ def main():
     for job in (support, sst2, sms_spam):
         train_set, dev, options = job(args.folder)
         start = time.perf_counter()
-        model, metrics = train.finetune(
+        model, metrics = finetuning.finetune(
             keras_bert.load("minilm"), train_set, dev, show_progress=False, **options
         )
         with tempfile.TemporaryDirectory() as folder:

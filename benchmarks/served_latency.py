@@ -26,8 +26,8 @@ import keras_hub
 import tensorflow as tf
 
 import keras_bert
-import keras_bert.sources
-from keras_bert.finetuning import data
+import keras_bert.hub.resolve
+from keras_bert.data import tabular
 
 TEXT = "the film was long and a little slow but its end made up for it all so see it soon"
 LABELS = ["bad", "good"]
@@ -40,7 +40,7 @@ def export_ours(folder):
 
 
 def export_theirs(folder):
-    preset = str(keras_bert.sources.find("minilm"))
+    preset = str(keras_bert.hub.resolve.find("minilm"))
     tokenizer = keras_hub.models.BertTokenizer.from_preset(preset)
     preprocessor = keras_hub.models.BertTextClassifierPreprocessor(tokenizer, sequence_length=128)
     backbone = keras_hub.models.BertBackbone.from_preset(preset)
@@ -75,7 +75,7 @@ def main():
     args = parser.parse_args()
     for name in ("keras", "tensorflow", "keras-hub"):
         print(name, importlib.metadata.version(name))
-    batch = data.read(args.sst2, text="sentence", label="label").texts[:32]
+    batch = tabular.read(args.sst2, text="sentence", label="label").texts[:32]
     with tempfile.TemporaryDirectory() as folder:
         version, size, preprocessor = export_ours(pathlib.Path(folder, "ours"))
         written = sum(file.stat().st_size for file in version.rglob("*") if file.is_file())

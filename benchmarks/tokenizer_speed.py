@@ -22,7 +22,7 @@ os.environ["RAYON_NUM_THREADS"] = "2"
 import tensorflow as tf
 import tokenizers
 
-from keras_bert.text.accelerator import tokenize_function
+from keras_bert.text.fast_tokenizer import tokenize_function
 from keras_bert.text.tokenizer import WordPieceTokenizer
 
 BATCH = 1000

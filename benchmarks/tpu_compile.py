@@ -79,9 +79,10 @@ def compile_step(case, chips, **options):
     from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
     import keras_bert
-    from keras_bert import distribution, heads, optimizers
+    from keras_bert import heads, optimizers
     from keras_bert.layers import without_initial_weights
     from keras_bert.pretraining import train
+    from keras_bert.runtime import distribution
 
     keras.backend.clear_session()
     shape = (len(chips) // case.model_parallel, case.model_parallel)

@@ -22,9 +22,9 @@ import torch
 import transformers
 
 import keras_bert
-import keras_bert.sources
+import keras_bert.hub.resolve
 from keras_bert import optimizers
-from keras_bert.finetuning import questions
+from keras_bert.tasks import question_answering
 
 BATCH, LENGTH = 16, 128
 TOTAL, WARMUP = 426, 43  # of the whole run that the steps are the beginning of
@@ -85,7 +85,7 @@ def our_step(train, head):
     pretrained = keras_bert.load("minilm")
     encoder = keras_bert.BertEncoder(**{**pretrained.bert_config, **NO_DROPOUT})
     encoder.set_weights(pretrained.get_weights())
-    model = questions.build(encoder, train)
+    model = question_answering.build(encoder, train)
     kernel, bias = head
     model.get_layer("logits").set_weights([kernel.T, bias])
     model.compile(
@@ -93,7 +93,7 @@ def our_step(train, head):
             tasks.RATE, total_steps=TOTAL, warmup_steps=WARMUP, weight_decay=tasks.DECAY,
             clipnorm=tasks.CLIP,
         ),
-        **questions.compile_options(model),
+        **question_answering.compile_options(model),
     )  # fmt: skip
 
     def step(batch):
@@ -112,7 +112,7 @@ def main():
     args = parser.parse_args()
     transformers.logging.set_verbosity_error()
     train, _ = tasks.read(tasks.TASKS["squad11"], args.folder, 2000)
-    weights = keras_bert.sources.find("minilm")
+    weights = keras_bert.hub.resolve.find("minilm")
     theirs, head = transformers_step(weights)
     ours = our_step(train, head)
     losses = []

@@ -18,7 +18,8 @@ os.environ["KERAS_BACKEND"] = "tensorflow"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import keras_bert
-from keras_bert.finetuning import predict, questions, train
+from keras_bert.tasks import inference, question_answering
+from keras_bert.training import finetuning
 
 DATA = pathlib.Path(__file__).parent / "data"
 CONTEXT = (
@@ -41,18 +42,22 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
 
-    asked = questions.read(DATA / "manual_train.json", limit=args.limit)
-    dev = questions.read(DATA / "manual_dev.json")
-    everything = questions.score(None, dev, [{"text": context} for context in dev.contexts])
+    asked = question_answering.read(DATA / "manual_train.json", limit=args.limit)
+    dev = question_answering.read(DATA / "manual_dev.json")
+    everything = question_answering.score(
+        None, dev, [{"text": context} for context in dev.contexts]
+    )
 
     bert = keras_bert.load(args.model)
-    model, metrics = train.finetune(
+    model, metrics = finetuning.finetune(
         bert, asked, dev, epochs=args.epochs, batch_size=8, learning_rate=1e-4, seed=args.seed
     )
     print(f"F1 {metrics['f1']:.2f}, exact match {metrics['exact_match']:.2f}", end=" ")
     print(f"on {len(dev)} dev questions; F1 {everything['f1']:.2f} for the whole passage")
 
-    answers = predict.answers(model, questions.Questions(QUESTIONS, [CONTEXT] * len(QUESTIONS)))
+    answers = inference.answers(
+        model, question_answering.Questions(QUESTIONS, [CONTEXT] * len(QUESTIONS))
+    )
     for question, answer in zip(QUESTIONS, answers, strict=True):
         print(f"  {question} {answer['text']} ({answer['score']:.2f})")
 

@@ -19,7 +19,9 @@ os.environ["KERAS_BACKEND"] = "tensorflow"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import keras_bert
-from keras_bert.finetuning import data, predict, train
+from keras_bert.data import tabular
+from keras_bert.tasks import inference
+from keras_bert.training import finetuning
 
 DATA = pathlib.Path(__file__).parent / "data"
 PAIRS = [
@@ -39,17 +41,17 @@ def main():
     args = parser.parse_args()
 
     columns = {"text": "text", "text_pair": "text_pair", "label": "label"}
-    pairs = data.read(DATA / "pairs_train.tsv", **columns, limit=args.limit)
-    dev = data.read(DATA / "pairs_dev.tsv", **columns)
+    pairs = tabular.read(DATA / "pairs_train.tsv", **columns, limit=args.limit)
+    dev = tabular.read(DATA / "pairs_dev.tsv", **columns)
 
     bert = keras_bert.load(args.model)
-    model, metrics = train.finetune(
+    model, metrics = finetuning.finetune(
         bert, pairs, dev, epochs=args.epochs, batch_size=16, learning_rate=1e-4, seed=args.seed
     )
     print(f"{metrics['accuracy']:.2f} of {len(dev)} dev pairs right, F1 {metrics['f1']:.2f}")
     print(f"{metrics['majority']:.2f} for one answer to all")
 
-    answers = predict.classify(model, *zip(*PAIRS, strict=True))
+    answers = inference.classify(model, *zip(*PAIRS, strict=True))
     for (text, text_pair), (label, score) in zip(PAIRS, answers, strict=True):
         print(f"  {label:5} {score:.2f}  {text} | {text_pair}")
 

@@ -19,7 +19,7 @@ import keras
 import tensorflow as tf
 
 import keras_bert
-from keras_bert.finetuning import data
+from keras_bert.data import tabular
 
 DATA = pathlib.Path(__file__).parent / "data"
 MESSAGES = [
@@ -41,8 +41,8 @@ def main():
     keras.utils.set_random_seed(args.seed)
 
     columns = {"text": "text", "label": "label"}
-    train = data.read(DATA / "support_train.tsv", **columns, limit=args.limit)
-    dev = data.read(DATA / "support_dev.tsv", **columns)
+    train = tabular.read(DATA / "support_train.tsv", **columns, limit=args.limit)
+    dev = tabular.read(DATA / "support_dev.tsv", **columns)
     labels = train.label_names()
 
     # None: each batch is padded to its own longest message.

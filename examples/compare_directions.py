@@ -34,10 +34,11 @@ from keras import ops
 
 import keras_bert
 from keras_bert import heads, optimizers
-from keras_bert.finetuning import data, predict, tagging
-from keras_bert.finetuning import train as finetuning
+from keras_bert.data import tabular
 from keras_bert.layers import MaskedLMHead
 from keras_bert.pretraining import corpus, records, stream, train, vocabulary
+from keras_bert.tasks import inference, tagging
+from keras_bert.training import finetuning
 
 DATA = pathlib.Path(__file__).parent / "data"
 WAYS = ("both directions, NSP", "both directions", "left to right", "left to right, BiLSTM")
@@ -159,7 +160,7 @@ def score(way, weights, preprocessor, examples, dev, args, seed):
         model, examples, epochs=args.epochs, batch_size=16, learning_rate=args.rate, seed=seed,
         show_progress=False,
     )  # fmt: skip
-    return predict.evaluate(model, dev)["f1" if task == "tagger" else "accuracy"]
+    return inference.evaluate(model, dev)["f1" if task == "tagger" else "accuracy"]
 
 
 def main():
@@ -194,7 +195,7 @@ def main():
     tags, dev_tags = args.tags or [DATA / f"entities_{part}.conll" for part in ("train", "dev")]
     columns = {"text": args.columns[0], "label": args.columns[1]}
     tasks = [
-        (data.read(texts, **columns, limit=args.limit), data.read(dev_texts, **columns)),
+        (tabular.read(texts, **columns, limit=args.limit), tabular.read(dev_texts, **columns)),
         (tagging.read(tags, limit=args.limit), tagging.read(dev_tags)),
     ]
     logging.getLogger("tensorflow").setLevel("ERROR")  # that models are made anew is meant

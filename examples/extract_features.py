@@ -23,7 +23,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import keras_bert
-from keras_bert.finetuning import data
+from keras_bert.data import tabular
 
 DATA = pathlib.Path(__file__).parent / "data"
 LAST_FOUR = (-4, -3, -2, -1)
@@ -44,8 +44,8 @@ def main():
     args = parser.parse_args()
 
     columns = {"text": "text", "label": "label"}
-    train = data.read(DATA / "support_train.tsv", **columns, limit=args.limit)
-    dev = data.read(DATA / "support_dev.tsv", **columns, limit=args.limit)
+    train = tabular.read(DATA / "support_train.tsv", **columns, limit=args.limit)
+    dev = tabular.read(DATA / "support_dev.tsv", **columns, limit=args.limit)
 
     bert = keras_bert.load(args.model, sequence_length=64)
     inputs, dev_inputs = bert.preprocessor(train.texts), bert.preprocessor(dev.texts)

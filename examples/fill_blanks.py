@@ -20,8 +20,9 @@ import keras
 import numpy as np
 
 import keras_bert
-from keras_bert.finetuning import data, fill
-from keras_bert.pretraining import draws, masking
+from keras_bert.data import tabular
+from keras_bert.pretraining import hash_random, masking
+from keras_bert.tasks import masked_lm
 
 DATA = pathlib.Path(__file__).parent / "data"
 SENTENCES = ["My parcel has not [MASK] yet.", "Please [MASK] my subscription."]
@@ -49,8 +50,8 @@ def main():
     args = parser.parse_args()
     keras.utils.set_random_seed(args.seed)
 
-    texts = data.read(DATA / "support_train.tsv", text="text", limit=args.limit).texts
-    dev_texts = data.read(DATA / "support_dev.tsv", text="text").texts
+    texts = tabular.read(DATA / "support_train.tsv", text="text", limit=args.limit).texts
+    dev_texts = tabular.read(DATA / "support_dev.tsv", text="text").texts
 
     bert = keras_bert.load(args.model, sequence_length=40)  # a few messages are longer
     model = keras_bert.heads.masked_lm(bert)
@@ -65,7 +66,7 @@ def main():
     *dev, weights = masked(bert, masker, dev_texts, 0)
     _, before = model.evaluate(*dev, sample_weight=weights, verbose=0)
     for epoch in range(args.epochs):  # each one has masks of its own
-        *batch, counts = masked(bert, masker, texts, draws.key_of(args.seed, epoch))
+        *batch, counts = masked(bert, masker, texts, hash_random.key_of(args.seed, epoch))
         model.fit(*batch, sample_weight=counts, batch_size=BATCH_SIZE, verbose=0)
     _, after = model.evaluate(*dev, sample_weight=weights, verbose=0)
     hidden = dev[1][weights > 0]
@@ -74,7 +75,7 @@ def main():
     )
     print(f"; {np.bincount(hidden).max() / len(hidden):.2f} for the most frequent piece alone")
 
-    for sentence, [candidates] in zip(SENTENCES, fill.fill(model, SENTENCES), strict=True):
+    for sentence, [candidates] in zip(SENTENCES, masked_lm.fill(model, SENTENCES), strict=True):
         print(f"  {sentence}  " + ", ".join(f"{piece} {p:.2f}" for piece, p in candidates))
 
 

@@ -21,7 +21,9 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import keras
 
 import keras_bert
-from keras_bert.finetuning import data, predict, train
+from keras_bert.data import tabular
+from keras_bert.tasks import inference
+from keras_bert.training import finetuning
 
 DATA = pathlib.Path(__file__).parent / "data"
 REVIEWS = ["배우들 연기가 정말 좋았어요", "배송도 느리고 포장도 엉망이네요"]
@@ -56,19 +58,19 @@ def main():
     keras.utils.set_random_seed(args.seed)
 
     columns = {"text": "text", "label": "label"}
-    reviews = data.read(DATA / "korean_reviews_train.tsv", **columns, limit=args.limit)
-    dev = data.read(DATA / "korean_reviews_dev.tsv", **columns)
+    reviews = tabular.read(DATA / "korean_reviews_train.tsv", **columns, limit=args.limit)
+    dev = tabular.read(DATA / "korean_reviews_dev.tsv", **columns)
 
     bert = new_encoder(reviews.texts)
     print(f"어휘 vocabulary: {len(bert.preprocessor.vocabulary)}", end=", ")
     print(f"매개변수 parameters: {bert.count_params():,}")
-    model, metrics = train.finetune(
+    model, metrics = finetuning.finetune(
         bert, reviews, dev, epochs=args.epochs, batch_size=16, learning_rate=5e-4, seed=args.seed
     )
     print(f"정확도 accuracy: {metrics['accuracy']:.2f} ({len(dev)} dev reviews)", end=", ")
     print(f"다수 클래스 majority class: {metrics['majority']:.2f}")
 
-    for review, (label, score) in zip(REVIEWS, predict.classify(model, REVIEWS), strict=True):
+    for review, (label, score) in zip(REVIEWS, inference.classify(model, REVIEWS), strict=True):
         print(f"  {label} {score:.2f}  {review}")
 
 

@@ -69,7 +69,8 @@ def main():
 
     step("1. Load a pretrained BERT")
     keras_bert = import_quietly()
-    from keras_bert.finetuning import data, train
+    from keras_bert.data import tabular
+    from keras_bert.training import finetuning
 
     with waiting("Loading"):
         bert = keras_bert.load("minilm")
@@ -89,10 +90,12 @@ def main():
     print("  " + " ".join(map(str, ids)))
 
     step("3. Fine-tune it on labelled messages")
-    messages = data.read(DATA / "support_train.tsv", text="text", label="label", limit=args.limit)
-    dev = data.read(DATA / "support_dev.tsv", text="text", label="label")
+    messages = tabular.read(
+        DATA / "support_train.tsv", text="text", label="label", limit=args.limit
+    )
+    dev = tabular.read(DATA / "support_dev.tsv", text="text", label="label")
     print(f"  {len(messages)} messages to learn from, {len(messages.label_names())} labels")
-    model, metrics = train.finetune(
+    model, metrics = finetuning.finetune(
         bert, messages, dev, epochs=args.epochs, batch_size=16, learning_rate=1e-4
     )
     print(

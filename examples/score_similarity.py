@@ -21,7 +21,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import numpy as np
 
 import keras_bert
-from keras_bert.finetuning import data, predict
+from keras_bert.data import tabular
+from keras_bert.tasks import inference
 
 DATA = pathlib.Path(__file__).parent / "data"
 SENTENCES = [
@@ -40,24 +41,24 @@ def main():
     args = parser.parse_args()
 
     columns = {"text": "text", "label": "label"}
-    known = data.read(DATA / "support_train.tsv", **columns, limit=args.limit)
-    dev = data.read(DATA / "support_dev.tsv", **columns)
+    known = tabular.read(DATA / "support_train.tsv", **columns, limit=args.limit)
+    dev = tabular.read(DATA / "support_dev.tsv", **columns)
 
     bert = keras_bert.load(args.model)
     model = keras_bert.heads.embedder(bert)  # a functional model, ids to unit vectors
 
     print("Cosine between sentences")
-    vectors = predict.embed(model, SENTENCES)  # (3, 384)
+    vectors = inference.embed(model, SENTENCES)  # (3, 384)
     for sentence, row in zip(SENTENCES, vectors @ vectors.T, strict=True):
         print("  " + "  ".join(f"{cosine:5.2f}" for cosine in row) + f"  {sentence}")
 
     print(f"The dev messages nearest to {QUERY!r}")
-    dev_vectors = predict.embed(model, dev.texts)  # (messages, 384)
-    cosines = dev_vectors @ predict.embed(model, [QUERY])[0]
+    dev_vectors = inference.embed(model, dev.texts)  # (messages, 384)
+    cosines = dev_vectors @ inference.embed(model, [QUERY])[0]
     for index in np.argsort(-cosines)[:3]:
         print(f"  {cosines[index]:.2f}  {dev.texts[index]}")
 
-    nearest = (dev_vectors @ predict.embed(model, known.texts).T).argmax(axis=1)
+    nearest = (dev_vectors @ inference.embed(model, known.texts).T).argmax(axis=1)
     right = [known.labels[index] == label for index, label in zip(nearest, dev.labels, strict=True)]
     print(f"{np.mean(right):.2f} of {len(dev)} dev messages have the label of the nearest", end=" ")
     print(f"of {len(known)} messages; {dev.majority_share():.2f} for the most frequent label alone")

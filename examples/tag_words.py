@@ -16,7 +16,8 @@ os.environ["KERAS_BACKEND"] = "tensorflow"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import keras_bert
-from keras_bert.finetuning import predict, tagging, train
+from keras_bert.tasks import inference, tagging
+from keras_bert.training import finetuning
 
 DATA = pathlib.Path(__file__).parent / "data"
 MESSAGE = "Hello, Torsten Falk here: order RT-5580 should have been in Aalborg on 8 December."
@@ -35,7 +36,7 @@ def main():
     dev = tagging.read(DATA / "entities_dev.conll")
 
     bert = keras_bert.load(args.model)
-    model, metrics = train.finetune(
+    model, metrics = finetuning.finetune(
         bert, sentences, dev, epochs=args.epochs, batch_size=16, learning_rate=2e-4, seed=args.seed
     )
     print(f"entity F1 {metrics['f1']:.2f} on {len(dev)} dev sentences", end=", ")
@@ -44,7 +45,7 @@ def main():
 
     # A new text is split into words as the training data was: at spaces and punctuation.
     words, _ = tagging.sentences_of([MESSAGE], bert.preprocessor.tokenizer)
-    [answer] = predict.answers(model, tagging.TaggedSentences(words))
+    [answer] = inference.answers(model, tagging.TaggedSentences(words))
     for word, (tag, score) in zip(words[0], answer, strict=True):
         if tag != "O":
             print(f"  {word:10} {tag:9} {score:.2f}")

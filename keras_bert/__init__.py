@@ -19,28 +19,27 @@ from keras_bert.version import __version__
 
 _HOME = {
     "BertEncoder": "keras_bert.encoder",
-    "HubLayer": "keras_bert.serving.hub_layer",
+    "HubLayer": "keras_bert.exporting.hub_layer",
     "Preprocessor": "keras_bert.text.preprocessor",
-    "convert": "keras_bert.hub",
-    "export": "keras_bert.serving.export",
-    "load": "keras_bert.hub",
-    "save": "keras_bert.hub",
+    "convert": "keras_bert.hub.loading",
+    "export": "keras_bert.exporting.saved_model",
+    "load": "keras_bert.hub.loading",
+    "save": "keras_bert.hub.loading",
 }
-_MODULES = (
-    "checkpoints",
-    "conversion",
-    "distribution",
-    "encoder",
-    "finetuning",
-    "heads",
-    "hub",
-    "layers",
-    "optimizers",
-    "pretraining",
-    "serving",
-    "sources",
-    "text",
-)
+# Name -> module; the first six are folders.
+_MODULES = {
+    "checkpoints": "keras_bert.checkpoints",
+    "data": "keras_bert.data",
+    "pretraining": "keras_bert.pretraining",
+    "tasks": "keras_bert.tasks",
+    "text": "keras_bert.text",
+    "training": "keras_bert.training",
+    "distribution": "keras_bert.runtime.distribution",
+    "encoder": "keras_bert.encoder",
+    "heads": "keras_bert.heads",
+    "layers": "keras_bert.layers",
+    "optimizers": "keras_bert.optimizers",
+}
 
 __all__ = [*_HOME, *_MODULES]
 
@@ -49,7 +48,7 @@ def _register_layers():
     """Import the modules with classes that Keras must know to load a saved model."""
     for name in ("encoder", "heads", "layers", "optimizers"):
         importlib.import_module(f"keras_bert.{name}")
-    importlib.import_module("keras_bert.serving.hub_layer")
+    importlib.import_module("keras_bert.exporting.hub_layer")
     importlib.import_module("keras_bert.text.preprocessor")
 
 
@@ -83,7 +82,7 @@ def __getattr__(name):
     if name in _HOME:
         return getattr(importlib.import_module(_HOME[name]), name)
     if name in _MODULES:
-        return importlib.import_module(f"keras_bert.{name}")
+        return importlib.import_module(_MODULES[name])
     raise AttributeError(f"module 'keras_bert' has no attribute {name!r}")
 
 

@@ -15,8 +15,8 @@ import stat
 import sys
 import warnings
 
-from keras_bert import sources
-from keras_bert.console import printable, quiet_imports
+from keras_bert.hub import resolve
+from keras_bert.runtime.terminal import printable, quiet_imports
 from keras_bert.version import __version__
 
 TASKS = (
@@ -77,7 +77,7 @@ def _parser():
     _add_characters(evaluate)
     _add_null_threshold(evaluate)
     _add_batch_size(evaluate)
-    evaluate.set_defaults(run="answering.evaluate", files=("input",))
+    evaluate.set_defaults(run="inference.evaluate", files=("input",))
 
     predict = _command(commands, "predict", "answer texts or a file with a trained model")
     predict.add_argument("model", help="folder or .keras file of a fine-tuned model")
@@ -102,7 +102,7 @@ def _parser():
     )
     _add_null_threshold(predict)
     _add_batch_size(predict)
-    predict.set_defaults(run="answering.predict_texts", files=("input",))
+    predict.set_defaults(run="inference.predict_texts", files=("input",))
 
     embed = _command(commands, "embed", "write a vector for each text of a file")
     embed.add_argument("model", help="an encoder: name, hf:org/name, folder or .keras file")
@@ -113,7 +113,7 @@ def _parser():
     )
     _add_text_column(embed)
     _add_batch_size(embed)
-    embed.set_defaults(run="answering.embed", files=("input",))
+    embed.set_defaults(run="inference.embed", files=("input",))
 
     fill = _command(commands, "fill", "candidates for [MASK] in texts")
     fill.add_argument("model", help="a checkpoint with a masked LM head")
@@ -121,7 +121,7 @@ def _parser():
     fill.add_argument(
         "--top", type=_positive(int), default=5, help="candidates for each (default: 5)"
     )
-    fill.set_defaults(run="answering.fill_blanks")
+    fill.set_defaults(run="inference.fill_blanks")
 
     vocab = _command(commands, "vocab", "learn a vocabulary from your own text")
     vocab.add_argument(
@@ -314,7 +314,7 @@ def _add_finetune(parser):
     parser.add_argument(
         "--output", required=True, help="folder for model, metrics.json and pictures"
     )
-    parser.set_defaults(run="finetuning.finetune", files=("train", "dev"))
+    parser.set_defaults(run="training.finetune", files=("train", "dev"))
 
 
 def _add_pretrain(parser):
@@ -380,7 +380,7 @@ def _add_pretrain(parser):
     parser.set_defaults(run="pretraining.pretrain", files=("config",))
 
 
-# None where nothing is given: `commands` knows the defaults, and what a model was trained on.
+# None where nothing is given: `keras_bert.cli` knows the defaults, and what a model was trained on.
 def _add_columns(parser):
     _add_text_column(parser)
     parser.add_argument("--text-pair", help="column of the second text, for pairs")
@@ -528,14 +528,14 @@ def main(argv=None):
         return 2
     try:
         if args.command == "list":  # needs no Keras, so there is nothing to wait for
-            print(sources.table())
+            print(resolve.table())
             return 0
         _check_files(args)
         if args.command in _READS_MODEL:
-            sources.check(args.model)
+            resolve.check(args.model)
         module, name = args.run.split(".")
         with quiet_imports():
-            commands = importlib.import_module(f"keras_bert.commands.{module}")
+            commands = importlib.import_module(f"keras_bert.cli.{module}")
             importlib.import_module("tensorflow")  # on JAX and torch a command would later
         with _plain_warnings():
             getattr(commands, name)(args)

@@ -176,8 +176,8 @@ def parallel(folder, strategy, model_parallel):
     import keras
     import numpy as np
 
-    from keras_bert import distribution
     from keras_bert.pretraining.records import Records
+    from keras_bert.runtime import distribution
 
     if strategy == "mirrored" and keras.backend.backend() == "tensorflow":
         import tensorflow as tf
@@ -234,8 +234,8 @@ def worker(folder, index, number):
 
     import numpy as np
 
-    from keras_bert import distribution
     from keras_bert.pretraining.records import Records
+    from keras_bert.runtime import distribution
 
     made = Records(folder / "records")
     with distribution.scope("multi-worker"):

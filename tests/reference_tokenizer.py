@@ -7,7 +7,7 @@ running Python's `unicodedata`; see `stable` for what that means on newer Python
 
 import unicodedata
 
-from keras_bert.text import unicode as frozen
+from keras_bert.text import unicode_tables as frozen
 
 IDEOGRAPHS = (
     range(0x4E00, 0xA000),

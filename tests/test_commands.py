@@ -19,11 +19,13 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert import files
 from keras_bert.__main__ import _check_files, main
-from keras_bert.commands import finetuning, pretraining, reading
-from keras_bert.finetuning import choices, data, questions, tagging, train
+from keras_bert.cli import pretraining, reading, training
+from keras_bert.data import tabular
 from keras_bert.pretraining import records, vocabulary
+from keras_bert.runtime import files
+from keras_bert.tasks import multiple_choice, question_answering, tagging
+from keras_bert.training import finetuning
 from tests import prose, tiny
 
 # What is trained here is trained for a few steps only.
@@ -199,11 +201,11 @@ def test_the_json_of_a_reader_is_squads_file_of_predictions(trained, tmp_path):
 @pytest.mark.parametrize(
     ("task", "reader", "name", "text", "lines"),
     [
-        ("classification", data, "a.tsv", "text\n" + "so good\nso bad\nthis film\n" * 3, 9),
+        ("classification", tabular, "a.tsv", "text\n" + "so good\nso bad\nthis film\n" * 3, 9),
         ("tagging", tagging, "a.conll", "so\ngood\n\nbad\n\nfilm\n\n" * 3, 12),
         (
             "multiple-choice",
-            choices,
+            multiple_choice,
             "a.jsonl",
             '{"text": "this film", "choices": ["so good", "so bad"]}\n' * 9,
             9,
@@ -260,14 +262,14 @@ def test_words_that_texts_do_not_have_are_told():
     preprocessor = keras_bert.Preprocessor(tiny.PIECES)
 
     def note(*words):
-        return finetuning._note_of_words(
+        return training._note_of_words(
             tagging.TaggedSentences([[*words, "so"] * 9]), preprocessor
         )
 
     assert note("do", "n't").startswith("33.3% of the words hold punctuation, at which a text on ")
     assert note("good", "!") is None
     assert note("g", "!", " ") is None
-    assert finetuning._note_of_words(tiny.examples(), preprocessor) is None
+    assert training._note_of_words(tiny.examples(), preprocessor) is None
 
 
 def test_korquad_is_scored_over_characters(encoder_folder, tmp_path, capsys):
@@ -276,7 +278,7 @@ def test_korquad_is_scored_over_characters(encoder_folder, tmp_path, capsys):
     for version in ("1.1", "KorQuAD_v1.0_train"):
         file = files[version] = tmp_path / f"{version}.json"
         file.write_text(json.dumps({"version": version, **content}))
-        assert questions.read(file).characters == (version != "1.1")
+        assert question_answering.read(file).characters == (version != "1.1")
     folder = tmp_path / "out"
     common = ["--output", folder, "--epochs", 1, "--max-length", 16]
     scores = {}
@@ -454,7 +456,7 @@ def test_vectors_of_a_large_file_are_written_part_by_part(encoder_folder, tmp_pa
     file.write_text("text\nso good\nbad\nthis film\n")
     arguments = ["embed", encoder_folder, "--input", file, "--output"]
     assert run(*arguments, tmp_path / "once.npy") == 0
-    monkeypatch.setattr(data, "read_in_parts", functools.partial(data.read_in_parts, size=2))
+    monkeypatch.setattr(tabular, "read_in_parts", functools.partial(tabular.read_in_parts, size=2))
     assert run(*arguments, tmp_path / "twice.npy") == 0
     once, twice = np.load(tmp_path / "once.npy"), np.load(tmp_path / "twice.npy")
     assert twice.dtype == np.float32
@@ -623,7 +625,7 @@ def calls(monkeypatch):
         made.append((encoder, args, options))
         raise ValueError("that is enough")
 
-    monkeypatch.setattr(train, "finetune", finetune)
+    monkeypatch.setattr(finetuning, "finetune", finetune)
     return made
 
 
@@ -663,7 +665,7 @@ def test_what_is_given_is_not_searched(monkeypatch, encoder_folder, tmp_path):
         seen.append(options)
         raise ValueError("that is enough")
 
-    monkeypatch.setattr("keras_bert.finetuning.search.grid", grid)
+    monkeypatch.setattr("keras_bert.training.search.grid", grid)
     common = ["finetune", "--model", encoder_folder, "--train", file, "--dev", file, "--search"]
     run(*common, "--output", tmp_path / "out", "--epochs", 1, "--batch-size", 4)
     assert seen[0]["choices"] == {"learning_rate": (5e-5, 3e-5, 2e-5)}
@@ -714,7 +716,9 @@ def test_a_full_disk_at_the_end_costs_no_run(encoder_folder, tmp_path, monkeypat
 
 
 def test_rows_that_were_left_out_are_told():
-    train, dev = (data.Examples(["a"], source=name, ragged_rows=2) for name in ("a.tsv", "b.tsv"))
+    train, dev = (
+        tabular.Examples(["a"], source=name, ragged_rows=2) for name in ("a.tsv", "b.tsv")
+    )
     assert list(reading.notes(train, dev)) == [
         "rows that have not the columns of the file, left out: 2 (a.tsv)",
         "rows that have not the columns of the file, left out: 2 (b.tsv)",
@@ -722,7 +726,7 @@ def test_rows_that_were_left_out_are_told():
 
 
 def test_what_was_not_seen_is_told():
-    train, dev = (data.Examples(["a"], source=name) for name in ("a.tsv", "b.tsv"))
+    train, dev = (tabular.Examples(["a"], source=name) for name in ("a.tsv", "b.tsv"))
     names = ("truncated", "without_pieces", "words_without_pieces", "cut_answers")
     counts = {name: number for number, name in enumerate((*names, "invisible_answers"), 1)}
     expected = [
@@ -736,14 +740,14 @@ def test_what_was_not_seen_is_told():
     counts["dev_truncated"] = 6
     assert list(reading.notes(train, dev, counts)) == expected
     # Of one file the lines would be alike.
-    dev = data.Examples(["a"], source="a.tsv")
+    dev = tabular.Examples(["a"], source="a.tsv")
     assert list(reading.notes(train, dev, counts))[-1].endswith(": 6 (a.tsv, scored)")
 
 
 def test_answers_that_are_not_learned_are_told():
     answers = [[("b", 0)], [("x", 0)]]
     train, dev = (
-        questions.Questions(["a", "a"], ["c b", "c"], answers, source=name)
+        question_answering.Questions(["a", "a"], ["c b", "c"], answers, source=name)
         for name in ("a.json", "b.json")
     )
     assert list(reading.notes(train, dev)) == [
@@ -758,13 +762,13 @@ def test_answers_that_are_not_learned_are_told():
 
 def test_a_vocabulary_of_another_language_is_told():
     english = keras_bert.Preprocessor(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "film"])
-    korean = data.Examples(["좋은 영화", "good film"] * 3, labels=["a", "b"] * 3)
-    note = finetuning._note_of_vocabulary(korean, english, "minilm")
+    korean = tabular.Examples(["좋은 영화", "good film"] * 3, labels=["a", "b"] * 3)
+    note = training._note_of_vocabulary(korean, english, "minilm")
     assert note.startswith("minilm has few of the words: 1.0 pieces a word, 50.0% unknown; ")
     sentences = tagging.TaggedSentences([["좋은", "영화"]], [["A", "B"]])
-    assert "100.0% unknown" in finetuning._note_of_vocabulary(sentences, english, "minilm")
+    assert "100.0% unknown" in training._note_of_vocabulary(sentences, english, "minilm")
     for texts in (["good film"], [" "]):
-        assert finetuning._note_of_vocabulary(data.Examples(texts), english, "minilm") is None
+        assert training._note_of_vocabulary(tabular.Examples(texts), english, "minilm") is None
 
 
 def test_the_columns_of_the_training_are_remembered(encoder_folder, tmp_path, capsys):
@@ -834,7 +838,7 @@ def test_glue(calls, encoder_folder, tmp_path):
 def test_search_keeps_the_best(monkeypatch, encoder_folder, tmp_path, capsys):
     file = tmp_path / "a.tsv"
     file.write_text(TEXTS)
-    seen, stop_at, plain = [], None, train.finetune
+    seen, stop_at, plain = [], None, finetuning.finetune
 
     def finetune(encoder, examples, dev, **options):
         model, metrics = plain(encoder, examples, dev, **options)
@@ -843,9 +847,9 @@ def test_search_keeps_the_best(monkeypatch, encoder_folder, tmp_path, capsys):
         seen.append((options["learning_rate"], model.get_weights()))
         return model, metrics
 
-    monkeypatch.setattr(train, "finetune", finetune)
+    monkeypatch.setattr(finetuning, "finetune", finetune)
     rates = (1e-4, 1e-2, 1e-3)
-    monkeypatch.setattr("keras_bert.finetuning.search.GRID", {"learning_rate": rates})
+    monkeypatch.setattr("keras_bert.training.search.GRID", {"learning_rate": rates})
     common = ["finetune", "--model", encoder_folder, "--train", file, "--output", tmp_path / "out"]
     common += ["--epochs", 1]
     for stop_at in (None, 1e-2):
@@ -964,14 +968,14 @@ def test_a_killed_run_goes_on(encoder_folder, tmp_path, monkeypatch, capsys):
     file.write_text(TEXTS)
     arguments = ["finetune", "--model", encoder_folder, "--train", file, "--epochs", 2]
     arguments += ["--batch-size", 8, "--output", tmp_path / "out"]
-    save = train.RunState.save
+    save = finetuning.RunState.save
 
     def killed(state, model):
         save(state, model)
         raise OSError("killed")
 
     with monkeypatch.context() as patch:
-        patch.setattr(train.RunState, "save", killed)
+        patch.setattr(finetuning.RunState, "save", killed)
         assert run(*arguments) == 1
     assert [file.name for file in (tmp_path / "out").iterdir()] == ["training.npz"]
     assert run(*arguments, "--seed", 1) == 1
@@ -1309,7 +1313,7 @@ def test_interrupt_is_no_traceback(monkeypatch, capsys):
         def interrupted(name, known=known, **options):
             raise KeyboardInterrupt(*known)
 
-        monkeypatch.setattr(keras_bert.hub, "load", interrupted)
+        monkeypatch.setattr(keras_bert.hub.loading, "load", interrupted)
         assert main(["info", "minilm"]) == 130
         assert capsys.readouterr().err == f"keras-bert: stopped{said}\n"
 

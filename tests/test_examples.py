@@ -12,8 +12,9 @@ import sys
 import keras
 import pytest
 
-import keras_bert.sources
-from keras_bert.finetuning import data, questions, tagging
+import keras_bert.hub.resolve
+from keras_bert.data import tabular
+from keras_bert.tasks import question_answering, tagging
 
 EXAMPLES = pathlib.Path(__file__).parent.parent / "examples"
 DATA = EXAMPLES / "data"
@@ -91,7 +92,7 @@ LESSONS = {
 
 def test_quickstart():
     try:
-        keras_bert.sources.find("minilm")
+        keras_bert.hub.resolve.find("minilm")
     except OSError as error:
         pytest.skip(str(error))
     result = subprocess.run(
@@ -177,7 +178,7 @@ def check_no_text_twice(train, dev):
 
 
 def test_support_data():
-    train, dev = read_both("support_*.tsv", data.read, text="text", label="label")
+    train, dev = read_both("support_*.tsv", tabular.read, text="text", label="label")
     assert train.label_names() == dev.label_names()
     assert len(train.label_names()) == 7
     assert all(0.1 < part.majority_share() < 0.25 for part in (train, dev))
@@ -187,7 +188,7 @@ def test_support_data():
 
 def test_pairs_data():
     columns = {"text": "text", "text_pair": "text_pair", "label": "label"}
-    train, dev = read_both("pairs_*.tsv", data.read, **columns)
+    train, dev = read_both("pairs_*.tsv", tabular.read, **columns)
     messages = []
     for part in (train, dev):
         # Each message once in a pair of either label: alone it tells nothing.
@@ -219,7 +220,7 @@ def test_entities_data():
 
 
 def test_manual_data():
-    train, dev = read_both("manual_*.json", questions.read)
+    train, dev = read_both("manual_*.json", question_answering.read)
     for part in (train, dev):
         assert part.moved_answers == part.lost_answers == 0
         assert all(len(answers) == 1 for answers in part.answers)
@@ -233,7 +234,7 @@ def test_manual_data():
 
 
 def test_korean_data():
-    train, dev = read_both("korean_reviews_*.tsv", data.read, text="text", label="label")
+    train, dev = read_both("korean_reviews_*.tsv", tabular.read, text="text", label="label")
     for part in (train, dev):
         assert collections.Counter(part.labels) == dict.fromkeys(("긍정", "부정"), len(part) // 2)
         assert all(re.search("[가-힣]", text) for text in part.texts)

@@ -25,11 +25,12 @@ import pytest
 import tensorflow as tf
 import yaml
 
-from keras_bert.serving import models, production
+from keras_bert.exporting import tf_serving
+from keras_bert.server import models
 from tests import served
 from tests.conftest import ROOT
-from tests.test_serving_production import batching, check_compose, models_config
-from tests.test_serving_server import serving
+from tests.exporting.test_tf_serving import batching, check_compose, models_config
+from tests.server.test_app import serving
 
 pytest.importorskip("tensorflow_serving")
 
@@ -240,7 +241,7 @@ def test_a_label_reaches_the_server_in_the_message(service, channel, monkeypatch
 
 def test_warmup_requests_are_answered_by_the_service(folder, channel):
     """What the server sends itself when it loads a version, through the same channel."""
-    from tests.test_serving_production import requests
+    from tests.exporting.test_tf_serving import requests
 
     with grpc.insecure_channel(channel[1]) as connection:
         stub = prediction_service_pb2_grpc.PredictionServiceStub(connection)
@@ -268,7 +269,7 @@ def test_the_compose_file_of_several_models():
 
 def test_one_server_has_the_settings_of_the_other(tmp_path):
     """What the folder of a model and the folder of many say is the same, but for the names."""
-    production.write_settings(tmp_path, [tf.TensorSpec([None], tf.string, name="text")])
+    tf_serving.write_settings(tmp_path, [tf.TensorSpec([None], tf.string, name="text")])
 
     def plain(folder, file):
         lines = (folder / file).read_text().splitlines()

@@ -11,8 +11,8 @@ import keras_bert
 from keras_bert import heads
 from keras_bert.pretraining import records
 from tests import pretraining_runs, tiny
-from tests import test_finetuning_resume as finetuning_runs
 from tests.golden import make_saved
+from tests.training import test_run_state as finetuning_runs
 
 SAVED = pathlib.Path(__file__).parent / "golden" / "saved"
 

@@ -11,7 +11,7 @@ import sys
 import numpy as np
 import pytest
 
-import keras_bert.sources
+import keras_bert.hub.resolve
 
 GOLDEN = pathlib.Path(__file__).with_name("golden") / "minilm.npz"
 TOLERANCE = 2e-5
@@ -39,7 +39,7 @@ for name, where in (("sequence_output", counts), ("pooled_output", ...)):
 def minilm():
     """The folder of the weights."""
     try:
-        return keras_bert.sources.find("minilm")
+        return keras_bert.hub.resolve.find("minilm")
     except OSError as error:
         pytest.skip(str(error))
 

@@ -22,8 +22,8 @@ DOCUMENTED = (
     "optimizers.py",
     "text/tokenizer.py",
     "text/preprocessor.py",
-    "hub.py",
-    "serving/export.py",
+    "hub/loading.py",
+    "exporting/saved_model.py",
 )
 
 

@@ -48,14 +48,14 @@ def learner(**options):
 
 def examples(rows=ROWS, **options):
     """`Examples` with one label a text."""
-    from keras_bert.finetuning.data import Examples
+    from keras_bert.data.tabular import Examples
 
     return Examples([text for _, text in rows], labels=[label for label, _ in rows], **options)
 
 
 def tagged():
     """`TaggedSentences`: the film is a work, what follows "so" is an opinion of two words."""
-    from keras_bert.finetuning.tagging import TaggedSentences
+    from keras_bert.tasks.tagging import TaggedSentences
 
     words = [["this", "film", "is", "so", "good"], ["so", "bad", "a", "films"], ["good", "!"]]
     tags = [["O", "B-work", "O", "B-mood", "I-mood"], ["B-mood", "I-mood", "O", "B-work"]]
@@ -64,7 +64,7 @@ def tagged():
 
 def questions():
     """`Questions` that are answered by the word after "so", or not at all."""
-    from keras_bert.finetuning.questions import Questions
+    from keras_bert.tasks.question_answering import Questions
 
     contexts = ["this film is so good!", "a film so bad is this", "a good film", "so films"]
     answers = [[("good", 16)], [("bad", 10)], [], [("films", 3)]]
@@ -73,7 +73,7 @@ def questions():
 
 def choices():
     """`Choices`: films are good."""
-    from keras_bert.finetuning.choices import Choices
+    from keras_bert.tasks.multiple_choice import Choices
 
     texts = ["this film is", "a film", "this is a film", "films"]
     continuations = [

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_bert.checkpoints import canonical
-from keras_bert.files import whole
+from keras_bert.runtime.files import whole
 
 MAX_PIECES = 2**22  # The largest vocabulary of a published BERT has half a million.
 _MAX_VOCABULARY = 2**28  # bytes

@@ -470,7 +470,7 @@ def from_encoder(garden_encoder: Any) -> Checkpoint:
 
     Example:
         >>> def to_mine(garden_encoder):  # into a `keras_bert.BertEncoder`
-        ...     from keras_bert.conversion import from_checkpoint
+        ...     from keras_bert.hub.conversion import from_checkpoint
         ...     return from_checkpoint(from_encoder(garden_encoder))
     """
     config = _live_config(garden_encoder)

@@ -12,7 +12,7 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.files import whole
+from keras_bert.runtime.files import whole
 
 
 def read(paths, batch_size, sequence_length, max_predictions, *, shuffle=0, seed=0):

@@ -10,7 +10,7 @@ import re
 
 import numpy as np
 
-from keras_bert.pretraining.draws import hashes, uniform
+from keras_bert.pretraining.hash_random import hashes, uniform
 
 _SPECIAL = re.compile(r"\[(PAD|UNK|CLS|SEP|MASK|unused\d+)\]")
 

@@ -12,7 +12,7 @@ import random
 
 import numpy as np
 
-from keras_bert.pretraining.draws import hashes, uniform
+from keras_bert.pretraining.hash_random import hashes, uniform
 
 SHORTEST = 8  # positions of a row
 

@@ -26,8 +26,8 @@ import typing
 
 import numpy as np
 
-from keras_bert.files import alone, whole
 from keras_bert.pretraining import corpus, sentences, vocabulary
+from keras_bert.runtime.files import alone, whole
 from keras_bert.text.preprocessor import Preprocessor
 
 MANIFEST_FILE = "records.json"
@@ -315,7 +315,7 @@ def _encoder(preprocessor):
     """A function from documents, lists of sentences, to lists of int32 arrays."""
     import tensorflow as tf
 
-    from keras_bert.text.accelerator import tokenize_function
+    from keras_bert.text.fast_tokenizer import tokenize_function
 
     tokenize = tokenize_function(preprocessor.tokenizer)
     unknown = preprocessor.tokenizer.unknown_id

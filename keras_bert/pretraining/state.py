@@ -9,7 +9,7 @@ import numpy as np
 
 from keras_bert.checkpoints import containers
 from keras_bert.checkpoints.folder import one_line
-from keras_bert.files import sweep, whole
+from keras_bert.runtime.files import sweep, whole
 
 _FOLDER = "checkpoints"
 _NAME = re.compile(r"step-\d+\.npz")

@@ -13,7 +13,7 @@ import keras
 import numpy as np
 
 from keras_bert.pretraining import packing, pairs
-from keras_bert.pretraining.draws import key_of
+from keras_bert.pretraining.hash_random import key_of
 from keras_bert.pretraining.masking import Masker
 
 

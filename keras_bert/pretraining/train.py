@@ -11,16 +11,19 @@ import time
 import keras
 import numpy as np
 
-from keras_bert import distribution, heads, hub, optimizers
-from keras_bert.console import progress, stop_requests
+from keras_bert import heads, optimizers
 from keras_bert.encoder import BertEncoder
-from keras_bert.files import alone, sweep, whole
-from keras_bert.pretraining import flops, losses
+from keras_bert.hub import loading
+from keras_bert.pretraining import losses
 from keras_bert.pretraining.pairs import SHORTEST
 from keras_bert.pretraining.records import Records
 from keras_bert.pretraining.state import Checkpoints
 from keras_bert.pretraining.stream import Place, Stream
-from keras_bert.tensorboard import writer
+from keras_bert.runtime import distribution
+from keras_bert.runtime.files import alone, sweep, whole
+from keras_bert.runtime.tensorboard import writer
+from keras_bert.runtime.terminal import progress, stop_requests
+from keras_bert.training import flops
 
 HISTORY_FILE = "history.jsonl"
 CURVES_FILE = "curves.png"
@@ -273,7 +276,7 @@ def pretrain(
         "seed": seed,
     }
     checkpoints = Checkpoints(folder, json.loads(json.dumps(settings, default=str)), keep)
-    if not checkpoints.exist() and pathlib.Path(folder, hub.MODEL_FILE).is_file():
+    if not checkpoints.exist() and pathlib.Path(folder, loading.MODEL_FILE).is_file():
         raise ValueError(
             f"{folder} holds a model, and no checkpoint of a run to go on with; take another folder"
         )
@@ -282,7 +285,7 @@ def pretrain(
     with contextlib.ExitStack() as stack:
         if writes:
             stack.enter_context(alone(run.folder, "training"))
-            for name in (HISTORY_FILE, CURVES_FILE, hub.MODEL_FILE):
+            for name in (HISTORY_FILE, CURVES_FILE, loading.MODEL_FILE):
                 sweep(run.folder / name)
         run.restore(checkpoints)
         was_finished = run.step == run.steps
@@ -308,7 +311,7 @@ def pretrain(
             _write_history(run)
             draw_curves(run.folder, run.history)
             if was_finished:  # or the model was saved with its last checkpoint
-                hub.save(model, run.folder)
+                loading.save(model, run.folder)
     return model, run.history
 
 
@@ -396,7 +399,7 @@ class _Run:
         if distribution.worker()[0] == 0:
             extra = {"place": dataclasses.astuple(self.place), "history": self.history}
             checkpoints.save(self.step, self.variables, extra)
-            hub.save(self.model, self.folder)
+            loading.save(self.model, self.folder)
 
     def _check_weights(self, checkpoints):
         """Raises if a step whose own loss was a number spoiled the weights."""

@@ -13,8 +13,8 @@ import re
 import numpy as np
 
 from keras_bert.checkpoints import folder, tokenizer_config
-from keras_bert.files import whole
-from keras_bert.text import unicode
+from keras_bert.runtime.files import whole
+from keras_bert.text import unicode_tables
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 # Google's places: [PAD] at 0, then room for pieces of one's own, the others at 100 to 103.
@@ -300,7 +300,7 @@ class _Mapping(dict):
         self.lowercase, self.strip_accents = lowercase, strip_accents
 
     def __missing__(self, char):
-        tables, codes = unicode.tables(), (ord(char),)
+        tables, codes = unicode_tables.tables(), (ord(char),)
         if self.lowercase:
             codes = tables.lower.get(codes[0], codes)
         if self.strip_accents:
@@ -311,11 +311,11 @@ class _Mapping(dict):
 
 def _split(token, mapped, split_cjk):
     """The words of a token that white space surrounds; `token` is the slow case, not ASCII."""
-    tables = unicode.tables()
+    tables = unicode_tables.tables()
     words = []
     for run in _runs(token, tables, split_cjk):
         text = "".join(map(mapped.__getitem__, run))
-        if mapped.lowercase and chr(unicode.CAPITAL_SIGMA) in run:
+        if mapped.lowercase and chr(unicode_tables.CAPITAL_SIGMA) in run:
             text = _with_final_sigmas(run, mapped, tables)
         if mapped.strip_accents:
             text = _without_marks(text, tables)
@@ -335,7 +335,11 @@ def _runs(token, tables, split_cjk):
         code = ord(char)
         if tables.removed[code]:
             continue
-        if split_cjk and code >= 0x3400 and any(a <= code <= b for a, b in unicode.CJK_RANGES):
+        if (
+            split_cjk
+            and code >= 0x3400
+            and any(a <= code <= b for a, b in unicode_tables.CJK_RANGES)
+        ):
             yield "".join(run)
             yield char
             run = []
@@ -347,13 +351,13 @@ def _runs(token, tables, split_cjk):
 def _with_final_sigmas(run, mapped, tables):
     out = []
     for index, char in enumerate(run):
-        if ord(char) == unicode.CAPITAL_SIGMA:
+        if ord(char) == unicode_tables.CAPITAL_SIGMA:
             around = (reversed(run[:index]), run[index + 1 :])
             before, after = (
                 next((tables.cased[ord(c)] for c in side if not _ignorable(c, tables)), False)
                 for side in around
             )
-            out.append(chr(unicode.FINAL_SIGMA) if before and not after else mapped[char])
+            out.append(chr(unicode_tables.FINAL_SIGMA) if before and not after else mapped[char])
         else:
             out.append(mapped[char])
     return "".join(out)

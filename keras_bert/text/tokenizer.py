@@ -24,7 +24,7 @@ import warnings
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.text import unicode
+from keras_bert.text import unicode_tables
 
 UNKNOWN = "[UNK]"
 SUFFIX = "##"
@@ -269,8 +269,8 @@ class WordPieceTokenizer:
 
 def _warn_of_other_options(pieces, lowercase, strip_accents):
     """Warns where many pieces could never match, or no text would match in upper case."""
-    tables = unicode.tables()
-    changes = np.zeros(unicode.CODE_POINTS, bool)
+    tables = unicode_tables.tables()
+    changes = np.zeros(unicode_tables.CODE_POINTS, bool)
     if lowercase:
         changes[list(tables.lower)] = True
     if strip_accents:
@@ -742,8 +742,8 @@ def _code_points(text):
 
 def _character_table(alphabet, lowercase, strip_accents, split_cjk):
     """What each code point becomes, for this vocabulary and these options."""
-    tables = unicode.tables()
-    entries = alphabet.encode(np.arange(unicode.CODE_POINTS)) | (1 << _VALUE_BITS)
+    tables = unicode_tables.tables()
+    entries = alphabet.encode(np.arange(unicode_tables.CODE_POINTS)) | (1 << _VALUE_BITS)
     punctuation = tables.punctuation.copy()
     nonstarter = tables.combining_class > 0
 
@@ -774,12 +774,12 @@ def _character_table(alphabet, lowercase, strip_accents, split_cjk):
     entries[tables.space] = _SPACE
     entries[punctuation & ~tables.removed & ~tables.space] |= _ISOLATED
     if split_cjk:
-        for first, last in unicode.CJK_RANGES:
+        for first, last in unicode_tables.CJK_RANGES:
             entries[first : last + 1] |= _ISOLATED
     if strip_accents:
         entries[nonstarter | tables.removed] |= _NONSTARTER
     if lowercase:
-        entries[unicode.CAPITAL_SIGMA] |= _SIGMA
+        entries[unicode_tables.CAPITAL_SIGMA] |= _SIGMA
     # What is removed before lower-casing is as good as ignorable.
     case = np.where(tables.cased, _CASED, 0)
     case[tables.case_ignorable | tables.removed] = _CASE_IGNORABLE
@@ -788,7 +788,7 @@ def _character_table(alphabet, lowercase, strip_accents, split_cjk):
     return {
         **_paged("entries", entries),
         **_paged("case", case),
-        "final_sigma": alphabet.encode(np.array(unicode.FINAL_SIGMA)),
+        "final_sigma": alphabet.encode(np.array(unicode_tables.FINAL_SIGMA)),
         "sequences": np.concatenate([own, characters]).astype(np.int32),
         "sequence_classes": np.concatenate([own * 0, classes]).astype(np.int32),
     }

@@ -21,8 +21,9 @@ from official.nlp.modeling import layers, models, networks
 from official.nlp.tools import export_tfhub_lib
 
 import keras_bert
-from keras_bert import checkpoints, conversion
+from keras_bert import checkpoints
 from keras_bert.checkpoints import bundle, model_garden
+from keras_bert.hub import conversion
 from tests import garden_objects
 
 TOLERANCE = 1e-5

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 import transformers
 
-import keras_bert.sources
+import keras_bert.hub.resolve
 
 # The first row is unpadded, the second padded, the third all padding; the fourth is a pair.
 INPUT_WORD_IDS = [
@@ -27,7 +27,7 @@ INPUT_TYPE_IDS = [[0] * 12, [0] * 12, [0] * 12, [0] * 4 + [1] * 5 + [0] * 3]
 
 
 def main():
-    model = transformers.AutoModel.from_pretrained(keras_bert.sources.find("minilm")).eval()
+    model = transformers.AutoModel.from_pretrained(keras_bert.hub.resolve.find("minilm")).eval()
     with torch.no_grad():
         outputs = model(
             torch.tensor(INPUT_WORD_IDS),

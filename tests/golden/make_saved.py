@@ -21,7 +21,7 @@ import tensorflow as tf
 import keras_bert
 from keras_bert import heads
 from tests import pretraining_runs, tiny
-from tests import test_finetuning_resume as finetuning_runs
+from tests.training import test_run_state as finetuning_runs
 
 TEXTS = ["this film is good!", "so bad", "한국어"]
 HEADS = {

@@ -87,7 +87,7 @@ def _make_pickle(write):
     def make(folder):
         from safetensors import numpy as safetensors
 
-        from tests import test_checkpoints_huggingface as pickles
+        from tests.checkpoints import test_huggingface as pickles
 
         _checkpoint("huggingface")(folder)
         tensors = safetensors.load_file(folder / "model.safetensors")
@@ -156,9 +156,9 @@ def _run_model():
 
 
 def _run_state(folder):
-    from keras_bert.finetuning import resume
+    from keras_bert.training import run_state
 
-    return resume.RunState(folder, {"epochs": 2})
+    return run_state.RunState(folder, {"epochs": 2})
 
 
 def _read_run(folder):
@@ -230,29 +230,29 @@ def _text(name, content):
 
 def _read_texts(name):
     def read(folder):
-        from keras_bert.finetuning import data
+        from keras_bert.data import tabular
 
-        data.read(folder / name, text="text", label="label")
+        tabular.read(folder / name, text="text", label="label")
 
     return read
 
 
 def _read_tags(folder):
-    from keras_bert.finetuning import tagging
+    from keras_bert.tasks import tagging
 
     tagging.read(next(folder.glob("train.*")))
 
 
 def _read_questions(folder):
-    from keras_bert.finetuning import questions
+    from keras_bert.tasks import question_answering
 
-    questions.read(folder / "train.json")
+    question_answering.read(folder / "train.json")
 
 
 def _read_choices(folder):
-    from keras_bert.finetuning import choices
+    from keras_bert.tasks import multiple_choice
 
-    choices.read(folder / "train.jsonl")
+    multiple_choice.read(folder / "train.jsonl")
 
 
 def _read_corpus(folder):

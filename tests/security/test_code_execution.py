@@ -15,8 +15,9 @@ import tensorflow as tf
 
 import keras_bert
 from keras_bert import __main__ as command_line
-from keras_bert.serving import allowed_ops, models
-from keras_bert.serving.hub_layer import HubLayer
+from keras_bert.exporting import allowed_ops
+from keras_bert.exporting.hub_layer import HubLayer
+from keras_bert.server import models
 from tests import served
 
 NEEDS_TRUST = r"SavedModel \(HubLayer\), which is a program: .*trusted=True.*--trusted"

@@ -17,8 +17,8 @@ import keras_bert
 from keras_bert import __main__ as command_line
 from keras_bert import checkpoints, heads
 from keras_bert.checkpoints import containers, folder, torch_pickle
-from tests import test_checkpoints_huggingface as pickles
 from tests import tiny
+from tests.checkpoints import test_huggingface as pickles
 from tests.security import fuzz
 from tests.security.test_code_execution import edit_config, layer_of
 

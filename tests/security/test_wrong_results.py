@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert import optimizers, sources
-from keras_bert.finetuning import resume
-from tests import test_finetuning_resume as runs
+from keras_bert import optimizers
+from keras_bert.hub import resolve
+from keras_bert.training import run_state
 from tests import tiny
+from tests.training import test_run_state as runs
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -42,7 +43,7 @@ def killed(folder, batches=12):
     """A run that was killed in its third epoch."""
     with pytest.raises(runs.Killed):
         runs.finetune(folder, runs.KillAt(batches))
-    assert (folder / resume.STATE_FILE).is_file() and (folder / resume.BEST_FILE).is_file()
+    assert (folder / run_state.STATE_FILE).is_file() and (folder / run_state.BEST_FILE).is_file()
 
 
 # --- A run folder.
@@ -51,7 +52,7 @@ def killed(folder, batches=12):
 @pytest.mark.parametrize("damage", ["gone", "cut", "empty", "another", "flipped"])
 def test_a_broken_best_state_is_an_error_before_the_training(tmp_path, damage):
     killed(tmp_path)
-    best = tmp_path / resume.BEST_FILE
+    best = tmp_path / run_state.BEST_FILE
     content = bytearray(best.read_bytes())
     if damage == "gone":
         best.unlink()
@@ -63,7 +64,7 @@ def test_a_broken_best_state_is_an_error_before_the_training(tmp_path, damage):
         content[len(content) // 2] ^= 1
         best.write_bytes({"cut": content[:-9], "empty": b"", "flipped": content}[damage])
     counter = runs.KillAt()
-    with pytest.raises(ValueError, match=rf"{resume.BEST_FILE}.*delete {resume.STATE_FILE}"):
+    with pytest.raises(ValueError, match=rf"{run_state.BEST_FILE}.*delete {run_state.STATE_FILE}"):
         runs.finetune(tmp_path, counter)
     assert counter.seen == 0
 
@@ -71,7 +72,7 @@ def test_a_broken_best_state_is_an_error_before_the_training(tmp_path, damage):
 def test_a_run_without_dev_needs_no_best_state(tmp_path):
     with pytest.raises(runs.Killed):
         runs.finetune(tmp_path, runs.KillAt(12), dev=None, metric=None)
-    assert not (tmp_path / resume.BEST_FILE).exists()
+    assert not (tmp_path / run_state.BEST_FILE).exists()
     runs.finetune(tmp_path, dev=None, metric=None)
 
 
@@ -81,7 +82,8 @@ def test_two_processes_on_one_run_folder(tmp_path, uninterrupted):
         f"""
         import pathlib, sys, time
         import keras, numpy as np
-        from tests import test_finetuning_resume as runs, tiny
+        from tests import tiny
+        from tests.training import test_run_state as runs
 
         class Wait(keras.callbacks.Callback):
             def on_train_begin(self, logs=None):
@@ -233,7 +235,7 @@ def test_a_name_is_one_model_from_every_source(tmp_path, monkeypatch, name, expe
         keras_bert.save(encoder, folder, format=format)
         file = next(f for f in folder.glob("*config.json") if "tokenizer" not in f.name)
         file.write_text(file.read_text().replace('"gelu_new"', '"gelu"'))
-        monkeypatch.setattr(sources, "find", lambda name, folder=folder: folder)
+        monkeypatch.setattr(resolve, "find", lambda name, folder=folder: folder)
         assert keras_bert.load(name).bert_config["hidden_act"] == expected
         converted = keras_bert.convert(name, tmp_path / f"{source}.keras", format="keras")
         assert converted.config["hidden_act"] == expected
@@ -241,7 +243,7 @@ def test_a_name_is_one_model_from_every_source(tmp_path, monkeypatch, name, expe
 
 
 def test_every_name_has_the_activation_of_its_year():
-    for name, source in sources.SOURCES.items():
+    for name, source in resolve.SOURCES.items():
         if source.archive:
             year = int(source.archive[:4])
-            assert sources.hidden_act_of(name) == ("gelu" if year == 2018 else "gelu_new"), name
+            assert resolve.hidden_act_of(name) == ("gelu" if year == 2018 else "gelu_new"), name

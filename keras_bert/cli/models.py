@@ -1,0 +1,90 @@
+"""`info`, `convert` and `export`: what a model is, and its other formats."""
+
+import pathlib
+import re
+
+import keras_bert
+from keras_bert import heads
+from keras_bert.cli import arguments
+from keras_bert.hub import resolve
+from keras_bert.runtime.terminal import printable, waiting
+
+
+def info(args):
+    """Prints what a model is."""
+    model = arguments.load(args, task="auto")
+    encoder = heads.find_encoder(model)
+    output = heads.find_output(model)
+    lines = {
+        "model": args.model,
+        "parameters": f"{model.count_params():,}",
+        **{
+            key: value
+            for key, value in encoder.get_config().items()
+            if isinstance(value, (int, float, str)) and not isinstance(value, bool)
+        },
+    }
+    if encoder.preprocessor is not None:
+        preprocessor = encoder.preprocessor
+        lines["pieces"] = f"{len(preprocessor.vocabulary):,}"
+        for option in ("lowercase", "strip_accents", "split_cjk"):
+            lines[option] = getattr(preprocessor, option)
+    if output is not None:
+        task = heads.find_task(model)
+        lines["task"] = f"{task}{' of pairs' if output.pairs else ''}"
+        if output.labels and task == output.task:  # pretraining has two heads
+            lines["labels"] = ", ".join(output.labels)
+    width = max(map(len, lines))
+    for key, value in lines.items():
+        print(f"{key:{width}}  {printable(str(value))}")
+
+
+def convert(args):
+    """Writes a model in another format."""
+    try:
+        written = keras_bert.convert(
+            args.model,
+            args.path,
+            format=args.to,
+            drop=args.drop,
+            hidden_act=args.hidden_act,
+            trusted=args.trusted,
+        )
+    except ValueError as error:
+        raise ValueError(_with_options(str(error))) from error
+    parts = ", ".join(["encoder", *sorted(written.groups)])
+    print(f"{args.to}: {parts}: {len(written.weights)} weights in {args.path}")
+
+
+def _with_options(message):
+    """An error of `hub.convert` with the options of the command line that mend it."""
+    if 'hidden_act="gelu_new"' in message:
+        return f"{message}: give --hidden-act gelu_new"
+    if advice := re.search(r"; drop ([a-z_]+(?:, [a-z_]+)*)(?: for \w+)?$", message):
+        return f"{message}: give {' '.join(f'--drop {part}' for part in advice[1].split(', '))}"
+    if message.endswith("; drop some of them"):
+        return f"{message}: give --drop for each"
+    return message
+
+
+def export(args):
+    """Writes a SavedModel."""
+    metrics = arguments.metrics_of(args.model)
+    known = (resolve.license_of(name) for name in (args.model, str(metrics.get("model"))))
+    before = _versions_in(args.path)
+    with waiting("Writing the SavedModel"):
+        keras_bert.export(
+            arguments.load(args, task=args.task),
+            args.path,
+            metrics=metrics,
+            license=args.license or next(filter(None, known), None),
+        )
+    for version in sorted(_versions_in(args.path) - before):  # of a pair there are two
+        print(version)
+
+
+def _versions_in(path):
+    """The folders of the SavedModels in a model folder, or in those of a pair."""
+    folder = pathlib.Path(path)
+    patterns = ("*/saved_model.pb", "encoder/*/saved_model.pb", "preprocess/*/saved_model.pb")
+    return {file.parent for pattern in patterns for file in folder.glob(pattern)}

@@ -1,0 +1,100 @@
+"""`serve`: a local server for SavedModels, or for what a trained model is exported to."""
+
+import contextlib
+import json
+import pathlib
+import re
+import shlex
+import signal
+import tempfile
+import urllib.parse
+
+import keras_bert
+from keras_bert.cli import arguments
+from keras_bert.exporting import tf_serving
+from keras_bert.runtime.terminal import waiting
+from keras_bert.server import models, rest
+
+
+def serve(args):
+    """Serves SavedModels, or what a trained model is exported to, until Ctrl-C."""
+    try:
+        from keras_bert.server import app
+    except ImportError as error:
+        raise ValueError(
+            f"serve needs {error.name}, which is not installed: pip install starlette uvicorn"
+        ) from error
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_terminable())
+        listener = stack.enter_context(app.listen(args.host, args.port))
+        found = models.find(args.model, args.name, trusted=args.trusted)
+        with waiting("Loading"):
+            export_first = None
+            if not found:
+                found = _exported(args, stack.enter_context(tempfile.TemporaryDirectory()))
+                export_first = f"keras-bert export {shlex.quote(args.model)} FOLDER"
+            for model in found:
+                model.refresh(settled=False)
+        address, port = listener.getsockname()[:2]
+        url = f"http://{f'[{address}]' if ':' in address else address}:{port}"
+        for line in _introduction(found, url, export_first):
+            print(line, flush=True)
+        with contextlib.suppress(KeyboardInterrupt):
+            made = app.make(found, args.host, args.max_body, args.max_text, args.max_rows)
+            made.run(sockets=[listener])
+        print("stopped")
+
+
+def _exported(args, folder):
+    """The models that a trained model is exported to."""
+    name = args.name or pathlib.Path(args.model).absolute().name.removesuffix(".keras")
+    path = pathlib.Path(folder, re.sub(r"[^\w.-]+", "-", name))
+    keras_bert.export(arguments.load(args, task="auto"), path)
+    return models.find(path, trusted=args.trusted)
+
+
+def _introduction(found, url, export_first=None):
+    """What a person needs to know about a server: where it is, a request, what it is for.
+
+    `export_first` is the command that keeps what is served from a temporary folder.
+    """
+    for model in found:
+        if model.current is None:
+            state = "; ".join(reason for _, _, (_, reason) in model.states())
+            if len(found) == 1:
+                raise ValueError(f"{model.folder} could not be loaded: {state}")
+            yield f"{model.name} is not served: {state}"
+    served = [model for model in found if model.current is not None]
+    if not served:
+        raise ValueError(f"none of the {len(found)} models could be loaded")
+    yield f"{', '.join(model.name for model in served)}: {url} (Ctrl-C stops)"
+    # Of a pair, the model that takes strings: the other's example is ids that nobody types.
+    for model in ([model for model in served if _takes_strings(model)] or served)[:1]:
+        body = json.dumps({"instances": [model.current.example()]})
+        yield f"curl -d '{body}' {url}/v1/models/{urllib.parse.quote(model.name)}:predict"
+    compose = served[0].folder / tf_serving.COMPOSE_FILE
+    how = "see keras-bert export"
+    if export_first is not None:
+        how = f"{export_first}, then docker compose with the compose.yaml that it writes"
+    elif compose.is_file():
+        how = f"docker compose -f {shlex.quote(str(compose))} up"
+    yield f"This is for the desk; production is TensorFlow Serving: {how}"
+
+
+def _takes_strings(model):
+    default = model.current.signatures.get(rest.DEFAULT_SIGNATURE)
+    return default is not None and any(spec.dtype == "object" for spec in default.inputs.values())
+
+
+@contextlib.contextmanager
+def _terminable():
+    """Within it, SIGTERM ends the process as Ctrl-C does: its temporary files go with it."""
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

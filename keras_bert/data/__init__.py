@@ -1,0 +1,1 @@
+"""Training data: examples, readers of file formats, batches and packed sequences."""

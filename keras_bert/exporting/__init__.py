@@ -1,0 +1,1 @@
+"""SavedModels: signatures, the TF-Hub pair, files for TF Serving, and SavedModels as layers."""

@@ -1,0 +1,1 @@
+"""Models by name: where they are, downloads, conversion, loading and saving."""

@@ -1,0 +1,1 @@
+"""The local server, which speaks the REST protocol of TF Serving."""

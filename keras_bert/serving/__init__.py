@@ -1,1 +1,0 @@
-"""Models as SavedModels for TensorFlow Serving."""

@@ -1,0 +1,1 @@
+"""One module per task: build the head, encode examples, decode and score predictions."""

@@ -1,0 +1,330 @@
+"""The canonical form, detection and assignment; the formats have test files of their own."""
+
+import ast
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from keras_bert import checkpoints
+from keras_bert.checkpoints import canonical, folder
+
+CONFIG = dict(zip(canonical.SIZES, (11, 4, 2, 2, 6, 8, 2), strict=True))
+EXPECTED_SHAPES = {
+    "embeddings/word_embeddings/embeddings": (11, 4),
+    "embeddings/position_embeddings/embeddings": (8, 4),
+    "embeddings/token_type_embeddings/embeddings": (2, 4),
+    "embeddings/layer_norm/gamma": (4,),
+    "embeddings/layer_norm/beta": (4,),
+    **{
+        f"layer_{i}/{name}": shape
+        for i in range(2)
+        for name, shape in {
+            "attention/qkv/kernel": (4, 12),
+            "attention/qkv/bias": (12,),
+            "attention/output/kernel": (4, 4),
+            "attention/output/bias": (4,),
+            "attention_layer_norm/gamma": (4,),
+            "attention_layer_norm/beta": (4,),
+            "intermediate/kernel": (4, 6),
+            "intermediate/bias": (6,),
+            "output/kernel": (6, 4),
+            "output/bias": (4,),
+            "output_layer_norm/gamma": (4,),
+            "output_layer_norm/beta": (4,),
+        }.items()
+    },
+    "pooler/dense/kernel": (4, 4),
+    "pooler/dense/bias": (4,),
+    "masked_lm/transform/kernel": (4, 4),
+    "masked_lm/transform/bias": (4,),
+    "masked_lm/layer_norm/gamma": (4,),
+    "masked_lm/layer_norm/beta": (4,),
+    "masked_lm/output_bias": (11,),
+    "next_sentence/kernel": (4, 2),
+    "next_sentence/bias": (2,),
+    "classifier/kernel": (4, 3),
+    "classifier/bias": (3,),
+    "span_selector/kernel": (4, 2),
+    "span_selector/bias": (2,),
+}
+
+
+@pytest.mark.parametrize("module", checkpoints.FORMATS.values())
+def test_every_format_fills_the_same_canonical_tensors_in_the_same_order(module):
+    entries = canonical.expand(module.TABLE, CONFIG, labels=3)
+    lacking = canonical.OPTIONAL_GROUPS - {entry.group for entry in entries}  # heads, as a whole
+    assert [(e.name, e.shape) for e in entries] == [
+        (name, shape)
+        for name, shape in EXPECTED_SHAPES.items()
+        if name.partition("/")[0] not in lacking
+    ]
+
+
+@pytest.mark.parametrize("module", checkpoints.FORMATS.values())
+def test_a_table_can_be_followed_backwards(module):
+    entries = canonical.expand(module.TABLE, CONFIG, labels=3)
+    sources = [source for entry in entries for source in entry.sources]
+    assert len(sources) == len(set(sources))
+    for entry in entries:
+        assert len(entry.sources) in (1, 3)
+        array = np.arange(np.prod(entry.shape), dtype="float32").reshape(entry.shape)
+        parts = entry.split(array)
+        assert [part.shape for part in parts] == [entry.source_shape] * len(entry.sources)
+        np.testing.assert_array_equal(entry.join(parts), array)
+
+
+def test_checkpoints_imports_no_keras_and_tensorflow_only_where_a_ckpt_is_read():
+    lazily = {"tensorflow", "google", "safetensors", "h5py", "keras_hub", "yaml", "official"}
+    lazily |= {"tf_keras"}
+    allowed = {"numpy", "keras_bert", *lazily}
+    for file in Path(checkpoints.__file__).parent.glob("*.py"):
+        tree = ast.parse(file.read_text("utf-8"))
+        imports = [n for n in ast.walk(tree) if isinstance(n, ast.Import | ast.ImportFrom)]
+        for node in imports:
+            modules = (
+                [node.module]
+                if isinstance(node, ast.ImportFrom)
+                else [alias.name for alias in node.names]
+            )
+            for name in modules:
+                top = name.partition(".")[0]
+                assert top in allowed or top in __import__("sys").stdlib_module_names, name
+                if top == "keras_bert":
+                    assert name.startswith(("keras_bert.checkpoints", "keras_bert.runtime.files"))
+                if top in lazily:
+                    assert node not in tree.body, f"{file.name} must import {top} on first use"
+                if top == "tensorflow":
+                    assert file.name in (
+                        "bundle.py",
+                        "bundle_index.py",
+                        "google.py",
+                        "saved_model.py",
+                    )
+
+
+def touch(path, *names):
+    for name in names:
+        (path / name).touch()
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (("bert_config.json", "bert_model.ckpt.index"), "google"),
+        (("bert_config.json", "model.ckpt-100.index"), "google"),
+        (("config.json", "model.safetensors"), "huggingface"),
+        (("config.json", "model.safetensors.index.json"), "huggingface"),
+        (("config.json", "pytorch_model.bin"), "huggingface"),
+        (("config.json", "pytorch_model.bin", "bert_config.json"), "huggingface"),
+    ],
+)
+def test_detect(tmp_path, names, expected):
+    touch(tmp_path, *names)
+    assert checkpoints.detect(tmp_path) == expected
+    assert checkpoints.detect(str(tmp_path)) == expected
+
+
+def test_detect_says_what_was_looked_for_and_what_was_found(tmp_path):
+    touch(tmp_path, "config.json", "tf_model.h5")
+    with pytest.raises(ValueError) as error:
+        checkpoints.detect(tmp_path)
+    message = str(error.value)
+    assert "\n" not in message
+    for part in (
+        str(tmp_path),
+        "bert_model.ckpt.index",
+        "model.safetensors",
+        "found config.json, tf",
+    ):
+        assert part in message
+
+
+def test_detect_will_not_choose_between_two_checkpoints(tmp_path):
+    names = ("config.json", "model.safetensors", "bert_config.json", "bert_model.ckpt.index")
+    touch(tmp_path, *names)
+    with pytest.raises(ValueError, match="of one known format, received two checkpoints"):
+        checkpoints.detect(tmp_path)
+
+
+def test_detect_of_an_empty_missing_or_crowded_folder(tmp_path):
+    with pytest.raises(ValueError, match="found an empty folder"):
+        checkpoints.detect(tmp_path)
+    with pytest.raises(FileNotFoundError, match="absent: must be the folder.*nothing there"):
+        checkpoints.detect(tmp_path / "absent")
+    touch(tmp_path, *(f"file_{i:02d}" for i in range(25)))
+    with pytest.raises(FileNotFoundError, match="received a file"):
+        checkpoints.detect(tmp_path / "file_00")
+    with pytest.raises(ValueError, match="file_19 and 5 more"):
+        checkpoints.read(tmp_path)
+
+
+class Variable:
+    def __init__(self, *shape):
+        self.shape = shape
+        self.value = None
+
+    def assign(self, value):
+        assert self.value is None, "assigned twice"
+        self.value = value
+
+
+def test_assign_fills_each_variable_with_its_weight():
+    variables = {"a/kernel": Variable(2, 3), "a/bias": Variable(3)}
+    weights = {"a/bias": np.arange(3.0), "a/kernel": np.ones((2, 3)), "masked_lm/bias": np.ones(1)}
+    checkpoints.assign(variables, weights, source="here", ignore=("masked_lm/", "pooler/"))
+    for name, variable in variables.items():
+        np.testing.assert_array_equal(variable.value, weights[name])
+
+
+def test_assign_lists_every_problem_and_assigns_nothing():
+    variables = {
+        "a": Variable(2),
+        "b": Variable(2, 3),
+        "c": Variable(1),
+        "masked_lm/d": Variable(1),
+    }
+    weights = {"a": np.ones(2), "b": np.ones((3, 2)), "masked_lm/x": np.ones(1), "y": np.ones(1)}
+    with pytest.raises(ValueError) as error:
+        checkpoints.assign(variables, weights, source="/some/folder", ignore=["masked_lm/"])
+    assert str(error.value) == (
+        "/some/folder: weights and variables must match one to one; missing (2): c, masked_lm/d; "
+        "unused (1): y; wrong shape (1): b (expected (2, 3), found (3, 2))"
+    )
+    assert all(variable.value is None for variable in variables.values())
+
+
+def test_assign_ignores_nothing_unless_told_to():
+    with pytest.raises(ValueError, match=r"unused \(1\): masked_lm/x"):
+        checkpoints.assign({}, {"masked_lm/x": np.ones(1)}, source="here")
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"[PAD]\na\n##b\n", ["[PAD]", "a", "##b"]),
+        (b"[PAD]\na", ["[PAD]", "a"]),  # no newline at the end
+        (b"[PAD]\r\na\r\n", ["[PAD]", "a"]),
+        (b"a\n\nb\n\n", ["a", "", "b", ""]),  # only the end of the last line is no piece
+        (b" a\t\nb c\n", ["a", "b c"]),
+        (b"a\nb\na\n", ["a", "b", "a"]),
+        (b"\n", [""]),
+        ("a\u2028b\nc\x85d\ne\x0bf\x0cg\x1ch\ni\rj\n".encode(),
+         ["a\u2028b", "c\x85d", "e\x0bf\x0cg\x1ch", "i\rj"]),
+        ("\u2028\n\xa0\nx\n".encode(), ["", "", "x"]),  # white space, as Google's strip() has it
+    ],
+)  # fmt: skip
+def test_vocabulary_is_read_as_google_reads_it(tmp_path, data, expected):
+    file = tmp_path / "vocab.txt"
+    file.write_bytes(data)
+    assert folder.read_vocabulary(file) == expected
+
+
+def test_vocabulary_errors(tmp_path):
+    file = tmp_path / "vocab.txt"
+    with pytest.raises(FileNotFoundError, match="vocab.txt"):
+        folder.read_vocabulary(file)
+    file.touch()
+    with pytest.raises(ValueError, match="vocab.txt: a vocabulary must have one piece a line"):
+        folder.read_vocabulary(file)
+    file.write_bytes("a\nb\né\n".encode("latin-1"))
+    with pytest.raises(ValueError, match="vocab.txt: .* UTF-8, received byte 0xe9 in line 3"):
+        folder.read_vocabulary(file)
+
+
+@pytest.mark.parametrize(
+    ("data", "received"),
+    [
+        (b'{"a": 1', "Expecting"),
+        (b"", "Expecting value"),
+        (b'{"a": "\xff"}', "codec can't decode"),
+        (b"[1]", "object, received list"),
+        (b"[" * 100_000, "recursion"),
+    ],
+)
+def test_json_errors(tmp_path, data, received):
+    file = tmp_path / "config.json"
+    file.write_bytes(data)
+    with pytest.raises(ValueError, match="config.json: must .*received ") as error:
+        folder.read_json(file)
+    assert received in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "cased"),
+    [
+        (["[PAD]", "[CLS]", "[unused1]", "the", "##s", "été"], False),
+        (["[CLS]", "the", "Paris"], True),
+        (["[CLS]", "the", "Été"], True),
+        (["[CLS]", "the", "##S"], False),
+        (["the", "\U0001d400", "中", "한"], False),  # a mathematical A, which lower() leaves alone
+        ([], False),
+    ],
+)
+def test_is_cased(vocabulary, cased):
+    assert folder.is_cased(vocabulary) is cased
+
+
+def read_config(**found):
+    return canonical.read_config(
+        Path("some/config.json"),
+        {**CONFIG, **found},
+        activations={"gelu": "gelu", "tanh_gelu": "gelu_new"},
+        dropped={"known"},
+        required_values={"kind": "bert"},
+    )
+
+
+def test_config_has_exactly_the_keys_of_the_encoder():
+    config = read_config(known=1, kind="bert", hidden_act="tanh_gelu", layer_norm_eps=1e-5)
+    assert tuple(config) == canonical.CONFIG_KEYS
+    assert config == {
+        **CONFIG,
+        "hidden_act": "gelu_new",
+        "hidden_dropout_prob": 0.1,
+        "attention_probs_dropout_prob": 0.1,
+        "initializer_range": 0.02,
+        "layer_norm_eps": 1e-5,
+    }
+    json.dumps(config)
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        ({"new": 1, "other": 2}, "unknown keys (2): new, other"),
+        ({"kind": "cat"}, "kind must be 'bert' for a BERT encoder, received 'cat'"),
+        ({"hidden_act": "swish"}, "hidden_act must be one of gelu, tanh_gelu, received 'swish'"),
+        ({"hidden_act": ["gelu"]}, "hidden_act must be one of gelu, tanh_gelu, received ['gelu']"),
+        ({"hidden_size": 0}, "hidden_size must be a positive integer, received 0"),
+        ({"hidden_size": "8"}, "hidden_size must be a positive integer, received '8'"),
+        (
+            {"num_hidden_layers": True},
+            "num_hidden_layers must be a positive integer, received True",
+        ),
+        ({"layer_norm_eps": None}, "layer_norm_eps must be a number from 0 up, received None"),
+        (
+            {"hidden_dropout_prob": -1},
+            "hidden_dropout_prob must be a number from 0 up, received -1",
+        ),
+    ],
+)
+def test_config_errors_name_the_file_the_rule_and_the_value(found, message):
+    with pytest.raises(ValueError, match="^some.config.json: .*" + re.escape(message)):
+        read_config(**found)
+
+
+def test_config_without_its_sizes():
+    with pytest.raises(ValueError, match=r"missing keys \(7\): vocab_size, hidden_size"):
+        canonical.read_config(
+            Path("c.json"), {}, activations={}, dropped=(), required_values={"kind": "bert"}
+        )
+
+
+def test_bfloat16_is_the_upper_half_of_a_float32():
+    values = np.array([1.5, -2.0, 0.0, np.inf, 3.3895314e38], np.float32)
+    bits = (values.view(np.uint32) >> 16).astype(np.uint16)
+    np.testing.assert_array_equal(canonical.bfloat16_to_float32(bits), values)

@@ -1,0 +1,328 @@
+"""KerasHub's presets: read what it wrote, written so that it reads them; live models."""
+
+import json
+
+import h5py
+import keras
+import numpy as np
+import pytest
+
+import keras_bert
+from keras_bert import checkpoints
+from keras_bert.checkpoints import keras_hub as format
+from keras_bert.hub import conversion
+from tests import damage, tiny
+
+keras_hub = pytest.importorskip("keras_hub")
+
+numpy = keras.ops.convert_to_numpy
+CONFIG = {
+    "vocabulary_size": len(tiny.PIECES),
+    "num_layers": 3,
+    "num_heads": 2,
+    "hidden_dim": 8,
+    "intermediate_dim": 12,
+    "dropout": 0.2,
+    "max_sequence_length": 16,
+    "num_segments": 3,
+}
+
+
+def make(kind):
+    """A model of KerasHub with every weight random."""
+    keras.utils.set_random_seed(3)
+    model = backbone = keras_hub.models.BertBackbone(**CONFIG)
+    tokenizer = keras_hub.tokenizers.BertTokenizer(
+        vocabulary=tiny.PIECES, lowercase=True, strip_accents=True
+    )
+    if kind != "backbone":
+        name = {"classifier": "TextClassifier", "masked_lm": "MaskedLM"}[kind]
+        preprocessor = getattr(keras_hub.models, f"Bert{name}Preprocessor")(
+            tokenizer, sequence_length=10
+        )
+        options = {"num_classes": 3} if kind == "classifier" else {}
+        model = getattr(keras_hub.models, f"Bert{name}")(
+            backbone, preprocessor=preprocessor, **options
+        )
+    rng = np.random.default_rng(0)
+    for weight in model.weights:
+        weight.assign(rng.normal(size=weight.shape) / 4)
+    return model, tokenizer
+
+
+KINDS = ["backbone", "classifier", "masked_lm"]
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def preset(request, tmp_path_factory):
+    """Kind, live model, and the folder in which KerasHub saved it."""
+    model, tokenizer = make(request.param)
+    folder = tmp_path_factory.mktemp("preset")
+    model.save_to_preset(folder)
+    if request.param == "backbone":
+        tokenizer.save_to_preset(folder)
+    return request.param, model, folder
+
+
+def inputs():
+    rng = np.random.default_rng(1)
+    ids = rng.integers(0, len(tiny.PIECES), (3, 9))
+    mask = (np.arange(9) < np.array([[9], [5], [1]])).astype(int)
+    return ids, mask, rng.integers(0, 3, (3, 9)) * mask
+
+
+def outputs(kind, model):
+    """What a model of ours or of KerasHub computes, as a list of arrays."""
+    ids, mask, types = inputs()
+    ours = hasattr(model, "input") and "input_word_ids" in model.input
+    names = ("input_word_ids", "input_mask", "input_type_ids")
+    if not ours:
+        names = ("token_ids", "padding_mask", "segment_ids")
+    given = dict(zip(names, (ids, mask, types), strict=True))
+    positions = np.tile(np.arange(9), (3, 1))
+    if kind == "masked_lm":
+        given |= {"masked_lm_positions" if ours else "mask_positions": positions}
+    found = model(given)
+    if kind == "backbone":
+        found = [found["sequence_output"] * mask[..., None], found["pooled_output"]]
+    return [numpy(array) for array in keras.tree.flatten(found)]
+
+
+def test_what_keras_hub_wrote_computes_the_same_here(preset):
+    kind, original, folder = preset
+    task = None if kind == "backbone" else kind
+    model = keras_bert.load(folder, task=task)
+    # KerasHub's masked LM has exact gelu in its head, on a backbone that has tanh gelu.
+    tolerance = 5e-3 if kind == "masked_lm" else 1e-5
+    for found, expected in zip(outputs(kind, model), outputs(kind, original), strict=True):
+        assert np.ptp(expected) > 0.1
+        np.testing.assert_allclose(found, expected, atol=tolerance)
+    preprocessor = keras_bert.heads.find_encoder(model).preprocessor
+    assert preprocessor.vocabulary == tuple(tiny.PIECES)
+    assert preprocessor.lowercase and preprocessor.strip_accents and preprocessor.split_cjk
+    assert preprocessor.max_sequence_length == (16 if kind == "backbone" else 10)
+
+
+def test_what_we_write_keras_hub_reads(preset, tmp_path, recwarn):
+    kind, original, folder = preset
+    checkpoint = checkpoints.read(folder)
+    checkpoints.write(checkpoint, tmp_path / "there", "keras_hub")
+    again = type(original).from_preset(str(tmp_path / "there"))
+    for ours, theirs in zip(again.weights, original.weights, strict=True):
+        np.testing.assert_array_equal(numpy(ours), numpy(theirs), err_msg=theirs.path)
+    tokenizer = keras_hub.tokenizers.BertTokenizer.from_preset(str(tmp_path / "there"))
+    for text in ("this film is good!", "GÖÖD films", ""):
+        ours = keras_bert.load(tmp_path / "there").preprocessor.tokenizer.tokenize([text])
+        np.testing.assert_array_equal(ours[0], tokenizer(text))
+    assert [str(w.message) for w in recwarn if "Skipping" in str(w.message)] == []
+    found = checkpoints.read(tmp_path / "there")
+    assert (found.config, found.tokenizer, found.task) == (
+        checkpoint.config,
+        checkpoint.tokenizer,
+        checkpoint.task,
+    )
+
+
+def test_a_model_of_ours_goes_there(tmp_path):
+    """`save` of encoder, classifier and masked LM with options that differ from the defaults."""
+    encoder = tiny.encoder(hidden_act="gelu_new")
+    encoder.preprocessor = keras_bert.Preprocessor(
+        tiny.PIECES, lowercase=False, max_sequence_length=20
+    )
+    keras_bert.save(encoder, tmp_path / "a", format="keras_hub")
+    tokenizer = keras_hub.tokenizers.BertTokenizer.from_preset(str(tmp_path / "a"))
+    assert not tokenizer.lowercase and not tokenizer.strip_accents
+    backbone = keras_hub.models.BertBackbone.from_preset(str(tmp_path / "a"))
+    ids = np.array([[2, 5, 7, 3]])
+    ones = np.ones_like(ids)
+    given = {"token_ids": ids, "padding_mask": ones, "segment_ids": ones * 0}
+    mine = {"input_word_ids": ids, "input_mask": ones, "input_type_ids": ones * 0}
+    for key in ("sequence_output", "pooled_output"):
+        np.testing.assert_allclose(backbone(given)[key], encoder(mine)[key], atol=1e-5)
+    classifier = keras_bert.heads.classifier(encoder, 3)
+    keras_bert.save(classifier, tmp_path / "b", format="keras_hub")
+    theirs = keras_hub.models.BertTextClassifier.from_preset(str(tmp_path / "b"))
+    np.testing.assert_allclose(theirs(given), classifier(mine), atol=1e-5)
+    assert theirs.preprocessor.sequence_length == 20
+    sets = keras_bert.heads.classifier(encoder, 2, multi_label=True)
+    with pytest.raises(ValueError, match="classes must exclude each other"):
+        keras_bert.save(sets, tmp_path / "c", format="keras_hub")
+    without = conversion.to_checkpoint(keras_bert.heads.masked_lm(encoder)).without({"pooler"})
+    with pytest.raises(ValueError, match="BertBackbone must have a pooler, received none"):
+        checkpoints.write(without, tmp_path / "c", "keras_hub")
+    encoder.preprocessor = keras_bert.Preprocessor(tiny.PIECES, split_cjk=False)
+    with pytest.raises(ValueError, match="split_cjk must be true"):
+        keras_bert.save(encoder, tmp_path / "c", format="keras_hub")
+
+
+def test_live_models_go_over_and_come_back():
+    model, _ = make("classifier")
+    ours = conversion.from_keras_hub(model)
+    for found, expected in zip(
+        outputs("classifier", ours), outputs("classifier", model), strict=True
+    ):
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+    preprocessor = keras_bert.heads.find_encoder(ours).preprocessor
+    assert preprocessor.vocabulary == tuple(tiny.PIECES)
+    encoder = conversion.from_keras_hub(model.backbone)
+    assert isinstance(encoder, keras_bert.BertEncoder) and encoder.preprocessor is None
+    # A task of KerasHub trains our encoder, and gives it back.
+    backbone = conversion.to_keras_hub(encoder)
+    assert backbone is not model.backbone
+    for ours, theirs in zip(backbone.weights, model.backbone.weights, strict=True):
+        np.testing.assert_array_equal(numpy(ours), numpy(theirs))
+    task = keras_hub.models.BertTextClassifier(backbone, num_classes=2, preprocessor=None)
+    ids, mask, types = inputs()
+    task.compile(keras.optimizers.SGD(1.0), keras.losses.SparseCategoricalCrossentropy(True))
+    task.fit(
+        {"token_ids": ids, "padding_mask": mask, "segment_ids": types}, np.array([0, 1, 0]),
+        shuffle=False, verbose=0,
+    )  # fmt: skip
+    again = conversion.from_keras_hub(task.backbone)
+    moved = np.abs(numpy(again.weights[5]) - numpy(encoder.weights[5])).max()
+    assert moved > 0
+    filled = conversion.to_keras_hub(again, keras_hub.models.BertBackbone(**CONFIG))
+    np.testing.assert_array_equal(numpy(filled.weights[5]), numpy(task.backbone.weights[5]))
+    with pytest.raises(ValueError, match="must match one to one; wrong shape"):
+        conversion.to_keras_hub(
+            again, keras_hub.models.BertBackbone(**{**CONFIG, "intermediate_dim": 9})
+        )
+    with pytest.raises(ValueError, match="a BertBackbone, .* is needed; received Dense"):
+        conversion.from_keras_hub(keras.layers.Dense(1))
+
+
+# --- spellings of earlier versions, and bad files
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder that KerasHub saved, free to be broken."""
+    model, tokenizer = make("classifier")
+    model.save_to_preset(tmp_path / "preset")
+    return tmp_path / "preset"
+
+
+def test_underscores_of_earlier_versions(folder):
+    expected = checkpoints.read(folder).weights
+    with h5py.File(folder / "model.weights.h5", "r+") as file:
+        for layer in ("", "_1", "_2"):
+            group = file[f"layers/transformer_encoder{layer}/_self_attention_layer"]
+            for name in ("query", "key", "value", "output"):
+                group.move(f"{name}_dense", f"_{name}_dense")
+    found = checkpoints.read(folder).weights
+    for name, array in expected.items():
+        np.testing.assert_array_equal(found[name], array)
+
+
+def edit(file, change):
+    content = json.loads(file.read_text())
+    change(content)
+    file.write_text(json.dumps(content))
+
+
+def add_external(folder):
+    (folder / "secret.bin").write_bytes(b"\0" * 32)
+    with h5py.File(folder / "model.weights.h5", "r+") as file:
+        del file["layers/dense/vars/1"]
+        file["layers/dense/vars"].create_dataset(
+            "1", (8,), "f4", external=[(str(folder / "secret.bin"), 0, 32)]
+        )
+
+
+def add_link(folder):
+    with h5py.File(folder / "model.weights.h5", "r+") as file:
+        del file["layers/dense/vars/1"]
+        file["layers/dense/vars/1"] = h5py.ExternalLink("other.h5", "/x")
+
+
+def change_dataset(name, make):
+    def change(folder):
+        with h5py.File(folder / "model.weights.h5", "r+") as file:
+            if name in file:
+                del file[name]
+            if make is not None:
+                make(file)
+
+    return change
+
+
+def huge(file):
+    file.create_dataset("layers/dense/vars/0", (10**6, 10**6), "f4", chunks=(1000, 1000))
+
+
+BAD = {
+    "external": (add_external, "must be in the file itself"),
+    "link": (add_link, r"missing \(1\): pooled_dense/bias"),
+    "missing": (change_dataset("layers/dense/vars/0", None), "missing .* pooled_dense/kernel"),
+    "huge": (
+        change_dataset("layers/dense/vars/0", huge),
+        "declares 4000000000000 bytes, but the file holds 0 bytes",
+    ),
+    "extra": (
+        change_dataset(
+            "layers/more/vars/0", lambda f: f.create_dataset("layers/more/vars/0", data=[1.0, 2.0])
+        ),
+        r"unknown \(1\): model.weights.h5:layers/more/vars/0",
+    ),
+    "integers": (
+        change_dataset(
+            "layers/dense/vars/1",
+            lambda f: f.create_dataset("layers/dense/vars/1", data=np.zeros(8, "i4")),
+        ),
+        "pooled_dense/bias must hold floats, received int32",
+    ),
+    "class": (
+        lambda f: edit(f / "config.json", lambda c: c.update(class_name="RobertaBackbone")),
+        "class_name must be 'BertBackbone', received 'RobertaBackbone'",
+    ),
+    "heads": (
+        lambda f: edit(f / "config.json", lambda c: c["config"].update(num_heads=4)),
+        r"wrong shape .*transformer_layer_0/self_attention_layer/query/kernel",
+    ),
+    "unknown key": (
+        lambda f: edit(f / "config.json", lambda c: c["config"].update(flavour=1)),
+        "unknown keys .*flavour",
+    ),
+    "task": (
+        lambda f: edit(f / "task.json", lambda c: c.update(class_name="BertTagger")),
+        "class_name must be one of BertTextClassifier, BertMaskedLM, received 'BertTagger'",
+    ),
+    "activation": (
+        lambda f: edit(f / "task.json", lambda c: c["config"].update(activation="softmax")),
+        "activation must be 'linear', received 'softmax'",
+    ),
+    "tokenizer": (
+        lambda f: edit(f / "tokenizer.json", lambda c: c["config"].update(lowercase="yes")),
+        "lowercase must be true or false, received 'yes'",
+    ),
+    "no h5": (
+        lambda f: (f / "model.weights.h5").write_bytes(b"no HDF5"),
+        "model.weights.h5: must hold whole HDF5 files",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_files_are_one_line(folder, case):
+    spoil, message = BAD[case]
+    spoil(folder)
+    with pytest.raises(ValueError, match=message) as caught:
+        checkpoints.read(folder)
+    assert "\n" not in str(caught.value)
+    assert str(folder) in str(caught.value)
+
+
+def test_damaged_files(folder):
+    files = ["model.weights.h5", "task.weights.h5", "config.json", "task.json", "tokenizer.json"]
+    survived = damage.check(
+        [folder / name for name in files], lambda: checkpoints.read(folder), times=200
+    )
+    assert survived < 150  # a flipped bit of a weight is a weight
+
+
+def test_the_names_are_those_of_a_live_model():
+    model, _ = make("masked_lm")
+    config = format._to_canonical_config("here", model.backbone.get_config())
+    entries = checkpoints.canonical.expand(format.TABLE, config)
+    names = {source for entry in entries if entry.group != "classifier" for source in entry.sources}
+    assert names == {weight.path for weight in model.weights}

@@ -1,0 +1,124 @@
+"""Batches of like lengths: every row once, little padding, few shapes where steps are compiled."""
+
+import numpy as np
+import pytest
+
+from keras_bert.data import tabular
+from keras_bert.data.batching import LENGTHS, Batches, pad, worth_compiling
+from keras_bert.tasks.classification import EncodedTexts
+from tests import tiny
+
+
+@pytest.fixture(scope="module")
+def preprocessor():
+    return tiny.encoder().preprocessor
+
+
+def encoded(preprocessor, sizes, labelled=True):
+    """Texts of so many words; the target of each is its place."""
+    texts = tabular.Examples(["good " * int(size) for size in sizes])
+    return EncodedTexts(preprocessor, texts, 32, np.arange(len(sizes)) if labelled else None)
+
+
+def test_batches_cover_all_rows_with_little_padding(preprocessor):
+    rng = np.random.default_rng(0)
+    rows = encoded(preprocessor, rng.integers(0, 40, 500))
+    assert rows.lengths.max() == 32
+    plan = Batches(rows, 16, seed=(3, 0))
+    assert sorted(np.concatenate(plan.rows)) == list(range(500))
+    padded = sum(len(batch) * rows.lengths[batch].max() for batch in plan.rows)
+    assert padded < 1.1 * rows.lengths.sum()
+    again, other = Batches(rows, 16, seed=(3, 0)), Batches(rows, 16, seed=(3, 1))
+    assert all((a == b).all() for a, b in zip(plan.rows, again.rows, strict=True))
+    assert not np.array_equal(plan.rows[0], other.rows[0])
+    inputs, targets, weights = plan[5]
+    assert (targets == plan.rows[5]).all()
+    assert inputs["input_word_ids"].shape[1] == rows.lengths[targets].max()
+    assert (inputs["input_mask"].sum(axis=1) == rows.lengths[targets]).all()
+    assert weights.tolist() == [1.0] * len(targets)
+
+
+def test_fixed_lengths_keep_the_shapes_few(preprocessor):
+    plan = Batches(encoded(preprocessor, [*range(30)] * 3), 8, seed=0, lengths=LENGTHS)
+    batches = [plan[index] for index in range(len(plan))]
+    assert {b[0]["input_word_ids"].shape for b in batches} == {(8, 16), (8, 24), (8, 32)}
+    assert sum(weights.sum() for _, _, weights in batches) == 90
+    seen = np.concatenate([targets[weights > 0] for _, targets, weights in batches])
+    assert sorted(seen) == list(range(90))
+    assert set(plan.sizes) == {8}
+
+
+def test_what_is_padded_alike_is_not_sorted(preprocessor):
+    """Neighbours in length may be neighbours in the file: questions on one paragraph."""
+    rows = encoded(preprocessor, [*range(23, 31)] * 40)  # all padded to 32
+    spread = {
+        lengths: np.mean([np.ptp(rows.lengths[batch]) for batch in plan.rows])
+        for lengths in (None, LENGTHS)
+        for plan in [Batches(rows, 8, seed=0, lengths=lengths)]
+    }
+    assert spread[None] < 1 < 4 < spread[LENGTHS]
+
+
+def test_one_length_for_all(preprocessor):
+    plan = Batches(encoded(preprocessor, [1, 2, 3]), 2, seed=0, lengths=(32,))
+    assert {plan[i][0]["input_mask"].shape for i in range(2)} == {(2, 32)}
+
+
+def test_what_is_longer_than_all_lengths_is_not_cut(preprocessor):
+    plan = Batches(encoded(preprocessor, [*range(30)] * 3), 8, seed=0, lengths=(24,))
+    shapes = {plan[i][0]["input_mask"].shape[1] for i in range(len(plan))}
+    assert min(shapes) == 24 and max(shapes) == 31
+
+
+@pytest.mark.parametrize(
+    ("needed", "cost", "expected"),
+    [
+        ([30] * 10, 1000, None),  # too few steps
+        ([30] * 1000, 1000, (32,)),
+        ([10] * 1000 + [100] * 1000, 1000, (16, 128)),
+        ([10] * 10 + [100] * 1000, 1000, (128,)),  # too few short ones for a length of their own
+        ([20] * 1000 + [30] * 1000, 10**9, None),
+        ([600] * 1000, 1000, (768,)),
+        ([3000] * 1000, 1000, (3000,)),  # beyond the longest of the list
+    ],
+)
+def test_lengths_are_compiled_where_it_pays(needed, cost, expected):
+    assert worth_compiling(needed, cost, 0.7) == expected
+
+
+def test_the_choice_is_the_cheapest():
+    random = np.random.default_rng(0)
+    needed = random.integers(5, 128, 300).tolist()
+    found = worth_compiling(needed, 500, 0.7)
+
+    def time(lengths):
+        padded = sum(next(size for size in lengths if size >= length) for length in needed)
+        return 0.7 * padded + 500 * len(lengths)
+
+    assert 1 < len(found) < 7 and time(found) < sum(needed)
+    for other in LENGTHS[:6]:
+        changed = sorted({*found} ^ {other})
+        assert time(found) <= time(changed)
+
+
+def test_without_a_seed_the_longest_come_first(preprocessor):
+    plan = Batches(encoded(preprocessor, [3, 9, 1, 7, 5], labelled=False), 2)
+    assert [batch.tolist() for batch in plan.rows] == [[1, 3], [4, 0], [2]]
+    assert plan.sizes == [2, 2, 1]
+    assert len(plan[0]) == 1  # inputs alone
+
+
+def test_a_dataset_may_start_within_an_epoch(preprocessor):
+    plan = Batches(encoded(preprocessor, range(20)), 3, seed=1)
+    for start in (0, 4, 6):
+        dataset = plan.dataset(start)
+        assert int(dataset.cardinality()) == 7 - start
+        found = [targets.numpy().tolist() for _, targets, _ in dataset]
+        assert found == [plan[index][1].tolist() for index in range(start, 7)]
+    for spec in dataset.element_spec[0].values():
+        assert spec.shape.as_list() == [None, None]  # lengths differ
+
+
+def test_a_sequence_too_long_to_pad_is_an_error():
+    with pytest.raises(ValueError):
+        pad([np.arange(3)], 2)

@@ -1,0 +1,231 @@
+"""Exported SavedModels, tested as their consumer sees them: another process, another folder."""
+
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import keras_bert
+from keras_bert.exporting import saved_model as export_module
+from tests import served, tiny
+
+TEXTS = ["this film is good!", "", "so bad", "한국어 " * 40, "\x00\ufffd", "good " * 500]
+# A server's view: TensorFlow alone, nothing of Keras or tensorflow-text.
+CLIENT = """
+import json, sys
+import numpy as np
+import tensorflow as tf
+served = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
+answers = served(**{k: tf.constant(v, tf.string) for k, v in json.loads(sys.argv[2]).items()})
+print(json.dumps({k: v.numpy().tolist() if v.dtype != tf.string
+                  else [s.decode() for s in v.numpy()] for k, v in answers.items()}))
+assert "keras_bert" not in sys.modules and "tensorflow_text" not in sys.modules
+"""
+
+
+def run(program, *arguments):
+    return subprocess.run(
+        [sys.executable, "-c", program, *map(str, arguments)],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    keras.utils.set_random_seed(1)
+    return keras_bert.heads.classifier(tiny.encoder(), labels=["bad", "good", "좋음"])
+
+
+@pytest.fixture(scope="module")
+def exported(classifier, tmp_path_factory):
+    """The version's folder, moved away from where it was written."""
+    written = keras_bert.export(classifier, tmp_path_factory.mktemp("models") / "reviews")
+    moved = tmp_path_factory.mktemp("elsewhere") / "1"
+    shutil.move(written, moved)
+    return moved
+
+
+def expected_probabilities(model, texts, pairs=()):
+    preprocessor = keras_bert.heads.find_encoder(model).preprocessor
+    tokens = [preprocessor.tokenizer.tokenize(item) for item in (texts, *pairs)]
+    inputs = preprocessor.pack(*tokens, sequence_length=32, max_sequence_length=32)
+    return tf.nn.softmax(model(inputs, training=False)).numpy()
+
+
+def test_a_process_with_tensorflow_alone_gets_the_models_answers(classifier, exported):
+    answers = json.loads(run(CLIENT, exported, json.dumps({"text": TEXTS})))
+    expected = expected_probabilities(classifier, TEXTS)
+    np.testing.assert_allclose(answers["probabilities"], expected, atol=1e-5)
+    labels = ["bad", "good", "좋음"]
+    assert answers["label"] == [labels[row.argmax()] for row in expected]
+    np.testing.assert_allclose(answers["score"], expected.max(axis=1), atol=1e-5)
+
+
+def test_an_empty_batch_is_answered(exported):
+    answers = json.loads(run(CLIENT, exported, json.dumps({"text": []})))
+    assert answers == {"label": [], "probabilities": [], "score": []}
+
+
+def test_the_c_library_gives_the_same_answers(classifier, exported):
+    found = served.by_c_api(served.LIBRARIES, exported, {"text": TEXTS})
+    assert found["foreign"] == []
+    expected = expected_probabilities(classifier, TEXTS)
+    np.testing.assert_allclose(found["probabilities"], expected, atol=1e-5)
+    assert found["label"] == [["bad", "good", "좋음"][row.argmax()] for row in expected]
+
+
+def test_invalid_utf8_is_answered(classifier, exported):
+    served = tf.saved_model.load(str(exported)).signatures["serving_default"]
+    broken = served(text=tf.constant([b"good\xff\xfe film", b"\xed\xa0\x80"]))
+    np.testing.assert_allclose(
+        broken["probabilities"], expected_probabilities(classifier, ["good film", ""]), atol=1e-5
+    )
+
+
+def test_a_text_costs_no_more_than_its_length(tmp_path, monkeypatch):
+    """The graph pads to the longest of the batch, whatever length the preprocessor has."""
+    model = keras_bert.heads.classifier(tiny.encoder(), 2)
+    asked = []
+    pack = keras_bert.Preprocessor.pack
+
+    def spy(self, *ids, **options):
+        asked.append(options)
+        return pack(self, *ids, **options)
+
+    monkeypatch.setattr(keras_bert.Preprocessor, "pack", spy)
+    keras_bert.export(model, tmp_path)
+    assert asked
+    assert all(options == {"sequence_length": None, "max_sequence_length": 32} for options in asked)
+
+
+def test_ids_signature_takes_the_three_tensors(classifier, exported):
+    ids = tf.saved_model.load(str(exported)).signatures["ids"]
+    inputs = classifier_inputs = keras_bert.heads.find_encoder(classifier).preprocessor(
+        ["this film is good!"]
+    )
+    answer = ids(**inputs)
+    expected = tf.nn.softmax(classifier(classifier_inputs, training=False))
+    np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-5)
+
+
+def test_labels_are_an_asset(exported):
+    text = (exported / "assets" / "labels.txt").read_text(encoding="utf-8")
+    assert text == "bad\ngood\n좋음\n"
+
+
+def test_pairs_ask_for_both_texts(tmp_path):
+    model = keras_bert.heads.classifier(tiny.encoder(), 2, pairs=True)
+    version = keras_bert.export(model, tmp_path)
+    request = {"text": ["good film", "so"], "text_pair": ["bad " * 40, ""]}
+    answers = json.loads(run(CLIENT, version, json.dumps(request)))
+    expected = expected_probabilities(model, request["text"], (request["text_pair"],))
+    np.testing.assert_allclose(answers["probabilities"], expected, atol=1e-5)
+
+
+def test_versions_count_up_and_optimizers_stay_behind(tmp_path):
+    model = keras_bert.heads.classifier(tiny.encoder(), 2)
+    keras_bert.export(model, tmp_path / "model")
+    model.compile(keras_bert.optimizers.adamw(1e-3, total_steps=2), "mse")
+    inputs = keras_bert.heads.find_encoder(model).preprocessor(["good"])
+    model.fit(inputs, np.zeros((1, 2)), verbose=0)
+    (tmp_path / "model" / "7").mkdir()
+    version = keras_bert.export(model, tmp_path / "model")
+    assert version == tmp_path / "model" / "8"
+    checkpoint = str(version / "variables" / "variables")
+    names = [name for name, _ in tf.train.list_variables(checkpoint)]
+    assert not [name for name in names if "optimizer" in name or "momentum" in name]
+    sizes = [
+        (tmp_path / "model" / v / "variables" / "variables.data-00000-of-00001").stat().st_size
+        for v in ("1", "8")
+    ]
+    assert sizes[0] == sizes[1]
+
+
+def test_a_users_own_model_on_strings(tmp_path):
+    bert = tiny.encoder()
+    text = keras.Input(shape=(), dtype="string", name="text")  # its tensor has another name
+    stars = keras.Input(shape=(1,), name="stars")
+    x = bert(bert.preprocessor(text))["pooled_output"]
+    x = keras.layers.Concatenate()([x, stars])
+    model = keras.Model([text, stars], keras.layers.Dense(2, name="answer")(x))
+    version = keras_bert.export(model, tmp_path)
+    served = tf.saved_model.load(str(version)).signatures["serving_default"]
+    values = tf.constant(["good film"]), tf.constant([[3.0]])
+    answer = served(text=values[0], stars=values[1])
+    np.testing.assert_allclose(answer["answer"], model(list(values)), atol=1e-5)
+
+
+@pytest.mark.parametrize("failure", [OSError("No space left on device"), KeyboardInterrupt()])
+def test_a_failed_write_leaves_nothing(classifier, tmp_path, monkeypatch, failure):
+    def save_half(module, folder, signatures):
+        pathlib.Path(folder, "saved_model.pb").write_bytes(b"half")
+        raise failure
+
+    monkeypatch.setattr(tf.saved_model, "save", save_half)
+    with pytest.raises(type(failure)):
+        keras_bert.export(classifier, tmp_path / "new" / "model")
+    with pytest.raises(type(failure)):
+        keras_bert.export(tiny.encoder(), tmp_path / "pair")
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "model").mkdir()
+    with pytest.raises(type(failure)):
+        keras_bert.export(classifier, tmp_path / "model")
+    assert list((tmp_path / "model").iterdir()) == []
+
+
+@pytest.mark.parametrize("versions", [0, 1])
+def test_a_pair_is_written_as_a_whole(tmp_path, monkeypatch, versions):
+    encoder = tiny.encoder()
+    for _ in range(versions):
+        keras_bert.export(encoder, tmp_path / "pair")
+    save = tf.saved_model.save
+
+    def save_first_half(module, folder, signatures):
+        if "encoder" in folder:
+            raise OSError("No space left on device")
+        save(module, folder, signatures=signatures)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tf.saved_model, "save", save_first_half)
+        with pytest.raises(OSError, match="No space left"):
+            keras_bert.export(encoder, tmp_path / "pair")
+    assert (tmp_path / "pair").exists() == bool(versions)
+    keras_bert.export(encoder, tmp_path / "pair")
+    for part in ("encoder", "preprocess"):
+        found = {path.name for path in (tmp_path / "pair" / part).iterdir() if path.is_dir()}
+        assert found == {str(number + 1) for number in range(versions + 1)}
+
+
+def test_a_full_disk_is_one_clear_line(classifier, tmp_path, monkeypatch):
+    def fail(module, folder, signatures):
+        raise tf.errors.ResourceExhaustedError(None, None, "No space left on device; more\nlines")
+
+    monkeypatch.setattr(tf.saved_model, "save", fail)
+    with pytest.raises(OSError, match=r"model could not be written: No space left on device"):
+        keras_bert.export(classifier, tmp_path / "model")
+
+
+def test_version_zero_is_not_used(classifier, tmp_path):
+    assert keras_bert.export(classifier, tmp_path).name == "1"
+
+
+def test_what_cannot_be_served_is_an_error(tmp_path):
+    bert = tiny.encoder()
+    with pytest.raises(ValueError, match="must end in a head"):
+        keras_bert.export(keras_bert.heads.features(bert, -1), tmp_path / "x")
+    bert.preprocessor = None
+    with pytest.raises(ValueError, match="has no preprocessor"):
+        keras_bert.export(keras_bert.heads.classifier(bert, 2), tmp_path / "x")
+    assert not (tmp_path / "x").exists()
+
+
+def test_other_backends_are_told_what_to_do(classifier, tmp_path, monkeypatch):
+    monkeypatch.setattr(export_module.keras.backend, "backend", lambda: "jax")
+    with pytest.raises(ValueError, match="needs KERAS_BACKEND=tensorflow; this process runs jax"):
+        keras_bert.export(classifier, tmp_path)

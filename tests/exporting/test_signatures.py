@@ -1,0 +1,342 @@
+"""Each head exported: its answers to strings are those that Python gives."""
+
+import functools
+import resource
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import keras_bert
+from keras_bert import heads
+from keras_bert.data.tabular import Examples
+from keras_bert.exporting import signatures
+from keras_bert.tasks import inference, masked_lm, tagging
+from keras_bert.tasks.multiple_choice import Choices
+from keras_bert.tasks.question_answering import Questions
+from tests import served as saved_models
+from tests import tiny
+
+TEXTS = ["this film is good!", "", "good bad " * 40, "한국어 film so bad", "\x00"]
+HEADS = {
+    "classifier": lambda encoder: heads.classifier(encoder, labels=["a", "b"], multi_label=True),
+    "next_sentence": heads.next_sentence,
+    "regressor": lambda encoder: heads.regressor(encoder, pairs=True),
+    "embedder": heads.embedder,
+    "multiple_choice": heads.multiple_choice,
+    "tagger": lambda encoder: heads.tagger(encoder, labels=["O", "B-x", "I-x"]),
+    "tagger of characters": lambda encoder: heads.tagger(
+        encoder, labels=["O", "B-x", "I-x"], characters=True
+    ),
+    "span_selector": heads.span_selector,
+    "masked_lm": heads.masked_lm,
+}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """A function: name of a head -> (the model, its exported `serving_default`)."""
+    made = {}
+
+    def get(name, model=None):
+        if name not in made:
+            # Weights large enough that texts differ in their answers.
+            model = model or HEADS[name](tiny.encoder(initializer_range=1.0))
+            version = keras_bert.export(model, tmp_path_factory.mktemp("models") / name)
+            loaded = tf.saved_model.load(str(version))
+            made[name] = model, loaded.signatures["serving_default"], version, loaded
+        return made[name][:2]
+
+    get.versions = lambda: {name: item[2] for name, item in made.items()}
+    return get
+
+
+def ask(signature, **texts):
+    answer = signature(**{k: tf.constant(v, tf.string) for k, v in texts.items()})
+    return {k: v.numpy() for k, v in answer.items()}
+
+
+def decoded(array):
+    return [item.decode() for item in array.ravel()]
+
+
+def test_every_head_can_be_exported():
+    names = {name.split()[0] for name in HEADS}
+    assert names == set(signatures.HEADS) == set(heads.TASKS) - {"pretraining"}
+
+
+def test_label_sets(served):
+    model, signature = served("classifier")
+    answer = ask(signature, text=TEXTS)
+    expected = inference.answers(model, Examples(TEXTS))
+    np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-5)
+    np.testing.assert_array_equal(answer["chosen"], expected >= 0.5)
+
+
+def test_next_sentence(served):
+    _, signature = served("next_sentence")
+    answer = ask(signature, text=["good", "bad"], text_pair=["film", "so"])
+    assert set(decoded(answer["label"])) <= {"next", "random"}
+    np.testing.assert_allclose(answer["probabilities"].sum(axis=1), 1, atol=1e-6)
+
+
+def test_a_number_for_each_pair(served):
+    model, signature = served("regressor")
+    answer = ask(signature, text=TEXTS, text_pair=TEXTS[::-1])
+    expected = inference.answers(model, Examples(TEXTS, TEXTS[::-1]))
+    np.testing.assert_allclose(answer["score"], expected, atol=1e-5)
+
+
+def test_vectors(served):
+    model, signature = served("embedder")
+    answer = ask(signature, text=TEXTS)
+    np.testing.assert_allclose(answer["embedding"], inference.embed(model, TEXTS), atol=1e-5)
+
+
+def test_choices(served):
+    model, signature = served("multiple_choice")
+    texts, choices = ["this film", "so"], [["is good", "bad !", ""], ["bad film", "good", "a"]]
+    answer = ask(signature, text=texts, choices=choices)
+    expected = inference.answers(model, Choices(texts, choices))
+    np.testing.assert_allclose(answer["probabilities"], expected, atol=1e-5)
+    np.testing.assert_array_equal(answer["choice"], np.argmax(expected, axis=1))
+
+
+@pytest.mark.parametrize(
+    ("head", "counts"),
+    [("tagger", [5, 0, 80, 4, 0]), ("tagger of characters", [15, 0, 280, 12, 0])],
+)
+def test_tags_of_words_with_their_bytes(served, head, counts):
+    model, signature = served(head)
+    answer = ask(signature, text=TEXTS)
+    tokenizer = heads.find_encoder(model).preprocessor.tokenizer
+    words, spans = tagging.sentences_of(TEXTS, tokenizer, heads.find_output(model).characters)
+    expected = inference.answers(model, tagging.TaggedSentences(words))
+    assert answer["count"].tolist() == [len(row) for row in words] == counts
+    for row, count in enumerate(answer["count"]):
+        assert decoded(answer["token"][row, :count]) == words[row]
+        assert (
+            list(zip(answer["start"][row], answer["end"][row], strict=True))[:count] == (spans[row])
+        )
+        assert decoded(answer["token"][row, count:]) == [""] * (max(counts) - count)
+        if row != 2:  # its windows are not those of Python
+            assert decoded(answer["tag"][row, :count]) == [tag for tag, _ in expected[row]]
+            scores = [score for _, score in expected[row]]
+            np.testing.assert_allclose(answer["score"][row, :count], scores, atol=1e-5)
+
+
+def test_a_long_text_is_tagged_in_windows(served):
+    model, signature = served("tagger")
+    text = " ".join(np.random.default_rng(0).choice(tiny.PIECES[5:9], 200))
+    answer = ask(signature, text=[text])
+    assert answer["count"].tolist() == [200]
+    # A word far from the cuts of its window sees what it would see alone: the last window here.
+    # 32 positions hold 30 words, and from one window to the next there are 15.
+    alone = ask(signature, text=[" ".join(text.split()[180:])])
+    assert decoded(answer["tag"][0, 195:]) == decoded(alone["tag"][0, 15:])
+    np.testing.assert_allclose(answer["score"][0, 195:], alone["score"][0, 15:], atol=1e-5)
+
+
+@pytest.mark.parametrize("no_answer", [False, True])
+def test_answers_to_questions(served, no_answer):
+    encoder = tiny.encoder(initializer_range=1.0)
+    model = heads.span_selector(encoder, no_answer=no_answer)
+    model, signature = served(f"span_selector {no_answer}", model)
+    asked = ["is good?", "so", "", "is", "a"]
+    contexts = ["this film is good!", "한국어 film so bad", "good", "", "한국어 " * 8 + "good"]
+    answer = ask(signature, question=asked, context=contexts)
+    expected = inference.answers(model, Questions(asked, contexts))
+    assert decoded(answer["answer"]) == [item["text"] for item in expected]
+    for row, context in enumerate(contexts):
+        start, end = answer["start"][row], answer["end"][row]
+        assert context.encode()[start:end] == answer["answer"][row]
+        assert context.encode()[:start].decode() == context[: expected[row]["start"]]
+    np.testing.assert_allclose(answer["score"], [item["score"] for item in expected], atol=1e-5)
+
+
+@pytest.mark.parametrize("no_answer", [False, True])
+@pytest.mark.parametrize("length", [8, 14, 31, 64, 160])
+def test_questions_are_answered_in_windows_as_python_does(tmp_path, length, no_answer):
+    """Answers and scores of the SavedModel over several windows are those of `predict`."""
+    encoder = tiny.encoder(initializer_range=1.0, max_position_embeddings=length)
+    encoder.preprocessor.max_sequence_length = length
+    model = heads.span_selector(encoder, no_answer=no_answer)
+    rng = np.random.default_rng(length)
+    words = ["good", "bad", "film", "so", "this", "한국어", "goodly", "a"]
+    asked = [" ".join(rng.choice(words, size)) for size in (1, 2, 3, 1, 70, 5)]
+    contexts = [" ".join(rng.choice(words, size)) for size in (3, 40, 90, 250, 120, 9)]
+    signature = tf.saved_model.load(str(keras_bert.export(model, tmp_path))).signatures
+    answer = ask(signature["serving_default"], question=asked, context=contexts)
+    expected = inference.answers(model, Questions(asked, contexts))
+    assert decoded(answer["answer"]) == [item["text"] for item in expected]
+    np.testing.assert_allclose(answer["score"], [item["score"] for item in expected], atol=1e-5)
+
+
+def test_a_long_context_is_read_in_windows(served):
+    _, signature = served("span_selector")
+    long = ask(signature, question=["is"], context=["so bad " * 60])
+    assert long["answer"].shape == (1,) and len(long["answer"][0]) > 0
+    assert long["end"][0] - long["start"][0] == len(long["answer"][0])
+
+
+def test_blanks_are_filled(served):
+    model, signature = served("masked_lm")
+    texts = ["this [MASK] is good", "[MASK][MASK]!"]
+    answer = ask(signature, text=[*texts, "no blank", ""])
+    assert answer["candidates"].shape == (4, 2, 5)
+    for row, blanks in enumerate(masked_lm.fill(model, texts)):
+        for place, candidates in enumerate(blanks):
+            assert decoded(answer["candidates"][row, place]) == [piece for piece, _ in candidates]
+            scores = [score for _, score in candidates]
+            np.testing.assert_allclose(answer["scores"][row, place], scores, atol=1e-5)
+    assert decoded(answer["candidates"][0, 1]) == [""] * 5
+    assert decoded(answer["candidates"][2:]) == [""] * 20
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_an_empty_batch_is_answered(served, head):
+    _, signature = served(head)
+    specs = signature.structured_input_signature[1]
+    texts = {name: tf.zeros([0, 2][: len(spec.shape)], tf.string) for name, spec in specs.items()}
+    assert all(value.shape[0] == 0 for value in signature(**texts).values())
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_graphs_hold_core_ops_only(served, head):
+    """Ops of TensorFlow alone, and of each of its versions from 2.16."""
+    served(head)
+    ops, foreign = saved_models.foreign_ops(served.versions()[head])
+    assert not foreign
+    assert len(ops) > 30  # it did read the graph
+
+
+@pytest.mark.parametrize("head", ["tagger", "span_selector", "masked_lm"])
+def test_the_c_library_gives_the_same_answers(served, head):
+    """What a server is: the library, no Python TensorFlow, no tensorflow-text."""
+    _, signature = served(head)
+    request = {
+        "tagger": {"text": TEXTS},
+        "span_selector": {"question": ["is good?"] * len(TEXTS), "context": TEXTS},
+        "masked_lm": {"text": ["this [MASK] is good", "no blank", "[MASK][MASK]!"]},
+    }[head]
+    version = served.versions()[head]
+    found = saved_models.by_c_api(saved_models.LIBRARIES, version, request)
+    assert found["foreign"] == []
+    for name, value in ask(signature, **request).items():
+        if value.dtype == object:
+            assert np.array(found[name]).ravel().tolist() == decoded(value)
+        else:
+            np.testing.assert_allclose(found[name], value, atol=1e-5)
+
+
+def test_a_very_long_text_takes_bounded_memory(served, monkeypatch):
+    """Its windows run a chunk at a time, with the same answers."""
+    rng = np.random.default_rng(0)
+    long = " ".join(rng.choice(tiny.PIECES[5:9], 2000))
+    requests = {
+        "tagger": {"text": [long, "so good"]},
+        "span_selector": {"question": ["is good?", "so"], "context": ["a film", long]},
+    }
+    for head, request in requests.items():
+        model, signature = served(head)
+        in_chunks = ask(signature, **request)
+        monkeypatch.setattr(signatures, "_CHUNK", 10**6)
+        preprocessor = heads.find_encoder(model).preprocessor
+        output = heads.find_output(model)
+        at_once, _, _ = signatures.HEADS[head](model, output, preprocessor, 32)
+        monkeypatch.undo()
+        for name, value in at_once(*map(tf.constant, request.values())).items():
+            if value.dtype == tf.string:
+                assert value.numpy().tolist() == in_chunks[name].tolist()
+            else:
+                np.testing.assert_allclose(value, in_chunks[name], atol=1e-5)
+
+
+def test_choices_run_a_chunk_at_a_time(monkeypatch):
+    """A short request may hold any number of them, and each takes a copy of its text."""
+    monkeypatch.setattr(signatures, "_CHUNK", 4)
+    model = heads.multiple_choice(tiny.encoder(num_hidden_layers=1))
+    ran = []
+
+    def call(inputs, training):
+        ran.append(inputs["input_word_ids"].shape[0])
+        return model(inputs, training=training)
+
+    preprocessor = heads.find_encoder(model).preprocessor
+    texts, _, _ = signatures.multiple_choice(call, heads.find_output(model), preprocessor, 32)
+    texts(tf.constant(["so", "good"]), tf.fill([2, 5], "film"))
+    assert ran == [4, 4, 2]
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_texts_of_another_rank_or_number_are_refused(served, head):
+    """TensorFlow hands on what it receives: a rank is the graph's own to check."""
+    _, signature = served(head)
+    specs = signature.structured_input_signature[1]
+    shapes = {name: [2, 3][: len(spec.shape)] for name, spec in specs.items()}
+    assert signature(**{name: tf.fill(shape, "so") for name, shape in shapes.items()})
+    wrong = [{**shapes, name: shape} for name in shapes for shape in ([], [2, 2, 2])]
+    if len(shapes) > 1:
+        for rows in (0, 1, 3):
+            wrong += [{**shapes, name: [rows, *shape[1:]]} for name, shape in shapes.items()]
+    for request in wrong:
+        with pytest.raises(tf.errors.InvalidArgumentError, match="(?i)shape|one first dimension"):
+            signature(**{name: tf.fill(shape, "so") for name, shape in request.items()})
+
+
+def test_positions_are_those_of_their_own_row(served):
+    """Else the logits would be those of the next row, which may be somebody else's."""
+    model, _ = served("masked_lm")
+    output, preprocessor = heads.find_output(model), heads.find_encoder(model).preprocessor
+    _, _, ids = signatures.masked_lm(model, output, preprocessor, 32)
+    inputs = {name: tf.ones([2, 3], tf.int32) for name in model.input}
+    assert ids({**inputs, "masked_lm_positions": tf.constant([[2], [0]])})["logits"].shape[0] == 2
+    for position in (-1, 3):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="must lie within the row"):
+            ids({**inputs, "masked_lm_positions": tf.constant([[position], [0]])})
+
+
+def test_blanks_of_many_texts_are_filled_a_part_at_a_time(served, monkeypatch):
+    """Logits over a vocabulary take a hundred times the memory of the texts."""
+    model, _ = served("masked_lm")
+    output, preprocessor = heads.find_output(model), heads.find_encoder(model).preprocessor
+    given = tf.constant(["good [MASK] [MASK]", "", "[MASK]", "bad"])
+    make = functools.partial(signatures.masked_lm, model, output, preprocessor, 32)
+    whole = make()[0](given)
+    rows = []
+    monkeypatch.setattr(signatures, "_LOGITS", 2 * model.output_shape[-1])
+    call = type(model).__call__
+
+    def counted(self, inputs, **options):
+        rows.append(inputs["input_mask"].shape[0])
+        return call(self, inputs, **options)
+
+    monkeypatch.setattr(type(model), "__call__", counted)
+    texts, _, ids = make()
+    parts = texts(given)
+    assert set(rows) <= {1, None} and rows
+    assert (whole["candidates"].numpy() == parts["candidates"].numpy()).all()
+    np.testing.assert_allclose(whole["scores"], parts["scores"], atol=1e-6)
+    inputs = {name: tf.ones([2, 3], tf.int32) for name in model.input}
+    with pytest.raises(tf.errors.InvalidArgumentError, match="at most 2 in a request"):
+        ids({**inputs, "masked_lm_positions": tf.constant([[1, 1], [1, 1]])})
+
+
+def test_blanks_need_a_piece_for_them():
+    encoder = tiny.encoder()
+    encoder.preprocessor = keras_bert.Preprocessor([p for p in tiny.PIECES if p != signatures.MASK])
+    model = heads.masked_lm(encoder)
+    with pytest.raises(
+        ValueError, match=r"needs \[MASK\] in the vocabulary; received .* 17 pieces"
+    ):
+        signatures.masked_lm(model, heads.find_output(model), encoder.preprocessor, 32)
+
+
+def test_words_of_a_long_text_do_not_each_take_a_copy_of_it(served):
+    _, signature = served("tagger")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    answer = ask(signature, text=["good bad " * 15_000])  # 135 kB, 30,000 words
+    assert answer["count"].tolist() == [30_000]
+    assert decoded(answer["token"][0, -2:]) == ["good", "bad"]
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before  # KiB
+    assert grown < 2**20

@@ -1,0 +1,241 @@
+"""What goes beside an exported version, read with TensorFlow Serving's own protocol buffers."""
+
+import json
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+import yaml
+from google.protobuf import (
+    descriptor_pb2,
+    descriptor_pool,
+    message_factory,
+    text_format,
+    wrappers_pb2,
+)
+
+import keras_bert
+from keras_bert.exporting import tf_serving
+from keras_bert.server import models
+from tests import served, tiny
+from tests.server.test_app import serving
+
+
+def requests(version):
+    """The warm-up requests of a version: a list of (PredictRequest, its inputs as arrays)."""
+    log = pytest.importorskip("tensorflow_serving.apis.prediction_log_pb2")
+    found = []
+    for record in tf.data.TFRecordDataset(str(version / tf_serving.WARMUP_FILE)):
+        request = log.PredictionLog.FromString(record.numpy()).predict_log.request
+        found.append((request, {k: tf.make_ndarray(v) for k, v in request.inputs.items()}))
+    return found
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+def test_warmup_requests_are_answered(tmp_path, pairs):
+    model = keras_bert.heads.classifier(tiny.encoder(), 2, pairs=pairs)
+    version = keras_bert.export(model, tmp_path / "reviews")
+    signatures = tf.saved_model.load(str(version)).signatures
+    found = requests(version)
+    assert len(found) == 2
+    for request, inputs in found:
+        assert sorted(inputs) == (["text", "text_pair"] if pairs else ["text"])
+        signature = signatures[request.model_spec.signature_name]
+        answer = signature(**{key: tf.constant(value) for key, value in inputs.items()})
+        assert answer["probabilities"].shape == (1, 2)
+    # The second is as long as the model takes, long enough for two bytes of length.
+    assert len(found[1][1]["text"][0]) > 128
+
+
+def test_warmup_of_a_users_own_model(tmp_path):
+    bert = tiny.encoder()
+    text = keras.Input(shape=(), dtype="string", name="text")
+    stars = keras.Input(shape=(3,), name="stars")
+    x = keras.layers.Concatenate()([bert(bert.preprocessor(text))["pooled_output"], stars])
+    version = keras_bert.export(keras.Model([text, stars], keras.layers.Dense(1)(x)), tmp_path)
+    for _, inputs in requests(version):
+        assert inputs["text"].shape == (1,) and inputs["stars"].shape == (1, 3)
+        assert inputs["stars"].dtype == "float32" and not inputs["stars"].any()
+
+
+def text_input(*names):
+    return [tf.TensorSpec([None], tf.string, name=name) for name in names]
+
+
+def compose(folder):
+    """The one service of a Compose file, as Compose reads it once variables are filled in."""
+    text = (folder / tf_serving.COMPOSE_FILE).read_text(encoding="utf-8")
+    service = yaml.safe_load(text)["services"]["serving"]
+
+    def fill(value):
+        if isinstance(value, dict):
+            return {key: fill(item) for key, item in value.items()}
+        if isinstance(value, list):
+            return [fill(item) for item in value]
+        return value.replace("$$", "$") if isinstance(value, str) else value
+
+    return fill(service)
+
+
+def models_config(text):
+    """The models of a --model_config_file, read by TensorFlow Serving's own definition."""
+    module = pytest.importorskip("tensorflow_serving.config.model_server_config_pb2")
+    return text_format.Parse(text, module.ModelServerConfig()).model_config_list.config
+
+
+def batching(text):
+    """A --batching_parameters_file as a message.
+
+    The package of the API leaves its definition out, so it is made here, from
+    session_bundle_config.proto of tensorflow/serving.
+    """
+    file = descriptor_pb2.FileDescriptorProto(name="batching.proto", package="test")
+    file.dependency.append("google/protobuf/wrappers.proto")
+    message = file.message_type.add(name="BatchingParameters")
+    names = ("max_batch_size", "batch_timeout_micros", "max_enqueued_batches", "num_batch_threads")
+    for number, name in enumerate(names, 1):
+        message.field.add(
+            name=name, number=number, type="TYPE_MESSAGE", label="LABEL_OPTIONAL",
+            type_name=".google.protobuf.Int64Value",
+        )  # fmt: skip
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(wrappers_pb2.DESCRIPTOR.serialized_pb)
+    pool.Add(file)
+    kind = pool.FindMessageTypeByName("test.BatchingParameters")
+    return text_format.Parse(text, message_factory.GetMessageClass(kind)())
+
+
+# Flags of tensorflow_model_server that we use, from its main.cc.
+FLAGS = {
+    "model_config_file",
+    "model_config_file_poll_wait_seconds",
+    "allow_version_labels_for_unavailable_models",
+    "enable_batching",
+    "batching_parameters_file",
+}
+
+
+def check_compose(service, folder, root):
+    """Every flag is the server's, and every file that is named lies where it says."""
+    flags = dict(flag.removeprefix("--").partition("=")[::2] for flag in service["command"])
+    assert set(flags) <= FLAGS
+    [mount] = [mount for mount in service["volumes"] if mount["target"] == root]
+    assert mount["type"] == "bind" and mount["source"] == "." and mount["read_only"] is True
+    for flag in {"model_config_file", "batching_parameters_file"} & set(flags):
+        inside = pathlib.PurePosixPath(flags[flag])
+        assert (folder / inside.relative_to(root)).is_file()
+    assert service["image"].startswith("tensorflow/serving:")
+    assert all(port.startswith("127.0.0.1:") for port in service["ports"])
+    assert service["deploy"]["resources"]["limits"]["memory"].endswith("g}")
+    return flags
+
+
+NAMES = ["reviews", "한국 리뷰", 'it\'s "$HOME" ${A}', "a:b\\n%s#c", "-x", "a\nb", "null", "1"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_settings_of_a_model_of_any_name(tmp_path, name):
+    folder = tmp_path / name
+    folder.mkdir()
+    tf_serving.write_settings(folder, text_input("text"))
+    service = compose(folder)
+    flags = check_compose(service, folder, f"/models/{name}")
+    assert "enable_batching" in flags
+    [model] = models_config((folder / tf_serving.MODELS_FILE).read_text(encoding="utf-8"))
+    assert (model.name, model.base_path) == (name, f"/models/{name}")
+    assert model.model_platform == "tensorflow"
+    found = batching((folder / tf_serving.BATCHING_FILE).read_text())
+    assert found.max_batch_size.value == 64 and found.num_batch_threads.value == 4
+    assert found.batch_timeout_micros.value == 1000 == found.max_enqueued_batches.value
+
+
+def test_the_choice_of_versions_that_models_config_shows(tmp_path):
+    tf_serving.write_settings(tmp_path, text_input("text"))
+    text = (tmp_path / tf_serving.MODELS_FILE).read_text()
+    shown = re.sub(r"# (?=model_version_policy|version_labels)", "", text)
+    [model] = models_config(shown)
+    assert list(model.model_version_policy.specific.versions) == [1, 2]
+    assert dict(model.version_labels) == {"stable": 1, "canary": 2}
+
+
+def test_requests_of_rows_that_differ_in_shape_are_not_joined(tmp_path):
+    """The server would answer them with FAILED_PRECONDITION."""
+    choices = tf.TensorSpec([None, None], tf.string, name="choices")
+    tf_serving.write_settings(tmp_path, [*text_input("text"), choices])
+    assert not [flag for flag in compose(tmp_path)["command"] if "batching" in flag]
+    joined = tf.TensorSpec([None, 3], name="stars")
+    (tmp_path / "other").mkdir()
+    tf_serving.write_settings(tmp_path / "other", [*text_input("text"), joined])
+    assert "--enable_batching" in compose(tmp_path / "other")["command"]
+
+
+def test_the_example_of_curl_is_a_request(tmp_path):
+    inputs = [
+        *text_input("text"),
+        tf.TensorSpec([None, None], tf.string, name="choices"),
+        tf.TensorSpec([None, 2], name="stars"),
+    ]
+    command = shlex.split(tf_serving.curl("it's 좋음", inputs).replace("\\\n", ""))
+    body = json.loads(command[2])
+    row = {"text": "your text", "choices": ["your text"], "stars": [0, 0]}
+    assert body == {"instances": [row]}
+    assert command[3] == "http://localhost:8501/v1/models/it%27s%20%EC%A2%8B%EC%9D%8C:predict"
+    assert '{"instances": ["your text"]}' in tf_serving.curl("a", text_input("text"))
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+def test_the_health_check_asks_the_server(tmp_path):
+    name = "it's 좋음"
+    served.times(tmp_path / name / "1", 2.0)
+    tf_serving.write_settings(tmp_path / name, text_input("text"))
+    kind, *command = compose(tmp_path / name)["healthcheck"]["test"]
+    assert kind == "CMD"
+    [model] = models.find(tmp_path / name)
+    with serving([model]) as port:
+        command[-1] = command[-1].replace("/8501", f"/{port}")
+        assert subprocess.run(command, timeout=30).returncode == 0
+        other = [*command[:-1], command[-1].replace("/it%27s", "/other")]
+        assert subprocess.run(other, timeout=30).returncode != 0
+    assert subprocess.run(command, timeout=30, capture_output=True).returncode != 0
+
+
+def test_settings_that_are_there_stay(tmp_path):
+    (tmp_path / tf_serving.COMPOSE_FILE).write_text("mine")
+    tf_serving.write_settings(tmp_path, text_input("text", "text_pair"))
+    assert (tmp_path / tf_serving.COMPOSE_FILE).read_text() == "mine"
+    assert (tmp_path / tf_serving.BATCHING_FILE).exists()
+
+
+def check_size(version):
+    checkpoint = str(version / "variables" / "variables")
+    reader = tf.train.load_checkpoint(checkpoint)
+    kinds = reader.get_variable_to_dtype_map()
+    weights = sum(
+        kinds[name].size * int(np.prod(shape, dtype=np.int64))
+        for name, shape in reader.get_variable_to_shape_map().items()
+        if kinds[name] != tf.string  # the graph of the objects
+    )
+    total = sum(path.stat().st_size for path in version.rglob("*") if path.is_file())
+    assert total <= 1.03 * weights + 4e6, f"{total:,} bytes for {weights:,} of weights"
+    return total, weights
+
+
+def test_an_export_is_hardly_larger_than_its_weights(tmp_path):
+    model = keras_bert.heads.classifier(tiny.encoder(), 2)
+    check_size(keras_bert.export(model, tmp_path / "tiny"))
+
+
+def test_an_export_of_minilm_is_hardly_larger_than_its_weights(tmp_path):
+    try:
+        keras_bert.hub.resolve.find("minilm")
+    except OSError as error:
+        pytest.skip(str(error))
+    model = keras_bert.heads.classifier(keras_bert.load("minilm"), 2)
+    total, weights = check_size(keras_bert.export(model, tmp_path / "minilm"))
+    assert weights > 90e6 and total > weights

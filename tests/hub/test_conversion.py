@@ -1,0 +1,380 @@
+"""Models to checkpoints of every format and back: bits, heads, options, live models."""
+
+import dataclasses
+import json
+import threading
+
+import keras
+import numpy as np
+import pytest
+
+import keras_bert
+from keras_bert import checkpoints, heads
+from keras_bert.hub import conversion
+from tests import tiny
+
+GOOGLE = {"hidden_act": "gelu_new", "layer_norm_eps": 1e-12}
+ODD = {
+    "hidden_act": "relu",
+    "hidden_dropout_prob": 0.2,
+    "attention_probs_dropout_prob": 0.3,
+    "type_vocab_size": 16,
+    "initializer_range": 0.05,
+    "layer_norm_eps": 1e-5,
+    "num_attention_heads": 4,
+}
+
+
+def scrambled(model, seed=0):
+    """The same model with every weight random: no zeros that could be mixed up."""
+    rng = np.random.default_rng(seed)
+    for weight in model.weights:
+        weight.assign(rng.normal(size=weight.shape))
+    return model
+
+
+MODELS = {
+    "classifier": lambda e: heads.classifier(e, labels=["bad", "good", "so-so"]),
+    "multi-label": lambda e: heads.classifier(e, labels=["a", "b"], multi_label=True),
+    "regressor": heads.regressor,
+    "tagger": lambda e: heads.tagger(e, labels=["O", "B-x"]),
+    "span_selector": heads.span_selector,
+    "multiple_choice": heads.multiple_choice,
+    "masked_lm": heads.masked_lm,
+    "next_sentence": heads.next_sentence,
+    "pretraining": heads.pretraining,
+    "embedder": heads.embedder,
+    "encoder": lambda e: e,
+}
+
+
+def make(name, **options):
+    """A model of one of these kinds with random weights."""
+    return scrambled(MODELS[name](tiny.encoder(**options)))
+
+
+def assert_same_weights(model, other):
+    ours = {w.path: keras.ops.convert_to_numpy(w) for w in model.weights}
+    theirs = {w.path: keras.ops.convert_to_numpy(w) for w in other.weights}
+    assert ours.keys() == theirs.keys()
+    for path, array in ours.items():
+        np.testing.assert_array_equal(array, theirs[path], err_msg=path)
+
+
+def as_checkpoint_writes(model, format):
+    """The model as the format holds it: Hugging Face's classes lack poolers that are not used."""
+    checkpoint = conversion.to_checkpoint(model)
+    if format == "huggingface" and checkpoint.task in ("masked_lm", "tagger", "span_selector"):
+        checkpoint = checkpoint.without({"pooler"})
+    return checkpoint
+
+
+@pytest.mark.parametrize("format", ["google", "huggingface"])
+@pytest.mark.parametrize("name", MODELS)
+def test_each_head_comes_back_bit_by_bit(name, format, tmp_path):
+    model = make(name, **GOOGLE)
+    if (name, format) == ("multi-label", "google"):
+        with pytest.raises(ValueError, match="google: classes must exclude each other"):
+            keras_bert.save(model, tmp_path / "there", format=format)
+        return
+    keras_bert.save(model, tmp_path / "there", format=format)
+    assert checkpoints.detect(tmp_path / "there") == format
+    found = checkpoints.read(tmp_path / "there")
+    written = as_checkpoint_writes(model, format)
+    assert found.config == written.config
+    assert found.weights.keys() == written.weights.keys()
+    for key, array in written.weights.items():
+        np.testing.assert_array_equal(found.weights[key], array, err_msg=key)
+    assert found.vocabulary == written.vocabulary
+    assert found.tokenizer == written.tokenizer
+    task = heads.find_task(model)
+    again = keras_bert.load(tmp_path / "there", task=task)
+    if "pooler" in found.groups:
+        assert_same_weights(model, again)
+    if format == "huggingface" and task in ("classifier", "tagger"):
+        assert heads.find_output(again).labels == heads.find_output(model).labels
+        assert heads.find_output(again).multi_label == (name == "multi-label")
+
+
+def test_huggingface_holds_every_config(tmp_path):
+    encoder = scrambled(tiny.encoder(**ODD))
+    keras_bert.save(encoder, tmp_path / "there", format="huggingface")
+    again = keras_bert.load(tmp_path / "there")
+    assert again.get_config() | {"name": "", "preprocessor": None} == encoder.get_config() | {
+        "name": "",
+        "preprocessor": None,
+    }
+    assert_same_weights(encoder, again)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"lowercase": False},
+        {"lowercase": False, "split_cjk": False},
+        {"lowercase": True, "strip_accents": False, "max_sequence_length": 17},
+    ],
+)
+@pytest.mark.parametrize("format", ["google", "huggingface"])
+def test_options_of_the_tokenizer_travel(options, format, tmp_path):
+    encoder = tiny.encoder(**GOOGLE)
+    encoder.preprocessor = keras_bert.Preprocessor(tiny.PIECES, **{
+        "max_sequence_length": 32, **options
+    })  # fmt: skip
+    keras_bert.save(encoder, tmp_path / "uncased_there", format=format)
+    again = keras_bert.load(tmp_path / "uncased_there").preprocessor
+    for key in ("lowercase", "strip_accents", "split_cjk", "max_sequence_length", "vocabulary"):
+        assert getattr(again, key) == getattr(encoder.preprocessor, key), key
+
+
+@pytest.mark.parametrize(
+    ("format", "options", "message"),
+    [
+        ("google", {"hidden_act": "gelu"}, r"hidden_act must be gelu_new, relu, received 'gelu'; "),
+        ("google", {**GOOGLE, "layer_norm_eps": 1e-5}, "layer_norm_eps must be 1e-12"),
+        ("keras_hub", {"hidden_act": "relu"}, "hidden_act must be gelu_new, received 'relu'$"),
+        ("keras_hub", {**GOOGLE, "layer_norm_eps": 1e-5}, "layer_norm_eps must be 1e-12"),
+        (
+            "tf2",
+            {},
+            "format must be one of keras, google, huggingface, keras_hub.*; received 'tf2'",
+        ),
+    ],
+)
+def test_what_a_format_cannot_hold_is_an_error(format, options, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        keras_bert.save(tiny.encoder(**options), tmp_path / "there", format=format)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["tagger", "span_selector", "next_sentence", "pretraining"])
+def test_keras_hub_has_no_place_for_these_heads(name, tmp_path):
+    with pytest.raises(ValueError, match=f"must be a classifier or a masked LM, received {name}"):
+        keras_bert.save(make(name, **GOOGLE), tmp_path / "there", format="keras_hub")
+
+
+@pytest.mark.filterwarnings("ignore:Layer \\w+ does not have a `quantize`")
+def test_models_that_are_no_bert_any_more_are_refused():
+    encoder = tiny.encoder()
+    own = keras.Model(encoder.input, keras.layers.Dense(2)(encoder(encoder.input)["pooled_output"]))
+    with pytest.raises(ValueError, match="must be an encoder or end in a head"):
+        conversion.to_checkpoint(own)
+    with pytest.raises(ValueError, match="must hold one BertEncoder"):
+        conversion.to_checkpoint(keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]))
+    quantized = tiny.encoder()
+    quantized.quantize("int8")
+    with pytest.raises(ValueError, match="neither quantized nor of low rank; unknown"):
+        conversion.to_checkpoint(quantized)
+
+
+def test_a_folder_that_holds_something_is_left_alone(tmp_path):
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(FileExistsError, match="must be an empty folder"):
+        keras_bert.save(tiny.encoder(), tmp_path, format="huggingface")
+    (tmp_path / "empty").mkdir()
+    keras_bert.save(tiny.encoder(), tmp_path / "empty", format="huggingface")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["empty", "mine.txt"]
+
+
+def test_a_disk_that_is_full_leaves_nothing(tmp_path, monkeypatch):
+    from keras_bert.checkpoints import folder
+
+    def fail(file, value):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(folder, "write_vocabulary", fail)
+    with pytest.raises(OSError, match="No space left"):
+        keras_bert.save(tiny.encoder(), tmp_path / "there", format="huggingface")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ids_without_a_piece_get_a_name(tmp_path):
+    encoder = tiny.encoder(vocab_size=24)
+    keras_bert.save(encoder, tmp_path / "there", format="huggingface")
+    again = keras_bert.load(tmp_path / "there", sequence_length=8)
+    assert again.preprocessor.vocabulary[18:] == tuple(f"[unused{i}]" for i in range(18, 24))
+    texts = ["this [unused18] is good", "[unused23]"]
+    for key, array in encoder.preprocessor(texts).items():
+        np.testing.assert_array_equal(again.preprocessor(texts)[key], array)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "mixed_bfloat16", "float16"])
+def test_any_dtype_can_be_loaded_and_comes_back(dtype, tmp_path):
+    keras_bert.save(scrambled(tiny.encoder()), tmp_path / "a", format="huggingface")
+    first = keras_bert.load(tmp_path / "a", dtype=dtype)
+    assert first.dtype_policy.name == dtype
+    keras_bert.save(first, tmp_path / "b", format="huggingface")
+    assert_same_weights(first, keras_bert.load(tmp_path / "b", dtype=dtype))
+
+
+def test_the_head_that_a_checkpoint_names_is_found(tmp_path):
+    for name in ("tagger", "masked_lm", "classifier", "regressor"):
+        model = make(name)
+        keras_bert.save(model, tmp_path / name, format="huggingface")
+        assert heads.find_task(keras_bert.load(tmp_path / name, task="auto")) == name
+    keras_bert.save(make("encoder"), tmp_path / "encoder", format="huggingface")
+    assert isinstance(keras_bert.load(tmp_path / "encoder", task="auto"), keras_bert.BertEncoder)
+    keras_bert.save(make("tagger"), tmp_path / "own")
+    assert heads.find_task(keras_bert.load(tmp_path / "own", task="auto")) == "tagger"
+
+
+def test_a_file_that_changes_before_it_is_used_is_an_error(tmp_path):
+    keras_bert.save(make("encoder"), tmp_path / "there", format="huggingface")
+    checkpoint = checkpoints.read(tmp_path / "there")
+    file = tmp_path / "there" / "model.safetensors"
+    file.write_bytes(file.read_bytes())
+    with pytest.raises(ValueError, match="model.safetensors: must stay as it is"):
+        conversion.from_checkpoint(checkpoint)
+
+
+def test_odd_targets(tmp_path, monkeypatch):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    keras_bert.save(make("encoder"), tmp_path / "link", format="huggingface")
+    assert (tmp_path / "real" / "config.json").is_file()
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    keras_bert.save(make("encoder"), ".", format="huggingface")
+    assert (tmp_path / "here" / "config.json").is_file()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    keras_bert.save(make("encoder"), "~/mine")
+    keras_bert.save(make("encoder"), "~/theirs", format="huggingface")
+    for name in ("mine", "theirs"):
+        assert keras_bert.load(f"~/{name}").count_params() == make("encoder").count_params()
+
+
+def test_two_may_save_at_once(tmp_path):
+    model = make("encoder")
+    errors = []
+
+    def save():
+        try:
+            keras_bert.save(model, tmp_path / "one")
+        except OSError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=save) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    assert [path.name for path in (tmp_path / "one").iterdir()] == ["model.keras"]
+
+
+def test_parts_can_be_dropped():
+    checkpoint = conversion.to_checkpoint(make("pretraining"))
+    assert checkpoint.groups == {"pooler", "masked_lm", "next_sentence"}
+    less = checkpoint.without({"next_sentence"})
+    assert less.groups == {"pooler", "masked_lm"}
+    assert less.task is None  # it is a pretraining model no more
+    with pytest.raises(ValueError, match="one of its parts, masked_lm, pooler; received 'tagger'"):
+        less.without({"tagger"})
+
+
+# --- Hugging Face's own library takes what is written
+
+
+TRANSFORMERS = {
+    "classifier": "BertForSequenceClassification",
+    "multi-label": "BertForSequenceClassification",
+    "regressor": "BertForSequenceClassification",
+    "tagger": "BertForTokenClassification",
+    "span_selector": "BertForQuestionAnswering",
+    "multiple_choice": "BertForMultipleChoice",
+    "masked_lm": "BertForMaskedLM",
+    "next_sentence": "BertForNextSentencePrediction",
+    "pretraining": "BertForPreTraining",
+    "embedder": "BertModel",
+    "encoder": "BertModel",
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMERS)
+def test_transformers_misses_nothing_and_ignores_nothing(name, tmp_path):
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    model = make(name, **ODD)
+    keras_bert.save(model, tmp_path / "there", format="huggingface")
+    config = json.loads((tmp_path / "there" / "config.json").read_text())
+    assert config["architectures"] == [TRANSFORMERS[name]]
+    theirs, report = getattr(transformers, TRANSFORMERS[name]).from_pretrained(
+        tmp_path / "there", output_loading_info=True
+    )
+    for kind in ("missing_keys", "unexpected_keys", "mismatched_keys", "error_msgs"):
+        assert not report[kind], (kind, report[kind])
+    shape = (2, 3, 6) if name == "multiple_choice" else (2, 6)
+    ids = np.random.default_rng(0).integers(0, len(tiny.PIECES), shape)
+    ones = np.ones_like(ids)
+    inputs = {"input_word_ids": ids, "input_mask": ones, "input_type_ids": ones * 0}
+    if "masked_lm_positions" in model.input:
+        inputs["masked_lm_positions"] = np.tile(np.arange(6), (2, 1))
+    with torch.no_grad():
+        given = theirs.eval()(
+            input_ids=torch.tensor(ids),
+            attention_mask=torch.tensor(ones),
+            token_type_ids=torch.tensor(ones * 0),
+        )
+    if name == "embedder":
+        model = heads.find_encoder(model)
+    found = model(inputs)
+    if name in ("encoder", "embedder"):
+        pairs = [(found["sequence_output"], given[0]), (found["pooled_output"], given[1])]
+    elif name == "span_selector":
+        pairs = [(found[key], given[key]) for key in ("start_logits", "end_logits")]
+    elif name == "pretraining":
+        pairs = [(found["masked_lm"], given[0]), (found["next_sentence"], given[1])]
+    else:
+        pairs = [(found, given.logits)]
+    for ours, expected in pairs:
+        # Weights of variance 1 make logits of some hundreds.
+        np.testing.assert_allclose(np.array(ours), expected.numpy(), rtol=1e-4, atol=1e-4)
+    if name in ("classifier", "tagger"):
+        labels = [theirs.config.id2label[i] for i in range(len(theirs.config.id2label))]
+        assert labels == heads.find_output(model).labels
+
+
+@pytest.mark.parametrize("options", [{}, {"lowercase": False}, {"strip_accents": False}])
+def test_transformers_makes_the_same_ids(options, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    encoder = tiny.encoder(vocab_size=len(tiny.PIECES) + 2)
+    encoder.preprocessor = keras_bert.Preprocessor(
+        [*tiny.PIECES, "Good", "gööd"], sequence_length=12, **options
+    )
+    keras_bert.save(encoder, tmp_path / "there", format="huggingface")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "there")
+    texts = ["Good filmly!", "gööd 한국 국어", "GOOD", ""]
+    expected = tokenizer(texts, padding="max_length", max_length=12)["input_ids"]
+    np.testing.assert_array_equal(encoder.preprocessor(texts)["input_word_ids"], expected)
+
+
+# --- the long way round
+
+
+def test_a_part_without_a_place_is_an_error(tmp_path):
+    checkpoint = conversion.to_checkpoint(make("pretraining", **GOOGLE)).without({"masked_lm"})
+    with pytest.raises(ValueError, match="received next_sentence; drop next_sentence"):
+        checkpoints.write(checkpoint, tmp_path / "there", "keras_hub")
+    with pytest.raises(ValueError, match="drop next_sentence, pooler for BertForMaskedLM"):
+        checkpoints.write(
+            dataclasses.replace(conversion.to_checkpoint(make("pretraining")), task="masked_lm"),
+            tmp_path / "there",
+            "huggingface",
+        )
+
+
+def test_google_to_huggingface_to_keras_hub_and_back(tmp_path):
+    """Each format's writer and reader, one behind the other, and not a bit changes."""
+    start = conversion.to_checkpoint(make("pretraining", **GOOGLE))
+    checkpoints.write(start, tmp_path / "a", "google")
+    ours = keras_bert.load(tmp_path / "a", task="pretraining")
+    keras_bert.save(ours, tmp_path / "b", format="huggingface")
+    second = checkpoints.read(tmp_path / "b")
+    checkpoints.write(second.without({"next_sentence"}), tmp_path / "c", "keras_hub")
+    last = keras_bert.load(tmp_path / "c", task="masked_lm")
+    found = conversion.to_checkpoint(last)
+    assert found.config | {"attention_probs_dropout_prob": 0.1} == start.config
+    assert found.vocabulary == start.vocabulary
+    for key, array in start.weights.items():
+        kept = second if key.startswith("next_sentence/") else found
+        np.testing.assert_array_equal(kept.weights[key], array, err_msg=key)

@@ -1,0 +1,403 @@
+"""Models by name or path: load and save."""
+
+import contextlib
+import json
+import pathlib
+import zipfile
+
+import keras
+import numpy as np
+import pytest
+
+import keras_bert
+from keras_bert.hub import loading
+from tests import tiny
+
+
+@pytest.mark.parametrize("name", ["nothing", "hf", "../nothing"])
+def test_unknown_names_are_an_error(name):
+    with pytest.raises(ValueError, match="is no folder and no known name"):
+        keras_bert.load(name)
+
+
+@pytest.mark.parametrize("name", ["bert-base-uncased", "google-bert/bert-base-uncased"])
+def test_the_name_of_a_repository_is_understood(name):
+    with pytest.raises(ValueError, match="mean 'base', or hf:google-bert/bert-base-uncased[?]"):
+        keras_bert.load(name)
+
+
+def test_other_files_are_an_error(tmp_path):
+    file = tmp_path / "weights.txt"
+    file.touch()
+    with pytest.raises(ValueError, match=r"must be a folder or a \.keras file"):
+        keras_bert.load(file)
+    broken = tmp_path / "broken.keras"
+    broken.write_bytes(b"PK nonsense")
+    with pytest.raises(ValueError, match="is not a model that Keras can read") as caught:
+        keras_bert.load(broken)
+    assert "\n" not in str(caught.value)
+
+
+def test_save_and_load(tmp_path):
+    model = keras_bert.heads.classifier(tiny.encoder(), labels=["no", "yes"])
+    model.compile(keras_bert.optimizers.adamw(1e-3, total_steps=2), "mse")
+    encoder = keras_bert.heads.find_encoder(model)
+    inputs = encoder.preprocessor(["this film is good!"])
+    model.fit(inputs, np.zeros((1, 2)), verbose=0)
+    for path in (tmp_path / "folder", tmp_path / "file.keras"):
+        keras_bert.save(model, path)
+        again = keras_bert.load(path)
+        np.testing.assert_allclose(again(inputs), model(inputs), atol=1e-6)
+        assert keras_bert.heads.find_output(again).labels == ["no", "yes"]
+        assert keras_bert.heads.find_encoder(again).preprocessor.vocabulary == tuple(tiny.PIECES)
+    assert [path.name for path in (tmp_path / "folder").iterdir()] == ["model.keras"]
+    with zipfile.ZipFile(tmp_path / "file.keras") as archive:
+        assert [name for name in archive.namelist() if name.endswith("vocab.txt")]
+        assert not json.loads(archive.read("config.json"))["compile_config"]
+        with archive.open("model.weights.h5") as weights:
+            assert b"optimizer" not in weights.read()
+    # The model goes on as it was, its optimizer with it.
+    model.fit(inputs, np.zeros((1, 2)), verbose=0)
+
+
+def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    path = tmp_path / "model.keras"
+    keras_bert.save(model, path)
+    before = path.read_bytes()
+
+    def fail(self, target):
+        pathlib.Path(target).write_bytes(b"half")
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(type(model), "save", fail)
+    with pytest.raises(OSError, match="No space left"):
+        keras_bert.save(model, path)
+    assert path.read_bytes() == before
+    assert [entry.name for entry in tmp_path.iterdir()] == ["model.keras"]
+
+
+def test_load_of_a_checkpoint_sets_all_options(tmp_path):
+    """A Hugging Face folder, written here: weights land in place, options in the preprocessor."""
+    from safetensors.numpy import save_file
+
+    from keras_bert import checkpoints
+
+    encoder = tiny.encoder()
+    rng = np.random.default_rng(0)
+    shapes = {
+        "embeddings.word_embeddings.weight": (len(tiny.PIECES), 8),
+        "embeddings.position_embeddings.weight": (32, 8),
+        "embeddings.token_type_embeddings.weight": (2, 8),
+        "embeddings.LayerNorm.weight": (8,),
+        "embeddings.LayerNorm.bias": (8,),
+        "pooler.dense.weight": (8, 8),
+        "pooler.dense.bias": (8,),
+    }
+    for layer in range(2):
+        prefix = f"encoder.layer.{layer}."
+        for name, out, into in (
+            ("attention.self.query", 8, 8),
+            ("attention.self.key", 8, 8),
+            ("attention.self.value", 8, 8),
+            ("attention.output.dense", 8, 8),
+            ("intermediate.dense", 16, 8),
+            ("output.dense", 8, 16),
+        ):
+            shapes |= {f"{prefix}{name}.weight": (out, into), f"{prefix}{name}.bias": (out,)}
+        for name in ("attention.output.LayerNorm", "output.LayerNorm"):
+            shapes |= {f"{prefix}{name}.weight": (8,), f"{prefix}{name}.bias": (8,)}
+    weights = {name: rng.normal(size=shape).astype("float32") for name, shape in shapes.items()}
+    save_file(weights, tmp_path / "model.safetensors")
+    config = {
+        key: value
+        for key, value in encoder.get_config().items()
+        if key in checkpoints.canonical.CONFIG_KEYS
+    }
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert", **config}))
+    (tmp_path / "vocab.txt").write_text("\n".join(tiny.PIECES) + "\n", encoding="utf-8")
+    (tmp_path / "tokenizer_config.json").write_text(
+        json.dumps({"do_lower_case": False, "strip_accents": False, "model_max_length": 20})
+    )
+    with contextlib.chdir(tmp_path.parent):
+        loaded = keras_bert.load(tmp_path.name, sequence_length=64, dtype="mixed_bfloat16")
+    preprocessor = loaded.preprocessor
+    assert (preprocessor.lowercase, preprocessor.strip_accents) == (False, False)
+    assert (preprocessor.sequence_length, preprocessor.max_sequence_length) == (32, 20)
+    assert loaded.dtype_policy.name == "mixed_bfloat16"
+    paths = {variable.path: variable for variable in loaded.variables}
+    np.testing.assert_array_equal(
+        keras.ops.convert_to_numpy(paths["layer_1/intermediate/kernel"]),
+        weights["encoder.layer.1.intermediate.dense.weight"].T,
+    )
+    np.testing.assert_array_equal(
+        keras.ops.convert_to_numpy(paths["layer_0/attention/qkv/kernel"])[:, 8:16],
+        weights["encoder.layer.0.attention.self.key.weight"].T,
+    )
+
+
+def test_a_vocabulary_longer_than_the_encoder_knows_is_refused(tmp_path):
+    import zipfile
+
+    loading.save(tiny.encoder(), tmp_path / "a.keras")
+    with (
+        zipfile.ZipFile(tmp_path / "a.keras") as source,
+        zipfile.ZipFile(tmp_path / "b.keras", "w") as target,
+    ):
+        for item in source.infolist():
+            more = b"one\ntwo\n" if item.filename.endswith("vocab.txt") else b""
+            target.writestr(item, source.read(item) + more)
+    with pytest.raises(ValueError, match="b.keras .*at most vocab_size=18 pieces; received 20"):
+        loading.load(tmp_path / "b.keras")
+
+
+# --- load(task=...): heads with the weights of a checkpoint that transformers saved
+
+CONFIG = {
+    "vocab_size": 37,
+    "hidden_size": 24,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 3,
+    "intermediate_size": 40,
+    "hidden_act": "gelu_new",
+    "max_position_embeddings": 19,
+    "type_vocab_size": 3,
+    "layer_norm_eps": 1e-5,
+}
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A function: name of a model of transformers to the model and the folder it was saved in."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    found = {}
+
+    def save(kind, **options):
+        key = (kind, str(options))
+        if key not in found:
+            torch.manual_seed(len(found))
+            model = getattr(transformers, kind)(transformers.BertConfig(**CONFIG, **options))
+            for name, weight in model.named_parameters():
+                mean = 1.0 if name.endswith("LayerNorm.weight") else 0.0
+                torch.nn.init.normal_(weight, mean, 0.3)
+            folder = tmp_path_factory.mktemp("saved")
+            model.eval().save_pretrained(folder)
+            found[key] = model, folder
+        return found[key]
+
+    return save
+
+
+LABELS = {0: "bad", 1: "good", 2: "so-so"}
+
+
+@pytest.mark.parametrize(
+    ("task", "kind", "options", "outputs"),
+    [
+        ("classifier", "BertForSequenceClassification", {"id2label": LABELS}, ["logits"]),
+        ("regressor", "BertForSequenceClassification", {"num_labels": 1}, ["logits"]),
+        ("tagger", "BertForTokenClassification", {"id2label": LABELS}, ["logits"]),
+        ("span_selector", "BertForQuestionAnswering", {}, ["end_logits", "start_logits"]),
+        ("multiple_choice", "BertForMultipleChoice", {}, ["logits"]),
+        ("masked_lm", "BertForMaskedLM", {}, ["logits"]),
+        ("next_sentence", "BertForNextSentencePrediction", {}, ["logits"]),
+        (
+            "pretraining",
+            "BertForPreTraining",
+            {},
+            ["prediction_logits", "seq_relationship_logits"],
+        ),
+    ],
+)
+def test_heads_agree_with_transformers(saved, task, kind, options, outputs):
+    import torch
+
+    original, folder = saved(kind, **options)
+    model = keras_bert.load(folder, task=task)
+    rng = np.random.default_rng(0)
+    shape = (4, 2, 11) if task == "multiple_choice" else (4, 11)
+    ids, types = (rng.integers(0, CONFIG[key], shape) for key in ("vocab_size", "type_vocab_size"))
+    real = np.array([11, 7, 1, 0]).reshape(4, *[1] * (len(shape) - 1))  # the last: padding alone
+    mask = np.broadcast_to(np.arange(11) < real, shape).astype(int, order="C")
+    inputs = {"input_word_ids": ids, "input_mask": mask, "input_type_ids": types}
+    if "masked_lm_positions" in model.input:
+        inputs["masked_lm_positions"] = np.tile(np.arange(11), (4, 1))
+    with torch.no_grad():
+        named = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
+        given = original(**{key: torch.tensor(value) for key, value in named.items()})
+    found = keras.tree.flatten(model(inputs))
+    for name, array in zip(outputs, found, strict=True):
+        expected = given[name].numpy()
+        finite = np.isfinite(expected)
+        assert finite[:3].all()
+        assert np.ptp(expected[finite]) > 0.5
+        np.testing.assert_allclose(np.array(array)[finite], expected[finite], atol=1e-4)
+    labels = keras_bert.heads.find_output(model).labels
+    assert labels == (list(LABELS.values()) if "id2label" in options else labels)
+
+
+@pytest.mark.parametrize(
+    ("task", "kind", "tensors"),
+    [
+        (
+            "masked_lm",
+            "BertForSequenceClassification",
+            ["masked_lm/transform/kernel", "masked_lm/"],
+        ),
+        ("classifier", "BertForMaskedLM", ["classifier/kernel", "classifier/bias", "pooler/"]),
+        ("span_selector", "BertForPreTraining", ["span_selector/kernel"]),
+        ("next_sentence", "BertForMaskedLM", ["next_sentence/kernel", "pooler/dense/kernel"]),
+        ("pretraining", "BertForMaskedLM", ["next_sentence/bias"]),
+        ("tagger", "BertModel", ["classifier/kernel"]),
+        (None, "BertForMaskedLM", ["pooler/dense/kernel"]),
+    ],
+)
+def test_what_a_head_lacks_is_named(saved, task, kind, tensors):
+    _, folder = saved(kind)
+    with pytest.raises(ValueError, match=rf"{folder}: .* missing \(\d+\)") as caught:
+        keras_bert.load(folder, task=task)
+    assert all(tensor in str(caught.value) for tensor in tensors)
+
+
+def test_a_head_of_another_kind_is_an_error(saved):
+    _, folder = saved("BertForSequenceClassification", id2label=LABELS)
+    for task in ("regressor", "tagger", "multiple_choice"):  # with tensors of the same names
+        with pytest.raises(ValueError, match=f"of the head {task}; it is a classifier"):
+            keras_bert.load(folder, task=task)
+    _, folder = saved("BertForSequenceClassification", num_labels=1)
+    with pytest.raises(ValueError, match="a classifier needs at least 2 classes; received 1"):
+        keras_bert.load(folder, task="classifier")
+
+
+def test_a_fresh_head_is_random_and_the_encoder_is_not(saved):
+    _, folder = saved("BertForSequenceClassification", id2label=LABELS)
+    encoder = keras_bert.load(folder)
+    keras.utils.set_random_seed(0)
+    for task, options in {
+        "classifier": {"labels": ["a", "b"]},
+        "tagger": {"num_tags": 4},
+        "masked_lm": {},
+        "pretraining": {},
+    }.items():
+        model = keras_bert.load(folder, task=task, fresh_head=True, **options)
+        inner = keras_bert.heads.find_encoder(model)
+        for ours, theirs in zip(inner.weights, encoder.weights, strict=True):
+            np.testing.assert_array_equal(*map(keras.ops.convert_to_numpy, (ours, theirs)))
+        known = {weight.path for weight in encoder.weights}
+        fresh = {
+            weight.path: keras.ops.convert_to_numpy(weight)
+            for weight in model.weights
+            if weight.path not in known
+        }
+        for path, array in fresh.items():
+            if path.endswith("kernel"):
+                assert 0.01 < array.std() < 0.03, path
+            else:
+                assert set(array.flat) == {1.0 if path.endswith("gamma") else 0.0}, path
+    labels = keras_bert.load(folder, task="classifier", fresh_head=True, labels=["a", "b"])
+    assert keras_bert.heads.find_output(labels).labels == ["a", "b"]
+    with pytest.raises(ValueError, match="fresh_head is an option of a head: give the task too"):
+        keras_bert.load(folder, fresh_head=True)
+
+
+def test_another_activation_may_be_asked_for(saved):
+    _, folder = saved("BertForMaskedLM")
+    model = keras_bert.load(folder, task="masked_lm", hidden_act="relu")
+    assert keras_bert.heads.find_encoder(model).get_config()["hidden_act"] == "relu"
+
+
+@pytest.mark.parametrize(
+    ("task", "kind"),
+    [
+        ("tagger", "BertForTokenClassification"),
+        ("span_selector", "BertForQuestionAnswering"),
+        ("masked_lm", "BertForMaskedLM"),
+        ("embedder", "BertForMaskedLM"),
+    ],
+)
+def test_heads_without_a_pooler_do_not_miss_it(saved, task, kind):
+    _, folder = saved(kind)
+    keras.utils.set_random_seed(0)
+    model = keras_bert.load(folder, task=task)
+    pooler = keras_bert.heads.find_encoder(model).get_layer("pooler").dense
+    # Fresh, as in an encoder that was not loaded: whoever fine-tunes it has no dead layer.
+    assert 0.01 < np.std(pooler.kernel) < 0.03
+    assert not np.any(pooler.bias)
+
+
+def test_an_embedder_takes_what_pretraining_left(saved):
+    _, folder = saved("BertForPreTraining")
+    model = keras_bert.load(folder, task="embedder")
+    encoder = keras_bert.load(folder)
+    pooler = keras_bert.heads.find_encoder(model).get_layer("pooler").dense
+    np.testing.assert_array_equal(pooler.kernel, encoder.get_layer("pooler").dense.kernel)
+
+
+def test_tasks_of_saved_models(tmp_path):
+    with pytest.raises(ValueError, match="task must be one of classifier, .*; received 'chess'"):
+        keras_bert.load("nowhere", task="chess")
+    encoder = tiny.encoder(num_hidden_layers=1)
+    keras_bert.save(keras_bert.heads.regressor(encoder), tmp_path / "a")
+    assert keras_bert.load(tmp_path / "a", task="regressor").name == "regressor"
+    with pytest.raises(ValueError, match="has the head regressor, not tagger"):
+        keras_bert.load(tmp_path / "a", task="tagger")
+    keras_bert.save(encoder, tmp_path / "b")
+    with pytest.raises(ValueError, match="has no head, not tagger"):
+        keras_bert.load(tmp_path / "b", task="tagger")
+
+
+@pytest.mark.parametrize("task", [None, "pretraining", "masked_lm", "next_sentence"])
+def test_options_of_a_saved_encoder(task, tmp_path):
+    model = tiny.encoder()
+    if task:
+        model = keras_bert.heads.TASKS[task](model)
+    keras_bert.save(model, tmp_path)
+    options = {"dtype": "mixed_bfloat16", "rematerialize": True, "hidden_act": "relu"}
+    again = keras_bert.load(tmp_path, task=task, sequence_length=16, **options)
+    encoder = keras_bert.heads.find_encoder(again)
+    assert encoder.dtype_policy.name == "mixed_bfloat16"
+    assert encoder.rematerialize
+    assert encoder.bert_config["hidden_act"] == "relu"
+    assert encoder.preprocessor.sequence_length == 16
+    for mine, theirs in zip(model.get_weights(), again.get_weights(), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    # What is not asked for stays as it was saved.
+    keras_bert.save(again, tmp_path)
+    again = keras_bert.heads.find_encoder(keras_bert.load(tmp_path))
+    assert again.dtype_policy.name == "mixed_bfloat16"
+    assert again.rematerialize
+    assert again.preprocessor.sequence_length == 16
+
+
+def test_a_fresh_head_on_a_saved_model(tmp_path):
+    model = keras_bert.heads.classifier(tiny.encoder(), labels=["no", "yes"])
+    keras_bert.save(model, tmp_path)
+    again = keras_bert.load(
+        tmp_path, task="classifier", fresh_head=True, num_classes=3, dtype="mixed_bfloat16"
+    )
+    assert again.output_shape == (None, 3)
+    encoders = [keras_bert.heads.find_encoder(one) for one in (model, again)]
+    assert encoders[1].dtype_policy.name == "mixed_bfloat16"
+    for mine, theirs in zip(*(encoder.get_weights() for encoder in encoders), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dtype": "mixed_bfloat16"}, "the head classifier, which comes as it was saved: dtype"),
+        ({"rematerialize": True}, "comes as it was saved: rematerialize cannot be given"),
+        ({"num_classes": 3}, "num_classes is an option of a fresh_head"),
+        ({"fresh_head": True}, "fresh_head is an option of a head: give the task too"),
+        ({"task": "tagger"}, "has the head classifier, not tagger; fresh_head=True"),
+        (
+            {"sequence_length": 2},
+            "sequence_length must be a whole number of at least 3; received 2",
+        ),
+    ],
+)
+def test_no_option_of_a_saved_model_is_ignored(options, message, tmp_path):
+    keras_bert.save(keras_bert.heads.classifier(tiny.encoder(), labels=["no", "yes"]), tmp_path)
+    with pytest.raises(ValueError, match=message):
+        keras_bert.load(tmp_path, **options)

@@ -1,0 +1,227 @@
+"""Pairs for next sentence prediction: what must hold of each of them, and of many."""
+
+import hashlib
+
+import numpy as np
+import pytest
+
+from keras_bert.pretraining import hash_random, pairs
+from tests import prose
+
+MANY = prose.in_memory(prose.documents(3000, seed=7, sentences=(1, 20), words=(3, 25)))
+
+
+def inspect(documents, drawn, length):
+    """Checks each pair; returns the sentences of the first texts and true second texts."""
+    starts = documents.sentence_starts.tolist()
+    sentence_of = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    document_of = np.repeat(np.arange(len(documents)), np.diff(documents.document_starts))
+    used = []
+    for first, second, is_random in zip(
+        drawn.first.tolist(), drawn.second.tolist(), drawn.is_random.tolist(), strict=True
+    ):
+        assert first[0] < first[1] and second[0] < second[1]
+        assert first[1] - first[0] + second[1] - second[0] + 3 <= length
+        a = range(sentence_of[first[0]], sentence_of[first[1] - 1] + 1)
+        b = range(sentence_of[second[0]], sentence_of[second[1] - 1] + 1)
+        # Runs of sentences of one document each.
+        assert len({document_of[s] for s in a}) == len({document_of[s] for s in b}) == 1
+        is_full = first[1] - first[0] + second[1] - second[0] + 3 == length
+        is_cut = any(
+            start > starts[sentences[0]] or end < starts[sentences[-1] + 1]
+            for (start, end), sentences in ((first, a), (second, b))
+        )
+        assert is_full or not is_cut  # no more is cut than is needed
+        if is_random:
+            assert document_of[a[0]] != document_of[b[0]]
+            used += a
+        else:
+            assert document_of[a[0]] == document_of[b[0]]
+            assert b[0] == a[-1] + 1 or (is_full and b[0] > a[-1])
+            used += [*a, *b]
+    return used
+
+
+@pytest.mark.parametrize("length", [8, 20, 64, 128, 512])
+def test_what_holds_of_each_pair(length):
+    documents = prose.in_memory(prose.documents(300, seed=length, words=(1, 40)))
+    drawn = pairs.draw(documents, length, key=length)
+    used = inspect(documents, drawn, length)
+    if length >= 64:  # nothing is cut to less than a piece of each sentence
+        assert len(used) == len(set(used))
+    total = len(documents.sentence_starts) - 1
+    # Each sentence once; where texts are cut, whole sentences may go.
+    assert len(used) <= total
+    if length == 512:
+        assert sorted(used) == list(range(total))
+
+
+def test_every_sentence_is_used_once():
+    documents = prose.in_memory(prose.documents(400, seed=3, words=(2, 5)))
+    # Without anything to cut: sentences are far shorter than what is left of a pair.
+    drawn = pairs.draw(documents, 512, key=0)
+    used = inspect(documents, drawn, 512)
+    assert sorted(used) == list(range(len(documents.sentence_starts) - 1))
+
+
+@pytest.mark.parametrize("length", [64, 128])
+def test_half_of_many_are_random(length):
+    share = np.mean([
+        pairs.draw(MANY, length, key=key).is_random.mean() for key in range(3)
+    ])  # fmt: skip
+    assert share == pytest.approx(0.5, abs=0.01)
+
+
+def test_half_are_random_even_where_many_have_to_be():
+    documents = prose.in_memory(prose.documents(4000, seed=8, sentences=(1, 4)))
+    drawn = pairs.draw(documents, 64, key=1)
+    assert drawn.is_random.mean() == pytest.approx(0.5, abs=0.02)
+
+
+def test_which_document_is_random_is_even():
+    documents = prose.in_memory([[["zab"]]] * 20)
+    found = [pairs.draw(documents, 16, key=key).second[:, 0] for key in range(400)]
+    counts = np.bincount(np.concatenate(found), minlength=20)
+    assert counts.sum() == 8000
+    assert counts.min() > 320 and counts.max() < 480  # 400 +- 4 standard deviations
+
+
+def test_where_a_random_text_begins_is_even():
+    documents = prose.in_memory([[["zab"]], [["zab"]] * 10])
+    seconds = []
+    for key in range(2000):
+        drawn = pairs.draw(documents, 16, key=key, short_share=0.0)
+        seconds += drawn.second[drawn.is_random & (drawn.first[:, 0] == 0), 0].tolist()
+    counts = np.bincount(seconds, minlength=11)
+    assert counts[0] == 0 and counts[1:].sum() == 2000
+    assert counts[1:].min() > 140 and counts[1:].max() < 260
+
+
+def test_where_a_random_text_begins_has_nothing_to_do_with_its_document():
+    documents = prose.in_memory([[["zab"]] * 10] * 40)
+    seconds = [
+        drawn.second[drawn.is_random, 0]
+        for drawn in (pairs.draw(documents, 16, key=key, short_share=0.0) for key in range(200))
+    ]
+    document, sentence = np.divmod(np.concatenate(seconds), 10)
+    assert len(document) > 5000
+    assert abs(np.corrcoef(document, sentence)[0, 1]) < 0.07  # five deviations
+
+
+def test_first_texts_end_anywhere():
+    """The limit between first and true second text is even over the sentences."""
+    documents = prose.in_memory([[["zab", "."]] * 5] * 2000)
+    drawn = pairs.draw(documents, 64, key=2, short_share=0.0)
+    counts = np.bincount(np.diff(drawn.first[~drawn.is_random])[:, 0] // 2, minlength=5)
+    assert counts[0] == 0 and counts[1:5].min() > 0.8 * counts[1:5].max() - 200
+
+
+def test_a_tenth_is_shorter():
+    documents = prose.in_memory(prose.documents(6, seed=9, sentences=(2000, 2000), words=(4, 9)))
+    drawn = pairs.draw(documents, 256, key=3)
+    longest = 2 * 19  # pieces of a sentence, with their endings: how much a target may miss
+    short = (drawn.lengths < 256 - longest).mean()
+    # A tenth have a target that is even over the lengths; a few more are ends of documents.
+    assert 0.06 < short < 0.16
+    assert (pairs.draw(documents, 256, key=4, short_share=0).lengths < 200).mean() < 0.06
+    every = pairs.draw(documents, 256, key=5, short_share=1.0).lengths
+    assert np.percentile(every, 10) < 60 < 180 < np.percentile(every, 90)
+
+
+def test_single_sentence_documents_make_random_pairs():
+    documents = prose.in_memory(prose.documents(50, seed=10, sentences=(1, 1)))
+    drawn = pairs.draw(documents, 64, key=6)
+    assert len(drawn) == 50 and drawn.is_random.all()
+    assert sorted(inspect(documents, drawn, 64)) == list(range(50))
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_one_document_is_an_error(count):
+    documents = prose.in_memory(prose.documents(count))
+    with pytest.raises(ValueError, match=f"needs two at least; there (is|are) {count}"):
+        pairs.draw(documents, 64, key=7)
+
+
+def test_one_document_is_enough_for_single_texts():
+    documents = prose.in_memory(prose.documents(1, sentences=(30, 30)))
+    assert len(pairs.draw(documents, 64, key=7, next_sentence=False)) > 3
+
+
+def test_two_documents_are_each_others_other():
+    documents = prose.in_memory(prose.documents(2, sentences=(40, 40)))
+    drawn = pairs.draw(documents, 64, key=8)
+    inspect(documents, drawn, 64)
+    assert 0 < drawn.is_random.sum() < len(drawn)
+
+
+@pytest.mark.parametrize("length", [-1, 0, 3, 7])
+def test_too_short_a_length_is_an_error(length):
+    with pytest.raises(ValueError, match=f"sequence_length must be at least 8; received {length}"):
+        pairs.draw(MANY, length, key=3)
+
+
+def test_single_texts():
+    documents = prose.in_memory(prose.documents(300, seed=11, words=(1, 40)))
+    drawn = pairs.draw(documents, 64, key=9, next_sentence=False)
+    assert drawn.special == 2 and not drawn.second.any() and not drawn.is_random.any()
+    assert drawn.lengths.max() == 64
+    assert (drawn.lengths == np.diff(drawn.first)[:, 0] + 2).all()
+    first = drawn.first[np.argsort(drawn.first[:, 0])]
+    assert (first[1:, 0] >= first[:-1, 1]).all()  # none twice
+    document_of = np.repeat(np.arange(300), np.diff(documents.document_starts))
+    of_piece = np.repeat(document_of, np.diff(documents.sentence_starts))
+    assert (of_piece[first[:, 0]] == of_piece[first[:, 1] - 1]).all()
+    # All pieces but for those that did not fit into a text.
+    cut = first[1:, 0] > first[:-1, 1]
+    is_full = np.diff(first)[:, 0] == 62
+    assert cut.any() and (is_full[:-1] | is_full[1:])[cut].all()
+
+
+def test_one_sentence_longer_than_a_text_is_cut_at_both_ends():
+    documents = prose.in_memory([[prose.WORDS * 3], [["zab"]]])
+    starts = set()
+    for key in range(50):
+        drawn = pairs.draw(documents, 32, key=key, next_sentence=False)
+        at = drawn.first[np.argmax(drawn.lengths)]
+        assert np.diff(at) == 30
+        starts.add(int(at[0]))
+    assert len(starts) > 10 and 40 < np.mean(list(starts)) < 65
+
+
+def equal(a, b):
+    return all(
+        np.array_equal(getattr(a, name), getattr(b, name))
+        for name in ("first", "second", "is_random")
+    )
+
+
+def test_the_key_alone_decides():
+    documents = prose.in_memory(prose.documents(50, seed=12))
+    drawn = pairs.draw(documents, 64, key=10)
+    assert equal(drawn, pairs.draw(documents, 64, key=10))
+    assert not equal(drawn, pairs.draw(documents, 64, key=11))
+
+
+def test_the_order_is_random():
+    documents = prose.in_memory(prose.documents(500, seed=13))
+    first = pairs.draw(documents, 64, key=12).first[:, 0]
+    assert abs(np.corrcoef(first, np.arange(len(first)))[0, 1]) < 0.15
+
+
+def test_golden():
+    """The same draws on each machine and with each Python; these numbers may never change."""
+    documents = prose.in_memory(
+        [[prose.WORDS[: 1 + (7 * d + 3 * s) % 23] for s in range(1 + d % 9)] for d in range(60)]
+    )
+    drawn = pairs.draw(documents, 48, key=hash_random.key_of(0, 0, 0))
+    table = np.column_stack([drawn.first, drawn.second, drawn.is_random]).astype("<i8")
+    assert table[:3].tolist() == GOLDEN_ROWS
+    assert hashlib.sha256(table.tobytes()).hexdigest()[:16] == GOLDEN_HASH
+
+
+GOLDEN_ROWS = [
+    [1656, 1669, 2302, 2306, 1],
+    [2998, 3020, 3020, 3035, 0],
+    [1343, 1351, 1354, 1391, 0],
+]
+GOLDEN_HASH = "dbed3adb0d2b2e62"

@@ -1,0 +1,619 @@
+"""Records: what they hold, the same bytes whatever happened, and files with faults."""
+
+import functools
+import json
+import os
+import pathlib
+import random
+import re
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from keras_bert.pretraining import corpus, records
+from tests import damage, prose
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def contents(folder):
+    """The files of a folder of records; not the lock, which is empty."""
+    return {file.name: file.read_bytes() for file in folder.iterdir() if file.name != ".lock"}
+
+
+def documents(made, split):
+    """Documents as lists of sentences of ids."""
+    found = made.read(made.shards(split))
+    sentences = np.split(found.pieces, found.sentence_starts[1:-1])
+    starts = found.document_starts
+    return [[s.tolist() for s in sentences[a:b]] for a, b in zip(starts, starts[1:], strict=False)]
+
+
+# --- What they hold ---
+
+
+def test_documents_are_what_tokenizing_by_hand_gives(tmp_path):
+    given = prose.documents(300, seed=1)
+    made = prose.build(tmp_path, given, held_out=0.1)
+    train, held_out = documents(made, "train"), documents(made, "eval")
+    expected = {"train": [], "eval": []}
+    for number, document in enumerate(prose.ids(given)):
+        # Which ones are held out is a function of the number alone.
+        expected["eval" if (number + 1) * 2654435761 % 2**32 < 0.1 * 2**32 else "train"].append(
+            document
+        )
+    assert (train, held_out) == (expected["train"], expected["eval"])
+    assert len(made.shards()) > 10
+    assert made.shards()[:2] == ["train-00000.tfrecord", "train-00001.tfrecord"]
+    sentences = [s for d in given for s in d]
+    counts = made.manifest["counts"]
+    assert counts["documents"] == 300
+    assert counts["sentences"] == len(sentences)
+    assert counts["pieces"] == sum(map(len, sentences))
+    assert counts["unknown_pieces"] == counts["invalid_utf8"] == 0
+    for split, split_documents in expected.items():
+        lengths = [len(sentence) for document in split_documents for sentence in document]
+        assert made.counts(split) == {
+            "documents": len(split_documents), "sentences": len(lengths), "pieces": sum(lengths),
+        }  # fmt: skip
+
+
+def test_unknown_pieces_and_mended_bytes_are_counted(tmp_path):
+    made = prose.build(tmp_path, "Zab unknown 語 zab.\n\nZed.\n")
+    assert made.manifest["counts"]["unknown_pieces"] == 2
+    (tmp_path / "other").mkdir()
+    file = tmp_path / "other" / "corpus.txt"
+    file.write_bytes(b"Zab \xff zab.\n\nZed zed zed zed.\n")
+    manifest = records.build([file], tmp_path / "other", prose.preprocessor(), workers=1)
+    assert manifest["counts"]["invalid_utf8"] == 1
+
+
+@pytest.mark.parametrize("words", [127, 128, 129, 300, 1000])
+def test_long_sentences_are_cut_into_like_parts(tmp_path, words):
+    given = [[prose.WORDS[:3] + ["."], (prose.WORDS * 30)[:words], prose.WORDS[3:5] + ["."]]]
+    text = prose.text(given).replace(". Zab", ".\nZab")
+    text = text[: text.rindex(given[0][2][0].capitalize())] + "\n" + "Zib zid.\n"
+    made = prose.build(tmp_path, text)
+    found = made.read(made.shards())
+    number = {piece: index for index, piece in enumerate(prose.PIECES)}
+    expected = [*given[0][0], *given[0][1], "zib", "zid", "."]
+    assert found.pieces.tolist() == [number[piece] for piece in expected]
+    lengths = np.diff(found.sentence_starts)
+    parts = -(-words // 128)
+    assert len(lengths) == 2 + parts and lengths.sum() == len(expected)
+    assert lengths[0] == 4 and lengths[-1] == 3
+    assert lengths[1:-1].max() <= 128 and np.ptp(lengths[1:-1]) <= 1
+
+
+def test_documents_without_pieces_are_left_out(tmp_path):
+    made = prose.build(tmp_path, "Zab zed.\n\n\u200b\u200b\n\nZed. \u200b\n")
+    assert [len(document) for document in documents(made, "train")] == [1, 1]
+    assert made.counts()["documents"] == 2
+    assert made.manifest["counts"]["documents"] == 3
+
+
+def test_a_part_of_nothing_but_empty_documents(tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "_PART_BYTES", 1)
+    made = prose.build(tmp_path, "\u200b\n\n\u200b\n\nZed.\n", shard_bytes=1)
+    assert len(documents(made, "train")) == 1
+
+
+def test_a_long_document_is_tokenized_in_batches(monkeypatch):
+    monkeypatch.setattr(records, "_PART_BYTES", 8)
+    found = list(records._batches(["Zab.", "Zed.", "A bad zed, bad.", "Zab."]))
+    assert found == [["Zab.", "Zed."], ["A bad zed, bad."], ["Zab."]]
+    assert list(records._batches([])) == [[]]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.3])
+def test_the_share_that_is_held_out(tmp_path, share):
+    numbers = 100_000
+    held_out = sum(records._is_held_out(number, share) for number in range(numbers))
+    assert held_out / numbers == pytest.approx(share, rel=0.01)
+    # And in any stretch of the corpus.
+    for start in (0, 12_345):
+        some = sum(records._is_held_out(number, share) for number in range(start, start + 2000))
+        assert abs(some / 2000 - share) <= 0.002
+
+
+def test_ids_of_a_large_vocabulary_are_wider(tmp_path):
+    pieces = [*prose.PIECES, *(f"x{number}" for number in range(2**16))]
+    (tmp_path / "corpus.txt").write_text("Zab x65530.\n")
+    folder = tmp_path / "records"
+    records.build([tmp_path / "corpus.txt"], folder, prose.preprocessor(pieces), held_out=0.0,
+                  workers=1)  # fmt: skip
+    made = records.Records(folder)
+    assert made.manifest["settings"]["piece_type"] == "<u4"
+    (document,) = documents(made, "train")
+    assert document[0][1] == pieces.index("x65530") > 2**16 - 1
+
+
+def test_tensorflow_reads_the_files_as_the_docstring_says(tmp_path):
+    import tensorflow as tf
+
+    given = prose.documents(40)
+    made = prose.build(tmp_path, given)
+    names = ("pieces", "sentence_lengths")
+    features = {name: tf.io.FixedLenFeature([], tf.string) for name in names}
+    files = [str(made.folder / name) for name in made.shards()]
+    for example, expected in zip(
+        tf.data.TFRecordDataset(files).as_numpy_iterator(), prose.ids(given), strict=True
+    ):
+        row = tf.io.parse_example([example], features)
+        types = [made.manifest["settings"][key] for key in ("piece_type", "length_type")]
+        pieces, lengths = (
+            np.frombuffer(row[name].numpy()[0], dtype)
+            for name, dtype in zip(names, types, strict=True)
+        )
+        assert np.split(pieces, np.cumsum(lengths)[:-1])[0].tolist() == expected[0]
+        assert pieces.tolist() == sum(expected, [])
+
+
+def test_the_preprocessor_is_that_of_the_records(tmp_path):
+    (tmp_path / "corpus.txt").write_text("ZAB.\n")
+    given = prose.preprocessor(lowercase=False, strip_accents=False)
+    folder = tmp_path / "records"
+    records.build([tmp_path / "corpus.txt"], folder, given, held_out=0.0, workers=1)
+    made = records.Records(folder)
+    again = made.preprocessor(max_sequence_length=64)
+    assert again.vocabulary == given.vocabulary
+    assert (again.lowercase, again.strip_accents, again.max_sequence_length) == (False, False, 64)
+    assert made.manifest["counts"]["unknown_pieces"] == 1
+    with pytest.raises(
+        ValueError, match="made with another vocabulary, of 52 pieces; received .*3 pieces"
+    ):
+        made.check_vocabulary(["a", "b", "c"])
+    file = folder / "vocab.txt"
+    file.write_text(file.read_text().replace("zab", "zap"))
+    with pytest.raises(ValueError, match="made with another vocabulary"):
+        made.preprocessor()
+
+
+# --- The same bytes, whatever happened ---
+
+
+def test_the_same_bytes_for_any_number_of_workers_and_parts(tmp_path, monkeypatch):
+    given = prose.documents(200, seed=2)
+    expected = contents(prose.build(tmp_path / "a", given, held_out=0.1).folder)
+    assert len(expected) > 20
+    monkeypatch.setattr(records, "_PART_BYTES", 300)
+    assert contents(prose.build(tmp_path / "b", given, held_out=0.1).folder) == expected
+    assert contents(prose.build(tmp_path / "c", given, held_out=0.1, workers=2).folder) == expected
+
+
+def test_a_second_build_does_nothing(tmp_path):
+    given = prose.documents(50)
+    made = prose.build(tmp_path, given)
+    before = {file: file.stat().st_mtime_ns for file in made.folder.iterdir()}
+    seen = []
+    again = prose.build(tmp_path, given, on_progress=seen.append)
+    assert again.manifest == made.manifest and not seen
+    assert {file: file.stat().st_mtime_ns for file in made.folder.iterdir()} == before
+
+
+def test_progress_counts_the_text(tmp_path):
+    given, seen = prose.documents(50), []
+    prose.build(tmp_path, given, on_progress=seen.append)
+    assert seen == sorted(seen) and len(seen) > 3
+    assert seen[-1] == len(prose.text(given)) - 2 * len(given)  # line ends between documents
+
+
+class Stop(Exception):
+    pass
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_build_that_stops_goes_on_with_the_next_shard(tmp_path, monkeypatch, workers):
+    given = prose.documents(200, seed=3)
+    expected = contents(prose.build(tmp_path / "a", given, held_out=0.1).folder)
+    monkeypatch.setattr(records, "_PART_BYTES", 500)
+    size, read = len(prose.text(given)), []
+
+    def stop(done):
+        read.append(done)
+        if done > size / 3:
+            raise Stop
+
+    for _ in range(2):
+        with pytest.raises(Stop):
+            prose.build(tmp_path / "b", given, held_out=0.1, workers=workers, on_progress=stop)
+        assert not list((tmp_path / "b" / "records").glob(".*.tmp"))
+    with pytest.raises(ValueError, match="the records are not finished"):
+        records.Records(tmp_path / "b" / "records")
+    last = []
+    made = prose.build(
+        tmp_path / "b", given, held_out=0.1, workers=workers, on_progress=last.append
+    )
+    assert contents(made.folder) == expected
+    assert last[-1] < size * 0.5  # the rest alone
+
+
+KILLED = """
+import os, pathlib, random, signal, sys, time
+from keras_bert.pretraining import records
+from tests import prose
+from tests.pretraining.test_records import contents
+
+folder, times = pathlib.Path(sys.argv[1]), int(sys.argv[2])
+given = prose.documents(800, seed=4)
+options = {"held_out": 0.05, "shard_bytes": 1500, "workers": int(sys.argv[3])}
+records._PART_BYTES = 600
+generator = random.Random(int(sys.argv[4]))
+
+def run(where, seconds=None):
+    start = time.monotonic()
+    if not (child := os.fork()):
+        prose.build(where, given, **options)
+        os._exit(0)
+    if seconds is not None:
+        # The first shard says that it is at work, and not still making ready.
+        made = where / "records"
+        count = len(os.listdir(made)) if made.exists() else 0
+        while time.monotonic() < start + 20 and not (
+            made.exists() and len(os.listdir(made)) > count + 3
+        ):
+            time.sleep(0.005)
+        time.sleep(seconds)
+        os.kill(child, signal.SIGKILL)
+    status = os.waitpid(child, 0)[1]
+    return time.monotonic() - start, status
+
+seconds, status = run(folder / "whole")
+assert status == 0
+expected, killed = contents(folder / "whole" / "records"), 0
+for _ in range(times):
+    killed += run(folder / "killed", generator.random() * seconds / times)[1] == signal.SIGKILL
+assert run(folder / "killed")[1] == 0
+assert contents(folder / "killed" / "records") == expected
+print(len(expected), "files,", killed, "kills")
+"""
+
+
+def test_a_build_killed_at_random_moments_ends_with_the_same_bytes(python, tmp_path):
+    output = python("-c", KILLED, tmp_path, 2, 1, random.randrange(2**32))
+    found = re.search(r"^(\d+) files, (\d+) kills$", output, re.MULTILINE)
+    assert int(found[1]) > 50 and int(found[2]) >= 1, output
+
+
+# --- What is refused ---
+
+
+def test_a_corpus_that_was_edited_in_place_is_another(tmp_path):
+    made = prose.build(tmp_path, prose.documents(30))
+    text = (tmp_path / "corpus.txt").read_text()
+    for at in (0, len(text) - 4):
+        with pytest.raises(ValueError, match="is of records with corpus="):
+            prose.build(tmp_path, text[:at] + "X" + text[at + 1 :])
+    assert prose.build(tmp_path, text).manifest == made.manifest
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"held_out": 0.2}, "held_out=0.0, these would have 0.2; take another folder"),
+        ({"shard_bytes": 7}, "shard_bytes=2000, these would have 7"),
+        (
+            {"text": "Other.\n"},
+            r"corpus=\{'file.*, these would have \{'file': 'corpus.txt', 'bytes'",
+        ),
+        ({"pieces": [*prose.PIECES[:-1], "new", "."]}, "of another vocabulary; take"),
+        ({"lowercase": False}, "lowercase=True, these would have False"),
+        ({"strip_accents": False}, "strip_accents=True, these would have False"),
+        ({"split_cjk": False}, "split_cjk=True, these would have False"),
+    ],
+)
+@pytest.mark.parametrize("complete", [True, False])
+def test_changed_settings_are_refused(tmp_path, change, message, complete):
+    made = prose.build(tmp_path, prose.documents(30))
+    if not complete:
+        manifest = made.manifest | {"complete": False}
+        records._write_manifest(made.folder, manifest)
+    before, change = contents(made.folder), dict(change)
+    if text := change.pop("text", None):
+        (tmp_path / "corpus.txt").write_text(text)
+    options = {"held_out": 0.0, "shard_bytes": 2000, "workers": 1}
+    options |= {key: change.pop(key) for key in options if key in change}
+    preprocessor = prose.preprocessor(**{"pieces": prose.PIECES, **change})
+    with pytest.raises(ValueError, match=message):
+        records.build([tmp_path / "corpus.txt"], made.folder, preprocessor, **options)
+    assert contents(made.folder) == before
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"held_out": 1.0}, "held_out must be at least 0 and below 1; received 1.0"),
+        ({"held_out": -0.1}, "held_out must be at least 0 and below 1; received -0.1"),
+        ({"shard_bytes": 0}, "shard_bytes must be at least 1; received 0"),
+        ({"workers": -1}, "workers must be at least 1; received -1"),
+    ],
+)
+def test_impossible_numbers(tmp_path, options, message):
+    with pytest.raises(ValueError, match=message):
+        prose.build(tmp_path, "Zab.\n", **options)
+    assert not (tmp_path / "records").exists()
+
+
+@pytest.mark.parametrize("text", ["", " \n\n", "\u200b\n"])
+def test_an_empty_corpus(tmp_path, text):
+    with pytest.raises(ValueError, match="the corpus holds no text: corpus.txt"):
+        prose.build(tmp_path, text)
+
+
+def test_a_corpus_that_is_not_there(tmp_path):
+    with pytest.raises(ValueError, match="no such file"):
+        records.build([tmp_path / "none"], tmp_path / "records", prose.preprocessor())
+    assert not (tmp_path / "records").exists()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_corpus_that_breaks_off_keeps_what_was_done(tmp_path, monkeypatch, workers):
+    import gzip
+
+    monkeypatch.setattr(records, "_PART_BYTES", 500)
+    monkeypatch.setattr(corpus, "BLOCK", 4000)
+    packed = gzip.compress(prose.text(prose.documents(4000)).encode())
+    (tmp_path / "corpus.gz").write_bytes(packed[: len(packed) * 3 // 4])
+    folder = tmp_path / "records"
+    with pytest.raises(ValueError, match="corpus.gz: this gzip file is damaged or cut short"):
+        records.build([tmp_path / "corpus.gz"], folder, prose.preprocessor(), workers=workers,
+                      shard_bytes=5000)  # fmt: skip
+    assert len(list(folder.glob("train-*.tfrecord"))) > 3
+    assert not list(folder.glob(".*.tmp"))
+
+
+def test_damage_is_one_line(tmp_path):
+    made = prose.build(tmp_path, prose.documents(60), held_out=0.1)
+
+    def read():
+        again = records.Records(made.folder)
+        again.preprocessor()
+        found = [again.read(again.shards(split)) for split in records.SPLITS]
+        assert sum(map(len, found)) == 60
+
+    files = [made.folder / name for name in contents(made.folder)]
+    damage.check(files, read, times=150)
+    # No damage to the numbers goes unseen.
+    numbers = [file for file in files if file.suffix == ".tfrecord" or file.name == "records.json"]
+    assert damage.check(numbers, read, times=150, seed=1) <= 3  # white space in the manifest
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "5", "{}", '{"sha256": ""}', "\ufffd"])
+def test_a_broken_manifest(tmp_path, content):
+    made = prose.build(tmp_path, "Zab.\n")
+    (made.folder / "records.json").write_text(content)
+    for call in (lambda: records.Records(made.folder), lambda: prose.build(tmp_path, "Zab.\n")):
+        with pytest.raises(ValueError, match=r"records\.json is .*; delete it, and `keras-b"):
+            call()
+
+
+def test_a_manifest_that_was_edited(tmp_path):
+    made = prose.build(tmp_path, prose.documents(9))
+    file = made.folder / "records.json"
+    manifest = json.loads(file.read_text())
+    manifest["shards"].pop()
+    file.write_text(json.dumps(manifest))
+    with pytest.raises(ValueError, match=r"records\.json is not what was written there"):
+        records.Records(made.folder)
+
+
+@pytest.mark.parametrize("fault", ["missing", "truncated", "flipped", "longer", "other"])
+def test_a_broken_shard_is_refused_by_name(tmp_path, fault):
+    made = prose.build(tmp_path, prose.documents(60))
+    name = made.shards()[1]
+    file = made.folder / name
+    content = file.read_bytes()
+    if fault == "missing":
+        file.unlink()
+    elif fault == "truncated":
+        file.write_bytes(content[:-5])
+    elif fault == "longer":
+        file.write_bytes(content + b"\0")
+    elif fault == "other":
+        shutil.copy(made.folder / made.shards()[0], file)
+    else:
+        file.write_bytes(content[:50] + bytes([content[50] ^ 4]) + content[51:])
+    assert len(made.read(made.shards()[:1]))
+    said = "is missing" if fault == "missing" else "is not what was written there"
+    with pytest.raises(ValueError, match=f"{name} {said}; `keras-bert records`, called as before"):
+        made.read(made.shards())
+    # Which is so: it makes that shard and those behind it, and no other.
+    before = (made.folder / made.shards()[0]).stat().st_mtime_ns
+    again = prose.build(tmp_path, prose.documents(60))
+    assert file.read_bytes() == content
+    assert (made.folder / made.shards()[0]).stat().st_mtime_ns == before
+    assert again.manifest == made.manifest
+
+
+def test_a_vocabulary_that_is_missing_comes_back(tmp_path):
+    made = prose.build(tmp_path, prose.documents(9))
+    (made.folder / "vocab.txt").unlink()
+    with pytest.raises(ValueError, match=r"vocab\.txt is missing; `keras-bert records`, called as"):
+        made.preprocessor()
+    assert prose.build(tmp_path, prose.documents(9)).preprocessor().vocabulary
+
+
+def test_a_vocabulary_that_cannot_be_pretrained_with(tmp_path):
+    pieces = [piece for piece in prose.PIECES if piece != "[MASK]"]
+    file = tmp_path / "corpus.txt"
+    file.write_text("Zab.\n")
+    with pytest.raises(ValueError, match=r"the vocabulary has no \[MASK\], which pretraining"):
+        records.build([file], tmp_path / "records", prose.preprocessor(pieces), workers=1)
+
+
+def test_records_within_their_corpus_would_be_read_as_text(tmp_path):
+    (tmp_path / "corpus.txt").write_text("Zab.\n")
+    with pytest.raises(ValueError, match="records: must not lie within the corpus, "):
+        records.build(tmp_path, tmp_path / "records", prose.preprocessor(), workers=1)
+    assert [file.name for file in tmp_path.iterdir()] == ["corpus.txt"]
+
+
+def test_a_file_that_came_or_went_is_named(tmp_path):
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text("Zab. Bad.\n")
+    build = functools.partial(
+        records.build, folder=tmp_path / "records", preprocessor=prose.preprocessor(), workers=1
+    )
+    build(tmp_path / "a.txt")
+    with pytest.raises(ValueError, match=r"of a corpus without b\.txt; take an"):
+        build(tmp_path / "*.txt")
+    with pytest.raises(ValueError, match=r"corpus=\['a\.txt'\], these would have \['b\.txt'\]"):
+        build(tmp_path / "b.txt")
+    both = functools.partial(build, folder=tmp_path / "both")
+    both(tmp_path / "*.txt")
+    with pytest.raises(ValueError, match=r"of a corpus that has b\.txt too; take another"):
+        both(tmp_path / "a.txt")
+
+
+def test_a_corpus_without_pieces_does_not_keep_the_folder(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"\x7f\x7f \x01\n")  # characters that no piece has
+    (tmp_path / "b.txt").write_text("Zab. Bad.\n")
+    build = functools.partial(
+        records.build, folder=tmp_path / "records", preprocessor=prose.preprocessor(), workers=1
+    )
+    with pytest.raises(ValueError, match=r"the corpus holds no text: a\.txt"):
+        build(tmp_path / "a.txt")
+    assert build(tmp_path / "b.txt")["counts"]["documents"] == 1
+
+
+def test_no_shards_are_no_documents(tmp_path):
+    made = prose.build(tmp_path, prose.documents(3))
+    found = made.read([])
+    assert len(found) == 0 and found.sentence_starts.tolist() == [0]
+
+
+def test_two_processes_at_once(tmp_path):
+    folder = tmp_path / "records"
+    folder.mkdir()
+    program = """import filelock, sys
+with filelock.FileLock(sys.argv[1]):
+    print("locked", flush=True)
+    sys.stdin.read()
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", program, folder / ".lock"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as other:  # fmt: skip
+        assert other.stdout.readline() == "locked\n"
+        with pytest.raises(ValueError, match=f"{folder}: another process is making records there"):
+            prose.build(tmp_path, "Zab.\n")
+        other.kill()  # a lock dies with who held it
+    assert len(prose.build(tmp_path, "Zab.\n").shards()) == 1
+
+
+def test_a_folder_that_cannot_be_made_or_written(tmp_path):
+    (tmp_path / "file").write_text("text")
+    with pytest.raises(OSError):
+        records.build([tmp_path / "file"], tmp_path / "file", prose.preprocessor())
+    if os.geteuid() == 0:
+        pytest.skip("root may write anywhere")
+    (tmp_path / "records").mkdir(mode=0o500)
+    with pytest.raises(PermissionError):
+        prose.build(tmp_path, "Zab.\n")
+
+
+FULL = """
+import pathlib, resource, signal, sys
+from keras_bert.__main__ import main
+from tests import prose
+from tests.pretraining.test_records import contents
+
+folder = pathlib.Path(sys.argv[1])
+given = prose.documents(400, seed=5)
+whole = prose.build(folder / "whole", given, shard_bytes=4000)
+sizes = sorted((whole.folder / name).stat().st_size for name in whole.shards())
+vocab = folder / "vocab"
+from keras_bert.pretraining import records, vocabulary
+records._SHARD_BYTES = records.build.__kwdefaults__["shard_bytes"] = 4000
+vocabulary.write(vocab, prose.PIECES, lowercase=True, strip_accents=True, split_cjk=True)
+command = ["records", str(folder / "whole" / "corpus.txt"), "--vocab", str(vocab), "--output",
+           str(folder / "full"), "--workers", "1", "--held-out", "0"]
+hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+sys.dont_write_bytecode = True  # what is imported at that limit would stay cut short
+for size in (sizes[-1] - 1, sizes[0] // 2, 100):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    status = main(command)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    assert status == 1, status
+    assert not list((folder / "full").glob(".train*.tmp"))
+assert main(command) == 0
+assert contents(folder / "full") == contents(whole.folder)
+print("SAME")
+"""
+
+
+def test_a_full_disk_is_one_line_and_the_next_build_goes_on(python, tmp_path):
+    output = python("-c", FULL, tmp_path)
+    errors = [line for line in output.splitlines() if line.startswith("keras-bert:")]
+    assert len(errors) == 3, output
+    assert all("File too large" in line for line in errors), errors
+    assert all(f"{tmp_path / 'full' / 'train-'}" in line for line in errors[:2]), errors
+    assert "SAME" in output and "Traceback" not in output
+
+
+# --- Memory, and without TensorFlow ---
+
+
+def test_no_more_is_read_than_is_asked_for():
+    """With several processes too, else a slow tokenizer would find a corpus in memory."""
+    import time
+
+    drawn = []
+
+    def parts():
+        for number in range(60):
+            drawn.append(number)
+            yield 0, number, 4, [corpus.Document("a", f"Zab {number}.")]
+
+    found = records._with_sentences(parts(), 2)
+    for number in range(10):
+        assert next(found) == (0, number, 4, [[f"Zab {number}."]])
+        time.sleep(0.02)
+        assert len(drawn) <= number + 6
+    assert [row[1] for row in found] == list(range(10, 60))
+
+
+MEMORY = """
+import pathlib, resource, sys
+from tests import prose
+from keras_bert.pretraining import records
+
+folder = pathlib.Path(sys.argv[1])
+part = prose.text(prose.documents(2500, seed=6, sentences=(4, 12)))
+records._PART_BYTES = 2**17
+preprocessor = prose.preprocessor()  # one: the tokenizers of the last few are kept
+peaks = []
+for times in (1, 1, 5):
+    (folder / f"{len(peaks)}.txt").write_text(part * times)
+    records.build([folder / f"{len(peaks)}.txt"], folder / f"records {len(peaks)}",
+                  preprocessor, workers=1, shard_bytes=2**18)
+    peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+print("PEAKS", len(part), *peaks)
+"""
+
+
+def test_memory_does_not_grow_with_the_corpus(python, tmp_path):
+    output = python("-c", MEMORY, tmp_path)
+    found = re.search(r"^PEAKS ([\d. ]+)$", output, re.MULTILINE)
+    size, _, small, large = map(float, found[1].split())
+    assert size > 500_000
+    assert large - small < 10, output
+
+
+def test_records_and_streams_need_no_tensorflow(python, tmp_path):
+    made = prose.build(tmp_path, prose.documents(60), held_out=0.1)
+    program = """import sys
+from keras_bert.pretraining.records import Records
+from keras_bert.pretraining.stream import Stream
+made = Records(sys.argv[1])
+for packed in (False, True):
+    place, (inputs, targets, weights) = next(Stream(made, 4, 32, packed=packed).batches())
+    assert inputs["input_word_ids"].shape == (4, 32)
+assert len(made.preprocessor().vocabulary) == 52
+assert "tensorflow" not in sys.modules
+"""
+    python("-c", program, made.folder, backend="jax")

@@ -1,0 +1,836 @@
+"""Pretraining: it learns, goes on bit for bit, and what goes wrong is said in a line."""
+
+import functools
+import itertools
+import json
+import os
+import re
+import shutil
+import signal
+import threading
+
+import keras
+import numpy as np
+import pytest
+
+import keras_bert
+from keras_bert import heads, optimizers
+from keras_bert.pretraining import train
+from keras_bert.pretraining.train import Phase
+from keras_bert.tasks import masked_lm
+from tests import pretraining_runs as runs
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    return runs.records(tmp_path_factory.mktemp("corpus"))
+
+
+@pytest.fixture(scope="module")
+def learned(records, tmp_path_factory):
+    """A run of two phases that learns: (model, history, folder, folder of TensorBoard)."""
+    folder = tmp_path_factory.mktemp("run")
+    encoder = runs.encoder(hidden_size=32, initializer_range=0.2, **runs.STILL)
+    model, history = runs.pretrain(
+        records, folder / "mine", encoder, phases=[Phase(50, 16, 16), Phase(6, 32, 8)],
+        log_every=10, save_every=25, eval_every=50, keep=2, tensorboard=folder / "board",
+    )  # fmt: skip
+    return model, history, folder / "mine", folder / "board"
+
+
+def checkpoints(folder):
+    return sorted(file.name for file in (folder / "checkpoints").iterdir())
+
+
+def test_a_run_learns(learned):
+    _, history, _, _ = learned
+    assert [line["step"] for line in history] == [10, 20, 25, 30, 40, 50, 56]
+    first, last = history[0], history[5]
+    assert last["masked_lm_loss"] < first["masked_lm_loss"] / 1.5
+    assert last["masked_lm_accuracy"] > max(0.5, first["masked_lm_accuracy"])
+    assert last["eval_masked_lm_accuracy"] > 0.3  # of 14 pieces
+    assert [line["sequence_length"] for line in history] == [16] * 6 + [32]
+    assert ["eval_loss" in line for line in history] == [False] * 5 + [True] * 2
+
+
+def test_a_line_of_the_history(learned):
+    _, history, folder, _ = learned
+    for line in history:
+        parts = line["masked_lm_loss"] + line["next_sentence_loss"]
+        assert line["loss"] == pytest.approx(parts, rel=1e-4)
+        for name in ("seconds", "tokens_per_second", "sequences_per_second", "flop_utilization"):
+            assert line[name] > 0 or name == "flop_utilization", name
+    names = {name.removeprefix("eval_") for name in history[-1] if name.startswith("eval_")}
+    assert names == {f"{task}_{kind}" for task in ("masked_lm", "next_sentence")
+                     for kind in ("loss", "accuracy")} | {"loss"}  # fmt: skip
+    lines = (folder / train.HISTORY_FILE).read_text().splitlines()
+    assert [json.loads(line) for line in lines] == history
+
+
+def test_each_phase_has_its_own_length_and_predictions():
+    phases = train.two_phases(10, 4, (64, 64), share=0.8, max_predictions=(3, 5))
+    assert phases == [Phase(8, 64, 4, 3), Phase(2, 64, 4, 5)]
+    assert train.two_phases(10, 4, (64, 128), 1.0, (3, 5)) == [Phase(10, 64, 4, 3)]
+
+
+def test_one_schedule_for_both_phases(learned):
+    _, history, _, _ = learned
+    schedule = optimizers.WarmupLinearDecay(1e-2, total_steps=56, warmup_steps=2)
+    for line in history:
+        assert line["learning_rate"] == pytest.approx(float(schedule(line["step"] - 1)))
+
+
+def test_the_files_of_a_run(learned):
+    _, _, folder, board = learned
+    assert sorted(file.name for file in folder.iterdir() if file.name != ".lock") == [
+        "checkpoints", "curves.png", "history.jsonl", "model.keras",
+    ]  # fmt: skip
+    assert (folder / train.CURVES_FILE).read_bytes().startswith(b"\x89PNG")
+    assert checkpoints(folder) == ["step-00000050.npz", "step-00000056.npz"]
+    (events,) = board.iterdir()
+    assert b"eval_masked_lm_accuracy" in events.read_bytes()
+
+
+def test_the_model_loads_and_fills_blanks(learned, capsys):
+    from keras_bert.__main__ import main
+
+    model, _, folder, _ = learned
+    whole = keras_bert.load(folder)
+    for a, b in zip(runs.weights(model), runs.weights(whole), strict=True):
+        np.testing.assert_array_equal(a, b)
+    half = keras_bert.load(folder, task="masked_lm")
+    assert heads.find_task(half) == "masked_lm"
+    (blanks,) = masked_lm.fill(half, ["b b [MASK] b b. b b b."])
+    assert blanks[0][0][0] == "b"
+    assert main(["fill", str(folder), "c c [MASK] c c.", "--top", "1"]) == 0
+    assert capsys.readouterr().out.split("\t")[1] == "c"
+    pairs = keras_bert.load(folder, task="next_sentence")
+    inputs = {key: np.ones((2, 16), "int32") for key in pairs.input}
+    # The whole model's last layer computes what its heads read and no more: matmuls of other sizes.
+    np.testing.assert_allclose(
+        pairs(inputs),
+        whole({**inputs, "masked_lm_positions": np.zeros((2, 1), "int32")})["next_sentence"],
+        rtol=1e-6,
+    )
+    with pytest.raises(ValueError, match="has the head pretraining, not tagger; fresh_head"):
+        keras_bert.load(folder, task="tagger")
+
+
+def test_the_model_exports(learned, tmp_path):
+    import tensorflow as tf
+
+    model, _, folder, _ = learned
+    keras_bert.export(keras_bert.load(folder), tmp_path)
+    loaded = tf.saved_model.load(str(tmp_path / "encoder" / "1"))
+    inputs = {key: tf.ones((2, 16), "int32") for key in heads.find_encoder(model).input}
+    positions = tf.constant([[1, 2]] * 2)
+    found = loaded.mlm({**inputs, "masked_lm_positions": positions})["mlm_logits"]
+    expected = model({**inputs, "masked_lm_positions": positions})["masked_lm"]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_it_is_written_out_for_others(learned, tmp_path):
+    model, _, folder, _ = learned
+    keras_bert.convert(folder, tmp_path / "theirs", format="huggingface")
+    again = keras_bert.load(tmp_path / "theirs", task="pretraining")
+    inputs = {key: np.ones((1, 8), "int32") for key in model.input}
+    for task, logits in model(inputs).items():
+        np.testing.assert_allclose(again(inputs)[task], logits, atol=1e-5)
+
+
+def test_a_finished_run_called_again_is_the_same(eager, learned, records, tmp_path):
+    model, history, folder, _ = learned
+    shutil.copytree(folder, tmp_path / "mine")
+    (tmp_path / "mine" / "model.keras").unlink()  # it was killed behind the last checkpoint
+    encoder = runs.encoder(hidden_size=32, initializer_range=0.2, **runs.STILL)
+    again, same = runs.pretrain(
+        records, tmp_path / "mine", encoder, phases=[Phase(50, 16, 16), Phase(6, 32, 8)]
+    )
+    assert same == history
+    for one in (again, keras_bert.load(tmp_path / "mine")):
+        for a, b in zip(runs.weights(model), runs.weights(one), strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("backend", ["tensorflow", "jax"])
+def test_a_run_that_is_killed_ends_the_same(backend, python, records, tmp_path):
+    shutil.copytree(records.folder, tmp_path / "records")
+    seed = np.random.default_rng().integers(2**32)
+    output = python("-m", "tests.pretraining_runs", "killed", tmp_path, seed, backend=backend)
+    assert "weights True figures True" in output, (seed, output)
+    assert int(output.partition("kills ")[2].split()[0]) >= 2, output
+
+
+class Stop(keras.callbacks.Callback):
+    """Ends a run after so many batches as Ctrl-C does."""
+
+    def __init__(self, batches, how):
+        super().__init__()
+        self.left, self.how = batches, how
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.left -= 1
+        if not self.left:
+            self.how()
+
+
+@pytest.fixture
+def after(monkeypatch):
+    """A function that has something happen after so many batches."""
+    fit = keras.Model.fit
+
+    def at(batches, how):
+        stop = Stop(batches, how)
+        monkeypatch.setattr(
+            keras.Model, "fit",
+            lambda model, *args, callbacks, **options: fit(
+                model, *args, callbacks=[*callbacks, stop], **options
+            ),
+        )  # fmt: skip
+
+    # What a shell starts in the background ignores Ctrl-C; a test run may be such a thing.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield at
+    signal.signal(signal.SIGINT, before)
+
+
+class Crash(Exception):
+    pass
+
+
+def crash():
+    raise Crash
+
+
+def interrupt():
+    signal.raise_signal(signal.SIGINT)
+
+
+def test_ctrl_c_ends_a_run_behind_a_step_that_is_kept(eager, after, records, tmp_path, capsys):
+    options = {"phases": [train.Phase(4, 16, 8), train.Phase(4, 24, 8)], "accumulate": 2}
+    plain, history = runs.pretrain(records, tmp_path / "plain", **options)
+    after(5, interrupt)  # the first half of the third step
+    said = "at step 3 of 8, which is saved; called as before it goes on from there"
+    with pytest.raises(KeyboardInterrupt, match=said):
+        runs.pretrain(records, tmp_path / "mine", **options)
+    assert "stopping behind this step; again: at once" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert checkpoints(tmp_path / "mine") == ["step-00000002.npz", "step-00000003.npz"]
+    # What there is so far can be looked at and used.
+    assert (tmp_path / "mine" / train.CURVES_FILE).is_file()
+    assert heads.find_task(keras_bert.load(tmp_path / "mine")) == "pretraining"
+    after(10**9, interrupt)
+    model, same = runs.pretrain(records, tmp_path / "mine", **options, show_progress=True)
+    said = "4 steps of 8 x 16 and 4 steps of 8 x 24, 1 device; goes on from step 3\n"
+    assert f"{model.count_params():,} weights, {said}" in capsys.readouterr().err
+    assert [line["step"] for line in same] == [2, 3, 4, 6, 8]
+    # The line that the stop cut in two is one of its own; the others are the same.
+    assert runs.figures(same)[0] == runs.figures(history)[0]
+    assert runs.figures(same)[3:] == runs.figures(history)[2:]
+    for a, b in zip(runs.weights(plain), runs.weights(model), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_second_ctrl_c_is_heard_at_once(eager, after, records, tmp_path):
+    def twice():
+        interrupt()
+        interrupt()
+
+    after(5, twice)
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        runs.pretrain(records, tmp_path / "mine", steps=6)
+    assert not stopped.value.args
+    assert checkpoints(tmp_path / "mine") == ["step-00000002.npz", "step-00000004.npz"]
+
+
+def test_ctrl_c_between_two_steps_claims_no_checkpoint_that_is_not_there(
+    eager, records, tmp_path, monkeypatch
+):
+    write, signals = train._write_history, [interrupt]
+
+    def write_and_interrupt(run):
+        write(run)
+        if signals:
+            signals.pop()()
+
+    monkeypatch.setattr(train, "_write_history", write_and_interrupt)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt, match="at step 2 of 6, which is saved"):
+            runs.pretrain(records, tmp_path / "mine", steps=6, log_every=1, save_every=4)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert checkpoints(tmp_path / "mine") == ["step-00000002.npz"]
+
+
+def test_sigterm_in_the_last_step_does_not_keep_a_run_from_its_end(eager, after, records, tmp_path):
+    after(5, lambda: signal.raise_signal(signal.SIGTERM))
+    _, history = runs.pretrain(records, tmp_path / "mine", steps=6)
+    assert history[-1]["step"] == 6
+    assert (tmp_path / "mine" / "model.keras").is_file()
+
+
+def test_an_evaluation_is_over_the_same_rows_whatever_the_batch(eager, records, tmp_path):
+    def rows(batch_size, accumulate):
+        run = train._Run(
+            keras_bert.heads.pretraining(runs.encoder()), records, tmp_path,
+            (train.Phase(1, 16, batch_size),), accumulate,
+            {"packed": False, "next_sentence": True}, seed=0,
+        )  # fmt: skip
+        batches = run._eval_set(0, 16)
+        return np.concatenate([inputs["input_word_ids"] for inputs, *_ in batches])
+
+    assert len(rows(8, 1)) == 16
+    for other in ((4, 1), (16, 1), (16, 2)):
+        np.testing.assert_array_equal(rows(*other), rows(8, 1))
+    assert len(rows(32, 1)) == min(32, len(rows(10**4, 1)))  # one batch at least
+
+
+def test_phases_draw_anew_and_evaluations_draw_the_same(eager, records, tmp_path, monkeypatch):
+    """Else a phase would repeat the pairs of the one before, and no two runs could be compared."""
+    drawn = []
+
+    class Stream(train.Stream):
+        def batches(self, place=None, epochs=None):
+            for behind, batch in super().batches(place, epochs):
+                drawn.append((self._is_training, place, batch[0]["input_word_ids"]))
+                yield behind, batch
+
+    monkeypatch.setattr(train, "Stream", Stream)
+    phases = [Phase(2, 16, 8), Phase(2, 16, 8)]
+    for seed in (0, 1):
+        runs.pretrain(records, tmp_path / str(seed), phases=phases, seed=seed)
+    trained = [(place, ids) for training, place, ids in drawn if training]
+    firsts = [ids for place, ids in trained if place == train.Place()]
+    assert len(firsts) >= 4 * 2  # a phase has two batches, and begins at the beginning
+    found = {ids.tobytes() for ids in firsts}
+    assert len(found) == 8
+    evaluated = [ids for training, _, ids in drawn if not training]
+    half = len(evaluated) // 4  # a phase of a run
+    for run in range(1, 4):
+        for a, b in zip(evaluated[:half], evaluated[run * half :][:half], strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_a_model_of_something_else_is_not_replaced(eager, records, tmp_path):
+    keras_bert.save(runs.encoder(), tmp_path)
+    before = (tmp_path / "model.keras").read_bytes()
+    with pytest.raises(ValueError, match="holds a model, and no checkpoint of a run to go on with"):
+        runs.pretrain(records, tmp_path, steps=2)
+    assert (tmp_path / "model.keras").read_bytes() == before
+
+
+def test_what_the_killed_left_of_a_model_goes(eager, records, tmp_path):
+    (tmp_path / ".model.0123abcd.keras").touch()
+    runs.pretrain(records, tmp_path, steps=2)
+    assert not (tmp_path / ".model.0123abcd.keras").exists()
+
+
+def test_the_model_goes_into_finetune(eager, learned):
+    from keras_bert.data import tabular
+    from keras_bert.training.finetuning import finetune
+
+    examples = tabular.Examples(["a b", "b c"], labels=["yes", "no"])
+    model, _ = finetune(keras_bert.load(learned[2]), examples, epochs=1, show_progress=False)
+    assert heads.find_task(model) == "classifier" and model.output_shape == (None, 2)
+
+
+def test_an_evaluation_that_is_no_number_stops_the_run(eager, records, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        keras.Model, "evaluate",
+        lambda *args, **options: {"loss": float("nan"), "masked_lm_loss": float("nan")},
+    )  # fmt: skip
+    message = "^after step 2 the loss on held-out documents is nan; there is no checkpoint yet; a "
+    with pytest.raises(ValueError, match=message):
+        runs.pretrain(records, tmp_path, steps=4)
+    assert not (tmp_path / "checkpoints").exists()
+
+
+def test_a_batch_that_cannot_be_kept_hides_nothing(eager, after, records, tmp_path, monkeypatch):
+    def full(*args, **options):
+        raise OSError(28, "No space left on device")
+
+    encoder = runs.encoder()
+    kernel = encoder.get_layer("pooler").dense.kernel
+    after(3, lambda: kernel.assign(np.full(kernel.shape, np.nan)))
+    after_save = np.savez
+
+    def savez(file, **arrays):
+        return (
+            full()
+            if str(file).endswith(".npz") and "diverged" in str(file)
+            else after_save(file, **arrays)
+        )
+
+    monkeypatch.setattr(np, "savez", savez)
+    message = r"^the loss is nan at step 4; its batch could not be kept \(No space left on device\)"
+    with pytest.raises(ValueError, match=message):
+        runs.pretrain(records, tmp_path, encoder, steps=4)
+
+
+def test_pairs_need_two_types(eager, records, tmp_path):
+    with pytest.raises(ValueError, match="pairs need type_vocab_size=2 at least; received 1"):
+        runs.pretrain(records, tmp_path, runs.encoder(type_vocab_size=1), steps=2)
+    alone = heads.masked_lm(runs.encoder(type_vocab_size=1))
+    runs.pretrain(records, tmp_path, alone, steps=2)
+
+
+def test_a_broken_checkpoint_is_an_error_and_the_one_before_goes_on(eager, records, tmp_path):
+    plain, _ = runs.pretrain(records, tmp_path / "run", steps=6)
+    newest = tmp_path / "run" / "checkpoints" / "step-00000006.npz"
+    newest.write_bytes(newest.read_bytes()[:-1000])
+    with pytest.raises(ValueError, match=r"step-00000006.npz is broken .* delete it to go on"):
+        runs.pretrain(records, tmp_path / "run", steps=6)
+    newest.unlink()
+    model, history = runs.pretrain(records, tmp_path / "run", steps=6)
+    assert [line["step"] for line in history] == [2, 4, 6]
+    for a, b in zip(runs.weights(plain), runs.weights(model), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+CHANGES = {
+    "seed": {"seed": 1},
+    "phases.0.steps": {"steps": 5},
+    "phases.0.batch_size": {"batch_size": 16},
+    "optimizer.learning_rate": {"learning_rate": 1e-3},
+    "optimizer.weight_decay": {"weight_decay": 0.1},
+    "optimizer.name": {"optimizer": "lamb"},
+    "warmup_steps": {"warmup_steps": 1},
+    "optimizer.gradient_accumulation_steps": {"accumulate": 2},
+    "stream.masked_share": {"masked_share": 0.3},
+    "stream.short_share": {"short_share": 0.5},
+    "stream.whole_words": {"whole_words": True},
+    "stream.packed": {"packed": True},
+}
+
+
+@pytest.fixture(scope="module")
+def begun(records, tmp_path_factory):
+    """The folder of a run of four steps."""
+    from tests import tiny
+
+    folder = tmp_path_factory.mktemp("begun")
+    with tiny.eagerly():
+        runs.pretrain(records, folder, steps=4)
+    return folder
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_changed_settings_are_an_error_with_the_name(name, eager, begun, records):
+    before = {file: file.stat().st_mtime_ns for file in begun.rglob("*")}
+    with pytest.raises(ValueError, match=rf"is of a run with {name.strip()}=.* another folder, "):
+        runs.pretrain(records, begun, **{"steps": 4, **CHANGES[name]})
+    assert {file: file.stat().st_mtime_ns for file in begun.rglob("*")} == before
+
+
+@pytest.mark.parametrize("options", [{"hidden_size": 32}, {"dtype": "mixed_bfloat16"}])
+def test_another_model_is_an_error_with_the_name(options, eager, begun, records):
+    name = next(iter(options)).replace("hidden_size", "model.hidden_size")
+    with pytest.raises(ValueError, match=f"is of a run with {name}="):
+        runs.pretrain(records, begun, runs.encoder(**options), steps=4)
+
+
+def test_the_rate_of_the_history_is_that_of_the_optimizer(eager, records, tmp_path, monkeypatch):
+    def of_large_scale(optimizer, policy):
+        return keras.optimizers.LossScaleOptimizer(optimizer, initial_scale=2.0**23)
+
+    # float16: gradients overflow until the scale, halved each time, has come down.
+    monkeypatch.setattr(train.optimizers, "with_loss_scale", of_large_scale)
+    model, history = runs.pretrain(
+        records, tmp_path / "run", runs.encoder(dtype="mixed_float16"), steps=12, warmup_steps=0,
+        log_every=1,
+    )  # fmt: skip
+    inner = model.optimizer.inner_optimizer
+    left_out = 12 - int(inner.iterations)
+    assert 0 < left_out < 12
+    expected = 1e-2 * (1 - (12 - left_out - 1) / 12)
+    assert history[-1]["learning_rate"] == pytest.approx(expected)
+
+
+def test_accumulated_batches_are_one_step(eager, records, tmp_path):
+    # One masked position a sequence: a mean of means is the mean then.
+    phases = [Phase(4, 16, 16, max_predictions=1)]
+    found = []
+    for accumulate in (1, 2):
+        folder = tmp_path / str(accumulate)
+        model, history = runs.pretrain(
+            records, folder, runs.encoder(**runs.STILL), phases=phases, accumulate=accumulate,
+            log_every=1,
+        )  # fmt: skip
+        found.append((runs.weights(model), history))
+        assert checkpoints(folder) == ["step-00000002.npz", "step-00000004.npz"]
+        assert int(model.optimizer.iterations) == 4
+    (one, a), (two, b) = found
+    for key in ("step", "learning_rate", "eval_loss", "loss", "masked_lm_accuracy"):
+        np.testing.assert_allclose(
+            *([line[key] for line in h if key in line] for h in (a, b)), rtol=2e-4
+        )
+    for x, y in zip(one, two, strict=True):
+        # Adam's steps depend on the sign alone where a gradient is next to nothing.
+        np.testing.assert_allclose(x, y, atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"optimizer": "lamb"},
+        {"packed": True, "length": 32},
+        {"whole_words": True},
+        {"dtype": "mixed_bfloat16"},
+        {"optimizer": "lamb", "accumulate": 2, "packed": True},
+    ],
+    ids=str,
+)
+def test_each_way_learns_and_goes_on(options, eager, after, records, tmp_path):
+    options = dict(options)
+    made = {"dtype": options.pop("dtype", None), "initializer_range": 0.2}
+    options = {"steps": 8, "learning_rate": 2e-2, **options}
+    plain, history = runs.pretrain(records, tmp_path / "plain", runs.encoder(**made), **options)
+    assert history[-1]["masked_lm_loss"] < history[0]["masked_lm_loss"]
+    assert all(np.isfinite(line["eval_loss"]) for line in history)
+    # Ctrl-C would keep the step it came in.
+    after(5, crash)
+    with pytest.raises(Crash):
+        runs.pretrain(records, tmp_path / "mine", runs.encoder(**made), **options)
+    after(10**9, crash)
+    model, same = runs.pretrain(records, tmp_path / "mine", runs.encoder(**made), **options)
+    assert runs.figures(same) == runs.figures(history)
+    for a, b in zip(runs.weights(plain), runs.weights(model), strict=True):
+        assert a.tobytes() == b.tobytes()
+    assert heads.find_task(keras_bert.load(tmp_path / "mine")) == "pretraining"
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_masked_lm_alone(packed, eager, records, tmp_path):
+    model = heads.masked_lm(runs.encoder())
+    model, history = runs.pretrain(records, tmp_path, model, packed=packed)
+    assert {name for name in history[-1] if "next_sentence" in name} == set()
+    for prefix in ("", "eval_"):
+        assert history[-1][prefix + "masked_lm_loss"] == history[-1][prefix + "loss"]
+        assert 0 <= history[-1][prefix + "masked_lm_accuracy"] <= 1
+    assert heads.find_task(keras_bert.load(tmp_path, task="masked_lm")) == "masked_lm"
+
+
+def diverged(folder):
+    (file,) = folder.glob("diverged-step-*.npz")
+    with np.load(file) as arrays:
+        return int(file.stem.rpartition("-")[2]), dict(arrays)
+
+
+def the_batch(records, step, accumulate=1, batch_size=8):
+    """The batches of a step."""
+    from keras_bert.pretraining.stream import Stream
+
+    stream = Stream(records, batch_size // accumulate, 16, max_predictions=None, seed=0)
+    batches = (batch for _, batch in stream.batches())
+    return [next(batches) for _ in range(step * accumulate)][-accumulate:]
+
+
+@pytest.mark.parametrize(("at", "accumulate"), [(1, 1), (4, 1), (4, 2)])
+def test_a_loss_that_is_no_number_stops_the_run(at, accumulate, eager, after, records, tmp_path):
+    tmp_path = tmp_path / "new"
+    encoder = runs.encoder()
+    kernel = encoder.get_layer("pooler").dense.kernel
+
+    def poison():
+        kernel.assign(np.full(kernel.shape, np.nan))
+
+    if at == 1:
+        poison()
+    else:
+        after((at - 1) * accumulate, poison)
+    message = rf"^the loss is nan at step {at}; its batch is in .*diverged-step-{at}.npz, and"
+    with pytest.raises(ValueError, match=message):
+        runs.pretrain(
+            records, tmp_path, encoder, steps=8, log_every=8, save_every=2, accumulate=accumulate
+        )
+    step, arrays = diverged(tmp_path)
+    assert step == at
+    inputs, targets, weights = the_batch(records, at, accumulate)[0]
+    expected = {**inputs, **{f"target_{key}": value for key, value in targets.items()},
+                **{f"weight_{key}": value for key, value in weights.items()}}  # fmt: skip
+    assert set(arrays) == set(expected)
+    for key, value in expected.items():
+        np.testing.assert_array_equal(arrays[key], value)
+    # The model is that of the last checkpoint, if there is one.
+    assert (tmp_path / "model.keras").is_file() == (at > 2)
+    if at > 2:
+        assert all(np.isfinite(w).all() for w in runs.weights(keras_bert.load(tmp_path)))
+    if at > 1:
+        for name in checkpoints(tmp_path):
+            with np.load(tmp_path / "checkpoints" / name) as saved:
+                for key in set(saved.files) - {"about"}:
+                    assert np.isfinite(saved[key].astype("float64")).all(), (name, key)
+
+
+@pytest.mark.parametrize("eval_every", [2, 8])  # an evaluation looks at them as well
+def test_weights_that_are_no_numbers_are_not_saved(eager, after, records, tmp_path, eval_every):
+    """The step before a checkpoint may spoil them while its own loss is still a number."""
+    encoder = runs.encoder()
+    kernel = encoder.get_layer("pooler").dense.kernel
+    after(4, lambda: kernel.assign(np.full(kernel.shape, np.nan)))
+    message = "^after step 4 weights are no numbers any more: pooler/dense/kernel; the last check"
+    with pytest.raises(ValueError, match=message):
+        runs.pretrain(records, tmp_path, encoder, steps=8, eval_every=eval_every)
+    assert checkpoints(tmp_path) == ["step-00000002.npz"]
+
+
+def test_a_huge_learning_rate(eager, records, tmp_path):
+    with pytest.raises(ValueError, match=r"^(the loss is (nan|inf) at|after) step \d+"):
+        runs.pretrain(records, tmp_path, learning_rate=1e38, warmup_steps=0, steps=8)
+
+
+FULL = """
+import resource, signal, sys, pathlib
+from tests import pretraining_runs as runs, tiny
+from keras_bert.pretraining.records import Records
+from keras_bert.pretraining.state import Checkpoints
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # as on a full disk: an error, no end
+sys.dont_write_bytecode = True  # what is imported at that limit would stay cut short
+plain = Checkpoints.save
+def save(self, step, *rest):
+    if step == 4:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
+    plain(self, step, *rest)
+Checkpoints.save = save
+with tiny.eagerly():
+    try:
+        runs.pretrain(Records(sys.argv[1]), sys.argv[2])
+    except OSError as error:
+        print("OSError:", error)
+"""
+
+
+def test_a_full_disk_leaves_the_checkpoints_before(eager, python, records, tmp_path):
+    output = python("-c", FULL, records.folder, tmp_path / "mine")
+    assert "OSError: [Errno 27] File too large" in output
+    folder = tmp_path / "mine"
+    assert [file.name for file in (folder / "checkpoints").iterdir()] == ["step-00000002.npz"]
+    model, history = runs.pretrain(records, folder)
+    assert [line["step"] for line in history] == [2, 4, 6]
+
+
+def test_no_held_out_documents_no_evaluation(eager, tmp_path):
+    made = runs.records(tmp_path, held_out=0)
+    _, history = runs.pretrain(made, tmp_path / "run", steps=2)
+    assert [name for name in history[0] if name.startswith("eval_")] == []
+    assert (tmp_path / "run" / train.CURVES_FILE).is_file()
+
+
+def test_what_pretrain_refuses(eager, records, tmp_path):
+    def refused(message, model=None, **options):
+        with pytest.raises(ValueError, match=message):
+            runs.pretrain(records, tmp_path / "none", model, **options)
+
+    for name in ("log_every", "save_every", "eval_every", "eval_rows", "accumulate"):
+        refused(f"^{name} must be at least 1; received 0$", **{name: 0})
+    refused("^optimizer must be one of adamw, lamb; received 'sgd'$", optimizer="sgd")
+    refused("accumulate x devices, 3 x 1; received 8$", accumulate=3)
+    refused("^keep must be at least 1; received 0$", keep=0)
+    refused("within 0 and the 6 steps of the run; received 7$", warmup_steps=7)
+    refused("at most max_position_embeddings=48; received 64$", length=64)
+    other = keras_bert.Preprocessor([*runs.PIECES[:-1], "!"])
+    refused(
+        "records were made with another vocabulary, of 14 pieces; received others, as many$",
+        runs.encoder(preprocessor=other),
+    )
+    refused("must hold one BertEncoder", keras.Sequential([keras.Input((2,))]))
+    refused(
+        "records were made with lowercase=True; received False$",
+        runs.encoder(preprocessor=keras_bert.Preprocessor(runs.PIECES, lowercase=False)),
+    )
+    refused("pretraining or masked_lm; received classifier", heads.classifier(runs.encoder(), 2))
+    with pytest.raises(ValueError, match="^there must be a phase at least$"):
+        train.pretrain(runs.encoder(), records, tmp_path / "none", [])
+    for name in ("steps", "batch_size"):
+        with pytest.raises(ValueError, match=f"^{name} must be at least 1; received 0$"):
+            Phase(**{"steps": 1, name: 0})
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_run_has_its_folder_for_itself(eager, records, tmp_path):
+    import filelock
+
+    folder = tmp_path / "run"
+    folder.mkdir()
+    message = f"^{re.escape(str(folder))}: another process is training there$"
+    with filelock.FileLock(folder / ".lock"), pytest.raises(ValueError, match=message):
+        runs.pretrain(records, folder)
+    runs.pretrain(records, folder)
+
+
+@pytest.mark.parametrize(("steps", "expected"), [(20, 2), (10**6, 10_000)])
+def test_the_rate_rises_for_a_tenth_of_a_short_run(
+    steps, expected, eager, records, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(train._Run, "go", lambda *_: None)
+    monkeypatch.setattr(train, "draw_curves", lambda *_: None)
+    model, _ = runs.pretrain(records, tmp_path / "run", steps=steps, warmup_steps=None)
+    assert model.optimizer._learning_rate.warmup_steps == expected
+
+
+def test_a_run_that_goes_on_draws_its_curves(eager, records, monkeypatch, tmp_path):
+    monkeypatch.setattr(train, "_CURVES_SECONDS", 0)
+    monkeypatch.setattr(train.hub, "save", lambda *_: None)
+    drawn = []
+    monkeypatch.setattr(train, "draw_curves", lambda _, history: drawn.append(len(history)))
+    runs.pretrain(records, tmp_path, steps=6, log_every=2)
+    assert drawn == [1, 2, 3, 3]
+
+
+def test_each_window_is_read_once(records, tmp_path, monkeypatch):
+    """However often the run stops to write, or to evaluate."""
+    monkeypatch.setattr(train, "Stream", functools.partial(train.Stream, shards_in_memory=1))
+    read = []
+    plain = records.read
+    monkeypatch.setattr(records, "read", lambda names: (read.append(names), plain(names))[1])
+    runs.pretrain(records, tmp_path, steps=12, log_every=1, save_every=6)
+    trained = [names for names in read if names[0].startswith("train")]
+    assert len(trained) > len(records.shards()), "more than an epoch"
+    count = len(records.shards())
+    for start in range(0, len(trained), count):
+        epoch = [name for names in trained[start : start + count] for name in names]
+        assert len(set(epoch)) == len(epoch), trained
+
+
+def test_a_broken_shard_is_named_though_tensorflow_met_it(records, tmp_path, monkeypatch):
+    copy = tmp_path / "records"
+    shutil.copytree(records.folder, copy)
+    made = type(records)(copy)
+    monkeypatch.setattr(train, "Stream", functools.partial(train.Stream, shards_in_memory=1))
+    order = _read_by(train.Stream(made, 8, 16), made)
+    (copy / order[-1]).write_bytes(b"something else")
+    message = f"^{re.escape(str(copy / order[-1]))} is not what was written there; `keras"
+    with pytest.raises(ValueError, match=message):
+        runs.pretrain(made, tmp_path / "run", steps=100, log_every=100)
+
+
+def _read_by(stream, made):
+    """The shards of an epoch in the order in which a stream reads them."""
+    order = []
+    plain = made.read
+    made.read = lambda names: (order.extend(names), plain(names))[1]
+    for _ in stream.batches(epochs=1):
+        pass
+    made.read = plain
+    return order
+
+
+class _Clock:
+    def __init__(self):
+        self.now = 100.0
+
+    def perf_counter(self):
+        return self.now
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_what_a_run_says_of_its_speed(packed, records, monkeypatch):
+    """Four batches of 8 rows, 2 s each, after a first one that took 10 s."""
+    from keras_bert.pretraining.stream import Stream
+    from keras_bert.runtime.terminal import progress
+    from keras_bert.training import flops
+
+    clock = _Clock()
+    monkeypatch.setattr(train, "time", clock)
+    monkeypatch.setattr(flops, "peak", lambda: 1e9)
+    model = heads.pretraining(runs.encoder())
+    stream = Stream(records, 8, 16, packed=packed)
+    with progress(show=False) as bar:
+        task = bar.add_task("", total=5, loss="", rate="")
+        meter = train._Meter(model, stream, bar, task, 1, 0, threading.Event())
+        meter.start()
+        tokens, shown = [], []
+        for number, (_, batch) in enumerate(itertools.islice(stream.batches(), 5)):
+            meter.take(number, batch)
+            clock.now += 2.0 if number else 10.0
+            meter.on_train_batch_end(number, {"loss": 1.0})
+            ids = batch[0]["input_word_ids"]
+            tokens.append(int((ids != 0).sum()))
+            shown.append(bar.tasks[task].fields["rate"])
+        meter.on_train_end()
+        found = meter.figures()
+    row = flops.of_sequence(
+        runs.encoder().bert_config, 16, stream.predictions_in_row, stream.texts_in_row
+    )
+    assert shown[0] == ""  # a first batch is mostly compiled
+    for number in range(1, 5):  # on the way
+        assert shown[number] == f"{sum(tokens[1 : number + 1]) / (2 * number):,.0f}"
+    assert found == {
+        "seconds": 18.0,
+        "tokens_per_second": round(sum(tokens[1:]) / 8, 1),
+        "sequences_per_second": 4.0,
+        "flop_utilization": round(row * 4 / 1e9, 4),
+    }
+
+
+def test_float16_trains_with_a_scaled_loss(eager, records, tmp_path):
+    model, history = runs.pretrain(records, tmp_path, runs.encoder(dtype="mixed_float16"))
+    assert isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer)
+    assert all(np.isfinite(line["loss"]) for line in history)
+    assert history[-1]["learning_rate"] == pytest.approx(0.0025)
+    _, same = runs.pretrain(records, tmp_path, runs.encoder(dtype="mixed_float16"))
+    assert same == history
+
+
+def test_fewer_pieces_than_the_vocabulary_are_an_error(eager, records, tmp_path):
+    with pytest.raises(ValueError, match="vocab_size"):
+        runs.pretrain(records, tmp_path, runs.encoder(vocab_size=9))
+
+
+def compiler_ir(model, batch):
+    import tensorflow as tf
+
+    model.compile(optimizers.adamw(1e-3, total_steps=9), jit_compile=False)
+    train.compile_model(model, optimizers.adamw(1e-3, total_steps=9))
+    inputs, targets, weights = keras.tree.map_structure(tf.constant, batch)
+    model._symbolic_build(data_batch=(inputs, targets, weights))
+    step = tf.function(lambda *data: model.train_step(data), jit_compile=True)
+    return step.experimental_get_compiler_ir(inputs, targets, weights)(stage="hlo")
+
+
+def check_hlo(text):
+    assert "f32[" in text
+    # "[<=8]" is a dynamic dimension: XLA compiles those for a CPU, a TPU would pad or refuse.
+    for sign in ("[<=", "SetDimensionSize", "set-dimension-size", "outfeed", "infeed", "send(",
+                 "PyFunc", "xla_python_cpu_callback", "host_callback"):  # fmt: skip
+        assert sign not in text, sign
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_step_has_static_shapes_and_leaves_the_host_alone(packed, records):
+    from keras_bert.pretraining.stream import Stream
+
+    model = heads.pretraining(runs.encoder())
+    if packed:
+        model = heads.packed_pretraining(model)
+    _, batch = next(Stream(records, 8, 16, packed=packed).batches())
+    check_hlo(compiler_ir(model, batch))
+
+
+LARGE = """
+import json, sys
+import keras, numpy as np
+import keras_bert
+from keras_bert import heads
+from tests.pretraining import test_train as tests
+layers, hidden, length = map(int, sys.argv[1:])
+model = heads.pretraining(keras_bert.BertEncoder(
+    vocab_size=30522, hidden_size=hidden, num_hidden_layers=layers,
+    num_attention_heads=hidden // 64, intermediate_size=4 * hidden))
+inputs = {key: np.zeros((2, length), "int32") for key in model.input}
+inputs["masked_lm_positions"] = np.zeros((2, -(-15 * length // 100)), "int32")
+shapes = {"masked_lm": inputs["masked_lm_positions"].shape, "next_sentence": (2,)}
+targets = {key: np.zeros(shape, "int32") for key, shape in shapes.items()}
+weights = {key: np.ones(shape, "float32") for key, shape in shapes.items()}
+text = tests.compiler_ir(model, (inputs, targets, weights))
+tests.check_hlo(text)
+print("instructions", text.count(" = "))
+"""
+
+
+@pytest.mark.skipif("KERAS_BERT_LARGE" not in os.environ, reason="takes minutes and 8 GB")
+@pytest.mark.parametrize("length", [128, 512])
+@pytest.mark.parametrize(("layers", "hidden"), [(12, 768), (24, 1024)], ids=["base", "large"])
+def test_the_step_of_real_sizes_has_static_shapes(layers, hidden, length, python):
+    assert "instructions" in python("-c", LARGE, layers, hidden, length)

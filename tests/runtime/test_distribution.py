@@ -1,0 +1,377 @@
+"""Strategies by name: what is not there is said plainly; several devices compute what one does."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+from keras_bert.runtime import distribution
+from tests import conftest
+from tests import pretraining_runs as runs
+
+if keras.backend.backend() != "tensorflow":
+    pytest.skip("other backends run in processes of their own", allow_module_level=True)
+
+
+@pytest.fixture(autouse=True)
+def no_cloud(monkeypatch):
+    """An environment that knows of no cluster."""
+    for name in ("TPU_NAME", "COLAB_TPU_ADDR", "COLAB_RELEASE_TAG", "TF_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    return runs.records(tmp_path_factory.mktemp("corpus"))
+
+
+def enter(name, **options):
+    with distribution.scope(name, **options) as strategy:
+        return strategy
+
+
+@pytest.mark.parametrize("name", ["", "gpu", "TPU", "auto:", "mirrored:2", "one-device:0", "tpus"])
+def test_another_name_is_an_error(name):
+    if name == "auto:":
+        assert enter(name) is None  # nothing behind the colon is nothing
+        return
+    message = "must be one of auto, one-device, mirrored, multi-worker, tpu, or tpu:NAME; received"
+    with pytest.raises(ValueError, match=message):
+        enter(name)
+
+
+def test_one_device():
+    import tensorflow as tf
+
+    for name in ("one-device", "auto"):
+        with distribution.scope(name) as strategy:
+            assert strategy is None and not tf.distribute.has_strategy()
+            assert (distribution.replicas(), distribution.devices()) == (1, 1)
+            assert distribution.worker() == (0, 1)
+            assert distribution.compiles()
+
+
+def test_mirrored():
+    import tensorflow as tf
+
+    with distribution.scope("mirrored") as strategy:
+        assert isinstance(strategy, tf.distribute.MirroredStrategy)
+        assert tf.distribute.get_strategy() is strategy
+        assert distribution.replicas() == 1
+        assert distribution.worker() == (0, 1)
+        assert not distribution.compiles()  # Keras would compile around the strategy
+    assert not tf.distribute.has_strategy()
+
+
+def test_a_tpu_that_is_not_there(monkeypatch):
+    if distribution._has_tpu_chip():
+        pytest.skip("there is one")
+    message = "^there is no TPU in this machine .*; name a Cloud TPU with tpu:NAME or TPU_NAME, or"
+    for name in ("tpu", "tpu:", "tpu:local"):
+        with pytest.raises(ValueError, match=message):
+            enter(name)
+    monkeypatch.setenv("TPU_NAME", "local")
+    for name in ("tpu", "auto"):
+        with pytest.raises(ValueError, match=message):
+            enter(name)
+
+
+def test_a_tpu_of_a_name_that_is_not_known(monkeypatch):
+    import tensorflow as tf
+
+    def resolver(tpu):
+        raise ValueError(f"Could not lookup TPU metadata from name '{tpu}'.\nMore of it.")
+
+    monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", resolver)
+    message = "^the TPU 'mine' cannot be reached: Could not lookup TPU metadata from name 'mine'.$"
+    with pytest.raises(ValueError, match=message):
+        enter("tpu:mine")
+    monkeypatch.setenv("TPU_NAME", "mine")
+    for name in ("tpu", "auto"):
+        with pytest.raises(ValueError, match=message):
+            enter(name)
+    with pytest.raises(ValueError, match="the TPU 'other' cannot be reached"):
+        enter("tpu:other")
+
+
+def test_an_error_without_words_has_its_name(monkeypatch):
+    import tensorflow as tf
+
+    def resolver(tpu):
+        raise ConnectionError
+
+    monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", resolver)
+    with pytest.raises(ValueError, match=r"cannot be reached: ConnectionError\(\)$"):
+        enter("tpu:mine")
+
+
+@pytest.mark.parametrize("variable", ["COLAB_TPU_ADDR", "COLAB_RELEASE_TAG"])
+def test_colab_without_tensorflow_for_its_tpu(variable, monkeypatch):
+    monkeypatch.setenv(variable, "10.0.0.1:8470")
+    with pytest.raises(ValueError, match=r"^Colab's TPU runtime .* set KERAS_BACKEND=jax before"):
+        enter("tpu")
+
+
+def test_a_tpu_is_set_up(monkeypatch):
+    import tensorflow as tf
+
+    done = []
+    monkeypatch.setattr(
+        tf.distribute.cluster_resolver, "TPUClusterResolver", lambda tpu: f"resolver of {tpu}"
+    )
+    monkeypatch.setattr(tf.config, "experimental_connect_to_cluster", done.append)
+    monkeypatch.setattr(tf.tpu.experimental, "initialize_tpu_system", done.append)
+    monkeypatch.setattr(
+        tf.distribute, "TPUStrategy", lambda resolver: tf.distribute.OneDeviceStrategy("/cpu:0")
+    )
+    assert isinstance(enter("tpu:mine"), tf.distribute.OneDeviceStrategy)
+    assert done == ["resolver of mine"] * 2
+
+
+def test_multi_worker_is_for_jax():
+    with pytest.raises(ValueError, match="^Keras 3 does not train under TensorFlow's multi-worker"):
+        enter("multi-worker")
+
+
+def test_model_parallel_needs_jax():
+    with pytest.raises(ValueError, match="^model_parallel needs the JAX backend: set KERAS_BACK"):
+        enter("mirrored", model_parallel=2)
+
+
+JAX = """
+import keras, keras_bert.runtime.distribution as d
+def say(name, **options):
+    try:
+        with d.scope(name, **options) as strategy:
+            print(name, options, type(strategy).__name__, d.replicas(), d.devices(), d.worker(),
+                  d.compiles())
+    except ValueError as error:
+        print(name, options, error)
+say("one-device"); say("auto"); say("mirrored"); say("tpu"); say("tpu:mine")
+say("mirrored", model_parallel=3); say("mirrored", model_parallel=2)
+say("one-device", model_parallel=2); say("mirrored", model_parallel=0)
+say("multi-worker")
+import jax
+jax.process_count = lambda: 2
+say("mirrored", model_parallel=4)
+assert keras.distribution.distribution() is None
+"""
+
+
+def test_the_names_on_jax(python, monkeypatch):
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    lines = python(
+        "-c", f"import os; os.environ['XLA_FLAGS'] = '{FLAG}4'\n{JAX}", backend="jax"
+    ).splitlines()
+    for expected in (
+        "one-device {} NoneType 1 1 (0, 1) True",
+        "auto {} DataParallel 4 4 (0, 1) True",
+        "mirrored {} DataParallel 4 4 (0, 1) True",
+        "tpu {} JAX sees no TPU here, only cpu; pip install 'jax[tpu]' on a machine that has one",
+        "tpu:mine {} with JAX this program runs on the TPU's own machines: take tpu",
+        "mirrored {'model_parallel': 3} model_parallel must divide the 4 devices; received 3",
+        "mirrored {'model_parallel': 2} ModelParallel 2 4 (0, 1) True",
+        "one-device {'model_parallel': 2} model_parallel needs several devices; received "
+        "one-device",
+        "mirrored {'model_parallel': 0} model_parallel must be at least 1; received 0",
+    ):
+        assert expected in lines, (expected, lines)
+    assert any(line.startswith("multi-worker {} multi-worker cannot begin: ") for line in lines)
+    refused = "model_parallel works within one machine; received several: leave it at 1"
+    assert f"mirrored {{'model_parallel': 4}} {refused}" in lines
+
+
+CLUSTER = """
+import os
+import keras_bert.runtime.distribution as d
+for number in (None, "two"):
+    if number:
+        os.environ["JAX_NUM_PROCESSES"] = number
+    try:
+        with d.scope("multi-worker"):
+            pass
+    except ValueError as error:
+        print(error)
+"""
+
+
+def test_a_cluster_that_nobody_named(python, monkeypatch):
+    for name in ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"):
+        monkeypatch.delenv(name, raising=False)
+    first, second = python("-c", CLUSTER, backend="jax").splitlines()
+    assert first.startswith("multi-worker finds no cluster (")
+    assert first.endswith("; set JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID")
+    assert second == "JAX_NUM_PROCESSES must be a number; received 'two'"
+
+
+def test_processes_that_would_go_on_from_different_steps(monkeypatch):
+    from jax.experimental import multihost_utils
+
+    distribution.agree(3)
+    monkeypatch.setattr(distribution, "worker", lambda: (0, 2))
+    for numbers, is_right in (([4, 4], True), ([4, 0], False)):
+        monkeypatch.setattr(
+            multihost_utils, "process_allgather", lambda number, found=numbers: np.array(found)
+        )
+        if is_right:
+            distribution.agree(4)
+            continue
+        with pytest.raises(ValueError, match=r"different steps, 4, 0: their folder must be on a"):
+            distribution.agree(4)
+
+
+def test_gradients_are_not_accumulated_under_mirrored(records, tmp_path):
+    """What Keras would fail at within the first step, in words that name nothing."""
+    message = "^gradients cannot be accumulated under MirroredStrategy, in Keras 3 on TensorFlow; "
+    with distribution.scope("mirrored"), pytest.raises(ValueError, match=message):
+        runs.pretrain(records, tmp_path, accumulate=2)
+
+
+FLAG = "--xla_force_host_platform_device_count="
+
+
+def reports(output):
+    lines = [line.partition("report ")[2] for line in output.splitlines() if "report {" in line]
+    return [json.loads(line) for line in lines]
+
+
+# Strategy and model_parallel, each with four devices. In one process: it takes seconds to start.
+ON_JAX = (("one-device", 1), ("auto", 1), ("mirrored", 2))
+
+
+@pytest.fixture(scope="module")
+def on_jax(records, python):
+    """What runs on JAX report, by strategy and model_parallel."""
+    code = (
+        f"import os, pathlib; os.environ['XLA_FLAGS'] = '{FLAG}4'\n"
+        "from tests import pretraining_runs as runs\n"
+        f"for strategy, model_parallel in {ON_JAX}:\n"
+        f"    runs.parallel(pathlib.Path({str(records.folder.parent)!r}), strategy, "
+        "model_parallel)"
+    )
+    found = reports(python("-c", code, backend="jax"))
+    return dict(zip(ON_JAX, found, strict=True))
+
+
+def on_tensorflow(python, records, strategy, within):
+    code = (
+        "import contextlib, pathlib\n"
+        "from tests import pretraining_runs as runs, tiny\n"
+        f"with {within}:\n"
+        f"    runs.parallel(pathlib.Path({str(records.folder.parent)!r}), {strategy!r}, 1)"
+    )
+    return reports(python("-c", code))[0]
+
+
+def check_same(found, expected):
+    for name in ("loss", "eval_loss"):
+        assert found[name] == pytest.approx(expected[name], rel=1e-4)
+    assert found["files"] == ["step-00000002.npz", "step-00000004.npz"]
+
+
+def test_replicas_stay_equal_and_follow_one_device(records, python):
+    one = on_tensorflow(python, records, "one-device", "tiny.eagerly()")
+    found = on_tensorflow(python, records, "mirrored", "contextlib.nullcontext()")
+    assert (found["replicas"], found["copies"], found["equal"]) == (2, 2, True)
+    check_same(found, one)
+
+
+def test_data_parallel_on_jax_is_one_device(on_jax):
+    found = on_jax["auto", 1]
+    assert (found["replicas"], found["devices"]) == (4, 4)
+    assert not any("batch" in axes for axes in found["split"].values())
+    check_same(found, on_jax["one-device", 1])
+
+
+def test_model_parallel_on_jax_is_one_device(on_jax):
+    found = on_jax["mirrored", 2]
+    assert (found["replicas"], found["devices"]) == (2, 4)
+    check_same(found, on_jax["one-device", 1])
+    split = {path: tuple(axes) for path, axes in found["split"].items() if "model" in axes}
+    block = "layer_0/"
+    assert split == {
+        block + "attention/output/kernel": ("model", "None"),
+        block + "intermediate/kernel": ("None", "model"),
+        block + "intermediate/bias": ("model",),
+        block + "output/kernel": ("model", "None"),
+    }
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("localhost", 0))
+        return found.getsockname()[1]
+
+
+def test_two_processes_are_one(on_jax, records):
+    """`jax.distributed` on loopback, each with half of the rows of each batch."""
+    command = [sys.executable, "-m", "tests.pretraining_runs", "worker", records.folder.parent]
+    environment = {**os.environ, "KERAS_BACKEND": "jax", "TF_CPP_MIN_LOG_LEVEL": "3",
+                   "JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "true",
+                   "JAX_COORDINATOR_ADDRESS": f"localhost:{free_port()}",
+                   "JAX_NUM_PROCESSES": "2"}  # fmt: skip
+    environment.pop("XLA_FLAGS", None)
+    workers = [
+        subprocess.Popen(
+            [*map(str, command), str(index), "2"],
+            cwd=conftest.ROOT, env=environment | {"JAX_PROCESS_ID": str(index)}, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )
+        for index in range(2)
+    ]  # fmt: skip
+    try:
+        outputs = [worker.communicate(timeout=300)[0] for worker in workers]
+    finally:
+        for worker in workers:
+            worker.kill()
+    for worker, output in zip(workers, outputs, strict=True):
+        assert worker.returncode == 0, output
+    found = [reports(output)[0] for output in outputs]
+    one = on_jax["one-device", 1]
+    assert found[0]["total"] == found[1]["total"]
+    assert [report["command"] for report in found] == [0, 0]
+    files = sorted(file.name for file in (records.folder.parent / "by-command").iterdir())
+    assert [name for name in files if name != ".lock"] == [
+        "checkpoints", "curves.png", "history.jsonl", "model.keras",
+    ]  # fmt: skip
+    for name in ("loss", "eval_loss"):
+        assert found[0][name] == found[1][name]
+        assert found[0][name] == pytest.approx(one[name], rel=1e-4)
+
+
+COMPILE = """
+import sys
+sys.path.insert(0, "benchmarks")
+import tpu_compile
+if sys.argv[1] == "tpu":
+    devices = tpu_compile.chips_of()
+else:
+    import jax
+    devices = jax.devices("cpu")
+assert len(devices) == 4
+for packed in (False, True):
+    case = tpu_compile.Case("tiny", 128, 64, packed=packed)
+    compiled = tpu_compile.compile_step(case, devices)
+    assert tpu_compile.needed(compiled) < tpu_compile.MEMORY
+    # Sums of losses and gradients: no device reads another's rows.
+    assert set(tpu_compile.collectives(compiled)) == {"all-reduce"}, compiled.as_text()
+    assert "[<=" not in compiled.as_text()
+"""
+
+
+@pytest.mark.parametrize("platform", ["cpu", "tpu"])
+def test_the_step_compiles_for_four_devices(platform):
+    python = sys.executable
+    if platform == "tpu":
+        python = os.environ.get("KERAS_BERT_TPU_PYTHON") or pytest.skip("needs jax with libtpu")
+    environment = {**os.environ, "KERAS_BACKEND": "jax", "PYTHONPATH": str(conftest.ROOT)}
+    result = subprocess.run(
+        [python, "-c", COMPILE, platform],
+        cwd=conftest.ROOT, env=environment, capture_output=True, text=True,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stdout + result.stderr

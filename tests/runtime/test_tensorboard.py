@@ -1,0 +1,42 @@
+"""Scalars as TensorBoard reads them."""
+
+import pytest
+import tensorflow as tf
+
+from keras_bert.runtime import tensorboard
+
+
+def scalars(folder):
+    """What a log holds: {(name, step): value}."""
+    found = {}
+    (file,) = folder.iterdir()
+    for event in tf.compat.v1.train.summary_iterator(str(file)):
+        for value in event.summary.value:
+            assert value.metadata.plugin_data.plugin_name == "scalars"
+            found[value.tag, event.step] = float(tf.make_ndarray(value.tensor))
+    return found
+
+
+def test_what_is_written_is_read(tmp_path):
+    write = tensorboard.writer(tmp_path / "logs")
+    write(1, {"loss": 0.5, "accuracy": 1})
+    write(20, {"loss": 0.25})
+    assert scalars(tmp_path / "logs") == {
+        ("loss", 1): 0.5,
+        ("accuracy", 1): 1.0,
+        ("loss", 20): 0.25,
+    }
+
+
+def test_no_folder_is_no_log(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tensorboard.writer(None)(1, {"loss": 0.5})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_it_needs_no_tensorboard(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "tensorboard", None)
+    with pytest.raises(ImportError):
+        import tensorboard as _  # noqa: F401
+    tensorboard.writer(tmp_path / "logs")(1, {"loss": 0.5})
+    assert scalars(tmp_path / "logs") == {("loss", 1): 0.5}

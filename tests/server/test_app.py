@@ -1,0 +1,616 @@
+"""The local server as its clients see it: over sockets, good requests, bad ones and slow ones."""
+
+import argparse
+import concurrent.futures
+import contextlib
+import http.client
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import keras_bert
+from keras_bert.__main__ import main
+from keras_bert.cli import serving as command
+from keras_bert.server import app, models
+from tests import served, tiny
+
+PATIENCE = 1.0  # seconds
+MAX_BODY, MAX_TEXT = 200_000, 150_000
+PREDICT = "/v1/models/reviews:predict"
+
+
+@contextlib.contextmanager
+def serving(found, **options):
+    """Serves models in a thread; yields the port."""
+    for model in found:
+        model.refresh(settled=False)
+    limits = {"patience": PATIENCE, "max_body": MAX_BODY, "max_text": MAX_TEXT}
+    options = {"poll": 0.05, **limits, **options}
+    made = app.make(found, **options)
+    with app.listen(port=0) as listener:
+        thread = threading.Thread(target=made.run, kwargs={"sockets": [listener]})
+        thread.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            made.should_exit = True
+            thread.join(30)
+            assert not thread.is_alive()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder of models: a real one, one that multiplies, one that is slow at long texts."""
+    folder = tmp_path_factory.mktemp("models")
+    served.head("classifier", folder / "reviews")
+    served.times(folder / "times" / "1", 2.0)
+
+    def slow(text):
+        size = tf.strings.length(text)
+        count = tf.where(tf.reduce_max(size) > 10_000, 100_000, 1)
+        # It keeps a core busy for a second or less.
+        total = tf.while_loop(lambda n, _: n < count, lambda n, x: (n + 1, x + 1), [0, 0])[1]
+        return {"length": size + 0 * total}
+
+    served.save(tf.Module(), folder / "slow" / "1", served.function(slow, "text"))
+
+    def bytes_(data):
+        with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(data != "no"), [data])]):
+            return {"data_bytes": tf.identity(data), "text": tf.identity(data)}
+
+    served.save(tf.Module(), folder / "echo" / "1", served.function(bytes_, "data"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def port(folder):
+    with serving(models.find(folder)) as port:
+        yield port
+
+
+def call(port, path, body=None, method=None, headers=(), timeout=30):
+    """Status, and the JSON of the answer."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
+    try:
+        if isinstance(body, dict):
+            body = json.dumps(body)
+        method = method or ("GET" if body is None else "POST")
+        connection.request(method, path, body, dict(headers))
+        response = connection.getresponse()
+        assert response.headers["content-type"] == "application/json"
+        return response.status, json.loads(response.read())
+    finally:
+        connection.close()
+
+
+def raw(port, *parts, pause=0.0, timeout=30):
+    """What comes back for bytes that are sent as they are, with a pause before each."""
+    with socket.create_connection(("127.0.0.1", port), timeout=timeout) as connection:
+        with contextlib.suppress(ConnectionError):
+            for part in parts:
+                time.sleep(pause)
+                connection.sendall(part)
+        received = b""
+        with contextlib.suppress(ConnectionError):
+            while data := connection.recv(65536):
+                received += data
+    return received
+
+
+def is_well(port):
+    status, answer = call(port, PREDICT, {"instances": ["so good"]})
+    assert status == 200 and set(answer["predictions"][0]) == {"label", "score", "probabilities"}
+
+
+def test_predictions_are_those_of_the_model(port, folder):
+    texts = ["this film is good!", "", "한국어 😀", "bad"]
+    signature = tf.saved_model.load(str(folder / "reviews" / "1")).signatures["serving_default"]
+    expected = {name: value.numpy() for name, value in signature(text=tf.constant(texts)).items()}
+    labels = [label.decode() for label in expected["label"]]
+    status, rows = call(port, PREDICT, {"instances": texts})
+    assert status == 200 and [row["label"] for row in rows["predictions"]] == labels
+    for versioned in (PREDICT, "/v1/models/reviews/versions/1:predict"):
+        _, columns = call(port, versioned, {"inputs": {"text": texts}, "signature_name": ""})
+        assert columns["outputs"]["label"] == labels
+        probabilities = np.array(columns["outputs"]["probabilities"])
+        np.testing.assert_allclose(probabilities, expected["probabilities"], atol=1e-6)
+    ids = {name: [[1, 0, 1]] for name in ("input_word_ids", "input_mask", "input_type_ids")}
+    status, answer = call(port, PREDICT, {"signature_name": "ids", "inputs": ids})
+    assert status == 200 and len(answer["outputs"]["probabilities"][0]) == 3
+
+
+def test_one_output_has_no_name(port):
+    assert call(port, "/v1/models/times:predict", {"instances": [1, 2.5]}) == (
+        200,
+        {"predictions": [2.0, 5.0]},
+    )
+    assert call(port, "/v1/models/times:predict", {"inputs": {"x": [3]}}) == (
+        200,
+        {"outputs": [6.0]},
+    )
+
+
+def test_binary_values(port):
+    request = {"instances": [{"b64": "/w=="}, "한"]}
+    assert call(port, "/v1/models/echo:predict", request)[1]["predictions"] == [
+        {"data_bytes": {"b64": "/w=="}, "text": "\ufffd"},
+        {"data_bytes": {"b64": "7ZWc"}, "text": "한"},
+    ]
+
+
+def test_status_and_metadata(port, folder):
+    apis = pytest.importorskip("tensorflow_serving.apis.get_model_metadata_pb2")
+    from google.protobuf import json_format
+
+    expected = {
+        "version": "1",
+        "state": "AVAILABLE",
+        "status": {"error_code": "OK", "error_message": ""},
+    }
+    for path in ("/v1/models/reviews", "/v1/models/reviews/versions/1"):
+        assert call(port, path) == (200, {"model_version_status": [expected]})
+    for path in ("/v1/models/reviews/metadata", "/v1/models/reviews/versions/1/metadata"):
+        status, answer = call(port, path)
+        spec = {"name": "reviews", "signature_name": "", "version": "1"}
+        assert status == 200 and answer["model_spec"] == spec
+        parsed = json_format.ParseDict(
+            answer["metadata"]["signature_def"], apis.SignatureDefMap()
+        ).signature_def
+        assert sorted(parsed["serving_default"].outputs) == ["label", "probabilities", "score"]
+        assert parsed["serving_default"].method_name == "tensorflow/serving/predict"
+
+
+def test_what_the_page_asks(port):
+    _, answer = call(port, "/desk/models")
+    assert [item["name"] for item in answer["models"]] == ["echo", "reviews", "slow", "times"]
+    reviews = {"name": "reviews", "version": "1", "labels": ["bad", "good", "좋음"]}
+    assert answer["models"][1] == reviews
+
+
+OUTSIDE = {"input_word_ids": [[99]], "input_mask": [[1]], "input_type_ids": [[0]]}
+GOOD = '{"instances": ["so good"]}'
+BAD = [
+    # What a body may have wrong; test_serving_rest.py has more.
+    ("POST", PREDICT, "", 400, "the body is empty"),
+    ("POST", PREDICT, "instances", 400, "JSON parse error"),
+    ("POST", PREDICT, b'{"instances": ["\xff"]}', 400, "not UTF-8 at byte 16"),
+    ("POST", PREDICT, "[" * 150_000, 400, "nested too deeply"),
+    ("POST", PREDICT, '{"instances": ' + "[" * 90 + "]" * 90 + "}", 400, "more than 32 deep"),
+    ("POST", PREDICT, f'{{"instances": [{"9" * 100_000}]}}', 400, "too many digits"),
+    ("POST", "/v1/models/times:predict", '{"instances": [1e999]}', 400, "1e999 is too large"),
+    ("POST", "/v1/models/times:predict", '{"instances": ["1"]}', 400, "of type float32"),
+    ("POST", PREDICT, '{"instances": [1]}', 400, "input 'text' is a string; received 1"),
+    ("POST", PREDICT, '{"instances": [["a"]]}', 400, "shape [?]; received [1, 1]"),
+    ("POST", PREDICT, '{"text": ["a"]}', 400, "either 'instances' or 'inputs'"),
+    ("POST", PREDICT, '{"instances": [{"text": "a", "text_pair": "b"}]}', 400, "'text_pair'"),
+    ("POST", PREDICT, '{"instances": [{"txt": "a"}]}', 400, "must have the inputs 'text'"),
+    ("POST", PREDICT, '{"signature_name": "x", "instances": ["a"]}', 400, "no signature 'x'"),
+    # What a graph refuses.
+    ("POST", "/v1/models/echo:predict", '{"instances": ["no"]}', 400, "assertion failed"),
+    (
+        "POST",
+        PREDICT,
+        json.dumps({"signature_name": "ids", "inputs": OUTSIDE}),
+        400,
+        "indices[0,0]",
+    ),
+    # Paths.
+    ("POST", "/v1/models/reviews:classify", GOOD, 400, "classify needs a signature on tf.Example"),
+    ("POST", "/v1/models/reviews:regress", GOOD, 400, "regress needs"),
+    ("POST", "/v1/models/reviews", GOOD, 400, "Malformed request: POST /v1/models/reviews"),
+    ("GET", PREDICT, None, 400, "Malformed request: GET"),
+    ("PUT", PREDICT, GOOD, 400, "Malformed request: PUT"),
+    ("GET", "/v1/models", None, 400, "Malformed request"),
+    ("GET", "/v1/models/reviews/versions/99999999999999999999", None, 400, "64-bit"),
+    ("POST", "/v1/models/reviews/labels/stable:predict", GOOD, 400, "version label: stable"),
+    ("GET", "/v1/models/reviews/labels/stable", None, 400, "version label: stable"),
+    ("POST", "/v1/models/none:predict", GOOD, 404, "not found for request: Latest(none)"),
+    ("POST", "/v1/models/reviews/versions/0:predict", GOOD, 404, "Specific(reviews, 0)"),
+    ("POST", "/v1/models/reviews/versions/2:predict", GOOD, 404, "Specific(reviews, 2)"),
+    ("GET", "/v1/models/reviews/versions/0", None, 404, "Could not find version 0"),
+    ("GET", "/v1/models/none/metadata", None, 404, "Latest(none)"),
+    ("GET", "/elsewhere", None, 404, "Not Found"),
+    ("POST", "/", GOOD, 405, "Method Not Allowed"),
+    # Ways out of the folder.
+    ("GET", "/v1/models/../../etc/passwd", None, 400, "Malformed"),
+    ("GET", "/v1/models/..%2freviews", None, 404, "../reviews"),
+    ("GET", "/v1/models/reviews%2f1", None, 404, "reviews/1"),
+    ("POST", "/v1/models/%2e%2e%2f%2e%2e%2fetc:predict", GOOD, 404, "../../etc"),
+    ("GET", "/v1/models/reviews%00", None, 404, "reviews\x00"),
+    ("GET", "/v1/models/%ff", None, 400, "can't decode"),
+    ("GET", "/../page.html", None, 404, "Not Found"),
+]
+
+
+@pytest.mark.parametrize("method, path, body, status, message", BAD)
+def test_bad_requests(port, method, path, body, status, message):
+    found, answer = call(port, path, body, method)
+    assert found == status and message in answer["error"]
+    assert len(answer["error"]) < 1000
+    is_well(port)
+
+
+def test_bodies_that_are_too_large(port):
+    text = '{"instances": ["' + "a" * 5_000_000 + '"]}'
+    start = time.monotonic()
+    status, answer = call(port, PREDICT, text)
+    assert status == 413 and "at most 200000 bytes" in answer["error"]
+    # In pieces, which say nothing of how many come.
+    chunk = b"10000\r\n%b\r\n" % (b"a" * 65536)
+    head = f"POST {PREDICT} HTTP/1.1\r\nhost: localhost\r\n".encode()
+    chunked = head + b"transfer-encoding: chunked\r\n\r\n"
+    assert raw(port, chunked, chunk * 10, b"0\r\n\r\n").startswith(b"HTTP/1.1 413")
+    # More than anybody reads to the end, and one that waits to be asked for it.
+    received = raw(port, chunked, *[chunk * 10] * 40)
+    assert received == b"" or received.startswith(b"HTTP/1.1 413")
+    waiting = head + b"content-length: 5000000\r\nexpect: 100-continue\r\n\r\n"
+    assert raw(port, waiting).startswith(b"HTTP/1.1 413")
+    assert time.monotonic() - start < 10
+    is_well(port)
+
+
+def test_texts_that_are_too_long(port):
+    request = {"instances": ["short", "한" * (MAX_TEXT // 3 + 1)]}
+    status, answer = call(port, PREDICT, json.dumps(request, ensure_ascii=False).encode())
+    assert status == 413 and "a text has at most 150000 bytes here; --max-text" in answer["error"]
+    is_well(port)
+
+
+def test_5_mb_texts_where_they_are_allowed(folder):
+    limits = {"max_body": 2**23, "max_text": 2**23, "patience": 60}
+    with serving(models.find(folder / "reviews"), **limits) as port:
+        status, answer = call(port, PREDICT, {"instances": ["so good " * 625_000]}, timeout=60)
+        assert status == 200 and answer["predictions"][0]["label"] in ("bad", "good", "좋음")
+
+
+def test_slow_clients(port):
+    start = time.monotonic()
+    head = f"POST {PREDICT} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n".encode()
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        silent = pool.submit(raw, port)
+        without_end = pool.submit(raw, port, head)
+        # A byte now and then is no end of it.
+        trickle = pool.submit(raw, port, *[b"x-a: b\r\n"] * 8, pause=0.2)
+        bodies = pool.submit(raw, port, head + b"\r\n", *[b'{"inst'] * 8, pause=0.2)
+        whole = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n"
+        second = pool.submit(raw, port, whole, b"GET /", pause=0.2)
+        for _ in range(5):
+            before = time.monotonic()
+            is_well(port)
+            assert time.monotonic() - before < PATIENCE, "others are not delayed"
+        for received in (silent, without_end, trickle):
+            assert received.result().startswith(b"HTTP/1.1 408 ")
+            assert b'{"error": "no request within 1 seconds"}' in received.result()
+        assert bodies.result().startswith(b"HTTP/1.1 408 ")
+        assert b"the body did not come within 1 seconds" in bodies.result()
+        page, _, late = second.result().partition(b"</html>")
+        assert page.startswith(b"HTTP/1.1 200 ") and b"HTTP/1.1 408 " in late
+    assert time.monotonic() - start < 10 * PATIENCE
+
+
+def test_a_client_that_does_not_read(port):
+    """An answer larger than what the sockets hold, and nobody takes it."""
+    body = json.dumps({"inputs": ["a" * 1000] * 190}).encode()
+    request = b"POST /v1/models/echo:predict HTTP/1.1\r\nhost: localhost\r\n"
+    request += b"content-length: %d\r\n\r\n%b" % (len(body), body)
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect(("127.0.0.1", port))
+        connection.settimeout(30)
+        with contextlib.suppress(ConnectionError):
+            for _ in range(40):
+                connection.sendall(request)
+        time.sleep(2 * PATIENCE)
+        is_well(port)
+        received = 0
+        with contextlib.suppress(ConnectionError):
+            while data := connection.recv(2**20):
+                received += len(data)
+    assert received < 40 * 190_000, "it was let go before it had everything"
+
+
+def test_clients_that_leave(port, capfd):
+    head = f"POST {PREDICT} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 26\r\n\r\n".encode()
+    for data in (b"", head[:30], head, head + GOOD[:9].encode(), head + GOOD.encode()):
+        with socket.create_connection(("127.0.0.1", port)) as connection:
+            connection.sendall(data)
+    is_well(port)
+    assert capfd.readouterr().err == "", "nobody's mistake, so there is nothing to report"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"\x16\x03\x01\x02\x00\x01\x00", b"GET\r\n\r\n", b"\x00" * 1000, b"G" * 200_000,
+     b"GET / HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1\r\nhost: a\r\n" + b"x: y\r\n" * 50_000,
+     b"POST /v1/models/a HTTP/1.1\r\nhost: localhost\r\ncontent-length: -1\r\n\r\n"],
+)  # fmt: skip
+def test_what_is_no_http(port, data):
+    received = raw(port, data)
+    assert received == b"" or received.startswith((b"HTTP/1.1 400", b"HTTP/1.1 408"))
+    is_well(port)
+
+
+@pytest.mark.parametrize(
+    "headers, status",
+    [
+        ({"Host": "localhost"}, 200),
+        ({"Host": "LOCALHOST:8501"}, 200),
+        ({"Host": "127.0.0.1:1"}, 200),
+        ({"Host": "[::1]:8501"}, 200),
+        ({"Origin": "http://localhost:3000"}, 200),
+        ({"Host": "rebound.example:8501"}, 403),
+        ({"Host": "localhost.rebound.example"}, 403),
+        ({"Host": "192.168.0.7"}, 403),
+        ({"Origin": "https://elsewhere.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "https://elsewhere.example//localhost"}, 403),
+        ({"Origin": "http://localhost@elsewhere.example"}, 403),
+        ({"Origin": "http://elsewhere.example http://localhost"}, 403),
+        ({"Host": "elsewhere.example//localhost"}, 403),
+        ({"Host": "user@localhost"}, 403),
+        ({"Host": "localhost:8501/x"}, 403),
+        ({"Host": "localhost:port"}, 403),
+        ({"Host": "localhost, elsewhere.example"}, 403),
+        ({"Host": "[::1"}, 403),
+        ({"Host": "localhost."}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-origin"}, 200),
+        ({"Sec-Fetch-Site": "none"}, 200),
+    ],
+)
+def test_other_sites_cannot_reach_it_through_a_browser(port, headers, status):
+    for path, body in ((PREDICT, GOOD), ("/v1/models/reviews", None), ("/desk/models", None)):
+        found, answer = call(port, path, body, headers=headers)
+        assert found == status, path
+        assert status == 200 or "answers to localhost" in answer["error"]
+
+
+@pytest.mark.parametrize("rows", [1025, 40_000])
+def test_a_request_of_too_many_rows_is_refused_at_once(port, rows):
+    """Empty texts are work as well: so many of them would keep others waiting for long."""
+    for body in (
+        {"instances": [""] * rows},
+        {"inputs": {"text": [""] * rows}},
+        {"signature_name": "ids", "inputs": dict.fromkeys(OUTSIDE, [[1]] * rows)},
+    ):
+        body = json.dumps(body, separators=(",", ":"))
+        if len(body) < MAX_BODY:
+            start = time.perf_counter()
+            status, answer = call(port, PREDICT, body)
+            assert status == 413 and "at most 1024 rows" in answer["error"]
+            assert time.perf_counter() - start < 2
+    is_well(port)
+    assert call(port, PREDICT, {"instances": [""] * 1024})[0] == 200
+
+
+def test_two_headers_of_a_kind_are_refused(port):
+    head = b"GET /v1/models/reviews HTTP/1.1\r\nconnection: close\r\n"
+    for header in (b"host", b"origin", b"sec-fetch-site"):
+        value = b"none" if header == b"sec-fetch-site" else b"http://localhost"
+        value = value.removeprefix(b"http://") if header == b"host" else value
+        hosts = b"" if header == b"host" else b"host: localhost\r\n"
+        lines = hosts + (header + b": " + value + b"\r\n") * 2
+        assert raw(port, head + lines + b"\r\n").startswith((b"HTTP/1.1 403", b"HTTP/1.1 400"))
+
+
+def test_on_a_network_it_answers_to_addresses_and_its_own_name(folder):
+    for host, allowed in (("0.0.0.0", "192.168.0.7"), ("desk.example", "desk.example")):
+        with serving(models.find(folder / "times"), host=host) as port:
+            assert call(port, "/v1/models/times", headers={"Host": allowed})[0] == 200
+            assert call(port, "/v1/models/times", headers={"Host": "rebound.example"})[0] == 403
+
+
+def test_the_page_is_served_and_may_run_its_own_script_alone(port):
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    connection.request("GET", "/")
+    response = connection.getresponse()
+    page = response.read().decode()
+    policy = response.headers["content-security-policy"]
+    connection.close()
+    assert "<title>keras_bert</title>" in page
+    assert "default-src 'none'" in policy and "script-src 'sha256-" in policy
+    # Nothing from elsewhere.
+    assert set(re.findall(r"""(?:https?:)?//[\w.]+""", page)) == {"http://www.w3.org"}
+
+
+def test_32_clients_at_once(port):
+    texts = ["so good", "bad", "this film is", "한국어", ""]
+    alone = {text: call(port, PREDICT, {"instances": [text]})[1] for text in texts}
+
+    def client(number):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        for turn in range(8):
+            text = texts[(number + turn) % len(texts)]
+            connection.request("POST", PREDICT, json.dumps({"instances": [text]}))
+            response = connection.getresponse()
+            answer = json.loads(response.read())
+            assert response.status == 200
+            row, expected = answer["predictions"][0], alone[text]["predictions"][0]
+            np.testing.assert_allclose(row["probabilities"], expected["probabilities"], atol=1e-5)
+        connection.close()
+        return True
+
+    with concurrent.futures.ThreadPoolExecutor(32) as pool:
+        assert all(pool.map(client, range(32)))
+
+
+def test_a_long_text_does_not_delay_short_ones(port):
+    long = {"instances": ["a" * 100_000]}
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        start = time.monotonic()
+        waiting = [pool.submit(call, port, "/v1/models/slow:predict", long) for _ in range(3)]
+        time.sleep(0.1)
+        for _ in range(3):
+            assert call(port, "/v1/models/slow:predict", {"instances": ["a"]})[1] == {
+                "predictions": [1]
+            }
+        short = time.monotonic() - start
+        assert not any(future.done() for future in waiting)
+        for future in waiting:
+            assert future.result() == (200, {"predictions": [100_000]})
+        assert short < time.monotonic() - start
+
+
+def test_a_folder_that_is_replaced_while_it_is_served(folder, tmp_path):
+    """Another version, one in the place of the same, a broken one, none: no request fails."""
+    base = tmp_path / "times"
+    shutil.copytree(folder / "times", base)
+    versions = {
+        factor: served.times(tmp_path / "new" / str(factor), factor) for factor in (3.0, 5.0)
+    }
+    with serving(models.find(base)) as port:
+        failures, stop = [], threading.Event()
+
+        def client():
+            while not stop.is_set():
+                status, answer = call(port, "/v1/models/times:predict", {"instances": [1]})
+                if status != 200 or answer["predictions"][0] not in (2.0, 3.0, 5.0):
+                    failures.append((status, answer))
+                time.sleep(0.01)
+
+        def wait_for(state, path="/v1/models/times"):
+            for _ in range(200):
+                if state in json.dumps(call(port, path)[1]):
+                    return
+                time.sleep(0.05)
+            raise AssertionError(call(port, path))
+
+        def answers(factor):
+            for _ in range(200):
+                if call(port, "/v1/models/times:predict", {"instances": [1]})[1] == {
+                    "predictions": [factor]
+                }:
+                    return
+                time.sleep(0.05)
+            raise AssertionError(factor)
+
+        thread = threading.Thread(target=client)
+        thread.start()
+        try:
+            shutil.copytree(versions[3.0], base / "2")
+            answers(3.0)
+            (base / "2").rename(tmp_path / "old")
+            shutil.copytree(versions[5.0], base / "2")
+            answers(5.0)
+            (base / "3").mkdir()
+            wait_for("UNKNOWN", "/v1/models/times/versions/3")
+            (base / "3").rmdir()
+        finally:
+            stop.set()
+            thread.join()
+        assert failures == []
+        shutil.rmtree(base)
+        wait_for("Servable not found", "/v1/models/times/metadata")
+        assert call(port, "/v1/models/times:predict", {"instances": [1]})[0] == 404
+        shutil.copytree(versions[3.0], base / "1")
+        answers(3.0)
+
+
+def test_mistakes_of_ours_are_500(folder, monkeypatch, capfd):
+    def mistake(*_):
+        raise KeyError("a mistake")
+
+    with serving(models.find(folder / "times")) as port:
+        with monkeypatch.context() as patch:
+            patch.setattr(app.rest, "parse", mistake)
+            status, answer = call(port, "/v1/models/times:predict", GOOD)
+        assert status == 500 and answer["error"] == "KeyError: 'a mistake'"
+        assert call(port, "/v1/models/times:predict", {"instances": [1]})[0] == 200
+
+
+def test_a_port_that_is_taken():
+    with app.listen(port=0) as listener:
+        port = listener.getsockname()[1]
+        with pytest.raises(ValueError, match=f"port {port} of 127.0.0.1: Address already in use"):
+            app.listen(port=port)
+    with pytest.raises(ValueError, match="0 to 65535; received 99999"):
+        app.listen(port=99999)
+
+
+def test_the_command_needs_the_extra(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    monkeypatch.delitem(sys.modules, "keras_bert.server.app")
+    monkeypatch.delattr(keras_bert.serving, "server")
+    assert main(["serve", "anything"]) == 1
+    assert "pip install starlette uvicorn" in capsys.readouterr().err
+
+
+def test_the_command_says_what_cannot_be_served(tmp_path, capsys):
+    (tmp_path / "m" / "1").mkdir(parents=True)
+    assert main(["serve", str(tmp_path / "m"), "--port", "0"]) == 1
+    assert re.search("m could not be loaded: .*saved_model.pb", capsys.readouterr().err)
+    assert main(["serve", str(tmp_path / "none"), "--port", "0"]) == 1
+    assert "none" in capsys.readouterr().err
+
+
+def test_being_told_to_stop_is_like_ctrl_c():
+    with pytest.raises(KeyboardInterrupt), command._terminable():
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_the_command_from_a_trained_model_to_ctrl_c(tmp_path, one_tokenizer):
+    encoder = tiny.encoder(num_hidden_layers=1)
+    path = tmp_path / "my reviews.keras"
+    keras_bert.save(keras_bert.heads.classifier(encoder, labels=["bad", "good"]), path)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "keras_bert", "serve", str(path), "--port", "0"],
+        env={**os.environ, "TMPDIR": str(temporary)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        where, curl, purpose = (process.stdout.readline() for _ in range(3))
+        port = int(
+            re.fullmatch(r"my-reviews: http://127\.0\.0\.1:(\d+) \(Ctrl-C stops\)\n", where)[1]
+        )
+        assert f"production is TensorFlow Serving: keras-bert export '{path}' FOLDER" in purpose
+        assert str(temporary) not in purpose
+        # The very command that it shows.
+        body, url = re.fullmatch(r"curl -d '(.*)' http://127\.0\.0\.1:\d+(\S+)\n", curl).groups()
+        status, answer = call(port, url, body)
+        assert status == 200 and len(answer["predictions"]) == 1
+        with contextlib.suppress(OSError):
+            assert socket.create_connection((_own_address(), port), 1) is None, "loopback alone"
+    finally:
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err) == (0, "stopped\n", "")
+    assert list(temporary.iterdir()) == [], "nothing is left behind"
+
+
+def test_what_the_command_says_of_an_encoder(tmp_path):
+    path = tmp_path / "tiny.keras"
+    keras_bert.save(tiny.encoder(num_hidden_layers=1), path)
+    arguments = argparse.Namespace(model=str(path), name=None, trusted=False)
+    found = command._exported(arguments, tmp_path / "temporary")
+    for model in found:
+        model.refresh(settled=False)
+    lines = list(command._introduction(found, "http://here", "keras-bert export it FOLDER"))
+    where, curl, purpose = lines
+    assert where.startswith("encoder, preprocess: http://here")
+    assert re.fullmatch(r"""curl -d '{"instances": \["[^"]+"\]}' \S+preprocess:predict""", curl)
+    assert "keras-bert export it FOLDER, then docker compose" in purpose
+    assert str(tmp_path) not in purpose, "a temporary folder goes away"
+    kept = list(command._introduction(found, "http://here"))[-1]
+    assert f"docker compose -f {tmp_path}" in kept
+
+
+def _own_address():
+    """An address of this machine beside loopback; OSError where it has none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(("192.0.2.1", 9))  # sends nothing
+        return probe.getsockname()[0]

@@ -1,0 +1,432 @@
+"""The page of the local server, in a headless Chromium that is driven by W3C WebDriver."""
+
+import contextlib
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+import tensorflow as tf
+
+from keras_bert.server import models
+from tests import served
+from tests.server.test_app import call, serving
+
+HEADS = ("classifier", "tagger", "reader", "blanks")
+EVIL = "<img src=x onerror=\"document.title='broken into'\">"
+ELEMENT = "element-6066-11e4-a52e-4f735466cecf"  # the name that the standard gives it
+
+
+class Browser:
+    """A session of WebDriver."""
+
+    def __init__(self, driver, *arguments):
+        self._driver = driver
+        options = {
+            "binary": shutil.which("chromium"),
+            # A sandbox and shared memory are what containers lack.
+            "args": ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage", *arguments],
+        }
+        always = {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
+        session = self._send("POST", "", {"capabilities": {"alwaysMatch": always}})
+        self._session = f"/{session['sessionId']}"
+
+    def _send(self, method, path, value=None):
+        request = urllib.request.Request(
+            f"{self._driver}/session{path}",
+            None if value is None else json.dumps(value).encode(),
+            {"Content-Type": "application/json"},
+            method=method,
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=60) as response:
+                return json.loads(response.read())["value"]
+        except urllib.error.HTTPError as error:
+            with error:
+                raise AssertionError(error.read().decode()) from None
+
+    def do(self, path, **value):
+        return self._send("POST", f"{self._session}/{path}", value)
+
+    def run(self, script, *args):
+        return self.do("execute/sync", script=script, args=args)
+
+    def find(self, selector):
+        return self.do("element", using="css selector", value=selector)[ELEMENT]
+
+    def texts(self, selector):
+        return self.run(
+            "return [...document.querySelectorAll(arguments[0])].map(e => e.textContent)", selector
+        )
+
+    def type(self, name, text):
+        """Types into a field; what a keyboard has no key for is put there."""
+        field = self.find(f"#in-{name}")
+        self.do(f"element/{field}/clear")
+        self.do(f"element/{field}/value", text=text)
+
+    def open(self, url, model):
+        self.do("url", url="about:blank")
+        self.do("url", url=f"{url}#{model}")
+        self.wait(lambda: self.texts("textarea"))
+
+    def ask(self):
+        """Presses the button, and gives the text of the answer."""
+        self.run("document.querySelector('#answer').replaceChildren()")
+        self.do(f"element/{self.find('#ask')}/click")
+        return self.wait(lambda: self.texts("#answer")[0])
+
+    def wait(self, condition):
+        for _ in range(200):
+            if found := condition():
+                return found
+            time.sleep(0.05)
+        raise AssertionError(self.texts("body"))
+
+    def complaints(self):
+        """What its console says since it was asked last."""
+        return [entry["message"] for entry in self.do("se/log", type="browser")]
+
+    def close(self):
+        self._send("DELETE", self._session)
+
+
+@pytest.fixture(scope="module")
+def driver():
+    """The address of a running chromedriver."""
+    if not (shutil.which("chromium") and shutil.which("chromedriver")):
+        pytest.skip("no chromium and chromedriver here (Debian: chromium chromium-driver)")
+    process = subprocess.Popen(
+        ["chromedriver", "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    try:
+        for line in process.stdout:
+            if found := re.search(r"successfully on port (\d+)", line):
+                break
+        yield f"http://127.0.0.1:{found[1]}"
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
+
+
+@contextlib.contextmanager
+def browsing(driver, *arguments):
+    browser = Browser(driver, *arguments)
+    try:
+        yield browser
+    finally:
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def browser(driver):
+    with browsing(driver, "--accept-lang=en-US") as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Exported heads; and functions that answer as other heads do, made in a moment."""
+    folder = tmp_path_factory.mktemp("models")
+    for name in HEADS:
+        served.head(name, folder / name)
+    pathlib.Path(folder, "classifier/1/assets/labels.txt").write_text(
+        f"bad\n{EVIL}\n좋음\n", encoding="utf-8"
+    )
+
+    def vectors(text):
+        size = tf.cast(tf.strings.length(text), tf.float32)
+        return {"embedding": tf.stack([size, -size, tf.ones_like(size), 0 * size], axis=1)}
+
+    def choices(text, choices):
+        sizes = tf.cast(tf.strings.length(choices), tf.float32)
+        probabilities = sizes / tf.reduce_sum(sizes, axis=1, keepdims=True)
+        return {"choice": tf.argmax(sizes, axis=1), "probabilities": probabilities}
+
+    def pairs(text, text_pair):
+        sizes = tf.strings.length(text) - tf.strings.length(text_pair)
+        return {"score": tf.cast(sizes, tf.float32) / 4}
+
+    def sets(text):
+        size = tf.cast(tf.strings.length(text), tf.float32)
+        probabilities = tf.stack([size / 10, size / 100, size / 12], axis=1)
+        return {"probabilities": probabilities, "chosen": probabilities >= 0.5}
+
+    def own(x):
+        return {"evil": tf.strings.as_string(x) + EVIL, "nan": x / 0.0}
+
+    several = tf.TensorSpec([None, None], tf.string, name="choices")
+    numbers = tf.TensorSpec([None, 2], tf.float32, name="x")
+    for name, function in {
+        "vectors": served.function(vectors, "text"),
+        "choices": served.function(choices, "text", several),
+        "pairs": served.function(pairs, "text", "text_pair"),
+        "sets": served.function(sets, "text"),
+        "own": served.function(own, numbers),
+    }.items():
+        served.save(tf.Module(), folder / name / "1", function)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def port(folder):
+    with serving(models.find(folder), patience=30) as port:
+        yield port
+
+
+@pytest.fixture
+def page(browser, port):
+    """A function that opens the page at a model; whatever its console says is an error."""
+    yield lambda model: browser.open(f"http://127.0.0.1:{port}/", model)
+    assert browser.complaints() == []
+    assert "broken" not in browser.run("return document.title")
+
+
+def predict(port, model, row):
+    """The answer by REST."""
+    return call(port, f"/v1/models/{model}:predict", {"instances": [row]})[1]["predictions"][0]
+
+
+def part(text, start, end):
+    return text.encode()[start:end].decode()
+
+
+def percent(value):
+    return f"{100 * value:.1f}%"
+
+
+def test_labels_with_bars(browser, page, port):
+    page("classifier")
+    assert browser.run("return document.title") == "classifier · keras_bert"
+    assert browser.texts("#version") == ["version 1"]
+    text = f"so good {EVIL} 한국어"
+    browser.type("text", text)
+    answer = browser.ask()
+    expected = predict(port, "classifier", text)
+    order = sorted(range(3), key=lambda index: -expected["probabilities"][index])
+    labels = ["bad", EVIL, "좋음"]
+    assert browser.texts("#answer dt") == [labels[index] for index in order]
+    shares = [percent(expected["probabilities"][index]) for index in order]
+    assert browser.texts("#answer dd.number") == shares
+    assert answer.startswith(expected["label"])  # the graph's own
+    widths = browser.run(
+        "return [...document.querySelectorAll('#answer i')].map(e => "
+        "e.getBoundingClientRect().width / e.parentElement.getBoundingClientRect().width)"
+    )
+    for index, width in zip(order, widths, strict=True):
+        assert width == pytest.approx(expected["probabilities"][index], abs=0.02)
+    # A label is text, whatever it is.
+    assert browser.texts("#answer img") == []
+
+
+def test_the_request_by_curl_is_the_same(browser, page, port):
+    page("classifier")
+    browser.type("text", "it's good")
+    browser.ask()
+    browser.wait(lambda: browser.texts("#curl")[0])
+    command = browser.texts("#curl")[0]
+    # Through a shell, with curl put by what prints its arguments.
+    program = "curl() { printf '%s\\n' \"$@\"; }\n" + command
+    flag, body, url = subprocess.run(
+        ["sh", "-c", program], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    assert (flag, url) == ("-d", f"http://127.0.0.1:{port}/v1/models/classifier:predict")
+    assert json.loads(body) == {"instances": ["it's good"]}
+
+
+def test_label_sets(browser, page):
+    page("sets")
+    browser.type("text", "a film")
+    assert browser.ask().startswith("0, 2")
+    assert browser.texts("#answer dt") == ["0", "2", "1"]
+    assert browser.texts("#answer dt.first") == ["0", "2"]
+    assert browser.texts("#answer dd.number") == ["60.0%", "50.0%", "6.0%"]
+    browser.type("text", "a")
+    assert browser.ask().startswith("No label.")
+
+
+def test_tags_stand_where_their_bytes_are(browser, page, port):
+    page("tagger")
+    text = "한국어 film 😀 <b>so</b> bad!"
+    browser.type("text", "x")
+    browser.run("document.querySelector('#in-text').value = arguments[0]", text)
+    browser.ask()
+    expected = predict(port, "tagger", text)
+    spans = []
+    for word in range(expected["count"]):
+        mark, name = expected["tag"][word].split("-")
+        bounds = expected["start"][word], expected["end"][word]
+        if mark == "I" and spans and spans[-1][2] == name:
+            spans[-1] = (spans[-1][0], bounds[1], name)
+        else:
+            spans.append((*bounds, name))
+    marks = [f"{part(text, start, end)}{name}" for start, end, name in spans]
+    assert len(marks) > 1 and browser.texts("#answer mark") == marks
+    # Without its marks' names the answer is the text, whole and in order.
+    names = "for (const sub of document.querySelectorAll('#answer sub')) sub.remove();"
+    assert browser.run(names + "return document.querySelector('#answer').textContent") == text
+
+
+def test_an_answer_stands_in_its_text(browser, page, port):
+    page("reader")
+    assert browser.texts("label") == ["Question", "Text that holds the answer"]
+    question, context = "is so", "한국어 film is so good! <i>bad</i>"
+    browser.type("question", question)
+    browser.type("context", context)
+    browser.ask()
+    expected = predict(port, "reader", {"question": question, "context": context})
+    found = part(context, expected["start"], expected["end"])
+    assert found and browser.texts("#answer .main") == [found]
+    assert browser.texts("#answer mark") == [found + percent(expected["score"])]
+    browser.type("context", " ")
+    assert browser.ask().startswith("The text does not answer this.")
+
+
+def test_blanks_are_filled(browser, page, port):
+    page("blanks")
+    text = "this [MASK] is <b>[MASK]!"
+    browser.type("text", text)
+    browser.ask()
+    expected = predict(port, "blanks", text)
+    first = [candidates[0] for candidates in expected["candidates"]]
+    assert browser.texts("#answer .text") == [f"this {first[0]} is <b>{first[1]}!"]
+    assert browser.texts("#answer mark") == first
+    assert browser.texts("#answer dt") == [*expected["candidates"][0], *expected["candidates"][1]]
+    assert browser.texts("#answer h2") == ["Blank 1", "Blank 2"]
+    browser.type("text", "no blank")
+    assert browser.ask() == "There is no [MASK] in the text."
+
+
+def test_vectors_are_drawn_and_compared(browser, page):
+    page("vectors")
+    browser.type("text", "aa")
+    assert "4 numbers: 2.000, -2.000, 1.000, 0.000" in browser.ask()
+    assert len(browser.texts("#answer svg path")) == 1
+    browser.type("other", "a")
+    # (2, -2, 1, 0) and (1, -1, 1, 0)
+    assert browser.ask().startswith("0.962Similarity (cosine)")
+    assert len(browser.texts("#answer svg path")) == 2
+
+
+def test_choices_one_a_line(browser, page):
+    page("choices")
+    browser.type("text", "which")
+    browser.type("choices", f"a\n\n{EVIL}\nbb\n")
+    assert browser.ask().startswith(EVIL)
+    assert browser.texts("#answer dt") == [EVIL, "bb", "a"]
+
+
+def test_a_score_of_a_pair(browser, page):
+    page("pairs")
+    assert browser.texts("label") == ["Text", "Second text"]
+    browser.type("text", "aaa")
+    browser.type("text_pair", "a")
+    assert browser.ask() == "0.5000"
+
+
+def test_a_model_of_ones_own_is_asked_in_json(browser, page):
+    page("own")
+    request = browser.run("return document.querySelector('#in-request').value")
+    assert json.loads(request) == {"instances": [{"x": [0, 0]}]}
+    # 0 / 0 is NaN, which is no JSON for a browser: shown as it came.
+    assert "NaN" in browser.ask() and EVIL.replace('"', '\\"') in browser.ask()
+    browser.type("request", '{"instances": [{"y": 1}]}')
+    assert "must have the inputs 'x'" in browser.ask()
+    (complaint,) = browser.complaints()
+    assert "400" in complaint
+
+
+def test_the_keyboard_asks_and_the_list_changes_the_model(browser, page):
+    page("pairs")
+    assert browser.run("return document.activeElement.id") == "in-text"
+    browser.do(f"element/{browser.find('#in-text')}/value", text="aaaa\ue009\ue006\ue000")
+    assert browser.wait(lambda: browser.texts("#answer")[0]) == "1.000"
+    browser.do(f"element/{browser.find('option[value=vectors]')}/click")
+    browser.wait(lambda: browser.texts("#title") == ["vectors"])
+    assert browser.texts("#answer") == [""]
+
+
+def test_every_field_has_its_label(browser, page):
+    for model in ("classifier", "reader", "choices", "vectors", "own"):
+        page(model)
+        names = browser.run(
+            "return [...document.querySelectorAll('textarea, select')]"
+            ".map(e => e.labels[0]?.textContent || e.getAttribute('aria-label'))"
+        )
+        assert len(names) > 1 and all(names)
+
+
+def test_light_and_dark(browser, page):
+    def contrast():
+        """Of ink on paper, as WCAG has it."""
+        colors = browser.run(
+            "const style = getComputedStyle(document.body);"
+            "return [style.color, style.backgroundColor].map(c => c.match(/[\\d.]+/g).map(Number))"
+        )
+        light = []
+        for color in colors:
+            linear = [
+                c / 255 / 12.92 if c <= 10 else ((c / 255 + 0.055) / 1.055) ** 2.4
+                for c in color[:3]
+            ]
+            light.append(0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2])
+        return light[1] > light[0], (max(light) + 0.05) / (min(light) + 0.05)
+
+    page("pairs")
+    for scheme, paper_is_light in (("light", True), ("dark", False)):
+        feature = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+        browser.do("goog/cdp/execute", cmd="Emulation.setEmulatedMedia", params=feature)
+        is_light, ratio = contrast()
+        assert is_light == paper_is_light and ratio > 7
+    browser.do("goog/cdp/execute", cmd="Emulation.setEmulatedMedia", params={"features": []})
+
+
+def test_a_small_window_does_not_scroll_sideways(browser, page):
+    size = {"width": 340, "height": 640, "deviceScaleFactor": 1, "mobile": True}
+    browser.do("goog/cdp/execute", cmd="Emulation.setDeviceMetricsOverride", params=size)
+    page("classifier")
+    browser.type("text", "good" * 100)
+    browser.ask()
+    root = "document.documentElement"
+    assert browser.run(f"return {root}.scrollWidth <= {root}.clientWidth")
+    browser.do("goog/cdp/execute", cmd="Emulation.clearDeviceMetricsOverride", params={})
+
+
+def test_korean_for_who_reads_korean(driver, port):
+    with browsing(driver, "--accept-lang=ko-KR") as browser:
+        browser.open(f"http://127.0.0.1:{port}/", "pairs")
+        assert browser.texts("label") == ["텍스트", "두 번째 텍스트"]
+        assert browser.texts("#ask") == ["물어보기"]
+        assert browser.run("return document.documentElement.lang") == "ko"
+        assert "TensorFlow Serving" in browser.texts("footer")[0]
+
+
+def test_every_word_of_the_page_is_in_both_languages():
+    html = (pathlib.Path(models.__file__).parent / "page.html").read_text(encoding="utf-8")
+    tables = [
+        set(
+            re.findall(r"(\w+): \"", html.partition(f"const {language} = {{")[2].partition("};")[0])
+        )
+        for language in ("ENGLISH", "KOREAN")
+    ]
+    used = set(re.findall(r"\bwords\.(\w+)", html))
+    assert tables[0] == tables[1] and used <= tables[0]
+
+
+def test_it_says_that_it_is_for_the_desk(browser, page):
+    page("pairs")
+    (footer,) = browser.texts("footer")
+    assert "For the desk" in footer and "Production is TensorFlow Serving" in footer
+
+
+def test_a_server_that_has_gone(browser, folder):
+    with serving(models.find(folder / "pairs")) as port:
+        browser.open(f"http://127.0.0.1:{port}/", "pairs")
+    assert browser.ask() == "The server did not answer."
+    assert browser.texts("#answer [role=alert]") == ["The server did not answer."]
+    browser.complaints()  # of the refused connection

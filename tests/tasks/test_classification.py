@@ -1,0 +1,211 @@
+"""The tasks of whole texts: heads, targets, weights, answers, metrics against scikit-learn's."""
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn import metrics
+
+from keras_bert import heads
+from keras_bert.data.tabular import Examples
+from keras_bert.tasks import classification
+from tests import tiny
+
+
+def model_of(**options):
+    return heads.classifier(tiny.encoder(num_hidden_layers=1), **options)
+
+
+LABELS = ["x", "y", "z"]
+SETS = Examples(["a"] * 3, label_sets=[["z", "x"], [], ["y"]])
+
+
+def test_the_data_says_which_head():
+    encoder = tiny.encoder(num_hidden_layers=1)
+    model = classification.build(encoder, Examples(["a"] * 3, labels=["10", "9", "10"]))
+    output = heads.find_output(model)
+    assert (output.labels, output.pairs, output.multi_label) == (["9", "10"], False, False)
+    output = heads.find_output(
+        classification.build(encoder, Examples(["a"], ["b"], label_sets=[["x"]]))
+    )
+    assert (output.labels, output.pairs, output.multi_label) == (["x"], True, True)
+    output = heads.find_output(classification.build(encoder, Examples(["a"], ["b"], scores=[1])))
+    assert (output.task, output.pairs) == ("regressor", True)
+
+
+@pytest.mark.parametrize(
+    ("examples", "message"),
+    [
+        (Examples(["a"]), "has no labels to learn from"),
+        (Examples(["a"], labels=["x"]), "at least two labels to tell apart; received only 'x'"),
+        (
+            Examples(["a"], label_sets=[[]]),
+            "needs at least one label; all of its sets are empty",
+        ),
+    ],
+)
+def test_data_without_a_choice_is_an_error(examples, message):
+    with pytest.raises(ValueError, match=message):
+        classification.build(tiny.encoder(num_hidden_layers=1), examples)
+
+
+def test_targets_and_weights():
+    model = model_of(labels=LABELS)
+    examples = Examples(["good", "bad film", "so"], labels=["z", "x", "z"])
+    encoded = classification.encode(model, examples, 8)
+    inputs, targets, weights = encoded.batch(np.array([1, 0]), 4)
+    assert inputs["input_word_ids"].tolist() == [[2, 6, 7, 3], [2, 5, 3, 0]]
+    assert (targets.tolist(), weights.tolist()) == ([0, 2], [1, 1])
+    for given, expected in (
+        ({"z": 3}, [3, 1, 3]),
+        ("balanced", [0.5, 1, 0.5]),  # of 3 rows and 3 labels z has 2, x has 1
+    ):
+        encoded = classification.encode(model, examples, 8, class_weight=given)
+        assert encoded.batch(np.arange(3), 4)[2].tolist() == expected
+    targets = classification.encode(model_of(labels=LABELS, multi_label=True), SETS, 8).batch(
+        [0, 1, 2], 3
+    )[1]
+    assert targets.tolist() == [[1, 0, 1], [0, 0, 0], [0, 1, 0]]
+    regressor = heads.regressor(tiny.encoder(num_hidden_layers=1))
+    targets = classification.encode(regressor, Examples(["a", "b"], scores=[2, 3]), 8).batch(
+        [1, 0], 3
+    )[1]
+    assert targets.tolist() == [[3], [2]]
+    assert classification.encode(regressor, Examples(["a"]), 8).batch([0], 3)[1:] == (None, None)
+
+
+def test_pairs_and_what_is_cut():
+    examples = Examples(["good", "a a a a"], ["bad", "so so so"])
+    encoded = classification.encode(model_of(labels=LABELS, pairs=True), examples, 8)
+    assert encoded.lengths.tolist() == [5, 8]
+    assert encoded.truncated == 1
+    inputs, _, _ = encoded.batch([0], 6)
+    assert inputs["input_word_ids"].tolist() == [[2, 5, 3, 6, 3, 0]]
+    assert inputs["input_type_ids"].tolist() == [[0, 0, 0, 1, 1, 0]]
+
+
+def test_chunks_change_nothing(monkeypatch):
+    model, examples = model_of(labels=LABELS), Examples(["good " * n for n in range(9)])
+    whole = classification.encode(model, examples, 8).batch(np.arange(9), 8)[0]
+    monkeypatch.setattr(classification, "_CHUNK", 2)
+    again = classification.encode(model, examples, 8).batch(np.arange(9), 8)[0]
+    for key, value in whole.items():
+        np.testing.assert_array_equal(value, again[key])
+
+
+@pytest.mark.parametrize(
+    ("options", "examples", "class_weight", "message"),
+    [
+        ({}, Examples(["a"], labels=["odd"]), None, "has the label 'odd', .*: x, y, z"),
+        ({}, Examples(["a"], ["b"]), None, "reads single texts; the examples has pairs of texts"),
+        ({"pairs": True}, Examples(["a"]), None, "reads pairs of texts; the examples has single"),
+        ({}, SETS, None, "the examples: has label sets, but the model knows labels"),
+        ({"multi_label": True}, Examples(["a"], scores=[1]), None, "has scores, .* label sets"),
+        ({}, Examples(["a"], labels=["x"]), {"odd": 1}, "class_weight names 'odd', which is no"),
+        (
+            {},
+            Examples(["a"], labels=["x"]),
+            "balancd",
+            'must be "balanced" or a dict; received \'b',
+        ),
+        ({}, Examples(["a"], labels=["x"]), {"x": -1}, "numbers from 0, not all of them 0"),
+        ({}, Examples(["a"], labels=["x"]), {"x": float("nan")}, "numbers from 0, not all of them"),
+        ({}, Examples(["a"], labels=["x"]), {"x": 0}, "numbers from 0, not all of them 0"),
+        ({"multi_label": True}, SETS, "balanced", "classifiers with one label a text"),
+        ({}, Examples(["a"]), "balanced", "classifiers with one label a text"),
+    ],
+)
+def test_data_of_another_kind_is_an_error(options, examples, class_weight, message):
+    with pytest.raises(ValueError, match=message):
+        classification.encode(
+            model_of(labels=LABELS, **options), examples, 8, class_weight=class_weight
+        )
+
+
+def test_weights_of_classes_that_are_numbers():
+    examples = Examples(["a", "b"], labels=[0, 1])
+    weights = classification.encode(
+        model_of(labels=[0, 1]), examples, 8, class_weight={1: 3}
+    ).batch([0, 1], 8)
+    assert weights[2].tolist() == [1, 3]
+
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_scores_of_labels(count):
+    model = model_of(labels=LABELS[:count])
+    examples = Examples(["a"] * 50, labels=[LABELS[i] for i in RNG.integers(0, count, 50)])
+    answers = RNG.random((50, count))
+    found = classification.score(model, examples, answers)
+    given, chosen = examples.labels, [LABELS[i] for i in answers.argmax(1)]
+    assert found["accuracy"] == metrics.accuracy_score(given, chosen)
+    assert found["mcc"] == pytest.approx(metrics.matthews_corrcoef(given, chosen))
+    assert found["majority"] == max(map(given.count, LABELS)) / 50
+    if count == 2:
+        assert found["f1"] == metrics.f1_score(given, chosen, pos_label="y")
+    else:
+        assert found["macro_f1"] == metrics.f1_score(given, chosen, average="macro")
+
+
+def test_a_file_of_one_label_is_no_warning():
+    model = model_of(labels=LABELS[:2])
+    found = classification.score(
+        model, Examples(["a"] * 2, labels=["x"] * 2), np.array([[0.9, 0.1]] * 2)
+    )
+    assert found == {"accuracy": 1.0, "f1": 0.0, "mcc": 0.0, "majority": 1.0}
+
+
+def test_scores_of_label_sets():
+    answers = np.array([[0.9, 0.1, 0.5], [0.1, 0.6, 0.1], [0.2, 0.9, 0.4]])
+    found = classification.score(model_of(labels=LABELS, multi_label=True), SETS, answers)
+    # Right: x, z, y; too much: y in the second text.
+    assert found == pytest.approx(
+        {"micro_f1": 6 / 7, "macro_f1": (1 + 2 / 3 + 1) / 3, "exact_match": 2 / 3}
+    )
+
+
+def test_scores_of_numbers():
+    model = heads.regressor(tiny.encoder(num_hidden_layers=1))
+    given, answers = RNG.normal(size=20), RNG.normal(size=20).astype(np.float32)
+    found = classification.score(model, Examples(["a"] * 20, scores=given), answers)
+    assert found["pearson"] == pytest.approx(stats.pearsonr(given, answers).statistic)
+    assert found["spearman"] == pytest.approx(stats.spearmanr(given, answers).statistic)
+    assert found["rmse"] == pytest.approx(np.sqrt(np.mean((given - answers) ** 2)))
+    # What is always the same has no correlation, which is no warning.
+    found = classification.score(model, Examples(["a"] * 20, scores=given), np.ones(20, np.float32))
+    assert (found["pearson"], found["spearman"]) == (0.0, 0.0)
+
+
+def test_answers_and_their_lines():
+    examples = Examples(["a", "b"])
+    logits = [np.array([0.0, 2.0, 1.0]), np.array([3.0, -3.0, -3.0])]
+    model = model_of(labels=LABELS)
+    answers = classification.decode(model, examples, None, logits)
+    np.testing.assert_allclose(answers.sum(1), 1, atol=1e-6)
+    assert classification.header(model) == "label\tscore"
+    assert list(classification.lines(model, examples, answers)) == ["y\t0.6652", "x\t0.9951"]
+    model = model_of(labels=LABELS, multi_label=True)
+    answers = classification.decode(model, examples, None, logits)
+    assert classification.header(model) == "labels\tx\ty\tz"
+    lines = list(classification.lines(model, examples, answers))
+    assert lines == ["x,y,z\t0.5000\t0.8808\t0.7311", "x\t0.9526\t0.0474\t0.0474"]
+    model = heads.regressor(tiny.encoder(num_hidden_layers=1))
+    answers = classification.decode(model, examples, None, [np.array([0.5]), np.array([-2.0])])
+    assert classification.header(model) == "score"
+    assert list(classification.lines(model, examples, answers)) == ["0.5000", "-2.0000"]
+
+
+def test_labels_with_commas_are_told_from_each_other():
+    model = model_of(labels=["rude", "short, but kind", "true"], multi_label=True)
+    answers = np.array([[0.9, 0.8, 0.1]], np.float32)
+    [line] = classification.lines(model, Examples(["a"]), answers)
+    assert line == "rude;short, but kind\t0.9000\t0.8000\t0.1000"
+    assert classification.separator([",;|/"]) == "+"
+    assert [classification.separator([",;|/"[:size]]) for size in range(5)] == list(",;|/+")
+
+
+def test_large_logits_are_no_overflow():
+    model = model_of(labels=LABELS, multi_label=True)
+    answers = classification.decode(model, Examples(["a"]), None, [np.array([-200.0, 0.0, 200.0])])
+    np.testing.assert_allclose(answers, [[0, 0.5, 1]], atol=1e-6)

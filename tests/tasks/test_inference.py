@@ -1,0 +1,179 @@
+"""Answers: they do not depend on their batch, keep their order, and fit the model."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_bert import heads
+from keras_bert.data import tabular
+from keras_bert.tasks import inference, multiple_choice, question_answering, tagging
+from tests import tiny
+
+TEXTS = ["good " * 9, "bad", "this is " * 12, "", "so good film"]
+
+
+def encoder(**options):
+    return tiny.encoder(num_hidden_layers=1, initializer_range=1.0, **options)
+
+
+# Each: a model and data for it.
+CASES = {
+    "classifier": lambda: (heads.classifier(encoder(), 3), tabular.Examples(TEXTS)),
+    "pairs": lambda: (
+        heads.classifier(encoder(), 3, pairs=True),
+        tabular.Examples(TEXTS, TEXTS[::-1]),
+    ),
+    "label sets": lambda: (
+        heads.classifier(encoder(), 2, multi_label=True),
+        tabular.Examples(TEXTS),
+    ),
+    "regressor": lambda: (heads.regressor(encoder()), tabular.Examples(TEXTS)),
+    "tagger": lambda: (
+        heads.tagger(encoder(), labels=["O", "B-x", "I-x"]),
+        tagging.TaggedSentences([text.split() for text in TEXTS]),
+    ),
+    "span_selector": lambda: (
+        heads.span_selector(encoder()),
+        question_answering.Questions(["good", "is", "a", "so", "this"], TEXTS),
+    ),
+    "multiple_choice": lambda: (
+        heads.multiple_choice(encoder()),
+        multiple_choice.Choices(TEXTS, [["good", text] for text in TEXTS]),
+    ),
+}
+
+
+def part(examples, rows):
+    """Some rows of data of any task."""
+    columns = {
+        name: column if isinstance(column, str) else [column[row] for row in rows]
+        for name, column in vars(examples).items()
+        if column is not None and not isinstance(column, int)
+    }
+    return type(examples)(**columns)
+
+
+def flat(answers):
+    return np.array([x for x in keras.tree.flatten(list(answers)) if not isinstance(x, str)])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_answers_do_not_depend_on_their_batch(case):
+    model, examples = CASES[case]()
+    shares = []
+    together = inference.answers(model, examples, batch_size=2, on_batch=shares.append)
+    assert sum(shares) == pytest.approx(1.0)
+    assert len(together) == 5
+    alone = [inference.answers(model, part(examples, [row]))[0] for row in range(5)]
+    np.testing.assert_allclose(flat(together), flat(alone), atol=1e-5)
+    others = [keras.tree.flatten(list(together[row])) if case == "tagger" else [] for row in (0, 2)]
+    assert others[0] != others[1] or case != "tagger"
+    if case not in ("tagger", "span_selector"):  # the texts do differ, so their order counts
+        assert np.ptp(np.array(together), axis=0).max() > 0.01
+
+
+def test_max_length_cuts():
+    model, examples = CASES["classifier"]()
+    cut = inference.answers(model, examples, max_length=3)
+    np.testing.assert_allclose(
+        cut[0], inference.answers(model, tabular.Examples(["good"]))[0], atol=1e-5
+    )
+    heads.find_encoder(model).preprocessor.max_sequence_length = 3
+    np.testing.assert_allclose(inference.answers(model, examples), cut, atol=1e-6)
+
+
+def test_classify():
+    model = heads.classifier(encoder(), labels=["no", "yes"])
+    rows = inference.answers(model, tabular.Examples(TEXTS))
+    found = inference.classify(model, np.array(TEXTS))
+    assert [label for label, _ in found] == [["no", "yes"][row.argmax()] for row in rows]
+    assert [score for _, score in found] == pytest.approx([row.max() for row in rows])
+    assert inference.classify(model, []) == []
+    pairs = heads.classifier(encoder(), 2, pairs=True)
+    assert len(inference.classify(pairs, ["good"], ["bad"])) == 1
+    with pytest.raises(ValueError, match="reads pairs of texts; the call has single texts"):
+        inference.classify(pairs, ["good"])
+
+
+def test_evaluate_scores_the_answers():
+    model = heads.classifier(encoder(), labels=["bad", "good"])
+    given = [label for label, _ in inference.classify(model, TEXTS)]
+    assert inference.evaluate(model, tabular.Examples(TEXTS, labels=given))["accuracy"] == 1.0
+    with pytest.raises(ValueError, match="has no labels to compare with"):
+        inference.evaluate(model, tabular.Examples(TEXTS))
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
+def test_embed_is_of_what_the_model_gives(pooling):
+    """Not of another layer, nor of another pooling, without a word."""
+    base = tiny.encoder()
+    with pytest.raises(ValueError, match="has an output of its own, which its `predict` gives"):
+        inference.embed(heads.features(base, (-2, -1)), TEXTS)
+    model = heads.embedder(base, pooling=pooling)
+    other = next(name for name in ("mean", "cls", "max") if name != pooling)
+    with pytest.raises(ValueError, match=f"has the pooling '{pooling}'; received '{other}'"):
+        inference.embed(model, TEXTS, pooling=other)
+    np.testing.assert_array_equal(
+        inference.embed(model, TEXTS, pooling=pooling), inference.embed(model, TEXTS)
+    )
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
+def test_embed(pooling):
+    base = encoder()
+    vectors = inference.embed(base, TEXTS, pooling=pooling, batch_size=2)
+    assert vectors.shape == (5, 8)
+    assert vectors.dtype == np.float32
+    np.testing.assert_allclose((vectors**2).sum(1), 1, atol=1e-5)
+    model = heads.embedder(base, pooling=pooling, normalize=False)
+    for text, vector in zip(TEXTS, inference.embed(model, TEXTS), strict=True):
+        base.preprocessor.sequence_length = 32
+        np.testing.assert_allclose(vector, model(base.preprocessor([text]))[0], atol=1e-5)
+    assert inference.embed(base, []).shape == (0, 8)
+    # Of a model for something else the encoder counts: a checkpoint may come with any head.
+    np.testing.assert_array_equal(
+        inference.embed(heads.masked_lm(base), TEXTS, pooling=pooling, batch_size=2), vectors
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: inference.classify(heads.classifier(encoder(), 2, multi_label=True), ["a"]),
+            "one l",
+        ),
+        (lambda: inference.classify(heads.regressor(encoder()), ["a"]), "must be a classifier"),
+        (
+            lambda: inference.answers(encoder(), tabular.Examples(["a"])),
+            "has to be fine-tuned first",
+        ),
+        (
+            lambda: inference.answers(heads.tagger(encoder(), 2), tabular.Examples(["a"])),
+            "'tagger' does not read Examples",
+        ),
+        (
+            lambda: inference.answers(heads.classifier(encoder(), 2), tabular.Examples([])),
+            "no examples",
+        ),
+        (
+            lambda: inference.answers(
+                keras.Sequential([keras.Input((2,)), keras.layers.Dense(2)]),
+                tabular.Examples(["a"]),
+            ),
+            "must hold one BertEncoder",
+        ),
+    ],
+)
+def test_models_of_another_kind_are_an_error(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_an_encoder_without_a_preprocessor_is_an_error():
+    base = encoder()
+    base.preprocessor = None
+    for call in (inference.classify, inference.embed):
+        model = base if call is inference.embed else heads.classifier(base, 2)
+        with pytest.raises(ValueError, match="has no preprocessor to read text with"):
+            call(model, ["a"])

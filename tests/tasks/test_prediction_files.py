@@ -1,0 +1,139 @@
+"""Files of answers: each format holds what the model said, as its readers want it."""
+
+import csv
+import io
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+from keras_bert import heads
+from keras_bert.data import tabular
+from keras_bert.tasks import multiple_choice, prediction_files, question_answering, tagging
+from tests import tiny
+
+QUOTED = 'so "good",\nreally'
+
+
+@pytest.fixture(scope="module")
+def models():
+    encoder = tiny.encoder(num_hidden_layers=1)
+    return {
+        "classifier": heads.classifier(encoder, labels=["1", "a,b"]),
+        "label sets": heads.classifier(encoder, labels=["labels", "y"], multi_label=True),
+        "regressor": heads.regressor(encoder),
+        "tagger": heads.tagger(encoder, labels=["O", "B-x"]),
+        "reader": heads.span_selector(encoder),
+        "chooser": heads.multiple_choice(encoder),
+    }
+
+
+ANSWER = {"text": QUOTED, "start": 2, "end": 20, "score": np.float32(0.87654)}
+ANSWERED = {
+    "classifier": (tabular.Examples(["a"]), np.array([[0.12346, 0.87654]], np.float32)),
+    "label sets": (tabular.Examples(["a"]), np.array([[0.75, 0.5]], np.float32)),
+    "regressor": (tabular.Examples(["a"]), np.array([-1.5], np.float32)),
+    "tagger": (
+        tagging.TaggedSentences([["Ann", ","], ["so"]]),
+        [[("B-x", 0.5), ("O", 1.0)], [("O", 0.25)]],
+    ),
+    "reader": (question_answering.Questions(["?"], ["so"], ids=["7"]), [ANSWER]),
+    "chooser": (multiple_choice.Choices(["a"], [["b", "c"]]), [np.array([0.25, 0.75], np.float32)]),
+}
+# What JSON Lines hold, and the rows of CSV.
+EXPECTED = {
+    "classifier": ([{"label": "a,b", "score": 0.8765}], [["label", "score"], ["a,b", "0.8765"]]),
+    "label sets": (
+        [{"labels": ["labels", "y"], "scores": {"labels": 0.75, "y": 0.5}}],
+        [["labels", "labels", "y"], ["labels,y", "0.7500", "0.5000"]],
+    ),
+    "regressor": ([{"score": -1.5}], [["score"], ["-1.5000"]]),
+    "tagger": (
+        [
+            {"sentence": 1, "word": "Ann", "tag": "B-x", "score": 0.5},
+            {"sentence": 1, "word": ",", "tag": "O", "score": 1.0},
+            {"sentence": 2, "word": "so", "tag": "O", "score": 0.25},
+        ],
+        [
+            ["sentence", "word", "tag", "score"],
+            ["1", "Ann", "B-x", "0.5000"],
+            ["1", ",", "O", "1.0000"],
+            ["2", "so", "O", "0.2500"],
+        ],
+    ),
+    "reader": (
+        [{"id": "7", "answer": QUOTED, "score": 0.8765, "start": 2, "end": 20}],
+        [["id", "answer", "score", "start", "end"], ["7", QUOTED, "0.8765", "2", "20"]],
+    ),
+    "chooser": ([{"choice": 1, "score": 0.75}], [["choice", "score"], ["1", "0.7500"]]),
+}
+
+
+def test_labels_with_commas_are_told_from_each_other_in_csv():
+    labels = ["rude", "short, but kind", "true"]
+    encoder = tiny.encoder(num_hidden_layers=1)
+    model = heads.classifier(encoder, labels=labels, multi_label=True)
+    answers = np.array([[0.9, 0.8, 0.1]], np.float32)
+    _, line = prediction_files.lines("csv", model, [(tabular.Examples(["a"]), answers, None)])
+    assert line == '"rude;short, but kind",0.9000,0.8000,0.1000'
+
+
+@pytest.mark.parametrize("name", ANSWERED)
+def test_json_lines_and_csv(models, name):
+    answered = [(*ANSWERED[name], None)]
+    objects, rows = EXPECTED[name]
+    written = list(prediction_files.lines("jsonl", models[name], answered))
+    assert [json.loads(line) for line in written] == objects
+    written = "".join(f"{line}\n" for line in prediction_files.lines("csv", models[name], answered))
+    assert list(csv.reader(io.StringIO(written, newline=""), strict=True)) == rows
+
+
+def test_parts_make_one_file_and_none_is_read_ahead(models):
+    part = (*ANSWERED["classifier"], None)
+
+    def parts():
+        yield part
+        yield part
+        raise MemoryError("a third was asked for")
+
+    for format, count in (("jsonl", 2), ("csv", 3), ("tsv", 3)):
+        lines = prediction_files.lines(format, models["classifier"], parts())
+        first = list(itertools.islice(lines, count))
+        assert len(first) == count and len(set(first)) == (1 if format == "jsonl" else 2)
+        with pytest.raises(MemoryError):
+            next(lines)
+
+
+def test_what_was_asked_goes_with_its_answer(models):
+    asked = [{"text": "so\tgood", "text_pair": "a\nb"}]
+    answered = [(*ANSWERED["regressor"], asked)]
+    model = models["regressor"]
+    assert list(prediction_files.lines("tsv", model, answered, header=False)) == [
+        "-1.5000\tso good\ta b"
+    ]
+    [line] = prediction_files.lines("jsonl", model, answered)
+    assert json.loads(line) == {"score": -1.5, **asked[0]}
+
+
+def test_squads_predictions(models):
+    model = models["reader"]
+    assert prediction_files.format_of("a.JSON", model) == "json"
+    [line] = prediction_files.lines("json", model, [(*ANSWERED["reader"], None)])
+    assert json.loads(line) == {"7": QUOTED}
+    with pytest.raises(ValueError, match=r"a\.json: .* for qa alone; name it \.jsonl"):
+        prediction_files.format_of("a.json", models["classifier"])
+
+
+@pytest.mark.parametrize(
+    ("name", "format"),
+    [
+        ("a.jsonl", "jsonl"),
+        ("a.ndjson", "jsonl"),
+        ("a.csv", "csv"),
+        ("a.txt", "tsv"),
+        (None, "tsv"),
+    ],
+)
+def test_the_ending_says_the_format(models, name, format):
+    assert prediction_files.format_of(name, models["chooser"]) == format

@@ -1,0 +1,58 @@
+"""Tasks: every head that can be trained has one, and all have the same functions."""
+
+import inspect
+
+import keras
+import pytest
+
+from keras_bert import heads
+from keras_bert.data import tabular
+from keras_bert.tasks import classification, multiple_choice, question_answering, registry, tagging
+from tests import tiny
+
+MODULES = {
+    classification: tabular.Examples,
+    tagging: tagging.TaggedSentences,
+    question_answering: question_answering.Questions,
+    multiple_choice: multiple_choice.Choices,
+}
+
+
+@pytest.mark.parametrize("task", MODULES)
+def test_all_have_the_same_functions(task):
+    for name, arguments in {
+        "build": ["encoder", "train"],
+        "compile_options": ["model"],
+        "encode": ["model", "examples", "max_length"],
+        "decode": ["model", "examples", "encoded", "outputs"],
+        "score": ["model", "examples", "answers"],
+        "header": ["model"],
+        "lines": ["model", "examples", "answers"],
+        "records": ["model", "examples", "answers"],
+    }.items():
+        signature = inspect.signature(getattr(task, name))
+        required = [p.name for p in signature.parameters.values() if p.kind != p.KEYWORD_ONLY]
+        assert required == arguments, name
+    assert set(task.HEADS) <= set(heads.TASKS)
+    assert task.MAX_LENGTH >= 128
+
+
+def test_tasks_by_data_and_by_model():
+    encoder = tiny.encoder(num_hidden_layers=1)
+    for task, kind in MODULES.items():
+        assert registry.for_data(object.__new__(kind)) is task
+        for head in task.HEADS:
+            options = {"num_classes": 2} if head == "classifier" else {}
+            options |= {"num_tags": 2} if head == "tagger" else {}
+            assert registry.for_model(heads.TASKS[head](encoder, **options)) is task
+
+
+def test_what_has_no_task_is_an_error():
+    encoder = tiny.encoder(num_hidden_layers=1)
+    for model in (encoder, heads.embedder(encoder), heads.masked_lm(encoder)):
+        with pytest.raises(ValueError, match="one of the heads classifier, multiple_choice, regr"):
+            registry.for_model(model)
+    with pytest.raises(ValueError, match="must hold one BertEncoder"):
+        registry.for_model(keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]))
+    with pytest.raises(ValueError, match="Examples, TaggedSentences, .*; received list"):
+        registry.for_data(["a"])

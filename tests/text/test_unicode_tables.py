@@ -1,0 +1,89 @@
+"""The frozen tables are what Python derives, and say what Google's code says."""
+
+import dataclasses
+import unicodedata
+
+import numpy as np
+import pytest
+
+from keras_bert.text import unicode_tables
+from tests.reference_tokenizer import IDEOGRAPHS, clean, split_punctuation, stable
+
+ALL = [code for code in range(unicode_tables.CODE_POINTS) if not 0xD800 <= code <= 0xDFFF]
+SAME_VERSION = unicodedata.unidata_version == unicode_tables.UNICODE_VERSION
+
+
+@pytest.fixture(scope="module")
+def derived():
+    return unicode_tables.derive()
+
+
+@pytest.mark.parametrize(
+    "field", [field.name for field in dataclasses.fields(unicode_tables.UnicodeTables)]
+)
+def test_tables_are_what_python_derives(derived, field):
+    frozen, found = getattr(unicode_tables.tables(), field), getattr(derived, field)
+    if isinstance(frozen, dict):
+        keys = frozen.keys() | found.keys()
+        differing = [code for code in keys if frozen.get(code) != found.get(code)]
+    else:
+        assert frozen.shape == (unicode_tables.CODE_POINTS,)
+        differing = np.flatnonzero(frozen != found).tolist()
+    if SAME_VERSION:
+        assert differing == []
+    elif field not in ("cased", "case_ignorable"):  # `stable` does not ask about those
+        assert [code for code in differing if stable(code)] == []
+
+
+def test_tables_agree_with_the_reference():
+    tables = unicode_tables.tables()
+    for code in filter(stable, ALL):
+        char = chr(code)
+        cleaned = clean(char)
+        assert tables.space[code] == (cleaned == " " or char in "\u2028\u2029"), hex(code)
+        assert tables.removed[code] == (cleaned == ""), hex(code)
+        if cleaned == char and char != " ":
+            apart = split_punctuation("a" + char + "b") == ["a", char, "b"]
+            assert tables.punctuation[code] == apart, hex(code)
+
+
+def test_lower_and_decomposition_are_those_of_python():
+    tables = unicode_tables.tables()
+    for code in filter(stable, ALL):
+        char = chr(code)
+        assert "".join(map(chr, tables.lower.get(code, (code,)))) == char.lower()
+        expected = unicodedata.normalize("NFD", char)
+        assert "".join(map(chr, tables.decomposition.get(code, (code,)))) == expected
+
+
+def test_cjk_ranges_are_googles_eight():
+    assert [(block[0], block[-1]) for block in IDEOGRAPHS] == list(unicode_tables.CJK_RANGES)
+    spaced = {c for first, last in unicode_tables.CJK_RANGES for c in range(first, last + 1)}
+    for char, expected in {"中": True, "한": False, "あ": False, "ア": False, "ㄱ": False}.items():
+        assert (ord(char) in spaced) == expected
+
+
+def test_hangul_is_decomposed_by_arithmetic():
+    decomposition = unicode_tables.tables().decomposition
+    for code in range(0xAC00, 0xD7A4):
+        assert "".join(map(chr, decomposition[code])) == unicodedata.normalize("NFD", chr(code))
+
+
+def test_write_makes_the_same_file_again(tmp_path):
+    path = tmp_path / "tables.npz"
+    if not SAME_VERSION:
+        with pytest.raises(ValueError, match=f"frozen at Unicode {unicode_tables.UNICODE_VERSION}"):
+            unicode_tables.write(path)
+        return
+    unicode_tables.write(path)
+    with np.load(path) as made, np.load(unicode_tables._FILE) as shipped:
+        assert made.files == shipped.files
+        for name in made.files:
+            np.testing.assert_array_equal(made[name], shipped[name])
+
+
+def test_write_refuses_another_unicode(tmp_path, monkeypatch):
+    monkeypatch.setattr(unicode_tables.unicodedata, "unidata_version", "99.0.0")
+    with pytest.raises(ValueError, match="has 99.0.0"):
+        unicode_tables.write(tmp_path / "tables.npz")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,611 @@
+"""Training: each task learns, the best epoch counts, a seed is a run, Ctrl-C is an end."""
+
+import inspect
+import re
+
+import keras
+import numpy as np
+import pytest
+
+from keras_bert import heads
+from keras_bert.data import tabular
+from keras_bert.tasks import classification, inference, registry, tagging
+from keras_bert.training import finetuning, schedule
+from tests import tiny
+from tests.runtime.test_tensorboard import scalars
+
+TEXTS = [text for _, text in tiny.ROWS]
+WORDS = [tuple(word for word in ("good", "bad", "film") if word in text) for text in TEXTS]
+# Each: data, and epochs within which it is learned by heart.
+DATA = {
+    "one label": (tiny.examples(), 8),
+    "pairs": (
+        tabular.Examples(
+            ["good", "good", "bad", "bad"] * 6,
+            ["so good", "so bad"] * 12,
+            ["same", "other", "other", "same"] * 6,
+        ),
+        20,
+    ),
+    "label sets": (tabular.Examples(TEXTS, label_sets=[words[:-1] for words in WORDS]), 14),
+    "scores": (tabular.Examples(TEXTS, scores=[0.7 if "good" in w else -0.7 for w in WORDS]), 8),
+    "tags": (tiny.tagged(), 10),
+    "questions": (tiny.questions(), 10),
+    "choices": (tiny.choices(), 4),
+}
+METRICS = {
+    "one label": ["accuracy", "f1", "mcc", "majority"],
+    "pairs": ["accuracy", "f1", "mcc", "majority"],
+    "label sets": ["micro_f1", "macro_f1", "exact_match"],
+    "scores": ["pearson", "spearman", "rmse"],
+    "tags": ["f1", "precision", "recall", "accuracy", "majority"],
+    "questions": ["f1", "exact_match", "has_answer_f1", "no_answer_accuracy"],
+    "choices": ["accuracy", "majority"],
+}
+
+
+def finetune(examples=None, dev=None, encoder=None, **options):
+    options = {
+        "batch_size": 8,
+        "learning_rate": 1e-2,
+        "max_length": 16,
+        "show_progress": False,
+        **options,
+    }
+    examples = tiny.examples() if examples is None else examples
+    return finetuning.finetune(encoder or tiny.learner(), examples, dev, **options)
+
+
+def weights(model):
+    return [keras.ops.convert_to_numpy(weight) for weight in model.weights]
+
+
+@pytest.mark.parametrize("kind", DATA)
+def test_each_task_learns(kind, capsys):
+    examples, epochs = DATA[kind]
+    # A score of the last epoch alone, so that luck does not pass for learning.
+    model, metrics = finetune(examples, epochs=epochs, show_progress=True)
+    assert metrics["history"][-1]["loss"] == metrics["train_loss"] < metrics["history"][0]["loss"]
+    scores = inference.evaluate(model, examples)
+    assert list(scores) == METRICS[kind]
+    names = registry.for_data(examples).metric_names(model, examples)
+    assert tuple(name for name in scores if name != "majority") == names
+    assert next(iter(scores.values())) > 0.99
+    assert heads.find_output(model).pairs == (kind in ("pairs", "questions"))
+    assert capsys.readouterr().out == ""
+
+
+class CtrlC(keras.callbacks.Callback):
+    """Ends a run after so many batches as Ctrl-C does."""
+
+    def __init__(self, batches):
+        super().__init__()
+        self.left = batches
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.left -= 1
+        if not self.left:
+            raise KeyboardInterrupt
+
+
+@pytest.fixture
+def scored(monkeypatch):
+    """A function that has `finetune` see these scores, an epoch after the other."""
+
+    def script(**columns):
+        kept = []
+        epochs = iter(range(99))
+
+        def evaluate(model, examples, **options):
+            kept.append(weights(model))
+            epoch = next(epochs)
+            return {name: values[epoch] for name, values in columns.items()}
+
+        monkeypatch.setattr(finetuning.predict, "evaluate", evaluate)
+        return kept
+
+    return script
+
+
+def test_the_weights_of_the_best_epoch_come_back(eager, scored, tmp_path):
+    kept = scored(accuracy=[0.5, 0.9, 0.9], f1=[0.1, 0.2, 0.3])
+    examples = tiny.examples(tiny.ROWS[:8])
+    model, metrics = finetune(examples, examples, epochs=3, folder=tmp_path)
+    for a, b in zip(weights(model), kept[1], strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert (metrics["metric"], metrics["best_epoch"], metrics["accuracy"]) == ("accuracy", 2, 0.9)
+    assert [record["f1"] for record in metrics["history"]] == [0.1, 0.2, 0.3]
+    assert [record["epoch"] for record in metrics["history"]] == [1, 2, 3]
+    assert (metrics["f1"], metrics["stopped"]) == (0.2, False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_data_to_score_is_encoded_once(eager, monkeypatch):
+    counted = []
+    encode = classification.encode
+
+    def counting(model, examples, *args, **options):
+        counted.append(examples.source)
+        return encode(model, examples, *args, **options)
+
+    monkeypatch.setattr(classification, "encode", counting)
+    dev = tiny.examples(tiny.ROWS[:8], source="dev")
+    _, metrics = finetune(tiny.examples(tiny.ROWS[:8], source="train"), dev, epochs=2)
+    assert counted == ["train", "dev"]
+    assert len(metrics["history"]) == 2
+
+
+def test_any_metric_may_choose_and_of_errors_the_least_is_best():
+    names = ("epoch", "loss", "pearson", "rmse", "majority")
+    rows = [(1, 0.0, 0.7, 0.8, 0.5), (2, 0.0, 0.9, 0.3, 0.5), (3, 0.0, 0.6, 0.2, 0.5)]
+    history = [dict(zip(names, row, strict=True)) for row in rows]
+    for metric, epoch in ((None, 2), ("pearson", 2), ("rmse", 3)):
+        best, chosen = finetuning._best(history, metric)
+        assert (best["epoch"], chosen) == (epoch, metric or "pearson")
+    history[0]["pearson"] = float("nan")
+    assert finetuning._best(history, None)[0]["epoch"] == 2
+
+
+def test_patience_ends_a_run_that_gets_no_better(eager, scored):
+    scored(accuracy=[0.5, 0.7, 0.6, 0.7, 0.9], f1=[0.1, 0.2, 0.3, 0.4, 0.5])
+    examples = tiny.examples(tiny.ROWS[:4])
+    _, metrics = finetune(examples, examples, epochs=5, patience=2)
+    assert [record["accuracy"] for record in metrics["history"]] == [0.5, 0.7, 0.6, 0.7]
+    assert (metrics["best_epoch"], metrics["stopped"]) == (2, False)
+
+
+def test_ctrl_c_returns_the_best_so_far(eager, scored):
+    kept = scored(accuracy=[0.5, 0.4])
+    examples = tiny.examples(tiny.ROWS[:8])
+    model, metrics = finetune(examples, examples, batch_size=4, callbacks=[CtrlC(5)])
+    assert metrics["stopped"]
+    assert (metrics["best_epoch"], len(metrics["history"])) == (1, 2)
+    for a, b in zip(weights(model), kept[0], strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_ctrl_c_in_the_first_epoch_returns_the_current_weights(eager, tmp_path):
+    examples = tiny.examples(tiny.ROWS[:8])
+    options = {"batch_size": 4, "folder": tmp_path, "callbacks": [CtrlC(1)]}
+    model, metrics = finetune(examples, examples, **options)
+    assert (metrics["stopped"], metrics["best_epoch"]) == (True, 1)
+    assert metrics["accuracy"] == inference.evaluate(model, examples)["accuracy"]
+    assert metrics["train_loss"] > 0
+    assert int(model.optimizer.iterations) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_before_the_first_step_is_no_run(eager):
+    class AtOnce(keras.callbacks.Callback):
+        def on_train_begin(self, logs=None):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        finetune(tiny.examples(tiny.ROWS[:8]), callbacks=[AtOnce()])
+
+
+@pytest.mark.parametrize("is_kept", [False, True])
+@pytest.mark.parametrize("folder", [False, True])
+def test_ctrl_c_while_the_best_is_kept(folder, is_kept, eager, scored, tmp_path, monkeypatch):
+    """The scores are those of the weights, whichever of the two has been written already."""
+    kept = scored(accuracy=[0.5, 0.9])
+    plain, calls = finetuning.RunState.keep_best, []
+
+    def keep_best(self, *args):
+        calls.append(args)
+        if is_kept or len(calls) < 2:
+            plain(self, *args)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(finetuning.RunState, "keep_best", keep_best)
+    examples = tiny.examples(tiny.ROWS[:8])
+    model, metrics = finetune(examples, examples, folder=tmp_path if folder else None)
+    assert metrics["stopped"]
+    assert (metrics["best_epoch"], metrics["accuracy"]) == ((2, 0.9) if is_kept else (1, 0.5))
+    assert [record["epoch"] for record in metrics["history"]] == [1, 2][: 1 + is_kept]
+    for a, b in zip(weights(model), kept[is_kept], strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_what_fails_at_the_end_costs_no_run(eager, tmp_path):
+    def full_disk(model, metrics):
+        raise OSError(28, "No space left on device")
+
+    examples = tiny.examples(tiny.ROWS[:8])
+    with pytest.raises(OSError, match="No space left"):
+        finetune(examples, examples, folder=tmp_path, on_end=full_disk)
+    ended = []
+    options = {"folder": tmp_path, "callbacks": [CtrlC(1)]}  # nothing is trained any more
+    model, metrics = finetune(examples, examples, on_end=lambda *end: ended.append(end), **options)
+    assert ended == [(model, metrics)] and not metrics["stopped"]
+    assert metrics["accuracy"] == inference.evaluate(model, examples)["accuracy"]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["one label", "tags"])
+def test_rows_that_fill_up_a_batch_count_for_nothing(kind, eager):
+    """5 sequences in batches of 32 have the loss they have alone."""
+    examples = {
+        "one label": tiny.examples(tiny.ROWS[:5]),
+        "tags": tagging.TaggedSentences(tiny.tagged().words[:5], tiny.tagged().tags[:5]),
+    }[kind]
+
+    def loss(**options):
+        options = {"epochs": 1, "learning_rate": 1e-9, "batch_size": 32, **options}
+        encoder = tiny.encoder(
+            hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, num_hidden_layers=1
+        )
+        return finetune(examples, encoder=encoder, **options)[1]["train_loss"]
+
+    assert loss(fixed_length=True) == pytest.approx(loss(), rel=1e-5)
+
+
+def test_a_line_an_epoch_where_there_is_no_terminal(eager, capsys, scored):
+    scored(accuracy=[0.5, 0.75], majority=[0.5, 0.5])
+    examples = tiny.examples(tiny.ROWS[:4])
+    finetune(examples, examples, epochs=2, show_progress=True)
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["epoch 1 of 2", "epoch 2 of 2"]
+    assert lines[1].startswith("epoch 2 of 2: loss 0.") and lines[1].endswith(", accuracy 0.750")
+
+
+def test_a_bar_at_a_terminal(eager, capsys, scored, monkeypatch):
+    scored(accuracy=[0.5, 0.75])
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setenv("COLUMNS", "160")
+    examples = tiny.examples(tiny.ROWS[:4])
+    finetune(examples, examples, epochs=2, show_progress=True)
+    last = re.sub(r"\x1b\[\d+m", "", capsys.readouterr().err.split("Epoch 2 of 2")[-1])
+    assert re.search(r"4/4 .*loss 0\.\d{3} .*\b\d+ examples/s .*dev accuracy 0\.750 .*0:00:0", last)
+
+
+def test_tensorboard_gets_each_epoch(eager, tmp_path, scored):
+    scored(accuracy=[0.5, 0.75])
+    examples = tiny.examples(tiny.ROWS[:4])
+    _, metrics = finetune(examples, examples, epochs=2, tensorboard=tmp_path)
+    found = scalars(tmp_path)
+    assert (found["accuracy", 1], found["accuracy", 2]) == (0.5, 0.75)
+    assert found["loss", 2] == pytest.approx(metrics["train_loss"])
+
+
+def test_what_is_not_seen_is_counted(eager):
+    examples = tiny.examples([*tiny.ROWS[:8], ("good", "good " * 50), ("bad", "\u200b")])
+    dev = tiny.examples([("good", "good " * 50)] * 3)
+    _, metrics = finetune(examples, dev, epochs=1)
+    assert (metrics["truncated"], metrics["without_pieces"], metrics["dev_truncated"]) == (1, 1, 3)
+    assert "dev_without_pieces" not in metrics
+
+
+def test_a_seed_gives_the_same_run(eager):
+    def run(seed):
+        encoder = tiny.encoder(num_hidden_layers=1)
+        # What came before does not matter, nor what the encoder's dropout drew from.
+        keras.utils.set_random_seed(99 + len(runs))
+        encoder = encoder.with_options()
+        model, _ = finetune(tiny.examples(), encoder=encoder, epochs=1, seed=seed)
+        return weights(model)
+
+    runs = []
+    for seed in (1, 1, 2):
+        runs.append(run(seed))
+    for a, b in zip(runs[0], runs[1], strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert not any(np.array_equal(a, b) for a, b in zip(runs[0], runs[2], strict=True))
+
+
+def test_two_accumulated_batches_are_one_of_twice_the_size(eager):
+    """One step of the optimizer either way, with the same rate, hence to the same weights."""
+    examples = tiny.examples(tiny.ROWS[:8])
+    options = {"epochs": 1, "warmup": 0.0}
+    one, _ = finetune(examples, batch_size=8, learning_rate=1e-3, **options)
+    two, _ = finetune(examples, batch_size=4, learning_rate=1e-3, accumulate=2, **options)
+    assert int(one.optimizer.iterations) == int(two.optimizer.iterations) == 1
+    moments = [keras.ops.convert_to_numpy(moment) for moment in one.optimizer._momentums]
+    for a, b in zip(moments, two.optimizer._momentums, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-6)
+    assert max(abs(moment).max() for moment in moments) > 1e-3
+    # Adam takes the sign of what is all but 0 for a gradient; those few weights differ.
+    for a, b in zip(weights(one), weights(two), strict=True):
+        assert np.mean(abs(a - b) > 1e-5) < 0.1
+
+
+@pytest.mark.parametrize(("accumulate", "steps"), [(2, 3), (4, 2), (9, 1)])
+def test_the_last_batches_become_a_step(accumulate, steps, eager):
+    """Of 6 batches in two epochs."""
+    encoder = tiny.learner()
+    before = [weight.numpy() for weight in encoder.weights]
+    examples = tiny.examples(tiny.ROWS[:12])
+    model, _ = finetune(examples, None, encoder, batch_size=4, epochs=2, accumulate=accumulate)
+    assert int(model.optimizer.iterations) == steps
+    assert any((a != b.numpy()).any() for a, b in zip(before, encoder.weights, strict=True))
+
+
+def test_what_is_invisible_is_counted_or_an_error(eager):
+    rows = [*tiny.ROWS[:6], ("good", ""), ("bad", "\u200b")]
+    _, metrics = finetune(tiny.examples(rows), epochs=1)
+    assert metrics["without_pieces"] == 2
+    nothing = tagging.TaggedSentences([["\u200b"]] * 2, [["O"], ["B-x"]])
+    with pytest.raises(ValueError, match="holds only what is invisible"):
+        finetune(nothing)
+
+
+def test_a_callback_may_end_the_run(eager):
+    class Stop(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            self.model.stop_training = epoch == 1
+
+    _, metrics = finetune(epochs=4, callbacks=[Stop()])
+    assert (len(metrics["history"]), metrics["stopped"]) == (2, False)
+
+
+def test_a_new_folder_is_made(eager, tmp_path):
+    finetune(epochs=1, folder=tmp_path / "new" / "one")
+    assert list((tmp_path / "new" / "one").iterdir()) == []
+
+
+@pytest.fixture
+def untrained(monkeypatch):
+    """What `finetune` would train on: the schedule of each call."""
+    schedules = []
+    monkeypatch.setattr(finetuning, "_fit", lambda schedule, *args: schedules.append(schedule))
+    return schedules
+
+
+def test_options_reach_the_task(untrained):
+    finetune(class_weight={"bad": 3.0})
+    _, targets, given = untrained[0].epoch(0)[0]
+    real = given > 0  # rows hold several texts, some fewer
+    assert real.sum() == 8
+    assert given[real].tolist() == [{0: 3.0, 1: 1.0}[target] for target in targets[real]]
+
+
+def test_fixed_lengths_are_one_shape(untrained):
+    finetune(tiny.examples(tiny.ROWS[:18]), fixed_length=True)
+    plan = untrained[0].epoch(0)
+    shapes = {plan[index][0]["input_word_ids"].shape for index in range(len(plan))}
+    assert shapes == {(8, 16)}
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_steps_are_compiled_where_it_pays(packed, monkeypatch):
+    losses, trained = [], []
+    if not packed:
+        monkeypatch.setattr(heads, "can_be_packed", lambda model: False)
+    fit = keras.Model.fit
+    monkeypatch.setattr(
+        keras.Model,
+        "fit",
+        lambda self, *args, **options: trained.append(self) or fit(self, *args, **options),
+    )
+    monkeypatch.setattr(schedule, "_COMPILED_SHARE", 0.1)
+    for cost in (1e30, 0.0):
+        monkeypatch.setattr(schedule, "_COMPILING", cost)
+        # All in one batch: which rows share one is another matter.
+        model, metrics = finetune(epochs=2, batch_size=len(TEXTS))
+        assert trained[-1].jit_compile == (cost == 0.0)
+        assert (trained[-1] is not model) == packed
+        losses += [metrics["train_loss"]]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+    encoder = tiny.learner(rematerialize=True)  # which XLA would undo
+    finetune(epochs=1, encoder=encoder)
+    assert not trained[-1].jit_compile
+
+
+def test_the_preprocessor_cuts_where_training_did(untrained):
+    encoder = tiny.learner()
+    finetune(encoder=encoder, max_length=6)
+    assert encoder.preprocessor.max_sequence_length == 6
+    finetune(encoder=encoder, max_length=99)
+    assert encoder.preprocessor.max_sequence_length == 32  # the encoder has no more positions
+
+
+def test_the_defaults_are_the_papers():
+    """Section A.3: 16 or 32 a batch, 5e-5, 3e-5 or 2e-5, 2 to 4 epochs, the first tenth warm-up."""
+    defaults = {
+        name: parameter.default
+        for name, parameter in inspect.signature(finetuning.finetune).parameters.items()
+    }
+    assert defaults["batch_size"] in (16, 32) and defaults["learning_rate"] in (5e-5, 3e-5, 2e-5)
+    assert defaults["epochs"] in (2, 3, 4) and defaults["warmup"] == 0.1
+    config = tiny.encoder().get_config()
+    assert config["hidden_dropout_prob"] == config["attention_probs_dropout_prob"] == 0.1
+
+
+@pytest.mark.parametrize("place", [0, 3, -1])
+def test_weights_that_the_last_step_spoiled_are_an_error(eager, scored, place):
+    """No loss sees them any more, and a metric of an epoch before it may have been worse."""
+    scored(accuracy=[0.5])
+
+    class Spoil(keras.callbacks.Callback):
+        def on_train_end(self, logs=None):
+            variable = self.model.trainable_variables[place]
+            variable.assign(variable * np.nan)
+
+    examples = tiny.examples(tiny.ROWS[:8])
+    with pytest.raises(ValueError, match="training diverged, .* holds no numbers any more"):
+        finetune(examples, examples, epochs=1, callbacks=[Spoil()])
+
+
+def test_a_run_that_goes_on_says_so(eager, capsys, scored, tmp_path):
+    scored(accuracy=[0.5, 0.75])
+    examples = tiny.examples(tiny.ROWS[:4])
+
+    class Killed(Exception):
+        pass
+
+    class Kill(keras.callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            if epoch == 1:
+                raise Killed
+
+    options = {"epochs": 2, "folder": tmp_path, "show_progress": True}
+    with pytest.raises(Killed):
+        finetune(examples, examples, callbacks=[Kill()], **options)
+    assert "goes on" not in capsys.readouterr().err
+    finetune(examples, examples, **options)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == f"goes on with the run in {tmp_path}, epoch 2 of 2"
+    assert [line.partition(":")[0] for line in lines[1:]] == ["epoch 2 of 2"]
+
+
+def test_divergence_is_an_error(eager):
+    with pytest.raises(ValueError, match="training diverged, the loss is"):
+        finetune(epochs=2, learning_rate=1e30)
+
+
+@pytest.mark.parametrize("option", ["epochs", "batch_size", "accumulate", "max_length"])
+def test_bad_numbers_are_an_error(option):
+    least = 3 if option == "max_length" else 1
+    with pytest.raises(ValueError, match=f"{option} must be at least {least}; received 0"):
+        finetune(**{option: 0})
+
+
+@pytest.mark.parametrize(
+    ("examples", "dev", "message"),
+    [
+        (tabular.Examples(["a"]), None, "the examples: has no labels to learn from"),
+        (tiny.examples(), tabular.Examples(["a"]), "the examples: has no labels"),
+        (tabular.Examples([], labels=[]), None, "the examples: holds no examples"),
+        (
+            tiny.examples([("good", "a")] * 3, source="the training file"),
+            None,
+            "the training file: needs at least two labels to tell apart; received only 'good'",
+        ),
+        (
+            tiny.examples(),
+            tiny.examples([("odd", "a")], source="the dev file"),
+            "the dev file, example 1: has the label 'odd', which is none of the model's: bad, good"
+            ". No row of the training data, the examples, has it: add some there, or take it out",
+        ),
+        (
+            tiny.tagged(),
+            tagging.TaggedSentences([["a"]], [["B-odd"]], source="the dev file"),
+            "the dev file, sentence 1: has the tag 'B-odd', .*[.] No row of the training data, ",
+        ),
+        (
+            tiny.examples(),
+            tabular.Examples(["a"], scores=[1], source="the dev file"),
+            "the dev file: has scores, but the model knows labels",
+        ),
+        (
+            tiny.examples(),
+            tabular.Examples(["a"], ["b"], ["good"], source="the dev file"),
+            "reads single texts; the dev file has pairs of texts",
+        ),
+        (
+            tagging.TaggedSentences([["a"]], [["O"]], source="the train file"),
+            None,
+            "the train file: needs at least two tags to tell apart; received only 'O'",
+        ),
+        (tiny.tagged(), tiny.examples(), "must be TaggedSentences, as the training data;"),
+        (["a", "b"], None, "examples must be one of Examples, .*; received list"),
+    ],
+)
+def test_data_that_cannot_be_learned_is_an_error(examples, dev, message):
+    with pytest.raises(ValueError, match=message):
+        finetune(examples, dev, epochs=1)
+
+
+@pytest.mark.parametrize(
+    ("examples", "options", "message"),
+    [
+        (tiny.examples(), {"metric": "f1"}, "metric and patience need dev"),
+        (tiny.examples(), {"patience": 1}, "metric and patience need dev"),
+        (tiny.examples(), {"stride": 4}, "Examples take no stride"),
+        (tiny.tagged(), {"class_weight": "balanced"}, "TaggedSentences take no class_weight"),
+        (tiny.choices(), {"stride": 4}, "Choices take no stride"),
+    ],
+)
+def test_what_a_task_does_not_know_is_an_error_at_once(examples, options, message, monkeypatch):
+    monkeypatch.setattr(registry.for_data(examples), "build", None)  # it would be called
+    with pytest.raises(ValueError, match=message):
+        finetune(examples, **options)
+
+
+@pytest.mark.parametrize(
+    ("kind", "metric", "message"),
+    [
+        ("one label", "acuracy", "metric must be one of accuracy, f1, mcc; received 'acuracy'"),
+        ("one label", "macro_f1", "metric must be one of accuracy, f1, mcc; received 'macro_f1'"),
+        ("one label", "majority", "metric must be one of accuracy, f1, mcc; received 'majority'"),
+        ("label sets", "accuracy", "must be one of micro_f1, macro_f1, exact_match; received"),
+        ("scores", "f1", "metric must be one of pearson, spearman, rmse; received 'f1'"),
+        ("tags", "mcc", "metric must be one of f1, precision, recall, accuracy; received 'mcc'"),
+        ("questions", "accuracy", "one of f1, exact_match, has_answer_f1, no_answer_accuracy;"),
+        ("choices", "f1", "metric must be one of accuracy; received 'f1'"),
+    ],
+)
+def test_a_metric_of_another_head_is_an_error_before_the_training(kind, metric, message):
+    examples, _ = DATA[kind]
+    with pytest.raises(ValueError, match=message):
+        finetune(examples, examples, metric=metric, callbacks=[CtrlC(1)])
+
+
+def test_a_name_in_place_of_an_encoder_is_an_error():
+    with pytest.raises(ValueError, match="as keras_bert.load gives; received 'minilm'"):
+        finetuning.finetune("minilm", tiny.examples())
+
+
+def test_an_encoder_without_a_preprocessor_is_an_error():
+    encoder = tiny.learner()
+    encoder.preprocessor = None
+    with pytest.raises(ValueError, match="has no preprocessor"):
+        finetune(encoder=encoder)
+
+
+def test_jax_learns_and_goes_on(python, tmp_path):
+    """On JAX steps are compiled, so lengths are few and the last batch is filled up.
+
+    A run that Ctrl-C ends in its third epoch is the same run if it was killed in between.
+    """
+    program = f"""
+import keras, numpy as np
+from keras_bert.tasks import inference
+from keras_bert.training import finetuning
+from tests import tiny
+
+class End(keras.callbacks.Callback):
+    def __init__(self, batches, error):
+        self.left, self.error = batches, error
+    def on_train_batch_end(self, batch, logs=None):
+        self.left -= 1
+        if not self.left:
+            raise self.error
+
+def run(batches, error, folder=None):
+    return train.finetune(
+        tiny.encoder(num_hidden_layers=1, hidden_size=16, initializer_range=0.25),
+        tiny.examples(tiny.ROWS[:30]),
+        batch_size=8, learning_rate=2e-2, max_length=16, folder=folder,
+        callbacks=[End(batches, error)])
+
+whole, metrics = run(10, KeyboardInterrupt)
+assert metrics["stopped"] and int(whole.optimizer.iterations) == 10
+first, second = [record["loss"] for record in metrics["history"]]
+assert metrics["train_loss"] == second < 0.8 * first
+train._SAVE_SECONDS = 0
+try:
+    run(6, OSError, {str(tmp_path)!r})
+except OSError:
+    model, again = run(4, KeyboardInterrupt, {str(tmp_path)!r})
+for a, b in zip(whole.weights, model.weights, strict=True):
+    np.testing.assert_allclose(a.numpy(), b.numpy(), atol=1e-6)
+np.testing.assert_allclose([r["loss"] for r in again["history"]], [first, second], rtol=1e-6)
+scores = predict.evaluate(model, tiny.examples(tiny.ROWS[:4]), batch_size=8)
+assert list(scores) == ["accuracy", "f1", "mcc", "majority"]
+"""
+    python("-c", program, backend="jax")
+
+
+@pytest.mark.parametrize("kind", ["one label", "questions"])
+def test_a_step_is_traced_once(kind, monkeypatch):
+    """For a model of six layers a second time costs as much as twenty steps."""
+    examples, _ = DATA[kind]
+    traced, step = [], keras.Model.train_step
+    monkeypatch.setattr(
+        keras.Model, "train_step", lambda self, *a, **k: traced.append(self) or step(self, *a, **k)
+    )
+    encoder = tiny.encoder()
+    finetuning.finetune(encoder, examples, epochs=2, fixed_length=True, max_length=32)
+    assert len(traced) == 1

@@ -1,0 +1,98 @@
+"""What a step computes, against XLA's own count; what devices can do."""
+
+import keras
+import numpy as np
+import pytest
+
+import keras_bert
+from keras_bert.training import flops
+
+COUNT = """
+import jax, keras, numpy as np
+import keras_bert
+from keras_bert import heads
+from keras_bert.training import flops
+layers, hidden, length, predictions = 1, 768, 128, 20
+encoder = keras_bert.BertEncoder(vocab_size=2000, hidden_size=hidden, num_hidden_layers=layers,
+    num_attention_heads=hidden // 64, intermediate_size=4 * hidden)
+model = heads.pretraining(encoder)
+inputs = {key: np.ones((2, length), "int32") for key in model.input}
+inputs["masked_lm_positions"] = np.zeros((2, predictions), "int32")
+state = [[v.value for v in variables]
+         for variables in (model.trainable_variables, model.non_trainable_variables)]
+def forward(*state_and_inputs):
+    return model.stateless_call(*state_and_inputs, training=False)[0]
+cost = jax.jit(forward).lower(*state, inputs).cost_analysis()
+row = flops.of_sequence(encoder.bert_config, length, predictions)
+print("ratio", cost["flops"] / 2 / (row / 3))
+"""
+
+
+def test_it_is_what_xla_counts(python):
+    ratio = float(python("-c", COUNT, backend="jax").partition("ratio ")[2].split()[0])
+    # XLA counts softmax, GELU and LayerNorm too, which no one counts as work of the model.
+    assert 0.99 < ratio < 1.05, ratio
+
+
+def test_the_figures_of_the_paper():
+    base = keras_bert.BertEncoder(
+        vocab_size=99, hidden_size=8, num_hidden_layers=1, num_attention_heads=1,
+        intermediate_size=16,
+    ).bert_config | {
+        "vocab_size": 30522, "hidden_size": 768, "num_hidden_layers": 12, "intermediate_size": 3072,
+    }  # fmt: skip
+    # Six operations a weight of the blocks and a position, and some for attention.
+    weights = 12 * (4 * 768**2 + 2 * 768 * 3072)
+    for length in (128, 512):
+        assert 1 < flops.of_encoder(base, length) / (6 * weights * length) < 1.12
+    one = flops.of_sequence(base, 128, 20)
+    # Each position that is read goes through the last layer, behind its queries, keys and values.
+    position = 768**2 + 2 * 768 * 3072 + 2 * 128 * 768
+    assert flops.of_sequence(base, 128, 20, texts=3) - one == 6 * 2 * (768**2 + position)
+    assert flops.of_sequence(base, 128, 21) - one == 6 * (768**2 + 768 * 30522 + position)
+
+
+@pytest.mark.parametrize(
+    ("device", "peak"),
+    [
+        ("NVIDIA H100 80GB HBM3", 989e12),
+        ("NVIDIA H200", 989e12),
+        ("NVIDIA A100-SXM4-40GB", 312e12),
+        ("NVIDIA L4", 121e12),
+        ("Tesla T4", 65e12),
+        ("Tesla V100-SXM2-16GB", 125e12),
+        ("TPU v5 lite", 197e12),
+        ("TPU v5litepod", 197e12),
+        ("TPU v5e", 197e12),
+        ("TPU v5p", 459e12),
+        ("TPU v5", 459e12),
+        ("TPU v6 lite", 918e12),
+        ("TPU v6e", 918e12),
+        ("TPU v4", 275e12),
+        # One JAX device is a core, half a chip.
+        ("TPU v3", 61.5e12),
+        ("TPU v2", 22.5e12),
+        ("NVIDIA L40S", 362e12),
+        ("NVIDIA L40", 181e12),
+        ("cpu", None),
+        ("NVIDIA GeForce RTX 4090", None),
+    ],
+)
+def test_what_makers_state(device, peak):
+    assert flops.stated_peak(device) == peak
+
+
+def test_a_device_that_is_not_known_is_measured():
+    # No matter how busy, a CPU does a few and not a million times as many.
+    assert 1e8 < flops.peak() < 1e14
+    assert flops.stated_peak(flops._device_name()) is None or np.isfinite(flops.peak())
+    assert keras.backend.backend() in ("tensorflow", "jax", "torch")
+
+
+def test_a_sequence_counted_by_hand():
+    config = {"hidden_size": 8, "vocab_size": 50, "num_hidden_layers": 1, "intermediate_size": 16}
+    whole = flops.of_sequence(config, 16, 3)
+    last = 64 + 2 * 128 + 2 * 16 * 8  # of one layer, for [CLS] and three masked positions
+    assert whole == 6 * (16 * 3 * 64 + 4 * last + 3 * (64 + 400) + 64)
+    config["num_hidden_layers"] = 2
+    assert flops.of_sequence(config, 16, 3) - whole == 6 * 16 * (3 * 64 + last)

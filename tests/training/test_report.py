@@ -1,0 +1,119 @@
+"""What is left of a run: a table, a file that is whole, pictures whatever the labels are."""
+
+import json
+
+import matplotlib.image
+import numpy as np
+import pytest
+
+from keras_bert import heads
+from keras_bert.data.tabular import Examples
+from keras_bert.training import report
+from tests import tiny
+
+HISTORY = [
+    {"epoch": 1, "loss": 0.9, "accuracy": 0.5, "f1": 0.4, "majority": 0.5},
+    {"epoch": 2, "loss": 0.4, "accuracy": 0.8, "f1": 0.7, "majority": 0.5},
+]
+
+
+def test_table():
+    metrics = {"f1": 0.25, "examples": 1200, "metric": "f1", "stopped": False, "history": [1]}
+    assert report.table(metrics) == "f1        0.250\nexamples  1200\nmetric    f1"
+    assert report.table({}) == ""
+
+
+def test_metrics_are_written_whole_or_not_at_all(tmp_path):
+    metrics = {"accuracy": 0.5, "train": "한국어.tsv", "history": HISTORY, "dev": None}
+    report.write_metrics(tmp_path, metrics)
+    file = tmp_path / report.METRICS_FILE
+    assert json.loads(file.read_text(encoding="utf-8")) == metrics
+    assert "한국어" in file.read_text(encoding="utf-8")
+    before = file.read_bytes()
+    with pytest.raises(TypeError):
+        report.write_metrics(tmp_path, {"a": object()})
+    assert file.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def picture(file):
+    """An image as floats (height, width, 4); not all of one color."""
+    assert file.read_bytes().startswith(b"\x89PNG")
+    image = matplotlib.image.imread(file)
+    assert np.ptp(image) > 0.5
+    return image
+
+
+def test_what_is_no_number_is_null(tmp_path):
+    metrics = {"rmse": float("inf"), "history": [{"loss": float("nan"), "name": "x", "n": 1}]}
+    report.write_metrics(tmp_path, metrics)
+    text = (tmp_path / report.METRICS_FILE).read_text()
+    assert json.loads(text) == {
+        "rmse": None,
+        "history": [{"loss": None, "name": "x", "n": 1}],
+    }
+    assert "Infinity" not in text and "NaN" not in text
+
+
+def test_curves(tmp_path):
+    report.draw_curves(tmp_path, HISTORY)
+    both = picture(tmp_path / report.CURVES_FILE)
+    report.draw_curves(tmp_path, [{"epoch": 1, "loss": 0.5}])  # without dev data
+    assert not np.array_equal(picture(tmp_path / report.CURVES_FILE), both)
+
+
+KOREAN = ["긍정", "부정"]
+STRANGE = ["naïve", "日本", "😀"]
+FORMULAS = ["$x^{$", "$", "WP$"]
+
+
+@pytest.mark.parametrize("labels", [["no", "yes"], FORMULAS, KOREAN, STRANGE])
+@pytest.mark.parametrize("fonts", ["this machine's", "none"])
+def test_confusion_of_a_classifier(tmp_path, monkeypatch, labels, fonts):
+    """Without a warning, which would fail the test, whether or not a font has the characters."""
+    if fonts == "none":
+        monkeypatch.setattr("matplotlib.font_manager.get_font_names", lambda: ["DejaVu Sans"])
+    model = heads.classifier(tiny.encoder(num_hidden_layers=1), labels=labels)
+    examples = Examples(["a"] * 6, labels=(labels * 3)[:6])
+    answers = np.eye(len(labels))[[0] * 6]
+    assert report.draw_confusion(tmp_path, model, examples, answers)
+    image = picture(tmp_path / report.CONFUSION_FILE)
+    right = np.eye(len(labels))[[labels.index(label) for label in examples.labels]]
+    assert report.draw_confusion(tmp_path, model, examples, right)
+    assert not np.array_equal(picture(tmp_path / report.CONFUSION_FILE), image)
+
+
+def test_rows_are_what_is_right_and_columns_what_was_answered(tmp_path, monkeypatch):
+    figures, plain = [], report._figure
+    monkeypatch.setattr(report, "_figure", lambda *size: figures.append(plain(*size)) or figures[0])
+    model = heads.classifier(tiny.encoder(num_hidden_layers=1), labels=["no", "yes"])
+    examples = Examples(["a"] * 4, labels=["no", "no", "no", "yes"])
+    report.draw_confusion(tmp_path, model, examples, np.eye(2)[[1, 1, 0, 1]])
+    (axes,) = figures[0].axes
+    counts = {(*text.get_position(), text.get_text()) for text in axes.texts}
+    assert counts == {(0, 0, "1"), (1, 0, "2"), (0, 1, "0"), (1, 1, "1")}  # column, row
+    assert (axes.get_ylabel(), axes.get_xlabel()) == ("right", "answered")
+    for labels in (axes.get_xticklabels(), axes.get_yticklabels()):
+        assert [label.get_text() for label in labels] == ["no", "yes"]
+
+
+def test_confusion_of_a_tagger(tmp_path):
+    model = heads.tagger(tiny.encoder(num_hidden_layers=1), labels=["O", "B-work", "B-mood"])
+    answers = [[("O", 0.5)] * len(row) for row in tiny.tagged().tags]
+    examples = tiny.tagged()
+    examples.tags[:] = [["O"] * len(row) for row in examples.tags]
+    assert report.draw_confusion(tmp_path, model, examples, answers)
+    picture(tmp_path / report.CONFUSION_FILE)
+
+
+def test_some_models_have_no_such_picture(tmp_path):
+    encoder = tiny.encoder(num_hidden_layers=1)
+    for model in (
+        heads.regressor(encoder),
+        heads.classifier(encoder, 2, multi_label=True),
+        heads.span_selector(encoder),
+        heads.multiple_choice(encoder),
+        heads.classifier(encoder, 61),
+    ):
+        assert not report.draw_confusion(tmp_path, model, None, None)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,170 @@
+"""A run that was killed goes on where it was, and ends as if it had not been."""
+
+import shutil
+
+import keras
+import numpy as np
+import pytest
+
+from keras_bert.training import finetuning, run_state
+from tests import tiny
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick():
+    with tiny.eagerly():
+        yield
+
+
+# As many rows of the same texts, with the labels the other way round.
+OTHER = {"good": "bad", "bad": "good"}
+SWAPPED = tiny.examples([(OTHER[label], text) for label, text in tiny.ROWS[:18]])
+
+
+class Killed(Exception):
+    """Stands for the end of a process."""
+
+
+class KillAt(keras.callbacks.Callback):
+    """Counts batches, and raises an error after so many."""
+
+    def __init__(self, batches=None, error=Killed):
+        super().__init__()
+        self.batches, self.error, self.seen = batches, error, 0
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.seen += 1
+        if self.seen == self.batches:
+            raise self.error
+
+
+def finetune(folder=None, killer=None, **options):
+    """A run of 3 epochs, each of 4 batches of 4 texts and one of 2, with dropout."""
+    encoder = tiny.encoder(
+        num_hidden_layers=1,
+        initializer_range=options.pop("range", 0.25),
+        dtype=options.pop("dtype", "float32"),
+    )
+    encoder.trainable = not options.pop("freeze", False)
+    arguments = {
+        "train": tiny.examples(tiny.ROWS[:18]),
+        "dev": tiny.examples(tiny.ROWS[:4]),
+        "epochs": 3,
+        "batch_size": 4,
+        "learning_rate": 1e-2,
+        "metric": "mcc",
+        "callbacks": [killer] if killer else [],
+        "show_progress": False,
+    }
+    return finetuning.finetune(encoder, folder=folder, **{**arguments, **options})
+
+
+def assert_same_run(run, other):
+    for a, b in zip(run[0].weights, other[0].weights, strict=True):
+        np.testing.assert_array_equal(a.numpy(), b.numpy(), err_msg=a.path)
+    for records in zip(run[1]["history"], other[1]["history"], strict=True):
+        assert records[0] == pytest.approx(records[1], rel=1e-6)
+    for key in ("train_loss", "best_epoch", "mcc"):
+        assert run[1][key] == pytest.approx(other[1][key], rel=1e-6), key
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory):
+    """The folder of a run that was killed in its second epoch."""
+    folder = tmp_path_factory.mktemp("killed")
+    with pytest.raises(Killed):
+        finetune(folder, KillAt(7))
+    return folder
+
+
+def test_a_killed_run_ends_as_if_it_had_not_been(killed, tmp_path, monkeypatch):
+    folder = shutil.copytree(killed, tmp_path / "copy")
+    monkeypatch.setattr(finetuning, "_SAVE_SECONDS", 0)
+    with pytest.raises(Killed):
+        finetune(folder, KillAt(3))
+    assert {file.name for file in folder.iterdir()} == {run_state.STATE_FILE, run_state.BEST_FILE}
+    # The first state was written at the end of an epoch, the second within one: what is left are
+    # 2 of 5 batches and an epoch.
+    counter = KillAt()
+    run = finetune(folder, counter)
+    assert counter.seen == 2 + 5
+    assert list(folder.iterdir()) == []
+    assert_same_run(run, finetune())
+
+
+@pytest.mark.parametrize(
+    ("options", "setting"),
+    [
+        ({"epochs": 4}, "epochs=3, this one has 4"),
+        ({"dev": None, "metric": None}, "dev data='the examples, 4 examples', this one has None"),
+        ({"class_weight": "balanced"}, "class_weight=None, this one has 'balanced'"),
+        ({"freeze": True}, "trainable variables="),
+        ({"batch_size": 5}, "batch_size=4, this one has 5"),
+        ({"learning_rate": 1e-3}, "learning_rate=0.01, this one has 0.001"),
+        ({"warmup": 0.2}, "warmup=0.1, this one has 0.2"),
+        ({"max_length": 16}, "max_length=32, this one has 16"),
+        ({"seed": 1}, "seed=0, this one has 1"),
+        ({"metric": "f1"}, "metric='mcc', this one has 'f1'"),
+        ({"accumulate": 2}, "accumulate=1, this one has 2"),
+        ({"fixed_length": True}, "fixed_length=False, this one has True"),
+        ({"train": tiny.examples(tiny.ROWS[:17])}, "data='the examples, 18 examples', this one"),
+        ({"train": tiny.examples(tiny.ROWS[1:19])}, "content of the data="),
+        ({"train": SWAPPED}, "content of the data="),
+        ({"dev": tiny.examples(tiny.ROWS[1:5])}, "content of the dev data="),
+        ({"range": 0.5}, "encoder's weights="),
+        ({"dtype": "mixed_float16"}, "dtype='float32', this one has 'mixed_float16'"),
+    ],
+)
+def test_a_run_with_other_settings_is_refused(killed, options, setting):
+    with pytest.raises(ValueError, match="is of a run with .*delete it to start afresh") as caught:
+        finetune(killed, **options)
+    assert setting in str(caught.value)
+    assert (killed / run_state.STATE_FILE).is_file()
+
+
+@pytest.fixture
+def model():
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    return model
+
+
+@pytest.mark.parametrize("part", ["nothing", "nonsense", "half"])
+def test_a_broken_state_is_a_clear_error(killed, model, tmp_path, part):
+    whole = (killed / run_state.STATE_FILE).read_bytes()
+    content = {"nothing": b"", "nonsense": b"PK nonsense", "half": whole[: len(whole) // 2]}[part]
+    (tmp_path / run_state.STATE_FILE).write_bytes(content)
+    with pytest.raises(ValueError, match=rf"{run_state.STATE_FILE} is broken .*delete it"):
+        run_state.RunState(tmp_path, {}).restore(model)
+
+
+def test_the_best_weights_of_another_run_are_not_taken(model, tmp_path):
+    """Whoever deletes the state to start afresh may well leave the other file."""
+    run_state.RunState(tmp_path, {}).keep_best(model, {})
+    before = [np.add(weight.numpy(), 1) for weight in model.weights]
+    model.set_weights(before)
+    state = run_state.RunState(tmp_path, {})
+    assert not state.restore(model)
+    state.restore_best(model)
+    for a, b in zip(model.weights, before, strict=True):
+        np.testing.assert_array_equal(a.numpy(), b)
+
+
+def test_a_state_is_replaced_whole_or_not_at_all(model, tmp_path, monkeypatch):
+    state = run_state.RunState(tmp_path, {})
+    assert not state.restore(model)
+    state.epoch = 1
+    state.save(model)
+
+    def full(stream, **arrays):
+        stream.write(b"PK")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(run_state.np, "savez", full)
+    state.epoch = 2
+    with pytest.raises(OSError, match="No space left"):
+        state.save(model)
+    again = run_state.RunState(tmp_path, {})
+    assert again.restore(model)
+    assert again.epoch == 1
+    assert [file.name for file in tmp_path.iterdir()] == [run_state.STATE_FILE]

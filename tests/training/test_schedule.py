@@ -1,0 +1,152 @@
+"""What a run's batches look like: packed where that is right, compiled where it pays."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_bert import BertEncoder, heads
+from keras_bert.data import packed_batches
+from keras_bert.data.batching import LENGTHS
+from keras_bert.data.packed_batches import PackedBatches
+from keras_bert.training import schedule as schedules
+from keras_bert.training.schedule import Schedule
+from tests import tiny
+
+
+class Sequences:
+    """Ids of sequences of 3 to 30 pieces; the target is the row."""
+
+    max_length, pad_id = 32, 0
+
+    def __init__(self, count=100):
+        self.lengths = np.random.default_rng(0).integers(3, 31, count)
+
+    def batch(self, rows, length):
+        ids = np.where(np.arange(length) < self.lengths[rows][:, None], 7, 0).astype(np.int32)
+        return {"input_word_ids": ids, "input_type_ids": 0 * ids}, rows, np.ones(len(rows))
+
+
+def classifier(**config):
+    config = {"num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8, **config}
+    return heads.classifier(BertEncoder(vocab_size=9, hidden_size=4, **config), 2)
+
+
+def shapes(schedule, epoch=0):
+    batches = schedule.epoch(epoch)
+    return {batches[index][0]["input_word_ids"].shape for index in range(len(batches))}
+
+
+def test_texts_share_rows():
+    schedule = Schedule(classifier(), Sequences(), 16, 0, epochs=2)
+    assert schedule.trained.name == "packed"
+    assert schedule.batches == 7
+    assert shapes(schedule, 0) == shapes(schedule, 1) == {schedule.shape[:2]}
+    for epoch in (0, 1):
+        batches = schedule.epoch(epoch)
+        assert isinstance(batches, PackedBatches)
+        assert sorted(np.concatenate(batches.rows)) == list(range(100))
+
+
+def test_a_fixed_length_is_one_shape_with_a_row_for_each():
+    model = classifier()
+    schedule = Schedule(model, Sequences(), 16, 0, epochs=2, fixed_length=True)
+    assert schedule.trained is model
+    assert schedule.shape is None
+    assert shapes(schedule) == {(16, 32)}
+
+
+def test_what_cannot_be_packed_is_of_like_lengths(monkeypatch):
+    monkeypatch.setattr(heads, "can_be_packed", lambda model: False)
+    model = classifier()
+    schedule = Schedule(model, Sequences(), 16, 0, epochs=2)
+    assert schedule.trained is model
+    assert {rows for rows, _ in shapes(schedule)} == {16, 4}
+    assert len(shapes(schedule)) > 2
+
+
+def test_small_batches_have_rows_of_their_own():
+    schedule = Schedule(classifier(), Sequences(), 1, 0, epochs=1)
+    assert schedule.shape is None
+    assert shapes(schedule) == {(1, length) for length in set(Sequences().lengths)}
+
+
+@pytest.mark.parametrize(("accumulate", "steps", "missing"), [(1, 14, 0), (2, 7, 0), (4, 4, 2)])
+@pytest.mark.parametrize("batch_size", [16, 15])
+def test_steps_are_whole(accumulate, steps, missing, batch_size):
+    schedule = Schedule(classifier(), Sequences(), batch_size, 0, epochs=2, accumulate=accumulate)
+    assert (schedule.steps, schedule.missing) == (steps, missing)
+    if missing:
+        assert len(schedule.epoch(2)) == 7
+
+
+@pytest.mark.parametrize("packable", [True, False])
+def test_steps_are_compiled_where_it_pays(packable, monkeypatch):
+    monkeypatch.setattr(heads, "can_be_packed", lambda model: packable)
+    few = Schedule(classifier(), Sequences(), 16, 0, epochs=2)
+    monkeypatch.setattr(schedules, "_COMPILING", 1.0)
+    many = Schedule(classifier(), Sequences(), 16, 0, epochs=2)
+    assert (few.compiled, many.compiled) == (False, True)
+    if not packable:
+        # A handful of lengths, and the last batch is filled up.
+        assert {length for _, length in shapes(many)} <= {*LENGTHS, Sequences.max_length}
+        assert {rows for rows, _ in shapes(many)} == {16}
+
+
+def test_the_more_epochs_the_more_it_pays():
+    sequences, model = Sequences(), classifier()
+    compiled = [
+        Schedule(model, sequences, 16, 0, epochs=epochs, fixed_length=fixed).compiled
+        for fixed in (False, True)
+        for epochs in (1, 10**9)
+    ]
+    assert compiled == [False, True, False, True]
+
+
+def test_an_epoch_far_ahead_fits_too(monkeypatch):
+    monkeypatch.setattr(schedules, "_PLANNED", 1)
+    monkeypatch.setattr(packed_batches, "_MULTIPLE", 1)  # no room to spare
+    schedule = Schedule(classifier(), Sequences(), 6, 0, epochs=100)
+    widths = []
+    for number in range(50):
+        ((rows, positions),) = shapes(schedule, number)
+        assert rows == schedule.shape[0]
+        widths.append(positions)
+    assert widths[0] == min(widths) < max(widths) <= widths[0] + 16
+
+
+@pytest.mark.parametrize("fixed_length", [True, False])
+def test_rematerialization_is_never_compiled_on_a_cpu(fixed_length, monkeypatch):
+    monkeypatch.setattr(schedules, "_COMPILING", 1.0)
+    model = classifier(rematerialize=True)
+    assert not Schedule(model, Sequences(), 16, 0, epochs=2, fixed_length=fixed_length).compiled
+
+
+def check_devices(count):
+    """On several devices of JAX's: what is learned packed is what one device learns."""
+    import jax
+
+    from keras_bert.runtime import distribution
+    from keras_bert.training import finetuning
+
+    assert jax.device_count() == count
+    learned, fits, fit = [], [], keras.Model.fit
+    keras.Model.fit = lambda self, *args, **more: fits.append(self.name) or fit(self, *args, **more)
+    for name in ("one-device", "auto"):
+        with distribution.scope(name):
+            _, metrics = finetuning.finetune(
+                tiny.learner(), tiny.examples(), batch_size=32, max_length=16, epochs=3,
+                learning_rate=1e-2, show_progress=False,
+            )  # fmt: skip
+        learned.append([record["loss"] for record in metrics["history"]])
+    assert set(fits) == {"packed"}
+    np.testing.assert_allclose(*learned, atol=2e-4)
+    assert learned[0][-1] < learned[0][0]
+
+
+def test_several_devices_learn_what_one_learns(python):
+    pytest.importorskip("jax")
+    code = (
+        "import os; os.environ['XLA_FLAGS'] = '--xla_force_host_platform_device_count=2'\n"
+        "from tests.training.test_schedule import check_devices; check_devices(2)"
+    )
+    python("-c", code, backend="jax")

@@ -1,0 +1,110 @@
+"""The grid of recipes: each run from the same start, the best one known."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_bert.training import finetuning, search
+from tests import tiny
+
+pytestmark = pytest.mark.usefixtures("eager")
+
+
+def numbers(encoder):
+    return [keras.ops.convert_to_numpy(weight) for weight in encoder.weights]
+
+
+def test_the_papers_grid():
+    assert search.GRID == {
+        "batch_size": (16, 32),
+        "learning_rate": (5e-5, 3e-5, 2e-5),
+        "epochs": (2, 3, 4),
+    }
+
+
+def test_a_grid_of_four(monkeypatch):
+    encoder = tiny.learner()
+    before, starts, ends, seen = numbers(encoder), [], [], []
+    plain = finetuning.finetune
+
+    def finetune(encoder, *args, **options):
+        starts.append(numbers(encoder))
+        model, metrics = plain(encoder, *args, **options)
+        ends.append(model.get_weights())
+        return model, metrics
+
+    monkeypatch.setattr(finetuning, "finetune", finetune)
+    examples = tiny.examples(tiny.ROWS[:8])
+    grid = {"batch_size": (4, 8), "learning_rate": (1e-2, 1e-3), "epochs": (1,)}
+    trials = search.grid(
+        encoder, examples, examples, choices=grid, on_trial=seen.append, epochs=9, max_length=16,
+        metric="f1", show_progress=False,
+    )  # fmt: skip
+    recipes = [(4, 1e-2, 1), (4, 1e-3, 1), (8, 1e-2, 1), (8, 1e-3, 1)]
+    assert [tuple(run["options"].values()) for run in trials.runs] == recipes
+    assert seen == trials.runs
+    for start in starts:
+        for a, b in zip(start, before, strict=True):
+            np.testing.assert_array_equal(a, b)
+    for run in trials.runs:
+        assert (run["metric"], run["value"]) == ("f1", run["metrics"]["f1"])
+        assert len(run["metrics"]["history"]) == 1
+    assert any((a != b).any() for a, b in zip(numbers(encoder), before, strict=True))
+    model = search.best_model(trials)
+    for a, b in zip(model.get_weights(), ends[trials.runs.index(search.best(trials))], strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert any((a != b).any() for a, b in zip(ends[-1], ends[0], strict=True))
+    search.reset(encoder, trials)
+    for a, b in zip(numbers(encoder), before, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_the_best_is_the_first_of_equals_and_of_errors_the_least():
+    def best(metric, *values):
+        runs = [{"metric": metric, "value": v, "number": n} for n, v in enumerate(values)]
+        return search.best(search.Trials(runs, []))["number"]
+
+    assert best("accuracy", 0.5, 0.9, 0.9) == 1
+    assert best("rmse", 0.5, 0.9, 0.2) == 2
+
+
+def test_ctrl_c_ends_the_search(monkeypatch):
+    stopped, encoder = iter([False, True, False]), tiny.encoder()
+
+    def finetune(*args, **options):
+        return encoder, {"metric": "f1", "f1": 0.5, "stopped": next(stopped)}
+
+    monkeypatch.setattr(finetuning, "finetune", finetune)
+    trials = search.grid(encoder, None, None)
+    assert len(trials.runs) == 2 and trials.stopped
+
+
+@pytest.mark.parametrize("run", [0, 2])
+def test_ctrl_c_between_two_runs_loses_none_that_is_over(run, monkeypatch):
+    encoder, seen = tiny.encoder(), []
+
+    def finetune(*args, **options):
+        if len(seen) == run:
+            raise KeyboardInterrupt  # while a text is tokenized, say
+        seen.append(options)
+        return encoder, {"metric": "f1", "f1": 0.5, "stopped": False}
+
+    monkeypatch.setattr(finetuning, "finetune", finetune)
+    if not run:
+        with pytest.raises(KeyboardInterrupt):
+            search.grid(encoder, None, None)
+        return
+    trials = search.grid(encoder, None, None)
+    assert len(trials.runs) == 2 and trials.stopped and trials.model is encoder
+
+
+def test_each_run_has_a_folder_for_tensorboard(monkeypatch, tmp_path):
+    encoder, folders = tiny.encoder(), []
+
+    def finetune(*args, **options):
+        folders.append(options["tensorboard"])
+        return encoder, {"metric": "f1", "f1": 0.5, "stopped": False}
+
+    monkeypatch.setattr(finetuning, "finetune", finetune)
+    search.grid(encoder, None, None, choices={"epochs": (1, 2)}, tensorboard=tmp_path)
+    assert folders == [tmp_path / "epochs 1", tmp_path / "epochs 2"]
