@@ -262,9 +262,7 @@ def test_words_that_texts_do_not_have_are_told():
     preprocessor = keras_bert.Preprocessor(tiny.PIECES)
 
     def note(*words):
-        return training._note_of_words(
-            tagging.TaggedSentences([[*words, "so"] * 9]), preprocessor
-        )
+        return training._note_of_words(tagging.TaggedSentences([[*words, "so"] * 9]), preprocessor)
 
     assert note("do", "n't").startswith("33.3% of the words hold punctuation, at which a text on ")
     assert note("good", "!") is None
