@@ -1,4 +1,4 @@
-"""What several commands make of their arguments."""
+"""Functions on parsed arguments that several commands need."""
 
 import json
 import pathlib
@@ -9,35 +9,35 @@ from keras_bert.training import report
 
 
 def encoder_options(args):
-    """What the command line asks of an encoder, whatever it was saved with."""
+    """Return the options of an encoder that the command line sets, as a dict."""
     options = {"dtype": args.dtype, "rematerialize": args.rematerialize}
     return {name: value for name, value in options.items() if value}
 
 
 def load(args, **options):
-    """The model that the command line names, with the options of `keras_bert.load`."""
+    """Load the model that the command line names, with options of `keras_bert.load`."""
     return keras_bert.load(args.model, trusted=args.trusted, **options)
 
 
 def metrics_of(model):
-    """What `finetune` left in metrics.json beside a model; nothing where there is none."""
+    """Return the contents of metrics.json beside a model, or an empty dict."""
     path = pathlib.Path(model)
     folder = path.parent if path.name == loading.MODEL_FILE else path
     try:
         metrics = json.loads((folder / report.METRICS_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # none, or another program's
+    except (OSError, ValueError):  # missing, or written by another program
         return {}
     return metrics if isinstance(metrics, dict) else {}
 
 
 def check_log_folder(path):
-    """Raises for a folder, or `None`, that is a file or lies in one."""
+    """Raise an error if a log folder (or `None`) is a file or lies below one."""
     for part in (pathlib.Path(path), *pathlib.Path(path).parents) if path else ():
         if part.exists() and not part.is_dir():
-            raise ValueError(f"{path}: must be a folder; {part} is a file")
+            raise ValueError(f"{path} must be a folder, but {part} is a file")
 
 
 def check_folder(path):
-    """Raises for an output, or `None`, that has no folder to lie in."""
+    """Raise an error if the folder of an output (or `None`) does not exist."""
     if path and not pathlib.Path(path).absolute().parent.is_dir():
-        raise ValueError(f"{path}: its folder does not exist")
+        raise ValueError(f"the folder of {path} does not exist. Create it first")

@@ -1,4 +1,4 @@
-"""`evaluate`, `predict`, `embed` and `fill`: what a model answers."""
+"""`evaluate`, `predict`, `embed` and `fill`."""
 
 import collections
 import contextlib
@@ -28,18 +28,18 @@ from keras_bert.tasks import (
 )
 from keras_bert.training import report, run_state
 
-# Endings of files that hold text.
-_TEXTS = {".csv", ".json", ".jsonl", ".tsv", ".txt"}
+# Extensions of text files.
+_TEXT_FILES = {".csv", ".json", ".jsonl", ".tsv", ".txt"}
 
 
 def _fine_tuned(args):
-    """A model with one of the tasks' heads."""
+    """Load a model with the head of a task."""
     name = args.model
     if pathlib.Path(name, run_state.STATE_FILE).is_file():
-        note = f"{name}: the run there is not finished; the same finetune command goes on with it"
+        note = f"{name} has an unfinished run. Run the same finetune command again to resume it"
         if not pathlib.Path(name, loading.MODEL_FILE).is_file():
             raise ValueError(note)
-        print(f"{note}. This is the model of an earlier run", file=sys.stderr)
+        print(f"{note}. The model there is from an earlier run", file=sys.stderr)
     model = arguments.load(args, task="auto")
     try:
         registry.for_model(model)
@@ -49,11 +49,13 @@ def _fine_tuned(args):
 
 
 def evaluate(args):
-    """Scores a model on a labelled file."""
+    """Score a model on a labeled file."""
     model = _fine_tuned(args)
     task = reading.task_of(model)
     if args.characters and task != "qa":
-        raise ValueError(f"--characters is for questions; {args.model} is of the task {task}")
+        raise ValueError(
+            f"--characters applies only to the task qa; {args.model} has the task {task}"
+        )
     decoding = _decoding(args, model)
     examples = reading.read(args.input, task, reading.columns_of(args, args.model), args.format)
     encoded = inference.encode(model, examples)
@@ -73,13 +75,13 @@ def evaluate(args):
 
 
 def _decoding(args, model):
-    """The options of the task's `decode` that the command line gives."""
+    """Return the options of the task's `decode` that the command line sets."""
     if args.null_threshold is None:
         return {}
     if reading.task_of(model) != "qa" or not heads.find_output(model).no_answer:
         raise ValueError(
-            f"--null-threshold is for questions that may have no answer; {args.model} was not "
-            "trained on such"
+            f"--null-threshold needs a model for questions without an answer; {args.model} was not "
+            "trained on such questions"
         )
     if math.isnan(args.null_threshold):
         raise ValueError("--null-threshold must be a number; received nan")
@@ -87,9 +89,9 @@ def _decoding(args, model):
 
 
 def predict_texts(args):
-    """Answers texts or a file."""
+    """Predict for texts or a file."""
     if bool(args.texts) == bool(args.input):
-        raise ValueError("predict takes texts or --input, one of them")
+        raise ValueError("give either texts or --input")
     _check_output(args.output, args.input)
     model = _fine_tuned(args)
     format = prediction_files.format_of(args.output, model)
@@ -108,7 +110,7 @@ def predict_texts(args):
                 yield part, answers, _asked(part, answers) if args.texts else None
                 bar.advance(work, len(part))
 
-        # A label and its probability explain themselves; a row of probabilities does not.
+        # Label and score need no header; a list of probabilities does.
         named = bool(args.input) or getattr(heads.find_output(model), "multi_label", False)
         for line in prediction_files.lines(format, model, answered(), header=named):
             write(line)
@@ -116,7 +118,7 @@ def predict_texts(args):
 
 
 def _asked(part, answers):
-    """What is shown with each answer to the command line: its texts, the choice; or `None`."""
+    """Return the texts to print with each prediction: dicts, or `None`."""
     if isinstance(part, multiple_choice.Choices):
         rows = zip(part.choices, answers, strict=True)
         return [{"text": its[answer.argmax()]} for its, answer in rows]
@@ -129,7 +131,7 @@ def _asked(part, answers):
 
 
 def _parts(args, model):
-    """What is to be answered, a part at a time, so that a file may have any size."""
+    """Return the inputs in parts, so that a file can have any size."""
     task = reading.task_of(model)
     if args.input:
         return reading.read_in_parts(
@@ -142,20 +144,20 @@ def _parts(args, model):
         return [tagging.TaggedSentences(words, source="the command line")]
     if task == "qa":
         if len(args.texts) != 2:
-            raise ValueError("predict takes a question and a context, two texts")
+            raise ValueError("question answering needs two texts, a question and a context")
         return [
             question_answering.Questions(args.texts[:1], args.texts[1:], source="the command line")
         ]
     if task == "multiple-choice":
         text, *rest = args.texts
         if len(rest) < 2:
-            raise ValueError("predict takes a text and its choices, at least two of them")
+            raise ValueError("multiple choice needs a text and at least two choices")
         return [multiple_choice.Choices([text], [rest], source="the command line")]
     if heads.find_output(model).pairs:
         if len(args.texts) != 2:
             raise ValueError(
-                "this model reads pairs: predict takes the two texts of one; received "
-                f"{len(args.texts)}. For more, give --input with --text and --text-pair"
+                f"this model needs the two texts of a pair; received {len(args.texts)}. For "
+                "several pairs, give --input with --text and --text-pair"
             )
         text, pair = args.texts
         return [tabular.Examples([text], [pair], source="the command line")]
@@ -163,12 +165,17 @@ def _parts(args, model):
 
 
 def embed(args):
-    """Writes a vector for each text of a file."""
+    """Write a vector for each text of a file."""
     _check_output(args.output, args.input)
     if args.output == "-" or _is_stream(args.output):
-        raise ValueError(f"{args.output}: vectors are written to a file; name one, .npy")
-    if pathlib.Path(args.output).suffix.lower() in _TEXTS:
-        raise ValueError(f"{args.output}: vectors are written in NumPy's format; name it .npy")
+        raise ValueError(
+            f"{args.output} is not a file. Vectors need a file; give --output a name with .npy"
+        )
+    if pathlib.Path(args.output).suffix.lower() in _TEXT_FILES:
+        raise ValueError(
+            f"{args.output} is named as text, but vectors are in NumPy's format. Use the "
+            "extension .npy"
+        )
     columns = reading.columns_of(args, args.model)
     parts = tabular.read_in_parts(
         args.input, text=columns["text"], header=columns["header"], format=args.format
@@ -189,7 +196,7 @@ def embed(args):
             shape[0] += len(part)
             bar.advance(work, len(part))
         file.seek(0)
-        _write_header(file, shape)  # as long as before: numpy leaves room for any number of rows
+        _write_header(file, shape)  # same length: NumPy pads it for any number of rows
     print(f"{shape[0]} vectors of {shape[1]} numbers in {path}")
     reading.print_counts(counts)
 
@@ -200,8 +207,8 @@ def _write_header(file, shape):
     np.lib.format.write_array_header_1_0(file, header)
 
 
-def fill_blanks(args):
-    """Prints candidates for [MASK]."""
+def fill_masks(args):
+    """Print candidates for [MASK]."""
     model = _load_masked_lm(args)
     for text, blanks in zip(
         args.texts, masked_lm.fill(model, args.texts, top=args.top), strict=True
@@ -216,35 +223,34 @@ def _load_masked_lm(args):
     try:
         return arguments.load(args, task="masked_lm")
     except ValueError as error:
-        # What the library advises, a fresh head, would fill blanks with anything.
+        # A fresh head, which the error suggests, would predict random tokens.
         lacks = re.search(r": must have the weights of the head masked_lm; missing ", str(error))
         if lacks or re.search(
             r" has (no head|the head (?!pretraining)\w+), not masked_lm; ", str(error)
         ):
             raise ValueError(
-                f"{name} has no masked-LM head to fill blanks with; take a checkpoint that has "
-                "one, such as base"
+                f"{name} has no masked LM head. Use a checkpoint that has one, such as base"
             ) from error
         raise
 
 
 @contextlib.contextmanager
 def _bar(title):
-    """A bar for work that says which share of it is done."""
+    """Show a progress bar; yields a function that takes the fraction done since the last call."""
     with progress() as bar:
         work = bar.add_task(title, total=1)
         yield lambda share: bar.advance(work, share)
 
 
 def _check_output(path, input):
-    """Raises for a file that cannot be written, or that is being read."""
+    """Raise an error if the output cannot be written, or is the input."""
     arguments.check_folder(path)
     if path and input and pathlib.Path(path).is_file() and pathlib.Path(path).samefile(input):
-        raise ValueError(f"{path}: --output must be another file than --input")
+        raise ValueError(f"--output and --input must be different files; received {path} for both")
 
 
 def _is_stream(path):
-    """Whether it is a pipe or a device, or /dev/stdout, which may lead to a file at the moment."""
+    """Return True for a pipe, a device, or /dev/stdout (which may be redirected to a file)."""
     path = pathlib.Path(path).absolute()
     while not str(path).startswith(("/dev/std", "/dev/fd/", "/proc/")):
         if not path.is_symlink():
@@ -255,15 +261,15 @@ def _is_stream(path):
 
 @contextlib.contextmanager
 def _writer(path):
-    """A function that writes a line to a file, which appears when it is whole, or to stdout."""
+    """Yield a function that writes a line to a file, atomically, or to stdout."""
     if path in (None, "-"):
         yield print
         return
     path = pathlib.Path(path)
     if _is_stream(path):
-        with open(path, "a", encoding="utf-8") as file:  # "w" would empty what stdout leads to
+        with open(path, "a", encoding="utf-8") as file:  # "w" would truncate a redirected stdout
             yield lambda line: print(line, file=file)
         return
-    path = path.resolve()  # the file that a link names, not the link
+    path = path.resolve()  # follow links
     with whole(path) as beside, open(beside, "w", encoding="utf-8", newline="\n") as file:
         yield lambda line: print(line, file=file)

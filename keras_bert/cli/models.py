@@ -1,4 +1,4 @@
-"""`info`, `convert` and `export`: what a model is, and its other formats."""
+"""`info`, `convert` and `export`: describe a model, and write it in other formats."""
 
 import pathlib
 import re
@@ -11,7 +11,7 @@ from keras_bert.runtime.terminal import printable, waiting
 
 
 def info(args):
-    """Prints what a model is."""
+    """Print sizes, vocabulary and labels of a model."""
     model = arguments.load(args, task="auto")
     encoder = heads.find_encoder(model)
     output = heads.find_output(model)
@@ -26,7 +26,7 @@ def info(args):
     }
     if encoder.preprocessor is not None:
         preprocessor = encoder.preprocessor
-        lines["pieces"] = f"{len(preprocessor.vocabulary):,}"
+        lines["tokens"] = f"{len(preprocessor.vocabulary):,}"
         for option in ("lowercase", "strip_accents", "split_cjk"):
             lines[option] = getattr(preprocessor, option)
     if output is not None:
@@ -40,7 +40,7 @@ def info(args):
 
 
 def convert(args):
-    """Writes a model in another format."""
+    """Write a model in another format."""
     try:
         written = keras_bert.convert(
             args.model,
@@ -57,7 +57,7 @@ def convert(args):
 
 
 def _with_options(message):
-    """An error of `hub.convert` with the options of the command line that mend it."""
+    """Add the command-line option that helps to an error message of `convert`."""
     if 'hidden_act="gelu_new"' in message:
         return f"{message}: give --hidden-act gelu_new"
     if advice := re.search(r"; drop ([a-z_]+(?:, [a-z_]+)*)(?: for \w+)?$", message):
@@ -68,7 +68,7 @@ def _with_options(message):
 
 
 def export(args):
-    """Writes a SavedModel."""
+    """Write a SavedModel."""
     metrics = arguments.metrics_of(args.model)
     known = (resolve.license_of(name) for name in (args.model, str(metrics.get("model"))))
     before = _versions_in(args.path)
@@ -79,12 +79,12 @@ def export(args):
             metrics=metrics,
             license=args.license or next(filter(None, known), None),
         )
-    for version in sorted(_versions_in(args.path) - before):  # of a pair there are two
+    for version in sorted(_versions_in(args.path) - before):  # a pair has two
         print(version)
 
 
 def _versions_in(path):
-    """The folders of the SavedModels in a model folder, or in those of a pair."""
+    """Return the folders of the SavedModels in a model folder or in a pair."""
     folder = pathlib.Path(path)
     patterns = ("*/saved_model.pb", "encoder/*/saved_model.pb", "preprocess/*/saved_model.pb")
     return {file.parent for pattern in patterns for file in folder.glob(pattern)}

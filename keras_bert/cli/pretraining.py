@@ -1,4 +1,4 @@
-"""`vocab`, `records` and `pretrain`: from raw text to a BERT."""
+"""`vocab`, `records` and `pretrain`: train a BERT from raw text."""
 
 import collections
 import inspect
@@ -18,24 +18,24 @@ from keras_bert.runtime.terminal import progress, waiting
 from keras_bert.text.preprocessor import VOCABULARY_FILE
 from keras_bert.training import report
 
-# Layers and width of the models that Google published.
+# Layers and hidden size of the models that Google published.
 _SIZES = {"tiny": (2, 128), "mini": (4, 256), "small": (4, 512), "medium": (8, 512)}
 _SIZES |= {"base": (12, 768), "large": (24, 1024)}
 
-# What the history says of a part of a run, and is of no use at its end.
-_OF_A_LINE = ("learning_rate", "seconds")
+# Keys of the last history record that the summary leaves out or replaces by medians.
+_LEFT_OUT = ("learning_rate", "seconds")
 _RATES = ("tokens_per_second", "sequences_per_second", "flop_utilization")
 _BERT_KEYS = tuple(inspect.signature(keras_bert.BertEncoder).parameters)[:12]
 
-# Every so many documents one is held out, to see how a vocabulary fits what it has not seen.
+# One of this many documents is held out, to test the vocabulary on unseen text.
 _HELD_OUT_EVERY, _HELD_OUT_BYTES = 20, 8 << 20
 
 _HANGUL = re.compile("[\u1100-\u11ff\uac00-\ud7a3]")
-_HANGUL_SHARE = 0.01  # of the characters, from which on a corpus is Korean too
+_HANGUL_SHARE = 0.01  # of the characters; above it, the corpus counts as Korean
 
 
 def make_vocabulary(args):
-    """Learns a vocabulary and prints how it fits the documents that were held out."""
+    """Learn a vocabulary, and print how well it fits the held-out documents."""
     arguments.check_folder(args.output)
     corpus.check_outside(args.output, args.corpus)
     counts: collections.Counter[str] = collections.Counter()
@@ -48,7 +48,7 @@ def make_vocabulary(args):
     documents = corpus.documents(args.corpus, counts=counts)
     first = next(documents, None)
     if first is None:
-        raise ValueError(f"{' '.join(args.corpus)}: holds no documents")
+        raise ValueError(f"{' '.join(args.corpus)} contains no documents")
     with waiting("Learning the vocabulary"):
         pieces = vocabulary.train(
             _holding_out(itertools.chain([first], documents), held_out),
@@ -58,39 +58,42 @@ def make_vocabulary(args):
             **options,
         )
     vocabulary.write(args.output, pieces, **options)
-    with waiting("Trying it on texts"):
+    with waiting("Testing the vocabulary"):
         preprocessor = keras_bert.Preprocessor(pieces, **options)
         seen = not any(document.paragraphs() for document in held_out)
-        if seen:  # too few documents to spare one
+        if seen:  # too few documents to hold one out
             some = itertools.islice(corpus.documents(args.corpus), 50 * _HELD_OUT_EVERY)
             held_out = list(some)
         found = vocabulary.coverage(held_out, preprocessor)
-    print(f"{len(pieces):,} pieces from {counts['documents']:,} documents in {args.output}")
-    where = "the corpus itself" if seen else f"{len(held_out):,} documents held out"
+    print(f"{len(pieces):,} tokens from {counts['documents']:,} documents in {args.output}")
+    where = "the corpus" if seen else f"{len(held_out):,} documents held out"
     print(f"on {where}, {found['words']:,} words:")
     print(f"  unknown          {found['unknown']:.3%}")
-    print(f"  pieces a word    {found['pieces_per_word']:.2f}")
+    print(f"  tokens per word  {found['pieces_per_word']:.2f}")
     print(f"  whole words      {found['whole']:.1%}")
     characters = sum(len(document.text) for document in held_out)
     hangul = sum(len(_HANGUL.findall(document.text)) for document in held_out)
     if options["strip_accents"] and hangul > _HANGUL_SHARE * characters:
-        print("syllables of Hangul are taken apart; --cased or --keep-accents keeps them whole")
-    _print_mended(counts)
+        print(
+            "Hangul syllables are split into letters. Use --cased or --keep-accents to keep them "
+            "whole"
+        )
+    _print_repairs(counts)
 
 
-def _print_mended(counts):
-    """What of a corpus was not read as it stands in its files."""
+def _print_repairs(counts):
+    """Print how many lines and documents of the corpus were changed while reading."""
     for key, what in (
-        ("invalid_utf8", "lines with bytes that are not UTF-8, now U+FFFD"),
-        ("long_lines", "lines cut, which had more than 4 MB"),
-        ("long_documents", "documents cut, which had more than 4 MB (blank lines end one)"),
+        ("invalid_utf8", "lines with invalid UTF-8, replaced by U+FFFD"),
+        ("long_lines", "lines truncated to 4 MB"),
+        ("long_documents", "documents split at 4 MB (blank lines separate documents)"),
     ):
         if counts.get(key):
-            print(f"mended: {counts[key]:,} {what}; the first: {counts[f'{key}_at']}")
+            print(f"{counts[key]:,} {what}; first: {counts[f'{key}_at']}")
 
 
 def _holding_out(documents, held_out):
-    """All but a few documents, which go to a list."""
+    """Yield documents, but put a few of them into `held_out`."""
     size = 0
     for index, document in enumerate(documents, 1):
         if index % _HELD_OUT_EVERY == 0 and size < _HELD_OUT_BYTES:
@@ -101,9 +104,9 @@ def _holding_out(documents, held_out):
 
 
 def make_records(args):
-    """Tokenizes a corpus once."""
+    """Tokenize a corpus once."""
     arguments.check_folder(args.output)
-    corpus.files(args.corpus)  # before the wait for a vocabulary
+    corpus.files(args.corpus)  # raise errors before a vocabulary loads
     with progress(show=True) as bar:
         work = bar.add_task("Megabytes", total=None)
         manifest = records.build(
@@ -117,43 +120,45 @@ def make_records(args):
     counts = manifest["counts"]
     made = records.Records(args.output)
     print(f"{counts['documents']:,} documents, {counts['sentences']:,} sentences, "
-          f"{counts['pieces']:,} pieces in {args.output}")  # fmt: skip
+          f"{counts['pieces']:,} tokens in {args.output}")  # fmt: skip
     print(f"  held out         {made.counts('eval')['documents']:,} documents")
     print(f"  unknown          {counts['unknown_pieces'] / counts['pieces']:.3%}")
-    _print_mended(counts)
+    _print_repairs(counts)
     if made.counts()["documents"] < 2:
-        print("next sentences are drawn from other documents, of which there are none: put blank "
-              "lines between documents, or pretrain with --no-next-sentence")  # fmt: skip
+        print("next sentence prediction needs at least two documents. Separate documents by blank "
+              "lines, or pretrain with --no-next-sentence")  # fmt: skip
     elif counts["sentences"] == counts["documents"]:
-        print("no document has a second sentence: pretrain with --no-next-sentence")
+        print("no document has a second sentence. Pretrain with --no-next-sentence")
     if made.counts("eval")["documents"] < 2:
-        print("fewer than two documents are held out: pretraining will not be evaluated; a larger "
-              "--held-out holds out more")  # fmt: skip
+        print("fewer than two documents are held out, so pretraining will not be evaluated. Use a "
+              "larger --held-out")  # fmt: skip
 
 
 def _preprocessor_of(name):
-    """The preprocessor of a folder with a vocabulary alone, or of a model."""
+    """Return the preprocessor of a folder with a vocabulary, or of a model."""
     if pathlib.Path(name, VOCABULARY_FILE).is_file():
         pieces, options = vocabulary.read(name)
         return keras_bert.Preprocessor(pieces, **options)
     preprocessor = heads.find_encoder(keras_bert.load(name, task="auto")).preprocessor
     if preprocessor is None:
-        raise ValueError(f"the model {name} has no vocabulary")
+        raise ValueError(
+            f"the model {name} has no vocabulary. Use a folder that keras-bert vocab wrote"
+        )
     return preprocessor
 
 
 def pretrain(args):
-    """Trains a BERT from records."""
+    """Train a BERT from records."""
     import keras
 
     for path in (args.records, args.output):
         if "://" in path:
             raise ValueError(
-                f"{path}: must be a folder of this machine; mount the bucket (gcsfuse), or see "
-                "pretraining.google_records"
+                f"{path} must be a local folder. Mount the bucket (gcsfuse), or see "
+                "keras_bert.pretraining.google_records"
             )
     if args.config and args.size is not None:
-        raise ValueError("--config is in place of --size; give one of them")
+        raise ValueError("give either --config or --size")
     made = records.Records(args.records)
     arguments.check_folder(args.output)
     arguments.check_log_folder(args.tensorboard)
@@ -173,10 +178,10 @@ def pretrain(args):
         (*most, most[-1])[:2],
     )
     with distribution.scope(args.strategy, model_parallel=args.model_parallel):
-        # Before the model: its first weights are drawn, too, and alike in all processes.
+        # Seed before the model is built: all processes then start with the same weights.
         keras.utils.set_random_seed(args.seed)
         if args.model:
-            model = _model_to_go_on_with(args)
+            model = _initial_model(args)
         else:
             model = keras_bert.BertEncoder(
                 **_bert_config(args, made),
@@ -204,21 +209,21 @@ def pretrain(args):
             keep=args.keep,
             tensorboard=args.tensorboard,
         )
-    last = {key: value for key, value in history[-1].items() if key not in _OF_A_LINE}
-    # Of its last phase: the last line may be of a few steps.
+    last = {key: value for key, value in history[-1].items() if key not in _LEFT_OUT}
+    # Medians over the last phase, since the last record may cover only a few steps.
     phase = [line for line in history if line["sequence_length"] == last["sequence_length"]]
     last |= {key: statistics.median(line[key] for line in phase) for key in _RATES}
     print(report.table(last | {"minutes": sum(record["seconds"] for record in history) / 60}))
     print(f"saved in {args.output}")
 
 
-def _model_to_go_on_with(args):
+def _initial_model(args):
     if args.size is not None or args.config:
-        raise ValueError("--size and --config are of a new model; --model has its own")
+        raise ValueError("--size and --config are for a new model. Remove them, or remove --model")
     options = arguments.encoder_options(args)
     model = arguments.load(args, task="auto")
     has = heads.find_task(model)
-    if has not in ("pretraining", "masked_lm"):  # the encoder alone, with fresh heads
+    if has not in ("pretraining", "masked_lm"):  # use only the encoder, with fresh heads
         encoder = heads.find_encoder(model)
         encoder = encoder.with_options(**options) if options else encoder
         return heads.masked_lm(encoder) if args.no_next_sentence else encoder
@@ -229,21 +234,21 @@ def _model_to_go_on_with(args):
 
 
 def _bert_config(args, made):
-    """The configuration of a new model for records."""
+    """Return the config of a new model, with the vocabulary size of the records."""
     config = {
         "vocab_size": made.manifest["settings"]["vocab_size"],
         "max_position_embeddings": max(512, *args.lengths),
     }
     if args.config:
         given = folder.read_json(pathlib.Path(args.config))
-        given = {key: value for key, value in given.items() if not _means_nothing(key, value)}
+        given = {key: value for key, value in given.items() if not _has_no_effect(key, value)}
         unknown = sorted(given.keys() - set(_BERT_KEYS))
         if unknown:
-            raise ValueError(f"{args.config}: {', '.join(unknown)}: no key of a BERT's config")
+            raise ValueError(f"{args.config} has unknown keys: {', '.join(unknown)}")
         if given.get("vocab_size", config["vocab_size"]) != config["vocab_size"]:
             raise ValueError(
-                f"{args.config}: vocab_size must be that of the records, {config['vocab_size']}; "
-                f"received {given['vocab_size']}"
+                f"{args.config}: vocab_size must equal that of the records, "
+                f"{config['vocab_size']}; received {given['vocab_size']}"
             )
         return config | given
     layers, hidden = _SIZES[args.size or "base"]
@@ -255,8 +260,8 @@ def _bert_config(args, made):
     }
 
 
-def _means_nothing(key, value):
-    """Whether it is something that the published files say, and that changes no computation."""
+def _has_no_effect(key, value):
+    """Return True for a key of published configs that does not change the computation."""
     required = huggingface.REQUIRED_VALUES
     return (
         key in google.DROPPED_KEYS

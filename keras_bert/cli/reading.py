@@ -1,4 +1,4 @@
-"""Which file holds what: columns, tasks, and what a person should know of how it was read."""
+"""Reading of data files: columns, tasks, and notes about truncated or skipped rows."""
 
 import sys
 
@@ -7,7 +7,7 @@ from keras_bert.cli import arguments
 from keras_bert.data import tabular
 from keras_bert.tasks import multiple_choice, question_answering, registry, tagging
 
-# What each task reads a text file's label as.
+# Task -> how `tabular.read` reads labels.
 _KINDS = {"classification": "label", "pair": "label", "multi-label": "label_set"}
 _KINDS |= {"regression": "score"}
 _HEAD_TASKS = {
@@ -17,25 +17,25 @@ _HEAD_TASKS = {
     "regressor": "regression",
 }
 
-# What `predict.counts` counts.
+# Names of `inference.counts` -> text of the note.
 _COUNTED = {
-    "truncated": "texts longer than the model reads (finetune's --max-length), cut there",
-    "without_pieces": "texts that are empty or invisible characters alone",
-    "words_without_pieces": "words of invisible characters alone, which the model does not see",
-    "cut_words": "words longer than the model reads, cut there",
-    "cut_questions": "questions longer than a window has room for, cut there",
-    "cut_answers": "answers longer than a window, from which nothing is learned",
-    "invisible_answers": "answers of invisible characters alone, from which nothing is learned",
+    "truncated": "texts truncated to the maximum length (--max-length of finetune)",
+    "without_pieces": "texts that are empty or contain only invisible characters",
+    "words_without_pieces": "words of only invisible characters, which the model does not see",
+    "cut_words": "words truncated to the maximum length",
+    "cut_questions": "questions truncated to fit into a window",
+    "cut_answers": "answers longer than a window, not used for training",
+    "invisible_answers": "answers of only invisible characters, not used for training",
 }
 
-# What the data counts.
+# Names of counts of the data -> text of the note.
 _OF_DATA = {
-    "ragged_rows": "rows that have not the columns of the file, left out",
-    "moved_answers": "answers that do not stand where the file says, taken at the nearest place",
-    "lost_answers": "answers that do not stand in their text, from which nothing is learned",
+    "ragged_rows": "rows skipped because their number of columns differs",
+    "moved_answers": "answers not at the position in the file; the nearest occurrence is used",
+    "lost_answers": "answers that do not occur in their context, not used for training",
 }
 
-# Where in a file things are, unless it is said: the names of options, and of arguments of `read`.
+# Defaults of the options for columns; the keys are also arguments of the readers.
 COLUMNS = {
     "text": "text",
     "text_pair": None,
@@ -44,13 +44,13 @@ COLUMNS = {
     "header": True,
     "word": 1,
     "tag": -1,
-    "skip_ragged": False,  # no option: GLUE's QQP has broken rows
+    "skip_ragged": False,  # not an option: only for GLUE's QQP, which has broken rows
     "characters": False,
 }
 
 
 def columns_of(args, model=None):
-    """The columns that the command line names, or else those that a model was trained on."""
+    """Return the columns from the command line, or those that a model was trained with."""
     given = {name: getattr(args, name, None) for name in COLUMNS}
     given = {name: value for name, value in given.items() if value is not None}
     if model is not None and not given:
@@ -60,7 +60,7 @@ def columns_of(args, model=None):
 
 
 def read(path, task, columns, format, limit=None):
-    """A file as the labelled data of a task."""
+    """Read a file as labeled data of a task."""
     if task == "tagging":
         places = {"word": columns["word"], "tag": columns["tag"]}
         return tagging.read(path, **places, format=format, limit=limit)
@@ -74,10 +74,10 @@ def read(path, task, columns, format, limit=None):
 
 
 def read_in_parts(path, task, columns, format):
-    """A file to be answered, a part at a time."""
+    """Yield the rows of a file without labels, in parts, so that it can have any size."""
     if task == "tagging":
         return tagging.read_in_parts(path, word=columns["word"], tag=None, format=format)
-    if task == "qa":  # one JSON object, which is read as a whole or not at all
+    if task == "qa":  # a single JSON object
         _check_no_format(format)
         return [question_answering.read(path, labelled=False)]
     if task == "multiple-choice":
@@ -87,20 +87,20 @@ def read_in_parts(path, task, columns, format):
 
 def _check_no_format(format):
     if format is not None:
-        raise ValueError(f"questions are read from SQuAD's JSON alone; received --format {format}")
+        raise ValueError(f"question answering reads only SQuAD's JSON. Remove --format {format}")
 
 
 def _of_texts(columns, task):
-    """The columns of single texts and pairs, as the arguments of `data.read`."""
+    """Return the columns of texts or pairs, as arguments of `tabular.read`."""
     if task == "pair" and not columns["text_pair"]:
-        raise ValueError("pairs need --text-pair, the column of the second text")
+        raise ValueError("the task pair needs --text-pair, the column of the second text")
     names = ("text", "text_pair", "label", "separator", "header")
     return {**{name: columns[name] for name in names}, "kind": _KINDS[task]}
 
 
 def task_of(model):
-    """The name of a model's task on the command line."""
-    registry.for_model(model)  # or an error
+    """Return the name of a model's task on the command line."""
+    registry.for_model(model)  # raises an error if it has none
     output = heads.find_output(model)
     if output.task == "classifier":
         single = "pair" if output.pairs else "classification"
@@ -109,7 +109,7 @@ def task_of(model):
 
 
 def notes(examples, dev=None, metrics=()):
-    """What a person should know about how the data was read."""
+    """Yield notes about rows that were skipped or truncated."""
     counts = dict(metrics)
     same = dev is not None and dev.source == examples.source
     for part, prefix in ((examples, ""), (dev, "dev_")):
@@ -123,7 +123,7 @@ def notes(examples, dev=None, metrics=()):
 
 
 def print_counts(counts):
-    """Says on stderr, as the answers may be on stdout, what of the texts was not read."""
+    """Print notes on stderr, since predictions may be on stdout."""
     for name, note in _COUNTED.items():
         if counts[name]:
             print(f"{note}: {counts[name]}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""`serve`: a local server for SavedModels, or for what a trained model is exported to."""
+"""`serve`: a local server for SavedModels or a trained model."""
 
 import contextlib
 import json
@@ -17,12 +17,12 @@ from keras_bert.server import models, rest
 
 
 def serve(args):
-    """Serves SavedModels, or what a trained model is exported to, until Ctrl-C."""
+    """Serve SavedModels, or a trained model that is exported first, until Ctrl-C."""
     try:
         from keras_bert.server import app
     except ImportError as error:
-        raise ValueError(
-            f"serve needs {error.name}, which is not installed: pip install starlette uvicorn"
+        raise ImportError(
+            f"keras-bert serve needs {error.name}. Install it with: pip install starlette uvicorn"
         ) from error
     with contextlib.ExitStack() as stack:
         stack.enter_context(_terminable())
@@ -46,7 +46,7 @@ def serve(args):
 
 
 def _exported(args, folder):
-    """The models that a trained model is exported to."""
+    """Export a trained model to a folder; return the models there."""
     name = args.name or pathlib.Path(args.model).absolute().name.removesuffix(".keras")
     path = pathlib.Path(folder, re.sub(r"[^\w.-]+", "-", name))
     keras_bert.export(arguments.load(args, task="auto"), path)
@@ -54,21 +54,21 @@ def _exported(args, folder):
 
 
 def _introduction(found, url, export_first=None):
-    """What a person needs to know about a server: where it is, a request, what it is for.
+    """Yield lines to print: the address, an example request, and how to serve in production.
 
-    `export_first` is the command that keeps what is served from a temporary folder.
+    `export_first` is the command that exports the model to a folder that stays.
     """
     for model in found:
         if model.current is None:
             state = "; ".join(reason for _, _, (_, reason) in model.states())
             if len(found) == 1:
                 raise ValueError(f"{model.folder} could not be loaded: {state}")
-            yield f"{model.name} is not served: {state}"
+            yield f"{model.name} could not be loaded: {state}"
     served = [model for model in found if model.current is not None]
     if not served:
         raise ValueError(f"none of the {len(found)} models could be loaded")
     yield f"{', '.join(model.name for model in served)}: {url} (Ctrl-C stops)"
-    # Of a pair, the model that takes strings: the other's example is ids that nobody types.
+    # Prefer a model that takes strings for the example.
     for model in ([model for model in served if _takes_strings(model)] or served)[:1]:
         body = json.dumps({"instances": [model.current.example()]})
         yield f"curl -d '{body}' {url}/v1/models/{urllib.parse.quote(model.name)}:predict"
@@ -78,7 +78,7 @@ def _introduction(found, url, export_first=None):
         how = f"{export_first}, then docker compose with the compose.yaml that it writes"
     elif compose.is_file():
         how = f"docker compose -f {shlex.quote(str(compose))} up"
-    yield f"This is for the desk; production is TensorFlow Serving: {how}"
+    yield f"For local testing only. In production, use TensorFlow Serving: {how}"
 
 
 def _takes_strings(model):
@@ -88,7 +88,7 @@ def _takes_strings(model):
 
 @contextlib.contextmanager
 def _terminable():
-    """Within it, SIGTERM ends the process as Ctrl-C does: its temporary files go with it."""
+    """Treat SIGTERM as Ctrl-C, so that temporary files are removed."""
 
     def stop(*_):
         raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""`finetune`: from a labelled file to a model, its metrics and pictures."""
+"""`finetune`: train a model on a labeled file; write the model, its metrics and plots."""
 
 import contextlib
 import pathlib
@@ -16,35 +16,36 @@ from keras_bert.runtime.files import alone
 from keras_bert.tasks import inference, tagging
 from keras_bert.training import finetuning, report, run_state, search
 
-_SEARCHED = ("batch_size", "learning_rate", "epochs")  # by --search, unless they are given
+_SEARCHED = ("batch_size", "learning_rate", "epochs")  # --search chooses them unless they are given
 
-# Texts to see whether a vocabulary fits them. One of their language takes 1.0 to 1.8 pieces a word
-# and knows all but 1.3% of them; MiniLM's takes 5.4 in Korean reviews and knows 75%.
-_SAMPLE, _MANY_PIECES, _MANY_UNKNOWN = 1000, 2.5, 0.05
-# Words that hold punctuation, as "n't" and links do: 2.4% of the English Web Treebank's, 11% of
-# WNUT-17's.
-_MANY_APART = 0.02
+# Limits for a warning that the vocabulary does not fit the texts. A vocabulary of the same language
+# needs 1.0 to 1.8 tokens per word, at most 1.3% of them unknown. MiniLM's needs 5.4 for Korean
+# reviews, 25% of them unknown.
+_SAMPLE, _MANY_TOKENS, _MANY_UNKNOWN = 1000, 2.5, 0.05
+# Limit for a warning about words with punctuation, such as "n't" and links. The English Web
+# Treebank has 2.4%, WNUT-17 11%.
+_MANY_SPLIT = 0.02
 
 
 def finetune(args):
-    """Trains a model, and writes it with its metrics and pictures."""
+    """Train a model, and write it with its metrics and plots."""
     if args.characters and args.task != "qa":
-        raise ValueError("--characters is for questions, --task qa")
-    # The files first: a wrong column should not cost the wait for a model.
+        raise ValueError("--characters applies only to --task qa")
+    # Read the files first, so that a wrong column is reported before the model loads.
     examples, dev, columns = _read_training_data(args)
     if dev is None and (args.search or args.metric or args.patience):
-        raise ValueError("--search, --metric and --patience need --dev, the data that is scored")
+        raise ValueError("--search, --metric and --patience need --dev, the data to score")
     if pathlib.Path(args.output, loading.MODEL_FILE).is_file():
-        print(f"{args.output} holds a model, which this run's will replace", file=sys.stderr)
+        print(f"this run will replace the model in {args.output}", file=sys.stderr)
     arguments.check_log_folder(args.tensorboard)
-    # Without a search `train.finetune` locks the folder itself.
+    # Without a search, `finetuning.finetune` locks the folder itself.
     with alone(args.output, "training", keep=False) if args.search else contextlib.nullcontext():
         _finetune(args, pathlib.Path(args.output), examples, dev, columns)
 
 
 def _finetune(args, output, examples, dev, columns):
-    """The training itself, in a folder that no other process writes to."""
-    # "auto": a checkpoint with another head may have left the pooler out.
+    """Train; the folder is locked."""
+    # "auto", since a checkpoint with another head may have no pooler.
     encoder = heads.find_encoder(arguments.load(args, task="auto"))
     if changes := arguments.encoder_options(args):
         encoder = encoder.with_options(**changes)
@@ -53,7 +54,7 @@ def _finetune(args, output, examples, dev, columns):
         _note_of_words(examples, encoder.preprocessor),
     ):
         if note:
-            print(note, flush=True)  # before the wait
+            print(note, flush=True)
     encoder.trainable = not args.freeze
     names = ("warmup", "max_length", "metric", "patience", "accumulate", "fixed_length", "seed")
     options = {name: getattr(args, name) for name in names}
@@ -71,10 +72,10 @@ def _finetune(args, output, examples, dev, columns):
     if args.search:
         if (output / run_state.STATE_FILE).is_file():
             raise ValueError(
-                f"{output}: the run there is not finished; the same command without --search goes "
-                f"on with it, or delete {run_state.STATE_FILE} to start afresh"
+                f"{output} has an unfinished run. Run the same command without --search to resume "
+                f"it, or delete {run_state.STATE_FILE} to start over"
             )
-        # What is given is not searched.
+        # Options that are given are not searched.
         grid = {name: values for name, values in search.GRID.items() if name not in given}
         trials = search.grid(
             encoder,
@@ -87,9 +88,9 @@ def _finetune(args, output, examples, dev, columns):
             **given,
         )
         best = search.best(trials)
-        print("the best:", _options_text(best["options"]))
+        print("best:", _options_text(best["options"]))
         tried = [{"options": trial["options"], "value": trial["value"]} for trial in trials.runs]
-        # A search that was stopped has not tried all, whether or not the best one was cut short.
+        # A stopped search is incomplete, even if its best trial was not stopped.
         metrics = best["metrics"] | {"stopped": trials.stopped}
         model = search.best_model(trials)
         save(model, metrics, search=tried)
@@ -109,7 +110,7 @@ def _finetune(args, output, examples, dev, columns):
 
 
 def _write_run(output, model, metrics, dev):
-    """Writes what is left of a run: the model, its metrics, the pictures."""
+    """Write the model, its metrics and plots."""
     keras_bert.save(model, output)
     report.clear(output)
     report.write_metrics(output, {"task": reading.task_of(model), **metrics})
@@ -121,17 +122,17 @@ def _write_run(output, model, metrics, dev):
 
 
 def _print_run(model, metrics, examples, dev):
-    """Prints the metrics of a run, and what a person should know about them."""
+    """Print the metrics of a run, and notes about the data."""
     if metrics["stopped"]:
-        print("stopped; what follows is the best so far")
+        print("stopped early; these are the best results so far")
     print(report.table({"examples": len(examples), **metrics}))
     labels = heads.find_output(model).labels
     if "f1" in metrics and reading.task_of(model) in ("classification", "pair"):
-        print(f"f1 is that of the label {labels[1]!r}")
+        print(f"f1 is computed for the label {labels[1]!r}")
     for note in reading.notes(examples, dev, metrics):
         print(note)
     if dev is None:
-        print("nothing was scored, as there was no --dev; keras-bert evaluate does it later")
+        print("nothing was scored, since --dev was not given. Use keras-bert evaluate")
 
 
 def _print_trial(trial):
@@ -143,10 +144,12 @@ def _options_text(options):
 
 
 def _read_training_data(args):
-    """Training and dev data, and the columns that they were read from."""
+    """Return training data, dev data, and the columns that they were read from."""
     if args.glue:
         if args.train or args.dev or args.task:
-            raise ValueError("--glue stands for --train, --dev and --task; give one or the other")
+            raise ValueError(
+                "--glue replaces --train, --dev and --task. Give either --glue or the others"
+            )
         options = tabular.GLUE[tabular.find_glue(args.glue)]
         return (
             tabular.read_glue(args.glue, "train", limit=args.limit),
@@ -162,7 +165,7 @@ def _read_training_data(args):
 
 
 def _note_of_words(examples, preprocessor):
-    """What a person should know about words that a text does not have; or `None`."""
+    """Return a note if texts are split into other words than the training data; else `None`."""
     if preprocessor is None or not isinstance(examples, tagging.TaggedSentences):
         return None
     sentences = examples.words[:_SAMPLE]
@@ -171,17 +174,17 @@ def _note_of_words(examples, preprocessor):
     words = [word for sentence in sentences for word in sentence]
     split, _ = tagging.sentences_of(words, preprocessor.tokenizer)
     apart = np.mean([len(found) > 1 for found in split])
-    if apart < _MANY_APART:
+    if apart < _MANY_SPLIT:
         return None
     return (
-        f"{apart:.1%} of the words hold punctuation, at which a text on the command line or in a "
-        "SavedModel is split; predict --input takes words as they are here"
+        f"{apart:.1%} of the words contain punctuation. Texts on the command line and in a "
+        "SavedModel are split at punctuation; predict --input keeps words as they are in the file"
     )
 
 
 def _note_of_vocabulary(examples, preprocessor, name):
-    """What a person should know about a vocabulary that is another language's; or `None`."""
-    if preprocessor is None:  # which is an error soon
+    """Return a note if the vocabulary does not fit the language of the texts; else `None`."""
+    if preprocessor is None:  # `finetune` raises an error
         return None
     if isinstance(examples, tagging.TaggedSentences):
         texts = [" ".join(words) for words in examples.words[:_SAMPLE]]
@@ -189,11 +192,11 @@ def _note_of_vocabulary(examples, preprocessor, name):
         texts = getattr(examples, "texts", None) or examples.contexts
     try:
         fits = vocabulary.coverage(texts[:_SAMPLE], preprocessor)
-    except ValueError:  # there are no words among them
+    except ValueError:  # the texts have no words
         return None
-    if fits["pieces_per_word"] < _MANY_PIECES and fits["unknown"] < _MANY_UNKNOWN:
+    if fits["pieces_per_word"] < _MANY_TOKENS and fits["unknown"] < _MANY_UNKNOWN:
         return None
     return (
-        f"{name} has few of the words: {fits['pieces_per_word']:.1f} pieces a word, "
-        f"{fits['unknown']:.1%} unknown; more is learned from a model of their language"
+        f"the vocabulary of {name} does not fit these texts: {fits['pieces_per_word']:.1f} tokens "
+        f"per word, {fits['unknown']:.1%} unknown. Use a model for their language"
     )

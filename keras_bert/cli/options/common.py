@@ -1,0 +1,132 @@
+"""Options and types of options that several commands share."""
+
+MODEL_HELP = "name (see keras-bert list), hf:org/name, folder, .zip or .keras file"
+FINE_TUNED_HELP = "folder or .keras file of a fine-tuned model"
+DTYPES = ("float32", "mixed_bfloat16", "mixed_float16")
+
+
+def add_command(commands, name, help, run=None):
+    """Add a command; returns its parser.
+
+    Args:
+        commands: What `add_subparsers` returned.
+        name: Name of the command.
+        help: One line, without a capital and a period.
+        run: "module.function" in `keras_bert.cli`.
+    """
+    parser = commands.add_parser(name, help=help, description=f"{help[0].upper()}{help[1:]}.")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def add_model(parser, help=MODEL_HELP):
+    """Add the model, and the option to trust it."""
+    parser.add_argument("model", help=help)
+    add_trusted(parser)
+
+
+def add_trusted(parser):
+    parser.add_argument(
+        "--trusted",
+        action="store_true",
+        help="allow code in the model to run; use only for models you trust",
+    )
+
+
+# These options have no defaults here: the command takes those that the model was trained with.
+def add_columns(parser):
+    """Add the options that say where a file has its texts."""
+    add_text_column(parser)
+    parser.add_argument("--text-pair", help="column of the second text of a pair")
+    parser.add_argument("--separator", help="separator of the labels of one text (default: ,)")
+    parser.add_argument("--word", type=int, help="tagging: column of the word (default: 1)")
+
+
+def add_text_column(parser):
+    parser.add_argument("--text", help="column of the text (default: text)")
+    formats = ("tsv", "csv", "jsonl", "conll", "conllu")
+    parser.add_argument("--format", choices=formats, help="file format (default: by extension)")
+    parser.add_argument(
+        "--no-header",
+        dest="header",
+        action="store_const",
+        const=False,
+        help="the file has no header; name columns by number, from 1",
+    )
+
+
+def add_labels(parser):
+    parser.add_argument("--label", help="column of the label (default: label)")
+    parser.add_argument(
+        "--tag", type=int, help="tagging: column of the tag (default: -1, the last)"
+    )
+
+
+def add_characters(parser):
+    parser.add_argument(
+        "--characters",
+        action="store_const",
+        const=True,
+        help="question answering: compute F1 over characters; default for KorQuAD files",
+    )
+
+
+def add_null_threshold(parser):
+    parser.add_argument(
+        "--null-threshold",
+        type=float,
+        metavar="LOGITS",
+        help="question answering: answer only if the best span scores higher than 'no answer' "
+        "minus this value (default: 0)",
+    )
+
+
+def add_batch_size(parser, default=32):
+    parser.add_argument(
+        "--batch-size", type=positive(int), default=default, help="sequences (default: 32)"
+    )
+
+
+def positive(kind):
+    """Return a parser of positive, finite numbers."""
+
+    def parse(text):
+        value = kind(text)
+        if not 0 < value < float("inf"):
+            raise ValueError
+        return value
+
+    parse.__name__ = f"positive {kind.__name__}"
+    return parse
+
+
+def length(least):
+    """Return a parser of sequence lengths."""
+
+    def parse(text):
+        value = int(text)
+        if value < least:
+            raise ValueError
+        return value
+
+    parse.__name__ = f"length (at least {least})"
+    return parse
+
+
+def seed(text):
+    value = int(text)
+    if not 0 <= value < 2**32:
+        raise ValueError
+    return value
+
+
+def fraction(text):
+    value = float(text)
+    if not 0 <= value <= 1:
+        raise ValueError
+    return value
+
+
+# argparse names a type in its errors by `__name__`.
+seed.__name__ = "seed (0 to 2^32 - 1)"
+fraction.__name__ = "fraction (0 to 1)"

@@ -1,0 +1,61 @@
+"""Options of `list`, `info`, `convert` and `export`."""
+
+from keras_bert.cli.options import common
+
+
+def add_list(commands):
+    common.add_command(commands, "list", "list the models that have a name")
+
+
+def add_info(commands):
+    parser = common.add_command(
+        commands, "info", "print a model's sizes, vocabulary and labels", "models.info"
+    )
+    common.add_model(parser)
+
+
+def add_convert(commands):
+    parser = common.add_command(
+        commands, "convert", "write a model in another library's format", "models.convert"
+    )
+    common.add_model(parser)
+    parser.add_argument("path", help="empty folder to write to; for keras also a .keras file")
+    parser.add_argument(
+        "--to", required=True, choices=("keras", "huggingface", "google", "keras_hub")
+    )
+    parser.add_argument(
+        "--drop",
+        action="append",
+        default=[],
+        choices=("pooler", "masked_lm", "next_sentence", "classifier", "span_selector"),
+        help="part to leave out; repeat the option for several parts",
+    )
+    parser.add_argument(
+        "--hidden-act",
+        choices=("gelu", "gelu_new", "relu"),
+        help="activation to write instead of the model's own",
+    )
+
+
+def add_export(commands):
+    parser = common.add_command(
+        commands, "export", "write a SavedModel that takes strings", "models.export"
+    )
+    common.add_model(
+        parser, "folder or .keras file of a trained model; or an encoder, by name or folder"
+    )
+    parser.add_argument(
+        "path",
+        help="model folder for TensorFlow Serving; each export is the next version. An encoder is "
+        "exported as a pair, preprocess and encoder",
+    )
+    parser.add_argument(
+        "--task",
+        default="auto",
+        choices=("masked_lm", "next_sentence"),
+        help="head of a pretrained model to export (default: the encoder, as a pair)",
+    )
+    parser.add_argument(
+        "--license",
+        help="license of the source weights, for the model card (default: that of a known name)",
+    )

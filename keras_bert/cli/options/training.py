@@ -1,0 +1,128 @@
+"""Options of `finetune`."""
+
+from keras_bert.cli.options import common
+
+TASKS = (
+    "classification",
+    "pair",
+    "multi-label",
+    "regression",
+    "tagging",
+    "qa",
+    "multiple-choice",
+)
+
+
+def add_finetune(commands):
+    parser = common.add_command(
+        commands, "finetune", "train a model on a labeled file", "training.finetune"
+    )
+    parser.set_defaults(files=("train", "dev"))
+    parser.add_argument("--model", default="minilm", help="encoder to start from (default: minilm)")
+    common.add_trusted(parser)
+    parser.add_argument("--task", choices=TASKS, help="default: classification")
+    _add_data(parser.add_argument_group("data"))
+    _add_recipe(parser.add_argument_group("recipe; the defaults are those of the paper"))
+    _add_machine(parser.add_argument_group("machine"))
+    parser.add_argument(
+        "--output", required=True, help="folder for the model, metrics.json and plots"
+    )
+
+
+def _add_data(group):
+    group.add_argument(
+        "--train",
+        help="TSV (without quoting), CSV or JSON Lines. Tagging: CoNLL columns or CoNLL-U. "
+        "qa: SQuAD's JSON. Multiple choice: JSON Lines with the keys text, choices (a list) and "
+        "label (index of the correct choice, from 0), or SWAG's CSV",
+    )
+    group.add_argument(
+        "--dev", help="file to score the model on after each epoch (default: no scores)"
+    )
+    group.add_argument(
+        "--glue",
+        help="folder of a GLUE task with its original name (MRPC, SST-2, ...); replaces --train, "
+        "--dev, --task and the columns",
+    )
+    common.add_columns(group)
+    common.add_labels(group)
+    group.add_argument(
+        "--limit", type=common.positive(int), help="train on the first rows only (default: all)"
+    )
+
+
+def _add_recipe(group):
+    group.add_argument(
+        "--epochs", type=common.positive(int), help="passes over the data (default: 3)"
+    )
+    common.add_batch_size(group, default=None)  # None: --search may choose it
+    group.add_argument(
+        "--learning-rate", type=common.positive(float), help="peak rate (default: 5e-5)"
+    )
+    group.add_argument(
+        "--warmup",
+        type=common.fraction,
+        default=0.1,
+        help="fraction of the steps in which the rate rises (default: 0.1)",
+    )
+    group.add_argument(
+        "--max-length",
+        type=common.length(3),
+        help="maximum tokens per sequence (default: 128; qa: 384). Longer texts are truncated, or "
+        "split into windows in tagging and qa",
+    )
+    group.add_argument(
+        "--stride",
+        type=common.positive(int),
+        help="tagging and qa: tokens between the starts of two windows in training (qa: 128)",
+    )
+    common.add_characters(group)
+    group.add_argument(
+        "--class-weight",
+        choices=("balanced",),
+        help="classification: give rare labels more weight",
+    )
+    group.add_argument(
+        "--accumulate",
+        type=common.positive(int),
+        default=1,
+        help="batches per optimizer step (default: 1)",
+    )
+    group.add_argument("--freeze", action="store_true", help="train only the head")
+    group.add_argument(
+        "--metric",
+        help="metric that selects the best epoch (default: the first one printed). "
+        "Classification: accuracy, f1 (with two labels, of the label that sorts last), macro_f1, "
+        "mcc. Multi-label: micro_f1, macro_f1, exact_match. Regression: pearson, spearman, rmse. "
+        "Tagging: f1, precision, recall, accuracy. qa: f1, exact_match",
+    )
+    group.add_argument(
+        "--patience",
+        type=common.positive(int),
+        help="stop after this many epochs without improvement",
+    )
+    group.add_argument(
+        "--search",
+        action="store_true",
+        help="try the 18 recipes of the paper (batch size 16 or 32; learning rate 5e-5, 3e-5 or "
+        "2e-5; 2 to 4 epochs) and keep the best. Options that you give are not searched. A search "
+        "that was stopped starts over",
+    )
+    group.add_argument(
+        "--seed", type=common.seed, default=0, help="of head, order and dropout (default: 0)"
+    )
+
+
+def _add_machine(group):
+    group.add_argument(
+        "--dtype",
+        choices=common.DTYPES,
+        help="default: that of --model; float32 for a checkpoint",
+    )
+    group.add_argument(
+        "--rematerialize", action="store_true", help="save memory, at the cost of time"
+    )
+    group.add_argument(
+        "--fixed-length", action="store_true", help="one shape for all batches, for TPUs"
+    )
+    group.add_argument("--tensorboard", metavar="FOLDER", help="write logs for TensorBoard")

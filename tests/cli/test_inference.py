@@ -1,0 +1,383 @@
+"""`evaluate`, `predict`, `embed` and `fill`."""
+
+import csv
+import functools
+import json
+import logging
+import os
+import re
+import shutil
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+
+import keras_bert
+from keras_bert.cli import training
+from keras_bert.data import tabular
+from keras_bert.tasks import multiple_choice, question_answering, tagging
+from tests import tiny
+from tests.cli.shared import ASKED, QUESTIONS, TASKS, TEXTS, run
+
+pytestmark = pytest.mark.usefixtures("eager")
+
+
+PICTURED = ("classification", "pair", "tagging")
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_each_task_from_file_to_answers(trained, task, tmp_path, capsys):
+    name, _, _, metric, lines, pattern = TASKS[task]
+    folder = trained(task)
+    pictures = {"curves.png"} | ({"confusion_matrix.png"} if task in PICTURED else set())
+    files = {file.name for file in (folder / "model").iterdir()}
+    assert files == {"metrics.json", "model.keras", *pictures}
+    metrics = json.loads((folder / "model" / "metrics.json").read_text())
+    assert (metrics["metric"], metrics["best_epoch"], len(metrics["history"])) == (metric, 1, 1)
+    assert metrics["train"] == metrics["dev"] == str(folder / name)
+    capsys.readouterr()
+
+    # The columns are those of the training, without a word of them.
+    assert run("evaluate", folder / "model", "--input", folder / name) == 0
+    found = dict(line.split() for line in capsys.readouterr().out.splitlines())
+    assert float(found[metric]) == pytest.approx(metrics[metric], abs=1e-3)
+
+    output = tmp_path / "answers"
+    arguments = ["--input", folder / name, "--output", output]
+    assert run("predict", folder / "model", *arguments) == 0
+    written = output.read_text().splitlines()
+    assert len(written) == lines
+    first = written[0] if task == "tagging" else written[1]
+    assert re.fullmatch(pattern, first), first
+    assert [file.name for file in tmp_path.iterdir()] == ["answers"]
+
+
+@pytest.mark.parametrize("task", ASKED)
+def test_each_task_from_the_command_line(trained, task, capsys):
+    texts, lines = ASKED[task]
+    folder = trained(task)
+    capsys.readouterr()
+    assert run("predict", folder / "model", *texts) == 0
+    written = capsys.readouterr().out.splitlines()
+    if task == "multi-label":  # whose probabilities have no other names
+        assert re.fullmatch(r"labels(\t[a-z]+){3}\ttext", written.pop(0))
+    assert len(written) == lines
+    if task in ("classification", "multi-label", "regression"):
+        assert [line.split("\t")[-1] for line in written] == texts
+    if task == "pair":
+        assert written[0].split("\t")[2:] == texts
+    if task == "multiple-choice":
+        index, _, chosen = written[0].split("\t")
+        assert chosen == texts[1:][int(index)]
+
+
+def test_an_answer_is_one_line_whatever_its_text(trained, capsys):
+    folder = trained("classification")
+    capsys.readouterr()
+    assert run("predict", folder / "model", "so\tgood\n film") == 0
+    [line] = capsys.readouterr().out.splitlines()
+    assert line.split("\t")[-1] == "so good film"
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv"])
+def test_the_ending_of_the_output_is_its_format(trained, tmp_path, ending):
+    file, output = tmp_path / "a.jsonl", tmp_path / f"answers.{ending}"
+    file.write_text('{"text": "so good"}\n{"text": "so bad"}\n' * 2)
+    model = trained("classification") / "model"
+    assert run("predict", model, "--input", file, "--output", output) == 0
+    lines = output.read_text().splitlines()
+    rows = list(csv.DictReader(lines)) if ending == "csv" else list(map(json.loads, lines))
+    assert [sorted(row) for row in rows] == [["label", "score"]] * 4
+    assert rows[:2] == rows[2:]  # in the order of the file
+    assert isinstance(rows[0]["score"], str if ending == "csv" else float)
+
+
+def test_the_json_of_a_reader_is_squads_file_of_predictions(trained, tmp_path):
+    folder, output = trained("qa"), tmp_path / "predictions.json"
+    assert run("predict", folder / "model", "--input", folder / "a.json", "--output", output) == 0
+    predictions = json.loads(output.read_text())
+    assert list(predictions) == ["q0", "q1", "q2", "q3"]
+    assert all(isinstance(answer, str) for answer in predictions.values())
+
+
+@pytest.mark.parametrize(
+    ("task", "reader", "name", "text", "lines"),
+    [
+        ("classification", tabular, "a.tsv", "text\n" + "so good\nso bad\nthis film\n" * 3, 9),
+        ("tagging", tagging, "a.conll", "so\ngood\n\nbad\n\nfilm\n\n" * 3, 12),
+        (
+            "multiple-choice",
+            multiple_choice,
+            "a.jsonl",
+            '{"text": "this film", "choices": ["so good", "so bad"]}\n' * 9,
+            9,
+        ),
+    ],
+)
+def test_a_large_file_is_read_in_parts(
+    trained, tmp_path, monkeypatch, task, reader, name, text, lines
+):
+    folder = trained(task)
+    file, once, twice = tmp_path / name, tmp_path / "once.jsonl", tmp_path / "twice.jsonl"
+    file.write_text(text)
+    arguments = ["predict", folder / "model", "--input", file, "--output"]
+    assert run(*arguments, once) == 0
+    seen = []
+    read = reader.read_in_parts
+
+    def in_fours(*args, **options):
+        for part in read(*args, **options, size=4):
+            seen.append(len(part))
+            yield part
+
+    monkeypatch.setattr(reader, "read_in_parts", in_fours)
+    assert run(*arguments, twice) == 0
+    assert seen == [4, 4, 1]
+    assert once.read_text() == twice.read_text()
+    assert len(once.read_text().splitlines()) == lines
+
+
+CHARACTERS = "한\tB-x\n국\tI-x\n \tO\ng\tO\n\ng\tO\n!\tO\n\n" * 4
+
+
+def test_a_tagger_of_characters_splits_texts_into_those(encoder_folder, tmp_path, capsys):
+    import tensorflow as tf
+
+    file, folder = tmp_path / "klue.tsv", tmp_path / "out"
+    file.write_text(CHARACTERS)
+    common = ["--task", "tagging", "--train", file, "--output", folder, "--epochs", 1]
+    assert run("finetune", "--model", encoder_folder, *common) == 0
+    capsys.readouterr()
+    assert run("predict", folder, "한국 g!") == 0
+    rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert [row[0] for row in rows] == ["한", "국", "g", "!", ""]
+    assert run("export", folder, tmp_path / "served") == 0
+    served = tf.saved_model.load(tmp_path / "served" / "1").signatures["serving_default"]
+    answer = {name: value.numpy() for name, value in served(text=tf.constant(["한국 g!"])).items()}
+    assert [token.decode() for token in answer["token"][0]] == ["한", "국", "g", "!"]
+    assert answer["start"].tolist() == [[0, 3, 7, 8]] and answer["end"].tolist() == [[3, 6, 8, 9]]
+    for row, tag, score in zip(rows, answer["tag"][0], answer["score"][0], strict=False):
+        assert (row[1], float(row[2])) == (tag.decode(), pytest.approx(score, abs=1e-4))
+
+
+def test_words_that_texts_do_not_have_are_told():
+    preprocessor = keras_bert.Preprocessor(tiny.PIECES)
+
+    def note(*words):
+        return training._note_of_words(tagging.TaggedSentences([[*words, "so"] * 9]), preprocessor)
+
+    assert note("do", "n't").startswith("33.3% of the words hold punctuation, at which a text on ")
+    assert note("good", "!") is None
+    assert note("g", "!", " ") is None
+    assert training._note_of_words(tiny.examples(), preprocessor) is None
+
+
+def test_korquad_is_scored_over_characters(encoder_folder, tmp_path, capsys):
+    content = json.loads(QUESTIONS)
+    files = {}
+    for version in ("1.1", "KorQuAD_v1.0_train"):
+        file = files[version] = tmp_path / f"{version}.json"
+        file.write_text(json.dumps({"version": version, **content}))
+        assert question_answering.read(file).characters == (version != "1.1")
+    folder = tmp_path / "out"
+    common = ["--output", folder, "--epochs", 1, "--max-length", 16]
+    scores = {}
+    for version, options in (("1.1", []), ("KorQuAD_v1.0_train", []), ("1.1", ["--characters"])):
+        given = ["--train", files[version], "--dev", files[version], "--task", "qa", *options]
+        assert run("finetune", "--model", encoder_folder, *given, *common) == 0
+        metrics = json.loads((folder / "metrics.json").read_text())
+        scores[version, *options] = metrics["f1"]
+        capsys.readouterr()
+        assert run("evaluate", folder, "--input", files["1.1"], *options) == 0
+        assert metrics["columns"]["characters"] == bool(options)
+    assert scores["KorQuAD_v1.0_train",] == scores["1.1", "--characters"] != scores["1.1",]
+    assert run("finetune", "--train", files["1.1"], *common, "--characters") == 1
+    assert "--characters is for questions" in capsys.readouterr().err
+
+
+def test_what_is_replaced_is_told(trained, encoder_folder, tmp_path, capsys):
+    model = shutil.copytree(trained("classification") / "model", tmp_path / "model")
+    (file := tmp_path / "a.tsv").write_text(TEXTS)
+    capsys.readouterr()
+    common = ["--train", file, "--output", model, "--epochs", 1]
+    assert run("finetune", "--model", encoder_folder, *common) == 0
+    assert f"{model} holds a model, which this run's will replace" in capsys.readouterr().err
+
+
+def test_vectors_are_no_text(encoder_folder, tmp_path, capsys):
+    (file := tmp_path / "a.tsv").write_text("text\na\n")
+    assert run("embed", encoder_folder, "--input", file, "--output", tmp_path / "v.csv") == 1
+    assert "v.csv: vectors are written in NumPy's format; name it .npy" in capsys.readouterr().err
+
+
+def test_standard_output_by_its_path(trained, tmp_path):
+    """Where it leads to a file, and through a link; a pipe is read as it comes."""
+    link = tmp_path / "link"
+    link.symlink_to("/dev/stdout")
+    arguments = [sys.executable, "-m", "keras_bert", "predict", trained("classification") / "model"]
+    for output in ("/dev/stdout", link):
+        file = tmp_path / "out.txt"
+        file.write_text("before\n")
+        with open(file, "a") as stdout:
+            subprocess.run([*arguments, "so good", "--output", output], stdout=stdout, check=True)
+        assert re.fullmatch(r"before\n(good|bad)\t0\.\d{4}\tso good\n", file.read_text())
+        assert link.is_symlink() and os.path.islink("/dev/stdout")
+
+
+def test_what_a_link_names_is_written(trained, encoder_folder, tmp_path):
+    file, link, texts = tmp_path / "out.npy", tmp_path / "link.npy", tmp_path / "texts.tsv"
+    link.symlink_to(file)
+    texts.write_text("text\nso good\n")
+    assert run("embed", encoder_folder, "--input", texts, "--output", link) == 0
+    assert link.is_symlink() and np.load(file).shape == (1, 8)
+    link, file = tmp_path / "link.tsv", tmp_path / "out.tsv"
+    link.symlink_to(file)
+    model = trained("classification") / "model"
+    assert run("predict", model, "so good", "--output", link) == 0
+    assert link.is_symlink() and file.read_text().endswith("so good\n")
+
+
+def test_vectors_go_into_no_pipe(encoder_folder, tmp_path, capsys):
+    (file := tmp_path / "a.tsv").write_text("text\na\n")
+    os.mkfifo(tmp_path / "pipe")
+    for output in (tmp_path / "pipe", "-", "/dev/stdout"):
+        assert run("embed", encoder_folder, "--input", file, "--output", output) == 1
+        assert "vectors are written to a file; name one, .npy" in capsys.readouterr().err
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_a_dash_is_standard_output(trained, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    capsys.readouterr()
+    assert run("predict", trained("classification") / "model", "so good", "--output", "-") == 0
+    assert capsys.readouterr().out.endswith("\tso good\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_warnings_are_lines(monkeypatch, capsys):
+    def load(name, **options):
+        warnings.warn("this is\n  odd", stacklevel=2)
+        logging.getLogger("tensorflow").warning("5 out of the last 9 calls")
+        raise ValueError("the end")
+
+    monkeypatch.setattr(keras_bert, "load", load)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        assert run("info", "minilm") == 1
+    assert capsys.readouterr().err == "keras-bert: this is odd\nkeras-bert: the end\n"
+
+
+def test_what_is_not_read_is_told_beside_the_answers(trained, encoder_folder, tmp_path, capsys):
+    texts, vectors = tmp_path / "texts.tsv", tmp_path / "vectors.npy"
+    texts.write_text("text\n" + "so good " * 40 + "\n\u200b\n")
+    capsys.readouterr()
+    assert run("predict", trained("classification") / "model", "--input", texts) == 0
+    said = capsys.readouterr()
+    assert len(said.out.splitlines()) == 3
+    told = [
+        "texts longer than the model reads (finetune's --max-length), cut there: 1",
+        "texts that are empty or invisible characters alone: 1",
+    ]
+    assert said.err.splitlines() == told
+    assert run("embed", encoder_folder, "--input", texts, "--output", vectors) == 0
+    assert capsys.readouterr().err.splitlines() == told
+
+
+def test_what_is_read_is_not_written(trained, encoder_folder, tmp_path, capsys):
+    file, link = tmp_path / "texts.tsv", tmp_path / "link.tsv"
+    file.write_text("text\nso good\n")
+    link.symlink_to(file)
+    for command in (["predict", trained("classification") / "model"], ["embed", encoder_folder]):
+        for output in (file, link):
+            assert run(*command, "--input", file, "--output", output) == 1
+            assert "--output must be another file than --input" in capsys.readouterr().err
+    assert file.read_text() == "text\nso good\n"
+
+
+def test_conllu_by_another_name(encoder_folder, tmp_path, capsys):
+    file = tmp_path / "tags.txt"
+    row = "\tO\t_\t_\t_\t_\t_\t_\n"
+    file.write_text(f"1\tgood\t_{row.replace('O', 'ADJ')}2\tfilm\t_{row}\n" * 4)
+    common = ["finetune", "--model", encoder_folder, "--task", "tagging", "--train", file]
+    common += ["--epochs", 1, "--output", tmp_path / "out"]
+    assert run(*common) == 1
+    assert "looks like CoNLL-U" in capsys.readouterr().err
+    assert run(*common, "--format", "conllu") == 0
+    for command in ("evaluate", "predict"):
+        arguments = [command, tmp_path / "out", "--input", file]
+        assert run(*arguments, "--format", "conllu") == 0
+    assert re.match(r"good\t(ADJ|O)\t", capsys.readouterr().out.split("majority")[1].split("\n")[1])
+
+
+def test_no_answer_may_be_made_rarer_or_more_frequent(encoder_folder, tmp_path, capsys):
+    file, folder = tmp_path / "a.json", tmp_path / "out"
+    content = json.loads(QUESTIONS)
+    content["data"][0]["paragraphs"][0]["qas"][0]["answers"] = []
+    file.write_text(json.dumps(content))
+    common = ["--train", file, "--output", folder, "--epochs", 1, "--max-length", 16]
+    assert run("finetune", "--model", encoder_folder, "--task", "qa", *common) == 0
+    for threshold, empty in ((-1000, 4), (1000, 0)):
+        capsys.readouterr()
+        assert run("predict", folder, "--input", file, "--null-threshold", threshold) == 0
+        rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()[1:]]
+        assert sum(not row[1] for row in rows) == empty
+        assert run("evaluate", folder, "--input", file, "--null-threshold", threshold) == 0
+        scores = dict(line.split() for line in capsys.readouterr().out.splitlines())
+        assert float(scores["no_answer_accuracy"]) == (empty == 4)
+
+
+def test_a_failure_leaves_no_half_written_answers(trained, tmp_path, monkeypatch, capsys):
+    file = tmp_path / "a.tsv"
+    file.write_text("text\tx\nso good\tb\nso bad\n")
+    before = tmp_path / "answers"
+    before.write_text("of another run")
+    folder = trained("classification")
+    assert run("predict", folder / "model", "--input", file, "--output", before) == 1
+    assert before.read_text() == "of another run"
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["a.tsv", "answers"]
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_embed(encoder_folder, tmp_path, capsys, pooling):
+    file = tmp_path / "a.tsv"
+    file.write_text("text\nso good\nbad\nso good\n")
+    arguments = ["--input", file, "--output", tmp_path / "v.npy", "--pooling", pooling]
+    assert run("embed", encoder_folder, *arguments) == 0
+    vectors = np.load(tmp_path / "v.npy")
+    assert vectors.shape == (3, 8)
+    np.testing.assert_allclose(vectors[0], vectors[2], atol=1e-6)
+    np.testing.assert_allclose((vectors**2).sum(1), 1, atol=1e-5)
+    assert capsys.readouterr().out == f"3 vectors of 8 numbers in {tmp_path / 'v.npy'}\n"
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["a.tsv", "v.npy"]
+
+
+def test_vectors_of_a_large_file_are_written_part_by_part(encoder_folder, tmp_path, monkeypatch):
+    file = tmp_path / "a.tsv"
+    file.write_text("text\nso good\nbad\nthis film\n")
+    arguments = ["embed", encoder_folder, "--input", file, "--output"]
+    assert run(*arguments, tmp_path / "once.npy") == 0
+    monkeypatch.setattr(tabular, "read_in_parts", functools.partial(tabular.read_in_parts, size=2))
+    assert run(*arguments, tmp_path / "twice.npy") == 0
+    once, twice = np.load(tmp_path / "once.npy"), np.load(tmp_path / "twice.npy")
+    assert twice.dtype == np.float32
+    np.testing.assert_allclose(twice, once, atol=1e-6)
+
+
+def test_fill(tmp_path, capsys):
+    keras_bert.save(keras_bert.heads.masked_lm(tiny.encoder()), tmp_path)
+    assert run("fill", tmp_path, "so [MASK] film [MASK]", "--top", 2) == 0
+    lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert [line[2:] for line in lines] == [[n, "so [MASK] film [MASK]"] for n in "1122"]
+    assert all(piece in tiny.PIECES for _, piece, *_ in lines)
+    assert float(lines[0][0]) >= float(lines[1][0]) > 0
+
+
+def test_fill_wants_a_checkpoint_with_the_head(tmp_path, capsys):
+    keras_bert.save(tiny.encoder(), tmp_path, format="huggingface")
+    assert run("fill", tmp_path, "so [MASK]") == 1
+    assert capsys.readouterr().err == (
+        f"keras-bert: {tmp_path} has no masked-LM head to fill blanks with; take a checkpoint "
+        "that has one, such as base\n"
+    )

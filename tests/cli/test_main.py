@@ -1,0 +1,311 @@
+"""Options, errors and exit statuses of the command line."""
+
+import argparse
+import gzip
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+import keras_bert
+from keras_bert.__main__ import _check_files, main
+from keras_bert.pretraining import vocabulary
+from tests import prose, tiny
+from tests.cli.shared import TEXTS
+
+pytestmark = pytest.mark.usefixtures("eager")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["info", "no-such-model"], "'no-such-model' is no folder and no known name"),
+        (["finetune", "--output", "x"], "finetune needs --train or --glue"),
+        (
+            ["finetune", "--glue", "RTE", "--train", "{rows}", "--output", "x"],
+            "give one or the other",
+        ),
+        (
+            ["finetune", "--glue", "RTE", "--task", "pair", "--output", "x"],
+            "--dev and --task; give",
+        ),
+        (["finetune", "--glue", "sst", "--output", "x"], "sst: must be one of GLUE's tasks, CoLA"),
+        (["finetune", "--train", "missing.tsv", "--output", "x"], "missing.tsv: No such file"),
+        (["finetune", "--train", "{rows}", "--text", "t", "--output", "x"], "has no column 't'"),
+        (
+            ["finetune", "--train", "{rows}", "--task", "pair", "--output", "x"],
+            "pairs need --text-pair",
+        ),
+        (
+            ["finetune", "--train", "{rows}", "--task", "qa", "--output", "x"],
+            "a.tsv: is not JSON",
+        ),
+        (["predict", "{model}"], "predict takes texts or --input, one of them"),
+        (["predict", "{model}", "a", "--input", "{rows}"], "predict takes texts or --input"),
+        (["predict", "{model}", "--input", "missing"], "missing: No such file"),
+        (["predict", "{model}", "a", "--output", "no/such"], "its folder does not exist"),
+        (["predict", "{encoder}", "a"], "an encoder has to be fine-tuned first"),
+        (["predict", "{qa}", "a"], "takes a question and a context, two texts"),
+        (["predict", "{choice}", "a", "b"], "a text and its choices, at least two"),
+        (["predict", "{pair}", "--input", "{rows}"], "has no column 'other'; its columns are text"),
+        (
+            ["predict", "{pair}", "--input", "{rows}", "--text", "text"],
+            "pairs need --text-pair, the column of the",
+        ),
+        (["predict", "{pair}", "a"], "predict takes the two texts of one; received 1"),
+        (["predict", "{pair}", "a", "b", "c", "d"], "give --input with --text and --text-pair"),
+        (["predict", "{model}", "a", "--output", "a.json"], "qa alone; name it .jsonl"),
+        (["evaluate", "{model}", "--input", "{rows}", "--label", "x"], "has no column 'x'"),
+        (["fill", "{encoder}", "a [MASK]"], "has no masked-LM head to fill blanks with; take a ch"),
+        (
+            ["fill", "{model}", "a [MASK]"],
+            "has no masked-LM head to fill blanks with; take a check",
+        ),
+        (["predict", "{rows}", "a"], "must be a folder or a .keras file"),
+        (["vocab", "missing/*.txt", "--output", "x"], "missing/*.txt: no such file, folder or"),
+        (["vocab", "{nothing}", "--output", "x"], "nothing.txt: holds no documents"),
+        (["vocab", "{rows}", "--output", "x"], "size must be at most"),
+        (["vocab", "{rows}", "--output", "no/such"], "its folder does not exist"),
+        (["vocab", "{cut}", "--output", "x"], "cut.gz: this gzip file is damaged or cut short"),
+        (["vocab", "{folder}", "--output", "{folder}/x"], "x: must not lie within the corpus"),
+        (["records", "missing/*", "--vocab", "a", "--output", "x"], "missing/*: no such file"),
+        (["records", "{rows}", "--vocab", "none", "--output", "x"], "'none' is no folder and no"),
+        (["records", "{rows}", "--vocab", "a", "--output", "no/such"], "its folder does not exist"),
+        (["records", "{nothing}", "--vocab", "{vocab}", "--output", "x"], "the corpus holds no te"),
+        (
+            ["records", "{rows}", "--vocab", "{vocab}", "--output", "x", "--held-out", "1"],
+            "held_out must be at least 0 and below 1; received 1.0",
+        ),
+        (["records", "{rows}", "--vocab", "{bare}", "--output", "x"], "has no vocabulary"),
+        (["pretrain", "--records", "none", "--output", "x"], "none holds no records.json: make"),
+        (["pretrain", "--records", "{records}", "--output", "no/such"], "its folder does not exi"),
+        (
+            ["pretrain", "--records", "{records}", "--output", "x", "--lengths", "8", "16", "32"],
+            "--lengths takes one or two numbers; received 3",
+        ),
+        (
+            ["pretrain", "--records", "{records}", "--output", "x", "--config", "none.json"],
+            "none.json: No such file",
+        ),
+        (
+            ["pretrain", "--records", "{records}", "--output", "x", "--config", "{rows}"],
+            "a.tsv: must be JSON",
+        ),
+        (
+            ["pretrain", "--records", "{records}", "--output", "x", "--config", "{list}"],
+            "list.json: must hold a JSON object",
+        ),
+        (
+            [
+                "pretrain",
+                "--records",
+                "{records}",
+                "--output",
+                "x",
+                "--model",
+                "{encoder}",
+                "--lengths",
+                "16",
+            ],
+            "the records were made with another vocabulary, of 52 pieces; received 18 pieces",
+        ),
+        (
+            [
+                "pretrain",
+                "--records",
+                "{records}",
+                "--output",
+                "x",
+                "--size",
+                "tiny",
+                "--batch-size",
+                "4",
+                "--accumulate",
+                "3",
+            ],
+            "batch_size must be a multiple of accumulate x devices",
+        ),
+        (
+            ["evaluate", "{model}", "--input", "{rows}", "--characters"],
+            "--characters is for questions; ",
+        ),
+        (
+            ["finetune", "--model", "{encoder}", "--train", "{rows}", "--output", "x"]
+            + ["--stride", "4"],
+            "Examples take no stride",
+        ),
+        (
+            ["finetune", "--train", "{rows}", "--task", "qa", "--format", "csv", "--output", "x"],
+            "questions are read from SQuAD's JSON alone; received --format csv",
+        ),
+        (
+            ["predict", "{qa}", "a", "b", "--null-threshold", "1"],
+            "--null-threshold is for questions that may have no answer; ",
+        ),
+        (
+            ["predict", "{choice}", "--input", "{rows}"],
+            "a.tsv: the format must be csv or jsonl (--format); received 'tsv'",
+        ),
+    ],
+)
+def test_errors_are_one_line(
+    trained, encoder_folder, capsys, tmp_path, monkeypatch, arguments, message
+):
+    monkeypatch.chdir(tmp_path)
+    names = {"encoder": encoder_folder}
+    for name, task in (
+        ("model", "classification"),
+        ("qa", "qa"),
+        ("choice", "multiple-choice"),
+        ("pair", "pair"),
+    ):
+        if any(f"{{{name}}}" in argument for argument in arguments):
+            names[name] = trained(task) / "model"
+    if "{rows}" in arguments:
+        names["rows"] = shutil.copy(trained("classification") / "a.tsv", tmp_path)
+    if "{nothing}" in arguments:
+        names["nothing"] = tmp_path / "nothing.txt"
+        names["nothing"].write_text("\n \n")
+    if "{cut}" in arguments:
+        names["cut"] = tmp_path / "cut.gz"
+        names["cut"].write_bytes(gzip.compress(b"Zab.\n" * 99)[:-9])
+    if "{folder}" in arguments:
+        names["folder"] = tmp_path
+    if "{vocab}" in arguments:
+        options = {"lowercase": True, "strip_accents": True, "split_cjk": True}
+        names["vocab"] = tmp_path / "vocab"
+        vocabulary.write(names["vocab"], prose.PIECES, **options)
+    if "{bare}" in arguments:
+        names["bare"] = tmp_path / "bare"
+        keras_bert.save(tiny.encoder(num_hidden_layers=1, preprocessor=None), names["bare"])
+    if "{records}" in arguments:
+        names["records"] = prose.build(tmp_path, prose.documents(9)).folder
+    if "{list}" in arguments:
+        names["list"] = tmp_path / "list.json"
+        names["list"].write_text("[1, 2]")
+    capsys.readouterr()
+    assert main([argument.format(**names) for argument in arguments]) == 1
+    error = capsys.readouterr().err.strip()
+    assert error.startswith("keras-bert: ")
+    assert message in error
+    assert "\n" not in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["finetune", "--train", "missing.tsv", "--output", "x"], "missing.tsv: No such file"),
+        (["finetune", "--train", "a.tsv", "--dev", "no", "--output", "x"], "no: No such file"),
+        (["finetune", "--train", "empty.tsv", "--output", "x"], "empty.tsv: is empty"),
+        (["predict", ".", "--input", "folder"], "folder: Is a directory"),
+        (["evaluate", ".", "--input", "mising.tsv"], "mising.tsv: No such file"),
+        (["embed", "minilm", "--input", "empty.tsv", "--output", "x"], "empty.tsv: is empty"),
+        (["predict", "my_modle", "a"], "'my_modle' is no folder and no known name"),
+        (["predict", "my_model.keras", "a"], "my_model.keras: No such file"),
+        (["finetune", "--model", "bas", "--train", "a.tsv", "--output", "x"], "no known name"),
+    ],
+)
+def test_a_wrong_path_is_told_before_tensorflow_starts(
+    tmp_path, monkeypatch, capsys, arguments, message
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.tsv").write_text(TEXTS)
+    (tmp_path / "empty.tsv").touch()
+    (tmp_path / "folder").mkdir()
+
+    def started():
+        raise AssertionError("it would start")
+
+    monkeypatch.setattr("keras_bert.__main__.quiet_imports", started)
+    assert main(arguments) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("keras-bert: ") and error.count("\n") == 1
+    assert message in error
+
+
+def test_what_a_pipe_holds_is_not_read_by_the_check(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    _check_files(argparse.Namespace(files=("input",), input=str(pipe)))  # to open it would wait
+
+
+def test_errors_of_the_parser_are_short(capsys):
+    for arguments, message in (
+        (["finetune", "--task", "taging"], "; did you mean tagging?\nsee keras-bert finetune --h"),
+        (["predcit"], "; did you mean predict?\nsee keras-bert --help\n"),
+        (["finetune"], "keras-bert finetune: the following arguments are required: --output\nsee "),
+        (["finetune", "--epochs", "x", "--output", "b"], "argument --epochs: invalid positive int"),
+        (["finetune", "--seed", "-1", "--output", "b"], "argument --seed: invalid seed (0 to 2^32"),
+        (
+            ["finetune", "--output", "b", "--lr", "3"],
+            "keras-bert finetune: unrecognized arguments: --lr 3\nsee keras-bert finetune --help\n",
+        ),
+    ):
+        with pytest.raises(SystemExit) as raised:
+            main(arguments)
+        error = capsys.readouterr().err
+        assert raised.value.code == 2 and message in error
+        assert error.count("\n") == 2 and "usage" not in error
+
+
+def test_without_a_command_there_is_help(capsys):
+    assert main([]) == 2
+    said = capsys.readouterr()
+    assert said.out.startswith("usage: keras-bert") and "finetune" in said.out and not said.err
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("finetune", "keys text, choices (a list) and label (the index of the right one, from 0)"),
+        ("finetune", "optional, without it nothing is scored"),
+        ("predict", "multiple-choice: JSON Lines with the keys text and choices (a list)"),
+        ("predict", "of pairs the two texts, for qa the question and the context"),
+        ("predict", ".jsonl has a JSON object a line, .csv is CSV"),
+    ],
+)
+def test_help_says_what_files_and_arguments_hold(command, said, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "1000")
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    assert said in " ".join(capsys.readouterr().out.split())
+
+
+def test_bad_options_are_refused_by_the_parser(capsys):
+    for option, value in (
+        ("--epochs", "0"), ("--max-length", "2"), ("--learning-rate", "-1"), ("--warmup", "1.5"),
+        ("--task", "chess"), ("--class-weight", "equal"), ("--accumulate", "0"),
+    ):  # fmt: skip
+        with pytest.raises(SystemExit):
+            main(["finetune", "--train", "a", "--output", "b", option, value])
+        assert value in capsys.readouterr().err
+
+
+def test_list_needs_no_keras(capsys):
+    assert main(["list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split()[:2] == ["NAME", "CASE"]
+    assert any(line.startswith("base-multilingual-cased ") for line in lines)
+    done = subprocess.run(
+        [sys.executable, "-m", "keras_bert", "list"],
+        env={**os.environ, "PYTHONPROFILEIMPORTTIME": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines()[0].split() == lines[0].split()
+    assert not re.search(r"\| +(keras|tensorflow|huggingface_hub|numpy)\n", done.stderr)
+
+
+def test_interrupt_is_no_traceback(monkeypatch, capsys):
+    for known, said in (((), ""), (("at step 3",), " at step 3")):
+
+        def interrupted(name, known=known, **options):
+            raise KeyboardInterrupt(*known)
+
+        monkeypatch.setattr(keras_bert.hub.loading, "load", interrupted)
+        assert main(["info", "minilm"]) == 130
+        assert capsys.readouterr().err == f"keras-bert: stopped{said}\n"

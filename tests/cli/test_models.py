@@ -1,0 +1,120 @@
+"""`info`, `convert` and `export`."""
+
+import json
+
+import pytest
+
+import keras_bert
+from tests import tiny
+from tests.cli.shared import ASKED, run
+
+pytestmark = pytest.mark.usefixtures("eager")
+
+
+def test_info(trained, encoder_folder, capsys):
+    folder = trained("pair")
+    capsys.readouterr()
+    assert run("info", folder / "model") == 0
+    lines = dict(line.split(None, 1) for line in capsys.readouterr().out.splitlines())
+    assert (lines["task"], lines["labels"]) == ("classifier of pairs", "other, same")
+    assert lines["hidden_size"] == "8"
+    assert run("info", encoder_folder) == 0
+
+
+def test_export(trained, tmp_path, capsys):
+    folder = trained("classification")
+    capsys.readouterr()
+    assert run("export", folder / "model", tmp_path / "served") == 0
+    assert capsys.readouterr().out.strip() == str(tmp_path / "served" / "1")
+    assert (tmp_path / "served" / "1" / "saved_model.pb").is_file()
+    page = (tmp_path / "served" / "README.md").read_text()
+    metrics = json.loads((folder / "model" / "metrics.json").read_text())
+    assert f"| accuracy | {metrics['accuracy']:.4g} |" in page and "| trained on | a.tsv |" in page
+    assert "not known" in page and str(folder) not in page
+
+
+# Of each task: what its SavedModel is asked, as `ASKED`, and the answers that `predict` prints too.
+SERVED = {
+    "classification": ({"text": ["so good", "한국어"]}, ["label", "score"]),
+    "pair": ({"text": ["so good"], "text_pair": ["bad"]}, ["label", "score"]),
+    "multi-label": ({"text": ["so good", "bad"]}, ["probabilities"]),
+    "regression": ({"text": ["so good"]}, ["score"]),
+    "tagging": ({"text": ["so good!", "bad"]}, ["token", "tag", "score"]),
+    "qa": ({"question": ["is this bad"], "context": ["a film so good"]}, ["answer", "score"]),
+    "multiple-choice": ({"text": ["films"], "choices": [["good", "bad", "so"]]}, ["choice"]),
+}
+
+
+@pytest.mark.parametrize("task", SERVED)
+def test_each_trained_folder_goes_into_an_export(trained, task, tmp_path, capsys):
+    import tensorflow as tf
+
+    folder = trained(task)
+    asked, names = SERVED[task]
+    assert run("export", folder / "model", tmp_path) == 0
+    capsys.readouterr()
+    assert run("predict", folder / "model", *ASKED[task][0]) == 0
+    printed = capsys.readouterr().out
+    served = tf.saved_model.load(tmp_path / "1").signatures["serving_default"]
+    answers = served(**{name: tf.constant(value) for name, value in asked.items()})
+    for name in names:
+        for value in answers[name].numpy().ravel():
+            text = value.decode() if isinstance(value, bytes) else f"{value:.4f}"
+            assert text.removesuffix(".0000") in printed, (name, printed)
+
+
+def test_both_parts_of_a_pair_are_named(encoder_folder, tmp_path, capsys):
+    for number in "12":
+        assert run("export", encoder_folder, tmp_path / "pair") == 0
+        parts = [str(tmp_path / "pair" / part / number) for part in ("encoder", "preprocess")]
+        assert capsys.readouterr().out.splitlines() == parts
+
+
+def test_an_export_knows_the_licence_of_its_source_or_is_told(tmp_path, monkeypatch):
+    said = {}
+    monkeypatch.setattr(keras_bert, "load", lambda name, **options: None)
+    monkeypatch.setattr(keras_bert, "export", lambda model, path, **options: said.update(options))
+    for metrics, options, expected in (
+        ("broken", [], {"metrics": {}, "license": None}),
+        ("[1]", [], {"metrics": {}, "license": None}),
+        ('{"model": "minilm"}', [], {"metrics": {"model": "minilm"}, "license": "Apache-2.0"}),
+        ('{"model": 1}', ["--license", "MIT"], {"metrics": {"model": 1}, "license": "MIT"}),
+    ):
+        (tmp_path / "metrics.json").write_text(metrics)
+        (tmp_path / "model.keras").touch()
+        for model in (tmp_path, tmp_path / "model.keras"):
+            assert run("export", model, tmp_path / "there", *options) == 0
+            assert said == expected
+    assert run("export", "minilm", tmp_path / "there") == 0
+    assert said == {"metrics": {}, "license": "Apache-2.0"}
+
+
+def test_convert(tmp_path, capsys):
+    encoder = tiny.encoder(num_hidden_layers=1)  # with exact gelu
+    keras_bert.save(keras_bert.heads.pretraining(encoder), tmp_path / "start")
+    assert run("convert", tmp_path / "start", tmp_path / "a", "--to", "google") == 1
+    error = capsys.readouterr().err
+    assert "hidden_act must be gelu_new, relu, received 'gelu'" in error
+    assert error.endswith(": give --hidden-act gelu_new\n")
+    google = ("convert", tmp_path / "start", tmp_path / "a", "--to", "google")
+    assert run(*google, "--hidden-act", "gelu_new") == 0
+    said = "google: encoder, masked_lm, next_sentence, pooler: 26 weights in "
+    assert capsys.readouterr().out == f"{said}{tmp_path / 'a'}\n"
+    hub = ("convert", tmp_path / "a", tmp_path / "b", "--to", "keras_hub")
+    assert run(*hub) == 1
+    error = capsys.readouterr().err
+    assert "received masked_lm, next_sentence; drop next_sentence: give --drop next_s" in error
+    theirs = ("convert", tmp_path / "a", tmp_path / "d", "--to", "huggingface")
+    assert run(*theirs, "--drop", "next_sentence") == 1
+    assert capsys.readouterr().err.endswith(
+        "; drop pooler for BertForMaskedLM: give --drop pooler\n"
+    )
+    assert run(*theirs, "--drop", "next_sentence", "--drop", "pooler") == 0
+    assert run(*hub, "--drop", "next_sentence") == 0
+    assert run("convert", tmp_path / "b", tmp_path / "c", "--to", "keras") == 0
+    model = keras_bert.load(tmp_path / "c", task="masked_lm")
+    weights = keras_bert.heads.find_encoder(model).weights
+    for ours, theirs in zip(encoder.weights, weights, strict=True):
+        assert (ours.numpy() == theirs.numpy()).all()
+    assert run("convert", tmp_path / "b", tmp_path / "c", "--to", "huggingface") == 1
+    assert "must be an empty folder" in capsys.readouterr().err

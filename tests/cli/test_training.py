@@ -1,0 +1,401 @@
+"""`finetune`."""
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+import keras_bert
+from keras_bert.cli import reading, training
+from keras_bert.data import tabular
+from keras_bert.runtime import files
+from keras_bert.tasks import question_answering, tagging
+from keras_bert.training import finetuning
+from tests.cli.shared import TEXTS, run
+
+pytestmark = pytest.mark.usefixtures("eager")
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """What `finetune` is called with; nothing is trained."""
+    made = []
+
+    def finetune(encoder, *args, **options):
+        made.append((encoder, args, options))
+        raise ValueError("that is enough")
+
+    monkeypatch.setattr(finetuning, "finetune", finetune)
+    return made
+
+
+def test_options_reach_the_training(calls, encoder_folder, tmp_path):
+    file = tmp_path / "a.tsv"
+    file.write_text(TEXTS)
+    arguments = {
+        "epochs": 5, "batch_size": 3, "learning_rate": 1e-3, "warmup": 0.2, "max_length": 20,
+        "metric": "mcc", "patience": 2, "accumulate": 4, "seed": 8, "class_weight": "balanced",
+    }  # fmt: skip
+    given = [
+        text for key, value in arguments.items() for text in (f"--{key.replace('_', '-')}", value)
+    ]
+    given += ["--fixed-length", "--freeze", "--limit", 3, "--tensorboard", tmp_path / "logs"]
+    given += ["--dtype", "mixed_bfloat16", "--rematerialize"]
+    common = ["finetune", "--model", encoder_folder, "--train", file, "--output", tmp_path / "out"]
+    assert run(*common, "--dev", file, *given) == 1
+    encoder, (examples, dev), options = calls[0]
+    assert not encoder.trainable and (len(examples), len(dev)) == (3, 8)
+    assert callable(options.pop("on_end"))
+    assert options.pop("tensorboard") == str(tmp_path / "logs")
+    assert options == {**arguments, "fixed_length": True, "folder": tmp_path / "out"}
+
+
+def test_what_is_not_given_is_the_librarys(calls, encoder_folder, tmp_path):
+    (file := tmp_path / "a.tsv").write_text(TEXTS)
+    run("finetune", "--model", encoder_folder, "--train", file, "--output", tmp_path / "out")
+    _, _, options = calls[0]
+    assert not {"epochs", "batch_size", "learning_rate", "class_weight", "stride"} & {*options}
+
+
+def test_what_is_given_is_not_searched(monkeypatch, encoder_folder, tmp_path):
+    (file := tmp_path / "a.tsv").write_text(TEXTS)
+    seen = []
+
+    def grid(encoder, examples, dev, **options):
+        seen.append(options)
+        raise ValueError("that is enough")
+
+    monkeypatch.setattr("keras_bert.training.search.grid", grid)
+    common = ["finetune", "--model", encoder_folder, "--train", file, "--dev", file, "--search"]
+    run(*common, "--output", tmp_path / "out", "--epochs", 1, "--batch-size", 4)
+    assert seen[0]["choices"] == {"learning_rate": (5e-5, 3e-5, 2e-5)}
+    assert (seen[0]["epochs"], seen[0]["batch_size"]) == (1, 4)
+
+
+@pytest.mark.parametrize("option", ["--search", "--metric=f1", "--patience=1"])
+def test_what_needs_scores_needs_dev(option, encoder_folder, tmp_path, capsys):
+    (file := tmp_path / "a.tsv").write_text(TEXTS)
+    common = ["finetune", "--model", encoder_folder, "--train", file, "--output", tmp_path / "out"]
+    assert run(*common, option) == 1
+    assert "--search, --metric and --patience need --dev" in capsys.readouterr().err
+
+
+def test_nothing_of_another_run_stays(encoder_folder, tmp_path):
+    (file := tmp_path / "a.tsv").write_text(TEXTS)
+    (scores := tmp_path / "b.tsv").write_text("text\tlabel\na good film\t1\na bad film\t2\n")
+    common = ["finetune", "--model", encoder_folder, "--output", tmp_path / "out", "--epochs", 1]
+    assert run(*common, "--train", file, "--dev", file) == 0
+    assert (tmp_path / "out" / "confusion_matrix.png").is_file()
+    assert run(*common, "--task", "regression", "--train", scores) == 0
+    left = {path.name for path in (tmp_path / "out").iterdir()}
+    assert left == {"model.keras", "metrics.json", "curves.png"}
+    metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    assert (metrics["task"], metrics["recipe"]["epochs"]) == ("regression", 1)
+    assert (metrics["recipe"]["freeze"], metrics["recipe"]["dtype"]) == (False, "float32")
+
+
+def test_a_full_disk_at_the_end_costs_no_run(encoder_folder, tmp_path, monkeypatch, capsys):
+    (file := tmp_path / "a.tsv").write_text(TEXTS)
+    common = ["finetune", "--model", encoder_folder, "--train", file, "--output", tmp_path / "out"]
+
+    def full(*args, **options):
+        raise OSError(28, "No space left on device", "model.keras")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(keras_bert, "save", full)
+        assert run(*common, "--epochs", 1) == 1
+    assert "model.keras: No space left on device" in capsys.readouterr().err
+    # A model that is not there yet is not taken for one.
+    assert run("evaluate", tmp_path / "out", "--input", file) == 1
+    assert "the run there is not finished" in capsys.readouterr().err
+    with monkeypatch.context() as patch:
+        patch.setattr(keras.Model, "fit", None)  # it would be called
+        assert run(*common, "--epochs", 1) == 0
+    assert {path.name for path in (tmp_path / "out").iterdir()} >= {"model.keras", "metrics.json"}
+    assert not (tmp_path / "out" / "training.npz").exists()
+
+
+def test_rows_that_were_left_out_are_told():
+    train, dev = (
+        tabular.Examples(["a"], source=name, ragged_rows=2) for name in ("a.tsv", "b.tsv")
+    )
+    assert list(reading.notes(train, dev)) == [
+        "rows that have not the columns of the file, left out: 2 (a.tsv)",
+        "rows that have not the columns of the file, left out: 2 (b.tsv)",
+    ]
+
+
+def test_what_was_not_seen_is_told():
+    train, dev = (tabular.Examples(["a"], source=name) for name in ("a.tsv", "b.tsv"))
+    names = ("truncated", "without_pieces", "words_without_pieces", "cut_answers")
+    counts = {name: number for number, name in enumerate((*names, "invisible_answers"), 1)}
+    expected = [
+        "texts longer than the model reads (finetune's --max-length), cut there: 1 (a.tsv)",
+        "texts that are empty or invisible characters alone: 2 (a.tsv)",
+        "words of invisible characters alone, which the model does not see: 3 (a.tsv)",
+        "answers longer than a window, from which nothing is learned: 4 (a.tsv)",
+        "answers of invisible characters alone, from which nothing is learned: 5 (a.tsv)",
+        "texts longer than the model reads (finetune's --max-length), cut there: 6 (b.tsv)",
+    ]
+    counts["dev_truncated"] = 6
+    assert list(reading.notes(train, dev, counts)) == expected
+    # Of one file the lines would be alike.
+    dev = tabular.Examples(["a"], source="a.tsv")
+    assert list(reading.notes(train, dev, counts))[-1].endswith(": 6 (a.tsv, scored)")
+
+
+def test_answers_that_are_not_learned_are_told():
+    answers = [[("b", 0)], [("x", 0)]]
+    train, dev = (
+        question_answering.Questions(["a", "a"], ["c b", "c"], answers, source=name)
+        for name in ("a.json", "b.json")
+    )
+    assert list(reading.notes(train, dev)) == [
+        f"{what}: 1 ({name})"
+        for name in ("a.json", "b.json")
+        for what in (
+            "answers that do not stand where the file says, taken at the nearest place",
+            "answers that do not stand in their text, from which nothing is learned",
+        )
+    ]
+
+
+def test_a_vocabulary_of_another_language_is_told():
+    english = keras_bert.Preprocessor(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "film"])
+    korean = tabular.Examples(["좋은 영화", "good film"] * 3, labels=["a", "b"] * 3)
+    note = training._note_of_vocabulary(korean, english, "minilm")
+    assert note.startswith("minilm has few of the words: 1.0 pieces a word, 50.0% unknown; ")
+    sentences = tagging.TaggedSentences([["좋은", "영화"]], [["A", "B"]])
+    assert "100.0% unknown" in training._note_of_vocabulary(sentences, english, "minilm")
+    for texts in (["good film"], [" "]):
+        assert training._note_of_vocabulary(tabular.Examples(texts), english, "minilm") is None
+
+
+def test_the_columns_of_the_training_are_remembered(encoder_folder, tmp_path, capsys):
+    file, other, model = tmp_path / "a.tsv", tmp_path / "b.tsv", tmp_path / "model"
+    rows = [("good", "so good"), ("bad", "so bad")] * 4
+    file.write_text("".join(f"{label}\t0\t{text}\n" for label, text in rows))
+    other.write_text("words\tkind\n" + "".join(f"{text}\t{label}\n" for label, text in rows))
+    plain = tmp_path / "c.tsv"
+    plain.write_text(other.read_text().replace("words\tkind", "text\tlabel"))
+    assert run(
+        "finetune", "--model", encoder_folder, "--train", file, "--output", model, "--epochs", 1,
+        "--no-header", "--text", 3, "--label", 1,
+    ) == 0  # fmt: skip
+    assert run("evaluate", model, "--input", file) == 0
+    assert run("predict", model, "--input", file, "--output", tmp_path / "answers.tsv") == 0
+    assert len((tmp_path / "answers.tsv").read_text().splitlines()) == 1 + len(rows)
+    # What is given counts, and none of what was.
+    columns = ["--text", "words", "--label", "kind"]
+    assert run("evaluate", model, "--input", other, *columns) == 0
+    assert run("predict", model, "--input", other, "--text", "words") == 0
+    capsys.readouterr()
+    assert run("evaluate", model, "--input", plain) == 1
+    assert "a column is a number from 1 to 2; received '3'" in capsys.readouterr().err
+    (model / "metrics.json").unlink()
+    assert run("evaluate", model, "--input", plain) == 0
+
+
+def test_the_columns_of_a_glue_task_are_remembered(encoder_folder, tmp_path):
+    folder = tmp_path / "CoLA"
+    folder.mkdir()
+    for split in ("train", "dev"):
+        (folder / f"{split}.tsv").write_text("a\t1\t\tso good\nb\t0\t*\tso bad\n" * 3)
+    common = ["--epochs", 1, "--model", encoder_folder, "--output", tmp_path / "out"]
+    assert run("finetune", "--glue", folder, *common) == 0
+    assert run("evaluate", tmp_path / "out", "--input", folder / "dev.tsv") == 0
+
+
+def test_the_broken_rows_of_qqp_are_left_out_when_it_is_scored_too(
+    encoder_folder, tmp_path, capsys
+):
+    folder = tmp_path / "QQP"
+    folder.mkdir()
+    rows = "good\tso good\t1\nbad\tso good\t0\n" * 3 + "torn\n"
+    for split in ("train", "dev"):
+        (folder / f"{split}.tsv").write_text(f"question1\tquestion2\tis_duplicate\n{rows}")
+    common = ["--epochs", 1, "--model", encoder_folder, "--output", tmp_path / "out"]
+    assert run("finetune", "--glue", folder, *common) == 0
+    capsys.readouterr()
+    assert run("evaluate", tmp_path / "out", "--input", folder / "dev.tsv") == 0
+    assert "left out: 1 (" in capsys.readouterr().out
+    # Answers stand beside their rows, so here none may be missing.
+    assert run("predict", tmp_path / "out", "--input", folder / "dev.tsv") == 1
+    assert "row 8: must have 3 columns; received 1" in capsys.readouterr().err
+
+
+def test_glue(calls, encoder_folder, tmp_path):
+    folder = tmp_path / "RTE"
+    folder.mkdir()
+    for split in ("train", "dev"):
+        (folder / f"{split}.tsv").write_text(f"sentence1\tsentence2\tlabel\na\tb\t{split}\n")
+    common = ["finetune", "--model", encoder_folder, "--output", tmp_path / "out"]
+    assert run(*common, "--glue", folder) == 1
+    _, (examples, dev), _ = calls[0]
+    assert (examples.labels, dev.labels) == (["train"], ["dev"])
+
+
+def test_search_keeps_the_best(monkeypatch, encoder_folder, tmp_path, capsys):
+    file = tmp_path / "a.tsv"
+    file.write_text(TEXTS)
+    seen, stop_at, plain = [], None, finetuning.finetune
+
+    def finetune(encoder, examples, dev, **options):
+        model, metrics = plain(encoder, examples, dev, **options)
+        metrics["accuracy"] = {1e-3: 0.5, 1e-2: 0.75, 1e-4: 0.6}[options["learning_rate"]]
+        metrics["stopped"] = options["learning_rate"] == stop_at
+        seen.append((options["learning_rate"], model.get_weights()))
+        return model, metrics
+
+    monkeypatch.setattr(finetuning, "finetune", finetune)
+    rates = (1e-4, 1e-2, 1e-3)
+    monkeypatch.setattr("keras_bert.training.search.GRID", {"learning_rate": rates})
+    common = ["finetune", "--model", encoder_folder, "--train", file, "--output", tmp_path / "out"]
+    common += ["--epochs", 1]
+    for stop_at in (None, 1e-2):
+        seen.clear()
+        assert run(*common, "--dev", file, "--search") == 0
+        # None is trained again, and Ctrl-C is the end.
+        assert [rate for rate, _ in seen] == [1e-4, 1e-2, *([] if stop_at else [1e-3])]
+        output = capsys.readouterr().out
+        assert "the best: learning_rate 0.01" in output
+        assert ("stopped; what follows is the best so far" in output) == bool(stop_at)
+        for a, b in zip(keras_bert.load(tmp_path / "out").get_weights(), seen[1][1], strict=True):
+            np.testing.assert_array_equal(a, b)
+        metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
+        assert len(metrics["search"]) == len(seen)
+        assert metrics["accuracy"] == 0.75
+    assert run(*common, "--search") == 1
+    assert "--search, --metric and --patience need --dev" in capsys.readouterr().err
+
+
+def test_a_search_takes_no_run_that_is_not_finished(encoder_folder, tmp_path, capsys):
+    file, folder = tmp_path / "a.tsv", tmp_path / "out"
+    file.write_text(TEXTS)
+    folder.mkdir()
+    (folder / "training.npz").touch()
+    common = ["finetune", "--model", encoder_folder, "--train", file, "--dev", file, "--epochs", 1]
+    assert run(*common, "--search", "--output", folder) == 1
+    assert "the same command without --search goes on with it, or delete training.npz" in (
+        capsys.readouterr().err
+    )
+    assert [path.name for path in folder.iterdir()] == ["training.npz"]
+
+
+def test_a_folder_is_one_runs(encoder_folder, tmp_path, capsys):
+    file, folder = tmp_path / "a.tsv", tmp_path / "out"
+    file.write_text(TEXTS)
+    common = ["finetune", "--model", encoder_folder, "--train", file, "--epochs", 1]
+    with files.alone(folder, "anything"):
+        assert run(*common, "--output", folder) == 1
+    assert capsys.readouterr().err == f"keras-bert: {folder}: another process is training there\n"
+    assert run(*common, "--output", folder) == 0
+    assert ".lock" not in {path.name for path in folder.iterdir()}
+
+
+def test_the_model_of_an_earlier_run_says_so(trained, tmp_path, capsys):
+    """A run that goes on writes its state beside the model that is there."""
+    model = shutil.copytree(trained("classification") / "model", tmp_path / "model")
+    (model / "training.npz").touch()
+    capsys.readouterr()
+    assert run("predict", model, "so good") == 0
+    assert capsys.readouterr().err == (
+        f"{model}: the run there is not finished; the same finetune command goes on with it. This "
+        "is the model of an earlier run\n"
+    )
+
+
+def _command(*arguments):
+    """A process of the command line, its stderr a pipe, that hears Ctrl-C."""
+    command = [sys.executable, "-m", "keras_bert", *map(str, arguments)]
+    # In the background of a shell these tests ignore it, and what they start would do the same.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _wait_for(process, said):
+    """Reads what a process says until it says this."""
+    for line in process.stderr:
+        if line.startswith(said):
+            return
+    raise AssertionError(f"it ended without {said!r}")
+
+
+def test_real_signals_end_a_run_and_it_goes_on(encoder_folder, tmp_path):
+    """SIGKILL after the first epoch, the same command again: the undisturbed run's model.
+
+    And Ctrl-C after the first epoch: the best so far, status 0.
+    """
+    file = tmp_path / "a.tsv"
+    file.write_text(TEXTS)
+    common = ["finetune", "--model", encoder_folder, "--train", file, "--dev", file]
+    # More epochs than could go by until the signal is there.
+    common += ["--epochs", 20, "--batch-size", 4, "--output"]
+    with _command(*common, tmp_path / "killed") as process:
+        _wait_for(process, "epoch 2 of 20")
+        process.kill()
+    assert process.returncode == -signal.SIGKILL
+    assert (tmp_path / "killed" / "training.npz").is_file()
+    assert not (tmp_path / "killed" / "model.keras").exists()
+    runs = {name: _command(*common, tmp_path / name) for name in ("killed", "undisturbed")}
+    said = {name: process.communicate() for name, process in runs.items()}
+    assert [process.returncode for process in runs.values()] == [0, 0], said
+    goes_on = re.match(r"goes on with the run in .*, epoch (\d+) of 20\n", said["killed"][1])
+    assert 2 <= int(goes_on[1]) <= 20
+    assert f"\nepoch {goes_on[1]} of 20: " in said["killed"][1]
+    assert "\nepoch 1 of 20: " not in said["killed"][1]
+    models = [keras_bert.load(tmp_path / name) for name in runs]
+    for a, b in zip(*(model.get_weights() for model in models), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+    common[common.index("--epochs") + 1] = 10_000
+    with _command(*common, tmp_path / "stopped") as process:
+        _wait_for(process, "epoch 2 of 10000")
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate()
+    assert process.returncode == 0
+    assert "stopped; what follows is the best so far" in out
+    metrics = json.loads((tmp_path / "stopped" / "metrics.json").read_text())
+    assert metrics["stopped"] and metrics["best_epoch"] <= len(metrics["history"]) < 10_000
+    keras_bert.load(tmp_path / "stopped", task="auto")
+
+
+def test_a_killed_run_goes_on(encoder_folder, tmp_path, monkeypatch, capsys):
+    file = tmp_path / "a.tsv"
+    file.write_text(TEXTS)
+    arguments = ["finetune", "--model", encoder_folder, "--train", file, "--epochs", 2]
+    arguments += ["--batch-size", 8, "--output", tmp_path / "out"]
+    save = finetuning.RunState.save
+
+    def killed(state, model):
+        save(state, model)
+        raise OSError("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(finetuning.RunState, "save", killed)
+        assert run(*arguments) == 1
+    assert [file.name for file in (tmp_path / "out").iterdir()] == ["training.npz"]
+    assert run(*arguments, "--seed", 1) == 1
+    assert "is of a run with seed=0, this one has 1" in capsys.readouterr().err
+    assert run(*arguments) == 0
+    metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    assert [record["epoch"] for record in metrics["history"]] == [1, 2]
+    names = sorted(file.name for file in (tmp_path / "out").iterdir())
+    assert names == ["curves.png", "metrics.json", "model.keras"]
+
+
+def test_training_without_dev_says_that_nothing_was_scored(encoder_folder, tmp_path, capsys):
+    file = tmp_path / "a.tsv"
+    file.write_text(TEXTS)
+    arguments = ["--train", file, "--epochs", 1, "--output", tmp_path / "out"]
+    assert run("finetune", "--model", encoder_folder, *arguments) == 0
+    assert "nothing was scored, as there was no --dev" in capsys.readouterr().out
