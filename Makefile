@@ -1,4 +1,4 @@
-# make quickstart | test | test-garden | fuzz | check | format | lock | clean
+# make quickstart | test | test-all | test-peers | test-garden | fuzz | check | format | lock | clean
 # Another Python: make test PYTHON=python3.13 VENV=.venv-3.13
 
 PYTHON ?= python3
@@ -12,6 +12,10 @@ VENV_GARDEN ?= .venv-garden
 garden := tensorflow==2.20.0 tf_keras gin-config pytest 'tensorflow-hub' 'setuptools<82'
 garden_models := tf-models-official==2.20.0
 
+# Peers that live comparisons need: PyTorch, which is also Keras' third backend, and transformers.
+VENV_PEERS ?= .venv-peers
+peers := torch==2.13.0 transformers==5.23.0
+
 # What our entity F1 is held to. There is only its source archive, which the newest setuptools_scm
 # does not build; so that is neither in setup.cfg nor fetched by the build itself.
 seqeval := seqeval==1.2.2
@@ -20,17 +24,30 @@ seqeval_build := 'setuptools_scm<8' wheel
 bin := $(VENV)/bin
 installed := $(VENV)/installed
 
-.PHONY: quickstart test test-garden fuzz check format lock clean
+.PHONY: quickstart test test-all test-peers test-garden fuzz check format lock clean
 .DELETE_ON_ERROR:
 
 quickstart: $(installed)
 	$(bin)/python examples/quickstart.py
 
-# Tests of one file stay together: they share what is slow to make. In order of their names, not of
-# how many there are: the files with a few long tests would come last, one worker waiting.
+# Tests of one file stay together, since they share what is slow to make. The files that take longest
+# start first (see tests/conftest.py), so that no worker runs alone at the end.
+pytest := $(bin)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile \
+    --no-loadscope-reorder -rs
+
 test: $(installed)
-	$(bin)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile \
-	    --no-loadscope-reorder
+	$(pytest) -m "not slow and not browser"
+
+test-all: $(installed)
+	$(pytest)
+
+# The torch backend, and live comparisons with transformers.
+test-peers:
+	@if $(MAKE) --no-print-directory $(VENV_PEERS)/installed; then \
+	    $(VENV_PEERS)/bin/python -m pytest -rs -m peers; \
+	else \
+	    echo "test-peers: skipped: the environment could not be made"; \
+	fi
 
 # The warnings are those of the Model Garden and of Keras 2. TensorFlow 2.20 ends at Python 3.13.
 test-garden:
@@ -73,7 +90,7 @@ lock:
 	rm -rf $(VENV)-lock
 
 clean:
-	rm -rf $(VENV) $(VENV)-lock $(VENV_GARDEN) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-lock $(VENV_PEERS) $(VENV_GARDEN) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # pip is the last thing venv installs: without it the environment is half made.
@@ -88,6 +105,13 @@ $(installed): setup.cfg pyproject.toml constraints.txt | $(bin)/pip
 	@{ $(bin)/python -m pip install -qq --disable-pip-version-check -c constraints.txt $(seqeval_build) && \
 	    $(bin)/python -m pip install -qq --disable-pip-version-check --no-deps \
 	        --no-build-isolation $(seqeval); } || echo "Without seqeval its test is skipped"
+	@touch $@
+
+$(VENV_PEERS)/installed: setup.cfg pyproject.toml constraints.txt
+	@echo "Installing the peers into $(VENV_PEERS) (4 GB on disk; a few minutes)"
+	@$(PYTHON) -m venv --clear $(VENV_PEERS)
+	@$(VENV_PEERS)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt \
+	    -e '.[dev]' $(peers)
 	@touch $@
 
 $(VENV_GARDEN)/installed: setup.cfg pyproject.toml constraints-garden.txt

@@ -13,6 +13,7 @@ import time
 import pytest
 
 import keras_bert
+from tests import module_map
 
 HOUSE = pathlib.Path(keras_bert.__file__).parent
 DOCUMENTED = (
@@ -130,3 +131,7 @@ def test_public_docstrings_are_complete(file):
         if ">>> " not in docstring:
             missing.append(f"{node.name}: >>>")
     assert missing == []
+
+
+def test_contributing_lists_all_modules():
+    assert module_map.CONTRIBUTING.read_text(encoding="utf-8") == module_map.updated()

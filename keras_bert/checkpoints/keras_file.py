@@ -14,8 +14,6 @@ from keras_bert.checkpoints import canonical, containers, folder
 
 _CONFIG, _WEIGHTS = "config.json", "model.weights.h5"
 _ENCODER = "keras_bert>BertEncoder"
-# Where the functions are that layers, losses and metrics of Keras name.
-_FUNCTIONS = ("builtins", "keras.activations", "keras.losses", "keras.metrics", "keras.ops")
 
 
 def check(file: Path) -> tuple[dict[str, Any], int]:
@@ -64,30 +62,6 @@ def check(file: Path) -> tuple[dict[str, Any], int]:
         if item.get("registered_name") == _ENCODER and isinstance(found, dict):
             canonical.check_sizes(_CONFIG, found, shapes)
     return config, sum(math.prod(shape) for shape in shapes.values())
-
-
-def has_code(config: Mapping[str, Any]) -> bool:
-    """Return True if the config of a model contains code or what reads files.
-
-    That is a `Lambda` layer, a function other than those of Keras' own models, or an object of
-    KerasHub, whose tokenizers open the files that a config names.
-
-    Args:
-        config: From `check`.
-
-    Example:
-        >>> has_code({"config": {"function": {"class_name": "__lambda__", "config": {}}}})
-        True
-    """
-    for item in _objects(config):
-        module = str(item.get("module") or "")
-        if item.get("class_name") in ("__lambda__", "Lambda"):
-            return True
-        if item.get("class_name") == "function" and not module.startswith(_FUNCTIONS):
-            return True
-        if module.partition(".")[0] in ("keras_hub", "keras_cv", "keras_nlp"):
-            return True
-    return False
 
 
 def _objects(config: Any) -> Iterator[Mapping[str, Any]]:

@@ -6,6 +6,7 @@ tables in memory. Every TensorFlow from 2.16 to 2.21 has them.
 """
 
 import pathlib
+import shutil
 
 from keras_bert.checkpoints import bundle_index
 
@@ -153,6 +154,32 @@ elsewhere: ReadFile. ...
             raise ValueError(f"{variables}.index: {error}") from error
 
 
+def copy(folder, target):
+    """Copy what TensorFlow loads of a SavedModel, without following links.
+
+    Args:
+        folder: Folder of the SavedModel.
+        target: Existing folder to copy to.
+
+    Raises:
+        ValueError: If a file or folder of the SavedModel is a link or a special file.
+    """
+    for name in ("saved_model.pb", "fingerprint.pb", "variables", "assets"):
+        path = pathlib.Path(folder, name)
+        for item in (path, *path.rglob("*")):
+            copied = pathlib.Path(target, item.relative_to(folder))
+            if item.is_symlink():
+                raise ValueError(
+                    f"{item} is a link. Copy the SavedModel with cp -rL and load the copy"
+                )
+            if item.is_dir():
+                copied.mkdir()
+            elif item.is_file():
+                shutil.copyfile(item, copied)
+            elif item.exists():
+                raise ValueError(f"{item} is not a regular file")
+
+
 def _ops(graph, whole):
     """Names of the ops in a `MetaGraphDef`; `whole=False` leaves out the nodes of its main graph.
 
@@ -165,6 +192,8 @@ def _ops(graph, whole):
     for node in graph.object_graph_def.nodes:
         used.add(node.bare_concrete_function.concrete_function_name)
         used.update(node.function.concrete_functions)
+    used.update(each.gradient_func for each in graph.graph_def.library.gradient)
+    used.update(each.gradient_func for each in graph.graph_def.library.registered_gradients)
     main = graph.graph_def.node if whole else ()
     nodes = [*main, *(n for name in functions if name not in savers for n in functions[name])]
     for node in nodes:

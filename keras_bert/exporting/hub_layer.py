@@ -110,12 +110,12 @@ class HubLayer(keras.layers.Layer):
         path = pathlib.Path(path).expanduser()
         if not (path / "saved_model.pb").is_file():
             raise ValueError(f"{path} must be the folder of a SavedModel; it has no saved_model.pb")
-        if not self._trusted:
-            allowed_ops.check(path)
         # A copy, so that the model can be saved when the original is gone.
         self._folder = tempfile.mkdtemp(prefix="keras_bert-")
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
-        shutil.copytree(path, self._folder, dirs_exist_ok=True)
+        allowed_ops.copy(path, self._folder)
+        if not self._trusted:
+            allowed_ops.check(self._folder)
         try:
             loaded = tf.saved_model.load(self._folder)
         except Exception as error:  # a broken SavedModel leads TensorFlow to any of them

@@ -11,7 +11,7 @@ import keras
 
 from keras_bert import checkpoints, heads
 from keras_bert.encoder import BertEncoder
-from keras_bert.hub import conversion, resolve
+from keras_bert.hub import conversion, model_config, resolve
 from keras_bert.runtime.files import whole
 
 MODEL_FILE = "model.keras"  # the model in a folder that `save` wrote
@@ -227,12 +227,12 @@ def _load_keras(path, task, trusted):
         raise ValueError(f"{path} is not a model that Keras can read: it is no complete archive")
     try:
         config, stored = checkpoints.keras_file.check(path)
-        if not trusted and checkpoints.keras_file.has_code(config):
-            raise ValueError(
-                "it contains code (Lambda, a function or an object of KerasHub). If you trust its "
-                "author, pass trusted=True, or --trusted on the command line"
-            )
         if not trusted:
+            if code := model_config.find_code(config):
+                raise ValueError(
+                    f"it contains code ({code}). If you trust its author, pass trusted=True, or "
+                    "--trusted on the command line"
+                )
             _check_parameters(config, stored)
         model = keras.saving.load_model(path, compile=False, safe_mode=not trusted)
         for layer in model._flatten_layers():

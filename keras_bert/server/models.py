@@ -138,6 +138,8 @@ def load(folder, number, trusted=False):
         inputs, outputs = _specs(definition.inputs), _specs(definition.outputs)
         signatures[name] = Signature(inputs, outputs, function)
     labels = folder / _LABELS
+    if labels.is_symlink() or labels.parent.is_symlink():
+        raise ValueError(f"{labels} is a link. Serve a SavedModel without links")
     version = Version(
         number,
         signatures,

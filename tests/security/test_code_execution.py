@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -240,6 +241,49 @@ def test_a_function_that_is_not_listed_is_found(hostile, target):
     assert not target.exists()
 
 
+@pytest.mark.parametrize("where", ["assets/x", "assets.extra/x", "variables/x", "assets"])
+def test_links_in_a_saved_model_are_not_followed(tmp_path, where):
+    """What a link names must not end up in the file that the user saves."""
+    tf.saved_model.save(call(tf.identity, STRING), str(tmp_path / "model"))
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    (secret / "key").write_text("secret")
+    link = tmp_path / "model" / where
+    shutil.rmtree(link, ignore_errors=True)
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(secret)
+    if where.startswith("assets.extra"):  # which is not copied
+        HubLayer(tmp_path / "model").save_assets(tmp_path / "saved")
+        assert not list(tmp_path.glob("saved/**/key"))
+    else:
+        with pytest.raises(ValueError, match="is a link"):
+            HubLayer(tmp_path / "model")
+
+
+def test_labels_of_a_served_model_are_not_read_through_a_link(tmp_path):
+    served.times(tmp_path / "model", 2.0)
+    (tmp_path / "secret").write_text("secret\n")
+    labels = tmp_path / "model" / "assets" / "labels.txt"
+    labels.parent.mkdir(exist_ok=True)
+    labels.symlink_to(tmp_path / "secret")
+    with pytest.raises(ValueError, match="is a link"):
+        models.load(tmp_path / "model", 1)
+
+
+def test_a_gradient_named_as_tensorflows_savers_is_no_exception(tmp_path):
+    served.times(tmp_path, 2.0)
+
+    def use_saver(graph):
+        names = [f.signature.name for f in graph.graph_def.library.function]
+        saver = next(name for name in names if name.startswith("__inference__traced_save"))
+        gradient = graph.graph_def.library.gradient.add()
+        gradient.function_name, gradient.gradient_func = names[0], saver
+
+    edit_graph(tmp_path, use_saver)
+    with pytest.raises(ValueError, match="SaveV2"):
+        allowed_ops.check(tmp_path)
+
+
 def test_a_function_named_as_tensorflows_savers_is_no_exception(tmp_path):
     """Under the name of a function that saves, neither other ops nor calls are allowed."""
     tf.saved_model.save(ATTACKS["WriteFile"], str(tmp_path / "write"))
@@ -339,7 +383,7 @@ def test_a_config_with_a_vocabulary_reads_no_file(tmp_path):
 def test_other_layers_that_run_code_are_refused(tmp_path):
     x = keras.Input((2,))
     keras.Model(x, keras.layers.Lambda(lambda x: x + 1)(x)).save(tmp_path / "lambda.keras")
-    with pytest.raises(ValueError, match=r"contains code \(Lambda.*trusted=True"):
+    with pytest.raises(ValueError, match=r"contains code \(keras\.layers\.Lambda\).*trusted=True"):
         keras_bert.load(tmp_path / "lambda.keras")
     keras_bert.load(tmp_path / "lambda.keras", trusted=True)
 
@@ -382,6 +426,57 @@ def test_foreign_functions_and_objects_are_refused(tmp_path, module, kind, found
     edit_config(tmp_path / "model.keras", name_it)
     with pytest.raises(ValueError, match=r"contains code .*trusted=True"):
         keras_bert.load(tmp_path / "model.keras")
+
+
+CALLED = [
+    # Operations that call what a config names, while Keras builds the model.
+    {"module": "keras.datasets.mnist", "class_name": "load_data", "config": {}},
+    {"module": "keras.applications.mobilenet", "class_name": "MobileNet", "config": {}},
+    {"module": "keras.config", "class_name": "set_floatx", "config": {}},
+    {"module": "keras.layers", "class_name": "Dense", "config": {"units": 1}},
+    "keras_bert>Preprocessor",
+]
+
+
+@pytest.mark.parametrize("operation", ["Switch", "Map", "Cond"])
+@pytest.mark.parametrize("called", CALLED)
+def test_operations_that_call_functions_are_refused(tmp_path, operation, called):
+    x = keras.Input((2,))
+    keras.Model(x, keras.layers.Dense(2)(x)).save(tmp_path / "model.keras")
+
+    def add_call(config):
+        config["config"]["layers"].append({
+            "module": "keras.src.ops.core", "class_name": operation, "registered_name": None,
+            "name": "call", "config": {"name": "call"},
+            "inbound_nodes": [{"args": [0, [called], "/file"], "kwargs": {}}],
+        })  # fmt: skip
+
+    edit_config(tmp_path / "model.keras", add_call)
+    with pytest.raises(ValueError, match=r"contains code .*trusted=True"):
+        keras_bert.load(tmp_path / "model.keras")
+
+
+@pytest.mark.parametrize("called", CALLED[:3])
+def test_functions_in_place_of_layers_are_refused(tmp_path, called):
+    x = keras.Input((2,))
+    keras.Model(x, keras.layers.Dense(2)(x)).save(tmp_path / "model.keras")
+    edit_config(
+        tmp_path / "model.keras", lambda config: layer_of(config, "Dense")["config"].update(
+            kernel_initializer=called
+        )
+    )  # fmt: skip
+    with pytest.raises(ValueError, match=r"contains code .*trusted=True"):
+        keras_bert.load(tmp_path / "model.keras")
+
+
+def test_a_model_with_operations_of_keras_needs_no_trust(tmp_path):
+    x = keras.Input((2,))
+    y = keras.ops.concatenate([x * 2 + 1, keras.ops.softmax(x), x[:, :1]], axis=1)
+    y = keras.layers.Dense(2, keras.ops.silu, kernel_regularizer="l2", dtype="mixed_bfloat16")(y)
+    model = keras.Model(x, keras.layers.GaussianNoise(0.1, seed=1)(y))
+    model.save(tmp_path / "model.keras")
+    loaded = keras_bert.load(tmp_path / "model.keras")
+    np.testing.assert_array_equal(loaded(np.ones((1, 2))), model(np.ones((1, 2))))
 
 
 def test_a_compiled_model_needs_no_trust(tmp_path):

@@ -1,0 +1,88 @@
+"""Find code in the config of a Keras model, before Keras builds the model.
+
+Keras creates whatever object a config names, and some of them call functions, read files or open
+connections as soon as they are created. So an untrusted config may name only Keras' own layers,
+operations, losses and the like, and classes that are registered in this process.
+"""
+
+import importlib
+import inspect
+import re
+
+import keras
+
+# Modules of the functions that layers, losses and metrics may name.
+_FUNCTION_MODULES = ("builtins", "keras.activations", "keras.losses", "keras.metrics", "keras.ops")
+_CLASSES = (
+    keras.Layer,
+    keras.Operation,
+    keras.Loss,
+    keras.Metric,
+    keras.DTypePolicy,
+    keras.Initializer,
+    keras.Regularizer,
+    keras.constraints.Constraint,
+    keras.optimizers.Optimizer,
+    keras.optimizers.schedules.LearningRateSchedule,
+    keras.random.SeedGenerator,
+)
+# Layers that run code of the config or of a SavedModel, and operations that call a function.
+_RUN_CODE = {"Lambda", "TFSMLayer", "TorchModuleWrapper", "JaxLayer", "FlaxLayer"}
+_RUN_CODE |= {"Map", "Scan", "AssociativeScan", "Switch", "WhileLoop", "ForiLoop", "Cond"}
+_RUN_CODE |= {"VectorizedMap"}
+# Values that are not objects. Left out are "__lambda__" and "__typespec__".
+_VALUES = {"__keras_tensor__", "__tensor__", "__numpy__", "__bytes__", "__ellipsis__", "__slice__"}
+# Their tokenizers open the files that a config names.
+_OTHER_LIBRARIES = ("keras_hub>", "keras_cv>", "keras_nlp>")
+
+
+def find_code(config):
+    """Return the name of the first object in a config that can run code, or `None`.
+
+    Args:
+        config: The config of a model, parsed from JSON.
+
+    Returns:
+        A string that may contain any characters, or `None`.
+
+    Example:
+
+    >>> layer = {"module": "keras.layers", "class_name": "Lambda", "config": {}}
+    >>> find_code({"layers": [layer]})
+    'keras.layers.Lambda'
+    >>> find_code({"layers": [layer | {"class_name": "Dense"}]}) is None
+    True
+    """
+    registered = keras.saving.get_custom_objects()
+    waiting = [(None, config)]
+    while waiting:
+        key, item = waiting.pop()
+        if isinstance(item, dict):
+            if "class_name" in item and "config" in item and not _is_allowed(item, registered):
+                name = item["config"] if item["class_name"] == "function" else item["class_name"]
+                return f"{item.get('module')}.{name}"
+            waiting += item.items()
+        elif isinstance(item, list):
+            waiting += [(None, value) for value in item]
+        elif isinstance(item, str) and key != "registered_name" and item in registered:
+            return item  # Keras replaces the string by the class
+    return None
+
+
+def _is_allowed(item, registered):
+    """Return True if an object of a config cannot run code."""
+    class_name, module = str(item["class_name"]), str(item.get("module"))
+    if class_name == "function":
+        return module in _FUNCTION_MODULES or item["config"] in registered
+    registered_name = str(item.get("registered_name") or class_name)
+    if registered_name in registered:
+        return not registered_name.startswith(_OTHER_LIBRARIES)
+    if class_name in _VALUES:
+        return True
+    if class_name in _RUN_CODE or not re.fullmatch(r"keras(\.\w+)*", module):
+        return False
+    try:
+        found = vars(importlib.import_module(module)).get(class_name)
+    except ImportError:
+        return False
+    return inspect.isclass(found) and issubclass(found, _CLASSES)
