@@ -21,10 +21,9 @@ import pytest
 import keras_bert
 from keras_bert.__main__ import _check_files, main
 from keras_bert.cli import pretraining, reading, training
-from keras_bert.data import tabular
+from keras_bert.data import conll, squad, swag, tabular
 from keras_bert.pretraining import records, vocabulary
 from keras_bert.runtime import files
-from keras_bert.tasks import multiple_choice, question_answering, tagging
 from keras_bert.training import finetuning
 from tests import prose, tiny
 
@@ -202,10 +201,10 @@ def test_the_json_of_a_reader_is_squads_file_of_predictions(trained, tmp_path):
     ("task", "reader", "name", "text", "lines"),
     [
         ("classification", tabular, "a.tsv", "text\n" + "so good\nso bad\nthis film\n" * 3, 9),
-        ("tagging", tagging, "a.conll", "so\ngood\n\nbad\n\nfilm\n\n" * 3, 12),
+        ("tagging", conll, "a.conll", "so\ngood\n\nbad\n\nfilm\n\n" * 3, 12),
         (
             "multiple-choice",
-            multiple_choice,
+            swag,
             "a.jsonl",
             '{"text": "this film", "choices": ["so good", "so bad"]}\n' * 9,
             9,
@@ -262,7 +261,7 @@ def test_words_that_texts_do_not_have_are_told():
     preprocessor = keras_bert.Preprocessor(tiny.PIECES)
 
     def note(*words):
-        return training._note_of_words(tagging.TaggedSentences([[*words, "so"] * 9]), preprocessor)
+        return training._note_of_words(conll.TaggedSentences([[*words, "so"] * 9]), preprocessor)
 
     assert note("do", "n't").startswith("33.3% of the words hold punctuation, at which a text on ")
     assert note("good", "!") is None
@@ -276,7 +275,7 @@ def test_korquad_is_scored_over_characters(encoder_folder, tmp_path, capsys):
     for version in ("1.1", "KorQuAD_v1.0_train"):
         file = files[version] = tmp_path / f"{version}.json"
         file.write_text(json.dumps({"version": version, **content}))
-        assert question_answering.read(file).characters == (version != "1.1")
+        assert squad.read(file).characters == (version != "1.1")
     folder = tmp_path / "out"
     common = ["--output", folder, "--epochs", 1, "--max-length", 16]
     scores = {}
@@ -745,7 +744,7 @@ def test_what_was_not_seen_is_told():
 def test_answers_that_are_not_learned_are_told():
     answers = [[("b", 0)], [("x", 0)]]
     train, dev = (
-        question_answering.Questions(["a", "a"], ["c b", "c"], answers, source=name)
+        squad.Questions(["a", "a"], ["c b", "c"], answers, source=name)
         for name in ("a.json", "b.json")
     )
     assert list(reading.notes(train, dev)) == [
@@ -763,7 +762,7 @@ def test_a_vocabulary_of_another_language_is_told():
     korean = tabular.Examples(["좋은 영화", "good film"] * 3, labels=["a", "b"] * 3)
     note = training._note_of_vocabulary(korean, english, "minilm")
     assert note.startswith("minilm has few of the words: 1.0 pieces a word, 50.0% unknown; ")
-    sentences = tagging.TaggedSentences([["좋은", "영화"]], [["A", "B"]])
+    sentences = conll.TaggedSentences([["좋은", "영화"]], [["A", "B"]])
     assert "100.0% unknown" in training._note_of_vocabulary(sentences, english, "minilm")
     for texts in (["good film"], [" "]):
         assert training._note_of_vocabulary(tabular.Examples(texts), english, "minilm") is None
