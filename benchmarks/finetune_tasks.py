@@ -118,8 +118,7 @@ TASKS = {
 
 def read(task, folder, limit):
     """Training and dev data, each of no more than `limit` rows."""
-    from keras_bert.data import tabular
-    from keras_bert.tasks import question_answering, tagging
+    from keras_bert.data import conll, squad, tabular
 
     options = dict(task.read)
     if task.kind in ("label", "score"):
@@ -128,7 +127,7 @@ def read(task, folder, limit):
         if "format" not in options:
             options["format"] = "tsv"
     else:
-        reader = tagging.read if task.kind == "tags" else question_answering.read
+        reader = conll.read if task.kind == "tags" else squad.read
     parts = [reader(folder / "data" / file, **options) for file in task.files]
     if task.split is not None:
         order = list(range(len(parts[0])))

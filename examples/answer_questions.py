@@ -18,6 +18,7 @@ os.environ["KERAS_BACKEND"] = "tensorflow"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import keras_bert
+from keras_bert.data import squad
 from keras_bert.tasks import inference, question_answering
 from keras_bert.training import finetuning
 
@@ -42,8 +43,8 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
 
-    asked = question_answering.read(DATA / "manual_train.json", limit=args.limit)
-    dev = question_answering.read(DATA / "manual_dev.json")
+    asked = squad.read(DATA / "manual_train.json", limit=args.limit)
+    dev = squad.read(DATA / "manual_dev.json")
     everything = question_answering.score(
         None, dev, [{"text": context} for context in dev.contexts]
     )
@@ -55,9 +56,7 @@ def main():
     print(f"F1 {metrics['f1']:.2f}, exact match {metrics['exact_match']:.2f}", end=" ")
     print(f"on {len(dev)} dev questions; F1 {everything['f1']:.2f} for the whole passage")
 
-    answers = inference.answers(
-        model, question_answering.Questions(QUESTIONS, [CONTEXT] * len(QUESTIONS))
-    )
+    answers = inference.answers(model, squad.Questions(QUESTIONS, [CONTEXT] * len(QUESTIONS)))
     for question, answer in zip(QUESTIONS, answers, strict=True):
         print(f"  {question} {answer['text']} ({answer['score']:.2f})")
 

@@ -34,10 +34,10 @@ from keras import ops
 
 import keras_bert
 from keras_bert import heads, optimizers
-from keras_bert.data import tabular
+from keras_bert.data import conll, tabular
 from keras_bert.layers import MaskedLMHead
 from keras_bert.pretraining import corpus, records, stream, train, vocabulary
-from keras_bert.tasks import inference, tagging
+from keras_bert.tasks import inference
 from keras_bert.training import finetuning
 
 DATA = pathlib.Path(__file__).parent / "data"
@@ -154,7 +154,7 @@ def score(way, weights, preprocessor, examples, dev, args, seed):
     if weights is not None:
         encoder.set_weights(weights)
     keras.utils.set_random_seed(seed)  # of the head
-    task = "tagger" if isinstance(examples, tagging.TaggedSentences) else "classifier"
+    task = "tagger" if isinstance(examples, conll.TaggedSentences) else "classifier"
     model = task_model(encoder, way, task, examples.label_names())
     finetuning.finetune(
         model, examples, epochs=args.epochs, batch_size=16, learning_rate=args.rate, seed=seed,
@@ -196,7 +196,7 @@ def main():
     columns = {"text": args.columns[0], "label": args.columns[1]}
     tasks = [
         (tabular.read(texts, **columns, limit=args.limit), tabular.read(dev_texts, **columns)),
-        (tagging.read(tags, limit=args.limit), tagging.read(dev_tags)),
+        (conll.read(tags, limit=args.limit), conll.read(dev_tags)),
     ]
     logging.getLogger("tensorflow").setLevel("ERROR")  # that models are made anew is meant
     with tempfile.TemporaryDirectory() as folder:

@@ -16,6 +16,7 @@ os.environ["KERAS_BACKEND"] = "tensorflow"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import keras_bert
+from keras_bert.data import conll
 from keras_bert.tasks import inference, tagging
 from keras_bert.training import finetuning
 
@@ -32,8 +33,8 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
 
-    sentences = tagging.read(DATA / "entities_train.conll", limit=args.limit)
-    dev = tagging.read(DATA / "entities_dev.conll")
+    sentences = conll.read(DATA / "entities_train.conll", limit=args.limit)
+    dev = conll.read(DATA / "entities_dev.conll")
 
     bert = keras_bert.load(args.model)
     model, metrics = finetuning.finetune(
@@ -44,8 +45,8 @@ def main():
     print(f"{metrics['accuracy']:.2f} of the words right, {metrics['majority']:.2f} if all are O")
 
     # A new text is split into words as the training data was: at spaces and punctuation.
-    words, _ = tagging.sentences_of([MESSAGE], bert.preprocessor.tokenizer)
-    [answer] = inference.answers(model, tagging.TaggedSentences(words))
+    words, _ = tagging.split_words([MESSAGE], bert.preprocessor.tokenizer)
+    [answer] = inference.answers(model, conll.TaggedSentences(words))
     for word, (tag, score) in zip(words[0], answer, strict=True):
         if tag != "O":
             print(f"  {word:10} {tag:9} {score:.2f}")

@@ -13,8 +13,7 @@ import keras
 import pytest
 
 import keras_bert.hub.resolve
-from keras_bert.data import tabular
-from keras_bert.tasks import question_answering, tagging
+from keras_bert.data import conll, squad, tabular
 
 EXAMPLES = pathlib.Path(__file__).parent.parent / "examples"
 DATA = EXAMPLES / "data"
@@ -203,7 +202,7 @@ def test_pairs_data():
 
 
 def test_entities_data():
-    train, dev = read_both("entities_*.conll", tagging.read)
+    train, dev = read_both("entities_*.conll", conll.read)
     types = ("DATE", "ORDER", "PERSON", "PLACE", "PRODUCT")
     tags = ["O", *(f"B-{name}" for name in types), *(f"I-{name}" for name in types)]
     readme = (DATA / "README.md").read_text(encoding="utf-8")
@@ -220,7 +219,7 @@ def test_entities_data():
 
 
 def test_manual_data():
-    train, dev = read_both("manual_*.json", question_answering.read)
+    train, dev = read_both("manual_*.json", squad.read)
     for part in (train, dev):
         assert part.moved_answers == part.lost_answers == 0
         assert all(len(answers) == 1 for answers in part.answers)

@@ -1,4 +1,4 @@
-"""A BERT small enough for tests, a vocabulary of whole words, and data that it can learn."""
+"""A small BERT for tests, its vocabulary, data that it learns in seconds, and other helpers."""
 
 import contextlib
 
@@ -6,14 +6,14 @@ PIECES = [
     "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]",
     "good", "bad", "film", "a", "##ly", "##s", "!", "this", "is", "so", "한", "##국", "국어",
 ]  # fmt: skip
-# Labels and texts; texts of one label share a piece.
+# Labels and texts.
 ROWS = [
     ("good", "this film is good!"), ("bad", "bad film"), ("good", "so good"), ("bad", "so bad!"),
 ] * 8  # fmt: skip
 
 
 def encoder(**options):
-    """A `BertEncoder` of width 8 with a preprocessor over `PIECES`."""
+    """Return a `BertEncoder` of width 8 with a preprocessor for the vocabulary `PIECES`."""
     import keras
 
     import keras_bert
@@ -35,7 +35,7 @@ def encoder(**options):
 
 
 def learner(**options):
-    """An encoder that learns the data below in seconds: one layer, large weights, no dropout."""
+    """Return an encoder with one layer, large weights and no dropout, which learns quickly."""
     return encoder(
         hidden_size=16,
         num_hidden_layers=1,
@@ -47,15 +47,15 @@ def learner(**options):
 
 
 def examples(rows=ROWS, **options):
-    """`Examples` with one label a text."""
-    from keras_bert.data.tabular import Examples
+    """Return `Examples` with one label per text."""
+    from keras_bert.data.examples import Examples
 
     return Examples([text for _, text in rows], labels=[label for label, _ in rows], **options)
 
 
 def tagged():
-    """`TaggedSentences`: the film is a work, what follows "so" is an opinion of two words."""
-    from keras_bert.tasks.tagging import TaggedSentences
+    """Return `TaggedSentences`: films are works; "so" and the next word are a mood."""
+    from keras_bert.data.conll import TaggedSentences
 
     words = [["this", "film", "is", "so", "good"], ["so", "bad", "a", "films"], ["good", "!"]]
     tags = [["O", "B-work", "O", "B-mood", "I-mood"], ["B-mood", "I-mood", "O", "B-work"]]
@@ -63,8 +63,8 @@ def tagged():
 
 
 def questions():
-    """`Questions` that are answered by the word after "so", or not at all."""
-    from keras_bert.tasks.question_answering import Questions
+    """Return `Questions` whose answer is the word after "so"; without "so" they have none."""
+    from keras_bert.data.squad import Questions
 
     contexts = ["this film is so good!", "a film so bad is this", "a good film", "so films"]
     answers = [[("good", 16)], [("bad", 10)], [], [("films", 3)]]
@@ -72,8 +72,8 @@ def questions():
 
 
 def choices():
-    """`Choices`: films are good."""
-    from keras_bert.tasks.multiple_choice import Choices
+    """Return `Choices` of which the good one is right."""
+    from keras_bert.data.swag import Choices
 
     texts = ["this film is", "a film", "this is a film", "films"]
     continuations = [
@@ -85,9 +85,15 @@ def choices():
     return Choices(texts * 6, continuations * 6, [0, 1, 1, 0] * 6)
 
 
+def write_file(path, content):
+    """Write a string as UTF-8, or bytes, to a file, without changing line ends; return the path."""
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
 @contextlib.contextmanager
 def eagerly():
-    """Within it, models are compiled to run eagerly."""
+    """Compile models to run eagerly within this context."""
     import keras
 
     plain = keras.Model.compile

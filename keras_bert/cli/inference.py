@@ -13,16 +13,14 @@ import numpy as np
 
 from keras_bert import heads
 from keras_bert.cli import arguments, reading
-from keras_bert.data import tabular
+from keras_bert.data import conll, squad, swag, tabular
 from keras_bert.hub import loading
 from keras_bert.runtime.files import whole
 from keras_bert.runtime.terminal import progress
 from keras_bert.tasks import (
     inference,
     masked_lm,
-    multiple_choice,
     prediction_files,
-    question_answering,
     registry,
     tagging,
 )
@@ -119,7 +117,7 @@ def predict_texts(args):
 
 def _asked(part, answers):
     """Return the texts to print with each prediction: dicts, or `None`."""
-    if isinstance(part, multiple_choice.Choices):
+    if isinstance(part, swag.Choices):
         rows = zip(part.choices, answers, strict=True)
         return [{"text": its[answer.argmax()]} for its, answer in rows]
     if not isinstance(part, tabular.Examples):
@@ -140,19 +138,17 @@ def _parts(args, model):
     if task == "tagging":
         tokenizer = heads.find_encoder(model).preprocessor.tokenizer
         characters = heads.find_output(model).characters
-        words, _ = tagging.sentences_of(args.texts, tokenizer, characters)
-        return [tagging.TaggedSentences(words, source="the command line")]
+        words, _ = tagging.split_words(args.texts, tokenizer, characters)
+        return [conll.TaggedSentences(words, source="the command line")]
     if task == "qa":
         if len(args.texts) != 2:
             raise ValueError("question answering needs two texts, a question and a context")
-        return [
-            question_answering.Questions(args.texts[:1], args.texts[1:], source="the command line")
-        ]
+        return [squad.Questions(args.texts[:1], args.texts[1:], source="the command line")]
     if task == "multiple-choice":
         text, *rest = args.texts
         if len(rest) < 2:
             raise ValueError("multiple choice needs a text and at least two choices")
-        return [multiple_choice.Choices([text], [rest], source="the command line")]
+        return [swag.Choices([text], [rest], source="the command line")]
     if heads.find_output(model).pairs:
         if len(args.texts) != 2:
             raise ValueError(

@@ -4,8 +4,8 @@ import sys
 
 from keras_bert import heads
 from keras_bert.cli import arguments
-from keras_bert.data import tabular
-from keras_bert.tasks import multiple_choice, question_answering, registry, tagging
+from keras_bert.data import conll, squad, swag, tabular
+from keras_bert.tasks import registry
 
 # Task -> how `tabular.read` reads labels.
 _KINDS = {"classification": "label", "pair": "label", "multi-label": "label_set"}
@@ -63,12 +63,12 @@ def read(path, task, columns, format, limit=None):
     """Read a file as labeled data of a task."""
     if task == "tagging":
         places = {"word": columns["word"], "tag": columns["tag"]}
-        return tagging.read(path, **places, format=format, limit=limit)
+        return conll.read(path, **places, format=format, limit=limit)
     if task == "qa":
         _check_no_format(format)
-        return question_answering.read(path, limit=limit, characters=columns["characters"] or None)
+        return squad.read(path, limit=limit, characters=columns["characters"] or None)
     if task == "multiple-choice":
-        return multiple_choice.read(path, format=format, limit=limit)
+        return swag.read(path, format=format, limit=limit)
     options = _of_texts(columns, task) | {"skip_ragged": columns["skip_ragged"]}
     return tabular.read(path, **options, format=format, limit=limit)
 
@@ -76,12 +76,12 @@ def read(path, task, columns, format, limit=None):
 def read_in_parts(path, task, columns, format):
     """Yield the rows of a file without labels, in parts, so that it can have any size."""
     if task == "tagging":
-        return tagging.read_in_parts(path, word=columns["word"], tag=None, format=format)
+        return conll.read_in_parts(path, word=columns["word"], tag=None, format=format)
     if task == "qa":  # a single JSON object
         _check_no_format(format)
-        return [question_answering.read(path, labelled=False)]
+        return [squad.read(path, labelled=False)]
     if task == "multiple-choice":
-        return multiple_choice.read_in_parts(path, format=format, labelled=False)
+        return swag.read_in_parts(path, format=format, labelled=False)
     return tabular.read_in_parts(path, **{**_of_texts(columns, task), "label": None}, format=format)
 
 

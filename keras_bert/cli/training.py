@@ -9,7 +9,7 @@ import numpy as np
 import keras_bert
 from keras_bert import heads
 from keras_bert.cli import arguments, reading
-from keras_bert.data import tabular
+from keras_bert.data import conll, tabular
 from keras_bert.hub import loading
 from keras_bert.pretraining import vocabulary
 from keras_bert.runtime.files import alone
@@ -166,13 +166,13 @@ def _read_training_data(args):
 
 def _note_of_words(examples, preprocessor):
     """Return a note if texts are split into other words than the training data; else `None`."""
-    if preprocessor is None or not isinstance(examples, tagging.TaggedSentences):
+    if preprocessor is None or not isinstance(examples, conll.TaggedSentences):
         return None
     sentences = examples.words[:_SAMPLE]
     if tagging.are_characters(sentences):
         return None
     words = [word for sentence in sentences for word in sentence]
-    split, _ = tagging.sentences_of(words, preprocessor.tokenizer)
+    split, _ = tagging.split_words(words, preprocessor.tokenizer)
     apart = np.mean([len(found) > 1 for found in split])
     if apart < _MANY_SPLIT:
         return None
@@ -186,7 +186,7 @@ def _note_of_vocabulary(examples, preprocessor, name):
     """Return a note if the vocabulary does not fit the language of the texts; else `None`."""
     if preprocessor is None:  # `finetune` raises an error
         return None
-    if isinstance(examples, tagging.TaggedSentences):
+    if isinstance(examples, conll.TaggedSentences):
         texts = [" ".join(words) for words in examples.words[:_SAMPLE]]
     else:
         texts = getattr(examples, "texts", None) or examples.contexts

@@ -1,11 +1,11 @@
-"""Batches of like lengths, so that little is computed on padding.
+"""Batches of sequences of similar length, so that little is computed on padding.
 
-What is batched is anything with these parts, such as `texts.EncodedTexts`:
+Encoded sequences are objects such as `tasks.classification.EncodedTexts`, with these attributes:
 
-    lengths      positions each sequence takes, int (n,)
-    max_length   the most any of them takes
-    batch(rows, length)  -> (inputs, targets, weights), dicts of arrays or arrays, each with one
-                 entry for each of the rows; targets and weights are `None` without labels
+    lengths              length of each sequence, int (n,)
+    max_length           maximum length of a sequence
+    batch(rows, length)  (inputs, targets, weights): arrays or dicts of arrays, with one entry for
+                         each index in `rows`; targets and weights are `None` without labels
 """
 
 import collections
@@ -15,29 +15,29 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-# With compiled steps each length costs a compilation, so there is a handful of them at most.
+# Lengths that batches are padded to for compiled steps. Each length costs a compilation.
 LENGTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048)
-# How a loss is averaged: over what has a weight. Keras' default also counts padding and the rows
-# that fill up a batch, so a word would count for less in a batch of unequal lengths.
+# The `reduction` of losses: the mean over the targets with a weight. Keras' default also counts
+# the padding of batches, so that a word would count less in a batch of unequal lengths.
 REDUCTION = "mean_with_sample_weight"
-_POOL = 50  # batches that are sorted by length together: enough to save padding, still random
+_POOL = 50  # batches whose sequences are sorted by length together
 
 
 class Batches:
-    """One epoch of batches, each as long as its longest sequence.
+    """The batches of one epoch, each padded to its longest sequence.
 
     Args:
-        encoded: the sequences, see above.
-        batch_size: sequences a batch.
-        seed: of the order; `None`: longest first, for prediction. A pair such as
-            (seed, epoch) gives each epoch an order of its own.
-        lengths: for compiled steps, which should see few shapes: a batch is padded to the next
-            of these, rising, or to `max_length`, and the last batch is filled up with rows of
-            weight 0. `None`: to its longest sequence.
+        encoded: The sequences, see the module.
+        batch_size: Sequences per batch.
+        seed: Seed of the order, such as (seed, epoch). `None` orders the longest sequences first,
+            for prediction.
+        lengths: For compiled steps, which should see few shapes: increasing lengths. A batch is
+            padded to the next one of them, or to `max_length`, and the last batch is filled with
+            rows of weight 0. `None` pads each batch to its longest sequence.
 
     Attributes:
-        rows: for each batch which sequences it holds, a list of int arrays.
-        sizes: rows of each batch, those that fill it up included.
+        rows: For each batch the indices of its sequences, a list of int arrays.
+        sizes: For each batch its number of rows, with those of weight 0.
 
     Example:
 
@@ -55,8 +55,8 @@ class Batches:
         self._lengths = lengths
         sizes = encoded.lengths
         if lengths is not None and seed is not None:
-            # What is padded to one length need not be sorted any finer: the more random, the
-            # better. Questions on one paragraph, say, have hardly different lengths.
+            # Sequences that are padded to the same length stay in random order. Otherwise a batch
+            # could hold, for example, the windows of one paragraph, whose lengths are similar.
             sizes = np.searchsorted(lengths, sizes)
         self.rows = _plan(sizes, batch_size, seed)
         self.sizes = [len(rows) if lengths is None else batch_size for rows in self.rows]
@@ -65,36 +65,36 @@ class Batches:
         return len(self.rows)
 
     def __getitem__(self, index):
-        """Returns (inputs,), or (inputs, targets, weights) where there are labels."""
+        """Return (inputs,), or (inputs, targets, weights) if there are labels."""
         rows = self.rows[index]
-        length = self.needed(index)
+        length = self.longest(index)
         if self._lengths is not None:
             length = next((size for size in self._lengths if size >= length), length)
             length = min(length, self._encoded.max_length)
         inputs, targets, weights = self._encoded.batch(rows, length)
         missing = self.sizes[index] - len(rows)
         if targets is None:
-            return (_filled_up(inputs, missing),)
+            return (_fill(inputs, missing),)
         return (
-            _filled_up(inputs, missing),
-            _filled_up(targets, missing),
-            _filled_up(weights, missing, weight=0),
+            _fill(inputs, missing),
+            _fill(targets, missing),
+            _fill(weights, missing, weight=0),
         )
 
-    def needed(self, index):
-        """Positions of the longest sequence of a batch."""
+    def longest(self, index):
+        """Return the length of the longest sequence of a batch."""
         return int(self._encoded.lengths[self.rows[index]].max())
 
     def dataset(self, start=0):
-        """The batches as a `tf.data.Dataset`, prepared while the model computes.
+        """Return the batches as a `tf.data.Dataset`, which prepares them while the model computes.
 
         Args:
-            start: the first batch; those before it were seen before an interruption.
+            start: Index of the first batch, for resuming within an epoch.
 
         Returns:
             The dataset.
         """
-        # Keras would take the shapes from the first batches, and lengths differ.
+        # Given, because Keras would infer fixed shapes from the first batches.
         signature = keras.tree.map_structure(
             lambda array: tf.TensorSpec([None] * array.ndim, array.dtype), self[start]
         )
@@ -106,15 +106,15 @@ class Batches:
 
 
 def worth_compiling(needed, cost, share):
-    """Chooses lengths to compile steps for, if that is quicker than not to compile at all.
+    """Choose the lengths to compile steps for, if compiling saves time at all.
 
     Args:
-        needed: of each batch of a run, positions of its longest sequence.
-        cost: of compiling for one length: the positions of a batch that go by meanwhile.
-        share: of an uncompiled step's time that a compiled one takes, 0 to 1.
+        needed: For each batch of a run, the length of its longest sequence.
+        cost: Time to compile for one length, in positions of a batch computed without compiling.
+        share: Time of a compiled step relative to one that is not compiled, 0 to 1.
 
     Returns:
-        Some of `LENGTHS`, rising; `None` where nothing should be compiled.
+        Some of `LENGTHS`, increasing; `None` if it is faster not to compile.
 
     Example:
 
@@ -141,12 +141,12 @@ def worth_compiling(needed, cost, share):
 
 
 def pad(sequences, length, value=0):
-    """Sequences of different lengths as one array.
+    """Stack sequences of different lengths into one array.
 
     Args:
-        sequences: list of int arrays, each at most `length` long.
-        length: columns of the result.
-        value: what stands behind the end of a sequence.
+        sequences: List of int arrays, none longer than `length`.
+        length: Number of columns of the result.
+        value: The value of padding.
 
     Returns:
         int32 (len(sequences), length).
@@ -162,8 +162,8 @@ def pad(sequences, length, value=0):
     return result
 
 
-def _filled_up(arrays, missing, weight=1):
-    """Arrays with so many more rows, copies of the first one times a weight."""
+def _fill(arrays, missing, weight=1):
+    """Append `missing` rows: copies of the first row, times a weight."""
     if not missing:
         return arrays
     return keras.tree.map_structure(
@@ -173,7 +173,7 @@ def _filled_up(arrays, missing, weight=1):
 
 
 def _plan(lengths, batch_size, seed):
-    """Which rows make up each batch: a list of int arrays."""
+    """Return the indices of the sequences of each batch, a list of int arrays."""
     if seed is None:
         order = np.argsort(-lengths, kind="stable")
         return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]

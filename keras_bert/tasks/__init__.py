@@ -1,1 +1,16 @@
-"""One module per task: build the head, encode examples, decode and score predictions."""
+"""Tasks: one module per task that builds its head, encodes data, decodes outputs and scores them.
+
+`classification`, `tagging`, `question_answering` and `multiple_choice` have the same functions,
+which `training` and `tasks.inference` call:
+
+    HEADS              names of the functions in `keras_bert.heads` that make models of the task
+    MAX_LENGTH         default maximum length of a sequence
+    build              encoder and training data -> model with a new head
+    compile_options    model -> arguments of `keras.Model.compile`
+    encode             model and data -> encoded sequences, see `data.batching`
+    decode             outputs of the model -> answers, one per example
+    score              answers -> metrics; the first one is the main metric
+    metric_names       names of these metrics, without `majority`
+    header, lines      answers -> the lines of a file
+    records            answers -> dicts, for JSON Lines and CSV
+"""

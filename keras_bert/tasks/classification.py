@@ -1,23 +1,8 @@
-"""The tasks of whole texts: one class, any number of classes, or a number for each.
-
-A task is a module with the same functions, which `train` and `predict` call:
-
-    HEADS              the heads it trains, names of functions in `keras_bert.heads`
-    MAX_LENGTH         positions of a sequence, unless told otherwise
-    build              encoder and training data to a model with a fresh head
-    compile_options    its loss
-    encode             model and data to what `batches.Batches` takes
-    decode             the model's outputs to answers, one for each example
-    score              answers to metrics; the first one is the one that counts
-    metric_names       what these are, but for `majority`, known beforehand
-    header, lines      answers as a file
-    records            answers as JSON objects
-
-The others are `tagging`, `questions` and `choices`.
-"""
+"""Classification and regression of texts or pairs: one label, a set of labels, or a number."""
 
 import keras
 import numpy as np
+import scipy.special
 import tensorflow as tf
 
 from keras_bert import heads
@@ -26,26 +11,26 @@ from keras_bert.text.fast_tokenizer import tokenize_function
 
 HEADS = ("classifier", "regressor")
 MAX_LENGTH = 128
-_CHUNK = 4096  # texts tokenized at once
+_CHUNK = 4096  # texts per call of the tokenizer
 
 
 def build(encoder, train):
-    """Puts a fresh head for the training data on an encoder.
+    """Build a model for the training data.
 
     Args:
-        encoder: a `BertEncoder`.
+        encoder: A `BertEncoder`.
         train: `Examples` with labels, label sets or scores.
 
     Returns:
-        A classifier or a regressor of `keras_bert.heads`.
+        A model of `heads.classifier` or `heads.regressor`.
 
     Raises:
-        ValueError: there are no labels, or one only.
+        ValueError: If the examples have no labels, or only one.
 
     Example:
 
     >>> from keras_bert import BertEncoder
-    >>> from keras_bert.data.tabular import Examples
+    >>> from keras_bert.data.examples import Examples
     >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
     ...                       num_attention_heads=2, intermediate_size=8)
     >>> build(encoder, Examples(["a", "b"], scores=[0.5, 3])).name
@@ -56,9 +41,9 @@ def build(encoder, train):
         return heads.regressor(encoder, pairs=pairs)
     labels, multi_label = train.label_names(), train.label_sets is not None
     if train.labels is None and not multi_label:
-        raise ValueError(f"{train.source}: has no labels to learn from")
+        raise ValueError(f"{train.source}: has no labels to train on")
     if multi_label and not labels:
-        raise ValueError(f"{train.source}: needs at least one label; all of its sets are empty")
+        raise ValueError(f"{train.source}: needs at least one label; all label sets are empty")
     if not multi_label and len(labels) < 2:
         received = f"only {labels[0]!r}" if labels else "none"
         raise ValueError(
@@ -68,13 +53,13 @@ def build(encoder, train):
 
 
 def compile_options(model):
-    """The loss of the task.
+    """Return the loss and the metrics of a model.
 
     Args:
-        model: from `build`.
+        model: From `build`.
 
     Returns:
-        Keyword arguments of `model.compile`.
+        A dict of arguments of `keras.Model.compile`.
 
     Example:
 
@@ -91,30 +76,29 @@ def compile_options(model):
         return {"loss": keras.losses.BinaryCrossentropy(from_logits=True, reduction=REDUCTION)}
     return {
         "loss": keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=REDUCTION),
-        # Not by name: it would be made in the first step, which TensorFlow then traces twice.
+        # As a name, the metric would be created in the first step, which is then traced twice.
         "weighted_metrics": [keras.metrics.SparseCategoricalAccuracy("accuracy")],
     }
 
 
 class EncodedTexts:
-    """Texts as ids, tokenized once; what `batches.Batches` takes.
+    """Tokenized texts or pairs, for `data.batching.Batches`.
 
     Args:
-        preprocessor: the `Preprocessor` of the encoder.
+        preprocessor: The `Preprocessor` of the encoder.
         examples: `Examples`.
-        max_length: positions of the longest sequence; what is longer is cut.
-        targets: an array with a row for each text, or `None`.
-        weights: float32 (n,), the weight of each text in the loss; `None`: 1.
+        max_length: Maximum length of a sequence. Longer ones are truncated.
+        targets: Array with one row per text, or `None`.
+        weights: The weight of each text in the loss, float32 (n,); by default 1.
 
     Attributes:
-        lengths: positions each sequence takes, specials included, at most `max_length`;
-            int (n,).
-        max_length: as given.
-        pad_id: the id where no piece is.
-        truncated: how many texts were cut.
-        empty: for each column of texts how many are empty or invisible, so that they have no
-            pieces.
-        without_pieces: all of those.
+        lengths: Length of each sequence with its special tokens, int (n,).
+        max_length: As given.
+        pad_id: The id of [PAD].
+        truncated: Number of truncated sequences.
+        empty: For each column of texts, the number of texts without tokens: they are empty, or
+            hold only characters that the tokenizer drops.
+        without_pieces: The sum of `empty`.
     """
 
     def __init__(self, preprocessor, examples, max_length, targets=None, weights=None):
@@ -138,15 +122,15 @@ class EncodedTexts:
         return len(self.lengths)
 
     def batch(self, rows, length):
-        """Inputs, targets and weights of some texts.
+        """Return the inputs, targets and weights of one batch.
 
         Args:
-            rows: which texts, int (batch,).
-            length: positions of the inputs.
+            rows: Indices of the texts, int (batch,).
+            length: Length to pad to.
 
         Returns:
-            A dict of three int32 arrays (batch, length), the targets (batch, ...) and float32
-            weights (batch,); both `None` without labels.
+            A dict of three int32 arrays (batch, length), the targets (batch, ...) and the weights,
+            float32 (batch,). Targets and weights are `None` without labels.
         """
         packed = self._preprocessor.pack(
             *(tf.gather(ids, rows) for ids in self._ids),
@@ -160,14 +144,14 @@ class EncodedTexts:
 
 
 def tokenize_in_chunks(tokenize, texts):
-    """Tokenizes many texts without a peak of memory.
+    """Tokenize texts in chunks, which bounds the memory that the tokenizer needs.
 
     Args:
-        tokenize: from `tokenize_function`.
-        texts: list of strings.
+        tokenize: From `tokenize_function`.
+        texts: List of strings.
 
     Returns:
-        A `tf.RaggedTensor` int32 (texts, pieces).
+        A `tf.RaggedTensor` int32 (texts, tokens).
 
     Example:
 
@@ -184,26 +168,26 @@ def tokenize_in_chunks(tokenize, texts):
 
 
 def encode(model, examples, max_length, *, class_weight=None):
-    """Texts as ids, with the targets of the model's head.
+    """Encode texts, with the targets of the model's head.
 
     Args:
-        model: a classifier or regressor.
-        examples: `Examples`; without labels there are no targets.
-        max_length: positions at which texts are cut.
-        class_weight: weight of each label in the loss, a dict, 1 for what it does not name;
-            `"balanced"`: in inverse proportion to how often it occurs.
+        model: A classifier or regressor.
+        examples: `Examples`, with or without labels.
+        max_length: Maximum length of a sequence. Longer ones are truncated.
+        class_weight: The weight of each label in the loss: a dict, with 1 for other labels; or
+            `"balanced"`, inversely proportional to the frequency of each label.
 
     Returns:
         The `EncodedTexts`.
 
     Raises:
-        ValueError: a label the model does not have, or pairs for a model of single texts (or
-            the other way round).
+        ValueError: If the examples have a label that the model does not know, labels of another
+            kind than the model, or pairs for a model of single texts (or vice versa).
 
     Example:
 
     >>> from keras_bert import BertEncoder, Preprocessor
-    >>> from keras_bert.data.tabular import Examples
+    >>> from keras_bert.data.examples import Examples
     >>> preprocessor = Preprocessor(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good"])
     >>> encoder = BertEncoder(vocab_size=5, hidden_size=4, num_hidden_layers=1,
     ...     num_attention_heads=2, intermediate_size=8, preprocessor=preprocessor)
@@ -215,7 +199,7 @@ def encode(model, examples, max_length, *, class_weight=None):
     output = heads.find_output(model)
     if output.pairs != (examples.text_pairs is not None):
         wants, has = ("pairs of texts", "single texts")[:: 1 if output.pairs else -1]
-        advice = "; name the column of the second text (--text-pair)" if output.pairs else ""
+        advice = "; give the column of the second text (--text-pair)" if output.pairs else ""
         raise ValueError(f"{model.name!r} reads {wants}; {examples.source} has {has}{advice}")
     targets = _targets(output, examples)
     weights = None
@@ -226,39 +210,43 @@ def encode(model, examples, max_length, *, class_weight=None):
 
 
 def _targets(output, examples):
-    kinds = {"labels": examples.labels, "scores": examples.scores}
-    kinds["label sets"] = examples.label_sets
+    """Return the targets of examples: (n,), (n, 1) or (n, labels); `None` without labels."""
+    kinds = {
+        "labels": examples.labels,
+        "scores": examples.scores,
+        "label sets": examples.label_sets,
+    }
     wanted = "label sets" if output.multi_label else "labels"
     wanted = "scores" if output.task == "regressor" else wanted
     for kind, column in kinds.items():
         if column is not None and kind != wanted:
-            raise ValueError(f"{examples.source}: has {kind}, but the model knows {wanted}")
-    if output.task == "regressor":
-        scores = examples.scores
-        return None if scores is None else np.array(scores, np.float32)[:, None]
-    place = {label: index for index, label in enumerate(output.labels)}
-    given = examples.label_sets if output.multi_label else examples.labels
+            raise ValueError(f"{examples.source}: has {kind}, but the model takes {wanted}")
+    given = kinds[wanted]
     if given is None:
         return None
-    unknown = sorted(set(examples.label_names()) - set(place))
-    if unknown:
-        rows = enumerate(given)
-        row = next(n for n, its in rows if unknown[0] in (its if output.multi_label else [its]))
-        raise ValueError(
-            f"{examples.place(row)}: has the label {unknown[0]!r}, which is none of the model's: "
-            f"{', '.join(output.labels[:20])}"
-        )
+    if output.task == "regressor":
+        return np.array(given, np.float32)[:, None]
+    index = {label: number for number, label in enumerate(output.labels)}
+    sets = given if output.multi_label else [(label,) for label in given]
+    for row, labels in enumerate(sets):
+        for label in labels:
+            if label not in index:
+                raise ValueError(
+                    f"{examples.location(row)}: the label {label!r} is not one of the model's "
+                    f"labels: {', '.join(output.labels[:20])}"
+                )
     if not output.multi_label:
-        return np.array([place[label] for label in given], np.int32)
-    targets = np.zeros((len(given), len(place)), np.float32)
+        return np.array([index[label] for label in given], np.int32)
+    targets = np.zeros((len(given), len(index)), np.float32)
     for row, labels in zip(targets, given, strict=True):
-        row[[place[label] for label in labels]] = 1
+        row[[index[label] for label in labels]] = 1
     return targets
 
 
 def _weights(output, examples, targets, class_weight):
+    """Return the weight of each text, float32 (n,)."""
     if targets is None or targets.ndim > 1:
-        raise ValueError("class_weight is for classifiers with one label a text")
+        raise ValueError("class_weight is only for training a classifier with one label per text")
     if class_weight == "balanced":
         counts = np.bincount(targets, minlength=len(output.labels))
         by_class = len(targets) / (len(counts) * np.maximum(counts, 1))
@@ -267,66 +255,61 @@ def _weights(output, examples, targets, class_weight):
             raise ValueError(
                 f'class_weight must be "balanced" or a dict; received {class_weight!r}'
             )
-        given = {str(label): weight for label, weight in class_weight.items()}  # as labels are
+        given = {str(label): weight for label, weight in class_weight.items()}
         unknown = sorted(set(given) - set(output.labels))
         if unknown:
-            raise ValueError(f"class_weight names {unknown[0]!r}, which is no label")
+            raise ValueError(
+                f"class_weight has {unknown[0]!r}, which is not a label; the labels are "
+                f"{', '.join(output.labels[:20])}"
+            )
         by_class = np.array([given.get(label, 1.0) for label in output.labels], np.float32)
         if not (np.isfinite(by_class).all() and by_class.min() >= 0 and by_class[targets].any()):
             raise ValueError(
-                "class_weight must be numbers from 0, not all of them 0; received "
-                f"{class_weight!r:.80}"
+                "the numbers in class_weight must be at least 0, and one above 0 for a label that "
+                f"occurs; received {class_weight!r:.80}"
             )
     return by_class[targets].astype(np.float32)
 
 
 def decode(model, examples, encoded, outputs):
-    """The answers in the model's outputs.
+    """Convert the outputs of a model to answers.
 
     Args:
-        model: a classifier or regressor.
-        examples, encoded: what the outputs are for.
-        outputs: list of float arrays (classes,) or (1,), one for each text.
+        model: A classifier or regressor.
+        examples, encoded: The examples of the outputs, before and after `encode`.
+        outputs: List of float arrays (classes,) or (1,), one per text.
 
     Returns:
-        For a classifier float32 probabilities (n, classes), for a regressor numbers (n,).
+        For a classifier the probabilities, float32 (n, classes); for a regressor the scores,
+        float32 (n,).
     """
     output = heads.find_output(model)
     logits = np.reshape(outputs, (len(examples), -1)).astype(np.float32)
     if output.task == "regressor":
         return logits[:, 0]
     if output.multi_label:
-        return np.exp(-np.logaddexp(0, -logits))  # the sigmoid, without an overflow
-    return softmax(logits)
-
-
-def softmax(logits):
-    """Probabilities of logits along the last axis, as an array.
-
-    Example:
-
-    >>> softmax(np.array([0.0, 0.0])).tolist()
-    [0.5, 0.5]
-    """
-    exponentials = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return exponentials / exponentials.sum(axis=-1, keepdims=True)
+        return scipy.special.expit(logits)
+    return scipy.special.softmax(logits, axis=-1)
 
 
 def score(model, examples, answers):
-    """How good answers are.
+    """Score answers against the labels or scores of the examples.
 
-    Source: the GLUE benchmark's choice of metrics; scikit-learn and SciPy compute them.
+    Source: the metrics of the GLUE benchmark, computed by scikit-learn and SciPy.
 
     Args:
-        model: the classifier or regressor that gave the answers.
+        model: The model that gave the answers.
         examples: `Examples` with labels or scores.
-        answers: from `decode`.
+        answers: From `decode`.
 
     Returns:
-        A dict of floats, the first the one that counts. One label a text: `accuracy`, `f1` (of the
-        second of two labels; `macro_f1`, the mean over those that occur, if there are more), `mcc`
-        (Matthews), and `majority`, the accuracy of guessing the most frequent label. Label
-        sets: `micro_f1`, `macro_f1`, `exact_match`. Scores: `pearson`, `spearman`, `rmse`.
+        A dict of floats; the first one is the main metric.
+
+        - One label per text: `accuracy`; `f1` of the second label of two, or `macro_f1` of more
+          than two; `mcc` (Matthews correlation); `majority`, the accuracy of always guessing the
+          most frequent label.
+        - Label sets: `micro_f1`, `macro_f1`, `exact_match`.
+        - Scores: `pearson`, `spearman`, `rmse`.
     """
     from scipy import stats
     from sklearn import metrics
@@ -354,18 +337,18 @@ def score(model, examples, answers):
     return {
         "accuracy": float(np.mean(chosen == targets)),
         name: float(metrics.f1_score(targets, chosen, average=average, zero_division=0)),
-        # Of one label alone scikit-learn warns.
+        # For a single label scikit-learn warns.
         "mcc": float(metrics.matthews_corrcoef(targets, chosen)) if len(seen) > 1 else 0.0,
         "majority": examples.majority_share(),
     }
 
 
 def metric_names(model, examples):
-    """The names that `score` will give, but for `majority`, the first the one that counts.
+    """Return the names of the metrics of `score`, the main one first, without `majority`.
 
     Args:
-        model: a classifier or regressor.
-        examples: `Examples`; they do not matter here.
+        model: A classifier or regressor.
+        examples: Not used.
 
     Returns:
         A tuple of strings.
@@ -387,7 +370,7 @@ def metric_names(model, examples):
 
 
 def header(model):
-    """The first line of a file of answers: tab-separated names of columns."""
+    """Return the first line of a file of answers: the names of its columns, separated by tabs."""
     output = heads.find_output(model)
     if output.task == "regressor":
         return "score"
@@ -397,16 +380,16 @@ def header(model):
 
 
 def lines(model, examples, answers):
-    """The lines of a file of answers, one for each text.
+    """Yield the lines of a file of answers, one per text.
 
     Args:
-        model: the model that gave the answers.
-        examples: what they are for.
-        answers: from `decode`.
+        model: The model that gave the answers.
+        examples: The examples of the answers.
+        answers: From `decode`.
 
     Yields:
-        Strings without a line end: `score`; or the label and its probability; or for label
-        sets the labels with `separator` between them and the probability of each label.
+        Strings without a line end: the score; or the label and its probability; or, for label
+        sets, the labels, joined by `separator`, and the probability of every label.
     """
     output = heads.find_output(model)
     between = separator(output.labels)
@@ -421,13 +404,13 @@ def lines(model, examples, answers):
 
 
 def separator(labels):
-    """What stands between labels in one field: a comma, or another sign that is in none of them.
+    """Return a separator that does not occur in any label.
 
     Args:
-        labels: all that a model knows, or `None`.
+        labels: The labels of a model, or `None`.
 
     Returns:
-        One of `,;|/+`, the last where all of the others are in some label.
+        One of `,;|/+`; the last one if each of the others occurs in a label.
 
     Example:
 
@@ -438,14 +421,14 @@ def separator(labels):
 
 
 def records(model, examples, answers):
-    """The answers by name, for other files than TSV.
+    """Yield the answers as dicts.
 
     Args:
-        model, examples, answers: as for `lines`.
+        model, examples, answers: As in `lines`.
 
     Yields:
-        A dict for each text: `score`; or `label` and `score`; or for label sets `labels`, a list,
-        and `scores`, the probability of each label.
+        A dict per text: `score`; or `label` and `score`; or, for label sets, `labels`, a list, and
+        `scores`, the probability of every label.
     """
     output = heads.find_output(model)
     for row in answers:

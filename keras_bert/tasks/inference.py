@@ -1,11 +1,11 @@
-"""Answers and scores of a fine-tuned model."""
+"""Inference with fine-tuned models: answers, metrics and embeddings."""
 
 import keras
 import numpy as np
 
 from keras_bert import heads
 from keras_bert.data.batching import LENGTHS, Batches
-from keras_bert.data.tabular import Examples
+from keras_bert.data.examples import Examples
 from keras_bert.encoder import BertEncoder
 from keras_bert.tasks import registry
 from keras_bert.tasks.classification import EncodedTexts
@@ -14,27 +14,26 @@ from keras_bert.tasks.classification import EncodedTexts
 def answers(
     model, examples, *, batch_size=32, max_length=None, encoded=None, on_batch=None, **options
 ):
-    """What a model answers.
+    """Return the answers of a model.
 
     Args:
-        model: with a head of `keras_bert.heads`, its encoder with a preprocessor.
-        examples: the data of its task; labels do not matter.
-        batch_size: sequences a batch.
-        max_length: positions at which sequences are cut; default: the preprocessor's
+        model: A model of `keras_bert.heads` whose encoder has a preprocessor.
+        examples: The data of its task, with or without labels.
+        batch_size: Sequences per batch.
+        max_length: Maximum length of a sequence; by default the preprocessor's
             `max_sequence_length`.
-        encoded: what `encode` made of the examples, where that is at hand; then `max_length` says
-            nothing.
-        on_batch: called after each batch with the share of the work that it was.
-        **options: of the task's `decode`.
+        encoded: The examples as encoded by `encode`; then `max_length` is not used.
+        on_batch: Called after each batch with the share of the work that it was.
+        **options: Options of the task's `decode`.
 
     Returns:
-        One answer for each example, as the task's `decode` makes them: for a classifier
-        float32 probabilities (n, classes), for a regressor numbers (n,), for a tagger a list of
-        (tag, probability) for each word, for questions dicts with `text`, `start`, `end` and
-        `score`, for choices the probability of each.
+        One answer per example, from the task's `decode`: for a classifier the probabilities,
+        float32 (n, classes); for a regressor the scores, float32 (n,); for a tagger a list of
+        pairs of tag and probability, one per word; for question answering a dict with `text`,
+        `start`, `end` and `score`; for multiple choice the probability of each choice.
 
     Raises:
-        ValueError: the model has no vocabulary or no task, or reads other data.
+        ValueError: If the model has no preprocessor or no task, or takes other data.
 
     Example:
 
@@ -51,21 +50,21 @@ def answers(
 
 
 def encode(model, examples, max_length=None):
-    """The examples as the model reads them.
+    """Encode examples for a model.
 
     Args:
-        model, examples, max_length: as for `answers`.
+        model, examples, max_length: As in `answers`.
 
     Returns:
-        What the task's `encode` makes, for `run`, and for `counts`.
+        The encoded sequences, for `run`, `answers` and `counts`.
 
     Raises:
-        ValueError: as for `answers`.
+        ValueError: As in `answers`.
     """
     task = registry.for_model(model)
     if registry.for_data(examples) is not task:
         raise ValueError(
-            f"{model.name!r} does not read {type(examples).__name__}; {examples.source} has those"
+            f"{model.name!r} does not take {type(examples).__name__}; received {examples.source}"
         )
     if not len(examples):
         raise ValueError(f"{examples.source}: holds no examples")
@@ -73,15 +72,15 @@ def encode(model, examples, max_length=None):
 
 
 def counts(encoded):
-    """How much of the data a model does not see, or cannot learn from.
+    """Return how much of the data a model does not see or cannot learn from.
 
     Args:
-        encoded: from `encode`.
+        encoded: From `encode`.
 
     Returns:
-        A dict of those there are any of: `truncated` texts; texts `without_pieces` and
-        `words_without_pieces`, empty or invisible; `cut_words`, `cut_questions` and
-        `cut_answers`, longer than a window, and `invisible_answers`.
+        A dict of counts above 0, of: `truncated` texts; texts `without_pieces` and
+        `words_without_pieces`, which have no tokens; `cut_words`, `cut_questions` and
+        `cut_answers`, which are longer than a window; `invisible_answers`, which have no tokens.
 
     Example:
 
@@ -97,33 +96,35 @@ def counts(encoded):
 
 
 def length_limit(model, max_length=None):
-    """Where a model's sequences are cut, in positions.
+    """Return the maximum length of a model's sequences.
 
     Args:
-        model: its encoder with a preprocessor.
-        max_length: what is wanted; `None`: the preprocessor's `max_sequence_length`.
+        model: A model whose encoder has a preprocessor.
+        max_length: The wanted length; `None` for the preprocessor's `max_sequence_length`.
 
     Returns:
         The length, at most the encoder's `max_position_embeddings`.
 
     Raises:
-        ValueError: the encoder has no preprocessor.
+        ValueError: If the encoder has no preprocessor.
     """
     encoder = heads.find_encoder(model)
     if encoder.preprocessor is None:
-        raise ValueError(f"the encoder of {model.name!r} has no preprocessor to read text with")
+        raise ValueError(
+            f"the encoder of {model.name!r} has no preprocessor; set its `preprocessor`"
+        )
     longest = encoder.get_config()["max_position_embeddings"]
     return min(max_length or encoder.preprocessor.max_sequence_length, longest)
 
 
 def run(model, encoded, *, batch_size=32, on_batch=None):
-    """The model's outputs for encoded sequences, longest first in batches of like lengths.
+    """Return the outputs of a model for encoded sequences.
 
     Args:
-        model: a `keras.Model`.
-        encoded: what `batches.Batches` takes.
-        batch_size: sequences a batch.
-        on_batch: called after each batch with the share of the work that it was.
+        model: A `keras.Model`.
+        encoded: Encoded sequences, see `data.batching`.
+        batch_size: Sequences per batch.
+        on_batch: Called after each batch with the share of the work that it was.
 
     Returns:
         A list with the outputs for each sequence, in order: arrays, or dicts of arrays.
@@ -133,34 +134,34 @@ def run(model, encoded, *, batch_size=32, on_batch=None):
     results = [None] * len(encoded)
     for index, rows in enumerate(batches.rows):
         outputs = model.predict_on_batch(batches[index][0])
-        for place, row in enumerate(rows):
-            results[row] = keras.tree.map_structure(lambda array: array[place], outputs)  # noqa: B023
+        for index_in_batch, row in enumerate(rows):
+            results[row] = keras.tree.map_structure(lambda array: array[index_in_batch], outputs)  # noqa: B023
         if on_batch:
             on_batch(len(rows) / len(encoded))
     return results
 
 
 def evaluate(model, examples, **options):
-    """Scores a model on labelled data.
+    """Score a model on labeled data.
 
     Args:
-        model: with a head of `keras_bert.heads`.
-        examples: the data of its task, with labels.
-        **options: of `answers`.
+        model: A model of `keras_bert.heads`.
+        examples: The data of its task, with labels.
+        **options: Options of `answers`.
 
     Returns:
-        A dict of metrics, the first the one that counts, see the task's `score`.
+        A dict of metrics, the main one first, see the task's `score`.
 
     Raises:
-        ValueError: as for `answers`, or there are no labels.
+        ValueError: As in `answers`, or if there are no labels.
     """
     if not is_labelled(examples):
-        raise ValueError(f"{examples.source}: has no labels to compare with")
+        raise ValueError(f"{examples.source}: has no labels to score against")
     return registry.for_model(model).score(model, examples, answers(model, examples, **options))
 
 
 def is_labelled(examples):
-    """Whether examples of any task carry what the model should answer.
+    """Return True if examples, of any task, have labels.
 
     Example:
 
@@ -172,23 +173,23 @@ def is_labelled(examples):
 
 
 def classify(model, texts, text_pairs=None, **options):
-    """Labels of texts.
+    """Return the most probable label of each text.
 
     Args:
-        model: from `heads.classifier`, its encoder with a preprocessor.
-        texts: list of strings.
-        text_pairs: list of as many, for a model of pairs.
-        **options: of `answers`.
+        model: From `heads.classifier`; its encoder has a preprocessor.
+        texts: List of strings.
+        text_pairs: List of strings of the same length, for a model of pairs.
+        **options: Options of `answers`.
 
     Returns:
-        A list of (label, score), the score a probability.
+        A list of pairs of a label and its probability.
 
     Raises:
-        ValueError: as for `answers`, or the model has no labels of this kind.
+        ValueError: As in `answers`, or if the model does not predict one label per text.
     """
     output = heads.find_output(model)
     if output is None or output.task != "classifier" or output.multi_label:
-        raise ValueError(f"{model.name!r} must be a classifier with one label for each text")
+        raise ValueError(f"{model.name!r} must be a classifier with one label per text")
     examples = Examples(texts, text_pairs, source="the call")
     if not len(examples):
         return []
@@ -198,24 +199,24 @@ def classify(model, texts, text_pairs=None, **options):
 
 
 def encode_texts(model, texts):
-    """Single texts as any model on an encoder reads them.
+    """Encode single texts for any model on an encoder.
 
     Args:
-        model: its encoder with a preprocessor.
-        texts: list of strings.
+        model: A model whose encoder has a preprocessor.
+        texts: List of strings.
 
     Returns:
-        The `texts.EncodedTexts`, for `embed` and `counts`.
+        The `EncodedTexts`, for `embed` and `counts`.
 
     Raises:
-        ValueError: a model without an encoder, or an encoder without a preprocessor.
+        ValueError: If the model has no encoder, or the encoder no preprocessor.
     """
     limit = length_limit(model)
     return EncodedTexts(heads.find_encoder(model).preprocessor, Examples(texts), limit)
 
 
 def as_embedder(model, pooling=None):
-    """The model that `embed` asks, for the same arguments."""
+    """Return the embedder that `embed` uses for a model, with the same arguments and errors."""
     output = heads.find_output(model)
     if output is not None and output.task == "embedder":
         own = model.get_layer("pooling").mode
@@ -224,30 +225,32 @@ def as_embedder(model, pooling=None):
         return model
     if output is None and not isinstance(model, BertEncoder):
         raise ValueError(
-            f"{model.name!r} has an output of its own, which its `predict` gives; embed takes an "
-            "encoder or a model from heads.embedder"
+            f"{model.name!r} has a custom output, use its `predict` method; embed takes an "
+            "encoder or a model of heads.embedder"
         )
     return heads.embedder(heads.find_encoder(model), pooling=pooling or "mean")
 
 
 def embed(model, texts, *, pooling=None, batch_size=32, encoded=None, on_batch=None):
-    """A vector for each text.
+    """Return an embedding of each text.
 
     Args:
-        model: from `heads.embedder`; or an encoder, or a model with another head, whose encoder
-            is given that head.
-        texts: list of strings.
-        pooling: of the head that an encoder is given, `"mean"` by default, `"cls"` or `"max"`.
-        batch_size: texts a batch.
-        encoded: from `encode_texts`, where that is at hand.
-        on_batch: called after each batch with the share of the work that it was.
+        model: From `heads.embedder`, or an encoder, or a model with another head; of these, the
+            encoder is used with a new embedder head.
+        texts: List of strings.
+        pooling: Pooling of the new head: `"mean"` (the default), `"cls"` or `"max"`.
+        batch_size: Texts per batch.
+        encoded: The texts as encoded by `encode_texts`.
+        on_batch: Called after each batch with the share of the work that it was.
 
     Returns:
-        float32 (n, hidden), each of length 1 unless the head says otherwise.
+        float32 (n, hidden), normalized to length 1 unless the embedder head has
+        `normalize=False`.
 
     Raises:
-        ValueError: a model without an encoder, an encoder without a preprocessor, a model that
-            ends in something of its own, as `heads.features`, or in another pooling.
+        ValueError: If the model has no encoder, the encoder has no preprocessor, the model has a
+            custom output, such as that of `heads.features`, or the model is an embedder with
+            another pooling.
 
     Example:
 

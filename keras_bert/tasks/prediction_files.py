@@ -1,4 +1,4 @@
-"""Answers as the lines of a file: TSV, CSV, JSON Lines, or SQuAD's file of predictions."""
+"""Files of answers: TSV, CSV, JSON Lines, or SQuAD's file of predictions."""
 
 import csv
 import io
@@ -12,17 +12,17 @@ FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".json": "json"
 
 
 def format_of(path, model):
-    """The format that a file's ending asks for.
+    """Return the format of a file of answers, from its extension.
 
     Args:
-        path: the file, or `None`.
-        model: whose answers they are.
+        path: The file, or `None`.
+        model: The model that gives the answers.
 
     Returns:
-        `"jsonl"`, `"csv"`, `"json"` or, for any other ending, `"tsv"`.
+        `"jsonl"`, `"csv"`, `"json"` or, for any other extension, `"tsv"`.
 
     Raises:
-        ValueError: `.json` for another task than questions.
+        ValueError: If the extension is `.json` and the task is not question answering.
 
     Example:
 
@@ -32,27 +32,29 @@ def format_of(path, model):
     format = FORMATS.get(pathlib.Path(path or "").suffix.lower(), "tsv")
     if format == "json" and registry.for_model(model) is not question_answering:
         raise ValueError(
-            f"{path}: .json is SQuAD's file of predictions, for qa alone; name it .jsonl for an "
-            "object a line, or .csv or .tsv"
+            f"{path}: .json is SQuAD's file of predictions, only for question answering; use "
+            ".jsonl for one object per line, or .csv or .tsv"
         )
     return format
 
 
 def lines(format, model, answered, header=True):
-    """Makes the lines of a file of answers.
+    """Yield the lines of a file of answers.
 
-    Numbers have four decimals in every format. In CSV the columns are those of JSON Lines, a list
-    of labels in one field with `texts.separator` between them, a dict as a column for each key.
+    Numbers have four decimals in all formats. The columns of CSV are the keys of JSON Lines. In
+    CSV, the labels of a set are joined by `classification.separator`, and a dict has a column per
+    key.
 
     Args:
-        format: from `format_of`.
-        model: what gave the answers.
-        answered: an iterator of (examples, answers, asked), in order; `asked` is a dict for each
-            example of what is to be shown with its answer, or `None`.
-        header: whether a TSV file begins with the names of its columns; CSV always does.
+        format: From `format_of`.
+        model: The model that gave the answers.
+        answered: An iterable of (examples, answers, inputs). `inputs` is a list of dicts, the
+            texts to write beside each answer, or `None`.
+        header: If a TSV file starts with the names of its columns. CSV files always do.
 
     Yields:
-        Strings without a line end, as soon as their answers are there; the one of `"json"` last.
+        Strings without a line end, each one as soon as its answer is available; for `"json"` a
+        single string at the end.
     """
     task = registry.for_model(model)
     if format == "json":
@@ -64,30 +66,30 @@ def lines(format, model, answered, header=True):
     if format == "tsv":
         yield from _tsv(task, model, answered, header)
         return
-    begun, separator = False, classification.separator(heads.find_output(model).labels)
-    for examples, answers, asked in answered:
+    has_header, separator = False, classification.separator(heads.find_output(model).labels)
+    for examples, answers, inputs in answered:
         for index, record in enumerate(task.records(model, examples, answers)):
-            if asked is not None:
-                record |= asked[index]
+            if inputs is not None:
+                record |= inputs[index]
             if format == "jsonl":
                 yield json.dumps(_rounded(record), ensure_ascii=False)
                 continue
-            if not begun:
+            if not has_header:
                 yield _csv_row(_names(record))
-            begun = True
+                has_header = True
             yield _csv_row(_fields(record, separator))
 
 
 def _tsv(task, model, answered, header):
     names = task.header(model) if header else None
-    for examples, answers, asked in answered:
+    for examples, answers, inputs in answered:
         if names is not None:
-            yield "\t".join([names, *(asked[0] if asked is not None else ())])
+            yield "\t".join([names, *(inputs[0] if inputs is not None else ())])
             names = None
         for index, line in enumerate(task.lines(model, examples, answers)):
-            if asked is not None:
-                # One line, one column each, whatever white space the text has.
-                line = "\t".join([line, *(" ".join(t.split()) for t in asked[index].values())])
+            if inputs is not None:
+                # A text must not hold a tab or a line end.
+                line = "\t".join([line, *(" ".join(t.split()) for t in inputs[index].values())])
             yield line
 
 
@@ -115,6 +117,6 @@ def _fields(record, separator):
 
 def _csv_row(fields):
     row = io.StringIO()
-    # A field is quoted for what is in the line end too, so the usual one is given and taken off.
+    # Fields that hold a character of the line terminator are quoted, so it must be "\r\n" here.
     csv.writer(row, lineterminator="\r\n").writerow(list(fields))
     return row.getvalue().removesuffix("\r\n")

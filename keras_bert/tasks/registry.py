@@ -1,20 +1,23 @@
-"""The tasks by name, by head, and by the data they learn from."""
+"""Find the task module of a model or of examples."""
 
 from keras_bert import heads
-from keras_bert.data.tabular import Examples
+from keras_bert.data.conll import TaggedSentences
+from keras_bert.data.examples import Examples
+from keras_bert.data.squad import Questions
+from keras_bert.data.swag import Choices
 from keras_bert.tasks import classification, multiple_choice, question_answering, tagging
 
 _BY_DATA = {
     Examples: classification,
-    tagging.TaggedSentences: tagging,
-    question_answering.Questions: question_answering,
-    multiple_choice.Choices: multiple_choice,
+    TaggedSentences: tagging,
+    Questions: question_answering,
+    Choices: multiple_choice,
 }
 _BY_HEAD = {head: task for task in set(_BY_DATA.values()) for head in task.HEADS}
 
 
 def for_data(examples):
-    """The task module that learns from a kind of examples.
+    """Return the task module for examples.
 
     Args:
         examples: `Examples`, `TaggedSentences`, `Questions` or `Choices`.
@@ -23,7 +26,7 @@ def for_data(examples):
         The module.
 
     Raises:
-        ValueError: anything else.
+        ValueError: If the examples are of another type.
 
     Example:
 
@@ -33,23 +36,23 @@ def for_data(examples):
     if type(examples) not in _BY_DATA:
         kinds = ", ".join(kind.__name__ for kind in _BY_DATA)
         raise ValueError(
-            f"examples must be one of {kinds}; received {type(examples).__name__}, "
-            "see keras_bert.data.tabular"
+            f"examples must be one of {kinds}, see keras_bert.data; received "
+            f"{type(examples).__name__}"
         )
     return _BY_DATA[type(examples)]
 
 
 def for_model(model):
-    """The task module of a trained model.
+    """Return the task module of a model.
 
     Args:
-        model: from a function of `keras_bert.heads`.
+        model: From a function of `keras_bert.heads`.
 
     Returns:
         The module.
 
     Raises:
-        ValueError: the model has no head, or one without a task here.
+        ValueError: If the model has no head, or a head without a task module.
 
     Example:
 
@@ -63,9 +66,10 @@ def for_model(model):
     output = heads.find_output(model)
     task = None if output is None else _BY_HEAD.get(output.task)
     if task is None:
-        advice = {"masked_lm": "fill.fill asks it", "embedder": "predict.embed asks it"}.get(
-            output and output.task, "an encoder has to be fine-tuned first"
-        )
+        advice = {
+            "masked_lm": "use tasks.masked_lm.fill",
+            "embedder": "use tasks.inference.embed",
+        }.get(output and output.task, "an encoder has to be fine-tuned first")
         raise ValueError(
             f"{model.name!r} must be a model with one of the heads {', '.join(sorted(_BY_HEAD))}; "
             f"{advice}"

@@ -49,7 +49,7 @@ def finetune(
     """Fine-tunes an encoder and a fresh head on labelled data.
 
     The data says what the task is: `data.Examples` with labels, label sets or scores,
-    `tagging.TaggedSentences`, `questions.Questions`, `choices.Choices`. Little is computed on
+    `conll.TaggedSentences`, `questions.Questions`, `choices.Choices`. Little is computed on
     padding: texts, pairs and tagged sentences share rows (`heads.packed`), and a batch is a sample
     of all lengths. Batches of questions and choices, for a model of your own, under a strategy of
     TensorFlow's or of very few sequences are of like lengths.
@@ -104,7 +104,7 @@ def finetune(
     Example:
 
     >>> from keras_bert import BertEncoder, Preprocessor
-    >>> from keras_bert.data.tabular import Examples
+    >>> from keras_bert.data.examples import Examples
     >>> preprocessor = Preprocessor(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good"])
     >>> encoder = BertEncoder(vocab_size=5, hidden_size=4, num_hidden_layers=1,
     ...     num_attention_heads=2, intermediate_size=8, preprocessor=preprocessor)

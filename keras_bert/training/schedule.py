@@ -5,7 +5,7 @@ import math
 import keras
 
 from keras_bert import heads
-from keras_bert.data import packed_batches
+from keras_bert.data import packing
 from keras_bert.data.batching import LENGTHS, Batches, worth_compiling
 from keras_bert.runtime import distribution
 from keras_bert.training import flops
@@ -69,12 +69,12 @@ class Schedule:
         if not fixed_length and heads.can_be_packed(model) and _may_share_rows():
             # Those of one more pass may have to fill up the last step.
             self._plans = [
-                packed_batches.plan(encoded.lengths, batch_size, (seed, epoch))
+                packing.plan_batches(encoded.lengths, batch_size, (seed, epoch))
                 for epoch in range(min(epochs + (self.missing > 0), _PLANNED))
             ]
             width = encoder.bert_config["hidden_size"]
             replicas = distribution.replicas()
-            self.shape = packed_batches.shape(encoded.lengths, self._plans, width, replicas)
+            self.shape = packing.packed_shape(encoded.lengths, self._plans, width, replicas)
         cost = _cost_of_compiling(encoder)
         if self.shape is not None:
             self.trained = heads.packed(model)
@@ -89,7 +89,7 @@ class Schedule:
         self._lengths = LENGTHS
         if cost:
             first = Batches(encoded, batch_size, (seed, 0))
-            needed = [first.needed(index) for index in range(self.batches)] * epochs
+            needed = [first.longest(index) for index in range(self.batches)] * epochs
             self._lengths = worth_compiling(needed, cost / batch_size, _COMPILED_SHARE)
         self.compiled = self._lengths is not None
 
@@ -102,11 +102,9 @@ class Schedule:
         if number < len(self._plans):
             plan = self._plans[number]
         else:
-            plan = packed_batches.plan(lengths, self.batch_size, seed)
-            shape = packed_batches.widened(shape, lengths, plan)
-        return packed_batches.PackedBatches(
-            self._encoded, plan, shape, of_positions=self._of_positions
-        )
+            plan = packing.plan_batches(lengths, self.batch_size, seed)
+            shape = packing.widen_shape(shape, lengths, plan)
+        return packing.PackedBatches(self._encoded, plan, shape, of_positions=self._of_positions)
 
 
 def _may_share_rows():

@@ -16,8 +16,7 @@ import pytest
 
 import keras_bert
 from keras_bert.cli import training
-from keras_bert.data import tabular
-from keras_bert.tasks import multiple_choice, question_answering, tagging
+from keras_bert.data import conll, squad, swag, tabular
 from tests import tiny
 from tests.cli.shared import ASKED, QUESTIONS, TASKS, TEXTS, run
 
@@ -106,10 +105,10 @@ def test_the_json_of_a_reader_is_squads_file_of_predictions(trained, tmp_path):
     ("task", "reader", "name", "text", "lines"),
     [
         ("classification", tabular, "a.tsv", "text\n" + "so good\nso bad\nthis film\n" * 3, 9),
-        ("tagging", tagging, "a.conll", "so\ngood\n\nbad\n\nfilm\n\n" * 3, 12),
+        ("tagging", conll, "a.conll", "so\ngood\n\nbad\n\nfilm\n\n" * 3, 12),
         (
             "multiple-choice",
-            multiple_choice,
+            swag,
             "a.jsonl",
             '{"text": "this film", "choices": ["so good", "so bad"]}\n' * 9,
             9,
@@ -166,7 +165,7 @@ def test_words_that_texts_do_not_have_are_told():
     preprocessor = keras_bert.Preprocessor(tiny.PIECES)
 
     def note(*words):
-        return training._note_of_words(tagging.TaggedSentences([[*words, "so"] * 9]), preprocessor)
+        return training._note_of_words(conll.TaggedSentences([[*words, "so"] * 9]), preprocessor)
 
     assert note("do", "n't").startswith("33.3% of the words hold punctuation, at which a text on ")
     assert note("good", "!") is None
@@ -180,7 +179,7 @@ def test_korquad_is_scored_over_characters(encoder_folder, tmp_path, capsys):
     for version in ("1.1", "KorQuAD_v1.0_train"):
         file = files[version] = tmp_path / f"{version}.json"
         file.write_text(json.dumps({"version": version, **content}))
-        assert question_answering.read(file).characters == (version != "1.1")
+        assert squad.read(file).characters == (version != "1.1")
     folder = tmp_path / "out"
     common = ["--output", folder, "--epochs", 1, "--max-length", 16]
     scores = {}

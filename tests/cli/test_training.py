@@ -13,9 +13,8 @@ import pytest
 
 import keras_bert
 from keras_bert.cli import reading, training
-from keras_bert.data import tabular
+from keras_bert.data import conll, squad, tabular
 from keras_bert.runtime import files
-from keras_bert.tasks import question_answering, tagging
 from keras_bert.training import finetuning
 from tests.cli.shared import TEXTS, run
 
@@ -153,7 +152,7 @@ def test_what_was_not_seen_is_told():
 def test_answers_that_are_not_learned_are_told():
     answers = [[("b", 0)], [("x", 0)]]
     train, dev = (
-        question_answering.Questions(["a", "a"], ["c b", "c"], answers, source=name)
+        squad.Questions(["a", "a"], ["c b", "c"], answers, source=name)
         for name in ("a.json", "b.json")
     )
     assert list(reading.notes(train, dev)) == [
@@ -171,7 +170,7 @@ def test_a_vocabulary_of_another_language_is_told():
     korean = tabular.Examples(["좋은 영화", "good film"] * 3, labels=["a", "b"] * 3)
     note = training._note_of_vocabulary(korean, english, "minilm")
     assert note.startswith("minilm has few of the words: 1.0 pieces a word, 50.0% unknown; ")
-    sentences = tagging.TaggedSentences([["좋은", "영화"]], [["A", "B"]])
+    sentences = conll.TaggedSentences([["좋은", "영화"]], [["A", "B"]])
     assert "100.0% unknown" in training._note_of_vocabulary(sentences, english, "minilm")
     for texts in (["good film"], [" "]):
         assert training._note_of_vocabulary(tabular.Examples(texts), english, "minilm") is None

@@ -1,10 +1,10 @@
-"""Batches of like lengths: every row once, little padding, few shapes where steps are compiled."""
+"""Tests of batches: every sequence once, little padding, few shapes for compiled steps."""
 
 import numpy as np
 import pytest
 
-from keras_bert.data import tabular
 from keras_bert.data.batching import LENGTHS, Batches, pad, worth_compiling
+from keras_bert.data.examples import Examples
 from keras_bert.tasks.classification import EncodedTexts
 from tests import tiny
 
@@ -15,12 +15,12 @@ def preprocessor():
 
 
 def encoded(preprocessor, sizes, labelled=True):
-    """Texts of so many words; the target of each is its place."""
-    texts = tabular.Examples(["good " * int(size) for size in sizes])
+    """Encode texts with the given numbers of words; the target of each is its index."""
+    texts = Examples(["good " * int(size) for size in sizes])
     return EncodedTexts(preprocessor, texts, 32, np.arange(len(sizes)) if labelled else None)
 
 
-def test_batches_cover_all_rows_with_little_padding(preprocessor):
+def test_batches_cover_all_sequences_with_little_padding(preprocessor):
     rng = np.random.default_rng(0)
     rows = encoded(preprocessor, rng.integers(0, 40, 500))
     assert rows.lengths.max() == 32
@@ -38,7 +38,7 @@ def test_batches_cover_all_rows_with_little_padding(preprocessor):
     assert weights.tolist() == [1.0] * len(targets)
 
 
-def test_fixed_lengths_keep_the_shapes_few(preprocessor):
+def test_fixed_lengths_limit_the_shapes(preprocessor):
     plan = Batches(encoded(preprocessor, [*range(30)] * 3), 8, seed=0, lengths=LENGTHS)
     batches = [plan[index] for index in range(len(plan))]
     assert {b[0]["input_word_ids"].shape for b in batches} == {(8, 16), (8, 24), (8, 32)}
@@ -48,8 +48,7 @@ def test_fixed_lengths_keep_the_shapes_few(preprocessor):
     assert set(plan.sizes) == {8}
 
 
-def test_what_is_padded_alike_is_not_sorted(preprocessor):
-    """Neighbours in length may be neighbours in the file: questions on one paragraph."""
+def test_sequences_padded_to_the_same_length_are_not_sorted(preprocessor):
     rows = encoded(preprocessor, [*range(23, 31)] * 40)  # all padded to 32
     spread = {
         lengths: np.mean([np.ptp(rows.lengths[batch]) for batch in plan.rows])
@@ -59,12 +58,12 @@ def test_what_is_padded_alike_is_not_sorted(preprocessor):
     assert spread[None] < 1 < 4 < spread[LENGTHS]
 
 
-def test_one_length_for_all(preprocessor):
+def test_single_length(preprocessor):
     plan = Batches(encoded(preprocessor, [1, 2, 3]), 2, seed=0, lengths=(32,))
     assert {plan[i][0]["input_mask"].shape for i in range(2)} == {(2, 32)}
 
 
-def test_what_is_longer_than_all_lengths_is_not_cut(preprocessor):
+def test_sequences_longer_than_all_lengths_are_not_truncated(preprocessor):
     plan = Batches(encoded(preprocessor, [*range(30)] * 3), 8, seed=0, lengths=(24,))
     shapes = {plan[i][0]["input_mask"].shape[1] for i in range(len(plan))}
     assert min(shapes) == 24 and max(shapes) == 31
@@ -76,17 +75,17 @@ def test_what_is_longer_than_all_lengths_is_not_cut(preprocessor):
         ([30] * 10, 1000, None),  # too few steps
         ([30] * 1000, 1000, (32,)),
         ([10] * 1000 + [100] * 1000, 1000, (16, 128)),
-        ([10] * 10 + [100] * 1000, 1000, (128,)),  # too few short ones for a length of their own
+        ([10] * 10 + [100] * 1000, 1000, (128,)),  # too few short batches to compile for
         ([20] * 1000 + [30] * 1000, 10**9, None),
         ([600] * 1000, 1000, (768,)),
         ([3000] * 1000, 1000, (3000,)),  # beyond the longest of the list
     ],
 )
-def test_lengths_are_compiled_where_it_pays(needed, cost, expected):
+def test_worth_compiling(needed, cost, expected):
     assert worth_compiling(needed, cost, 0.7) == expected
 
 
-def test_the_choice_is_the_cheapest():
+def test_worth_compiling_chooses_the_fastest_lengths():
     random = np.random.default_rng(0)
     needed = random.integers(5, 128, 300).tolist()
     found = worth_compiling(needed, 500, 0.7)
@@ -101,14 +100,14 @@ def test_the_choice_is_the_cheapest():
         assert time(found) <= time(changed)
 
 
-def test_without_a_seed_the_longest_come_first(preprocessor):
+def test_longest_sequences_come_first_without_a_seed(preprocessor):
     plan = Batches(encoded(preprocessor, [3, 9, 1, 7, 5], labelled=False), 2)
     assert [batch.tolist() for batch in plan.rows] == [[1, 3], [4, 0], [2]]
     assert plan.sizes == [2, 2, 1]
-    assert len(plan[0]) == 1  # inputs alone
+    assert len(plan[0]) == 1  # inputs only
 
 
-def test_a_dataset_may_start_within_an_epoch(preprocessor):
+def test_dataset_may_start_within_an_epoch(preprocessor):
     plan = Batches(encoded(preprocessor, range(20)), 3, seed=1)
     for start in (0, 4, 6):
         dataset = plan.dataset(start)
@@ -119,6 +118,6 @@ def test_a_dataset_may_start_within_an_epoch(preprocessor):
         assert spec.shape.as_list() == [None, None]  # lengths differ
 
 
-def test_a_sequence_too_long_to_pad_is_an_error():
+def test_pad_rejects_long_sequences():
     with pytest.raises(ValueError):
         pad([np.arange(3)], 2)

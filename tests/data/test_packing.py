@@ -1,13 +1,336 @@
-"""Rows of several sequences: everything of a sequence is where it lies, and nothing elsewhere."""
+"""Tests of packing: layouts, plans, shapes, and training on packed batches."""
 
+import keras
 import numpy as np
 import pytest
 
-from keras_bert.data.packing import Layout, within
+from keras_bert import Preprocessor, heads
+from keras_bert.data import packing
+from keras_bert.data.examples import Examples
+from keras_bert.data.packing import Layout, PackedBatches, within
+from keras_bert.tasks import classification, inference, tagging
+from keras_bert.training import finetuning
+from tests import tiny
+
+DATA = {
+    "one label": tiny.examples(),
+    "pairs": Examples(
+        ["good", "good film", "bad", "bad a film"] * 6,
+        ["so good", "so bad"] * 12,
+        ["same", "other", "other", "same"] * 6,
+    ),
+    "label sets": Examples(
+        [text for _, text in tiny.ROWS],
+        label_sets=[{w for w in ("good", "film") if w in text} for _, text in tiny.ROWS],
+    ),
+    "scores": Examples(
+        [text for _, text in tiny.ROWS], scores=[len(text) / 10 for _, text in tiny.ROWS]
+    ),
+    "tags": tiny.tagged(),
+}
 
 
-def made(seed):
-    """Three rows of 20 positions: arrays of sequences of 1 to 6, and where each of them lies."""
+def encoded(sizes, **options):
+    """Encode texts with the given numbers of words; the target of each is its index."""
+    examples = Examples(["good " * int(size) for size in sizes], **options)
+    return classification.EncodedTexts(
+        tiny.encoder().preprocessor, examples, 32, np.arange(len(sizes))
+    )
+
+
+def one_batch(rows, *, of_positions):
+    """Return the shape and the contents of one packed batch of all sequences."""
+    plan = packing.plan_batches(rows.lengths, len(rows.lengths), 0)
+    shape = packing.packed_shape(rows.lengths, [plan], 8)
+    return shape, PackedBatches(rows, plan, shape, of_positions=of_positions)[0]
+
+
+def sizes_like_sentences():
+    return np.minimum(np.random.default_rng(0).geometric(0.08, 500), 30)
+
+
+def test_batches_of_an_epoch_have_similar_totals():
+    rows = encoded(sizes_like_sentences())
+    plans = [packing.plan_batches(rows.lengths, 16, (3, epoch)) for epoch in (0, 1, 0)]
+    shape = packing.packed_shape(rows.lengths, plans, 8)
+    plans = [PackedBatches(rows, plan, shape, of_positions=False) for plan in plans]
+    for plan in plans:
+        assert sorted(np.concatenate(plan.rows)) == list(range(500))
+        assert {len(batch) for batch in plan.rows} == {15, 16}
+        sums = [rows.lengths[batch].sum() for batch in plan.rows]
+        assert np.std(sums) < 0.02 * np.mean(sums)  # random batches: 0.2
+        assert len(plan) == len(plan.rows) == -(-500 // 16)
+        assert set(plan.sizes) == {shape[0]}
+    assert all((a == b).all() for a, b in zip(plans[0].rows, plans[2].rows, strict=True))
+    assert not np.array_equal(plans[0].rows[0], plans[1].rows[0])
+    assert shape[0] * shape[1] * len(plans[0]) < 1.25 * rows.lengths.sum()
+    assert {plans[1][index][0]["input_word_ids"].shape for index in range(32)} == {shape[:2]}
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+def test_packed_sequences_keep_their_contents(pairs):
+    sizes = [1, 9, 4, 2, 7, 3, 5, 0]
+    rows = encoded(sizes, text_pairs=["so bad !"[: 3 * (n % 3)] for n in sizes] if pairs else None)
+    shape, (inputs, targets, weights) = one_batch(rows, of_positions=False)
+    assert targets.shape == weights.shape == (shape[0], shape[2])
+    assert sorted(targets[weights > 0]) == list(range(8))
+    assert (inputs["text_ids"] > 0).sum() == rows.lengths.sum()
+    for row, number in np.argwhere(weights > 0):
+        which = targets[row, number]
+        alone = rows.batch([which], rows.lengths[which])[0]
+        here = inputs["text_ids"][row] == number + 1
+        for key in ("input_word_ids", "input_type_ids"):
+            assert inputs[key][row, here].tolist() == alone[key][0].tolist()
+        assert inputs["position_ids"][row, here].tolist() == list(range(rows.lengths[which]))
+        assert inputs["first_positions"][row, number] == np.flatnonzero(here)[0]
+
+
+def test_tags_stay_with_their_words():
+    examples = tiny.tagged()
+    model = tagging.build(tiny.encoder(), examples)
+    rows = tagging.encode(model, examples, 16)
+    _, (inputs, targets, weights) = one_batch(rows, of_positions=True)
+    expected = rows.batch(np.arange(len(rows)), 16)
+
+    def learned(inputs, targets, weights):
+        where = weights > 0
+        return sorted(
+            zip(inputs["input_word_ids"][where], targets[where], weights[where], strict=True)
+        )
+
+    assert learned(inputs, targets, weights) == learned(*expected)
+
+
+@pytest.mark.parametrize("of_positions", [False, True])
+def test_padding_has_the_id_of_pad(of_positions):
+    # In KoBERT's vocabulary, [PAD] is not the first token.
+    encoder = tiny.encoder(preprocessor=Preprocessor([*tiny.PIECES[1:], "[PAD]"]))
+    if of_positions:
+        rows = tagging.encode(tagging.build(encoder, tiny.tagged()), tiny.tagged(), 16)
+    else:
+        rows = classification.EncodedTexts(
+            encoder.preprocessor, tiny.examples(), 16, np.zeros(32, int)
+        )
+    _, (inputs, _, _) = one_batch(rows, of_positions=of_positions)
+    padding = inputs["input_word_ids"][inputs["text_ids"] == 0]
+    assert set(padding) == {len(tiny.PIECES) - 1}
+
+
+@pytest.mark.parametrize("lengths", [[12] * 40, [30] * 39 + [3], [3] * 39 + [30], [5, 20] * 20])
+def test_rows_have_little_padding(lengths):
+    lengths = np.array(lengths)
+    rows, positions, sequences = packing.packed_shape(
+        lengths, [packing.plan_batches(lengths, 40, 0)], 768
+    )
+    assert lengths.sum() <= rows * positions < 1.3 * lengths.sum()
+    assert positions <= 2 * lengths.max() + 8
+    assert sequences <= 40
+
+
+def test_small_batches_are_not_packed():
+    for lengths, batch_size in (([20, 20, 20], 1), ([3, 3, 30], 3)):
+        lengths = np.array(lengths)
+        assert (
+            packing.packed_shape(lengths, [packing.plan_batches(lengths, batch_size, 0)], 8) is None
+        )
+
+
+@pytest.mark.parametrize("devices", [2, 4])
+def test_rows_are_a_multiple_of_the_devices(devices):
+    lengths = encoded(sizes_like_sentences()).lengths
+    plans = [packing.plan_batches(lengths, 32, 0)]
+    rows, positions, _ = packing.packed_shape(lengths, plans, 8, devices)
+    assert rows % devices == 0
+    assert rows * positions * len(plans[0]) < 1.25 * lengths.sum()
+    few = [packing.plan_batches(lengths[:4], 4, 0)]
+    assert packing.packed_shape(lengths[:4], few, 8, 8) is None
+
+
+def finetune(examples, packed, monkeypatch, encoder=None, **options):
+    with monkeypatch.context() as patch:
+        if not packed:
+            patch.setattr(heads, "can_be_packed", lambda model: False)
+        fits = []
+        fit = keras.Model.fit
+        patch.setattr(
+            keras.Model, "fit", lambda self, *a, **k: fits.append(self) or fit(self, *a, **k)
+        )
+        options = {"max_length": 16, "show_progress": False, "learning_rate": 1e-2, **options}
+        model, metrics = finetuning.finetune(encoder or tiny.learner(), examples, **options)
+    assert {fitted.name == "packed" for fitted in fits} == {packed}
+    return model, metrics
+
+
+@pytest.mark.parametrize(
+    ("kind", "accumulate"),
+    [
+        ("one label", 1),
+        ("tags", 1),
+        pytest.param("pairs", 1, marks=pytest.mark.slow),
+        pytest.param("label sets", 1, marks=pytest.mark.slow),
+        pytest.param("scores", 1, marks=pytest.mark.slow),
+        *(pytest.param(kind, 2, marks=pytest.mark.slow) for kind in DATA),
+    ],
+)
+def test_training_matches_unpacked_training(kind, accumulate, monkeypatch):
+    """All examples are in one batch, and there is no dropout."""
+    examples = DATA[kind]
+    options = {"batch_size": len(examples), "epochs": 3, "accumulate": accumulate}
+    (plain, expected), (model, metrics) = (
+        finetune(examples, packed, monkeypatch, **options) for packed in (False, True)
+    )
+    for record, other in zip(metrics["history"], expected["history"], strict=True):
+        assert record["loss"] == pytest.approx(other["loss"], abs=2e-5)
+    for a, b in zip(model.weights, plain.weights, strict=True):
+        np.testing.assert_allclose(
+            keras.ops.convert_to_numpy(a), keras.ops.convert_to_numpy(b), atol=5e-4, err_msg=a.path
+        )
+    answers = [inference.answers(each, examples) for each in (plain, model)]
+    if kind == "tags":
+        answers = [[score for row in found for _, score in row] for found in answers]
+    np.testing.assert_allclose(*answers, atol=2e-3)
+
+
+@pytest.mark.slow
+def test_class_weights_of_packed_sequences(monkeypatch):
+    options = {"batch_size": 32, "epochs": 2, "class_weight": {"good": 5.0, "bad": 0.2}}
+    (_, expected), (_, metrics) = (
+        finetune(tiny.examples(), packed, monkeypatch, **options) for packed in (False, True)
+    )
+    assert metrics["train_loss"] == pytest.approx(expected["train_loss"], abs=2e-5)
+    _, other = finetune(tiny.examples(), True, monkeypatch, batch_size=32, epochs=2)
+    assert abs(other["train_loss"] - metrics["train_loss"]) > 1e-3
+
+
+def test_models_with_a_custom_mask_are_not_packed():
+    encoder = tiny.learner()
+    inputs = {key: keras.Input((None,), dtype="int32", name=key) for key in encoder.input}
+    mask = keras.Input((None, None), dtype="int32", name="attention_mask")
+    given = {"a mask": {**inputs, "attention_mask": mask}}
+    position = keras.ops.cumsum(keras.ops.ones_like(inputs["input_mask"]), axis=1)
+    causal = keras.ops.cast(position[:, :, None] >= position[:, None, :], "int32")
+    given["left to right"] = {**inputs, "attention_mask": causal}
+    for what, read in given.items():
+        x = keras.layers.Dropout(0.1, name="dropout")(encoder(read)["sequence_output"])
+        x = keras.layers.Dense(2, name="logits")(x)
+        output = heads.TaskOutput("tagger", labels=["O", "B-x"], name="output")
+        taken = read if what == "a mask" else inputs
+        assert not heads.can_be_packed(keras.Model(taken, output(x)))
+
+
+def test_only_models_on_the_last_layer_are_packed():
+    encoder = tiny.learner()
+    inputs = {key: keras.Input((None,), dtype="int32", name=key) for key in encoder.input}
+    outputs = encoder(inputs)
+    for x, packs in (
+        (outputs["sequence_output"], True),
+        (outputs["encoder_outputs"][0], False),
+        (outputs["encoder_outputs"][-1], False),  # the same values, but not the same tensor
+    ):
+        x = keras.layers.Dropout(0.1, name="dropout")(x)
+        x = keras.layers.Dense(2, name="logits")(x)
+        output = heads.TaskOutput("tagger", labels=["O", "B-x"], name="output")
+        model = keras.Model(inputs, output(x))
+        assert heads.can_be_packed(model) == packs
+        if packs:
+            heads.packed(model)
+            assert heads.can_be_packed(model)  # its layers are called twice now
+    classes = heads.TaskOutput("classifier", labels=["a", "b"], name="output")
+    x = keras.layers.Dropout(0.1, name="dropout")(outputs["sequence_output"][:, 0])
+    model = keras.Model(inputs, classes(keras.layers.Dense(2, name="logits")(x)))
+    assert not heads.can_be_packed(model)
+
+
+def test_longest_sequences_are_distributed_at_random():
+    lengths = np.arange(10, 74)
+    first = {
+        next(
+            number
+            for number, chosen in enumerate(packing.plan_batches(lengths, 8, seed))
+            if lengths[chosen].max() == 73
+        )
+        for seed in range(20)
+    }
+    assert len(first) > 4  # of 8 batches
+
+
+def test_rows_of_narrow_models_are_shorter():
+    lengths = np.random.default_rng(2).integers(8, 60, 640)
+    plans = [packing.plan_batches(lengths, 32, (0, epoch)) for epoch in range(2)]
+    narrow, wide = (packing.packed_shape(lengths, plans, width)[1] for width in (64, 8192))
+    assert narrow < wide
+
+
+def test_custom_models_are_trained_without_packing(monkeypatch):
+    encoder = tiny.learner()
+    inputs = {key: keras.Input((None,), dtype="int32", name=key) for key in encoder.input}
+    x = keras.layers.Dense(4, "tanh")(encoder(inputs)["pooled_output"])
+    x = keras.layers.Dense(2)(x)
+    model = keras.Model(inputs, heads.TaskOutput("classifier", labels=["bad", "good"])(x))
+    assert not heads.can_be_packed(model)
+    with pytest.raises(ValueError, match="must be of classifier, regressor or tagger as they are"):
+        heads.packed(model)
+    trained, _ = finetune(tiny.examples(), False, monkeypatch, model, batch_size=32, epochs=1)
+    assert trained is model
+
+
+def test_finetune_returns_an_unpacked_model_that_can_be_trained(monkeypatch):
+    model, _ = finetune(tiny.examples(), True, monkeypatch, batch_size=32, epochs=1)
+    assert set(model.input) == {"input_word_ids", "input_mask", "input_type_ids"}
+    rows = classification.encode(model, tiny.examples(), 16)
+    steps = int(model.optimizer.iterations)
+    inputs, targets, weights = rows.batch(np.arange(len(rows)), 16)
+    model.fit(inputs, targets, sample_weight=weights, verbose=0)
+    assert steps == 1
+    assert int(model.optimizer.iterations) == 2
+
+
+def check_packed():
+    """Compare the logits of packed texts with those of single texts."""
+    encoder = tiny.encoder()
+    for build, of_positions in (
+        (lambda e: heads.classifier(e, 2, pairs=True), False),
+        (heads.regressor, False),
+        (lambda e: heads.tagger(e, 3), True),
+    ):
+        model = build(encoder)
+        rows = encoded([1, 9, 4, 2, 7, 3, 5, 0])
+        _, (inputs, targets, weights) = one_batch(rows, of_positions=False)
+        if of_positions:
+            taken = {key: value for key, value in inputs.items() if key != "first_positions"}
+        else:
+            taken = inputs
+        view = heads.packed(model)
+        # In the same order: they share an optimizer.
+        assert [id(v) for v in view.weights] == [id(v) for v in model.weights]
+        assert [id(v) for v in view.trainable_variables] == [
+            id(v) for v in model.trainable_variables
+        ]
+        found = keras.ops.convert_to_numpy(view(taken))
+        for row, number in np.argwhere(weights > 0):
+            which = targets[row, number]
+            alone = model(rows.batch([which], rows.lengths[which])[0])
+            if of_positions:
+                here = found[row, inputs["text_ids"][row] == number + 1]
+            else:
+                here = found[row, number]
+            np.testing.assert_allclose(here, keras.ops.convert_to_numpy(alone)[0], atol=1e-5)
+
+
+def test_packed_logits_match_single_logits():
+    check_packed()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("other", ["jax", "torch"])
+def test_packed_on_other_backends(python, other):
+    pytest.importorskip(other)
+    code = "from tests.data.test_packing import check_packed; check_packed()"
+    python("-c", code, backend=other)
+
+
+def random_layout(seed):
+    """Return the layout of nine sequences in three rows of 20 positions, and values."""
     random = np.random.default_rng(seed)
     lengths = random.integers(1, 7, 9)
     row = random.permutation(np.repeat(np.arange(3), 3))
@@ -15,13 +338,13 @@ def made(seed):
     for index in range(9):
         before = [other for other in range(index) if row[other] == row[index]]
         number[index], offset[index] = len(before), lengths[before].sum()
-    values = random.integers(1, 100, (9, 8))  # also behind the sequences' ends
+    values = random.integers(1, 100, (9, 8))  # also after the ends of the sequences
     return lengths, row, number, offset, values
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_sequence_is_where_it_lies(seed):
-    lengths, row, number, offset, values = made(seed)
+def test_layout_of_inputs_and_positions(seed):
+    lengths, row, number, offset, values = random_layout(seed)
     layout = Layout(lengths, row, number, offset, (3, 20, 4))
     inputs = layout.inputs(values, values % 2, pad_id=100)
     laid = layout.of_positions(values / 2, fill=-1)
@@ -43,8 +366,8 @@ def test_a_sequence_is_where_it_lies(seed):
     assert laid.dtype == np.float64
 
 
-def test_values_of_sequences_of_any_shape():
-    lengths, row, number, offset, _ = made(0)
+def test_layout_of_sequences():
+    lengths, row, number, offset, _ = random_layout(0)
     layout = Layout(lengths, row, number, offset, (3, 20, 4))
     for shape in ((9,), (9, 2)):
         values = np.random.default_rng(0).random(shape, np.float32)
@@ -55,7 +378,7 @@ def test_values_of_sequences_of_any_shape():
         assert np.count_nonzero(laid) == values.size
 
 
-def test_no_sequences():
+def test_layout_without_sequences():
     nothing = np.zeros(0, int)
     layout = Layout(nothing, nothing, nothing, nothing, (2, 8, 2))
     inputs = layout.inputs(np.zeros((0, 8), int), np.zeros((0, 8), int))

@@ -9,11 +9,12 @@ import tensorflow as tf
 
 import keras_bert
 from keras_bert import heads
-from keras_bert.data.tabular import Examples
+from keras_bert.data import conll
+from keras_bert.data.examples import Examples
+from keras_bert.data.squad import Questions
+from keras_bert.data.swag import Choices
 from keras_bert.exporting import signatures
 from keras_bert.tasks import inference, masked_lm, tagging
-from keras_bert.tasks.multiple_choice import Choices
-from keras_bert.tasks.question_answering import Questions
 from tests import served as saved_models
 from tests import tiny
 
@@ -110,8 +111,8 @@ def test_tags_of_words_with_their_bytes(served, head, counts):
     model, signature = served(head)
     answer = ask(signature, text=TEXTS)
     tokenizer = heads.find_encoder(model).preprocessor.tokenizer
-    words, spans = tagging.sentences_of(TEXTS, tokenizer, heads.find_output(model).characters)
-    expected = inference.answers(model, tagging.TaggedSentences(words))
+    words, spans = tagging.split_words(TEXTS, tokenizer, heads.find_output(model).characters)
+    expected = inference.answers(model, conll.TaggedSentences(words))
     assert answer["count"].tolist() == [len(row) for row in words] == counts
     for row, count in enumerate(answer["count"]):
         assert decoded(answer["token"][row, :count]) == words[row]

@@ -238,21 +238,21 @@ def _read_texts(name):
 
 
 def _read_tags(folder):
-    from keras_bert.tasks import tagging
+    from keras_bert.data import conll
 
-    tagging.read(next(folder.glob("train.*")))
+    conll.read(next(folder.glob("train.*")))
 
 
 def _read_questions(folder):
-    from keras_bert.tasks import question_answering
+    from keras_bert.data import squad
 
-    question_answering.read(folder / "train.json")
+    squad.read(folder / "train.json")
 
 
 def _read_choices(folder):
-    from keras_bert.tasks import multiple_choice
+    from keras_bert.data import swag
 
-    multiple_choice.read(folder / "train.jsonl")
+    swag.read(folder / "train.jsonl")
 
 
 def _read_corpus(folder):

@@ -1,4 +1,4 @@
-"""The tasks of whole texts: heads, targets, weights, answers, metrics against scikit-learn's."""
+"""Tests of classification and regression: heads, targets, weights, answers, metrics."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from scipy import stats
 from sklearn import metrics
 
 from keras_bert import heads
-from keras_bert.data.tabular import Examples
+from keras_bert.data.examples import Examples
 from keras_bert.tasks import classification
 from tests import tiny
 
@@ -19,7 +19,7 @@ LABELS = ["x", "y", "z"]
 SETS = Examples(["a"] * 3, label_sets=[["z", "x"], [], ["y"]])
 
 
-def test_the_data_says_which_head():
+def test_build_chooses_the_head():
     encoder = tiny.encoder(num_hidden_layers=1)
     model = classification.build(encoder, Examples(["a"] * 3, labels=["10", "9", "10"]))
     output = heads.find_output(model)
@@ -35,15 +35,15 @@ def test_the_data_says_which_head():
 @pytest.mark.parametrize(
     ("examples", "message"),
     [
-        (Examples(["a"]), "has no labels to learn from"),
+        (Examples(["a"]), "has no labels to train on"),
         (Examples(["a"], labels=["x"]), "at least two labels to tell apart; received only 'x'"),
         (
             Examples(["a"], label_sets=[[]]),
-            "needs at least one label; all of its sets are empty",
+            "needs at least one label; all label sets are empty",
         ),
     ],
 )
-def test_data_without_a_choice_is_an_error(examples, message):
+def test_build_rejects_data_without_labels(examples, message):
     with pytest.raises(ValueError, match=message):
         classification.build(tiny.encoder(num_hidden_layers=1), examples)
 
@@ -57,7 +57,7 @@ def test_targets_and_weights():
     assert (targets.tolist(), weights.tolist()) == ([0, 2], [1, 1])
     for given, expected in (
         ({"z": 3}, [3, 1, 3]),
-        ("balanced", [0.5, 1, 0.5]),  # of 3 rows and 3 labels z has 2, x has 1
+        ("balanced", [0.5, 1, 0.5]),  # 3 texts, 3 labels: z occurs twice, x once
     ):
         encoded = classification.encode(model, examples, 8, class_weight=given)
         assert encoded.batch(np.arange(3), 4)[2].tolist() == expected
@@ -73,7 +73,7 @@ def test_targets_and_weights():
     assert classification.encode(regressor, Examples(["a"]), 8).batch([0], 3)[1:] == (None, None)
 
 
-def test_pairs_and_what_is_cut():
+def test_pairs_and_truncation():
     examples = Examples(["good", "a a a a"], ["bad", "so so so"])
     encoded = classification.encode(model_of(labels=LABELS, pairs=True), examples, 8)
     assert encoded.lengths.tolist() == [5, 8]
@@ -83,7 +83,7 @@ def test_pairs_and_what_is_cut():
     assert inputs["input_type_ids"].tolist() == [[0, 0, 0, 1, 1, 0]]
 
 
-def test_chunks_change_nothing(monkeypatch):
+def test_chunk_size_does_not_change_the_result(monkeypatch):
     model, examples = model_of(labels=LABELS), Examples(["good " * n for n in range(9)])
     whole = classification.encode(model, examples, 8).batch(np.arange(9), 8)[0]
     monkeypatch.setattr(classification, "_CHUNK", 2)
@@ -95,33 +95,38 @@ def test_chunks_change_nothing(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "examples", "class_weight", "message"),
     [
-        ({}, Examples(["a"], labels=["odd"]), None, "has the label 'odd', .*: x, y, z"),
+        ({}, Examples(["a"], labels=["odd"]), None, "the label 'odd' is not .*: x, y, z"),
         ({}, Examples(["a"], ["b"]), None, "reads single texts; the examples has pairs of texts"),
         ({"pairs": True}, Examples(["a"]), None, "reads pairs of texts; the examples has single"),
-        ({}, SETS, None, "the examples: has label sets, but the model knows labels"),
+        ({}, SETS, None, "the examples: has label sets, but the model takes labels"),
         ({"multi_label": True}, Examples(["a"], scores=[1]), None, "has scores, .* label sets"),
-        ({}, Examples(["a"], labels=["x"]), {"odd": 1}, "class_weight names 'odd', which is no"),
+        (
+            {},
+            Examples(["a"], labels=["x"]),
+            {"odd": 1},
+            "has 'odd', which is not a label",
+        ),
         (
             {},
             Examples(["a"], labels=["x"]),
             "balancd",
             'must be "balanced" or a dict; received \'b',
         ),
-        ({}, Examples(["a"], labels=["x"]), {"x": -1}, "numbers from 0, not all of them 0"),
-        ({}, Examples(["a"], labels=["x"]), {"x": float("nan")}, "numbers from 0, not all of them"),
-        ({}, Examples(["a"], labels=["x"]), {"x": 0}, "numbers from 0, not all of them 0"),
-        ({"multi_label": True}, SETS, "balanced", "classifiers with one label a text"),
-        ({}, Examples(["a"]), "balanced", "classifiers with one label a text"),
+        ({}, Examples(["a"], labels=["x"]), {"x": -1}, "class_weight must be at least 0"),
+        ({}, Examples(["a"], labels=["x"]), {"x": float("nan")}, "class_weight must be at least 0"),
+        ({}, Examples(["a"], labels=["x"]), {"x": 0}, "class_weight must be at least 0"),
+        ({"multi_label": True}, SETS, "balanced", "classifier with one label per text"),
+        ({}, Examples(["a"]), "balanced", "classifier with one label per text"),
     ],
 )
-def test_data_of_another_kind_is_an_error(options, examples, class_weight, message):
+def test_encode_rejects_other_data(options, examples, class_weight, message):
     with pytest.raises(ValueError, match=message):
         classification.encode(
             model_of(labels=LABELS, **options), examples, 8, class_weight=class_weight
         )
 
 
-def test_weights_of_classes_that_are_numbers():
+def test_class_weight_of_numeric_labels():
     examples = Examples(["a", "b"], labels=[0, 1])
     weights = classification.encode(
         model_of(labels=[0, 1]), examples, 8, class_weight={1: 3}
@@ -148,7 +153,7 @@ def test_scores_of_labels(count):
         assert found["macro_f1"] == metrics.f1_score(given, chosen, average="macro")
 
 
-def test_a_file_of_one_label_is_no_warning():
+def test_score_of_a_single_label_does_not_warn():
     model = model_of(labels=LABELS[:2])
     found = classification.score(
         model, Examples(["a"] * 2, labels=["x"] * 2), np.array([[0.9, 0.1]] * 2)
@@ -159,7 +164,7 @@ def test_a_file_of_one_label_is_no_warning():
 def test_scores_of_label_sets():
     answers = np.array([[0.9, 0.1, 0.5], [0.1, 0.6, 0.1], [0.2, 0.9, 0.4]])
     found = classification.score(model_of(labels=LABELS, multi_label=True), SETS, answers)
-    # Right: x, z, y; too much: y in the second text.
+    # Correct: x, z, y; wrong: y in the second text.
     assert found == pytest.approx(
         {"micro_f1": 6 / 7, "macro_f1": (1 + 2 / 3 + 1) / 3, "exact_match": 2 / 3}
     )
@@ -172,12 +177,12 @@ def test_scores_of_numbers():
     assert found["pearson"] == pytest.approx(stats.pearsonr(given, answers).statistic)
     assert found["spearman"] == pytest.approx(stats.spearmanr(given, answers).statistic)
     assert found["rmse"] == pytest.approx(np.sqrt(np.mean((given - answers) ** 2)))
-    # What is always the same has no correlation, which is no warning.
+    # Constant answers have correlation 0, without a warning.
     found = classification.score(model, Examples(["a"] * 20, scores=given), np.ones(20, np.float32))
     assert (found["pearson"], found["spearman"]) == (0.0, 0.0)
 
 
-def test_answers_and_their_lines():
+def test_decode_and_lines():
     examples = Examples(["a", "b"])
     logits = [np.array([0.0, 2.0, 1.0]), np.array([3.0, -3.0, -3.0])]
     model = model_of(labels=LABELS)
@@ -196,7 +201,7 @@ def test_answers_and_their_lines():
     assert list(classification.lines(model, examples, answers)) == ["0.5000", "-2.0000"]
 
 
-def test_labels_with_commas_are_told_from_each_other():
+def test_separator_does_not_occur_in_labels():
     model = model_of(labels=["rude", "short, but kind", "true"], multi_label=True)
     answers = np.array([[0.9, 0.8, 0.1]], np.float32)
     [line] = classification.lines(model, Examples(["a"]), answers)
@@ -205,7 +210,7 @@ def test_labels_with_commas_are_told_from_each_other():
     assert [classification.separator([",;|/"[:size]]) for size in range(5)] == list(",;|/+")
 
 
-def test_large_logits_are_no_overflow():
+def test_large_logits_do_not_overflow():
     model = model_of(labels=LABELS, multi_label=True)
     answers = classification.decode(model, Examples(["a"]), None, [np.array([-200.0, 0.0, 200.0])])
     np.testing.assert_allclose(answers, [[0, 0.5, 1]], atol=1e-6)

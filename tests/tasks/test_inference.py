@@ -1,12 +1,12 @@
-"""Answers: they do not depend on their batch, keep their order, and fit the model."""
+"""Tests of inference: answers, metrics and embeddings."""
 
 import keras
 import numpy as np
 import pytest
 
 from keras_bert import heads
-from keras_bert.data import tabular
-from keras_bert.tasks import inference, multiple_choice, question_answering, tagging
+from keras_bert.data import conll, squad, swag, tabular
+from keras_bert.tasks import inference
 from tests import tiny
 
 TEXTS = ["good " * 9, "bad", "this is " * 12, "", "so good film"]
@@ -16,7 +16,7 @@ def encoder(**options):
     return tiny.encoder(num_hidden_layers=1, initializer_range=1.0, **options)
 
 
-# Each: a model and data for it.
+# A model and its data.
 CASES = {
     "classifier": lambda: (heads.classifier(encoder(), 3), tabular.Examples(TEXTS)),
     "pairs": lambda: (
@@ -30,21 +30,21 @@ CASES = {
     "regressor": lambda: (heads.regressor(encoder()), tabular.Examples(TEXTS)),
     "tagger": lambda: (
         heads.tagger(encoder(), labels=["O", "B-x", "I-x"]),
-        tagging.TaggedSentences([text.split() for text in TEXTS]),
+        conll.TaggedSentences([text.split() for text in TEXTS]),
     ),
     "span_selector": lambda: (
         heads.span_selector(encoder()),
-        question_answering.Questions(["good", "is", "a", "so", "this"], TEXTS),
+        squad.Questions(["good", "is", "a", "so", "this"], TEXTS),
     ),
     "multiple_choice": lambda: (
         heads.multiple_choice(encoder()),
-        multiple_choice.Choices(TEXTS, [["good", text] for text in TEXTS]),
+        swag.Choices(TEXTS, [["good", text] for text in TEXTS]),
     ),
 }
 
 
 def part(examples, rows):
-    """Some rows of data of any task."""
+    """Return some rows of data of any task."""
     columns = {
         name: column if isinstance(column, str) else [column[row] for row in rows]
         for name, column in vars(examples).items()
@@ -68,11 +68,11 @@ def test_answers_do_not_depend_on_their_batch(case):
     np.testing.assert_allclose(flat(together), flat(alone), atol=1e-5)
     others = [keras.tree.flatten(list(together[row])) if case == "tagger" else [] for row in (0, 2)]
     assert others[0] != others[1] or case != "tagger"
-    if case not in ("tagger", "span_selector"):  # the texts do differ, so their order counts
+    if case not in ("tagger", "span_selector"):  # answers differ, so their order is tested
         assert np.ptp(np.array(together), axis=0).max() > 0.01
 
 
-def test_max_length_cuts():
+def test_max_length_truncates():
     model, examples = CASES["classifier"]()
     cut = inference.answers(model, examples, max_length=3)
     np.testing.assert_allclose(
@@ -99,15 +99,14 @@ def test_evaluate_scores_the_answers():
     model = heads.classifier(encoder(), labels=["bad", "good"])
     given = [label for label, _ in inference.classify(model, TEXTS)]
     assert inference.evaluate(model, tabular.Examples(TEXTS, labels=given))["accuracy"] == 1.0
-    with pytest.raises(ValueError, match="has no labels to compare with"):
+    with pytest.raises(ValueError, match="has no labels to score against"):
         inference.evaluate(model, tabular.Examples(TEXTS))
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
-def test_embed_is_of_what_the_model_gives(pooling):
-    """Not of another layer, nor of another pooling, without a word."""
+def test_embed_rejects_another_pooling_or_output(pooling):
     base = tiny.encoder()
-    with pytest.raises(ValueError, match="has an output of its own, which its `predict` gives"):
+    with pytest.raises(ValueError, match="has a custom output"):
         inference.embed(heads.features(base, (-2, -1)), TEXTS)
     model = heads.embedder(base, pooling=pooling)
     other = next(name for name in ("mean", "cls", "max") if name != pooling)
@@ -130,7 +129,7 @@ def test_embed(pooling):
         base.preprocessor.sequence_length = 32
         np.testing.assert_allclose(vector, model(base.preprocessor([text]))[0], atol=1e-5)
     assert inference.embed(base, []).shape == (0, 8)
-    # Of a model for something else the encoder counts: a checkpoint may come with any head.
+    # Other heads are replaced.
     np.testing.assert_array_equal(
         inference.embed(heads.masked_lm(base), TEXTS, pooling=pooling, batch_size=2), vectors
     )
@@ -141,7 +140,7 @@ def test_embed(pooling):
     [
         (
             lambda: inference.classify(heads.classifier(encoder(), 2, multi_label=True), ["a"]),
-            "one l",
+            "one label per text",
         ),
         (lambda: inference.classify(heads.regressor(encoder()), ["a"]), "must be a classifier"),
         (
@@ -150,7 +149,7 @@ def test_embed(pooling):
         ),
         (
             lambda: inference.answers(heads.tagger(encoder(), 2), tabular.Examples(["a"])),
-            "'tagger' does not read Examples",
+            "'tagger' does not take Examples",
         ),
         (
             lambda: inference.answers(heads.classifier(encoder(), 2), tabular.Examples([])),
@@ -165,15 +164,15 @@ def test_embed(pooling):
         ),
     ],
 )
-def test_models_of_another_kind_are_an_error(call, message):
+def test_other_models_are_rejected(call, message):
     with pytest.raises(ValueError, match=message):
         call()
 
 
-def test_an_encoder_without_a_preprocessor_is_an_error():
+def test_encoder_without_a_preprocessor_is_rejected():
     base = encoder()
     base.preprocessor = None
     for call in (inference.classify, inference.embed):
         model = base if call is inference.embed else heads.classifier(base, 2)
-        with pytest.raises(ValueError, match="has no preprocessor to read text with"):
+        with pytest.raises(ValueError, match="has no preprocessor"):
             call(model, ["a"])

@@ -1,4 +1,4 @@
-"""Files of answers: each format holds what the model said, as its readers want it."""
+"""Tests of files of answers: TSV, CSV, JSON Lines and SQuAD's predictions."""
 
 import csv
 import io
@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from keras_bert import heads
-from keras_bert.data import tabular
-from keras_bert.tasks import multiple_choice, prediction_files, question_answering, tagging
+from keras_bert.data import conll, squad, swag, tabular
+from keras_bert.tasks import prediction_files
 from tests import tiny
 
 QUOTED = 'so "good",\nreally'
@@ -35,13 +35,13 @@ ANSWERED = {
     "label sets": (tabular.Examples(["a"]), np.array([[0.75, 0.5]], np.float32)),
     "regressor": (tabular.Examples(["a"]), np.array([-1.5], np.float32)),
     "tagger": (
-        tagging.TaggedSentences([["Ann", ","], ["so"]]),
+        conll.TaggedSentences([["Ann", ","], ["so"]]),
         [[("B-x", 0.5), ("O", 1.0)], [("O", 0.25)]],
     ),
-    "reader": (question_answering.Questions(["?"], ["so"], ids=["7"]), [ANSWER]),
-    "chooser": (multiple_choice.Choices(["a"], [["b", "c"]]), [np.array([0.25, 0.75], np.float32)]),
+    "reader": (squad.Questions(["?"], ["so"], ids=["7"]), [ANSWER]),
+    "chooser": (swag.Choices(["a"], [["b", "c"]]), [np.array([0.25, 0.75], np.float32)]),
 }
-# What JSON Lines hold, and the rows of CSV.
+# The objects of JSON Lines, and the rows of CSV.
 EXPECTED = {
     "classifier": ([{"label": "a,b", "score": 0.8765}], [["label", "score"], ["a,b", "0.8765"]]),
     "label sets": (
@@ -70,7 +70,7 @@ EXPECTED = {
 }
 
 
-def test_labels_with_commas_are_told_from_each_other_in_csv():
+def test_csv_separator_does_not_occur_in_labels():
     labels = ["rude", "short, but kind", "true"]
     encoder = tiny.encoder(num_hidden_layers=1)
     model = heads.classifier(encoder, labels=labels, multi_label=True)
@@ -89,13 +89,13 @@ def test_json_lines_and_csv(models, name):
     assert list(csv.reader(io.StringIO(written, newline=""), strict=True)) == rows
 
 
-def test_parts_make_one_file_and_none_is_read_ahead(models):
+def test_lines_are_written_part_by_part(models):
     part = (*ANSWERED["classifier"], None)
 
     def parts():
         yield part
         yield part
-        raise MemoryError("a third was asked for")
+        raise MemoryError("the third part was read")
 
     for format, count in (("jsonl", 2), ("csv", 3), ("tsv", 3)):
         lines = prediction_files.lines(format, models["classifier"], parts())
@@ -105,23 +105,23 @@ def test_parts_make_one_file_and_none_is_read_ahead(models):
             next(lines)
 
 
-def test_what_was_asked_goes_with_its_answer(models):
-    asked = [{"text": "so\tgood", "text_pair": "a\nb"}]
-    answered = [(*ANSWERED["regressor"], asked)]
+def test_inputs_are_written_beside_answers(models):
+    inputs = [{"text": "so\tgood", "text_pair": "a\nb"}]
+    answered = [(*ANSWERED["regressor"], inputs)]
     model = models["regressor"]
     assert list(prediction_files.lines("tsv", model, answered, header=False)) == [
         "-1.5000\tso good\ta b"
     ]
     [line] = prediction_files.lines("jsonl", model, answered)
-    assert json.loads(line) == {"score": -1.5, **asked[0]}
+    assert json.loads(line) == {"score": -1.5, **inputs[0]}
 
 
-def test_squads_predictions(models):
+def test_squad_predictions(models):
     model = models["reader"]
     assert prediction_files.format_of("a.JSON", model) == "json"
     [line] = prediction_files.lines("json", model, [(*ANSWERED["reader"], None)])
     assert json.loads(line) == {"7": QUOTED}
-    with pytest.raises(ValueError, match=r"a\.json: .* for qa alone; name it \.jsonl"):
+    with pytest.raises(ValueError, match=r"a\.json: .* only for question answering; use \.jsonl"):
         prediction_files.format_of("a.json", models["classifier"])
 
 
@@ -135,5 +135,5 @@ def test_squads_predictions(models):
         (None, "tsv"),
     ],
 )
-def test_the_ending_says_the_format(models, name, format):
+def test_format_of(models, name, format):
     assert prediction_files.format_of(name, models["chooser"]) == format

@@ -1,4 +1,4 @@
-"""Tasks: every head that can be trained has one, and all have the same functions."""
+"""Tests of the registry: the task of each head and of each kind of data."""
 
 import inspect
 
@@ -6,20 +6,20 @@ import keras
 import pytest
 
 from keras_bert import heads
-from keras_bert.data import tabular
+from keras_bert.data import conll, squad, swag, tabular
 from keras_bert.tasks import classification, multiple_choice, question_answering, registry, tagging
 from tests import tiny
 
 MODULES = {
     classification: tabular.Examples,
-    tagging: tagging.TaggedSentences,
-    question_answering: question_answering.Questions,
-    multiple_choice: multiple_choice.Choices,
+    tagging: conll.TaggedSentences,
+    question_answering: squad.Questions,
+    multiple_choice: swag.Choices,
 }
 
 
 @pytest.mark.parametrize("task", MODULES)
-def test_all_have_the_same_functions(task):
+def test_tasks_have_the_same_functions(task):
     for name, arguments in {
         "build": ["encoder", "train"],
         "compile_options": ["model"],
@@ -37,7 +37,7 @@ def test_all_have_the_same_functions(task):
     assert task.MAX_LENGTH >= 128
 
 
-def test_tasks_by_data_and_by_model():
+def test_task_of_data_and_of_models():
     encoder = tiny.encoder(num_hidden_layers=1)
     for task, kind in MODULES.items():
         assert registry.for_data(object.__new__(kind)) is task
@@ -47,7 +47,7 @@ def test_tasks_by_data_and_by_model():
             assert registry.for_model(heads.TASKS[head](encoder, **options)) is task
 
 
-def test_what_has_no_task_is_an_error():
+def test_models_and_data_without_a_task_are_rejected():
     encoder = tiny.encoder(num_hidden_layers=1)
     for model in (encoder, heads.embedder(encoder), heads.masked_lm(encoder)):
         with pytest.raises(ValueError, match="one of the heads classifier, multiple_choice, regr"):

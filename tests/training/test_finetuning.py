@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from keras_bert import heads
-from keras_bert.data import tabular
-from keras_bert.tasks import classification, inference, registry, tagging
+from keras_bert.data import conll, tabular
+from keras_bert.tasks import classification, inference, registry
 from keras_bert.training import finetuning, schedule
 from tests import tiny
 from tests.runtime.test_tensorboard import scalars
@@ -228,7 +228,7 @@ def test_rows_that_fill_up_a_batch_count_for_nothing(kind, eager):
     """5 sequences in batches of 32 have the loss they have alone."""
     examples = {
         "one label": tiny.examples(tiny.ROWS[:5]),
-        "tags": tagging.TaggedSentences(tiny.tagged().words[:5], tiny.tagged().tags[:5]),
+        "tags": conll.TaggedSentences(tiny.tagged().words[:5], tiny.tagged().tags[:5]),
     }[kind]
 
     def loss(**options):
@@ -325,7 +325,7 @@ def test_what_is_invisible_is_counted_or_an_error(eager):
     rows = [*tiny.ROWS[:6], ("good", ""), ("bad", "\u200b")]
     _, metrics = finetune(tiny.examples(rows), epochs=1)
     assert metrics["without_pieces"] == 2
-    nothing = tagging.TaggedSentences([["\u200b"]] * 2, [["O"], ["B-x"]])
+    nothing = conll.TaggedSentences([["\u200b"]] * 2, [["O"], ["B-x"]])
     with pytest.raises(ValueError, match="holds only what is invisible"):
         finetune(nothing)
 
@@ -475,18 +475,18 @@ def test_bad_numbers_are_an_error(option):
         (
             tiny.examples(),
             tiny.examples([("odd", "a")], source="the dev file"),
-            "the dev file, example 1: has the label 'odd', which is none of the model's: bad, good"
+            "the dev file, example 1: the label 'odd' is not one of the model's labels: bad, good"
             ". No row of the training data, the examples, has it: add some there, or take it out",
         ),
         (
             tiny.tagged(),
-            tagging.TaggedSentences([["a"]], [["B-odd"]], source="the dev file"),
-            "the dev file, sentence 1: has the tag 'B-odd', .*[.] No row of the training data, ",
+            conll.TaggedSentences([["a"]], [["B-odd"]], source="the dev file"),
+            "the dev file, sentence 1: the tag 'B-odd' is not .*[.] No row of the training data, ",
         ),
         (
             tiny.examples(),
             tabular.Examples(["a"], scores=[1], source="the dev file"),
-            "the dev file: has scores, but the model knows labels",
+            "the dev file: has scores, but the model takes labels",
         ),
         (
             tiny.examples(),
@@ -494,7 +494,7 @@ def test_bad_numbers_are_an_error(option):
             "reads single texts; the dev file has pairs of texts",
         ),
         (
-            tagging.TaggedSentences([["a"]], [["O"]], source="the train file"),
+            conll.TaggedSentences([["a"]], [["O"]], source="the train file"),
             None,
             "the train file: needs at least two tags to tell apart; received only 'O'",
         ),

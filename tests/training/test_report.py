@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from keras_bert import heads
-from keras_bert.data.tabular import Examples
+from keras_bert.data.examples import Examples
 from keras_bert.training import report
 from tests import tiny
 

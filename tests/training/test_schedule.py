@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from keras_bert import BertEncoder, heads
-from keras_bert.data import packed_batches
+from keras_bert.data import packing
 from keras_bert.data.batching import LENGTHS
-from keras_bert.data.packed_batches import PackedBatches
+from keras_bert.data.packing import PackedBatches
 from keras_bert.training import schedule as schedules
 from keras_bert.training.schedule import Schedule
 from tests import tiny
@@ -104,7 +104,7 @@ def test_the_more_epochs_the_more_it_pays():
 
 def test_an_epoch_far_ahead_fits_too(monkeypatch):
     monkeypatch.setattr(schedules, "_PLANNED", 1)
-    monkeypatch.setattr(packed_batches, "_MULTIPLE", 1)  # no room to spare
+    monkeypatch.setattr(packing, "_MULTIPLE", 1)  # no room to spare
     schedule = Schedule(classifier(), Sequences(), 6, 0, epochs=100)
     widths = []
     for number in range(50):

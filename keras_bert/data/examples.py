@@ -1,0 +1,222 @@
+"""The data of classification and regression: texts or pairs of texts, with labels or scores."""
+
+import collections
+import dataclasses
+import math
+from collections.abc import Iterable
+
+# The square of a larger score overflows in float32.
+_MAX_SCORE = 1e18
+
+
+@dataclasses.dataclass(frozen=True)
+class Examples:
+    """Texts or pairs of texts, optionally labeled. All columns have the same length.
+
+    Attributes:
+        texts: The first texts of pairs, or the only texts.
+        text_pairs: The second texts, or `None`.
+        labels: One label per text, or `None`. Labels are converted to strings.
+        label_sets: Any number of labels per text, or `None`. Excludes `labels`.
+        scores: One number per text, or `None`. Excludes `labels` and `label_sets`.
+        source: Where the examples come from, for messages.
+        ragged_rows: Number of rows of the file that were skipped because they have the wrong
+            number of columns.
+        locations: For each text its location in the file, such as "row 2", for messages; or
+            `None`.
+
+    Raises:
+        ValueError: If the columns differ in length, a text is not a string, a score is not a
+            number, a label is missing (`None`, NaN or empty), or there is more than one kind of
+            labels.
+
+    Example:
+
+    >>> Examples(["Win now", "See you at six"], labels=[1, 0]).label_names()
+    ['0', '1']
+    """
+
+    texts: list[str]
+    text_pairs: list[str] | None = None
+    labels: list[str] | None = None
+    label_sets: list[tuple[str, ...]] | None = None
+    scores: list[float] | None = None
+    source: str = "the examples"
+    ragged_rows: int = 0
+    locations: list[str] | None = None
+
+    def __post_init__(self):
+        kinds = [self.labels, self.label_sets, self.scores]
+        if sum(kind is not None for kind in kinds) > 1:
+            raise ValueError(f"{self.source}: give only one of labels, label_sets and scores")
+        columns = {
+            "texts": self.texts,
+            "text_pairs": self.text_pairs,
+            "labels": self.labels,
+            "label_sets": self.label_sets,
+            "scores": self.scores,
+        }
+        for name, column in columns.items():
+            if column is None:
+                continue
+            check_list(f"{self.source}: {name}", column)
+            if name == "labels":
+                column = self._labels(column)
+            elif name == "label_sets":
+                column = [tuple(self._labels(labels)) for labels in column]
+            elif name == "scores":
+                column = [check_score(f"{self.source}: scores", score) for score in column]
+            else:
+                column = check_strings(self.source, name, column)
+            check_count(self.source, name, column, "texts", len(self.texts))
+            object.__setattr__(self, name, column)
+
+    def _labels(self, labels):
+        """Return labels as a list of strings."""
+        if isinstance(labels, str) or not isinstance(labels, Iterable):
+            raise ValueError(
+                f"{self.source}: each of label_sets must be a list of labels; "
+                f"received {labels!r:.80}"
+            )
+        labels = list(labels)
+        for label in labels:
+            # Only NaN and NaT differ from themselves.
+            if label is None or label == "" or label != label:
+                raise ValueError(f"{self.source}: labels must not be missing; received {label!r}")
+            if isinstance(label, bytes):
+                raise ValueError(f"{self.source}: labels must be strings; received {label!r:.80}")
+        return [str(label) for label in labels]
+
+    def __len__(self):
+        return len(self.texts)
+
+    def location(self, index):
+        """Return where an example comes from, for messages.
+
+        Example:
+
+        >>> Examples(["a"]).location(0)
+        'the examples, example 1'
+        >>> Examples(["a"], source="a.tsv", locations=["row 2"]).location(0)
+        'a.tsv, row 2'
+        """
+        where = f"example {index + 1}" if self.locations is None else self.locations[index]
+        return f"{self.source}, {where}"
+
+    def label_names(self):
+        """Return the distinct labels, sorted: by value if all are numbers, else as strings."""
+        names = set(self.labels or ()).union(*self.label_sets or ())
+        try:
+            values = {name: float(name) for name in names}
+        except ValueError:
+            return sorted(names)
+        if any(map(math.isnan, values.values())):  # NaN cannot be compared
+            return sorted(names)
+        return sorted(names, key=lambda name: (values[name], name))
+
+    def majority_share(self):
+        """Return the accuracy of always guessing the most frequent label, 0 to 1."""
+        counts = collections.Counter(self.labels or ())
+        return max(counts.values()) / counts.total()
+
+
+def check_list(name, column):
+    """Check that a column is not a single string.
+
+    Args:
+        name: Name of the column, for the error.
+        column: The column.
+
+    Raises:
+        ValueError: If the column is a string.
+
+    Example:
+
+    >>> check_list("texts", ["a", "b"])
+    """
+    if isinstance(column, str):
+        raise ValueError(f"{name} must be a list of strings; received one string")
+
+
+def check_strings(source, name, column):
+    """Check that a column is a list of strings.
+
+    Args:
+        source: Where the column comes from, for the error.
+        name: Name of the column.
+        column: Any iterable, such as a NumPy array.
+
+    Returns:
+        The column as a list.
+
+    Raises:
+        ValueError: If an entry is not a string.
+
+    Example:
+
+    >>> check_strings("a.tsv", "texts", ("a", "b"))
+    ['a', 'b']
+    """
+    check_list(f"{source}: {name}", column)
+    column = list(column)
+    for item in column:
+        if not isinstance(item, str):
+            raise ValueError(f"{source}: {name} must be strings; received {item!r:.80}")
+    return column
+
+
+def check_count(source, name, column, other, count):
+    """Check that a column is as long as another one.
+
+    Args:
+        source: Where the columns come from, for the error.
+        name: Name of the column.
+        column: The column.
+        other: Name of the column that sets the length.
+        count: Length of that column.
+
+    Raises:
+        ValueError: If the lengths differ.
+
+    Example:
+
+    >>> check_count("a.tsv", "labels", ["x"], "texts", 2)
+    Traceback (most recent call last):
+    ValueError: a.tsv: labels must have the same length as texts, 2; received 1
+    """
+    if len(column) != count:
+        raise ValueError(
+            f"{source}: {name} must have the same length as {other}, {count}; "
+            f"received {len(column)}"
+        )
+
+
+def check_score(name, value):
+    """Return a score as a finite float of moderate size.
+
+    Args:
+        name: Name of the value, for the error.
+        value: A number, or a string that holds one.
+
+    Returns:
+        The float.
+
+    Raises:
+        ValueError: If the value is not a number, or its absolute value is above 1e18.
+
+    Example:
+
+    >>> check_score("scores", "2.5")
+    2.5
+    """
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):  # OverflowError: an int with 400 digits
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"{name} must be numbers; received {value!r:.80}")
+    if abs(number) > _MAX_SCORE:
+        raise ValueError(
+            f"{name} must have an absolute value of at most {_MAX_SCORE:g}; received {value!r:.80}"
+        )
+    return number

@@ -1,0 +1,230 @@
+"""Questions, contexts and answers from files in SQuAD's JSON format, which KorQuAD 1.0 uses too."""
+
+import collections
+import dataclasses
+import json
+import numbers
+import pathlib
+
+import numpy as np
+
+from keras_bert.data.examples import check_count, check_list, check_strings
+from keras_bert.data.text_files import check_limit, open_utf8
+
+_TYPES = {dict: "an object", list: "a list", str: "a string", int: "an integer", bool: "a bool"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Questions:
+    """Questions, the contexts that answer them and, optionally, their answers.
+
+    An answer whose text is not at its start position is moved to the nearest occurrence in the
+    context. If the text does not occur in the context, its start becomes -1: the answer counts
+    when answers are scored, and is not used in training.
+
+    Attributes:
+        questions: The questions.
+        contexts: One context per question; questions may share a context.
+        answers: For each question its acceptable answers, pairs of a text and the index of its
+            first character in the context; empty if the context does not answer the question.
+            `None` if the answers are unknown.
+        ids: An id per question, or `None`.
+        source: Where the questions come from, for messages.
+        characters: If answers are scored as in KorQuAD, see `tasks.question_answering.score`.
+        moved_answers: Number of answers that were moved to another occurrence.
+        lost_answers: Number of answers that do not occur in their context.
+
+    Raises:
+        ValueError: If the columns differ in length or hold values of a wrong type.
+
+    Example:
+
+    >>> examples = Questions(["Who?"], ["It was Ada."], [[("Ada", 0), ("Bob", 7)]])
+    >>> examples.answers, examples.moved_answers, examples.lost_answers
+    ([[('Ada', 7), ('Bob', -1)]], 1, 1)
+    """
+
+    questions: list[str]
+    contexts: list[str]
+    answers: list[list[tuple[str, int]]] | None = None
+    ids: list[str] | None = None
+    source: str = "the questions"
+    characters: bool = False
+    moved_answers: int = dataclasses.field(init=False, default=0)
+    lost_answers: int = dataclasses.field(init=False, default=0)
+
+    def __post_init__(self):
+        for name in ("questions", "contexts", "answers", "ids"):
+            column = getattr(self, name)
+            if column is None and name in ("answers", "ids"):
+                continue
+            check_list(f"{self.source}: {name}", column)
+            column = list(column)
+            check_count(self.source, name, column, "questions", len(self.questions))
+            if name == "ids":
+                column = [str(id) if isinstance(id, numbers.Integral) else id for id in column]
+            if name != "answers":
+                check_strings(self.source, name, column)
+            object.__setattr__(self, name, column)
+        if self.answers is not None:
+            self._locate_answers(self.answers)
+
+    def _locate_answers(self, column):
+        answers, moved, lost = [], 0, 0
+        for number, (context, given) in enumerate(zip(self.contexts, column, strict=True), 1):
+            located = []
+            for text, start in self._check_answers(number, given):
+                found = _find_nearest(context, text, start)
+                located.append((text, found))
+                moved += 0 <= found != start
+                lost += found < 0
+            answers.append(located)
+        object.__setattr__(self, "answers", answers)
+        object.__setattr__(self, "moved_answers", moved)
+        object.__setattr__(self, "lost_answers", lost)
+
+    def _check_answers(self, number, answers):
+        if isinstance(answers, (list, tuple)):
+            pairs = [tuple(item) if isinstance(item, (list, tuple)) else item for item in answers]
+            if all(_is_answer(pair) for pair in pairs):
+                return pairs
+        raise ValueError(
+            f"{self.source}, question {number}: the answers must be a list of pairs of a "
+            f"non-empty text and its start; received {answers!r:.80}"
+        )
+
+    def __len__(self):
+        return len(self.questions)
+
+
+def _is_answer(pair):
+    if not isinstance(pair, tuple) or len(pair) != 2:
+        return False
+    text, start = pair
+    is_integer = isinstance(start, (int, np.integer)) and not isinstance(start, bool)
+    return isinstance(text, str) and bool(text) and is_integer
+
+
+def _find_nearest(context, text, start):
+    """Return the index of the occurrence of a text nearest to `start`, -1 if there is none."""
+    start = int(start)
+    if start >= 0 and context.startswith(text, start):
+        return start
+    near = min(max(start, 0), len(context))
+    before = context.rfind(text, 0, near + len(text))
+    after = context.find(text, near)
+    if before < 0 or after < 0:
+        return max(before, after)
+    return before if near - before <= after - near else after
+
+
+def read(path, *, limit=None, labelled=True, characters=None):
+    """Read a file in SQuAD's JSON format.
+
+    A question has no answer if `is_impossible` is true (SQuAD 2.0) or its list of answers is
+    empty. `plausible_answers` are ignored.
+
+    Args:
+        path: The file, UTF-8.
+        limit: Maximum number of questions to read.
+        labelled: If answers are read. If not, the file may lack them.
+        characters: If answers are scored as in KorQuAD. By default, this is so if the `version` in
+            the file starts with "KorQuAD".
+
+    Returns:
+        The `Questions`. The questions of one paragraph share their context.
+
+    Raises:
+        ValueError: If the file does not have that format or holds no questions. The message names
+            the article, the paragraph and the question.
+        OSError: If the file cannot be read.
+
+    Source: Rajpurkar et al. (2016 and 2018), SQuAD; Lim et al. (2019), KorQuAD 1.0.
+
+    Example:
+
+    >>> import tempfile
+    >>> question = {"id": "q1", "question": "Who?", "answers": [{"text": "Ada", "answer_start": 7}]}
+    >>> paragraph = {"context": "It was Ada.", "qas": [question]}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "train.json")
+    ...     _ = file.write_text(json.dumps({"data": [{"paragraphs": [paragraph]}]}))
+    ...     read(file).answers
+    [[('Ada', 7)]]
+    """
+    path = pathlib.Path(path)
+    check_limit(limit)
+    with open_utf8(path) as file:
+        content = file.read()
+    try:
+        squad = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: is not JSON ({error})") from error
+    columns = collections.defaultdict(list)
+    for paragraph, number, context, item in _questions(path, squad):
+        columns["ids"].append(_id(f"{paragraph}, question {number}", item))
+        location = f"{paragraph}, question {columns['ids'][-1]!r:.80}"
+        columns["questions"].append(_get(location, item, "question", str))
+        columns["contexts"].append(context)
+        if labelled:
+            columns["answers"].append(_answers(location, item))
+        if limit is not None and len(columns["ids"]) >= limit:
+            break
+    if not columns:
+        raise ValueError(f"{path}: holds no questions")
+    if characters is None:
+        characters = str(squad.get("version")).startswith("KorQuAD")
+    return Questions(**columns, source=str(path), characters=characters)
+
+
+def _questions(path, squad):
+    """Yield the location of the paragraph, number in it, context and JSON of each question."""
+    for number, article in enumerate(_get(str(path), squad, "data", list), 1):
+        title = article.get("title") if isinstance(article, dict) else None
+        name = title if isinstance(title, str) else number
+        location = f"{path}, article {name!r:.80}"
+        for index, paragraph in enumerate(_get(location, article, "paragraphs", list), 1):
+            where = f"{location}, paragraph {index}"
+            context = _get(where, paragraph, "context", str)
+            for question, item in enumerate(_get(where, paragraph, "qas", list), 1):
+                yield where, question, context, item
+
+
+def _id(location, item):
+    """Return the id of a question as a string; some files use numbers."""
+    is_integer = isinstance(item, dict) and type(item.get("id")) is int
+    return str(item["id"]) if is_integer else _get(location, item, "id", str)
+
+
+def _answers(location, item):
+    if "is_impossible" in item and _get(location, item, "is_impossible", bool):
+        return []
+    answers = []
+    for answer in _get(location, item, "answers", list):
+        text = _get(f"{location}, answer", answer, "text", str)
+        if not text:
+            raise ValueError(
+                f"{location}: the text of an answer must not be empty; a question without an "
+                "answer has an empty list of answers"
+            )
+        answers.append((text, _get(f"{location}, answer", answer, "answer_start", int)))
+    return answers
+
+
+def _get(location, item, key, type_):
+    """Return the value of a required key, checked for its type."""
+    if not isinstance(item, dict):
+        raise ValueError(
+            f"{location}: must be an object with the key {key!r}; received {_show(item)}"
+        )
+    if key not in item:
+        raise ValueError(f"{location}: has no key {key!r}")
+    if type(item[key]) is not type_:
+        raise ValueError(
+            f"{location}: {key!r} must be {_TYPES[type_]}; received {_show(item[key])}"
+        )
+    return item[key]
+
+
+def _show(value):
+    return json.dumps(value)[:80]

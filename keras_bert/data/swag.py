@@ -1,0 +1,209 @@
+"""Multiple-choice data from SWAG's CSV files and from JSON Lines files."""
+
+import csv
+import dataclasses
+import itertools
+import pathlib
+import sys
+
+import numpy as np
+
+from keras_bert.data.examples import check_count
+from keras_bert.data.tabular import FORMATS
+from keras_bert.data.text_files import (
+    allow_long_csv_fields,
+    check_limit,
+    json_lines,
+    open_utf8,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Choices:
+    """Texts, each with the same number of continuations to choose from.
+
+    Attributes:
+        texts: The texts that are continued.
+        choices: For each text its continuations, at least two.
+        labels: For each text the index of the right continuation, from 0; or `None`.
+        source: Where the texts come from, for messages.
+        first: Number of the first text, from 1, if these texts are a part of a file.
+
+    Raises:
+        ValueError: If the columns differ in length, a text is not a string, the texts differ in
+            their number of choices, or a label is not the index of a choice.
+
+    Example:
+
+    >>> len(Choices(["She opened"], [["the door.", "the sky."]], [0]))
+    1
+    """
+
+    texts: list[str]
+    choices: list[list[str]]
+    labels: list[int] | None = None
+    source: str = "the choices"
+    first: int = 1
+
+    def __post_init__(self):
+        check_count(self.source, "choices", self.choices, "texts", len(self.texts))
+        if self.labels is not None:
+            check_count(self.source, "labels", self.labels, "texts", len(self.texts))
+        count = len(self.choices[0]) if self.choices else 2
+        rows = zip(self.texts, self.choices, strict=True)
+        for index, (text, choices) in enumerate(rows):
+            label = 0 if self.labels is None else self.labels[index]
+            _check(f"{self.source}, item {self.first + index}", text, choices, label, count)
+
+    def __len__(self):
+        return len(self.texts)
+
+
+def _check(location, text, choices, label, count):
+    """Raise an error for an item that is malformed or does not have `count` choices."""
+    if isinstance(choices, str):
+        raise ValueError(f"{location}: the choices must be a list; received {choices!r:.80}")
+    for item in (text, *choices):
+        if not isinstance(item, str):
+            raise ValueError(f"{location}: texts must be strings; received {item!r:.80}")
+    if len(choices) != count or count < 2:
+        raise ValueError(
+            f"{location}: must have {max(count, 2)} choices, as the first item; received "
+            f"{len(choices)}"
+        )
+    if not isinstance(label, (int, np.integer)) or not 0 <= label < count:
+        raise ValueError(
+            f"{location}: the label must be a number from 0 to {count - 1}; received {label!r}"
+        )
+
+
+def read(path, **options):
+    r"""Read multiple-choice data from a file.
+
+    The file is JSON Lines with the keys `text`, `choices` (a list) and `label` (the index of the
+    right choice, from 0), or SWAG's CSV with the columns `sent1`, `sent2` (the start of every
+    ending), `ending0`, `ending1`, ... and `label`.
+
+    Args:
+        path: The file.
+        format: `"csv"` or `"jsonl"`; by default from the file's extension.
+        limit: Maximum number of rows to read.
+        labelled: If labels are read. If not, the file may lack them.
+
+    Returns:
+        The `Choices`.
+
+    Raises:
+        ValueError: If the format is unknown, or a value is missing or has a wrong type. The
+            message names the file and the line.
+        OSError: If the file cannot be read.
+
+    Example:
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "endings.jsonl")
+    ...     _ = file.write_text('{"text": "a", "choices": ["b", "c"], "label": 1}\n')
+    ...     read(file).labels
+    [1]
+    """
+    return next(read_in_parts(path, size=sys.maxsize, **options))
+
+
+def read_in_parts(path, *, format=None, limit=None, labelled=True, size=10_000):
+    r"""Read multiple-choice data from a file of any size, part by part.
+
+    Args:
+        path, format, limit, labelled: As in `read`.
+        size: Number of rows per part.
+
+    Yields:
+        `Choices`; at least one part.
+
+    Raises:
+        ValueError, OSError: As in `read`.
+
+    Example:
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "endings.jsonl")
+    ...     _ = file.write_text('{"text": "a", "choices": ["b", "c"], "label": 1}\n' * 3)
+    ...     [len(part) for part in read_in_parts(file, size=2)]
+    [2, 1]
+    """
+    path = pathlib.Path(path)
+    format = format or FORMATS.get(path.suffix.lower(), "jsonl")
+    if format not in ("csv", "jsonl"):
+        raise ValueError(f"{path}: the format must be csv or jsonl (--format); received {format!r}")
+    rows = _swag_rows if format == "csv" else _json_rows
+    check_limit(limit)
+    first, count = 1, None
+    with open_utf8(path, newline="" if format == "csv" else "\n") as file:
+        wanted = itertools.islice(rows(path, file), limit)
+        while part := list(itertools.islice(wanted, size)):
+            locations, texts, choices, labels = map(list, zip(*part, strict=True))
+            labels = _numbers(locations, labels) if labelled else None
+            count = count or len(choices[0])
+            # Checked before `Choices` does it, because only here the line number is known.
+            for row in zip(locations, texts, choices, labels or [0] * len(part), strict=True):
+                _check(*row, count)
+            yield Choices(texts, choices, labels, str(path), first)
+            first += len(part)
+    if first == 1:
+        raise ValueError(f"{path}: holds no rows")
+
+
+def _numbers(locations, labels):
+    for location, label in zip(locations, labels, strict=True):
+        if not str(label).isdecimal():
+            raise ValueError(f"{location}: the label must be a number from 0; received {label!r}")
+    return [int(label) for label in labels]
+
+
+def _json_rows(path, file):
+    """Yield location, text, choices and label of each row."""
+    for number, row in json_lines(path, file):
+        location = f"{path}, line {number}"
+        if not isinstance(row.get("choices"), list):
+            raise ValueError(f"{location}: must be a JSON object with a list `choices`")
+        yield location, row.get("text"), row["choices"], row.get("label")
+
+
+def _swag_rows(path, file):
+    """Yield location, text, choices and label of each row."""
+    allow_long_csv_fields()
+    rows = csv.DictReader(file, strict=True)
+    try:
+        names = rows.fieldnames or []
+        _check_swag_columns(path, names)
+        endings = sorted((name for name in names if _is_ending(name)), key=lambda n: int(n[6:]))
+        for row in rows:
+            # `line_num` is the last line of the row: fields may span lines.
+            location = f"{path}, line {rows.line_num}"
+            if None in row or None in row.values():
+                raise ValueError(f"{location}: must have {len(names)} fields, as the first row has")
+            choices = [f"{row['sent2']} {row[name]}" for name in endings]
+            yield location, row["sent1"], choices, row.get("label")
+    except csv.Error as error:
+        raise ValueError(f"{path}, after line {rows.line_num}: {error}") from error
+
+
+def _is_ending(name):
+    return name.startswith("ending") and name[6:].isdecimal()
+
+
+def _check_swag_columns(path, names):
+    """Raise an error if a column of SWAG is missing or occurs twice."""
+    if not names:  # an empty file; the caller raises the error
+        return
+    numbers = sorted(int(name[6:]) for name in names if _is_ending(name))
+    twice = sorted({name for name in names if names.count(name) > 1 and name})
+    if twice:
+        raise ValueError(f"{path}: has two columns {twice[0]!r}")
+    if not {"sent1", "sent2"} <= set(names) or not numbers or numbers != list(range(len(numbers))):
+        found = ", ".join(name[:40] for name in names[:20])
+        raise ValueError(
+            f"{path}: must have the columns sent1, sent2, ending0, ending1, ... without a gap; "
+            f"received {found}"
+        )

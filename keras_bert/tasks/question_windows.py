@@ -1,0 +1,235 @@
+"""Questions and contexts as overlapping windows of token ids, with the positions of answers."""
+
+import numpy as np
+import tensorflow as tf
+
+from keras_bert.text.fast_tokenizer import tokenize_function
+
+OUTPUTS = ("start_logits", "end_logits")  # of `heads.span_selector`
+MIN_LENGTH = 5  # [CLS] question [SEP] context [SEP], with one token each
+
+_CHUNK = 1_000_000  # characters per call of the tokenizer
+
+
+class EncodedQuestions:
+    """Tokenized questions and contexts in windows, for `data.batching.Batches`.
+
+    A window is [CLS] question [SEP] part of the context [SEP]. Each distinct context is tokenized
+    once.
+
+    Args:
+        tokenizer: A `WordPieceTokenizer`.
+        examples: `Questions`.
+        max_length: Maximum length of a window.
+        stride: Number of tokens from the start of a window's context to the start of the next
+            one's, at most half of the context in a window.
+        max_question_length: Maximum number of tokens of a question. Longer ones are truncated.
+
+    Attributes:
+        cut_questions: Number of truncated questions.
+        without_pieces: Number of questions and of distinct contexts without tokens.
+        cut_answers: Number of answers that no window contains; they are not used in training.
+        invisible_answers: Number of answers without tokens; they are not used in training.
+        max_length: As given.
+        lengths: Length of each window, int (windows,).
+        question: The question of each window, int (windows,).
+        first: The first token of the context in each window, int (windows,).
+        size: Number of tokens of the context in each window, int (windows,).
+        question_size: Number of tokens of each question, int (questions,).
+        window_splits: The windows of question `i` are `window_splits[i]` to
+            `window_splits[i + 1] - 1`; int (questions + 1,).
+        context: The distinct context of each question, int (questions,).
+        context_splits: The tokens of distinct context `i` in `starts` and `limits` are
+            `context_splits[i]` to `context_splits[i + 1] - 1`; int (contexts + 1,).
+        starts, limits: The first character and the end of each token of the distinct contexts,
+            int32 (tokens,).
+    """
+
+    def __init__(self, tokenizer, examples, max_length, stride, max_question_length):
+        self.max_length = max_length
+        self._cls, self._sep, self._pad = map(tokenizer.token_id, ("[CLS]", "[SEP]", "[PAD]"))
+        texts = list(dict.fromkeys(examples.contexts))
+        index = {text: number for number, text in enumerate(texts)}
+        self.context = np.array([index[text] for text in examples.contexts], int)
+        self._ids, self.starts, self.limits, self.context_splits = _tokenize_contexts(
+            tokenizer, texts
+        )
+        self._question_ids, splits = _tokenize_questions(tokenizer, examples.questions)
+        self._question_first = splits[:-1]
+        self.question_size = np.minimum(
+            np.diff(splits), min(max_question_length, (max_length - 3) // 2)
+        )
+        self.cut_questions = int((np.diff(splits) > self.question_size).sum())
+        self.without_pieces = int(
+            (np.diff(splits) == 0).sum() + (np.diff(self.context_splits) == 0).sum()
+        )
+
+        capacity = max_length - 3 - self.question_size  # context tokens per window
+        step = np.maximum(1, np.minimum(stride, capacity // 2))
+        tokens = np.diff(self.context_splits)[self.context]
+        windows = 1 + np.maximum(0, -(-(tokens - capacity) // step))
+        self.window_splits = _splits(windows)
+        self.question = np.repeat(np.arange(len(examples)), windows)
+        self.first = _ranges(np.zeros_like(windows), windows) * step[self.question]
+        self.size = np.minimum(capacity[self.question], tokens[self.question] - self.first)
+        self.lengths = 3 + self.question_size[self.question] + self.size
+
+        self.cut_answers = self.invisible_answers = 0
+        self._targets = None if examples.answers is None else self._find_targets(examples, texts)
+
+    def __len__(self):
+        return len(self.lengths)
+
+    def _find_targets(self, examples, texts):
+        """Return the targets of each window, a dict of int32 (windows,), and its weight (windows,).
+
+        The target is 0, the position of [CLS], if only another window contains the answer.
+        """
+        first, last, lost = self._answer_tokens(examples, texts)
+        question = self.question
+        shift = 2 + self.question_size[question]
+        has_answer = first >= 0
+        first, last = first[question] - self.first, last[question] - self.first
+        inside = (first >= 0) & (last >= first) & (last < self.size)
+        cut = has_answer & (np.bincount(question, inside, len(has_answer)) == 0)
+        self.cut_answers = int(cut.sum())
+        targets = {
+            name: np.where(inside, shift + token, 0).astype(np.int32)
+            for name, token in zip(OUTPUTS, (first, last), strict=True)
+        }
+        return targets, (~(lost | cut)[question]).astype(np.float32)
+
+    def _answer_tokens(self, examples, texts):
+        """Return the first and last token of each answer and if it is lost, each (questions,).
+
+        The tokens are -1 without an answer.
+        """
+        # Training uses the first answer that occurs in the context, as in run_squad.py.
+        answers = [
+            next((answer for answer in answers if answer[1] >= 0), ("", -1))
+            for answers in examples.answers
+        ]
+        start = np.array([start for _, start in answers], int)
+        limit = np.array([start + len(text) for text, start in answers], int)
+        # Positions in the concatenation of all contexts, so that one search is enough.
+        shift = _splits([len(text) for text in texts])[:-1]
+        of_token = np.repeat(shift, np.diff(self.context_splits))
+        first = np.searchsorted(self.limits + of_token, start + shift[self.context], "right")
+        last = np.searchsorted(self.starts + of_token, limit + shift[self.context], "left") - 1
+        found = (start >= 0) & (first <= last)  # an answer of white space has no tokens
+        self.invisible_answers = int(((start >= 0) & ~found).sum())
+        lost = ~found & np.array([bool(answers) for answers in examples.answers], bool)
+        begin = self.context_splits[self.context]
+        return np.where(found, first - begin, -1), np.where(found, last - begin, -1), lost
+
+    def batch(self, rows, length):
+        """Return the inputs, targets and weights of one batch.
+
+        Args:
+            rows: Indices of the windows, int (batch,).
+            length: Length to pad to, at least that of the longest window.
+
+        Returns:
+            Three dicts. The inputs are int32 (batch, length). The targets are the positions of the
+            first and the last token of the answer, int32 (batch,), 0 if the window does not
+            contain it. The weights are float32 (batch,), 0 if the answer is lost. Targets and
+            weights are `None` without answers.
+
+        Raises:
+            ValueError: If a window is longer than `length`.
+        """
+        rows = np.asarray(rows, int)
+        longest = self.lengths[rows].max(initial=0)
+        if length < longest:
+            raise ValueError(
+                f"length must be at least {longest}, the longest window; received {length}"
+            )
+        question = self.question[rows]
+        question_size, size = self.question_size[question], self.size[rows]
+        position = np.arange(length)
+        context_first = 2 + question_size[:, None]
+        context_limit = context_first + size[:, None]
+        in_question = (position >= 1) & (position < context_first - 1)  # (batch, length)
+        in_context = (position >= context_first) & (position < context_limit)
+
+        word_ids = np.full((len(rows), length), self._pad, np.int32)
+        word_ids[:, 0] = self._cls
+        word_ids[in_question] = self._question_ids[
+            _ranges(self._question_first[question], question_size)
+        ]
+        word_ids[(position == context_first - 1) | (position == context_limit)] = self._sep
+        begin = self.context_splits[self.context[question]] + self.first[rows]
+        word_ids[in_context] = self._ids[_ranges(begin, size)]
+        inputs = {
+            "input_word_ids": word_ids,
+            "input_mask": (position <= context_limit).astype(np.int32),
+            "input_type_ids": (in_context | (position == context_limit)).astype(np.int32),
+        }
+        if self._targets is None:
+            return inputs, None, None
+        targets, weights = self._targets
+        targets = {name: target[rows] for name, target in targets.items()}
+        return inputs, targets, dict.fromkeys(OUTPUTS, weights[rows])
+
+
+def _splits(sizes):
+    """Return the start of each of several consecutive parts, and the end of the last one."""
+    return np.concatenate([[0], np.cumsum(sizes, dtype=int)])
+
+
+def _ranges(starts, sizes):
+    """Concatenate the ranges `start, start + 1, ..., start + size - 1`."""
+    return np.repeat(starts - _splits(sizes)[:-1], sizes) + np.arange(sizes.sum())
+
+
+def _chunks(texts):
+    """Split a list of texts into lists of about `_CHUNK` characters."""
+    first, characters = 0, 0
+    for limit, text in enumerate(texts, 1):
+        characters += len(text)
+        if characters >= _CHUNK or limit == len(texts):
+            yield texts[first:limit]
+            first, characters = limit, 0
+
+
+def _tokenize_questions(tokenizer, questions):
+    """Return the ids, int32 (tokens,), and the splits, int (questions + 1,)."""
+    tokenize = tokenize_function(tokenizer)
+    ids, sizes = [np.zeros(0, np.int32)], [np.zeros(0, int)]
+    for chunk in _chunks(questions):
+        tokens = tokenize(tf.constant([text.encode("utf-8", "ignore") for text in chunk]))
+        ids.append(tokens.flat_values.numpy())
+        sizes.append(tokens.row_lengths().numpy())
+    return np.concatenate(ids), _splits(np.concatenate(sizes))
+
+
+def _tokenize_contexts(tokenizer, texts):
+    """Return the ids, starts and limits, int32 (tokens,), and the splits, int (contexts + 1,).
+
+    Starts and limits are indices of characters of each text.
+    """
+    flat = [np.zeros((3, 0), np.int32)]
+    sizes = [np.zeros(0, int)]
+    for chunk in _chunks(texts):
+        encoded = [text.encode("utf-8", "ignore") for text in chunk]
+        ids, _, starts, limits = tokenizer.tokenize_with_offsets(tf.constant(encoded))
+        size = ids.row_lengths().numpy()
+        # The character of each byte, in the concatenation of the chunk's texts.
+        of_byte = _characters_of_bytes("".join(chunk))
+        first_byte = np.repeat(_splits([len(text) for text in encoded])[:-1], size)
+        first_character = np.repeat(_splits([len(text) for text in chunk])[:-1], size)
+        starts = of_byte[starts.flat_values.numpy() + first_byte] - first_character
+        limits = of_byte[limits.flat_values.numpy() + first_byte - 1] + 1 - first_character
+        flat.append(np.stack([ids.flat_values.numpy(), starts, limits]).astype(np.int32))
+        sizes.append(size)
+    ids, starts, limits = np.concatenate(flat, axis=1)
+    return ids, starts, limits, _splits(np.concatenate(sizes))
+
+
+def _characters_of_bytes(text):
+    """Return the index of the character of each UTF-8 byte of a text, int (bytes,)."""
+    code_points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+    sizes = 1 + np.searchsorted([0x80, 0x800, 0x10000], code_points, "right")
+    # Lone surrogates, which JSON allows and UTF-8 does not, are dropped when texts are encoded.
+    sizes[(code_points >= 0xD800) & (code_points < 0xE000)] = 0
+    return np.repeat(np.arange(len(code_points)), sizes)

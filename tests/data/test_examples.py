@@ -1,0 +1,88 @@
+"""Tests of labeled texts: their columns and what is checked."""
+
+import decimal
+import itertools
+
+import numpy as np
+import pytest
+
+from keras_bert.data.examples import Examples
+
+
+def test_columns_become_lists_of_strings():
+    columns = Examples(np.array(["a", "b"]), labels=np.array([1, 0]))
+    assert (columns.texts, columns.labels) == (["a", "b"], ["1", "0"])
+    assert columns.label_names() == ["0", "1"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (("good",), "texts must be a list of strings; received one string"),
+        ((["good", None],), "texts must be strings; received None"),
+        ((["good", 3],), "texts must be strings; received 3"),
+        ((["a"], ["b", "c"]), "text_pairs must have the same length as texts, 1; received 2"),
+        ((["a"], None, ["x", "y"]), "labels must have the same length as texts, 1; received 2"),
+        ((["a"], None, [None]), "labels must not be missing; received None"),
+        (
+            (["a"], None, np.array([np.nan], np.float32)),
+            "must not be missing; received .*nan",
+        ),
+    ],
+)
+def test_malformed_columns_are_rejected(columns, message):
+    with pytest.raises(ValueError, match=message):
+        Examples(*columns)
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"scores": [1, None]}, "the examples: scores must be numbers; received None"),
+        ({"scores": [1, "nan"]}, "scores must be numbers; received 'nan'"),
+        ({"scores": [1, 1e39]}, "scores must have an absolute value .*18; received 1e[+]39"),
+        ({"scores": [1, 2, 3]}, "scores must have the same length as texts, 2; received 3"),
+        ({"label_sets": [["x"]]}, "label_sets must have the same length as texts, 2; received 1"),
+        ({"label_sets": [["x"], "y,z"]}, "must be a list of labels; received 'y,z'"),
+        ({"label_sets": [["x"], [None]]}, "labels must not be missing; received None"),
+        ({"labels": ["x", "y"], "scores": [1, 2]}, "only one of labels, label_sets and scores"),
+    ],
+)
+def test_malformed_labels_are_rejected(columns, message):
+    with pytest.raises(ValueError, match=message):
+        Examples(["a", "b"], **columns)
+
+
+@pytest.mark.parametrize("label", [None, "", float("nan"), decimal.Decimal("nan"), b"p"])
+def test_missing_labels_are_rejected(label):
+    for column in ({"labels": [label, "x"]}, {"label_sets": [[label], ["x"]]}):
+        with pytest.raises(ValueError, match="labels must (not be missing|be strings); received"):
+            Examples(["a", "b"], **column)
+    if label is not None and label != "" and not isinstance(label, bytes):
+        with pytest.raises(ValueError, match="each of label_sets must be a list of labels"):
+            Examples(["a"], label_sets=[label])
+
+
+def test_scores_beyond_floats_are_rejected():
+    with pytest.raises(ValueError, match="scores must be numbers; received 1000"):
+        Examples(["a"], scores=[10**400])
+
+
+def test_types_of_label_sets_and_scores():
+    sets = Examples(["a", "b", "c"], label_sets=[["x", 10], (), np.array([9])])
+    assert sets.label_sets == [("x", "10"), (), ("9",)]
+    assert sets.label_names() == ["10", "9", "x"]
+    assert Examples(["a", "b"], scores=np.array([1, 2.5])).scores == [1.0, 2.5]
+    assert Examples(["a", "b"], scores=["1", "-2e1"]).scores == [1.0, -20.0]
+
+
+def test_majority_share():
+    assert Examples(["a"] * 4, labels=["x", "y", "x", "x"]).majority_share() == 0.75
+
+
+def test_nan_among_numeric_labels():
+    """NaN cannot be compared with numbers, so the order must not depend on that of a set."""
+    names = ["10", "nan", "1", "2"]
+    for order in itertools.permutations(names):
+        examples = Examples(["a"] * 4, labels=list(order))
+        assert examples.label_names() == ["1", "10", "2", "nan"]
