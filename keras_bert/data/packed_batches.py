@@ -25,7 +25,7 @@ class PackedBatches(Batches):
     """One epoch of batches for `heads.packed`, all of one shape.
 
     A batch is `(inputs, targets, weights)`: a dict of int32 arrays, see `layout.Layout.inputs`,
-    for tags without `first_positions`; the others (rows, positions) for tags and (rows, texts, ...)
+    for tags without `cls_positions`; the others (rows, positions) for tags and (rows, texts, ...)
     for whole texts, with weight 0 where nothing is.
 
     Args:
@@ -71,7 +71,7 @@ class PackedBatches(Batches):
             inputs["input_word_ids"], inputs["input_type_ids"], self._encoded.pad_id
         )
         if self._of_positions:
-            del packed["first_positions"]
+            del packed["cls_positions"]
             return packed, layout.of_positions(targets), layout.of_positions(weights)
         return packed, layout.of_sequences(targets), layout.of_sequences(weights)
 

@@ -73,7 +73,7 @@ class Layout:
         Returns:
             A dict of int32 arrays: `input_word_ids`, `input_type_ids`, `position_ids` (counted
             within each sequence), `text_ids` (1 for the positions of a row's first sequence, 2 for
-            those of the second, 0 for padding), each (rows, positions), and `first_positions`,
+            those of the second, 0 for padding), each (rows, positions), and `cls_positions`,
             where each sequence begins, (rows, sequences of a row).
         """
         rows, positions, _ = self._shape
@@ -85,7 +85,7 @@ class Layout:
             "input_type_ids": self.of_positions(type_ids.astype(np.int32)),
             "position_ids": position_ids,
             "text_ids": text_ids,
-            "first_positions": self.of_sequences(self._offset.astype(np.int32)),
+            "cls_positions": self.of_sequences(self._offset.astype(np.int32)),
         }
 
 

@@ -81,7 +81,7 @@ def test_each_sequence_is_as_it_is_alone(pairs):
         for key in ("input_word_ids", "input_type_ids"):
             assert inputs[key][row, here].tolist() == alone[key][0].tolist()
         assert inputs["position_ids"][row, here].tolist() == list(range(rows.lengths[which]))
-        assert inputs["first_positions"][row, number] == np.flatnonzero(here)[0]
+        assert inputs["cls_positions"][row, number] == np.flatnonzero(here)[0]
 
 
 def test_tags_stay_with_their_words():
@@ -286,7 +286,7 @@ def check_packed():
         rows = encoded([1, 9, 4, 2, 7, 3, 5, 0])
         _, (inputs, targets, weights) = one_batch(rows, of_positions=False)
         if of_positions:
-            taken = {key: value for key, value in inputs.items() if key != "first_positions"}
+            taken = {key: value for key, value in inputs.items() if key != "cls_positions"}
         else:
             taken = inputs
         view = heads.packed(model)

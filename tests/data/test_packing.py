@@ -32,7 +32,7 @@ def test_a_sequence_is_where_it_lies(seed):
         assert inputs["position_ids"][here].tolist() == list(range(length))
         assert set(inputs["text_ids"][here]) == {number[index] + 1}
         assert laid[here].tolist() == (values[index, :length] / 2).tolist()
-        assert inputs["first_positions"][row[index], number[index]] == offset[index]
+        assert inputs["cls_positions"][row[index], number[index]] == offset[index]
     empty = inputs["text_ids"] == 0
     assert empty.sum() == 60 - lengths.sum()
     assert set(inputs["input_word_ids"][empty]) == {100}
