@@ -226,7 +226,7 @@ class BertEncoder(keras.Model):
         if shapes[0] != shapes[1]:
             raise ValueError(
                 "the copy's weights must have the same shapes. Leave out options that change "
-                "sizes. An encoder with LoRA or int8 weights cannot be copied."
+                "sizes. LoRA weights cannot be copied, and a quantized encoder keeps its dtype."
             )
         encoder.set_weights(self.get_weights())
         return encoder

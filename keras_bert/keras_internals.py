@@ -27,8 +27,8 @@ def all_layers(layer, include_self=True):
     Example:
 
     >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, name="dense")])
-    >>> [layer.name for layer in all_layers(model, include_self=False)]
-    ['dense']
+    >>> all_layers(model, include_self=False)[-1].name
+    'dense'
     """
     return layer._flatten_layers(include_self=include_self)
 

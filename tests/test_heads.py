@@ -127,6 +127,7 @@ def test_features(encoder, combine, expected):
     np.testing.assert_allclose(found, expected(*outputs), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_features_of_a_quantized_encoder():
     encoder = contract.quantize(contract.build("encoder"))
     expected = encoder(contract.batch())["sequence_output"]
@@ -382,6 +383,7 @@ def test_freeze_and_unfreeze(learner):
     assert all(changed)
 
 
+@pytest.mark.slow
 def test_mirrored_strategy(python):
     """Two logical devices train to the same weights as one."""
     program = """

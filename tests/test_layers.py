@@ -269,6 +269,7 @@ def test_rematerialize_is_read_at_each_call(monkeypatch):
     assert len(calls) == 1
 
 
+@pytest.mark.slow
 def test_rematerialization_saves_memory(python):
     """Measure the memory that JAX keeps between the forward and the backward pass."""
     program = """
