@@ -472,7 +472,7 @@ def run_keras_hub(task, folder, train, dev, seed):
     model.compile(
         optimizer=optimizers.adamw(
             task.rate, total_steps=steps, warmup_steps=round(WARMUP * steps), weight_decay=DECAY,
-            clipnorm=CLIP,
+            global_clipnorm=CLIP,
         ),
         loss=loss,
         jit_compile=True,

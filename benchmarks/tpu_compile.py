@@ -148,7 +148,7 @@ def _batch(case):
     inputs = {key: np.zeros((case.batch, case.length), "int32") for key in keys}
     if case.packed:
         predictions += texts // 2
-        inputs["first_positions"] = np.zeros((case.batch, texts), "int32")
+        inputs["cls_positions"] = np.zeros((case.batch, texts), "int32")
     inputs["masked_lm_positions"] = np.zeros((case.batch, predictions), "int32")
     shapes = {
         "masked_lm": (case.batch, predictions),

@@ -91,7 +91,7 @@ def our_step(train, head):
     model.compile(
         optimizers.adamw(
             tasks.RATE, total_steps=TOTAL, warmup_steps=WARMUP, weight_decay=tasks.DECAY,
-            clipnorm=tasks.CLIP,
+            global_clipnorm=tasks.CLIP,
         ),
         **question_answering.compile_options(model),
     )  # fmt: skip

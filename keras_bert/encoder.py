@@ -1,62 +1,67 @@
-"""The BERT encoder as a functional `keras.Model`."""
+"""The BERT encoder, a functional `keras.Model`."""
+
+import functools
 
 import keras
 
+from keras_bert import keras_internals
 from keras_bert.layers import Embeddings, Pooler, TransformerBlock
 
-_OPTIONAL_INPUTS = ("attention_mask", "position_ids", "first_positions", "output_positions")
+_INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
+_OPTIONAL_INPUTS = ("attention_mask", "position_ids", "cls_positions", "output_positions")
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class BertEncoder(keras.Model):
-    """BERT (Devlin et al., 2018): token ids in, contextual vectors out.
+    """BERT encoder (Devlin et al., 2018): token ids to contextual vectors.
 
-    The arguments are the keys of Google's `bert_config.json`; the defaults are BERT-Base,
-    uncased. Inputs and outputs carry TF-Hub's names.
+    The arguments are the keys of Google's `bert_config.json`, and the defaults are BERT-Base,
+    uncased. Inputs and outputs have TF-Hub's names.
 
-    Inputs, a dict of integer tensors (batch, seq), any batch, any seq up to
+    Inputs, a dict of integer tensors (batch, seq), where seq is at most
     `max_position_embeddings`:
-        input_word_ids: piece ids.
-        input_mask: 1 for a real position, 0 for padding.
+        input_word_ids: Token ids.
+        input_mask: 1 for tokens, 0 for padding.
         input_type_ids: 0 for the first segment, 1 for the second.
-    Optional, left out of `encoder.input`:
-        attention_mask: (batch, seq, seq) as [query, key], nonzero where a position may look; it
-            takes the place of `input_mask`. Block-diagonal for several texts in a row, triangular
-            for a model that reads from left to right.
-        position_ids: (batch, seq), where each piece stands in its own text.
-        first_positions: (batch, texts), where the [CLS]s of several texts stand; `pooled_output`
-            is then (batch, texts, hidden).
-        output_positions: (batch, n), for a head that reads these positions alone, beside the
-            [CLS]s: the last layer computes no others, and `sequence_output` and the last of
-            `encoder_outputs` are (batch, n, hidden). n may be 0.
+    Optional inputs, not part of `encoder.input`:
+        attention_mask: (batch, seq, seq) as [query, key], nonzero for visible keys. It replaces
+            `input_mask`. Use a block-diagonal mask for packed sequences and a triangular mask for
+            a left-to-right model.
+        position_ids: (batch, seq), the position of each token in its own text.
+        cls_positions: (batch, texts), the [CLS] positions of packed sequences. `pooled_output` is
+            then (batch, texts, hidden).
+        output_positions: (batch, n), the positions that a head reads. The last layer computes only
+            these and the [CLS] positions, and `sequence_output` and the last of
+            `encoder_outputs` are (batch, n, hidden). n can be 0.
 
     Outputs, a dict:
-        pooled_output: (batch, hidden), the [CLS] vector through a dense layer with tanh.
-        sequence_output: (batch, seq, hidden), the last layer.
-        encoder_outputs: a list of (batch, seq, hidden), one for each layer.
+        pooled_output: (batch, hidden), the [CLS] vector after a dense layer with tanh.
+        sequence_output: (batch, seq, hidden), the output of the last layer.
+        encoder_outputs: A list of (batch, seq, hidden), one per layer.
 
     Source: `BertModel` in google-research/bert `modeling.py`.
 
     Args:
-        vocab_size: number of pieces.
-        hidden_size: width of the model.
-        num_hidden_layers: number of Transformer layers.
-        num_attention_heads: number of heads; divides `hidden_size`.
-        intermediate_size: width of the feed-forward layers.
+        vocab_size: Number of tokens in the vocabulary.
+        hidden_size: Width of the model.
+        num_hidden_layers: Number of Transformer blocks.
+        num_attention_heads: Number of attention heads. Must divide `hidden_size`.
+        intermediate_size: Width of the feed-forward layers.
         hidden_act: `"gelu"` (erf), `"gelu_new"` (tanh) or a Keras activation.
-        hidden_dropout_prob: dropout on embeddings and block outputs.
-        attention_probs_dropout_prob: dropout on attention probabilities.
-        max_position_embeddings: the longest sequence.
-        type_vocab_size: number of segments.
-        initializer_range: standard deviation of fresh weights.
-        layer_norm_eps: added to the variance in LayerNorm.
-        rematerialize: trade time for memory in training, see `TransformerBlock`.
-        preprocessor: the `Preprocessor` that makes this encoder's inputs. It is kept as
+        hidden_dropout_prob: Dropout rate of the embeddings and of the sublayers' outputs.
+        attention_probs_dropout_prob: Dropout rate of the attention probabilities.
+        max_position_embeddings: Maximum sequence length.
+        type_vocab_size: Number of segments.
+        initializer_range: Standard deviation of the initial weights.
+        layer_norm_eps: Epsilon of LayerNorm.
+        rematerialize: If True, training needs less memory and more time, see
+            `TransformerBlock`.
+        preprocessor: The `Preprocessor` that makes this encoder's inputs. It is available as
             `encoder.preprocessor` and saved with the encoder, vocabulary included.
-        name, dtype, trainable: as for any `keras.Model`.
+        name, dtype, trainable: See `keras.Model`.
 
     Raises:
-        ValueError: a size is not a positive whole number, or heads do not divide the width.
+        ValueError: If a value is out of range, or the number of heads does not divide the width.
 
     Example:
 
@@ -107,47 +112,12 @@ class BertEncoder(keras.Model):
         _validate(bert_config)
         dtype = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
 
-        inputs = {
-            key: keras.Input(shape=(None,), dtype="int32", name=key)
-            for key in ("input_word_ids", "input_mask", "input_type_ids")
-        }
-        x = Embeddings(
-            vocab_size=vocab_size,
-            hidden_size=hidden_size,
-            max_position_embeddings=max_position_embeddings,
-            type_vocab_size=type_vocab_size,
-            dropout=hidden_dropout_prob,
-            layer_norm_eps=layer_norm_eps,
-            initializer_range=initializer_range,
-            dtype=dtype,
-            name="embeddings",
-        )(inputs["input_word_ids"], inputs["input_type_ids"])
-        encoder_outputs = []
-        for index in range(num_hidden_layers):
-            x = TransformerBlock(
-                num_heads=num_attention_heads,
-                intermediate_size=intermediate_size,
-                hidden_act=hidden_act,
-                dropout=hidden_dropout_prob,
-                attention_dropout=attention_probs_dropout_prob,
-                layer_norm_eps=layer_norm_eps,
-                initializer_range=initializer_range,
-                rematerialize=rematerialize,
-                dtype=dtype,
-                name=f"layer_{index}",
-            )(x, attention_mask=inputs["input_mask"])
-            encoder_outputs.append(x)
-        pooled = Pooler(initializer_range=initializer_range, dtype=dtype, name="pooler")(x)
-        super().__init__(
-            inputs=inputs,
-            outputs={
-                "pooled_output": pooled,
-                "sequence_output": x,
-                "encoder_outputs": encoder_outputs,
-            },
-            name=name,
-        )
-        self.trainable = trainable  # not through `super`, which has no layers yet to tell
+        inputs = {key: keras.Input((None,), dtype="int32", name=key) for key in _INPUTS}
+        new_layer = functools.partial(_new_layer, bert_config, rematerialize, dtype)
+        outputs = _forward(new_layer, num_hidden_layers, inputs)
+        super().__init__(inputs=inputs, outputs=outputs, name=name)
+        # Set after `super().__init__`, which would have no layers to pass the value to.
+        self.trainable = trainable
         self.dtype_policy = dtype
         self._bert_config = bert_config
         self.rematerialize = rematerialize
@@ -155,101 +125,50 @@ class BertEncoder(keras.Model):
         self.check_vocabulary()
 
     def call(self, inputs, training=None, mask=None):
-        """Encodes a batch, see the class for inputs and outputs.
+        """Encode a batch. The class docstring describes inputs and outputs.
 
         Raises:
-            ValueError: a key that is no input, or one that is missing.
+            ValueError: If a key is unknown or missing.
         """
-        if not isinstance(inputs, dict) or not inputs.keys() - self.input.keys():
+        if not _has_other_keys(inputs):
             return super().call(inputs, training=training, mask=mask)
-        # The functional graph has no room for what may be missing, so its layers are called here.
-        self._check_inputs(inputs)
-        x = self.get_layer("embeddings")(
-            inputs["input_word_ids"],
-            inputs["input_type_ids"],
-            inputs.get("position_ids"),
-            training=training,
-        )
-        attention_mask = inputs.get("attention_mask")
-        if attention_mask is None:
-            attention_mask = inputs["input_mask"]
-        *blocks, last = (
-            self.get_layer(f"layer_{index}")
-            for index in range(self._bert_config["num_hidden_layers"])
-        )
-        encoder_outputs = []
-        for block in blocks:
-            x = block(x, attention_mask=attention_mask, training=training)
-            encoder_outputs.append(x)
-        pooler, firsts = self.get_layer("pooler"), inputs.get("first_positions")
-        if "output_positions" not in inputs:
-            x = last(x, attention_mask=attention_mask, training=training)
-            pooled = pooler(x, firsts)
-        else:
-            # The last layer computes the [CLS]s, in front, and what is asked for.
-            wanted = keras.ops.cast(inputs["output_positions"], "int32")
-            if firsts is None:
-                front = keras.ops.zeros_like(inputs["input_word_ids"][:, :1], dtype="int32")
-            else:
-                front = keras.ops.cast(firsts, "int32")
-            x = last(
-                x,
-                attention_mask=attention_mask,
-                positions=keras.ops.concatenate([front, wanted], axis=1),
-                training=training,
-            )
-            count = keras.ops.shape(front)[1]
-            pooled = pooler.pool(x[:, 0] if firsts is None else x[:, :count])
-            x = x[:, count:]
-        encoder_outputs.append(x)
-        return {
-            "pooled_output": pooled,
-            "sequence_output": x,
-            "encoder_outputs": encoder_outputs,
-        }
+        # The inputs of the functional graph are fixed, so run the layers without the graph.
+        _check_keys(inputs)
+        num_layers = self._bert_config["num_hidden_layers"]
+        return _forward(self.get_layer, num_layers, inputs, training=training)
 
     def compute_output_spec(self, inputs, training=None, mask=None):
-        """Shapes of the outputs, of which two of the optional inputs change some."""
-        if not isinstance(inputs, dict) or not inputs.keys() - self.input.keys():
+        """Return the shapes of the outputs, some of which depend on the optional inputs."""
+        if not _has_other_keys(inputs):
             return super().compute_output_spec(inputs, training=training, mask=mask)
-        self._check_inputs(inputs)
-        plain = {key: inputs[key] for key in self.input}
-        outputs = super().compute_output_spec(plain, training=training, mask=mask)
+        _check_keys(inputs)
+        required = {key: inputs[key] for key in _INPUTS}
+        outputs = dict(super().compute_output_spec(required, training=training, mask=mask))
 
-        def chosen(output, positions):
-            # A new one for each: a functional model tells its tensors by their identity.
+        def at(positions, output):
+            # A new tensor per output: a functional model identifies tensors by identity.
             return keras.KerasTensor((*positions.shape, output.shape[-1]), dtype=output.dtype)
 
-        outputs = dict(outputs)
-        if (firsts := inputs.get("first_positions")) is not None:
-            outputs["pooled_output"] = chosen(outputs["pooled_output"], firsts)
-        if (wanted := inputs.get("output_positions")) is not None:
-            *layers, last = outputs["encoder_outputs"]
-            outputs["encoder_outputs"] = [*layers, chosen(last, wanted)]
-            outputs["sequence_output"] = chosen(last, wanted)
+        if (cls_positions := inputs.get("cls_positions")) is not None:
+            outputs["pooled_output"] = at(cls_positions, outputs["pooled_output"])
+        if (positions := inputs.get("output_positions")) is not None:
+            *others, last = outputs["encoder_outputs"]
+            outputs["encoder_outputs"] = [*others, at(positions, last)]
+            outputs["sequence_output"] = at(positions, last)
         return outputs
 
-    def _check_inputs(self, inputs):
-        known = {*self.input, *_OPTIONAL_INPUTS}
-        wrong = sorted(inputs.keys() - known) or sorted(self.input.keys() - inputs.keys())
-        if wrong:
-            raise ValueError(
-                f"inputs must be {', '.join(self.input)}, and may be "
-                f"{', '.join(_OPTIONAL_INPUTS)}; received {', '.join(inputs)}"
-            )
-
     def check_vocabulary(self):
-        """Checks that there is an embedding for each piece of the preprocessor.
+        """Check that each token of the preprocessor's vocabulary has an embedding.
 
         Raises:
-            ValueError: the vocabulary is longer than `vocab_size`.
+            ValueError: If the vocabulary is longer than `vocab_size`.
         """
-        pieces = getattr(self.preprocessor, "_vocabulary", None) or ()
+        vocabulary = getattr(self.preprocessor, "_vocabulary", None) or ()
         vocab_size = self._bert_config["vocab_size"]
-        if len(pieces) > vocab_size:
+        if len(vocabulary) > vocab_size:
             raise ValueError(
-                f"the vocabulary must have at most vocab_size={vocab_size} pieces; received "
-                f"{len(pieces)}"
+                f"the vocabulary must have at most vocab_size={vocab_size} tokens; received "
+                f"{len(vocabulary)}"
             )
 
     @property
@@ -258,13 +177,13 @@ class BertEncoder(keras.Model):
         return dict(self._bert_config)
 
     def get_config(self):
-        """Returns the constructor's arguments: Google's twelve keys and ours."""
+        """Return the constructor's arguments, a dict."""
         dtype = self.dtype_policy
         if not isinstance(dtype, keras.dtype_policies.DTypePolicyMap):
-            # After `quantize` the layers differ in dtype; a map by path brings each one back.
+            # After `quantize`, the policies of the layers differ. A map by path restores each.
             quantized = {
                 layer.path: layer.dtype_policy
-                for layer in self._flatten_layers(include_self=False)
+                for layer in keras_internals.all_layers(self, include_self=False)
                 if getattr(layer, "quantization_mode", None) is not None
             }
             if quantized:
@@ -281,18 +200,18 @@ class BertEncoder(keras.Model):
         }
 
     def with_options(self, **options):
-        """Makes an encoder with the same weights and preprocessor, and some other options.
+        """Return a copy of the encoder with some options changed.
 
         Args:
-            **options: arguments of `BertEncoder` that leave the shapes of the weights alone, such
-                as `dtype`, `rematerialize`, `hidden_act` or `hidden_dropout_prob`.
+            **options: Arguments of `BertEncoder` that do not change the shapes of the weights,
+                such as `dtype`, `rematerialize`, `hidden_act` or `hidden_dropout_prob`.
 
         Returns:
-            A new `BertEncoder`; this one stays as it is.
+            A new `BertEncoder` with copies of the weights and the same preprocessor.
 
         Raises:
-            TypeError: no such option.
-            ValueError: an impossible value, or one that changes the shape of a weight.
+            TypeError: If an option is unknown.
+            ValueError: If a value is out of range, or an option changes the shape of a weight.
 
         Example:
 
@@ -306,15 +225,15 @@ class BertEncoder(keras.Model):
         shapes = [[weight.shape for weight in each.weights] for each in (self, encoder)]
         if shapes[0] != shapes[1]:
             raise ValueError(
-                "the weights are not of the shapes that these options give: either an option "
-                "changes them, or the encoder has LoRA's or was quantized, and goes on as it is"
+                "the copy's weights must have the same shapes. Leave out options that change "
+                "sizes. LoRA weights cannot be copied, and a quantized encoder keeps its dtype."
             )
         encoder.set_weights(self.get_weights())
         return encoder
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
-        """Builds the encoder that `get_config` described."""
+        """Build an encoder from the result of `get_config`."""
         config = dict(config)
         for key in ("preprocessor", "dtype"):
             if isinstance(config.get(key), dict):
@@ -322,6 +241,85 @@ class BertEncoder(keras.Model):
                     config[key], custom_objects=custom_objects
                 )
         return cls(**config)
+
+
+def _new_layer(config, rematerialize, dtype, name):
+    """Build the layer of a name: embeddings, layer_0, layer_1, ..., or pooler."""
+    shared = {
+        "initializer_range": config["initializer_range"],
+        "dtype": dtype,
+        "name": name,
+    }
+    if name == "pooler":
+        return Pooler(**shared)
+    shared["dropout"] = config["hidden_dropout_prob"]
+    shared["layer_norm_eps"] = config["layer_norm_eps"]
+    if name == "embeddings":
+        sizes = ("vocab_size", "hidden_size", "max_position_embeddings", "type_vocab_size")
+        return Embeddings(**{key: config[key] for key in sizes}, **shared)
+    return TransformerBlock(
+        num_heads=config["num_attention_heads"],
+        intermediate_size=config["intermediate_size"],
+        hidden_act=config["hidden_act"],
+        attention_dropout=config["attention_probs_dropout_prob"],
+        rematerialize=rematerialize,
+        **shared,
+    )
+
+
+def _forward(get_layer, num_layers, inputs, training=None):
+    """Run the layers on a dict of inputs; `get_layer` returns a layer by name."""
+    attention_mask = inputs.get("attention_mask")
+    if attention_mask is None:
+        attention_mask = inputs["input_mask"]
+    cls_positions = inputs.get("cls_positions")
+    last_positions = _positions_of_last_layer(inputs)  # (batch, texts + n) or None
+    x = get_layer("embeddings")(
+        inputs["input_word_ids"],
+        inputs["input_type_ids"],
+        inputs.get("position_ids"),
+        training=training,
+    )
+    encoder_outputs = []
+    for index in range(num_layers):
+        x = get_layer(f"layer_{index}")(
+            x,
+            attention_mask=attention_mask,
+            positions=last_positions if index == num_layers - 1 else None,
+            training=training,
+        )
+        encoder_outputs.append(x)
+    pooler = get_layer("pooler")
+    if last_positions is None:
+        pooled = pooler(x, cls_positions)
+    else:
+        count = 1 if cls_positions is None else keras.ops.shape(cls_positions)[1]
+        pooled = pooler.pool(x[:, 0] if cls_positions is None else x[:, :count])
+        encoder_outputs[-1] = x = x[:, count:]
+    return {"pooled_output": pooled, "sequence_output": x, "encoder_outputs": encoder_outputs}
+
+
+def _positions_of_last_layer(inputs):
+    """Return the positions that the last layer computes, [CLS] first; `None` for all."""
+    positions, cls_positions = inputs.get("output_positions"), inputs.get("cls_positions")
+    if positions is None:
+        return None
+    if cls_positions is None:
+        cls_positions = keras.ops.zeros_like(inputs["input_word_ids"][:, :1], dtype="int32")
+    both = [keras.ops.cast(each, "int32") for each in (cls_positions, positions)]
+    return keras.ops.concatenate(both, axis=1)
+
+
+def _has_other_keys(inputs):
+    return isinstance(inputs, dict) and bool(inputs.keys() - set(_INPUTS))
+
+
+def _check_keys(inputs):
+    if inputs.keys() - {*_INPUTS, *_OPTIONAL_INPUTS} or set(_INPUTS) - inputs.keys():
+        raise ValueError(
+            f"the inputs must be {', '.join(_INPUTS)}, and optionally "
+            f"{', '.join(_OPTIONAL_INPUTS)}; received {', '.join(inputs)}"
+        )
 
 
 def _is_number(value):
@@ -333,7 +331,7 @@ def _validate(bert_config):
         if key.endswith(("_size", "_layers", "_heads", "_embeddings")) and (
             not isinstance(value, int) or isinstance(value, bool) or value < 1
         ):
-            raise ValueError(f"{key} must be a whole number of at least 1; received {value!r}")
+            raise ValueError(f"{key} must be an integer of at least 1; received {value!r}")
         if key.endswith("_prob") and not (_is_number(value) and 0 <= value < 1):
             raise ValueError(f"{key} must be at least 0 and below 1; received {value!r}")
         if key in ("initializer_range", "layer_norm_eps") and not (_is_number(value) and value > 0):

@@ -1,7 +1,7 @@
-"""Fixtures that several test files share.
+"""Shared fixtures.
 
-The tests themselves run on the TensorFlow backend; what must hold on each backend runs in
-processes of its own, see `python` and `contract.py`.
+The tests run on the TensorFlow backend. Tests of other backends start a process per backend with
+the fixture `python`; see also `contract.py`.
 """
 
 import functools
@@ -23,7 +23,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 
 @pytest.fixture(params=["tensorflow", "jax", "torch"])
 def backend(request):
-    """Each Keras backend; torch only where it is installed."""
+    """Name of each Keras backend; torch is skipped if it is not installed."""
     if request.param == "torch":
         pytest.importorskip("torch")
     return request.param
@@ -31,18 +31,18 @@ def backend(request):
 
 @pytest.fixture(scope="session")
 def python(tmp_path_factory):
-    """A function that runs Python in a fresh process and gives its output.
+    """Function that runs Python in a new process and returns its output.
 
-    Warnings are errors there as well; an exit status other than 0 fails the test, unless with
-    `check=False`.
+    Warnings are errors there too. Unless `check` is False, the test fails if the exit status is
+    not 0.
     """
     environment = {
         **os.environ,
         "TF_CPP_MIN_LOG_LEVEL": "3",
-        # The tests compile many small programs; how fast those run does not matter.
+        # The tests compile many small programs, so compile time matters more than run time.
         "OMP_NUM_THREADS": "1",
         "JAX_DISABLE_MOST_OPTIMIZATIONS": "true",
-        # What one process compiled the next ones take over.
+        # Share compiled programs between processes.
         "JAX_COMPILATION_CACHE_DIR": str(tmp_path_factory.getbasetemp().parent / "jax"),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
@@ -50,7 +50,7 @@ def python(tmp_path_factory):
 
     def run(*args, backend="tensorflow", check=True):
         command = [sys.executable, "-W", "error"]
-        # Keras 3.15 is behind NumPy 2 here.
+        # Keras 3.15 does not know the copy keyword of NumPy 2.
         command += ["-W", "ignore:__array__ implementation doesn't accept a copy keyword"]
         result = subprocess.run(
             [*command, *map(str, args)],
@@ -68,16 +68,16 @@ def python(tmp_path_factory):
 
 @pytest.fixture
 def eager():
-    """Models compiled meanwhile run eagerly: to make a graph takes longer than a few tiny steps."""
+    """Run compiled models eagerly: tracing a graph takes longer than a few tiny steps."""
     with tiny.eagerly():
         yield
 
 
 @pytest.fixture(scope="session", autouse=True)
 def one_tokenizer():
-    """Models share a tokenizer for each vocabulary, whose graphs take a second to make.
+    """Share one tokenizer per vocabulary between models, since tracing its graphs takes a second.
 
-    The tests of the tokenizer itself import the class, which stays as it is.
+    Tests of the tokenizer import the class itself, which is unchanged.
     """
     from keras_bert.text import tokenizer
 
@@ -92,11 +92,11 @@ def one_tokenizer():
 
 
 @pytest.fixture(scope="session")
-def contract(python, tmp_path_factory):
-    """A function that says what `contract.py` printed about a subject on a backend.
+def check_contract(python, tmp_path_factory):
+    """Function that fails the test if `contract.py` fails for a subject on a backend.
 
-    Everything is saved, moved to another folder and loaded again in a fresh process; what
-    TensorFlow saved also on JAX.
+    All models are saved, moved to another folder, and loaded in a new process. Files saved on
+    TensorFlow are also loaded on JAX.
     """
 
     @functools.cache
@@ -122,15 +122,15 @@ def contract(python, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def small_model(tmp_path_factory):
-    """A model file: four narrow layers, and a vocabulary of letters, which spells any word."""
+    """A model file: four narrow layers, and a vocabulary of letters that can spell any word."""
     import keras_bert
 
     letters = [chr(code) for code in range(33, 127) if chr(code).lower() == chr(code)]
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    pieces = [*special, *letters, *(f"##{letter}" for letter in letters)]
+    vocabulary = [*special, *letters, *(f"##{letter}" for letter in letters)]
     encoder = keras_bert.BertEncoder(
-        vocab_size=len(pieces), hidden_size=16, num_hidden_layers=4, num_attention_heads=2,
-        intermediate_size=32, preprocessor=keras_bert.Preprocessor(pieces),
+        vocab_size=len(vocabulary), hidden_size=16, num_hidden_layers=4, num_attention_heads=2,
+        intermediate_size=32, preprocessor=keras_bert.Preprocessor(vocabulary),
     )  # fmt: skip
     file = tmp_path_factory.mktemp("model") / "letters.keras"
     keras_bert.save(encoder, file)
@@ -139,15 +139,15 @@ def small_model(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def shared():
-    """The folder of real vocabularies and texts beside the repository, where there is one."""
+    """The folder `shared` with real vocabularies and texts; skip the test if it is missing."""
     folder = pathlib.Path(os.environ.get("KERAS_BERT_SHARED", ROOT.parent / "shared"))
     if not (folder / "vocab").is_dir():
         pytest.skip(f"no {folder / 'vocab'}")
     return folder
 
 
-def _pieces(words, characters):
-    """A vocabulary: BERT's special pieces, characters alone and as suffixes, then words."""
+def _vocabulary(words, characters):
+    """Return special tokens, characters, words, and characters as suffixes."""
     special = ["[PAD]", "[unused1]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     characters = list(dict.fromkeys(characters))
     suffixes = ["##" + character for character in characters]
@@ -156,7 +156,7 @@ def _pieces(words, characters):
 
 @pytest.fixture(scope="session")
 def vocabularies():
-    """Small vocabularies like the real ones: name -> (pieces, options of the tokenizer)."""
+    """Small realistic vocabularies: name -> (tokens, options of the tokenizer)."""
     letters = "abcdefghijklmnopqrstuvwxyz"
     greek = "".join(map(chr, range(0x3B1, 0x3CA)))
     cyrillic = "".join(map(chr, range(0x430, 0x450)))
@@ -174,22 +174,24 @@ def vocabularies():
     long = ["a" * 199 + "b", "##" + "b" * 200, "c" * 201, "zz" * 50]
     accented = "àáâãäåæçèéêëìíîïðñòóôõöøùúûüýþßıœšž"
     alphabet = letters + greek + cyrillic + punctuation + digits + kana + han + jamo + "ßıøæ☃😀"
-    alphabet += "\u302e\u302f\U00016ff0\U0001d165\U0001d16d"  # combine, and are not stripped
-    uncased = _pieces(
+    alphabet += (
+        "\u302e\u302f\U00016ff0\U0001d165\U0001d16d"  # combining, but not stripped as accents
+    )
+    uncased = _vocabulary(
         [*words, *long, "σοφος", "##ος", "##ς", "ss", "fi", "##\u3099", "가"],
         filter(lambda char: unicodedata.is_normalized("NFD", char), alphabet),
     )
     upper = (letters + accented + greek + cyrillic).upper()
-    cased = _pieces(
+    cased = _vocabulary(
         [*words, *long, *(word.title() for word in words), "USA", "##SA", "Zürich", "I'm"],
         letters + upper + accented + punctuation + digits + "ſK",
     )
-    multilingual = _pieces(
+    multilingual = _vocabulary(
         [*words, "Łódź", "##ódź", "ΣΟΦΟΣ", "σοφός", "Москва", "##сква", "日", "本", "日本"],
         letters + upper + accented + greek + cyrillic + punctuation + digits + kana + han
         + syllables + jamo + "ािी्\u0301\u0308\u200d\ufe0f😀🏽",
     )  # fmt: skip
-    korean = _pieces(
+    korean = _vocabulary(
         [
             "한국",
             "한국어",

@@ -1,12 +1,12 @@
-"""What every encoder and every head promises, checked on one Keras backend.
+"""Checks that hold for the encoder and every head, run on one Keras backend.
 
-The tests run it once a backend, in processes of its own; by hand:
+The tests start one process per backend. To run the checks by hand:
 
     KERAS_BACKEND=jax python -m tests.contract check FOLDER
     KERAS_BACKEND=jax python -m tests.contract reload FOLDER 1e-6
 
-The first checks each subject, a line a check, and saves it in FOLDER with its outputs; the
-second loads what is there with nothing imported but Keras and keras_bert, and compares.
+`check` prints one line per check, and saves each subject (the encoder or a head) in FOLDER with
+its outputs. `reload` loads the saved models and compares the outputs.
 """
 
 import json
@@ -19,6 +19,7 @@ import keras
 import numpy as np
 
 import keras_bert
+from keras_bert import keras_internals
 
 CONFIG = {
     "vocab_size": 40,
@@ -35,7 +36,7 @@ CONFIG = {
     "layer_norm_eps": 1e-6,
 }
 LABELS = ["bad", "good", "so-so"]
-HEADS = {  # each: an encoder to the head's model
+HEADS = {  # functions from an encoder to a model
     "classifier": lambda encoder: keras_bert.heads.classifier(encoder, labels=LABELS),
     "regressor": keras_bert.heads.regressor,
     "tagger": lambda encoder: keras_bert.heads.tagger(encoder, labels=LABELS),
@@ -49,8 +50,7 @@ HEADS = {  # each: an encoder to the head's model
         encoder, combine="weighted_sum", layers=(0, -1)
     ),
 }
-# What a head adds to the encoder is little, so the checks that cost most run for one of them.
-# The layers that each head adds to the encoder.
+# The trainable layers that a head adds to the encoder, if not "logits".
 OWN_LAYERS = {
     "encoder": set(),
     "embedder": set(),
@@ -60,8 +60,9 @@ OWN_LAYERS = {
     "pretraining": {"masked_lm", "next_sentence"},
 }
 WITHOUT_POOLER = ("tagger", "span_selector", "masked_lm", "embedder", "features")
-EVERY_CHECK = ("encoder", "classifier")
-OF_EVERY_HEAD = (
+# A head adds little to the encoder, so the slow checks run only for the encoder and one head.
+FULLY_CHECKED = ("encoder", "classifier")
+CHECKS_OF_EVERY_HEAD = (
     "config_round_trip",
     "symbolic_shapes",
     "padding_is_not_seen",
@@ -75,14 +76,14 @@ TEXTS = ["Two words", "", "WORDS two twos piece9"]
 
 
 def build(subject, **options):
-    """The encoder or a head on one, tiny, with weights large enough to tell models apart."""
+    """Return a tiny encoder or head, with weights large enough to tell models apart."""
     keras.utils.set_random_seed(1)
     encoder = keras_bert.BertEncoder(**{**CONFIG, **options})
     return encoder if subject == "encoder" else HEADS[subject](encoder)
 
 
 def batch(rows=3, length=7, subject="encoder"):
-    """A batch of inputs; the rows differ in padding, and the last is nothing but padding."""
+    """Return a batch of inputs. The rows differ in padding, and the last is all padding."""
     inputs = encoder_batch(rows, length)
     if subject == "multiple_choice":
         words = inputs["input_word_ids"]
@@ -104,13 +105,13 @@ def encoder_batch(rows, length):
 
 
 def run(model, inputs=None):
-    """All outputs of a model as a flat list of arrays."""
+    """Return all outputs of a model as a flat list of arrays."""
     outputs = model(batch(subject=model.name) if inputs is None else inputs)
     return [keras.ops.convert_to_numpy(x) for x in keras.tree.flatten(outputs)]
 
 
 def raises(error, function, *args):
-    """The message of the error that a call must raise."""
+    """Return the message of the error that a call must raise."""
     try:
         function(*args)
     except error as raised:
@@ -123,7 +124,7 @@ def weights(model):
 
 
 def layers(model, kind):
-    return [layer for layer in model._flatten_layers() if isinstance(layer, kind)]
+    return [layer for layer in keras_internals.all_layers(model) if isinstance(layer, kind)]
 
 
 def check_config_round_trip(subject):
@@ -158,8 +159,8 @@ def check_impossible_sizes(subject):
 
 def check_symbolic_shapes(subject):
     model = build(subject)
-    # JAX compiles each operation for each shape; (3, 7) is that of the other checks.
-    longest = [(3, CONFIG["max_position_embeddings"])] if subject in EVERY_CHECK else []
+    # JAX compiles each operation per shape. The other checks use (3, 7).
+    longest = [(3, CONFIG["max_position_embeddings"])] if subject in FULLY_CHECKED else []
     for rows, length in [(1, 1), (3, 7), *longest]:
         inputs = batch(rows, length, subject)
         symbols = {
@@ -203,7 +204,7 @@ def check_padding_is_not_seen(subject):
     for a, b in zip(before, run(model, inputs), strict=True):
         if a.shape[:2] == hidden.shape:
             a, b = a[~hidden], b[~hidden]
-        else:  # one answer a text; the last text has no position that is seen
+        else:  # one output per text; the last text is all padding
             a, b = a[:-1], b[:-1]
         np.testing.assert_allclose(a, b, atol=2e-6)
 
@@ -226,7 +227,7 @@ def check_dtype_policies(subject):
 def check_train_step(subject):
     choices = [("float32", False), ("mixed_bfloat16", True)]
     for policy, rematerialize in choices if subject == "encoder" else choices[1:]:
-        depth = 2 if subject == "features" else 1  # a mix of one layer learns nothing
+        depth = 2 if subject == "features" else 1  # a weighted sum of one layer learns nothing
         model = build(subject, dtype=policy, rematerialize=rematerialize, num_hidden_layers=depth)
         if subject == "encoder":
             x = keras.layers.Dense(2, name="answer")(model.output["pooled_output"])
@@ -237,8 +238,8 @@ def check_train_step(subject):
             lambda x: rng.normal(size=x.shape).astype(np.float32),  # noqa: B023
             model(inputs),
         )
-        # To make a graph and to compile it takes longer than the step.
-        eager = subject not in EVERY_CHECK
+        # Tracing and compiling a graph takes longer than the step.
+        eager = subject not in FULLY_CHECKED
         model.compile(
             keras_bert.optimizers.adamw(0.01, total_steps=10),
             loss="mse",
@@ -258,7 +259,7 @@ def check_train_step(subject):
 
 
 def gradients(model, inputs):
-    """The gradients of a number that all outputs go into, with dropout on; advances its seeds."""
+    """Return the gradients of a loss on all outputs, with dropout; advances the seeds."""
 
     def loss(outputs):
         outputs = keras.tree.flatten(outputs)
@@ -295,7 +296,7 @@ def gradients(model, inputs):
 
 def check_rematerialized_gradients(subject):
     if subject != "encoder":
-        return  # a head has no blocks of its own
+        return  # heads have no blocks
     inputs, runs = batch(subject=subject), []
     for rematerialize in (False, True):
         model = build(subject, rematerialize=rematerialize, num_hidden_layers=1)
@@ -304,7 +305,7 @@ def check_rematerialized_gradients(subject):
     for plain, again in zip(*runs, strict=True):
         for a, b in zip(plain, again, strict=True):
             np.testing.assert_allclose(a, b, atol=2e-5, rtol=1e-4)
-    # The seeds went on: the second step had another dropout.
+    # The seeds advanced: the second step had other dropout masks.
     assert any(not np.allclose(a, b) for a, b in zip(*runs[0], strict=True))
 
 
@@ -321,8 +322,10 @@ def check_lora(subject):
     for layer in layers(model, keras.layers.Dense):
         layer.enable_lora(2)
     for a, b in zip(expected, run(model, inputs), strict=True):
-        np.testing.assert_array_equal(a, b)  # the second factor is zeros at first
-    kernels = [layer._kernel for layer in layers(model, keras.layers.Dense)]
+        np.testing.assert_array_equal(a, b)  # the second factor starts at zero
+    dense = layers(model, keras.layers.Dense)
+    kernels = [v for layer in dense for v in layer.weights if v.name == "kernel"]
+    assert len(kernels) == len(dense)
     assert not any(kernel.trainable for kernel in kernels)
     for variable in model.trainable_variables:
         variable.trainable = "lora" in variable.path
@@ -334,12 +337,12 @@ def check_lora(subject):
     model.train_on_batch(inputs, np.ones(model(inputs).shape, np.float32))
     changed = {v.path for v in model.weights if (v.numpy() != before[v.path]).any()}
     assert changed, "nothing was trained"
-    # The first factor has no gradient yet, since the second is zeros.
+    # The first factor has no gradient while the second is zero.
     assert all("lora_kernel_b" in path for path in changed), changed
 
 
 def quantize(model):
-    with warnings.catch_warnings():  # Keras names each layer that has nothing to quantize
+    with warnings.catch_warnings():  # Keras warns about each layer without weights to quantize
         warnings.filterwarnings("ignore", "Layer .* does not have a `quantize` method")
         model.quantize("int8")
     assert_is_int8(model)
@@ -363,14 +366,14 @@ def with_lora(model):
 
 
 def text_model(encoder):
-    """A functional model of the user's own, in which the preprocessor occurs twice."""
+    """Return a user's functional model in which the preprocessor occurs twice."""
     text = keras.Input(shape=(), dtype="string")
     x = encoder(encoder.preprocessor(text))["pooled_output"]
     return keras.Model(text, keras.layers.Dense(2)(x))
 
 
 def save(subject, folder):
-    """Saves variants of the model and what they answer; the vocabulary's file is then deleted."""
+    """Save variants of the model and their outputs, then delete the vocabulary file."""
     vocabulary = folder / "vocabulary.txt"
     vocabulary.write_text("".join(f"{piece}\n" for piece in PIECES), "utf-8", newline="\n")
 
@@ -379,11 +382,11 @@ def save(subject, folder):
         return build(subject, preprocessor=preprocessor, **options)
 
     variants = {"plain": prepared()}
-    on_tensorflow = keras.backend.backend() == "tensorflow"  # what is saved there JAX loads too
-    # masked_lm for its tie to the embeddings.
-    if subject in EVERY_CHECK or (subject == "masked_lm" and on_tensorflow):
+    on_tensorflow = keras.backend.backend() == "tensorflow"  # JAX loads these files too
+    # masked_lm has tied weights.
+    if subject in FULLY_CHECKED or (subject == "masked_lm" and on_tensorflow):
         variants |= {"int8": quantize(prepared()), "lora": with_lora(prepared())}
-    if subject in EVERY_CHECK and on_tensorflow:
+    if subject in FULLY_CHECKED and on_tensorflow:
         variants["bfloat16"] = prepared(dtype="mixed_bfloat16")
         variants["rematerialized"] = prepared(rematerialize=True)
     for name, model in variants.items():
@@ -393,13 +396,13 @@ def save(subject, folder):
     if subject == "encoder" and on_tensorflow:
         model = text_model(variants["plain"])
         model.save(folder / "text.keras")
-        answer = model.predict(keras.ops.convert_to_tensor(TEXTS), verbose=0)
-        np.savez(folder / "text.npz", answer)
+        outputs = model.predict(keras.ops.convert_to_tensor(TEXTS), verbose=0)
+        np.savez(folder / "text.npz", outputs)
     vocabulary.unlink()
 
 
 def reload(folder, tolerance):
-    """Loads all that `save` wrote, and compares."""
+    """Load the files that `save` wrote and compare the outputs."""
     backend = keras.backend.backend()
     files = sorted(folder.glob("*.keras"))
     assert files
@@ -412,8 +415,8 @@ def reload(folder, tolerance):
             expected = list(expected.values())
         if file.stem == "text":
             found = [model.predict(keras.ops.convert_to_tensor(TEXTS), verbose=0)]
-            own = layers(model, keras_bert.Preprocessor)
-            assert own == [encoder.preprocessor]
+            preprocessors = layers(model, keras_bert.Preprocessor)
+            assert preprocessors == [encoder.preprocessor]
         else:
             found = run(model)
         for a, b in zip(expected, found, strict=True):
@@ -429,15 +432,15 @@ def reload(folder, tolerance):
         if output is not None:
             assert output.labels in (None, LABELS, ["next", "random"]) and output.task in HEADS
         assert list(encoder.preprocessor.vocabulary) == PIECES
-        if folder.name not in EVERY_CHECK or file.stem != "plain":
-            continue  # the tokenizer's graph takes longer than all else here
+        if folder.name not in FULLY_CHECKED or file.stem != "plain":
+            continue  # tracing the tokenizer takes longer than the other checks
         ids = keras.ops.convert_to_numpy(encoder.preprocessor("Two words")["input_word_ids"])
         assert ids[:5].tolist() == [2, 4, 5, 3, 0]
 
 
 def main(action, folder, *options):
-    """Does it for each subject; prints `ok` or `FAILED` and what; says whether all went well."""
-    well = True
+    """Run the action for each subject, print the results, and return True if all passed."""
+    passed = True
     for subject in ("encoder", *HEADS):
         path = pathlib.Path(folder, subject)
         path.mkdir(exist_ok=True)
@@ -448,7 +451,9 @@ def main(action, folder, *options):
                 name.removeprefix("check_"): lambda check=check: check(subject)  # noqa: B023
                 for name, check in globals().items()
                 if name.startswith("check_")
-                and (subject in EVERY_CHECK or name.removeprefix("check_") in OF_EVERY_HEAD)
+                and (
+                    subject in FULLY_CHECKED or name.removeprefix("check_") in CHECKS_OF_EVERY_HEAD
+                )
             }
             steps["save"] = lambda: save(subject, path)  # noqa: B023
         for name, step in steps.items():
@@ -458,8 +463,8 @@ def main(action, folder, *options):
             except Exception:
                 traceback.print_exc(file=sys.stdout)
                 print("FAILED", subject, name, flush=True)
-                well = False
-    return well
+                passed = False
+    return passed
 
 
 if __name__ == "__main__":

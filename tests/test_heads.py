@@ -1,24 +1,24 @@
-"""Heads: the contract on each backend, what each computes, and their use in any Keras model."""
+"""Tests of `keras_bert.heads`: all backends, outputs, and use in other Keras models."""
 
 import keras
 import numpy as np
 import pytest
 
 from keras_bert import heads, layers, optimizers
-from tests import contract as promises
+from tests import contract
 
 
 @pytest.fixture
 def encoder():
-    return promises.build("encoder")
+    return contract.build("encoder")
 
 
-@pytest.mark.parametrize("head", promises.HEADS)
-def test_contract(contract, backend, head):
-    contract(head, backend)
+@pytest.mark.parametrize("head", contract.HEADS)
+def test_contract(check_contract, backend, head):
+    check_contract(head, backend)
 
 
-def test_a_classifier_is_a_plain_functional_model_with_labels(encoder):
+def test_a_classifier_is_a_functional_model_with_labels(encoder):
     model = heads.classifier(encoder, 2)
     assert type(model) is type(keras.Model(encoder.input, encoder.output))
     assert heads.find_encoder(model) is encoder
@@ -38,7 +38,7 @@ def test_a_head_shares_the_encoder_and_its_weights(encoder):
 
 
 def dense(model, name="logits"):
-    """The kernel and the bias of a head, drawn anew so that the bias is no zero."""
+    """Return the kernel and bias of a head, after replacing the zeros of the bias."""
     layer = model.get_layer(name)
     rng = np.random.default_rng(0)
     layer.set_weights([rng.normal(size=weight.shape) for weight in layer.get_weights()])
@@ -47,29 +47,29 @@ def dense(model, name="logits"):
 
 @pytest.mark.parametrize("head", ["classifier", "regressor", "next_sentence"])
 def test_heads_on_the_pooled_output(encoder, head):
-    model = promises.HEADS[head](encoder)
+    model = contract.HEADS[head](encoder)
     kernel, bias = dense(model, "next_sentence" if head == "next_sentence" else "logits")
-    expected = encoder(promises.batch())["pooled_output"] @ kernel + bias
-    np.testing.assert_allclose(model(promises.batch()), expected, atol=1e-5)
+    expected = encoder(contract.batch())["pooled_output"] @ kernel + bias
+    np.testing.assert_allclose(model(contract.batch()), expected, atol=1e-5)
     assert model.output_shape == (None, {"classifier": 3, "regressor": 1, "next_sentence": 2}[head])
 
 
 def test_heads_on_the_sequence_output(encoder):
-    sequence = encoder(promises.batch())["sequence_output"].numpy()
-    model = promises.HEADS["tagger"](encoder)
+    sequence = encoder(contract.batch())["sequence_output"].numpy()
+    model = contract.HEADS["tagger"](encoder)
     kernel, bias = dense(model)
-    np.testing.assert_allclose(model(promises.batch()), sequence @ kernel + bias, atol=1e-5)
+    np.testing.assert_allclose(model(contract.batch()), sequence @ kernel + bias, atol=1e-5)
     model = heads.span_selector(encoder)
     kernel, bias = dense(model)
-    found, expected = model(promises.batch()), sequence @ kernel + bias
+    found, expected = model(contract.batch()), sequence @ kernel + bias
     np.testing.assert_allclose(found["start_logits"], expected[..., 0], atol=1e-5)
     np.testing.assert_allclose(found["end_logits"], expected[..., 1], atol=1e-5)
 
 
-def test_multiple_choice_scores_each_choice_as_if_it_were_alone(encoder):
+def test_multiple_choice_scores_each_choice_separately(encoder):
     model = heads.multiple_choice(encoder)
     kernel, bias = dense(model)
-    inputs = {key: np.stack([x, x[::-1], x[:, ::-1]], 1) for key, x in promises.batch().items()}
+    inputs = {key: np.stack([x, x[::-1], x[:, ::-1]], 1) for key, x in contract.batch().items()}
     found = model(inputs).numpy()
     assert found.shape == (3, 3)
     for choice in range(3):
@@ -78,9 +78,9 @@ def test_multiple_choice_scores_each_choice_as_if_it_were_alone(encoder):
         np.testing.assert_allclose(found[:, choice], expected[:, 0], atol=1e-5)
 
 
-def test_pretraining_is_both_heads(encoder):
+def test_pretraining_has_both_heads(encoder):
     model = heads.pretraining(encoder)
-    inputs = promises.batch(subject="pretraining")
+    inputs = contract.batch(subject="pretraining")
     found = model(inputs)
     mlm, nsp = heads.masked_lm(encoder), heads.next_sentence(encoder)
     for other in (mlm, nsp):
@@ -91,8 +91,8 @@ def test_pretraining_is_both_heads(encoder):
 
 
 @pytest.mark.parametrize("pooling", ["mean", "max", "cls"])
-def test_embedder_pools_real_positions(encoder, pooling):
-    inputs = promises.batch()
+def test_embedder_pools_tokens(encoder, pooling):
+    inputs = contract.batch()
     found = heads.embedder(encoder, pooling=pooling, normalize=False)(inputs).numpy()
     unit = heads.embedder(encoder, pooling=pooling)(inputs).numpy()
     sequence = encoder(inputs)["sequence_output"].numpy()
@@ -110,36 +110,44 @@ def test_embedder_pools_real_positions(encoder, pooling):
         ("concat", lambda a, b: np.concatenate([a, b], -1)),
         ("sum", lambda a, b: a + b),
         ("mean", lambda a, b: (a + b) / 2),
-        ("weighted_sum", lambda a, b: (a + b) / 2),  # before it has learned anything
+        ("weighted_sum", lambda a, b: (a + b) / 2),  # initial weights
     ],
 )
 def test_features(encoder, combine, expected):
     model = heads.features(encoder, (0, -1), combine)
-    outputs = [x.numpy() for x in encoder(promises.batch())["encoder_outputs"]]
-    np.testing.assert_allclose(model(promises.batch()), expected(*outputs), atol=1e-6)
-    assert not encoder.trainable
+    outputs = [x.numpy() for x in encoder(contract.batch())["encoder_outputs"]]
+    np.testing.assert_allclose(model(contract.batch()), expected(*outputs), atol=1e-6)
+    assert encoder.trainable and encoder.trainable_variables  # the model has a copy
+    assert not heads.find_encoder(model).trainable
     assert len(model.trainable_variables) == 2 * (combine == "weighted_sum")
-    # All layers, where there are no more than four.
+    # The default is all layers, if there are at most four.
     assert heads.features(encoder).output_shape[-1] == outputs[0].shape[-1] * len(outputs)
-    # Dropout is off in training, too.
-    found = model(promises.batch(), training=True)
+    # Dropout is off in training too.
+    found = model(contract.batch(), training=True)
     np.testing.assert_allclose(found, expected(*outputs), atol=1e-6)
 
 
+@pytest.mark.slow
+def test_features_of_a_quantized_encoder():
+    encoder = contract.quantize(contract.build("encoder"))
+    expected = encoder(contract.batch())["sequence_output"]
+    np.testing.assert_allclose(heads.features(encoder, -1)(contract.batch()), expected, atol=1e-5)
+
+
 @pytest.mark.parametrize("given, expected", [(None, 0.2), (0.0, 0.0), (0.7, 0.7)])
-def test_dropout_is_the_encoders_unless_given(encoder, given, expected):
+def test_default_dropout_is_that_of_the_encoder(encoder, given, expected):
     assert heads.classifier(encoder, 2, dropout=given).get_layer("dropout").rate == expected
 
 
 @pytest.mark.parametrize("head", ["classifier", "tagger"])
-def test_dropout_is_the_layer_that_the_encoder_has(encoder, head):
-    # Keras' own, on all positions of a tagger's batch, took a quarter of a training step.
+def test_heads_use_our_dropout(encoder, head):
+    # Keras' dropout on all tokens took a quarter of a tagger's training step.
     assert type(getattr(heads, head)(encoder, 2).get_layer("dropout")) is layers.Dropout
 
 
 def test_dropout_only_in_training(encoder):
     model = heads.classifier(encoder, 2, dropout=0.9)
-    inputs = promises.batch()
+    inputs = contract.batch()
     np.testing.assert_array_equal(model(inputs), model(inputs, training=False))
     assert (model(inputs, training=True).numpy() != model(inputs, training=True).numpy()).any()
 
@@ -151,10 +159,10 @@ def test_dropout_only_in_training(encoder):
         ({"num_classes": 1}, "at least 2 classes; received 1"),
         (
             {"num_classes": 3, "labels": ["a", "b"]},
-            "a classifier for 3 classes needs as many labels; received 2",
+            "a classifier with 3 classes needs 3 labels; received 2",
         ),
-        ({"labels": ["a", "b", "a"]}, "may occur once; received 'a' twice"),
-        ({"labels": [1, "1"]}, "may occur once; received '1' twice"),
+        ({"labels": ["a", "b", "a"]}, "must be unique; received 'a'"),
+        ({"labels": [1, "1"]}, "must be unique; received '1'"),
     ],
 )
 def test_classifier_errors(encoder, options, message):
@@ -166,12 +174,12 @@ def test_classifier_errors(encoder, options, message):
     ("build", "message"),
     [
         (lambda e: heads.tagger(e, 1), "a tagger needs at least 2 classes; received 1"),
-        (lambda e: heads.tagger(e, labels=["O", "O"]), "may occur once; received 'O' twice"),
-        (lambda e: heads.tagger(e, labels=["O", ""]), "neither empty nor holds tabs"),
+        (lambda e: heads.tagger(e, labels=["O", "O"]), "must be unique; received 'O'"),
+        (lambda e: heads.tagger(e, labels=["O", ""]), "must not be empty or contain tabs"),
         (lambda e: heads.classifier(e, labels=["a\tb", "c"]), r"received 'a\\tb'"),
         (lambda e: heads.classifier(e, multi_label=True), "at least 1 classes; received 0"),
         (lambda e: heads.embedder(e, pooling="sum"), "one of mean, cls, max; received 'sum'"),
-        (lambda e: heads.features(e, 2), "within -2 and 1 for an encoder of 2 layers; received 2"),
+        (lambda e: heads.features(e, 2), "between -2 and 1 for an encoder of 2 layers; received 2"),
         (lambda e: heads.features(e, -3), "received -3"),
         (lambda e: heads.features(e, ()), "at least one layer; received none"),
         (lambda e: heads.features(e, combine="max"), "one of concat, sum, .*; received 'max'"),
@@ -182,15 +190,15 @@ def test_errors(encoder, build, message):
         build(encoder)
 
 
-def test_one_class_is_enough_where_each_is_a_yes_or_no(encoder):
+def test_multi_label_allows_one_class(encoder):
     model = heads.classifier(encoder, labels=["toxic"], multi_label=True)
     assert model.output_shape == (None, 1)
     assert heads.find_output(model).multi_label
 
 
-def test_an_output_with_other_labels_than_logits_is_an_error():
+def test_an_output_needs_as_many_labels_as_logits():
     output = heads.TaskOutput("classifier", labels=["a", "b"])
-    with pytest.raises(ValueError, match="there are 2 labels for 3 logits"):
+    with pytest.raises(ValueError, match="received 2 labels for 3 logits"):
         output(np.ones((1, 3)))
 
 
@@ -198,7 +206,7 @@ def test_find_encoder_errors(encoder):
     nothing = keras.Sequential([keras.layers.Input((2,)), keras.layers.Dense(1)])
     with pytest.raises(ValueError, match="has 0"):
         heads.find_encoder(nothing)
-    other = promises.build("encoder", name="other")
+    other = contract.build("encoder", name="other")
     a, b = encoder(encoder.input), other(encoder.input)
     both = keras.Model(encoder.input, [a["pooled_output"], b["pooled_output"]])
     with pytest.raises(ValueError, match="has 2"):
@@ -215,7 +223,7 @@ def test_a_head_fits_and_learns(encoder):
     rng = np.random.default_rng(0)
     ids = rng.integers(5, 40, (32, 6))
     label = rng.integers(0, 2, 32)
-    ids[:, 2] = 3 + label  # one piece tells
+    ids[:, 2] = 3 + label  # one token determines the label
     inputs = {"input_word_ids": ids, "input_mask": ids * 0 + 1, "input_type_ids": ids * 0}
     model.compile(
         keras.optimizers.Adam(3e-3),
@@ -227,7 +235,7 @@ def test_a_head_fits_and_learns(encoder):
     assert model.evaluate(inputs, label, verbose=0, return_dict=True)["accuracy"] > 0.95
 
 
-# --- The tie: what the masked LM predicts with is the encoder's own matrix
+# --- Tied weights of the masked LM
 
 
 def embeddings(model):
@@ -235,8 +243,8 @@ def embeddings(model):
 
 
 def assert_tied(model):
-    """A change of the embedding of a piece that does not occur changes its logit, and no other."""
-    inputs = promises.batch(subject="masked_lm")
+    """Check that changing the embedding of an absent token changes only its logit."""
+    inputs = contract.batch(subject="masked_lm")
     inputs["input_word_ids"] = np.minimum(inputs["input_word_ids"], 30)
     before = model(inputs).numpy()
     table = embeddings(model).embeddings
@@ -248,12 +256,12 @@ def assert_tied(model):
     assert sum(tuple(variable.shape) == tuple(table.shape) for variable in model.variables) == 1
 
 
-def test_the_output_matrix_is_the_embedding(encoder):
+def test_masked_lm_weights_are_tied(encoder):
     assert_tied(heads.masked_lm(encoder))
 
 
 @pytest.mark.parametrize("again", ["file", "from_config", "clone"])
-def test_the_tie_is_there_again(encoder, tmp_path, again):
+def test_weights_are_tied_in_copies(encoder, tmp_path, again):
     model = heads.masked_lm(encoder)
     if again == "file":
         model.save(tmp_path / "model.keras")
@@ -263,17 +271,16 @@ def test_the_tie_is_there_again(encoder, tmp_path, again):
     else:
         other = keras.models.clone_model(model)
     other.set_weights(model.get_weights())
-    inputs = promises.batch(subject="masked_lm")
+    inputs = contract.batch(subject="masked_lm")
     np.testing.assert_allclose(other(inputs), model(inputs), atol=1e-5)
     assert embeddings(other) is not embeddings(model)
     assert_tied(other)
 
 
-def test_the_embedding_learns_from_both_sides():
-    """Pieces that are only predicted get a gradient, as do those that are only read."""
-    model = heads.masked_lm(promises.build("encoder", num_hidden_layers=1))
+def test_input_and_output_tokens_have_gradients():
+    model = heads.masked_lm(contract.build("encoder", num_hidden_layers=1))
     before = embeddings(model).embeddings.numpy()
-    inputs = promises.batch(subject="masked_lm")
+    inputs = contract.batch(subject="masked_lm")
     inputs["input_word_ids"] = np.minimum(inputs["input_word_ids"], 20)
     model.compile(
         optimizers.adamw(0.1, total_steps=2),
@@ -285,9 +292,9 @@ def test_the_embedding_learns_from_both_sides():
     assert changed[35] and changed[inputs["input_word_ids"][0]].all()
 
 
-def test_lora_on_the_embedding_reaches_the_output(encoder):
+def test_lora_on_the_embedding_changes_the_logits(encoder):
     model = heads.masked_lm(encoder)
-    inputs = promises.batch(subject="masked_lm")
+    inputs = contract.batch(subject="masked_lm")
     before = model(inputs).numpy()
     layer = embeddings(model)
     layer.enable_lora(2)
@@ -296,26 +303,26 @@ def test_lora_on_the_embedding_reaches_the_output(encoder):
     layer.lora_embeddings_b.assign(rng.normal(size=layer.lora_embeddings_b.shape))
     with_lora = model(inputs).numpy()
     assert abs(with_lora - before).max() > 0.1
-    merged = heads.masked_lm(promises.build("encoder"))
-    layer_weights = layer.embeddings.numpy()  # what is in force: the sum
+    merged = heads.masked_lm(contract.build("encoder"))
+    layer_weights = layer.embeddings.numpy()  # with LoRA added
     rest = [w for w in model.get_weights() if w.shape != layer_weights.shape and 2 not in w.shape]
     merged.set_weights([layer_weights, *rest])
     np.testing.assert_allclose(merged(inputs), with_lora, atol=1e-4)
 
 
-def test_int8_stays_near():
-    model = heads.masked_lm(promises.build("encoder", num_hidden_layers=1))
-    inputs = promises.batch(subject="masked_lm")
+def test_int8_is_close_to_float32():
+    model = heads.masked_lm(contract.build("encoder", num_hidden_layers=1))
+    inputs = contract.batch(subject="masked_lm")
     before = model(inputs).numpy()
-    found = promises.quantize(model)(inputs).numpy()
+    found = contract.quantize(model)(inputs).numpy()
     assert 0 < abs(found - before).max() < 0.2 * abs(before).max()
 
 
-# --- In any Keras model
+# --- In other Keras models
 
 
 def fit(model, inputs, target, loss, steps=60):
-    """Takes some steps on one batch; gives the lowest loss."""
+    """Train on one batch and return the lowest loss."""
     model.compile(optimizers.adamw(1e-2, total_steps=10_000), loss, jit_compile=False)
     return min(float(model.train_on_batch(inputs, target)) for _ in range(steps))
 
@@ -323,13 +330,13 @@ def fit(model, inputs, target, loss, steps=60):
 @pytest.fixture
 def learner():
     without = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), 0.0)
-    return promises.build("encoder", num_hidden_layers=1, **without)
+    return contract.build("encoder", num_hidden_layers=1, **without)
 
 
-def test_an_encoder_beside_other_inputs(learner):
-    """Text and numbers to one answer, which takes both."""
+def test_an_encoder_with_other_inputs(learner):
+    """The target depends on the text and on a number."""
     rng = np.random.default_rng(0)
-    inputs = promises.batch(rows=16)
+    inputs = contract.batch(rows=16)
     inputs["input_mask"][:] = 1
     numbers = rng.normal(size=(16, 2)).astype("float32")
     target = (inputs["input_word_ids"][:, 1] % 2 == 0) ^ (numbers[:, 0] > 0)
@@ -343,8 +350,7 @@ def test_an_encoder_beside_other_inputs(learner):
     assert any((a != b).any() for a, b in zip(before, learner.get_weights(), strict=True))
 
 
-def test_one_encoder_as_two_towers(learner):
-    """Pairs of sentences by the cosine of their vectors; both towers are the same weights."""
+def test_two_towers_with_shared_weights(learner):
     tower = heads.embedder(learner)
     left, right = (
         {key: keras.Input((None,), dtype="int32", name=f"{side}_{key}") for key in learner.input}
@@ -353,7 +359,7 @@ def test_one_encoder_as_two_towers(learner):
     cosine = keras.layers.Dot(axes=-1)([tower(left), tower(right)])
     model = keras.Model([left, right], cosine)
     assert len(model.trainable_variables) == len(learner.trainable_variables)
-    a, b = promises.batch(rows=8, length=5), promises.batch(rows=8, length=6)
+    a, b = contract.batch(rows=8, length=5), contract.batch(rows=8, length=6)
     for inputs in (a, b):
         inputs["input_mask"][:] = 1
     target = np.array([[1.0], [-0.5]] * 4, "float32")
@@ -362,9 +368,9 @@ def test_one_encoder_as_two_towers(learner):
     np.testing.assert_allclose(same, 1.0, atol=1e-5)
 
 
-def test_an_encoder_frozen_and_then_not(learner):
+def test_freeze_and_unfreeze(learner):
     model = heads.classifier(learner, 2)
-    inputs, target = promises.batch(), np.array([0, 1, 1])
+    inputs, target = contract.batch(), np.array([0, 1, 1])
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     before = learner.get_weights()
     learner.trainable = False
@@ -377,8 +383,9 @@ def test_an_encoder_frozen_and_then_not(learner):
     assert all(changed)
 
 
-def test_two_devices_train_as_one(python):
-    """Under MirroredStrategy on two logical devices the weights go where they go on one."""
+@pytest.mark.slow
+def test_mirrored_strategy(python):
+    """Two logical devices train to the same weights as one."""
     program = """
 import keras, numpy as np, tensorflow as tf
 cpu = tf.config.list_physical_devices("CPU")[0]
@@ -393,9 +400,8 @@ def train(strategy):
         encoder = contract.build("encoder", num_hidden_layers=1, **options)
         model = heads.tagger(encoder, labels=contract.LABELS)
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        # Nearly plain descent: Adam would blow up the rounding of gradients that are all but 0, and
-        # each device clips what it has.
-        optimizer = optimizers.adamw(1.0, total_steps=9, epsilon=1.0, clipnorm=None)
+        # A large epsilon: Adam would amplify rounding errors of gradients close to 0.
+        optimizer = optimizers.adamw(1.0, total_steps=9, epsilon=1.0, global_clipnorm=None)
         model.compile(optimizer, loss, jit_compile=False)
     data = tf.data.Dataset.from_tensors((inputs, target)).unbatch().batch(8).repeat(3)
     model.fit(data, shuffle=False, verbose=0)
@@ -412,14 +418,14 @@ assert max(abs(a - b).max() for a, b in zip(before, found)) > 0.01
     python("-c", program)
 
 
-# --- Packed rows
+# --- Packed sequences
 
 
 def packed_batch(task="pretraining"):
-    """The same pairs, one a row and packed: (plain, packed, where each pair went)."""
+    """Return pairs one per row, the same pairs packed, and the place of each pair."""
     random = np.random.default_rng(0)
     lengths, length, predictions = [5, 7, 3, 8, 4, 6], 12, 2
-    ids = random.integers(1, promises.CONFIG["vocab_size"], (6, length))
+    ids = random.integers(1, contract.CONFIG["vocab_size"], (6, length))
     real = np.arange(length) < np.array(lengths)[:, None]
     plain = {
         "input_word_ids": np.where(real, ids, 0).astype(np.int32),
@@ -431,7 +437,7 @@ def packed_batch(task="pretraining"):
     keys = ["input_word_ids", "input_type_ids", "position_ids", "text_ids"]
     packed = {key: np.zeros((3, length), np.int32) for key in keys}
     packed["masked_lm_positions"] = np.zeros((3, 3 * predictions), np.int32)
-    packed["first_positions"] = np.zeros((3, 3), np.int32)
+    packed["cls_positions"] = np.zeros((3, 3), np.int32)
     for row, pairs in enumerate(rows):
         start = 0
         for number, pair in enumerate(pairs):
@@ -440,17 +446,17 @@ def packed_batch(task="pretraining"):
                 packed[key][here] = plain[key][pair, : lengths[pair]]
             packed["position_ids"][here] = np.arange(lengths[pair])
             packed["text_ids"][here] = number + 1
-            packed["first_positions"][row, number] = start
+            packed["cls_positions"][row, number] = start
             slots = slice(number * predictions, (number + 1) * predictions)
             packed["masked_lm_positions"][row, slots] = plain["masked_lm_positions"][pair] + start
             places[pair] = row, number, slots
             start += lengths[pair]
     if task == "masked_lm":
-        del packed["first_positions"]
+        del packed["cls_positions"]
     return plain, packed, places
 
 
-def test_the_last_layer_of_a_packed_classifier_is_for_the_first_positions_alone(monkeypatch):
+def test_the_last_layer_of_a_packed_classifier_computes_only_cls_positions(monkeypatch):
     shapes = []
     compute = layers.TransformerBlock._compute
 
@@ -461,7 +467,7 @@ def test_the_last_layer_of_a_packed_classifier_is_for_the_first_positions_alone(
 
     _, inputs, _ = packed_batch("pretraining")
     del inputs["masked_lm_positions"]
-    model = heads.packed(heads.classifier(promises.build("encoder"), 2))
+    model = heads.packed(heads.classifier(contract.build("encoder"), 2))
     monkeypatch.setattr(layers.TransformerBlock, "_compute", spy)
     assert tuple(model(inputs).shape) == (3, 3, 2)
     rows, length = inputs["input_word_ids"].shape
@@ -470,10 +476,10 @@ def test_the_last_layer_of_a_packed_classifier_is_for_the_first_positions_alone(
 
 
 def check_packed():
-    """A pair has the logits in a packed row that it has alone; changing one changes no other."""
+    """Check that a packed pair has the logits of a row of its own, whatever the other pairs."""
     to_numpy = keras.ops.convert_to_numpy
     for task in ("pretraining", "masked_lm"):
-        model = promises.build(task)
+        model = contract.build(task)
         view = heads.packed_pretraining(model)
         plain, packed, places = packed_batch(task)
 
@@ -500,7 +506,7 @@ def check_packed():
         row, number, slots = places[3]
         at = packed["text_ids"][row] == number + 1
         changed["input_word_ids"][row, at] = 1 + packed["input_word_ids"][row, at] % 20
-        # Nor does it matter what the padding holds.
+        # The content of padding has no effect either.
         changed["input_word_ids"][packed["text_ids"] == 0] = 9
         after = logits(changed)
         for pair, (row, number, slots) in places.items():
@@ -514,7 +520,7 @@ def check_packed():
                     assert abs(difference).max() < 1e-6, (pair, key)
 
 
-def test_a_packed_pair_has_the_logits_of_one_alone():
+def test_packed_pairs_have_the_same_logits():
     check_packed()
 
 
@@ -525,36 +531,35 @@ def test_packed_on_other_backends(python, other):
 
 
 def test_a_packed_model_shares_all_weights():
-    model = promises.build("pretraining")
+    model = contract.build("pretraining")
     view = heads.packed_pretraining(model)
     assert {id(v) for v in view.weights} == {id(v) for v in model.weights}
     assert heads.find_encoder(view) is heads.find_encoder(model)
     assert heads.find_task(view) == "pretraining"
-    assert heads.find_task(heads.packed_pretraining(promises.build("masked_lm"))) == "masked_lm"
+    assert heads.find_task(heads.packed_pretraining(contract.build("masked_lm"))) == "masked_lm"
 
 
 @pytest.mark.parametrize("task", ["pretraining", "masked_lm"])
 def test_a_packed_model_reloads(tmp_path, task):
-    view = heads.packed_pretraining(promises.build(task))
+    view = heads.packed_pretraining(contract.build(task))
     _, packed, _ = packed_batch(task)
     view.save(tmp_path / "packed.keras")
     again = keras.saving.load_model(tmp_path / "packed.keras")
-    for a, b in zip(promises.run(view, packed), promises.run(again, packed), strict=True):
+    for a, b in zip(contract.run(view, packed), contract.run(again, packed), strict=True):
         np.testing.assert_allclose(a, b, atol=2e-6)
     assert len(again.weights) == len(view.weights)
-    # The output matrix is still the embedding.
+    # The weights are still tied.
     again.get_layer("bert_encoder").get_layer("embeddings").word_embeddings.embeddings.assign(
-        np.zeros((promises.CONFIG["vocab_size"], promises.CONFIG["hidden_size"]))
+        np.zeros((contract.CONFIG["vocab_size"], contract.CONFIG["hidden_size"]))
     )
     logits = keras.tree.flatten(again(packed))[0]
-    assert np.ptp(np.array(logits), axis=-1).max() < 1e-6  # nothing but the bias
+    assert np.ptp(np.array(logits), axis=-1).max() < 1e-6  # only the bias
 
 
-def test_packed_gradients_are_those_of_single_pairs():
-    """Same loss as unpacked, also after a step."""
-    losses = []
+def test_packed_training_step_equals_the_unpacked_one():
+    results = []
     for packed in (False, True):
-        model = promises.build(
+        model = contract.build(
             "pretraining", hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0
         )
         plain, rows, places = packed_batch()
@@ -577,15 +582,13 @@ def test_packed_gradients_are_those_of_single_pairs():
             for key in targets
         }
         trained.compile(keras.optimizers.SGD(0.1), loss=loss, jit_compile=False)
-        losses.append(
-            [float(trained.train_on_batch(inputs, targets, weights)[0]) for _ in range(1)]
-        )
-        losses[-1] += [v.numpy() for v in model.trainable_variables]
-    for a, b in zip(*losses, strict=True):
+        loss = float(trained.train_on_batch(inputs, targets, weights)[0])
+        results.append([loss, *(v.numpy() for v in model.trainable_variables)])
+    for a, b in zip(*results, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
 
 
 @pytest.mark.parametrize("task", ["classifier", "next_sentence", "encoder"])
-def test_other_models_are_not_packed(task):
+def test_packed_pretraining_errors(task):
     with pytest.raises(ValueError, match="must be of pretraining or masked_lm; received"):
-        heads.packed_pretraining(promises.build(task))
+        heads.packed_pretraining(contract.build(task))

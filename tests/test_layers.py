@@ -1,4 +1,4 @@
-"""The layers alone: activations, masks, the softmax's precision, rematerialization's memory."""
+"""Tests of `keras_bert.layers`."""
 
 import math
 
@@ -8,22 +8,22 @@ import pytest
 from keras import ops
 
 from keras_bert import layers
-from tests import contract as promises
+from tests import contract
 
 HIDDEN = 8
 
 
 @pytest.fixture(params=["attention", "block"])
 def layer(request):
-    """Self-attention, and a whole block, with weights large enough to see a leak."""
+    """Self-attention or a block, with weights large enough that a wrong mask shows."""
     keras.utils.set_random_seed(3)
     if request.param == "attention":
         return layers.SelfAttention(num_heads=2, initializer_range=0.5)
     return layers.TransformerBlock(num_heads=2, intermediate_size=12, initializer_range=0.5)
 
 
-def states(rows, length, seed=0):
-    return np.random.default_rng(seed).normal(size=(rows, length, HIDDEN)).astype("float32")
+def states(batch, length, seed=0):
+    return np.random.default_rng(seed).normal(size=(batch, length, HIDDEN)).astype("float32")
 
 
 def call(layer, x, mask=None):
@@ -66,7 +66,7 @@ def test_unknown_activation(name):
 # --- Weights
 
 
-def test_one_matmul_makes_query_key_and_value():
+def test_query_key_and_value_share_one_matmul():
     layer = layers.SelfAttention(num_heads=2)
     layer.build((None, None, HIDDEN))
     shapes = {"/".join(v.path.split("/")[-2:]): tuple(v.shape) for v in layer.trainable_weights}
@@ -78,7 +78,7 @@ def test_one_matmul_makes_query_key_and_value():
     }
 
 
-def test_attention_by_the_formula():
+def test_attention_matches_the_formula():
     layer = layers.SelfAttention(num_heads=2, initializer_range=0.5)
     x, mask = states(2, 5), np.array([[1, 1, 1, 0, 0], [1, 0, 1, 1, 1]])
     found = call(layer, x, mask)
@@ -97,7 +97,7 @@ def test_heads_must_divide_the_width():
         layers.SelfAttention(num_heads=3).build((None, None, HIDDEN))
 
 
-def test_fresh_weights_can_be_zeros_for_a_while():
+def test_without_initial_weights():
     with layers.without_initial_weights():
         assert not np.array(layers.initializer(0.02)((3, 3))).any()
     assert np.array(layers.initializer(0.02)((3, 3))).all()
@@ -112,7 +112,7 @@ def test_fresh_weights_can_be_zeros_for_a_while():
         (lambda: layers.Pooler(0.5), [(2, 5, 4)]),
     ],
 )
-def test_layers_come_back_from_their_config(make, shapes):
+def test_config_round_trip(make, shapes):
     layer = make()
     again = type(layer).from_config(layer.get_config())
     assert again.get_config() == layer.get_config()
@@ -128,7 +128,7 @@ def test_layers_come_back_from_their_config(make, shapes):
 # --- Embeddings
 
 
-def test_embeddings_are_the_sum_of_three():
+def test_embeddings_are_a_sum_and_layer_norm():
     layer = layers.Embeddings(9, 4, max_position_embeddings=8, initializer_range=0.5)
     ids, types = np.array([[3, 1, 3]]), np.array([[0, 1, 1]])
     found = layer(ids, types)
@@ -142,7 +142,7 @@ def test_embeddings_are_the_sum_of_three():
 # --- Masks
 
 
-def test_padding_is_never_seen(layer):
+def test_padding_does_not_change_tokens(layer):
     x, mask = states(3, 6), np.array([[1, 1, 1, 1, 0, 0], [1] * 6, [1, 0, 1, 0, 1, 0]])
     before = call(layer, x, mask)
     x = np.where(mask[..., None] == 0, 100 * states(3, 6, seed=1), x)
@@ -150,37 +150,37 @@ def test_padding_is_never_seen(layer):
     np.testing.assert_allclose(call(layer, x[:1, :4])[0], before[0, :4], atol=1e-5)
 
 
-def test_a_row_of_padding_gives_finite_numbers(layer):
+def test_a_row_of_padding_is_finite(layer):
     x, mask = states(2, 4), np.array([[0] * 4, [1] * 4])
     found = call(layer, x, mask)
     assert np.isfinite(found).all()
     np.testing.assert_allclose(found[1:], call(layer, x[1:]), atol=1e-6)
 
 
-def test_who_sees_nothing_gets_nothing():
+def test_a_query_without_visible_keys_has_a_context_of_zeros():
     layer = layers.SelfAttention(num_heads=2, initializer_range=0.5)
     x = states(2, 4)
     mask = np.ones((2, 4, 4))
-    mask[0, 2] = 0  # the third query of the first text
+    mask[0, 2] = 0  # the third query of the first row
     found = call(layer, x, mask)
     np.testing.assert_allclose(found[0, 2], layer.output_dense.bias.numpy(), atol=1e-6)
     assert np.isfinite(found).all()
     assert not call(layer, x, np.zeros((2, 4))).any()  # the bias is still zeros
 
 
-def test_a_mask_for_each_query_equals_one_for_all_of_them(layer):
+def test_masks_of_two_and_three_dimensions_agree(layer):
     x, mask = states(3, 6), np.array([[1, 1, 1, 1, 0, 0], [1] * 6, [0] * 6])
-    for_each = np.repeat(mask[:, None], 6, axis=1)
-    np.testing.assert_array_equal(call(layer, x, for_each), call(layer, x, mask))
+    per_query = np.repeat(mask[:, None], 6, axis=1)
+    np.testing.assert_array_equal(call(layer, x, per_query), call(layer, x, mask))
 
 
 @pytest.mark.parametrize("dtype", ["int32", "bool", "float32", "int64"])
-def test_a_mask_of_any_type(layer, dtype):
+def test_mask_dtypes(layer, dtype):
     x, mask = states(2, 4), np.array([[1, 1, 0, 0], [1, 1, 1, 1]])
     np.testing.assert_array_equal(call(layer, x, mask.astype(dtype)), call(layer, x, mask))
 
 
-def test_no_mask_is_a_mask_of_ones(layer):
+def test_no_mask_equals_a_mask_of_ones(layer):
     x = states(2, 4)
     np.testing.assert_array_equal(call(layer, x), call(layer, x, np.ones((2, 4))))
 
@@ -223,7 +223,7 @@ def test_the_softmax_is_in_float32(policy, monkeypatch):
         seen.append(x.dtype)
         return softmax(x, axis=axis)
 
-    monkeypatch.setattr(layers.ops, "softmax", spy)
+    monkeypatch.setattr(ops, "softmax", spy)
     layer = layers.SelfAttention(num_heads=2, dtype=policy)
     found = layer(states(2, 5), attention_mask=np.ones((2, 5)))
     assert [keras.backend.standardize_dtype(dtype) for dtype in seen] == ["float32"]
@@ -237,7 +237,7 @@ def test_large_logits_stay_finite_in_float16():
     layer.qkv.kernel.assign(np.tile(np.eye(HIDDEN) * 1.4, 3))
     mask = np.array([[1, 1, 1, 1, 1, 0], [0] * 6])
     largest = (x * 1.4).astype(np.float16) @ (x * 1.4).astype(np.float16).swapaxes(1, 2)
-    assert abs(largest).max() > 10_000  # float16 ends at 65,504, and exp() of it at 11
+    assert abs(largest).max() > 10_000  # the maximum of float16 is 65,504
     assert np.isfinite(call(layer, x, mask).astype("float32")).all()
 
 
@@ -255,27 +255,23 @@ def layer_kernel(layer, x):
     return layer.qkv.kernel.numpy()
 
 
-# --- Rematerialization; that gradients stay equal is in contract.py
+# --- Rematerialization; contract.py compares gradients
 
 
-def test_rematerialize_is_read_at_each_call():
+def test_rematerialize_is_read_at_each_call(monkeypatch):
     layer = layers.TransformerBlock(2, 12, rematerialize=True)
-    x = states(1, 3)
-    calls = []
-    remat = keras.remat
-    layers.keras.remat, before = lambda f: calls.append(f) or remat(f), remat
-    try:
-        with_it = call(layer, x)
-        assert len(calls) == 1
-        layer.rematerialize = False
-        np.testing.assert_allclose(call(layer, x), with_it, atol=1e-6)
-        assert len(calls) == 1
-    finally:
-        layers.keras.remat = before
+    x, calls, remat = states(1, 3), [], keras.remat
+    monkeypatch.setattr(keras, "remat", lambda f: calls.append(f) or remat(f))
+    rematerialized = call(layer, x)
+    assert len(calls) == 1
+    layer.rematerialize = False
+    np.testing.assert_allclose(call(layer, x), rematerialized, atol=1e-6)
+    assert len(calls) == 1
 
 
+@pytest.mark.slow
 def test_rematerialization_saves_memory(python):
-    """Counts what JAX keeps from the forward for the backward pass."""
+    """Measure the memory that JAX keeps between the forward and the backward pass."""
     program = """
 import jax, keras, numpy as np
 from keras_bert import BertEncoder
@@ -296,26 +292,26 @@ print("MiB:", kept(False), kept(True))
     assert less < plain / 10, output
 
 
-def test_lora_and_int8_find_every_matrix():
-    """Each matrix sits in a stock layer, so that what Keras has for those applies."""
-    encoder = promises.build("encoder")
-    stock = promises.layers(encoder, keras.layers.Dense | keras.layers.Embedding)
+def test_every_matrix_belongs_to_a_keras_layer():
+    """LoRA and int8 apply to these layers."""
+    encoder = contract.build("encoder")
+    stock = contract.layers(encoder, keras.layers.Dense | keras.layers.Embedding)
     owned = {id(v) for layer in stock for v in layer.weights}
     assert all(id(v) in owned for v in encoder.trainable_weights if len(v.shape) > 1)
 
 
-def test_a_length_known_only_in_the_graph_is_checked_too():
+def test_a_dynamic_length_is_checked():
     import tensorflow as tf
 
     layer = layers.Embeddings(9, 4, max_position_embeddings=8)
     run = tf.function(layer, input_signature=[tf.TensorSpec([None, None], tf.int32)] * 2)
     assert run(tf.zeros((2, 8), tf.int32), tf.zeros((2, 8), tf.int32)).shape == (2, 8, 4)
-    # Not the look-up's error, which there is on a CPU only.
+    # Not the error of the lookup, which is raised only on CPUs.
     with pytest.raises(tf.errors.InvalidArgumentError, match="Incompatible shapes"):
         run(tf.zeros((2, 9), tf.int32), tf.zeros((2, 9), tf.int32))
 
 
-# --- What heads are made of
+# --- Layers of heads
 
 
 def masked_lm_head(**options):
@@ -344,12 +340,12 @@ def test_masked_lm_head(act):
     assert head.compute_output_shape((2, 5, HIDDEN)) == (2, 5, 11)
 
 
-def test_the_masked_lm_head_owns_no_matrix_of_the_vocabulary():
+def test_the_masked_lm_head_does_not_own_the_embeddings():
     head, embeddings = masked_lm_head()
     head(states(1, 2))
     names = sorted(variable.name for variable in head.variables)
     assert names == ["beta", "bias", "gamma", "kernel", "output_bias"]
-    with pytest.raises(ValueError, match="shares its matrix with an encoder: its input must be"):
+    with pytest.raises(ValueError, match="needs the word embeddings of an encoder"):
         layers.MaskedLMHead(11)(states(1, 2))
 
 
@@ -376,7 +372,7 @@ def test_pooling_errors():
         layers.SentencePooling("sum")
 
 
-def test_weighted_sum_is_a_mean_by_softmax_times_a_scale():
+def test_weighted_sum():
     layer = layers.WeightedSum()
     x = [states(2, 3, seed=seed) for seed in range(3)]
     np.testing.assert_allclose(layer(x), sum(x) / 3, atol=1e-6)
@@ -386,7 +382,7 @@ def test_weighted_sum_is_a_mean_by_softmax_times_a_scale():
     assert len(layer.trainable_variables) == 2
 
 
-def test_choices_are_merged_and_split_in_order():
+def test_merge_and_split_choices():
     ids = np.arange(24).reshape(2, 3, 4)
     merged = layers.MergeChoices()(ids)
     np.testing.assert_array_equal(merged, ids.reshape(6, 4))
@@ -397,7 +393,7 @@ def test_choices_are_merged_and_split_in_order():
     assert layers.MergeChoices()(keras.Input(batch_shape=(2, 3, None))).shape == (6, None)
 
 
-def test_a_layer_without_dropout_has_none_in_training_either():
+def test_without_dropout_in_training():
     x = keras.Input((4,))
     inner = keras.Sequential([keras.Input((4,)), keras.layers.Dropout(0.5)])
     model = keras.Model(x, layers.WithoutDropout(inner)(x))
@@ -425,7 +421,7 @@ def test_embeddings_at_given_positions():
     ]
     expected = layer.layer_norm(tables[0][ids] + tables[1][positions] + tables[2][types])
     np.testing.assert_allclose(layer(ids, types, positions), expected, atol=1e-6)
-    # A row of several texts may be longer than the longest text.
+    # Packed rows can be longer than max_position_embeddings.
     long = np.tile([0, 1, 2, 3], (1, 3))
     assert layer(long, 0 * long, long).shape == (1, 12, 4)
 
@@ -453,32 +449,32 @@ def test_the_pooler_at_given_positions():
 
 
 def dropped(rate, seed=0, shape=(40, 50, 64), **options):
-    """Of ones: the mask of a fresh layer's first call."""
+    """Apply a new layer to ones."""
     layer = layers.Dropout(rate, seed=seed, **options)
     return ops.convert_to_numpy(layer(ops.ones(shape), training=True))
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
-def test_dropout_zeroes_its_share_and_scales_the_others(rate):
+def test_dropout_rate_and_scale(rate):
     x = dropped(rate)
     assert set(np.unique(x)) == {0.0, np.float32(1.0 / (1.0 - rate))}
     spread = (rate * (1 - rate) / x.size) ** 0.5
     assert abs((x == 0).mean() - rate) < 5 * spread
 
 
-def test_dropout_is_as_random_along_each_axis():
+def test_dropout_is_random_along_each_axis():
     zero = dropped(0.5) == 0
     for axis in range(3):
         others = tuple(other for other in range(3) if other != axis)
         shares = zero.mean(others)
         spread = (0.25 / (zero.size / zero.shape[axis])) ** 0.5
         assert abs(shares - 0.5).max() < 5 * spread
-        for distance in (1, 2, 16):  # and says nothing of what lies so far from it
+        for distance in (1, 2, 16):  # neighbors are independent
             near = np.roll(zero, distance, axis)
             assert abs((near == zero).mean() - 0.5) < 5 * (0.25 / zero.size) ** 0.5
 
 
-def test_dropout_draws_anew_at_each_call_and_for_each_seed():
+def test_dropout_masks_of_calls_and_seeds_are_independent():
     layer = layers.Dropout(0.5, seed=0)
     ones = ops.ones((40, 50, 64))
     masks = [ops.convert_to_numpy(layer(ones, training=True)) == 0 for _ in range(3)]
@@ -486,23 +482,23 @@ def test_dropout_draws_anew_at_each_call_and_for_each_seed():
     for number, mask in enumerate(masks):
         for other in masks[:number]:
             assert abs((mask == other).mean() - 0.5) < 5 * (0.25 / mask.size) ** 0.5
-    if keras.backend.backend() != "torch":  # which does not heed the seed
+    if keras.backend.backend() != "torch":  # torch ignores the seed
         assert np.array_equal(masks[0], dropped(0.5) == 0)
 
 
-def test_dropout_is_off_outside_of_training_and_at_rate_0():
+def test_dropout_is_off_in_inference_and_at_rate_0():
     x = ops.ones((2, 3))
     for layer, training in ((layers.Dropout(0.5), False), (layers.Dropout(0.0), True)):
         assert np.array_equal(ops.convert_to_numpy(layer(x, training=training)), np.ones((2, 3)))
 
 
-def test_dropout_with_a_noise_shape_is_keras_own():
+def test_dropout_with_a_noise_shape():
     x = dropped(0.5, shape=(8, 16, 4), noise_shape=(None, 16, 1))
     assert len(np.unique(x)) == 2
     assert (x == x[:, :, :1]).all()
 
 
-def test_dropout_keeps_the_dtype_and_reloads():
+def test_dropout_dtype_and_config():
     layer = layers.Dropout(0.25, seed=3, dtype="bfloat16")
     assert keras.backend.standardize_dtype(layer(ops.ones((2, 8)), training=True).dtype) == (
         "bfloat16"
@@ -512,14 +508,14 @@ def test_dropout_keeps_the_dtype_and_reloads():
 
 
 def lowbias32(x):
-    """The hash as its author has it, on NumPy's numbers."""
+    """Reference implementation in NumPy."""
     x = (x ^ (x >> np.uint32(16))) * np.uint32(0x7FEB352D)
     x = (x ^ (x >> np.uint32(15))) * np.uint32(0x846CA68B)
     return x ^ (x >> np.uint32(16))
 
 
-@pytest.mark.skipif(keras.backend.backend() == "torch", reason="torch has masks of its own")
-def test_dropout_masks_are_the_same_everywhere():
+@pytest.mark.skipif(keras.backend.backend() == "torch", reason="torch uses Keras' own dropout")
+def test_dropout_masks_match_the_reference():
     layer = layers.Dropout(0.3, seed=7)
     golden = np.uint32(0x9E3779B9)
     with np.errstate(over="ignore"):

@@ -87,7 +87,7 @@ class Layout:
         Returns:
             A dict of int32 arrays: `input_word_ids`, `input_type_ids`, `position_ids` (from 0 in
             each sequence) and `text_ids` (1 for the first sequence of a row, 2 for the second, 0
-            for padding), each (rows, positions); and `first_positions`, the first position of each
+            for padding), each (rows, positions); and `cls_positions`, the first position of each
             sequence, (rows, sequences per row).
         """
         rows, positions, _ = self._shape
@@ -99,7 +99,7 @@ class Layout:
             "input_type_ids": self.of_positions(type_ids.astype(np.int32)),
             "position_ids": position_ids,
             "text_ids": text_ids,
-            "first_positions": self.of_sequences(self._offset.astype(np.int32)),
+            "cls_positions": self.of_sequences(self._offset.astype(np.int32)),
         }
 
 
@@ -132,7 +132,7 @@ class PackedBatches(Batches):
         plan: From `plan_batches`.
         shape: From `packed_shape`.
         of_positions: True for one target per position, as in tagging, False for one target per
-            sequence. If True, the inputs have no `first_positions`.
+            sequence. If True, the inputs have no `cls_positions`.
 
     Attributes:
         rows: For each batch the indices of its sequences, a list of int arrays.
@@ -172,7 +172,7 @@ class PackedBatches(Batches):
             inputs["input_word_ids"], inputs["input_type_ids"], self._encoded.pad_id
         )
         if self._of_positions:
-            del packed["first_positions"]
+            del packed["cls_positions"]
             return packed, layout.of_positions(targets), layout.of_positions(weights)
         return packed, layout.of_sequences(targets), layout.of_sequences(weights)
 

@@ -6,8 +6,8 @@ import tempfile
 import weakref
 
 import keras
-from keras.src.saving.serialization_lib import in_safe_mode
 
+from keras_bert import keras_internals
 from keras_bert.checkpoints.canonical import printable
 from keras_bert.checkpoints.folder import one_line
 from keras_bert.exporting import allowed_ops
@@ -137,7 +137,7 @@ class HubLayer(keras.layers.Layer):
         for shell, (variable, _) in zip(self._shells, _variables(self._loaded), strict=True):
             if keep:
                 variable.assign(shell.value)
-            shell._value = variable
+            keras_internals.replace_value(shell, variable)
 
     def call(self, inputs, training=False):
         """Returns what the SavedModel returns: a tensor, or a dict or list of tensors."""
@@ -195,7 +195,7 @@ class HubLayer(keras.layers.Layer):
                 "the config of a HubLayer must not hold 'path' or 'trusted': the "
                 "SavedModel is stored in the .keras file. Call keras_bert.HubLayer(path) instead."
             )
-        safe_mode = in_safe_mode()
+        safe_mode = keras_internals.in_safe_mode()
         if safe_mode:
             raise ValueError(_RUNS_CODE)
         return cls(**config, trusted=safe_mode is False)

@@ -14,7 +14,7 @@ import tempfile
 import keras
 import tensorflow as tf
 
-from keras_bert import heads
+from keras_bert import heads, keras_internals
 from keras_bert.encoder import BertEncoder
 from keras_bert.exporting import model_card, signatures, tf_serving, tfhub
 from keras_bert.exporting.hub_layer import HubLayer
@@ -204,7 +204,7 @@ def _module(model):
     module = tf.Module()
     module.model_variables = [variable.value for variable in model.variables]
     # What else their functions hold, such as tables.
-    layers = model._flatten_layers()
+    layers = keras_internals.all_layers(model)
     module.hub_layers = [item._loaded for item in layers if isinstance(item, HubLayer)]
     return module
 
@@ -218,7 +218,9 @@ def _write_labels(folder, labels):
 def _own_model(model):
     """A module with the one signature of a user's functional model on strings."""
     inputs = [
-        tf.TensorSpec([None, *item.shape[1:]], item.dtype, name=item._keras_history.operation.name)
+        tf.TensorSpec(
+            [None, *item.shape[1:]], item.dtype, name=keras_internals.producing_operation(item).name
+        )
         for item in model.inputs
     ]
     names = model.output_names

@@ -9,7 +9,7 @@ import zipfile
 
 import keras
 
-from keras_bert import checkpoints, heads
+from keras_bert import checkpoints, heads, keras_internals
 from keras_bert.encoder import BertEncoder
 from keras_bert.hub import conversion, model_config, resolve
 from keras_bert.runtime.files import whole
@@ -235,7 +235,7 @@ def _load_keras(path, task, trusted):
                 )
             _check_parameters(config, stored)
         model = keras.saving.load_model(path, compile=False, safe_mode=not trusted)
-        for layer in model._flatten_layers():
+        for layer in keras_internals.all_layers(model):
             if isinstance(layer, BertEncoder):
                 layer.check_vocabulary()  # it is read after the encoder was made
         for weight in model.weights:

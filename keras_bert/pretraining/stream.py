@@ -35,7 +35,7 @@ class Stream:
     second text from another document; weights are float32, 0 where nothing is masked.
 
     Packed, as `heads.packed_pretraining` takes them: `text_ids` (batch, seq) in place of
-    `input_mask`, further `position_ids` (batch, seq) and `first_positions` (batch, texts); the
+    `input_mask`, further `position_ids` (batch, seq) and `cls_positions` (batch, texts); the
     targets and weights of `next_sentence` are (batch, texts).
 
     Args:
@@ -266,7 +266,7 @@ class Stream:
         if not self._next_sentence:
             targets.pop("next_sentence")
             weights.pop("next_sentence")
-            inputs.pop("first_positions", None)
+            inputs.pop("cls_positions", None)
         return inputs, targets, weights
 
     def _lay_out(self, window, numbers):

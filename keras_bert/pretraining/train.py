@@ -11,7 +11,7 @@ import time
 import keras
 import numpy as np
 
-from keras_bert import heads, optimizers
+from keras_bert import heads, keras_internals, optimizers
 from keras_bert.encoder import BertEncoder
 from keras_bert.hub import loading
 from keras_bert.pretraining import losses
@@ -553,16 +553,11 @@ class _Run:
             raise
         until = self.step + meter.batches // self.accumulate
         logs = {name: values[0] for name, values in history.items()}
-        optimizer = self.trained.optimizer
-        optimizer = getattr(optimizer, "inner_optimizer", optimizer)
-        # As an array: several devices have a variable of their own kind, which is no number.
-        updates = int(keras.ops.convert_to_numpy(optimizer._iterations))
         record = {
             "step": until,
             "sequence_length": stream.sequence_length,
             **self._figures(logs),
-            # Of its own count: float16's scaling leaves out steps whose gradients overflow.
-            "learning_rate": float(optimizer._learning_rate(max(0, updates - 1))),
+            "learning_rate": keras_internals.last_learning_rate(self.trained.optimizer),
             **meter.figures(),
         }
         self.step, self.place = until, places[meter.batches - 1]

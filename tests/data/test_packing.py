@@ -82,7 +82,7 @@ def test_packed_sequences_keep_their_contents(pairs):
         for key in ("input_word_ids", "input_type_ids"):
             assert inputs[key][row, here].tolist() == alone[key][0].tolist()
         assert inputs["position_ids"][row, here].tolist() == list(range(rows.lengths[which]))
-        assert inputs["first_positions"][row, number] == np.flatnonzero(here)[0]
+        assert inputs["cls_positions"][row, number] == np.flatnonzero(here)[0]
 
 
 def test_tags_stay_with_their_words():
@@ -297,7 +297,7 @@ def check_packed():
         rows = encoded([1, 9, 4, 2, 7, 3, 5, 0])
         _, (inputs, targets, weights) = one_batch(rows, of_positions=False)
         if of_positions:
-            taken = {key: value for key, value in inputs.items() if key != "first_positions"}
+            taken = {key: value for key, value in inputs.items() if key != "cls_positions"}
         else:
             taken = inputs
         view = heads.packed(model)
@@ -355,7 +355,7 @@ def test_layout_of_inputs_and_positions(seed):
         assert inputs["position_ids"][here].tolist() == list(range(length))
         assert set(inputs["text_ids"][here]) == {number[index] + 1}
         assert laid[here].tolist() == (values[index, :length] / 2).tolist()
-        assert inputs["first_positions"][row[index], number[index]] == offset[index]
+        assert inputs["cls_positions"][row[index], number[index]] == offset[index]
     empty = inputs["text_ids"] == 0
     assert empty.sum() == 60 - lengths.sum()
     assert set(inputs["input_word_ids"][empty]) == {100}

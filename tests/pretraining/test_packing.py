@@ -97,7 +97,7 @@ def test_everything_of_a_pair_goes_with_it():
             key: ((len(rows), length), "int32")
             for key in ("input_word_ids", "input_type_ids", "position_ids", "text_ids")
         },
-        "first_positions": ((len(rows), most), "int32"),
+        "cls_positions": ((len(rows), most), "int32"),
         "is_random": ((len(rows), most), "int32"),
         "is_random_weights": ((len(rows), most), "float32"),
         "masked_lm_positions": ((len(rows), most * predictions), "int32"),
@@ -114,7 +114,7 @@ def test_everything_of_a_pair_goes_with_it():
                 assert (packed[key][row, at : at + n] == one[key][:n]).all()
             assert (packed["position_ids"][row, at : at + n] == np.arange(n)).all()
             assert (packed["text_ids"][row, at : at + n] == number + 1).all()
-            assert packed["first_positions"][row, number] == at
+            assert packed["cls_positions"][row, number] == at
             assert packed["is_random"][row, number] == one["is_random"]
             these = slice(slot, slot + count)
             assert (

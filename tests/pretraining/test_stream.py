@@ -55,8 +55,8 @@ def texts(batch):
                 random = int(targets["next_sentence"][place])
             if "position_ids" in inputs:
                 assert (inputs["position_ids"][row][at] == np.arange(len(at))).all()
-                if "first_positions" in inputs:
-                    assert inputs["first_positions"][row][number - 1] == at[0]
+                if "cls_positions" in inputs:
+                    assert inputs["cls_positions"][row][number - 1] == at[0]
             yield (
                 tuple(ids[at].tolist()), tuple(types[at].tolist()),
                 tuple((positions[mine] - at[0]).tolist()), tuple(labels[mine].tolist()), random,
@@ -111,7 +111,7 @@ def test_a_packed_batch(made):
             for key in ("input_word_ids", "input_type_ids", "position_ids", "text_ids")
         },
         "masked_lm_positions": ((4, 24), "int32"),
-        "first_positions": ((4, 8), "int32"),
+        "cls_positions": ((4, 8), "int32"),
     }
     for task, shape in zip(TASKS, [(4, 24), (4, 8)], strict=True):
         assert (targets[task].shape, str(targets[task].dtype)) == (shape, "int32")

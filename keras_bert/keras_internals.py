@@ -1,0 +1,234 @@
+"""All uses of Keras' private methods and attributes.
+
+No other module of this package may use them. `tests/test_keras_internals.py` names each one and
+fails if a new version of Keras removes it or changes its signature.
+"""
+
+import warnings
+
+import keras
+from keras import ops
+from keras.src.saving import serialization_lib
+
+# A head on the sequence, such as a tagger, does not use the pooler. That needs no warning.
+_UNUSED_POOLER = r"Gradients do not exist for variables \[('([^']*/)?pooler/dense/\w+'(, )?)+\]"
+
+
+def all_layers(layer, include_self=True):
+    """Return a layer and the layers nested in it, at any depth.
+
+    Args:
+        layer: A `keras.layers.Layer` or `keras.Model`.
+        include_self: If False, leave out `layer` itself.
+
+    Returns:
+        A list of layers.
+
+    Example:
+
+    >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, name="dense")])
+    >>> all_layers(model, include_self=False)[-1].name
+    'dense'
+    """
+    return layer._flatten_layers(include_self=include_self)
+
+
+def producing_operation(tensor):
+    """Return the layer or operation that produced a symbolic tensor.
+
+    Args:
+        tensor: A `keras.KerasTensor`, or any other tensor.
+
+    Returns:
+        A `keras.Operation`, or `None` if the tensor is not symbolic.
+
+    Example:
+
+    >>> producing_operation(keras.Input((2,), name="x")).name
+    'x'
+    """
+    history = getattr(tensor, "_keras_history", None)
+    return None if history is None else history.operation
+
+
+def output_index(tensor):
+    """Return the position of a symbolic tensor in the flat outputs of its operation.
+
+    Args:
+        tensor: A `keras.KerasTensor`.
+
+    Returns:
+        An int.
+
+    Example:
+
+    >>> output_index(ops.split(keras.Input((4,)), 2, axis=-1)[1])
+    1
+    """
+    return tensor._keras_history.tensor_index
+
+
+def parent_tensors(tensor):
+    """Return the symbolic tensors that the operation of a symbolic tensor took as inputs.
+
+    Args:
+        tensor: A `keras.KerasTensor`.
+
+    Returns:
+        A list of `keras.KerasTensor`.
+
+    Example:
+
+    >>> x = keras.Input((2,))
+    >>> parent_tensors(ops.tanh(x))[0] is x
+    True
+    """
+    history = tensor._keras_history
+    return history.operation._inbound_nodes[history.node_index].input_tensors
+
+
+def replace_value(variable, value):
+    """Make a Keras variable use another backend variable, without copying it.
+
+    Args:
+        variable: A `keras.Variable`.
+        value: A variable of the backend, such as a `tf.Variable`, of the same shape and dtype.
+
+    Example:
+
+    >>> variable, other = keras.Variable([1.0]), keras.Variable([2.0])
+    >>> replace_value(variable, other.value)
+    >>> float(variable[0])
+    2.0
+    """
+    variable._value = value
+
+
+def in_safe_mode():
+    """Return the safe mode in which Keras is loading a model.
+
+    Returns:
+        A bool, or `None` if Keras is not loading a model.
+
+    Example:
+
+    >>> in_safe_mode() is None
+    True
+    """
+    return serialization_lib.in_safe_mode()
+
+
+def last_learning_rate(optimizer):
+    """Return the learning rate of the most recent batch.
+
+    The optimizer's own count of batches is used. It leaves out the batches that a
+    `LossScaleOptimizer` skipped.
+
+    Args:
+        optimizer: An optimizer that has a learning rate schedule, or a `LossScaleOptimizer`
+            around one.
+
+    Returns:
+        A float.
+
+    Example:
+
+    >>> schedule = keras.optimizers.schedules.ExponentialDecay(0.5, 1, 0.5)
+    >>> last_learning_rate(keras.optimizers.SGD(schedule))
+    0.5
+    """
+    optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+    # `iterations` counts optimizer steps, and the schedule counts batches. The conversion to
+    # NumPy also accepts the variable of a distribution strategy.
+    batches = int(ops.convert_to_numpy(optimizer._iterations))
+    return float(optimizer._learning_rate(max(0, batches - 1)))
+
+
+class BertOptimizerMixin(keras.optimizers.Optimizer):
+    """Common parts of `AdamW` and `Lamb`: weight decay, clipping and Adam's moments.
+
+    A subclass implements `step_scalars` and `update_step(gradient, variable, scalars)`.
+    """
+
+    def step_scalars(self, learning_rate):
+        """Compute the scalars that `update_step` needs, once per step.
+
+        Args:
+            learning_rate: A scalar tensor.
+
+        Returns:
+            A tuple of scalar tensors.
+        """
+        raise NotImplementedError
+
+    def has_decay(self, variable):
+        """Return True if weight decay applies to a variable.
+
+        It does not apply to biases, to LayerNorm, and to the variables passed to
+        `exclude_from_weight_decay`.
+
+        Args:
+            variable: A variable that is being trained.
+
+        Returns:
+            A bool.
+        """
+        if len(variable.shape) < 2 or variable.name == "bias":
+            return False
+        return self._use_weight_decay(variable)
+
+    def bias_corrections(self):
+        """Return the divisors of Adam's bias correction, for both moments."""
+        step = ops.cast(self.iterations + 1, keras.config.floatx())
+        return tuple(1 - ops.power(beta, step) for beta in (self.beta_1, self.beta_2))
+
+    def update_moments(self, gradient, variable):
+        """Update Adam's moments of a variable and return them.
+
+        Args:
+            gradient: The gradient, of the shape of the variable.
+            variable: A variable that is being trained.
+
+        Returns:
+            The first and the second moment, variables of that shape.
+        """
+        gradient = ops.cast(gradient, variable.dtype)
+        index = self._get_variable_index(variable)
+        first, second = self._momentums[index], self._velocities[index]
+        self.assign_add(first, (gradient - first) * (1 - self.beta_1))
+        self.assign_add(second, (ops.square(gradient) - second) * (1 - self.beta_2))
+        return first, second
+
+    def apply(self, grads, trainable_variables=None):
+        """Apply the gradients, without a warning if the model does not use the pooler."""
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=_UNUSED_POOLER)
+            return super().apply(grads, trainable_variables)
+
+    def _apply_weight_decay(self, variables):
+        """Do nothing: `update_step` applies the decay, with a rate computed once per step."""
+
+    def _clip_gradients(self, grads):
+        # TensorFlow's gradient of an embedding lists rows, and a row can occur more than once.
+        # Keras squares each occurrence; the sum of the occurrences must be squared.
+        grads = [
+            ops.add(grad, ops.zeros(grad.shape, grad.dtype))
+            if hasattr(grad, "dense_shape")
+            else grad
+            for grad in grads
+        ]
+        # Under a TensorFlow strategy, Keras clips the gradients of each replica and then sums
+        # them, so the result depends on the number of replicas. Sum them before clipping.
+        all_reduce = getattr(super(), "_all_reduce_sum_gradients", None)
+        if all_reduce is not None:
+            grads = [grad for grad, _ in all_reduce([(grad, None) for grad in grads])]
+        return super()._clip_gradients(grads)
+
+    def _all_reduce_sum_gradients(self, grads_and_vars):
+        """Do nothing: `_clip_gradients` has summed them."""
+        return grads_and_vars
+
+    def _backend_update_step(self, grads, trainable_variables, learning_rate):
+        """Pass `step_scalars` to `update_step` in place of the learning rate."""
+        scalars = self.step_scalars(learning_rate)
+        super()._backend_update_step(grads, trainable_variables, scalars)

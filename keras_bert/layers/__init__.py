@@ -1,0 +1,46 @@
+"""The layers of BERT (Devlin et al., 2018, sections 3 and A.2), written with `keras.ops`.
+
+Dimensions in shapes:
+    batch: Number of sequences.
+    seq: Number of positions per sequence, padding included.
+    hidden: Width of the residual stream (`hidden_size`).
+    heads: Number of attention heads.
+    head: Width of an attention head, `hidden / heads`.
+    inter: Width of the feed-forward layer (`intermediate_size`).
+    vocab: Number of tokens in the vocabulary (`vocab_size`).
+
+Every weight matrix belongs to a `keras.layers.Dense` or `keras.layers.Embedding`, so LoRA,
+`quantize("int8")` and dtype policies work as in other Keras models.
+"""
+
+from keras_bert.layers.activations import activation
+from keras_bert.layers.dropout import Dropout
+from keras_bert.layers.encoder_layers import Embeddings, Pooler, SelfAttention, TransformerBlock
+from keras_bert.layers.head_layers import (
+    MaskedLMHead,
+    MergeChoices,
+    SentencePooling,
+    SplitChoices,
+    TaskOutput,
+    WeightedSum,
+    WithoutDropout,
+)
+from keras_bert.layers.initializers import initializer, without_initial_weights
+
+__all__ = [
+    "Dropout",
+    "Embeddings",
+    "MaskedLMHead",
+    "MergeChoices",
+    "Pooler",
+    "SelfAttention",
+    "SentencePooling",
+    "SplitChoices",
+    "TaskOutput",
+    "TransformerBlock",
+    "WeightedSum",
+    "WithoutDropout",
+    "activation",
+    "initializer",
+    "without_initial_weights",
+]

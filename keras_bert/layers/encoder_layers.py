@@ -1,0 +1,493 @@
+"""Layers of the encoder: embeddings, self-attention, Transformer block and pooler."""
+
+import keras
+from keras import ops
+
+from keras_bert.layers.activations import activation
+from keras_bert.layers.dropout import Dropout
+from keras_bert.layers.initializers import initializer
+
+# Logit of a masked key. It is finite, so a row without visible keys does not give NaN, and it is
+# far below every real logit, so the probability is exactly 0.
+MASKED_LOGIT = -1e30
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class Embeddings(keras.layers.Layer):
+    """Sum of word, position and segment embeddings, then LayerNorm and dropout.
+
+    Source: `embedding_postprocessor` in google-research/bert `modeling.py`.
+
+    Args:
+        vocab_size: Number of tokens in the vocabulary.
+        hidden_size: Width of the output.
+        max_position_embeddings: Number of position embeddings, the maximum sequence length.
+        type_vocab_size: Number of segments.
+        dropout: Dropout rate, at least 0 and below 1.
+        layer_norm_eps: Epsilon of LayerNorm.
+        initializer_range: Standard deviation of the initial weights.
+
+    Example:
+
+    >>> layer = Embeddings(vocab_size=10, hidden_size=4, max_position_embeddings=8)
+    >>> ids = keras.ops.array([[1, 2, 3]])
+    >>> tuple(layer(ids, keras.ops.zeros_like(ids)).shape)
+    (1, 3, 4)
+    """
+
+    def __init__(
+        self,
+        vocab_size,
+        hidden_size,
+        max_position_embeddings,
+        type_vocab_size=2,
+        dropout=0.1,
+        layer_norm_eps=1e-12,
+        initializer_range=0.02,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.vocab_size = vocab_size
+        self.hidden_size = hidden_size
+        self.max_position_embeddings = max_position_embeddings
+        self.type_vocab_size = type_vocab_size
+        self.dropout_rate = dropout
+        self.layer_norm_eps = layer_norm_eps
+        self.initializer_range = initializer_range
+
+        def embedding(rows, name):
+            return keras.layers.Embedding(
+                rows,
+                hidden_size,
+                embeddings_initializer=initializer(initializer_range),
+                dtype=self.dtype_policy,
+                name=name,
+            )
+
+        self.word_embeddings = embedding(vocab_size, "word_embeddings")
+        self.position_embeddings = embedding(max_position_embeddings, "position_embeddings")
+        self.token_type_embeddings = embedding(type_vocab_size, "token_type_embeddings")
+        self.layer_norm = keras.layers.LayerNormalization(
+            epsilon=layer_norm_eps, dtype=self.dtype_policy, name="layer_norm"
+        )
+        self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+
+    def build(self, input_word_ids_shape, input_type_ids_shape=None, position_ids_shape=None):
+        self.word_embeddings.build(input_word_ids_shape)
+        self.position_embeddings.build((None,))
+        self.token_type_embeddings.build(input_word_ids_shape)
+        self.layer_norm.build((*input_word_ids_shape, self.hidden_size))
+        self.built = True
+
+    def call(self, input_word_ids, input_type_ids, position_ids=None, training=None):
+        """Embed a batch.
+
+        Args:
+            input_word_ids: Integers (batch, seq), from 0 to `vocab_size` - 1.
+            input_type_ids: Integers (batch, seq), from 0 to `type_vocab_size` - 1.
+            position_ids: Integers (batch, seq), from 0 to `max_position_embeddings` - 1.
+                Defaults to 0, 1, 2, ...
+            training: If True, apply dropout.
+
+        Returns:
+            A float tensor (batch, seq, hidden).
+
+        Raises:
+            ValueError: If the sequence is longer than `max_position_embeddings`.
+        """
+        if position_ids is None:
+            position_ids = self._default_positions(input_word_ids)  # (seq,)
+        x = self.word_embeddings(input_word_ids)  # (batch, seq, hidden)
+        x = x + self.position_embeddings(position_ids)
+        x = x + self.token_type_embeddings(input_type_ids)
+        return self.dropout(self.layer_norm(x), training=training)
+
+    def _default_positions(self, input_word_ids):
+        length = input_word_ids.shape[1]
+        if length is not None and length > self.max_position_embeddings:
+            raise ValueError(
+                f"input_word_ids has {length} positions, and the maximum is "
+                f"max_position_embeddings={self.max_position_embeddings}. Shorten the sequences."
+            )
+        # Slice a full range: if the length is unknown until the graph runs, a sequence that is too
+        # long then fails with a shape error. A lookup beyond the table gives zeros on a GPU.
+        positions = ops.arange(self.max_position_embeddings, dtype="int32")
+        return positions[: ops.shape(input_word_ids)[1]]
+
+    def compute_output_shape(
+        self, input_word_ids_shape, input_type_ids_shape=None, position_ids_shape=None
+    ):
+        return (*input_word_ids_shape, self.hidden_size)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "vocab_size": self.vocab_size,
+            "hidden_size": self.hidden_size,
+            "max_position_embeddings": self.max_position_embeddings,
+            "type_vocab_size": self.type_vocab_size,
+            "dropout": self.dropout_rate,
+            "layer_norm_eps": self.layer_norm_eps,
+            "initializer_range": self.initializer_range,
+        }
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class SelfAttention(keras.layers.Layer):
+    """Multi-head scaled dot-product self-attention with one matmul for Q, K and V.
+
+    The softmax is computed in float32 under every dtype policy. A query without visible keys,
+    as in a row of padding, has a context of zeros, as in PyTorch's fused attention.
+
+    Source: `attention_layer` in google-research/bert `modeling.py`; Vaswani et al. (2017), 3.2.
+
+    Args:
+        num_heads: Number of heads. Must divide the width of the input.
+        dropout: Dropout rate of the attention probabilities, at least 0 and below 1.
+        initializer_range: Standard deviation of the initial weights.
+
+    Raises:
+        ValueError: If `num_heads` does not divide the width of the input.
+
+    Example:
+
+    >>> layer = SelfAttention(num_heads=2)
+    >>> tuple(layer(keras.ops.ones((1, 3, 4)), attention_mask=keras.ops.ones((1, 3))).shape)
+    (1, 3, 4)
+    """
+
+    def __init__(self, num_heads, dropout=0.1, initializer_range=0.02, **kwargs):
+        super().__init__(**kwargs)
+        self.num_heads = num_heads
+        self.dropout_rate = dropout
+        self.initializer_range = initializer_range
+        self.dropout = Dropout(dropout, dtype=self.dtype_policy, name="dropout")
+
+    def build(self, hidden_states_shape, attention_mask_shape=None):
+        hidden_size = hidden_states_shape[-1]
+        if hidden_size % self.num_heads:
+            raise ValueError(
+                f"num_attention_heads must divide hidden_size; received {self.num_heads} heads "
+                f"for a width of {hidden_size}"
+            )
+
+        def dense(units, name):
+            layer = keras.layers.Dense(
+                units,
+                kernel_initializer=initializer(self.initializer_range),
+                dtype=self.dtype_policy,
+                name=name,
+            )
+            layer.build(hidden_states_shape)
+            return layer
+
+        self.head_size = hidden_size // self.num_heads
+        self.qkv = dense(3 * hidden_size, "qkv")
+        self.output_dense = dense(hidden_size, "output")
+        self.built = True
+
+    def call(self, hidden_states, attention_mask=None, positions=None, training=None):
+        """Compute self-attention.
+
+        Args:
+            hidden_states: Floats (batch, seq, hidden).
+            attention_mask: Nonzero for visible keys: (batch, seq) for all queries, or
+                (batch, seq, seq) as [query, key]. Defaults to all keys.
+            positions: Integers (batch, n), the positions of the queries. Defaults to all
+                positions.
+            training: If True, apply dropout.
+
+        Returns:
+            A tensor (batch, queries, hidden), where queries is seq or n.
+        """
+        batch, seq, hidden = ops.shape(hidden_states)
+        qkv = self.qkv(hidden_states)  # (batch, seq, 3 * hidden)
+        qkv = ops.reshape(qkv, (batch, seq, 3, self.num_heads, self.head_size))
+        query, queries = qkv[:, :, 0], seq  # (batch, seq, heads, head)
+        if positions is not None:
+            queries = ops.shape(positions)[1]
+            query = gather_positions(ops.reshape(query, (batch, seq, hidden)), positions)
+            query = ops.reshape(query, (batch, queries, self.num_heads, self.head_size))
+        # Scale the queries: they have seq / head times fewer elements than the logits.
+        query = ops.transpose(query, (0, 2, 1, 3))  # (batch, heads, queries, head)
+        query = query * ops.cast(self.head_size**-0.5, query.dtype)
+        key = ops.transpose(qkv[:, :, 1], (0, 2, 3, 1))  # (batch, heads, head, seq)
+        value = ops.transpose(qkv[:, :, 2], (0, 2, 1, 3))  # (batch, heads, seq, head)
+
+        logits = ops.cast(ops.matmul(query, key), "float32")  # (batch, heads, queries, seq)
+        if attention_mask is not None:
+            visible = ops.not_equal(attention_mask, 0)
+            if len(attention_mask.shape) == 2:
+                visible = visible[:, None, :]  # (batch, 1, seq)
+            elif positions is not None:
+                visible = gather_positions(ops.cast(visible, "float32"), positions) > 0.5
+            logits = ops.where(visible[:, None], logits, MASKED_LOGIT)
+        # Keras warns about a softmax over a single logit.
+        probabilities = ops.softmax(logits) if logits.shape[-1] != 1 else ops.ones_like(logits)
+        probabilities = ops.cast(probabilities, value.dtype)
+        probabilities = self.dropout(probabilities, training=training)
+
+        context = ops.matmul(probabilities, value)  # (batch, heads, queries, head)
+        context = ops.transpose(context, (0, 2, 1, 3))  # (batch, queries, heads, head)
+        context = ops.reshape(context, (batch, queries, hidden))
+        if attention_mask is not None:
+            any_visible = ops.any(visible, axis=-1, keepdims=True)  # (batch, 1 or queries, 1)
+            context = context * ops.cast(any_visible, context.dtype)
+        return self.output_dense(context)
+
+    def compute_output_shape(
+        self, hidden_states_shape, attention_mask_shape=None, positions_shape=None
+    ):
+        return (*(positions_shape or hidden_states_shape[:2]), hidden_states_shape[-1])
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "dropout": self.dropout_rate,
+            "initializer_range": self.initializer_range,
+        }
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class TransformerBlock(keras.layers.Layer):
+    """One post-norm Transformer layer: self-attention, then a feed-forward network.
+
+    Source: The loop body of `transformer_model` in google-research/bert `modeling.py`.
+
+    Args:
+        num_heads: Number of attention heads.
+        intermediate_size: Width of the feed-forward network.
+        hidden_act: Activation of the feed-forward network, see `activation`.
+        dropout: Dropout rate of both sublayers' outputs, at least 0 and below 1.
+        attention_dropout: Dropout rate of the attention probabilities.
+        layer_norm_eps: Epsilon of LayerNorm.
+        initializer_range: Standard deviation of the initial weights.
+        rematerialize: If True, compute the block again in the backward pass, and keep only its
+            input. Training takes about a third longer. The attribute is read at each call.
+
+    Example:
+
+    >>> layer = TransformerBlock(num_heads=2, intermediate_size=8)
+    >>> tuple(layer(keras.ops.ones((1, 3, 4))).shape)
+    (1, 3, 4)
+    """
+
+    def __init__(
+        self,
+        num_heads,
+        intermediate_size,
+        hidden_act="gelu",
+        dropout=0.1,
+        attention_dropout=0.1,
+        layer_norm_eps=1e-12,
+        initializer_range=0.02,
+        rematerialize=False,
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        self.num_heads = num_heads
+        self.intermediate_size = intermediate_size
+        self.hidden_act = hidden_act
+        self.dropout_rate = dropout
+        self.attention_dropout = attention_dropout
+        self.layer_norm_eps = layer_norm_eps
+        self.initializer_range = initializer_range
+        self.rematerialize = rematerialize
+        self.activation = activation(hidden_act)
+        self.attention = SelfAttention(
+            num_heads,
+            dropout=attention_dropout,
+            initializer_range=initializer_range,
+            dtype=self.dtype_policy,
+            name="attention",
+        )
+        # Two layers, so that each draws one seed per call; `_rematerialized` relies on it.
+        self.attention_output_dropout, self.output_dropout = (
+            Dropout(dropout, dtype=self.dtype_policy, name=name)
+            for name in ("attention_output_dropout", "output_dropout")
+        )
+
+    def build(self, hidden_states_shape, attention_mask_shape=None):
+        hidden_size = hidden_states_shape[-1]
+
+        def dense(units, input_size, name):
+            layer = keras.layers.Dense(
+                units,
+                kernel_initializer=initializer(self.initializer_range),
+                dtype=self.dtype_policy,
+                name=name,
+            )
+            layer.build((*hidden_states_shape[:-1], input_size))
+            return layer
+
+        def layer_norm(name):
+            layer = keras.layers.LayerNormalization(
+                epsilon=self.layer_norm_eps, dtype=self.dtype_policy, name=name
+            )
+            layer.build(hidden_states_shape)
+            return layer
+
+        self.attention.build(hidden_states_shape, attention_mask_shape)
+        self.attention_layer_norm = layer_norm("attention_layer_norm")
+        self.intermediate = dense(self.intermediate_size, hidden_size, "intermediate")
+        self.output_dense = dense(hidden_size, self.intermediate_size, "output")
+        self.output_layer_norm = layer_norm("output_layer_norm")
+        self.built = True
+
+    def call(self, hidden_states, attention_mask=None, positions=None, training=None):
+        """Apply the block.
+
+        Args:
+            hidden_states: Floats (batch, seq, hidden).
+            attention_mask: (batch, seq) or (batch, seq, seq), see `SelfAttention`.
+            positions: Integers (batch, n), the positions to compute. They still attend to all
+                visible positions. Defaults to all positions.
+            training: If True, apply dropout.
+
+        Returns:
+            A tensor (batch, seq or n, hidden).
+        """
+        compute = self._rematerialized if self.rematerialize else self._compute
+        return compute(hidden_states, attention_mask, positions, training)
+
+    def _compute(self, hidden_states, attention_mask, positions, training):
+        x = self.attention(
+            hidden_states, attention_mask=attention_mask, positions=positions, training=training
+        )
+        x = self.attention_output_dropout(x, training=training)
+        if positions is not None:
+            hidden_states = gather_positions(hidden_states, positions)
+        x = self.attention_layer_norm(hidden_states + x)
+        y = self.activation(self.intermediate(x))  # (batch, seq or n, inter)
+        y = self.output_dense(y)  # (batch, seq or n, hidden)
+        y = self.output_dropout(y, training=training)
+        return self.output_layer_norm(x + y)
+
+    def _rematerialized(self, hidden_states, attention_mask, positions, training):
+        # `keras.RematScope` does not fit: the second run must use the dropout of the first and
+        # must not change state. So seeds are drawn here, and both runs are stateless.
+        weights, state = [], []
+        for variable in self.variables:
+            if keras.backend.is_float_dtype(variable.dtype):
+                weights.append(variable)
+            else:
+                state.append((variable, ops.convert_to_tensor(variable)))
+        if training:
+            dropouts = self.attention.dropout, self.attention_output_dropout, self.output_dropout
+            generators = [layer.seed_generator for layer in dropouts if layer.rate > 0]
+            state += [(generator.state, generator.next()) for generator in generators]
+
+        def compute(hidden_states, *values):
+            mapping = [*zip(weights, values, strict=True), *state]
+            with keras.StatelessScope(state_mapping=mapping):
+                return self._compute(hidden_states, attention_mask, positions, training)
+
+        # Pass the weights as arguments: values in a closure may get no gradient.
+        return keras.remat(compute)(hidden_states, *map(ops.convert_to_tensor, weights))
+
+    def compute_output_shape(
+        self, hidden_states_shape, attention_mask_shape=None, positions_shape=None
+    ):
+        return (*(positions_shape or hidden_states_shape[:2]), hidden_states_shape[-1])
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "intermediate_size": self.intermediate_size,
+            "hidden_act": self.hidden_act,
+            "dropout": self.dropout_rate,
+            "attention_dropout": self.attention_dropout,
+            "layer_norm_eps": self.layer_norm_eps,
+            "initializer_range": self.initializer_range,
+            "rematerialize": self.rematerialize,
+        }
+
+
+def gather_positions(x, positions):
+    """Return the vectors at some positions of each sequence.
+
+    Args:
+        x: Floats (batch, seq, hidden).
+        positions: Integers (batch, n).
+
+    Returns:
+        A tensor (batch, n, hidden).
+
+    Example:
+
+    >>> gather_positions(ops.reshape(ops.arange(3.0), (1, 3, 1)), ops.array([[2, 0]])).shape[1]
+    2
+    """
+    # A matmul with one-hot rows is cheap and exact up to the rounding of matmul inputs, and on
+    # several devices each reads only its own rows. With a gather, XLA sends all rows to all
+    # devices.
+    seq = ops.arange(ops.shape(x)[1], dtype="int32")
+    one_hot = ops.cast(positions, "int32")[:, :, None] == seq  # (batch, n, seq)
+    return ops.matmul(ops.cast(one_hot, x.dtype), x)
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class Pooler(keras.layers.Layer):
+    """Dense layer with tanh on the [CLS] vector, BERT's `pooled_output`.
+
+    Source: The "pooler" scope in google-research/bert `modeling.py`.
+
+    Args:
+        initializer_range: Standard deviation of the initial weights.
+
+    Example:
+
+    >>> tuple(Pooler()(keras.ops.ones((1, 3, 4))).shape)
+    (1, 4)
+    """
+
+    def __init__(self, initializer_range=0.02, **kwargs):
+        super().__init__(**kwargs)
+        self.initializer_range = initializer_range
+
+    def build(self, sequence_output_shape, positions_shape=None):
+        hidden_size = sequence_output_shape[-1]
+        self.dense = keras.layers.Dense(
+            hidden_size,
+            activation="tanh",
+            kernel_initializer=initializer(self.initializer_range),
+            dtype=self.dtype_policy,
+            name="dense",
+        )
+        self.dense.build((sequence_output_shape[0], hidden_size))
+        self.built = True
+
+    def call(self, sequence_output, positions=None):
+        """Pool a batch.
+
+        Args:
+            sequence_output: Floats (batch, seq, hidden).
+            positions: Integers (batch, texts), the [CLS] positions of packed sequences. Defaults
+                to one [CLS] at position 0.
+
+        Returns:
+            A tensor (batch, hidden), or (batch, texts, hidden) if `positions` is given.
+        """
+        if positions is None:
+            return self.pool(sequence_output[:, 0])
+        return self.pool(gather_positions(sequence_output, positions))
+
+    def pool(self, cls_vectors):
+        """Pool [CLS] vectors.
+
+        Args:
+            cls_vectors: Floats (..., hidden).
+
+        Returns:
+            A tensor of the same shape.
+        """
+        return self.dense(cls_vectors)
+
+    def compute_output_shape(self, sequence_output_shape, positions_shape=None):
+        leading = sequence_output_shape[:1] if positions_shape is None else positions_shape
+        return (*leading, sequence_output_shape[-1])
+
+    def get_config(self):
+        return {**super().get_config(), "initializer_range": self.initializer_range}

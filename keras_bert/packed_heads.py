@@ -1,0 +1,169 @@
+"""Models for packed sequences: rows that hold several texts each.
+
+Each text attends only to itself and has its own positions, so its logits are the same as in a row
+of its own.
+
+Source: Krell et al. (2021), Efficient sequence packing without cross-contamination.
+"""
+
+import keras
+
+from keras_bert import keras_internals
+from keras_bert.encoder import BertEncoder
+from keras_bert.inspection import find_encoder, find_task
+
+_HEAD_LAYERS = ["dropout", "logits", "output"]  # of a classifier, regressor or tagger
+
+
+def packed(model, *, name="packed"):
+    """Return a version of a model for packed sequences. It shares all layers.
+
+    Args:
+        model: A model from `heads.classifier`, `heads.regressor` or `heads.tagger`.
+        name: Name of the new model.
+
+    Returns:
+        A functional `keras.Model`. Inputs, int32: `input_word_ids`, `input_type_ids`,
+        `position_ids` and `text_ids` (batch, seq), where `text_ids` is 1 for the first text (or
+        pair) of a row, 2 for the second, ..., and 0 for padding. Except for a tagger also
+        `cls_positions` (batch, texts). Output: logits, (batch, seq, num_tags) for a tagger and
+        (batch, texts, ...) for the others.
+
+    Raises:
+        ValueError: If `can_be_packed` is False for the model.
+
+    Example:
+
+    >>> from keras_bert import heads
+    >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
+    ...                       num_attention_heads=2, intermediate_size=8)
+    >>> packed(heads.classifier(encoder, 3)).output_shape
+    (None, None, 3)
+    """
+    if not can_be_packed(model):
+        raise ValueError(
+            "the model must be an unchanged classifier, regressor or tagger; received "
+            f"{model.name!r}"
+        )
+    inputs, encoder = _packed_inputs(), find_encoder(model)
+    if find_task(model) == "tagger":
+        x = _encode(encoder, inputs)["sequence_output"]
+    else:
+        inputs["cls_positions"] = cls_positions = _input("cls_positions")
+        # No output positions: the head reads only the [CLS] vectors.
+        x = _encode(
+            encoder, inputs, cls_positions=cls_positions, output_positions=cls_positions[:, :0]
+        )["pooled_output"]
+    for layer in _HEAD_LAYERS:
+        x = model.get_layer(layer)(x)
+    return keras.Model(inputs, x, name=name)
+
+
+def packed_pretraining(model, *, name="packed_pretraining"):
+    """Return a version of a pretraining model for packed sequences. It shares all layers.
+
+    Args:
+        model: A model from `heads.pretraining` or `heads.masked_lm`.
+        name: Name of the new model.
+
+    Returns:
+        A functional `keras.Model`. Inputs, int32: those of `packed`, and `masked_lm_positions`
+        (batch, predictions); `cls_positions` only for `heads.pretraining`. Outputs: those of the
+        model, but `next_sentence` is (batch, texts, 2).
+
+    Raises:
+        ValueError: If another head built the model.
+
+    Example:
+
+    >>> from keras_bert import heads
+    >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
+    ...                       num_attention_heads=2, intermediate_size=8)
+    >>> packed = packed_pretraining(heads.pretraining(encoder))
+    >>> {key: value.shape for key, value in packed.output.items()}
+    {'masked_lm': (None, None, 9), 'next_sentence': (None, None, 2)}
+    """
+    task = find_task(model)
+    if task not in ("pretraining", "masked_lm"):
+        raise ValueError(f"the model must be of pretraining or masked_lm; received {task}")
+    inputs = _packed_inputs()
+    inputs["masked_lm_positions"] = positions = _input("masked_lm_positions")
+    optional = {"output_positions": positions}
+    if task == "pretraining":
+        inputs["cls_positions"] = optional["cls_positions"] = _input("cls_positions")
+    x = _encode(find_encoder(model), inputs, **optional)
+    logits = model.get_layer("masked_lm")(x["sequence_output"])
+    if task == "masked_lm":
+        return keras.Model(inputs, model.get_layer("output")(logits), name=name)
+    next_sentence = model.get_layer("next_sentence")(x["pooled_output"])  # (batch, texts, 2)
+    outputs = {
+        "masked_lm": model.get_layer("masked_lm_output")(logits),
+        "next_sentence": model.get_layer("next_sentence_output")(next_sentence),
+    }
+    return keras.Model(inputs, outputs, name=name)
+
+
+def can_be_packed(model):
+    """Return True if `packed` accepts a model.
+
+    It accepts only what a head builds. Anything that the user inserted, such as another attention
+    mask, would be lost.
+
+    Args:
+        model: A `keras.Model`.
+
+    Returns:
+        A bool.
+
+    Example:
+
+    >>> from keras_bert import heads
+    >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
+    ...                       num_attention_heads=2, intermediate_size=8)
+    >>> can_be_packed(heads.tagger(encoder, 3)), can_be_packed(heads.span_selector(encoder))
+    (True, False)
+    """
+    task = find_task(model)
+    if task not in ("classifier", "regressor", "tagger"):
+        return False
+    # `model.operations` also lists operations of `keras.ops`, which are not layers.
+    encoder, *head = (
+        each for each in model.operations if not isinstance(each, keras.layers.InputLayer)
+    )
+    if not isinstance(encoder, BertEncoder) or [each.name for each in head] != _HEAD_LAYERS:
+        return False
+    if not isinstance(model.input, dict) or set(model.input) != set(encoder.input):
+        return False
+    # The head must read the default output of the encoder, not, for example, a lower layer.
+    tensor = model.output
+    for _ in head:
+        (tensor,) = keras_internals.parent_tensors(tensor)
+    paths = [path for path, _ in keras.tree.flatten_with_path(encoder.output)]
+    key = "sequence_output" if task == "tagger" else "pooled_output"
+    return paths[keras_internals.output_index(tensor)] == (key,)
+
+
+def _input(name):
+    return keras.Input(shape=(None,), dtype="int32", name=name)
+
+
+def _packed_inputs():
+    keys = ("input_word_ids", "input_type_ids", "position_ids", "text_ids")
+    return {key: _input(key) for key in keys}
+
+
+def _encode(encoder, inputs, **optional):
+    """Call the encoder with a block-diagonal attention mask made from `text_ids`."""
+    text_ids = inputs["text_ids"]
+    same = keras.ops.equal(text_ids[:, :, None], text_ids[:, None, :])  # (batch, seq, seq)
+    real = keras.ops.not_equal(text_ids, 0)
+    return encoder(
+        {
+            "input_word_ids": inputs["input_word_ids"],
+            "input_mask": keras.ops.cast(real, "int32"),
+            "input_type_ids": inputs["input_type_ids"],
+            "position_ids": inputs["position_ids"],
+            "attention_mask": keras.ops.cast(same & real[:, None, :], "int32"),
+            **optional,
+        }
+    )

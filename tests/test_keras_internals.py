@@ -1,0 +1,140 @@
+"""Keras' private methods and attributes that we use. A test fails if Keras changes one."""
+
+import inspect
+import pathlib
+import re
+
+import keras
+import numpy as np
+import pytest
+from keras.src.saving import serialization_lib
+
+import keras_bert
+from keras_bert import keras_internals, optimizers
+
+Optimizer = keras.optimizers.Optimizer
+# Class, private method, parameters.
+METHODS = [
+    (Optimizer, "_apply_weight_decay", ["self", "variables"]),
+    (Optimizer, "_use_weight_decay", ["self", "variable"]),
+    (Optimizer, "_clip_gradients", ["self", "grads"]),
+    (Optimizer, "_all_reduce_sum_gradients", ["self", "grads_and_vars"]),  # TensorFlow only
+    (Optimizer, "_get_variable_index", ["self", "variable"]),
+    (
+        Optimizer,
+        "_backend_update_step",
+        ["self", "grads", "trainable_variables", "learning_rate"],
+    ),
+    (keras.layers.Layer, "_flatten_layers", ["self", "include_self", "recursive"]),
+    # Used by tests and benchmarks.
+    (keras.Model, "_symbolic_build", ["self", "iterator", "data_batch"]),
+]
+OVERRIDDEN = [
+    "_apply_weight_decay",
+    "_clip_gradients",
+    "_all_reduce_sum_gradients",
+    "_backend_update_step",
+]
+# Private names that only keras_internals.py may contain.
+PRIVATE = r"keras\.src|\._keras_history|_inbound_nodes|_flatten_layers|\._iterations\b"
+PRIVATE += r"|optimizer\._learning_rate|_momentums|_velocities|\._value\b|"
+PRIVATE += "|".join(name for kind, name, _ in METHODS if kind is Optimizer)
+
+
+@pytest.mark.parametrize(("kind", "name", "parameters"), METHODS)
+def test_signatures(kind, name, parameters):
+    assert list(inspect.signature(getattr(kind, name)).parameters) == parameters
+
+
+def test_overrides_have_the_signatures_of_keras():
+    overridden = [name for name in vars(keras_internals.BertOptimizerMixin) if name[0] == "_"]
+    assert set(OVERRIDDEN) <= set(overridden)
+    for name in [*OVERRIDDEN, "apply"]:
+        ours = inspect.signature(getattr(keras_internals.BertOptimizerMixin, name))
+        assert list(ours.parameters) == list(inspect.signature(getattr(Optimizer, name)).parameters)
+
+
+@pytest.mark.parametrize("make", [optimizers.adamw, optimizers.lamb])
+def test_keras_calls_each_override_and_builds_the_moments(make, monkeypatch):
+    called = set()
+
+    def record(name):
+        method = getattr(keras_internals.BertOptimizerMixin, name)
+
+        def call(self, *args):
+            called.add(name)
+            return method(self, *args)
+
+        monkeypatch.setattr(keras_internals.BertOptimizerMixin, name, call)
+
+    for name in OVERRIDDEN:
+        record(name)
+    optimizer, kernel = make(0.1, total_steps=9), keras.Variable(np.ones((2, 2)), name="kernel")
+    optimizer.apply([keras.ops.ones((2, 2))], [kernel])
+    assert called == set(OVERRIDDEN)
+    index = optimizer._get_variable_index(kernel)
+    for moments in (optimizer._momentums, optimizer._velocities):
+        assert moments[index].shape == kernel.shape
+        assert keras.ops.convert_to_numpy(moments[index]).all()
+
+
+def test_all_layers_of_a_nested_model():
+    inner = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, name="dense")], name="inner")
+    model = keras.Sequential([keras.Input((2,)), inner], name="outer")
+    assert {layer.name for layer in keras_internals.all_layers(model)} >= {
+        "outer",
+        "inner",
+        "dense",
+    }
+    assert model not in keras_internals.all_layers(model, include_self=False)
+
+
+def test_history_of_symbolic_tensors():
+    x = keras.Input((4,), name="x")
+    dense = keras.layers.Dense(4)
+    first, second = keras.ops.split(dense(x), 2, axis=-1)
+    assert [keras_internals.output_index(each) for each in (first, second)] == [0, 1]
+    (parent,) = keras_internals.parent_tensors(second)
+    assert keras_internals.producing_operation(parent) is dense
+    (parent,) = keras_internals.parent_tensors(parent)
+    assert parent is x
+    assert keras_internals.producing_operation(np.ones(2)) is None
+    # A layer that is called twice has a node per call.
+    y = keras.Input((4,), name="y")
+    (parent,) = keras_internals.parent_tensors(dense(y))
+    assert parent is y
+
+
+def test_replace_value():
+    import tensorflow as tf
+
+    variable, value = keras.Variable([1.0]), tf.Variable([2.0])
+    keras_internals.replace_value(variable, value)
+    value.assign([3.0])
+    assert variable.value is value and variable.numpy() == [3.0]
+
+
+def test_last_learning_rate_counts_batches():
+    optimizer = optimizers.adamw(1.0, total_steps=4, gradient_accumulation_steps=2)
+    optimizer.build([keras.Variable([1.0])])
+    rates = []
+    for _ in range(4):
+        optimizer.apply([keras.ops.ones(1)])
+        rates.append(keras_internals.last_learning_rate(optimizer))
+    assert rates == [1.0, 1.0, 0.75, 0.75]
+    scaled = keras.optimizers.LossScaleOptimizer(optimizer)
+    assert keras_internals.last_learning_rate(scaled) == 0.75
+
+
+def test_in_safe_mode():
+    assert keras_internals.in_safe_mode() is None
+    with serialization_lib.SafeModeScope(True):
+        assert keras_internals.in_safe_mode() is True
+
+
+def test_no_other_module_uses_private_names():
+    folder = pathlib.Path(keras_bert.__file__).parent
+    for file in folder.rglob("*.py"):
+        if file.name != "keras_internals.py":
+            found = re.search(PRIVATE, file.read_text("utf-8"))
+            assert found is None, f"{file.relative_to(folder)} uses {found[0]}"
