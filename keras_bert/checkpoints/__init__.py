@@ -156,7 +156,7 @@ def write(checkpoint: Checkpoint, path: str | Path, format: str) -> None:
     if format not in WRITABLE:
         raise ValueError(f"format must be one of {', '.join(WRITABLE)}; received {format!r}")
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise FileExistsError(f"{path} must be empty or not exist; choose another folder")
+        raise FileExistsError(f"{path} must be an empty folder or not exist; choose another")
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     try:

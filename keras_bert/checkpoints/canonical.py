@@ -181,8 +181,8 @@ class Checkpoint:
         for group in groups:
             if group not in self.groups:
                 raise ValueError(
-                    f"{self.path}: cannot drop {group!r}; the checkpoint has "
-                    f"{', '.join(sorted(self.groups)) or 'no parts that can be dropped'}"
+                    f"{self.path}: drop must name one of its parts, "
+                    f"{', '.join(sorted(self.groups)) or '(none)'}; received {group!r}"
                 )
         kept = {k: w for k, w in self.weights.items() if k.partition("/")[0] not in groups}
         keeps_heads = self.groups.isdisjoint(set(groups) - {"pooler"})
