@@ -1,4 +1,4 @@
-"""Files with flipped and missing bytes: what a reader may do with them."""
+"""Damage files, and check that readers raise one-line errors."""
 
 import contextlib
 
@@ -6,16 +6,16 @@ import numpy as np
 
 
 def check(files, read, times, seed=0):
-    """Damages one file at a time; a reader may read it or raise one line, nothing else.
+    """Damage one file at a time. The reader may succeed, or raise a one-line `ValueError`.
 
     Args:
-        files: paths; they are put back.
-        read: reads all of them.
-        times: how many damages.
-        seed: of the generator.
+        files: Paths of the files. They are restored.
+        read: Function that reads all files.
+        times: Number of damages.
+        seed: Seed of the generator.
 
     Returns:
-        How many damages were read without an error, such as those to a comment.
+        Number of damages that the reader did not notice.
     """
     random = np.random.default_rng(seed)
     survived = 0
@@ -36,12 +36,12 @@ def check(files, read, times, seed=0):
 
 
 def _damaged(content, random):
-    place = int(random.integers(len(content)))
+    position = int(random.integers(len(content)))
     kind = random.integers(4)
     if kind == 0:
-        return content[:place]
-    if kind == 1:  # a few bytes are gone
-        return content[:place] + content[place + int(random.integers(1, 9)) :]
+        return content[:position]
+    if kind == 1:  # remove a few bytes
+        return content[:position] + content[position + int(random.integers(1, 9)) :]
     changed = bytearray(content)
     for _ in range(1 if kind == 2 else int(random.integers(2, 20))):
         changed[int(random.integers(len(content)))] ^= 1 << int(random.integers(8))

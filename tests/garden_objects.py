@@ -1,6 +1,6 @@
-"""Trees of plain TensorFlow objects with the attributes of the Model Garden's models.
+"""Plain TensorFlow objects with the attributes of the Model Garden's models.
 
-`tests/garden` compares them with the real ones: the same keys in a checkpoint, the same names.
+`tests/garden` checks that they have the same keys in a checkpoint and the same names.
 """
 
 import json
@@ -23,15 +23,14 @@ def tree(**attributes):
 
 
 class Maker:
-    """Makes objects with random variables.
+    """Create objects with random variables.
 
     Args:
-        scope: what their names start with.
-        sizes: as a config has them.
-        by_hand: whether the attention's output is part of the block, as in 2020.
-        named: whether variables have names.
-        seed: of the generator.
-        **sizes: other sizes than `SIZES`.
+        scope: Prefix of the names.
+        by_hand: If `True`, the attention's output is part of the block, as in 2020.
+        named: If `True`, variables have names.
+        seed: Seed of the generator.
+        **sizes: Overrides of `SIZES`.
     """
 
     def __init__(self, scope="", by_hand=False, named=True, seed=0, **sizes):
@@ -89,7 +88,7 @@ class Maker:
         return block
 
     def layers_with_weights(self):
-        """In the order of an encoder that is a functional model."""
+        """Return the layers in the order of a functional encoder."""
         positions = self.variable("position_embedding/embeddings", self.positions, self.hidden)
         return [
             tree(embeddings=self.variable("word_embeddings/embeddings", self.vocab, self.hidden)),
@@ -101,7 +100,7 @@ class Maker:
         ]
 
     def encoder(self):
-        """As `BertEncoderV2`."""
+        """Return an encoder like `BertEncoderV2`."""
         word, position, kind, norm, *blocks, pooler = self.layers_with_weights()
         return tree(
             _embedding_layer=word,
@@ -113,7 +112,7 @@ class Maker:
         )
 
     def functional_encoder(self, attributes=True):
-        """As `BertEncoder`; without the attributes, as it was before August 2020."""
+        """Return an encoder like `BertEncoder`; without attributes as before August 2020."""
         layers = self.layers_with_weights()
         encoder = tree(**{f"layer_with_weights-{i}": layer for i, layer in enumerate(layers)})
         if attributes:
@@ -127,7 +126,7 @@ class Maker:
         return encoder
 
     def encoder_in_memory(self, activation, **config):
-        """As `BertEncoderV2`, with what else of it is looked at."""
+        """Return an encoder like `BertEncoderV2`, with a config and activations."""
         encoder = self.encoder()
         for block in encoder._transformer_layers:
             block._intermediate_activation_layer = tree(activation=activation)
@@ -188,7 +187,7 @@ class Maker:
 
 
 def items(pretrainer):
-    """As the property `checkpoint_items`."""
+    """Return the items of the property `checkpoint_items`."""
     return {
         "encoder": pretrainer.encoder_network,
         "masked_lm": pretrainer.masked_lm,
@@ -197,7 +196,7 @@ def items(pretrainer):
 
 
 def expected(encoder, masked_lm=None, head=None):
-    """Canonical name -> array."""
+    """Return canonical name -> array."""
     if hasattr(encoder, "_embedding_layer"):
         layers = [
             encoder._embedding_layer,
@@ -272,22 +271,22 @@ def assert_same(weights, wanted):
 
 def write_config(path, **changes):
     path.mkdir(exist_ok=True)
-    # As Google writes it: no layer_norm_eps.
+    # Google's configs have no layer_norm_eps.
     config = {**SIZES, "hidden_act": "gelu", "hidden_dropout_prob": 0.2, **changes}
     (path / "bert_config.json").write_text(json.dumps(config))
     (path / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
 
 
 def save_model(path, encoder, masked_lm=None, activation="gelu_new", variables=None, **attributes):
-    """Writes a SavedModel as `export_tfhub_lib` does; its graph has the ops of an activation.
+    """Write a SavedModel like `export_tfhub_lib`, with the ops of an activation.
 
     Args:
-        path: the folder.
-        encoder: a tree, or None for objects that keep their variables in a list alone.
-        masked_lm: a head.
-        activation: one of its keys below, or a list.
-        variables: of the encoder, in order; default: those of the tree.
-        **attributes: of the root, such as `do_lower_case`.
+        path: The folder.
+        encoder: An encoder, or `None` for a list of variables without attributes.
+        masked_lm: A masked-LM head.
+        activation: A key of `compute` below, or a list of keys.
+        variables: Variables of the encoder, in order. Default: the encoder's variables.
+        **attributes: Attributes of the root, such as `do_lower_case`.
     """
     compute = {
         "gelu": tf.math.erfc,
@@ -299,9 +298,9 @@ def save_model(path, encoder, masked_lm=None, activation="gelu_new", variables=N
 
     @tf.function(input_signature=[tf.TensorSpec([None])], autograph=False)
     def call(x):
-        return tf.tanh(sum((compute[name](x) for name in names), x))  # the last is the pooler's
+        return tf.tanh(sum((compute[name](x) for name in names), x))  # tanh: pooler
 
-    root = tf.__internal__.tracking.AutoTrackable()  # a module's `variables` cannot be set
+    root = tf.__internal__.tracking.AutoTrackable()  # tf.Module.variables is read-only
     if encoder is not None:
         setattr(root, "layer_with_weights-0", encoder)
         variables = list(encoder.variables)

@@ -1,8 +1,8 @@
-"""The formats BERT was shipped in, read into one canonical form and written from it, strictly.
+"""Read and write BERT checkpoints of all known formats.
 
-A format is a module with an ordered name table and the functions `matches(folder)`,
-`read_config(folder)`, `read(folder)` and, where it can be written, `write(checkpoint, folder)`. To
-add one, write such a module and name it in `FORMATS`.
+A format is a module with a name table and the functions `matches(folder)`, `read_config(folder)`,
+`read(folder)` and, for writable formats, `write(checkpoint, folder)`. To add a format, write such
+a module and add it to `FORMATS`.
 """
 
 import os
@@ -20,7 +20,8 @@ from keras_bert.checkpoints import (
     model_garden,
     saved_model,
 )
-from keras_bert.checkpoints.canonical import Checkpoint, Variable, assign
+from keras_bert.checkpoints.canonical import Checkpoint
+from keras_bert.checkpoints.name_tables import Variable, assign
 
 __all__ = [
     "FORMATS",
@@ -42,7 +43,7 @@ WRITABLE = tuple(name for name, module in FORMATS.items() if hasattr(module, "wr
 
 
 def detect(path: str | Path) -> str:
-    """Names the format of the checkpoint in a folder, by the files that are there.
+    """Return the format of the checkpoint in a folder, by the names of its files.
 
     Args:
         path: The folder.
@@ -51,7 +52,7 @@ def detect(path: str | Path) -> str:
         A key of `FORMATS`.
 
     Raises:
-        FileNotFoundError: If there is no such folder.
+        FileNotFoundError: If the folder does not exist.
         ValueError: If the folder holds no checkpoint of a known format, or more than one.
 
     Example:
@@ -80,21 +81,20 @@ def detect(path: str | Path) -> str:
 
 
 def read(path: str | Path) -> Checkpoint:
-    """Reads a checkpoint of any known format.
+    """Read a checkpoint of any known format.
 
-    Strict: the config may hold only keys whose meaning is known, and each tensor of the files is
-    used once or is known by its name not to matter. The rest is an error.
+    Unknown config keys and unknown tensors are errors. Tensors that do not affect the model, such
+    as optimizer state, are ignored by name.
 
     Args:
         path: The folder.
 
     Returns:
-        The `Checkpoint`: config, weights in canonical names, vocabulary, options of the tokenizer.
+        The `Checkpoint`: config, weights, vocabulary, tokenizer options.
 
     Raises:
-        FileNotFoundError: If there is no such folder, or a file is missing in it.
-        ValueError: If the format is not known, or a file is broken or does not fit the others. One
-            line, which names the file, the rule, and what was received.
+        FileNotFoundError: If the folder or a file in it does not exist.
+        ValueError: If the format is unknown, a file is broken, or the files do not fit together.
 
     Example:
         >>> import json, tempfile
@@ -104,7 +104,7 @@ def read(path: str | Path) -> Checkpoint:
         >>> config = dict.fromkeys(canonical.SIZES, 2)
         >>> tensors = {
         ...     source: np.zeros(entry.source_shape, "float32")
-        ...     for entry in canonical.expand(huggingface.TABLE, config, labels=3)
+        ...     for entry in name_tables.expand(huggingface.TABLE, config, labels=3)
         ...     for source in entry.sources
         ... }
         >>> with tempfile.TemporaryDirectory() as path:
@@ -121,18 +121,20 @@ def read(path: str | Path) -> Checkpoint:
 
 
 def write(checkpoint: Checkpoint, path: str | Path, format: str) -> None:
-    """Writes a checkpoint in a format; the way back from `read`.
+    """Write a checkpoint in a format: the inverse of `read`.
+
+    The write is atomic: on an error, the folder is not created.
 
     Args:
-        checkpoint: What to write.
-        path: A folder that is empty or is not there yet; it appears when all is written.
+        checkpoint: The checkpoint.
+        path: A folder that is empty or does not exist.
         format: One of `WRITABLE`.
 
     Raises:
-        ValueError: If there is no such format, or it cannot hold the checkpoint: an activation
-            that it does not know, a head that it has no place for.
-        FileExistsError: If the folder holds something.
-        OSError: If it cannot be written; nothing is left of it.
+        ValueError: If the format is unknown, or does not support the activation or a head of the
+            checkpoint.
+        FileExistsError: If the path is a file, or a folder that is not empty.
+        OSError: If the folder cannot be written.
 
     Example:
         >>> import tempfile
@@ -141,7 +143,7 @@ def write(checkpoint: Checkpoint, path: str | Path, format: str) -> None:
         >>> config = {**canonical.DEFAULTS, **dict.fromkeys(canonical.SIZES, 2)}
         >>> weights = {
         ...     entry.name: np.ones(entry.shape, "float32")
-        ...     for entry in canonical.expand(huggingface.TABLE, config, labels=3)
+        ...     for entry in name_tables.expand(huggingface.TABLE, config, labels=3)
         ...     if entry.group not in canonical.OPTIONAL_GROUPS - {"pooler"}
         ... }
         >>> checkpoint = Checkpoint("", "", config, weights, None, {}, None)
@@ -154,16 +156,18 @@ def write(checkpoint: Checkpoint, path: str | Path, format: str) -> None:
     if format not in WRITABLE:
         raise ValueError(f"format must be one of {', '.join(WRITABLE)}; received {format!r}")
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise FileExistsError(f"{path} must be an empty folder or nothing; there is something")
+        raise FileExistsError(f"{path} must be an empty folder or not exist; choose another")
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     try:
-        FORMATS[format].write(checkpoint, beside)
-        beside.chmod(0o755)
-        os.replace(beside, path)
+        FORMATS[format].write(checkpoint, temporary)
+        temporary.chmod(0o755)
+        os.replace(temporary, path)
     except Exception as error:
-        if type(error).__module__.startswith("tensorflow"):  # its own words for a full disk
-            raise OSError(f"{path} could not be written: {error}".splitlines()[0]) from error
+        if type(error).__module__.startswith(
+            "tensorflow"
+        ):  # TensorFlow's own error for a full disk
+            raise OSError(f"Could not write {path}: {error}".splitlines()[0]) from error
         raise
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)

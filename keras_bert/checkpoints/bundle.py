@@ -1,8 +1,8 @@
-"""TensorFlow's checkpoint files: an index, shards of data, and, in those by object, a graph.
+"""Read TensorFlow checkpoints: an index file and data files.
 
-A checkpoint "by name" (TensorFlow 1) has a tensor for each variable's name. One "by object"
-(TensorFlow 2) holds besides a graph of the objects that it was saved from, whose nodes say under
-which key each variable is kept; a variable that several objects share is one node.
+A name-based checkpoint (TensorFlow 1) stores each variable under its name. An object-based
+checkpoint (TensorFlow 2) also stores the graph of the objects that were saved. Each variable is a
+node of the graph, with the key of its tensor.
 
 Source: tensorflow/core/protobuf/trackable_object_graph.proto, tensor_bundle.proto.
 """
@@ -14,34 +14,41 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from keras_bert.checkpoints import bundle_index, folder
+from keras_bert.checkpoints import bundle_index
+from keras_bert.runtime import reading
 
 GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
-_MAX_NODES = 2**17  # objects; BERT-Large with Adam's slots has 2**12
+_MAX_NODES = 2**17  # BERT-Large with Adam's slots has 2**12
 PREFERRED = "bert_model.ckpt"
 _LATEST = re.compile(rb'^model_checkpoint_path: "(.+)"$', re.MULTILINE)
 
 
 class Bundle(NamedTuple):
-    """An opened checkpoint: name -> shape of every tensor, and a function that loads one."""
+    """An open checkpoint.
+
+    Args:
+        prefix: Path of the checkpoint without ".index".
+        shapes: Name -> shape of each tensor.
+        load: Name -> array.
+    """
 
     prefix: Path
     shapes: dict[str, tuple[int, ...]]
     load: Callable[[str], Any]
 
     @property
-    def is_by_object(self) -> bool:
-        """Whether the tensors' names are keys of an object graph."""
+    def is_object_based(self) -> bool:
+        """True if the checkpoint is object-based."""
         return GRAPH in self.shapes
 
 
 class Node(NamedTuple):
-    """An object of an object graph.
+    """A node of an object graph.
 
     Args:
-        children: Name of an attribute -> number of the node that it holds.
-        key: The tensor with the object's value, or None where it is no variable.
-        name: The variable's own name, or "".
+        children: Name of an attribute -> index of a node.
+        key: Name of the tensor, or `None` if the node is not a variable.
+        name: Name of the variable, or "".
     """
 
     children: dict[str, int]
@@ -50,13 +57,20 @@ class Node(NamedTuple):
 
 
 def find(path: Path) -> Path:
-    """The checkpoint in a folder: its name without .index, which is what TensorFlow goes by.
+    """Find the checkpoint in a folder.
 
-    Of several it is bert_model.ckpt, or else the one that TensorFlow noted as the latest.
+    If there are several, bert_model.ckpt is preferred, then the latest according to the file
+    "checkpoint" that TensorFlow writes.
+
+    Args:
+        path: The folder.
+
+    Returns:
+        Path of the checkpoint without ".index".
 
     Raises:
-        FileNotFoundError: If there is none.
-        ValueError: If there are several, and nothing says which.
+        FileNotFoundError: If the folder holds no checkpoint.
+        ValueError: If the folder holds several checkpoints and none is preferred.
 
     Example:
         >>> import tempfile
@@ -71,7 +85,7 @@ def find(path: Path) -> Path:
         raise FileNotFoundError(f"{path}: no checkpoint, looked for {PREFERRED}.index")
     notes = path / "checkpoint"
     latest = _LATEST.search(notes.read_bytes()) if notes.is_file() else None
-    # It may be the path on the machine that trained.
+    # The note may hold a path on the machine that trained the model.
     name = Path(latest[1].decode("utf-8", "replace")).name if latest else PREFERRED
     for prefix in (path / PREFERRED, path / name):
         if prefix in found:
@@ -85,11 +99,13 @@ def find(path: Path) -> Path:
 
 
 def holds_graph(path: Path) -> bool:
-    """Whether the checkpoint in a folder is one by object, as far as a glance at the index tells.
+    """Return True if the checkpoint in a folder is object-based.
 
-    The index is not compressed, so that the name of the graph stands in it; nothing else is read,
-    and what is broken counts as one by name. Where nothing says which of several it is, the first
-    is looked at.
+    Only the index is searched, for the name of the object graph. If `find` cannot choose among
+    several checkpoints, the first is used. A broken checkpoint counts as name-based.
+
+    Args:
+        path: The folder.
 
     Example:
         >>> import tempfile
@@ -104,27 +120,33 @@ def holds_graph(path: Path) -> bool:
     with contextlib.suppress(ValueError):
         prefix = find(path)
         files = [prefix.with_name(f"{prefix.name}.index")]
-    # Without the first letter: keys are stored without what they share with the one before.
+    # Keys are stored without the prefix that they share with the previous key: drop the "_".
     return GRAPH[1:].encode() in files[0].read_bytes()
 
 
 def read(prefix: Path) -> Bundle:
-    """Opens a checkpoint; tensors are read when they are asked for.
+    """Open a checkpoint. Tensors are loaded on access.
+
+    Args:
+        prefix: Path of the checkpoint without ".index".
+
+    Returns:
+        The `Bundle`. Its `load` raises a `ValueError` for a broken tensor.
 
     Raises:
-        FileNotFoundError: If there is no data beside the index.
-        ValueError: If it is broken; so does `load`.
+        FileNotFoundError: If the data files do not exist.
+        ValueError: If the checkpoint is broken.
     """
-    import tensorflow as tf  # Only checkpoints of its own need it; it takes seconds to import.
+    import tensorflow as tf  # Takes seconds to import, and only this format needs it.
 
     if not any(prefix.parent.glob(f"{glob.escape(prefix.name)}.data-*")):
-        raise FileNotFoundError(f"{prefix}.data-00000-of-00001: missing beside {prefix.name}.index")
+        raise FileNotFoundError(f"{prefix}.data-00000-of-00001: missing for {prefix.name}.index")
     broken = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
 
     def fail(error: Exception, what: str) -> ValueError:
         return ValueError(
-            f"{prefix}: must be a whole TensorFlow checkpoint, .index and .data, received "
-            f"{what}{folder.one_line(error)}"
+            f"{prefix}: must be a complete TensorFlow checkpoint (.index and .data), received "
+            f"{what}{reading.one_line(error)}"
         )
 
     try:
@@ -145,20 +167,26 @@ def read(prefix: Path) -> Bundle:
 
 
 def read_graph(bundle: Bundle) -> list[Node]:
-    """Reads the object graph of a checkpoint by object; node 0 is the root.
+    """Read the object graph of an object-based checkpoint.
+
+    Args:
+        bundle: The checkpoint.
+
+    Returns:
+        The nodes; node 0 is the root.
 
     Raises:
-        ValueError: If it is broken.
+        ValueError: If the graph is broken.
     """
     from google.protobuf.message import DecodeError
     from tensorflow.core.protobuf import trackable_object_graph_pb2
 
-    rule = f"{bundle.prefix}: {GRAPH} must be a graph of objects"
-    found = bundle.load(GRAPH)
+    rule = f"{bundle.prefix}: {GRAPH} must be an object graph"
+    content = bundle.load(GRAPH)
     try:
-        graph = trackable_object_graph_pb2.TrackableObjectGraph.FromString(found)
+        graph = trackable_object_graph_pb2.TrackableObjectGraph.FromString(content)
     except (DecodeError, TypeError) as error:
-        raise ValueError(f"{rule}, received {folder.one_line(error)}") from error
+        raise ValueError(f"{rule}, received {reading.one_line(error)}") from error
     if len(graph.nodes) > _MAX_NODES:
         raise ValueError(
             f"{rule}, received {len(graph.nodes)} nodes, at most {_MAX_NODES} are allowed"
@@ -167,7 +195,7 @@ def read_graph(bundle: Bundle) -> list[Node]:
     for proto in graph.nodes:
         children = {child.local_name: child.node_id for child in proto.children}
         if not all(0 <= number < len(graph.nodes) for number in children.values()):
-            raise ValueError(f"{rule}, received a link to no object of its {len(graph.nodes)}")
+            raise ValueError(f"{rule}, received a link to a missing node")
         values = [value for value in proto.attributes if value.name == "VARIABLE_VALUE"]
         key, name = (values[0].checkpoint_key, values[0].full_name) if values else (None, "")
         nodes.append(Node(children, key, name))

@@ -1,8 +1,7 @@
 """Read and check the index of a TensorFlow checkpoint, in Python.
 
-TensorFlow does not validate an index: a modified one with a matching checksum can crash the
-process. So the index is checked here first, and TensorFlow opens it only if every entry lies in the
-data files.
+TensorFlow does not validate an index: a modified index with a matching checksum can crash the
+process. TensorFlow opens a checkpoint only after this module has checked its index.
 
 Source: tensorflow/core/lib/io/format.cc and block.cc (a table of LevelDB),
 tensorflow/core/protobuf/tensor_bundle.proto.
@@ -12,24 +11,25 @@ import math
 from pathlib import Path
 from typing import NamedTuple
 
-from keras_bert.checkpoints import containers, folder
+from keras_bert.checkpoints import containers
+from keras_bert.runtime import reading
 
 _MAX_INDEX = 2**24  # bytes; BERT-Large with Adam's slots has 2**17
 _FOOTER = 48  # bytes
-_TRAILER = 5  # bytes behind a block: the kind of compression, a checksum
+_TRAILER = 5  # bytes after a block: type of compression, checksum
 _MAGIC = 0xDB4775248B80FB57
-# DataType of TensorFlow -> bytes of one value; 7 is a string, of any length.
+# tf.DataType -> bytes per value. A string has any length.
 _STRING = 7
 _SIZES = {1: 4, 2: 8, 3: 4, 4: 1, 5: 2, 6: 1, 9: 8, 10: 1, 14: 2, 17: 2, 19: 2, 22: 4, 23: 8}
 
 
 class Entry(NamedTuple):
-    """Where a checkpoint keeps a tensor.
+    """Location of a tensor in the data files.
 
     Args:
-        shape: Dimensions of the tensor.
-        shard: Number of the data file.
-        offset: First byte in it.
+        shape: Shape of the tensor.
+        shard: Index of the data file.
+        offset: Offset in the data file, in bytes.
         size: Number of bytes.
     """
 
@@ -49,13 +49,22 @@ def read(prefix: Path) -> dict[str, Entry]:
         Name -> `Entry`.
 
     Raises:
-        FileNotFoundError: If there is no index.
+        FileNotFoundError: If the index does not exist.
         ValueError: If the index is broken, or an entry is not in the data files.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = Path(folder, "model.ckpt.index").write_bytes(bytes(10))
+        ...     read(Path(folder, "model.ckpt"))
+        Traceback (most recent call last):
+        ...
+        ValueError: the index is truncated or not an index
     """
     from google.protobuf.message import DecodeError
     from tensorflow.core.protobuf import tensor_bundle_pb2
 
-    index = folder.read_bytes(prefix.with_name(f"{prefix.name}.index"), _MAX_INDEX)
+    index = reading.read_bytes(prefix.with_name(f"{prefix.name}.index"), _MAX_INDEX)
     items = _read_table(index)
     if not items or items[0][0] != b"":
         raise ValueError("the index has no header")
@@ -66,7 +75,7 @@ def read(prefix: Path) -> dict[str, Entry]:
             for key, value in items[1:]
         ]
     except (DecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"the index has a broken entry: {folder.one_line(error)}") from error
+        raise ValueError(f"the index has a broken entry: {reading.one_line(error)}") from error
     if header.endianness != tensor_bundle_pb2.BundleHeaderProto.LITTLE:
         raise ValueError("the checkpoint is big-endian")
     if not 1 <= header.num_shards <= 10_000:
@@ -83,7 +92,7 @@ def read(prefix: Path) -> dict[str, Entry]:
 
 
 def _entry(name, proto, sizes) -> Entry:  # type: ignore[no-untyped-def]  # protocol buffers
-    """One entry, checked against the sizes of the data files."""
+    """Check an entry against the sizes of the data files."""
     if len(proto.slices):
         raise ValueError(f"{name!r:.200} is split into slices")
     shape = tuple(dim.size for dim in proto.shape.dim)
@@ -95,7 +104,7 @@ def _entry(name, proto, sizes) -> Entry:  # type: ignore[no-untyped-def]  # prot
         and 0 <= entry.offset <= entry.offset + entry.size <= sizes[entry.shard]
         and entry.size >= 0
     ):
-        raise ValueError(f"{name!r:.200} lies outside the data files")
+        raise ValueError(f"{name!r:.200} is outside the data files")
     count = math.prod(shape)
     if proto.dtype == _STRING:
         fits = count <= entry.size
@@ -109,13 +118,13 @@ def _entry(name, proto, sizes) -> Entry:  # type: ignore[no-untyped-def]  # prot
 
 
 def _read_table(data: bytes) -> list[tuple[bytes, bytes]]:
-    """The keys and values of a table, in order."""
+    """Return the keys and values of a table, in order."""
     if len(data) < _FOOTER or int.from_bytes(data[-8:], "little") != _MAGIC:
         raise ValueError("the index is truncated or not an index")
     position = len(data) - _FOOTER
     limit = len(data) - 8
     handles = []
-    for _ in range(4):  # offset and size, of the block of metadata and of the index of blocks
+    for _ in range(4):  # offset and size of the metadata block, and of the index block
         number, position = _varint(data, position, limit)
         handles.append(number)
     _read_block(data, handles[0], handles[1])
@@ -135,10 +144,10 @@ def _read_table(data: bytes) -> list[tuple[bytes, bytes]]:
 
 
 def _read_block(data: bytes, offset: int, size: int) -> list[tuple[bytes, bytes]]:
-    """The keys and values of a block, in which keys are prefix-compressed."""
+    """Return the keys and values of a block, whose keys are prefix-compressed."""
     limit = offset + size
     if size < 4 or limit + _TRAILER > len(data) - _FOOTER:
-        raise ValueError("a block of the index lies outside the file")
+        raise ValueError("a block of the index is outside the file")
     if data[limit] != 0:
         raise ValueError("a block of the index is compressed")
     restarts = int.from_bytes(data[limit - 4 : limit], "little")
@@ -161,14 +170,14 @@ def _read_block(data: bytes, offset: int, size: int) -> list[tuple[bytes, bytes]
         position += rest
         items.append((key, data[position : position + length]))
         position += length
-    places = [int.from_bytes(data[at : at + 4], "little") for at in range(end, limit - 4, 4)]
-    if places[0] != 0 or not full_keys.issuperset(places) or sorted(set(places)) != places:
+    starts = [int.from_bytes(data[at : at + 4], "little") for at in range(end, limit - 4, 4)]
+    if starts[0] != 0 or not full_keys.issuperset(starts) or sorted(set(starts)) != starts:
         raise ValueError("the restart offsets of the index do not point at entries")
     return items
 
 
 def _varint(data: bytes, position: int, limit: int) -> tuple[int, int]:
-    """A number of at most 32 bits, and the position behind it."""
+    """Return a number of at most 32 bits, and the position after it."""
     value = 0
     for shift in range(0, 35, 7):
         if position >= limit:

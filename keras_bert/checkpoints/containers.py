@@ -1,8 +1,7 @@
 """Check zip and HDF5 files before their content is read.
 
-A small file can declare contents of many gigabytes: compressed or overlapping zip members, HDF5
-datasets that were never written. These checks compare what a file declares with the bytes that it
-has, so that reading it needs no more memory than the file is long.
+A small file can declare many gigabytes: compressed or overlapping zip members, HDF5 datasets that
+were never written. These checks ensure that reading a file needs no more memory than its size.
 """
 
 import io
@@ -13,7 +12,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from keras_bert.checkpoints.folder import one_line
+from keras_bert.runtime.reading import one_line
 
 MAX_RANK = 8  # Dimensions of a tensor. BERT's have at most 3.
 
@@ -30,9 +29,9 @@ def check_zip(file: Path | IO[bytes]) -> list[zipfile.ZipInfo]:
         The members.
 
     Raises:
-        ValueError: If a member is compressed, encrypted or there twice, or if they declare more
-            bytes than the file has.
-        zipfile.BadZipFile: If it is not a zip file.
+        ValueError: If a member is compressed, encrypted or repeated, or if the members declare
+            more bytes than the file has.
+        zipfile.BadZipFile: If the file is not a zip file.
 
     Example:
         >>> data = io.BytesIO()
@@ -73,8 +72,8 @@ def read_npz(file: Path) -> dict[str, np.ndarray]:
         Name -> array.
 
     Raises:
-        FileNotFoundError: If there is no such file.
-        ValueError: If it is broken.
+        FileNotFoundError: If the file does not exist.
+        ValueError: If the file is broken.
 
     Example:
         >>> import tempfile
@@ -83,16 +82,16 @@ def read_npz(file: Path) -> dict[str, np.ndarray]:
         ...     read_npz(Path(folder, "a.npz"))
         {'weight': array([1., 1.])}
     """
-    with open(file, "rb") as stream:  # NumPy leaves a broken file open
+    with open(file, "rb") as stream:  # NumPy does not close a broken file
         try:
             check_zip(stream)
             stream.seek(0)
             with np.load(stream, allow_pickle=False) as opened:
                 arrays = {name: opened[name] for name in opened.files}
-        except Exception as error:  # NumPy and zipfile have many for a broken file
+        except Exception as error:  # NumPy and zipfile raise many types
             raise ValueError(one_line(error)) from error
     for name, array in arrays.items():
-        # A member that is not NumPy's comes as bytes.
+        # NumPy returns other members as bytes.
         if not isinstance(array, np.ndarray) or array.dtype.kind not in "biufU":
             raise ValueError(f"{name!r} is not an array of numbers or of text")
     return arrays
@@ -155,12 +154,12 @@ def check_hdf5(opened: Any, size: int) -> dict[str, tuple[int, ...]]:
 
 
 class Section(io.RawIOBase):
-    """A part of a file that reads as a file of its own.
+    """A read-only view of a part of an open file.
 
     Args:
-        file: Open file; it stays open.
+        file: Open file. The view does not close it.
         start: Offset of the part, in bytes.
-        size: Bytes of the part.
+        size: Size of the part, in bytes.
 
     Example:
         >>> section = Section(io.BytesIO(b"0123456789"), 2, 5)
@@ -181,7 +180,7 @@ class Section(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move to an offset in the part, and return it."""
+        """Move to an offset in the part, and return the offset."""
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
         self._position = max(0, base + offset)
         return self._position
@@ -197,14 +196,24 @@ class Section(io.RawIOBase):
 
 
 def member_section(file: IO[bytes], member: zipfile.ZipInfo) -> Section:
-    """Return the bytes of an uncompressed zip member as a file, without copying them.
+    """Return an uncompressed zip member as a file, without copying it.
 
     Args:
         file: The open zip file.
         member: A member that `check_zip` returned.
 
+    Returns:
+        The `Section` of the file that holds the member.
+
     Raises:
-        ValueError: If the member does not lie in the file.
+        ValueError: If the member is not in the file.
+
+    Example:
+        >>> data = io.BytesIO()
+        >>> with zipfile.ZipFile(data, "w") as archive:
+        ...     archive.writestr("a.txt", "good")
+        >>> member_section(data, check_zip(data)[0]).read()
+        b'good'
     """
     file.seek(member.header_offset)
     header = file.read(30)

@@ -1,24 +1,30 @@
-"""What lies beside the weights in every format's folder: JSON files and the vocabulary."""
+"""Read and write the files that every format's folder has besides weights: JSON and vocabulary."""
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from keras_bert.checkpoints import canonical
+from keras_bert.runtime import reading
 from keras_bert.runtime.files import whole
 
-MAX_PIECES = 2**22  # The largest vocabulary of a published BERT has half a million.
+MAX_TOKENS = 2**22  # The largest vocabulary of a published BERT has 2**19 tokens.
 _MAX_VOCABULARY = 2**28  # bytes
-_MAX_JSON = 2**26  # bytes; a tokenizer.json of half a million pieces has 2**25
+_MAX_JSON = 2**26  # bytes; a tokenizer.json with 2**19 tokens has 2**25
 
 
 def read_json(file: Path) -> dict[str, Any]:
-    """Reads a JSON file that holds one object.
+    """Read a JSON file that holds one object.
+
+    Args:
+        file: Path of the file.
+
+    Returns:
+        The object.
 
     Raises:
-        FileNotFoundError: If there is no such file.
-        ValueError: If it is not UTF-8, not JSON, not an object, or has a key twice.
+        FileNotFoundError: If the file does not exist.
+        ValueError: If the file is not UTF-8, not JSON or not an object, or if a key is repeated.
 
     Example:
         >>> import tempfile
@@ -28,58 +34,35 @@ def read_json(file: Path) -> dict[str, Any]:
         ...     read_json(file)
         {'hidden_size': 8}
     """
-    return parse_json(read_bytes(file, _MAX_JSON), file)
+    return reading.parse_json(reading.read_bytes(file, _MAX_JSON), file)
 
 
-def parse_json(data: bytes, file: object) -> dict[str, Any]:
-    """Parse a JSON file that holds one object.
+def write_json(file: Path, value: Any) -> None:
+    """Write a JSON file: indented, non-ASCII characters as they are.
 
     Args:
-        data: Content of the file.
-        file: Named in errors.
-
-    Raises:
-        ValueError: If it is not UTF-8, not JSON, not an object, or has a key twice.
+        file: Path of the file.
+        value: The object.
 
     Example:
-        >>> parse_json(b'{"hidden_size": 8, "hidden_size": 9}', "config.json")
-        Traceback (most recent call last):
-        ...
-        ValueError: config.json: must be JSON in UTF-8, received the key 'hidden_size' twice
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder, "config.json")
+        ...     write_json(file, {"hidden_size": 8})
+        ...     read_json(file)
+        {'hidden_size': 8}
     """
-    try:
-        value = json.loads(data.decode("utf-8"), object_pairs_hook=_without_duplicates)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{file}: must be JSON in UTF-8, received {one_line(error)}") from error
-    if not isinstance(value, dict):
-        raise ValueError(f"{file}: must hold a JSON object, received {type(value).__name__}")
-    return value
-
-
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {twice!r:.80} twice")
-    return found
-
-
-def read_bytes(file: Path, limit: int) -> bytes:
-    """Read a file, or raise a ValueError if it has more than `limit` bytes."""
-    with open(file, "rb") as stream:
-        data = stream.read(limit + 1)
-    if len(data) > limit:
-        raise ValueError(f"{file}: must have at most {limit} bytes, received more")
-    return data
+    text = json.dumps(value, ensure_ascii=False, indent=2)
+    with whole(file) as temporary:
+        temporary.write_text(f"{text}\n", encoding="utf-8", newline="\n")
 
 
 def read_vocabulary(file: Path) -> list[str]:
-    r"""Reads a vocabulary of one piece a line, as Google's `load_vocab` does.
+    r"""Read a vocabulary with one token per line, as Google's `load_vocab` does.
 
-    A line ends at "\n" and nowhere else: pieces such as "\u2028" are no ends of lines. White space
-    around a piece is dropped, and a line left empty by that keeps its id. A repeated piece stays in
-    the list, because dropping it would move the ids after it.
+    Only "\n" ends a line, because a token may contain characters such as "\u2028". White space
+    around a token is stripped. Empty lines and repeated tokens are kept, so that the ids of the
+    following tokens stay the same.
 
     Source: google-research/bert tokenization.py, `load_vocab`.
 
@@ -87,11 +70,11 @@ def read_vocabulary(file: Path) -> list[str]:
         file: Path of vocab.txt.
 
     Returns:
-        The pieces; the place in the list is the id.
+        The tokens, in the order of their ids.
 
     Raises:
-        FileNotFoundError: If there is no such file.
-        ValueError: If the file is empty, not UTF-8, or has over `MAX_PIECES` lines.
+        FileNotFoundError: If the file does not exist.
+        ValueError: If the file is empty, not UTF-8, or has over `MAX_TOKENS` lines.
 
     Example:
         >>> import tempfile
@@ -101,49 +84,98 @@ def read_vocabulary(file: Path) -> list[str]:
         ...     read_vocabulary(file)
         ['[PAD]', '', '##s']
     """
-    lines = read_text(file).split("\n")
+    lines = read_vocabulary_text(file).split("\n")
     if not lines[-1]:
         lines.pop()
     return [line.strip() for line in lines]
 
 
-def read_text(file: Path) -> str:
-    """Read the text of a vocabulary's file.
+def read_vocabulary_text(file: Path) -> str:
+    r"""Read the text of a vocabulary file, and check its size.
+
+    Args:
+        file: Path of the file.
+
+    Returns:
+        The text.
 
     Raises:
-        FileNotFoundError: If there is no such file.
-        ValueError: If the file is empty, not UTF-8, or has over `MAX_PIECES` lines.
+        FileNotFoundError: If the file does not exist.
+        ValueError: If the file is empty, not UTF-8, or has over `MAX_TOKENS` lines.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder, "vocab.txt")
+        ...     _ = file.write_bytes(b"[PAD]\n")
+        ...     read_vocabulary_text(file)
+        '[PAD]\n'
     """
-    data = read_bytes(file, _MAX_VOCABULARY)
-    count = data.count(b"\n")
-    if count > MAX_PIECES:
+    text = reading.read_text(file, _MAX_VOCABULARY)
+    if not text:
+        raise ValueError(f"{file}: must have one token per line, received an empty file")
+    count = text.count("\n")
+    if count > MAX_TOKENS:
         raise ValueError(
-            f"{file}: a vocabulary must have at most {MAX_PIECES} pieces, received {count} lines"
+            f"{file}: a vocabulary must have at most {MAX_TOKENS} tokens, received {count} lines"
         )
-    if not data:
-        raise ValueError(f"{file}: a vocabulary must have one piece a line, received an empty file")
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise ValueError(
-            f"{file}: a vocabulary must be UTF-8, received byte 0x{data[error.start]:02x} "
-            f"in line {line}"
-        ) from error
+    return text
 
 
-def write_json(file: Path, value: Any) -> None:
-    """Writes a JSON file as people read it: indented, UTF-8 not escaped."""
-    text = json.dumps(value, ensure_ascii=False, indent=2)
-    with whole(file) as beside:
-        beside.write_text(f"{text}\n", encoding="utf-8", newline="\n")
+def read_optional_vocabulary(file: Path, vocab_size: int) -> list[str] | None:
+    """Read a vocabulary of `vocab_size` tokens, or return `None` if the file does not exist.
+
+    Args:
+        file: Path of vocab.txt.
+        vocab_size: Number of rows of the word embeddings.
+
+    Returns:
+        The tokens or `None`.
+
+    Raises:
+        ValueError: If the file is broken, or the vocabulary has another size.
+
+    Example:
+        >>> print(read_optional_vocabulary(Path("missing.txt"), 3))
+        None
+    """
+    if not file.is_file():
+        return None
+    vocabulary = read_vocabulary(file)
+    check_vocabulary_size(file, vocabulary, vocab_size)
+    return vocabulary
+
+
+def default_tokenizer(lowercase: bool) -> dict[str, Any]:
+    """Return the options for a tokenizer whose casing alone is known.
+
+    Args:
+        lowercase: If `True`, text is lowercased and accents are stripped.
+
+    Returns:
+        The options, as in `Checkpoint.tokenizer`.
+
+    Example:
+        >>> default_tokenizer(True)["strip_accents"]
+        True
+    """
+    return {
+        "lowercase": lowercase,
+        "strip_accents": lowercase,
+        "split_cjk": True,
+        "sequence_length": None,
+    }
 
 
 def write_vocabulary(file: Path, vocabulary: Sequence[str]) -> None:
-    r"""Writes a vocabulary of one piece a line; the way back from `read_vocabulary`.
+    r"""Write a vocabulary with one token per line, as `read_vocabulary` reads it.
+
+    Args:
+        file: Path of the file.
+        vocabulary: The tokens, in the order of their ids.
 
     Raises:
-        ValueError: If a piece would come back as another one.
+        ValueError: If a token contains a line break or has white space around it.
 
     Example:
         >>> import tempfile
@@ -154,69 +186,74 @@ def write_vocabulary(file: Path, vocabulary: Sequence[str]) -> None:
         b'[PAD]\n\na\xe2\x80\xa8b\n'
     """
     text = vocabulary_text(file, vocabulary)
-    with whole(file) as beside:
-        beside.write_text(text, encoding="utf-8", newline="\n")
+    with whole(file) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="\n")
 
 
 def vocabulary_text(file: Path, vocabulary: Sequence[str]) -> str:
-    r"""What a vocabulary's file holds.
+    """Return the text of a vocabulary file.
 
     Args:
-        file: for the error.
-        vocabulary: the pieces.
+        file: Path of the file, for error messages.
+        vocabulary: The tokens, in the order of their ids.
+
+    Returns:
+        One line per token.
 
     Raises:
-        ValueError: If a piece would come back as another one.
+        ValueError: If a token contains a line break or has white space around it.
 
     Example:
         >>> vocabulary_text(Path("vocab.txt"), ["[PAD]", "a b", "c "])
         Traceback (most recent call last):
-        ValueError: vocab.txt: a piece is a line without white space around, got 'c '
+        ValueError: vocab.txt: a token must be a line without white space around it, received 'c '
     """
-    for piece in vocabulary:
-        if piece != piece.strip() or "\n" in piece:
-            raise ValueError(f"{file}: a piece is a line without white space around, got {piece!r}")
-    return "".join(f"{piece}\n" for piece in vocabulary)
+    for token in vocabulary:
+        if token != token.strip() or "\n" in token:
+            raise ValueError(
+                f"{file}: a token must be a line without white space around it, received {token!r}"
+            )
+    return "".join(f"{token}\n" for token in vocabulary)
 
 
 def check_vocabulary_size(file: Path, vocabulary: Sequence[str], vocab_size: int) -> None:
-    """Raises ValueError unless there is one piece for each row of the word embeddings.
+    """Check that a vocabulary has one token for each row of the word embeddings.
+
+    Args:
+        file: Path of the file, for error messages.
+        vocabulary: The tokens.
+        vocab_size: Number of rows of the word embeddings.
+
+    Raises:
+        ValueError: If the sizes differ.
 
     Example:
         >>> check_vocabulary_size(Path("vocab.txt"), ["[PAD]", "a"], 3)
         Traceback (most recent call last):
         ...
-        ValueError: vocab.txt: must have one piece for each of the vocab_size 3 ids, received 2
+        ValueError: vocab.txt: must have one token for each of the vocab_size 3 ids, received 2
     """
     if len(vocabulary) != vocab_size:
         raise ValueError(
-            f"{file}: must have one piece for each of the vocab_size {vocab_size} ids, "
+            f"{file}: must have one token for each of the vocab_size {vocab_size} ids, "
             f"received {len(vocabulary)}"
         )
 
 
 def is_cased(vocabulary: Sequence[str]) -> bool:
-    """Whether a vocabulary tells upper case from lower case.
+    """Return True if a word of the vocabulary changes when it is lowercased.
 
-    Judged by its whole words, "##" pieces and bracketed ones such as [CLS] aside. Letters that
-    `str.lower` does not change (mathematical capitals) survive lower-casing, so they prove nothing.
+    Subwords ("##") and special tokens such as [CLS] are skipped.
+
+    Args:
+        vocabulary: The tokens.
 
     Example:
         >>> is_cased(["[CLS]", "paris", "##A"]), is_cased(["[CLS]", "Paris"])
         (False, True)
     """
     return any(
-        piece.lower() != piece
-        for piece in vocabulary
-        if not piece.startswith("##") and not (piece.startswith("[") and piece.endswith("]"))
+        token.lower() != token
+        for token in vocabulary
+        if not token.startswith("##") and not (token.startswith("[") and token.endswith("]"))
     )
-
-
-def one_line(error: BaseException) -> str:
-    r"""The message of an error, in one line that is safe to print.
-
-    Example:
-        >>> one_line(ValueError("no\nsuch key"))
-        'no such key'
-    """
-    return canonical.printable(" ".join(str(error).split()) or type(error).__name__, 500)

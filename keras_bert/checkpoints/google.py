@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from keras_bert.checkpoints import bundle, canonical, folder, tokenizer_config
-from keras_bert.checkpoints.canonical import Checkpoint, Layout, rule
+from keras_bert.checkpoints import bundle, canonical, folder, name_tables, tokenizer_config
+from keras_bert.checkpoints.canonical import Checkpoint
+from keras_bert.checkpoints.name_tables import Layout, rule
 
 FORMAT = "google"
 FILES = "bert_config.json with bert_model.ckpt.index and its .data files"
@@ -57,8 +58,7 @@ TABLE = {
     "span_selector/bias": rule("cls/squad/output_bias"),
 }
 
-# Ignored by name: what the optimizers of the day kept beside the weights. A slot is ignored only
-# next to a tensor of the table, so that nothing that might matter goes unseen.
+# Optimizer state, ignored by name. A slot is ignored only if it belongs to a tensor of the table.
 IGNORED = frozenset(
     {
         "global_step",
@@ -99,8 +99,8 @@ DROPPED_KEYS = frozenset(
     }
 )
 
-# Google's folders say what they are in their names: uncased_L-12_H-768_A-12, multi_cased_..., and
-# the two uncased ones without the word. "uncased" stands before "cased", which is a part of it.
+# Google's folder names contain the casing (uncased_L-12_H-768_A-12), except for two uncased models.
+# The first match wins, because "cased" also matches "uncased".
 _LOWERCASE_BY_NAME = (
     (r"uncased", True),
     (r"cased", False),
@@ -109,7 +109,7 @@ _LOWERCASE_BY_NAME = (
 
 
 def matches(path: str | Path) -> bool:
-    """Whether the folder looks like this format; of the index, is it one by name."""
+    """Return True if the folder has the files of this format, with a name-based checkpoint."""
     path = Path(path)
     if not (path / "bert_config.json").is_file() or not any(path.glob("*.index")):
         return False
@@ -117,7 +117,7 @@ def matches(path: str | Path) -> bool:
 
 
 def read_config(path: str | Path) -> dict[str, Any]:
-    """Reads bert_config.json as keyword arguments of `BertEncoder`.
+    """Read bert_config.json as keyword arguments of `BertEncoder`.
 
     Google's "gelu" becomes "gelu_new", because it is the tanh approximation.
 
@@ -128,8 +128,8 @@ def read_config(path: str | Path) -> dict[str, Any]:
         Exactly the keys of `canonical.CONFIG_KEYS`.
 
     Raises:
-        FileNotFoundError: If there is no bert_config.json.
-        ValueError: If it is broken, or holds a key or a value that BERT does not have.
+        FileNotFoundError: If bert_config.json does not exist.
+        ValueError: If bert_config.json is broken, or has an unknown key or an invalid value.
 
     Example:
         >>> import json, tempfile
@@ -151,22 +151,22 @@ def read_config(path: str | Path) -> dict[str, Any]:
 
 
 def read(path: str | Path) -> Checkpoint:
-    """Reads a folder of Google's release, or what run_classifier.py or run_squad.py left there.
+    """Read a folder of Google's release, or the output of run_classifier.py or run_squad.py.
 
     Args:
-        path: The folder: bert_config.json, one checkpoint (or, of several, bert_model.ckpt or the
-            latest), and vocab.txt, which may be missing.
+        path: The folder: bert_config.json, a checkpoint as `bundle.find` finds it, and optionally
+            vocab.txt.
 
     Returns:
         The `Checkpoint`.
 
     Raises:
         FileNotFoundError: If a file is missing.
-        ValueError: If a file is broken, or does not hold exactly what the config calls for.
+        ValueError: If a file is broken, or the tensors do not match the config.
     """
     path = Path(path)
     config = read_config(path)
-    vocabulary, tokenizer = read_tokenizer(path, config)  # before the weights, which are large
+    vocabulary, tokenizer = read_tokenizer(path, config)  # first, since it is fast
     weights = _read_weights(bundle.find(path), config)
     return Checkpoint(
         format=FORMAT,
@@ -180,16 +180,18 @@ def read(path: str | Path) -> Checkpoint:
 
 
 def write(checkpoint: Checkpoint, path: str | Path) -> None:
-    """Writes a folder as Google's release has it; the way back from `read`.
+    """Write a folder in the layout of Google's release: the inverse of `read`.
+
+    The labels of a classifier are not written. The tokenizer options are written to
+    tokenizer_config.json, which Google's code ignores.
 
     Args:
-        checkpoint: What to write. The labels of a classifier have no place in this format.
-        path: An empty folder. Google's config says nothing about casing; a tokenizer_config.json,
-            which its code does not look at, does.
+        checkpoint: The checkpoint.
+        path: An empty folder.
 
     Raises:
-        ValueError: If the format cannot hold it: another activation than tanh gelu and relu,
-            another `layer_norm_eps` than 1e-12, a multi-label classifier.
+        ValueError: If the activation is neither tanh gelu nor relu, `layer_norm_eps` is not 1e-12,
+            or the classifier is multi-label.
     """
     import tensorflow as tf
 
@@ -201,14 +203,14 @@ def write(checkpoint: Checkpoint, path: str | Path) -> None:
     config["hidden_act"] = canonical.to_source_activation(activation, ACTIVATIONS, format=FORMAT)
     if config.pop("layer_norm_eps") != canonical.DEFAULTS["layer_norm_eps"]:
         raise ValueError(
-            f"{FORMAT}: layer_norm_eps must be 1e-12, which Google's code has built in, received "
+            f"{FORMAT}: layer_norm_eps must be 1e-12, the constant in Google's code, received "
             f"{checkpoint.config['layer_norm_eps']}"
         )
-    tensors = canonical.to_source(TABLE, checkpoint.config, checkpoint.weights, format=FORMAT)
+    tensors = name_tables.to_source(TABLE, checkpoint.config, checkpoint.weights, format=FORMAT)
     folder.write_json(path / "bert_config.json", config)
     if checkpoint.vocabulary is not None:
         folder.write_vocabulary(path / "vocab.txt", checkpoint.vocabulary)
-        tokenizer_config.write(path, checkpoint.tokenizer)  # Google's code takes no notice of it
+        tokenizer_config.write(path, checkpoint.tokenizer)
     tf.raw_ops.SaveV2(
         prefix=str(path / "bert_model.ckpt"),
         tensor_names=list(tensors),
@@ -219,19 +221,19 @@ def write(checkpoint: Checkpoint, path: str | Path) -> None:
 
 def _read_weights(prefix: Path, config: dict[str, Any]) -> Mapping[str, Any]:
     tensors = bundle.read(prefix)
-    if tensors.is_by_object:
+    if tensors.is_object_based:
         raise ValueError(
-            f"{prefix}: must be a TensorFlow 1 checkpoint by name, received one by object "
-            "(TensorFlow 2, Model Garden)"
+            f"{prefix}: must be a name-based checkpoint (TensorFlow 1), received an object-based "
+            "one (TensorFlow 2, Model Garden)"
         )
     canonical.check_sizes(prefix, config, tensors.shapes)
-    known = {source for entry in canonical.expand(TABLE, config) for source in entry.sources}
+    known = {source for entry in name_tables.expand(TABLE, config) for source in entry.sources}
     kept = {
         name: shape
         for name, shape in tensors.shapes.items()
         if not _is_optimizer_state(name, known)
     }
-    return canonical.read_weights(prefix, TABLE, config, kept, tensors.load)
+    return name_tables.read_weights(prefix, TABLE, config, kept, tensors.load)
 
 
 def _is_optimizer_state(name: str, known: set[str]) -> bool:
@@ -240,39 +242,26 @@ def _is_optimizer_state(name: str, known: set[str]) -> bool:
 
 
 def read_tokenizer(path: Path, config: dict[str, Any]) -> tuple[list[str] | None, dict[str, Any]]:
-    """Reads vocab.txt, which may be missing, and what a folder tells of its tokenizer.
+    """Read vocab.txt, if it exists, and the tokenizer options.
 
     Args:
         path: The folder.
-        config: Of the encoder.
+        config: Config of the encoder.
 
     Returns:
-        The vocabulary and the options, as `Checkpoint` has them.
+        The vocabulary and the options, as in `Checkpoint`.
 
     Raises:
-        ValueError: If a file is broken, or the vocabulary is of another size than the config's.
+        ValueError: If a file is broken, or the vocabulary does not have `vocab_size` tokens.
     """
-    vocabulary = None
-    vocabulary_file = path / "vocab.txt"
-    if vocabulary_file.is_file():
-        vocabulary = folder.read_vocabulary(vocabulary_file)
-        folder.check_vocabulary_size(vocabulary_file, vocabulary, config["vocab_size"])
+    vocabulary = folder.read_optional_vocabulary(path / "vocab.txt", config["vocab_size"])
     if (path / tokenizer_config.FILE).is_file():
         return vocabulary, tokenizer_config.read(path, vocabulary, config)
-    lowercase = _is_lowercase(path, vocabulary)
-    return vocabulary, {
-        "lowercase": lowercase,
-        "strip_accents": lowercase,
-        "split_cjk": True,
-        "sequence_length": None,
-    }
+    return vocabulary, folder.default_tokenizer(_is_lowercase(path, vocabulary))
 
 
 def _is_lowercase(path: Path, vocabulary: list[str] | None) -> bool:
-    """Google's config does not say, so the folder's name does, or else the vocabulary.
-
-    Without either it is True, the default of Google's --do_lower_case.
-    """
+    """Infer the casing from the folder name, else from the vocabulary, else return True."""
     name = path.resolve().name
     for pattern, lowercase in _LOWERCASE_BY_NAME:
         if re.search(pattern, name, re.IGNORECASE):

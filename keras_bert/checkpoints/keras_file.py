@@ -1,7 +1,7 @@
-"""Check a `.keras` file before Keras reads it.
+"""Check a `.keras` file before Keras loads it.
 
-Keras builds the model of a file from its config, then fills in the weights. So a config that does
-not belong to the weights can ask for any amount of memory, or for millions of layers.
+Keras builds the model from the config before it loads the weights. A config that does not match the
+weights can ask for any amount of memory, or for millions of layers.
 """
 
 import math
@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from keras_bert.checkpoints import canonical, containers, folder
+from keras_bert.checkpoints import canonical, containers
+from keras_bert.runtime import reading
 
 _CONFIG, _WEIGHTS = "config.json", "model.weights.h5"
 _ENCODER = "keras_bert>BertEncoder"
@@ -23,11 +24,11 @@ def check(file: Path) -> tuple[dict[str, Any], int]:
         file: The file.
 
     Returns:
-        The config of the model, and how many numbers its weights have.
+        The config of the model, and the number of parameters.
 
     Raises:
-        ValueError: If it is not complete, declares more than it holds, or if its config does not
-            match its weights.
+        ValueError: If a part is missing, declares more bytes than the file has, or if the config
+            does not match the weights.
 
     Example:
         >>> import tempfile
@@ -46,16 +47,16 @@ def check(file: Path) -> tuple[dict[str, Any], int]:
         if name not in members:
             raise ValueError(f"{name} is missing")
     with zipfile.ZipFile(file) as archive:
-        config = folder.parse_json(archive.read(_CONFIG), _CONFIG)
+        config = reading.parse_json(archive.read(_CONFIG), _CONFIG)
     with open(file, "rb") as stream:
         section = containers.member_section(stream, members[_WEIGHTS])
         try:
             with h5py.File(section, "r") as opened:
                 shapes = containers.check_hdf5(opened, members[_WEIGHTS].file_size)
         except (OSError, RuntimeError, KeyError, TypeError, UnicodeError) as error:
-            raise ValueError(f"{_WEIGHTS} is broken: {folder.one_line(error)}") from error
+            raise ValueError(f"{_WEIGHTS} is broken: {reading.one_line(error)}") from error
     for item in _objects(config):
-        for key, value in item.items():  # of our encoder, and of other libraries' models
+        for key, value in item.items():  # Also covers models of other libraries.
             if key.endswith("_layers") and isinstance(value, int) and value > len(shapes):
                 raise ValueError(f"{key} is {value}, but the file has only {len(shapes)} weights")
         found = item.get("config")
@@ -65,7 +66,7 @@ def check(file: Path) -> tuple[dict[str, Any], int]:
 
 
 def _objects(config: Any) -> Iterator[Mapping[str, Any]]:
-    """All objects in the JSON of a config."""
+    """Yield all objects in the JSON of a config."""
     waiting = [config]
     while waiting:
         item = waiting.pop()

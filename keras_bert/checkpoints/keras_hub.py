@@ -1,7 +1,7 @@
-"""KerasHub and KerasNLP: presets of BertBackbone, BertTextClassifier and BertMaskedLM.
+"""KerasHub and KerasNLP: presets and models of BertBackbone, BertTextClassifier and BertMaskedLM.
 
 Source: keras-team/keras-hub, src/models/bert (config, layers), src/utils/preset_utils.py (files);
-keras-team/keras, src/saving/saving_lib.py (names in the weights' files).
+keras-team/keras, src/saving/saving_lib.py (names in weights files).
 """
 
 import contextlib
@@ -12,13 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from keras_bert.checkpoints import canonical, containers, folder
-from keras_bert.checkpoints.canonical import Checkpoint, Layout, rule
+from keras_bert.checkpoints import canonical, containers, folder, name_tables
+from keras_bert.checkpoints.canonical import Checkpoint
+from keras_bert.checkpoints.name_tables import Layout, rule
+from keras_bert.runtime import reading
 
 FORMAT = "keras_hub"
 FILES = "config.json with model.weights.h5"
 
-# Canonical name -> `path` of the variables of a live model.
+# Canonical name -> `path` of the variables of a model in memory.
 _LAYER = "transformer_layer_{i}"
 _ATTENTION = f"{_LAYER}/self_attention_layer"
 TABLE = {
@@ -63,7 +65,7 @@ TABLE = {
 }
 TASKS = {"BertTextClassifier": "classifier", "BertMaskedLM": "masked_lm"}
 
-# Live layer -> where Keras keeps it in a file: by class and number there, not by name.
+# Layer in memory -> file and name in the file. Files name layers by class and number.
 _MODEL_FILE, _TASK_FILE = "model.weights.h5", "task.weights.h5"
 _IN_FILE = {
     "token_embedding": (_MODEL_FILE, "layers/reversible_embedding"),
@@ -88,7 +90,7 @@ _IN_LAYER = {
 }
 _VARS = dict.fromkeys(("kernel", "gamma", "embeddings", "output_bias"), "vars/0")
 _VARS |= dict.fromkeys(("bias", "beta"), "vars/1")
-# Ways in which the same place was spelled by earlier versions of Keras.
+# Names in files of earlier versions of Keras, as (pattern, replacement).
 _SPELLINGS = (
     (r"/_(query|key|value|output)_dense/", r"/\1_dense/"),
     (r"^layers/token_and_position_embedding/(token|position)_embedding/", r"layers/\1_embedding/"),
@@ -96,7 +98,7 @@ _SPELLINGS = (
 )
 _IGNORED = re.compile(r"optimizer/vars/\d+|(.*/)?seed_generator(_\d+)?/vars/0")
 
-# The backbone has these built in.
+# The only activation of BertBackbone.
 ACTIVATIONS = {"gelu": "gelu_new"}
 _CONFIG = {
     "vocab_size": "vocabulary_size",
@@ -108,18 +110,18 @@ _CONFIG = {
     "max_position_embeddings": "max_sequence_length",
     "type_vocab_size": "num_segments",
 }
-# The layout written here is that of these versions.
+# Versions whose file layout is written.
 _VERSIONS = {"keras_version": "3.15.1", "keras_hub_version": "0.32.0"}
 
 
 def matches(path: str | Path) -> bool:
-    """Whether the folder looks like this format; nothing is read."""
+    """Return True if the folder has the files of this format."""
     path = Path(path)
     return (path / "config.json").is_file() and (path / _MODEL_FILE).is_file()
 
 
 def read_config(path: str | Path) -> dict[str, Any]:
-    """Reads config.json as keyword arguments of `BertEncoder`.
+    """Read config.json as keyword arguments of `BertEncoder`.
 
     Args:
         path: The folder.
@@ -128,8 +130,8 @@ def read_config(path: str | Path) -> dict[str, Any]:
         Exactly the keys of `canonical.CONFIG_KEYS`.
 
     Raises:
-        FileNotFoundError: If there is no config.json.
-        ValueError: If it is broken, or of another model.
+        FileNotFoundError: If config.json does not exist.
+        ValueError: If config.json is broken, or describes another model.
 
     Example:
         >>> import tempfile
@@ -164,29 +166,29 @@ def _to_canonical_config(source: Any, found: Mapping[str, Any]) -> dict[str, Any
 
 
 def _to_source_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The backbone's arguments, or an error where it cannot compute the same."""
+    """Return the arguments of BertBackbone."""
     canonical.to_source_activation(config["hidden_act"], ACTIVATIONS, format=FORMAT)
     if config["layer_norm_eps"] != canonical.DEFAULTS["layer_norm_eps"]:
         raise ValueError(
-            f"{FORMAT}: layer_norm_eps must be 1e-12, which BertBackbone has built in, received "
+            f"{FORMAT}: layer_norm_eps must be 1e-12, the constant in BertBackbone, received "
             f"{config['layer_norm_eps']}"
         )
     return {theirs: config[key] for key, theirs in _CONFIG.items()}
 
 
 def read(path: str | Path) -> Checkpoint:
-    """Reads a preset's folder, as `save_to_preset` writes it.
+    """Read a preset that `save_to_preset` wrote.
 
     Args:
-        path: The folder: config.json, model.weights.h5; task.json and task.weights.h5 of a
-            classifier or a masked LM, tokenizer.json and its vocabulary may be missing.
+        path: The folder: config.json, model.weights.h5; optionally task.json and task.weights.h5
+            of a classifier or a masked LM, tokenizer.json and its vocabulary.
 
     Returns:
         The `Checkpoint`.
 
     Raises:
         FileNotFoundError: If a file is missing.
-        ValueError: If a file is broken, or does not hold exactly what the config calls for.
+        ValueError: If a file is broken, or the tensors do not match the config.
     """
     path = Path(path)
     config = read_config(path)
@@ -194,7 +196,7 @@ def read(path: str | Path) -> Checkpoint:
     task = _read_task(path)
     if task is not None and (path / _TASK_FILE).is_file():
         files.append(path / _TASK_FILE)
-    vocabulary, tokenizer = _read_tokenizer(path, config)  # before the weights, which are large
+    vocabulary, tokenizer = _read_tokenizer(path, config)  # first, since it is fast
     weights = _read_weights(files, config)
     return Checkpoint(
         format=FORMAT,
@@ -236,11 +238,11 @@ def _read_weights(files: list[Path], config: Mapping[str, Any]) -> Mapping[str, 
                 datasets |= _datasets(file, opened, names)
         canonical.check_sizes(files[0], config, {str(k): d.shape for k, d in datasets.items()})
         source_of = {
-            _place(source): source
-            for entry in canonical.expand(TABLE, config)
+            _location(source): source
+            for entry in name_tables.expand(TABLE, config)
             for source in entry.sources
         }
-        # What the table does not know goes on under its own name, to be listed.
+        # Unknown datasets keep their names, so that the error lists them.
         found = {source_of.get(key, ":".join(key)): item for key, item in datasets.items()}
         shapes = {name: dataset.shape for name, dataset in found.items()}
 
@@ -248,21 +250,21 @@ def _read_weights(files: list[Path], config: Mapping[str, Any]) -> Mapping[str, 
             with _one_line_errors(files[0].parent):
                 return np.asarray(found[name][()])
 
-        return canonical.read_weights(files[0].parent, TABLE, config, shapes, load)
+        return name_tables.read_weights(files[0].parent, TABLE, config, shapes, load)
 
 
 @contextlib.contextmanager
 def _one_line_errors(path: Path) -> Iterator[None]:
     try:
         yield
-    except Exception as error:  # libhdf5 has many of its own
+    except Exception as error:  # h5py raises many types
         raise ValueError(
-            f"{path}: must hold whole HDF5 files, received {folder.one_line(error)}"
+            f"{path}: must hold complete HDF5 files, received {reading.one_line(error)}"
         ) from error
 
 
 def _datasets(file: Path, opened: Any, names: Iterable[str]) -> dict[tuple[str, str], Any]:
-    """(Name of the file, name in this version's spelling) -> dataset."""
+    """Return (name of the file, current name in the file) -> dataset."""
     found: dict[tuple[str, str], Any] = {}
     for source in names:
         if _IGNORED.fullmatch(source):
@@ -271,13 +273,13 @@ def _datasets(file: Path, opened: Any, names: Iterable[str]) -> dict[tuple[str, 
         for pattern, replacement in _SPELLINGS:
             name = re.sub(pattern, replacement, name)
         if (file.name, name) in found:
-            raise ValueError(f"{name} must be there once, received two spellings of it")
+            raise ValueError(f"{name} must occur once, received two spellings of it")
         found[file.name, name] = opened[source]
     return found
 
 
-def _place(source: str) -> tuple[str, str]:
-    """File and name in it of a variable, given its path in a live model."""
+def _location(source: str) -> tuple[str, str]:
+    """Return file and name in the file of a variable, given its path in a model in memory."""
     *layers, leaf = source.split("/")
     first, rest = layers[0], "/".join(layers[1:])
     if match := re.fullmatch(r"transformer_layer_(\d+)", first):
@@ -291,15 +293,12 @@ def _place(source: str) -> tuple[str, str]:
 def _read_tokenizer(
     path: Path, config: Mapping[str, Any]
 ) -> tuple[list[str] | None, dict[str, Any]]:
-    """Vocabulary and options; the length is that of the preprocessor."""
+    """Read the vocabulary and the options. The preprocessor has the sequence length."""
     file = path / "tokenizer.json"
-    options: dict[str, Any] = {"lowercase": False, "strip_accents": False, "split": True}
-    vocabulary = None
     vocabulary_file = path / "assets" / "tokenizer" / "vocabulary.txt"
-    if vocabulary_file.is_file():
-        vocabulary = folder.read_vocabulary(vocabulary_file)
-        folder.check_vocabulary_size(vocabulary_file, vocabulary, config["vocab_size"])
-        options["lowercase"] = not folder.is_cased(vocabulary)
+    vocabulary = folder.read_optional_vocabulary(vocabulary_file, config["vocab_size"])
+    lowercase = vocabulary is not None and not folder.is_cased(vocabulary)
+    options: dict[str, Any] = {"lowercase": lowercase, "strip_accents": False, "split": True}
     if file.is_file():
         found = folder.read_json(file)
         inner = found.get("config")
@@ -315,7 +314,9 @@ def _read_tokenizer(
         if not options["split"]:
             raise ValueError(f"{file}: split must be true, received false")
         if inner.get("suffix_indicator", "##") != "##":
-            raise ValueError(f"{file}: suffix_indicator must be '##', received another")
+            raise ValueError(
+                f"{file}: suffix_indicator must be '##', received {inner['suffix_indicator']!r:.80}"
+            )
     length = None
     if (path / "preprocessor.json").is_file():
         inner = folder.read_json(path / "preprocessor.json").get("config")
@@ -330,27 +331,48 @@ def _read_tokenizer(
 
 
 def write(checkpoint: Checkpoint, path: str | Path) -> None:
-    """Writes a preset's folder, which `from_preset` takes; the way back from `read`.
+    """Write a preset for `from_preset`: the inverse of `read`.
 
     Args:
-        checkpoint: What to write. With a classifier or a masked LM the folder is also a preset of
+        checkpoint: The checkpoint. With a classifier or a masked LM, the folder is also a preset of
             that task.
         path: An empty folder.
 
     Raises:
-        ValueError: If KerasHub cannot hold it: another activation than tanh gelu, a
-            `layer_norm_eps` other than 1e-12, other heads, a tokenizer that keeps ideographs
-            together.
+        ValueError: If KerasHub does not support the checkpoint: the activation is not tanh gelu,
+            `layer_norm_eps` is not 1e-12, another head, or `split_cjk` is off.
     """
-    import h5py
-
     path = Path(path)
     config = _to_source_config(checkpoint.config)
+    head = _supported_head(checkpoint)
+    tensors = name_tables.to_source(TABLE, checkpoint.config, checkpoint.weights, format=FORMAT)
+    _write_weights(path, tensors, head)
+    backbone = _object("bert_backbone", "BertBackbone", config)
+    folder.write_json(path / "config.json", backbone)
+    parameters = sum(
+        array.size for name, array in tensors.items() if _location(name)[0] == _MODEL_FILE
+    )
+    folder.write_json(path / "metadata.json", {**_VERSIONS, "parameter_count": parameters})
+    preprocessor = None
+    if checkpoint.vocabulary is not None:
+        preprocessor = _write_tokenizer(path, checkpoint, checkpoint.vocabulary, head)
+    task: dict[str, Any] = {"backbone": backbone, "preprocessor": preprocessor}
+    if head == "classifier":
+        task["num_classes"] = len(checkpoint.weights["classifier/bias"])
+        task |= {"activation": "linear", "dropout": config["dropout"]}
+        written = _object("bert_text_classifier", "BertTextClassifier", task)
+        folder.write_json(path / "task.json", written)
+    elif head == "masked_lm":
+        folder.write_json(path / "task.json", _object("bert_masked_lm", "BertMaskedLM", task))
+
+
+def _supported_head(checkpoint: Checkpoint) -> str | None:
+    """Return the head of a checkpoint, or raise an error if KerasHub does not support it."""
     heads = checkpoint.groups - {"pooler"}
     if checkpoint.task not in (None, *TASKS.values(), "embedder"):
         raise ValueError(
             f"{FORMAT}: the head must be a classifier or a masked LM, received {checkpoint.task}; "
-            "its encoder alone can be saved"
+            "save its encoder alone"
         )
     if "pooler" not in checkpoint.groups:
         raise ValueError(f"{FORMAT}: BertBackbone must have a pooler, received none")
@@ -362,50 +384,36 @@ def write(checkpoint: Checkpoint, path: str | Path) -> None:
             f"{FORMAT}: a preset has one head, a classifier or a masked LM, received "
             f"{', '.join(sorted(heads))}; drop {', '.join(sorted(extra))}"
         )
-    tensors = canonical.to_source(TABLE, checkpoint.config, checkpoint.weights, format=FORMAT)
-    for file in (_MODEL_FILE, *([_TASK_FILE] if heads else [])):
+    return next(iter(heads), None)
+
+
+def _write_weights(path: Path, tensors: Mapping[str, np.ndarray], head: str | None) -> None:
+    import h5py
+
+    for file in (_MODEL_FILE, *([_TASK_FILE] if head else [])):
         with h5py.File(path / file, "w") as opened:
             for source, array in tensors.items():
-                its_file, name = _place(source)
+                its_file, name = _location(source)
                 if its_file == file:
                     opened.create_dataset(name, data=np.ascontiguousarray(array))
-            if file == _TASK_FILE:  # without the two KerasHub warns about the optimizer it makes
+            if file == _TASK_FILE:  # KerasHub warns if the optimizer has no variables.
                 opened.create_dataset("optimizer/vars/0", data=np.int64(0))
                 opened.create_dataset("optimizer/vars/1", data=np.float32(5e-5))
-    backbone = _object("bert_backbone", "BertBackbone", config)
-    folder.write_json(path / "config.json", backbone)
-    parameters = sum(
-        array.size for name, array in tensors.items() if _place(name)[0] == _MODEL_FILE
-    )
-    metadata = {**_VERSIONS, "parameter_count": parameters}
-    folder.write_json(path / "metadata.json", metadata)
-    preprocessor = None
-    if checkpoint.vocabulary is not None:
-        preprocessor = _write_tokenizer(path, checkpoint, checkpoint.vocabulary, heads)
-    if heads:
-        (head,) = heads
-        task: dict[str, Any] = {"backbone": backbone, "preprocessor": preprocessor}
-        if head == "classifier":
-            task["num_classes"] = len(checkpoint.weights["classifier/bias"])
-            task |= {"activation": "linear", "dropout": config["dropout"]}
-            written = _object("bert_text_classifier", "BertTextClassifier", task)
-        else:
-            written = _object("bert_masked_lm", "BertMaskedLM", task)
-        folder.write_json(path / "task.json", written)
 
 
 def _write_tokenizer(
-    path: Path, checkpoint: Checkpoint, vocabulary: list[str], heads: set[str]
+    path: Path, checkpoint: Checkpoint, vocabulary: list[str], head: str | None
 ) -> dict[str, Any] | None:
+    """Write tokenizer and preprocessor, and return the preprocessor of a task."""
     options = checkpoint.tokenizer
     if not options["split_cjk"]:
         raise ValueError(
-            f"{FORMAT}: split_cjk must be true, its tokenizer splits ideographs always; received "
-            "false"
+            f"{FORMAT}: split_cjk must be true, because BertTokenizer always splits ideographs; "
+            "received false"
         )
     if options["strip_accents"] and not options["lowercase"]:
         raise ValueError(
-            f"{FORMAT}: strip_accents must be false where lowercase is, received true and false"
+            f"{FORMAT}: strip_accents must be false if lowercase is false, received true"
         )
     (path / "assets" / "tokenizer").mkdir(parents=True)
     folder.write_vocabulary(path / "assets" / "tokenizer" / "vocabulary.txt", vocabulary)
@@ -426,13 +434,16 @@ def _write_tokenizer(
         },
     )
     folder.write_json(path / "tokenizer.json", tokenizer)
-    if not heads:
+    if head is None:
         return None
-    kind = "Text Classifier" if heads == {"classifier"} else "Masked LM"
+    module, name = {
+        "classifier": ("bert_text_classifier_preprocessor", "BertTextClassifierPreprocessor"),
+        "masked_lm": ("bert_masked_lm_preprocessor", "BertMaskedLMPreprocessor"),
+    }[head]
     length = options["sequence_length"] or checkpoint.config["max_position_embeddings"]
     preprocessor = _object(
-        f"bert_{kind.lower().replace(' ', '_')}_preprocessor",
-        f"Bert{kind.replace(' ', '')}Preprocessor",
+        module,
+        name,
         {
             "tokenizer": tokenizer,
             "config_file": "preprocessor.json",
@@ -445,7 +456,7 @@ def _write_tokenizer(
 
 
 def _object(module: str, name: str, config: dict[str, Any]) -> dict[str, Any]:
-    """A layer or model of KerasHub as Keras serializes it."""
+    """Return the serialized form of a KerasHub object."""
     return {
         "module": f"keras_hub.src.models.bert.{module}",
         "class_name": name,
@@ -455,27 +466,28 @@ def _object(module: str, name: str, config: dict[str, Any]) -> dict[str, Any]:
 
 
 def from_backbone(backbone: Any) -> Checkpoint:
-    """The weights of a live `keras_hub.models.BertBackbone`, or of a task on one.
+    """Convert a KerasHub model in memory to a `Checkpoint`.
 
     Args:
-        backbone: A `BertBackbone`, a `BertTextClassifier` or a `BertMaskedLM`; its weights are
+        backbone: A `BertBackbone`, a `BertTextClassifier` or a `BertMaskedLM`. Its weights are
             copied.
 
     Returns:
-        The `Checkpoint`; with a vocabulary where a task has a preprocessor.
+        The `Checkpoint`. It has a vocabulary if the model has a preprocessor.
 
     Raises:
-        ValueError: If it is another kind of model.
+        ValueError: If the model is of another class.
     """
     task = TASKS.get(type(backbone).__name__)
     model, backbone = backbone, backbone.backbone if task else backbone
     if type(backbone).__name__ != "BertBackbone":
         raise ValueError(
-            f"a BertBackbone, {' or '.join(TASKS)} is needed; received {type(backbone).__name__}"
+            f"the model must be a BertBackbone, {' or '.join(TASKS)}; received "
+            f"{type(backbone).__name__}"
         )
     config = _to_canonical_config(model.name, backbone.get_config())
     variables = {variable.path: variable for variable in model.weights}
-    weights = canonical.read_weights(
+    weights = name_tables.read_weights(
         model.name,
         TABLE,
         config,
@@ -483,7 +495,7 @@ def from_backbone(backbone: Any) -> Checkpoint:
         lambda path: np.array(variables[path].numpy()),
     )
     tokenizer = getattr(getattr(model, "preprocessor", None), "tokenizer", None)
-    options = {"lowercase": True, "strip_accents": True, "split_cjk": True, "sequence_length": None}
+    options = folder.default_tokenizer(lowercase=True)
     vocabulary = None
     if tokenizer is not None:
         vocabulary = list(tokenizer.get_vocabulary())
@@ -496,17 +508,17 @@ def from_backbone(backbone: Any) -> Checkpoint:
 
 
 def to_backbone(checkpoint: Checkpoint, backbone: Any = None) -> Any:
-    """A live `keras_hub.models.BertBackbone` with the weights of a checkpoint's encoder.
+    """Copy the encoder of a checkpoint to a `keras_hub.models.BertBackbone`.
 
     Args:
-        checkpoint: With a pooler; its heads are left aside.
-        backbone: One to fill; None: a new one, for which keras_hub must be installed.
+        checkpoint: A checkpoint with a pooler. Heads are ignored.
+        backbone: A backbone of the same sizes, or `None` to create one with keras_hub.
 
     Returns:
         The `BertBackbone`.
 
     Raises:
-        ValueError: If KerasHub cannot compute the same, or the sizes differ.
+        ValueError: If KerasHub does not support the config, or the sizes differ.
     """
     config = _to_source_config(checkpoint.config)
     if backbone is None:
@@ -518,7 +530,7 @@ def to_backbone(checkpoint: Checkpoint, backbone: Any = None) -> Any:
         for name, array in checkpoint.weights.items()
         if name.partition("/")[0] not in canonical.OPTIONAL_GROUPS - {"pooler"}
     }
-    tensors = canonical.to_source(TABLE, checkpoint.config, encoder, format=FORMAT)
+    tensors = name_tables.to_source(TABLE, checkpoint.config, encoder, format=FORMAT)
     variables = {variable.path: variable for variable in backbone.weights}
-    canonical.assign(variables, tensors, source=backbone.name)
+    name_tables.assign(variables, tensors, source=backbone.name)
     return backbone

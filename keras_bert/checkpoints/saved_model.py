@@ -1,7 +1,7 @@
-"""SavedModels of BERT encoders, as TF-Hub and Kaggle hold them; read, never executed.
+"""SavedModels of BERT encoders from TF-Hub and Kaggle. They are read, never executed.
 
-Source: tensorflow/models official/nlp/tools/export_tfhub_lib.py, which wrote them; the SavedModel
-format, tensorflow/core/protobuf/saved_model.proto.
+Source: tensorflow/models official/nlp/tools/export_tfhub_lib.py (the exporter),
+tensorflow/core/protobuf/saved_model.proto.
 """
 
 import re
@@ -18,12 +18,12 @@ from keras_bert.checkpoints.canonical import Checkpoint
 FORMAT = "saved_model"
 FILES = "saved_model.pb with variables/variables.index and its .data files"
 
-# The variables are the Model Garden's, whose code made the files.
+# The Model Garden exported these files.
 TABLE = model_garden.TABLE
 
 _LOWERCASE = "do_lower_case/.ATTRIBUTES/VARIABLE_VALUE"
 _LAYER = re.compile(r"encoder/_transformer_layers/(\d+)/.+")
-# Activation -> the ops that make it, by version. A pooler has Tanh as well, so it takes two.
+# Activation -> alternative sets of ops. Tanh alone is not enough: the pooler has it too.
 _ACTIVATIONS = {
     "gelu": ({"Erf"}, {"Erfc"}),
     "gelu_new": ({"Tanh", "Pow"},),
@@ -32,16 +32,16 @@ _ACTIVATIONS = {
 
 
 def matches(path: str | Path) -> bool:
-    """Whether the folder looks like this format; nothing is read."""
+    """Return True if the folder has the files of this format."""
     path = Path(path)
     return (path / "saved_model.pb").is_file() and (path / "variables/variables.index").is_file()
 
 
 def read_config(path: str | Path) -> dict[str, Any]:
-    """Tells the keyword arguments of `BertEncoder` from the shapes of the variables.
+    """Infer the keyword arguments of `BertEncoder` from the shapes of the variables.
 
-    The activation is the one whose ops the graph holds; "gelu_new", Google's, where it holds those
-    of none or of more than one. Nothing in the files tells the rates of dropout: they are 0.1.
+    The activation is inferred from the ops of the graph. If that is ambiguous, it is "gelu_new",
+    the activation of Google's models. The files do not hold the dropout rates: they are 0.1.
 
     Args:
         path: The folder.
@@ -59,32 +59,28 @@ def read_config(path: str | Path) -> dict[str, Any]:
 
 
 def read(path: str | Path) -> Checkpoint:
-    """Reads the folder of a SavedModel, with the head for masked words where it has one.
+    """Read a SavedModel of a BERT encoder, with its masked-LM head if it has one.
 
-    Its variables are read from their files and its graph is looked at for the activation; nothing
-    of it runs, so that a SavedModel from anywhere is as safe as an array.
+    The variables are read from their files, and the graph is searched for the activation. Nothing
+    is executed, so reading an untrusted SavedModel is safe.
 
     Args:
-        path: The folder: saved_model.pb, variables/, and assets/vocab.txt, which may be missing.
+        path: The folder: saved_model.pb, variables/, and optionally assets/vocab.txt.
 
     Returns:
-        The `Checkpoint`; `lowercase` is the variable do_lower_case, or, where there is none, what
-        the vocabulary tells.
+        The `Checkpoint`. `lowercase` is the value of the variable do_lower_case; without it, the
+        casing is inferred from the vocabulary.
 
     Raises:
         FileNotFoundError: If a file is missing.
-        ValueError: If a file is broken, or holds something else than a BERT encoder.
+        ValueError: If a file is broken, or is not a BERT encoder.
     """
     path = Path(path)
     tensors = _open(path)
     key_of = model_garden.resolve(tensors.prefix, bundle.read_graph(tensors))
     config = _infer_config(path, tensors, key_of)
     weights = model_garden.read_weights(tensors, key_of, config, ignored={_LOWERCASE})
-    vocabulary = None
-    vocabulary_file = path / "assets/vocab.txt"
-    if vocabulary_file.is_file():
-        vocabulary = folder.read_vocabulary(vocabulary_file)
-        folder.check_vocabulary_size(vocabulary_file, vocabulary, config["vocab_size"])
+    vocabulary = folder.read_optional_vocabulary(path / "assets/vocab.txt", config["vocab_size"])
     lowercase = _read_lowercase(tensors)
     if lowercase is None:
         lowercase = vocabulary is None or not folder.is_cased(vocabulary)
@@ -94,12 +90,7 @@ def read(path: str | Path) -> Checkpoint:
         config=config,
         weights=weights,
         vocabulary=vocabulary,
-        tokenizer={
-            "lowercase": lowercase,
-            "strip_accents": lowercase,
-            "split_cjk": True,
-            "sequence_length": None,
-        },
+        tokenizer=folder.default_tokenizer(lowercase),
         labels=None,
     )
 
@@ -109,10 +100,10 @@ def _open(path: Path) -> Bundle:
     if not file.is_file():
         raise FileNotFoundError(f"{file}: missing")
     tensors = bundle.read(file.with_suffix(""))
-    if not tensors.is_by_object:
+    if not tensors.is_object_based:
         raise ValueError(
             f"{tensors.prefix}: must be the variables of a TensorFlow 2 SavedModel, received those "
-            "of TensorFlow 1, which have no graph of objects"
+            "of TensorFlow 1, which have no object graph"
         )
     return tensors
 
@@ -133,8 +124,8 @@ def _infer_config(path: Path, tensors: Bundle, key_of: Mapping[str, str]) -> dic
         found = tensors.shapes.get(key_of.get(source, ""))
         if found is None or len(found) != len(sizes):
             raise ValueError(
-                f"{tensors.prefix}: {source} must be ({', '.join(sizes)}) to tell the sizes of the "
-                f"model, received {'nothing' if found is None else found}"
+                f"{tensors.prefix}: {source} must have the shape ({', '.join(sizes)}), received "
+                f"{'nothing' if found is None else found}"
             )
         return found
 
@@ -184,12 +175,13 @@ def _read_activation(path: Path) -> str:
         ) from error
     if not model.meta_graphs:
         raise ValueError(f"{file}: must be a SavedModel, received one without a graph")
-    # Keras notes its layers' arguments there, or in a file beside it. The variables are the same
-    # whether layers are normalized before or after.
-    notes = path / "keras_metadata.pb"
-    for place, text in ((file, content), (notes, notes.read_bytes() if notes.is_file() else b"")):
+    # Keras stores the arguments of layers in one of these files. The variables do not depend on
+    # norm_first.
+    metadata = path / "keras_metadata.pb"
+    contents = {file: content, metadata: metadata.read_bytes() if metadata.is_file() else b""}
+    for source, text in contents.items():
         if re.search(rb'"norm_first": ?true', text):
-            raise ValueError(f"{place}: norm_first must be false for BERT, received true")
+            raise ValueError(f"{source}: norm_first must be false for BERT, received true")
     ops = {
         node.op
         for graph in model.meta_graphs
@@ -199,5 +191,5 @@ def _read_activation(path: Path) -> str:
         )
         for node in nodes
     }
-    found = [name for name, ways in _ACTIVATIONS.items() if any(way <= ops for way in ways)]
+    found = [name for name, sets in _ACTIVATIONS.items() if any(needed <= ops for needed in sets)]
     return found[0] if len(found) == 1 else "gelu_new"

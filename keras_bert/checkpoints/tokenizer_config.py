@@ -1,4 +1,4 @@
-"""Hugging Face's tokenizer_config.json and what lies around it; other formats may hold it too.
+"""Tokenizer options in Hugging Face's tokenizer_config.json and related files.
 
 Source: huggingface/transformers, models/bert/tokenization_bert.py and
 tokenization_utils_base.py.
@@ -11,31 +11,38 @@ from typing import Any
 from keras_bert.checkpoints import folder
 
 FILE = "tokenizer_config.json"
-_NO_LIMIT = 10**30  # how Hugging Face writes it
+_NO_LIMIT = 10**30  # as written by Hugging Face
 
 
 def read(
     path: str | Path, vocabulary: list[str] | None, config: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Reads the options of the tokenizer in a folder.
+    """Read the tokenizer options in a folder.
 
-    What its config says, else its normalizer (tokenizer.json), else its vocabulary.
+    The options in tokenizer_config.json take precedence over the normalizer in tokenizer.json. If
+    neither sets the casing, it is inferred from the vocabulary.
 
     Args:
-        path: The folder; none of the files must be there.
-        vocabulary: The pieces, or None.
-        config: Of the encoder.
+        path: The folder. All files are optional.
+        vocabulary: The tokens, or `None`.
+        config: Config of the encoder.
 
     Returns:
-        As `Checkpoint.tokenizer`.
+        The options, as in `Checkpoint.tokenizer`.
 
     Raises:
-        ValueError: If a file is broken, or is of another kind of tokenizer.
+        ValueError: If a file is broken, or the tokenizer is not BERT's.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as path:
+        ...     read(path, ["[PAD]", "Paris"], {"max_position_embeddings": 512})["lowercase"]
+        False
     """
     path = Path(path)
     file = path / FILE
     found = folder.read_json(file) if file.is_file() else {}
-    # Both would give other ids than ours, and nobody would see it.
+    # These two would silently change the ids.
     if found.get("tokenizer_class") == "BertJapaneseTokenizer":
         raise ValueError(
             f"{file}: tokenizer_class must be one of BERT's, received 'BertJapaneseTokenizer'"
@@ -58,7 +65,7 @@ def read(
     split_cjk = option("tokenize_chinese_chars", "handle_chinese_chars")
     sentence_file = path / "sentence_bert_config.json"
     sentence = folder.read_json(sentence_file) if sentence_file.is_file() else {}
-    # The most particular first; `_NO_LIMIT` is beyond any limit.
+    # In order of precedence. `_NO_LIMIT` exceeds every limit.
     lengths = (sentence.get("max_seq_length"), found.get("model_max_length"), found.get("max_len"))
     limit = config["max_position_embeddings"]
     return {
@@ -79,7 +86,11 @@ def _read_normalizer(file: Path) -> Mapping[str, Any]:
 
 
 def write(path: str | Path, tokenizer: Mapping[str, Any]) -> None:
-    """Writes the options of a tokenizer into a folder; the way back from `read`.
+    """Write tokenizer_config.json: the inverse of `read`.
+
+    Args:
+        path: The folder.
+        tokenizer: The options, as in `Checkpoint.tokenizer`.
 
     Example:
         >>> import tempfile

@@ -1,14 +1,11 @@
-"""Tensors from a pytorch_model.bin, read without torch and without executing anything.
+"""Read tensors from a pytorch_model.bin without torch and without executing code.
 
-Such a file is a pickle: a program for a small machine, which can call any Python function there is.
-So no `pickle.Unpickler` runs here, which even with few names allowed can set attributes on what it
-is given. `pickletools`, the standard library's disassembler, takes the program apart, and a machine
-of our own follows the few instructions that torch writes for a dict of tensors. It has no way to
-import anything or to touch an attribute: the few names it knows are plain data, and any other name
-or instruction is an error.
+The file is a pickle: a program that can call any Python function. Even a restricted
+`pickle.Unpickler` can be made to set attributes. So the program is disassembled by `pickletools`,
+and `_run` interprets only the instructions that torch writes for a dict of tensors. The
+interpreter cannot import anything or access attributes. Other names and instructions are errors.
 
-Source: pytorch torch/serialization.py (both file layouts) and torch/_utils.py (how tensors are
-rebuilt).
+Source: pytorch torch/serialization.py (both file layouts) and torch/_utils.py (rebuild functions).
 """
 
 import io
@@ -24,8 +21,9 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from keras_bert.checkpoints import containers, folder
-from keras_bert.checkpoints.canonical import bfloat16_to_float32
+from keras_bert.checkpoints import containers
+from keras_bert.checkpoints.name_tables import bfloat16_to_float32
+from keras_bert.runtime import reading
 
 _BFLOAT16 = "bfloat16"
 _DTYPES = {
@@ -45,12 +43,34 @@ _REBUILD_TENSOR = "torch._utils._rebuild_tensor_v2"
 _REBUILD_PARAMETER = "torch._utils._rebuild_parameter"
 _GLOBALS = {*_DTYPES, _ORDERED_DICT, _REBUILD_TENSOR, _REBUILD_PARAMETER}
 
+_LITERALS = frozenset(
+    {
+        "BININT",
+        "BININT1",
+        "BININT2",
+        "LONG1",
+        "BINFLOAT",
+        "BINUNICODE",
+        "SHORT_BINUNICODE",
+        "BINSTRING",
+        "SHORT_BINSTRING",
+    }
+)
+_CONSTANTS: dict[str, Callable[[], Any]] = {
+    "NONE": lambda: None,
+    "NEWTRUE": lambda: True,
+    "NEWFALSE": lambda: False,
+    "EMPTY_DICT": dict,
+    "EMPTY_LIST": list,
+    "EMPTY_TUPLE": tuple,
+}
+
 _LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 _LEGACY_PROTOCOL = 1001
 
 
 class _Global(NamedTuple):
-    """A name in the pickle. It stays a name; there is nothing behind it that could be called."""
+    """A qualified name in the pickle. It is never imported."""
 
     name: str
 
@@ -69,17 +89,17 @@ class _Tensor(NamedTuple):
 
 
 def read(file: str | Path) -> dict[str, np.ndarray]:
-    r"""Reads a dict of tensors as `torch.save` writes it, since 1.6 (zip) or before.
+    r"""Read a dict of tensors that `torch.save` wrote, in the zip or the older layout.
 
     Args:
-        file: The path.
+        file: Path of the file.
 
     Returns:
-        Name -> array of the tensor's shape and type; bfloat16 comes as float32.
+        Name -> array. bfloat16 is converted to float32.
 
     Raises:
-        FileNotFoundError: If there is no such file.
-        ValueError: If the file is broken or holds anything but tensors. Nothing in it is executed.
+        FileNotFoundError: If the file does not exist.
+        ValueError: If the file is broken, or holds anything but tensors.
 
     Example:
         >>> import os, tempfile
@@ -91,17 +111,17 @@ def read(file: str | Path) -> dict[str, np.ndarray]:
         ...         read(file)
         ...     except ValueError as error:
         ...         print(str(error).replace(file, "pytorch_model.bin"))
-        pytorch_model.bin: must be a dict of tensors and whole, received the name os.system
+        pytorch_model.bin: must be a complete dict of tensors, received the name os.system
     """
     with open(file, "rb") as stream:
         try:
             if stream.read(4) == b"PK\x03\x04":
                 return _read_zip(stream)
             return _read_legacy(stream)
-        # Whatever a hostile or a broken file may lead to, the caller is told one thing.
+        # A hostile or broken file can cause any error.
         except Exception as error:
             raise ValueError(
-                f"{file}: must be a dict of tensors and whole, received {folder.one_line(error)}"
+                f"{file}: must be a complete dict of tensors, received {reading.one_line(error)}"
             ) from error
 
 
@@ -127,22 +147,20 @@ def _read_zip(stream: IO[bytes]) -> dict[str, np.ndarray]:
 
 
 def _read_legacy(stream: IO[bytes]) -> dict[str, np.ndarray]:
-    """Four pickles, one after the other, then each storage with its length before it."""
-    # Unlike a file, a memory map cannot be talked into reserving more than it holds.
+    """Read four pickles, then the storages, each preceded by its length."""
+    # Unlike a file, a memory map never allocates more than its size.
     with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as file:
         if file.read(2) != b"\x80\x02":
-            raise ValueError("neither a zip file nor a pickle of torch")
+            raise ValueError("neither a zip file nor a torch pickle")
         file.seek(0)
         if (_run(file), _run(file)) != (_LEGACY_MAGIC, _LEGACY_PROTOCOL):
             raise ValueError("a pickle that torch did not write")
-        _run(
-            file
-        )  # About the machine that wrote it; the storages are little-endian on all of them.
+        _run(file)  # Byte order and sizes of the writer; storages are always little-endian.
         tensors = _tensors(_run(file))
         keys: Any = _run(file)
         itemsize = {t.storage.key: _dtype(t.storage, "little").itemsize for t in tensors.values()}
         if {_check(key, str) for key in _check(keys, list)} != set(itemsize):
-            raise ValueError("a list of storages other than those of its tensors")
+            raise ValueError("a list of storages that differ from those of the tensors")
         data = {}
         for key in keys:
             (count,) = struct.unpack("<q", file.read(8))
@@ -170,12 +188,12 @@ def _dtype(storage: _Storage, order: str) -> np.dtype[Any]:
 def _arrays(
     tensors: Mapping[str, _Tensor], data: Mapping[str, bytes], order: str
 ) -> dict[str, np.ndarray]:
-    """Cuts the tensors out of their storages, which several may share."""
+    """Return the tensors as views of their storages."""
     arrays = {}
-    # Tied tensors share a storage. Two for each storage are allowed; more would multiply memory.
+    # Two tied tensors may share a storage. More could multiply the memory that is needed.
     sizes = {tensor.storage.key: tensor.storage.size for tensor in tensors.values()}
     if sum(math.prod(tensor.shape) for tensor in tensors.values()) > 2 * sum(sizes.values()):
-        raise ValueError("tensors that are larger together than twice their storages")
+        raise ValueError("tensors with more than twice the size of their storages")
     for name, (storage, offset, shape, strides) in tensors.items():
         dtype = _dtype(storage, order)
         count = len(data[storage.key]) // dtype.itemsize
@@ -183,9 +201,9 @@ def _arrays(
             raise ValueError(f"{count} of the {storage.size} numbers of storage {storage.key}")
         reach = sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True))
         if math.prod(shape) and offset + reach >= storage.size:
-            raise ValueError(f"a tensor {name} that reaches out of its storage")
+            raise ValueError(f"a tensor {name} that exceeds its storage")
         if math.prod(shape) > storage.size:
-            raise ValueError(f"a tensor {name} larger than its storage")
+            raise ValueError(f"a tensor {name} that is larger than its storage")
         flat = np.frombuffer(data[storage.key], dtype)[offset:]
         array = np.lib.stride_tricks.as_strided(
             flat, shape, [stride * dtype.itemsize for stride in strides], writeable=False
@@ -195,17 +213,7 @@ def _arrays(
 
 
 def _run(program: Any) -> object:
-    """Follows one pickle, up to and including its STOP.
-
-    Args:
-        program: A binary file or memory map.
-
-    Returns:
-        What it builds: dicts, lists, tuples, numbers, strings, `_Global`, `_Storage`, `_Tensor`.
-
-    Raises:
-        ValueError: At the first name or instruction that is not one of torch's.
-    """
+    """Interpret one pickle, and return the object that it builds."""
     stack: list[Any] = []
     marks: list[int] = []
     memo: dict[int, Any] = {}
@@ -218,7 +226,7 @@ def _run(program: Any) -> object:
 
     def pop(count: int) -> list[Any]:
         if len(stack) < count + (marks[-1] if marks else 0):
-            raise ValueError("a pickle that takes more than it put")
+            raise ValueError("a pickle that pops an empty stack")
         items = stack[len(stack) - count :]
         del stack[len(stack) - count :]
         return items
@@ -228,20 +236,10 @@ def _run(program: Any) -> object:
         match opcode.name:
             case "PROTO" | "FRAME":
                 pass
-            case "BININT" | "BININT1" | "BININT2" | "LONG1" | "BINFLOAT":
+            case name if name in _LITERALS:
                 stack.append(argument)
-            case "BINUNICODE" | "SHORT_BINUNICODE" | "BINSTRING" | "SHORT_BINSTRING":
-                stack.append(argument)
-            case "NONE":
-                stack.append(None)
-            case "NEWTRUE" | "NEWFALSE":
-                stack.append(opcode.name == "NEWTRUE")
-            case "EMPTY_DICT":
-                stack.append({})
-            case "EMPTY_LIST":
-                stack.append([])
-            case "EMPTY_TUPLE":
-                stack.append(())
+            case name if name in _CONSTANTS:
+                stack.append(_CONSTANTS[name]())
             case "TUPLE1" | "TUPLE2" | "TUPLE3":
                 stack.append(tuple(pop(int(opcode.name[-1]))))
             case "MARK":
@@ -255,7 +253,7 @@ def _run(program: Any) -> object:
                 items = pop(2) if opcode.name == "SETITEM" else since_mark()
                 target = _check(stack[-1], dict)
                 for key, value in zip(items[::2], items[1::2], strict=True):
-                    # Hashing a tuple of tuples of ... can be made to take forever.
+                    # Hashing nested tuples can take forever.
                     target[_check(key, str, int)] = value
             case "BINPUT" | "LONG_BINPUT":
                 memo[argument] = stack[-1]
@@ -277,7 +275,7 @@ def _run(program: Any) -> object:
                     raise ValueError(f"a call of {function.name}")
                 stack.append(build(*_check(arguments, tuple)))
             case "BUILD":
-                pop(1)  # The state of an OrderedDict, where torch keeps version numbers.
+                pop(1)  # Attributes of an OrderedDict: version numbers of modules.
                 _check(stack[-1], dict)
             case "STOP":
                 (result,) = stack
@@ -304,14 +302,14 @@ def _storage(
 ) -> _Storage:
     dtype = _DTYPES.get(_check(type_, _Global).name)
     if kind != "storage" or dtype is None or view is not None:
-        raise ValueError("a storage that is none of torch's")
+        raise ValueError("a storage of an unknown kind")
     return _Storage(_check(key, str), dtype, _count(size))
 
 
 def _tensor(
     storage: object, offset: object, shape: Any, strides: Any, *settings: object
 ) -> _Tensor:
-    """The settings, three or four, are about training."""
+    """Rebuild a tensor. The settings concern training only."""
     rank = len(_check(shape, tuple))
     if rank > containers.MAX_RANK:
         raise ValueError(
@@ -337,7 +335,7 @@ def _ordered_dict() -> dict[str, Any]:
 
 def _count(value: object) -> int:
     if type(value) is not int or not 0 <= value <= sys.maxsize:
-        raise ValueError("a tensor with a size or stride that is no count")
+        raise ValueError("a tensor with a size or stride that is not a count")
     return value
 
 

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 
 from keras_bert import checkpoints, heads
-from keras_bert.checkpoints import keras_hub, model_garden
+from keras_bert.checkpoints import keras_hub, model_garden_encoder
 from keras_bert.checkpoints.canonical import OPTIONAL_GROUPS, Checkpoint
 from keras_bert.encoder import BertEncoder
 from keras_bert.layers import initializer, without_initial_weights
@@ -207,7 +207,7 @@ def from_model_garden(encoder, **options):
     Raises:
         ValueError: another kind of model.
     """
-    return from_checkpoint(model_garden.from_encoder(encoder), **options)
+    return from_checkpoint(model_garden_encoder.from_encoder(encoder), **options)
 
 
 def to_model_garden(model, encoder=None):
@@ -224,7 +224,7 @@ def to_model_garden(model, encoder=None):
     Raises:
         ValueError: the sizes differ, or the activation is not known there.
     """
-    return model_garden.to_encoder(to_checkpoint(heads.find_encoder(model)), encoder)
+    return model_garden_encoder.to_encoder(to_checkpoint(heads.find_encoder(model)), encoder)
 
 
 def _head(encoder, task, checkpoint, fresh, options):

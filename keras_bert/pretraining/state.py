@@ -8,8 +8,8 @@ import keras
 import numpy as np
 
 from keras_bert.checkpoints import containers
-from keras_bert.checkpoints.folder import one_line
 from keras_bert.runtime.files import sweep, whole
+from keras_bert.runtime.reading import one_line
 
 _FOLDER = "checkpoints"
 _NAME = re.compile(r"step-\d+\.npz")

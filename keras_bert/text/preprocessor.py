@@ -291,7 +291,7 @@ class Preprocessor(keras.layers.Layer):
         pathlib.Path(dir_path, VOCABULARY_FILE).write_text(text, encoding="utf-8", newline="\n")
 
     def load_assets(self, dir_path):
-        text = folder.read_text(pathlib.Path(dir_path, VOCABULARY_FILE))
+        text = folder.read_vocabulary_text(pathlib.Path(dir_path, VOCABULARY_FILE))
         # Not splitlines: a piece may hold U+2028, which ends no line here.
         self._set_vocabulary(text.removesuffix("\n").split("\n"))
 

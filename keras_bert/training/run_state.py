@@ -8,8 +8,8 @@ import keras
 import numpy as np
 
 from keras_bert.checkpoints import containers
-from keras_bert.checkpoints.folder import one_line
 from keras_bert.runtime.files import whole
+from keras_bert.runtime.reading import one_line
 
 STATE_FILE = "training.npz"
 BEST_FILE = "best.npz"

@@ -1,3 +1,5 @@
+"""Google's checkpoints: weights, configs and casing."""
+
 import json
 import re
 
@@ -6,12 +8,9 @@ import pytest
 
 from keras_bert import checkpoints
 from keras_bert.checkpoints import canonical, google
+from tests.checkpoints.huggingface_files import CASED, FF, SIZES, VOCABULARY, H, V, fill
 
 tf = pytest.importorskip("tensorflow")
-
-# Every size differs from the others, so that no mix-up of two of them goes unseen.
-SIZES = dict(zip(canonical.SIZES, (11, 4, 2, 2, 6, 8, 3), strict=True))
-H, FF, V = 4, 6, 11
 
 
 def encoder_tensors():
@@ -55,11 +54,6 @@ def pretraining_tensors():
     )
 
 
-def fill(shapes):
-    random = np.random.default_rng(0)
-    return {name: random.normal(size=shape).astype("float32") for name, shape in shapes.items()}
-
-
 def save(path, tensors, name="bert_model.ckpt"):
     tf.raw_ops.SaveV2(
         prefix=str(path / name),
@@ -71,16 +65,13 @@ def save(path, tensors, name="bert_model.ckpt"):
 
 def make_folder(path, tensors, vocabulary=None, **config):
     path.mkdir(exist_ok=True)
-    # As Google writes it: no layer_norm_eps.
+    # Google's configs have no layer_norm_eps.
     config = {**SIZES, "hidden_act": "gelu", "hidden_dropout_prob": 0.2, **config}
     (path / "bert_config.json").write_text(json.dumps(config))
     save(path, tensors)
     if vocabulary is not None:
         (path / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
     return path
-
-
-VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdef"]
 
 
 def test_read(tmp_path):
@@ -177,14 +168,14 @@ def test_optimizer_state_is_ignored_by_name(tmp_path):
 @pytest.mark.parametrize(
     "name",
     [
-        "bert/encoder/layer_2/output/dense/kernel",  # a layer more than the config has
-        "bert/pooler/dense/bias/momentum",  # no slot that is known
-        "bert/pooler/dense/scale/adam_m",  # a slot of nothing that is known
+        "bert/encoder/layer_2/output/dense/kernel",  # one layer more than in the config
+        "bert/pooler/dense/bias/momentum",  # unknown slot
+        "bert/pooler/dense/scale/adam_m",  # slot of an unknown tensor
         "scope/global_step",
         "output_weights_2",
     ],
 )
-def test_everything_else_is_an_error(tmp_path, name):
+def test_unknown_tensors_are_errors(tmp_path, name):
     make_folder(tmp_path, encoder_tensors() | fill({name: (H,)}))
     with pytest.raises(ValueError, match=rf"bert_model.ckpt: .*unknown \(1\): {name}$"):
         checkpoints.read(tmp_path)
@@ -205,7 +196,7 @@ def test_all_problems_are_listed_at_once(tmp_path):
     )
 
 
-def test_a_head_or_pooler_is_there_as_a_whole_or_not_at_all(tmp_path):
+def test_a_head_or_pooler_must_be_complete_or_missing(tmp_path):
     tensors = encoder_tensors()
     del tensors["bert/pooler/dense/kernel"]
     make_folder(tmp_path, tensors)
@@ -216,7 +207,7 @@ def test_a_head_or_pooler_is_there_as_a_whole_or_not_at_all(tmp_path):
     assert not any(name.startswith("pooler") for name in checkpoints.read(tmp_path).weights)
 
 
-def test_integers_are_no_weights(tmp_path):
+def test_integer_tensors_are_errors(tmp_path):
     tensors = encoder_tensors()
     tensors["bert/pooler/dense/bias"] = np.zeros(H, "int32")
     make_folder(tmp_path, tensors)
@@ -233,7 +224,7 @@ def test_bfloat16_becomes_float32(tmp_path):
     np.testing.assert_array_equal(bias, [1.5, -2, 0, 4])
 
 
-def test_which_of_several_checkpoints(tmp_path):
+def test_choice_among_several_checkpoints(tmp_path):
     make_folder(tmp_path, encoder_tensors())
     save(tmp_path, {"other": np.zeros(1, "float32")}, "model.ckpt-10")
     checkpoints.read(tmp_path)  # bert_model.ckpt
@@ -251,7 +242,7 @@ def test_damaged_files(tmp_path):
     index = tmp_path / "bert_model.ckpt.index"
     data = tmp_path / "bert_model.ckpt.data-00000-of-00001"
     content = data.read_bytes()
-    rule = re.escape(f"{tmp_path / 'bert_model.ckpt'}: must be a whole TensorFlow checkpoint")
+    rule = re.escape(f"{tmp_path / 'bert_model.ckpt'}: must be a complete TensorFlow checkpoint")
     data.write_bytes(content[:-100])
     with pytest.raises(ValueError, match=rule):
         checkpoints.read(tmp_path)
@@ -272,10 +263,10 @@ def test_damaged_files(tmp_path):
         google.read(tmp_path)
 
 
-def test_a_checkpoint_by_object_is_another_format(tmp_path):
+def test_object_based_checkpoints_are_rejected(tmp_path):
     make_folder(tmp_path, encoder_tensors())
     tf.train.Checkpoint(v=tf.Variable([1.0])).write(str(tmp_path / "bert_model.ckpt"))
-    with pytest.raises(ValueError, match="must be a TensorFlow 1 checkpoint by name"):
+    with pytest.raises(ValueError, match="must be a name-based checkpoint"):
         google.read(tmp_path)
     assert not google.matches(tmp_path)
 
@@ -305,9 +296,6 @@ def test_config_keys(tmp_path):
         google.read_config(tmp_path)
 
 
-CASED = [*VOCABULARY[:-1], "Paris"]
-
-
 @pytest.mark.parametrize(
     ("name", "vocabulary", "lowercase"),
     [
@@ -322,9 +310,7 @@ CASED = [*VOCABULARY[:-1], "Paris"]
         ("mine", None, True),
     ],
 )
-def test_case_by_the_name_of_the_folder_or_else_by_the_vocabulary(
-    tmp_path, name, vocabulary, lowercase
-):
+def test_casing_from_folder_name_or_vocabulary(tmp_path, name, vocabulary, lowercase):
     make_folder(tmp_path / name, encoder_tensors(), vocabulary)
     checkpoint = checkpoints.read(tmp_path / name)
     assert checkpoint.vocabulary == vocabulary
@@ -337,7 +323,7 @@ def test_case_by_the_name_of_the_folder_or_else_by_the_vocabulary(
 
 
 @pytest.mark.parametrize("vocabulary", [VOCABULARY[:-1], [*VOCABULARY, "x"]])
-def test_a_vocabulary_of_another_size(tmp_path, vocabulary):
+def test_vocabulary_of_the_wrong_size(tmp_path, vocabulary):
     make_folder(tmp_path, encoder_tensors(), vocabulary)
     with pytest.raises(
         ValueError, match=rf"vocab.txt: .*vocab_size 11 ids, received {len(vocabulary)}$"

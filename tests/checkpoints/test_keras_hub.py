@@ -1,4 +1,4 @@
-"""KerasHub's presets: read what it wrote, written so that it reads them; live models."""
+"""KerasHub: presets in both directions, and models in memory."""
 
 import json
 
@@ -29,7 +29,7 @@ CONFIG = {
 
 
 def make(kind):
-    """A model of KerasHub with every weight random."""
+    """Return a model of KerasHub with random weights, and its tokenizer."""
     keras.utils.set_random_seed(3)
     model = backbone = keras_hub.models.BertBackbone(**CONFIG)
     tokenizer = keras_hub.tokenizers.BertTokenizer(
@@ -55,7 +55,7 @@ KINDS = ["backbone", "classifier", "masked_lm"]
 
 @pytest.fixture(scope="module", params=KINDS)
 def preset(request, tmp_path_factory):
-    """Kind, live model, and the folder in which KerasHub saved it."""
+    """Kind, model, and the folder in which KerasHub saved the model."""
     model, tokenizer = make(request.param)
     folder = tmp_path_factory.mktemp("preset")
     model.save_to_preset(folder)
@@ -72,27 +72,27 @@ def inputs():
 
 
 def outputs(kind, model):
-    """What a model of ours or of KerasHub computes, as a list of arrays."""
+    """Return the outputs of a model of either library as a list of arrays."""
     ids, mask, types = inputs()
-    ours = hasattr(model, "input") and "input_word_ids" in model.input
+    is_keras_bert = hasattr(model, "input") and "input_word_ids" in model.input
     names = ("input_word_ids", "input_mask", "input_type_ids")
-    if not ours:
+    if not is_keras_bert:
         names = ("token_ids", "padding_mask", "segment_ids")
     given = dict(zip(names, (ids, mask, types), strict=True))
     positions = np.tile(np.arange(9), (3, 1))
     if kind == "masked_lm":
-        given |= {"masked_lm_positions" if ours else "mask_positions": positions}
+        given |= {"masked_lm_positions" if is_keras_bert else "mask_positions": positions}
     found = model(given)
     if kind == "backbone":
         found = [found["sequence_output"] * mask[..., None], found["pooled_output"]]
     return [numpy(array) for array in keras.tree.flatten(found)]
 
 
-def test_what_keras_hub_wrote_computes_the_same_here(preset):
+def test_read_presets_of_keras_hub(preset):
     kind, original, folder = preset
     task = None if kind == "backbone" else kind
     model = keras_bert.load(folder, task=task)
-    # KerasHub's masked LM has exact gelu in its head, on a backbone that has tanh gelu.
+    # The head of KerasHub's masked LM has exact gelu, its backbone has tanh gelu.
     tolerance = 5e-3 if kind == "masked_lm" else 1e-5
     for found, expected in zip(outputs(kind, model), outputs(kind, original), strict=True):
         assert np.ptp(expected) > 0.1
@@ -103,7 +103,7 @@ def test_what_keras_hub_wrote_computes_the_same_here(preset):
     assert preprocessor.max_sequence_length == (16 if kind == "backbone" else 10)
 
 
-def test_what_we_write_keras_hub_reads(preset, tmp_path, recwarn):
+def test_keras_hub_reads_written_presets(preset, tmp_path, recwarn):
     kind, original, folder = preset
     checkpoint = checkpoints.read(folder)
     checkpoints.write(checkpoint, tmp_path / "there", "keras_hub")
@@ -123,8 +123,8 @@ def test_what_we_write_keras_hub_reads(preset, tmp_path, recwarn):
     )
 
 
-def test_a_model_of_ours_goes_there(tmp_path):
-    """`save` of encoder, classifier and masked LM with options that differ from the defaults."""
+def test_save_as_keras_hub(tmp_path):
+    """Save an encoder and a classifier with options that differ from the defaults."""
     encoder = tiny.encoder(hidden_act="gelu_new")
     encoder.preprocessor = keras_bert.Preprocessor(
         tiny.PIECES, lowercase=False, max_sequence_length=20
@@ -155,7 +155,7 @@ def test_a_model_of_ours_goes_there(tmp_path):
         keras_bert.save(encoder, tmp_path / "c", format="keras_hub")
 
 
-def test_live_models_go_over_and_come_back():
+def test_models_in_memory():
     model, _ = make("classifier")
     ours = conversion.from_keras_hub(model)
     for found, expected in zip(
@@ -166,7 +166,7 @@ def test_live_models_go_over_and_come_back():
     assert preprocessor.vocabulary == tuple(tiny.PIECES)
     encoder = conversion.from_keras_hub(model.backbone)
     assert isinstance(encoder, keras_bert.BertEncoder) and encoder.preprocessor is None
-    # A task of KerasHub trains our encoder, and gives it back.
+    # Train the encoder in a task of KerasHub, and convert it back.
     backbone = conversion.to_keras_hub(encoder)
     assert backbone is not model.backbone
     for ours, theirs in zip(backbone.weights, model.backbone.weights, strict=True):
@@ -187,22 +187,22 @@ def test_live_models_go_over_and_come_back():
         conversion.to_keras_hub(
             again, keras_hub.models.BertBackbone(**{**CONFIG, "intermediate_dim": 9})
         )
-    with pytest.raises(ValueError, match="a BertBackbone, .* is needed; received Dense"):
+    with pytest.raises(ValueError, match="must be a BertBackbone, .* received Dense"):
         conversion.from_keras_hub(keras.layers.Dense(1))
 
 
-# --- spellings of earlier versions, and bad files
+# Names of earlier versions, and bad files
 
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder that KerasHub saved, free to be broken."""
+    """A folder that KerasHub saved."""
     model, tokenizer = make("classifier")
     model.save_to_preset(tmp_path / "preset")
     return tmp_path / "preset"
 
 
-def test_underscores_of_earlier_versions(folder):
+def test_names_of_earlier_versions(folder):
     expected = checkpoints.read(folder).weights
     with h5py.File(folder / "model.weights.h5", "r+") as file:
         for layer in ("", "_1", "_2"):
@@ -297,15 +297,15 @@ BAD = {
     ),
     "no h5": (
         lambda f: (f / "model.weights.h5").write_bytes(b"no HDF5"),
-        "model.weights.h5: must hold whole HDF5 files",
+        "model.weights.h5: must hold complete HDF5 files",
     ),
 }
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_files_are_one_line(folder, case):
-    spoil, message = BAD[case]
-    spoil(folder)
+def test_bad_files_are_one_line_errors(folder, case):
+    damage_folder, message = BAD[case]
+    damage_folder(folder)
     with pytest.raises(ValueError, match=message) as caught:
         checkpoints.read(folder)
     assert "\n" not in str(caught.value)
@@ -317,12 +317,12 @@ def test_damaged_files(folder):
     survived = damage.check(
         [folder / name for name in files], lambda: checkpoints.read(folder), times=200
     )
-    assert survived < 150  # a flipped bit of a weight is a weight
+    assert survived < 150  # flipped bits of weights are not detected
 
 
-def test_the_names_are_those_of_a_live_model():
+def test_table_matches_a_model_in_memory():
     model, _ = make("masked_lm")
     config = format._to_canonical_config("here", model.backbone.get_config())
-    entries = checkpoints.canonical.expand(format.TABLE, config)
+    entries = checkpoints.name_tables.expand(format.TABLE, config)
     names = {source for entry in entries if entry.group != "classifier" for source in entry.sources}
     assert names == {weight.path for weight in model.weights}

@@ -1,3 +1,5 @@
+"""Checkpoints and encoders of the Model Garden."""
+
 import dataclasses
 import json
 import re
@@ -6,7 +8,7 @@ import numpy as np
 import pytest
 
 from keras_bert import checkpoints
-from keras_bert.checkpoints import bundle, canonical, google, model_garden
+from keras_bert.checkpoints import bundle, canonical, google, model_garden, model_garden_encoder
 from tests import damage
 
 tf = pytest.importorskip("tensorflow")
@@ -42,13 +44,13 @@ def test_read(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["model", "encoder", "bert", "network"])
-def test_whatever_it_was_saved_as(tmp_path, name):
+def test_attribute_names_do_not_matter(tmp_path, name):
     encoder = objects.Maker(named=False).functional_encoder()
     weights = checkpoints.read(save(tmp_path, **{name: encoder})).weights
     objects.assert_same(weights, objects.expected(encoder))
 
 
-def test_the_encoder_itself_was_saved(tmp_path):
+def test_encoder_as_root(tmp_path):
     encoder = objects.Maker().encoder()
     objects.write_config(tmp_path)
     tf.train.Checkpoint(encoder).write(str(tmp_path / "ckpt"))
@@ -56,7 +58,7 @@ def test_the_encoder_itself_was_saved(tmp_path):
 
 
 @pytest.mark.parametrize("by_hand", [False, True])
-def test_an_encoder_from_before_it_had_attributes(tmp_path, by_hand):
+def test_functional_encoder_without_attributes(tmp_path, by_hand):
     maker = objects.Maker(by_hand=by_hand, named=False)
     encoder = maker.functional_encoder(attributes=False)
     path = save(tmp_path, model=encoder)
@@ -65,8 +67,8 @@ def test_an_encoder_from_before_it_had_attributes(tmp_path, by_hand):
     objects.assert_same(checkpoints.read(path).weights, objects.expected(encoder))
 
 
-def test_variables_known_by_name_alone(tmp_path):
-    """As in a checkpoint of a SavedModel that was loaded: a list of variables."""
+def test_variables_without_attributes(tmp_path):
+    """The checkpoint of a loaded SavedModel holds a list of variables."""
     for number, by_hand in enumerate((False, True)):
         encoder = objects.Maker("bert_encoder_v2/", by_hand=by_hand).encoder()
         path = save(tmp_path / str(number), v=list(encoder.variables))
@@ -83,7 +85,7 @@ def test_a_pretrainer(tmp_path, functional, as_items):
     saved = objects.items(pretrainer) if as_items else {"model": pretrainer}
     weights = checkpoints.read(save(tmp_path, **saved)).weights
     expected = objects.expected(encoder, pretrainer.masked_lm, head)
-    if as_items:  # which leave out the last layer of the head
+    if as_items:  # the items do not include the last layer of the head
         del expected["next_sentence/kernel"], expected["next_sentence/bias"]
     objects.assert_same(weights, expected)
     np.testing.assert_array_equal(weights["pooler/dense/kernel"], head.dense.kernel)
@@ -122,7 +124,7 @@ def test_a_tagger_and_a_span_labeler(tmp_path):
         np.testing.assert_array_equal(weights[f"{group}/bias"], dense.bias)
 
 
-def test_what_training_leaves_is_ignored_by_name(tmp_path):
+def test_optimizer_state_is_ignored(tmp_path):
     maker = objects.Maker()
     encoder = maker.encoder()
     slot = tf.Variable([1.0])
@@ -155,7 +157,7 @@ def test_ignored_keys(key):
 
 
 @pytest.mark.parametrize("name", ["extra", "optimizers", "global_step_2", "my_optimizer"])
-def test_everything_else_is_an_error(tmp_path, name):
+def test_unknown_tensors_are_errors(tmp_path, name):
     encoder = objects.Maker().encoder()
     setattr(encoder, name, objects.tree(kernel=tf.Variable([1.0])))
     save(tmp_path, model=encoder)
@@ -200,24 +202,24 @@ def test_all_problems_are_listed_at_once(tmp_path):
         ({"vocab_size": 12}, "vocab_size must be a positive integer of at most 11, as large as"),
     ],
 )
-def test_another_config(tmp_path, change, message):
+def test_config_that_does_not_match(tmp_path, change, message):
     save(tmp_path, model=objects.Maker().encoder())
     objects.write_config(tmp_path, **change)
     with pytest.raises(ValueError, match=rf"bert_model.ckpt: .*{message}"):
         checkpoints.read(tmp_path)
 
 
-def test_a_variable_is_used_once(tmp_path):
+def test_shared_variables_are_errors(tmp_path):
     encoder = objects.Maker().encoder()
     first, second, _ = encoder._transformer_layers
-    encoder._transformer_layers = [first, second, first]  # as ALBERT shares them
-    with pytest.raises(ValueError, match=r"variable of its own; shared \(16\): model/_transformer"):
+    encoder._transformer_layers = [first, second, first]  # like ALBERT
+    with pytest.raises(ValueError, match=r"not shared; shared \(16\): model/_transformer"):
         checkpoints.read(save(tmp_path / "a", model=encoder))
     maker = objects.Maker()
     pretrainer = maker.pretrainer(maker.encoder(), [])
     other = maker.masked_lm(pretrainer.encoder_network._embedding_layer.embeddings)
     path = save(tmp_path / "b", model=pretrainer, masked_lm=other)
-    with pytest.raises(ValueError, match=r"variable of its own; several \(5\): masked_lm/dense"):
+    with pytest.raises(ValueError, match=r"not shared; several \(5\): masked_lm/dense"):
         checkpoints.read(path)
 
 
@@ -241,10 +243,10 @@ def test_factorized_embeddings_are_an_error(tmp_path):
         checkpoints.read(save(tmp_path, model=encoder))
 
 
-def test_by_object_or_by_name(tmp_path):
+def test_object_based_and_name_based_checkpoints(tmp_path):
     save(tmp_path, model=objects.Maker().encoder())
     assert checkpoints.detect(tmp_path) == "model_garden"
-    with pytest.raises(ValueError, match="must be a TensorFlow 1 checkpoint by name"):
+    with pytest.raises(ValueError, match="must be a name-based checkpoint"):
         google.read(tmp_path)
     tf.raw_ops.SaveV2(
         prefix=str(tmp_path / "bert_model.ckpt"),
@@ -253,7 +255,7 @@ def test_by_object_or_by_name(tmp_path):
         tensors=[np.zeros(H, "float32")] * 2,
     )
     assert checkpoints.detect(tmp_path) == "google"
-    with pytest.raises(ValueError, match="must be a TensorFlow 2 checkpoint by object"):
+    with pytest.raises(ValueError, match="must be an object-based checkpoint"):
         model_garden.read(tmp_path)
 
 
@@ -330,7 +332,7 @@ def test_yaml(tmp_path, name, wrap):
         ("\xff", "YAML in UTF-8, received .utf-8. codec"),
     ],
 )
-def test_yaml_that_is_not_berts(tmp_path, content, message):
+def test_invalid_yaml(tmp_path, content, message):
     text = content if isinstance(content, str) else json.dumps(content)
     (tmp_path / "params.yaml").write_bytes(text.encode("latin-1"))
     with pytest.raises(ValueError, match=f"params.yaml: .*{message}") as error:
@@ -338,7 +340,7 @@ def test_yaml_that_is_not_berts(tmp_path, content, message):
     assert "\n" not in str(error.value)
 
 
-def test_json_as_the_model_garden_writes_it(tmp_path):
+def test_json_with_keys_of_the_model_garden(tmp_path):
     objects.write_config(tmp_path, embedding_size=None, backward_compatible=True)
     assert tuple(model_garden.read_config(tmp_path)) == canonical.CONFIG_KEYS
     objects.write_config(tmp_path, embedding_size=128)
@@ -351,7 +353,7 @@ def test_damaged_files(tmp_path):
     index = tmp_path / "bert_model.ckpt.index"
     data = tmp_path / "bert_model.ckpt.data-00000-of-00001"
     content = data.read_bytes()
-    rule = re.escape(f"{tmp_path / 'bert_model.ckpt'}: must be a whole TensorFlow checkpoint")
+    rule = re.escape(f"{tmp_path / 'bert_model.ckpt'}: must be a complete TensorFlow checkpoint")
     data.write_bytes(content[:99] + bytes([content[99] ^ 1]) + content[100:])
     with pytest.raises(ValueError, match=rf"{rule}.* received in 'model/_embedding_layer/"):
         checkpoints.read(tmp_path)
@@ -369,7 +371,7 @@ def test_damaged_files(tmp_path):
         assert "\n" not in str(error.value)
 
 
-def test_the_latest_of_a_trainer(tmp_path):
+def test_latest_checkpoint_of_a_trainer(tmp_path):
     objects.write_config(tmp_path)
     encoder = objects.Maker().encoder()
     saver = tf.train.Checkpoint(model=encoder, step=tf.Variable(0))
@@ -398,12 +400,14 @@ def test_a_missing_shard(tmp_path):
     path = save(tmp_path, model=objects.Maker().encoder())
     for file in path.glob("bert_model.ckpt.data-*"):
         file.rename(path / "bert_model.ckpt.data-00001-of-00002")
-    with pytest.raises(ValueError, match="bert_model.ckpt: must be a whole TensorFlow checkpoint"):
+    with pytest.raises(
+        ValueError, match="bert_model.ckpt: must be a complete TensorFlow checkpoint"
+    ):
         checkpoints.read(path)
 
 
 @pytest.mark.parametrize("graph", [b"\xff\xff", np.float32(1), b"\x0a\x04\x0a\x02\x08\x07"])
-def test_a_graph_that_is_none(tmp_path, graph):
+def test_invalid_object_graph(tmp_path, graph):
     objects.write_config(tmp_path)
     tf.raw_ops.SaveV2(
         prefix=str(tmp_path / "bert_model.ckpt"),
@@ -411,7 +415,9 @@ def test_a_graph_that_is_none(tmp_path, graph):
         shape_and_slices=[""],
         tensors=[tf.constant(graph)],
     )
-    with pytest.raises(ValueError, match=f"bert_model.ckpt: {bundle.GRAPH} must be a graph"):
+    with pytest.raises(
+        ValueError, match=f"bert_model.ckpt: {bundle.GRAPH} must be an object graph"
+    ):
         checkpoints.read(tmp_path)
 
 
@@ -423,9 +429,9 @@ def tanh_gelu(x):
     ("activation", "expected"),
     [(tanh_gelu, "gelu_new"), (tf.nn.gelu, "gelu"), (tf.nn.relu, "relu")],
 )
-def test_an_encoder_in_memory(activation, expected):
+def test_from_encoder(activation, expected):
     encoder = objects.Maker().encoder_in_memory(activation)
-    checkpoint = model_garden.from_encoder(encoder)
+    checkpoint = model_garden_encoder.from_encoder(encoder)
     assert checkpoint.config == {
         **objects.SIZES,
         "hidden_act": expected,
@@ -438,23 +444,23 @@ def test_an_encoder_in_memory(activation, expected):
     objects.assert_same(checkpoint.weights, objects.expected(encoder))
 
 
-def test_weights_taken_from_memory_are_copies():
+def test_from_encoder_copies_weights():
     encoder = objects.Maker().encoder_in_memory(tanh_gelu)
-    weights = model_garden.from_encoder(encoder).weights
+    weights = model_garden_encoder.from_encoder(encoder).weights
     before = weights["pooler/dense/bias"].copy()
     encoder._pooler_layer.bias.assign_add(tf.ones(H))
     np.testing.assert_array_equal(weights["pooler/dense/bias"], before)
 
 
-def test_to_an_encoder_in_memory_and_back():
-    checkpoint = model_garden.from_encoder(objects.Maker().encoder_in_memory(tanh_gelu))
+def test_to_encoder():
+    checkpoint = model_garden_encoder.from_encoder(objects.Maker().encoder_in_memory(tanh_gelu))
     other = objects.Maker(seed=1).encoder_in_memory(tanh_gelu)
-    assert model_garden.to_encoder(checkpoint, other) is other
-    objects.assert_same(model_garden.from_encoder(other).weights, dict(checkpoint.weights))
+    assert model_garden_encoder.to_encoder(checkpoint, other) is other
+    objects.assert_same(model_garden_encoder.from_encoder(other).weights, dict(checkpoint.weights))
     heads = {"masked_lm/output_bias": np.ones(V), "classifier/bias": np.ones(2)}
     other = objects.Maker(seed=2).encoder_in_memory(tanh_gelu)
-    model_garden.to_encoder({**checkpoint.weights, **heads}, other)  # heads stay here
-    objects.assert_same(model_garden.from_encoder(other).weights, dict(checkpoint.weights))
+    model_garden_encoder.to_encoder({**checkpoint.weights, **heads}, other)  # heads are ignored
+    objects.assert_same(model_garden_encoder.from_encoder(other).weights, dict(checkpoint.weights))
 
 
 @pytest.mark.parametrize(
@@ -465,7 +471,7 @@ def test_to_an_encoder_in_memory_and_back():
         ({"layer_norm_eps": 1e-5}, {}, r"different \(1\): layer_norm_eps"),
         ({}, {"layer_0/output/bias": None}, r"missing \(1\): layer_0/output/bias"),
         ({}, {"pooler/dense/bias": None}, r"missing \(1\): pooler/dense/bias"),
-        ({}, {"layer_3/output/bias": np.ones(H)}, r"homeless \(1\): layer_3/output/bias"),
+        ({}, {"layer_3/output/bias": np.ones(H)}, r"unsupported \(1\): layer_3/output/bias"),
         (
             {},
             {"layer_2/output/bias": np.ones(3)},
@@ -473,8 +479,8 @@ def test_to_an_encoder_in_memory_and_back():
         ),
     ],
 )
-def test_what_does_not_fit_an_encoder_in_memory_changes_nothing(config, weights, message):
-    found = model_garden.from_encoder(objects.Maker().encoder_in_memory(tanh_gelu))
+def test_failed_to_encoder_assigns_nothing(config, weights, message):
+    found = model_garden_encoder.from_encoder(objects.Maker().encoder_in_memory(tanh_gelu))
     weights = {
         name: array for name, array in {**found.weights, **weights}.items() if array is not None
     }
@@ -482,8 +488,8 @@ def test_what_does_not_fit_an_encoder_in_memory_changes_nothing(config, weights,
     other = objects.Maker(seed=1).encoder_in_memory(tanh_gelu)
     before = objects.expected(other)
     with pytest.raises(ValueError, match=message):
-        model_garden.to_encoder(checkpoint, other)
-    objects.assert_same(model_garden.from_encoder(other).weights, before)
+        model_garden_encoder.to_encoder(checkpoint, other)
+    objects.assert_same(model_garden_encoder.from_encoder(other).weights, before)
 
 
 @pytest.mark.parametrize(
@@ -492,15 +498,19 @@ def test_what_does_not_fit_an_encoder_in_memory_changes_nothing(config, weights,
         (tanh_gelu, {"norm_first": True}, "norm_first must be False for BERT, received True"),
         (tanh_gelu, {"output_range": 1}, "output_range must be None for BERT, received 1"),
         (tanh_gelu, {"embedding_width": 2}, "embedding_width must be 6 for BERT, received 2"),
-        (tf.nn.swish, {}, "inner_activation must be gelu, gelu_new, relu, received one that makes"),
+        (
+            tf.nn.swish,
+            {},
+            "inner_activation must be one of gelu, gelu_new, relu, received",
+        ),
     ],
 )
-def test_an_encoder_in_memory_that_is_not_bert(activation, options, message):
+def test_from_encoder_rejects_other_models(activation, options, message):
     encoder = objects.Maker().encoder_in_memory(activation, **options)
     with pytest.raises(ValueError, match=f"Module: {message}"):
-        model_garden.from_encoder(encoder)
+        model_garden_encoder.from_encoder(encoder)
     with pytest.raises(ValueError, match=f"Module: {message}"):
-        model_garden.to_encoder({}, encoder)
+        model_garden_encoder.to_encoder({}, encoder)
 
 
 def test_fuzz(tmp_path):

@@ -1,3 +1,5 @@
+"""SavedModels of TF-Hub and Kaggle."""
+
 import re
 
 import numpy as np
@@ -21,8 +23,8 @@ CONFIG = {
 
 
 @pytest.fixture
-def nothing_runs(monkeypatch):
-    """A SavedModel that is not trusted is data, not a program."""
+def no_execution(monkeypatch):
+    """Fail if TensorFlow loads a SavedModel."""
 
     def load(*args, **options):
         raise AssertionError("a SavedModel was loaded")
@@ -35,7 +37,7 @@ def nothing_runs(monkeypatch):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A SavedModel and the arrays that it holds."""
+    """A SavedModel and its arrays."""
     maker = objects.Maker()
     encoder = maker.functional_encoder()
     masked_lm = maker.masked_lm(encoder._embedding_layer.embeddings)
@@ -43,7 +45,7 @@ def made(tmp_path_factory):
     return path, objects.expected(encoder, masked_lm)
 
 
-def test_read(made, nothing_runs):
+def test_read(made, no_execution):
     path, expected = made
     checkpoint = checkpoints.read(path)
     assert checkpoint.format == "saved_model"
@@ -60,8 +62,8 @@ def test_read(made, nothing_runs):
     objects.assert_same(checkpoint.weights, expected)
 
 
-def test_keys_are_those_of_lists(made):
-    """As Keras writes them; so it takes the graph to tell which is which."""
+def test_keys_are_indices_of_a_list(made):
+    """Keras saves variables in a list, so the graph is needed to identify them."""
     keys = bundle.read(made[0] / "variables/variables").shapes
     assert "variables/0/.ATTRIBUTES/VARIABLE_VALUE" in keys
     assert "do_lower_case/.ATTRIBUTES/VARIABLE_VALUE" in keys
@@ -78,7 +80,7 @@ def test_casing(tmp_path, lowercase):
     assert checkpoints.read(path).tokenizer["lowercase"] is (lowercase is True)
 
 
-def test_casing_that_is_neither(tmp_path):
+def test_casing_that_is_not_a_bool(tmp_path):
     encoder = objects.Maker().encoder()
     path = objects.save_model(tmp_path / "1", encoder, do_lower_case=tf.Variable(1.0))
     with pytest.raises(ValueError, match="variables/variables: do_lower_case.* true or false"):
@@ -90,7 +92,7 @@ def test_without_a_vocabulary(tmp_path):
     assert checkpoints.read(path).vocabulary is None
 
 
-def test_a_vocabulary_of_another_size(made, tmp_path):
+def test_vocabulary_of_the_wrong_size(made, tmp_path):
     path = objects.save_model(tmp_path / "1", objects.Maker().encoder())
     (path / "assets/vocab.txt").write_text("a\nb\n")
     with pytest.raises(ValueError, match="vocab.txt: .*vocab_size 11 ids, received 2"):
@@ -108,14 +110,14 @@ def test_a_vocabulary_of_another_size(made, tmp_path):
         (["gelu", "relu"], "gelu_new"),
     ],
 )
-def test_activation_by_the_ops_of_the_graph(tmp_path, ops, expected):
+def test_activation_is_inferred_from_ops(tmp_path, ops, expected):
     path = objects.save_model(tmp_path / "1", objects.Maker().encoder(), activation=ops)
     assert checkpoints.read(path).config["hidden_act"] == expected
 
 
 @pytest.mark.parametrize("masked_lm", [False, True])
 @pytest.mark.parametrize("names", ["2019", "2020", "now"])
-def test_objects_that_keep_variables_alone(tmp_path, names, masked_lm):
+def test_variables_without_attributes(tmp_path, names, masked_lm):
     maker = objects.Maker(by_hand=names != "now")
     encoder = maker.functional_encoder(attributes=False) if names != "now" else maker.encoder()
     expected = objects.expected(encoder)
@@ -132,7 +134,7 @@ def test_objects_that_keep_variables_alone(tmp_path, names, masked_lm):
 
 
 def renamed(variable):
-    """A variable under the name that it had in the first release."""
+    """Return a variable with the name that it had in the first release."""
     name = variable.name.removesuffix(":0").replace("transformer/", "encoder/")
     name = name.replace("embeddings/layer_norm", "embedding_postprocessor/layer_norm")
     name = name.replace("type_embeddings/embeddings", "embedding_postprocessor/type_embeddings")
@@ -143,7 +145,7 @@ def renamed(variable):
     return tf.Variable(variable, name=f"bert_model/{name}" if "cls/" not in name else name)
 
 
-def test_what_belongs_to_no_encoder_is_an_error(tmp_path):
+def test_unknown_variables_are_errors(tmp_path):
     encoder = objects.Maker().encoder()
     path = objects.save_model(tmp_path / "a", encoder, extra=tf.Variable([1.0]))
     with pytest.raises(
@@ -155,26 +157,28 @@ def test_what_belongs_to_no_encoder_is_an_error(tmp_path):
         checkpoints.read(path)
 
 
-def test_kernels_that_do_not_tell_the_number_of_heads(tmp_path):
+def test_kernel_of_the_wrong_rank(tmp_path):
     encoder = objects.Maker().encoder()
     kernel = encoder._transformer_layers[0]._attention_layer._query_dense
     kernel.kernel = tf.Variable(np.ones((6, 6), "float32"))
     path = objects.save_model(tmp_path / "1", encoder)
-    with pytest.raises(ValueError, match=r"_query_dense/kernel must be \(hidden, heads, size\).*"):
+    with pytest.raises(
+        ValueError, match=r"_query_dense/kernel must have the shape \(hidden, heads, size\).*"
+    ):
         checkpoints.read(path)
 
 
 @pytest.mark.parametrize("place", ["saved_model.pb", "keras_metadata.pb"])
-def test_normalization_before_is_an_error(tmp_path, place):
-    """Its variables are those of BERT, and what it computes is not."""
+def test_norm_first_is_an_error(tmp_path, place):
+    """The variables do not depend on norm_first."""
     path = objects.save_model(tmp_path / "1", objects.Maker().encoder())
-    with (path / place).open("ab") as file:  # field 15, which no reader knows
+    with (path / place).open("ab") as file:  # field 15 is unknown
         file.write(b'\x7a\x14{"norm_first": true}')
     with pytest.raises(ValueError, match=f"{place}: norm_first must be false"):
         checkpoints.read(path)
 
 
-def test_variables_by_name_are_those_of_tensorflow_1(tmp_path):
+def test_name_based_variables_are_an_error(tmp_path):
     (tmp_path / "variables").mkdir()
     (tmp_path / "saved_model.pb").touch()
     tf.raw_ops.SaveV2(
@@ -216,7 +220,7 @@ def test_damaged_graph(made):
         file.write_bytes(content)
 
 
-def test_fuzz(made, nothing_runs):
+def test_fuzz(made, no_execution):
     path, _ = made
     files = [path / "saved_model.pb", *(path / "variables").iterdir(), path / "assets/vocab.txt"]
     damage.check(files, lambda: saved_model.read(path), times=300)

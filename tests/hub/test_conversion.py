@@ -223,7 +223,7 @@ def test_a_file_that_changes_before_it_is_used_is_an_error(tmp_path):
     checkpoint = checkpoints.read(tmp_path / "there")
     file = tmp_path / "there" / "model.safetensors"
     file.write_bytes(file.read_bytes())
-    with pytest.raises(ValueError, match="model.safetensors: must stay as it is"):
+    with pytest.raises(ValueError, match="model.safetensors: changed while"):
         conversion.from_checkpoint(checkpoint)
 
 

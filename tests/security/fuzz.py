@@ -4,44 +4,38 @@ r"""Feed mutated files to every reader, in one process per reader, and count wha
     python -m tests.security.fuzz --files 10000 --seed 1   # more files
     python -m tests.security.fuzz --readers keras google --seconds 60
 
-A reader may read a file or raise a ValueError or an OSError of one printable line. Anything else is
-a finding, and the command ends with status 1: a process that ends, one that takes over 10 seconds
-or over 2 GB for a file, another exception, a file opened outside the reader's folder, a program
-started, a connection opened (as far as Python's audit hooks see them). A finding is named by
-reader, seed and number of the file;
-`--readers NAME --seed SEED --first NUMBER --files 1 --keep FOLDER` makes that file again.
+A reader may accept a file, or raise a ValueError or an OSError with one printable line. Anything
+else is a finding: a crash, over 10 seconds or over 2 GB for one file, another exception, a file
+opened outside the reader's folder, a program started, a connection opened. The last three are
+detected by Python's audit hooks. With findings, the exit status is 1. A finding is identified by
+reader, seed and number; reproduce its file with
+`--readers NAME --seed SEED --first NUMBER --files 1 --keep FOLDER`.
 """
 
 import argparse
-import contextlib
 import functools
 import itertools
 import json
 import os
 import pathlib
-import re
 import selectors
 import shutil
-import struct
 import subprocess
 import sys
 import tempfile
 import time
-import zipfile
 import zlib
 
 import numpy as np
 
+from tests.security import memory, mutations
+
 SECONDS_A_FILE = 10
 BYTES_A_FILE = 2 * 10**9
 ROOT = pathlib.Path(__file__).parents[2]
-# Values that readers of numbers may not expect.
-NUMBERS = ["-1", "0", "3", "100.7", "1e400", "NaN", "3000000", "1000000000", str(2**63), "9" * 5000]
-SIZES = [0, 1, 2**31 - 1, 2**32 - 1, 2**63 - 1, 2**64 - 1]
-TOKENS = ["null", "[]", "{}", '""', "true", '"\\u001b[2J"', '"' + "x" * 9999 + '"', "[" * 3000]
 
 
-# --- The readers: what makes a good folder, and what reads it.
+# Readers: a function that makes a valid folder, and a function that reads it
 
 
 def _encoder():
@@ -87,7 +81,7 @@ def _make_pickle(write):
     def make(folder):
         from safetensors import numpy as safetensors
 
-        from tests.checkpoints import test_huggingface as pickles
+        from tests.checkpoints import pickles
 
         _checkpoint("huggingface")(folder)
         tensors = safetensors.load_file(folder / "model.safetensors")
@@ -196,7 +190,7 @@ def _read_vocabulary(folder):
 
 
 def _load(folder, calls=itertools.count()):  # noqa: B008
-    """Reads a checkpoint and all of its weights; of every tenth the model is built too."""
+    """Read a checkpoint and all of its weights. Every tenth call builds the model instead."""
     import keras_bert
     from keras_bert import checkpoints
 
@@ -306,126 +300,11 @@ READERS = {
 }
 
 
-# --- Mutations.
-
-
-def mutate(file, random):
-    """Changes a file, sometimes with valid checksums and sizes."""
-    content = file.read_bytes()
-    kind = file.suffix
-    if zipfile.is_zipfile(file) and random.random() < 0.7:
-        with contextlib.suppress(Exception):  # it may be broken already
-            _mutate_member(file, random)
-    elif kind == ".index" and random.random() < 0.7:
-        with contextlib.suppress(Exception):
-            file.write_bytes(_sealed_index(content, random))
-    elif kind == ".safetensors" and random.random() < 0.5:
-        size = struct.unpack("<Q", content[:8])[0]
-        header = _changed(content[8 : 8 + size], random, text=True)
-        file.write_bytes(struct.pack("<Q", len(header)) + header + content[8 + size :])
-    else:
-        file.write_bytes(_changed(content, random, kind in (".json", ".jsonl", ".yaml", ".txt")))
-
-
-def _mutate_member(file, random):
-    with zipfile.ZipFile(file) as archive:
-        parts = {item.filename: archive.read(item) for item in archive.infolist()}
-    name = str(random.choice(sorted(parts)))
-    parts[name] = _changed(parts[name], random, text=name.endswith((".json", ".txt")))
-    method = zipfile.ZIP_DEFLATED if random.random() < 0.1 else zipfile.ZIP_STORED
-    with zipfile.ZipFile(file, "w", method) as archive:
-        for part, content in parts.items():
-            archive.writestr(part, content)
-
-
-def _changed(content, random, text=False):
-    """Other bytes: flipped, cut, doubled, moved; in text numbers and values replaced too."""
-    if not content:
-        return b"\x00" * int(random.integers(3))
-    if text and random.random() < 0.6:
-        return _changed_text(content, random)
-    changed = bytearray(content)
-    for _ in range(int(random.choice([1, 1, 2, 8, 64]))):
-        if not changed:
-            break
-        place = int(random.integers(len(changed)))
-        size = int(random.integers(1, 17))
-        kind = int(random.integers(7))
-        if kind == 0:
-            changed[place] ^= 1 << int(random.integers(8))
-        elif kind == 1:
-            changed[place] = int(random.choice([0, 1, 0x7F, 0x80, 0xFF]))
-        elif kind == 2:
-            del changed[place : place + size]
-        elif kind == 3:
-            changed[place:place] = random.bytes(size)
-        elif kind == 4:
-            there = int(random.integers(len(changed)))
-            changed[place : place + size] = changed[there : there + size]
-        elif kind == 5 and random.random() < 0.2:
-            del changed[place:]
-        else:
-            number = SIZES[int(random.integers(len(SIZES)))]
-            changed[place : place + 8] = number.to_bytes(8, "little")
-    return bytes(changed)
-
-
-def _changed_text(content, random):
-    text = content.decode("utf-8", "surrogateescape")
-    pattern = str(random.choice([r"-?\d+(\.\d+)?", r'"[^"]*"', r"[^\s,:{}\[\]\"]+"]))
-    found = list(re.finditer(pattern, text))
-    if not found:
-        return content
-    place = found[int(random.integers(len(found)))]
-    new = str(random.choice([*NUMBERS, *TOKENS, found[int(random.integers(len(found)))][0]]))
-    return (text[: place.start()] + new + text[place.end() :]).encode("utf-8", "surrogateescape")
-
-
-def _sealed_index(content, random):
-    """An index with changed bytes in a block, whose checksum is right again."""
-    place = len(content) - 48
-    numbers = []
-    for _ in range(4):
-        value = shift = 0
-        while True:
-            byte = content[place]
-            place += 1
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                break
-        numbers.append(value)
-    assert max(numbers) < len(content)
-    blocks = [(numbers[0], numbers[1]), (numbers[2], numbers[3]), (0, numbers[0] - 5)]
-    start, size = blocks[int(random.choice(3, p=[0.1, 0.1, 0.8]))]
-    changed = bytearray(content)
-    block = bytearray(_changed(bytes(content[start : start + size]), random))[:size]
-    block += bytes(size - len(block))
-    changed[start : start + size] = block
-    sealed = crc32c(bytes(block) + bytes(changed[start + size : start + size + 1]))
-    sealed = ((sealed >> 15 | sealed << 17) + 0xA282EAD8) & 0xFFFFFFFF
-    changed[start + size + 1 : start + size + 5] = sealed.to_bytes(4, "little")
-    return bytes(changed)
-
-
-def crc32c(data, table=[]):  # noqa: B006  # made once
-    """The checksum that TensorFlow's files have."""
-    if not table:
-        for value in range(256):
-            for _ in range(8):
-                value = value >> 1 ^ 0x82F63B78 * (value & 1)
-            table.append(value)
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc = table[(crc ^ byte) & 0xFF] ^ crc >> 8
-    return crc ^ 0xFFFFFFFF
-
-
-# --- The process that reads.
+# The process that reads
 
 
 def read_in_this_process(name, folder, seed, first, count):
-    """Makes, mutates and reads files, and says before and after each what happens."""
+    """Make, mutate and read files. Print one JSON line before and after each file."""
     folder = pathlib.Path(folder)
     good, work = folder / "good", folder / "work"
     make, read = READERS[name]
@@ -434,44 +313,47 @@ def read_in_this_process(name, folder, seed, first, count):
         make(good)
     files = sorted(file.relative_to(good) for file in good.rglob("*") if file.is_file())
     refresh(good, work)
-    read(work)  # the good one; whatever it imports is imported now
+    read(work)  # imports happen here, before the audit hook is set
     watch(folder)
     for number in range(first, first + count):
         refresh(good, work)
         random = np.random.default_rng([seed, zlib.crc32(name.encode()), number])
         for _ in range(int(random.choice([1, 1, 1, 2]))):
-            mutate(work / files[int(random.integers(len(files)))], random)
-        _reset_peak()
-        print(json.dumps({"begins": number}), flush=True)
+            mutations.mutate(work / files[int(random.integers(len(files)))], random)
+        memory.reset_peak()
+        print(json.dumps({"started": number}), flush=True)
         SEEN.clear()
-        said, problem = "accepted", None
+        outcome, problem = "accepted", None
         try:
             read(work)
         except (ValueError, OSError) as error:
-            said = "refused"
+            outcome = "refused"
             if not str(error).isprintable() or not str(error):
                 problem = f"message that is not one printable line: {str(error)[:300]!r}"
         except BaseException as error:
-            said, problem = "foreign", f"{type(error).__module__}.{type(error).__name__}: {error}"
-        peak = _peak()
+            outcome, problem = (
+                "unexpected",
+                f"{type(error).__module__}.{type(error).__name__}: {error}",
+            )
+        peak = memory.peak()
         if peak > BYTES_A_FILE:
             problem = f"{peak / 1e9:.1f} GB"
         problem = problem or ("; ".join(sorted(SEEN)) or None)
-        print(json.dumps({"said": said, "problem": problem and problem[:500]}), flush=True)
+        print(json.dumps({"outcome": outcome, "problem": problem and problem[:500]}), flush=True)
 
 
 SEEN: set[str] = set()
 
 
 def watch(folder):
-    """Notes files opened elsewhere, programs that are started, connections."""
+    """Record files opened elsewhere, programs started, and connections in `SEEN`."""
     own = [str(folder), str(ROOT / "keras_bert"), str(ROOT / "tests"), sys.prefix, sys.base_prefix]
     own += ["/proc", "/dev", "/sys", tempfile.gettempdir(), os.path.realpath(sys.prefix)]
 
     def note(event, arguments):
         if event == "open" and isinstance(arguments[0], (str, bytes)):
             path = os.fsdecode(arguments[0])
-            # A bare name is opened within a folder that is open, by what deletes folders.
+            # shutil.rmtree opens bare names, relative to an open folder.
             if "/" in path and not os.path.abspath(path).startswith(tuple(own)):
                 SEEN.add(f"opened {path}")
         elif event in ("subprocess.Popen", "os.system", "os.exec", "os.fork", "socket.connect"):
@@ -485,22 +367,13 @@ def refresh(good, work):
     shutil.copytree(good, work)
 
 
-def _reset_peak():
-    pathlib.Path("/proc/self/clear_refs").write_text("5")
-
-
-def _peak():
-    status = pathlib.Path("/proc/self/status").read_text()
-    return 1024 * int(re.search(r"VmHWM:\s+(\d+)", status)[1])
-
-
-# --- The process that watches.
+# The process that watches
 
 _STARTUP_SECONDS = 120  # seconds to start TensorFlow, or to make a file on a busy machine
 
 
 def run(name, folder, seed, first, count, seconds):
-    """Runs a reader over files; returns counts and findings."""
+    """Run a reader on mutated files, and return counts and findings."""
     counts = {"accepted": 0, "refused": 0}
     findings, number, end = [], first, time.monotonic() + seconds
     while number < first + count and time.monotonic() < end:
@@ -523,35 +396,33 @@ def run(name, folder, seed, first, count, seconds):
         if findings and findings[-1][0] is None:  # the fuzzer itself failed
             lines = (folder / "stderr.txt").read_text(errors="replace").splitlines()
             raise SystemExit(f"{name}, near file {number}: {lines[-1] if lines else 'no reason'}")
-        process.kill()
-        process.wait()
     return counts, findings
 
 
 def _follow(process, number, counts, findings, end):
-    """Reads what a process says until it ends or hangs; returns the next number."""
-    under_way, limit = None, _STARTUP_SECONDS
+    """Read the output of a process until it ends or hangs, and return the next file number."""
+    current, limit = None, _STARTUP_SECONDS
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
         while time.monotonic() < end:
             if not selector.select(timeout=limit):
-                findings.append((under_way, f"over {limit} seconds"))
+                findings.append((current, f"over {limit} seconds"))
                 return number + 1
             line = process.stdout.readline()
             if not line:
                 status = process.wait()
-                if status or under_way is not None:
-                    findings.append((under_way, f"the process ended with status {status}"))
+                if status or current is not None:
+                    findings.append((current, f"the process ended with status {status}"))
                 return number + 1
-            said = json.loads(line)
-            if "begins" in said:
-                under_way, limit = said["begins"], SECONDS_A_FILE
-                number = under_way
+            event = json.loads(line)
+            if "started" in event:
+                current, limit = event["started"], SECONDS_A_FILE
+                number = current
             else:
-                counts[said["said"]] = counts.get(said["said"], 0) + 1
-                if said["problem"]:
-                    findings.append((under_way, said["problem"]))
-                under_way, number, limit = None, number + 1, _STARTUP_SECONDS
+                counts[event["outcome"]] = counts.get(event["outcome"], 0) + 1
+                if event["problem"]:
+                    findings.append((current, event["problem"]))
+                current, number, limit = None, number + 1, _STARTUP_SECONDS
     return number
 
 
@@ -576,8 +447,8 @@ def main():
             folder.mkdir(parents=True, exist_ok=True)
             counts, findings = run(name, folder, args.seed, args.first, args.files, args.seconds)
         found += len(findings)
-        said = ", ".join(f"{count} {what}" for what, count in counts.items())
-        print(f"{name:13} {said}, {len(findings)} findings, {time.monotonic() - start:.0f} s")
+        summary = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+        print(f"{name:13} {summary}, {len(findings)} findings, {time.monotonic() - start:.0f} s")
         for number, finding in findings[:20]:
             print(f"    seed {args.seed}, file {number}: {finding}")
         sys.stdout.flush()

@@ -1,6 +1,5 @@
 """Attack: a model that runs code when it is loaded, called, converted or served."""
 
-import json
 import os
 import pathlib
 import re
@@ -20,12 +19,13 @@ from keras_bert.exporting import allowed_ops
 from keras_bert.exporting.hub_layer import HubLayer
 from keras_bert.server import models
 from tests import served
+from tests.security.rewriting import edit_config, layer_of
 
 NEEDS_TRUST = r"SavedModel \(HubLayer\), which is a program: .*trusted=True.*--trusted"
 
 
 class WritesAtLoad(tf.Module):
-    """A SavedModel whose resource is initialized, when it is loaded, by a function that writes."""
+    """A SavedModel with a resource whose initializer writes a file when the model is loaded."""
 
     def __init__(self, target):
         super().__init__()
@@ -39,7 +39,7 @@ class WritesAtLoad(tf.Module):
 
 
 class WritingResource(tf.saved_model.experimental.TrackableResource):
-    """Its initializer writes a file."""
+    """A resource whose initializer writes a file."""
 
     def __init__(self, target):
         super().__init__()
@@ -68,15 +68,15 @@ def hostile(tmp_path, target):
 
 @pytest.fixture
 def model_file(hostile, tmp_path, target):
-    """A `.keras` file that holds it."""
+    """A `.keras` file that contains the hostile SavedModel."""
     x = keras.Input((2,))
     keras.Model(x, HubLayer(hostile, trusted=True)(x)).save(tmp_path / "model.keras")
-    assert target.read_text() == "written"  # so it does run where it is trusted
+    assert target.read_text() == "written"  # the attack works if the model is trusted
     target.unlink()
     return tmp_path / "model.keras"
 
 
-def test_a_saved_model_within_a_model_does_not_run(model_file, target):
+def test_untrusted_saved_model_in_a_model_does_not_run(model_file, target):
     for load in (keras_bert.load, keras.saving.load_model):
         with pytest.raises(ValueError, match=NEEDS_TRUST):
             load(model_file)
@@ -113,7 +113,7 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_untrusted_code_does_not_run_by_a_command(model_file, target, tmp_path, command, capsys):
+def test_commands_do_not_run_untrusted_code(model_file, target, tmp_path, command, capsys):
     train = tmp_path / "train.tsv"
     train.write_text("text\tlabel\na\tb\nc\td\n")
     arguments = {
@@ -132,20 +132,20 @@ def test_untrusted_code_does_not_run_by_a_command(model_file, target, tmp_path, 
     assert not target.exists()
 
 
-def test_a_trusted_model_does_run(model_file, target):
+def test_trusted_code_runs(model_file, target):
     model = keras_bert.load(model_file, trusted=True)
     assert target.exists()
     np.testing.assert_array_equal(model(np.ones((1, 2), "float32")), [[2.0, 2.0]])
 
 
-def test_ops_that_only_compute_are_needed_to_run_a_saved_model(hostile, target):
+def test_saved_models_with_other_ops_are_rejected(hostile, target):
     for load in (HubLayer, lambda folder: models.load(folder, 1)):
         with pytest.raises(ValueError, match="not allowed in a model from elsewhere: WriteFile"):
             load(hostile)
         assert not target.exists()
 
 
-def test_a_served_saved_model_does_not_run(hostile, target, capsys):
+def test_serve_rejects_other_ops(hostile, target, capsys):
     hostile.rename(hostile.with_name("1"))
     folder = str(hostile.with_name("1"))
     assert command_line.main(["serve", folder, "--port", "0"]) == 1
@@ -154,7 +154,7 @@ def test_a_served_saved_model_does_not_run(hostile, target, capsys):
 
 
 def call(function, *specs):
-    """A module with one function."""
+    """Return a module with one function."""
     module = tf.Module()
     module.__call__ = tf.function(function, input_signature=specs, autograph=False)
     return module
@@ -178,7 +178,7 @@ ATTACKS = {
     ),
     "EagerPyFunc": call(lambda x: tf.py_function(lambda y: y, [x], tf.string), STRING),
     "PyFunc": call(lambda x: tf.numpy_function(lambda y: y, [x], tf.string), STRING),
-    # Behind a branch, and in a function of a function.
+    # In a branch, which is a function within a function.
     "WriteFile": call(
         lambda x: tf.cond(
             tf.equal(x, "now"), lambda: (tf.io.write_file("/tmp/x", x), x)[1], lambda: x
@@ -190,14 +190,14 @@ ATTACKS = {
 
 
 @pytest.mark.parametrize("op", ATTACKS)
-def test_each_kind_of_op_is_refused_by_name(tmp_path, op):
+def test_errors_name_the_rejected_op(tmp_path, op):
     tf.saved_model.save(ATTACKS[op], str(tmp_path))
     with pytest.raises(ValueError, match=rf"from elsewhere: (\w+, )*{op}[,.]"):
         HubLayer(tmp_path)
-    allowed_ops.check(served.times(tmp_path / "plain", 2.0))  # whose save and restore do not run
+    allowed_ops.check(served.times(tmp_path / "plain", 2.0))  # has savers
 
 
-def test_a_graph_of_tensorflow_1_is_read_as_a_whole(tmp_path):
+def test_all_ops_are_checked_in_graphs_of_tensorflow_1(tmp_path):
     from tensorflow.core.protobuf import saved_model_pb2
 
     served.times(tmp_path, 2.0)
@@ -207,7 +207,7 @@ def test_a_graph_of_tensorflow_1_is_read_as_a_whole(tmp_path):
     file.write_bytes(saved.SerializeToString())
     with pytest.raises(ValueError, match="RestoreV2, SaveV2"):
         allowed_ops.check(tmp_path)
-    # Two graphs are loaded in the same way, whatever they say of their objects.
+    # TensorFlow loads two graphs like a graph of TensorFlow 1, even if they have objects.
     served.times(tmp_path, 2.0)
     saved = saved_model_pb2.SavedModel.FromString(file.read_bytes())
     saved.meta_graphs.add().CopyFrom(saved.meta_graphs[0])
@@ -217,7 +217,7 @@ def test_a_graph_of_tensorflow_1_is_read_as_a_whole(tmp_path):
 
 
 def edit_graph(folder, change):
-    """Rewrites the graph of a SavedModel."""
+    """Call `change` with the graph of a SavedModel, and write the result."""
     from tensorflow.core.protobuf import saved_model_pb2
 
     file = folder / "saved_model.pb"
@@ -226,8 +226,8 @@ def edit_graph(folder, change):
     file.write_bytes(saved.SerializeToString())
 
 
-def test_a_function_that_is_not_listed_is_found(hostile, target):
-    """TensorFlow makes every function of the library, listed with the objects or not."""
+def test_unlisted_functions_are_checked(hostile, target):
+    """TensorFlow creates all functions of the library, even those that no object lists."""
     edit_graph(hostile, lambda graph: graph.object_graph_def.concrete_functions.clear())
     with pytest.raises(ValueError, match="from elsewhere: WriteFile"):
         HubLayer(hostile)
@@ -293,7 +293,7 @@ def test_a_function_named_as_tensorflows_savers_is_no_exception(tmp_path):
         written = graph.SerializeToString()
         names = {f.signature.name for f in graph.graph_def.library.function}
         for name in names:
-            if not name.startswith("__inference__traced"):  # of the same length, as proto wants
+            if not name.startswith("__inference__traced"):  # keep the length
                 other = ("__inference__traced_save" + "x" * len(name))[: len(name)]
                 if len(name) > len("__inference__traced_save"):
                     written = written.replace(name.encode(), other.encode())
@@ -306,7 +306,7 @@ def test_a_function_named_as_tensorflows_savers_is_no_exception(tmp_path):
 
 
 def test_broken_variables_do_not_reach_tensorflow(tmp_path):
-    """TensorFlow's own reader of an index can end the process."""
+    """TensorFlow's reader of an index can crash the process."""
     served.times(tmp_path, 2.0)
     index = tmp_path / "variables" / "variables.index"
     content = bytearray(index.read_bytes())
@@ -324,31 +324,15 @@ def test_broken_variables_do_not_reach_tensorflow(tmp_path):
             load(tmp_path)
 
 
-def test_allowed_ops_are_in_every_tensorflow():
+def test_allowed_ops_exist_and_access_no_files():
     known = set(served.CORE_OPS.read_text().splitlines())
     assert known >= allowed_ops.ALLOWED_OPS
     files = re.compile("File|Save|Restore|Reader|Dataset|PyFunc|Rpc|Send|Recv|Summary|Print|Debug")
     assert not [op for op in allowed_ops.ALLOWED_OPS if files.search(op)]
 
 
-def edit_config(file, change):
-    """Rewrites a `.keras` file with a changed config."""
-    with zipfile.ZipFile(file) as archive:
-        parts = {item.filename: archive.read(item) for item in archive.infolist()}
-    config = json.loads(parts["config.json"])
-    change(config)
-    parts["config.json"] = json.dumps(config).encode()
-    with zipfile.ZipFile(file, "w") as archive:
-        for name, content in parts.items():
-            archive.writestr(name, content)
-
-
-def layer_of(config, name):
-    return next(layer for layer in config["config"]["layers"] if layer["class_name"] == name)
-
-
 @pytest.mark.parametrize("trusted", [False, True])
-def test_a_config_with_a_path_loads_nothing(model_file, hostile, target, trusted):
+def test_a_path_in_a_config_is_rejected(model_file, hostile, target, trusted):
     def change(config):
         layer_of(config, "HubLayer")["config"]["path"] = str(hostile)
 
@@ -361,7 +345,7 @@ def test_a_config_with_a_path_loads_nothing(model_file, hostile, target, trusted
     assert not target.exists()
 
 
-def test_a_config_with_a_vocabulary_reads_no_file(tmp_path):
+def test_a_vocabulary_path_in_a_config_is_rejected(tmp_path):
     secret = tmp_path / "secret.txt"
     secret.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\npassword\n")
     config = {"name": "preprocessor", "vocabulary": str(secret)}
@@ -380,7 +364,7 @@ def test_a_config_with_a_vocabulary_reads_no_file(tmp_path):
             load(tmp_path / "model.keras")
 
 
-def test_other_layers_that_run_code_are_refused(tmp_path):
+def test_layers_that_run_code_are_rejected(tmp_path):
     x = keras.Input((2,))
     keras.Model(x, keras.layers.Lambda(lambda x: x + 1)(x)).save(tmp_path / "lambda.keras")
     with pytest.raises(ValueError, match=r"contains code \(keras\.layers\.Lambda\).*trusted=True"):
@@ -393,17 +377,17 @@ def test_other_layers_that_run_code_are_refused(tmp_path):
         )
 
     edit_config(tmp_path / "lambda.keras", torch_module)
-    for trusted in (False, True):  # torch may be missing, or refuse: one ValueError
+    for trusted in (False, True):  # with and without torch
         with pytest.raises(ValueError, match="is not a model that Keras can read"):
             keras_bert.load(tmp_path / "lambda.keras", trusted=trusted)
 
 
 FOREIGN = [
-    # Downloads a file when it is called.
+    # Downloads a file when called.
     ("keras.applications.resnet50", "function", "decode_predictions"),
     ("keras.utils", "function", "get_file"),
     ("os", "function", "system"),
-    # Their tokenizers read the files that their configs name.
+    # Tokenizers of KerasHub read files that are named in a config.
     ("keras_hub.src.models.parseq.parseq_tokenizer", "PARSeqTokenizer", {"vocabulary": "/file"}),
     ("keras_hub.src.models.whisper.whisper_tokenizer", "WhisperTokenizer", {"vocabulary": "/file"}),
 ]
@@ -411,7 +395,7 @@ FOREIGN = [
 
 @pytest.mark.parametrize(("module", "kind", "found"), FOREIGN)
 @pytest.mark.parametrize("place", ["activation", "compile_config"])
-def test_foreign_functions_and_objects_are_refused(tmp_path, module, kind, found, place):
+def test_foreign_functions_and_objects_are_rejected(tmp_path, module, kind, found, place):
     x = keras.Input((2,))
     model = keras.Model(x, keras.layers.Activation("tanh")(keras.layers.Dense(2)(x)))
     model.save(tmp_path / "model.keras")
@@ -480,7 +464,7 @@ def test_a_model_with_operations_of_keras_needs_no_trust(tmp_path):
 
 
 def test_a_compiled_model_needs_no_trust(tmp_path):
-    """Also within another model: what Keras saves of `compile` is not code."""
+    """The compile config of a model, or of a model within a model, is not code."""
     inner = keras.Sequential([keras.Input((2,)), keras.layers.Dense(2)])
     inner.compile("adam", "mse", metrics=["mae"])
     inner.fit(np.ones((4, 2)), np.ones((4, 2)), verbose=0)
@@ -492,8 +476,7 @@ def test_a_compiled_model_needs_no_trust(tmp_path):
     np.testing.assert_array_equal(loaded(np.ones((1, 2))), outer(np.ones((1, 2))))
 
 
-def test_a_script_may_have_any_name(tmp_path):
-    """`import keras_bert` does the same in a script called keras-bert.py."""
+def test_import_from_a_script_with_the_name_of_the_command(tmp_path):
     script = tmp_path / "keras-bert.py"
     script.write_text(
         "import keras_bert, keras\n"

@@ -40,23 +40,23 @@ def weights(model):
 
 
 def killed(folder, batches=12):
-    """A run that was killed in its third epoch."""
+    """Create the folder of a run that was killed in its third epoch."""
     with pytest.raises(runs.Killed):
         runs.finetune(folder, runs.KillAt(batches))
     assert (folder / run_state.STATE_FILE).is_file() and (folder / run_state.BEST_FILE).is_file()
 
 
-# --- A run folder.
+# Run folders
 
 
 @pytest.mark.parametrize("damage", ["gone", "cut", "empty", "another", "flipped"])
-def test_a_broken_best_state_is_an_error_before_the_training(tmp_path, damage):
+def test_a_broken_best_state_is_an_error_before_training(tmp_path, damage):
     killed(tmp_path)
     best = tmp_path / run_state.BEST_FILE
     content = bytearray(best.read_bytes())
     if damage == "gone":
         best.unlink()
-    elif damage == "another":  # of a run that was further
+    elif damage == "another":  # the state of a later epoch
         record = {"epoch": 9, "loss": 0.1, "accuracy": 1.0}
         with np.load(best) as arrays:
             np.savez(best, **{**arrays, "place": json.dumps(record)})
@@ -77,7 +77,7 @@ def test_a_run_without_dev_needs_no_best_state(tmp_path):
 
 
 def test_two_processes_on_one_run_folder(tmp_path, uninterrupted):
-    """The second one ends with one clear error; the first one's weights are right."""
+    """The second process fails with a clear error; the weights of the first are correct."""
     program = textwrap.dedent(
         f"""
         import pathlib, sys, time
@@ -116,8 +116,8 @@ def test_two_processes_on_one_run_folder(tmp_path, uninterrupted):
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "mixed_bfloat16", "mixed_float16"])
-def test_the_best_epoch_of_a_model_in_another_type(tmp_path, dtype):
-    """The state on disk gives the same bits as the one in memory, and as a run that went on."""
+def test_best_epoch_with_other_dtypes(tmp_path, dtype):
+    """Runs with a folder, without a folder, and resumed runs give bit-identical weights."""
     expected, metrics = runs.finetune(dtype=dtype)
     found, again = runs.finetune(tmp_path / "run", dtype=dtype)
     assert again["best_epoch"] == metrics["best_epoch"]
@@ -130,10 +130,10 @@ def test_the_best_epoch_of_a_model_in_another_type(tmp_path, dtype):
         np.testing.assert_array_equal(a, c)
 
 
-# --- Numbers.
+# Numbers
 
 
-def test_numbers_of_numpy(tmp_path):
+def test_numpy_numbers(tmp_path):
     options = {
         "epochs": np.int64(2),
         "batch_size": np.int32(4),
@@ -145,7 +145,7 @@ def test_numbers_of_numpy(tmp_path):
         "class_weight": {"good": np.float32(1.0), "bad": np.float64(2.0)},
     }
     _, metrics = runs.finetune(tmp_path, **options)
-    json.dumps(metrics)  # as the command line writes them
+    json.dumps(metrics)  # written by the command line
     assert metrics["recipe"]["epochs"] == 2 and type(metrics["recipe"]["seed"]) is int
 
 
@@ -165,10 +165,10 @@ def test_impossible_numbers(option, value, message):
         runs.finetune(**{option: value})
 
 
-# --- Ignored options.
+# Options
 
 
-def test_variables_that_the_user_spares_from_weight_decay():
+def test_user_exclusions_from_weight_decay():
     layers = [keras.layers.Dense(2, name=name) for name in ("first", "second")]
     for layer in layers:
         layer.build((None, 3))
@@ -184,7 +184,7 @@ def test_variables_that_the_user_spares_from_weight_decay():
             for variable, old in zip(variables, before, strict=True)
             if np.abs(keras.ops.convert_to_numpy(variable) - old).max() > 0
         ]
-        assert changed == ["second/kernel"]  # neither what is excluded nor a bias
+        assert changed == ["second/kernel"]  # no excluded variable and no bias
 
 
 def weights_of(variables):
@@ -199,10 +199,10 @@ def saved(tmp_path):
     return tmp_path / "saved"
 
 
-def test_options_of_a_saved_model(saved):
+def test_load_options_override_saved_options(saved):
     assert keras_bert.load(saved).preprocessor.sequence_length == 16
     assert keras_bert.load(saved).rematerialize
-    # 128, at most what the encoder has room for: the default of a checkpoint, said aloud.
+    # Limited to the encoder's max_position_embeddings.
     assert keras_bert.load(saved, sequence_length=128).preprocessor.sequence_length == 32
     assert keras_bert.load(saved, sequence_length=None).preprocessor.sequence_length is None
     assert keras_bert.load(saved, sequence_length=np.int64(8)).preprocessor.sequence_length == 8
@@ -227,8 +227,8 @@ def test_white_space_in_a_vocabulary(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "expected"), [("base", "gelu"), ("tiny", "gelu_new")])
-def test_a_name_is_one_model_from_every_source(tmp_path, monkeypatch, name, expected):
-    """The Hub's files say gelu of all of Google's models, and so do Google's own."""
+def test_a_name_has_one_activation_for_all_sources(tmp_path, monkeypatch, name, expected):
+    """Both sources say "gelu" for all of Google's models; the name determines the function."""
     encoder = tiny.encoder(num_hidden_layers=1, hidden_act="gelu_new")
     for source, format in (("hub", "huggingface"), ("google", "google")):
         folder = tmp_path / source
@@ -242,7 +242,7 @@ def test_a_name_is_one_model_from_every_source(tmp_path, monkeypatch, name, expe
         assert keras_bert.load(name, hidden_act="relu").bert_config["hidden_act"] == "relu"
 
 
-def test_every_name_has_the_activation_of_its_year():
+def test_activation_by_year_of_release():
     for name, source in resolve.SOURCES.items():
         if source.archive:
             year = int(source.archive[:4])

@@ -1,0 +1,211 @@
+"""Convert between checkpoints and the Model Garden's encoders in memory.
+
+Source: tensorflow/models official/nlp/modeling/networks/bert_encoder.py.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from keras_bert.checkpoints import canonical, name_tables
+from keras_bert.checkpoints.canonical import Checkpoint
+from keras_bert.checkpoints.model_garden import FORMAT, TABLE
+
+_TABLE = {name: row for name, row in TABLE.items() if row.sources[0].startswith("encoder/")}
+
+
+def from_encoder(garden_encoder: Any) -> Checkpoint:
+    """Convert an encoder of the Model Garden to a `Checkpoint`.
+
+    Args:
+        garden_encoder: A `BertEncoderV2` or `BertEncoder` of `official.nlp.modeling.networks`.
+
+    Returns:
+        The `Checkpoint`, with copies of the weights and without a vocabulary.
+
+    Raises:
+        ValueError: If the encoder is not BERT: it has `norm_first`, an `output_range`, factorized
+            embeddings, or an activation other than gelu, tanh gelu and relu.
+
+    Example:
+        >>> def to_keras_bert(garden_encoder):
+        ...     from keras_bert.hub.conversion import from_checkpoint
+        ...     return from_checkpoint(from_encoder(garden_encoder))
+    """
+    config = _read_config(garden_encoder)
+    variables = _variables(garden_encoder, config)
+    weights = name_tables.read_weights(
+        type(garden_encoder).__name__,
+        _TABLE,
+        config,
+        {source: tuple(variable.shape) for source, variable in variables.items()},
+        lambda source: variables[source].numpy(),
+    )
+    return Checkpoint(
+        format="",
+        path=type(garden_encoder).__name__,
+        config=config,
+        weights=weights,
+        vocabulary=None,
+        tokenizer={},
+        labels=None,
+    )
+
+
+def to_encoder(checkpoint: Checkpoint | Mapping[str, Any], garden_encoder: Any = None) -> Any:
+    """Copy weights to an encoder of the Model Garden: the inverse of `from_encoder`.
+
+    On an error, no variable has been assigned.
+
+    Args:
+        checkpoint: A `Checkpoint`, or canonical name -> array. Weights of heads are ignored.
+        garden_encoder: A `BertEncoderV2` or `BertEncoder` of the same config, or `None` to create
+            a `BertEncoderV2` with tf-models-official.
+
+    Returns:
+        The encoder.
+
+    Raises:
+        ValueError: If the encoder does not match the checkpoint, or if `garden_encoder` is `None`
+            and `checkpoint` has no config.
+        ImportError: If tf-models-official is needed and not installed.
+
+    Example:
+        >>> to_encoder({})
+        Traceback (most recent call last):
+        ...
+        ValueError: creating an encoder needs a Checkpoint with a config; received weights only
+    """
+    config = checkpoint.config if isinstance(checkpoint, Checkpoint) else None
+    weights = checkpoint.weights if isinstance(checkpoint, Checkpoint) else checkpoint
+    if garden_encoder is None:
+        if config is None:
+            raise ValueError(
+                "creating an encoder needs a Checkpoint with a config; received weights only"
+            )
+        garden_encoder = _new_encoder(config)
+    theirs = _read_config(garden_encoder)
+    name = type(garden_encoder).__name__
+    if config is not None:
+        canonical.raise_if(
+            name,
+            "the encoder must have the checkpoint's config",
+            different=[
+                f"{key} (expected {config[key]!r}, found {theirs[key]!r})"
+                for key in (*canonical.SIZES, "hidden_act", "layer_norm_eps")
+                if config[key] != theirs[key]
+            ],
+        )
+    ours = {
+        name: np.asarray(array)
+        for name, array in weights.items()
+        if name.partition("/")[0] not in canonical.OPTIONAL_GROUPS - {"pooler"}
+    }
+    shapes = {entry.name: entry.shape for entry in name_tables.expand(_TABLE, theirs)}
+    canonical.raise_if(
+        name,
+        "the weights must have the encoder's sizes",
+        **{
+            "wrong shape": [
+                f"{name} (expected {shapes[name]}, found {array.shape})"
+                for name, array in ours.items()
+                if name in shapes and array.shape != shapes[name]
+            ]
+        },
+    )
+    tensors = name_tables.to_source(_TABLE, theirs, ours, format=name)
+    name_tables.assign(_variables(garden_encoder, theirs), tensors, source=name)
+    return garden_encoder
+
+
+def _read_config(encoder: Any) -> dict[str, Any]:
+    """Return the config of an encoder as keyword arguments of `BertEncoder`."""
+    name = type(encoder).__name__
+    if not encoder.built:
+        encoder(encoder.inputs)  # creates the variables
+    found = encoder.get_config()
+    width = found.get("embedding_width")
+    for key, value, wanted in (
+        ("norm_first", found.get("norm_first"), False),
+        ("output_range", found.get("output_range"), None),
+        ("embedding_width", found["hidden_size"] if width is None else width, found["hidden_size"]),
+    ):
+        if value != wanted:
+            raise ValueError(f"{name}: {key} must be {wanted!r} for BERT, received {value!r}")
+    initializer = found.get("initializer")
+    spread = initializer.get("config", {}) if isinstance(initializer, dict) else {}
+    return {
+        "vocab_size": found["vocab_size"],
+        "hidden_size": found["hidden_size"],
+        "num_hidden_layers": found["num_layers"],
+        "num_attention_heads": found["num_attention_heads"],
+        "intermediate_size": found["inner_dim"],
+        "hidden_act": _read_activation(encoder),
+        "hidden_dropout_prob": found["output_dropout"],
+        "attention_probs_dropout_prob": found["attention_dropout"],
+        "max_position_embeddings": found["max_sequence_length"],
+        "type_vocab_size": found["type_vocab_size"],
+        "initializer_range": spread.get("stddev", canonical.DEFAULTS["initializer_range"]),
+        "layer_norm_eps": 1e-12,  # a constant in the Model Garden
+    }
+
+
+# Activations are recognized by their values at these inputs, because a function's name may mislead.
+_PROBES = (-2.0, -0.5, 1.0, 3.0)
+_PROBED = {
+    "gelu": (-0.04550026, -0.15426877, 0.84134475, 2.9959502),
+    "gelu_new": (-0.04540229, -0.15428599, 0.841192, 2.9963627),
+    "relu": (0.0, 0.0, 1.0, 3.0),
+}
+
+
+def _read_activation(encoder: Any) -> str:
+    activation = encoder.transformer_layers[0]._intermediate_activation_layer.activation
+    values = np.asarray(activation(np.array(_PROBES, np.float32)))
+    for name, expected in _PROBED.items():
+        if np.allclose(values, expected, rtol=0, atol=1e-5):
+            return name
+    raise ValueError(
+        f"{type(encoder).__name__}: inner_activation must be one of {', '.join(_PROBED)}, received "
+        f"a function with the values {values.tolist()} at {list(_PROBES)}"
+    )
+
+
+def _variables(encoder: Any, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return source of the table -> variable."""
+    variables = {}
+    for entry in name_tables.expand(_TABLE, config):
+        for source in entry.sources:
+            found = encoder
+            for attribute in source.split("/")[1:]:
+                found = found[int(attribute)] if attribute.isdigit() else getattr(found, attribute)
+            variables[source] = found
+    return variables
+
+
+def _new_encoder(config: Mapping[str, Any]) -> Any:
+    import tf_keras
+    from official.modeling import activations
+    from official.nlp.modeling import networks
+
+    canonical.to_source_activation(config["hidden_act"], {n: n for n in _PROBED}, format=FORMAT)
+    encoder = networks.BertEncoderV2(
+        vocab_size=config["vocab_size"],
+        hidden_size=config["hidden_size"],
+        num_layers=config["num_hidden_layers"],
+        num_attention_heads=config["num_attention_heads"],
+        max_sequence_length=config["max_position_embeddings"],
+        type_vocab_size=config["type_vocab_size"],
+        inner_dim=config["intermediate_size"],
+        inner_activation={
+            "gelu": tf_keras.activations.gelu,
+            "gelu_new": activations.gelu,
+            "relu": tf_keras.activations.relu,
+        }[config["hidden_act"]],
+        output_dropout=config["hidden_dropout_prob"],
+        attention_dropout=config["attention_probs_dropout_prob"],
+        initializer=tf_keras.initializers.TruncatedNormal(stddev=config["initializer_range"]),
+    )
+    encoder(encoder.inputs)  # creates the variables
+    return encoder

@@ -1,0 +1,395 @@
+"""Convert between a format's tensors, canonical weights, and the variables of a model.
+
+Each format module has one name table: canonical name -> `Rule`. Reading and writing follow the same
+table, so a new format needs only a new table.
+"""
+
+import enum
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from keras_bert.checkpoints import canonical
+
+
+class Layout(enum.Enum):
+    """Axes of a tensor in the source. The canonical axes are (in, out) or (out,)."""
+
+    SAME = "the canonical axes"
+    TRANSPOSED = "(out, in)"
+    HEADS_OUT = "(in, heads, head size), or (heads, head size)"
+    HEADS_IN = "(heads, head size, out)"
+
+
+class Rule(NamedTuple):
+    """Source names and layout of one canonical tensor.
+
+    Several sources are concatenated along the last canonical axis.
+    """
+
+    sources: tuple[str, ...]
+    layout: Layout
+
+
+def rule(*sources: str, layout: Layout = Layout.SAME) -> Rule:
+    """Return a row of a name table.
+
+    Args:
+        *sources: Names in the source; `{i}` stands for the number of the layer.
+        layout: Axes of the tensors in the source.
+
+    Returns:
+        The `Rule`.
+
+    Example:
+        >>> rule("pooler.weight", layout=Layout.TRANSPOSED).sources
+        ('pooler.weight',)
+    """
+    return Rule(sources, layout)
+
+
+class Entry(NamedTuple):
+    """A row of a name table for one layer of one model; a size of None is free."""
+
+    name: str
+    sources: tuple[str, ...]
+    layout: Layout
+    shape: tuple[int | None, ...]
+    num_heads: int
+
+    @property
+    def group(self) -> str:
+        """Part of the model that the tensor belongs to, such as "layer_0" or "pooler"."""
+        return self.name.partition("/")[0]
+
+    @property
+    def source_shape(self) -> tuple[int | None, ...]:
+        """Shape of each source."""
+        *outer, last = self.shape
+        part = (*outer, last if last is None else last // len(self.sources))
+        if self.layout is Layout.SAME:
+            return part
+        if self.layout is Layout.TRANSPOSED:
+            return part[::-1]
+        if self.layout is Layout.HEADS_OUT:
+            return (*part[:-1], *self._by_head(part[-1]))
+        return (*self._by_head(part[0]), *part[1:])
+
+    def _by_head(self, size: int | None) -> tuple[int, int | None]:
+        return self.num_heads, size if size is None else size // self.num_heads
+
+    def join(self, parts: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the canonical array; a view where there is one source."""
+        if self.layout is Layout.TRANSPOSED:
+            # Concatenating before transposing needs no copy with swapped axes.
+            return (parts[0] if len(parts) == 1 else np.concatenate(parts)).T
+        if self.layout in (Layout.HEADS_OUT, Layout.HEADS_IN):
+            outer = [size for size in self.shape[:-1] if size is not None]
+            parts = [part.reshape(*outer, -1) for part in parts]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
+
+    def split(self, array: np.ndarray) -> list[np.ndarray]:
+        """Return the arrays of the sources, given the canonical array: the inverse of `join`."""
+        parts = np.split(array, len(self.sources), axis=-1)
+        if self.layout is Layout.TRANSPOSED:
+            return [part.T for part in parts]
+        shape = tuple(-1 if size is None else size for size in self.source_shape)
+        return [part.reshape(shape) for part in parts]
+
+
+def expand(
+    table: Mapping[str, Rule], config: Mapping[str, Any], labels: int | None = None
+) -> list[Entry]:
+    """Expand a name table for a model of the given sizes.
+
+    Args:
+        table: Canonical name -> `Rule`, where `{i}` stands for the number of the layer.
+        config: Sizes of the model, with the keys of `canonical.SIZES`.
+        labels: Number of classes of the classifier; `None` accepts any.
+
+    Returns:
+        The entries in the order of the table, layer by layer.
+
+    Example:
+        >>> config = dict.fromkeys(canonical.SIZES, 2)
+        >>> table = {"layer_{i}/attention/qkv/bias": rule("h.{i}.q", "h.{i}.k", "h.{i}.v")}
+        >>> for entry in expand(table, config):
+        ...     print(entry.name, entry.sources, entry.shape, entry.source_shape)
+        layer_0/attention/qkv/bias ('h.0.q', 'h.0.k', 'h.0.v') (6,) (2,)
+        layer_1/attention/qkv/bias ('h.1.q', 'h.1.k', 'h.1.v') (6,) (2,)
+    """
+    sizes: dict[str | int, int | None] = {
+        "vocab": config["vocab_size"],
+        "positions": config["max_position_embeddings"],
+        "types": config["type_vocab_size"],
+        "hidden": config["hidden_size"],
+        "qkv": 3 * config["hidden_size"],
+        "intermediate": config["intermediate_size"],
+        "labels": labels,
+        2: 2,
+    }
+
+    def entry(name: str, i: int | None = None) -> Entry:
+        sources, layout = table[name]
+        shape = tuple(sizes[size] for size in canonical.SHAPES[name])
+        sources = tuple(source.format(i=i) for source in sources)
+        return Entry(name.format(i=i), sources, layout, shape, config["num_attention_heads"])
+
+    in_layers = [name for name in table if "{i}" in name]
+    entries = []
+    for name in table:
+        if name not in in_layers:
+            entries.append(entry(name))
+        elif name == in_layers[0]:
+            layers = range(config["num_hidden_layers"])
+            entries += [entry(name, i) for i in layers for name in in_layers]
+    return entries
+
+
+class Weights(Mapping[str, np.ndarray]):
+    """Canonical name -> float32 array, loaded on each access.
+
+    Loading on access keeps a large model from being in memory twice.
+
+    Args:
+        file: Name of the source, for error messages.
+        entries: The tensors.
+        load: Source name -> array.
+    """
+
+    def __init__(
+        self, file: object, entries: Iterable[Entry], load: Callable[[str], np.ndarray]
+    ) -> None:
+        self._file, self._load = file, load
+        self._entries = {entry.name: entry for entry in entries}
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        entry = self._entries[name]
+        parts = [_to_float32(self._file, source, self._load(source)) for source in entry.sources]
+        return entry.join(parts)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries  # The default implementation would load the array.
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def shape(self, name: str) -> tuple[int | None, ...]:
+        """Return the shape of an array without loading it."""
+        return self._entries[name].shape
+
+
+def read_weights(
+    file: object,
+    table: Mapping[str, Rule],
+    config: Mapping[str, Any],
+    shapes: Mapping[str, tuple[int, ...]],
+    load: Callable[[str], np.ndarray],
+    *,
+    lazy: bool = False,
+) -> Mapping[str, np.ndarray]:
+    """Convert a source's tensors to canonical weights.
+
+    Names and shapes are checked before the first tensor is loaded.
+
+    Args:
+        file: Name of the source, for error messages.
+        table: Name table of the format.
+        config: Sizes of the model.
+        shapes: Source name -> shape, for every tensor that is not ignored.
+        load: Source name -> array.
+        lazy: If `True`, return `Weights`, which loads an array on each access.
+
+    Returns:
+        Canonical name -> float32 array, in the order of the table. Transposed kernels are views.
+
+    Raises:
+        ValueError: If tensors are missing, unknown or of a wrong shape (the message lists all), or
+            if a tensor does not hold floats.
+
+    Example:
+        >>> config = dict.fromkeys(canonical.SIZES, 2) | {"num_hidden_layers": 1}
+        >>> table = {"pooler/dense/kernel": rule("pool.weight", layout=Layout.TRANSPOSED)}
+        >>> tensors = {"pool.weight": np.array([[1.0, 2.0], [3.0, 4.0]])}
+        >>> weights = read_weights("a.bin", table, config, {"pool.weight": (2, 2)}, tensors.get)
+        >>> weights["pooler/dense/kernel"].tolist()
+        [[1.0, 3.0], [2.0, 4.0]]
+    """
+    canonical.check_sizes(file, config, shapes)
+    labels = None
+    if "classifier/bias" in table:
+        (labels_name,) = table["classifier/bias"].sources
+        labels = shapes[labels_name][0] if len(shapes.get(labels_name, ())) == 1 else None
+    entries = expand(table, config, labels)
+    found_groups = {e.group for e in entries if any(s in shapes for s in e.sources)}
+    wanted = [
+        e for e in entries if e.group in found_groups or e.group not in canonical.OPTIONAL_GROUPS
+    ]
+    wrong = [
+        f"{s} (expected {_format_shape(e.source_shape)}, found {_format_shape(shapes[s])})"
+        for e in wanted
+        for s in e.sources
+        if s in shapes and not _fits(shapes[s], e.source_shape)
+    ]
+    canonical.raise_if(
+        file,
+        "a checkpoint must hold exactly the tensors that its config calls for",
+        missing=[s for e in wanted for s in e.sources if s not in shapes],
+        unknown=sorted(set(shapes).difference(*(e.sources for e in entries))),
+        **{"wrong shape": wrong},
+    )
+    weights = Weights(file, wanted, load)
+    return weights if lazy else dict(weights)
+
+
+def to_source(
+    table: Mapping[str, Rule],
+    config: Mapping[str, Any],
+    weights: Mapping[str, np.ndarray],
+    *,
+    format: str,
+) -> dict[str, np.ndarray]:
+    """Convert canonical weights to a format's tensors: the inverse of `read_weights`.
+
+    Args:
+        table: Name table of the format.
+        config: Sizes of the model.
+        weights: Canonical name -> array.
+        format: Name of the format, for error messages.
+
+    Returns:
+        Source name -> array, in the order of the table. Arrays may be views.
+
+    Raises:
+        ValueError: If the format does not support a weight, or a weight of the encoder is missing.
+
+    Example:
+        >>> config = dict.fromkeys(canonical.SIZES, 2)
+        >>> table = {"pooler/dense/kernel": rule("pool.weight", layout=Layout.TRANSPOSED)}
+        >>> weights = {"pooler/dense/kernel": np.array([[1.0, 2.0], [3.0, 4.0]])}
+        >>> to_source(table, config, weights, format="mine")["pool.weight"].tolist()
+        [[1.0, 3.0], [2.0, 4.0]]
+    """
+    bias = weights.get("classifier/bias")
+    entries = expand(table, config, None if bias is None else len(bias))
+    groups = {name.partition("/")[0] for name in weights}
+    wanted = [e for e in entries if e.group in groups or e.group not in canonical.OPTIONAL_GROUPS]
+    canonical.raise_if(
+        format,
+        "the weights must be those that the format stores",
+        missing=[e.name for e in wanted if e.name not in weights],
+        unsupported=[name for name in weights if name not in {e.name for e in entries}],
+    )
+    tensors: dict[str, np.ndarray] = {}
+    for entry in wanted:
+        tensors.update(zip(entry.sources, entry.split(weights[entry.name]), strict=True))
+    return tensors
+
+
+class Variable(Protocol):
+    """The part of `keras.Variable` that `assign` uses."""
+
+    @property
+    def shape(self) -> Any:
+        """The shape."""
+
+    def assign(self, value: Any) -> Any:
+        """Set the value."""
+
+
+def assign(
+    variables: Mapping[str, Variable],
+    weights: Mapping[str, np.ndarray],
+    *,
+    source: str,
+    ignore: Iterable[str] = (),
+) -> None:
+    """Assign weights to variables one to one.
+
+    Names and shapes are checked before the first assignment.
+
+    Args:
+        variables: Canonical name -> variable.
+        weights: Canonical name -> array, such as `Checkpoint.weights`.
+        source: Origin of the weights, for error messages.
+        ignore: Prefixes of weights that may be left unused, such as "masked_lm/" for a model
+            without that head.
+
+    Raises:
+        ValueError: If a variable has no weight, a weight has no variable, or shapes differ (the
+            message lists all), or if a weight holds NaN or infinity.
+
+    Example:
+        >>> import types
+        >>> values = []
+        >>> bias = types.SimpleNamespace(shape=(2,), assign=values.append)
+        >>> assign({"pooler/dense/bias": bias}, {"pooler/dense/bias": np.ones(2)}, source="here")
+        >>> values
+        [array([1., 1.])]
+        >>> assign({"pooler/dense/bias": bias}, {"pooler/dense/bias": np.ones(3)}, source="here")
+        Traceback (most recent call last):
+        ...
+        ValueError: here: weights and variables must match one to one; \
+wrong shape (1): pooler/dense/bias (expected (2,), found (3,))
+    """
+    prefixes = tuple(ignore)
+    shapes = {name: tuple(variable.shape) for name, variable in variables.items()}
+
+    def found(name: str) -> tuple[int | None, ...]:
+        return weights.shape(name) if isinstance(weights, Weights) else weights[name].shape
+
+    canonical.raise_if(
+        source,
+        "weights and variables must match one to one",
+        missing=[name for name in variables if name not in weights],
+        unused=[
+            name for name in weights if name not in variables and not name.startswith(prefixes)
+        ],
+        **{
+            "wrong shape": [
+                f"{name} (expected {shape}, found {found(name)})"
+                for name, shape in shapes.items()
+                if name in weights and found(name) != shape
+            ]
+        },
+    )
+    for name, variable in variables.items():
+        weight = weights[name]
+        canonical.check_numbers(source, name, weight)
+        variable.assign(weight)
+
+
+def bfloat16_to_float32(bits: np.ndarray) -> np.ndarray:
+    """Convert bfloat16 to float32. A bfloat16 is the upper half of a float32.
+
+    Args:
+        bits: The bfloat16 numbers as uint16, because NumPy has no bfloat16.
+
+    Returns:
+        A float32 array of the same shape.
+
+    Example:
+        >>> bfloat16_to_float32(np.array([0x3F80, 0xC000], np.uint16))
+        array([ 1., -2.], dtype=float32)
+    """
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def _to_float32(file: object, name: str, array: np.ndarray) -> np.ndarray:
+    if array.dtype.kind != "f" and array.dtype.name != "bfloat16":
+        raise ValueError(f"{file}: {name} must hold floats, received {array.dtype}")
+    return array.astype(np.float32, copy=False)
+
+
+def _fits(shape: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
+    return len(shape) == len(expected) and all(
+        e in (None, s) for s, e in zip(shape, expected, strict=True)
+    )
+
+
+def _format_shape(shape: tuple[int | None, ...]) -> str:
+    return f"({', '.join('any' if size is None else str(size) for size in shape)})"

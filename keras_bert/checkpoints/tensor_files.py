@@ -1,0 +1,156 @@
+"""Read tensors from safetensors files, torch pickles, and shards of either."""
+
+import functools
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from keras_bert.checkpoints import canonical, folder, name_tables, torch_pickle
+from keras_bert.runtime import reading
+
+INDEX = ".index.json"  # ending of the file that lists the shards
+
+# Types in safetensors -> types in NumPy, which has no bfloat16.
+_NUMPY_TYPES = {
+    **{f"F{bits}": f"float{bits}" for bits in (16, 32, 64)},
+    **{f"I{bits}": f"int{bits}" for bits in (8, 16, 32, 64)},
+    **{f"U{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)},
+    "BOOL": "bool",
+}
+
+
+class Tensor(NamedTuple):
+    """A tensor that is loaded on access.
+
+    Args:
+        shape: Shape of the tensor.
+        dtype: NumPy's name of the type.
+        load: Function that returns the array.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    load: Callable[[], np.ndarray]
+
+
+def _in_memory(tensors: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
+    return {
+        name: Tensor(array.shape, str(array.dtype), functools.partial(np.asarray, array))
+        for name, array in tensors.items()
+    }
+
+
+def read(file: Path) -> dict[str, Tensor]:
+    """Read the names, shapes and types of all tensors.
+
+    Args:
+        file: A safetensors file, a torch pickle (.bin), or the index of shards (.index.json).
+
+    Returns:
+        Name -> `Tensor`.
+
+    Raises:
+        FileNotFoundError: If the file or a shard does not exist.
+        ValueError: If a file is broken, or the shards do not match the index.
+
+    Example:
+        >>> import tempfile
+        >>> from safetensors.numpy import save_file
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder, "model.safetensors")
+        ...     save_file({"bias": np.ones(2, "float32")}, file)
+        ...     tensor = read(file)["bias"]
+        ...     print(tensor.shape, tensor.dtype, tensor.load())
+        (2,) float32 [1. 1.]
+    """
+    if file.name.endswith(INDEX):
+        return _read_shards(file)
+    if file.name.endswith(".bin"):
+        return _in_memory(torch_pickle.read(file))
+    return _read_safetensors(file)
+
+
+def _read_shards(index: Path) -> dict[str, Tensor]:
+    """Read shards, and check that each holds exactly the tensors that the index lists."""
+    file_of = folder.read_json(index).get("weight_map")
+    suffix = Path(index.name.removesuffix(INDEX)).suffix
+    if not isinstance(file_of, dict) or not all(
+        isinstance(name, str) and name == Path(name).name and name.endswith(suffix)
+        for name in file_of.values()
+    ):
+        raise ValueError(
+            f"{index}: weight_map must name a {suffix} file of this folder for each tensor"
+        )
+    tensors: dict[str, Tensor] = {}
+    for name in sorted(set(file_of.values())):
+        shard = index.with_name(name)
+        if not shard.is_file():
+            raise FileNotFoundError(f"{shard}: missing; it is listed in {index.name}")
+        found = read(shard)
+        expected = {tensor for tensor, its_file in file_of.items() if its_file == name}
+        canonical.raise_if(
+            shard,
+            f"a shard must hold the tensors that {index.name} lists",
+            missing=sorted(expected - found.keys()),
+            unknown=sorted(found.keys() - expected),
+        )
+        tensors |= found
+    return tensors
+
+
+def _read_safetensors(file: Path) -> dict[str, Tensor]:
+    import safetensors
+
+    try:
+        with safetensors.safe_open(file, framework="numpy") as opened:
+            slices = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118
+            if any(s.get_dtype() == "BF16" for s in slices.values()):
+                return _in_memory(_read_bfloat16_safetensors(file))
+            found = {name: (tuple(s.get_shape()), s.get_dtype()) for name, s in slices.items()}
+    except (safetensors.SafetensorError, TypeError, AttributeError) as error:
+        raise _broken_safetensors(file, error) from error
+
+    def state() -> tuple[int, ...]:
+        found = file.stat()
+        return found.st_ino, found.st_size, found.st_mtime_ns
+
+    before = state()
+
+    def load(name: str) -> np.ndarray:
+        if state() != before:
+            raise ValueError(f"{file}: changed while it was read; load it again")
+        # Reopened for each tensor, because mapped memory counts as memory of the process.
+        try:
+            with safetensors.safe_open(file, framework="numpy") as opened:
+                array: np.ndarray = opened.get_tensor(name)
+                return array
+        except (safetensors.SafetensorError, TypeError, AttributeError) as error:
+            raise _broken_safetensors(file, error) from error
+
+    return {
+        name: Tensor(shape, _NUMPY_TYPES.get(dtype, dtype), functools.partial(load, name))
+        for name, (shape, dtype) in found.items()
+    }
+
+
+def _broken_safetensors(file: Path, error: Exception) -> ValueError:
+    return ValueError(
+        f"{file}: must be a complete safetensors file, received {reading.one_line(error)}"
+    )
+
+
+def _read_bfloat16_safetensors(file: Path) -> dict[str, np.ndarray]:
+    """Read a file with bfloat16 tensors, which the NumPy interface of safetensors rejects."""
+    import safetensors
+
+    numpy_types = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8"}
+    tensors = {}
+    for name, found in safetensors.deserialize(file.read_bytes()):  # type: ignore[no-untyped-call]
+        if found["dtype"] not in numpy_types:
+            raise TypeError(f"{name} of type {found['dtype']}")
+        flat = np.frombuffer(found["data"], numpy_types[found["dtype"]])
+        flat = name_tables.bfloat16_to_float32(flat) if found["dtype"] == "BF16" else flat
+        tensors[name] = flat.reshape(found["shape"])
+    return tensors

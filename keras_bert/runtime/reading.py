@@ -1,0 +1,128 @@
+"""Read bytes, text and JSON from untrusted files: bounded in size, with one-line errors."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from keras_bert.runtime.terminal import printable
+
+__all__ = ["one_line", "parse_json", "read_bytes", "read_text"]
+
+_MAX_MESSAGE = 500  # characters
+
+
+def read_bytes(file: Path, limit: int) -> bytes:
+    """Read a file of at most `limit` bytes.
+
+    Args:
+        file: Path of the file.
+        limit: Maximum size in bytes.
+
+    Returns:
+        The content of the file.
+
+    Raises:
+        FileNotFoundError: If the file does not exist.
+        ValueError: If the file is larger than `limit`.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder, "vocab.txt")
+        ...     _ = file.write_bytes(b"[PAD]")
+        ...     read_bytes(file, limit=100)
+        b'[PAD]'
+    """
+    with open(file, "rb") as stream:
+        data = stream.read(limit + 1)
+    if len(data) > limit:
+        raise ValueError(f"{file}: must have at most {limit} bytes, received more")
+    return data
+
+
+def read_text(file: Path, limit: int) -> str:
+    r"""Read a UTF-8 file of at most `limit` bytes. Line ends are left as they are.
+
+    Args:
+        file: Path of the file.
+        limit: Maximum size in bytes.
+
+    Returns:
+        The text.
+
+    Raises:
+        FileNotFoundError: If the file does not exist.
+        ValueError: If the file is larger than `limit`, or is not UTF-8.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder, "vocab.txt")
+        ...     _ = file.write_bytes(b"[PAD]\r\n[UNK]\r\n")
+        ...     read_text(file, limit=100)
+        '[PAD]\r\n[UNK]\r\n'
+    """
+    data = read_bytes(file, limit)
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ValueError(
+            f"{file}: must be UTF-8, received byte 0x{data[error.start]:02x} in line {line}"
+        ) from error
+
+
+def parse_json(data: bytes, file: object) -> dict[str, Any]:
+    """Parse JSON that holds one object.
+
+    Args:
+        data: Content of the file.
+        file: Name of the file, for error messages.
+
+    Returns:
+        The object.
+
+    Raises:
+        ValueError: If the data is not UTF-8, not JSON or not an object, or if a key is repeated.
+
+    Example:
+        >>> parse_json(b'{"hidden_size": 8, "hidden_size": 9}', "config.json")
+        Traceback (most recent call last):
+        ...
+        ValueError: config.json: must be JSON in UTF-8, received the key 'hidden_size' twice
+    """
+    try:
+        value = json.loads(data.decode("utf-8"), object_pairs_hook=_reject_duplicates)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{file}: must be JSON in UTF-8, received {one_line(error)}") from error
+    if not isinstance(value, dict):
+        raise ValueError(f"{file}: must hold a JSON object, received {type(value).__name__}")
+    return value
+
+
+def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {twice!r:.80} twice")
+    return found
+
+
+def one_line(error: BaseException) -> str:
+    r"""Return the message of an error as one printable line of at most 500 characters.
+
+    Args:
+        error: The error. The name of its class stands in for an empty message.
+
+    Returns:
+        The message, with white space collapsed and control characters escaped.
+
+    Example:
+        >>> one_line(ValueError("no\nsuch key"))
+        'no such key'
+    """
+    message = " ".join(str(error).split()) or type(error).__name__
+    if len(message) > _MAX_MESSAGE:
+        message = f"{message[:_MAX_MESSAGE]}..."
+    return str(printable(message))
