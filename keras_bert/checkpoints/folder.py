@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from keras_bert.checkpoints import canonical
-from keras_bert.runtime.files import whole
+from keras_bert.runtime.files import atomic_write
+from keras_bert.runtime.terminal import printable
 
 MAX_PIECES = 2**22  # The largest vocabulary of a published BERT has half a million.
 _MAX_VOCABULARY = 2**28  # bytes
@@ -135,7 +135,7 @@ def read_text(file: Path) -> str:
 def write_json(file: Path, value: Any) -> None:
     """Writes a JSON file as people read it: indented, UTF-8 not escaped."""
     text = json.dumps(value, ensure_ascii=False, indent=2)
-    with whole(file) as beside:
+    with atomic_write(file) as beside:
         beside.write_text(f"{text}\n", encoding="utf-8", newline="\n")
 
 
@@ -154,7 +154,7 @@ def write_vocabulary(file: Path, vocabulary: Sequence[str]) -> None:
         b'[PAD]\n\na\xe2\x80\xa8b\n'
     """
     text = vocabulary_text(file, vocabulary)
-    with whole(file) as beside:
+    with atomic_write(file) as beside:
         beside.write_text(text, encoding="utf-8", newline="\n")
 
 
@@ -219,4 +219,4 @@ def one_line(error: BaseException) -> str:
         >>> one_line(ValueError("no\nsuch key"))
         'no such key'
     """
-    return canonical.printable(" ".join(str(error).split()) or type(error).__name__, 500)
+    return printable(" ".join(str(error).split()) or type(error).__name__, 500)

@@ -9,8 +9,8 @@ import pathlib
 import sys
 from collections.abc import Iterable
 
-from keras_bert.checkpoints.canonical import printable
 from keras_bert.heads import check_label
+from keras_bert.runtime.terminal import printable
 
 # What is larger overflows in float32 once it is squared.
 _LARGEST = 1e18

@@ -12,7 +12,7 @@ import keras
 from keras_bert import checkpoints, heads
 from keras_bert.encoder import BertEncoder
 from keras_bert.hub import conversion, resolve
-from keras_bert.runtime.files import whole
+from keras_bert.runtime.files import atomic_write
 
 MODEL_FILE = "model.keras"  # the model in a folder that `save` wrote
 _MOST_PARAMETERS = 2  # of a model, for each number in its file: quantized kernels are packed
@@ -144,7 +144,7 @@ def save(model, path, *, format="keras"):
     path.parent.mkdir(parents=True, exist_ok=True)
     optimizer, compiled = getattr(model, "optimizer", None), model.compiled
     try:
-        with whole(path) as beside:
+        with atomic_write(path) as beside:
             model.optimizer, model.compiled = None, False
             model.save(beside)
     except OSError as error:
