@@ -1019,7 +1019,7 @@ def test_convert(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["info", "no-such-model"], "'no-such-model' is no folder and no known name"),
+        (["info", "no-such-model"], "'no-such-model' is neither a folder nor a known model name"),
         (["finetune", "--output", "x"], "finetune needs --train or --glue"),
         (
             ["finetune", "--glue", "RTE", "--train", "{rows}", "--output", "x"],
@@ -1200,9 +1200,12 @@ def test_errors_are_one_line(
         (["predict", ".", "--input", "folder"], "folder: Is a directory"),
         (["evaluate", ".", "--input", "mising.tsv"], "mising.tsv: No such file"),
         (["embed", "minilm", "--input", "empty.tsv", "--output", "x"], "empty.tsv: is empty"),
-        (["predict", "my_modle", "a"], "'my_modle' is no folder and no known name"),
+        (["predict", "my_modle", "a"], "'my_modle' is neither a folder nor a known model name"),
         (["predict", "my_model.keras", "a"], "my_model.keras: No such file"),
-        (["finetune", "--model", "bas", "--train", "a.tsv", "--output", "x"], "no known name"),
+        (
+            ["finetune", "--model", "bas", "--train", "a.tsv", "--output", "x"],
+            "did you mean 'base'",
+        ),
     ],
 )
 def test_a_wrong_path_is_told_before_tensorflow_starts(
