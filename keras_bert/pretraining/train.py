@@ -342,7 +342,7 @@ def compile_model(model, optimizer):
         optimizers.with_loss_scale(optimizer, encoder.dtype_policy),
         loss={task: loss() for task in tasks} if tasks else loss(),
         weighted_metrics={task: [metrics()] for task in tasks} if tasks else [metrics()],
-        jit_compile=distribution.compiles(),
+        jit_compile=distribution.supports_jit_compile(),
     )
     model.optimizer.build(model.trainable_variables)
 
@@ -392,7 +392,7 @@ class _Run:
             self.step, extra = found
             self.place = Place(*extra["place"])
             self.history = extra["history"]
-        distribution.agree(self.step)
+        distribution.check_same_step(self.step)
 
     def save(self, checkpoints):
         self._check_weights(checkpoints)
