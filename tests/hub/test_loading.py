@@ -147,7 +147,7 @@ def test_vocabulary_longer_than_vocab_size_is_refused(tmp_path):
         for item in source.infolist():
             more = b"one\ntwo\n" if item.filename.endswith("vocab.txt") else b""
             target.writestr(item, source.read(item) + more)
-    with pytest.raises(ValueError, match="b.keras .*at most vocab_size=18 pieces; received 20"):
+    with pytest.raises(ValueError, match="b.keras .*vocab_size=18 .*received 20"):
         loading.load(tmp_path / "b.keras")
 
 
