@@ -9,6 +9,7 @@ import tempfile
 
 from keras_bert.hub import download
 from keras_bert.runtime.files import atomic_write
+from keras_bert.runtime.terminal import waiting
 
 _STAMP_FILE = "checked.txt"  # in a cached folder: sizes and times of its files when last checked
 _RECORD_SUFFIX = ".first.json"  # beside a cached folder: the hashes of its first download
@@ -35,9 +36,36 @@ def cache_folder():
     return pathlib.Path(base).absolute() / "keras_bert"
 
 
+@contextlib.contextmanager
 def locked(name):
-    """Return a context manager that lets one process at a time fill a part of the cache."""
-    return download.locked(cache_folder() / ".locks" / f"{name}.lock")
+    """Let one process at a time fill a part of the cache. Other processes wait.
+
+    The lock ends with the process. Its file is kept: if it were deleted, two processes could hold
+    the lock.
+
+    Raises:
+        OSError: The cache cannot be written.
+    """
+    import filelock
+
+    path = cache_folder() / ".locks" / f"{name}.lock"
+    lock = filelock.FileLock(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.acquire(blocking=False)
+        except filelock.Timeout:
+            with waiting(f"Waiting for another process that holds {path}"):
+                lock.acquire()
+    except (OSError, NotImplementedError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise OSError(
+            f"{path.parent} cannot be written ({reason}); set KERAS_BERT_CACHE to another folder"
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def has_weights(sha256):

@@ -1,6 +1,5 @@
-"""Downloads of single files over HTTP: `fetch`, with `sha256_of` and a lock."""
+"""Downloads of single files over HTTP: `fetch`."""
 
-import contextlib
 import hashlib
 import pathlib
 import shutil
@@ -8,52 +7,9 @@ import sys
 import urllib.parse
 
 from keras_bert.runtime.files import atomic_write, remove_stale_temporaries
-from keras_bert.runtime.terminal import waiting
 
 _TIMEOUT = 10.0  # seconds to wait for a connection and for each block
 _BLOCK_BYTES = 2**20
-
-
-@contextlib.contextmanager
-def locked(path):
-    """Hold a lock that one process has at a time. Other processes wait for it.
-
-    The lock ends with the process. Its file is kept: if it were deleted, two processes could hold
-    the lock.
-
-    Args:
-        path: File of the lock. Its folder is created.
-
-    Raises:
-        OSError: The file cannot be written.
-
-    Example:
-
-    >>> import os, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder, locked(folder + "/one.lock"):
-    ...     os.listdir(folder)
-    ['one.lock']
-    """
-    import filelock
-
-    path = pathlib.Path(path)
-    lock = filelock.FileLock(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            lock.acquire(blocking=False)
-        except filelock.Timeout:
-            with waiting(f"Waiting for another process that holds {path}"):
-                lock.acquire()
-    except (OSError, NotImplementedError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise OSError(
-            f"{path.parent} cannot be written ({reason}). Set KERAS_BERT_CACHE to a writable folder"
-        ) from error
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def sha256_of(file):
@@ -78,7 +34,7 @@ def sha256_of(file):
 def fetch(url, path, *, sha256=None):
     """Download a file. It gets its name only when it is complete and has the right hash.
 
-    Two processes must not fetch the same path at once; see `locked`.
+    Two processes must not fetch the same path at once; see `cache.locked`.
 
     Args:
         url: An http or https address. A redirect from https to http is refused.

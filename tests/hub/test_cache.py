@@ -120,7 +120,7 @@ def test_cached_model_needs_no_lock_and_no_network(web, monkeypatch):
     make_zip(web.google / f"{STEM}.zip", ARCHIVE)
     folder = resolve.find("some")
     monkeypatch.setattr(resolve, "_is_offline", None)
-    monkeypatch.setattr(download, "locked", None)
+    monkeypatch.setattr(cache, "locked", None)
     monkeypatch.setattr(download, "fetch", None)
     assert resolve.find("some") == folder
 

@@ -392,7 +392,7 @@ def test_fresh_head_on_a_saved_model(tmp_path):
         ({"rematerialize": True}, "options are fixed; remove rematerialize"),
         ({"num_classes": 3}, "num_classes is only possible with fresh_head"),
         ({"fresh_head": True}, "fresh_head needs a task"),
-        ({"task": "tagger"}, "has the head classifier, not tagger; fresh_head=True"),
+        ({"task": "tagger"}, "has the head classifier, not tagger; pass fresh_head=True"),
         (
             {"sequence_length": 2},
             "sequence_length must be a whole number of at least 3; received 2",
