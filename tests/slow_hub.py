@@ -1,4 +1,4 @@
-"""A Hugging Face Hub of one repository on this machine, which takes its time for each answer."""
+"""A local server that acts as a slow Hugging Face Hub with one repository."""
 
 import contextlib
 import hashlib
@@ -13,7 +13,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 @contextlib.contextmanager
 def serving(files, seconds):
-    """Serves files, {name: content}; yields the address."""
+    """Serve files, {name: content}, after a delay in seconds. Yield the address."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_HEAD(self):  # noqa: N802

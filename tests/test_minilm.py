@@ -1,6 +1,6 @@
-"""The real MiniLM weights: the same numbers as Hugging Face transformers, on each backend.
+"""The MiniLM weights give the outputs of Hugging Face transformers on each backend.
 
-The weights are downloaded on the first run; without a network the tests skip.
+The weights are downloaded on the first run. Without a network the tests are skipped.
 """
 
 import os
@@ -26,10 +26,10 @@ bert = keras_bert.load("minilm")
 inputs = {k: golden[k] for k in ("input_word_ids", "input_mask", "input_type_ids")}
 outputs = bert(inputs, training=False)
 mask = golden["input_mask"]
-# What stands at padding beside a text means nothing, and there float32 itself, in transformers
-# too, is off by more than the tolerance (see benchmarks/RESULTS.md). A row all of padding counts.
-counts = (mask == 1) | (mask.sum(axis=1, keepdims=True) == 0)
-for name, where in (("sequence_output", counts), ("pooled_output", ...)):
+# Padding after a text is not compared: there, rounding errors of float32 exceed the tolerance in
+# transformers too (see benchmarks/RESULTS.md). Rows that are all padding are compared.
+compared = (mask == 1) | (mask.sum(axis=1, keepdims=True) == 0)
+for name, where in (("sequence_output", compared), ("pooled_output", ...)):
     found = keras.ops.convert_to_numpy(outputs[name])
     print(keras.backend.backend(), name, np.abs(found - golden[name])[where].max())
 """
@@ -37,7 +37,7 @@ for name, where in (("sequence_output", counts), ("pooled_output", ...)):
 
 @pytest.fixture(scope="module")
 def minilm():
-    """The folder of the weights."""
+    """Folder of the weights."""
     try:
         return keras_bert.hub.resolve.find("minilm")
     except OSError as error:
@@ -45,7 +45,7 @@ def minilm():
 
 
 @pytest.mark.parametrize("backend", ["tensorflow", "jax", "torch"])
-def test_outputs_equal_those_of_transformers(minilm, backend):
+def test_outputs_match_the_golden_file(minilm, backend):
     if backend == "torch":
         pytest.importorskip("torch")
     result = subprocess.run(
@@ -65,7 +65,7 @@ def test_outputs_equal_those_of_transformers(minilm, backend):
         assert float(line[2]) < TOLERANCE
 
 
-def test_a_padded_text_gives_the_numbers_of_the_unpadded_one(minilm):
+def test_padding_does_not_change_outputs(minilm):
     bert = keras_bert.load("minilm")
     text = ["어떤 길이로 채워도 같은 값", "short"]
     short = bert(bert.preprocessor(text), training=False)
@@ -74,7 +74,7 @@ def test_a_padded_text_gives_the_numbers_of_the_unpadded_one(minilm):
     np.testing.assert_allclose(short["pooled_output"], exact["pooled_output"], atol=TOLERANCE)
 
 
-def test_live_comparison_with_transformers(minilm):
+def test_outputs_match_transformers(minilm):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     bert = keras_bert.load("minilm", sequence_length=None)
@@ -91,4 +91,4 @@ def test_live_comparison_with_transformers(minilm):
     real = inputs["input_mask"] == 1
     difference = np.abs(ours - expected.last_hidden_state.numpy())
     assert difference[real].max() < TOLERANCE
-    assert difference.max() < 25 * TOLERANCE  # padding beside a text, see above
+    assert difference.max() < 25 * TOLERANCE  # padding after a text, see above

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from keras_bert.runtime.terminal import printable
+
 SIZES = (
     "vocab_size",
     "hidden_size",
@@ -333,17 +335,6 @@ def raise_if(source: object, requirement: str, **problems: list[str]) -> None:
         raise ValueError("; ".join([f"{source}: {requirement}", *listed]))
 
 
-def printable(text: str, limit: int = 200) -> str:
-    r"""Make a text from a file safe to print: at most `limit` characters, no control characters.
-
-    Example:
-        >>> printable("\x1b[2Jpooler" + "r" * 500, 20)
-        '\\x1b[2Jpoolerrrrrrrrrr...'
-    """
-    text = text if len(text) <= limit else f"{text[:limit]}..."
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
-
-
 def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(printable(name) for name in names[:_SHOWN_NAMES])
+    shown = ", ".join(printable(name, 200) for name in names[:_SHOWN_NAMES])
     return shown + (", ..." if len(names) > _SHOWN_NAMES else "")

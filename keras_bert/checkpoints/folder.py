@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_bert.runtime import reading
-from keras_bert.runtime.files import whole
+from keras_bert.runtime.files import atomic_write
 
 MAX_TOKENS = 2**22  # The largest vocabulary of a published BERT has 2**19 tokens.
 _MAX_VOCABULARY = 2**28  # bytes
@@ -53,7 +53,7 @@ def write_json(file: Path, value: Any) -> None:
         {'hidden_size': 8}
     """
     text = json.dumps(value, ensure_ascii=False, indent=2)
-    with whole(file) as temporary:
+    with atomic_write(file) as temporary:
         temporary.write_text(f"{text}\n", encoding="utf-8", newline="\n")
 
 
@@ -186,7 +186,7 @@ def write_vocabulary(file: Path, vocabulary: Sequence[str]) -> None:
         b'[PAD]\n\na\xe2\x80\xa8b\n'
     """
     text = vocabulary_text(file, vocabulary)
-    with whole(file) as temporary:
+    with atomic_write(file) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")
 
 

@@ -15,7 +15,7 @@ from keras_bert import heads
 from keras_bert.cli import arguments, reading
 from keras_bert.data import conll, squad, swag, tabular
 from keras_bert.hub import loading
-from keras_bert.runtime.files import whole
+from keras_bert.runtime.files import atomic_write
 from keras_bert.runtime.terminal import progress
 from keras_bert.tasks import (
     inference,
@@ -181,7 +181,7 @@ def embed(args):
     shape = [0, model.output_shape[-1]]
     counts: collections.Counter[str] = collections.Counter()
     path = pathlib.Path(args.output).resolve()
-    with whole(path) as beside, open(beside, "wb") as file, progress() as bar:
+    with atomic_write(path) as beside, open(beside, "wb") as file, progress() as bar:
         work = bar.add_task("Embedding", total=None)
         _write_header(file, shape)
         for part in itertools.chain([first], parts):
@@ -267,5 +267,5 @@ def _writer(path):
             yield lambda line: print(line, file=file)
         return
     path = path.resolve()  # follow links
-    with whole(path) as beside, open(beside, "w", encoding="utf-8", newline="\n") as file:
+    with atomic_write(path) as beside, open(beside, "w", encoding="utf-8", newline="\n") as file:
         yield lambda line: print(line, file=file)

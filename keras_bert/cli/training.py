@@ -12,7 +12,7 @@ from keras_bert.cli import arguments, reading
 from keras_bert.data import conll, tabular
 from keras_bert.hub import loading
 from keras_bert.pretraining import vocabulary
-from keras_bert.runtime.files import alone
+from keras_bert.runtime.files import exclusive_lock
 from keras_bert.tasks import inference, tagging
 from keras_bert.training import finetuning, report, run_state, search
 
@@ -39,7 +39,11 @@ def finetune(args):
         print(f"this run will replace the model in {args.output}", file=sys.stderr)
     arguments.check_log_folder(args.tensorboard)
     # Without a search, `finetuning.finetune` locks the folder itself.
-    with alone(args.output, "training", keep=False) if args.search else contextlib.nullcontext():
+    with (
+        exclusive_lock(args.output, "training", keep=False)
+        if args.search
+        else contextlib.nullcontext()
+    ):
         _finetune(args, pathlib.Path(args.output), examples, dev, columns)
 
 

@@ -6,7 +6,6 @@ import json
 import pathlib
 import sys
 
-from keras_bert.checkpoints.canonical import printable
 from keras_bert.data.examples import Examples, check_score
 from keras_bert.data.text_files import (
     allow_long_csv_fields,
@@ -16,6 +15,7 @@ from keras_bert.data.text_files import (
     open_utf8,
 )
 from keras_bert.heads import check_label
+from keras_bert.runtime.terminal import printable
 
 FORMATS = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".txt": "tsv"}
 KINDS = ("label", "label_set", "score")

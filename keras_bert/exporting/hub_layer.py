@@ -8,9 +8,9 @@ import weakref
 import keras
 
 from keras_bert import keras_internals
-from keras_bert.checkpoints.canonical import printable
 from keras_bert.exporting import allowed_ops
 from keras_bert.runtime.reading import one_line
+from keras_bert.runtime.terminal import printable
 
 _MODEL_FOLDER = "saved_model"  # in the assets of a `.keras` file
 _RUNS_CODE = (
@@ -123,7 +123,7 @@ class HubLayer(keras.layers.Layer):
                 f"TensorFlow cannot load the SavedModel {path}: {one_line(error)}"
             ) from error
         if not callable(loaded):
-            signatures = ", ".join(map(printable, loaded.signatures))
+            signatures = ", ".join(printable(name, 200) for name in loaded.signatures)
             raise ValueError(
                 f"{path} has only signatures ({signatures}), which are for serving and cannot be "
                 "called as a layer. Export the encoder with keras_bert.export(encoder, path), or "

@@ -14,7 +14,7 @@ import urllib.parse
 import tensorflow as tf
 
 from keras_bert.exporting import tf_serving
-from keras_bert.runtime.files import whole
+from keras_bert.runtime.files import atomic_write
 
 CARD_FILE = "README.md"
 # An index keeps its table between these; what is outside is its owner's.
@@ -511,5 +511,5 @@ def _read(file):
 
 
 def _replace(file, content):
-    with whole(file) as beside:
+    with atomic_write(file) as beside:
         beside.write_bytes(content.encode("utf-8", "surrogateescape"))

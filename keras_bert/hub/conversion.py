@@ -1,4 +1,4 @@
-"""From a checkpoint in canonical form to a model, and back; live models of other libraries too."""
+"""Convert models to and from checkpoints in canonical form and models of other libraries."""
 
 import math
 import types
@@ -13,11 +13,11 @@ from keras_bert.encoder import BertEncoder
 from keras_bert.layers import initializer, without_initial_weights
 from keras_bert.text.preprocessor import Preprocessor, as_length
 
-_BOUNDARY = 64  # bytes
+_ALIGNMENT = 64  # bytes
 
-# Heads whose dense layer the checkpoints call "classifier"; the others have their own names.
+# Heads whose weights are named "classifier" in checkpoints. Other heads use their own name.
 _CLASSIFIERS = ("classifier", "regressor", "tagger", "multiple_choice")
-# Heads that do without the pooler, and whose checkpoints often do so too.
+# Heads that do not use the pooler. Their checkpoints often have no pooler.
 WITHOUT_POOLER = ("tagger", "span_selector", "masked_lm", "embedder")
 
 
@@ -32,27 +32,28 @@ def from_checkpoint(
     hidden_act=None,
     **head_options,
 ):
-    """Builds the model that the weights of a checkpoint fill.
+    """Build a model with the weights of a checkpoint.
 
     Args:
-        checkpoint: a `checkpoints.Checkpoint`.
-        task: a function of `keras_bert.heads`; `None`: the encoder alone; `"auto"`: the head that
-            the checkpoint names, or the encoder.
-        fresh_head: whether the head starts from random weights, whatever the checkpoint has.
-        sequence_length: of `encoder.preprocessor`, at most the encoder's
-            `max_position_embeddings`; `None` pads to the longest of the batch.
-        dtype: dtype policy of the encoder, such as `"mixed_bfloat16"`.
-        rematerialize: trade time for memory in training.
-        hidden_act: an activation to take instead of the checkpoint's.
-        **head_options: of the head, such as `labels`.
+        checkpoint: A `checkpoints.Checkpoint`.
+        task: A function of `keras_bert.heads`. `None` builds the encoder. `"auto"` builds the head
+            that the checkpoint names, or the encoder.
+        fresh_head: If `True`, initialize the head with random weights and ignore those of the
+            checkpoint.
+        sequence_length: Sequence length of `encoder.preprocessor`, at most the encoder's
+            `max_position_embeddings`. `None` pads to the longest text of a batch.
+        dtype: Dtype policy of the encoder, such as `"mixed_bfloat16"`.
+        rematerialize: If `True`, recompute activations in the backward pass to save memory.
+        hidden_act: Activation that replaces the checkpoint's.
+        **head_options: Options of the head, such as `labels`.
 
     Returns:
-        A `BertEncoder` with a `preprocessor` where there is a vocabulary; with `task` the head's
-        model.
+        A `BertEncoder`, or the model of the head. The encoder has a `preprocessor` if the
+        checkpoint has a vocabulary.
 
     Raises:
-        ValueError: a head whose weights the checkpoint lacks, or a vocabulary or a config that
-            does not fit.
+        ValueError: The checkpoint lacks weights of the head, or its vocabulary or config is
+            invalid.
 
     Example:
 
@@ -72,7 +73,7 @@ def from_checkpoint(
         sequence_length = min(as_length(sequence_length, "sequence_length"), longest)
     if task is None and (head_options or fresh_head):
         name = next(iter(head_options), "fresh_head")
-        raise ValueError(f"{name} is an option of a head: give the task too")
+        raise ValueError(f"{name} needs a task, such as task='classifier'")
     try:
         with without_initial_weights(_zeros()):
             encoder = BertEncoder(**config, dtype=dtype, rematerialize=rematerialize)
@@ -83,32 +84,22 @@ def from_checkpoint(
         raise ValueError(f"{checkpoint.path}: {error}") from error
     _assign(model, task, checkpoint, fresh_head)
     if checkpoint.vocabulary is not None:
-        options = dict(checkpoint.tokenizer)
-        max_sequence_length = min(options.pop("sequence_length", None) or longest, longest)
-        try:
-            encoder.preprocessor = Preprocessor(
-                checkpoint.vocabulary,
-                sequence_length=sequence_length,
-                max_sequence_length=max_sequence_length,
-                **options,
-            )
-        except ValueError as error:
-            raise ValueError(f"{checkpoint.path}: {error}") from error
+        encoder.preprocessor = _preprocessor(checkpoint, sequence_length, longest)
     return model
 
 
 def to_checkpoint(model):
-    """The weights of a model in canonical form; the way back from `from_checkpoint`.
+    """Return the weights of a model in canonical form, the inverse of `from_checkpoint`.
 
     Args:
-        model: a `BertEncoder`, or a model that a head built on one.
+        model: A `BertEncoder`, or a model that a function of `keras_bert.heads` built.
 
     Returns:
-        A `checkpoints.Checkpoint`, whose arrays are copies.
+        A `checkpoints.Checkpoint` with copies of the weights.
 
     Raises:
-        ValueError: it holds no encoder or several, layers of another kind, or quantized or
-            low-rank weights.
+        ValueError: The model has no encoder or several, other layers than BERT's, or quantized or
+            LoRA weights.
 
     Example:
 
@@ -123,7 +114,7 @@ def to_checkpoint(model):
         if task is None:
             raise ValueError(
                 f"{model.name!r} must be an encoder or end in a head of keras_bert.heads; other "
-                "layers have no place in a checkpoint"
+                "layers cannot be saved in a checkpoint"
             )
     config = {key: encoder.get_config()[key] for key in checkpoints.canonical.CONFIG_KEYS}
     weights = {
@@ -134,7 +125,7 @@ def to_checkpoint(model):
     known = checkpoints.canonical.names(config)
     checkpoints.canonical.raise_if(
         model.name,
-        "weights must be those of BERT, neither quantized nor of low rank",
+        "weights must be those of BERT, neither quantized nor LoRA; use save with format='keras'",
         unknown=[name for name in weights if name not in known],
     )
     preprocessor = encoder.preprocessor
@@ -143,7 +134,9 @@ def to_checkpoint(model):
         path=model.name,
         config=config,
         weights=weights,
-        vocabulary=None if preprocessor is None else _padded(preprocessor.vocabulary, config),
+        vocabulary=None
+        if preprocessor is None
+        else _complete_vocabulary(preprocessor.vocabulary, config),
         tokenizer={
             "lowercase": True if preprocessor is None else preprocessor.lowercase,
             "strip_accents": True if preprocessor is None else preprocessor.strip_accents,
@@ -157,82 +150,97 @@ def to_checkpoint(model):
 
 
 def from_keras_hub(model, task=None, **options):
-    """Builds our model of a live one of KerasHub.
+    """Build a model from a KerasHub model.
 
     Args:
-        model: a `keras_hub.models.BertBackbone`, `BertTextClassifier` or `BertMaskedLM`, also by
-            their names in `keras_nlp`. The weights are copied.
-        task: as for `from_checkpoint`; default: the head of the task.
-        **options: as for `from_checkpoint`.
+        model: A `keras_hub.models.BertBackbone`, `BertTextClassifier` or `BertMaskedLM`, or the
+            same class in `keras_nlp`. The weights are copied.
+        task: As for `from_checkpoint`. Default: the task of the model.
+        **options: As for `from_checkpoint`.
 
     Returns:
         A `BertEncoder`, or the model of a head.
 
     Raises:
-        ValueError: another kind of model.
+        ValueError: The model is of another class.
     """
     checkpoint = keras_hub.from_backbone(model)
     return from_checkpoint(checkpoint, task or checkpoint.task, **options)
 
 
 def to_keras_hub(model, backbone=None):
-    """Gives an encoder's weights to KerasHub, whose tasks then train and save it.
+    """Copy the weights of an encoder to a KerasHub backbone.
 
     Args:
-        model: a `BertEncoder`, or a model on one; a head's weights stay here.
-        backbone: a `keras_hub.models.BertBackbone` to fill; `None`: a new one, for which
-            keras_hub must be installed.
+        model: A `BertEncoder`, or a model with one. Weights of a head are not copied.
+        backbone: A `keras_hub.models.BertBackbone` to fill. `None` creates one with keras_hub.
 
     Returns:
         The backbone.
 
     Raises:
-        ValueError: KerasHub cannot compute the same: another activation than tanh gelu, or a
-            `layer_norm_eps` other than 1e-12; or the sizes differ.
+        ValueError: KerasHub has no equivalent: the activation is not tanh gelu, or
+            `layer_norm_eps` is not 1e-12; or the sizes differ.
+        ImportError: keras_hub is not installed.
     """
     return keras_hub.to_backbone(to_checkpoint(heads.find_encoder(model)), backbone)
 
 
 def from_model_garden(encoder, **options):
-    """Builds our encoder of a live one of TensorFlow's Model Garden.
+    """Build an encoder from an encoder of TensorFlow's Model Garden.
 
     Args:
-        encoder: an `official.nlp.modeling.networks.BertEncoderV2` or `BertEncoder`. The weights
+        encoder: An `official.nlp.modeling.networks.BertEncoderV2` or `BertEncoder`. The weights
             are copied.
-        **options: as for `from_checkpoint`.
+        **options: As for `from_checkpoint`.
 
     Returns:
-        A `BertEncoder`, without a preprocessor.
+        A `BertEncoder` without a preprocessor.
 
     Raises:
-        ValueError: another kind of model.
+        ValueError: The encoder is of another class.
     """
     return from_checkpoint(model_garden_encoder.from_encoder(encoder), **options)
 
 
 def to_model_garden(model, encoder=None):
-    """Gives an encoder's weights to TensorFlow's Model Garden, whose trainers go on with it.
+    """Copy the weights of an encoder to an encoder of TensorFlow's Model Garden.
 
     Args:
-        model: a `BertEncoder`, or a model on one; a head's weights stay here.
-        encoder: an `official.nlp.modeling.networks.BertEncoderV2` or `BertEncoder` to fill;
-            `None`: a new `BertEncoderV2`, for which tf-models-official must be installed.
+        model: A `BertEncoder`, or a model with one. Weights of a head are not copied.
+        encoder: An `official.nlp.modeling.networks.BertEncoderV2` or `BertEncoder` to fill. `None`
+            creates a `BertEncoderV2` with tf-models-official.
 
     Returns:
         The encoder.
 
     Raises:
-        ValueError: the sizes differ, or the activation is not known there.
+        ValueError: The sizes differ, or the Model Garden lacks the activation.
+        ImportError: tf-models-official is not installed.
     """
     return model_garden_encoder.to_encoder(to_checkpoint(heads.find_encoder(model)), encoder)
 
 
+def _preprocessor(checkpoint, sequence_length, longest):
+    options = dict(checkpoint.tokenizer)
+    max_sequence_length = min(options.pop("sequence_length", None) or longest, longest)
+    try:
+        return Preprocessor(
+            checkpoint.vocabulary,
+            sequence_length=sequence_length,
+            max_sequence_length=max_sequence_length,
+            **options,
+        )
+    except ValueError as error:
+        raise ValueError(f"{checkpoint.path}: {error}") from error
+
+
 def _head(encoder, task, checkpoint, fresh, options):
-    """The model of a task, with as many classes as the checkpoint has."""
+    """Return the model of a task with the number of classes of the checkpoint."""
     options = dict(options)
     if task in ("classifier", "tagger") and not fresh:
         bias = checkpoint.weights.get("classifier/bias")
-        # Without a classifier the number does not matter: to fill it will fail.
+        # Without classifier weights the number is irrelevant: `_assign` raises an error.
         labels = [str(index) for index in range(2 if bias is None else len(bias))]
         if "num_classes" not in options and "num_tags" not in options:
             options.setdefault("labels", checkpoint.labels or labels)
@@ -241,14 +249,14 @@ def _head(encoder, task, checkpoint, fresh, options):
     return heads.TASKS[task](encoder, **options)
 
 
-def _padded(vocabulary, config):
-    """The pieces, and names that no text holds for ids that have none: files want them all."""
-    more = range(len(vocabulary), config["vocab_size"])
-    return [*vocabulary, *(f"[unused{index}]" for index in more)]
+def _complete_vocabulary(vocabulary, config):
+    """Return the vocabulary with a name for each id, because file formats need all of them."""
+    unnamed = range(len(vocabulary), config["vocab_size"])
+    return [*vocabulary, *(f"[unused{index}]" for index in unnamed)]
 
 
 def _variables(model, task):
-    """Canonical name -> variable of a model."""
+    """Return {canonical name: variable} of a model."""
     group = "classifier" if task in _CLASSIFIERS else task
     return {
         variable.path.replace("logits/", f"{group}/", 1): variable
@@ -258,11 +266,11 @@ def _variables(model, task):
 
 
 def _assign(model, task, checkpoint, fresh_head):
-    """Fills all variables of a model, or fails and names those it cannot fill."""
+    """Set all variables of a model, or raise ValueError with the names of missing weights."""
     variables = _variables(model, task)
     parts = {_part(name) for name in variables} & OPTIONAL_GROUPS
     fresh = parts - {"pooler"} if fresh_head else set()
-    # An encoder alone without a pooler would have an untrained one: an error below.
+    # An encoder without a task needs the pooler of the checkpoint; `checkpoints.assign` checks it.
     if (fresh_head or task in WITHOUT_POOLER) and "pooler" not in checkpoint.groups:
         fresh.add("pooler")
     for name in [name for name in variables if _part(name) in fresh]:
@@ -270,7 +278,7 @@ def _assign(model, task, checkpoint, fresh_head):
     if task is not None:
         _check_head(task, checkpoint, variables, parts - fresh)
     checkpoints.assign(
-        {name: _fillable(variable) for name, variable in variables.items()},
+        {name: _single_copy(variable) for name, variable in variables.items()},
         checkpoint.weights,
         source=checkpoint.path,
         ignore=tuple(f"{group}/" for group in OPTIONAL_GROUPS - (parts - fresh)),
@@ -278,13 +286,13 @@ def _assign(model, task, checkpoint, fresh_head):
 
 
 def _check_head(task, checkpoint, variables, needed):
-    """Raises if the checkpoint lacks parts that a head needs, or they are another head's."""
+    """Raise ValueError if the checkpoint lacks weights of the head or has those of another."""
     must = f"{checkpoint.path}: must have the weights of the head {task}"
-    hint = "fresh_head=True starts from random ones"
+    hint = "pass fresh_head=True for random weights"
     missing = [name for name in variables if _part(name) in needed - checkpoint.groups]
     if missing:
         raise ValueError(f"{must}; missing ({len(missing)}): {', '.join(missing)}; {hint}")
-    # Heads of different kinds may have tensors of the same names.
+    # Different heads may have weights of the same names.
     if "classifier" in needed and checkpoint.task not in (None, task):
         raise ValueError(f"{must}; it is a {checkpoint.task}; {hint}")
 
@@ -301,8 +309,8 @@ def _initialize(variable, stddev):
         variable.assign(fill(variable.value))
 
 
-# TensorFlow takes an array over as it is where it lies on a boundary of its vector units. So the
-# zeros of a new model need no memory until they are overwritten, and weights are copied once.
+# TensorFlow uses the memory of an array without a copy if the array is aligned for its vector
+# units. Untouched zeros need no memory, and weights are copied only once.
 
 
 def _zeros():
@@ -311,36 +319,36 @@ def _zeros():
         return zeros
 
     def make(shape, dtype=None):
-        if dtype == "bfloat16":  # NumPy has none to hand over
+        if dtype == "bfloat16":  # NumPy has no bfloat16
             return zeros(shape, dtype)
-        return _take_over(_aligned(shape, dtype))
+        return _as_tensor(_aligned_zeros(shape, dtype))
 
     return make
 
 
-def _fillable(variable):
-    """The variable, or one that takes an array without a second copy."""
+def _single_copy(variable):
+    """Return an object like the variable whose `assign` copies an array only once."""
     if keras.backend.backend() != "tensorflow" or variable.dtype != "float32":
         return variable
 
     def assign(value):
-        array = _aligned(value.shape, "float32")
+        array = _aligned_zeros(value.shape, "float32")
         np.copyto(array, value)
-        variable.assign(_take_over(array))
+        variable.assign(_as_tensor(array))
 
     return types.SimpleNamespace(shape=variable.shape, assign=assign)
 
 
-def _aligned(shape, dtype):
-    """An array of zeros, which the system gives no memory before they are written to."""
+def _aligned_zeros(shape, dtype):
+    """Return an aligned array of zeros. The system allocates its memory on the first write."""
     dtype = np.dtype(dtype or "float32")
     size = math.prod(shape) * dtype.itemsize
-    buffer = np.zeros(size + _BOUNDARY, np.uint8)
-    start = -buffer.ctypes.data % _BOUNDARY
+    buffer = np.zeros(size + _ALIGNMENT, np.uint8)
+    start = -buffer.ctypes.data % _ALIGNMENT
     return buffer[start : start + size].view(dtype).reshape(shape)
 
 
-def _take_over(array):
+def _as_tensor(array):
     import tensorflow as tf
 
     return tf.experimental.dlpack.from_dlpack(array.__dlpack__())

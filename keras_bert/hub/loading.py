@@ -1,4 +1,4 @@
-"""Models by name or path: `load`, `save` and `convert`."""
+"""Load, save and convert models by name or path."""
 
 import concurrent.futures
 import dataclasses
@@ -12,10 +12,12 @@ import keras
 from keras_bert import checkpoints, heads, keras_internals
 from keras_bert.encoder import BertEncoder
 from keras_bert.hub import conversion, model_config, resolve
-from keras_bert.runtime.files import whole
+from keras_bert.runtime.files import atomic_write
+from keras_bert.runtime.terminal import printable
 
 MODEL_FILE = "model.keras"  # the model in a folder that `save` wrote
-_MOST_PARAMETERS = 2  # of a model, for each number in its file: quantized kernels are packed
+# Parameters of a model per number in its file. Quantized kernels pack two into one number.
+_MAX_PARAMETERS_PER_NUMBER = 2
 
 
 def load(
@@ -30,43 +32,48 @@ def load(
     trusted=False,
     **head_options,
 ):
-    """Loads a model with its weights, its vocabulary and its tokenizer options.
+    """Load a model with its weights, its vocabulary and its tokenizer options.
 
     No code from the model runs unless `trusted=True`; see SECURITY.md for what that means for each
     format. A saved model with a `HubLayer` or a Keras `Lambda` layer contains code.
 
     Args:
-        name: a name that `keras-bert list` prints, such as `"base"`; `"hf:org/name"` or
-            `"hf:org/name@revision"` for a BERT on the Hugging Face Hub; `"kaggle:..."`; the folder
-            of a checkpoint of any format of `checkpoints.FORMATS`, or a `.zip` of it, here or at
-            an `https` address; or a folder or `.keras` file that `save` wrote.
-        task: a function of `keras_bert.heads`, such as `"masked_lm"`: the encoder then comes with
-            that head and the weights that the checkpoint has for it. `"auto"`: with the head that
-            the checkpoint names, if any.
-        fresh_head: whether the head starts from random weights, whatever the checkpoint has.
-        sequence_length: of `encoder.preprocessor`, at most the encoder's
-            `max_position_embeddings`; `None` pads to the longest of the batch. `"auto"`: 128 for a
-            checkpoint, and as it was saved for a model that `save` wrote.
-        dtype: dtype policy of the encoder, such as `"mixed_bfloat16"`.
-        rematerialize: trade time for memory in training. `None`: as it was saved, else `False`.
-        hidden_act: an activation to take instead of the checkpoint's. A name such as `"base"`
-            has the activation that Google published it with, from whatever source its files come:
-            `"gelu"` for the models of 2018, `"gelu_new"` (tanh) for whole word masking and the
-            miniatures.
-        trusted: whether code in the model may run. Pass `True` only if you trust its author: such
+        name: One of these:
+
+            - A name that `keras-bert list` prints, such as `"base"`.
+            - `"hf:org/name"` or `"hf:org/name@revision"` for a BERT on the Hugging Face Hub.
+            - `"kaggle:owner/model/framework/variation"` for a model on Kaggle.
+            - The folder of a checkpoint in a format of `checkpoints.FORMATS`, or a `.zip` of it,
+              as a path or an `https` address.
+            - A folder or a `.keras` file that `save` wrote.
+        task: A function of `keras_bert.heads`, such as `"masked_lm"`. The model then has that head
+            with the weights of the checkpoint. `"auto"` uses the head that the checkpoint names,
+            if any.
+        fresh_head: If `True`, initialize the head with random weights and ignore those of the
+            checkpoint.
+        sequence_length: Sequence length of `encoder.preprocessor`, at most the encoder's
+            `max_position_embeddings`. `None` pads to the longest text of a batch. `"auto"` means
+            128 for a checkpoint and the saved length for a model that `save` wrote.
+        dtype: Dtype policy of the encoder, such as `"mixed_bfloat16"`.
+        rematerialize: If `True`, recompute activations in the backward pass to save memory.
+            `None` means the saved value or `False`.
+        hidden_act: Activation that replaces the checkpoint's. A named model such as `"base"` has
+            the activation with which Google published it: `"gelu"` for the models of 2018,
+            `"gelu_new"` (tanh) for whole word masking and the miniatures.
+        trusted: If `True`, code in the model may run. Use it only if you trust the author: the
             code can read and write your files.
-        **head_options: of the head, such as `labels` with `fresh_head`.
+        **head_options: Options of the head, such as `labels` with `fresh_head`.
 
     Returns:
-        A `BertEncoder` with a `preprocessor`, with `task` the head's model; or whatever model
-        `save` wrote: of one with the heads of pretraining `task` may be either of them. It comes
-        as it was saved but for the arguments that are given. Of a fine-tuned model only
-        `sequence_length` can be changed.
+        A `BertEncoder` with a `preprocessor`; with `task`, the model of that head; or the model
+        that `save` wrote. For a saved pretraining model, `task` may be either of its two heads.
+        Only the encoder and the pretraining models accept other options than `sequence_length`
+        after they were saved.
 
     Raises:
-        ValueError: no such name or folder, a file that is not as it must be, code in a model that
-            is not trusted, a head whose weights it lacks, or an argument that does not apply.
-        OSError: a source that cannot be reached, a file that cannot be read.
+        ValueError: The name is unknown, a file is damaged, the model contains code and is not
+            trusted, weights of the head are missing, or an argument does not apply.
+        OSError: No source can be reached, or a file cannot be read.
 
     Example:
 
@@ -101,24 +108,24 @@ def load(
 
 
 def save(model, path, *, format="keras"):
-    """Saves a model with its vocabulary and labels, so that `load` takes it.
+    """Save a model with its vocabulary and labels, so that `load` can read it.
 
-    The state of its optimizer, twice the size of the model, is left out.
+    The optimizer's state, which is twice as large as the model, is not saved.
 
     Args:
-        model: a `keras.Model`; for another format than "keras" an encoder or a model that a head
-            built on one.
-        path: a file ending in `.keras`, or a folder; folders that are missing are made. For
-            another format than "keras" the folder must be empty.
-        format: "keras", or "huggingface", "google" or "keras_hub" for those who go on there.
-            Weights that the format has no place for are an error. What only "keras" keeps: that
-            a model reads pairs, that a question may have no answer, an embedder's pooling. Names
-            of labels, and which head it is, are Hugging Face's too, and its classes without a
-            pooler leave out the encoder's; KerasHub has its own dropout of attention.
+        model: A `keras.Model`. Formats other than `"keras"` need an encoder or a model that a
+            function of `keras_bert.heads` built.
+        path: A file with the suffix `.keras`, or a folder. Missing folders are created. Formats
+            other than `"keras"` need an empty folder.
+        format: `"keras"`, `"huggingface"`, `"google"` or `"keras_hub"`. Weights that the format
+            cannot hold are an error. Only `"keras"` keeps these options: text pairs, unanswerable
+            questions, and the pooling of an embedder. Only `"keras"` and `"huggingface"` keep
+            labels and the task. Hugging Face's classes without a pooler drop the pooler of the
+            encoder. KerasHub has one dropout rate for hidden states and attention.
 
     Raises:
-        ValueError: a model that the format cannot hold: a head, an activation.
-        OSError: the path cannot be written; what stood there stays as it was.
+        ValueError: The format cannot hold the head, the activation or another option.
+        OSError: The path cannot be written. An existing file is unchanged.
 
     Example:
 
@@ -144,9 +151,9 @@ def save(model, path, *, format="keras"):
     path.parent.mkdir(parents=True, exist_ok=True)
     optimizer, compiled = getattr(model, "optimizer", None), model.compiled
     try:
-        with whole(path) as beside:
+        with atomic_write(path) as temporary:
             model.optimizer, model.compiled = None, False
-            model.save(beside)
+            model.save(temporary)
     except OSError as error:
         reason = error.strerror or str(error).splitlines()[0]
         raise OSError(f"{path} could not be written: {reason}") from error
@@ -155,24 +162,24 @@ def save(model, path, *, format="keras"):
 
 
 def convert(source, path, *, format, drop=(), hidden_act=None, trusted=False):
-    """Writes a checkpoint in another format, with all of its weights and its tokenizer.
+    """Write a checkpoint in another format, with all of its weights and its tokenizer.
 
     Args:
-        source: as `name` of `load`.
-        path: as for `save`.
-        format: as for `save`.
-        drop: parts to leave out for a format that has no place for them, such as
-            `"next_sentence"`.
-        hidden_act: an activation to write instead of the checkpoint's, see `load`.
-        trusted: as for `load`.
+        source: As `name` of `load`.
+        path: As for `save`.
+        format: As for `save`.
+        drop: Parts to leave out because the format cannot hold them, such as
+            `["next_sentence"]`.
+        hidden_act: Activation that replaces the checkpoint's; see `load`.
+        trusted: As for `load`.
 
     Returns:
         The `checkpoints.Checkpoint` that was written.
 
     Raises:
-        ValueError: no such name, a broken file, or a part that the format cannot hold.
-        FileExistsError: the folder holds something.
-        OSError: a source that cannot be reached, a path that cannot be written.
+        ValueError: The name is unknown, a file is damaged, or the format cannot hold a part.
+        FileExistsError: The folder is not empty.
+        OSError: No source can be reached, or the path cannot be written.
 
     Example:
 
@@ -206,25 +213,25 @@ def convert(source, path, *, format, drop=(), hidden_act=None, trusted=False):
 
 
 def _task_of_parts(checkpoint):
-    """The head that takes all of a checkpoint's parts, for one that does not name it."""
+    """Return the head that has all parts of a checkpoint that does not name its task."""
     parts = checkpoint.groups - {"pooler"}
     if len(parts) < 2:
         return next(iter(parts), None)
     if parts == {"masked_lm", "next_sentence"}:
         return "pretraining"
     raise ValueError(
-        f"{checkpoint.path}: no head takes all of {', '.join(sorted(parts))}; drop some of them"
+        f"{checkpoint.path}: no head has all of {', '.join(sorted(parts))}; drop some of them"
     )
 
 
 def _keras_file(path):
-    """The `.keras` file that a path is or holds; `None` for a checkpoint's folder."""
+    """Return the `.keras` file that a path is or contains, or `None` for a checkpoint."""
     return next((file for file in (path, path / MODEL_FILE) if file.is_file()), None)
 
 
 def _load_keras(path, task, trusted):
     if not zipfile.is_zipfile(path):
-        raise ValueError(f"{path} is not a model that Keras can read: it is no complete archive")
+        raise ValueError(f"{path} is not a model that Keras can read: it is not a complete archive")
     try:
         config, stored = checkpoints.keras_file.check(path)
         if not trusted:
@@ -237,28 +244,28 @@ def _load_keras(path, task, trusted):
         model = keras.saving.load_model(path, compile=False, safe_mode=not trusted)
         for layer in keras_internals.all_layers(model):
             if isinstance(layer, BertEncoder):
-                layer.check_vocabulary()  # it is read after the encoder was made
+                layer.check_vocabulary()  # Keras reads the vocabulary after the encoder is built
         for weight in model.weights:
             if "float" in keras.backend.standardize_dtype(weight.dtype):
                 value = keras.ops.convert_to_numpy(weight)
                 checkpoints.canonical.check_numbers(path, weight.path, value)
-    except Exception as error:  # a broken file leads Keras to exceptions of any kind
+    except Exception as error:  # Keras raises many types for a damaged file
         reason = str(error).partition(" Full object config")[0].strip().partition("\n")[0]
-        reason = checkpoints.canonical.printable(reason or type(error).__name__, 500)
+        reason = printable(reason or type(error).__name__, 500)
         raise ValueError(f"{path} is not a model that Keras can read: {reason}") from error
-    has = heads.find_task(model)
-    if task in (None, "auto", has):
+    saved_task = heads.find_task(model)
+    if task in (None, "auto", saved_task):
         return model
-    if has == "pretraining" and task in heads.OF_PRETRAINING:
-        return _half_of(model, task)
+    if saved_task == "pretraining" and task in heads.OF_PRETRAINING:
+        return _one_head(model, task)
     raise ValueError(
-        f"{path} has {'no head' if has is None else f'the head {has}'}, not {task}; "
-        "fresh_head=True starts one from random weights"
+        f"{path} has {f'the head {saved_task}' if saved_task else 'no head'}, not {task}; pass "
+        "fresh_head=True for a new head with random weights"
     )
 
 
 def _check_parameters(config, stored):
-    """Raise an error if the model of a config has far more parameters than its file.
+    """Raise ValueError if the model of a config has far more parameters than its file.
 
     The model is built once without memory for its variables, which is fast. This runs in its own
     thread because Keras stores uninitialized variables per thread.
@@ -277,50 +284,50 @@ def _check_parameters(config, stored):
 
     with concurrent.futures.ThreadPoolExecutor(1) as thread:
         parameters = thread.submit(count).result()
-    if parameters > _MOST_PARAMETERS * stored + 1000:
+    if parameters > _MAX_PARAMETERS_PER_NUMBER * stored + 1000:
         raise ValueError(
             f"the config declares {parameters:.3g} parameters, but the file has {stored:.3g}"
         )
 
 
 def _load_saved(path, task, fresh_head, options, head_options, trusted):
-    """A model that `save` wrote, with other options of the encoder, or with a fresh head."""
+    """Load a model that `save` wrote, with new options of the encoder or with a fresh head."""
     if not fresh_head and head_options:
-        raise ValueError(f"{path}: {next(iter(head_options))} is an option of a fresh_head")
+        raise ValueError(
+            f"{path}: {next(iter(head_options))} is only possible with fresh_head=True"
+        )
     if fresh_head and task in (None, "auto"):
-        raise ValueError("fresh_head is an option of a head: give the task too")
+        raise ValueError("fresh_head needs a task, such as task='classifier'")
     model = _load_keras(path, None if fresh_head else task, trusted)
     if not fresh_head and not options:
         return model
     encoder = heads.find_encoder(model)
-    has = heads.find_task(model)
-    if not fresh_head and model is not encoder and has not in heads.OF_PRETRAINING:
-        raise ValueError(
-            f"{path} has {'a head of its own' if has is None else f'the head {has}'}, which comes "
-            f"as it was saved: {', '.join(options)} cannot be given"
-        )
-    other = encoder.with_options(**options) if options else encoder
+    saved_task = heads.find_task(model)
+    if not fresh_head and model is not encoder and saved_task not in heads.OF_PRETRAINING:
+        head = "a custom head" if saved_task is None else f"the head {saved_task}"
+        raise ValueError(f"{path} has {head}, whose options are fixed; remove {', '.join(options)}")
+    new_encoder = encoder.with_options(**options) if options else encoder
     if fresh_head:
-        return heads.TASKS[task](other, **head_options)
+        return heads.TASKS[task](new_encoder, **head_options)
     if model is encoder:
-        return other
-    head = heads.TASKS[has](other)
-    head.set_weights(model.get_weights())
-    return head
+        return new_encoder
+    new_model = heads.TASKS[saved_task](new_encoder)
+    new_model.set_weights(model.get_weights())
+    return new_model
 
 
 def _set_length(model, sequence_length, path):
     encoder = heads.find_encoder(model)
     if encoder.preprocessor is None:
-        raise ValueError(f"{path} has no preprocessor for the sequence_length")
+        raise ValueError(f"{path} has no preprocessor; remove sequence_length")
     encoder.preprocessor.sequence_length = sequence_length
     if sequence_length is not None:
         longest = encoder.bert_config["max_position_embeddings"]
         encoder.preprocessor.sequence_length = min(sequence_length, longest)
 
 
-def _half_of(model, task):
-    """One of the two heads of a pretraining model, on the same encoder."""
-    half = heads.TASKS[task](heads.find_encoder(model))
-    half.get_layer(task).set_weights(model.get_layer(task).get_weights())
-    return half
+def _one_head(model, task):
+    """Return one of the two heads of a pretraining model on the same encoder."""
+    head = heads.TASKS[task](heads.find_encoder(model))
+    head.get_layer(task).set_weights(model.get_layer(task).get_weights())
+    return head

@@ -12,7 +12,7 @@ import pathlib
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.runtime.files import whole
+from keras_bert.runtime.files import atomic_write
 
 
 def read(paths, batch_size, sequence_length, max_predictions, *, shuffle=0, seed=0):
@@ -138,7 +138,7 @@ def write(path, stream, epochs=1):
     """
     path = pathlib.Path(path)
     count = 0
-    with whole(path) as beside, tf.io.TFRecordWriter(str(beside)) as writer:
+    with atomic_write(path) as beside, tf.io.TFRecordWriter(str(beside)) as writer:
         for _, batch in stream.batches(epochs=epochs):
             for row in _rows(batch):
                 writer.write(row.SerializeToString(deterministic=True))

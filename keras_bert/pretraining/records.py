@@ -27,7 +27,7 @@ import typing
 import numpy as np
 
 from keras_bert.pretraining import corpus, sentences, vocabulary
-from keras_bert.runtime.files import alone, whole
+from keras_bert.runtime.files import atomic_write, exclusive_lock
 from keras_bert.text.preprocessor import Preprocessor
 
 MANIFEST_FILE = "records.json"
@@ -115,7 +115,7 @@ def build(
         "length_type": "<u4",
     }
     folder = pathlib.Path(folder)
-    with alone(folder, "making records"):
+    with exclusive_lock(folder, "making records"):
         return _build(files, folder, preprocessor, settings, workers, on_progress)
 
 
@@ -450,7 +450,7 @@ def _sums(manifest):
 
 def _write_manifest(folder, manifest):
     content = manifest | {"sha256": _hash_of(manifest)}
-    with whole(folder / MANIFEST_FILE, durable=True) as beside:
+    with atomic_write(folder / MANIFEST_FILE, durable=True) as beside:
         text = json.dumps(content, indent=1, ensure_ascii=False)
         beside.write_text(text + "\n", encoding="utf-8")
 

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from keras_bert.checkpoints import containers
-from keras_bert.runtime.files import sweep, whole
+from keras_bert.runtime.files import atomic_write, remove_stale_temporaries
 from keras_bert.runtime.reading import one_line
 
 _FOLDER = "checkpoints"
@@ -64,7 +64,7 @@ class Checkpoints:
         about = json.dumps({"settings": self._settings, "extra": extra}, ensure_ascii=False)
         # The disk has it before those go that it stands for.
         try:
-            with whole(file, durable=True) as beside, open(beside, "wb") as stream:
+            with atomic_write(file, durable=True) as beside, open(beside, "wb") as stream:
                 np.savez(stream, about=about, **{k: _as_bytes(v) for k, v in arrays.items()})
         except OSError as error:  # a full disk names no file
             raise OSError(
@@ -72,7 +72,7 @@ class Checkpoints:
             ) from error
         for old in self._files()[: -self._keep]:
             old.unlink()
-        sweep(self._folder / "step-*.npz")
+        remove_stale_temporaries(self._folder / "step-*.npz")
 
     def exist(self):
         """Whether there is one."""

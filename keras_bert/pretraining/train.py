@@ -20,7 +20,7 @@ from keras_bert.pretraining.records import Records
 from keras_bert.pretraining.state import Checkpoints
 from keras_bert.pretraining.stream import Place, Stream
 from keras_bert.runtime import distribution
-from keras_bert.runtime.files import alone, sweep, whole
+from keras_bert.runtime.files import atomic_write, exclusive_lock, remove_stale_temporaries
 from keras_bert.runtime.tensorboard import writer
 from keras_bert.runtime.terminal import progress, stop_requests
 from keras_bert.training import flops
@@ -284,9 +284,9 @@ def pretrain(
     writes = distribution.worker()[0] == 0
     with contextlib.ExitStack() as stack:
         if writes:
-            stack.enter_context(alone(run.folder, "training"))
+            stack.enter_context(exclusive_lock(run.folder, "training"))
             for name in (HISTORY_FILE, CURVES_FILE, loading.MODEL_FILE):
-                sweep(run.folder / name)
+                remove_stale_temporaries(run.folder / name)
         run.restore(checkpoints)
         was_finished = run.step == run.steps
         if show_progress and writes:
@@ -342,7 +342,7 @@ def compile_model(model, optimizer):
         optimizers.with_loss_scale(optimizer, encoder.dtype_policy),
         loss={task: loss() for task in tasks} if tasks else loss(),
         weighted_metrics={task: [metrics()] for task in tasks} if tasks else [metrics()],
-        jit_compile=distribution.compiles(),
+        jit_compile=distribution.supports_jit_compile(),
     )
     model.optimizer.build(model.trainable_variables)
 
@@ -392,7 +392,7 @@ class _Run:
             self.step, extra = found
             self.place = Place(*extra["place"])
             self.history = extra["history"]
-        distribution.agree(self.step)
+        distribution.check_same_step(self.step)
 
     def save(self, checkpoints):
         self._check_weights(checkpoints)
@@ -733,7 +733,7 @@ def _write_history(run):
     file = run.folder / HISTORY_FILE
     file.parent.mkdir(parents=True, exist_ok=True)
     lines = "".join(json.dumps(record) + "\n" for record in run.history)
-    with whole(file) as beside:
+    with atomic_write(file) as beside:
         beside.write_text(lines, encoding="utf-8")
 
 
@@ -769,7 +769,7 @@ def draw_curves(folder, history):
                 axes.axvline(before["step"], color="gray", linewidth=0.5)  # another phase
         axes.set(title=kind, xlabel="step")
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=2, fontsize="small")
-    with whole(pathlib.Path(folder, CURVES_FILE)) as beside:
+    with atomic_write(pathlib.Path(folder, CURVES_FILE)) as beside:
         figure.savefig(beside, format="png")
 
 

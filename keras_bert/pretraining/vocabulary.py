@@ -13,7 +13,7 @@ import re
 import numpy as np
 
 from keras_bert.checkpoints import folder, tokenizer_config
-from keras_bert.runtime.files import whole
+from keras_bert.runtime.files import atomic_write
 from keras_bert.text import unicode_tables
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -220,7 +220,7 @@ def write(path, vocabulary, *, lowercase=True, strip_accents=None, split_cjk=Tru
     text = folder.vocabulary_text(path / VOCABULARY_FILE, vocabulary)
     # The large one first, as the disk may be full: the pieces of one vocabulary with the options
     # of another would be a third one. Seen is it last, so where it is, its options are.
-    with whole(path / VOCABULARY_FILE) as beside:
+    with atomic_write(path / VOCABULARY_FILE) as beside:
         beside.write_text(text, encoding="utf-8", newline="\n")
         tokenizer_config.write(path, {**options, "sequence_length": None})
 

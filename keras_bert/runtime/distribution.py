@@ -1,7 +1,7 @@
-"""One program for one device, several, a TPU, and several machines.
+"""Training on one device, several devices, a TPU or several machines.
 
-On TensorFlow a `tf.distribute.Strategy`, on JAX a `keras.distribution`. A model that is to be
-trained on several devices is made within `scope`; `pretraining` and Keras do the rest.
+The strategy is a `tf.distribute.Strategy` on TensorFlow and a `keras.distribution` on JAX. A model
+must be built within `scope` to train on several devices.
 """
 
 import contextlib
@@ -16,23 +16,26 @@ _COUNT, _INDEX = "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
 
 @contextlib.contextmanager
 def scope(name="auto", *, model_parallel=1):
-    """Within it, models are made for the devices that a name stands for.
+    """Build models within this context for the devices that a name selects.
 
     Args:
-        name: `"one-device"`; `"mirrored"`: all devices of this machine; `"multi-worker"`: those of
-            several machines, each of which runs the same program, on JAX; `"tpu"`, or
-            `"tpu:NAME"` for a Cloud TPU of that name; `"auto"`: the TPU that the environment
-            names or TensorFlow sees, else all devices of this machine if there are several, else
-            the one.
-        model_parallel: on JAX, devices of one machine among which a block's work and three
-            quarters of its weights are split, for models that one device cannot hold.
+        name: One of these strategies:
+
+            - `"one-device"`
+            - `"mirrored"`: all devices of this machine.
+            - `"multi-worker"`: all devices of several machines that run the same program, on JAX.
+            - `"tpu"`, or `"tpu:NAME"` for a Cloud TPU of that name.
+            - `"auto"`: the TPU if the environment names one or TensorFlow sees one, else all
+              GPUs of this machine (on JAX, all devices).
+        model_parallel: On JAX, number of devices of one machine that share the weights of each
+            block, for models that do not fit on one device.
 
     Yields:
-        The `tf.distribute.Strategy` or `keras.distribution.Distribution`; `None` for one device.
+        The `tf.distribute.Strategy` or `keras.distribution.Distribution`, or `None` for one device.
 
     Raises:
-        ValueError: another name, what it stands for is not there, or its devices cannot be
-            divided by `model_parallel`.
+        ValueError: The name is unknown, the devices do not exist, or their number is not divisible
+            by `model_parallel`.
 
     Example:
 
@@ -48,7 +51,7 @@ def scope(name="auto", *, model_parallel=1):
     if model_parallel < 1:
         raise ValueError(f"model_parallel must be at least 1; received {model_parallel}")
     if kind == "one-device" and model_parallel != 1:
-        raise ValueError("model_parallel needs several devices; received one-device")
+        raise ValueError("model_parallel needs several devices; received one-device. Use mirrored")
     backend = keras.backend.backend()
     if kind == "one-device":
         yield None
@@ -69,19 +72,20 @@ def scope(name="auto", *, model_parallel=1):
     elif kind == "auto":
         yield None
     else:
-        raise ValueError(f"the {backend} backend knows one-device only; received {name!r}")
+        raise ValueError(
+            f"{backend} supports only one-device; received {name!r}. Set KERAS_BACKEND=jax"
+        )
 
 
 def _tensorflow_strategy(kind, address):
     import tensorflow as tf
 
     if kind == "multi-worker":
-        # Its `fit` fails at the first batch: it cannot convert the parts of a dict of inputs.
+        # `fit` fails at the first batch because it cannot convert a dict of distributed inputs.
         raise ValueError(
-            "Keras 3 does not train under TensorFlow's multi-worker strategy; set "
-            "KERAS_BACKEND=jax, where multi-worker works"
+            "Keras 3 cannot train with TensorFlow's multi-worker strategy; set KERAS_BACKEND=jax"
         )
-    if kind == "tpu" or (kind == "auto" and _tpu_is_near()):
+    if kind == "tpu" or (kind == "auto" and _has_tpu()):
         return _tpu_strategy(address)
     gpus = tf.config.list_logical_devices("GPU")
     devices = gpus or tf.config.list_logical_devices("CPU")
@@ -90,7 +94,7 @@ def _tensorflow_strategy(kind, address):
     return tf.distribute.MirroredStrategy([device.name for device in devices])
 
 
-def _tpu_is_near():
+def _has_tpu():
     import tensorflow as tf
 
     named = any(name in os.environ for name in ("TPU_NAME", "COLAB_TPU_ADDR"))
@@ -103,13 +107,13 @@ def _tpu_strategy(address):
     where = address or os.environ.get("TPU_NAME") or "local"
     if "COLAB_TPU_ADDR" in os.environ or "COLAB_RELEASE_TAG" in os.environ:
         raise ValueError(
-            "Colab's TPU runtime has no TensorFlow that knows its TPU; set KERAS_BACKEND=jax "
-            "before Keras is imported"
+            "TensorFlow in Colab's TPU runtime cannot use the TPU; set KERAS_BACKEND=jax before "
+            "you import Keras"
         )
     if where == "local" and not _has_tpu_chip():
         raise ValueError(
-            "there is no TPU in this machine (no /dev/accel0, no /dev/vfio); name a Cloud TPU "
-            "with tpu:NAME or TPU_NAME, or take another strategy"
+            "this machine has no TPU (no /dev/accel0, no /dev/vfio); name a Cloud TPU with "
+            "tpu:NAME or TPU_NAME, or use another strategy"
         )
     try:
         resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=where)
@@ -117,7 +121,9 @@ def _tpu_strategy(address):
         tf.tpu.experimental.initialize_tpu_system(resolver)
     except Exception as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
-        raise ValueError(f"the TPU {where!r} cannot be reached: {reason:.300}") from error
+        raise ValueError(
+            f"the TPU {where!r} cannot be reached: {reason:.300}. Check its name and its state"
+        ) from error
     return tf.distribute.TPUStrategy(resolver)
 
 
@@ -130,11 +136,13 @@ def _jax_distribution(kind, address, model_parallel):
 
     if kind == "tpu":
         if address:
-            raise ValueError("with JAX this program runs on the TPU's own machines: take tpu")
+            raise ValueError(
+                f"JAX runs on the machines of the TPU itself; received tpu:{address}. Use tpu there"
+            )
         if jax.default_backend() != "tpu":
             raise ValueError(
-                f"JAX sees no TPU here, only {jax.default_backend()}; pip install 'jax[tpu]' on a "
-                "machine that has one"
+                f"JAX sees no TPU, only {jax.default_backend()}; pip install 'jax[tpu]' on a "
+                "machine with a TPU"
             )
     if kind == "multi-worker" and not jax.distributed.is_initialized():
         _join_cluster()
@@ -142,7 +150,7 @@ def _jax_distribution(kind, address, model_parallel):
     if model_parallel != 1:
         if jax.process_count() != 1:
             raise ValueError(
-                "model_parallel works within one machine; received several: leave it at 1"
+                "model_parallel works within one machine; received several. Set it to 1"
             )
         if len(devices) % model_parallel:
             raise ValueError(
@@ -155,11 +163,8 @@ def _jax_distribution(kind, address, model_parallel):
 
 
 def _join_cluster():
-    """Finds the other processes as JAX does, or by variables of the environment.
-
-    SLURM, Open MPI, Kubernetes and Cloud TPUs tell JAX all it needs; elsewhere JAX reads the
-    address alone.
-    """
+    # JAX detects SLURM, Open MPI, Kubernetes and Cloud TPUs. Elsewhere, JAX reads only the address
+    # from the environment.
     import jax
 
     given: dict[str, typing.Any] = {}
@@ -174,21 +179,21 @@ def _join_cluster():
     except ValueError as error:
         reason = str(error).strip().splitlines()[0].rstrip(".")
         raise ValueError(
-            f"multi-worker finds no cluster ({reason}); set JAX_COORDINATOR_ADDRESS, {_COUNT} and "
+            f"multi-worker found no cluster ({reason}); set JAX_COORDINATOR_ADDRESS, {_COUNT} and "
             f"{_INDEX}"
         ) from error
     except RuntimeError as error:
         reason = str(error).strip().splitlines()[0]
-        raise ValueError(f"multi-worker cannot begin: {reason}") from error
+        raise ValueError(
+            f"multi-worker cannot start: {reason}. Enter the scope before JAX is used"
+        ) from error
 
 
 def _model_parallel(devices, count):
-    """Megatron's split: what a block reads with by columns, what it writes with by rows.
-
-    The three matrices of attention in one are whole on each device, as are the embeddings: cut,
-    their pieces lie across heads, and XLA sends vectors to and fro at each layer. It computes each
-    device's heads with its own columns nevertheless, since the matrix behind them is cut.
-    """
+    """Split input projections by columns and output projections by rows, as Megatron does."""
+    # The fused query, key and value kernel is not split: the parts would cut across heads, and XLA
+    # would exchange activations in each layer. XLA still computes each head on one device, because
+    # the output projection of the attention is split.
     mesh = keras.distribution.DeviceMesh(
         (len(devices) // count, count), ("batch", "model"), devices
     )
@@ -203,7 +208,7 @@ def _model_parallel(devices, count):
 
 
 def _strategy():
-    """The strategy whose scope this is, or `None`."""
+    """Return the strategy of the current scope, or `None`."""
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 
@@ -212,7 +217,7 @@ def _strategy():
 
 
 def replicas():
-    """Shares into which the strategy in force cuts a batch.
+    """Return the number of parts into which the current strategy splits a batch.
 
     Example:
 
@@ -229,7 +234,7 @@ def replicas():
 
 
 def devices():
-    """Devices that the strategy in force computes on.
+    """Return the number of devices of the current strategy.
 
     Example:
 
@@ -243,7 +248,7 @@ def devices():
 
 
 def worker():
-    """This process among those that train together: (index, number).
+    """Return the index of this process and the number of processes that train together.
 
     Example:
 
@@ -257,14 +262,14 @@ def worker():
     return 0, 1
 
 
-def compiles():
-    """Whether Keras can have steps compiled by XLA: not around a strategy of TensorFlow's.
+def supports_jit_compile():
+    """Return True if `compile(jit_compile=True)` works under the current strategy.
 
-    (What a TPU runs is compiled, whoever asks for it.)
+    It does not work under strategies of TensorFlow. TPUs always compile.
 
     Example:
 
-    >>> compiles()
+    >>> supports_jit_compile()
     True
     """
     backend = keras.backend.backend()
@@ -272,16 +277,16 @@ def compiles():
 
 
 def check_accumulation(batches):
-    """Raises where Keras cannot average the gradients of several batches.
+    """Raise ValueError if Keras cannot accumulate gradients under the current strategy.
 
-    It chooses between a step and none in a branch, and `MirroredStrategy` lets replicas meet
-    outside of branches alone.
+    Keras updates the weights in a branch, and replicas of `MirroredStrategy` cannot synchronize
+    inside a branch.
 
     Args:
-        batches: that make up a step.
+        batches: Number of batches per step.
 
     Raises:
-        ValueError: more than one under that strategy.
+        ValueError: The number is not 1 under `MirroredStrategy`.
 
     Example:
 
@@ -293,31 +298,31 @@ def check_accumulation(batches):
 
     if isinstance(tf.distribute.get_strategy(), tf.distribute.MirroredStrategy):
         raise ValueError(
-            "gradients cannot be accumulated under MirroredStrategy, in Keras 3 on TensorFlow; "
-            "take smaller batches, or KERAS_BACKEND=jax"
+            "Keras 3 on TensorFlow cannot accumulate gradients under MirroredStrategy; use smaller "
+            "batches or set KERAS_BACKEND=jax"
         )
 
 
-def agree(number):
-    """Raises unless all processes that train together have the same number.
+def check_same_step(step):
+    """Raise ValueError unless all processes that train together resume from the same step.
 
     Args:
-        number: an int, such as the step to go on from.
+        step: Step of this process, an int.
 
     Raises:
-        ValueError: another process has another one.
+        ValueError: Another process has another step.
 
     Example:
 
-    >>> agree(5)
+    >>> check_same_step(5)
     """
     if worker()[1] == 1:
         return
     from jax.experimental import multihost_utils
 
-    numbers = multihost_utils.process_allgather(number).tolist()
-    if len(set(numbers)) > 1:
+    steps = multihost_utils.process_allgather(step).tolist()
+    if len(set(steps)) > 1:
         raise ValueError(
-            f"the processes would go on from different steps, {', '.join(map(str, numbers))}: "
-            "their folder must be on a disk that all of them share"
+            f"the processes would resume from different steps, {', '.join(map(str, steps))}; use a "
+            "folder that all of them share"
         )

@@ -1,4 +1,4 @@
-"""Files that appear whole, or not at all; folders that one process has for itself."""
+"""Atomic file writes and exclusive folder locks."""
 
 import contextlib
 import os
@@ -6,62 +6,69 @@ import pathlib
 import secrets
 
 
-@contextlib.contextmanager
-def whole(path, durable=False):
-    """Lets a file be written beside its place, and puts it there when the block ends well.
+class FolderLockedError(ValueError):
+    """Another process holds the lock of a folder."""
 
-    Whoever reads the file meanwhile sees the one before, and after an error it is still there.
+
+@contextlib.contextmanager
+def atomic_write(path, durable=False):
+    """Write a file under a temporary name and rename it when the block ends without an error.
+
+    Readers see either the old file or the complete new one. After an error the old file is
+    unchanged.
 
     Args:
-        path: the file.
-        durable: whether to wait until the disk has it, so that it outlasts a power cut too.
+        path: The file to write.
+        durable: If `True`, flush the file to disk before the rename, so that it survives a power
+            failure.
 
     Yields:
-        The path to write to: hidden, of the same ending, and of nobody else's name.
+        A `pathlib.Path` to write to: a unique hidden file in the same folder, with the same
+        suffix.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: The file cannot be written.
 
     Example:
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = pathlib.Path(folder, "words.txt")
-    ...     with whole(file) as beside:
-    ...         _ = beside.write_text("one")
+    ...     with atomic_write(file) as temporary:
+    ...         _ = temporary.write_text("one")
     ...         print(file.exists())
     ...     print(file.read_text())
     False
     one
     """
     path = pathlib.Path(path)
-    # Not by the number of the process: two containers on one disk may both be number 1.
-    beside = path.with_name(f".{path.stem}.{secrets.token_hex(4)}{path.suffix}")
+    # Random, not the process ID: two containers that share a disk may have equal process IDs.
+    temporary = path.with_name(f".{path.stem}.{secrets.token_hex(4)}{path.suffix}")
     try:
-        yield beside
+        yield temporary
         if durable:
-            _sync(beside)
-        os.replace(beside, path)
-        if durable and os.name != "nt":  # there a folder cannot be opened
+            _sync(temporary)
+        os.replace(temporary, path)
+        if durable and os.name != "nt":  # Windows cannot open folders
             _sync(path.parent)
     except OSError as error:
-        # A full disk names no file, and nobody knows the one beside.
-        if error.errno is None or error.filename not in (None, str(beside)):
+        # Name the file that the caller knows. Errors about a full disk have no file name.
+        if error.errno is None or error.filename not in (None, str(temporary)):
             raise
         raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
-def sweep(path):
-    """Deletes what processes that were killed left of a file that they wrote beside its place.
+def remove_stale_temporaries(path):
+    """Delete the temporary files that killed processes left in `atomic_write`.
 
     Args:
-        path: the file, or a pattern of files in a folder; nobody may be writing them.
+        path: The file, or a glob pattern of files in one folder. No process may be writing them.
 
     Example:
 
-    >>> sweep("words.txt")
+    >>> remove_stale_temporaries("words.txt")
     """
     path = pathlib.Path(path)
     for stale in path.parent.glob(f".{path.stem}.{'[0-9a-f]' * 8}{path.suffix}"):
@@ -69,27 +76,27 @@ def sweep(path):
 
 
 @contextlib.contextmanager
-def alone(folder, doing, *, keep=True):
-    """Holds a folder for this process, where a second one would spoil what the first one writes.
+def exclusive_lock(folder, doing, *, keep=True):
+    """Lock a folder for this process. The lock ends with the block or with the process.
 
     Args:
-        folder: is made if need be; the lock in it is a hidden file.
-        doing: what the other process does there, for the error.
-        keep: whether that file stays. Where it goes, two processes that come in the very moment
-            in which a third one leaves may both get in.
+        folder: The folder. It is created if it does not exist. The lock is a hidden file in it.
+        doing: What a process does while it holds the lock, such as `"training"`, for the error.
+        keep: If `False`, delete the lock file at the end. Two processes that start while a third
+            one ends may then both get the lock.
 
     Raises:
-        ValueError: another process holds it.
-        OSError: the folder cannot be made or written.
+        FolderLockedError: Another process holds the lock. It is a `ValueError`.
+        OSError: The folder cannot be created or written.
 
     Example:
 
     >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder, alone(folder, "writing"):
-    ...     with alone(folder, "writing"):
+    >>> with tempfile.TemporaryDirectory() as folder, exclusive_lock(folder, "writing"):
+    ...     with exclusive_lock(folder, "writing"):
     ...         pass
     Traceback (most recent call last):
-    ValueError: ...: another process is writing there
+    keras_bert.runtime.files.FolderLockedError: ...: another process is writing there; ...
     """
     import filelock
 
@@ -99,18 +106,20 @@ def alone(folder, doing, *, keep=True):
     try:
         lock.acquire()
     except filelock.Timeout:
-        raise ValueError(f"{folder}: another process is {doing} there") from None
+        raise FolderLockedError(
+            f"{folder}: another process is {doing} there; wait until it ends or use another folder"
+        ) from None
     try:
         yield
     finally:
         if not keep:
-            with contextlib.suppress(OSError):  # Windows deletes no open file
+            with contextlib.suppress(OSError):  # Windows cannot delete open files
                 pathlib.Path(lock.lock_file).unlink()
         lock.release()
 
 
 def _sync(path):
-    # Windows syncs what is open for writing alone, and no other system opens folders that way.
+    # Windows flushes only files that are open for writing. Folders can only be opened for reading.
     number = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
     try:
         os.fsync(number)

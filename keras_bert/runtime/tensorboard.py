@@ -1,14 +1,14 @@
-"""Scalars for TensorBoard, which itself need not be installed to write them."""
+"""Scalar logs for TensorBoard, written without the tensorboard package."""
 
 
 def writer(folder):
-    """Opens a log.
+    """Open a TensorBoard log.
 
     Args:
-        folder: where it lies; `None` for none.
+        folder: Folder of the log, or `None` to log nothing.
 
     Returns:
-        A function `write(step, values)` of a number and a dict of numbers.
+        A function `write(step, values)`, where `values` maps names to numbers.
 
     Example:
 
@@ -20,7 +20,7 @@ def writer(folder):
     import tensorflow as tf
 
     log = tf.summary.create_file_writer(str(folder))
-    # What `tf.summary.scalar` writes, which itself needs TensorBoard to be installed.
+    # The metadata of `tf.summary.scalar`, which itself needs the tensorboard package.
     metadata = tf.compat.v1.Summary.Value().metadata
     metadata.plugin_data.plugin_name = "scalars"
     metadata.data_class = 1  # DATA_CLASS_SCALAR

@@ -1,4 +1,4 @@
-"""What a person at a terminal sees: no log noise, and a sign of life where there is a wait."""
+"""Terminal output: safe text, spinners, progress bars, quiet imports and requests to stop."""
 
 import contextlib
 import os
@@ -11,29 +11,34 @@ import warnings
 __all__ = ["printable", "progress", "quiet_imports", "stop_requests", "waiting"]
 
 
-def printable(text):
-    r"""Return a text with its control characters escaped, so that it is safe for a terminal.
+def printable(text: str, limit: int | None = None) -> str:
+    r"""Escape the control characters of a text, so that it is safe to print in a terminal.
 
     Args:
-        text: a string, such as a name in a file from elsewhere.
+        text: A string, such as a name from an untrusted file.
+        limit: Maximum number of characters of the text to keep.
 
     Returns:
-        A string.
+        The escaped string. It ends in `"..."` if the text was cut.
 
     Example:
 
     >>> print(printable("good\x1b[2J"))
     good\x1b[2J
+    >>> print(printable("pooler", limit=4))
+    pool...
     """
+    if limit is not None and len(text) > limit:
+        text = f"{text[:limit]}..."
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 @contextlib.contextmanager
 def quiet_imports():
-    """Holds back what TensorFlow's runtime writes to stderr while it is imported.
+    """Hide what TensorFlow writes to stderr while it is imported.
 
-    It reports missing GPU drivers and CPU features before it reads any setting, so nothing but
-    the file descriptor stops it. What was written is shown after all if the import fails.
+    TensorFlow reports missing GPU drivers and CPU features before it reads any setting, so the
+    file descriptor itself is redirected. If the import fails, the hidden output is shown.
 
     Example:
 
@@ -43,15 +48,15 @@ def quiet_imports():
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sys.stderr.flush()
     saved = os.dup(2)
-    with tempfile.TemporaryFile() as held, open(os.dup(saved), "w") as terminal:
-        os.dup2(held.fileno(), 2)
+    with tempfile.TemporaryFile() as hidden, open(os.dup(saved), "w") as terminal:
+        os.dup2(hidden.fileno(), 2)
         try:
             with waiting("Starting TensorFlow", terminal), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 yield
         except BaseException:
-            held.seek(0)
-            os.write(saved, held.read())
+            hidden.seek(0)
+            os.write(saved, hidden.read())
             raise
         finally:
             sys.stderr.flush()
@@ -61,11 +66,11 @@ def quiet_imports():
 
 @contextlib.contextmanager
 def waiting(title, terminal=None):
-    """Turns a spinner while something of unknown length runs; nothing without a terminal.
+    """Show a spinner while the block runs. Without a terminal, show nothing.
 
     Args:
-        title: what is being done.
-        terminal: file to draw on; default: stderr.
+        title: Text beside the spinner.
+        terminal: File to write to. Default: stderr.
 
     Example:
 
@@ -80,14 +85,14 @@ def waiting(title, terminal=None):
 
 
 def progress(*columns, show=True):
-    """A progress bar on stderr that leaves no trace where stderr is no terminal.
+    """Make a progress bar on stderr. It writes nothing if stderr is not a terminal.
 
     Args:
-        *columns: format strings of further columns, such as `"loss {task.fields[loss]:.3f}"`.
-        show: `False` draws nothing anywhere.
+        *columns: Format strings of further columns, such as `"loss {task.fields[loss]:.3f}"`.
+        show: If `False`, never show the bar.
 
     Returns:
-        A `rich.progress.Progress`, to be used as a context manager.
+        A `rich.progress.Progress`, a context manager.
 
     Example:
 
@@ -111,17 +116,17 @@ def progress(*columns, show=True):
 
 
 @contextlib.contextmanager
-def stop_requests(take=True):
-    """Within it, Ctrl-C and SIGTERM ask to stop; what is at work looks when it suits it.
+def stop_requests(enabled=True):
+    """Turn Ctrl-C and SIGTERM into a request to stop that the block can poll.
 
-    The second one interrupts at once. A signal that the process ignores or handles in a way of its
-    own is left alone, as are all where it is not the main thread.
+    A second signal raises `KeyboardInterrupt`. Signals keep their handlers if the process ignores
+    them or has installed its own handlers, and outside of the main thread.
 
     Args:
-        take: `False` takes no signals.
+        enabled: If `False`, install no handlers.
 
     Yields:
-        A `threading.Event`, set once there was one.
+        A `threading.Event` that is set by the first signal.
 
     Example:
 
@@ -131,22 +136,23 @@ def stop_requests(take=True):
     """
     stop = threading.Event()
 
-    def ask(*_):
+    def request_stop(*_):
         if stop.is_set():
             raise KeyboardInterrupt
         stop.set()
-        print("\nstopping behind this step; again: at once", file=sys.stderr, flush=True)
+        message = "\nStopping after this step. Press Ctrl-C again to stop now."
+        print(message, file=sys.stderr, flush=True)
 
-    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
-    taken = {}
-    if take and threading.current_thread() is threading.main_thread():
-        taken = {
-            number: signal.signal(number, ask)
-            for number, handler in usual.items()
+    defaults = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    replaced = {}
+    if enabled and threading.current_thread() is threading.main_thread():
+        replaced = {
+            number: signal.signal(number, request_stop)
+            for number, handler in defaults.items()
             if signal.getsignal(number) == handler
         }
     try:
         yield stop
     finally:
-        for number, handler in taken.items():
+        for number, handler in replaced.items():
             signal.signal(number, handler)

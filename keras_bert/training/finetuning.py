@@ -13,7 +13,7 @@ import numpy as np
 from keras_bert import heads, optimizers
 from keras_bert.encoder import BertEncoder
 from keras_bert.runtime import distribution
-from keras_bert.runtime.files import alone
+from keras_bert.runtime.files import exclusive_lock
 from keras_bert.runtime.tensorboard import writer
 from keras_bert.runtime.terminal import progress
 from keras_bert.tasks import inference, registry
@@ -145,7 +145,11 @@ def finetune(
             _check_examples(task, train, examples)
 
     # A second process would train on the same state, and both would return wrong weights.
-    locked = contextlib.nullcontext() if folder is None else alone(folder, "training", keep=False)
+    locked = (
+        contextlib.nullcontext()
+        if folder is None
+        else exclusive_lock(folder, "training", keep=False)
+    )
     with locked:
         keras.utils.set_random_seed(seed)
         if model is None:

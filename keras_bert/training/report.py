@@ -7,7 +7,7 @@ import pathlib
 import numpy as np
 
 from keras_bert import heads
-from keras_bert.runtime.files import whole
+from keras_bert.runtime.files import atomic_write
 
 METRICS_FILE = "metrics.json"
 CURVES_FILE = "curves.png"
@@ -58,7 +58,7 @@ def write_metrics(folder, metrics):
     """
     file = pathlib.Path(folder, METRICS_FILE)
     text = json.dumps(_finite(metrics), indent=2, ensure_ascii=False)
-    with whole(file) as beside:
+    with atomic_write(file) as beside:
         beside.write_text(text + "\n", encoding="utf-8")
 
 

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from keras_bert.checkpoints import containers
-from keras_bert.runtime.files import whole
+from keras_bert.runtime.files import atomic_write
 from keras_bert.runtime.reading import one_line
 
 STATE_FILE = "training.npz"
@@ -223,5 +223,5 @@ def _write(file, variables, place=""):
         array = keras.ops.convert_to_numpy(variable)
         # NumPy's files have no bfloat16. Converting it to float32 and back is exact.
         arrays[str(index)] = array.astype("float32") if array.dtype.name == "bfloat16" else array
-    with whole(file) as beside, open(beside, "wb") as stream:
+    with atomic_write(file) as beside, open(beside, "wb") as stream:
         np.savez(stream, place=place, **arrays)

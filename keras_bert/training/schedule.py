@@ -124,7 +124,7 @@ def _cost_of_compiling(encoder):
         0 where Keras compiles anyway, infinity where it cannot or XLA would undo half of what
         rematerialization saves, as it does on a CPU.
     """
-    if not distribution.compiles():
+    if not distribution.supports_jit_compile():
         return math.inf
     if not _is_tensorflow_on_cpu():
         return 0.0

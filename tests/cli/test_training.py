@@ -291,7 +291,7 @@ def test_a_folder_is_one_runs(encoder_folder, tmp_path, capsys):
     file, folder = tmp_path / "a.tsv", tmp_path / "out"
     file.write_text(TEXTS)
     common = ["finetune", "--model", encoder_folder, "--train", file, "--epochs", 1]
-    with files.alone(folder, "anything"):
+    with files.exclusive_lock(folder, "anything"):
         assert run(*common, "--output", folder) == 1
     assert capsys.readouterr().err == f"keras-bert: {folder}: another process is training there\n"
     assert run(*common, "--output", folder) == 0

@@ -1,4 +1,4 @@
-"""Models to checkpoints of every format and back: bits, heads, options, live models."""
+"""Conversion of models to checkpoints of each format and back."""
 
 import dataclasses
 import json
@@ -26,7 +26,7 @@ ODD = {
 
 
 def scrambled(model, seed=0):
-    """The same model with every weight random: no zeros that could be mixed up."""
+    """Set every weight of a model to random values, so that no two are equal."""
     rng = np.random.default_rng(seed)
     for weight in model.weights:
         weight.assign(rng.normal(size=weight.shape))
@@ -49,7 +49,7 @@ MODELS = {
 
 
 def make(name, **options):
-    """A model of one of these kinds with random weights."""
+    """Build a model of `MODELS` with random weights."""
     return scrambled(MODELS[name](tiny.encoder(**options)))
 
 
@@ -62,7 +62,7 @@ def assert_same_weights(model, other):
 
 
 def as_checkpoint_writes(model, format):
-    """The model as the format holds it: Hugging Face's classes lack poolers that are not used."""
+    """Return what the format keeps: Hugging Face drops poolers that the head does not use."""
     checkpoint = conversion.to_checkpoint(model)
     if format == "huggingface" and checkpoint.task in ("masked_lm", "tagger", "span_selector"):
         checkpoint = checkpoint.without({"pooler"})
@@ -71,7 +71,7 @@ def as_checkpoint_writes(model, format):
 
 @pytest.mark.parametrize("format", ["google", "huggingface"])
 @pytest.mark.parametrize("name", MODELS)
-def test_each_head_comes_back_bit_by_bit(name, format, tmp_path):
+def test_round_trip_keeps_all_bits(name, format, tmp_path):
     model = make(name, **GOOGLE)
     if (name, format) == ("multi-label", "google"):
         with pytest.raises(ValueError, match="google: classes must exclude each other"):
@@ -96,7 +96,7 @@ def test_each_head_comes_back_bit_by_bit(name, format, tmp_path):
         assert heads.find_output(again).multi_label == (name == "multi-label")
 
 
-def test_huggingface_holds_every_config(tmp_path):
+def test_huggingface_keeps_every_config(tmp_path):
     encoder = scrambled(tiny.encoder(**ODD))
     keras_bert.save(encoder, tmp_path / "there", format="huggingface")
     again = keras_bert.load(tmp_path / "there")
@@ -116,7 +116,7 @@ def test_huggingface_holds_every_config(tmp_path):
     ],
 )
 @pytest.mark.parametrize("format", ["google", "huggingface"])
-def test_options_of_the_tokenizer_travel(options, format, tmp_path):
+def test_tokenizer_options_are_kept(options, format, tmp_path):
     encoder = tiny.encoder(**GOOGLE)
     encoder.preprocessor = keras_bert.Preprocessor(tiny.PIECES, **{
         "max_sequence_length": 32, **options
@@ -141,20 +141,20 @@ def test_options_of_the_tokenizer_travel(options, format, tmp_path):
         ),
     ],
 )
-def test_what_a_format_cannot_hold_is_an_error(format, options, message, tmp_path):
+def test_unsupported_options_are_errors(format, options, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         keras_bert.save(tiny.encoder(**options), tmp_path / "there", format=format)
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["tagger", "span_selector", "next_sentence", "pretraining"])
-def test_keras_hub_has_no_place_for_these_heads(name, tmp_path):
+def test_keras_hub_does_not_support_these_heads(name, tmp_path):
     with pytest.raises(ValueError, match=f"must be a classifier or a masked LM, received {name}"):
         keras_bert.save(make(name, **GOOGLE), tmp_path / "there", format="keras_hub")
 
 
 @pytest.mark.filterwarnings("ignore:Layer \\w+ does not have a `quantize`")
-def test_models_that_are_no_bert_any_more_are_refused():
+def test_other_models_are_refused():
     encoder = tiny.encoder()
     own = keras.Model(encoder.input, keras.layers.Dense(2)(encoder(encoder.input)["pooled_output"]))
     with pytest.raises(ValueError, match="must be an encoder or end in a head"):
@@ -163,11 +163,11 @@ def test_models_that_are_no_bert_any_more_are_refused():
         conversion.to_checkpoint(keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]))
     quantized = tiny.encoder()
     quantized.quantize("int8")
-    with pytest.raises(ValueError, match="neither quantized nor of low rank; unknown"):
+    with pytest.raises(ValueError, match="neither quantized nor LoRA.*unknown"):
         conversion.to_checkpoint(quantized)
 
 
-def test_a_folder_that_holds_something_is_left_alone(tmp_path):
+def test_folder_that_is_not_empty_is_refused(tmp_path):
     (tmp_path / "mine.txt").write_text("mine")
     with pytest.raises(FileExistsError, match="must be an empty folder"):
         keras_bert.save(tiny.encoder(), tmp_path, format="huggingface")
@@ -176,7 +176,7 @@ def test_a_folder_that_holds_something_is_left_alone(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["empty", "mine.txt"]
 
 
-def test_a_disk_that_is_full_leaves_nothing(tmp_path, monkeypatch):
+def test_full_disk_leaves_no_files(tmp_path, monkeypatch):
     from keras_bert.checkpoints import folder
 
     def fail(file, value):
@@ -188,7 +188,7 @@ def test_a_disk_that_is_full_leaves_nothing(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_ids_without_a_piece_get_a_name(tmp_path):
+def test_ids_without_a_token_get_a_name(tmp_path):
     encoder = tiny.encoder(vocab_size=24)
     keras_bert.save(encoder, tmp_path / "there", format="huggingface")
     again = keras_bert.load(tmp_path / "there", sequence_length=8)
@@ -199,7 +199,7 @@ def test_ids_without_a_piece_get_a_name(tmp_path):
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "mixed_bfloat16", "float16"])
-def test_any_dtype_can_be_loaded_and_comes_back(dtype, tmp_path):
+def test_round_trip_in_each_dtype(dtype, tmp_path):
     keras_bert.save(scrambled(tiny.encoder()), tmp_path / "a", format="huggingface")
     first = keras_bert.load(tmp_path / "a", dtype=dtype)
     assert first.dtype_policy.name == dtype
@@ -207,7 +207,7 @@ def test_any_dtype_can_be_loaded_and_comes_back(dtype, tmp_path):
     assert_same_weights(first, keras_bert.load(tmp_path / "b", dtype=dtype))
 
 
-def test_the_head_that_a_checkpoint_names_is_found(tmp_path):
+def test_task_of_the_checkpoint_is_used(tmp_path):
     for name in ("tagger", "masked_lm", "classifier", "regressor"):
         model = make(name)
         keras_bert.save(model, tmp_path / name, format="huggingface")
@@ -218,7 +218,7 @@ def test_the_head_that_a_checkpoint_names_is_found(tmp_path):
     assert heads.find_task(keras_bert.load(tmp_path / "own", task="auto")) == "tagger"
 
 
-def test_a_file_that_changes_before_it_is_used_is_an_error(tmp_path):
+def test_file_that_changes_while_it_is_read_is_an_error(tmp_path):
     keras_bert.save(make("encoder"), tmp_path / "there", format="huggingface")
     checkpoint = checkpoints.read(tmp_path / "there")
     file = tmp_path / "there" / "model.safetensors"
@@ -227,7 +227,7 @@ def test_a_file_that_changes_before_it_is_used_is_an_error(tmp_path):
         conversion.from_checkpoint(checkpoint)
 
 
-def test_odd_targets(tmp_path, monkeypatch):
+def test_links_current_folder_and_home_as_targets(tmp_path, monkeypatch):
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     keras_bert.save(make("encoder"), tmp_path / "link", format="huggingface")
@@ -243,7 +243,7 @@ def test_odd_targets(tmp_path, monkeypatch):
         assert keras_bert.load(f"~/{name}").count_params() == make("encoder").count_params()
 
 
-def test_two_may_save_at_once(tmp_path):
+def test_threads_may_save_at_once(tmp_path):
     model = make("encoder")
     errors = []
 
@@ -267,12 +267,12 @@ def test_parts_can_be_dropped():
     assert checkpoint.groups == {"pooler", "masked_lm", "next_sentence"}
     less = checkpoint.without({"next_sentence"})
     assert less.groups == {"pooler", "masked_lm"}
-    assert less.task is None  # it is a pretraining model no more
+    assert less.task is None  # no longer a pretraining model
     with pytest.raises(ValueError, match="one of its parts, masked_lm, pooler; received 'tagger'"):
         less.without({"tagger"})
 
 
-# --- Hugging Face's own library takes what is written
+# --- The transformers library reads the files
 
 
 TRANSFORMERS = {
@@ -291,7 +291,7 @@ TRANSFORMERS = {
 
 
 @pytest.mark.parametrize("name", TRANSFORMERS)
-def test_transformers_misses_nothing_and_ignores_nothing(name, tmp_path):
+def test_transformers_uses_all_weights(name, tmp_path):
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     model = make(name, **ODD)
@@ -348,10 +348,10 @@ def test_transformers_makes_the_same_ids(options, tmp_path):
     np.testing.assert_array_equal(encoder.preprocessor(texts)["input_word_ids"], expected)
 
 
-# --- the long way round
+# --- Several formats
 
 
-def test_a_part_without_a_place_is_an_error(tmp_path):
+def test_part_that_a_format_cannot_hold_is_an_error(tmp_path):
     checkpoint = conversion.to_checkpoint(make("pretraining", **GOOGLE)).without({"masked_lm"})
     with pytest.raises(ValueError, match="received next_sentence; drop next_sentence"):
         checkpoints.write(checkpoint, tmp_path / "there", "keras_hub")
@@ -364,7 +364,7 @@ def test_a_part_without_a_place_is_an_error(tmp_path):
 
 
 def test_google_to_huggingface_to_keras_hub_and_back(tmp_path):
-    """Each format's writer and reader, one behind the other, and not a bit changes."""
+    """Conversions through all formats change no bit."""
     start = conversion.to_checkpoint(make("pretraining", **GOOGLE))
     checkpoints.write(start, tmp_path / "a", "google")
     ours = keras_bert.load(tmp_path / "a", task="pretraining")

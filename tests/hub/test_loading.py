@@ -1,4 +1,4 @@
-"""Models by name or path: load and save."""
+"""Load and save by name or path."""
 
 import contextlib
 import json
@@ -15,18 +15,18 @@ from tests import tiny
 
 
 @pytest.mark.parametrize("name", ["nothing", "hf", "../nothing"])
-def test_unknown_names_are_an_error(name):
-    with pytest.raises(ValueError, match="is no folder and no known name"):
+def test_unknown_names_are_errors(name):
+    with pytest.raises(ValueError, match="is neither a folder nor a known model name"):
         keras_bert.load(name)
 
 
 @pytest.mark.parametrize("name", ["bert-base-uncased", "google-bert/bert-base-uncased"])
-def test_the_name_of_a_repository_is_understood(name):
-    with pytest.raises(ValueError, match="mean 'base', or hf:google-bert/bert-base-uncased[?]"):
+def test_name_of_a_repository_suggests_the_known_name(name):
+    with pytest.raises(ValueError, match="mean 'base' or 'hf:google-bert/bert-base-uncased'[?]"):
         keras_bert.load(name)
 
 
-def test_other_files_are_an_error(tmp_path):
+def test_other_files_are_errors(tmp_path):
     file = tmp_path / "weights.txt"
     file.touch()
     with pytest.raises(ValueError, match=r"must be a folder or a \.keras file"):
@@ -56,11 +56,11 @@ def test_save_and_load(tmp_path):
         assert not json.loads(archive.read("config.json"))["compile_config"]
         with archive.open("model.weights.h5") as weights:
             assert b"optimizer" not in weights.read()
-    # The model goes on as it was, its optimizer with it.
+    # Saving keeps the optimizer of the model.
     model.fit(inputs, np.zeros((1, 2)), verbose=0)
 
 
-def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
+def test_failed_save_keeps_the_old_file(tmp_path, monkeypatch):
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     path = tmp_path / "model.keras"
     keras_bert.save(model, path)
@@ -77,8 +77,8 @@ def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
     assert [entry.name for entry in tmp_path.iterdir()] == ["model.keras"]
 
 
-def test_load_of_a_checkpoint_sets_all_options(tmp_path):
-    """A Hugging Face folder, written here: weights land in place, options in the preprocessor."""
+def test_checkpoint_sets_all_weights_and_options(tmp_path):
+    """Load a Hugging Face folder that this test writes."""
     from safetensors.numpy import save_file
 
     from keras_bert import checkpoints
@@ -136,7 +136,7 @@ def test_load_of_a_checkpoint_sets_all_options(tmp_path):
     )
 
 
-def test_a_vocabulary_longer_than_the_encoder_knows_is_refused(tmp_path):
+def test_vocabulary_longer_than_vocab_size_is_refused(tmp_path):
     import zipfile
 
     loading.save(tiny.encoder(), tmp_path / "a.keras")
@@ -151,7 +151,7 @@ def test_a_vocabulary_longer_than_the_encoder_knows_is_refused(tmp_path):
         loading.load(tmp_path / "b.keras")
 
 
-# --- load(task=...): heads with the weights of a checkpoint that transformers saved
+# --- load(task=...) of checkpoints that transformers saved
 
 CONFIG = {
     "vocab_size": 37,
@@ -168,7 +168,7 @@ CONFIG = {
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
-    """A function: name of a model of transformers to the model and the folder it was saved in."""
+    """A function from the name of a transformers class to (model, folder of the checkpoint)."""
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     found = {}
@@ -218,7 +218,9 @@ def test_heads_agree_with_transformers(saved, task, kind, options, outputs):
     rng = np.random.default_rng(0)
     shape = (4, 2, 11) if task == "multiple_choice" else (4, 11)
     ids, types = (rng.integers(0, CONFIG[key], shape) for key in ("vocab_size", "type_vocab_size"))
-    real = np.array([11, 7, 1, 0]).reshape(4, *[1] * (len(shape) - 1))  # the last: padding alone
+    real = np.array([11, 7, 1, 0]).reshape(
+        4, *[1] * (len(shape) - 1)
+    )  # the last row is all padding
     mask = np.broadcast_to(np.arange(11) < real, shape).astype(int, order="C")
     inputs = {"input_word_ids": ids, "input_mask": mask, "input_type_ids": types}
     if "masked_lm_positions" in model.input:
@@ -253,16 +255,16 @@ def test_heads_agree_with_transformers(saved, task, kind, options, outputs):
         (None, "BertForMaskedLM", ["pooler/dense/kernel"]),
     ],
 )
-def test_what_a_head_lacks_is_named(saved, task, kind, tensors):
+def test_missing_weights_of_a_head_are_named(saved, task, kind, tensors):
     _, folder = saved(kind)
     with pytest.raises(ValueError, match=rf"{folder}: .* missing \(\d+\)") as caught:
         keras_bert.load(folder, task=task)
     assert all(tensor in str(caught.value) for tensor in tensors)
 
 
-def test_a_head_of_another_kind_is_an_error(saved):
+def test_weights_of_another_head_are_an_error(saved):
     _, folder = saved("BertForSequenceClassification", id2label=LABELS)
-    for task in ("regressor", "tagger", "multiple_choice"):  # with tensors of the same names
+    for task in ("regressor", "tagger", "multiple_choice"):  # their weights have the same names
         with pytest.raises(ValueError, match=f"of the head {task}; it is a classifier"):
             keras_bert.load(folder, task=task)
     _, folder = saved("BertForSequenceClassification", num_labels=1)
@@ -270,7 +272,7 @@ def test_a_head_of_another_kind_is_an_error(saved):
         keras_bert.load(folder, task="classifier")
 
 
-def test_a_fresh_head_is_random_and_the_encoder_is_not(saved):
+def test_fresh_head_is_random_and_the_encoder_is_loaded(saved):
     _, folder = saved("BertForSequenceClassification", id2label=LABELS)
     encoder = keras_bert.load(folder)
     keras.utils.set_random_seed(0)
@@ -297,11 +299,11 @@ def test_a_fresh_head_is_random_and_the_encoder_is_not(saved):
                 assert set(array.flat) == {1.0 if path.endswith("gamma") else 0.0}, path
     labels = keras_bert.load(folder, task="classifier", fresh_head=True, labels=["a", "b"])
     assert keras_bert.heads.find_output(labels).labels == ["a", "b"]
-    with pytest.raises(ValueError, match="fresh_head is an option of a head: give the task too"):
+    with pytest.raises(ValueError, match="fresh_head needs a task"):
         keras_bert.load(folder, fresh_head=True)
 
 
-def test_another_activation_may_be_asked_for(saved):
+def test_hidden_act_replaces_the_activation(saved):
     _, folder = saved("BertForMaskedLM")
     model = keras_bert.load(folder, task="masked_lm", hidden_act="relu")
     assert keras_bert.heads.find_encoder(model).get_config()["hidden_act"] == "relu"
@@ -316,17 +318,17 @@ def test_another_activation_may_be_asked_for(saved):
         ("embedder", "BertForMaskedLM"),
     ],
 )
-def test_heads_without_a_pooler_do_not_miss_it(saved, task, kind):
+def test_unused_pooler_is_initialized(saved, task, kind):
     _, folder = saved(kind)
     keras.utils.set_random_seed(0)
     model = keras_bert.load(folder, task=task)
     pooler = keras_bert.heads.find_encoder(model).get_layer("pooler").dense
-    # Fresh, as in an encoder that was not loaded: whoever fine-tunes it has no dead layer.
+    # Random as in a new encoder, so that fine-tuning can use it.
     assert 0.01 < np.std(pooler.kernel) < 0.03
     assert not np.any(pooler.bias)
 
 
-def test_an_embedder_takes_what_pretraining_left(saved):
+def test_embedder_keeps_the_pooler_of_pretraining(saved):
     _, folder = saved("BertForPreTraining")
     model = keras_bert.load(folder, task="embedder")
     encoder = keras_bert.load(folder)
@@ -334,7 +336,7 @@ def test_an_embedder_takes_what_pretraining_left(saved):
     np.testing.assert_array_equal(pooler.kernel, encoder.get_layer("pooler").dense.kernel)
 
 
-def test_tasks_of_saved_models(tmp_path):
+def test_task_must_match_a_saved_model(tmp_path):
     with pytest.raises(ValueError, match="task must be one of classifier, .*; received 'chess'"):
         keras_bert.load("nowhere", task="chess")
     encoder = tiny.encoder(num_hidden_layers=1)
@@ -348,7 +350,7 @@ def test_tasks_of_saved_models(tmp_path):
 
 
 @pytest.mark.parametrize("task", [None, "pretraining", "masked_lm", "next_sentence"])
-def test_options_of_a_saved_encoder(task, tmp_path):
+def test_options_replace_those_of_a_saved_encoder(task, tmp_path):
     model = tiny.encoder()
     if task:
         model = keras_bert.heads.TASKS[task](model)
@@ -362,7 +364,7 @@ def test_options_of_a_saved_encoder(task, tmp_path):
     assert encoder.preprocessor.sequence_length == 16
     for mine, theirs in zip(model.get_weights(), again.get_weights(), strict=True):
         np.testing.assert_array_equal(mine, theirs)
-    # What is not asked for stays as it was saved.
+    # Other options keep their saved values.
     keras_bert.save(again, tmp_path)
     again = keras_bert.heads.find_encoder(keras_bert.load(tmp_path))
     assert again.dtype_policy.name == "mixed_bfloat16"
@@ -370,7 +372,7 @@ def test_options_of_a_saved_encoder(task, tmp_path):
     assert again.preprocessor.sequence_length == 16
 
 
-def test_a_fresh_head_on_a_saved_model(tmp_path):
+def test_fresh_head_on_a_saved_model(tmp_path):
     model = keras_bert.heads.classifier(tiny.encoder(), labels=["no", "yes"])
     keras_bert.save(model, tmp_path)
     again = keras_bert.load(
@@ -386,18 +388,18 @@ def test_a_fresh_head_on_a_saved_model(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"dtype": "mixed_bfloat16"}, "the head classifier, which comes as it was saved: dtype"),
-        ({"rematerialize": True}, "comes as it was saved: rematerialize cannot be given"),
-        ({"num_classes": 3}, "num_classes is an option of a fresh_head"),
-        ({"fresh_head": True}, "fresh_head is an option of a head: give the task too"),
-        ({"task": "tagger"}, "has the head classifier, not tagger; fresh_head=True"),
+        ({"dtype": "mixed_bfloat16"}, "the head classifier, whose options are fixed; remove dtype"),
+        ({"rematerialize": True}, "options are fixed; remove rematerialize"),
+        ({"num_classes": 3}, "num_classes is only possible with fresh_head"),
+        ({"fresh_head": True}, "fresh_head needs a task"),
+        ({"task": "tagger"}, "has the head classifier, not tagger; pass fresh_head=True"),
         (
             {"sequence_length": 2},
             "sequence_length must be a whole number of at least 3; received 2",
         ),
     ],
 )
-def test_no_option_of_a_saved_model_is_ignored(options, message, tmp_path):
+def test_options_that_do_not_apply_to_a_saved_model_are_errors(options, message, tmp_path):
     keras_bert.save(keras_bert.heads.classifier(tiny.encoder(), labels=["no", "yes"]), tmp_path)
     with pytest.raises(ValueError, match=message):
         keras_bert.load(tmp_path, **options)

@@ -213,7 +213,7 @@ def test_ctrl_c_ends_a_run_behind_a_step_that_is_kept(eager, after, records, tmp
     said = "at step 3 of 8, which is saved; called as before it goes on from there"
     with pytest.raises(KeyboardInterrupt, match=said):
         runs.pretrain(records, tmp_path / "mine", **options)
-    assert "stopping behind this step; again: at once" in capsys.readouterr().err
+    assert "Stopping after this step" in capsys.readouterr().err
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert checkpoints(tmp_path / "mine") == ["step-00000002.npz", "step-00000003.npz"]
     # What there is so far can be looked at and used.
@@ -653,7 +653,7 @@ def test_a_run_has_its_folder_for_itself(eager, records, tmp_path):
 
     folder = tmp_path / "run"
     folder.mkdir()
-    message = f"^{re.escape(str(folder))}: another process is training there$"
+    message = f"^{re.escape(str(folder))}: another process is training there"
     with filelock.FileLock(folder / ".lock"), pytest.raises(ValueError, match=message):
         runs.pretrain(records, folder)
     runs.pretrain(records, folder)

@@ -1,4 +1,4 @@
-"""Scalars as TensorBoard reads them."""
+"""TensorBoard logs."""
 
 import pytest
 import tensorflow as tf
@@ -7,7 +7,7 @@ from keras_bert.runtime import tensorboard
 
 
 def scalars(folder):
-    """What a log holds: {(name, step): value}."""
+    """Return the scalars of a log: {(name, step): value}."""
     found = {}
     (file,) = folder.iterdir()
     for event in tf.compat.v1.train.summary_iterator(str(file)):
@@ -17,7 +17,7 @@ def scalars(folder):
     return found
 
 
-def test_what_is_written_is_read(tmp_path):
+def test_scalars_are_written(tmp_path):
     write = tensorboard.writer(tmp_path / "logs")
     write(1, {"loss": 0.5, "accuracy": 1})
     write(20, {"loss": 0.25})
@@ -28,13 +28,13 @@ def test_what_is_written_is_read(tmp_path):
     }
 
 
-def test_no_folder_is_no_log(tmp_path, monkeypatch):
+def test_no_folder_writes_no_log(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     tensorboard.writer(None)(1, {"loss": 0.5})
     assert list(tmp_path.iterdir()) == []
 
 
-def test_it_needs_no_tensorboard(tmp_path, monkeypatch):
+def test_tensorboard_is_not_needed(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "tensorboard", None)
     with pytest.raises(ImportError):
         import tensorboard as _  # noqa: F401

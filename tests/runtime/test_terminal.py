@@ -1,4 +1,4 @@
-"""What a person at a terminal sees."""
+"""Terminal output."""
 
 import os
 import pathlib
@@ -11,38 +11,38 @@ import pytest
 from keras_bert.runtime.terminal import progress, quiet_imports
 
 
-def test_quiet_imports_hold_back_the_descriptor(capfd):
+def test_quiet_imports_hide_stderr(capfd):
     with quiet_imports():
         os.write(2, b"noise")
     os.write(2, b"after")
     assert capfd.readouterr().err == "after"
 
 
-def test_quiet_imports_tell_when_the_import_fails(capfd):
+def test_quiet_imports_show_the_output_of_a_failed_import(capfd):
     with pytest.raises(ImportError), quiet_imports():
         os.write(2, b"the reason")
         raise ImportError
     assert capfd.readouterr().err == "the reason"
 
 
-def test_no_bar_without_a_terminal(capfd):
+def test_no_progress_bar_without_a_terminal(capfd):
     with progress("{task.fields[loss]}") as bar:
         bar.advance(bar.add_task("Working", total=2, loss=1.0), 2)
     assert capfd.readouterr() == ("", "")
 
 
-def test_the_command_line_is_free_of_log_noise():
+def test_command_line_shows_no_logs():
     environment = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
     result = subprocess.run(
         [sys.executable, "-m", "keras_bert", "info", "x"],
         capture_output=True, text=True, env=environment, check=False,
     )  # fmt: skip
     assert result.returncode == 1
-    assert result.stderr.startswith("keras-bert: 'x' is no folder")
+    assert result.stderr.startswith("keras-bert: 'x' is ")
     assert result.stderr.count("\n") == 1
 
 
-def test_the_readmes_recipe_keeps_a_script_quiet(tmp_path):
+def test_recipe_in_the_readme_keeps_a_script_quiet(tmp_path):
     page = (pathlib.Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
     [recipe] = [
         block for block in re.findall(r"```python\n(.*?)```", page, re.S) if "dup2" in block
@@ -53,13 +53,13 @@ def test_the_readmes_recipe_keeps_a_script_quiet(tmp_path):
         + """
 preprocessor = keras_bert.Preprocessor(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good"])
 print(preprocessor(["good"])["input_word_ids"].shape)
-raise SystemExit("errors are seen")
+raise SystemExit("errors are shown")
 """
     )
     environment = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
-    # From here: the package need not be installed.
+    # The script imports this checkout, whether or not the package is installed.
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     result = subprocess.run(
         [sys.executable, script], capture_output=True, text=True, env=environment, check=False
     )
-    assert (result.stdout, result.stderr) == ("(1, 128)\n", "errors are seen\n")
+    assert (result.stdout, result.stderr) == ("(1, 128)\n", "errors are shown\n")

@@ -14,7 +14,7 @@ import pytest
 
 import keras_bert
 from keras_bert import optimizers
-from keras_bert.hub import resolve
+from keras_bert.hub import registry, resolve
 from keras_bert.training import run_state
 from tests import tiny
 from tests.training import test_run_state as runs
@@ -243,7 +243,7 @@ def test_a_name_has_one_activation_for_all_sources(tmp_path, monkeypatch, name, 
 
 
 def test_activation_by_year_of_release():
-    for name, source in resolve.SOURCES.items():
+    for name, source in registry.SOURCES.items():
         if source.archive:
             year = int(source.archive[:4])
             assert resolve.hidden_act_of(name) == ("gelu" if year == 2018 else "gelu_new"), name

@@ -1,0 +1,167 @@
+"""Unpacking of untrusted zip archives: `unpack`."""
+
+import os
+import pathlib
+import re
+import shutil
+import stat
+import unicodedata
+import zipfile
+import zlib
+
+_BLOCK_BYTES = 2**20
+_MAX_ENTRIES = 10_000
+_MAX_EXPANSION = 100  # unpacked size / size of the archive; weights hardly compress
+_ALWAYS_ALLOWED_BYTES = 2**20  # unpacked size that any archive may have
+# Exceptions of zipfile for a damaged archive or an unknown compression method.
+_ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, OverflowError)
+
+
+def unpack(archive, folder):
+    """Unpack an untrusted zip archive, either completely or not at all.
+
+    These archives are refused: names that lead out of the folder or differ only by case, links
+    and devices, encrypted entries, more than 10,000 entries or folders, an unpacked size of more
+    than 100 times the archive, and entries of another size than the archive declares.
+
+    Args:
+        archive: Path of the archive.
+        folder: Folder to create.
+
+    Raises:
+        ValueError: The file is not a zip archive, is damaged, or is refused.
+        OSError: The archive cannot be read, the folder exists, or the disk is full.
+
+    Example:
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with zipfile.ZipFile(folder + "/a.zip", "w") as archive:
+    ...         archive.writestr("../vocab.txt", "[PAD]")
+    ...     try:
+    ...         unpack(folder + "/a.zip", folder + "/a")
+    ...     except ValueError as error:
+    ...         print(str(error).rpartition("a.zip")[2])
+    : entries must stay inside the folder; received '../vocab.txt'
+    """
+    archive, folder = pathlib.Path(archive), pathlib.Path(folder)
+    try:
+        zipped = zipfile.ZipFile(archive)
+    except (*_ZIP_ERRORS, OSError) as error:
+        if isinstance(error, OSError) and error.filename is not None:
+            raise
+        # Other OSErrors come from offsets outside of the file.
+        raise _damaged(archive, error) from error
+    with zipped:
+        entries = zipped.infolist()
+        try:
+            _check_entries(entries, archive.stat().st_size)
+        except ValueError as error:
+            raise ValueError(f"{archive}: {error}") from None
+        try:
+            folder.mkdir(parents=True)
+            try:
+                needed, free = sum(e.file_size for e in entries), shutil.disk_usage(folder).free
+                if needed > free:
+                    raise OSError(f"it needs {needed} free bytes, and there are {free}")
+                for entry in entries:
+                    _unpack_entry(archive, zipped, entry, folder / entry.filename)
+            except BaseException:
+                shutil.rmtree(folder, ignore_errors=True)
+                raise
+        except OSError as error:
+            reason = error.strerror or error
+            raise OSError(f"{archive} could not be unpacked into {folder}: {reason}") from error
+
+
+def _unpack_entry(archive, zipped, entry, target):
+    if entry.is_dir():
+        target.mkdir(parents=True, exist_ok=True)
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    written = 0
+    with open(target, "xb") as file:
+        try:
+            with zipped.open(entry) as packed:
+                while block := packed.read(_BLOCK_BYTES):
+                    written += len(block)
+                    if written > entry.file_size:
+                        break
+                    file.write(block)
+        except _ZIP_ERRORS as error:
+            raise _damaged(archive, error) from error
+    if written != entry.file_size:
+        raise ValueError(
+            f"{archive}: {entry.filename!r} must have {entry.file_size} bytes, as the archive "
+            f"declares; received {'more' if written > entry.file_size else written}"
+        )
+
+
+def _check_entries(entries, archive_bytes):
+    """Raise ValueError if the directory of an archive breaks a rule of `unpack`."""
+    if len(entries) > _MAX_ENTRIES:
+        raise ValueError(
+            f"an archive must have at most {_MAX_ENTRIES} entries; received {len(entries)}"
+        )
+    files: set[str] = set()
+    folders: set[str] = set()
+    for entry in entries:
+        _check_entry(entry)
+        # File systems that ignore case must not merge two entries.
+        parts = unicodedata.normalize("NFC", entry.filename).casefold().rstrip("/").split("/")
+        name = "/".join(parts)
+        folders |= {"/".join(parts[:end]) for end in range(1, len(parts))}
+        if len(folders) > _MAX_ENTRIES:  # one name may contain hundreds of folders
+            raise ValueError(
+                f"an archive must have at most {_MAX_ENTRIES} folders; "
+                f"received {len(folders)} or more"
+            )
+        if entry.is_dir():
+            folders.add(name)
+        elif name in files:
+            raise ValueError(f"names of entries must be unique; received {entry.filename!r} twice")
+        else:
+            files.add(name)
+    if both := files & folders:
+        raise ValueError(
+            f"names of entries must be unique; received {min(both)!r} as a file and as a folder"
+        )
+    unpacked = sum(entry.file_size for entry in entries)
+    # Entries of a zip bomb overlap, so their packed sizes add up to more than the archive.
+    packed = sum(entry.compress_size for entry in entries)
+    limit = max(_MAX_EXPANSION * archive_bytes, _ALWAYS_ALLOWED_BYTES)
+    if unpacked > limit or packed > archive_bytes:
+        raise ValueError(
+            f"an archive must unpack to less than {_MAX_EXPANSION} times its size; "
+            f"received {unpacked} bytes from {archive_bytes}"
+        )
+
+
+def _check_entry(entry):
+    # `filename` ends at the first zero byte; `orig_filename` is the name in the archive.
+    if not (_stays_inside(entry.filename) and _stays_inside(entry.orig_filename)):
+        raise ValueError(f"entries must stay inside the folder; received {entry.orig_filename!r}")
+    # Without flag bit 11 the encoding of a name is unknown.
+    if not entry.filename.isascii() and not entry.flag_bits & 0x800:
+        raise ValueError(f"names must be in UTF-8; received {entry.filename!r}")
+    if stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG, stat.S_IFDIR):
+        raise ValueError(
+            f"entries must be files or folders; received a link or device, {entry.filename!r}"
+        )
+    if entry.flag_bits & 1:
+        raise ValueError(f"entries must not be encrypted; received {entry.filename!r}")
+
+
+def _stays_inside(name):
+    # On Windows, backslash and ":" are separators and "a." and "a " are other names of "a".
+    parts = name.removesuffix("/").split("/")
+    return (
+        not re.search(r'[\x00-\x1f\x7f\\:*?"<>|]', name)
+        and all(part and part == part.rstrip(". ") for part in parts)
+        and len(os.fsencode(name)) < 1024
+    )
+
+
+def _damaged(archive, error):
+    reason = " ".join(str(error).split()) or type(error).__name__
+    return ValueError(f"{archive} must be a complete zip archive: {reason}. Download it again")

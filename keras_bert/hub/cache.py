@@ -1,0 +1,217 @@
+"""The cache of downloaded models: complete, checked folders."""
+
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import tempfile
+
+from keras_bert.hub import download
+from keras_bert.runtime.files import atomic_write
+from keras_bert.runtime.terminal import waiting
+
+_STAMP_FILE = "checked.txt"  # in a cached folder: sizes and times of its files when last checked
+_RECORD_SUFFIX = ".first.json"  # beside a cached folder: the hashes of its first download
+_INCOMPLETE_PREFIX = ".new-"  # of folders that are being filled
+_WEIGHTS = (".safetensors", ".bin", ".data-00000-of-00001")
+
+
+def cache_folder():
+    """Return the folder that holds downloaded models.
+
+    This is `$KERAS_BERT_CACHE`, or `keras_bert` in the user's cache folder.
+
+    Returns:
+        A `pathlib.Path`. The folder may not exist.
+
+    Example:
+
+    >>> cache_folder().is_absolute()
+    True
+    """
+    if chosen := os.environ.get("KERAS_BERT_CACHE"):
+        return pathlib.Path(chosen).expanduser().absolute()
+    base = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+    return pathlib.Path(base).absolute() / "keras_bert"
+
+
+@contextlib.contextmanager
+def locked(name):
+    """Let one process at a time fill a part of the cache. Other processes wait.
+
+    The lock ends with the process. Its file is kept: if it were deleted, two processes could hold
+    the lock.
+
+    Raises:
+        OSError: The cache cannot be written.
+    """
+    import filelock
+
+    path = cache_folder() / ".locks" / f"{name}.lock"
+    lock = filelock.FileLock(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.acquire(blocking=False)
+        except filelock.Timeout:
+            with waiting(f"Waiting for another process that holds {path}"):
+                lock.acquire()
+    except (OSError, NotImplementedError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise OSError(
+            f"{path.parent} cannot be written ({reason}); set KERAS_BERT_CACHE to another folder"
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def has_weights(sha256):
+    """Return True if {file: hash} includes a file of weights.
+
+    Example:
+
+    >>> has_weights({"vocab.txt": "0123"})
+    False
+    """
+    return any(file.endswith(_WEIGHTS) for file in sha256)
+
+
+def cached(folder, sha256):
+    """Return a folder of the cache, or `None` if it does not exist.
+
+    Files are hashed again if the size or time of any file has changed since the last check.
+
+    Args:
+        folder: The folder.
+        sha256: {file: its hash}. The hashes of the first download are checked as well.
+
+    Raises:
+        ValueError: A file has changed.
+    """
+    if not folder.is_dir():
+        return None
+    if not _is_unchanged(folder):
+        expected = {**first_download(folder).get("sha256", {}), **sha256}
+        _check_hashes(folder, expected, folder, f"; delete {folder} to download it again")
+        _write_stamp(folder)
+    return folder
+
+
+def first_download(folder):
+    """Return the record of the first download of a cached folder.
+
+    Args:
+        folder: The folder. It may not exist.
+
+    Returns:
+        A dict with `"sha256"`, {file: its hash}, and `"revision"` or `"archive"`, the hash of the
+        archive. It is empty if there is no record.
+
+    Raises:
+        ValueError: The record is damaged.
+    """
+    file = _record_file(folder)
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not isinstance(found.get("sha256"), dict):
+        raise ValueError(f"{file} must be JSON with hashes of a download; delete it to start anew")
+    return found
+
+
+def install(fill, folder, shown, sha256, *, record=True, **facts):
+    """Fill a folder of the cache. It gets its name only when it is complete and checked.
+
+    The caller must hold the lock of this part of the cache.
+
+    Args:
+        fill: A function that is called with an empty folder and returns the folder inside it, or
+            itself, that holds the files.
+        folder: The folder to create.
+        shown: Name of the source, for errors.
+        sha256: {file: its hash}. The hashes of the first download are checked as well.
+        record: If `True`, record the hashes if this is the first download.
+        **facts: Further items of the record.
+
+    Returns:
+        `folder`.
+
+    Raises:
+        ValueError: A file has another hash.
+        OSError: A file is missing, or the folder cannot be written.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    for stale in folder.parent.glob(_INCOMPLETE_PREFIX + "*"):  # of killed processes
+        shutil.rmtree(stale, ignore_errors=True)
+    incomplete = pathlib.Path(tempfile.mkdtemp(prefix=_INCOMPLETE_PREFIX, dir=folder.parent))
+    try:
+        filled = fill(incomplete)
+        first = first_download(folder)
+        recorded = first.get("sha256", {})
+        _check_hashes(filled, sha256, shown)
+        _check_hashes(
+            filled,
+            {file: recorded[file] for file in recorded.keys() - sha256.keys()},
+            shown,
+            f"; to accept the new file, delete {_record_file(folder)}",
+        )
+        if record and not first:
+            hashes = {file: download.sha256_of(filled / file) for file in _files(filled)}
+            with atomic_write(_record_file(folder)) as file:
+                content = json.dumps({"sha256": hashes, **facts}, indent=1, sort_keys=True)
+                file.write_text(content, encoding="utf-8")
+        filled.chmod(0o755)
+        _write_stamp(filled)
+        with contextlib.suppress(OSError):  # another process may have created the same folder
+            os.rename(filled, folder)
+        if not folder.is_dir():
+            raise OSError(f"{folder} could not be created")
+    finally:
+        shutil.rmtree(incomplete, ignore_errors=True)
+    return folder
+
+
+def _record_file(folder):
+    return folder.with_name(folder.name + _RECORD_SUFFIX)
+
+
+def _check_hashes(folder, sha256, shown, remedy=""):
+    for file, expected in sorted(sha256.items()):
+        try:
+            found = download.sha256_of(folder / file)
+        except FileNotFoundError as error:
+            raise OSError(f"{shown}/{file} is missing{remedy}") from error
+        if found != expected:
+            raise ValueError(
+                f"{shown}/{file} must have the SHA-256 {expected}; received {found}{remedy}"
+            )
+
+
+def _files(folder):
+    """Return the relative names of all files in a folder except the stamp."""
+    names = (p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
+    return sorted(name for name in names if name != _STAMP_FILE)
+
+
+def _sizes_and_times(folder):
+    stats = ((file, (folder / file).stat()) for file in _files(folder))
+    return "".join(f"{file} {stat.st_size} {stat.st_mtime_ns}\n" for file, stat in stats)
+
+
+def _write_stamp(folder):
+    with contextlib.suppress(OSError):  # a read-only cache is checked each time
+        (folder / _STAMP_FILE).write_text(_sizes_and_times(folder), encoding="utf-8")
+
+
+def _is_unchanged(folder):
+    try:
+        stamp = (folder / _STAMP_FILE).read_text(encoding="utf-8")
+    except OSError:
+        return False
+    return stamp == _sizes_and_times(folder)

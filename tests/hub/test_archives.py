@@ -1,0 +1,196 @@
+"""Unpacking of untrusted zip archives."""
+
+import os
+import stat
+import struct
+import types
+import zipfile
+
+import pytest
+
+from keras_bert.hub import archives
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def make_zip(path, entries, method=zipfile.ZIP_DEFLATED):
+    """Write a zip archive of {name or ZipInfo: bytes}."""
+    with zipfile.ZipFile(path, "w", method) as archive:
+        for name, content in entries.items():
+            archive.writestr(name, content)
+    return path
+
+
+def refused(path, match):
+    """Check that an archive is refused with a message of one line and nothing is unpacked."""
+    target = path.parent / "unpacked"
+    with pytest.raises(ValueError, match=match) as caught:
+        archives.unpack(path, target)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert names(path.parent) == [path.name]
+
+
+def test_files_and_folders_are_unpacked(tmp_path):
+    entries = {"inner/": b"", "inner/vocab.txt": b"[PAD]\n", "inner/é.txt": b"", "a": b"\0" * 9}
+    archives.unpack(make_zip(tmp_path / "a.zip", entries), tmp_path / "a")
+    found = {p.relative_to(tmp_path / "a").as_posix(): p for p in (tmp_path / "a").rglob("*")}
+    assert set(found) == {"inner", "inner/vocab.txt", "inner/é.txt", "a"}
+    assert found["inner/vocab.txt"].read_bytes() == b"[PAD]\n"
+    assert not found["a"].stat().st_mode & (stat.S_IXUSR | stat.S_IWOTH)
+
+
+NAMES = [
+    "../a", "inner/../../a", "/dev/null/a", "//dev/null/a", "C:/a", "C:a", "..\\a", "a\\b",
+    "a/./b", "a//b", ".", "..", "a.", "a /b", "a:stream", "a\nb", "a\x7f", "a*", "../", "n" * 2000,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_outside_of_the_folder_are_refused(tmp_path, name):
+    refused(make_zip(tmp_path / "a.zip", {"good": b"", name: b"x"}), "must stay inside the folder")
+    assert names(tmp_path) == ["a.zip"]
+
+
+def patched(path, old, new, times):
+    """Change some bytes of an archive."""
+    content = path.read_bytes()
+    assert content.count(old) == times
+    path.write_bytes(content.replace(old, new))
+    return path
+
+
+def test_name_with_a_zero_byte_is_refused(tmp_path):
+    path = make_zip(tmp_path / "a.zip", {"vocab.txt!exe": b"x"})
+    refused(patched(path, b"txt!", b"txt\0", 2), "must stay inside the folder")
+
+
+def test_names_without_the_utf8_flag_are_refused(tmp_path):
+    path = make_zip(tmp_path / "a.zip", {"abc": b"x"})
+    refused(patched(path, b"abc", b"a\xe9c", 2), "names must be in UTF-8")
+
+
+def test_names_with_a_wrong_utf8_flag_are_refused(tmp_path):
+    path = make_zip(tmp_path / "a.zip", {"é": b"x"})
+    refused(patched(path, "é".encode(), b"\xff\xff", 2), "must be a complete zip archive")
+
+
+@pytest.mark.parametrize("kind", [stat.S_IFLNK, stat.S_IFIFO, stat.S_IFCHR, stat.S_IFSOCK])
+def test_links_and_devices_are_refused(tmp_path, kind):
+    entry = zipfile.ZipInfo("vocab.txt")
+    entry.external_attr = (kind | 0o777) << 16
+    refused(make_zip(tmp_path / "a.zip", {entry: b"/etc/passwd"}), "must be files or folders")
+
+
+@pytest.mark.parametrize(
+    "pair", [("a", "a"), ("a", "A"), ("é", "e\u0301"), ("a", "a/b"), ("A/b", "a"), ("a/", "a")]
+)
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_two_entries_with_one_name_are_refused(tmp_path, pair):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        for name in pair:
+            archive.writestr(name, b"")
+    refused(tmp_path / "a.zip", "must be unique")
+
+
+def test_zip_bomb_is_refused(tmp_path):
+    refused(make_zip(tmp_path / "a.zip", {"a": bytes(2**24)}), "less than 100 times its size")
+
+
+def test_overlapping_entries_are_refused(tmp_path):
+    """Some zip bombs store their data once and list it in many entries."""
+    path = make_zip(tmp_path / "a.zip", {"a": os.urandom(9999), "b": b""}, zipfile.ZIP_STORED)
+    content = bytearray(path.read_bytes())
+    second = content.rindex(b"PK\1\2")
+    struct.pack_into("<LL", content, second + 20, 9999, 9999)  # packed and unpacked size
+    struct.pack_into("<L", content, second + 42, 0)  # offset of the first entry
+    path.write_bytes(content)
+    refused(path, "less than 100 times its size")
+
+
+@pytest.mark.parametrize("size", [10, 2000])
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_wrong_sizes_are_refused(tmp_path, size, method):
+    """Both copies of the size are wrong: in the directory and before the entry."""
+    path = make_zip(tmp_path / "a.zip", {"a": b"abcdefghij" * 100}, method)
+    content = bytearray(path.read_bytes())
+    struct.pack_into("<L", content, content.rindex(b"PK\1\2") + 24, size)
+    struct.pack_into("<L", content, 22, size)
+    path.write_bytes(content)
+    refused(path, "must (be a complete zip archive|have 2000 bytes.*received 1000)")
+
+
+def test_too_many_entries_are_refused(tmp_path):
+    entries = dict.fromkeys(map(str, range(10_001)), b"")
+    refused(make_zip(tmp_path / "a.zip", entries), "at most 10000 entries; received 10001")
+
+
+def test_too_many_folders_are_refused(tmp_path):
+    entries = {f"{number}/" + "a/" * 400: b"" for number in range(50)}
+    refused(make_zip(tmp_path / "a.zip", entries), "at most 10000 folders")
+
+
+def test_encrypted_entries_are_refused(tmp_path):
+    path = make_zip(tmp_path / "a.zip", {"a": b"x"})
+    content = bytearray(path.read_bytes())
+    content[content.rindex(b"PK\1\2") + 8] |= 1
+    path.write_bytes(content)
+    refused(path, "must not be encrypted")
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "flipped", "not zip", "method", "offset"])
+def test_damaged_archives_are_refused(tmp_path, damage):
+    path = make_zip(tmp_path / "a.zip", {"a": os.urandom(5000), "b": b"x"})
+    content = bytearray(path.read_bytes())
+    directory = content.index(b"PK\1\2")
+    if damage == "empty":
+        content.clear()
+    elif damage == "cut":
+        del content[len(content) // 2 :]
+    elif damage == "flipped":
+        content[1000] ^= 1
+    elif damage == "not zip":
+        content[:] = b"<html>log in</html>"
+    elif damage == "method":
+        struct.pack_into("<H", content, directory + 10, 99)
+        struct.pack_into("<H", content, 8, 99)
+    else:
+        struct.pack_into("<L", content, directory + 42, 2**31)
+    path.write_bytes(content)
+    refused(path, "must be a complete zip archive")
+
+
+def test_too_little_disk_space_is_an_error(tmp_path, monkeypatch):
+    path = make_zip(tmp_path / "a.zip", {"a": bytes(5000)})
+    free = types.SimpleNamespace(free=1000)
+    monkeypatch.setattr(archives.shutil, "disk_usage", lambda folder: free)
+    with pytest.raises(OSError, match=r"could not be unpacked .*: it needs 5000 free bytes"):
+        archives.unpack(path, tmp_path / "a")
+    assert names(tmp_path) == ["a.zip"]
+
+
+def test_interrupted_unpacking_leaves_nothing(tmp_path, monkeypatch):
+    path = make_zip(tmp_path / "a.zip", {"a": bytes(5000), "b": b""})
+
+    def interrupt(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(zipfile.ZipExtFile, "read", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        archives.unpack(path, tmp_path / "a")
+    assert names(tmp_path) == ["a.zip"]
+
+
+def test_existing_folder_is_not_overwritten(tmp_path):
+    path = make_zip(tmp_path / "a.zip", {"a": b"x"})
+    (tmp_path / "a").mkdir()
+    with pytest.raises(OSError, match="could not be unpacked into .*: File exists"):
+        archives.unpack(path, tmp_path / "a")
+    assert names(tmp_path / "a") == []
+
+
+def test_missing_archive_is_an_error(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        archives.unpack(tmp_path / "no.zip", tmp_path / "no")

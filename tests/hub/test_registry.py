@@ -1,0 +1,56 @@
+"""The table of named models."""
+
+import dataclasses
+import re
+
+import pytest
+
+from keras_bert.hub import registry
+
+
+def test_minilm_is_pinned():
+    minilm = registry.SOURCES["minilm"]
+    assert len(minilm.revision) == 40
+    assert minilm.sha256["model.safetensors"].startswith("53aa5117")
+    assert dataclasses.is_dataclass(minilm)
+
+
+def test_all_models_of_google_are_listed():
+    names = "base large base-cased large-cased large-wwm large-cased-wwm "
+    names += "base-multilingual-cased base-chinese"
+    miniatures = {
+        f"L-{layers}_H-{hidden}"
+        for layers in (2, 4, 6, 8, 10, 12)
+        for hidden in (128, 256, 512, 768)
+    }
+    assert set(registry.SOURCES) == {"minilm", *names.split(), *miniatures}
+    assert registry.ALIASES == {
+        "tiny": "L-2_H-128",
+        "mini": "L-4_H-256",
+        "small": "L-4_H-512",
+        "medium": "L-8_H-512",
+    }
+    assert registry.SOURCES["L-10_H-512"].archive == "2020_02_20/uncased_L-10_H-512_A-8.zip"
+    assert registry.SOURCES["L-10_H-512"].repository == "google/bert_uncased_L-10_H-512_A-8"
+
+
+def test_sources_are_consistent():
+    for name, source in registry.SOURCES.items():
+        assert source.license == "Apache-2.0"
+        assert source.size > 1e7
+        assert source.cased == ("cased" in name.split("-"))
+        hashes = [*source.sha256.values(), *source.archive_sha256.values()]
+        assert all(re.fullmatch("[0-9a-f]{64}", sha256) for sha256 in hashes), name
+        assert source.revision is None or re.fullmatch("[0-9a-f]{40}", source.revision)
+        # Files of a branch may change, so hashes need a fixed revision.
+        assert not source.sha256 or source.revision
+        if name != "minilm":
+            assert re.fullmatch(r"20\d\d_\d\d_\d\d/\w+_L-\d+_H-\d+_A-\d+\.zip", source.archive)
+            # checkpoints/google.py reads from the name whether the model is cased.
+            pattern = {True: r"(wwm_|multi_|)cased_", False: r"((wwm_|)uncased|chinese)_"}
+            assert re.match(pattern[source.cased], source.archive.partition("/")[2]), name
+
+
+def test_sizes_equal_those_of_the_files():
+    assert registry.SOURCES["base"].size == pytest.approx(440449768, rel=1e-3)
+    assert registry.SOURCES["large"].size == pytest.approx(1344951957, rel=1e-3)
