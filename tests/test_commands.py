@@ -645,6 +645,7 @@ def test_options_reach_the_training(calls, encoder_folder, tmp_path):
     assert not encoder.trainable and (len(examples), len(dev)) == (3, 8)
     assert callable(options.pop("on_end"))
     assert options.pop("tensorboard") == str(tmp_path / "logs")
+    arguments["gradient_accumulation_steps"] = arguments.pop("accumulate")
     assert options == {**arguments, "fixed_length": True, "folder": tmp_path / "out"}
 
 
@@ -941,7 +942,7 @@ def test_real_signals_end_a_run_and_it_goes_on(encoder_folder, tmp_path):
     runs = {name: _command(*common, tmp_path / name) for name in ("killed", "undisturbed")}
     said = {name: process.communicate() for name, process in runs.items()}
     assert [process.returncode for process in runs.values()] == [0, 0], said
-    goes_on = re.match(r"goes on with the run in .*, epoch (\d+) of 20\n", said["killed"][1])
+    goes_on = re.match(r"resuming the run in .*, epoch (\d+) of 20\n", said["killed"][1])
     assert 2 <= int(goes_on[1]) <= 20
     assert f"\nepoch {goes_on[1]} of 20: " in said["killed"][1]
     assert "\nepoch 1 of 20: " not in said["killed"][1]
@@ -1066,7 +1067,7 @@ def test_convert(tmp_path, capsys):
         (["vocab", "{nothing}", "--output", "x"], "nothing.txt: holds no documents"),
         (["vocab", "{rows}", "--output", "x"], "size must be at most"),
         (["vocab", "{rows}", "--output", "no/such"], "its folder does not exist"),
-        (["vocab", "{cut}", "--output", "x"], "cut.gz: this gzip file is damaged or cut short"),
+        (["vocab", "{cut}", "--output", "x"], "cut.gz: this gzip file is damaged or truncated"),
         (["vocab", "{folder}", "--output", "{folder}/x"], "x: must not lie within the corpus"),
         (["records", "missing/*", "--vocab", "a", "--output", "x"], "missing/*: no such file"),
         (["records", "{rows}", "--vocab", "none", "--output", "x"], "'none' is no folder and no"),
@@ -1123,7 +1124,7 @@ def test_convert(tmp_path, capsys):
                 "--accumulate",
                 "3",
             ],
-            "batch_size must be a multiple of accumulate x devices",
+            "batch_size must be a multiple of gradient_accumulation_steps x devices",
         ),
         (
             ["evaluate", "{model}", "--input", "{rows}", "--characters"],
@@ -1132,7 +1133,7 @@ def test_convert(tmp_path, capsys):
         (
             ["finetune", "--model", "{encoder}", "--train", "{rows}", "--output", "x"]
             + ["--stride", "4"],
-            "Examples take no stride",
+            "stride is not an option for Examples",
         ),
         (
             ["finetune", "--train", "{rows}", "--task", "qa", "--format", "csv", "--output", "x"],
@@ -1386,7 +1387,7 @@ def test_records_and_pretrain(tmp_path, capsys):
 
     # Given again it is done already; with other settings it is another run.
     assert run(*command) == 0
-    assert "; all done before\n" in capsys.readouterr().err
+    assert "; the run is complete\n" in capsys.readouterr().err
     assert run(*command, "--seed", 1) == 1
     assert "take another folder" in capsys.readouterr().err
 
@@ -1522,7 +1523,7 @@ def test_documents_of_one_sentence_have_no_next_one(tmp_path, capsys):
     command = ["pretrain", "--records", made, "--output", tmp_path / "run", "--config", config,
                "--steps", 1, "--lengths", 8, "--batch-size", 2]  # fmt: skip
     assert run(*command) == 1
-    assert "no document has a second sentence, so no text follows" in capsys.readouterr().err
+    assert "no document has a second sentence, which" in capsys.readouterr().err
     assert run(*command, "--no-next-sentence") == 0
 
 

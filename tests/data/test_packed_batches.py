@@ -165,7 +165,7 @@ def finetune(examples, packed, monkeypatch, encoder=None, **options):
 def test_what_is_learned_is_what_is_learned_unpacked(kind, accumulate, monkeypatch):
     """All examples are one batch, so both see the same batches; there is no dropout."""
     examples = DATA[kind]
-    options = {"batch_size": len(examples), "epochs": 3, "accumulate": accumulate}
+    options = {"batch_size": len(examples), "epochs": 3, "gradient_accumulation_steps": accumulate}
     (plain, expected), (model, metrics) = (
         finetune(examples, packed, monkeypatch, **options) for packed in (False, True)
     )

@@ -117,17 +117,17 @@ def test_files_of_google(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("sizes", "said"),
+    ("sizes", "message"),
     [
-        ((24, 3), "input_ids must have 24 numbers a row, .*it has 16"),
-        ((8, 3), "input_ids must have 8 numbers a row, .*it has 16"),
-        ((16, 2), "masked_lm_positions must have 2 numbers a row, .*it has 3"),
-        ((16, 5), "masked_lm_positions must have 5 numbers a row, .*it has 3"),
+        ((24, 3), "input_ids must have 24 numbers per row; received 16"),
+        ((8, 3), "input_ids must have 8 numbers per row; received 16"),
+        ((16, 2), "masked_lm_positions must have 2 numbers per row; received 3"),
+        ((16, 5), "masked_lm_positions must have 5 numbers per row; received 3"),
     ],
 )
-def test_rows_of_other_sizes_are_an_error_at_once(tmp_path, sizes, said):
+def test_rows_of_other_sizes_raise(tmp_path, sizes, message):
     file = google_file(tmp_path / "a.tfrecord")
-    with pytest.raises(ValueError, match=rf"a\.tfrecord: {said}"):
+    with pytest.raises(ValueError, match=rf"a\.tfrecord: {message}"):
         google_records.read(file, 4, *sizes)
 
 
@@ -135,7 +135,7 @@ def test_other_records_are_none_of_google(tmp_path):
     file = tmp_path / "a.tfrecord"
     with tf.io.TFRecordWriter(str(file)) as writer:
         writer.write(b"\xff no example")
-    with pytest.raises(ValueError, match=r"a\.tfrecord: its rows are none of Google's"):
+    with pytest.raises(ValueError, match=r"a\.tfrecord: its rows do not have the features"):
         google_records.read(file, 4, 16, 3)
 
 
@@ -167,6 +167,6 @@ def test_no_such_file(tmp_path):
 @pytest.mark.parametrize("options", [{"packed": True}, {"next_sentence": False}])
 def test_other_streams_are_refused_and_leave_nothing(stream, tmp_path, options):
     other = Stream(stream.records, 4, 32, **options)
-    with pytest.raises(ValueError, match="Google's files hold a pair a row"):
+    with pytest.raises(ValueError, match="Google's files have one pair per row"):
         google_records.write(tmp_path / "google.tfrecord", other)
     assert not list(tmp_path.glob("*google*"))

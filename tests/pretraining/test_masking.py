@@ -143,11 +143,11 @@ def words_of(ids, length):
     return [word for word in words if word]
 
 
-def test_whole_words_are_masked_whole():
+def test_whole_words_are_masked():
     random = np.random.default_rng(4)
     ids, lengths = sequences(400, seed=4)
     endings = (random.random(ids.shape) < 0.4) & (ids > MASK)
-    ids[endings] = NUMBER["##s"]  # also behind [CLS] and [SEP]: a text that was cut in a word
+    ids[endings] = NUMBER["##s"]  # also after [CLS] and [SEP], as in texts that begin within a word
     masker = masking.Masker(prose.PIECES, 12, whole_words=True)
     found = masker.mask(ids, lengths, 11, np.arange(400))
     at = check(*found, ids, lengths, 12)
@@ -158,14 +158,14 @@ def test_whole_words_are_masked_whole():
         for word in words:
             assert at[row, word].all() or not at[row, word].any(), (row, word)
             several += len(word) > 1 and at[row, word[0]]
-        # A word is left out only if it does not fit any more.
+        # A word is skipped only if it exceeds the budget.
         left = budget - at[row].sum()
         assert not [w for w in words if len(w) <= left and not at[row, w[0]]], row
     assert several > 300
 
 
-def test_the_parts_of_a_word_are_drawn_apart():
-    """Each piece of a masked word is [MASK], itself or random by itself, as Google has it."""
+def test_tokens_of_a_word_are_replaced_independently():
+    """Each token of a masked word is replaced independently, as in Google's code."""
     ids = np.tile(np.array([CLS, 9, NUMBER["##s"], SEP], np.int32), (4000, 1))
     masker = masking.Masker(prose.PIECES, 2, 0.5, whole_words=True)
     masked, *_, count = masker.mask(ids, np.full(4000, 4), 0, np.arange(4000))
@@ -174,11 +174,11 @@ def test_the_parts_of_a_word_are_drawn_apart():
     assert both == pytest.approx(0.64, abs=0.03)
 
 
-# --- Draws depend on the key, the number and the position alone ---
+# --- Random numbers depend only on the key, the number and the position ---
 
 
 @pytest.mark.parametrize("whole_words", [False, True])
-def test_a_row_is_masked_alone_as_in_a_batch(whole_words):
+def test_masks_do_not_depend_on_the_batch(whole_words):
     ids, lengths = sequences(60)
     numbers = np.random.default_rng(0).permutation(1000)[:60]
     masker = masking.Masker(prose.PIECES, 12, whole_words=whole_words)
@@ -197,7 +197,7 @@ def test_a_row_is_masked_alone_as_in_a_batch(whole_words):
             np.testing.assert_array_equal(a[0], b[row])
 
 
-def test_another_key_or_number_gives_other_masks():
+def test_masks_depend_on_key_and_number():
     ids, lengths = (np.repeat(x[:1], 500, 0) for x in sequences(2, seed=5))
     masker = masking.Masker(prose.PIECES, 20)
     numbers = np.arange(500)
@@ -205,7 +205,7 @@ def test_another_key_or_number_gives_other_masks():
     assert len(np.unique(first, axis=0)) == 500
     second = masker.mask(ids, lengths, hash_random.key_of(0, 1), numbers)[1]
     assert not (first == second).all(axis=1).any()
-    # As often the same as chance has it: 15% of 15%.
+    # Equal positions are as frequent as for independent masks: 15% of 15%.
     at = np.zeros((2, *ids.shape), bool)
     for where, positions in zip(at, (first, second), strict=True):
         np.put_along_axis(where, positions[:, : round(0.15 * lengths[0])], True, axis=1)
@@ -215,7 +215,7 @@ def test_another_key_or_number_gives_other_masks():
 
 @pytest.mark.parametrize("whole_words", [False, True])
 def test_golden(whole_words):
-    """The same masks on each machine; these numbers may never change."""
+    """The masks are equal on every machine; these numbers must never change."""
     ids = np.array(
         [[CLS, *(5 + (7 * row + column) % 46 for column in range(40)), SEP] for row in range(30)]
     )
@@ -230,18 +230,18 @@ GOLDEN_POSITIONS = {False: [7, 9, 20, 22, 24, 32, 0, 0, 0], True: [7, 9, 20, 22,
 GOLDEN_HASH = {False: "921ec3cab4bec9ce", True: "bb6c2f3e1bc6739a"}
 
 
-# --- What is refused ---
+# --- Errors ---
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"max_predictions": 0}, "max_predictions must be at least 1; received 0"),
-        ({"share": 0.0}, "must lie between 0 and 1; got 0.0"),
-        ({"share": 1.0}, "must lie between 0 and 1; got 1.0"),
-        ({"vocabulary": prose.PIECES[:4] + prose.PIECES[5:]}, r"\(51 pieces\) has no \[MASK\]"),
-        ({"vocabulary": prose.PIECES[3:]}, r"\(49 pieces\) has no \[CLS\] piece"),
-        ({"vocabulary": [*prose.SPECIAL, "[unused0]"]}, "has no pieces but special ones"),
+        ({"share": 0.0}, "must be between 0 and 1; received 0.0"),
+        ({"share": 1.0}, "must be between 0 and 1; received 1.0"),
+        ({"vocabulary": prose.PIECES[:4] + prose.PIECES[5:]}, r"\(51 tokens\) has no \[MASK\]"),
+        ({"vocabulary": prose.PIECES[3:]}, r"\(49 tokens\) has no \[CLS\]"),
+        ({"vocabulary": [*prose.SPECIAL, "[unused0]"]}, "holds only special tokens"),
     ],
 )
 def test_errors(options, message):

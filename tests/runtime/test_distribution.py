@@ -229,7 +229,7 @@ def test_gradients_are_not_accumulated_under_mirrored(records, tmp_path):
     """What Keras would fail at within the first step, in words that name nothing."""
     message = "^gradients cannot be accumulated under MirroredStrategy, in Keras 3 on TensorFlow; "
     with distribution.scope("mirrored"), pytest.raises(ValueError, match=message):
-        runs.pretrain(records, tmp_path, accumulate=2)
+        runs.pretrain(records, tmp_path, gradient_accumulation_steps=2)
 
 
 FLAG = "--xla_force_host_platform_device_count="
