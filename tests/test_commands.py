@@ -1078,7 +1078,7 @@ def test_convert(tmp_path, capsys):
             "held_out must be at least 0 and below 1; received 1.0",
         ),
         (["records", "{rows}", "--vocab", "{bare}", "--output", "x"], "has no vocabulary"),
-        (["pretrain", "--records", "none", "--output", "x"], "none holds no records.json: make"),
+        (["pretrain", "--records", "none", "--output", "x"], "none holds no records.json; make"),
         (["pretrain", "--records", "{records}", "--output", "no/such"], "its folder does not exi"),
         (
             ["pretrain", "--records", "{records}", "--output", "x", "--lengths", "8", "16", "32"],

@@ -5,6 +5,7 @@ import concurrent.futures.process
 import multiprocessing
 import os
 import threading
+import typing
 
 
 def apply(function, inputs, workers):
@@ -47,7 +48,7 @@ def apply(function, inputs, workers):
 
 def _exit_with_parent():
     """Let this worker exit when its parent is killed; it would wait for work forever."""
-    parent = multiprocessing.parent_process()
+    parent: typing.Any = multiprocessing.parent_process()
 
     def wait():
         parent.join()

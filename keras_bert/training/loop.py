@@ -2,6 +2,7 @@
 
 import sys
 import time
+import typing
 
 import keras
 import numpy as np
@@ -32,7 +33,7 @@ class Loop:
         self._model, self._state, self._log = schedule.trained, state, log
         self._score, self._metric, self._patience = score, metric, patience
         self._callbacks = callbacks
-        self._watch = None
+        self._watch: typing.Any = None
 
     def run(self):
         """Train the remaining epochs.

@@ -1,4 +1,4 @@
-"""Masks: shares over many pieces, what is never masked, and draws that depend on nothing else."""
+"""Masking: shares, special tokens, whole words, and reproducible random numbers."""
 
 import hashlib
 
@@ -27,7 +27,7 @@ def sequences(rows, length=64, seed=0, pieces=prose.PIECES):
 
 
 def check(masked, positions, labels, count, ids, lengths, most):
-    """What holds of each row; returns where the masks are, bool (rows, seq)."""
+    """Check each row; return the mask, bool (rows, seq)."""
     at = np.zeros(ids.shape, bool)
     assert masked.dtype == positions.dtype == labels.dtype == np.int32
     assert positions.shape == labels.shape == (len(ids), most)
@@ -47,7 +47,7 @@ def check(masked, positions, labels, count, ids, lengths, most):
 
 @pytest.mark.parametrize("whole_words", [False, True])
 @pytest.mark.parametrize("most", [1, 5, 40])
-def test_what_holds_of_each_row(whole_words, most):
+def test_properties_of_each_row(whole_words, most):
     ids, lengths = sequences(200)
     before = ids.copy()
     masker = masking.Masker(prose.PIECES, most, whole_words=whole_words)
@@ -58,7 +58,7 @@ def test_what_holds_of_each_row(whole_words, most):
     assert (at.sum(1) <= budget).all() if whole_words else (at.sum(1) == budget).all()
 
 
-def test_shares_over_many_pieces():
+def test_shares_over_many_tokens():
     ids, lengths = sequences(20_000, 64, seed=1)
     lengths[:] = 60
     ids[:, 60:], ids[:, 59] = PAD, SEP
@@ -70,18 +70,18 @@ def test_shares_over_many_pieces():
     labels = labels[:, :9]
     total = now.size
     assert total == 180_000
-    # 5 standard deviations each; what is random hits the piece itself once in so many.
+    # Tolerance of 5 standard deviations. A random token equals the original one at times.
     ordinary = len(prose.PIECES) - 5
     assert (now == MASK).mean() == pytest.approx(0.8, abs=0.005)
     assert (now == labels).mean() == pytest.approx(0.1 + 0.1 / ordinary, abs=0.004)
     other = now[(now != MASK) & (now != labels)]
     assert len(other) / total == pytest.approx(0.1 - 0.1 / ordinary, abs=0.004)
-    # Random pieces are even over all but the special ones.
+    # Random tokens are uniformly distributed over all tokens except special ones.
     counts = np.bincount(other, minlength=len(prose.PIECES))
     assert not counts[:5].any()
     expected = len(other) / ordinary
     assert abs(counts[5:] - expected).max() < 6 * expected**0.5
-    # Every position alike, whatever is masked beside it.
+    # Positions are equally likely and independent.
     words = (ids[:, :59] != SEP)[:, 1:]
     at = np.zeros(ids.shape, bool)
     np.put_along_axis(at, positions[:, :9], True, axis=1)
@@ -89,19 +89,19 @@ def test_shares_over_many_pieces():
     assert abs(share - 9 / 57).max() < 6 * (0.16 / 20_000) ** 0.5
     neighbours = (at[:, 1:58] & at[:, 2:59]).mean()
     assert neighbours == pytest.approx((9 / 57) * (8 / 56), rel=0.15)
-    # What a piece becomes has nothing to do with how likely it is chosen, or with its place.
+    # The replacement is independent of the choice and the position.
     assert np.corrcoef(now.ravel() == MASK, positions[:, :9].ravel())[0, 1] < 0.02
 
 
 @pytest.mark.parametrize("share", [0.05, 0.15, 0.5])
-def test_the_share_of_all_positions(share):
+def test_share_of_all_positions(share):
     ids, lengths = sequences(4000, 128, seed=2)
     *_, count = masking.Masker(prose.PIECES, 80, share).mask(ids, lengths, 1, np.arange(4000))
     assert (count == np.maximum(1, np.round(lengths * share))).all()
     assert count.sum() / lengths.sum() == pytest.approx(share, abs=0.004)
 
 
-def test_random_pieces_are_never_special_or_unused():
+def test_random_tokens_are_never_special_or_unused():
     ids, lengths = sequences(3000, pieces=MORE, seed=3)
     masked, positions, labels, count = masking.Masker(MORE, 20).mask(
         ids, lengths, 3, np.arange(3000)
@@ -110,7 +110,7 @@ def test_random_pieces_are_never_special_or_unused():
     assert new == {index for index, piece in enumerate(MORE) if index > 6}
 
 
-def test_one_piece_at_least_and_none_where_there_is_none():
+def test_at_least_one_token_unless_the_text_is_empty():
     ids = np.array([[CLS, 9, SEP, 0, 0], [CLS, SEP, SEP, 0, 0], [0] * 5], np.int32)
     for whole_words in (False, True):
         masker = masking.Masker(prose.PIECES, 3, whole_words=whole_words)
@@ -120,7 +120,7 @@ def test_one_piece_at_least_and_none_where_there_is_none():
         check(*found, ids, [3, 3, 0], 3)
 
 
-def test_a_batch_of_no_rows():
+def test_empty_batch():
     for whole_words in (False, True):
         masker = masking.Masker(prose.PIECES, 3, whole_words=whole_words)
         found = masker.mask(np.zeros((0, 9), np.int32), np.zeros(0, int), 0, [])
@@ -131,7 +131,7 @@ def test_a_batch_of_no_rows():
 
 
 def words_of(ids, length):
-    """Runs of positions: a word and what continues it; [CLS] and [SEP] end one."""
+    """Return the positions of each word; [CLS] and [SEP] end words."""
     words = []
     for position in range(length):
         if ids[position] in (CLS, SEP):

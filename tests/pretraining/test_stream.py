@@ -352,8 +352,8 @@ def test_records_without_held_out_documents(tmp_path):
         Stream(made, 4, 48, split="eval")
 
 
-def test_one_document_has_no_other(tmp_path):
+def test_one_document_raises_for_pairs(tmp_path):
     made = prose.build(tmp_path, GIVEN[:1])
-    with pytest.raises(ValueError, match="needs two at least; there is 1"):
+    with pytest.raises(ValueError, match="needs at least two documents; received 1"):
         next(Stream(made, 4, 48).batches())
     assert next(Stream(made, 1, 48, next_sentence=False).batches())
