@@ -272,6 +272,7 @@ print(len(expected), "files,", killed, "kills")
 """
 
 
+@pytest.mark.slow
 def test_killed_build_ends_with_the_same_bytes(python, tmp_path):
     output = python("-c", KILLED, tmp_path, 2, 1, random.randrange(2**32))
     found = re.search(r"^(\d+) files, (\d+) kills$", output, re.MULTILINE)

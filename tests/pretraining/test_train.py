@@ -152,6 +152,7 @@ def test_finished_run_is_not_repeated(eager, learned, records, tmp_path):
             np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["tensorflow", "jax"])
 def test_killed_run_equals_uninterrupted_run(backend, python, records, tmp_path):
     shutil.copytree(records.folder, tmp_path / "records")

@@ -371,6 +371,7 @@ def test_fixed_length_is_one_shape(untrained):
     assert shapes == {(8, 16)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("packed", [False, True])
 def test_steps_are_compiled_if_that_saves_time(packed, monkeypatch):
     losses, trained = [], []
@@ -563,6 +564,7 @@ def test_encoder_without_preprocessor_raises():
         finetune(encoder=encoder)
 
 
+@pytest.mark.slow
 def test_jax_run_resumes(python, tmp_path):
     """A JAX run that Ctrl-C stops in its third epoch is the same if it was killed in between."""
     program = f"""
