@@ -1068,7 +1068,7 @@ def test_convert(tmp_path, capsys):
         (["vocab", "{rows}", "--output", "x"], "size must be at most"),
         (["vocab", "{rows}", "--output", "no/such"], "its folder does not exist"),
         (["vocab", "{cut}", "--output", "x"], "cut.gz: this gzip file is damaged or truncated"),
-        (["vocab", "{folder}", "--output", "{folder}/x"], "x: must not lie within the corpus"),
+        (["vocab", "{folder}", "--output", "{folder}/x"], "x: must not be inside the corpus"),
         (["records", "missing/*", "--vocab", "a", "--output", "x"], "missing/*: no such file"),
         (["records", "{rows}", "--vocab", "none", "--output", "x"], "'none' is no folder and no"),
         (["records", "{rows}", "--vocab", "a", "--output", "no/such"], "its folder does not exist"),
@@ -1108,7 +1108,7 @@ def test_convert(tmp_path, capsys):
                 "--lengths",
                 "16",
             ],
-            "the records were made with another vocabulary, of 52 pieces; received 18 pieces",
+            "another vocabulary of 52 tokens; received 18 tokens",
         ),
         (
             [
@@ -1494,7 +1494,7 @@ def test_too_few_documents_are_said_when_records_are_made(tmp_path, capsys):
                "--config", config, "--steps", 1, "--lengths", 16, "--batch-size", 2]  # fmt: skip
     assert run(*command) == 1
     error = capsys.readouterr().err
-    assert "there is 1: blank lines stand between documents, and --no-next-sentence" in error
+    assert "separate documents by blank lines, or use --no-next-sentence" in error
 
 
 def test_what_was_mended_in_a_corpus_is_said_with_its_place(tmp_path, capsys):
