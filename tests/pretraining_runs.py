@@ -1,4 +1,4 @@
-"""Tiny pretraining runs, in the tests' own process or in processes that get killed.
+"""Tiny pretraining runs, in the tests' own process or in processes that are killed.
 
 python -m tests.pretraining_runs records FOLDER
 python -m tests.pretraining_runs killed FOLDER SEED [TIMES]      # after that
@@ -16,7 +16,7 @@ PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh", "."]
 
 
 def records(folder, held_out=0.3, documents=24):
-    """Writes a corpus and makes records of it, four shards: each document says one letter only."""
+    """Make records of four shards. Each document of the corpus repeats one letter."""
     from keras_bert.pretraining.records import Records, build
     from keras_bert.text.preprocessor import Preprocessor
 
@@ -39,7 +39,7 @@ def records(folder, held_out=0.3, documents=24):
 
 
 def encoder(**options):
-    """A `BertEncoder` of one narrow layer that learns fast."""
+    """Return a `BertEncoder` of one narrow layer that learns fast."""
     import keras
 
     import keras_bert
@@ -61,7 +61,7 @@ STILL = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 
 def pretrain(made, folder, model=None, steps=6, length=16, batch_size=8, phases=None, **options):
-    """Pretrains at a high rate."""
+    """Pretrain with a high learning rate."""
     from keras_bert.pretraining import train
 
     options = {
@@ -78,28 +78,27 @@ def pretrain(made, folder, model=None, steps=6, length=16, batch_size=8, phases=
 
 
 def weights(model):
-    """The weights, as arrays."""
+    """Return the weights as arrays."""
     import keras
 
     return [keras.ops.convert_to_numpy(variable) for variable in model.variables]
 
 
-# What is the same for each run of the same settings; the rest is of the clock.
 def figures(history):
-    """The history without what the clock says."""
+    """Return the history without measured times, so that runs of equal settings are equal."""
     clock = ("seconds", "tokens_per_second", "sequences_per_second", "flop_utilization")
     return [{key: line[key] for key in line if key not in clock} for line in history]
 
 
-def _as_many_masks_everywhere():
-    """A masked piece in each row: so the mean over a device's rows is as good as any other's."""
+def _one_mask_per_row():
+    """Return phases with one masked token per row, so that means of devices average exactly."""
     from keras_bert.pretraining.train import Phase
 
     return [Phase(4, 16, 8, max_predictions=1)]
 
 
 def _whole_run(folder, times):
-    """A run with all that it could lose: two phases, dropout, accumulation, evaluation."""
+    """Run with two phases, dropout, accumulation and evaluation; save weights and figures."""
     import json
 
     import numpy as np
@@ -108,9 +107,15 @@ def _whole_run(folder, times):
     from keras_bert.pretraining.train import Phase
 
     made = Records(folder.parent / "records")
-    phases = [Phase(times + 1, 16, 8), Phase(times, 24, 8)]  # a step at least between two kills
+    phases = [Phase(times + 1, 16, 8), Phase(times, 24, 8)]  # at least one step between two kills
     model, history = pretrain(
-        made, folder, phases=phases, accumulate=2, log_every=1, save_every=1, eval_every=3
+        made,
+        folder,
+        phases=phases,
+        gradient_accumulation_steps=2,
+        log_every=1,
+        save_every=1,
+        eval_every=3,
     )
     np.savez(folder / "weights.npz", *weights(model))
     (folder / "figures.json").write_text(json.dumps(figures(history)))
@@ -130,7 +135,7 @@ def _fork(folder, times):
 
 
 def killed(folder, seed, times=4):
-    """Runs once undisturbed and once killed again and again; prints whether both are the same.
+    """Run once undisturbed and once with repeated kills; print if both have the same result.
 
     The runs are forks of a process that has imported everything and computed nothing.
     """
@@ -151,7 +156,7 @@ def killed(folder, seed, times=4):
         checkpoints = disturbed / "checkpoints"
         before = set(checkpoints.glob("*.npz")) if checkpoints.is_dir() else set()
         limit = time.monotonic() + 3 * took
-        # Each run gets somewhere, then ends at any moment from there on.
+        # Each run writes a checkpoint and is killed at a random moment afterwards.
         while time.monotonic() < limit:
             found = set(checkpoints.glob("*.npz")) if checkpoints.is_dir() else set()
             if found - before:
@@ -170,7 +175,7 @@ def killed(folder, seed, times=4):
 
 
 def parallel(folder, strategy, model_parallel):
-    """Runs on several virtual devices; prints the losses and how the large weights are split."""
+    """Run on several virtual devices; print the losses and how the large weights are split."""
     import json
 
     import keras
@@ -190,8 +195,8 @@ def parallel(folder, strategy, model_parallel):
     with distribution.scope(strategy, model_parallel=model_parallel) as found:
         model = encoder(**STILL)
         name = f"{strategy}-{model_parallel}-{os.getpid()}"
-        phases = _as_many_masks_everywhere()
-        # At a low rate: Adam makes a step of what is all but 0 for a gradient, and so of rounding.
+        phases = _one_mask_per_row()
+        # With a low learning rate, because Adam amplifies rounding of tiny gradients.
         model, history = pretrain(made, folder / name, model, phases=phases, learning_rate=1e-3)
         report = {
             "loss": [line["loss"] for line in history],
@@ -225,7 +230,7 @@ CONFIG = {
 
 
 def worker(folder, index, number):
-    """One of several processes that train together, as the environment says."""
+    """Run as one of several processes that train together."""
     import json
 
     import jax
@@ -240,7 +245,7 @@ def worker(folder, index, number):
     made = Records(folder / "records")
     with distribution.scope("multi-worker"):
         assert distribution.worker() == (index, number), distribution.worker()
-        phases = _as_many_masks_everywhere()
+        phases = _one_mask_per_row()
         options = {"phases": phases, "learning_rate": 1e-3}
         model, history = pretrain(made, folder / "workers", encoder(**STILL), **options)
         total = sum(float(np.abs(array).sum()) for array in weights(model))
@@ -249,7 +254,7 @@ def worker(folder, index, number):
             "eval_loss": [line["eval_loss"] for line in history if "eval_loss" in line],
             "total": total,
         }
-    # As a person has it who gave no weights: each process draws the first ones.
+    # The command line without initial weights: each process initializes them.
     from keras_bert.__main__ import main
 
     config = folder / f"config-{index}.json"

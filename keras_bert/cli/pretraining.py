@@ -199,7 +199,7 @@ def pretrain(args):
             learning_rate=args.learning_rate,
             warmup_steps=args.warmup_steps,
             optimizer=args.optimizer,
-            accumulate=args.accumulate,
+            gradient_accumulation_steps=args.accumulate,
             packed=args.packed,
             whole_words=args.whole_words,
             seed=args.seed,

@@ -60,8 +60,9 @@ def _finetune(args, output, examples, dev, columns):
         if note:
             print(note, flush=True)
     encoder.trainable = not args.freeze
-    names = ("warmup", "max_length", "metric", "patience", "accumulate", "fixed_length", "seed")
+    names = ("warmup", "max_length", "metric", "patience", "fixed_length", "seed")
     options = {name: getattr(args, name) for name in names}
+    options["gradient_accumulation_steps"] = args.accumulate
     given = {name: getattr(args, name) for name in _SEARCHED if getattr(args, name) is not None}
     for name in ("class_weight", "stride"):
         if (value := getattr(args, name)) is not None:

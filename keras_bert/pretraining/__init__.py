@@ -1,1 +1,1 @@
-"""Raw text to a pretrained model: corpus, vocabulary, records, stream, train."""
+"""Pretraining from raw text: corpus, vocabulary, records, stream of batches, training."""

@@ -1,6 +1,6 @@
-"""The TFRecords of Google's `create_pretraining_data.py`: read those there are, write new ones.
+"""Reader and writer of the TFRecords of Google's `create_pretraining_data.py`.
 
-Their masks were drawn when they were written. `stream` draws fresh ones each epoch instead.
+These files contain fixed masks, whereas `stream` draws new masks in each epoch.
 
 Source: `write_instance_to_example_files` in google-research/bert `create_pretraining_data.py`,
 `input_fn_builder` in its `run_pretraining.py`.
@@ -16,25 +16,25 @@ from keras_bert.runtime.files import atomic_write
 
 
 def read(paths, batch_size, sequence_length, max_predictions, *, shuffle=0, seed=0):
-    """Reads batches as `heads.pretraining` takes them.
+    """Read batches for `heads.pretraining`.
 
-    All of it is TensorFlow's own, so the files may lie in a bucket, and no step needs this
-    process, which a TPU that another machine holds could not reach.
+    The dataset uses only TensorFlow operations, so it also runs on the host of a remote TPU, and
+    the files may be in a bucket.
 
     Args:
-        paths: files or patterns, also `"gs://..."`.
-        batch_size: rows a batch.
-        sequence_length, max_predictions: that the files were written with.
-        shuffle: rows among which the next one is drawn; 0: in their order, once.
-        seed: of the order.
+        paths: Files or patterns, including `"gs://..."`.
+        batch_size: Rows per batch.
+        sequence_length, max_predictions: The values with which the files were written.
+        shuffle: Size of the shuffle buffer, in rows. 0: no shuffling and one pass.
+        seed: Seed of the shuffling.
 
     Returns:
-        A `tf.data.Dataset` of (inputs, targets, weights), see `stream.Stream`; with `shuffle` it
-        has no end.
+        A `tf.data.Dataset` of `(inputs, targets, weights)`, see `stream.Stream`. With `shuffle` it
+        repeats without end.
 
     Raises:
-        ValueError: no such file, or its first row is of another length. A later one is
-            TensorFlow's own error, while it is read.
+        ValueError: If no file matches or the first row has other lengths. Errors in later rows are
+            TensorFlow's, when they are read.
 
     Example:
 
@@ -95,41 +95,46 @@ def _check_first_row(files, features):
     for row in tf.data.TFRecordDataset(files).take(1):
         try:
             found = tf.io.parse_single_example(row, of_any_size)
-        except (tf.errors.InvalidArgumentError, UnicodeDecodeError) as error:  # of its message
-            raise ValueError(f"{files[0]}: its rows are none of Google's") from error
+        except (
+            tf.errors.InvalidArgumentError,
+            UnicodeDecodeError,
+        ) as error:  # the error's message may be undecodable
+            raise ValueError(
+                f"{files[0]}: its rows do not have the features of Google's pretraining data"
+            ) from error
         for key, feature in features.items():
             size = len(found[key].values)
             if size != feature.shape[0]:
                 raise ValueError(
-                    f"{files[0]}: {key} must have {feature.shape[0]} numbers a row, by "
-                    f"sequence_length and max_predictions; it has {size}"
+                    f"{files[0]}: {key} must have {feature.shape[0]} numbers per row; received "
+                    f"{size}; set sequence_length and max_predictions to those of the files"
                 )
 
 
 def write(path, stream, epochs=1):
-    r"""Writes what a stream draws, for programs that read Google's files.
+    r"""Write the rows of a stream, for programs that read Google's files.
 
     Args:
-        path: the file, which appears when it is whole.
-        stream: a `stream.Stream` of pairs that are not packed.
-        epochs: passes over the records, each with masks of its own; Google's code makes 10.
+        path: The file. It is written atomically.
+        stream: A `stream.Stream` of pairs without packing.
+        epochs: Number of passes over the records, with different masks. Google's code uses 10.
 
     Returns:
-        How many rows were written.
+        The number of rows.
 
     Raises:
-        ValueError: a packed stream, or one of single texts.
+        ValueError: If the stream is packed or yields single texts.
 
     Example:
 
     >>> import tempfile
     >>> from keras_bert import Preprocessor
     >>> from keras_bert.pretraining import records, stream
-    >>> pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c", "."]
+    >>> tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c", "."]
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     text, made = pathlib.Path(folder, "corpus.txt"), pathlib.Path(folder, "records")
     ...     _ = text.write_text("A b. B a. A c.\n\nB b. C b. C a.\n")
-    ...     _ = records.build([text], made, Preprocessor(pieces), workers=1)
+    ...     _ = records.build([text], made, Preprocessor(tokens), workers=1)
     ...     drawn = stream.Stream(records.Records(made), 2, 16, max_predictions=3)
     ...     rows = write(folder + "/pairs.tfrecord", drawn)
     ...     inputs, _, _ = next(iter(read(folder + "/pairs.tfrecord", rows, 16, 3)))
@@ -149,7 +154,10 @@ def write(path, stream, epochs=1):
 def _rows(batch):
     inputs, targets, weights = batch
     if "input_mask" not in inputs or "next_sentence" not in targets:
-        raise ValueError("Google's files hold a pair a row; received a stream of others")
+        raise ValueError(
+            "Google's files have one pair per row; use a stream with packed=False and "
+            "next_sentence=True"
+        )
     columns = {
         "input_ids": inputs["input_word_ids"],
         "input_mask": inputs["input_mask"],

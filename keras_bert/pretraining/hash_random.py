@@ -1,16 +1,16 @@
-"""Random numbers that are hashes: of a key, of a number and of a position.
+"""Counter-based random numbers: each one is a hash of a key, a number and a position.
 
-So each depends on nothing that was drawn before, all of many are drawn at once, and they are the
-same on every machine and with every version of NumPy.
+A number does not depend on earlier ones, and many are computed in one vectorized call. They are
+equal on every machine and with every version of NumPy.
 """
 
 import numpy as np
 
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # the step of splitmix64
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # increment of splitmix64
 
 
 def key_of(*numbers):
-    """A key of 64 bits from whole numbers, such as a seed and an epoch.
+    """Return a 64-bit key for integers, such as a seed and an epoch.
 
     Example:
 
@@ -24,13 +24,13 @@ def key_of(*numbers):
 
 
 def hashes(key, numbers, count, purpose):
-    """A hash for each number and each of `count` positions.
+    """Return a hash for each number and each of `count` positions.
 
     Args:
-        key: what `key_of` returns.
-        numbers: whole numbers from 0, such as those of sequences, (numbers,).
-        count: positions, below 2**32.
-        purpose: a small whole number; who needs several hashes of one position counts them so.
+        key: The result of `key_of`.
+        numbers: Non-negative integers, such as indices of sequences, (numbers,).
+        count: Number of positions, below 2**32.
+        purpose: A small integer. Different purposes give independent hashes of one position.
 
     Returns:
         uint64 (numbers, count).
@@ -48,7 +48,7 @@ def hashes(key, numbers, count, purpose):
 
 
 def uniform(bits):
-    """Hashes, uint64 of any shape, to numbers from 0 up to 1, float64.
+    """Convert hashes, uint64 of any shape, to float64 numbers in [0, 1).
 
     Example:
 
@@ -59,7 +59,7 @@ def uniform(bits):
 
 
 def _mix(x):
-    """The finalizer of splitmix64 (Steele et al., 2014)."""
+    """Apply the finalizer of splitmix64 (Steele et al., 2014)."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))

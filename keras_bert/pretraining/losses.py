@@ -1,18 +1,23 @@
-"""Loss and accuracy over a vocabulary: its logits are the largest tensor of a training step."""
+"""Loss and accuracy over a vocabulary, and the compilation of a pretraining model."""
 
 import keras
 from keras import ops
 
+from keras_bert import heads, optimizers
+from keras_bert.runtime import distribution
+
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class PieceCrossentropy(keras.losses.Loss):
-    """Cross-entropy of logits over a vocabulary, the mean over what has a weight.
+    """Cross-entropy of logits over a vocabulary, averaged over positions with a weight.
 
-    The numbers are those of `keras.losses.SparseCategoricalCrossentropy(from_logits=True)`, in
-    fewer passes over memory: of the logits' size there are only their powers and the gradient.
+    Computes the same numbers as `keras.losses.SparseCategoricalCrossentropy(from_logits=True)` with
+    less memory traffic. The logits are the largest tensor of a training step; of their size, this
+    loss creates only their exponentials and the gradient.
 
     Args:
-        reduction, name: as for `keras.losses.Loss`; the default does not count empty slots.
+        reduction, name, dtype: As for `keras.losses.Loss`. The default reduction ignores positions
+            with weight 0.
 
     Example:
 
@@ -25,22 +30,22 @@ class PieceCrossentropy(keras.losses.Loss):
         super().__init__(name=name, reduction=reduction, dtype=dtype)
 
     def call(self, labels, logits):
-        """Labels, integers (batch, n), and logits (batch, n, vocab) to losses (batch, n)."""
+        """Map labels, int (batch, n), and logits (batch, n, vocab) to losses (batch, n)."""
         labels = ops.cast(labels, "int32")
 
         @ops.custom_gradient
         def crossentropy(logits):
-            most = ops.max(logits, axis=-1)  # (batch, n)
-            powers = ops.exp(logits - most[..., None])
-            total = ops.sum(powers, axis=-1)
+            maximum = ops.max(logits, axis=-1)  # (batch, n)
+            exponentials = ops.exp(logits - maximum[..., None])
+            total = ops.sum(exponentials, axis=-1)
 
             def gradient(*args, upstream=None):
                 upstream = args[0] if upstream is None else upstream
                 is_label = labels[..., None] == ops.arange(logits.shape[-1], dtype="int32")
                 at_label = ops.where(is_label, upstream[..., None], 0.0)
-                return powers * (upstream / total)[..., None] - at_label
+                return exponentials * (upstream / total)[..., None] - at_label
 
-            return ops.log(total) + most - _at_label(labels, logits), gradient
+            return ops.log(total) + maximum - _at_label(labels, logits), gradient
 
         return crossentropy(logits)
 
@@ -49,10 +54,10 @@ class PieceCrossentropy(keras.losses.Loss):
 
 
 def accuracy():
-    """A metric: the share of labels, integers (batch, n), above whose logit none other is.
+    """Return a metric: the share of labels, int (batch, n), whose logit is the maximum.
 
-    As `keras.metrics.SparseCategoricalAccuracy`, without an `argmax` over the vocabulary: of ties
-    each counts.
+    Equals `keras.metrics.SparseCategoricalAccuracy`, without an `argmax` over the vocabulary. If
+    several logits are the maximum, each of them counts as correct.
 
     Returns:
         A `keras.metrics.Metric`.
@@ -64,12 +69,45 @@ def accuracy():
     >>> float(metric.result())
     0.5
     """
-    return keras.metrics.MeanMetricWrapper(_is_right, name="accuracy")
+    return keras.metrics.MeanMetricWrapper(_is_correct, name="accuracy")
 
 
-def _is_right(labels, logits):
-    of_label = _at_label(ops.cast(labels, "int32"), logits)
-    return ops.cast(of_label >= ops.max(logits, axis=-1), "float32")
+def compile_model(model, optimizer):
+    """Compile a model of `heads.pretraining`, `masked_lm` or `packed_pretraining`.
+
+    The loss is the mean over masked positions plus the mean over pairs, each with an accuracy.
+    `train.pretrain` calls this function; call it yourself before your own `fit`.
+
+    Args:
+        model: The model.
+        optimizer: A Keras optimizer, such as `optimizers.adamw`.
+
+    Example:
+
+    >>> from keras_bert import BertEncoder
+    >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
+    ...                       num_attention_heads=2, intermediate_size=8)
+    >>> model = heads.pretraining(encoder)
+    >>> compile_model(model, optimizers.adamw(1e-4, total_steps=10))
+    >>> model.compiled
+    True
+    """
+    encoder = heads.find_encoder(model)
+    # Objects, not names: Keras creates named losses in the first step, which is then traced twice.
+    loss, metrics = PieceCrossentropy, accuracy
+    tasks = list(model.output) if isinstance(model.output, dict) else None
+    model.compile(
+        optimizers.with_loss_scale(optimizer, encoder.dtype_policy),
+        loss={task: loss() for task in tasks} if tasks else loss(),
+        weighted_metrics={task: [metrics()] for task in tasks} if tasks else [metrics()],
+        jit_compile=distribution.supports_jit_compile(),
+    )
+    model.optimizer.build(model.trainable_variables)
+
+
+def _is_correct(labels, logits):
+    at_label = _at_label(ops.cast(labels, "int32"), logits)
+    return ops.cast(at_label >= ops.max(logits, axis=-1), "float32")
 
 
 def _at_label(labels, logits):

@@ -1,9 +1,9 @@
-"""Which pieces are masked, and by what: 15% of them, 80% by [MASK], 10% by a random piece.
+"""Masking for the masked LM: 15% of the tokens, 80% by [MASK], 10% by a random token.
 
 Source: section 3.1 and A.1 of the paper; `create_masked_lm_predictions` in google-research/bert
 `create_pretraining_data.py`.
 
-Every draw is a hash of a key, the number of the sequence and the position in it.
+Every random number is a hash of a key, the index of the sequence and the position in it.
 """
 
 import re
@@ -19,18 +19,18 @@ class Masker:
     """Masks sequences for the masked LM.
 
     Args:
-        vocabulary: the pieces.
-        max_predictions: the most pieces that are masked in a sequence.
-        share: of the pieces that are masked.
-        whole_words: mask all pieces of a word, or none.
+        vocabulary: List of tokens.
+        max_predictions: Maximum number of masked tokens per sequence.
+        share: Share of the tokens to mask.
+        whole_words: If `True`, mask all tokens of a word or none.
 
     Raises:
-        ValueError: the vocabulary lacks a special piece, or a number is impossible.
+        ValueError: If the vocabulary lacks a special token or a number is out of range.
 
     Example:
 
-    >>> pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"]
-    >>> masker = Masker(pieces, max_predictions=2)
+    >>> tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"]
+    >>> masker = Masker(tokens, max_predictions=2)
     >>> ids = np.array([[2, 5, 6, 5, 6, 5, 6, 3, 0]])
     >>> masked, positions, labels, count = masker.mask(ids, np.array([8]), key=1, numbers=[0])
     >>> masked.shape, positions.shape, int(count[0])
@@ -41,39 +41,39 @@ class Masker:
         if max_predictions < 1:
             raise ValueError(f"max_predictions must be at least 1; received {max_predictions}")
         if not 0 < share < 1:
-            raise ValueError(f"the share of masked pieces must lie between 0 and 1; got {share}")
-        ids = {piece: index for index, piece in enumerate(vocabulary)}
+            raise ValueError(f"share must be between 0 and 1; received {share}")
+        ids = {token: index for index, token in enumerate(vocabulary)}
         for special in ("[MASK]", "[CLS]", "[SEP]"):
             if special not in ids:
                 raise ValueError(
-                    f"the vocabulary ({len(vocabulary)} pieces) has no {special} piece"
+                    f"the vocabulary ({len(vocabulary)} tokens) has no {special}; add it"
                 )
         self.max_predictions = max_predictions
         self._share = share
         self._whole_words = whole_words
         self._mask_id = ids["[MASK]"]
-        self._frame = np.array([ids[piece] for piece in ("[CLS]", "[SEP]")])
+        self._frame = np.array([ids[token] for token in ("[CLS]", "[SEP]")])
         self._ordinary = np.array(
-            [index for index, piece in enumerate(vocabulary) if not _SPECIAL.fullmatch(piece)],
+            [index for index, token in enumerate(vocabulary) if not _SPECIAL.fullmatch(token)],
             np.int32,
         )
         if not len(self._ordinary):
-            raise ValueError("the vocabulary has no pieces but special ones")
-        self._continues = np.array([piece.startswith("##") for piece in vocabulary])
+            raise ValueError("the vocabulary holds only special tokens")
+        self._continues = np.array([token.startswith("##") for token in vocabulary])
 
     def mask(self, ids, lengths, key, numbers):
-        """Masks a batch.
+        """Mask a batch.
 
         Args:
-            ids: piece ids, int32 (batch, seq), with [CLS] and [SEP].
-            lengths: positions that are no padding, (batch,).
-            key: a number below 2**64, of the run and the epoch.
-            numbers: of the sequences within the epoch, (batch,).
+            ids: Token ids with [CLS] and [SEP], int32 (batch, seq).
+            lengths: Lengths without padding, (batch,).
+            key: Integer below 2**64 that identifies the run and the epoch.
+            numbers: Indices of the sequences within the epoch, (batch,).
 
         Returns:
-            `masked` ids, int32 (batch, seq); `positions` of the masked pieces in rising order and
-            `labels`, what stood there, both int32 (batch, predictions) and 0 behind the last
-            one; and how many there are, int64 (batch,).
+            A tuple `(masked, positions, labels, counts)`: the masked ids, int32 (batch, seq); the
+            positions of the masked tokens in rising order and their original ids, both int32
+            (batch, predictions) and padded with 0; and the number of masked tokens, int64 (batch,).
         """
         ids = np.asarray(ids, np.int32)
         batch, seq = ids.shape
@@ -81,14 +81,14 @@ class Masker:
         maskable = position < np.asarray(lengths)[:, None]  # (batch, seq)
         for special in self._frame:
             maskable &= ids != special
-        # Of all positions, as Google counts, and one at least.
+        # A share of all positions including [CLS] and [SEP], as in Google's code; at least one.
         budget = np.round(np.asarray(lengths) * self._share).astype(np.int64)
         budget = np.clip(budget, 1, self.max_predictions)
         draws = hashes(key, numbers, seq, purpose=0) >> np.uint64(1)
         if self._whole_words:
             chosen = self._choose_words(ids, maskable, draws, budget)
         else:
-            chosen = _choose_pieces(maskable, draws, budget)
+            chosen = _choose_tokens(maskable, draws, budget)
         count = chosen.sum(axis=1)
         rows, columns = np.nonzero(chosen)  # in rising order
         slots = np.arange(len(rows)) - np.repeat(np.cumsum(count) - count, count)
@@ -108,21 +108,20 @@ class Masker:
         return masked, positions, labels, count
 
     def _choose_words(self, ids, maskable, draws, budget):
-        """Words in random order, each that still fits: bool (batch, seq)."""
+        """Choose words in random order, skipping those over the budget: bool (batch, seq)."""
         batch, seq = ids.shape
         starts = maskable & ~self._continues[ids]
-        starts[:, 1:] |= maskable[:, 1:] & ~maskable[:, :-1]  # a text may be cut within a word
+        starts[:, 1:] |= maskable[:, 1:] & ~maskable[:, :-1]  # a text may begin within a word
         start = np.maximum.accumulate(np.where(starts, np.arange(seq), 0), axis=1)
         rows = np.arange(batch)[:, None]
         size = np.zeros((batch, seq), np.int64)
         np.add.at(size, (np.broadcast_to(rows, start.shape)[maskable], start[maskable]), 1)
         keys = np.where(maskable, draws[rows, start], np.iinfo(np.int64).max).astype(np.int64)
-        order = np.argsort(keys, axis=1, kind="stable")  # the pieces of a word stay together
+        order = np.argsort(keys, axis=1, kind="stable")  # a stable sort keeps words together
         chosen = np.zeros((batch, seq), bool)
         used, fits = np.zeros(batch, np.int64), np.zeros(batch, bool)
         for column in range(int(maskable.sum(axis=1).max(initial=0))):
-            at = order[:, column], np.arange(batch)
-            at = at[1], at[0]
+            at = np.arange(batch), order[:, column]
             opens = starts[at]
             fits = np.where(opens, used + size[at] <= budget, fits) & maskable[at]
             used += np.where(opens & fits, size[at], 0)
@@ -130,8 +129,8 @@ class Masker:
         return chosen
 
 
-def _choose_pieces(maskable, draws, budget):
-    """The pieces with the smallest draws: bool (batch, seq)."""
+def _choose_tokens(maskable, draws, budget):
+    """Choose the tokens with the smallest random numbers: bool (batch, seq)."""
     keys = np.where(maskable, draws, np.iinfo(np.int64).max).astype(np.int64)
     order = np.argsort(keys, axis=1)
     chosen = np.zeros(maskable.shape, bool)

@@ -1,7 +1,7 @@
-"""Wikitext to paragraphs: prose alone.
+"""Prose paragraphs from wikitext.
 
-mwparserfromhell parses; here stands what is kept of its tree. Templates, tables, lists,
-headings, references, formulas, pictures and categories go, links leave their label.
+mwparserfromhell parses the text. This module drops templates, tables, lists, headings, references,
+formulas, pictures and categories, and replaces links by their labels.
 """
 
 import html
@@ -9,8 +9,8 @@ import re
 
 _INSTALL = "wikitext needs mwparserfromhell; install it: pip install mwparserfromhell"
 
-# Elements that go with all that is in them, and those that leave their content as a block of its
-# own. Any other leaves its content where it stands.
+# Elements that are dropped with their content, and elements whose content becomes a paragraph. The
+# content of all other elements stays in its paragraph.
 _DROPPED = frozenset(
     {
         "ref", "references", "gallery", "table", "math", "chem", "ce", "timeline", "score", "hiero",
@@ -25,8 +25,8 @@ _BLOCKS = frozenset(
         "p", "div", "center", "blockquote", "poem", "br", "hr", "h1", "h2", "h3", "h4", "h5", "h6",
     }
 )  # fmt: skip
-# Of those, the ones that are common and hold no prose: cut out before the parser sees them, as
-# comments, templates and tables are, since the parser would take most of its time for them.
+# Common elements without prose. Like comments, templates and tables, they are removed before the
+# parser runs, because it would spend most of its time on them.
 _RAW = re.compile(
     r"<(ref|math|gallery|timeline|score|imagemap|syntaxhighlight|source)\b"
     r"(?:[^<>/]|/(?!>))*+(?:/>|>[^<]*+(?:<(?!/?\1\b)[^<]*+)*+</\1\s*+>)",
@@ -34,10 +34,10 @@ _RAW = re.compile(
 )
 _INNERMOST_TEMPLATE = re.compile(r"\{\{(?:\{[^{}]*+\}|[^{}]*+)\}\}")  # or argument, {{{x}}}
 _INNERMOST_TABLE = re.compile(r"\{\|[^{}]*+(?<=\|)\}")
-_DEPTH = 20  # of templates in templates; what is deeper is left to the parser
+_DEPTH = 20  # of nested templates; the parser handles deeper ones
 _PARAGRAPH = "\n\n"
-_ITEM = "\0"  # stands where a list item begins; no text holds one
-_PREFIXED = "\1"  # stands before a link such as "fr:Anarchie" or "Category:Politics"
+_ITEM = "\0"  # marks the beginning of a list item; no text contains it
+_PREFIXED = "\1"  # marks a link with a prefix, such as "fr:Anarchie" or "Category:Politics"
 
 _FILE = re.compile(
     r"\.(?:svg|jpe?g|png|gif|tiff?|webp|xcf|og[gva]|opus|webm|flac|midi?|mp3|wav|pdf|djvu|stl)\s*$",
@@ -50,13 +50,13 @@ _LINK_OPTIONS = re.compile(
 )
 _SWITCH = re.compile(r"__[A-Z]+__")
 _LEFT_TAG = re.compile(r"</?[A-Za-z][A-Za-z0-9]*(?:\s[^<>\n]*)?/?>")
-# Where the parser saw no markup in what was meant to be some.
+# Invalid markup, which the parser returns as text.
 _LEFT_LINK = re.compile(r"\[\[(?:[^\[\]|\n]*\|)*([^\[\]|\n]*)\]\]")
 _BROKEN = re.compile(
     r"\{\{|\}\}|\{\||\|\}|\[\[|\]\]|^[|!]|\|\||<[/!]?[a-z]|\w\|\w|\|\w+=", re.MULTILINE
 )
 _TIDY = (
-    # What templates leave of "(IPA: ..., born 1950)".
+    # Remains of removed templates, as in "(IPA: ..., born 1950)".
     (re.compile(r"[(（][\s,;:/–—-]*+(?:(?:or\b|IPA:?)[\s,;:/–—-]*+)?[)）]"), ""),
     (re.compile(r"([(（])(?:\s*[,;:])+\s*"), r"\1"),
     (re.compile(r"(?<![\s,;:])(?:\s*+[,;:])++\s*+([)）])"), r"\1"),
@@ -65,21 +65,21 @@ _TIDY = (
     (re.compile(r"([(\[])[^\S\n]+"), r"\1"),
     (re.compile(r"[^\S\n]{2,}"), " "),
 )
-_BRACKETS = 5  # in each other, that are tidied
+_BRACKETS = 5  # maximum depth of nested brackets that are tidied
 _LETTERS = re.compile(r"\w{2}|[\u3040-\u30ff\u3400-\u9fff]")
 
 
 def paragraphs(wikitext):
-    r"""Takes the prose out of wikitext.
+    r"""Extract the prose of wikitext.
 
     Args:
-        wikitext: the source of a page, a string.
+        wikitext: The source of a page.
 
     Returns:
-        Its paragraphs, a list of strings without line ends.
+        A list of paragraphs without line ends.
 
     Raises:
-        ValueError: mwparserfromhell is not installed.
+        ValueError: If mwparserfromhell is not installed.
 
     Example:
 
@@ -92,16 +92,16 @@ def paragraphs(wikitext):
         raise ValueError(_INSTALL) from error
     out: list[str] = []
     try:
-        # Quotes for bold and italics are looked for after the rest, in the text itself.
+        # `_tidy` removes the quotes of bold and italic text.
         _write(mwparserfromhell.parse(_cut(wikitext), skip_style_tags=True), out)
     except (mwparserfromhell.parser.ParserError, RecursionError):
-        return []  # nested beyond what a person would write
+        return []  # extreme nesting, which no article has
     found = (_tidy(block) for block in re.split(r"\n(?:[^\S\n]*\n)+", "".join(out)))
     return [block for block in found if block]
 
 
 def _cut(text):
-    """Wikitext without most of what is dropped anyway."""
+    """Remove comments, templates, tables and elements without prose."""
     if "<!--" in text:
         first, *others = text.split("<!--")
         text = first + "".join(other.partition("-->")[2] for other in others)
@@ -118,7 +118,7 @@ def _cut(text):
 
 
 def _write(wikicode, out):
-    """Appends the prose of a node list to `out`."""
+    """Append the prose of a node list to `out`."""
     from mwparserfromhell import nodes
 
     for node in wikicode.nodes:
@@ -151,7 +151,7 @@ def _write_link(node, out):
     ):
         return
     if _NAMESPACE.match(title) and str(node.text).strip() in ("", "*", " "):
-        return  # a category and how it is sorted
+        return  # a category with a sort key
     written: list[str] = []
     _write(node.text, written)
     text = "".join(written)
@@ -183,7 +183,7 @@ def _character(node):
 
 
 def _tidy(block):
-    """A paragraph as it is printed, or an empty string."""
+    """Return a paragraph of plain text, or an empty string if it is not prose."""
     lines = []
     for line in block.split("\n"):
         if _ITEM in line:

@@ -1,4 +1,4 @@
-"""Several pairs in a row, so that hardly any position is padding.
+"""Packing of several pairs into a row, which leaves little padding.
 
 Source: Krell et al. (2021), Efficient sequence packing without cross-contamination.
 """
@@ -11,61 +11,61 @@ from keras_bert.data.packing import Layout, within
 
 
 def plan(lengths, length, most):
-    """Says which pairs share a row: best fit, the longest first.
+    """Assign pairs to rows by best fit, the longest pairs first. Deterministic.
 
     Args:
-        lengths: of the pairs, int (pairs,), none above `length`.
-        length: positions of a row.
-        most: pairs in a row at most.
+        lengths: Lengths of the pairs, int (pairs,), at most `length`.
+        length: Positions per row.
+        most: Maximum number of pairs per row.
 
     Returns:
-        A list of rows, each a list of indices of pairs. Alike in all calls.
+        A list of rows, each a list of indices of pairs.
 
     Example:
 
     >>> plan(np.array([5, 8, 3, 2]), length=8, most=4)
     [[1], [0, 2], [3]]
     """
-    open_rows: list[list[list[int]]] = [[] for _ in range(length + 1)]  # by the room that is left
-    rooms: list[int] = []  # those there are rows for, rising
+    open_rows: list[list[list[int]]] = [[] for _ in range(length + 1)]  # by free positions
+    free: list[int] = []  # numbers of free positions for which there are open rows, sorted
     rows = []
     for index in np.argsort(-np.asarray(lengths), kind="stable").tolist():
         size = int(lengths[index])
-        at = bisect.bisect_left(rooms, size)
-        if at < len(rooms):
-            room = rooms[at]
-            row = open_rows[room].pop()
-            if not open_rows[room]:
-                rooms.pop(at)
-            room -= size
+        at = bisect.bisect_left(free, size)
+        if at < len(free):
+            left = free[at]
+            row = open_rows[left].pop()
+            if not open_rows[left]:
+                free.pop(at)
+            left -= size
         else:
-            row, room = [], length - size
+            row, left = [], length - size
             rows.append(row)
         row.append(index)
-        if len(row) < most and room:
-            if not open_rows[room]:
-                bisect.insort(rooms, room)
-            open_rows[room].append(row)
+        if len(row) < most and left:
+            if not open_rows[left]:
+                bisect.insort(free, left)
+            open_rows[left].append(row)
     return rows
 
 
 def pack(pairs, rows, length, most, most_predictions, pad_id=0):
-    """Lays sequences of one pair each into rows.
+    """Pack sequences of one pair each into rows.
 
     Args:
-        pairs: a dict of arrays, an entry for each pair: `input_word_ids`, `input_type_ids` int
-            (pairs, seq), `lengths` (pairs,), `positions` and `labels` of masked pieces int (pairs,
-            predictions), `counts` of them (pairs,), `is_random` (pairs,).
-        rows: for each row how many of the pairs it takes, in their order, int (rows,).
-        length: positions of a row.
-        most: pairs in a row at most.
-        most_predictions: masked pieces in a row at most.
-        pad_id: the id of [PAD].
+        pairs: A dict of arrays with one entry per pair: `input_word_ids`, `input_type_ids` int
+            (pairs, seq), `lengths` (pairs,), `positions` and `labels` of masked tokens int (pairs,
+            predictions), their `counts` (pairs,), `is_random` (pairs,).
+        rows: Number of pairs per row, int (rows,). The rows take the pairs in order.
+        length: Positions per row.
+        most: Maximum number of pairs per row.
+        most_predictions: Maximum number of masked tokens per row.
+        pad_id: The id of [PAD].
 
     Returns:
-        A dict of arrays: those of `Layout.inputs`, where a sequence is a pair;
-        `masked_lm_positions`, `masked_lm_labels` int32 (rows, most_predictions); `is_random` int32
-        (rows, most); and weights, 1.0 where there is something, of the last two.
+        A dict of arrays: the inputs of `Layout.inputs`; `masked_lm_positions` and
+        `masked_lm_labels` int32 (rows, most_predictions); `is_random` int32 (rows, most);
+        `masked_lm_weights` and `is_random_weights` float32, 1.0 for used entries.
 
     Example:
 
@@ -78,7 +78,7 @@ def pack(pairs, rows, length, most, most_predictions, pad_id=0):
     ([[2, 7, 3, 2, 3, 0]], [[1, 1, 1, 2, 2, 0]])
     """
     lengths, counts = pairs["lengths"], pairs["counts"]
-    row = np.repeat(np.arange(len(rows)), rows)  # of each pair
+    row = np.repeat(np.arange(len(rows)), rows)  # (pairs,)
     offset = _offsets(lengths, rows)
     layout = Layout(lengths, row, within(rows), offset, (len(rows), length, most))
     packed = layout.inputs(pairs["input_word_ids"], pairs["input_type_ids"], pad_id)
@@ -98,7 +98,7 @@ def pack(pairs, rows, length, most, most_predictions, pad_id=0):
 
 
 def _offsets(sizes, groups):
-    """Sum of the sizes before each item in its group."""
+    """Return the sum of the sizes before each item in its group."""
     before = np.cumsum(sizes) - sizes
     first = (np.cumsum(groups) - groups)[groups > 0]
     return before - np.repeat(before[first], groups[groups > 0])

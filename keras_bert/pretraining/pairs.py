@@ -1,9 +1,9 @@
-"""Documents to pairs of texts for next sentence prediction.
+"""Pairs of texts for next sentence prediction, from documents.
 
 Source: section A.2 of the paper; `create_instances_from_document` and `truncate_seq_pair` in
-google-research/bert `create_pretraining_data.py`. Two things differ. The length of a short pair
-is drawn for each pair, not once for a document. And where only one sentence is left, so that its
-pair has to be a random one, later pairs are true ones more often, so that half of all are random.
+google-research/bert `create_pretraining_data.py`. There are two differences. The length of a short
+pair is drawn per pair, not per document. A pair that must be random, because its document has only
+one sentence left, makes later pairs less often random, so that half of all pairs are random.
 """
 
 import dataclasses
@@ -14,21 +14,21 @@ import numpy as np
 
 from keras_bert.pretraining.hash_random import hashes, uniform
 
-SHORTEST = 8  # positions of a row
+SHORTEST = 8  # minimum sequence length
 
-# What hashes are drawn for; 0 to 2 are for masks.
+# Purposes of random numbers, see `hash_random.hashes`. Masking uses 0 to 2.
 _IS_SHORT, _TARGET, _MIDDLE, _IS_RANDOM, _OTHER, _OTHER_BEGIN, _ORDER = range(3, 10)
 
 
 @dataclasses.dataclass(frozen=True)
 class Pairs:
-    """Pairs, each two runs of pieces, in random order.
+    """Pairs of texts in random order.
 
     Attributes:
-        first, second: where in the documents' pieces each text starts and ends, int64 (pairs, 2).
+        first, second: Start and end of each text in the documents' tokens, int64 (pairs, 2).
             Without next sentence prediction the second texts are empty.
-        is_random: whether the second text is from another document, bool (pairs,).
-        special: special pieces around a pair: 3, or 2 where there are no second texts.
+        is_random: `True` if the second text is from another document, bool (pairs,).
+        special: Number of special tokens per pair: 3, or 2 without second texts.
     """
 
     first: np.ndarray
@@ -39,29 +39,30 @@ class Pairs:
     def __len__(self):
         return len(self.first)
 
-    @functools.cached_property  # each batch asks for those of its rows
+    @functools.cached_property
     def lengths(self):
-        """Positions each pair takes, special pieces included, int64 (pairs,)."""
+        """Length of each pair including special tokens, int64 (pairs,)."""
         return np.diff(self.first)[:, 0] + np.diff(self.second)[:, 0] + self.special
 
 
 def draw(documents, length, key, *, short_share=0.1, next_sentence=True):
-    """Draws the pairs of one pass over documents.
+    """Draw the pairs of one pass over documents.
 
-    Each sentence occurs once, in a first text or in a second one that follows it.
+    Each sentence occurs once, in a first text or in a second text that follows it. Random second
+    texts are additional.
 
     Args:
         documents: `records.Documents`.
-        length: positions that the longest pair takes, special pieces included.
-        key: a number below 2**64: the same gives the same pairs, on every machine.
-        short_share: share of the pairs whose length is anything up to `length`.
-        next_sentence: whether there are second texts at all.
+        length: Maximum length of a pair, including special tokens.
+        key: Integer below 2**64. Equal keys give equal pairs on every machine.
+        short_share: Share of the pairs with a random length up to `length`.
+        next_sentence: If `False`, there are no second texts.
 
     Returns:
         `Pairs`.
 
     Raises:
-        ValueError: a single document has no other one to draw from, or `length` is too small.
+        ValueError: If there are fewer than two documents for pairs, or `length` is too small.
 
     Example:
 
@@ -75,9 +76,8 @@ def draw(documents, length, key, *, short_share=0.1, next_sentence=True):
         raise ValueError(f"sequence_length must be at least {SHORTEST}; received {length}")
     if next_sentence and len(documents) < 2:
         raise ValueError(
-            "next sentence prediction draws from another document, so it needs two at least; "
-            f"there {'is' if len(documents) else 'are'} {len(documents)}: blank lines stand "
-            "between documents, and --no-next-sentence does without"
+            f"next sentence prediction needs at least two documents; received {len(documents)}; "
+            "separate documents by blank lines, or use --no-next-sentence"
         )
     special = 3 if next_sentence else 2
     limit = length - special
@@ -88,11 +88,11 @@ def draw(documents, length, key, *, short_share=0.1, next_sentence=True):
     def coins(purpose, count=sentences):
         return uniform(hashes(key, [0], count, purpose)[0])
 
-    # What a pair that begins with a sentence would be, for all sentences at once; only where the
-    # next one begins depends on those before.
+    # Compute the pair that would begin with each sentence, for all sentences at once. Only the
+    # choice of the sentences that begin a pair is sequential, see `_walk`.
     target = 2 + (coins(_TARGET) * (limit - 1)).astype(np.int64)
     target = np.where(coins(_IS_SHORT) < short_share, target, limit)
-    end = np.searchsorted(starts, starts[:-1] + target)  # the first with enough before it
+    end = np.searchsorted(starts, starts[:-1] + target)  # the first sentence that is not needed
     end = np.minimum(end, document_starts[document_of + 1])
     middle = end
     if next_sentence:
@@ -126,16 +126,13 @@ def draw(documents, length, key, *, short_share=0.1, next_sentence=True):
 
 
 def _walk(middle, end, coins):
-    """From sentence to sentence that a pair begins with: (those sentences, `is_random`).
-
-    A sentence alone has no other that could follow it. So that half of all pairs are random, the
-    others are so less often.
-    """
+    """Return the sentences that begin a pair, and `is_random` of these pairs."""
+    # A single remaining sentence makes a random pair; other pairs are random less often instead.
     is_alone = memoryview(end - np.arange(len(end)) == 1)
     middle, end, coins = memoryview(middle), memoryview(end), memoryview(coins)
     begin, is_random = [], []
     sentence, sentences, count, alone = 0, len(end), 0, 0
-    while sentence < sentences:  # the one loop over all pairs, so there is little in it
+    while sentence < sentences:  # the only Python loop over all pairs
         begin.append(sentence)
         count += 1
         if is_alone[sentence]:
@@ -152,7 +149,7 @@ def _walk(middle, end, coins):
 
 
 def _keep(first, second, limit):
-    """What stays of first texts: the longer of two loses pieces until both are `limit` together."""
+    """Return the lengths of first texts after both texts are cut to `limit`, the longer first."""
     half = limit - limit // 2
     return np.where(
         first + second <= limit, first, np.minimum(first, np.maximum(limit - second, half))
@@ -160,7 +157,7 @@ def _keep(first, second, limit):
 
 
 def _shorten(spans, keep, generator):
-    """Cuts texts to `keep` pieces, each piece at the front or the end, as a coin falls."""
+    """Cut texts to `keep` tokens, removing each token at the front or the end at random."""
     cut = np.maximum(spans[:, 1] - spans[:, 0] - keep, 0)
     coins = map(generator.getrandbits, cut.tolist())
     front = np.fromiter(map(int.bit_count, coins), np.int64, len(cut))

@@ -1,20 +1,19 @@
-"""Text to records: every document tokenized once, into shards of TFRecords.
+"""Records: a corpus, tokenized once and stored as shards of TFRecords.
 
-A folder of records holds
+A folder of records contains
 
-    train-00000.tfrecord, ...   a `tf.train.Example` for each document
-    eval-00000.tfrecord, ...    the same, of documents that are held out
+    train-00000.tfrecord, ...   a `tf.train.Example` per document
+    eval-00000.tfrecord, ...    the same for held-out documents
     vocab.txt, tokenizer_config.json
-    records.json                the manifest: settings, and for each file counts and its hash
+    records.json                the manifest: settings, and counts and a hash per file
 
-An example has two features: `pieces`, the ids of all its sentences, and `sentence_lengths`, how
-many of them each sentence takes; both little-endian, in the types that the manifest names.
+An example has two features: `pieces`, the token ids of all sentences, and `sentence_lengths`, the
+number of tokens per sentence. Both are little-endian, in the types that the manifest names.
 
-What a shard holds is a function of the corpus and the settings alone, and it appears whole or not
-at all. So a build that was killed goes on where it was, and ends with the same bytes.
+A shard depends only on the corpus and the settings, and it is written atomically. A build that was
+killed therefore resumes and ends with the same bytes.
 """
 
-import collections
 import contextlib
 import dataclasses
 import hashlib
@@ -22,11 +21,11 @@ import itertools
 import json
 import os
 import pathlib
-import typing
 
 import numpy as np
 
-from keras_bert.pretraining import corpus, sentences, vocabulary
+from keras_bert.pretraining import corpus, sentences, shards, vocabulary
+from keras_bert.pretraining.workers import apply
 from keras_bert.runtime.files import atomic_write, exclusive_lock
 from keras_bert.text.preprocessor import Preprocessor
 
@@ -35,13 +34,13 @@ SPLITS = ("train", "eval")
 _OPTIONS = ("lowercase", "strip_accents", "split_cjk")  # of a preprocessor
 _FORMAT = 1
 _SHARD_BYTES = 16 * 2**20  # of text
-_PART_BYTES = 2**19  # of text: what a worker is given at once
-_END_BYTES = 2**16
-# Nothing ends some sentences: a list, a poem. Cut, so that pairs need not drop what is too long.
-_LONGEST_SENTENCE = 128  # pieces
-_AGAIN = "`keras-bert records`, called as before, makes it anew"
-_ANEW = "delete it, and `keras-bert records` makes all of the records anew"
-_SPREAD = 2654435761  # Knuth's multiplier: consecutive numbers to numbers all over 32 bits
+_PART_BYTES = 2**19  # of text per task of a worker process
+_END_BYTES = 2**16  # of a file that are hashed, at each end
+# Longer "sentences", such as lists and poems, are cut, so that pairs need not drop the rest.
+_LONGEST_SENTENCE = 128  # tokens
+_REPEAT = "run the same `keras-bert records` command again to rebuild it"
+_REBUILD = "delete it and run `keras-bert records` again to rebuild all records"
+_SPREAD = 2654435761  # Knuth's multiplier spreads consecutive numbers over 32 bits
 
 
 def build(
@@ -54,29 +53,32 @@ def build(
     workers=None,
     on_progress=None,
 ):
-    r"""Tokenizes a corpus into records; goes on where an earlier call was killed.
+    r"""Tokenize a corpus into records. Resumes if an earlier call was killed.
 
-    Given again for records that are finished, it looks at every file, and makes anew what is
-    missing or broken.
+    If the records are complete, it verifies every file and rebuilds missing or broken ones.
+
+    A script that calls this function with several workers needs an
+    `if __name__ == "__main__":` guard, because the worker processes import the script.
 
     Args:
-        paths: files, folders and patterns, see `corpus.files`.
-        folder: where the records go; made if need be.
-        preprocessor: a `Preprocessor`: its vocabulary and options are what counts.
-        held_out: share of the documents that training does not see, 0 up to 1.
-        shard_bytes: of text that make up a shard, at least; it is cut between documents.
-        workers: processes that find the sentences; default: one for each core. With 1 it is
-            done here.
-        on_progress: called after each part with the bytes of text done in this call.
+        paths: Files, folders and patterns, see `corpus.files`.
+        folder: Folder for the records. It is created if it does not exist.
+        preprocessor: A `Preprocessor`, for its vocabulary and tokenizer options.
+        held_out: Share of the documents for evaluation, in [0, 1).
+        shard_bytes: Minimum bytes of text per shard. A shard ends with a document.
+        workers: Number of processes that split text into sentences. Default: the number of cores.
+            1: no additional process.
+        on_progress: Function that is called repeatedly with the bytes of text done in this call.
 
     Returns:
         The manifest, a dict: `settings`, `shards` (a list of dicts), `counts` (documents,
-        sentences, pieces, unknown pieces, and what was mended in reading).
+        sentences, pieces, unknown pieces, and repaired input, see `corpus.documents`).
 
     Raises:
-        ValueError: the corpus holds no text, an impossible number, the folder holds records with
-            other settings, another process is at work on it, or a file is broken.
-        OSError: a file cannot be read or written.
+        ValueError: If an argument is invalid, the corpus contains no text, the folder holds records
+            with other settings, another process uses the folder, or a file is broken.
+        RuntimeError: If a worker process ended unexpectedly.
+        OSError: If a file cannot be read or written.
 
     Example:
 
@@ -99,7 +101,9 @@ def build(
     files = corpus.files(paths)
     missing = [piece for piece in vocabulary.SPECIAL if piece not in preprocessor.vocabulary]
     if missing:
-        raise ValueError(f"the vocabulary has no {', '.join(missing)}, which pretraining needs")
+        raise ValueError(
+            f"the vocabulary has no {', '.join(missing)}; pretraining needs these tokens"
+        )
     settings = {
         "format": _FORMAT,
         "corpus": [
@@ -120,7 +124,7 @@ def build(
 
 
 def vocabulary_hash(pieces):
-    """SHA-256 of a vocabulary, as hexadecimal digits.
+    """Return the SHA-256 of a vocabulary as hexadecimal digits.
 
     Example:
 
@@ -131,7 +135,7 @@ def vocabulary_hash(pieces):
 
 
 def _hash_of_ends(path):
-    """Tells most files of one name and size apart without reading all of them."""
+    """Return a hash of a file's first and last bytes, which detects most changes quickly."""
     found = hashlib.sha256()
     with open(path, "rb") as file:
         found.update(file.read(_END_BYTES))
@@ -156,12 +160,13 @@ def _build(files, folder, preprocessor, settings, workers, on_progress):
     ):
         documents = 0
         with contextlib.ExitStack() as stack:
-            writers = [stack.enter_context(_ShardWriter(folder, s, shard)) for s in SPLITS]
+            writers = [
+                stack.enter_context(shards.ShardWriter(folder, split, shard, settings))
+                for split in SPLITS
+            ]
             for _, first, size, texts in parts_of_shard:
                 for offset, document in enumerate(encode(texts)):
-                    writers[_is_held_out(first + offset, settings["held_out"])].write(
-                        document, settings
-                    )
+                    writers[_is_held_out(first + offset, settings["held_out"])].write(document)
                 documents += len(texts)
                 done += size
                 if on_progress is not None:
@@ -175,46 +180,53 @@ def _build(files, folder, preprocessor, settings, workers, on_progress):
         key: value for key, value in counts.items() if key != "documents"
     }  # fmt: skip
     if not manifest["counts"].get("pieces"):
-        names = ", ".join(file.name for file in files[:3])
-        more = f" and {len(files) - 3} more" if len(files) > 3 else ""
-        for entry in (entry for shard in manifest["shards"] for entry in shard["files"]):
-            (folder / entry["file"]).unlink(missing_ok=True)
-        (folder / MANIFEST_FILE).unlink(missing_ok=True)  # or it would refuse a better corpus
-        raise ValueError(f"the corpus holds no text: {names}{more}")
+        _raise_empty(files, folder, manifest)
     _write_manifest(folder, manifest)
     return manifest
 
 
+def _raise_empty(files, folder, manifest):
+    """Delete the records of a corpus without text, and raise an error."""
+    for entry in (entry for shard in manifest["shards"] for entry in shard["files"]):
+        (folder / entry["file"]).unlink(missing_ok=True)
+    (folder / MANIFEST_FILE).unlink(missing_ok=True)  # it would reject another corpus
+    names = ", ".join(file.name for file in files[:3])
+    more = f" and {len(files) - 3} more" if len(files) > 3 else ""
+    raise ValueError(f"the corpus holds no text: {names}{more}; add a file with text")
+
+
 def _started(folder, settings):
-    """The manifest of an earlier call with the same settings, or a new one."""
+    """Return the manifest of an earlier call with the same settings, or a new one."""
     file = folder / MANIFEST_FILE
     if not file.exists():
         return {"settings": settings, "complete": False, "documents_done": 0, "shards": []}
     manifest = _read_manifest(file)
     before = manifest["settings"]
-    changed = [key for key in settings | before if settings.get(key) != before.get(key)]
-    if changed:
-        key = changed[0]
-        old, new = before.get(key), settings.get(key)
-        if key == "corpus":
-            old, new = _difference(old, new)
-        if key == "vocabulary":  # a hash, which tells people nothing
-            what = "of another vocabulary"
-        elif key == "corpus" and not old:
-            what = f"of a corpus without {', '.join(new):.80}"
-        elif key == "corpus" and not new:
-            what = f"of a corpus that has {', '.join(old):.80} too"
-        else:
-            what = f"with {key}={old!r:.80}, these would have {new!r:.80}"
-        raise ValueError(f"{file} is of records {what}; take another folder")
+    for key in settings | before:
+        if settings.get(key) != before.get(key):
+            difference = _describe_change(key, before.get(key), settings.get(key))
+            raise ValueError(f"{file} is of records {difference}; take another folder")
     for number, shard in enumerate(manifest["shards"]):
-        if not all(_is_whole(folder / entry["file"], entry["sha256"]) for entry in shard["files"]):
-            return _up_to(manifest, number)
+        if not all(_is_intact(folder / entry["file"], entry["sha256"]) for entry in shard["files"]):
+            return _first_shards(manifest, number)
     return manifest
 
 
+def _describe_change(key, old, new):
+    """Describe how the records' settings differ from the current ones, for an error message."""
+    if key == "vocabulary":  # the values are hashes
+        return "of another vocabulary"
+    if key == "corpus":
+        old, new = _difference(old, new)
+        if not old:
+            return f"of a corpus without {', '.join(new):.80}"
+        if not new:
+            return f"of a corpus that also has {', '.join(old):.80}"
+    return f"with {key}={old!r:.80}, these would have {new!r:.80}"
+
+
 def _difference(before, now):
-    """What two lists of a corpus' files do not share, by their names, or a file that changed."""
+    """Return the names that only one of two lists of files has, or a file that changed."""
     old, new = ([entry["file"] for entry in files] for files in (before, now))
     if old != new:
         return [name for name in old if name not in new], [name for name in new if name not in old]
@@ -222,7 +234,7 @@ def _difference(before, now):
 
 
 def _write_vocabulary(folder, preprocessor, options):
-    """Writes it unless it is there already."""
+    """Write the vocabulary, unless the folder has it already."""
     with contextlib.suppress(OSError, ValueError):
         pieces, found = vocabulary.read(folder)
         if tuple(pieces) == tuple(preprocessor.vocabulary) and found == options:
@@ -230,7 +242,7 @@ def _write_vocabulary(folder, preprocessor, options):
     vocabulary.write(folder, preprocessor.vocabulary, **options)
 
 
-def _is_whole(file, expected):
+def _is_intact(file, expected):
     try:
         with open(file, "rb") as content:
             return hashlib.file_digest(content, "sha256").hexdigest() == expected
@@ -238,8 +250,8 @@ def _is_whole(file, expected):
         return False
 
 
-def _up_to(manifest, number):
-    """The manifest as it was when so many shards were done."""
+def _first_shards(manifest, number):
+    """Return the manifest of the first shards only."""
     shards = manifest["shards"][:number]
     done = sum(shard["documents"] for shard in shards)
     return {"settings": manifest["settings"], "complete": False, "documents_done": done,
@@ -251,9 +263,9 @@ def _read_manifest(file):
         manifest = json.loads(file.read_text(encoding="utf-8"))
         expected = manifest.pop("sha256")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"{file} is broken ({error!r:.80}); {_ANEW}") from error
+        raise ValueError(f"{file} is broken ({error!r:.80}); {_REBUILD}") from error
     if _hash_of(manifest) != expected:
-        raise ValueError(f"{file} is not what was written there; {_ANEW}")
+        raise ValueError(f"{file} has changed since it was written; {_REBUILD}")
     return manifest
 
 
@@ -262,7 +274,7 @@ def _hash_of(manifest):
 
 
 def _parts(files, shard_bytes, counts, skip):
-    """Runs of documents: (shard, number of the first document, bytes, list of documents)."""
+    """Yield (shard, index of the first document, bytes, list of documents)."""
     shard = in_shard = number = 0
     part: list[corpus.Document] = []
     in_part = 0
@@ -285,34 +297,19 @@ def _parts(files, shard_bytes, counts, skip):
 
 
 def _with_sentences(parts, workers):
-    """The same runs with the sentences in place of the documents, in the same order."""
-    workers = workers or os.cpu_count() or 1
+    """Replace the documents of parts by their sentences, in worker processes."""
+    workers = workers or min(os.cpu_count() or 1, 61)  # Windows has at most 61
     if workers == 1:
         for *place, documents in parts:
             yield *place, sentences.of_documents(documents)
         return
-    from joblib.externals import loky
-
-    under_way: collections.deque[tuple] = collections.deque()
-    try:
-        pool = loky.get_reusable_executor(max_workers=workers)
-        for *place, documents in parts:
-            # These processes import neither Keras nor TensorFlow, so they stay small.
-            under_way.append((place, pool.submit(sentences.of_documents, documents)))
-            # No more is read than is asked for, or a slow tokenizer would find a corpus in memory.
-            if len(under_way) > 2 * workers:
-                place, texts = under_way.popleft()
-                yield *place, texts.result()
-        while under_way:
-            place, texts = under_way.popleft()
-            yield *place, texts.result()
-    finally:
-        for _, texts in under_way:
-            texts.cancel()
+    keyed = ((place, documents) for *place, documents in parts)
+    for place, texts in apply(sentences.of_documents, keyed, workers):
+        yield *place, texts
 
 
 def _encoder(preprocessor):
-    """A function from documents, lists of sentences, to lists of int32 arrays."""
+    """Return a function from documents, lists of sentences, to `TokenizedDocument`s."""
     import tensorflow as tf
 
     from keras_bert.text.fast_tokenizer import tokenize_function
@@ -333,14 +330,15 @@ def _encoder(preprocessor):
             end = start + len(document)
             limits = splits[start : end + 1]
             pieces = values[limits[0] : limits[-1]]
-            yield _Document(pieces, _cut(np.diff(limits)), int((pieces == unknown).sum()))
+            unknowns = int((pieces == unknown).sum())
+            yield shards.TokenizedDocument(pieces, _cut(np.diff(limits)), unknowns)
             start = end
 
     return encode
 
 
 def _batches(texts):
-    """Texts in lists of `_PART_BYTES` and a text more: a long document takes no more memory."""
+    """Yield lists of texts of about `_PART_BYTES`, to limit the memory for long documents."""
     batch: list[str] = []
     size = 0
     for text in texts:
@@ -352,15 +350,8 @@ def _batches(texts):
     yield batch
 
 
-@dataclasses.dataclass
-class _Document:
-    pieces: np.ndarray
-    sentence_lengths: np.ndarray
-    unknown: int
-
-
 def _cut(lengths):
-    """Lengths of sentences without empty ones, the long ones in parts of like size."""
+    """Drop empty sentences and cut long ones into parts of similar lengths."""
     lengths = lengths[lengths > 0]
     if not (lengths > _LONGEST_SENTENCE).any():
         return lengths
@@ -371,75 +362,9 @@ def _cut(lengths):
 
 
 def _is_held_out(number, share):
-    return (number + 1) * _SPREAD % 2**32 < share * 2**32  # up to 0.61 not the first one
-
-
-class _ShardWriter:
-    """Writes one file of records; it appears under its name at the end of a `with` block."""
-
-    def __init__(self, folder, split, shard):
-        self._file = folder / f"{split}-{shard:05}.tfrecord"
-        self._beside = folder / f".{self._file.name}.tmp"
-        self._writer: typing.Any = None
-        self.record = {"file": self._file.name, "split": split}
-        self.record |= dict.fromkeys(("documents", "sentences", "pieces", "unknown_pieces"), 0)
-
-    def __enter__(self):
-        import tensorflow as tf
-
-        with self._errors():
-            self._writer = tf.io.TFRecordWriter(str(self._beside))
-        return self
-
-    def write(self, document, settings):
-        """Adds a document; one without pieces is left out."""
-        import tensorflow as tf
-
-        if not len(document.pieces):
-            return
-        values = {
-            "pieces": document.pieces.astype(settings["piece_type"]),
-            "sentence_lengths": document.sentence_lengths.astype(settings["length_type"]),
-        }
-        features = {
-            key: tf.train.Feature(bytes_list=tf.train.BytesList(value=[value.tobytes()]))
-            for key, value in values.items()
-        }
-        example = tf.train.Example(features=tf.train.Features(feature=features))
-        # A map has no order of its own, and a file is to have the same bytes each time.
-        with self._errors():
-            self._writer.write(example.SerializeToString(deterministic=True))
-        self.record["documents"] += 1
-        self.record["sentences"] += len(document.sentence_lengths)
-        self.record["pieces"] += len(document.pieces)
-        self.record["unknown_pieces"] += document.unknown
-
-    def __exit__(self, kind, *_):
-        try:
-            with self._errors():
-                self._writer.close()  # what is left of it is written now
-        except OSError:
-            self._beside.unlink(missing_ok=True)
-            if kind is None:  # else there is an error already
-                raise
-            return
-        if kind is not None or not self.record["documents"]:
-            self._beside.unlink(missing_ok=True)
-            return
-        with open(self._beside, "r+b") as file:  # Windows syncs no file that is only read
-            self.record["sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
-            os.fsync(file.fileno())
-        os.replace(self._beside, self._file)
-
-    @contextlib.contextmanager
-    def _errors(self):
-        """TensorFlow has its own for a full disk."""
-        import tensorflow as tf
-
-        try:
-            yield
-        except tf.errors.OpError as error:
-            raise OSError(f"{self._file}: {error.message}") from error
+    return (
+        number + 1
+    ) * _SPREAD % 2**32 < share * 2**32  # for shares up to 0.61, document 0 is for training
 
 
 def _sums(manifest):
@@ -460,10 +385,9 @@ class Documents:
     """Tokenized documents in memory.
 
     Attributes:
-        pieces: ids of all of them in a row, unsigned (pieces,).
-        sentence_starts: where each sentence starts in `pieces`, and behind the last one where it
-            ends; int64 (sentences + 1,).
-        document_starts: where each document starts in `sentence_starts`, and the end; int64
+        pieces: Token ids of all documents, unsigned (tokens,).
+        sentence_starts: Start of each sentence in `pieces`, and the end, int64 (sentences + 1,).
+        document_starts: Start of each document in `sentence_starts`, and the end, int64
             (documents + 1,).
     """
 
@@ -476,22 +400,22 @@ class Documents:
 
 
 class Records:
-    """A folder of records, to be read. Needs no TensorFlow.
+    """Reads a folder of records. Does not need TensorFlow.
 
     Args:
-        folder: what `build` wrote to.
+        folder: The folder that `build` wrote.
 
     Attributes:
-        manifest: the dict that `build` returned.
+        manifest: The dict that `build` returned.
 
     Raises:
-        ValueError: there are no records, or they are not finished.
+        ValueError: If there are no records, or they are incomplete.
 
     Example:
 
     >>> Records("no-such-folder")
     Traceback (most recent call last):
-    ValueError: no-such-folder holds no records.json: make records with `keras-bert records`
+    ValueError: no-such-folder holds no records.json; make records with `keras-bert records`
     """
 
     def __init__(self, folder):
@@ -499,35 +423,35 @@ class Records:
         file = self.folder / MANIFEST_FILE
         if not file.is_file():
             raise ValueError(
-                f"{folder} holds no {MANIFEST_FILE}: make records with `keras-bert records`"
+                f"{folder} holds no {MANIFEST_FILE}; make records with `keras-bert records`"
             )
         self.manifest = _read_manifest(file)
         if not self.manifest["complete"]:
             raise ValueError(
-                f"{folder}: the records are not finished; `keras-bert records` goes on with them"
+                f"{folder}: the records are incomplete; run `keras-bert records` again to resume"
             )
 
     def preprocessor(self, **options):
-        """A `Preprocessor` with the vocabulary and the options that the records were made with."""
+        """Return a `Preprocessor` with the vocabulary and tokenizer options of the records."""
         try:
             pieces, made_with = vocabulary.read(self.folder)
         except FileNotFoundError as error:
-            raise ValueError(f"{error.filename} is missing; {_AGAIN}") from None
+            raise ValueError(f"{error.filename} is missing; {_REPEAT}") from None
         self.check_vocabulary(pieces)
         return Preprocessor(pieces, **made_with, **options)
 
     def check_vocabulary(self, pieces):
-        """Raises a ValueError unless the records were made with this vocabulary."""
+        """Raise a `ValueError` unless the records were made with this vocabulary."""
         if vocabulary_hash(pieces) != self.manifest["settings"]["vocabulary"]:
             size = self.manifest["settings"]["vocab_size"]
-            received = "others, as many" if size == len(pieces) else f"{len(pieces)} pieces"
+            received = "other tokens" if size == len(pieces) else f"{len(pieces)} tokens"
             raise ValueError(
-                f"{self.folder}: the records were made with another vocabulary, of {size} pieces; "
-                f"received {received}"
+                f"{self.folder}: the records were made with another vocabulary of {size} tokens; "
+                f"received {received}; use the vocabulary of the records"
             )
 
     def check_preprocessor(self, preprocessor):
-        """Raises a ValueError unless the records were made with this vocabulary and options."""
+        """Raise a `ValueError` unless the records have this vocabulary and these options."""
         self.check_vocabulary(preprocessor.vocabulary)
         for key in _OPTIONS:
             made_with, received = self.manifest["settings"][key], getattr(preprocessor, key)
@@ -538,7 +462,7 @@ class Records:
                 )
 
     def shards(self, split="train"):
-        """The names of the files of a split, `"train"` or `"eval"`, in order."""
+        """Return the file names of a split, `"train"` or `"eval"`, in order."""
         return [
             file["file"]
             for shard in self.manifest["shards"]
@@ -547,7 +471,7 @@ class Records:
         ]
 
     def counts(self, split="train"):
-        """A dict with the `documents`, `sentences` and `pieces` of a split."""
+        """Return a dict with the numbers of `documents`, `sentences` and `pieces` of a split."""
         files = [file for shard in self.manifest["shards"] for file in shard["files"]]
         return {
             key: sum(file[key] for file in files if file["split"] == split)
@@ -555,21 +479,21 @@ class Records:
         }
 
     def read(self, names):
-        """Reads shards into memory.
+        """Read shards into memory.
 
         Args:
-            names: of files, from `shards`.
+            names: File names from `shards`.
 
         Returns:
             `Documents`.
 
         Raises:
-            ValueError: a file is missing, or is not what was written.
+            ValueError: If a file is missing or has changed since it was written.
         """
         settings = self.manifest["settings"]
         pieces, lengths, sentences_of = [], [], []
         for name in names:
-            for features in _examples(self._bytes(name)):
+            for features in shards.parse(self._bytes(name)):
                 pieces.append(np.frombuffer(features["pieces"], settings["piece_type"]))
                 values = np.frombuffer(features["sentence_lengths"], settings["length_type"])
                 lengths.append(values)
@@ -591,52 +515,11 @@ class Records:
         try:
             content = file.read_bytes()
         except FileNotFoundError:
-            raise ValueError(f"{file} is missing; {_AGAIN}") from None
+            raise ValueError(f"{file} is missing; {_REPEAT}") from None
         if hashlib.sha256(content).hexdigest() != expected:
-            raise ValueError(f"{file} is not what was written there; {_AGAIN}")
+            raise ValueError(f"{file} has changed since it was written; {_REPEAT}")
         return content
 
 
 def _starts(lengths):
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
-
-
-def _examples(content):
-    """The features of each example in a file of TFRecords, dicts of bytes.
-
-    A few lines in place of TensorFlow, which the JAX backend does without. The checksums need no
-    look: the hash of the whole file was right.
-    """
-    view, at = memoryview(content), 0
-    while at < len(view):
-        size = int.from_bytes(view[at : at + 8], "little")  # then 4 bytes of checksum
-        (features,) = (value for _, value in _fields(view[at + 12 : at + 12 + size]))
-        yield dict(_feature(entry) for _, entry in _fields(features))
-        at += 16 + size
-
-
-def _feature(entry):
-    (_, key), (_, feature) = _fields(entry)
-    ((_, values),) = _fields(feature)
-    return bytes(key).decode(), next((value for _, value in _fields(values)), b"")
-
-
-def _fields(view):
-    """The fields of a message of Protocol Buffers that are bytes: (number, value)."""
-    at = 0
-    while at < len(view):
-        tag, at = _varint(view, at)
-        size, at = _varint(view, at)
-        yield tag >> 3, view[at : at + size]
-        at += size
-
-
-def _varint(view, at):
-    value = shift = 0
-    while True:
-        byte = view[at]
-        value |= (byte & 0x7F) << shift
-        at += 1
-        if byte < 0x80:
-            return value, at
-        shift += 7

@@ -1,26 +1,25 @@
-"""A paragraph cut into sentences, well enough for next-sentence prediction.
+"""Sentence splitting, with the quality that next sentence prediction needs.
 
-One regular expression finds where a sentence may end, in Latin, Korean, Chinese and Japanese
-text; a short look at the words around says no to abbreviations, initials and the like. Nothing
-in it goes back over what it has seen, so the time grows with the length, whatever the text.
+A regular expression finds possible ends of sentences in Latin, Korean, Chinese and Japanese text.
+Rules about the words around them exclude abbreviations, initials and similar. Nothing backtracks,
+so the time is linear in the length of the text.
 """
 
 import re
 
-# What may stand between the end of a sentence and the next one, and before its first letter.
+# Characters between two sentences: after the end of one, and before the first letter of the next.
 _CLOSING = "\"'”’»›)\\]}」』）】》〉〕］"
 _NEVER_FIRST = "”’»›)]}」』）】》〉〕］,;:，、；："
 _OPENING = "\"'“‘„«‹([{「『（【《〈〔［¿¡-–—*"
 
-# Full stops of Latin and Korean text end a sentence before white space, the ideographic ones
-# anywhere; in careless Korean no space follows the verb's ending either. The quantifiers are
-# possessive: what they took is not tried again.
+# Latin full stops end a sentence only before white space, ideographic ones anywhere. Informal
+# Korean may have no space after a verb ending. Possessive quantifiers avoid backtracking.
 _BOUNDARY = re.compile(
     rf"[.!?…](?:[{_CLOSING}]*+\s++(?![a-z])|(?<=[다요죠까]\.)(?=[가-힣]))"
     rf"|[。！？｡]++[。！？｡.!?…]*+[{_CLOSING}]*+\s*+"
 )
 
-# Never the end of a sentence.
+# Abbreviations that never end a sentence.
 _TITLES = frozenset(
     {
         "mr", "mrs", "ms", "messrs", "mme", "mlle", "dr", "prof", "rev", "fr", "hon", "gen", "col",
@@ -30,7 +29,7 @@ _TITLES = frozenset(
         "ibid", "nr", "nos", "esp", "incl", "z.b", "d.h", "u.a", "bzw",
     }
 )  # fmt: skip
-# The end of one if what follows begins as sentences do.
+# Abbreviations that end a sentence if the next word begins sentences.
 _ABBREVIATIONS = frozenset(
     {
         "jr", "sr", "inc", "ltd", "co", "corp", "bros", "etc", "dept", "univ", "assn", "ave",
@@ -48,22 +47,21 @@ _STARTERS = frozenset(
     }
 )  # fmt: skip
 _WORD = re.compile(r"\w+")
-# After a quotation the sentence goes on with these.
-_GOES_ON = re.compile(
+# The sentence continues after a quotation if one of these follows.
+_CONTINUATION = re.compile(
     r"(?:이?라[고는며면던]|하고|하며|고 |며 |[と、，,])|(?:って|という|[がはのをにもでや])"
 )
-_LONGEST = 24  # characters of a word before a full stop that are looked at
+_LONGEST = 24  # characters before a full stop that are searched for a word
 
 
 def split(paragraph):
-    r"""Cuts a paragraph into its sentences.
+    r"""Split a paragraph into sentences.
 
     Args:
-        paragraph: a string without line ends.
+        paragraph: A string without line ends.
 
     Returns:
-        The sentences, a list of strings without white space around. Together they are the
-        paragraph; only white space between them is gone.
+        A list of strings, which contain all of the paragraph except white space between sentences.
 
     Example:
 
@@ -87,20 +85,20 @@ def split(paragraph):
 
 
 def _is_end(text, begin, mark, end):
-    """Whether the full stop at `mark` ends the sentence that began at `begin`."""
+    """Return True if the full stop at `mark` ends the sentence that began at `begin`."""
     following = text[end : end + 1]
     if not following:
         return True
     kind = text[mark]
     if kind in "。！？｡":
         closed = text[end - 1] not in "。！？｡.!?… \u3000"
-        return not (closed and _GOES_ON.match(text, end))
-    # In brackets or quotes before it: the first letter counts.
+        return not (closed and _CONTINUATION.match(text, end))
+    # After brackets or quotes, the first letter matters.
     if following in _NEVER_FIRST:
         return False
     if following.islower() or (following in _OPENING and _starts_lower(text, end)):
         return False
-    if mark + 1 < end and not text[mark + 1].isspace() and _GOES_ON.match(text, end):
+    if mark + 1 < end and not text[mark + 1].isspace() and _CONTINUATION.match(text, end):
         return False
     if kind != "." or mark == begin or text[mark - 1] in ".!?…":
         return True
@@ -130,13 +128,13 @@ def _starts_lower(text, at):
 
 
 def of_documents(documents):
-    r"""Splits whole documents, the work that other processes can do.
+    r"""Split documents into sentences.
 
     Args:
-        documents: `corpus.Document`s, or others with `paragraphs()`.
+        documents: Iterable of `corpus.Document`.
 
     Returns:
-        A list of sentences for each document.
+        A list with a list of sentences per document.
 
     Example:
 

@@ -1,4 +1,4 @@
-"""The state of a pretraining run on disk: the last few checkpoints, each whole or not there."""
+"""Checkpoints of a pretraining run, from which a killed run resumes."""
 
 import json
 import pathlib
@@ -7,24 +7,24 @@ import re
 import keras
 import numpy as np
 
-from keras_bert.checkpoints import containers
-from keras_bert.runtime.files import atomic_write, remove_stale_temporaries
-from keras_bert.runtime.reading import one_line
+from keras_bert.runtime.files import remove_stale_temporaries
+from keras_bert.training import state_file
 
 _FOLDER = "checkpoints"
 _NAME = re.compile(r"step-\d+\.npz")
+_HEADER = "about"
 
 
 class Checkpoints:
-    """Checkpoints of a run: all numbers of model and optimizer, and the place in the data.
+    """The last checkpoints of a run: variables of model and optimizer, and further values.
 
     Args:
-        folder: of the run.
-        settings: what must be the same for a run to go on, a dict that JSON can hold.
-        keep: how many are kept, the newest ones.
+        folder: The run's folder.
+        settings: A dict that JSON can represent. A run resumes only with equal settings.
+        keep: Number of checkpoints to keep, the newest ones.
 
     Raises:
-        ValueError: `keep` is below 1.
+        ValueError: If `keep` is below 1.
 
     Example:
 
@@ -45,28 +45,24 @@ class Checkpoints:
         self._keep = keep
 
     def save(self, step, variables, extra):
-        """Writes a checkpoint, then deletes those that are too many.
+        """Write a checkpoint, then delete the oldest ones.
 
         Args:
-            step: steps that are done.
+            step: Number of completed steps.
             variables: Keras variables.
-            extra: a dict that JSON can hold.
+            extra: A dict that JSON can represent.
 
         Raises:
-            OSError: it cannot be written; the ones before it are still there.
+            OSError: If the checkpoint cannot be written. Earlier checkpoints are unchanged.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         file = self._folder / f"step-{step:08}.npz"
-        arrays = {
-            str(index): np.asarray(keras.ops.convert_to_numpy(variable))
-            for index, variable in enumerate(variables)
-        }
-        about = json.dumps({"settings": self._settings, "extra": extra}, ensure_ascii=False)
-        # The disk has it before those go that it stands for.
+        header = {"settings": self._settings, "extra": extra}
+        arrays = [_to_array(variable) for variable in variables]
         try:
-            with atomic_write(file, durable=True) as beside, open(beside, "wb") as stream:
-                np.savez(stream, about=about, **{k: _as_bytes(v) for k, v in arrays.items()})
-        except OSError as error:  # a full disk names no file
+            # Durable, because the older checkpoints are deleted afterwards.
+            state_file.write(file, _HEADER, header, arrays, durable=True)
+        except OSError as error:
             raise OSError(
                 error.errno, f"{error.strerror or error}; {self.newest()}", str(file)
             ) from error
@@ -75,88 +71,62 @@ class Checkpoints:
         remove_stale_temporaries(self._folder / "step-*.npz")
 
     def exist(self):
-        """Whether there is one."""
+        """Return True if there is a checkpoint."""
         return bool(self._files())
 
     def newest(self):
-        """Says which checkpoint there is to go on from, as a part of a message."""
+        """Describe the newest checkpoint, as a part of an error message."""
         files = self._files()
         return f"the last checkpoint is {files[-1]}" if files else "there is no checkpoint yet"
 
     def restore(self, variables):
-        """Reads the newest checkpoint.
+        """Read the newest checkpoint and assign its values to variables.
 
         Args:
-            variables: those that were saved, in the same order; they are set.
+            variables: Keras variables, in the order in which they were saved.
 
         Returns:
-            (step, extra), or `None` if there is no checkpoint.
+            A tuple `(step, extra)`, or `None` if there is no checkpoint.
 
         Raises:
-            ValueError: it is of a run with other settings, or is broken.
+            ValueError: If the checkpoint is broken or belongs to a run with other settings.
         """
         files = self._files()
         if not files:
             return None
         file = files[-1]
-        try:
-            arrays = containers.read_npz(file)
-            about = json.loads(str(arrays.pop("about")))
-            self._check(file, about["settings"])
-            step, extra = int(file.stem.removeprefix("step-")), about["extra"]
+        remedy = "delete it to resume from the checkpoint before it"
+        with state_file.reading(file, remedy):
+            header, arrays = state_file.read(file, _HEADER)
+            settings, extra = dict(header["settings"]), header["extra"]
+        state_file.check_settings(
+            file,
+            settings,
+            self._settings,
+            "take another folder; pass the model of this run as --model to train it further",
+        )
+        with state_file.reading(file, remedy):
             if len(arrays) != len(variables):
                 raise ValueError(f"it holds {len(arrays)} variables, not {len(variables)}")
-            values = [
-                _from_bytes(arrays[str(index)], variable)
-                for index, variable in enumerate(variables)
-            ]
-        except _OtherSettings:
-            raise
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(
-                f"{file} is broken ({one_line(error)}); delete it to go on from the one before"
-            ) from error
+            values = list(map(_to_value, arrays, variables))
         for variable, value in zip(variables, values, strict=True):
             variable.assign(value)
-        return step, extra
+        return int(file.stem.removeprefix("step-")), extra
 
     def _files(self):
         if not self._folder.is_dir():
             return []
         return sorted(file for file in self._folder.iterdir() if _NAME.fullmatch(file.name))
 
-    def _check(self, file, before):
-        now, before = dict(_flat(self._settings)), dict(_flat(before))
-        for key in now | before:
-            if now.get(key) != before.get(key):
-                raise _OtherSettings(
-                    f"{file} is of a run with {key}={before.get(key)!r:.200}, this one has "
-                    f"{now.get(key)!r:.200}; take another folder, where it may go on with the "
-                    "model of this one (--model)"
-                )
 
-
-class _OtherSettings(ValueError):
-    """A run goes on with the settings it began with."""
-
-
-def _flat(settings, outer=""):
-    """(name, value) of settings within settings, such as ("model.hidden_size", 8)."""
-    for key, value in settings.items():
-        if isinstance(value, list):
-            value = dict(enumerate(value))
-        if isinstance(value, dict):
-            yield from _flat(value, f"{outer}{key}.")
-        else:
-            yield f"{outer}{key}", value
-
-
-def _as_bytes(array):
-    """NumPy's files know no bfloat16."""
+def _to_array(variable):
+    """Return the value as an array; bfloat16, which NumPy's files cannot hold, as uint16."""
+    array = np.asarray(keras.ops.convert_to_numpy(variable))
     return array.view(np.uint16) if array.dtype.name == "bfloat16" else array
 
 
-def _from_bytes(array, variable):
+def _to_value(array, variable):
+    """Undo `_to_array`."""
     if variable.dtype == "bfloat16":
         import ml_dtypes
 

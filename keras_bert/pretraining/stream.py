@@ -1,9 +1,9 @@
-"""Records to batches for pretraining, drawn on the fly.
+"""Pretraining batches, generated from records during training.
 
-A pass over the records goes through windows, some shards each, in an order of its own. Within a
-window the documents become pairs, the pairs rows (one each, or several packed), the rows batches.
-What a batch holds is a function of the seed, the epoch and its place there alone: a run that goes
-on draws what it would have drawn, and each worker draws its rows of a batch without the others.
+Each epoch reads the records in windows of several shards, in an order of its own. Within a window,
+documents become pairs, pairs become rows (one pair each, or several packed pairs), and rows become
+batches. A batch depends only on the seed, the epoch and its position in the epoch. A resumed run
+therefore gets the same batches, and each worker generates its rows independently.
 """
 
 import dataclasses
@@ -18,8 +18,8 @@ from keras_bert.pretraining.masking import Masker
 
 
 @dataclasses.dataclass(frozen=True, order=True)
-class Place:
-    """A place in a stream: the next row is `row` of window `window` of epoch `epoch`."""
+class StreamPosition:
+    """A position in a stream: the next row is `row` of window `window` of epoch `epoch`."""
 
     epoch: int = 0
     window: int = 0
@@ -29,49 +29,49 @@ class Place:
 class Stream:
     r"""Batches of masked pairs from records.
 
-    A batch is (inputs, targets, weights) as `heads.pretraining` takes them. Inputs are int32:
+    A batch is a tuple `(inputs, targets, weights)` for `heads.pretraining`. Inputs are int32:
     `input_word_ids`, `input_mask`, `input_type_ids` (batch, seq) and `masked_lm_positions` (batch,
-    predictions). Targets: `masked_lm` (batch, predictions) and `next_sentence` (batch,), 1 for a
-    second text from another document; weights are float32, 0 where nothing is masked.
+    predictions). Targets: `masked_lm` (batch, predictions) and `next_sentence` (batch,), 1 if the
+    second text is from another document. Weights are float32, 0 for unused predictions.
 
-    Packed, as `heads.packed_pretraining` takes them: `text_ids` (batch, seq) in place of
-    `input_mask`, further `position_ids` (batch, seq) and `cls_positions` (batch, texts); the
-    targets and weights of `next_sentence` are (batch, texts).
+    Packed batches are for `heads.packed_pretraining`: `text_ids` (batch, seq) replaces
+    `input_mask`, `position_ids` (batch, seq) and `cls_positions` (batch, texts) are added, and
+    the targets and weights of `next_sentence` are (batch, texts).
 
     Args:
-        records: a `records.Records`.
-        batch_size: rows a batch, all workers together.
-        sequence_length: positions of a row.
+        records: A `records.Records`.
+        batch_size: Rows per batch, the sum over all workers.
+        sequence_length: Positions per row.
         split: `"train"` or `"eval"`.
-        max_predictions: the most masked pieces in a pair; default: `masked_share` of the
+        max_predictions: Maximum number of masked tokens per pair. Default: `masked_share` times the
             length.
-        masked_share: share of the pieces that are masked.
-        whole_words: mask whole words.
-        short_share: share of pairs of any shorter length.
-        next_sentence: pairs; `False`: single texts.
-        packed: several pairs a row.
-        seed: of all draws.
-        shards_in_memory: shards a window holds: more of them, more to draw from.
-        worker: (index, number) of this worker; its batches are its share of the rows.
+        masked_share: Share of the tokens to mask.
+        whole_words: If `True`, mask all tokens of a word or none.
+        short_share: Share of the pairs with a random shorter length.
+        next_sentence: If `False`, use single texts instead of pairs.
+        packed: If `True`, pack several pairs into a row.
+        seed: Seed of pairs, masks and order.
+        shards_in_memory: Shards per window. Second texts are drawn from the same window.
+        worker: `(index, count)` of this worker. It gets its share of the rows of each batch.
 
     Attributes:
-        rows: of this worker in a batch.
-        texts_in_row, predictions_in_row: how many there is room for.
+        rows: Rows per batch of this worker.
+        texts_in_row, predictions_in_row: Maximum number of texts and of masked tokens per row.
 
     Raises:
-        ValueError: an impossible number, or records without documents.
+        ValueError: If an argument is invalid or the split has no documents.
 
     Example:
 
     >>> import pathlib, tempfile
     >>> from keras_bert import Preprocessor
     >>> from keras_bert.pretraining import records
-    >>> pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c", "."]
+    >>> tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c", "."]
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     text, made = pathlib.Path(folder, "corpus.txt"), pathlib.Path(folder, "records")
     ...     _ = text.write_text("A b. B a. A c.\n\nB b. C b. C a.\n")
-    ...     _ = records.build([text], made, Preprocessor(pieces), workers=1)
-    ...     place, batch = next(Stream(records.Records(made), 2, 16).batches())
+    ...     _ = records.build([text], made, Preprocessor(tokens), workers=1)
+    ...     position, batch = next(Stream(records.Records(made), 2, 16).batches())
     >>> inputs, targets, weights = batch
     >>> inputs["input_word_ids"].shape, targets["masked_lm"].shape
     ((2, 16), (2, 3))
@@ -95,11 +95,11 @@ class Stream:
         worker=(0, 1),
     ):
         if not 0 <= worker[0] < worker[1]:
-            raise ValueError(f"worker must be (index, number), index < number; received {worker}")
+            raise ValueError(f"worker must be (index, count) with index < count; received {worker}")
         if shards_in_memory < 1:
             raise ValueError(f"shards_in_memory must be at least 1; received {shards_in_memory}")
         if not 0 <= short_share <= 1:
-            raise ValueError(f"short_share must lie within 0 and 1; received {short_share}")
+            raise ValueError(f"short_share must be within 0 and 1; received {short_share}")
         if sequence_length < pairs.SHORTEST:
             raise ValueError(
                 f"sequence_length must be at least {pairs.SHORTEST}; received {sequence_length}"
@@ -120,71 +120,71 @@ class Stream:
             raise ValueError(f"{records.folder} holds no documents of the split {split!r}")
         vocabulary = records.preprocessor().vocabulary
         self._masker = Masker(vocabulary, max_predictions, masked_share, whole_words)
-        ids = {piece: index for index, piece in enumerate(vocabulary)}
-        self._pad, self._cls, self._sep = (ids[piece] for piece in ("[PAD]", "[CLS]", "[SEP]"))
+        ids = {token: index for index, token in enumerate(vocabulary)}
+        self._pad, self._cls, self._sep = (ids[token] for token in ("[PAD]", "[CLS]", "[SEP]"))
         self._next_sentence = next_sentence
         self._short_share = short_share
         self._seed = seed
         self._is_training = split == "train"
         self._window_count = -(-len(self._shards) // shards_in_memory)
         self._worker = worker
-        self._kept: tuple = None, None
-        # A row of only the shortest pairs is as good as none: so many pairs hold it full.
+        self._cached: tuple = None, None  # (epoch, number) of a window, and the window
+        # Enough for rows of typical pairs. Rows of only the shortest pairs are rare.
         self.texts_in_row = max(4, sequence_length // 16) if packed else 1
         self.predictions_in_row = max_predictions
         if packed:
-            # Each text rounds its share to the nearest, and the shortest ones mask a piece even so.
+            # The number of masked tokens is rounded per text, and it is at least one.
             above = max(0.5, 1 - masked_share * (5 if next_sentence else 3))
             self.predictions_in_row = math.ceil(
                 masked_share * sequence_length + above * self.texts_in_row
             )
 
     def example(self):
-        """A batch of this stream as far as shapes and types go: arrays of no rows."""
-        # Of the window at hand: to read another one would cost more than a hundred batches.
-        window = self._kept[1]
-        return self._rows(self._kept_window(0, 0) if window is None else window, 0, 0)
+        """Return a batch with no rows, which shows shapes and types."""
+        # Use the cached window: reading another one costs more than a hundred batches.
+        window = self._cached[1]
+        return self._rows(self._cached_window(0, 0) if window is None else window, 0, 0)
 
-    def batches(self, place=None, epochs=None):
-        """Draws batches.
+    def batches(self, position=None, epochs=None):
+        """Generate batches.
 
         Args:
-            place: a `Place` to go on from; default: the beginning.
-            epochs: where to stop; the last batch may then be smaller, and is left out where there
-                are several workers. `None`: never.
+            position: A `StreamPosition` to begin with. Default: the beginning.
+            epochs: Number of epochs. The last batch may be smaller; with several workers a smaller
+                batch is dropped. `None`: no end.
 
         Yields:
-            (place behind the batch, batch).
+            Tuples `(position after the batch, batch)`.
         """
-        place = place or Place()
+        position = position or StreamPosition()
         size = self.batch_size
         index, workers = self._worker
         mine = slice(index * size // workers, (index + 1) * size // workers)
         waiting, rows = [], 0
-        while epochs is None or place.epoch < epochs:
-            window = self._kept_window(place.epoch, place.window)
-            while place.row < len(window):
-                taken = min(size - rows, len(window) - place.row)
-                waiting.append((window, place.row, place.row + taken))
+        while epochs is None or position.epoch < epochs:
+            window = self._cached_window(position.epoch, position.window)
+            while position.row < len(window):
+                taken = min(size - rows, len(window) - position.row)
+                waiting.append((window, position.row, position.row + taken))
                 rows += taken
-                place = dataclasses.replace(place, row=place.row + taken)
+                position = dataclasses.replace(position, row=position.row + taken)
                 if rows == size:
-                    yield place, self._batch(waiting, mine)
+                    yield position, self._batch(waiting, mine)
                     waiting, rows = [], 0
-            place = Place(place.epoch, place.window + 1)
-            if place.window == self._window_count:
-                place = Place(place.epoch + 1)
+            position = StreamPosition(position.epoch, position.window + 1)
+            if position.window == self._window_count:
+                position = StreamPosition(position.epoch + 1)
         if rows and workers == 1:
-            yield place, self._batch(waiting, slice(0, rows))
+            yield position, self._batch(waiting, slice(0, rows))
 
-    def _kept_window(self, *which):
-        # Who draws a few batches at a time comes back to the same window.
-        if self._kept[0] != which:
-            self._kept = which, self._window(*which)
-        return self._kept[1]
+    def _cached_window(self, epoch, number):
+        # Successive calls of `batches` often begin in the same window.
+        if self._cached[0] != (epoch, number):
+            self._cached = (epoch, number), self._window(epoch, number)
+        return self._cached[1]
 
     def _window(self, epoch, number):
-        """Reads the documents of a window and plans its rows."""
+        """Read the documents of a window and plan its rows."""
         order = range(len(self._shards))
         if self._is_training:
             order = sorted(order, key=lambda shard: key_of(self._seed, epoch, shard))
@@ -201,13 +201,13 @@ class Stream:
         if not self.packed:
             return _Window(documents, drawn, key, np.arange(len(drawn)), np.ones(len(drawn), int))
         rows = packing.plan(drawn.lengths, self.sequence_length, self.texts_in_row)
-        rows.sort(key=lambda row: key_of(key, row[0]))  # no longer by length
+        rows.sort(key=lambda row: key_of(key, row[0]))  # `plan` sorts by length
         return _Window(
             documents, drawn, key, np.concatenate(rows), np.array([len(row) for row in rows])
         )
 
     def _batch(self, waiting, mine):
-        """Lays out this worker's rows of a batch; `waiting` says which rows of which windows."""
+        """Return this worker's rows of a batch; `waiting` lists (window, first, last)."""
         parts, start = [], 0
         for window, first, last in waiting:
             cut = slice(max(mine.start - start, 0), max(mine.stop - start, 0))
@@ -218,6 +218,7 @@ class Stream:
         return keras.tree.map_structure(lambda *arrays: np.concatenate(arrays), *parts)
 
     def _rows(self, window, first, last):
+        """Return the rows of a window from `first` to before `last`, a batch."""
         limits = window.row_starts[[first, last]]
         numbers = window.order[limits[0] : limits[1]]
         ids, type_ids, lengths = self._lay_out(window, numbers)
@@ -270,7 +271,7 @@ class Stream:
         return inputs, targets, weights
 
     def _lay_out(self, window, numbers):
-        """[CLS] first [SEP] second [SEP]: ids, type ids int32 (pairs, seq), lengths (pairs,)."""
+        """Join the texts of pairs: ids and type ids int32 (pairs, seq), lengths (pairs,)."""
         drawn, seq = window.pairs, self.sequence_length
         first, second = drawn.first[numbers], drawn.second[numbers]
         first_length = np.diff(first)  # (pairs, 1)
@@ -282,8 +283,7 @@ class Stream:
         )
         end = lengths[:, None] - 1
         is_text = (position > 0) & (position != first_length + 1) & (position < end)
-        pieces = window.documents.pieces
-        ids = pieces[np.where(is_text, source, 0)].astype(np.int32)
+        ids = window.documents.pieces[np.where(is_text, source, 0)].astype(np.int32)
         ids = np.where(is_text, ids, self._sep)
         ids[:, 0] = self._cls
         ids[position > end] = self._pad
@@ -291,11 +291,11 @@ class Stream:
 
 
 class _Window:
-    """Documents in memory, and the rows that their pairs make up."""
+    """Documents in memory, and rows of their pairs."""
 
     def __init__(self, documents, drawn, key, order, sizes):
         self.documents, self.pairs, self.key = documents, drawn, key
-        self.order = order  # of the pairs, a row's behind one another
+        self.order = order  # pair indices, grouped by row
         self.row_starts = np.concatenate([[0], np.cumsum(sizes)])
 
     def __len__(self):

@@ -1,1 +1,1 @@
-"""Fine-tuning: the run, its schedule, its state, its report, and hyperparameter search."""
+"""Fine-tuning: training loop, batch schedule, resumable state, report and hyperparameter search."""

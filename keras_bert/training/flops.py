@@ -1,12 +1,12 @@
-"""How much arithmetic a training step takes, and how much a device could do meanwhile."""
+"""Floating-point operations of a training step, and the peak rate of a device."""
 
 import time
 
 import keras
 import numpy as np
 
-# Dense bfloat16 operations a second of one device, as its maker states them. The first name that
-# fits counts.
+# Dense bfloat16 operations per second of one device, as stated by its manufacturer. The first
+# name that occurs in the device's name applies.
 _PEAKS = {
     "H200": 989e12,
     "H100 PCIe": 756e12,
@@ -17,11 +17,11 @@ _PEAKS = {
     "L4": 121e12,
     "T4": 65e12,
     "V100": 125e12,
-    "TPU v2": 22.5e12,  # a device is a core here, half a chip
+    "TPU v2": 22.5e12,  # a device is one core, half a chip
     "TPU v3": 61.5e12,
     "TPU v4": 275e12,
     "TPU v5 lite": 197e12,
-    "TPU v5litepod": 197e12,  # how its virtual machine is called
+    "TPU v5litepod": 197e12,  # the name that its virtual machine reports
     "TPU v5e": 197e12,
     "TPU v5p": 459e12,
     "TPU v5": 459e12,
@@ -31,21 +31,18 @@ _PEAKS = {
 
 
 def of_sequence(config, length, predictions, texts=1):
-    """Operations that one row of a training step takes: forward, and twice that backward.
+    """Return the operations of one row of a pretraining step, forward and backward.
 
-    Multiplications and additions of the matmuls of a model of `heads.pretraining`; look-ups,
-    softmax and what rematerialization computes again do not count.
+    Counts the multiplications and additions in the matmuls of a model of `heads.pretraining`. Does
+    not count lookups, softmax, or what rematerialization computes a second time.
 
     Source: Chowdhery et al. (2022), PaLM, appendix B.
 
     Args:
-        config: of the encoder, with Google's keys.
-        length: positions of the row.
-        predictions: masked positions of the row.
-        texts: pairs in the row.
-
-    Returns:
-        A number.
+        config: The encoder's config, with Google's keys.
+        length: Positions of the row.
+        predictions: Masked positions of the row.
+        texts: Number of pairs in the row.
 
     Example:
 
@@ -60,15 +57,12 @@ def of_sequence(config, length, predictions, texts=1):
 
 
 def of_encoder(config, length, outputs=None):
-    """Operations that a training step takes for one row in the encoder's layers.
+    """Return the operations of a training step for one row in the encoder's layers.
 
     Args:
-        config: of the encoder, with Google's keys.
-        length: positions of the row.
-        outputs: how many positions the last layer computes; `None`: all.
-
-    Returns:
-        A number.
+        config: The encoder's config, with Google's keys.
+        length: Positions of the row.
+        outputs: Number of positions that the last layer computes. `None`: all.
 
     Example:
 
@@ -77,7 +71,7 @@ def of_encoder(config, length, outputs=None):
     0.947
     """
     hidden, layers = config["hidden_size"], config["num_hidden_layers"]
-    # Queries, keys and values are one matmul, over all positions in the last layer too.
+    # The matmul for queries, keys and values covers all positions, also in the last layer.
     read = layers * length * 3 * hidden * hidden
     computed = (layers - 1) * length + (length if outputs is None else outputs)
     attention = 2 * length * hidden
@@ -86,11 +80,10 @@ def of_encoder(config, length, outputs=None):
 
 
 def peak():
-    """What one device can do at most.
+    """Return the peak operations per second of one device.
 
-    Returns:
-        Operations a second: what its maker states for bfloat16; for a device that is not known, a
-        CPU for instance, what a large matmul in float32 reaches here and now.
+    The peak is the manufacturer's bfloat16 figure. For an unknown device, such as a CPU, it is the
+    measured rate of a large float32 matmul.
 
     Example:
 
@@ -101,13 +94,13 @@ def peak():
 
 
 def stated_peak(device):
-    """What the maker of a device states, in bfloat16.
+    """Return the peak operations per second in bfloat16 that a manufacturer states.
 
     Args:
-        device: its name as its driver has it, such as `"NVIDIA H100 80GB HBM3"`.
+        device: The device's name in its driver, such as `"NVIDIA H100 80GB HBM3"`.
 
     Returns:
-        Operations a second, or `None` for a device that is not known.
+        A float, or `None` for an unknown device.
 
     Example:
 
@@ -130,7 +123,7 @@ def _device_name():
     import tensorflow as tf
 
     if tf.config.list_logical_devices("TPU"):
-        # The runtime does not say which one; so does the virtual machine.
+        # The TPU runtime does not report the type, but the virtual machine does.
         import os
 
         return f"TPU {os.environ.get('TPU_ACCELERATOR_TYPE', '').partition('-')[0]}"
@@ -141,7 +134,7 @@ def _device_name():
 def _measured_peak(size=2048, times=3):
     square = keras.ops.convert_to_tensor(np.ones((size, size), "float32"))
     best = float("inf")
-    for _ in range(times + 1):  # the first one warms up
+    for _ in range(times + 1):  # the first iteration is a warm-up
         start = time.perf_counter()
         np.asarray(keras.ops.convert_to_numpy(keras.ops.matmul(square, square)[:1, :1]))
         best = min(best, time.perf_counter() - start)

@@ -1,5 +1,6 @@
-"""What is left of a run: a table, `metrics.json`, and two pictures."""
+"""The report of a training run: a table, `metrics.json`, and two plots."""
 
+import itertools
 import json
 import math
 import pathlib
@@ -12,19 +13,21 @@ from keras_bert.runtime.files import atomic_write
 METRICS_FILE = "metrics.json"
 CURVES_FILE = "curves.png"
 CONFUSION_FILE = "confusion_matrix.png"
-_MOST_CLASSES = 60  # more of them are no picture any more
-# Fonts with Hangul, in the order of preference; matplotlib's own has none.
+_MAX_CLASSES = 60  # a plot of more classes is not readable
+# Values of a history that are not plotted. RMSE is not on the scale of the other metrics.
+_NOT_PLOTTED = {
+    "epoch", "step", "sequence_length", "learning_rate", "rmse",
+    "seconds", "tokens_per_second", "sequences_per_second", "flop_utilization",
+}  # fmt: skip
+# Fonts with Hangul in order of preference. Matplotlib's default font has no Hangul.
 _FONTS = ("NanumGothic", "Noto Sans CJK KR", "Noto Sans KR", "Malgun Gothic", "AppleGothic")
 
 
 def table(metrics):
-    """The metrics of a run as text, a line each.
+    """Return the metrics of a run as text, one per line.
 
     Args:
-        metrics: a dict of names and values; what is no number or string is left out.
-
-    Returns:
-        A string.
+        metrics: A dict from names to values. Only numbers and strings are included.
 
     Example:
 
@@ -42,11 +45,11 @@ def table(metrics):
 
 
 def write_metrics(folder, metrics):
-    """Writes `metrics.json`, whole or not at all.
+    """Write `metrics.json` atomically.
 
     Args:
-        folder: where to.
-        metrics: a dict that JSON can hold.
+        folder: The output folder.
+        metrics: A dict that JSON can represent. NaN and infinity become `null`.
 
     Example:
 
@@ -58,12 +61,12 @@ def write_metrics(folder, metrics):
     """
     file = pathlib.Path(folder, METRICS_FILE)
     text = json.dumps(_finite(metrics), indent=2, ensure_ascii=False)
-    with atomic_write(file) as beside:
-        beside.write_text(text + "\n", encoding="utf-8")
+    with atomic_write(file) as temporary:
+        temporary.write_text(text + "\n", encoding="utf-8")
 
 
 def _finite(value):
-    """The same with `None` for what is no number, which JSON does not have."""
+    """Replace NaN and infinity, which JSON does not have, by `None`."""
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -72,10 +75,7 @@ def _finite(value):
 
 
 def clear(folder):
-    """Deletes what an earlier run has left: not all that it drew will be drawn again.
-
-    Args:
-        folder: where it lies.
+    """Delete the report of an earlier run; the next run may not write all of these files.
 
     Example:
 
@@ -90,12 +90,15 @@ def clear(folder):
         pathlib.Path(folder, name).unlink(missing_ok=True)
 
 
-def draw_curves(folder, history):
-    """Draws loss and metrics over the epochs to `curves.png`.
+def draw_curves(folder, history, x="epoch"):
+    """Plot losses and metrics over epochs or steps to `curves.png`.
+
+    A vertical line marks each change of the sequence length.
 
     Args:
-        folder: where to.
-        history: from `train.finetune`, a dict for each epoch.
+        folder: The output folder.
+        history: A list of dicts, from `finetuning.finetune` or `pretraining.train.pretrain`.
+        x: Key of the horizontal axis, `"epoch"` or `"step"`.
 
     Example:
 
@@ -105,47 +108,61 @@ def draw_curves(folder, history):
     ...     pathlib.Path(folder, CURVES_FILE).stat().st_size > 1000
     True
     """
-    figure = _figure(9, 3.5)
+    figure = _figure(9, 4.5)
     left, right = figure.subplots(1, 2)
-    epochs = [record["epoch"] for record in history]
-    left.plot(epochs, [record["loss"] for record in history], marker="o")
-    left.set(title="training loss", xlabel="epoch")
-    names = [name for name in history[0] if name not in ("epoch", "loss", "rmse")]
+    names = {name: None for record in history for name in record if name not in _NOT_PLOTTED}
+    losses = [name for name in names if name.endswith("loss")]
+    _plot(left, history, x, losses)
+    left.set(title="loss", xlabel=x)
+    _plot(right, history, x, [name for name in names if name not in losses])
+    right.set(title="metrics", xlabel=x)
+    with atomic_write(pathlib.Path(folder, CURVES_FILE)) as temporary:
+        figure.savefig(temporary, format="png")
+
+
+def _plot(axes, history, x, names):
+    colors: dict[str, str] = {}
     for name in names:
-        style = {"linestyle": "--"} if name == "majority" else {"marker": "o"}
-        right.plot(epochs, [record[name] for record in history], label=name, **style)
-    right.set(title="on the dev data", xlabel="epoch")
+        points = [(record[x], record[name]) for record in history if name in record]
+        # Training and held-out values of one metric have the same color.
+        color = colors.setdefault(name.removeprefix("eval_"), f"C{len(colors)}")
+        is_dense = f"eval_{name}" in names  # recorded more often than the held-out values
+        style = {"alpha": 0.5} if is_dense else {"marker": "o"}
+        if name == "majority":
+            style = {"linestyle": "--"}
+        axes.plot(*zip(*points, strict=True), label=name, color=color, **style)
+    for before, record in itertools.pairwise(history):
+        if record.get("sequence_length") != before.get("sequence_length"):
+            axes.axvline(before[x], color="gray", linewidth=0.5)
+    axes.xaxis.get_major_locator().set_params(integer=True)
     if names:
-        right.legend()
-    for axes in (left, right):
-        axes.set_xticks(epochs)
-    figure.savefig(pathlib.Path(folder, CURVES_FILE))
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=2, fontsize="small")
 
 
 def draw_confusion(folder, model, examples, answers):
-    """Draws how often each label was answered with each to `confusion_matrix.png`.
+    """Plot the confusion matrix to `confusion_matrix.png`.
 
     Args:
-        folder: where to.
-        model: a classifier with one label a text, or a tagger; others have no such picture.
-        examples: its data, with labels.
-        answers: what it answered.
+        folder: The output folder.
+        model: A single-label classifier or a tagger. Nothing is plotted for other models.
+        examples: Labelled data.
+        answers: The model's predictions for `examples`, from `inference.answers`.
 
     Returns:
-        Whether there is a picture.
+        `True` if the plot was written.
     """
     from sklearn.metrics import confusion_matrix
 
     output = heads.find_output(model)
-    if output.labels is None or output.multi_label or len(output.labels) > _MOST_CLASSES:
+    if output.labels is None or output.multi_label or len(output.labels) > _MAX_CLASSES:
         return False
     if output.task == "tagger":
-        given = [tag for tags in examples.tags for tag in tags]
-        found = [tag for sentence in answers for tag, _ in sentence]
+        expected = [tag for tags in examples.tags for tag in tags]
+        predicted = [tag for sentence in answers for tag, _ in sentence]
     else:
-        given = examples.labels
-        found = [output.labels[row.argmax()] for row in answers]
-    counts = confusion_matrix(given, found, labels=output.labels)
+        expected = examples.labels
+        predicted = [output.labels[row.argmax()] for row in answers]
+    counts = confusion_matrix(expected, predicted, labels=output.labels)
     size = 2.5 + 0.4 * len(output.labels)
     figure = _figure(size + 1, size)
     axes = figure.subplots()
@@ -155,18 +172,18 @@ def draw_confusion(folder, model, examples, answers):
     for (row, column), count in np.ndenumerate(counts):
         color = "white" if shares[row, column] > 0.5 else "black"
         axes.text(column, row, str(count), ha="center", va="center", color=color, fontsize=8)
-    places = range(len(output.labels))
+    ticks = range(len(output.labels))
     names = _drawable(output.labels)
-    # A label such as "$" is no formula.
-    axes.set_xticks(places, names, rotation=45, ha="right", parse_math=False)
-    axes.set_yticks(places, names, parse_math=False)
-    axes.set(xlabel="answered", ylabel="right")
+    # A label such as "$" is not a formula.
+    axes.set_xticks(ticks, names, rotation=45, ha="right", parse_math=False)
+    axes.set_yticks(ticks, names, parse_math=False)
+    axes.set(xlabel="predicted", ylabel="expected")
     figure.savefig(pathlib.Path(folder, CONFUSION_FILE))
     return True
 
 
 def _figure(width, height):
-    # Not pyplot: it would look for a display and keep each figure.
+    # Not pyplot, which looks for a display and keeps each figure.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -176,7 +193,7 @@ def _figure(width, height):
 
 
 def _drawable(labels):
-    """The labels, or numbers in their place where no font on this machine can draw them."""
+    """Return the labels, or their numbers if no installed font has the characters."""
     if all(label.isascii() for label in labels):
         return labels
     import matplotlib

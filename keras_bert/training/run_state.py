@@ -1,4 +1,4 @@
-"""The state of a run on disk, so that a killed run goes on where it was."""
+"""The state of a fine-tuning run on disk, from which a killed run resumes."""
 
 import hashlib
 import json
@@ -7,14 +7,13 @@ import pathlib
 import keras
 import numpy as np
 
-from keras_bert.checkpoints import containers
-from keras_bert.runtime.files import atomic_write
-from keras_bert.runtime.reading import one_line
+from keras_bert.training import state_file
 
 STATE_FILE = "training.npz"
 BEST_FILE = "best.npz"
+_HEADER = "place"
 # Required keys of the state and their types.
-_PLACE = {
+_TYPES = {
     "settings": dict,
     "epoch": int,
     "batch": int,
@@ -23,22 +22,23 @@ _PLACE = {
     "loss": (int, float),
     "rows": int,
 }
-_ROWS = 1024  # sequences that are digested at once
+_ATTRIBUTES = [key for key in _TYPES if key != "settings"]
+_ROWS = 1024  # sequences that are hashed at once
 
 
 class RunState:
-    """Where a run is: its place, its history, and all numbers of model and optimizer.
+    """Progress and history of a run, and the variables of its model and optimizer.
 
     Args:
-        folder: where the files are kept; `None`: only the best weights are kept, in memory.
-        settings: what must be the same for a run to go on, a dict that JSON can hold.
+        folder: Folder for the files. `None`: keep only the best weights, in memory.
+        settings: A dict that JSON can represent. A run resumes only with equal settings.
 
     Attributes:
-        epoch, batch: the next batch to train on.
-        history: a list with a dict of metrics for each epoch that is over.
-        seconds: time spent in training.
-        loss: mean loss of the epoch so far.
-        rows: rows of batches that this is the mean of.
+        epoch, batch: The next batch to train on.
+        history: A list with a dict of metrics per completed epoch.
+        seconds: Time spent in training.
+        loss: Mean loss of the current epoch so far.
+        rows: Number of rows that `loss` is the mean of.
     """
 
     def __init__(self, folder, settings):
@@ -51,81 +51,65 @@ class RunState:
         self.seconds, self.loss, self.rows = 0.0, 0.0, 0
 
     def next_epoch(self):
-        """Goes to the beginning of the next epoch."""
+        """Move to the beginning of the next epoch."""
         self.epoch, self.batch, self.loss, self.rows = self.epoch + 1, 0, 0.0, 0
 
     def save(self, model):
-        """Writes the state; what was there before is replaced at once or not at all."""
+        """Write the state atomically; it replaces the previous one."""
         if self._folder is None:
             return
         if keras.backend.backend() == "jax":
-            model.jax_state_sync()  # within `fit` the variables are behind
-        place = {
-            "settings": self._settings,
-            "epoch": self.epoch,
-            "batch": self.batch,
-            "history": self.history,
-            "seconds": self.seconds,
-            "loss": self.loss,
-            "rows": self.rows,
-        }
-        _write(self._folder / STATE_FILE, _everything(model), json.dumps(place))
+            model.jax_state_sync()  # during `fit` the variables hold older values
+        header = {"settings": self._settings}
+        header |= {key: getattr(self, key) for key in _ATTRIBUTES}
+        arrays = _to_arrays(_variables(model))
+        state_file.write(self._folder / STATE_FILE, _HEADER, header, arrays)
 
     def restore(self, model):
-        """Reads the state that an earlier run left.
+        """Read the state that an earlier run saved.
 
         Args:
-            model: the compiled model; its optimizer is built here.
+            model: The compiled model. Its optimizer is built here.
 
         Returns:
-            Whether there was one.
+            `True` if there was a state.
 
         Raises:
-            ValueError: it is the state of a run with other settings, or is broken.
+            ValueError: If the state is broken or belongs to a run with other settings.
         """
         model.optimizer.build(model.trainable_variables)
         file = None if self._folder is None else self._folder / STATE_FILE
         if file is None or not file.is_file():
-            self.clear()  # the best of a run whose state is gone is none of this one's
+            self.clear()  # without a state, the best weights belong to some other run
             return False
-        variables = _everything(model)
-        advice = "delete it to start afresh"
-        place, values = _read(file, _PLACE, advice)
-        changed = self._changed(place["settings"])  # then the variables are others too
-        if changed:
-            raise ValueError(
-                f"{file} is of a run with {changed}={place['settings'].get(changed)!r:.80}, this "
-                f"one has {self._settings.get(changed)!r:.80}; {advice}"
-            )
+        variables = _variables(model)
+        remedy = "delete it to start afresh"
+        header, values = _read(file, _TYPES, remedy)
+        # Other settings may also imply other variables, so compare the settings first.
+        state_file.check_settings(file, header["settings"], self._settings, remedy)
         if [value.shape for value in values] != [tuple(each.shape) for each in variables]:
-            raise ValueError(f"{file} is broken (it holds other variables); {advice}")
+            raise ValueError(f"{file} is broken (it holds other variables); {remedy}")
         for variable, value in zip(variables, values, strict=True):
             variable.assign(value)
-        self.epoch, self.batch, self.history = place["epoch"], place["batch"], place["history"]
-        self.seconds, self.loss, self.rows = place["seconds"], place["loss"], place["rows"]
+        for key in _ATTRIBUTES:
+            setattr(self, key, header[key])
         if any(record.keys() - {"epoch", "loss"} for record in self.history):
-            self._read_best(file.parent, model)  # an error now, and not after the training
+            self._read_best(file.parent, model)  # report an error before the training, not after
         return True
 
-    def _changed(self, settings):
-        """The first of the settings that is another one; `None` if all are the same."""
-        for key in self._settings | settings:
-            if self._settings.get(key) != settings.get(key):
-                return key
-        return None
-
     def keep_best(self, model, record):
-        """Keeps the model's weights as the best so far, with the metrics of their epoch."""
-        if self._folder is not None:
-            _write(self._folder / BEST_FILE, model.weights, json.dumps(record))
-        else:
+        """Keep the model's weights as the best so far, with the metrics of their epoch."""
+        if self._folder is None:
             self._best = record, [keras.ops.convert_to_numpy(weight) for weight in model.weights]
+        else:
+            arrays = _to_arrays(model.weights)
+            state_file.write(self._folder / BEST_FILE, _HEADER, record, arrays)
 
     def restore_best(self, model):
-        """Sets the model's weights to the best.
+        """Set the model's weights to the best ones.
 
         Returns:
-            The metrics of their epoch; `None` where nothing was kept.
+            The metrics of their epoch, or `None` if no weights were kept.
         """
         best = self._best
         if self._folder is not None and (self._folder / BEST_FILE).is_file():
@@ -138,38 +122,34 @@ class RunState:
         return record
 
     def _read_best(self, folder, model):
-        """The record of the best epoch, and the weights.
-
-        Raises:
-            ValueError: the file is missing, broken, or not of this run.
-        """
+        """Return the record of the best epoch and its weights."""
         file = folder / BEST_FILE
-        advice = f"delete {STATE_FILE} beside it to start afresh"
+        remedy = f"delete {STATE_FILE} beside it to start afresh"
         if not file.is_file():
-            raise ValueError(f"{file} with the best weights of the run so far is missing; {advice}")
-        record, values = _read(file, {"epoch": int}, advice)
+            raise ValueError(f"{file} with the best weights of the run so far is missing; {remedy}")
+        record, values = _read(file, {"epoch": int}, remedy)
         shapes = [tuple(weight.shape) for weight in model.weights]
-        # A run that was killed before it noted an epoch trains it once more, to the same weights.
+        # A run that was killed before it recorded an epoch repeats it and gets the same weights.
         known = [*(each["epoch"] for each in self.history), self.epoch + 1]
         if record["epoch"] not in known or [value.shape for value in values] != shapes:
-            raise ValueError(f"{file} is not of the run in {folder}; {advice}")
+            raise ValueError(f"{file} is not of the run in {folder}; {remedy}")
         return record, values
 
     def clear(self):
-        """Deletes the files: the run is over."""
+        """Delete the files of a finished run."""
         if self._folder is not None:
             for name in (STATE_FILE, BEST_FILE):
                 (self._folder / name).unlink(missing_ok=True)
 
 
 def digest(encoded):
-    """A short name for what there is to be learned: other ids, targets or weights, another name.
+    """Return a hash of the encoded data: token ids, targets and sample weights.
 
     Args:
-        encoded: the sequences, see `batches`.
+        encoded: The encoded sequences, see `data.batching`.
 
     Returns:
-        16 hexadecimal digits.
+        A string of 16 hexadecimal digits.
     """
     found = hashlib.sha256()
     for start in range(0, len(encoded), _ROWS):
@@ -181,47 +161,28 @@ def digest(encoded):
 
 
 def digest_of_weights(model):
-    """A short name for a model's weights, 16 hexadecimal digits; see `digest`."""
+    """Return a hash of a model's weights, 16 hexadecimal digits."""
     found = hashlib.sha256()
     for weight in model.weights:
         found.update(keras.ops.convert_to_numpy(weight).tobytes())
     return found.hexdigest()[:16]
 
 
-def _everything(model):
+def _variables(model):
     return [*model.variables, *model.optimizer.variables]
 
 
-def _read(file, types, advice):
-    """What `_write` wrote.
+def _to_arrays(variables):
+    arrays = [keras.ops.convert_to_numpy(variable) for variable in variables]
+    # NumPy's files cannot hold bfloat16. The conversion to float32 and back is exact.
+    return [a.astype("float32") if a.dtype.name == "bfloat16" else a for a in arrays]
 
-    Args:
-        file: the file.
-        types: key -> type of what the place must have.
-        advice: what to do about a broken file, for the error.
 
-    Returns:
-        The place, a dict, and the list of arrays.
-
-    Raises:
-        ValueError: the file is broken.
-    """
-    try:
-        arrays = containers.read_npz(file)
-        place = json.loads(str(arrays.pop("place", "")))
-        is_right = all(isinstance(place[key], kind) for key, kind in types.items())
-        if not is_right or not all("epoch" in dict(each) for each in place.get("history", ())):
+def _read(file, types, remedy):
+    """Return the header and the arrays of a file, after a check of the header's types."""
+    with state_file.reading(file, remedy):
+        header, arrays = state_file.read(file, _HEADER)
+        is_valid = all(isinstance(header[key], kind) for key, kind in types.items())
+        if not is_valid or not all("epoch" in dict(each) for each in header.get("history", ())):
             raise ValueError("a key is missing or of another type")
-        return place, [arrays[str(number)] for number in range(len(arrays))]
-    except (ValueError, TypeError, KeyError) as error:
-        raise ValueError(f"{file} is broken ({one_line(error)}); {advice}") from error
-
-
-def _write(file, variables, place=""):
-    arrays = {}
-    for index, variable in enumerate(variables):
-        array = keras.ops.convert_to_numpy(variable)
-        # NumPy's files have no bfloat16. Converting it to float32 and back is exact.
-        arrays[str(index)] = array.astype("float32") if array.dtype.name == "bfloat16" else array
-    with atomic_write(file) as beside, open(beside, "wb") as stream:
-        np.savez(stream, place=place, **arrays)
+    return header, arrays

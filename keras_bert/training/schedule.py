@@ -1,4 +1,4 @@
-"""Which batches a run sees, how they are laid out, and whether its steps are compiled."""
+"""The batches of a fine-tuning run: their order, their layout, and whether steps are compiled."""
 
 import math
 
@@ -10,37 +10,36 @@ from keras_bert.data.batching import LENGTHS, Batches, worth_compiling
 from keras_bert.runtime import distribution
 from keras_bert.training import flops
 
-# On a CPU: the arithmetic that could be done while a layer is compiled for one length, and the
-# share of a step's time that it takes when compiled. Measured with MiniLM on two cores.
+# On a CPU: operations that could run during the compilation of one layer for one length, and the
+# time of a compiled step relative to an uncompiled one. Measured with MiniLM on two cores.
 _COMPILING = 1.7e11
 _COMPILED_SHARE = 0.65
-_PLANNED = 10  # epochs that the shape of packed batches is chosen for; later ones fit, or widen it
+_PLANNED = 10  # epochs that determine the shape of packed batches; later epochs may widen it
 
 
 class Schedule:
     """The batches of all epochs of a run.
 
-    Texts, pairs and tagged sentences share rows on one device, and on several with JAX, where the
-    gradient is that of the whole batch whoever has computed its rows. Other batches are of like
-    lengths.
+    Texts, pairs and tagged sentences are packed, several sequences per row. This holds on one
+    device, and on several devices with JAX. All other batches hold sequences of similar lengths.
 
     Args:
-        model: what is to be trained.
-        encoded: the sequences, see `batches`.
-        batch_size: sequences a batch.
-        seed: of the order.
-        epochs: passes over the sequences.
-        accumulate: batches for one step of the optimizer.
-        fixed_length: whether each sequence has a row of its own, of `encoded.max_length`.
+        model: The model to train.
+        encoded: The encoded sequences, see `data.batching`.
+        batch_size: Sequences per batch.
+        seed: Seed of the order.
+        epochs: Number of passes over the sequences.
+        gradient_accumulation_steps: Batches per optimizer step.
+        fixed_length: If `True`, pad each sequence to `encoded.max_length` and do not pack.
 
     Attributes:
-        epochs, batch_size: as given.
-        batches: in an epoch.
-        steps: of the optimizer, in all.
-        missing: batches of another pass that fill up the last step.
-        trained: the model that takes the batches: `model`, or one that shares its weights.
-        shape: of packed batches, see `packing.shape`; `None` where they are not packed.
-        compiled: whether steps are to be compiled by XLA.
+        epochs, batch_size: The arguments.
+        batches: Batches per epoch.
+        steps: Total number of optimizer steps.
+        missing: Batches of an additional pass that complete the last optimizer step.
+        trained: The model that takes the batches: `model`, or a packed one with its weights.
+        shape: Shape of packed batches, see `packing.shape`. `None`: not packed.
+        compiled: `True` if XLA should compile the steps.
 
     Example:
 
@@ -56,18 +55,26 @@ class Schedule:
     """
 
     def __init__(
-        self, model, encoded, batch_size, seed, epochs, *, accumulate=1, fixed_length=False
+        self,
+        model,
+        encoded,
+        batch_size,
+        seed,
+        epochs,
+        *,
+        gradient_accumulation_steps=1,
+        fixed_length=False,
     ):
         self._encoded, self._seed = encoded, seed
         self.epochs, self.batch_size = epochs, batch_size
         self.batches = -(-len(encoded.lengths) // batch_size)
-        self.steps = -(-epochs * self.batches // accumulate)
-        self.missing = -epochs * self.batches % accumulate
+        self.steps = -(-epochs * self.batches // gradient_accumulation_steps)
+        self.missing = -epochs * self.batches % gradient_accumulation_steps
         self.trained, self.shape = model, None
         self._of_positions = heads.find_task(model) == "tagger"
         encoder = heads.find_encoder(model)
-        if not fixed_length and heads.can_be_packed(model) and _may_share_rows():
-            # Those of one more pass may have to fill up the last step.
+        if not fixed_length and heads.can_be_packed(model) and _can_pack_here():
+            # One more epoch if its batches have to complete the last step.
             self._plans = [
                 packing.plan_batches(encoded.lengths, batch_size, (seed, epoch))
                 for epoch in range(min(epochs + (self.missing > 0), _PLANNED))
@@ -75,26 +82,27 @@ class Schedule:
             width = encoder.bert_config["hidden_size"]
             replicas = distribution.replicas()
             self.shape = packing.packed_shape(encoded.lengths, self._plans, width, replicas)
-        cost = _cost_of_compiling(encoder)
+        self._choose_compilation(_cost_of_compiling(encoder), fixed_length)
         if self.shape is not None:
             self.trained = heads.packed(model)
-            positions = self.shape[0] * self.shape[1] * epochs * self.batches
-            self.compiled = cost < (1 - _COMPILED_SHARE) * positions
-            return
-        self._lengths: tuple[int, ...] | None = (encoded.max_length,)
-        if fixed_length:
-            positions = batch_size * encoded.max_length * epochs * self.batches
+
+    def _choose_compilation(self, cost, fixed_length):
+        """Set `compiled` and the lengths that batches are padded to."""
+        self._lengths: tuple[int, ...] | None = (self._encoded.max_length,)
+        if fixed_length or self.shape is not None:
+            rows, length = self.shape[:2] if self.shape else (self.batch_size, *self._lengths)
+            positions = rows * length * self.epochs * self.batches
             self.compiled = cost < (1 - _COMPILED_SHARE) * positions
             return
         self._lengths = LENGTHS
         if cost:
-            first = Batches(encoded, batch_size, (seed, 0))
-            needed = [first.longest(index) for index in range(self.batches)] * epochs
-            self._lengths = worth_compiling(needed, cost / batch_size, _COMPILED_SHARE)
+            first = Batches(self._encoded, self.batch_size, (self._seed, 0))
+            needed = [first.longest(index) for index in range(self.batches)] * self.epochs
+            self._lengths = worth_compiling(needed, cost / self.batch_size, _COMPILED_SHARE)
         self.compiled = self._lengths is not None
 
     def epoch(self, number):
-        """The batches of an epoch, counted from 0: a `Batches`."""
+        """Return the batches of an epoch, counted from 0: a `Batches`."""
         seed = self._seed, number
         if self.shape is None:
             return Batches(self._encoded, self.batch_size, seed, self._lengths)
@@ -107,36 +115,29 @@ class Schedule:
         return packing.PackedBatches(self._encoded, plan, shape, of_positions=self._of_positions)
 
 
-def _may_share_rows():
-    """Whether several sequences in a row leave a batch's gradient what it is.
-
-    TensorFlow averages over the replicas, however many sequences each of them has.
-    """
+def _can_pack_here():
+    """Return True if packing leaves the gradient of a batch unchanged on these devices."""
+    # TensorFlow averages over replicas without regard to how many sequences each one has.
     if keras.backend.backend() == "jax":
         return distribution.worker()[1] == 1
     return distribution.replicas() == 1
 
 
 def _cost_of_compiling(encoder):
-    """Of one compilation: the positions that go through the encoder meanwhile.
-
-    Returns:
-        0 where Keras compiles anyway, infinity where it cannot or XLA would undo half of what
-        rematerialization saves, as it does on a CPU.
-    """
+    """Return the number of positions that could be computed during one compilation."""
     if not distribution.supports_jit_compile():
         return math.inf
     if not _is_tensorflow_on_cpu():
-        return 0.0
-    if encoder.rematerialize:
+        return 0.0  # Keras compiles in any case
+    if encoder.rematerialize:  # on a CPU XLA undoes half of the memory savings
         return math.inf
     config = encoder.bert_config
-    arithmetic = flops.of_encoder(config, 32) / 32  # of a position
-    return _COMPILING * config["num_hidden_layers"] / arithmetic
+    flops_per_position = flops.of_encoder(config, 32) / 32
+    return _COMPILING * config["num_hidden_layers"] / flops_per_position
 
 
 def _is_tensorflow_on_cpu():
-    """Whether TensorFlow computes, and on CPUs alone."""
+    """Return True if the backend is TensorFlow and it sees no accelerator."""
     if keras.backend.backend() != "tensorflow":
         return False
     import tensorflow as tf

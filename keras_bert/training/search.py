@@ -1,4 +1,4 @@
-"""The paper's grid of recipes (section A.3): batch size, learning rate, epochs."""
+"""Hyperparameter search over the paper's grid (section A.3): batch size, learning rate, epochs."""
 
 import dataclasses
 import itertools
@@ -6,7 +6,7 @@ import pathlib
 
 import keras
 
-from keras_bert.training import finetuning
+from keras_bert.training import finetuning, loop
 
 GRID = {
     "batch_size": (16, 32),
@@ -20,11 +20,12 @@ class Trials:
     """The runs of a search.
 
     Attributes:
-        runs: a dict for each: `options`, `metric`, `value`, and all `metrics`.
-        weights: of the encoder before the first run.
-        stopped: whether Ctrl-C ended it.
-        model: of the best run so far; its weights are those of the last one, see `best_model`.
-        model_weights: what they were when it ended.
+        runs: A dict per run: `options`, `metric`, `value`, and all `metrics`.
+        weights: The encoder's weights before the first run.
+        stopped: `True` if Ctrl-C ended the search.
+        model: The model of the best run. It shares its encoder with the models of all runs, so
+            call `best_model` to get the best weights.
+        model_weights: The weights at the end of the best run.
     """
 
     runs: list
@@ -35,38 +36,39 @@ class Trials:
 
 
 def grid(encoder, train_data, dev, *, choices=None, on_trial=None, tensorboard=None, **options):
-    """Fine-tunes once for each recipe, from the same start.
+    """Fine-tune once per combination of hyperparameters, each time from the same weights.
 
-    Ctrl-C ends the search, not the function; where no run is over yet, it is a `KeyboardInterrupt`.
+    Ctrl-C ends the search and returns the runs so far. If no run is complete, it raises
+    `KeyboardInterrupt`.
 
     Args:
-        encoder: a `BertEncoder`; see `reset` and `best_model` for its weights afterwards.
-        train_data, dev: as for `train.finetune`.
-        choices: for each option its values; default: the paper's, 18 runs.
-        on_trial: called with each run's dict.
-        tensorboard: folder in which each run has one for TensorBoard, or `None`.
-        **options: further options of `train.finetune`.
+        encoder: A `BertEncoder`. See `reset` and `best_model` for its weights afterwards.
+        train_data, dev: Data, as for `finetuning.finetune`.
+        choices: A dict from option to values. Default: `GRID`, the paper's 18 combinations.
+        on_trial: Function that is called with the dict of each run.
+        tensorboard: Folder for TensorBoard with a subfolder per run, or `None`.
+        **options: Further options of `finetuning.finetune`.
 
     Returns:
         The `Trials`.
 
     Raises:
-        ValueError: as for `train.finetune`.
+        ValueError: As for `finetuning.finetune`.
     """
     choices = GRID if choices is None else choices
     trials = Trials([], encoder.get_weights())
     try:
         for values in itertools.product(*choices.values()):
-            recipe = dict(zip(choices, values, strict=True))
+            chosen = dict(zip(choices, values, strict=True))
             if tensorboard is not None:
-                name = ", ".join(f"{option} {value}" for option, value in recipe.items())
+                name = ", ".join(f"{option} {value}" for option, value in chosen.items())
                 options["tensorboard"] = pathlib.Path(tensorboard, name)
             reset(encoder, trials)
-            model, metrics = finetuning.finetune(encoder, train_data, dev, **{**options, **recipe})
+            model, metrics = finetuning.finetune(encoder, train_data, dev, **{**options, **chosen})
             metric, weights = metrics["metric"], model.get_weights()
             trials.stopped = metrics["stopped"]
             trials.runs.append(
-                {"options": recipe, "metric": metric, "value": metrics[metric], "metrics": metrics}
+                {"options": chosen, "metric": metric, "value": metrics[metric], "metrics": metrics}
             )
             if best(trials) is trials.runs[-1]:
                 trials.model, trials.model_weights = model, weights
@@ -74,7 +76,7 @@ def grid(encoder, train_data, dev, *, choices=None, on_trial=None, tensorboard=N
                 on_trial(trials.runs[-1])
             if trials.stopped:
                 break
-    except KeyboardInterrupt:  # between two runs, or where a run begins
+    except KeyboardInterrupt:  # between two runs, or before the first step of a run
         if not trials.runs:
             raise
         trials.stopped = True
@@ -82,26 +84,26 @@ def grid(encoder, train_data, dev, *, choices=None, on_trial=None, tensorboard=N
 
 
 def best(trials):
-    """The run with the best value, the first of equals.
+    """Return the run with the best value; of equal runs, the first.
 
     Example:
 
     >>> best(Trials([{"metric": "f1", "value": 0.5}, {"metric": "f1", "value": 0.7}], []))
     {'metric': 'f1', 'value': 0.7}
     """
-    return max(trials.runs, key=lambda run: finetuning.goodness(run["metric"], run["value"]))
+    return max(trials.runs, key=lambda run: loop.goodness(run["metric"], run["value"]))
 
 
 def reset(encoder, trials):
-    """Gives an encoder the weights from before the search."""
+    """Set an encoder's weights to those from before the search."""
     encoder.set_weights(trials.weights)
 
 
 def best_model(trials):
-    """The model of the best run, with the weights that it had at its end.
+    """Return the model of the best run, with the weights from the end of that run.
 
     Args:
-        trials: from `grid`. All of its models share one encoder, which gets these weights.
+        trials: The result of `grid`. All its models share one encoder, which gets these weights.
 
     Returns:
         The `keras.Model`.

@@ -1,4 +1,4 @@
-"""Reading a corpus: files, packing, formats, and files with faults."""
+"""Reading a corpus: files, compression, formats and errors."""
 
 import bz2
 import collections
@@ -14,7 +14,7 @@ import tracemalloc
 import pytest
 import zstandard
 
-from keras_bert.pretraining import corpus
+from keras_bert.pretraining import corpus, text_files
 
 PACK = {
     "gz": gzip.compress,
@@ -52,7 +52,7 @@ def dump(*pages, version="0.11"):
 # --- Files ---
 
 
-def test_files_of_folders_patterns_and_paths_sorted_and_once(tmp_path):
+def test_files_are_sorted_and_unique(tmp_path):
     names = ["b.txt", "a/z.txt", "a/b/c.txt.gz", ".hidden", "a/.git/x", "a/.y.txt"]
     for name in names:
         write(tmp_path / name, "text")
@@ -61,10 +61,12 @@ def test_files_of_folders_patterns_and_paths_sorted_and_once(tmp_path):
     assert corpus.files([tmp_path / "b.txt", str(tmp_path), tmp_path / "a"]) == every
     assert corpus.files(f"{tmp_path}/**/*.txt") == every[1:]
     assert corpus.files(f"{tmp_path}/[a]") == every[:2]
-    assert corpus.files(tmp_path / ".hidden") == [tmp_path / ".hidden"]  # asked for by its name
+    assert corpus.files(tmp_path / ".hidden") == [
+        tmp_path / ".hidden"
+    ]  # a hidden file that is named explicitly
 
 
-def test_a_file_by_several_paths_is_one(tmp_path, monkeypatch):
+def test_file_with_several_paths_is_found_once(tmp_path, monkeypatch):
     file = write(tmp_path / "a.txt", "text")
     (tmp_path / "b.txt").symlink_to(file)
     monkeypatch.chdir(tmp_path)
@@ -72,7 +74,7 @@ def test_a_file_by_several_paths_is_one(tmp_path, monkeypatch):
     assert len(corpus.files(tmp_path)) == 1
 
 
-def test_folders_behind_links_are_read_and_circles_end(tmp_path):
+def test_linked_folders_are_read_and_cycles_end(tmp_path):
     write(tmp_path / "elsewhere" / "a.txt", "text")
     (tmp_path / "corpus").mkdir()
     (tmp_path / "corpus" / "linked").symlink_to(tmp_path / "elsewhere")
@@ -80,7 +82,7 @@ def test_folders_behind_links_are_read_and_circles_end(tmp_path):
     assert [file.name for file in corpus.files(tmp_path / "corpus")] == ["a.txt"]
 
 
-def test_a_folder_that_cannot_be_read_is_not_passed_over(tmp_path, monkeypatch):
+def test_unreadable_folder_raises(tmp_path, monkeypatch):
     write(tmp_path / "a.txt", "text")
     write(tmp_path / "secret" / "b.txt", "text")
     scan = os.scandir
@@ -95,22 +97,22 @@ def test_a_folder_that_cannot_be_read_is_not_passed_over(tmp_path, monkeypatch):
         corpus.files(tmp_path)
 
 
-def test_a_link_to_nothing_is_found_at_once(tmp_path):
+def test_broken_link_raises(tmp_path):
     (tmp_path / "z.txt").symlink_to(tmp_path / "gone")
-    with pytest.raises(ValueError, match=r"z\.txt: is a link to nothing"):
+    with pytest.raises(ValueError, match=r"z\.txt: is a broken link"):
         corpus.files(tmp_path)
     (tmp_path / "z.txt").unlink()
     (tmp_path / "z.txt").symlink_to(tmp_path / "z.txt")
-    with pytest.raises(ValueError, match=r"z\.txt: is a link to nothing"):
+    with pytest.raises(ValueError, match=r"z\.txt: is a broken link"):
         corpus.files(tmp_path)
 
 
-def test_a_name_that_is_no_unicode_is_an_error(tmp_path):
+def test_file_name_that_is_not_utf8_raises(tmp_path):
     try:
         pathlib.Path(os.fsdecode(bytes(tmp_path) + b"/\xff.txt")).write_text("One.")
     except OSError:
         pytest.skip("this file system has no such names")
-    with pytest.raises(ValueError, match=r"\\xff\.txt': a file's name must be UTF-8"):
+    with pytest.raises(ValueError, match=r"\\xff\.txt': the file name must be UTF-8"):
         corpus.files(tmp_path)
 
 
@@ -123,34 +125,32 @@ def test_a_name_that_is_no_unicode_is_an_error(tmp_path):
         ("texts", "texts/records", True), ("texts", "records", False),
     ],
 )  # fmt: skip
-def test_an_output_within_the_corpus_is_found_before_it_is_there(
-    tmp_path, monkeypatch, pattern, folder, inside
-):
+def test_output_folder_inside_the_corpus_raises(tmp_path, monkeypatch, pattern, folder, inside):
     (tmp_path / "texts").mkdir()
     monkeypatch.chdir(tmp_path)
     for path in (pattern, str(tmp_path / pattern)):
         if inside:
-            with pytest.raises(ValueError, match="must not lie within the corpus, "):
+            with pytest.raises(ValueError, match="must not be inside the corpus, "):
                 corpus.check_outside(folder, [path])
         else:
             corpus.check_outside(folder, path)
 
 
-def test_an_array_of_json_is_no_prose(tmp_path):
+def test_json_array_raises(tmp_path):
     file = write(tmp_path / "a.json", '[\n  {"text": "One."},\n  {"text": "Two."}]\n')
-    with pytest.raises(ValueError, match=r"a\.json: is one array of JSON; JSON Lines have"):
+    with pytest.raises(ValueError, match=r"a\.json: is a JSON array; convert"):
         read(file)
 
 
-def test_a_pipe_is_no_corpus(tmp_path):
+def test_pipe_raises(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ValueError, match="pipe: is no regular file; a corpus is read more than on"):
+    with pytest.raises(ValueError, match="pipe: is not a regular file"):
         corpus.files(tmp_path / "pipe")
 
 
-def test_documents_that_are_cut_are_counted(tmp_path, monkeypatch):
-    monkeypatch.setattr(corpus, "LONGEST", 40)
-    monkeypatch.setattr(corpus, "BLOCK", 16)
+def test_split_documents_are_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr(text_files, "LONGEST", 40)
+    monkeypatch.setattr(text_files, "BLOCK", 16)
     write(tmp_path / "a.txt", "Short.\n\n" + "One two three.\n" * 12 + "\nShort.\n")
     write(tmp_path / "b.jsonl", json.dumps({"text": "One two three.\n" * 12}))
     counts = collections.Counter()
@@ -160,19 +160,19 @@ def test_documents_that_are_cut_are_counted(tmp_path, monkeypatch):
     assert counts["long_documents_at"] == f"{tmp_path / 'a.txt'}: line 3"
 
 
-def test_a_name_that_looks_like_a_pattern_is_a_name(tmp_path):
+def test_file_name_that_looks_like_a_pattern(tmp_path):
     file = write(tmp_path / "a[1].txt", "text")
     assert corpus.files(file) == [file]
 
 
 @pytest.mark.parametrize("name", ["missing.txt", "*.nothing"])
-def test_a_path_that_matches_nothing_is_an_error(tmp_path, name):
+def test_path_without_match_raises(tmp_path, name):
     there = write(tmp_path / "a.txt", "text")
     with pytest.raises(ValueError, match=rf"{name[1:]}: no such file, folder or pattern"):
         corpus.documents([there, tmp_path / name])
 
 
-def test_an_empty_folder_is_an_error(tmp_path):
+def test_empty_folder_raises(tmp_path):
     with pytest.raises(ValueError, match=r"holds no files"):
         corpus.files(tmp_path)
 
@@ -180,7 +180,7 @@ def test_an_empty_folder_is_an_error(tmp_path):
 # --- Documents ---
 
 
-def test_a_document_is_small_frozen_and_can_be_pickled():
+def test_document_is_frozen_and_can_be_pickled():
     document = corpus.Document("a: line 1", "One.\n\n Two. \n")
     assert pickle.loads(pickle.dumps(document)) == document
     assert document.paragraphs() == ["One.", "Two."]
@@ -190,10 +190,10 @@ def test_a_document_is_small_frozen_and_can_be_pickled():
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16-le", "utf-16-be"])
-@pytest.mark.parametrize("block", [corpus.BLOCK, 5])
+@pytest.mark.parametrize("block", [text_files.BLOCK, 5])
 def test_plain_text(tmp_path, monkeypatch, ending, encoding, block):
     mark = "\ufeff" if encoding.startswith("utf-16") else ""
-    monkeypatch.setattr(corpus, "BLOCK", block)
+    monkeypatch.setattr(text_files, "BLOCK", block)
     text = f"{mark}\n  \nOne 가.\nTwo.\n\n \t\nThree.\n\n\n\nFour.\nFive."
     file = write(tmp_path / "a.txt", text.replace("\n", ending).encode(encoding))
     documents = list(corpus.documents(file))
@@ -208,37 +208,37 @@ def test_plain_text(tmp_path, monkeypatch, ending, encoding, block):
     assert {document.markup for document in documents} == {"plain"}
 
 
-def test_blocks_make_no_difference(tmp_path, monkeypatch):
+def test_documents_do_not_depend_on_the_block_size(tmp_path, monkeypatch):
     text = "".join(f"Line {n} 가나다 é{chr(10) * (1 + n % 3)}" for n in range(300))
     file = write(tmp_path / "a.txt", text)
     expected = list(corpus.documents(file))
     assert len(expected) == 200
     for block in (1, 2, 7, 64, 1000):
-        monkeypatch.setattr(corpus, "BLOCK", block)
+        monkeypatch.setattr(text_files, "BLOCK", block)
         assert list(corpus.documents(file)) == expected
 
 
 @pytest.mark.parametrize("kind", PACK)
-def test_packed_files_are_known_by_their_content(tmp_path, kind):
+def test_compression_is_detected_by_content(tmp_path, kind):
     file = write(tmp_path / "corpus", PACK[kind](PLAIN.encode()))
     assert read(file) == [["One.", "Two."], ["Three."]]
 
 
 @pytest.mark.parametrize("kind", PACK)
-def test_packed_files_may_have_several_parts(tmp_path, kind):
+def test_compressed_files_of_several_streams(tmp_path, kind):
     file = write(tmp_path / "corpus", PACK[kind](b"One.\nTw") + PACK[kind](b"o.\n\nThree.\n"))
     assert read(file) == [["One.", "Two."], ["Three."]]
 
 
-def test_zstd_may_begin_with_a_frame_to_skip(tmp_path):
+def test_zstd_with_a_skippable_frame(tmp_path):
     skipped = b"\x50\x2a\x4d\x18" + (4).to_bytes(4, "little") + b"size"
     assert read(write(tmp_path / "corpus", skipped + PACK["zst"](b"One."))) == [["One."]]
 
 
 @pytest.mark.parametrize("kind", PACK)
-def test_packed_and_plain_give_the_same_documents(tmp_path, monkeypatch, kind):
-    monkeypatch.setattr(corpus, "BLOCK", 100)
-    monkeypatch.setattr(corpus, "LONGEST", 300)
+def test_compressed_and_plain_files_give_the_same_documents(tmp_path, monkeypatch, kind):
+    monkeypatch.setattr(text_files, "BLOCK", 100)
+    monkeypatch.setattr(text_files, "LONGEST", 300)
     text = ("A line of text.\n" * 50 + "\n" + "word " * 200 + "\n\n") * 5
     plain = write(tmp_path / "plain" / "a", text)
     packed = write(tmp_path / "packed" / "a", PACK[kind](text.encode()))
@@ -247,48 +247,48 @@ def test_packed_and_plain_give_the_same_documents(tmp_path, monkeypatch, kind):
 
 @pytest.mark.parametrize("kind", PACK)
 @pytest.mark.parametrize("keep", [0.3, 0.95])
-def test_a_packed_file_cut_short_is_an_error(tmp_path, kind, keep):
+def test_truncated_compressed_file_raises(tmp_path, kind, keep):
     packed = PACK[kind](bytes(i * i % 89 + 33 for i in range(20_000)) + b"\n")
     file = write(tmp_path / "corpus", packed[: int(len(packed) * keep)])
     name = {"gz": "gzip", "bz2": "bzip2", "xz": "xz", "zst": "zstd"}[kind]
-    with pytest.raises(ValueError, match=rf"corpus: this {name} file is damaged or cut short"):
+    with pytest.raises(ValueError, match=rf"corpus: this {name} file is damaged or truncated"):
         read(file)
 
 
 @pytest.mark.parametrize("kind", ["gz", "xz", "zst"])
 @pytest.mark.parametrize("keep", [2, 3, 5])
-def test_a_packed_file_cut_within_its_first_bytes_is_no_text(tmp_path, kind, keep):
+def test_compressed_file_truncated_in_its_magic_bytes_raises(tmp_path, kind, keep):
     file = write(tmp_path / "corpus", PACK[kind](b"One.\n")[:keep])
-    with pytest.raises(ValueError, match=r"corpus: this \w+ file is damaged or cut short"):
+    with pytest.raises(ValueError, match=r"corpus: this \w+ file is damaged or truncated"):
         read(file)
 
 
 @pytest.mark.parametrize("kind", PACK)
-def test_a_packed_file_with_a_wrong_byte_is_an_error(tmp_path, kind):
+def test_damaged_compressed_file_raises(tmp_path, kind):
     pack = PACK[kind]
     if kind == "zst":
         pack = zstandard.ZstdCompressor(write_checksum=True).compress
     packed = bytearray(pack(bytes(i * i % 89 + 33 for i in range(20_000)) + b"\n"))
     packed[len(packed) // 2] ^= 0x55
     file = write(tmp_path / "corpus", bytes(packed))
-    with pytest.raises(ValueError, match=r"corpus: this \w+ file is damaged or cut short"):
+    with pytest.raises(ValueError, match=r"corpus: this \w+ file is damaged or truncated"):
         read(file)
 
 
 @pytest.mark.parametrize("kind", PACK)
-def test_what_is_no_stream_ends_no_file_in_silence(tmp_path, kind):
-    """Wikipedia's dumps and pbzip2's files are many streams one behind the other."""
+def test_damaged_later_stream_raises(tmp_path, kind):
+    """Wikipedia's dumps and pbzip2's files consist of many streams."""
     one, two = PACK[kind](b"One.\n\n"), bytearray(PACK[kind](b"Two.\n"))
     two[0] ^= 0x55
     for rest in (bytes(two), b"so much for that", two[:3]):
-        with pytest.raises(ValueError, match=r"corpus: this \w+ file is damaged or cut short"):
+        with pytest.raises(ValueError, match=r"corpus: this \w+ file is damaged or truncated"):
             read(write(tmp_path / "corpus", one + rest))
     two[0] ^= 0x55
     padded = write(tmp_path / "corpus", one + bytes(8192) + bytes(two) + bytes(4))
     assert read(padded) == [["One."], ["Two."]]
 
 
-def test_zstd_without_its_package_says_what_to_install(tmp_path, monkeypatch):
+def test_missing_zstandard_raises(tmp_path, monkeypatch):
     file = write(tmp_path / "a.zst", PACK["zst"](b"text"))
     monkeypatch.setitem(sys.modules, "zstandard", None)
     with pytest.raises(ValueError, match=r"a\.zst: .*pip install zstandard"):
@@ -296,7 +296,7 @@ def test_zstd_without_its_package_says_what_to_install(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("content", [b"", b"\n \n\n", b"\xef\xbb\xbf", gzip.compress(b"", mtime=0)])
-def test_a_file_without_text_has_no_documents(tmp_path, content):
+def test_file_without_text_has_no_documents(tmp_path, content):
     counts = collections.Counter()
     assert read(write(tmp_path / "a.txt", content), counts=counts) == []
     assert counts["documents"] == 0 and counts["files"] == 1
@@ -311,23 +311,23 @@ def test_invalid_bytes_are_replaced_and_counted_by_line(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"PNG\0\0\1 text", bytes(range(256)) * 9])
-def test_what_holds_nul_bytes_is_no_text(tmp_path, content):
-    with pytest.raises(ValueError, match=r"a\.png: is no text: it holds NUL bytes"):
+def test_nul_bytes_raise(tmp_path, content):
+    with pytest.raises(ValueError, match=r"a\.png: contains NUL bytes"):
         read(write(tmp_path / "a.png", content))
 
 
-def test_text_in_another_encoding_is_an_error(tmp_path):
+def test_other_encoding_raises(tmp_path):
     file = write(tmp_path / "a.txt", ("한국어 문장입니다. " * 50).encode("euc-kr"))
     with pytest.raises(ValueError, match=r"a\.txt: must be text in UTF-8; received \d+ invalid"):
         read(file)
 
 
-# --- What is long ---
+# --- Long documents, lines and records ---
 
 
-def test_a_long_document_comes_in_parts_cut_between_paragraphs(tmp_path, monkeypatch):
-    monkeypatch.setattr(corpus, "BLOCK", 64)
-    monkeypatch.setattr(corpus, "LONGEST", 256)
+def test_long_document_is_split_between_paragraphs(tmp_path, monkeypatch):
+    monkeypatch.setattr(text_files, "BLOCK", 64)
+    monkeypatch.setattr(text_files, "LONGEST", 256)
     lines = [f"Line number {n} of it." for n in range(100)]
     file = write(tmp_path / "a.txt", "\n".join(lines) + "\n\nShort.\n")
     *parts, last = corpus.documents(file)
@@ -339,9 +339,9 @@ def test_a_long_document_comes_in_parts_cut_between_paragraphs(tmp_path, monkeyp
 
 
 @pytest.mark.parametrize("unit", ["word ", "가", "\u00e9", "😀"])
-def test_a_long_line_is_cut_and_counted_once(tmp_path, monkeypatch, unit):
-    monkeypatch.setattr(corpus, "BLOCK", 61)
-    monkeypatch.setattr(corpus, "LONGEST", 200)
+def test_long_line_is_cut_and_counted_once(tmp_path, monkeypatch, unit):
+    monkeypatch.setattr(text_files, "BLOCK", 61)
+    monkeypatch.setattr(text_files, "LONGEST", 200)
     line = unit * 1000
     file = write(tmp_path / "a.txt", f"Before.\n\n{line}\n\nAfter.\n")
     counts = collections.Counter()
@@ -354,8 +354,8 @@ def test_a_long_line_is_cut_and_counted_once(tmp_path, monkeypatch, unit):
 
 @pytest.mark.parametrize("unit", [b"word and ", "가나".encode(), b"a line\n"])
 def test_memory_does_not_grow_with_the_file(tmp_path, monkeypatch, unit):
-    monkeypatch.setattr(corpus, "BLOCK", 1 << 14)
-    monkeypatch.setattr(corpus, "LONGEST", 1 << 16)
+    monkeypatch.setattr(text_files, "BLOCK", 1 << 14)
+    monkeypatch.setattr(text_files, "LONGEST", 1 << 16)
     file = write(tmp_path / "a.txt", unit * (8_000_000 // len(unit)))
     tracemalloc.start()
     try:
@@ -364,11 +364,11 @@ def test_memory_does_not_grow_with_the_file(tmp_path, monkeypatch, unit):
     finally:
         tracemalloc.stop()
     assert size > 7_900_000
-    assert peak < 1_500_000  # it takes 0.6 million; the file has 8
+    assert peak < 1_500_000  # measured: 0.6 million; the file has 8 million bytes
 
 
-def test_a_long_text_of_json_comes_in_parts(tmp_path, monkeypatch):
-    monkeypatch.setattr(corpus, "LONGEST", 100)
+def test_long_json_text_is_split(tmp_path, monkeypatch):
+    monkeypatch.setattr(text_files, "LONGEST", 100)
     paragraphs = [f"Paragraph number {n}." for n in range(30)] + ["x" * 250]
     file = write(tmp_path / "a.jsonl", json.dumps({"text": paragraphs}))
     documents = list(corpus.documents(file))
@@ -378,9 +378,9 @@ def test_a_long_text_of_json_comes_in_parts(tmp_path, monkeypatch):
     assert documents[1].source == f"{file}: line 1, part 2"
 
 
-def test_a_record_beyond_all_bounds_is_an_error(tmp_path, monkeypatch):
-    monkeypatch.setattr(corpus, "BLOCK", 100)
-    monkeypatch.setattr(corpus, "LONGEST_RECORD", 1000)
+def test_too_long_record_raises(tmp_path, monkeypatch):
+    monkeypatch.setattr(text_files, "BLOCK", 100)
+    monkeypatch.setattr(text_files, "LONGEST_RECORD", 1000)
     file = write(tmp_path / "a.jsonl", '{"text": "a"}\n' + json.dumps({"text": "x" * 2000}))
     with pytest.raises(ValueError, match=r"a\.jsonl, line 2: a line must be shorter than 1000"):
         read(file)
@@ -404,12 +404,12 @@ def test_json_lines(tmp_path):
         assert [d.source for d in corpus.documents(file)] == [f"{file}: line {n}" for n in (1, 3)]
 
 
-def test_lines_that_are_lists_by_the_name_of_the_file(tmp_path):
+def test_json_lists_are_detected_by_file_name(tmp_path):
     file = write(tmp_path / "a.ndjson", '["One.", "Two."]\n["Three."]\n')
     assert read(file) == [["One.", "Two."], ["Three."]]
 
 
-def test_escapes_that_stand_for_no_character_are_mended(tmp_path):
+def test_invalid_json_escapes_are_repaired(tmp_path):
     file = write(tmp_path / "a.jsonl", '{"text": "a\\ud83d b\\u0000c \\ud83d\\ude00\\r\\nd"}')
     assert read(file) == [["a? bc 😀", "d"]]
 
@@ -420,13 +420,13 @@ def test_escapes_that_stand_for_no_character_are_mended(tmp_path):
         ('{"text": "cut', r"is not JSON"),
         ("[" * 100_000, r"is not JSON"),
         ('{"body": "a"}', r"has no key 'text'; its keys are body"),
-        ('{"text": 3}', r"must hold a text or a list of paragraphs; received 3"),
-        ('{"text": ["a", 3]}', r"must hold a text or a list of paragraphs; received \[\"a\", 3\]"),
-        ('{"text": null}', r"must hold a text or a list of paragraphs; received null"),
-        ('"a"', r"must hold a text or a list of paragraphs"),
+        ('{"text": 3}', r"must be a text or a list of paragraphs; received 3"),
+        ('{"text": ["a", 3]}', r"must be a text or a list of paragraphs; received \[\"a\", 3\]"),
+        ('{"text": null}', r"must be a text or a list of paragraphs; received null"),
+        ('"a"', r"must be a text or a list of paragraphs"),
     ],
 )
-def test_json_with_faults(tmp_path, line, message):
+def test_invalid_json_raises(tmp_path, line, message):
     file = write(tmp_path / "a.jsonl", f'{{"text": "a"}}\n{line}\n')
     with pytest.raises(ValueError, match=rf"a\.jsonl, line 2: {message}"):
         read(file)
@@ -451,10 +451,10 @@ Three is a number.
 """
 
 
-@pytest.mark.parametrize("block", [corpus.BLOCK, 16])
+@pytest.mark.parametrize("block", [text_files.BLOCK, 16])
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
 def test_wikiextractor(tmp_path, monkeypatch, block, ending):
-    monkeypatch.setattr(corpus, "BLOCK", block)
+    monkeypatch.setattr(text_files, "BLOCK", block)
     file = write(tmp_path / "AA" / "wiki_00", EXTRACTED.replace("\n", ending))
     assert read(tmp_path) == [["One <b>.", "Two."], ["Three is a number."]]
     sources = [document.source for document in corpus.documents(file)]
@@ -475,10 +475,10 @@ def test_wikiextractor_as_json(tmp_path):
             r"line 18: <doc> before the </doc> of line 15",
         ),
         (EXTRACTED + "</doc>\n", r"line 15: </doc> without a <doc>"),
-        (EXTRACTED + "Lost.\n", r"line 15: between </doc> and <doc \.\.\.> .* received 'Lost\.'"),
+        (EXTRACTED + "Lost.\n", r"line 15: .*received 'Lost\.'"),
     ],
 )
-def test_wikiextractor_with_faults(tmp_path, text, message):
+def test_invalid_wikiextractor_output_raises(tmp_path, text, message):
     with pytest.raises(ValueError, match=message):
         read(write(tmp_path / "wiki_00", text))
 
@@ -488,9 +488,9 @@ def test_wikiextractor_with_faults(tmp_path, text, message):
 
 @pytest.mark.parametrize("version", ["0.3", "0.10", "0.11"])
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
-@pytest.mark.parametrize("block", [corpus.BLOCK, 10])
-def test_a_dump_gives_its_articles(tmp_path, monkeypatch, version, encoding, block):
-    monkeypatch.setattr(corpus, "BLOCK", block)
+@pytest.mark.parametrize("block", [text_files.BLOCK, 10])
+def test_dump_yields_articles(tmp_path, monkeypatch, version, encoding, block):
+    monkeypatch.setattr(text_files, "BLOCK", block)
     content = dump(
         page("Plain '''text'''."),
         page("Talk.", "Talk:A", "<ns>1</ns>"),
@@ -513,19 +513,19 @@ def test_a_dump_gives_its_articles(tmp_path, monkeypatch, version, encoding, blo
     assert paragraphs == [["Plain text."], ["Word 한국어.", "Next."]]
 
 
-def test_a_dump_of_old_tells_articles_by_their_titles(tmp_path):
+def test_old_dump_without_namespaces(tmp_path):
     pages = [page("Talk.", "Talk:A", ""), page("Text.", "Mission: Possible", "")]
     assert read(write(tmp_path / "dump", dump(*pages, version="0.3"))) == [["Text."]]
 
 
-def test_of_several_revisions_the_last_one_counts(tmp_path):
+def test_last_revision_is_used(tmp_path):
     old = "<revision><text>Old.</text></revision>"
     assert read(write(tmp_path / "dump", dump(page("New.", more=old)))) == [["New."]]
 
 
-def test_a_dump_on_one_line_is_no_long_line(tmp_path, monkeypatch):
-    monkeypatch.setattr(corpus, "BLOCK", 50)
-    monkeypatch.setattr(corpus, "LONGEST", 100)
+def test_dump_without_line_ends(tmp_path, monkeypatch):
+    monkeypatch.setattr(text_files, "BLOCK", 50)
+    monkeypatch.setattr(text_files, "LONGEST", 100)
     text = dump(*[page(f"Text 가 number {n}.") for n in range(50)]).replace("\n", "")
     counts = collections.Counter()
     found = read(write(tmp_path / "dump", text), counts=counts)
@@ -533,16 +533,16 @@ def test_a_dump_on_one_line_is_no_long_line(tmp_path, monkeypatch):
     assert counts["long_lines"] == counts["invalid_utf8"] == 0
 
 
-def test_a_dump_cut_short_is_an_error(tmp_path):
+def test_truncated_dump_raises(tmp_path):
     text = dump(page("One."), page("Two."))
     file = write(tmp_path / "dump.xml", text[: text.index("Two")])
     with pytest.raises(
-        ValueError, match=r"dump\.xml, line \d+, page 2: broken or cut short XML \("
+        ValueError, match=r"dump\.xml, line \d+, page 2: broken or truncated XML \("
     ):
         read(file)
 
 
-def test_broken_xml_is_an_error(tmp_path):
+def test_broken_xml_raises(tmp_path):
     file = write(tmp_path / "dump.xml", dump(page("One."), page("a </b> c")))
     with pytest.raises(ValueError, match=r"line 5, page 2: .*\(mismatched tag\)"):
         read(file)
@@ -556,13 +556,13 @@ def test_broken_xml_is_an_error(tmp_path):
         '<!DOCTYPE mediawiki SYSTEM "http://localhost/a.dtd">',
     ],
 )
-def test_a_dtd_is_refused(tmp_path, doctype):
+def test_dtd_raises(tmp_path, doctype):
     file = write(tmp_path / "dump.xml", doctype + dump(page("&a;")))
-    with pytest.raises(ValueError, match=r"dump\.xml: XML with a DTD is refused"):
+    with pytest.raises(ValueError, match=r"dump\.xml: XML with a DTD is not supported"):
         read(file)
 
 
-def test_other_xml_is_an_error(tmp_path):
+def test_other_xml_raises(tmp_path):
     file = write(tmp_path / "a.xml", '<?xml version="1.0"?><rss><page>a</page></rss>')
     with pytest.raises(ValueError, match=r"a\.xml: XML must be a MediaWiki dump; its root is <rss"):
         read(file)

@@ -1,4 +1,4 @@
-"""The TFRecords of Google's script, written and read."""
+"""Reading and writing the TFRecords of Google's script."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def batches(stream, epochs=1):
     return [batch for _, batch in stream.batches(epochs=epochs)]
 
 
-def test_a_round_trip(stream, tmp_path):
+def test_round_trip(stream, tmp_path):
     file = tmp_path / "google.tfrecord"
     count = google_records.write(file, stream, epochs=2)
     expected = batches(stream, 2)
@@ -36,7 +36,7 @@ def test_a_round_trip(stream, tmp_path):
 
 
 def test_files_in_a_bucket(stream, tmp_path):
-    """Of another file system, that is: TensorFlow's in memory stands for Google's."""
+    """TensorFlow's in-memory file system represents a bucket."""
     file = tmp_path / "google.tfrecord"
     google_records.write(file, stream)
     for number in range(2):
@@ -50,7 +50,7 @@ def test_files_in_a_bucket(stream, tmp_path):
         google_records.read("ram://bucket/other*", 8, 32, 4)
 
 
-def test_googles_own_reader_finds_its_features(stream, tmp_path):
+def test_google_reader_finds_its_features(stream, tmp_path):
     """`input_fn_builder` and `_decode_record` in google-research/bert `run_pretraining.py`."""
     file = tmp_path / "google.tfrecord"
     google_records.write(file, stream)
@@ -75,7 +75,7 @@ def test_googles_own_reader_finds_its_features(stream, tmp_path):
 
 
 def google_file(path, rows=5, seq=16, predictions=3):
-    """A file as `write_instance_to_example_files` in `create_pretraining_data.py` makes it."""
+    """Write a file as `write_instance_to_example_files` in `create_pretraining_data.py` does."""
 
     def ints(*values):
         return tf.train.Feature(int64_list=tf.train.Int64List(value=values))
@@ -97,7 +97,7 @@ def google_file(path, rows=5, seq=16, predictions=3):
     return path
 
 
-def test_files_of_google(tmp_path):
+def test_google_files(tmp_path):
     for name in ("b", "a"):
         google_file(tmp_path / f"{name}.tfrecord")
     found = list(google_records.read(f"{tmp_path}/*.tfrecord", 4, 16, 3).as_numpy_iterator())
@@ -117,29 +117,29 @@ def test_files_of_google(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("sizes", "said"),
+    ("sizes", "message"),
     [
-        ((24, 3), "input_ids must have 24 numbers a row, .*it has 16"),
-        ((8, 3), "input_ids must have 8 numbers a row, .*it has 16"),
-        ((16, 2), "masked_lm_positions must have 2 numbers a row, .*it has 3"),
-        ((16, 5), "masked_lm_positions must have 5 numbers a row, .*it has 3"),
+        ((24, 3), "input_ids must have 24 numbers per row; received 16"),
+        ((8, 3), "input_ids must have 8 numbers per row; received 16"),
+        ((16, 2), "masked_lm_positions must have 2 numbers per row; received 3"),
+        ((16, 5), "masked_lm_positions must have 5 numbers per row; received 3"),
     ],
 )
-def test_rows_of_other_sizes_are_an_error_at_once(tmp_path, sizes, said):
+def test_rows_of_other_sizes_raise(tmp_path, sizes, message):
     file = google_file(tmp_path / "a.tfrecord")
-    with pytest.raises(ValueError, match=rf"a\.tfrecord: {said}"):
+    with pytest.raises(ValueError, match=rf"a\.tfrecord: {message}"):
         google_records.read(file, 4, *sizes)
 
 
-def test_other_records_are_none_of_google(tmp_path):
+def test_other_records_raise(tmp_path):
     file = tmp_path / "a.tfrecord"
     with tf.io.TFRecordWriter(str(file)) as writer:
         writer.write(b"\xff no example")
-    with pytest.raises(ValueError, match=r"a\.tfrecord: its rows are none of Google's"):
+    with pytest.raises(ValueError, match=r"a\.tfrecord: its rows do not have the features"):
         google_records.read(file, 4, 16, 3)
 
 
-def test_shuffled_rows_come_again_and_again_in_whole_batches(tmp_path):
+def test_shuffled_rows_repeat_in_full_batches(tmp_path):
     file = google_file(tmp_path / "a.tfrecord", rows=10)
     read = [
         np.concatenate([
@@ -153,20 +153,20 @@ def test_shuffled_rows_come_again_and_again_in_whole_batches(tmp_path):
     assert sorted(read[0]) == sorted([*range(10)] * 2) and read[0] != sorted(read[0])
 
 
-def test_a_later_row_of_another_size_is_an_error(tmp_path):
+def test_later_row_of_another_size_raises(tmp_path):
     files = [google_file(tmp_path / "a.tfrecord"), google_file(tmp_path / "b.tfrecord", seq=32)]
     with pytest.raises(tf.errors.InvalidArgumentError, match="Key: "):
         list(google_records.read(files, 4, 16, 3))
 
 
-def test_no_such_file(tmp_path):
+def test_missing_file_raises(tmp_path):
     with pytest.raises(ValueError, match="no file matches .*none"):
         google_records.read([google_file(tmp_path / "a.tfrecord"), tmp_path / "none"], 4, 16, 3)
 
 
 @pytest.mark.parametrize("options", [{"packed": True}, {"next_sentence": False}])
-def test_other_streams_are_refused_and_leave_nothing(stream, tmp_path, options):
+def test_unsupported_streams_raise_and_leave_no_file(stream, tmp_path, options):
     other = Stream(stream.records, 4, 32, **options)
-    with pytest.raises(ValueError, match="Google's files hold a pair a row"):
+    with pytest.raises(ValueError, match="Google's files have one pair per row"):
         google_records.write(tmp_path / "google.tfrecord", other)
     assert not list(tmp_path.glob("*google*"))

@@ -1,4 +1,4 @@
-"""Draws that are hashes: even, independent, and the same everywhere."""
+"""Random numbers from hashes: uniform, independent and reproducible."""
 
 import numpy as np
 import pytest
@@ -13,14 +13,14 @@ def test_keys():
     assert hash_random.key_of(0, 1, 2) == GOLDEN_KEY
 
 
-def test_a_hash_depends_on_its_place_alone():
+def test_hash_depends_only_on_number_and_position():
     many = hash_random.hashes(5, np.arange(20), 30, purpose=1)
     few = hash_random.hashes(5, [17, 3], 10, purpose=1)
     assert (few == many[[17, 3], :10]).all()
 
 
-def test_no_two_are_alike():
-    """Of any key, number, position and purpose."""
+def test_hashes_are_unique():
+    """For different keys, numbers, positions and purposes."""
     tables = [
         hash_random.hashes(key, np.arange(50), 200, purpose) for key in (0, 1, 2**64 - 1)
         for purpose in range(10)
@@ -28,7 +28,7 @@ def test_no_two_are_alike():
     assert len(np.unique(np.stack(tables))) == 3 * 10 * 50 * 200
 
 
-def test_they_are_even_and_independent():
+def test_hashes_are_uniform_and_independent():
     columns = [
         hash_random.uniform(hash_random.hashes(key, [0], 20_000, purpose)[0])
         for key in (0, 1)
@@ -43,13 +43,13 @@ def test_they_are_even_and_independent():
     assert abs(correlations).max() < 0.04  # five deviations
 
 
-def test_the_highest_hash_is_below_one():
+def test_highest_hash_is_below_one():
     assert hash_random.uniform(np.array([2**64 - 1], np.uint64))[0] == 1 - 2.0**-53
 
 
 @pytest.mark.parametrize(("purpose", "place"), [(0, 0), (9, 1)])
 def test_golden(purpose, place):
-    """The same on each machine and with each NumPy; these numbers may never change."""
+    """The hashes are equal on every machine and NumPy; these numbers must never change."""
     assert (
         int(hash_random.hashes(hash_random.key_of(1, 2), [3], 2, purpose)[0, place])
         == GOLDEN[purpose]

@@ -1,4 +1,4 @@
-"""The loss over a vocabulary, beside Keras' own and against numbers too large for a power."""
+"""Loss and accuracy over a vocabulary, compared to Keras', and with large logits."""
 
 import keras
 import numpy as np
@@ -12,7 +12,7 @@ BACKEND = keras.backend.backend()
 
 @pytest.fixture
 def batch():
-    """Labels (3, 4), logits (3, 4, 50), and weights of which some are 0."""
+    """Return labels (3, 4), logits (3, 4, 50) and weights (3, 4), some of them 0."""
     random = np.random.default_rng(0)
     labels = random.integers(0, 50, (3, 4))
     logits = random.normal(0, 3, (3, 4, 50)).astype("float32")
@@ -26,7 +26,7 @@ def keras_own():
 
 
 def gradient(loss, labels, logits, weights):
-    """Of the loss by the logits."""
+    """Return the gradient of the loss with respect to the logits."""
     if BACKEND == "tensorflow":
         import tensorflow as tf
 
@@ -46,21 +46,21 @@ def gradient(loss, labels, logits, weights):
     return logits.grad.numpy()
 
 
-def test_loss_and_gradient_are_keras_own(batch):
+def test_loss_and_gradient_equal_keras(batch):
     assert float(losses.PieceCrossentropy()(*batch)) == pytest.approx(float(keras_own()(*batch)))
     found, expected = (gradient(loss, *batch) for loss in (losses.PieceCrossentropy(), keras_own()))
     np.testing.assert_allclose(found, expected, atol=1e-7)
     assert not found[batch[2] == 0].any()
 
 
-def test_labels_without_an_axis_of_positions():
+def test_labels_without_a_position_axis():
     labels, logits = np.array([0, 1]), np.array([[2.0, 0.0], [2.0, 0.0]], "float32")
     found = losses.PieceCrossentropy()(labels, logits)
     assert float(found) == pytest.approx(float(keras_own()(labels, logits)))
 
 
 @pytest.mark.parametrize("size", [1e4, 1e30])
-def test_large_logits_are_no_trouble(size):
+def test_large_logits(size):
     logits = np.array([[[size, 0.0, -size]]], "float32")
     for label, expected in ((0, 0.0), (1, size), (2, 2 * size)):
         labels, ones = np.array([[label]]), np.ones((1, 1), "float32")
@@ -70,7 +70,7 @@ def test_large_logits_are_no_trouble(size):
         np.testing.assert_allclose(found[0, 0], expected, atol=1e-7)
 
 
-def test_it_reloads():
+def test_loss_reloads():
     loss = losses.PieceCrossentropy(name="mine")
     again = keras.losses.deserialize(keras.losses.serialize(loss))
     assert (again.name, again.reduction, again.dtype) == ("mine", loss.reduction, "float32")
@@ -86,7 +86,7 @@ def test_accuracy(batch):
     assert metric.name == "accuracy"
 
 
-def test_a_tie_is_right():
+def test_tie_counts_as_correct():
     metric = losses.accuracy()
     metric.update_state(ops.array([1]), ops.array([[3.0, 3.0, 1.0]]))
     assert float(metric.result()) == 1.0

@@ -1,4 +1,4 @@
-"""Masks: shares over many pieces, what is never masked, and draws that depend on nothing else."""
+"""Masking: shares, special tokens, whole words, and reproducible random numbers."""
 
 import hashlib
 
@@ -27,7 +27,7 @@ def sequences(rows, length=64, seed=0, pieces=prose.PIECES):
 
 
 def check(masked, positions, labels, count, ids, lengths, most):
-    """What holds of each row; returns where the masks are, bool (rows, seq)."""
+    """Check each row; return the mask, bool (rows, seq)."""
     at = np.zeros(ids.shape, bool)
     assert masked.dtype == positions.dtype == labels.dtype == np.int32
     assert positions.shape == labels.shape == (len(ids), most)
@@ -47,7 +47,7 @@ def check(masked, positions, labels, count, ids, lengths, most):
 
 @pytest.mark.parametrize("whole_words", [False, True])
 @pytest.mark.parametrize("most", [1, 5, 40])
-def test_what_holds_of_each_row(whole_words, most):
+def test_properties_of_each_row(whole_words, most):
     ids, lengths = sequences(200)
     before = ids.copy()
     masker = masking.Masker(prose.PIECES, most, whole_words=whole_words)
@@ -58,7 +58,7 @@ def test_what_holds_of_each_row(whole_words, most):
     assert (at.sum(1) <= budget).all() if whole_words else (at.sum(1) == budget).all()
 
 
-def test_shares_over_many_pieces():
+def test_shares_over_many_tokens():
     ids, lengths = sequences(20_000, 64, seed=1)
     lengths[:] = 60
     ids[:, 60:], ids[:, 59] = PAD, SEP
@@ -70,18 +70,18 @@ def test_shares_over_many_pieces():
     labels = labels[:, :9]
     total = now.size
     assert total == 180_000
-    # 5 standard deviations each; what is random hits the piece itself once in so many.
+    # Tolerance of 5 standard deviations. A random token equals the original one at times.
     ordinary = len(prose.PIECES) - 5
     assert (now == MASK).mean() == pytest.approx(0.8, abs=0.005)
     assert (now == labels).mean() == pytest.approx(0.1 + 0.1 / ordinary, abs=0.004)
     other = now[(now != MASK) & (now != labels)]
     assert len(other) / total == pytest.approx(0.1 - 0.1 / ordinary, abs=0.004)
-    # Random pieces are even over all but the special ones.
+    # Random tokens are uniformly distributed over all tokens except special ones.
     counts = np.bincount(other, minlength=len(prose.PIECES))
     assert not counts[:5].any()
     expected = len(other) / ordinary
     assert abs(counts[5:] - expected).max() < 6 * expected**0.5
-    # Every position alike, whatever is masked beside it.
+    # Positions are equally likely and independent.
     words = (ids[:, :59] != SEP)[:, 1:]
     at = np.zeros(ids.shape, bool)
     np.put_along_axis(at, positions[:, :9], True, axis=1)
@@ -89,19 +89,19 @@ def test_shares_over_many_pieces():
     assert abs(share - 9 / 57).max() < 6 * (0.16 / 20_000) ** 0.5
     neighbours = (at[:, 1:58] & at[:, 2:59]).mean()
     assert neighbours == pytest.approx((9 / 57) * (8 / 56), rel=0.15)
-    # What a piece becomes has nothing to do with how likely it is chosen, or with its place.
+    # The replacement is independent of the choice and the position.
     assert np.corrcoef(now.ravel() == MASK, positions[:, :9].ravel())[0, 1] < 0.02
 
 
 @pytest.mark.parametrize("share", [0.05, 0.15, 0.5])
-def test_the_share_of_all_positions(share):
+def test_share_of_all_positions(share):
     ids, lengths = sequences(4000, 128, seed=2)
     *_, count = masking.Masker(prose.PIECES, 80, share).mask(ids, lengths, 1, np.arange(4000))
     assert (count == np.maximum(1, np.round(lengths * share))).all()
     assert count.sum() / lengths.sum() == pytest.approx(share, abs=0.004)
 
 
-def test_random_pieces_are_never_special_or_unused():
+def test_random_tokens_are_never_special_or_unused():
     ids, lengths = sequences(3000, pieces=MORE, seed=3)
     masked, positions, labels, count = masking.Masker(MORE, 20).mask(
         ids, lengths, 3, np.arange(3000)
@@ -110,7 +110,7 @@ def test_random_pieces_are_never_special_or_unused():
     assert new == {index for index, piece in enumerate(MORE) if index > 6}
 
 
-def test_one_piece_at_least_and_none_where_there_is_none():
+def test_at_least_one_token_unless_the_text_is_empty():
     ids = np.array([[CLS, 9, SEP, 0, 0], [CLS, SEP, SEP, 0, 0], [0] * 5], np.int32)
     for whole_words in (False, True):
         masker = masking.Masker(prose.PIECES, 3, whole_words=whole_words)
@@ -120,7 +120,7 @@ def test_one_piece_at_least_and_none_where_there_is_none():
         check(*found, ids, [3, 3, 0], 3)
 
 
-def test_a_batch_of_no_rows():
+def test_empty_batch():
     for whole_words in (False, True):
         masker = masking.Masker(prose.PIECES, 3, whole_words=whole_words)
         found = masker.mask(np.zeros((0, 9), np.int32), np.zeros(0, int), 0, [])
@@ -131,7 +131,7 @@ def test_a_batch_of_no_rows():
 
 
 def words_of(ids, length):
-    """Runs of positions: a word and what continues it; [CLS] and [SEP] end one."""
+    """Return the positions of each word; [CLS] and [SEP] end words."""
     words = []
     for position in range(length):
         if ids[position] in (CLS, SEP):
@@ -143,11 +143,11 @@ def words_of(ids, length):
     return [word for word in words if word]
 
 
-def test_whole_words_are_masked_whole():
+def test_whole_words_are_masked():
     random = np.random.default_rng(4)
     ids, lengths = sequences(400, seed=4)
     endings = (random.random(ids.shape) < 0.4) & (ids > MASK)
-    ids[endings] = NUMBER["##s"]  # also behind [CLS] and [SEP]: a text that was cut in a word
+    ids[endings] = NUMBER["##s"]  # also after [CLS] and [SEP], as in texts that begin within a word
     masker = masking.Masker(prose.PIECES, 12, whole_words=True)
     found = masker.mask(ids, lengths, 11, np.arange(400))
     at = check(*found, ids, lengths, 12)
@@ -158,14 +158,14 @@ def test_whole_words_are_masked_whole():
         for word in words:
             assert at[row, word].all() or not at[row, word].any(), (row, word)
             several += len(word) > 1 and at[row, word[0]]
-        # A word is left out only if it does not fit any more.
+        # A word is skipped only if it exceeds the budget.
         left = budget - at[row].sum()
         assert not [w for w in words if len(w) <= left and not at[row, w[0]]], row
     assert several > 300
 
 
-def test_the_parts_of_a_word_are_drawn_apart():
-    """Each piece of a masked word is [MASK], itself or random by itself, as Google has it."""
+def test_tokens_of_a_word_are_replaced_independently():
+    """Each token of a masked word is replaced independently, as in Google's code."""
     ids = np.tile(np.array([CLS, 9, NUMBER["##s"], SEP], np.int32), (4000, 1))
     masker = masking.Masker(prose.PIECES, 2, 0.5, whole_words=True)
     masked, *_, count = masker.mask(ids, np.full(4000, 4), 0, np.arange(4000))
@@ -174,11 +174,11 @@ def test_the_parts_of_a_word_are_drawn_apart():
     assert both == pytest.approx(0.64, abs=0.03)
 
 
-# --- Draws depend on the key, the number and the position alone ---
+# --- Random numbers depend only on the key, the number and the position ---
 
 
 @pytest.mark.parametrize("whole_words", [False, True])
-def test_a_row_is_masked_alone_as_in_a_batch(whole_words):
+def test_masks_do_not_depend_on_the_batch(whole_words):
     ids, lengths = sequences(60)
     numbers = np.random.default_rng(0).permutation(1000)[:60]
     masker = masking.Masker(prose.PIECES, 12, whole_words=whole_words)
@@ -197,7 +197,7 @@ def test_a_row_is_masked_alone_as_in_a_batch(whole_words):
             np.testing.assert_array_equal(a[0], b[row])
 
 
-def test_another_key_or_number_gives_other_masks():
+def test_masks_depend_on_key_and_number():
     ids, lengths = (np.repeat(x[:1], 500, 0) for x in sequences(2, seed=5))
     masker = masking.Masker(prose.PIECES, 20)
     numbers = np.arange(500)
@@ -205,7 +205,7 @@ def test_another_key_or_number_gives_other_masks():
     assert len(np.unique(first, axis=0)) == 500
     second = masker.mask(ids, lengths, hash_random.key_of(0, 1), numbers)[1]
     assert not (first == second).all(axis=1).any()
-    # As often the same as chance has it: 15% of 15%.
+    # Equal positions are as frequent as for independent masks: 15% of 15%.
     at = np.zeros((2, *ids.shape), bool)
     for where, positions in zip(at, (first, second), strict=True):
         np.put_along_axis(where, positions[:, : round(0.15 * lengths[0])], True, axis=1)
@@ -215,7 +215,7 @@ def test_another_key_or_number_gives_other_masks():
 
 @pytest.mark.parametrize("whole_words", [False, True])
 def test_golden(whole_words):
-    """The same masks on each machine; these numbers may never change."""
+    """The masks are equal on every machine; these numbers must never change."""
     ids = np.array(
         [[CLS, *(5 + (7 * row + column) % 46 for column in range(40)), SEP] for row in range(30)]
     )
@@ -230,18 +230,18 @@ GOLDEN_POSITIONS = {False: [7, 9, 20, 22, 24, 32, 0, 0, 0], True: [7, 9, 20, 22,
 GOLDEN_HASH = {False: "921ec3cab4bec9ce", True: "bb6c2f3e1bc6739a"}
 
 
-# --- What is refused ---
+# --- Errors ---
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"max_predictions": 0}, "max_predictions must be at least 1; received 0"),
-        ({"share": 0.0}, "must lie between 0 and 1; got 0.0"),
-        ({"share": 1.0}, "must lie between 0 and 1; got 1.0"),
-        ({"vocabulary": prose.PIECES[:4] + prose.PIECES[5:]}, r"\(51 pieces\) has no \[MASK\]"),
-        ({"vocabulary": prose.PIECES[3:]}, r"\(49 pieces\) has no \[CLS\] piece"),
-        ({"vocabulary": [*prose.SPECIAL, "[unused0]"]}, "has no pieces but special ones"),
+        ({"share": 0.0}, "must be between 0 and 1; received 0.0"),
+        ({"share": 1.0}, "must be between 0 and 1; received 1.0"),
+        ({"vocabulary": prose.PIECES[:4] + prose.PIECES[5:]}, r"\(51 tokens\) has no \[MASK\]"),
+        ({"vocabulary": prose.PIECES[3:]}, r"\(49 tokens\) has no \[CLS\]"),
+        ({"vocabulary": [*prose.SPECIAL, "[unused0]"]}, "holds only special tokens"),
     ],
 )
 def test_errors(options, message):

@@ -1,4 +1,4 @@
-"""Wikitext to prose: what goes, what stays, and what real pages leave."""
+"""Prose from wikitext: removed markup, kept text, and real pages."""
 
 import re
 import sys
@@ -12,16 +12,16 @@ from keras_bert.pretraining import corpus, mediawiki
 @pytest.mark.parametrize(
     ("wikitext", "expected"),
     [
-        # Links keep their label.
+        # Links are replaced by their labels.
         ("A [[link]] and [[page|label]]s, [[:Category:X|X]].", "A link and labels, X."),
         ("See [http://a.org the page] or [http://a.org].", "See the page or."),
         ("[[2001: A Space Odyssey]] is [[w:de:Film|a film]].", "2001: A Space Odyssey is a film."),
-        # Style goes, entities become what they stand for.
+        # Style is removed, and entities become characters.
         ("'''Bold''' ''it'' <b>b</b><sup>2</sup> <!-- no -->a&nbsp;&amp; b", "Bold it b2 a & b"),
         ("It's the ''dog's'' '''''own'''''.", "It's the dog's own."),
         ("One<br/>two <span style='x'>three</span> <small>four</small>", "One two three four"),
         ("<nowiki>[[a]]</nowiki> b", ""),  # written out it looks like markup that failed
-        # What is no prose goes.
+        # Markup that is not prose is removed.
         ("One.{{cite|x={{y|[[z]]}}}} Two.", "One. Two."),
         ("One.<ref name=x>[[b]] {{c}}</ref><ref name='y' /> Two.<ref name=z/>", "One. Two."),
         ("Where <math>x_{1}|y|</math> is.<gallery>\nA.jpg|b\n</gallery>", "Where is."),
@@ -30,7 +30,7 @@ from keras_bert.pretraining import corpus, mediawiki
         ("[[파일:A.png|섬네일]]글자 [[바탕:X|thumb|말]].", "글자."),
         ("__NOTOC__Text __FORCETOC__here.", "Text here."),
         ("One {{{argument|x}}} two", "One two"),
-        # What templates leave is tidied.
+        # Remains of templates are tidied.
         (
             "Ice ({{IPA|x}}) is ( ; {{lang|y}}, born 1950 ; ) cold , {{x}}, ok .",
             "Ice is (born 1950) cold, ok.",
@@ -40,11 +40,11 @@ from keras_bert.pretraining import corpus, mediawiki
         ("He waited ... and left.", "He waited ... and left."),
     ],
 )  # fmt: skip
-def test_a_paragraph(wikitext, expected):
+def test_paragraph(wikitext, expected):
     assert mediawiki.paragraphs(wikitext) == ([expected] if expected else [])
 
 
-def test_a_page():
+def test_page():
     wikitext = """{{Infobox
 | name = {{nowrap|X}}
 }}
@@ -96,7 +96,7 @@ Third.
         "[[Aa|", "aa | bb || cc", "x",
     ],
 )  # fmt: skip
-def test_what_leaves_no_prose(wikitext):
+def test_wikitext_without_prose(wikitext):
     assert mediawiki.paragraphs(wikitext) == []
 
 
@@ -107,7 +107,7 @@ def test_what_leaves_no_prose(wikitext):
         "[[a|", "<a ", "http://", "\n{|\n|\n", ",", " ;", "\n",
     ],
 )  # fmt: skip
-def test_garbage_takes_no_time_that_grows_with_its_square(unit):
+def test_time_is_linear(unit):
     def seconds(count):
         began = time.perf_counter()
         mediawiki._cut(unit * count)
@@ -121,17 +121,17 @@ def test_garbage_takes_no_time_that_grows_with_its_square(unit):
     )  # 8 by rights, 64 if it were the square
 
 
-def test_nesting_beyond_reason_is_no_error():
+def test_extreme_nesting_is_ignored():
     mediawiki.paragraphs("{{a|" * 100 + "[[b|" * 100 + "<b>" * 100)
 
 
-def test_without_the_parser_it_says_what_to_install(monkeypatch):
+def test_missing_mwparserfromhell_raises(monkeypatch):
     monkeypatch.setitem(sys.modules, "mwparserfromhell", None)
     with pytest.raises(ValueError, match=r"pip install mwparserfromhell"):
         mediawiki.paragraphs("text")
 
 
-def test_cutting_before_the_parser_changes_nothing(monkeypatch):
+def test_removal_before_parsing_changes_nothing(monkeypatch):
     wikitext = """Aa {{b|{{c}}|d=[[e]]}} f.<ref>g {{h}}</ref> i <!-- j --> k.
 {|
 | l {{m}}
@@ -143,7 +143,7 @@ Nn <math>o</math> p.<ref name="q" /> R {{{s|t}}} u.
     assert mediawiki.paragraphs(wikitext) == found == ["Aa f. i k.", "Nn p. R u."]
 
 
-def test_real_pages_leave_no_markup(shared):
+def test_real_pages_have_no_markup_left(shared):
     markup = re.compile(
         r"\{\{|\}\}|\[\[|\]\]|\{\||\|\}|''|\|\w+=|</?[a-zA-Z]|&[a-z]+;|\bthumb\||__[A-Z]|\( ?\)|https?://"
     )

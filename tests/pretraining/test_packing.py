@@ -1,4 +1,4 @@
-"""Packing: full rows, every pair once, and where everything of a pair goes."""
+"""Packing: full rows, each pair once, and the layout of rows."""
 
 import numpy as np
 import pytest
@@ -19,8 +19,8 @@ def check(rows, lengths, length, most):
 
 
 @pytest.mark.parametrize("length", [128, 512])
-def test_rows_of_real_pairs_are_full(length):
-    # Articles of Wikipedia: most are short, a few are long; sentences of some 25 pieces.
+def test_rows_are_full(length):
+    # Like Wikipedia: most articles are short, a few are long; about 25 tokens per sentence.
     random = np.random.default_rng(0)
     counts = np.clip(random.lognormal(2.3, 1.0, 1500).astype(int), 1, 200)
     given = [
@@ -36,27 +36,27 @@ def test_rows_of_real_pairs_are_full(length):
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize(("length", "most"), [(8, 1), (16, 2), (64, 4), (128, 8)])
-def test_every_pair_once_and_no_row_too_long(seed, length, most):
+def test_each_pair_occurs_once_and_rows_fit(seed, length, most):
     random = np.random.default_rng(seed)
     lengths = random.integers(1, length + 1, random.integers(1, 400))
     check(packing.plan(lengths, length, most), lengths, length, most)
 
 
-def test_the_most_pairs_of_a_row():
+def test_maximum_pairs_per_row():
     assert [len(row) for row in packing.plan(np.full(10, 2), 64, 4)] == [4, 4, 2]
 
 
-def test_full_pairs_have_rows_of_their_own():
+def test_full_length_pairs_are_not_packed():
     assert packing.plan(np.array([8, 8, 8]), 8, 4) == [[0], [1], [2]]
     assert packing.plan(np.zeros(0, int), 8, 4) == []
 
 
 def test_best_fit():
-    # 9 takes the 1, not the 5; what is left of 10 - 5 takes the 3 and then a 2.
+    # The row of 9 takes the 1. The row of 5 takes the 3 and then a 2.
     assert packing.plan(np.array([9, 5, 1, 3, 2]), 10, 4) == [[0, 2], [1, 3, 4]]
 
 
-def test_alike_in_all_calls():
+def test_plan_is_deterministic():
     lengths = np.random.default_rng(1).integers(5, 129, 2000)
     assert packing.plan(lengths, 128, 8) == packing.plan(lengths.astype(np.int32), 128, 8)
 
@@ -84,7 +84,7 @@ def drawn(count, length, predictions, seed=0):
     }
 
 
-def test_everything_of_a_pair_goes_with_it():
+def test_layout_of_packed_pairs():
     length, most, predictions = 64, 6, 5
     given = drawn(80, length, predictions)
     rows = packing.plan(given["lengths"], length, most)

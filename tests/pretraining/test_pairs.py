@@ -1,4 +1,4 @@
-"""Pairs for next sentence prediction: what must hold of each of them, and of many."""
+"""Pairs for next sentence prediction: properties of single pairs, and distributions."""
 
 import hashlib
 
@@ -12,7 +12,7 @@ MANY = prose.in_memory(prose.documents(3000, seed=7, sentences=(1, 20), words=(3
 
 
 def inspect(documents, drawn, length):
-    """Checks each pair; returns the sentences of the first texts and true second texts."""
+    """Check each pair; return the sentences of first texts and of true second texts."""
     starts = documents.sentence_starts.tolist()
     sentence_of = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     document_of = np.repeat(np.arange(len(documents)), np.diff(documents.document_starts))
@@ -24,14 +24,14 @@ def inspect(documents, drawn, length):
         assert first[1] - first[0] + second[1] - second[0] + 3 <= length
         a = range(sentence_of[first[0]], sentence_of[first[1] - 1] + 1)
         b = range(sentence_of[second[0]], sentence_of[second[1] - 1] + 1)
-        # Runs of sentences of one document each.
+        # Each text is a sequence of sentences of one document.
         assert len({document_of[s] for s in a}) == len({document_of[s] for s in b}) == 1
         is_full = first[1] - first[0] + second[1] - second[0] + 3 == length
         is_cut = any(
             start > starts[sentences[0]] or end < starts[sentences[-1] + 1]
             for (start, end), sentences in ((first, a), (second, b))
         )
-        assert is_full or not is_cut  # no more is cut than is needed
+        assert is_full or not is_cut  # nothing is cut unnecessarily
         if is_random:
             assert document_of[a[0]] != document_of[b[0]]
             used += a
@@ -43,14 +43,14 @@ def inspect(documents, drawn, length):
 
 
 @pytest.mark.parametrize("length", [8, 20, 64, 128, 512])
-def test_what_holds_of_each_pair(length):
+def test_properties_of_each_pair(length):
     documents = prose.in_memory(prose.documents(300, seed=length, words=(1, 40)))
     drawn = pairs.draw(documents, length, key=length)
     used = inspect(documents, drawn, length)
-    if length >= 64:  # nothing is cut to less than a piece of each sentence
+    if length >= 64:  # no sentence is cut entirely
         assert len(used) == len(set(used))
     total = len(documents.sentence_starts) - 1
-    # Each sentence once; where texts are cut, whole sentences may go.
+    # Cutting may drop entire sentences.
     assert len(used) <= total
     if length == 512:
         assert sorted(used) == list(range(total))
@@ -58,27 +58,27 @@ def test_what_holds_of_each_pair(length):
 
 def test_every_sentence_is_used_once():
     documents = prose.in_memory(prose.documents(400, seed=3, words=(2, 5)))
-    # Without anything to cut: sentences are far shorter than what is left of a pair.
+    # Nothing is cut, because sentences are much shorter than pairs.
     drawn = pairs.draw(documents, 512, key=0)
     used = inspect(documents, drawn, 512)
     assert sorted(used) == list(range(len(documents.sentence_starts) - 1))
 
 
 @pytest.mark.parametrize("length", [64, 128])
-def test_half_of_many_are_random(length):
+def test_half_of_the_pairs_are_random(length):
     share = np.mean([
         pairs.draw(MANY, length, key=key).is_random.mean() for key in range(3)
     ])  # fmt: skip
     assert share == pytest.approx(0.5, abs=0.01)
 
 
-def test_half_are_random_even_where_many_have_to_be():
+def test_half_are_random_with_many_short_documents():
     documents = prose.in_memory(prose.documents(4000, seed=8, sentences=(1, 4)))
     drawn = pairs.draw(documents, 64, key=1)
     assert drawn.is_random.mean() == pytest.approx(0.5, abs=0.02)
 
 
-def test_which_document_is_random_is_even():
+def test_random_documents_are_uniformly_distributed():
     documents = prose.in_memory([[["zab"]]] * 20)
     found = [pairs.draw(documents, 16, key=key).second[:, 0] for key in range(400)]
     counts = np.bincount(np.concatenate(found), minlength=20)
@@ -86,7 +86,7 @@ def test_which_document_is_random_is_even():
     assert counts.min() > 320 and counts.max() < 480  # 400 +- 4 standard deviations
 
 
-def test_where_a_random_text_begins_is_even():
+def test_starts_of_random_texts_are_uniformly_distributed():
     documents = prose.in_memory([[["zab"]], [["zab"]] * 10])
     seconds = []
     for key in range(2000):
@@ -97,7 +97,7 @@ def test_where_a_random_text_begins_is_even():
     assert counts[1:].min() > 140 and counts[1:].max() < 260
 
 
-def test_where_a_random_text_begins_has_nothing_to_do_with_its_document():
+def test_start_of_random_text_is_independent_of_its_document():
     documents = prose.in_memory([[["zab"]] * 10] * 40)
     seconds = [
         drawn.second[drawn.is_random, 0]
@@ -109,19 +109,19 @@ def test_where_a_random_text_begins_has_nothing_to_do_with_its_document():
 
 
 def test_first_texts_end_anywhere():
-    """The limit between first and true second text is even over the sentences."""
+    """The boundary between first and true second texts is uniformly distributed."""
     documents = prose.in_memory([[["zab", "."]] * 5] * 2000)
     drawn = pairs.draw(documents, 64, key=2, short_share=0.0)
     counts = np.bincount(np.diff(drawn.first[~drawn.is_random])[:, 0] // 2, minlength=5)
     assert counts[0] == 0 and counts[1:5].min() > 0.8 * counts[1:5].max() - 200
 
 
-def test_a_tenth_is_shorter():
+def test_a_tenth_of_the_pairs_is_shorter():
     documents = prose.in_memory(prose.documents(6, seed=9, sentences=(2000, 2000), words=(4, 9)))
     drawn = pairs.draw(documents, 256, key=3)
-    longest = 2 * 19  # pieces of a sentence, with their endings: how much a target may miss
+    longest = 2 * 19  # maximum tokens of a sentence: the deviation from the target length
     short = (drawn.lengths < 256 - longest).mean()
-    # A tenth have a target that is even over the lengths; a few more are ends of documents.
+    # A tenth have a uniformly distributed target; some others are ends of documents.
     assert 0.06 < short < 0.16
     assert (pairs.draw(documents, 256, key=4, short_share=0).lengths < 200).mean() < 0.06
     every = pairs.draw(documents, 256, key=5, short_share=1.0).lengths
@@ -136,9 +136,9 @@ def test_single_sentence_documents_make_random_pairs():
 
 
 @pytest.mark.parametrize("count", [0, 1])
-def test_one_document_is_an_error(count):
+def test_one_document_raises(count):
     documents = prose.in_memory(prose.documents(count))
-    with pytest.raises(ValueError, match=f"needs two at least; there (is|are) {count}"):
+    with pytest.raises(ValueError, match=f"needs at least two documents; received {count}"):
         pairs.draw(documents, 64, key=7)
 
 
@@ -147,7 +147,7 @@ def test_one_document_is_enough_for_single_texts():
     assert len(pairs.draw(documents, 64, key=7, next_sentence=False)) > 3
 
 
-def test_two_documents_are_each_others_other():
+def test_two_documents():
     documents = prose.in_memory(prose.documents(2, sentences=(40, 40)))
     drawn = pairs.draw(documents, 64, key=8)
     inspect(documents, drawn, 64)
@@ -155,7 +155,7 @@ def test_two_documents_are_each_others_other():
 
 
 @pytest.mark.parametrize("length", [-1, 0, 3, 7])
-def test_too_short_a_length_is_an_error(length):
+def test_too_short_length_raises(length):
     with pytest.raises(ValueError, match=f"sequence_length must be at least 8; received {length}"):
         pairs.draw(MANY, length, key=3)
 
@@ -167,17 +167,17 @@ def test_single_texts():
     assert drawn.lengths.max() == 64
     assert (drawn.lengths == np.diff(drawn.first)[:, 0] + 2).all()
     first = drawn.first[np.argsort(drawn.first[:, 0])]
-    assert (first[1:, 0] >= first[:-1, 1]).all()  # none twice
+    assert (first[1:, 0] >= first[:-1, 1]).all()  # no overlap
     document_of = np.repeat(np.arange(300), np.diff(documents.document_starts))
     of_piece = np.repeat(document_of, np.diff(documents.sentence_starts))
     assert (of_piece[first[:, 0]] == of_piece[first[:, 1] - 1]).all()
-    # All pieces but for those that did not fit into a text.
+    # Only tokens that exceed the length of a text are missing.
     cut = first[1:, 0] > first[:-1, 1]
     is_full = np.diff(first)[:, 0] == 62
     assert cut.any() and (is_full[:-1] | is_full[1:])[cut].all()
 
 
-def test_one_sentence_longer_than_a_text_is_cut_at_both_ends():
+def test_long_sentence_is_cut_at_both_ends():
     documents = prose.in_memory([[prose.WORDS * 3], [["zab"]]])
     starts = set()
     for key in range(50):
@@ -195,21 +195,21 @@ def equal(a, b):
     )
 
 
-def test_the_key_alone_decides():
+def test_pairs_depend_only_on_the_key():
     documents = prose.in_memory(prose.documents(50, seed=12))
     drawn = pairs.draw(documents, 64, key=10)
     assert equal(drawn, pairs.draw(documents, 64, key=10))
     assert not equal(drawn, pairs.draw(documents, 64, key=11))
 
 
-def test_the_order_is_random():
+def test_order_is_random():
     documents = prose.in_memory(prose.documents(500, seed=13))
     first = pairs.draw(documents, 64, key=12).first[:, 0]
     assert abs(np.corrcoef(first, np.arange(len(first)))[0, 1]) < 0.15
 
 
 def test_golden():
-    """The same draws on each machine and with each Python; these numbers may never change."""
+    """The pairs are equal on every machine and Python; these numbers must never change."""
     documents = prose.in_memory(
         [[prose.WORDS[: 1 + (7 * d + 3 * s) % 23] for s in range(1 + d % 9)] for d in range(60)]
     )

@@ -1,4 +1,4 @@
-"""Records: what they hold, the same bytes whatever happened, and files with faults."""
+"""Records: their content, resumed builds, errors, and memory."""
 
 import functools
 import json
@@ -13,35 +13,35 @@ import sys
 import numpy as np
 import pytest
 
-from keras_bert.pretraining import corpus, records
+from keras_bert.pretraining import corpus, records, text_files
 from tests import damage, prose
 
 ROOT = pathlib.Path(__file__).parents[2]
 
 
 def contents(folder):
-    """The files of a folder of records; not the lock, which is empty."""
+    """Return the files of a folder of records without the lock."""
     return {file.name: file.read_bytes() for file in folder.iterdir() if file.name != ".lock"}
 
 
 def documents(made, split):
-    """Documents as lists of sentences of ids."""
+    """Return documents as lists of sentences of ids."""
     found = made.read(made.shards(split))
     sentences = np.split(found.pieces, found.sentence_starts[1:-1])
     starts = found.document_starts
     return [[s.tolist() for s in sentences[a:b]] for a, b in zip(starts, starts[1:], strict=False)]
 
 
-# --- What they hold ---
+# --- Content ---
 
 
-def test_documents_are_what_tokenizing_by_hand_gives(tmp_path):
+def test_documents_equal_tokenizing_by_hand(tmp_path):
     given = prose.documents(300, seed=1)
     made = prose.build(tmp_path, given, held_out=0.1)
     train, held_out = documents(made, "train"), documents(made, "eval")
     expected = {"train": [], "eval": []}
     for number, document in enumerate(prose.ids(given)):
-        # Which ones are held out is a function of the number alone.
+        # The choice of held-out documents depends only on the index.
         expected["eval" if (number + 1) * 2654435761 % 2**32 < 0.1 * 2**32 else "train"].append(
             document
         )
@@ -61,7 +61,7 @@ def test_documents_are_what_tokenizing_by_hand_gives(tmp_path):
         }  # fmt: skip
 
 
-def test_unknown_pieces_and_mended_bytes_are_counted(tmp_path):
+def test_unknown_tokens_and_invalid_bytes_are_counted(tmp_path):
     made = prose.build(tmp_path, "Zab unknown 語 zab.\n\nZed.\n")
     assert made.manifest["counts"]["unknown_pieces"] == 2
     (tmp_path / "other").mkdir()
@@ -72,7 +72,7 @@ def test_unknown_pieces_and_mended_bytes_are_counted(tmp_path):
 
 
 @pytest.mark.parametrize("words", [127, 128, 129, 300, 1000])
-def test_long_sentences_are_cut_into_like_parts(tmp_path, words):
+def test_long_sentences_are_cut_into_similar_parts(tmp_path, words):
     given = [[prose.WORDS[:3] + ["."], (prose.WORDS * 30)[:words], prose.WORDS[3:5] + ["."]]]
     text = prose.text(given).replace(". Zab", ".\nZab")
     text = text[: text.rindex(given[0][2][0].capitalize())] + "\n" + "Zib zid.\n"
@@ -88,20 +88,20 @@ def test_long_sentences_are_cut_into_like_parts(tmp_path, words):
     assert lengths[1:-1].max() <= 128 and np.ptp(lengths[1:-1]) <= 1
 
 
-def test_documents_without_pieces_are_left_out(tmp_path):
+def test_documents_without_tokens_are_omitted(tmp_path):
     made = prose.build(tmp_path, "Zab zed.\n\n\u200b\u200b\n\nZed. \u200b\n")
     assert [len(document) for document in documents(made, "train")] == [1, 1]
     assert made.counts()["documents"] == 2
     assert made.manifest["counts"]["documents"] == 3
 
 
-def test_a_part_of_nothing_but_empty_documents(tmp_path, monkeypatch):
+def test_part_of_empty_documents(tmp_path, monkeypatch):
     monkeypatch.setattr(records, "_PART_BYTES", 1)
     made = prose.build(tmp_path, "\u200b\n\n\u200b\n\nZed.\n", shard_bytes=1)
     assert len(documents(made, "train")) == 1
 
 
-def test_a_long_document_is_tokenized_in_batches(monkeypatch):
+def test_long_document_is_tokenized_in_batches(monkeypatch):
     monkeypatch.setattr(records, "_PART_BYTES", 8)
     found = list(records._batches(["Zab.", "Zed.", "A bad zed, bad.", "Zab."]))
     assert found == [["Zab.", "Zed."], ["A bad zed, bad."], ["Zab."]]
@@ -109,17 +109,17 @@ def test_a_long_document_is_tokenized_in_batches(monkeypatch):
 
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.3])
-def test_the_share_that_is_held_out(tmp_path, share):
+def test_held_out_share(tmp_path, share):
     numbers = 100_000
     held_out = sum(records._is_held_out(number, share) for number in range(numbers))
     assert held_out / numbers == pytest.approx(share, rel=0.01)
-    # And in any stretch of the corpus.
+    # The share also holds in any part of the corpus.
     for start in (0, 12_345):
         some = sum(records._is_held_out(number, share) for number in range(start, start + 2000))
         assert abs(some / 2000 - share) <= 0.002
 
 
-def test_ids_of_a_large_vocabulary_are_wider(tmp_path):
+def test_large_vocabulary_has_wider_ids(tmp_path):
     pieces = [*prose.PIECES, *(f"x{number}" for number in range(2**16))]
     (tmp_path / "corpus.txt").write_text("Zab x65530.\n")
     folder = tmp_path / "records"
@@ -131,7 +131,7 @@ def test_ids_of_a_large_vocabulary_are_wider(tmp_path):
     assert document[0][1] == pieces.index("x65530") > 2**16 - 1
 
 
-def test_tensorflow_reads_the_files_as_the_docstring_says(tmp_path):
+def test_tensorflow_reads_the_files(tmp_path):
     import tensorflow as tf
 
     given = prose.documents(40)
@@ -152,7 +152,7 @@ def test_tensorflow_reads_the_files_as_the_docstring_says(tmp_path):
         assert pieces.tolist() == sum(expected, [])
 
 
-def test_the_preprocessor_is_that_of_the_records(tmp_path):
+def test_preprocessor_equals_that_of_the_build(tmp_path):
     (tmp_path / "corpus.txt").write_text("ZAB.\n")
     given = prose.preprocessor(lowercase=False, strip_accents=False)
     folder = tmp_path / "records"
@@ -163,7 +163,7 @@ def test_the_preprocessor_is_that_of_the_records(tmp_path):
     assert (again.lowercase, again.strip_accents, again.max_sequence_length) == (False, False, 64)
     assert made.manifest["counts"]["unknown_pieces"] == 1
     with pytest.raises(
-        ValueError, match="made with another vocabulary, of 52 pieces; received .*3 pieces"
+        ValueError, match="made with another vocabulary of 52 tokens; received .*3 tokens"
     ):
         made.check_vocabulary(["a", "b", "c"])
     file = folder / "vocab.txt"
@@ -175,7 +175,7 @@ def test_the_preprocessor_is_that_of_the_records(tmp_path):
 # --- The same bytes, whatever happened ---
 
 
-def test_the_same_bytes_for_any_number_of_workers_and_parts(tmp_path, monkeypatch):
+def test_bytes_do_not_depend_on_workers_and_parts(tmp_path, monkeypatch):
     given = prose.documents(200, seed=2)
     expected = contents(prose.build(tmp_path / "a", given, held_out=0.1).folder)
     assert len(expected) > 20
@@ -184,7 +184,7 @@ def test_the_same_bytes_for_any_number_of_workers_and_parts(tmp_path, monkeypatc
     assert contents(prose.build(tmp_path / "c", given, held_out=0.1, workers=2).folder) == expected
 
 
-def test_a_second_build_does_nothing(tmp_path):
+def test_second_build_does_nothing(tmp_path):
     given = prose.documents(50)
     made = prose.build(tmp_path, given)
     before = {file: file.stat().st_mtime_ns for file in made.folder.iterdir()}
@@ -194,7 +194,7 @@ def test_a_second_build_does_nothing(tmp_path):
     assert {file: file.stat().st_mtime_ns for file in made.folder.iterdir()} == before
 
 
-def test_progress_counts_the_text(tmp_path):
+def test_progress_counts_text(tmp_path):
     given, seen = prose.documents(50), []
     prose.build(tmp_path, given, on_progress=seen.append)
     assert seen == sorted(seen) and len(seen) > 3
@@ -206,7 +206,7 @@ class Stop(Exception):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_build_that_stops_goes_on_with_the_next_shard(tmp_path, monkeypatch, workers):
+def test_stopped_build_resumes_with_the_next_shard(tmp_path, monkeypatch, workers):
     given = prose.documents(200, seed=3)
     expected = contents(prose.build(tmp_path / "a", given, held_out=0.1).folder)
     monkeypatch.setattr(records, "_PART_BYTES", 500)
@@ -221,14 +221,14 @@ def test_a_build_that_stops_goes_on_with_the_next_shard(tmp_path, monkeypatch, w
         with pytest.raises(Stop):
             prose.build(tmp_path / "b", given, held_out=0.1, workers=workers, on_progress=stop)
         assert not list((tmp_path / "b" / "records").glob(".*.tmp"))
-    with pytest.raises(ValueError, match="the records are not finished"):
+    with pytest.raises(ValueError, match="the records are incomplete"):
         records.Records(tmp_path / "b" / "records")
     last = []
     made = prose.build(
         tmp_path / "b", given, held_out=0.1, workers=workers, on_progress=last.append
     )
     assert contents(made.folder) == expected
-    assert last[-1] < size * 0.5  # the rest alone
+    assert last[-1] < size * 0.5  # only the remaining text
 
 
 KILLED = """
@@ -249,7 +249,7 @@ def run(where, seconds=None):
         prose.build(where, given, **options)
         os._exit(0)
     if seconds is not None:
-        # The first shard says that it is at work, and not still making ready.
+        # Wait for a shard, so that the process is killed during its work.
         made = where / "records"
         count = len(os.listdir(made)) if made.exists() else 0
         while time.monotonic() < start + 20 and not (
@@ -272,7 +272,8 @@ print(len(expected), "files,", killed, "kills")
 """
 
 
-def test_a_build_killed_at_random_moments_ends_with_the_same_bytes(python, tmp_path):
+@pytest.mark.slow
+def test_killed_build_ends_with_the_same_bytes(python, tmp_path):
     output = python("-c", KILLED, tmp_path, 2, 1, random.randrange(2**32))
     found = re.search(r"^(\d+) files, (\d+) kills$", output, re.MULTILINE)
     assert int(found[1]) > 50 and int(found[2]) >= 1, output
@@ -281,7 +282,7 @@ def test_a_build_killed_at_random_moments_ends_with_the_same_bytes(python, tmp_p
 # --- What is refused ---
 
 
-def test_a_corpus_that_was_edited_in_place_is_another(tmp_path):
+def test_edited_corpus_is_refused(tmp_path):
     made = prose.build(tmp_path, prose.documents(30))
     text = (tmp_path / "corpus.txt").read_text()
     for at in (0, len(text) - 4):
@@ -331,41 +332,41 @@ def test_changed_settings_are_refused(tmp_path, change, message, complete):
         ({"workers": -1}, "workers must be at least 1; received -1"),
     ],
 )
-def test_impossible_numbers(tmp_path, options, message):
+def test_invalid_numbers_raise(tmp_path, options, message):
     with pytest.raises(ValueError, match=message):
         prose.build(tmp_path, "Zab.\n", **options)
     assert not (tmp_path / "records").exists()
 
 
 @pytest.mark.parametrize("text", ["", " \n\n", "\u200b\n"])
-def test_an_empty_corpus(tmp_path, text):
+def test_empty_corpus_raises(tmp_path, text):
     with pytest.raises(ValueError, match="the corpus holds no text: corpus.txt"):
         prose.build(tmp_path, text)
 
 
-def test_a_corpus_that_is_not_there(tmp_path):
+def test_missing_corpus_raises(tmp_path):
     with pytest.raises(ValueError, match="no such file"):
         records.build([tmp_path / "none"], tmp_path / "records", prose.preprocessor())
     assert not (tmp_path / "records").exists()
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_corpus_that_breaks_off_keeps_what_was_done(tmp_path, monkeypatch, workers):
+def test_truncated_corpus_keeps_complete_shards(tmp_path, monkeypatch, workers):
     import gzip
 
     monkeypatch.setattr(records, "_PART_BYTES", 500)
-    monkeypatch.setattr(corpus, "BLOCK", 4000)
+    monkeypatch.setattr(text_files, "BLOCK", 4000)
     packed = gzip.compress(prose.text(prose.documents(4000)).encode())
     (tmp_path / "corpus.gz").write_bytes(packed[: len(packed) * 3 // 4])
     folder = tmp_path / "records"
-    with pytest.raises(ValueError, match="corpus.gz: this gzip file is damaged or cut short"):
+    with pytest.raises(ValueError, match="corpus.gz: this gzip file is damaged or truncated"):
         records.build([tmp_path / "corpus.gz"], folder, prose.preprocessor(), workers=workers,
                       shard_bytes=5000)  # fmt: skip
     assert len(list(folder.glob("train-*.tfrecord"))) > 3
     assert not list(folder.glob(".*.tmp"))
 
 
-def test_damage_is_one_line(tmp_path):
+def test_damaged_files_raise(tmp_path):
     made = prose.build(tmp_path, prose.documents(60), held_out=0.1)
 
     def read():
@@ -376,32 +377,32 @@ def test_damage_is_one_line(tmp_path):
 
     files = [made.folder / name for name in contents(made.folder)]
     damage.check(files, read, times=150)
-    # No damage to the numbers goes unseen.
+    # Damage to the data is always detected.
     numbers = [file for file in files if file.suffix == ".tfrecord" or file.name == "records.json"]
     assert damage.check(numbers, read, times=150, seed=1) <= 3  # white space in the manifest
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "5", "{}", '{"sha256": ""}', "\ufffd"])
-def test_a_broken_manifest(tmp_path, content):
+def test_broken_manifest_raises(tmp_path, content):
     made = prose.build(tmp_path, "Zab.\n")
     (made.folder / "records.json").write_text(content)
     for call in (lambda: records.Records(made.folder), lambda: prose.build(tmp_path, "Zab.\n")):
-        with pytest.raises(ValueError, match=r"records\.json is .*; delete it, and `keras-b"):
+        with pytest.raises(ValueError, match=r"records\.json .*; delete it and run `keras-bert"):
             call()
 
 
-def test_a_manifest_that_was_edited(tmp_path):
+def test_edited_manifest_raises(tmp_path):
     made = prose.build(tmp_path, prose.documents(9))
     file = made.folder / "records.json"
     manifest = json.loads(file.read_text())
     manifest["shards"].pop()
     file.write_text(json.dumps(manifest))
-    with pytest.raises(ValueError, match=r"records\.json is not what was written there"):
+    with pytest.raises(ValueError, match=r"records\.json has changed since"):
         records.Records(made.folder)
 
 
 @pytest.mark.parametrize("fault", ["missing", "truncated", "flipped", "longer", "other"])
-def test_a_broken_shard_is_refused_by_name(tmp_path, fault):
+def test_broken_shard_raises_and_is_rebuilt(tmp_path, fault):
     made = prose.build(tmp_path, prose.documents(60))
     name = made.shards()[1]
     file = made.folder / name
@@ -417,10 +418,10 @@ def test_a_broken_shard_is_refused_by_name(tmp_path, fault):
     else:
         file.write_bytes(content[:50] + bytes([content[50] ^ 4]) + content[51:])
     assert len(made.read(made.shards()[:1]))
-    said = "is missing" if fault == "missing" else "is not what was written there"
-    with pytest.raises(ValueError, match=f"{name} {said}; `keras-bert records`, called as before"):
+    said = "is missing" if fault == "missing" else "has changed since it was written"
+    with pytest.raises(ValueError, match=f"{name} {said}; run the same `keras-bert records`"):
         made.read(made.shards())
-    # Which is so: it makes that shard and those behind it, and no other.
+    # That command rebuilds this shard and later ones, but no earlier one.
     before = (made.folder / made.shards()[0]).stat().st_mtime_ns
     again = prose.build(tmp_path, prose.documents(60))
     assert file.read_bytes() == content
@@ -428,30 +429,32 @@ def test_a_broken_shard_is_refused_by_name(tmp_path, fault):
     assert again.manifest == made.manifest
 
 
-def test_a_vocabulary_that_is_missing_comes_back(tmp_path):
+def test_missing_vocabulary_raises_and_is_rebuilt(tmp_path):
     made = prose.build(tmp_path, prose.documents(9))
     (made.folder / "vocab.txt").unlink()
-    with pytest.raises(ValueError, match=r"vocab\.txt is missing; `keras-bert records`, called as"):
+    with pytest.raises(
+        ValueError, match=r"vocab\.txt is missing; run the same `keras-bert records`"
+    ):
         made.preprocessor()
     assert prose.build(tmp_path, prose.documents(9)).preprocessor().vocabulary
 
 
-def test_a_vocabulary_that_cannot_be_pretrained_with(tmp_path):
+def test_vocabulary_without_special_tokens_raises(tmp_path):
     pieces = [piece for piece in prose.PIECES if piece != "[MASK]"]
     file = tmp_path / "corpus.txt"
     file.write_text("Zab.\n")
-    with pytest.raises(ValueError, match=r"the vocabulary has no \[MASK\], which pretraining"):
+    with pytest.raises(ValueError, match=r"the vocabulary has no \[MASK\]; pretraining"):
         records.build([file], tmp_path / "records", prose.preprocessor(pieces), workers=1)
 
 
-def test_records_within_their_corpus_would_be_read_as_text(tmp_path):
+def test_records_inside_their_corpus_raise(tmp_path):
     (tmp_path / "corpus.txt").write_text("Zab.\n")
-    with pytest.raises(ValueError, match="records: must not lie within the corpus, "):
+    with pytest.raises(ValueError, match="records: must not be inside the corpus"):
         records.build(tmp_path, tmp_path / "records", prose.preprocessor(), workers=1)
     assert [file.name for file in tmp_path.iterdir()] == ["corpus.txt"]
 
 
-def test_a_file_that_came_or_went_is_named(tmp_path):
+def test_added_or_removed_file_is_named(tmp_path):
     for name in ("a.txt", "b.txt"):
         (tmp_path / name).write_text("Zab. Bad.\n")
     build = functools.partial(
@@ -464,12 +467,12 @@ def test_a_file_that_came_or_went_is_named(tmp_path):
         build(tmp_path / "b.txt")
     both = functools.partial(build, folder=tmp_path / "both")
     both(tmp_path / "*.txt")
-    with pytest.raises(ValueError, match=r"of a corpus that has b\.txt too; take another"):
+    with pytest.raises(ValueError, match=r"of a corpus that also has b\.txt; take another"):
         both(tmp_path / "a.txt")
 
 
-def test_a_corpus_without_pieces_does_not_keep_the_folder(tmp_path):
-    (tmp_path / "a.txt").write_bytes(b"\x7f\x7f \x01\n")  # characters that no piece has
+def test_corpus_without_tokens_leaves_no_records(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"\x7f\x7f \x01\n")  # only control characters
     (tmp_path / "b.txt").write_text("Zab. Bad.\n")
     build = functools.partial(
         records.build, folder=tmp_path / "records", preprocessor=prose.preprocessor(), workers=1
@@ -479,13 +482,13 @@ def test_a_corpus_without_pieces_does_not_keep_the_folder(tmp_path):
     assert build(tmp_path / "b.txt")["counts"]["documents"] == 1
 
 
-def test_no_shards_are_no_documents(tmp_path):
+def test_no_shards(tmp_path):
     made = prose.build(tmp_path, prose.documents(3))
     found = made.read([])
     assert len(found) == 0 and found.sentence_starts.tolist() == [0]
 
 
-def test_two_processes_at_once(tmp_path):
+def test_second_process_raises(tmp_path):
     folder = tmp_path / "records"
     folder.mkdir()
     program = """import filelock, sys
@@ -498,13 +501,13 @@ with filelock.FileLock(sys.argv[1]):
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     ) as other:  # fmt: skip
         assert other.stdout.readline() == "locked\n"
-        with pytest.raises(ValueError, match=f"{folder}: another process is making records there"):
+        with pytest.raises(ValueError, match=f"{folder}: another process is making records"):
             prose.build(tmp_path, "Zab.\n")
-        other.kill()  # a lock dies with who held it
+        other.kill()  # releases the lock
     assert len(prose.build(tmp_path, "Zab.\n").shards()) == 1
 
 
-def test_a_folder_that_cannot_be_made_or_written(tmp_path):
+def test_unwritable_folder_raises(tmp_path):
     (tmp_path / "file").write_text("text")
     with pytest.raises(OSError):
         records.build([tmp_path / "file"], tmp_path / "file", prose.preprocessor())
@@ -533,7 +536,7 @@ command = ["records", str(folder / "whole" / "corpus.txt"), "--vocab", str(vocab
            str(folder / "full"), "--workers", "1", "--held-out", "0"]
 hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-sys.dont_write_bytecode = True  # what is imported at that limit would stay cut short
+sys.dont_write_bytecode = True  # bytecode files would be cut at the limit
 for size in (sizes[-1] - 1, sizes[0] // 2, 100):
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     status = main(command)
@@ -546,7 +549,7 @@ print("SAME")
 """
 
 
-def test_a_full_disk_is_one_line_and_the_next_build_goes_on(python, tmp_path):
+def test_full_disk_raises_and_the_next_build_resumes(python, tmp_path):
     output = python("-c", FULL, tmp_path)
     errors = [line for line in output.splitlines() if line.startswith("keras-bert:")]
     assert len(errors) == 3, output
@@ -558,8 +561,7 @@ def test_a_full_disk_is_one_line_and_the_next_build_goes_on(python, tmp_path):
 # --- Memory, and without TensorFlow ---
 
 
-def test_no_more_is_read_than_is_asked_for():
-    """With several processes too, else a slow tokenizer would find a corpus in memory."""
+def test_worker_processes_read_only_a_little_ahead():
     import time
 
     drawn = []
@@ -585,7 +587,7 @@ from keras_bert.pretraining import records
 folder = pathlib.Path(sys.argv[1])
 part = prose.text(prose.documents(2500, seed=6, sentences=(4, 12)))
 records._PART_BYTES = 2**17
-preprocessor = prose.preprocessor()  # one: the tokenizers of the last few are kept
+preprocessor = prose.preprocessor()  # only one, because the last few tokenizers are cached
 peaks = []
 for times in (1, 1, 5):
     (folder / f"{len(peaks)}.txt").write_text(part * times)
@@ -611,7 +613,7 @@ from keras_bert.pretraining.records import Records
 from keras_bert.pretraining.stream import Stream
 made = Records(sys.argv[1])
 for packed in (False, True):
-    place, (inputs, targets, weights) = next(Stream(made, 4, 32, packed=packed).batches())
+    position, (inputs, targets, weights) = next(Stream(made, 4, 32, packed=packed).batches())
     assert inputs["input_word_ids"].shape == (4, 32)
 assert len(made.preprocessor().vocabulary) == 52
 assert "tensorflow" not in sys.modules

@@ -1,4 +1,4 @@
-"""Splitting into sentences: each language, what is no end, and garbage."""
+"""Sentence splitting in several languages, with abbreviations, and in linear time."""
 
 import random
 import time
@@ -7,7 +7,7 @@ import pytest
 
 from keras_bert.pretraining.sentences import split
 
-# Each line a paragraph, its sentences with | between them.
+# Each line is a paragraph with its sentences separated by |.
 ENGLISH = """
 One. |Two! |Three? |Four
 Dr. Smith met Mrs. Jones. |They left.
@@ -59,11 +59,11 @@ def test_sentences(paragraphs):
 
 
 @pytest.mark.parametrize("paragraph", ["", " ", "\u3000 \t"])
-def test_nothing_has_no_sentences(paragraph):
+def test_empty_paragraph_has_no_sentences(paragraph):
     assert split(paragraph) == []
 
 
-def test_nothing_is_lost():
+def test_text_is_preserved():
     generator = random.Random(7)
     alphabet = "aB1 .!?…。！？｡다요\"'”’)」』(「“ 가é漢と…-,\u3000\xa0"
     for _ in range(5_000):
@@ -80,7 +80,7 @@ def test_nothing_is_lost():
         '"', "? -", "! )", "。 と",
     ],
 )  # fmt: skip
-def test_garbage_takes_no_time_that_grows_with_its_square(unit):
+def test_time_is_linear(unit):
     def seconds(size):
         text = unit * (size // len(unit))
         began = time.perf_counter()
@@ -93,7 +93,7 @@ def test_garbage_takes_no_time_that_grows_with_its_square(unit):
     )  # 8 by rights, 64 if it were the square
 
 
-def test_real_text_has_sentences_of_likely_lengths(shared):
+def test_real_text_has_plausible_sentence_lengths(shared):
     from keras_bert.pretraining import corpus
 
     for name, least, most in (("en_wiki", 90, 150), ("en_books", 70, 160), ("ko_wiki", 35, 80)):

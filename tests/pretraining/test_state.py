@@ -1,4 +1,4 @@
-"""Checkpoints: each is whole or not there, holds all numbers bit for bit, and the newest stay."""
+"""Checkpoints are atomic, restore every bit, and only the newest ones are kept."""
 
 import os
 import stat
@@ -7,7 +7,6 @@ import keras
 import numpy as np
 import pytest
 
-from keras_bert.pretraining import state
 from keras_bert.pretraining.state import Checkpoints
 
 
@@ -24,7 +23,7 @@ def values(found):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16", "int32", "uint32"])
-def test_every_bit_comes_back(dtype, tmp_path):
+def test_every_bit_is_restored(dtype, tmp_path):
     numbers = np.random.default_rng(0).normal(size=(3, 4)) * 1000
     saved = variables(np.abs(numbers), dtype=dtype)
     Checkpoints(tmp_path, {}).save(3, saved, {"place": [1, 2], "text": "한"})
@@ -35,14 +34,14 @@ def test_every_bit_comes_back(dtype, tmp_path):
     assert empty[0].dtype == dtype
 
 
-def test_no_checkpoint_is_none(tmp_path):
+def test_no_checkpoint(tmp_path):
     assert Checkpoints(tmp_path / "new", {}).restore(variables([1.0])) is None
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "notes.txt").write_text("mine")
     assert Checkpoints(tmp_path, {}).restore(variables([1.0])) is None
 
 
-def test_the_newest_ones_are_kept(tmp_path):
+def test_newest_checkpoints_are_kept(tmp_path):
     checkpoints = Checkpoints(tmp_path, {}, keep=2)
     for step in (9, 10, 99, 100, 123456789):
         checkpoints.save(step, variables([float(step)]), {})
@@ -57,11 +56,11 @@ def test_keep_is_at_least_one(tmp_path):
         Checkpoints(tmp_path, {}, keep=0)
 
 
-def test_it_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+def test_data_is_synced_before_the_rename(tmp_path, monkeypatch):
     done = []
     fsync, replace = os.fsync, os.replace
 
-    def keep_in_mind(number):
+    def recording_fsync(number):
         status = os.fstat(number)
         done.append(("fsync", "folder" if stat.S_ISDIR(status.st_mode) else status.st_size > 0))
         fsync(number)
@@ -70,13 +69,13 @@ def test_it_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
         done.append(("replace", os.path.basename(target)))
         replace(source, target)
 
-    monkeypatch.setattr(os, "fsync", keep_in_mind)
+    monkeypatch.setattr(os, "fsync", recording_fsync)
     monkeypatch.setattr(os, "replace", rename)
     Checkpoints(tmp_path, {}).save(1, variables([1.0]), {})
     assert done == [("fsync", True), ("replace", "step-00000001.npz"), ("fsync", "folder")]
 
 
-def test_what_fails_leaves_the_ones_before(tmp_path, monkeypatch):
+def test_failed_save_keeps_earlier_checkpoints(tmp_path, monkeypatch):
     checkpoints = Checkpoints(tmp_path, {}, keep=1)
     checkpoints.save(1, variables([1.0]), {})
 
@@ -85,14 +84,14 @@ def test_what_fails_leaves_the_ones_before(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(state.np, "savez", full)
+        patch.setattr(np, "savez", full)
         with pytest.raises(OSError, match="No space left"):
             checkpoints.save(2, variables([2.0]), {})
     assert files(tmp_path) == ["step-00000001.npz"]
     assert checkpoints.restore(variables([0.0]))[0] == 1
 
 
-def test_what_a_killed_run_was_writing_is_no_checkpoint(tmp_path):
+def test_temporary_file_is_not_a_checkpoint(tmp_path):
     checkpoints = Checkpoints(tmp_path, {})
     checkpoints.save(1, variables([1.0]), {})
     (tmp_path / "checkpoints" / ".step-00000003.0a1b2c3d.npz").write_bytes(b"half")
@@ -102,14 +101,14 @@ def test_what_a_killed_run_was_writing_is_no_checkpoint(tmp_path):
 
 
 @pytest.mark.parametrize("share", [0, 0.3, 0.99])
-def test_a_broken_one_is_an_error_and_the_one_before_still_good(share, tmp_path):
+def test_broken_checkpoint_raises_and_the_previous_one_is_usable(share, tmp_path):
     checkpoints = Checkpoints(tmp_path, {})
     for step in (1, 2):
         checkpoints.save(step, variables(np.full(1000, step)), {})
     newest = tmp_path / "checkpoints" / "step-00000002.npz"
     newest.write_bytes(newest.read_bytes()[: int(share * newest.stat().st_size)])
     found = variables(np.zeros(1000))
-    with pytest.raises(ValueError, match=r"step-00000002.npz is broken .*; delete it to go on"):
+    with pytest.raises(ValueError, match=r"step-00000002.npz is broken .*; delete it to resume"):
         checkpoints.restore(found)
     assert not values(found)[0].any()
     newest.unlink()
@@ -117,7 +116,7 @@ def test_a_broken_one_is_an_error_and_the_one_before_still_good(share, tmp_path)
     assert (values(found)[0] == 1).all()
 
 
-def test_a_flipped_bit_is_an_error(tmp_path):
+def test_flipped_bit_raises(tmp_path):
     checkpoints = Checkpoints(tmp_path, {})
     checkpoints.save(1, variables(np.full(1000, 1.0)), {})
     file = tmp_path / "checkpoints" / "step-00000001.npz"
@@ -128,8 +127,8 @@ def test_a_flipped_bit_is_an_error(tmp_path):
         checkpoints.restore(variables(np.zeros(1000)))
 
 
-def test_any_flipped_bit_is_an_error_or_of_no_account(tmp_path):
-    """In the headers too, which NumPy reads as Python: what is restored is what was saved."""
+def test_any_flipped_bit_raises_or_changes_nothing(tmp_path):
+    """This includes the headers, which NumPy parses."""
     checkpoints = Checkpoints(tmp_path, {})
     checkpoints.save(1, variables([1.0, 2.0]), {})
     file = tmp_path / "checkpoints" / "step-00000001.npz"
@@ -147,7 +146,7 @@ def test_any_flipped_bit_is_an_error_or_of_no_account(tmp_path):
                 errors += 1
             else:
                 assert step == 1 and values(found)[0].tolist() == [1.0, 2.0], (place, bit)
-    assert errors > len(whole)  # most of them
+    assert errors > len(whole)  # most flips raise
 
 
 @pytest.mark.parametrize(
@@ -158,7 +157,7 @@ def test_any_flipped_bit_is_an_error_or_of_no_account(tmp_path):
         ([], "holds 1 variables, not 0"),
     ],
 )
-def test_variables_of_another_model_are_an_error(found, message, tmp_path):
+def test_variables_of_another_model_raise(found, message, tmp_path):
     Checkpoints(tmp_path, {}).save(1, variables([1.0, 2.0]), {})
     with pytest.raises(ValueError, match=message):
         Checkpoints(tmp_path, {}).restore(variables(*found))
@@ -173,7 +172,7 @@ def test_variables_of_another_model_are_an_error(found, message, tmp_path):
         ({"model": {"a": 1}}, {"model": {"a": 2}}, r"model\.a=1, this one has 2"),
     ],
 )
-def test_other_settings_are_an_error_with_the_name(before, now, message, tmp_path):
+def test_other_settings_raise_with_their_name(before, now, message, tmp_path):
     Checkpoints(tmp_path, before).save(1, variables([1.0]), {})
     found = variables([0.0])
     with pytest.raises(ValueError, match=message):
@@ -181,7 +180,7 @@ def test_other_settings_are_an_error_with_the_name(before, now, message, tmp_pat
     assert values(found)[0] == 0
 
 
-def test_settings_are_compared_as_json_has_them(tmp_path):
+def test_settings_are_compared_as_json(tmp_path):
     Checkpoints(tmp_path, {"lengths": (1, 2), "rate": 1e-4}).save(1, variables([1.0]), {})
     again = Checkpoints(tmp_path, {"lengths": [1, 2], "rate": 1e-4})
     assert again.restore(variables([0.0])) == (1, {})

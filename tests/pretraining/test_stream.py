@@ -1,4 +1,4 @@
-"""Streams: what a batch holds, the same batches wherever one goes on, and for each worker."""
+"""Streams: the content of batches, resuming at any position, and workers."""
 
 import collections
 import itertools
@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_bert.pretraining.stream import Place, Stream
+from keras_bert.pretraining.stream import Stream, StreamPosition
 from tests import prose
 
 PAD, UNK, CLS, SEP, MASK = range(5)
@@ -17,7 +17,7 @@ TASKS = ("masked_lm", "next_sentence")
 
 @pytest.fixture
 def made(tmp_path):
-    """Records of several shards, some documents held out."""
+    """Return records of several shards with held-out documents."""
     found = prose.build(tmp_path, GIVEN, held_out=0.1, shard_bytes=1500)
     assert len(found.shards()) > 6
     return found
@@ -35,7 +35,7 @@ def equal(a, b):
 
 
 def texts(batch):
-    """The pairs of a batch: (masked ids, type ids, positions, labels, is random), all tuples."""
+    """Yield the pairs of a batch: tuples (masked ids, type ids, positions, labels, is random)."""
     inputs, targets, weights = batch
     for row in range(len(inputs["input_word_ids"])):
         ids, types = inputs["input_word_ids"][row], inputs["input_type_ids"][row]
@@ -64,7 +64,7 @@ def texts(batch):
 
 
 def unmasked(text):
-    """The pieces of each of its texts, as they were."""
+    """Return the original tokens of each text of a pair."""
     ids, _, positions, labels, _ = text
     ids = np.array(ids)
     ids[list(positions)] = labels
@@ -74,12 +74,12 @@ def unmasked(text):
 
 
 def epoch(stream, number=0):
-    """The pairs of an epoch, in order."""
-    found = stream.batches(Place(number), epochs=number + 1)
+    """Return the pairs of an epoch in order."""
+    found = stream.batches(StreamPosition(number), epochs=number + 1)
     return [text for _, batch in found for text in texts(batch)]
 
 
-# --- What a batch holds ---
+# --- Content of batches ---
 
 
 @pytest.mark.parametrize("next_sentence", [True, False])
@@ -120,7 +120,7 @@ def test_a_packed_batch(made):
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("next_sentence", [False, True])
-def test_an_example_has_the_shapes_of_a_batch_and_no_rows(made, packed, next_sentence):
+def test_example_has_the_shapes_of_a_batch_and_no_rows(made, packed, next_sentence):
     stream = small(made, packed=packed, next_sentence=next_sentence)
     example, (_, batch) = stream.example(), next(stream.batches())
     keras.tree.assert_same_structure(example, batch)
@@ -129,13 +129,13 @@ def test_an_example_has_the_shapes_of_a_batch_and_no_rows(made, packed, next_sen
 
 
 def contains(sentences, part):
-    """Whether a run of pieces stands in a document."""
+    """Return True if a document contains a sequence of tokens."""
     flat = [piece for sentence in sentences for piece in sentence]
     return any(flat[at : at + len(part)] == list(part) for at in range(len(flat)))
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_pairs_are_of_the_documents(made, packed):
+def test_pairs_are_parts_of_the_documents(made, packed):
     documents = [d for n, d in enumerate(prose.ids(GIVEN)) if not held_out(n)]
     found = epoch(small(made, packed=packed))
     for text in found:
@@ -156,18 +156,18 @@ def held_out(number, share=0.1):
     return (number + 1) * 2654435761 % 2**32 < share * 2**32
 
 
-def test_evaluation_sees_what_training_does_not(made):
+def test_evaluation_uses_held_out_documents(made):
     documents = [d for n, d in enumerate(prose.ids(GIVEN)) if held_out(n)]
     assert len(documents) == made.counts("eval")["documents"] > 5
     found = epoch(small(made, split="eval"))
     for first, second in map(unmasked, found):
         for part in (first, second):
             assert any(contains(d, part) for d in documents)
-    # The order of evaluation is that of the files, and the same each time.
+    # Evaluation uses the order of the files.
     assert found == epoch(small(made, split="eval"))
 
 
-def test_each_sentence_once_in_an_epoch(made):
+def test_each_sentence_occurs_once_per_epoch(made):
     stream = small(made, length=512, next_sentence=False)
     expected = collections.Counter(
         tuple(s) for n, d in enumerate(prose.ids(GIVEN)) if not held_out(n) for s in d
@@ -180,7 +180,7 @@ def test_each_sentence_once_in_an_epoch(made):
         assert collections.Counter(sentences) == expected
 
 
-def test_each_pair_once_in_an_epoch_for_any_batch_size(made):
+def test_pairs_do_not_depend_on_the_batch_size(made):
     expected = epoch(small(made, 1))
     assert len(expected) > 100
     for rows in (4, 7, 1000):
@@ -190,7 +190,7 @@ def test_each_pair_once_in_an_epoch_for_any_batch_size(made):
 
 
 @pytest.mark.parametrize("options", [{}, {"whole_words": True}, {"next_sentence": False}])
-def test_packed_rows_hold_the_same_pairs_with_the_same_masks(made, options):
+def test_packed_rows_have_the_same_pairs_and_masks(made, options):
     plain = epoch(small(made, **options))
     packed = epoch(small(made, packed=True, **options))
     assert collections.Counter(plain) == collections.Counter(packed)
@@ -209,8 +209,8 @@ def test_packed_rows_are_full(tmp_path):
 
 @pytest.mark.parametrize("share", [0.02, 0.15, 0.4])
 @pytest.mark.parametrize("next_sentence", [True, False])
-def test_the_shortest_texts_have_room_for_their_masks(tmp_path, share, next_sentence):
-    """A piece at least is masked in each, however small the share."""
+def test_shortest_texts_fit_the_predictions(tmp_path, share, next_sentence):
+    """At least one token is masked per text, also for small shares."""
     made = prose.build(tmp_path, [[["zab"]]] * 50, shard_bytes=10**6)
     options = {"packed": True, "next_sentence": next_sentence, "masked_share": share}
     for length in (16, 128):
@@ -219,23 +219,23 @@ def test_the_shortest_texts_have_room_for_their_masks(tmp_path, share, next_sent
         assert count >= 50
 
 
-# --- Fresh draws each epoch ---
+# --- Different masks and pairs in each epoch ---
 
 
-def test_fresh_masks_and_pairs_each_epoch(made):
+def test_epochs_have_different_masks_and_pairs(made):
     stream = small(made, length=512, next_sentence=False, short_share=0.0)
     first, second = epoch(stream, 0), epoch(stream, 1)
     texts_of = [collections.Counter(map(unmasked, found)) for found in (first, second)]
     assert texts_of[0] == texts_of[1]
     assert list(map(unmasked, first)) != list(map(unmasked, second))
     same = set(first) & set(second)
-    assert len(same) < 0.2 * len(first)  # where there are few pieces to choose from
+    assert len(same) < 0.2 * len(first)  # some short texts get the same masks
     pairs_of = [set(map(unmasked, epoch(small(made), number))) for number in (0, 1)]
     assert len(pairs_of[0] & pairs_of[1]) < 0.5 * len(pairs_of[0])
 
 
-def test_the_masks_of_a_row_are_others_in_each_epoch_and_window(tmp_path):
-    """Rows that differ in nothing else: texts of one length, in as many rows."""
+def test_epochs_and_windows_have_different_masks(tmp_path):
+    """The rows are otherwise equal: texts of one length."""
     made = prose.build(tmp_path, [[prose.WORDS[:30]]] * 60, shard_bytes=1)
     stream = small(made, 30, next_sentence=False, short_share=0.0, shards_in_memory=30)
     batches = [batch for _, batch in stream.batches(epochs=2)]
@@ -245,14 +245,14 @@ def test_the_masks_of_a_row_are_others_in_each_epoch_and_window(tmp_path):
         assert (a == b).all(axis=1).mean() < 0.1
 
 
-def test_the_seed_decides(made):
+def test_seed(made):
     first = epoch(small(made, seed=1))
     assert first == epoch(small(made, seed=1))
     assert set(map(unmasked, first)) != set(map(unmasked, epoch(small(made, seed=2))))
     assert epoch(small(made, seed=-1))
 
 
-def test_an_epoch_takes_the_shards_in_an_order_of_its_own(made):
+def test_epochs_have_different_orders_of_shards(made):
     stream = small(made, shards_in_memory=1)
     orders = []
     for number in range(3):
@@ -264,11 +264,11 @@ def test_an_epoch_takes_the_shards_in_an_order_of_its_own(made):
     assert len({tuple(order) for order in orders}) == 3
 
 
-# --- The same run, wherever it goes on ---
+# --- Resuming ---
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_stream_goes_on_from_any_batch(made, packed):
+def test_stream_resumes_at_any_batch(made, packed):
     options = {"packed": packed, "rows": 4 if packed else 6}
     every = list(itertools.islice(small(made, **options).batches(), 75))
     places = [place for place, _ in every]
@@ -283,17 +283,17 @@ def test_a_stream_goes_on_from_any_batch(made, packed):
             equal(batch, then)
 
 
-def test_places_can_be_kept_as_json(made):
+def test_positions_are_json_serializable(made):
     import dataclasses
     import json
 
     place = list(itertools.islice(small(made).batches(), 20))[-1][0]
-    assert Place(*json.loads(json.dumps(dataclasses.astuple(place)))) == place
+    assert StreamPosition(*json.loads(json.dumps(dataclasses.astuple(place)))) == place
 
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("workers", [2, 3])
-def test_workers_together_draw_what_one_does(made, packed, workers):
+def test_workers_together_equal_one(made, packed, workers):
     size = 6
     alone = itertools.islice(small(made, size, packed=packed).batches(), 50)
     streams = [
@@ -306,7 +306,7 @@ def test_workers_together_draw_what_one_does(made, packed, workers):
         equal(keras.tree.map_structure(lambda *x: np.concatenate(x), *(b for _, b in parts)), batch)
 
 
-def test_the_last_batch_of_an_epoch(made):
+def test_last_batch_of_an_epoch(made):
     count = len(epoch(small(made, 1)))
     rows = next(rows for rows in (4, 6, 10) if count % rows)
     batches = [batch for _, batch in small(made, rows).batches(epochs=1)]
@@ -314,13 +314,13 @@ def test_the_last_batch_of_an_epoch(made):
     assert sizes == [rows] * (count // rows) + [count % rows]
     batches = list(small(made, rows, worker=(0, 2)).batches(epochs=1))
     assert len(batches) == count // rows
-    # Without an end it goes on in the next epoch.
+    # Without a limit the stream continues with the next epoch.
     endless = itertools.islice(small(made, rows).batches(), count // rows + 1)
     place, last = list(endless)[-1]
     assert len(last[0]["input_word_ids"]) == rows and place.epoch == 1
 
 
-# --- What is refused ---
+# --- Errors ---
 
 
 @pytest.mark.parametrize(
@@ -328,10 +328,13 @@ def test_the_last_batch_of_an_epoch(made):
     [
         ({"rows": 0}, "batch_size must be a multiple of the 1 workers; received 0"),
         ({"rows": 5, "worker": (0, 2)}, "a multiple of the 2 workers; received 5"),
-        ({"worker": (2, 2)}, r"worker must be \(index, number\), index < number; received \(2, 2"),
+        (
+            {"worker": (2, 2)},
+            r"worker must be \(index, count\) with index < count; received \(2, 2",
+        ),
         ({"shards_in_memory": 0}, "shards_in_memory must be at least 1; received 0"),
-        ({"short_share": 1.5}, "short_share must lie within 0 and 1; received 1.5"),
-        ({"masked_share": 1.5}, "must lie between 0 and 1; got 1.5"),
+        ({"short_share": 1.5}, "short_share must be within 0 and 1; received 1.5"),
+        ({"masked_share": 1.5}, "must be between 0 and 1; received 1.5"),
         ({"max_predictions": 0}, "max_predictions must be at least 1; received 0"),
         ({"split": "test"}, "holds no documents of the split 'test'"),
         ({"length": 7}, "sequence_length must be at least 8; received 7"),
@@ -349,8 +352,8 @@ def test_records_without_held_out_documents(tmp_path):
         Stream(made, 4, 48, split="eval")
 
 
-def test_one_document_has_no_other(tmp_path):
+def test_one_document_raises_for_pairs(tmp_path):
     made = prose.build(tmp_path, GIVEN[:1])
-    with pytest.raises(ValueError, match="needs two at least; there is 1"):
+    with pytest.raises(ValueError, match="needs at least two documents; received 1"):
         next(Stream(made, 4, 48).batches())
     assert next(Stream(made, 1, 48, next_sentence=False).batches())

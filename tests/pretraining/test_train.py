@@ -1,4 +1,4 @@
-"""Pretraining: it learns, goes on bit for bit, and what goes wrong is said in a line."""
+"""Pretraining: runs learn, resume bit for bit, and report errors."""
 
 import functools
 import itertools
@@ -15,7 +15,7 @@ import pytest
 
 import keras_bert
 from keras_bert import heads, optimizers
-from keras_bert.pretraining import train
+from keras_bert.pretraining import loop, meter, train
 from keras_bert.pretraining.train import Phase
 from keras_bert.tasks import masked_lm
 from tests import pretraining_runs as runs
@@ -28,7 +28,7 @@ def records(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def learned(records, tmp_path_factory):
-    """A run of two phases that learns: (model, history, folder, folder of TensorBoard)."""
+    """Return a run of two phases: (model, history, folder, TensorBoard folder)."""
     folder = tmp_path_factory.mktemp("run")
     encoder = runs.encoder(hidden_size=32, initializer_range=0.2, **runs.STILL)
     model, history = runs.pretrain(
@@ -48,12 +48,12 @@ def test_a_run_learns(learned):
     first, last = history[0], history[5]
     assert last["masked_lm_loss"] < first["masked_lm_loss"] / 1.5
     assert last["masked_lm_accuracy"] > max(0.5, first["masked_lm_accuracy"])
-    assert last["eval_masked_lm_accuracy"] > 0.3  # of 14 pieces
+    assert last["eval_masked_lm_accuracy"] > 0.3  # of 14 tokens
     assert [line["sequence_length"] for line in history] == [16] * 6 + [32]
     assert ["eval_loss" in line for line in history] == [False] * 5 + [True] * 2
 
 
-def test_a_line_of_the_history(learned):
+def test_history_lines(learned):
     _, history, folder, _ = learned
     for line in history:
         parts = line["masked_lm_loss"] + line["next_sentence_loss"]
@@ -63,24 +63,24 @@ def test_a_line_of_the_history(learned):
     names = {name.removeprefix("eval_") for name in history[-1] if name.startswith("eval_")}
     assert names == {f"{task}_{kind}" for task in ("masked_lm", "next_sentence")
                      for kind in ("loss", "accuracy")} | {"loss"}  # fmt: skip
-    lines = (folder / train.HISTORY_FILE).read_text().splitlines()
+    lines = (folder / loop.HISTORY_FILE).read_text().splitlines()
     assert [json.loads(line) for line in lines] == history
 
 
-def test_each_phase_has_its_own_length_and_predictions():
+def test_two_phases():
     phases = train.two_phases(10, 4, (64, 64), share=0.8, max_predictions=(3, 5))
     assert phases == [Phase(8, 64, 4, 3), Phase(2, 64, 4, 5)]
     assert train.two_phases(10, 4, (64, 128), 1.0, (3, 5)) == [Phase(10, 64, 4, 3)]
 
 
-def test_one_schedule_for_both_phases(learned):
+def test_learning_rate_schedule_covers_both_phases(learned):
     _, history, _, _ = learned
     schedule = optimizers.WarmupLinearDecay(1e-2, total_steps=56, warmup_steps=2)
     for line in history:
         assert line["learning_rate"] == pytest.approx(float(schedule(line["step"] - 1)))
 
 
-def test_the_files_of_a_run(learned):
+def test_files_of_a_run(learned):
     _, _, folder, board = learned
     assert sorted(file.name for file in folder.iterdir() if file.name != ".lock") == [
         "checkpoints", "curves.png", "history.jsonl", "model.keras",
@@ -91,7 +91,7 @@ def test_the_files_of_a_run(learned):
     assert b"eval_masked_lm_accuracy" in events.read_bytes()
 
 
-def test_the_model_loads_and_fills_blanks(learned, capsys):
+def test_model_loads_and_predicts_masked_tokens(learned, capsys):
     from keras_bert.__main__ import main
 
     model, _, folder, _ = learned
@@ -106,7 +106,7 @@ def test_the_model_loads_and_fills_blanks(learned, capsys):
     assert capsys.readouterr().out.split("\t")[1] == "c"
     pairs = keras_bert.load(folder, task="next_sentence")
     inputs = {key: np.ones((2, 16), "int32") for key in pairs.input}
-    # The whole model's last layer computes what its heads read and no more: matmuls of other sizes.
+    # The last layer of the two models computes different positions, so rounding differs.
     np.testing.assert_allclose(
         pairs(inputs),
         whole({**inputs, "masked_lm_positions": np.zeros((2, 1), "int32")})["next_sentence"],
@@ -116,7 +116,7 @@ def test_the_model_loads_and_fills_blanks(learned, capsys):
         keras_bert.load(folder, task="tagger")
 
 
-def test_the_model_exports(learned, tmp_path):
+def test_model_exports(learned, tmp_path):
     import tensorflow as tf
 
     model, _, folder, _ = learned
@@ -129,7 +129,7 @@ def test_the_model_exports(learned, tmp_path):
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
-def test_it_is_written_out_for_others(learned, tmp_path):
+def test_model_converts_to_hugging_face(learned, tmp_path):
     model, _, folder, _ = learned
     keras_bert.convert(folder, tmp_path / "theirs", format="huggingface")
     again = keras_bert.load(tmp_path / "theirs", task="pretraining")
@@ -138,10 +138,10 @@ def test_it_is_written_out_for_others(learned, tmp_path):
         np.testing.assert_allclose(again(inputs)[task], logits, atol=1e-5)
 
 
-def test_a_finished_run_called_again_is_the_same(eager, learned, records, tmp_path):
+def test_finished_run_is_not_repeated(eager, learned, records, tmp_path):
     model, history, folder, _ = learned
     shutil.copytree(folder, tmp_path / "mine")
-    (tmp_path / "mine" / "model.keras").unlink()  # it was killed behind the last checkpoint
+    (tmp_path / "mine" / "model.keras").unlink()  # killed after the last checkpoint
     encoder = runs.encoder(hidden_size=32, initializer_range=0.2, **runs.STILL)
     again, same = runs.pretrain(
         records, tmp_path / "mine", encoder, phases=[Phase(50, 16, 16), Phase(6, 32, 8)]
@@ -152,8 +152,9 @@ def test_a_finished_run_called_again_is_the_same(eager, learned, records, tmp_pa
             np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["tensorflow", "jax"])
-def test_a_run_that_is_killed_ends_the_same(backend, python, records, tmp_path):
+def test_killed_run_equals_uninterrupted_run(backend, python, records, tmp_path):
     shutil.copytree(records.folder, tmp_path / "records")
     seed = np.random.default_rng().integers(2**32)
     output = python("-m", "tests.pretraining_runs", "killed", tmp_path, seed, backend=backend)
@@ -162,7 +163,7 @@ def test_a_run_that_is_killed_ends_the_same(backend, python, records, tmp_path):
 
 
 class Stop(keras.callbacks.Callback):
-    """Ends a run after so many batches as Ctrl-C does."""
+    """Calls a function after a number of batches."""
 
     def __init__(self, batches, how):
         super().__init__()
@@ -176,7 +177,7 @@ class Stop(keras.callbacks.Callback):
 
 @pytest.fixture
 def after(monkeypatch):
-    """A function that has something happen after so many batches."""
+    """Return a function that schedules a call after a number of batches."""
     fit = keras.Model.fit
 
     def at(batches, how):
@@ -188,7 +189,7 @@ def after(monkeypatch):
             ),
         )  # fmt: skip
 
-    # What a shell starts in the background ignores Ctrl-C; a test run may be such a thing.
+    # A test run that a shell starts in the background ignores Ctrl-C.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield at
     signal.signal(signal.SIGINT, before)
@@ -206,32 +207,32 @@ def interrupt():
     signal.raise_signal(signal.SIGINT)
 
 
-def test_ctrl_c_ends_a_run_behind_a_step_that_is_kept(eager, after, records, tmp_path, capsys):
-    options = {"phases": [train.Phase(4, 16, 8), train.Phase(4, 24, 8)], "accumulate": 2}
+def test_ctrl_c_saves_the_current_step(eager, after, records, tmp_path, capsys):
+    options = {"phases": [Phase(4, 16, 8), Phase(4, 24, 8)], "gradient_accumulation_steps": 2}
     plain, history = runs.pretrain(records, tmp_path / "plain", **options)
     after(5, interrupt)  # the first half of the third step
-    said = "at step 3 of 8, which is saved; called as before it goes on from there"
+    said = "stopped at step 3 of 8, which is saved"
     with pytest.raises(KeyboardInterrupt, match=said):
         runs.pretrain(records, tmp_path / "mine", **options)
-    assert "Stopping after this step" in capsys.readouterr().err
+    assert "stopping" in capsys.readouterr().err.lower()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert checkpoints(tmp_path / "mine") == ["step-00000002.npz", "step-00000003.npz"]
-    # What there is so far can be looked at and used.
+    # The plot and the model exist already.
     assert (tmp_path / "mine" / train.CURVES_FILE).is_file()
     assert heads.find_task(keras_bert.load(tmp_path / "mine")) == "pretraining"
     after(10**9, interrupt)
     model, same = runs.pretrain(records, tmp_path / "mine", **options, show_progress=True)
-    said = "4 steps of 8 x 16 and 4 steps of 8 x 24, 1 device; goes on from step 3\n"
+    said = "4 steps of 8 x 16 and 4 steps of 8 x 24, 1 device; resuming from step 3\n"
     assert f"{model.count_params():,} weights, {said}" in capsys.readouterr().err
     assert [line["step"] for line in same] == [2, 3, 4, 6, 8]
-    # The line that the stop cut in two is one of its own; the others are the same.
+    # The stop added one line; the other lines are equal.
     assert runs.figures(same)[0] == runs.figures(history)[0]
     assert runs.figures(same)[3:] == runs.figures(history)[2:]
     for a, b in zip(runs.weights(plain), runs.weights(model), strict=True):
         np.testing.assert_array_equal(a, b)
 
 
-def test_a_second_ctrl_c_is_heard_at_once(eager, after, records, tmp_path):
+def test_second_ctrl_c_stops_immediately(eager, after, records, tmp_path):
     def twice():
         interrupt()
         interrupt()
@@ -243,17 +244,15 @@ def test_a_second_ctrl_c_is_heard_at_once(eager, after, records, tmp_path):
     assert checkpoints(tmp_path / "mine") == ["step-00000002.npz", "step-00000004.npz"]
 
 
-def test_ctrl_c_between_two_steps_claims_no_checkpoint_that_is_not_there(
-    eager, records, tmp_path, monkeypatch
-):
-    write, signals = train._write_history, [interrupt]
+def test_ctrl_c_between_two_steps_names_a_saved_step(eager, records, tmp_path, monkeypatch):
+    write, signals = loop._write_history, [interrupt]
 
     def write_and_interrupt(run):
         write(run)
         if signals:
             signals.pop()()
 
-    monkeypatch.setattr(train, "_write_history", write_and_interrupt)
+    monkeypatch.setattr(loop, "_write_history", write_and_interrupt)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt, match="at step 2 of 6, which is saved"):
@@ -263,70 +262,69 @@ def test_ctrl_c_between_two_steps_claims_no_checkpoint_that_is_not_there(
     assert checkpoints(tmp_path / "mine") == ["step-00000002.npz"]
 
 
-def test_sigterm_in_the_last_step_does_not_keep_a_run_from_its_end(eager, after, records, tmp_path):
+def test_sigterm_in_the_last_step_completes_the_run(eager, after, records, tmp_path):
     after(5, lambda: signal.raise_signal(signal.SIGTERM))
     _, history = runs.pretrain(records, tmp_path / "mine", steps=6)
     assert history[-1]["step"] == 6
     assert (tmp_path / "mine" / "model.keras").is_file()
 
 
-def test_an_evaluation_is_over_the_same_rows_whatever_the_batch(eager, records, tmp_path):
+def test_evaluation_rows_do_not_depend_on_the_batch_size(eager, records, tmp_path):
     def rows(batch_size, accumulate):
-        run = train._Run(
+        run = loop.Loop(
             keras_bert.heads.pretraining(runs.encoder()), records, tmp_path,
-            (train.Phase(1, 16, batch_size),), accumulate,
-            {"packed": False, "next_sentence": True}, seed=0,
+            (Phase(1, 16, batch_size),), accumulate, {"packed": False, "next_sentence": True},
+            seed=0, intervals=loop.Intervals(1, 1, 1, eval_rows=16),
         )  # fmt: skip
-        batches = run._eval_set(0, 16)
+        batches = run.eval_set(0)
         return np.concatenate([inputs["input_word_ids"] for inputs, *_ in batches])
 
     assert len(rows(8, 1)) == 16
     for other in ((4, 1), (16, 1), (16, 2)):
         np.testing.assert_array_equal(rows(*other), rows(8, 1))
-    assert len(rows(32, 1)) == min(32, len(rows(10**4, 1)))  # one batch at least
+    assert len(rows(32, 1)) == min(32, len(rows(10**4, 1)))  # at least one batch
 
 
-def test_phases_draw_anew_and_evaluations_draw_the_same(eager, records, tmp_path, monkeypatch):
-    """Else a phase would repeat the pairs of the one before, and no two runs could be compared."""
+def test_phases_differ_and_evaluations_are_equal(eager, records, tmp_path, monkeypatch):
     drawn = []
 
-    class Stream(train.Stream):
-        def batches(self, place=None, epochs=None):
-            for behind, batch in super().batches(place, epochs):
-                drawn.append((self._is_training, place, batch[0]["input_word_ids"]))
-                yield behind, batch
+    class Stream(loop.Stream):
+        def batches(self, position=None, epochs=None):
+            for after, batch in super().batches(position, epochs):
+                drawn.append((self._is_training, position, batch[0]["input_word_ids"]))
+                yield after, batch
 
-    monkeypatch.setattr(train, "Stream", Stream)
+    monkeypatch.setattr(loop, "Stream", Stream)
     phases = [Phase(2, 16, 8), Phase(2, 16, 8)]
     for seed in (0, 1):
         runs.pretrain(records, tmp_path / str(seed), phases=phases, seed=seed)
-    trained = [(place, ids) for training, place, ids in drawn if training]
-    firsts = [ids for place, ids in trained if place == train.Place()]
-    assert len(firsts) >= 4 * 2  # a phase has two batches, and begins at the beginning
+    trained = [(position, ids) for training, position, ids in drawn if training]
+    firsts = [ids for position, ids in trained if position == loop.StreamPosition()]
+    assert len(firsts) >= 4 * 2  # each phase begins at the first position and has two batches
     found = {ids.tobytes() for ids in firsts}
     assert len(found) == 8
     evaluated = [ids for training, _, ids in drawn if not training]
-    half = len(evaluated) // 4  # a phase of a run
+    half = len(evaluated) // 4  # one phase of one run
     for run in range(1, 4):
         for a, b in zip(evaluated[:half], evaluated[run * half :][:half], strict=True):
             np.testing.assert_array_equal(a, b)
 
 
-def test_a_model_of_something_else_is_not_replaced(eager, records, tmp_path):
+def test_unrelated_model_is_not_replaced(eager, records, tmp_path):
     keras_bert.save(runs.encoder(), tmp_path)
     before = (tmp_path / "model.keras").read_bytes()
-    with pytest.raises(ValueError, match="holds a model, and no checkpoint of a run to go on with"):
+    with pytest.raises(ValueError, match="holds a model, but no checkpoint"):
         runs.pretrain(records, tmp_path, steps=2)
     assert (tmp_path / "model.keras").read_bytes() == before
 
 
-def test_what_the_killed_left_of_a_model_goes(eager, records, tmp_path):
+def test_stale_temporary_files_are_deleted(eager, records, tmp_path):
     (tmp_path / ".model.0123abcd.keras").touch()
     runs.pretrain(records, tmp_path, steps=2)
     assert not (tmp_path / ".model.0123abcd.keras").exists()
 
 
-def test_the_model_goes_into_finetune(eager, learned):
+def test_model_can_be_finetuned(eager, learned):
     from keras_bert.data import tabular
     from keras_bert.training.finetuning import finetune
 
@@ -335,7 +333,7 @@ def test_the_model_goes_into_finetune(eager, learned):
     assert heads.find_task(model) == "classifier" and model.output_shape == (None, 2)
 
 
-def test_an_evaluation_that_is_no_number_stops_the_run(eager, records, tmp_path, monkeypatch):
+def test_nan_evaluation_raises(eager, records, tmp_path, monkeypatch):
     monkeypatch.setattr(
         keras.Model, "evaluate",
         lambda *args, **options: {"loss": float("nan"), "masked_lm_loss": float("nan")},
@@ -346,7 +344,9 @@ def test_an_evaluation_that_is_no_number_stops_the_run(eager, records, tmp_path,
     assert not (tmp_path / "checkpoints").exists()
 
 
-def test_a_batch_that_cannot_be_kept_hides_nothing(eager, after, records, tmp_path, monkeypatch):
+def test_divergence_is_reported_if_the_batch_cannot_be_saved(
+    eager, after, records, tmp_path, monkeypatch
+):
     def full(*args, **options):
         raise OSError(28, "No space left on device")
 
@@ -363,23 +363,25 @@ def test_a_batch_that_cannot_be_kept_hides_nothing(eager, after, records, tmp_pa
         )
 
     monkeypatch.setattr(np, "savez", savez)
-    message = r"^the loss is nan at step 4; its batch could not be kept \(No space left on device\)"
+    message = (
+        r"^the loss is nan at step 4; its batch could not be saved \(No space left on device\)"
+    )
     with pytest.raises(ValueError, match=message):
         runs.pretrain(records, tmp_path, encoder, steps=4)
 
 
-def test_pairs_need_two_types(eager, records, tmp_path):
-    with pytest.raises(ValueError, match="pairs need type_vocab_size=2 at least; received 1"):
+def test_pairs_need_two_token_types(eager, records, tmp_path):
+    with pytest.raises(ValueError, match="type_vocab_size=2 or more; received 1"):
         runs.pretrain(records, tmp_path, runs.encoder(type_vocab_size=1), steps=2)
     alone = heads.masked_lm(runs.encoder(type_vocab_size=1))
     runs.pretrain(records, tmp_path, alone, steps=2)
 
 
-def test_a_broken_checkpoint_is_an_error_and_the_one_before_goes_on(eager, records, tmp_path):
+def test_broken_checkpoint_raises_and_the_previous_one_resumes(eager, records, tmp_path):
     plain, _ = runs.pretrain(records, tmp_path / "run", steps=6)
     newest = tmp_path / "run" / "checkpoints" / "step-00000006.npz"
     newest.write_bytes(newest.read_bytes()[:-1000])
-    with pytest.raises(ValueError, match=r"step-00000006.npz is broken .* delete it to go on"):
+    with pytest.raises(ValueError, match=r"step-00000006.npz is broken .* delete it to resume"):
         runs.pretrain(records, tmp_path / "run", steps=6)
     newest.unlink()
     model, history = runs.pretrain(records, tmp_path / "run", steps=6)
@@ -396,7 +398,7 @@ CHANGES = {
     "optimizer.weight_decay": {"weight_decay": 0.1},
     "optimizer.name": {"optimizer": "lamb"},
     "warmup_steps": {"warmup_steps": 1},
-    "optimizer.gradient_accumulation_steps": {"accumulate": 2},
+    "optimizer.gradient_accumulation_steps": {"gradient_accumulation_steps": 2},
     "stream.masked_share": {"masked_share": 0.3},
     "stream.short_share": {"short_share": 0.5},
     "stream.whole_words": {"whole_words": True},
@@ -406,7 +408,7 @@ CHANGES = {
 
 @pytest.fixture(scope="module")
 def begun(records, tmp_path_factory):
-    """The folder of a run of four steps."""
+    """Return the folder of a run of four steps."""
     from tests import tiny
 
     folder = tmp_path_factory.mktemp("begun")
@@ -416,25 +418,25 @@ def begun(records, tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_changed_settings_are_an_error_with_the_name(name, eager, begun, records):
+def test_changed_settings_raise_with_their_name(name, eager, begun, records):
     before = {file: file.stat().st_mtime_ns for file in begun.rglob("*")}
-    with pytest.raises(ValueError, match=rf"is of a run with {name.strip()}=.* another folder, "):
+    with pytest.raises(ValueError, match=rf"is of a run with {name.strip()}=.* another folder"):
         runs.pretrain(records, begun, **{"steps": 4, **CHANGES[name]})
     assert {file: file.stat().st_mtime_ns for file in begun.rglob("*")} == before
 
 
 @pytest.mark.parametrize("options", [{"hidden_size": 32}, {"dtype": "mixed_bfloat16"}])
-def test_another_model_is_an_error_with_the_name(options, eager, begun, records):
+def test_another_model_raises_with_the_setting(options, eager, begun, records):
     name = next(iter(options)).replace("hidden_size", "model.hidden_size")
     with pytest.raises(ValueError, match=f"is of a run with {name}="):
         runs.pretrain(records, begun, runs.encoder(**options), steps=4)
 
 
-def test_the_rate_of_the_history_is_that_of_the_optimizer(eager, records, tmp_path, monkeypatch):
+def test_learning_rate_in_history_equals_the_optimizer(eager, records, tmp_path, monkeypatch):
     def of_large_scale(optimizer, policy):
         return keras.optimizers.LossScaleOptimizer(optimizer, initial_scale=2.0**23)
 
-    # float16: gradients overflow until the scale, halved each time, has come down.
+    # float16 gradients overflow until the loss scale has been halved often enough.
     monkeypatch.setattr(train.optimizers, "with_loss_scale", of_large_scale)
     model, history = runs.pretrain(
         records, tmp_path / "run", runs.encoder(dtype="mixed_float16"), steps=12, warmup_steps=0,
@@ -447,14 +449,15 @@ def test_the_rate_of_the_history_is_that_of_the_optimizer(eager, records, tmp_pa
     assert history[-1]["learning_rate"] == pytest.approx(expected)
 
 
-def test_accumulated_batches_are_one_step(eager, records, tmp_path):
-    # One masked position a sequence: a mean of means is the mean then.
+def test_accumulated_batches_equal_one_large_batch(eager, records, tmp_path):
+    # With one masked position per sequence, the mean of means is the mean.
     phases = [Phase(4, 16, 16, max_predictions=1)]
     found = []
     for accumulate in (1, 2):
         folder = tmp_path / str(accumulate)
         model, history = runs.pretrain(
-            records, folder, runs.encoder(**runs.STILL), phases=phases, accumulate=accumulate,
+            records, folder, runs.encoder(**runs.STILL), phases=phases,
+            gradient_accumulation_steps=accumulate,
             log_every=1,
         )  # fmt: skip
         found.append((runs.weights(model), history))
@@ -466,7 +469,7 @@ def test_accumulated_batches_are_one_step(eager, records, tmp_path):
             *([line[key] for line in h if key in line] for h in (a, b)), rtol=2e-4
         )
     for x, y in zip(one, two, strict=True):
-        # Adam's steps depend on the sign alone where a gradient is next to nothing.
+        # Adam amplifies rounding of tiny gradients.
         np.testing.assert_allclose(x, y, atol=2e-3)
 
 
@@ -477,18 +480,18 @@ def test_accumulated_batches_are_one_step(eager, records, tmp_path):
         {"packed": True, "length": 32},
         {"whole_words": True},
         {"dtype": "mixed_bfloat16"},
-        {"optimizer": "lamb", "accumulate": 2, "packed": True},
+        {"optimizer": "lamb", "gradient_accumulation_steps": 2, "packed": True},
     ],
     ids=str,
 )
-def test_each_way_learns_and_goes_on(options, eager, after, records, tmp_path):
+def test_options_learn_and_resume(options, eager, after, records, tmp_path):
     options = dict(options)
     made = {"dtype": options.pop("dtype", None), "initializer_range": 0.2}
     options = {"steps": 8, "learning_rate": 2e-2, **options}
     plain, history = runs.pretrain(records, tmp_path / "plain", runs.encoder(**made), **options)
     assert history[-1]["masked_lm_loss"] < history[0]["masked_lm_loss"]
     assert all(np.isfinite(line["eval_loss"]) for line in history)
-    # Ctrl-C would keep the step it came in.
+    # An exception, because Ctrl-C would save a checkpoint.
     after(5, crash)
     with pytest.raises(Crash):
         runs.pretrain(records, tmp_path / "mine", runs.encoder(**made), **options)
@@ -501,7 +504,7 @@ def test_each_way_learns_and_goes_on(options, eager, after, records, tmp_path):
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_masked_lm_alone(packed, eager, records, tmp_path):
+def test_masked_lm_without_next_sentence(packed, eager, records, tmp_path):
     model = heads.masked_lm(runs.encoder())
     model, history = runs.pretrain(records, tmp_path, model, packed=packed)
     assert {name for name in history[-1] if "next_sentence" in name} == set()
@@ -518,7 +521,7 @@ def diverged(folder):
 
 
 def the_batch(records, step, accumulate=1, batch_size=8):
-    """The batches of a step."""
+    """Return the batches of a step."""
     from keras_bert.pretraining.stream import Stream
 
     stream = Stream(records, batch_size // accumulate, 16, max_predictions=None, seed=0)
@@ -527,7 +530,7 @@ def the_batch(records, step, accumulate=1, batch_size=8):
 
 
 @pytest.mark.parametrize(("at", "accumulate"), [(1, 1), (4, 1), (4, 2)])
-def test_a_loss_that_is_no_number_stops_the_run(at, accumulate, eager, after, records, tmp_path):
+def test_nan_loss_raises(at, accumulate, eager, after, records, tmp_path):
     tmp_path = tmp_path / "new"
     encoder = runs.encoder()
     kernel = encoder.get_layer("pooler").dense.kernel
@@ -542,7 +545,13 @@ def test_a_loss_that_is_no_number_stops_the_run(at, accumulate, eager, after, re
     message = rf"^the loss is nan at step {at}; its batch is in .*diverged-step-{at}.npz, and"
     with pytest.raises(ValueError, match=message):
         runs.pretrain(
-            records, tmp_path, encoder, steps=8, log_every=8, save_every=2, accumulate=accumulate
+            records,
+            tmp_path,
+            encoder,
+            steps=8,
+            log_every=8,
+            save_every=2,
+            gradient_accumulation_steps=accumulate,
         )
     step, arrays = diverged(tmp_path)
     assert step == at
@@ -552,7 +561,7 @@ def test_a_loss_that_is_no_number_stops_the_run(at, accumulate, eager, after, re
     assert set(arrays) == set(expected)
     for key, value in expected.items():
         np.testing.assert_array_equal(arrays[key], value)
-    # The model is that of the last checkpoint, if there is one.
+    # The saved model belongs to the last checkpoint.
     assert (tmp_path / "model.keras").is_file() == (at > 2)
     if at > 2:
         assert all(np.isfinite(w).all() for w in runs.weights(keras_bert.load(tmp_path)))
@@ -563,13 +572,13 @@ def test_a_loss_that_is_no_number_stops_the_run(at, accumulate, eager, after, re
                     assert np.isfinite(saved[key].astype("float64")).all(), (name, key)
 
 
-@pytest.mark.parametrize("eval_every", [2, 8])  # an evaluation looks at them as well
-def test_weights_that_are_no_numbers_are_not_saved(eager, after, records, tmp_path, eval_every):
-    """The step before a checkpoint may spoil them while its own loss is still a number."""
+@pytest.mark.parametrize("eval_every", [2, 8])  # an evaluation also checks them
+def test_nan_weights_are_not_saved(eager, after, records, tmp_path, eval_every):
+    """The step before a checkpoint may produce NaN although its own loss is finite."""
     encoder = runs.encoder()
     kernel = encoder.get_layer("pooler").dense.kernel
     after(4, lambda: kernel.assign(np.full(kernel.shape, np.nan)))
-    message = "^after step 4 weights are no numbers any more: pooler/dense/kernel; the last check"
+    message = "^after step 4 weights are NaN or infinite: pooler/dense/kernel; the last check"
     with pytest.raises(ValueError, match=message):
         runs.pretrain(records, tmp_path, encoder, steps=8, eval_every=eval_every)
     assert checkpoints(tmp_path) == ["step-00000002.npz"]
@@ -585,8 +594,8 @@ import resource, signal, sys, pathlib
 from tests import pretraining_runs as runs, tiny
 from keras_bert.pretraining.records import Records
 from keras_bert.pretraining.state import Checkpoints
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # as on a full disk: an error, no end
-sys.dont_write_bytecode = True  # what is imported at that limit would stay cut short
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # raise an error, as on a full disk
+sys.dont_write_bytecode = True  # bytecode files would be cut at the limit
 plain = Checkpoints.save
 def save(self, step, *rest):
     if step == 4:
@@ -601,7 +610,7 @@ with tiny.eagerly():
 """
 
 
-def test_a_full_disk_leaves_the_checkpoints_before(eager, python, records, tmp_path):
+def test_full_disk_keeps_earlier_checkpoints(eager, python, records, tmp_path):
     output = python("-c", FULL, records.folder, tmp_path / "mine")
     assert "OSError: [Errno 27] File too large" in output
     folder = tmp_path / "mine"
@@ -610,28 +619,30 @@ def test_a_full_disk_leaves_the_checkpoints_before(eager, python, records, tmp_p
     assert [line["step"] for line in history] == [2, 4, 6]
 
 
-def test_no_held_out_documents_no_evaluation(eager, tmp_path):
+def test_no_evaluation_without_held_out_documents(eager, tmp_path):
     made = runs.records(tmp_path, held_out=0)
     _, history = runs.pretrain(made, tmp_path / "run", steps=2)
     assert [name for name in history[0] if name.startswith("eval_")] == []
     assert (tmp_path / "run" / train.CURVES_FILE).is_file()
 
 
-def test_what_pretrain_refuses(eager, records, tmp_path):
+def test_invalid_arguments_raise(eager, records, tmp_path):
     def refused(message, model=None, **options):
         with pytest.raises(ValueError, match=message):
             runs.pretrain(records, tmp_path / "none", model, **options)
 
-    for name in ("log_every", "save_every", "eval_every", "eval_rows", "accumulate"):
+    for name in ("log_every", "save_every", "eval_every", "eval_rows"):
         refused(f"^{name} must be at least 1; received 0$", **{name: 0})
     refused("^optimizer must be one of adamw, lamb; received 'sgd'$", optimizer="sgd")
-    refused("accumulate x devices, 3 x 1; received 8$", accumulate=3)
+    name = "gradient_accumulation_steps"
+    refused(f"^{name} must be at least 1; received 0$", **{name: 0})
+    refused(f"{name} x devices, 3 x 1; received 8$", **{name: 3})
     refused("^keep must be at least 1; received 0$", keep=0)
     refused("within 0 and the 6 steps of the run; received 7$", warmup_steps=7)
     refused("at most max_position_embeddings=48; received 64$", length=64)
     other = keras_bert.Preprocessor([*runs.PIECES[:-1], "!"])
     refused(
-        "records were made with another vocabulary, of 14 pieces; received others, as many$",
+        "records were made with another vocabulary",
         runs.encoder(preprocessor=other),
     )
     refused("must hold one BertEncoder", keras.Sequential([keras.Input((2,))]))
@@ -640,7 +651,7 @@ def test_what_pretrain_refuses(eager, records, tmp_path):
         runs.encoder(preprocessor=keras_bert.Preprocessor(runs.PIECES, lowercase=False)),
     )
     refused("pretraining or masked_lm; received classifier", heads.classifier(runs.encoder(), 2))
-    with pytest.raises(ValueError, match="^there must be a phase at least$"):
+    with pytest.raises(ValueError, match="^phases must not be empty"):
         train.pretrain(runs.encoder(), records, tmp_path / "none", [])
     for name in ("steps", "batch_size"):
         with pytest.raises(ValueError, match=f"^{name} must be at least 1; received 0$"):
@@ -648,65 +659,65 @@ def test_what_pretrain_refuses(eager, records, tmp_path):
     assert not (tmp_path / "none").exists()
 
 
-def test_a_run_has_its_folder_for_itself(eager, records, tmp_path):
+def test_second_process_in_the_folder_raises(eager, records, tmp_path):
     import filelock
 
     folder = tmp_path / "run"
     folder.mkdir()
-    message = f"^{re.escape(str(folder))}: another process is training there"
+    message = f"^{re.escape(str(folder))}: another process is training"
     with filelock.FileLock(folder / ".lock"), pytest.raises(ValueError, match=message):
         runs.pretrain(records, folder)
     runs.pretrain(records, folder)
 
 
 @pytest.mark.parametrize(("steps", "expected"), [(20, 2), (10**6, 10_000)])
-def test_the_rate_rises_for_a_tenth_of_a_short_run(
-    steps, expected, eager, records, monkeypatch, tmp_path
-):
-    monkeypatch.setattr(train._Run, "go", lambda *_: None)
-    monkeypatch.setattr(train, "draw_curves", lambda *_: None)
+def test_default_warmup_is_at_most_a_tenth(steps, expected, eager, records, monkeypatch, tmp_path):
+    monkeypatch.setattr(loop.Loop, "run", lambda *_: None)
+    monkeypatch.setattr(loop.Loop, "write_files", lambda *_: None)
     model, _ = runs.pretrain(records, tmp_path / "run", steps=steps, warmup_steps=None)
     assert model.optimizer._learning_rate.warmup_steps == expected
 
 
-def test_a_run_that_goes_on_draws_its_curves(eager, records, monkeypatch, tmp_path):
-    monkeypatch.setattr(train, "_CURVES_SECONDS", 0)
-    monkeypatch.setattr(train.hub, "save", lambda *_: None)
+def test_curves_are_drawn_during_a_run(eager, records, monkeypatch, tmp_path):
+    monkeypatch.setattr(loop, "_CURVES_SECONDS", 0)
+    monkeypatch.setattr(loop.loading, "save", lambda *_: None)
     drawn = []
-    monkeypatch.setattr(train, "draw_curves", lambda _, history: drawn.append(len(history)))
+    monkeypatch.setattr(
+        loop.report, "draw_curves", lambda _, history, x: drawn.append(len(history))
+    )
     runs.pretrain(records, tmp_path, steps=6, log_every=2)
     assert drawn == [1, 2, 3, 3]
 
 
 def test_each_window_is_read_once(records, tmp_path, monkeypatch):
-    """However often the run stops to write, or to evaluate."""
-    monkeypatch.setattr(train, "Stream", functools.partial(train.Stream, shards_in_memory=1))
+    """Pauses to log and to evaluate do not repeat the reading."""
+    monkeypatch.setattr(loop, "Stream", functools.partial(loop.Stream, shards_in_memory=1))
     read = []
     plain = records.read
     monkeypatch.setattr(records, "read", lambda names: (read.append(names), plain(names))[1])
     runs.pretrain(records, tmp_path, steps=12, log_every=1, save_every=6)
     trained = [names for names in read if names[0].startswith("train")]
-    assert len(trained) > len(records.shards()), "more than an epoch"
+    assert len(trained) > len(records.shards()), "expected more than an epoch"
     count = len(records.shards())
     for start in range(0, len(trained), count):
         epoch = [name for names in trained[start : start + count] for name in names]
         assert len(set(epoch)) == len(epoch), trained
 
 
-def test_a_broken_shard_is_named_though_tensorflow_met_it(records, tmp_path, monkeypatch):
+def test_broken_shard_is_named(records, tmp_path, monkeypatch):
     copy = tmp_path / "records"
     shutil.copytree(records.folder, copy)
     made = type(records)(copy)
-    monkeypatch.setattr(train, "Stream", functools.partial(train.Stream, shards_in_memory=1))
-    order = _read_by(train.Stream(made, 8, 16), made)
+    monkeypatch.setattr(loop, "Stream", functools.partial(loop.Stream, shards_in_memory=1))
+    order = _read_by(loop.Stream(made, 8, 16), made)
     (copy / order[-1]).write_bytes(b"something else")
-    message = f"^{re.escape(str(copy / order[-1]))} is not what was written there; `keras"
+    message = f"^{re.escape(str(copy / order[-1]))} "
     with pytest.raises(ValueError, match=message):
         runs.pretrain(made, tmp_path / "run", steps=100, log_every=100)
 
 
 def _read_by(stream, made):
-    """The shards of an epoch in the order in which a stream reads them."""
+    """Return the shards of an epoch in the order in which a stream reads them."""
     order = []
     plain = made.read
     made.read = lambda names: (order.extend(names), plain(names))[1]
@@ -725,36 +736,36 @@ class _Clock:
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_what_a_run_says_of_its_speed(packed, records, monkeypatch):
-    """Four batches of 8 rows, 2 s each, after a first one that took 10 s."""
+def test_measured_speed(packed, records, monkeypatch):
+    """Four batches of 8 rows take 2 s each, after a first batch of 10 s."""
     from keras_bert.pretraining.stream import Stream
     from keras_bert.runtime.terminal import progress
     from keras_bert.training import flops
 
     clock = _Clock()
-    monkeypatch.setattr(train, "time", clock)
+    monkeypatch.setattr(meter, "time", clock)
     monkeypatch.setattr(flops, "peak", lambda: 1e9)
     model = heads.pretraining(runs.encoder())
     stream = Stream(records, 8, 16, packed=packed)
     with progress(show=False) as bar:
         task = bar.add_task("", total=5, loss="", rate="")
-        meter = train._Meter(model, stream, bar, task, 1, 0, threading.Event())
-        meter.start()
+        measured = meter.Meter(model, stream, bar, task, 1, 0, threading.Event())
+        measured.start()
         tokens, shown = [], []
         for number, (_, batch) in enumerate(itertools.islice(stream.batches(), 5)):
-            meter.take(number, batch)
+            measured.take(number, batch)
             clock.now += 2.0 if number else 10.0
-            meter.on_train_batch_end(number, {"loss": 1.0})
+            measured.on_train_batch_end(number, {"loss": 1.0})
             ids = batch[0]["input_word_ids"]
             tokens.append(int((ids != 0).sum()))
             shown.append(bar.tasks[task].fields["rate"])
-        meter.on_train_end()
-        found = meter.figures()
+        measured.on_train_end()
+        found = measured.figures()
     row = flops.of_sequence(
         runs.encoder().bert_config, 16, stream.predictions_in_row, stream.texts_in_row
     )
-    assert shown[0] == ""  # a first batch is mostly compiled
-    for number in range(1, 5):  # on the way
+    assert shown[0] == ""  # the first batch includes the compilation
+    for number in range(1, 5):  # during the run
         assert shown[number] == f"{sum(tokens[1 : number + 1]) / (2 * number):,.0f}"
     assert found == {
         "seconds": 18.0,
@@ -773,7 +784,7 @@ def test_float16_trains_with_a_scaled_loss(eager, records, tmp_path):
     assert same == history
 
 
-def test_fewer_pieces_than_the_vocabulary_are_an_error(eager, records, tmp_path):
+def test_vocab_size_below_the_vocabulary_raises(eager, records, tmp_path):
     with pytest.raises(ValueError, match="vocab_size"):
         runs.pretrain(records, tmp_path, runs.encoder(vocab_size=9))
 
@@ -791,14 +802,14 @@ def compiler_ir(model, batch):
 
 def check_hlo(text):
     assert "f32[" in text
-    # "[<=8]" is a dynamic dimension: XLA compiles those for a CPU, a TPU would pad or refuse.
+    # "[<=8]" is a dynamic dimension. XLA compiles these for a CPU; a TPU pads or rejects them.
     for sign in ("[<=", "SetDimensionSize", "set-dimension-size", "outfeed", "infeed", "send(",
                  "PyFunc", "xla_python_cpu_callback", "host_callback"):  # fmt: skip
         assert sign not in text, sign
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_the_step_has_static_shapes_and_leaves_the_host_alone(packed, records):
+def test_step_has_static_shapes_and_no_host_calls(packed, records):
     from keras_bert.pretraining.stream import Stream
 
     model = heads.pretraining(runs.encoder())
@@ -832,5 +843,5 @@ print("instructions", text.count(" = "))
 @pytest.mark.skipif("KERAS_BERT_LARGE" not in os.environ, reason="takes minutes and 8 GB")
 @pytest.mark.parametrize("length", [128, 512])
 @pytest.mark.parametrize(("layers", "hidden"), [(12, 768), (24, 1024)], ids=["base", "large"])
-def test_the_step_of_real_sizes_has_static_shapes(layers, hidden, length, python):
+def test_large_step_has_static_shapes(layers, hidden, length, python):
     assert "instructions" in python("-c", LARGE, layers, hidden, length)

@@ -228,7 +228,7 @@ def test_processes_that_resume_from_different_steps_are_an_error(monkeypatch):
 def test_gradient_accumulation_under_mirrored_is_an_error(records, tmp_path):
     message = "cannot accumulate gradients under MirroredStrategy; "
     with distribution.scope("mirrored"), pytest.raises(ValueError, match=message):
-        runs.pretrain(records, tmp_path, accumulate=2)
+        runs.pretrain(records, tmp_path, gradient_accumulation_steps=2)
 
 
 FLAG = "--xla_force_host_platform_device_count="
@@ -356,7 +356,7 @@ assert len(devices) == 4
 for packed in (False, True):
     case = tpu_compile.Case("tiny", 128, 64, packed=packed)
     compiled = tpu_compile.compile_step(case, devices)
-    assert tpu_compile.needed(compiled) < tpu_compile.MEMORY
+    assert tpu_compile.longest(compiled) < tpu_compile.MEMORY
     # Only losses and gradients are summed: no device reads the rows of another.
     assert set(tpu_compile.collectives(compiled)) == {"all-reduce"}, compiled.as_text()
     assert "[<=" not in compiled.as_text()

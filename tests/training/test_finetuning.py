@@ -1,4 +1,4 @@
-"""Training: each task learns, the best epoch counts, a seed is a run, Ctrl-C is an end."""
+"""Fine-tuning: every task learns, the best epoch is kept, runs repeat, and Ctrl-C stops."""
 
 import inspect
 import re
@@ -10,13 +10,13 @@ import pytest
 from keras_bert import heads
 from keras_bert.data import conll, tabular
 from keras_bert.tasks import classification, inference, registry
-from keras_bert.training import finetuning, schedule
+from keras_bert.training import finetuning, loop, schedule
 from tests import tiny
 from tests.runtime.test_tensorboard import scalars
 
 TEXTS = [text for _, text in tiny.ROWS]
 WORDS = [tuple(word for word in ("good", "bad", "film") if word in text) for text in TEXTS]
-# Each: data, and epochs within which it is learned by heart.
+# Data, and the number of epochs that suffice to memorize it.
 DATA = {
     "one label": (tiny.examples(), 8),
     "pairs": (
@@ -63,7 +63,7 @@ def weights(model):
 @pytest.mark.parametrize("kind", DATA)
 def test_each_task_learns(kind, capsys):
     examples, epochs = DATA[kind]
-    # A score of the last epoch alone, so that luck does not pass for learning.
+    # Score only the last epoch, not the best one, so that a lucky epoch does not pass.
     model, metrics = finetune(examples, epochs=epochs, show_progress=True)
     assert metrics["history"][-1]["loss"] == metrics["train_loss"] < metrics["history"][0]["loss"]
     scores = inference.evaluate(model, examples)
@@ -76,7 +76,7 @@ def test_each_task_learns(kind, capsys):
 
 
 class CtrlC(keras.callbacks.Callback):
-    """Ends a run after so many batches as Ctrl-C does."""
+    """Raises KeyboardInterrupt after a number of batches."""
 
     def __init__(self, batches):
         super().__init__()
@@ -90,7 +90,7 @@ class CtrlC(keras.callbacks.Callback):
 
 @pytest.fixture
 def scored(monkeypatch):
-    """A function that has `finetune` see these scores, an epoch after the other."""
+    """Return a function that replaces the scores of successive epochs."""
 
     def script(**columns):
         kept = []
@@ -101,13 +101,13 @@ def scored(monkeypatch):
             epoch = next(epochs)
             return {name: values[epoch] for name, values in columns.items()}
 
-        monkeypatch.setattr(finetuning.predict, "evaluate", evaluate)
+        monkeypatch.setattr(finetuning.inference, "evaluate", evaluate)
         return kept
 
     return script
 
 
-def test_the_weights_of_the_best_epoch_come_back(eager, scored, tmp_path):
+def test_best_weights_are_returned(eager, scored, tmp_path):
     kept = scored(accuracy=[0.5, 0.9, 0.9], f1=[0.1, 0.2, 0.3])
     examples = tiny.examples(tiny.ROWS[:8])
     model, metrics = finetune(examples, examples, epochs=3, folder=tmp_path)
@@ -120,7 +120,7 @@ def test_the_weights_of_the_best_epoch_come_back(eager, scored, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_data_to_score_is_encoded_once(eager, monkeypatch):
+def test_dev_data_is_encoded_once(eager, monkeypatch):
     counted = []
     encode = classification.encode
 
@@ -135,18 +135,18 @@ def test_the_data_to_score_is_encoded_once(eager, monkeypatch):
     assert len(metrics["history"]) == 2
 
 
-def test_any_metric_may_choose_and_of_errors_the_least_is_best():
+def test_metric_selects_the_best_epoch():
     names = ("epoch", "loss", "pearson", "rmse", "majority")
     rows = [(1, 0.0, 0.7, 0.8, 0.5), (2, 0.0, 0.9, 0.3, 0.5), (3, 0.0, 0.6, 0.2, 0.5)]
     history = [dict(zip(names, row, strict=True)) for row in rows]
     for metric, epoch in ((None, 2), ("pearson", 2), ("rmse", 3)):
-        best, chosen = finetuning._best(history, metric)
+        best, chosen = loop.best(history, metric)
         assert (best["epoch"], chosen) == (epoch, metric or "pearson")
     history[0]["pearson"] = float("nan")
-    assert finetuning._best(history, None)[0]["epoch"] == 2
+    assert loop.best(history, None)[0]["epoch"] == 2
 
 
-def test_patience_ends_a_run_that_gets_no_better(eager, scored):
+def test_patience_stops_without_improvement(eager, scored):
     scored(accuracy=[0.5, 0.7, 0.6, 0.7, 0.9], f1=[0.1, 0.2, 0.3, 0.4, 0.5])
     examples = tiny.examples(tiny.ROWS[:4])
     _, metrics = finetune(examples, examples, epochs=5, patience=2)
@@ -164,7 +164,7 @@ def test_ctrl_c_returns_the_best_so_far(eager, scored):
         np.testing.assert_array_equal(a, b)
 
 
-def test_ctrl_c_in_the_first_epoch_returns_the_current_weights(eager, tmp_path):
+def test_ctrl_c_in_first_epoch_returns_current_weights(eager, tmp_path):
     examples = tiny.examples(tiny.ROWS[:8])
     options = {"batch_size": 4, "folder": tmp_path, "callbacks": [CtrlC(1)]}
     model, metrics = finetune(examples, examples, **options)
@@ -175,7 +175,7 @@ def test_ctrl_c_in_the_first_epoch_returns_the_current_weights(eager, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_ctrl_c_before_the_first_step_is_no_run(eager):
+def test_ctrl_c_before_first_step_raises(eager):
     class AtOnce(keras.callbacks.Callback):
         def on_train_begin(self, logs=None):
             raise KeyboardInterrupt
@@ -186,8 +186,8 @@ def test_ctrl_c_before_the_first_step_is_no_run(eager):
 
 @pytest.mark.parametrize("is_kept", [False, True])
 @pytest.mark.parametrize("folder", [False, True])
-def test_ctrl_c_while_the_best_is_kept(folder, is_kept, eager, scored, tmp_path, monkeypatch):
-    """The scores are those of the weights, whichever of the two has been written already."""
+def test_ctrl_c_during_keep_best(folder, is_kept, eager, scored, tmp_path, monkeypatch):
+    """The returned scores belong to the returned weights in any case."""
     kept = scored(accuracy=[0.5, 0.9])
     plain, calls = finetuning.RunState.keep_best, []
 
@@ -208,7 +208,7 @@ def test_ctrl_c_while_the_best_is_kept(folder, is_kept, eager, scored, tmp_path,
         np.testing.assert_array_equal(a, b)
 
 
-def test_what_fails_at_the_end_costs_no_run(eager, tmp_path):
+def test_failure_of_on_end_can_be_repeated(eager, tmp_path):
     def full_disk(model, metrics):
         raise OSError(28, "No space left on device")
 
@@ -216,7 +216,7 @@ def test_what_fails_at_the_end_costs_no_run(eager, tmp_path):
     with pytest.raises(OSError, match="No space left"):
         finetune(examples, examples, folder=tmp_path, on_end=full_disk)
     ended = []
-    options = {"folder": tmp_path, "callbacks": [CtrlC(1)]}  # nothing is trained any more
+    options = {"folder": tmp_path, "callbacks": [CtrlC(1)]}  # no batch remains
     model, metrics = finetune(examples, examples, on_end=lambda *end: ended.append(end), **options)
     assert ended == [(model, metrics)] and not metrics["stopped"]
     assert metrics["accuracy"] == inference.evaluate(model, examples)["accuracy"]
@@ -224,8 +224,8 @@ def test_what_fails_at_the_end_costs_no_run(eager, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["one label", "tags"])
-def test_rows_that_fill_up_a_batch_count_for_nothing(kind, eager):
-    """5 sequences in batches of 32 have the loss they have alone."""
+def test_padding_rows_do_not_change_the_loss(kind, eager):
+    """5 sequences have the same loss in a batch of 5 and in a batch of 32."""
     examples = {
         "one label": tiny.examples(tiny.ROWS[:5]),
         "tags": conll.TaggedSentences(tiny.tagged().words[:5], tiny.tagged().tags[:5]),
@@ -241,7 +241,7 @@ def test_rows_that_fill_up_a_batch_count_for_nothing(kind, eager):
     assert loss(fixed_length=True) == pytest.approx(loss(), rel=1e-5)
 
 
-def test_a_line_an_epoch_where_there_is_no_terminal(eager, capsys, scored):
+def test_line_per_epoch_without_terminal(eager, capsys, scored):
     scored(accuracy=[0.5, 0.75], majority=[0.5, 0.5])
     examples = tiny.examples(tiny.ROWS[:4])
     finetune(examples, examples, epochs=2, show_progress=True)
@@ -250,7 +250,7 @@ def test_a_line_an_epoch_where_there_is_no_terminal(eager, capsys, scored):
     assert lines[1].startswith("epoch 2 of 2: loss 0.") and lines[1].endswith(", accuracy 0.750")
 
 
-def test_a_bar_at_a_terminal(eager, capsys, scored, monkeypatch):
+def test_bar_on_a_terminal(eager, capsys, scored, monkeypatch):
     scored(accuracy=[0.5, 0.75])
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
     monkeypatch.setenv("COLUMNS", "160")
@@ -269,7 +269,7 @@ def test_tensorboard_gets_each_epoch(eager, tmp_path, scored):
     assert found["loss", 2] == pytest.approx(metrics["train_loss"])
 
 
-def test_what_is_not_seen_is_counted(eager):
+def test_truncated_and_empty_texts_are_counted(eager):
     examples = tiny.examples([*tiny.ROWS[:8], ("good", "good " * 50), ("bad", "\u200b")])
     dev = tiny.examples([("good", "good " * 50)] * 3)
     _, metrics = finetune(examples, dev, epochs=1)
@@ -277,10 +277,10 @@ def test_what_is_not_seen_is_counted(eager):
     assert "dev_without_pieces" not in metrics
 
 
-def test_a_seed_gives_the_same_run(eager):
+def test_same_seed_gives_same_run(eager):
     def run(seed):
         encoder = tiny.encoder(num_hidden_layers=1)
-        # What came before does not matter, nor what the encoder's dropout drew from.
+        # Earlier random numbers and the state of the encoder's dropout do not matter.
         keras.utils.set_random_seed(99 + len(runs))
         encoder = encoder.with_options()
         model, _ = finetune(tiny.examples(), encoder=encoder, epochs=1, seed=seed)
@@ -294,43 +294,47 @@ def test_a_seed_gives_the_same_run(eager):
     assert not any(np.array_equal(a, b) for a, b in zip(runs[0], runs[2], strict=True))
 
 
-def test_two_accumulated_batches_are_one_of_twice_the_size(eager):
-    """One step of the optimizer either way, with the same rate, hence to the same weights."""
+def test_two_accumulated_batches_equal_one_of_twice_the_size(eager):
+    """Both are one optimizer step with the same learning rate, so the weights are equal."""
     examples = tiny.examples(tiny.ROWS[:8])
     options = {"epochs": 1, "warmup": 0.0}
     one, _ = finetune(examples, batch_size=8, learning_rate=1e-3, **options)
-    two, _ = finetune(examples, batch_size=4, learning_rate=1e-3, accumulate=2, **options)
+    two, _ = finetune(
+        examples, batch_size=4, learning_rate=1e-3, gradient_accumulation_steps=2, **options
+    )
     assert int(one.optimizer.iterations) == int(two.optimizer.iterations) == 1
     moments = [keras.ops.convert_to_numpy(moment) for moment in one.optimizer._momentums]
     for a, b in zip(moments, two.optimizer._momentums, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-6)
     assert max(abs(moment).max() for moment in moments) > 1e-3
-    # Adam takes the sign of what is all but 0 for a gradient; those few weights differ.
+    # Adam amplifies rounding of tiny gradients; those few weights differ.
     for a, b in zip(weights(one), weights(two), strict=True):
         assert np.mean(abs(a - b) > 1e-5) < 0.1
 
 
 @pytest.mark.parametrize(("accumulate", "steps"), [(2, 3), (4, 2), (9, 1)])
-def test_the_last_batches_become_a_step(accumulate, steps, eager):
-    """Of 6 batches in two epochs."""
+def test_last_batches_become_a_step(accumulate, steps, eager):
+    """Two epochs have 6 batches."""
     encoder = tiny.learner()
     before = [weight.numpy() for weight in encoder.weights]
     examples = tiny.examples(tiny.ROWS[:12])
-    model, _ = finetune(examples, None, encoder, batch_size=4, epochs=2, accumulate=accumulate)
+    model, _ = finetune(
+        examples, None, encoder, batch_size=4, epochs=2, gradient_accumulation_steps=accumulate
+    )
     assert int(model.optimizer.iterations) == steps
     assert any((a != b.numpy()).any() for a, b in zip(before, encoder.weights, strict=True))
 
 
-def test_what_is_invisible_is_counted_or_an_error(eager):
+def test_invisible_texts_are_counted_or_raise(eager):
     rows = [*tiny.ROWS[:6], ("good", ""), ("bad", "\u200b")]
     _, metrics = finetune(tiny.examples(rows), epochs=1)
     assert metrics["without_pieces"] == 2
     nothing = conll.TaggedSentences([["\u200b"]] * 2, [["O"], ["B-x"]])
-    with pytest.raises(ValueError, match="holds only what is invisible"):
+    with pytest.raises(ValueError, match="only invisible text"):
         finetune(nothing)
 
 
-def test_a_callback_may_end_the_run(eager):
+def test_callback_stops_the_run(eager):
     class Stop(keras.callbacks.Callback):
         def on_epoch_end(self, epoch, logs=None):
             self.model.stop_training = epoch == 1
@@ -339,36 +343,37 @@ def test_a_callback_may_end_the_run(eager):
     assert (len(metrics["history"]), metrics["stopped"]) == (2, False)
 
 
-def test_a_new_folder_is_made(eager, tmp_path):
+def test_folder_is_created(eager, tmp_path):
     finetune(epochs=1, folder=tmp_path / "new" / "one")
     assert list((tmp_path / "new" / "one").iterdir()) == []
 
 
 @pytest.fixture
 def untrained(monkeypatch):
-    """What `finetune` would train on: the schedule of each call."""
+    """Replace the training, and return the list of schedules of all calls."""
     schedules = []
-    monkeypatch.setattr(finetuning, "_fit", lambda schedule, *args: schedules.append(schedule))
+    monkeypatch.setattr(loop.Loop, "run", lambda self: schedules.append(self.schedule))
     return schedules
 
 
 def test_options_reach_the_task(untrained):
     finetune(class_weight={"bad": 3.0})
     _, targets, given = untrained[0].epoch(0)[0]
-    real = given > 0  # rows hold several texts, some fewer
+    real = given > 0  # the rows hold different numbers of texts
     assert real.sum() == 8
     assert given[real].tolist() == [{0: 3.0, 1: 1.0}[target] for target in targets[real]]
 
 
-def test_fixed_lengths_are_one_shape(untrained):
+def test_fixed_length_is_one_shape(untrained):
     finetune(tiny.examples(tiny.ROWS[:18]), fixed_length=True)
     plan = untrained[0].epoch(0)
     shapes = {plan[index][0]["input_word_ids"].shape for index in range(len(plan))}
     assert shapes == {(8, 16)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("packed", [False, True])
-def test_steps_are_compiled_where_it_pays(packed, monkeypatch):
+def test_steps_are_compiled_if_that_saves_time(packed, monkeypatch):
     losses, trained = [], []
     if not packed:
         monkeypatch.setattr(heads, "can_be_packed", lambda model: False)
@@ -381,18 +386,18 @@ def test_steps_are_compiled_where_it_pays(packed, monkeypatch):
     monkeypatch.setattr(schedule, "_COMPILED_SHARE", 0.1)
     for cost in (1e30, 0.0):
         monkeypatch.setattr(schedule, "_COMPILING", cost)
-        # All in one batch: which rows share one is another matter.
+        # One batch, so that its composition does not depend on packing.
         model, metrics = finetune(epochs=2, batch_size=len(TEXTS))
         assert trained[-1].jit_compile == (cost == 0.0)
         assert (trained[-1] is not model) == packed
         losses += [metrics["train_loss"]]
     assert losses[0] == pytest.approx(losses[1], rel=1e-4)
-    encoder = tiny.learner(rematerialize=True)  # which XLA would undo
+    encoder = tiny.learner(rematerialize=True)  # XLA would undo it
     finetune(epochs=1, encoder=encoder)
     assert not trained[-1].jit_compile
 
 
-def test_the_preprocessor_cuts_where_training_did(untrained):
+def test_preprocessor_gets_max_length(untrained):
     encoder = tiny.learner()
     finetune(encoder=encoder, max_length=6)
     assert encoder.preprocessor.max_sequence_length == 6
@@ -400,8 +405,8 @@ def test_the_preprocessor_cuts_where_training_did(untrained):
     assert encoder.preprocessor.max_sequence_length == 32  # the encoder has no more positions
 
 
-def test_the_defaults_are_the_papers():
-    """Section A.3: 16 or 32 a batch, 5e-5, 3e-5 or 2e-5, 2 to 4 epochs, the first tenth warm-up."""
+def test_defaults_equal_the_paper():
+    """Section A.3: batch size, learning rate, epochs, and warm-up during a tenth of the steps."""
     defaults = {
         name: parameter.default
         for name, parameter in inspect.signature(finetuning.finetune).parameters.items()
@@ -413,8 +418,8 @@ def test_the_defaults_are_the_papers():
 
 
 @pytest.mark.parametrize("place", [0, 3, -1])
-def test_weights_that_the_last_step_spoiled_are_an_error(eager, scored, place):
-    """No loss sees them any more, and a metric of an epoch before it may have been worse."""
+def test_nan_weights_after_the_last_step_raise(eager, scored, place):
+    """No later loss would show them."""
     scored(accuracy=[0.5])
 
     class Spoil(keras.callbacks.Callback):
@@ -423,11 +428,11 @@ def test_weights_that_the_last_step_spoiled_are_an_error(eager, scored, place):
             variable.assign(variable * np.nan)
 
     examples = tiny.examples(tiny.ROWS[:8])
-    with pytest.raises(ValueError, match="training diverged, .* holds no numbers any more"):
+    with pytest.raises(ValueError, match="training diverged, .* holds NaN or infinity"):
         finetune(examples, examples, epochs=1, callbacks=[Spoil()])
 
 
-def test_a_run_that_goes_on_says_so(eager, capsys, scored, tmp_path):
+def test_resuming_is_reported(eager, capsys, scored, tmp_path):
     scored(accuracy=[0.5, 0.75])
     examples = tiny.examples(tiny.ROWS[:4])
 
@@ -442,67 +447,68 @@ def test_a_run_that_goes_on_says_so(eager, capsys, scored, tmp_path):
     options = {"epochs": 2, "folder": tmp_path, "show_progress": True}
     with pytest.raises(Killed):
         finetune(examples, examples, callbacks=[Kill()], **options)
-    assert "goes on" not in capsys.readouterr().err
+    assert "resuming" not in capsys.readouterr().err
     finetune(examples, examples, **options)
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == f"goes on with the run in {tmp_path}, epoch 2 of 2"
+    assert lines[0] == f"resuming the run in {tmp_path}, epoch 2 of 2"
     assert [line.partition(":")[0] for line in lines[1:]] == ["epoch 2 of 2"]
 
 
-def test_divergence_is_an_error(eager):
+def test_divergence_raises(eager):
     with pytest.raises(ValueError, match="training diverged, the loss is"):
         finetune(epochs=2, learning_rate=1e30)
 
 
-@pytest.mark.parametrize("option", ["epochs", "batch_size", "accumulate", "max_length"])
-def test_bad_numbers_are_an_error(option):
-    least = 3 if option == "max_length" else 1
-    with pytest.raises(ValueError, match=f"{option} must be at least {least}; received 0"):
+@pytest.mark.parametrize(
+    "option", ["epochs", "batch_size", "gradient_accumulation_steps", "max_length"]
+)
+def test_numbers_below_the_minimum_raise(option):
+    minimum = 3 if option == "max_length" else 1
+    with pytest.raises(ValueError, match=f"{option} must be at least {minimum}; received 0"):
         finetune(**{option: 0})
 
 
 @pytest.mark.parametrize(
     ("examples", "dev", "message"),
     [
-        (tabular.Examples(["a"]), None, "the examples: has no labels to learn from"),
+        (tabular.Examples(["a"]), None, "the examples: has no labels"),
         (tiny.examples(), tabular.Examples(["a"]), "the examples: has no labels"),
-        (tabular.Examples([], labels=[]), None, "the examples: holds no examples"),
+        (tabular.Examples([], labels=[]), None, "the examples: contains no examples"),
         (
             tiny.examples([("good", "a")] * 3, source="the training file"),
             None,
-            "the training file: needs at least two labels to tell apart; received only 'good'",
+            "the training file: .*two labels.*'good'",
         ),
         (
             tiny.examples(),
             tiny.examples([("odd", "a")], source="the dev file"),
-            "the dev file, example 1: the label 'odd' is not one of the model's labels: bad, good"
-            ". No row of the training data, the examples, has it: add some there, or take it out",
+            "the dev file, example 1: .*'odd'.*No row of the training data, the examples, has this",
         ),
         (
             tiny.tagged(),
             conll.TaggedSentences([["a"]], [["B-odd"]], source="the dev file"),
-            "the dev file, sentence 1: the tag 'B-odd' is not .*[.] No row of the training data, ",
+            "the dev file, sentence 1: .*'B-odd'.*No row of the training data, ",
         ),
         (
             tiny.examples(),
             tabular.Examples(["a"], scores=[1], source="the dev file"),
-            "the dev file: has scores, but the model takes labels",
+            "the dev file: .*scores",
         ),
         (
             tiny.examples(),
             tabular.Examples(["a"], ["b"], ["good"], source="the dev file"),
-            "reads single texts; the dev file has pairs of texts",
+            "the dev file.* pairs",
         ),
         (
             conll.TaggedSentences([["a"]], [["O"]], source="the train file"),
             None,
-            "the train file: needs at least two tags to tell apart; received only 'O'",
+            "the train file: .*two tags.*'O'",
         ),
         (tiny.tagged(), tiny.examples(), "must be TaggedSentences, as the training data;"),
-        (["a", "b"], None, "examples must be one of Examples, .*; received list"),
+        (["a", "b"], None, "Examples, .*list"),
     ],
 )
-def test_data_that_cannot_be_learned_is_an_error(examples, dev, message):
+def test_unusable_data_raises(examples, dev, message):
     with pytest.raises(ValueError, match=message):
         finetune(examples, dev, epochs=1)
 
@@ -512,12 +518,16 @@ def test_data_that_cannot_be_learned_is_an_error(examples, dev, message):
     [
         (tiny.examples(), {"metric": "f1"}, "metric and patience need dev"),
         (tiny.examples(), {"patience": 1}, "metric and patience need dev"),
-        (tiny.examples(), {"stride": 4}, "Examples take no stride"),
-        (tiny.tagged(), {"class_weight": "balanced"}, "TaggedSentences take no class_weight"),
-        (tiny.choices(), {"stride": 4}, "Choices take no stride"),
+        (tiny.examples(), {"stride": 4}, "stride is not an option for Examples"),
+        (
+            tiny.tagged(),
+            {"class_weight": "balanced"},
+            "class_weight is not an option for TaggedSentences",
+        ),
+        (tiny.choices(), {"stride": 4}, "stride is not an option for Choices"),
     ],
 )
-def test_what_a_task_does_not_know_is_an_error_at_once(examples, options, message, monkeypatch):
+def test_unknown_options_raise_before_the_model_is_built(examples, options, message, monkeypatch):
     monkeypatch.setattr(registry.for_data(examples), "build", None)  # it would be called
     with pytest.raises(ValueError, match=message):
         finetune(examples, **options)
@@ -536,33 +546,31 @@ def test_what_a_task_does_not_know_is_an_error_at_once(examples, options, messag
         ("choices", "f1", "metric must be one of accuracy; received 'f1'"),
     ],
 )
-def test_a_metric_of_another_head_is_an_error_before_the_training(kind, metric, message):
+def test_metric_of_another_task_raises_before_training(kind, metric, message):
     examples, _ = DATA[kind]
     with pytest.raises(ValueError, match=message):
         finetune(examples, examples, metric=metric, callbacks=[CtrlC(1)])
 
 
-def test_a_name_in_place_of_an_encoder_is_an_error():
+def test_name_instead_of_encoder_raises():
     with pytest.raises(ValueError, match="as keras_bert.load gives; received 'minilm'"):
         finetuning.finetune("minilm", tiny.examples())
 
 
-def test_an_encoder_without_a_preprocessor_is_an_error():
+def test_encoder_without_preprocessor_raises():
     encoder = tiny.learner()
     encoder.preprocessor = None
     with pytest.raises(ValueError, match="has no preprocessor"):
         finetune(encoder=encoder)
 
 
-def test_jax_learns_and_goes_on(python, tmp_path):
-    """On JAX steps are compiled, so lengths are few and the last batch is filled up.
-
-    A run that Ctrl-C ends in its third epoch is the same run if it was killed in between.
-    """
+@pytest.mark.slow
+def test_jax_run_resumes(python, tmp_path):
+    """A JAX run that Ctrl-C stops in its third epoch is the same if it was killed in between."""
     program = f"""
 import keras, numpy as np
 from keras_bert.tasks import inference
-from keras_bert.training import finetuning
+from keras_bert.training import finetuning, loop
 from tests import tiny
 
 class End(keras.callbacks.Callback):
@@ -574,7 +582,7 @@ class End(keras.callbacks.Callback):
             raise self.error
 
 def run(batches, error, folder=None):
-    return train.finetune(
+    return finetuning.finetune(
         tiny.encoder(num_hidden_layers=1, hidden_size=16, initializer_range=0.25),
         tiny.examples(tiny.ROWS[:30]),
         batch_size=8, learning_rate=2e-2, max_length=16, folder=folder,
@@ -584,7 +592,7 @@ whole, metrics = run(10, KeyboardInterrupt)
 assert metrics["stopped"] and int(whole.optimizer.iterations) == 10
 first, second = [record["loss"] for record in metrics["history"]]
 assert metrics["train_loss"] == second < 0.8 * first
-train._SAVE_SECONDS = 0
+loop._SAVE_SECONDS = 0
 try:
     run(6, OSError, {str(tmp_path)!r})
 except OSError:
@@ -592,15 +600,15 @@ except OSError:
 for a, b in zip(whole.weights, model.weights, strict=True):
     np.testing.assert_allclose(a.numpy(), b.numpy(), atol=1e-6)
 np.testing.assert_allclose([r["loss"] for r in again["history"]], [first, second], rtol=1e-6)
-scores = predict.evaluate(model, tiny.examples(tiny.ROWS[:4]), batch_size=8)
+scores = inference.evaluate(model, tiny.examples(tiny.ROWS[:4]), batch_size=8)
 assert list(scores) == ["accuracy", "f1", "mcc", "majority"]
 """
     python("-c", program, backend="jax")
 
 
 @pytest.mark.parametrize("kind", ["one label", "questions"])
-def test_a_step_is_traced_once(kind, monkeypatch):
-    """For a model of six layers a second time costs as much as twenty steps."""
+def test_step_is_traced_once(kind, monkeypatch):
+    """A second trace of a model of six layers costs as much as twenty steps."""
     examples, _ = DATA[kind]
     traced, step = [], keras.Model.train_step
     monkeypatch.setattr(

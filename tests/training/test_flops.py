@@ -1,4 +1,4 @@
-"""What a step computes, against XLA's own count; what devices can do."""
+"""Operations of a step, compared to XLA's count, and the peak rates of devices."""
 
 import keras
 import numpy as np
@@ -28,25 +28,25 @@ print("ratio", cost["flops"] / 2 / (row / 3))
 """
 
 
-def test_it_is_what_xla_counts(python):
+def test_count_equals_xla(python):
     ratio = float(python("-c", COUNT, backend="jax").partition("ratio ")[2].split()[0])
-    # XLA counts softmax, GELU and LayerNorm too, which no one counts as work of the model.
+    # XLA also counts softmax, GELU and LayerNorm.
     assert 0.99 < ratio < 1.05, ratio
 
 
-def test_the_figures_of_the_paper():
+def test_counts_for_bert_base():
     base = keras_bert.BertEncoder(
         vocab_size=99, hidden_size=8, num_hidden_layers=1, num_attention_heads=1,
         intermediate_size=16,
     ).bert_config | {
         "vocab_size": 30522, "hidden_size": 768, "num_hidden_layers": 12, "intermediate_size": 3072,
     }  # fmt: skip
-    # Six operations a weight of the blocks and a position, and some for attention.
+    # Six operations per weight and position, and some for attention.
     weights = 12 * (4 * 768**2 + 2 * 768 * 3072)
     for length in (128, 512):
         assert 1 < flops.of_encoder(base, length) / (6 * weights * length) < 1.12
     one = flops.of_sequence(base, 128, 20)
-    # Each position that is read goes through the last layer, behind its queries, keys and values.
+    # Each output position goes through the last layer, except for its queries, keys and values.
     position = 768**2 + 2 * 768 * 3072 + 2 * 128 * 768
     assert flops.of_sequence(base, 128, 20, texts=3) - one == 6 * 2 * (768**2 + position)
     assert flops.of_sequence(base, 128, 21) - one == 6 * (768**2 + 768 * 30522 + position)
@@ -69,7 +69,7 @@ def test_the_figures_of_the_paper():
         ("TPU v6 lite", 918e12),
         ("TPU v6e", 918e12),
         ("TPU v4", 275e12),
-        # One JAX device is a core, half a chip.
+        # One JAX device is one core, half a chip.
         ("TPU v3", 61.5e12),
         ("TPU v2", 22.5e12),
         ("NVIDIA L40S", 362e12),
@@ -78,21 +78,23 @@ def test_the_figures_of_the_paper():
         ("NVIDIA GeForce RTX 4090", None),
     ],
 )
-def test_what_makers_state(device, peak):
+def test_stated_peak(device, peak):
     assert flops.stated_peak(device) == peak
 
 
-def test_a_device_that_is_not_known_is_measured():
-    # No matter how busy, a CPU does a few and not a million times as many.
+def test_unknown_device_is_measured():
+    # A wide range, because the machine may be busy.
     assert 1e8 < flops.peak() < 1e14
     assert flops.stated_peak(flops._device_name()) is None or np.isfinite(flops.peak())
     assert keras.backend.backend() in ("tensorflow", "jax", "torch")
 
 
-def test_a_sequence_counted_by_hand():
+def test_count_by_hand():
     config = {"hidden_size": 8, "vocab_size": 50, "num_hidden_layers": 1, "intermediate_size": 16}
     whole = flops.of_sequence(config, 16, 3)
-    last = 64 + 2 * 128 + 2 * 16 * 8  # of one layer, for [CLS] and three masked positions
+    last = (
+        64 + 2 * 128 + 2 * 16 * 8
+    )  # per output position in the last layer: [CLS] and three masked ones
     assert whole == 6 * (16 * 3 * 64 + 4 * last + 3 * (64 + 400) + 64)
     config["num_hidden_layers"] = 2
     assert flops.of_sequence(config, 16, 3) - whole == 6 * 16 * (3 * 64 + last)

@@ -1,4 +1,4 @@
-"""What is left of a run: a table, a file that is whole, pictures whatever the labels are."""
+"""The report of a run: the table, the metrics file and the plots, for any labels."""
 
 import json
 
@@ -23,7 +23,7 @@ def test_table():
     assert report.table({}) == ""
 
 
-def test_metrics_are_written_whole_or_not_at_all(tmp_path):
+def test_metrics_are_written_atomically(tmp_path):
     metrics = {"accuracy": 0.5, "train": "한국어.tsv", "history": HISTORY, "dev": None}
     report.write_metrics(tmp_path, metrics)
     file = tmp_path / report.METRICS_FILE
@@ -37,14 +37,14 @@ def test_metrics_are_written_whole_or_not_at_all(tmp_path):
 
 
 def picture(file):
-    """An image as floats (height, width, 4); not all of one color."""
+    """Return an image of more than one color as floats (height, width, 4)."""
     assert file.read_bytes().startswith(b"\x89PNG")
     image = matplotlib.image.imread(file)
     assert np.ptp(image) > 0.5
     return image
 
 
-def test_what_is_no_number_is_null(tmp_path):
+def test_nan_and_infinity_become_null(tmp_path):
     metrics = {"rmse": float("inf"), "history": [{"loss": float("nan"), "name": "x", "n": 1}]}
     report.write_metrics(tmp_path, metrics)
     text = (tmp_path / report.METRICS_FILE).read_text()
@@ -60,6 +60,27 @@ def test_curves(tmp_path):
     both = picture(tmp_path / report.CURVES_FILE)
     report.draw_curves(tmp_path, [{"epoch": 1, "loss": 0.5}])  # without dev data
     assert not np.array_equal(picture(tmp_path / report.CURVES_FILE), both)
+    assert [file.name for file in tmp_path.iterdir()] == [report.CURVES_FILE]
+
+
+def test_curves_of_pretraining(tmp_path, monkeypatch):
+    figures, plain = [], report._figure
+    monkeypatch.setattr(report, "_figure", lambda *size: figures.append(plain(*size)) or figures[0])
+    line = {"loss": 2.0, "masked_lm_accuracy": 0.5, "seconds": 9.0, "learning_rate": 1e-4}
+    history = [
+        {"step": 10, "sequence_length": 16, **line},
+        {"step": 20, "sequence_length": 16, **line, "eval_loss": 1.0},
+        {"step": 30, "sequence_length": 32, **line},
+    ]
+    report.draw_curves(tmp_path, history, x="step")
+    left, right = figures[0].axes
+    steps = {line.get_label(): list(line.get_xdata()) for line in left.get_lines()[:2]}
+    assert steps == {"loss": [10, 20, 30], "eval_loss": [20]}
+    assert left.get_lines()[0].get_color() == left.get_lines()[1].get_color()
+    assert right.get_lines()[0].get_label() == "masked_lm_accuracy"
+    for axes in (left, right):  # a vertical line between the two phases
+        assert list(axes.get_lines()[-1].get_xdata()) == [20, 20]
+    assert len(right.get_lines()) == 2
 
 
 KOREAN = ["긍정", "부정"]
@@ -70,7 +91,7 @@ FORMULAS = ["$x^{$", "$", "WP$"]
 @pytest.mark.parametrize("labels", [["no", "yes"], FORMULAS, KOREAN, STRANGE])
 @pytest.mark.parametrize("fonts", ["this machine's", "none"])
 def test_confusion_of_a_classifier(tmp_path, monkeypatch, labels, fonts):
-    """Without a warning, which would fail the test, whether or not a font has the characters."""
+    """Characters that no font has cause no warning, which would fail the test."""
     if fonts == "none":
         monkeypatch.setattr("matplotlib.font_manager.get_font_names", lambda: ["DejaVu Sans"])
     model = heads.classifier(tiny.encoder(num_hidden_layers=1), labels=labels)
@@ -83,7 +104,7 @@ def test_confusion_of_a_classifier(tmp_path, monkeypatch, labels, fonts):
     assert not np.array_equal(picture(tmp_path / report.CONFUSION_FILE), image)
 
 
-def test_rows_are_what_is_right_and_columns_what_was_answered(tmp_path, monkeypatch):
+def test_confusion_rows_are_expected_and_columns_are_predicted(tmp_path, monkeypatch):
     figures, plain = [], report._figure
     monkeypatch.setattr(report, "_figure", lambda *size: figures.append(plain(*size)) or figures[0])
     model = heads.classifier(tiny.encoder(num_hidden_layers=1), labels=["no", "yes"])
@@ -92,7 +113,7 @@ def test_rows_are_what_is_right_and_columns_what_was_answered(tmp_path, monkeypa
     (axes,) = figures[0].axes
     counts = {(*text.get_position(), text.get_text()) for text in axes.texts}
     assert counts == {(0, 0, "1"), (1, 0, "2"), (0, 1, "0"), (1, 1, "1")}  # column, row
-    assert (axes.get_ylabel(), axes.get_xlabel()) == ("right", "answered")
+    assert (axes.get_ylabel(), axes.get_xlabel()) == ("expected", "predicted")
     for labels in (axes.get_xticklabels(), axes.get_yticklabels()):
         assert [label.get_text() for label in labels] == ["no", "yes"]
 
@@ -106,7 +127,7 @@ def test_confusion_of_a_tagger(tmp_path):
     picture(tmp_path / report.CONFUSION_FILE)
 
 
-def test_some_models_have_no_such_picture(tmp_path):
+def test_some_models_have_no_confusion_matrix(tmp_path):
     encoder = tiny.encoder(num_hidden_layers=1)
     for model in (
         heads.regressor(encoder),

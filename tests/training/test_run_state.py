@@ -1,4 +1,4 @@
-"""A run that was killed goes on where it was, and ends as if it had not been."""
+"""A killed run resumes and ends with the same weights as an uninterrupted one."""
 
 import shutil
 
@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_bert.training import finetuning, run_state
+from keras_bert.training import finetuning, loop, run_state
 from tests import tiny
 
 
@@ -16,17 +16,17 @@ def quick():
         yield
 
 
-# As many rows of the same texts, with the labels the other way round.
+# The same texts with exchanged labels.
 OTHER = {"good": "bad", "bad": "good"}
 SWAPPED = tiny.examples([(OTHER[label], text) for label, text in tiny.ROWS[:18]])
 
 
 class Killed(Exception):
-    """Stands for the end of a process."""
+    """Simulates the end of a process."""
 
 
 class KillAt(keras.callbacks.Callback):
-    """Counts batches, and raises an error after so many."""
+    """Counts batches, and raises an error after a number of batches."""
 
     def __init__(self, batches=None, error=Killed):
         super().__init__()
@@ -39,7 +39,7 @@ class KillAt(keras.callbacks.Callback):
 
 
 def finetune(folder=None, killer=None, **options):
-    """A run of 3 epochs, each of 4 batches of 4 texts and one of 2, with dropout."""
+    """Run 3 epochs with dropout, each of 4 batches of 4 texts and one batch of 2 texts."""
     encoder = tiny.encoder(
         num_hidden_layers=1,
         initializer_range=options.pop("range", 0.25),
@@ -70,21 +70,21 @@ def assert_same_run(run, other):
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory):
-    """The folder of a run that was killed in its second epoch."""
+    """Return the folder of a run that was killed in its second epoch."""
     folder = tmp_path_factory.mktemp("killed")
     with pytest.raises(Killed):
         finetune(folder, KillAt(7))
     return folder
 
 
-def test_a_killed_run_ends_as_if_it_had_not_been(killed, tmp_path, monkeypatch):
+def test_killed_run_equals_uninterrupted_run(killed, tmp_path, monkeypatch):
     folder = shutil.copytree(killed, tmp_path / "copy")
-    monkeypatch.setattr(finetuning, "_SAVE_SECONDS", 0)
+    monkeypatch.setattr(loop, "_SAVE_SECONDS", 0)
     with pytest.raises(Killed):
         finetune(folder, KillAt(3))
     assert {file.name for file in folder.iterdir()} == {run_state.STATE_FILE, run_state.BEST_FILE}
-    # The first state was written at the end of an epoch, the second within one: what is left are
-    # 2 of 5 batches and an epoch.
+    # The first state was written at the end of an epoch, the second one within an epoch. There are
+    # 2 of 5 batches left, and one epoch.
     counter = KillAt()
     run = finetune(folder, counter)
     assert counter.seen == 2 + 5
@@ -105,7 +105,7 @@ def test_a_killed_run_ends_as_if_it_had_not_been(killed, tmp_path, monkeypatch):
         ({"max_length": 16}, "max_length=32, this one has 16"),
         ({"seed": 1}, "seed=0, this one has 1"),
         ({"metric": "f1"}, "metric='mcc', this one has 'f1'"),
-        ({"accumulate": 2}, "accumulate=1, this one has 2"),
+        ({"gradient_accumulation_steps": 2}, "accumulate=1, this one has 2"),
         ({"fixed_length": True}, "fixed_length=False, this one has True"),
         ({"train": tiny.examples(tiny.ROWS[:17])}, "data='the examples, 18 examples', this one"),
         ({"train": tiny.examples(tiny.ROWS[1:19])}, "content of the data="),
@@ -115,7 +115,7 @@ def test_a_killed_run_ends_as_if_it_had_not_been(killed, tmp_path, monkeypatch):
         ({"dtype": "mixed_float16"}, "dtype='float32', this one has 'mixed_float16'"),
     ],
 )
-def test_a_run_with_other_settings_is_refused(killed, options, setting):
+def test_other_settings_raise(killed, options, setting):
     with pytest.raises(ValueError, match="is of a run with .*delete it to start afresh") as caught:
         finetune(killed, **options)
     assert setting in str(caught.value)
@@ -130,7 +130,7 @@ def model():
 
 
 @pytest.mark.parametrize("part", ["nothing", "nonsense", "half"])
-def test_a_broken_state_is_a_clear_error(killed, model, tmp_path, part):
+def test_broken_state_raises(killed, model, tmp_path, part):
     whole = (killed / run_state.STATE_FILE).read_bytes()
     content = {"nothing": b"", "nonsense": b"PK nonsense", "half": whole[: len(whole) // 2]}[part]
     (tmp_path / run_state.STATE_FILE).write_bytes(content)
@@ -138,8 +138,8 @@ def test_a_broken_state_is_a_clear_error(killed, model, tmp_path, part):
         run_state.RunState(tmp_path, {}).restore(model)
 
 
-def test_the_best_weights_of_another_run_are_not_taken(model, tmp_path):
-    """Whoever deletes the state to start afresh may well leave the other file."""
+def test_best_weights_without_a_state_are_ignored(model, tmp_path):
+    """A user who deletes the state to start afresh may leave the file with the best weights."""
     run_state.RunState(tmp_path, {}).keep_best(model, {})
     before = [np.add(weight.numpy(), 1) for weight in model.weights]
     model.set_weights(before)
@@ -150,7 +150,7 @@ def test_the_best_weights_of_another_run_are_not_taken(model, tmp_path):
         np.testing.assert_array_equal(a.numpy(), b)
 
 
-def test_a_state_is_replaced_whole_or_not_at_all(model, tmp_path, monkeypatch):
+def test_state_is_replaced_atomically(model, tmp_path, monkeypatch):
     state = run_state.RunState(tmp_path, {})
     assert not state.restore(model)
     state.epoch = 1
@@ -160,7 +160,7 @@ def test_a_state_is_replaced_whole_or_not_at_all(model, tmp_path, monkeypatch):
         stream.write(b"PK")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(run_state.np, "savez", full)
+    monkeypatch.setattr(np, "savez", full)
     state.epoch = 2
     with pytest.raises(OSError, match="No space left"):
         state.save(model)

@@ -1,4 +1,4 @@
-"""What a run's batches look like: packed where that is right, compiled where it pays."""
+"""The schedule of a run: packed batches, accumulated batches and the choice of compilation."""
 
 import keras
 import numpy as np
@@ -14,7 +14,7 @@ from tests import tiny
 
 
 class Sequences:
-    """Ids of sequences of 3 to 30 pieces; the target is the row."""
+    """Sequences of 3 to 30 tokens; the target is the row index."""
 
     max_length, pad_id = 32, 0
 
@@ -36,7 +36,7 @@ def shapes(schedule, epoch=0):
     return {batches[index][0]["input_word_ids"].shape for index in range(len(batches))}
 
 
-def test_texts_share_rows():
+def test_texts_are_packed():
     schedule = Schedule(classifier(), Sequences(), 16, 0, epochs=2)
     assert schedule.trained.name == "packed"
     assert schedule.batches == 7
@@ -47,7 +47,7 @@ def test_texts_share_rows():
         assert sorted(np.concatenate(batches.rows)) == list(range(100))
 
 
-def test_a_fixed_length_is_one_shape_with_a_row_for_each():
+def test_fixed_length_is_one_shape_without_packing():
     model = classifier()
     schedule = Schedule(model, Sequences(), 16, 0, epochs=2, fixed_length=True)
     assert schedule.trained is model
@@ -55,7 +55,7 @@ def test_a_fixed_length_is_one_shape_with_a_row_for_each():
     assert shapes(schedule) == {(16, 32)}
 
 
-def test_what_cannot_be_packed_is_of_like_lengths(monkeypatch):
+def test_unpackable_batches_have_similar_lengths(monkeypatch):
     monkeypatch.setattr(heads, "can_be_packed", lambda model: False)
     model = classifier()
     schedule = Schedule(model, Sequences(), 16, 0, epochs=2)
@@ -64,7 +64,7 @@ def test_what_cannot_be_packed_is_of_like_lengths(monkeypatch):
     assert len(shapes(schedule)) > 2
 
 
-def test_small_batches_have_rows_of_their_own():
+def test_small_batches_are_not_packed():
     schedule = Schedule(classifier(), Sequences(), 1, 0, epochs=1)
     assert schedule.shape is None
     assert shapes(schedule) == {(1, length) for length in set(Sequences().lengths)}
@@ -72,27 +72,29 @@ def test_small_batches_have_rows_of_their_own():
 
 @pytest.mark.parametrize(("accumulate", "steps", "missing"), [(1, 14, 0), (2, 7, 0), (4, 4, 2)])
 @pytest.mark.parametrize("batch_size", [16, 15])
-def test_steps_are_whole(accumulate, steps, missing, batch_size):
-    schedule = Schedule(classifier(), Sequences(), batch_size, 0, epochs=2, accumulate=accumulate)
+def test_last_step_is_completed(accumulate, steps, missing, batch_size):
+    schedule = Schedule(
+        classifier(), Sequences(), batch_size, 0, epochs=2, gradient_accumulation_steps=accumulate
+    )
     assert (schedule.steps, schedule.missing) == (steps, missing)
     if missing:
         assert len(schedule.epoch(2)) == 7
 
 
 @pytest.mark.parametrize("packable", [True, False])
-def test_steps_are_compiled_where_it_pays(packable, monkeypatch):
+def test_steps_are_compiled_if_that_saves_time(packable, monkeypatch):
     monkeypatch.setattr(heads, "can_be_packed", lambda model: packable)
     few = Schedule(classifier(), Sequences(), 16, 0, epochs=2)
     monkeypatch.setattr(schedules, "_COMPILING", 1.0)
     many = Schedule(classifier(), Sequences(), 16, 0, epochs=2)
     assert (few.compiled, many.compiled) == (False, True)
     if not packable:
-        # A handful of lengths, and the last batch is filled up.
+        # A few lengths, and the last batch is padded with rows.
         assert {length for _, length in shapes(many)} <= {*LENGTHS, Sequences.max_length}
         assert {rows for rows, _ in shapes(many)} == {16}
 
 
-def test_the_more_epochs_the_more_it_pays():
+def test_many_epochs_are_compiled():
     sequences, model = Sequences(), classifier()
     compiled = [
         Schedule(model, sequences, 16, 0, epochs=epochs, fixed_length=fixed).compiled
@@ -102,9 +104,9 @@ def test_the_more_epochs_the_more_it_pays():
     assert compiled == [False, True, False, True]
 
 
-def test_an_epoch_far_ahead_fits_too(monkeypatch):
+def test_late_epochs_fit_the_planned_shape(monkeypatch):
     monkeypatch.setattr(schedules, "_PLANNED", 1)
-    monkeypatch.setattr(packing, "_MULTIPLE", 1)  # no room to spare
+    monkeypatch.setattr(packing, "_MULTIPLE", 1)  # no spare positions
     schedule = Schedule(classifier(), Sequences(), 6, 0, epochs=100)
     widths = []
     for number in range(50):
@@ -122,7 +124,7 @@ def test_rematerialization_is_never_compiled_on_a_cpu(fixed_length, monkeypatch)
 
 
 def check_devices(count):
-    """On several devices of JAX's: what is learned packed is what one device learns."""
+    """Compare a packed run on several JAX devices to one on a single device."""
     import jax
 
     from keras_bert.runtime import distribution
@@ -143,7 +145,7 @@ def check_devices(count):
     assert learned[0][-1] < learned[0][0]
 
 
-def test_several_devices_learn_what_one_learns(python):
+def test_several_devices_equal_one_device(python):
     pytest.importorskip("jax")
     code = (
         "import os; os.environ['XLA_FLAGS'] = '--xla_force_host_platform_device_count=2'\n"

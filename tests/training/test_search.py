@@ -1,4 +1,4 @@
-"""The grid of recipes: each run from the same start, the best one known."""
+"""Hyperparameter search: each run begins with the same weights, and the best run is found."""
 
 import keras
 import numpy as np
@@ -59,7 +59,7 @@ def test_a_grid_of_four(monkeypatch):
         np.testing.assert_array_equal(a, b)
 
 
-def test_the_best_is_the_first_of_equals_and_of_errors_the_least():
+def test_best_run_is_first_of_equals_and_lowest_error():
     def best(metric, *values):
         runs = [{"metric": metric, "value": v, "number": n} for n, v in enumerate(values)]
         return search.best(search.Trials(runs, []))["number"]
@@ -80,12 +80,12 @@ def test_ctrl_c_ends_the_search(monkeypatch):
 
 
 @pytest.mark.parametrize("run", [0, 2])
-def test_ctrl_c_between_two_runs_loses_none_that_is_over(run, monkeypatch):
+def test_ctrl_c_between_two_runs_keeps_completed_runs(run, monkeypatch):
     encoder, seen = tiny.encoder(), []
 
     def finetune(*args, **options):
         if len(seen) == run:
-            raise KeyboardInterrupt  # while a text is tokenized, say
+            raise KeyboardInterrupt  # for example during tokenization
         seen.append(options)
         return encoder, {"metric": "f1", "f1": 0.5, "stopped": False}
 
@@ -98,7 +98,7 @@ def test_ctrl_c_between_two_runs_loses_none_that_is_over(run, monkeypatch):
     assert len(trials.runs) == 2 and trials.stopped and trials.model is encoder
 
 
-def test_each_run_has_a_folder_for_tensorboard(monkeypatch, tmp_path):
+def test_each_run_has_a_tensorboard_folder(monkeypatch, tmp_path):
     encoder, folders = tiny.encoder(), []
 
     def finetune(*args, **options):

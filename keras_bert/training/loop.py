@@ -1,0 +1,246 @@
+"""The training loop of fine-tuning: epochs, scores, the best weights, Ctrl-C and divergence."""
+
+import sys
+import time
+import typing
+
+import keras
+import numpy as np
+
+from keras_bert.runtime.tensorboard import writer
+from keras_bert.runtime.terminal import progress
+
+_SAVE_SECONDS = 300  # between two saved states within an epoch
+_READ_SECONDS = 0.2  # between two reads of the loss, each of which waits for the device
+_NOT_METRICS = ("epoch", "loss", "majority")  # keys of a history record
+
+
+class Loop:
+    """Trains a model epoch by epoch, beginning where a `RunState` is.
+
+    Args:
+        schedule: The `Schedule` of batches.
+        state: The `RunState`.
+        score: Function that returns the metrics of the held-out data, or `None`.
+        metric: Name of the metric that selects the best epoch. `None`: the first one.
+        patience: Stop after this many epochs without improvement. `None`: never.
+        callbacks: Additional Keras callbacks.
+        log: A `Log`.
+    """
+
+    def __init__(self, schedule, state, *, score, metric, patience, callbacks, log):
+        self.schedule = schedule
+        self._model, self._state, self._log = schedule.trained, state, log
+        self._score, self._metric, self._patience = score, metric, patience
+        self._callbacks = callbacks
+        self._watch: typing.Any = None
+
+    def run(self):
+        """Train the remaining epochs.
+
+        Returns:
+            `True` if Ctrl-C ended the training.
+
+        Raises:
+            KeyboardInterrupt: If Ctrl-C came before the first step.
+            ValueError: If the loss or a weight is no longer finite.
+        """
+        try:
+            while self._state.epoch < self.schedule.epochs and not self._is_out_of_patience():
+                self._train_epoch()
+                self._end_epoch()
+                if self._model.stop_training:  # set by a callback
+                    break
+        except KeyboardInterrupt:
+            if keras.backend.backend() == "jax":
+                self._model.jax_state_sync()
+            if self._watch is not None:
+                self._watch.read()
+            if not self._state.epoch and not self._state.batch:  # there are no weights to return
+                raise
+            return True
+        return False
+
+    def finish(self):
+        """Set the model's weights to the best ones.
+
+        Returns:
+            The record of the best epoch, or `None` without held-out data.
+        """
+        state = self._state
+        record = state.restore_best(self._model)
+        if self._score is None:
+            return None
+        if record is None:  # stopped during the first epoch
+            record = {"epoch": 1, "loss": state.loss, **self._score()}
+        if record["epoch"] not in [each["epoch"] for each in state.history]:
+            state.history.append(record)  # stopped before the epoch was recorded
+        return record
+
+    def _is_out_of_patience(self):
+        if self._patience is None or not self._state.history:
+            return False
+        record, _ = best(self._state.history, self._metric)
+        return self._state.epoch - record["epoch"] >= self._patience
+
+    def _train_epoch(self):
+        state, schedule = self._state, self.schedule
+        batches = schedule.epoch(state.epoch)
+        self._watch = _Watch(self._log.bar, state, batches, schedule.epochs)
+        self._model.fit(
+            batches.dataset(state.batch),
+            shuffle=False,
+            verbose=0,
+            initial_epoch=state.epoch,
+            epochs=state.epoch + 1,
+            callbacks=[self._watch, *self._callbacks],
+        )
+        if schedule.missing and state.epoch + 1 == schedule.epochs:
+            # Without further batches, the last accumulated gradients would never be applied.
+            more = schedule.epoch(schedule.epochs).dataset().repeat().take(schedule.missing)
+            self._model.fit(more, shuffle=False, verbose=0)
+        _check_weights(self._model)
+
+    def _end_epoch(self):
+        """Score the epoch, keep its weights if they are the best, and save the state."""
+        state = self._state
+        record = {"epoch": state.epoch + 1, "loss": state.loss}
+        if self._score is not None:
+            record |= self._score()
+            best_record, metric = best([*state.history, record], self._metric)
+            self._watch.show_dev(metric, record[metric])
+            if best_record is record:
+                state.keep_best(self._model, record)
+        self._log.epoch(record)
+        state.history.append(record)
+        state.next_epoch()
+        state.save(self._model)
+
+
+def best(history, metric=None):
+    """Return the record of the best epoch, and the name of the metric that selects it.
+
+    Args:
+        history: A list of records, a dict of metrics per epoch.
+        metric: Name of the metric. `None`: the first one in the records.
+
+    Example:
+
+    >>> best([{"epoch": 1, "loss": 0.9, "f1": 0.5}, {"epoch": 2, "loss": 0.5, "f1": 0.4}])
+    ({'epoch': 1, 'loss': 0.9, 'f1': 0.5}, 'f1')
+    """
+    if metric is None:
+        metric = next(key for key in history[0] if key not in _NOT_METRICS)
+    return max(history, key=lambda record: goodness(metric, record[metric])), metric
+
+
+def goodness(metric, value):
+    """Return a metric's value such that higher is better. NaN is the worst value.
+
+    Example:
+
+    >>> goodness("accuracy", 0.75), goodness("rmse", 0.75), goodness("f1", float("nan"))
+    (0.75, -0.75, -inf)
+    """
+    if np.isnan(value):  # no comparison with NaN is true
+        return -np.inf
+    return -value if metric == "rmse" else value
+
+
+class Log:
+    """Reports progress: a bar or a line per epoch on stderr, and scalars for TensorBoard.
+
+    Args:
+        show_progress: If `False`, write nothing to stderr.
+        tensorboard: Folder for TensorBoard, or `None`.
+        epochs: Number of epochs of the run.
+    """
+
+    def __init__(self, show_progress, tensorboard, epochs):
+        columns = ("loss {task.fields[loss]}", "{task.fields[rate]} examples/s")
+        self.bar = progress(*columns, "{task.fields[dev]}", show=show_progress)
+        self._epochs, self._write = epochs, writer(tensorboard)
+        self._has_lines = show_progress and self.bar.disable
+
+    def __enter__(self):
+        self.bar.__enter__()
+        return self
+
+    def __exit__(self, *error):
+        self.bar.__exit__(*error)
+
+    def epoch(self, record):
+        """Report the metrics of an epoch."""
+        scores = {name: value for name, value in record.items() if name != "epoch"}
+        self._write(record["epoch"], scores)
+        if self._has_lines:
+            scores.pop("majority", None)
+            text = ", ".join(f"{name} {value:.3f}" for name, value in scores.items())
+            print(f"epoch {record['epoch']} of {self._epochs}: {text}", file=sys.stderr, flush=True)
+
+
+class _Watch(keras.callbacks.Callback):
+    """Updates the progress bar and the run's state during an epoch; detects divergence."""
+
+    def __init__(self, bar, state, batches, epochs):
+        super().__init__()
+        self._bar, self._state, self._batches = bar, state, batches
+        self._sizes = [len(rows) for rows in batches.rows]
+        self._epoch, self._first, self._batch, self._logs = state.epoch, state.batch, None, None
+        self._loss, self._rows = state.loss, state.rows
+        self._start = self._saved = self._read = time.perf_counter()
+        self._seconds_before = state.seconds
+        self._task = bar.add_task(
+            f"Epoch {state.epoch + 1} of {epochs}",
+            total=sum(self._sizes),
+            completed=sum(self._sizes[: state.batch]),
+            **{"loss": "\u2013", "rate": "\u2013", "dev": ""},
+        )
+
+    def on_train_batch_end(self, batch, logs=None):
+        self._batch, self._logs = batch, logs
+        now = time.perf_counter()
+        save = now - self._saved > _SAVE_SECONDS
+        if save or now - self._read > _READ_SECONDS or self._first + batch + 1 == len(self._sizes):
+            self.read()
+        if save and self._state.batch < len(self._sizes):
+            self._state.save(self.model)
+            self._saved = now
+
+    def read(self):
+        """Copy progress and loss to the state. Waits until the device has done the last step."""
+        if self._logs is None or self._state.epoch != self._epoch:
+            return
+        now, state, loss = time.perf_counter(), self._state, float(self._logs["loss"])
+        if not np.isfinite(loss):
+            raise ValueError(
+                f"training diverged, the loss is {loss}; a lower learning rate may help"
+            )
+        state.batch = self._first + self._batch + 1
+        # Keras' loss is the mean over the rows since the beginning of `fit`.
+        rows = sum(self._batches.sizes[self._first : state.batch])
+        state.rows = self._rows + rows
+        state.loss = (self._loss * self._rows + loss * rows) / state.rows
+        state.seconds = self._seconds_before + now - self._start
+        completed = sum(self._sizes[: state.batch])
+        self._bar.update(
+            self._task,
+            completed=completed,
+            loss=f"{loss:.3f}",
+            rate=f"{(completed - sum(self._sizes[: self._first])) / (now - self._start):.0f}",
+        )
+        self._read = now
+
+    def show_dev(self, metric, value):
+        """Show the score of the completed epoch."""
+        self._bar.update(self._task, dev=f"dev {metric} {value:.3f}")
+
+
+def _check_weights(model):
+    """Raise an error if the last steps made a weight NaN or infinite; the loss lags behind."""
+    for variable in model.trainable_variables:
+        if not np.isfinite(keras.ops.convert_to_numpy(variable)).all():
+            raise ValueError(
+                f"training diverged, {variable.path} holds NaN or infinity; a lower learning rate "
+                "may help"
+            )

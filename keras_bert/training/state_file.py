@@ -1,0 +1,118 @@
+"""Files that hold the state of a training run: a JSON header and numbered arrays."""
+
+import contextlib
+import json
+
+import numpy as np
+
+from keras_bert.checkpoints import containers
+from keras_bert.runtime.files import atomic_write
+from keras_bert.runtime.reading import one_line
+
+
+def write(file, key, header, arrays, *, durable=False):
+    """Write a state file atomically.
+
+    Args:
+        file: The path.
+        key: Name of the header within the file.
+        header: A dict that JSON can represent.
+        arrays: List of NumPy arrays.
+        durable: If `True`, return only after the data has reached the disk.
+
+    Raises:
+        OSError: If the file cannot be written. An existing file is unchanged.
+
+    Example:
+
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = pathlib.Path(folder, "state.npz")
+    ...     write(file, "header", {"epoch": 1}, [np.ones(2)])
+    ...     read(file, "header")
+    ({'epoch': 1}, [array([1., 1.])])
+    """
+    numbered = {str(index): array for index, array in enumerate(arrays)}
+    header = {key: json.dumps(header, ensure_ascii=False)}
+    with atomic_write(file, durable=durable) as temporary, open(temporary, "wb") as stream:
+        np.savez(stream, **header, **numbered)
+
+
+def read(file, key):
+    """Read a state file.
+
+    Args:
+        file: The path.
+        key: Name of the header, as passed to `write`.
+
+    Returns:
+        A tuple `(header, arrays)`.
+
+    Raises:
+        ValueError, KeyError: If the file is broken. See `reading` for a message that names it.
+    """
+    arrays = containers.read_npz(file)
+    header = json.loads(str(arrays.pop(key)))
+    return header, [arrays[str(index)] for index in range(len(arrays))]
+
+
+@contextlib.contextmanager
+def reading(file, remedy):
+    """Convert errors of the block into a `ValueError` that names the file and the remedy.
+
+    Args:
+        file: The file that the block reads.
+        remedy: What the user should do, the last part of the message.
+
+    Raises:
+        ValueError: If the block raises an error that a broken file causes.
+
+    Example:
+
+    >>> with reading("state.npz", "delete it"):
+    ...     {}["epoch"]
+    Traceback (most recent call last):
+    ValueError: state.npz is broken ('epoch'); delete it
+    """
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{file} is broken ({one_line(error)}); {remedy}") from error
+
+
+def check_settings(file, saved, current, remedy):
+    """Raise an error unless a file was written by a run with the current settings.
+
+    Args:
+        file: The file, for the message.
+        saved: The settings in the file, a dict.
+        current: The settings of this run, a dict as JSON represents it.
+        remedy: What the user should do, the last part of the message.
+
+    Raises:
+        ValueError: If a setting differs.
+
+    Example:
+
+    >>> check_settings("state.npz", {"model": {"layers": 2}}, {"model": {"layers": 4}}, "delete it")
+    Traceback (most recent call last):
+    ValueError: state.npz is of a run with model.layers=2, this one has 4; delete it
+    """
+    saved, current = dict(_flatten(saved)), dict(_flatten(current))
+    for name in current | saved:
+        if saved.get(name) != current.get(name):
+            raise ValueError(
+                f"{file} is of a run with {name}={saved.get(name)!r:.200}, this one has "
+                f"{current.get(name)!r:.200}; {remedy}"
+            )
+
+
+def _flatten(settings, prefix=""):
+    """Yield (name, value) of nested settings, such as ("model.hidden_size", 8)."""
+    for key, value in settings.items():
+        if isinstance(value, list):
+            value = dict(enumerate(value))
+        if isinstance(value, dict):
+            yield from _flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
