@@ -1,12 +1,12 @@
-"""A client of TensorFlow's C library: what a server is to a SavedModel, with no Python TensorFlow.
+"""A client of TensorFlow's C library that runs a SavedModel as a server does.
 
     python -m tests.c_api LIBRARIES SAVED_MODEL < request.json > answer.json
     python -m tests.c_api LIBRARIES > ops.pb
 
-LIBRARIES is the folder of `libtensorflow_cc.so.2`, which the wheels of TensorFlow hold and which
-has the C API in it. A request is `{"inputs": {TENSOR: VALUE}, "outputs": {NAME: TENSOR}}`, with
-tensors as the SavedModel's signature names them ("serving_default_text:0"); a value is nested
-lists of strings or integers. The second form writes the library's registry of ops, an `OpList`.
+LIBRARIES is the folder of `libtensorflow_cc.so.2`, which contains the C API and is part of
+TensorFlow's wheels. A request is `{"inputs": {TENSOR: VALUE}, "outputs": {NAME: TENSOR}}`. TENSOR
+is a name from the SavedModel's signature, such as "serving_default_text:0"; VALUE is nested lists
+of strings or integers. The second command writes the library's op registry, an `OpList`.
 
 Source: `tensorflow/c/c_api.h`, `tensorflow/c/tf_tensor.h` and `tensorflow/c/tf_datatype.h`.
 """
@@ -19,9 +19,9 @@ import sys
 import numpy as np
 
 POINTER, SIZE = ctypes.c_void_p, ctypes.c_size_t
-STRING = 7  # TF_STRING; the others are those that numbers of our signatures have
+STRING = 7  # TF_STRING
 DTYPES = {1: np.float32, 3: np.int32, 9: np.int64, 10: np.bool_}
-STRING_SIZE = 24  # of a TF_TString
+STRING_SIZE = 24  # bytes of a TF_TString
 
 
 class Buffer(ctypes.Structure):
@@ -36,7 +36,7 @@ class Output(ctypes.Structure):
     _fields_ = [("operation", POINTER), ("index", ctypes.c_int)]
 
 
-SIGNATURES = {  # name: what it returns and takes
+SIGNATURES = {  # name: types of the result and of the arguments
     "TF_AllocateTensor": (POINTER, ctypes.c_int, POINTER, ctypes.c_int, SIZE),
     "TF_DataTypeSize": (SIZE, ctypes.c_int),
     "TF_Dim": (ctypes.c_int64, POINTER, ctypes.c_int),
@@ -67,8 +67,8 @@ SIGNATURES = {  # name: what it returns and takes
 
 
 def load_library(folder):
-    """TensorFlow's library with the types of the functions above."""
-    # The first has symbols that the second takes from the whole process.
+    """Load TensorFlow's library and set the types of the functions above."""
+    # RTLD_GLOBAL, because the second library uses symbols of the first.
     ctypes.CDLL(str(pathlib.Path(folder, "libtensorflow_framework.so.2")), ctypes.RTLD_GLOBAL)
     library = ctypes.CDLL(str(pathlib.Path(folder, "libtensorflow_cc.so.2")), ctypes.RTLD_GLOBAL)
     for name, (result, *arguments) in SIGNATURES.items():
@@ -78,7 +78,7 @@ def load_library(folder):
 
 
 def all_ops(library):
-    """The registry of ops, a serialized `OpList`."""
+    """The op registry, a serialized `OpList`."""
     buffer = library.TF_GetAllOpList().contents
     return ctypes.string_at(buffer.data, buffer.length)
 
@@ -102,7 +102,7 @@ class Model:
             raise ValueError(self.library.TF_Message(self.status).decode())
 
     def run(self, inputs, outputs):
-        """Values by the names of tensors to a list of arrays for the names asked for."""
+        """Return a list of arrays for the tensors `outputs`; `inputs` maps tensors to values."""
         feeds = (Output * len(inputs))(*map(self._output, inputs))
         values = (POINTER * len(inputs))(*map(self._tensor, inputs.values()))
         fetches = (Output * len(outputs))(*map(self._output, outputs))

@@ -1,4 +1,4 @@
-"""SavedModels to serve in tests: plain ones, made in a moment, and exported heads."""
+"""SavedModels for tests of exports and servers: small functions and exported heads."""
 
 import importlib.util
 import json
@@ -25,26 +25,26 @@ HEADS = {
 }
 
 TEXTS = ["this film is good!", "", "good bad " * 40, "한국어 film so bad", "\x00"]
-REQUESTS = {  # other than of texts
+REQUESTS = {  # of heads that do not take `text` only
     "pairs": {"text": TEXTS, "text_pair": TEXTS[::-1]},
     "reader": {"question": ["is this good", "so", "", "a", "is"], "context": TEXTS},
     "blanks": {"text": ["this [MASK] is", "no blank", "[MASK] [MASK]"]},
     "choices": {"text": TEXTS[:2], "choices": [["a film", "so"], ["bad", "good"]]},
 }
-# Where pip puts the library of TensorFlow that has the C API.
+# Folder of the shared library that has the C API.
 LIBRARIES = pathlib.Path(importlib.util.find_spec("tensorflow").submodule_search_locations[0])
 CORE_OPS = pathlib.Path(__file__).parent / "golden" / "core_ops.txt"
 
 
 def head(name, folder):
-    """Exports a head on a tiny encoder, whose weights are so large that texts differ."""
+    """Export a head on a tiny encoder; large weights give texts different answers."""
     encoder = tiny.encoder(initializer_range=1.0, num_hidden_layers=1)
     keras_bert.export(HEADS[name](encoder), folder)
     return folder
 
 
 def times(folder, factor):
-    """Writes a version that multiplies: `x`, floats (rows,), to `y`."""
+    """Write a SavedModel that multiplies `x`, float32 (rows,), by a factor and returns `y`."""
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.float32, name="x")])
     def serve(x):
@@ -56,13 +56,13 @@ def times(folder, factor):
 
 
 def save(module, folder, serve):
-    """Writes a SavedModel with one signature."""
+    """Write a SavedModel with the signature `serving_default`."""
     tf.saved_model.save(module, str(folder), signatures={"serving_default": serve})
     return folder
 
 
 def function(call, *inputs):
-    """A version's function of strings or floats, each a name or a `tf.TensorSpec`."""
+    """A `tf.function` for `save`; an input is a `tf.TensorSpec`, or the name of strings (rows,)."""
     specs = [
         item if isinstance(item, tf.TensorSpec) else tf.TensorSpec([None], tf.string, name=item)
         for item in inputs
@@ -71,18 +71,18 @@ def function(call, *inputs):
 
 
 def graph(version):
-    """The `MetaGraphDef` in a version's folder."""
+    """The `MetaGraphDef` of a SavedModel."""
     saved = (pathlib.Path(version) / "saved_model.pb").read_bytes()
     return saved_model_pb2.SavedModel.FromString(saved).meta_graphs[0]
 
 
 def foreign_ops(version):
-    """As `foreign_ops_in`, of the graphs in a version's folder."""
+    """`foreign_ops_in` for a SavedModel."""
     return foreign_ops_in(graph(version).graph_def)
 
 
 def foreign_ops_in(definition):
-    """The ops of a `GraphDef`, and those that not all TensorFlows from 2.16 to 2.21 have."""
+    """The ops of a `GraphDef`, and those that a TensorFlow from 2.16 to 2.21 lacks."""
     functions = definition.library.function
     ops = {node.op for node in definition.node}
     ops |= {node.op for function in functions for node in function.node_def}
@@ -92,16 +92,16 @@ def foreign_ops_in(definition):
 
 
 def by_c_api(libraries, version, request):
-    """What TensorFlow's C library answers to a request, in a process without Python TensorFlow.
+    """Run `serving_default` with TensorFlow's C library, in a process without Python TensorFlow.
 
     Args:
-        libraries: the library's folder.
-        version: the folder of a SavedModel.
-        request: dict of lists of texts, for `serving_default`.
+        libraries: Folder of the library.
+        version: Folder of a SavedModel.
+        request: Dict of lists of texts.
 
     Returns:
-        dict of nested lists, with `version`, that of the library, and `foreign`, the modules and
-        libraries in the process that do not belong there.
+        Dict of nested lists: the outputs; `version`, the version of the library; and `foreign`,
+        modules and libraries that must not be in the process.
     """
     signature = graph(version).signature_def["serving_default"]
     body = {

@@ -1,7 +1,7 @@
-"""The clients of examples/serving: by HTTP and by gRPC, against what a server answers.
+"""Tests of examples/serving: both clients, the settings, the proxy and the README.
 
-No TensorFlow Serving runs here. The local server speaks its REST; for gRPC there is a server in
-this process, made of TensorFlow Serving's own messages on top of the loaded SavedModels.
+TensorFlow Serving does not run here. The REST client is tested with the local server, the gRPC
+client with a server in this process that has TensorFlow Serving's messages.
 """
 
 import ast
@@ -45,7 +45,7 @@ HEADS = ("classifier", "tagger", "reader")
 
 
 class Service(prediction_service_pb2_grpc.PredictionServiceServicer):
-    """Predict and GetModelMetadata on SavedModels, as TensorFlow Serving has them."""
+    """The methods Predict and GetModelMetadata of TensorFlow Serving."""
 
     def __init__(self, folder):
         self.paths = {path.parent.name: str(path) for path in folder.glob("*/1")}
@@ -90,7 +90,7 @@ def folder(tmp_path_factory):
     for name in HEADS:
         served.head(name, folder / name)
 
-    def distance(text, text_pair):  # one output, as a regressor of pairs
+    def distance(text, text_pair):  # one output, like a regressor of pairs
         return {
             "score": tf.cast(tf.strings.length(text) - tf.strings.length(text_pair), tf.float32)
         }
@@ -102,7 +102,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def rest(folder):
-    """The arguments that lead rest_client.py to a server."""
+    """Arguments of rest_client.py for a running server."""
     with serving(models.find(folder), patience=30) as port:
         yield ["--url", f"http://127.0.0.1:{port}/"]
 
@@ -114,7 +114,7 @@ def service(folder):
 
 @pytest.fixture(scope="module")
 def channel(service):
-    """The same for grpc_client.py."""
+    """Arguments of grpc_client.py for a running server."""
     server = grpc.server(concurrent.futures.ThreadPoolExecutor(2))
     prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(service, server)
     port = server.add_insecure_port("127.0.0.1:0")
@@ -125,12 +125,12 @@ def channel(service):
 
 @pytest.fixture(params=["rest", "grpc"])
 def ask(request, rest, channel, capsys, monkeypatch):
-    """Runs a client; gives its lines."""
-    where = {"rest": rest, "grpc": channel}[request.param]
+    """Function that runs a client and returns the lines that it prints."""
+    address = {"rest": rest, "grpc": channel}[request.param]
 
     def run(*arguments):
         file = FOLDER / f"{request.param}_client.py"
-        monkeypatch.setattr(sys, "argv", [file.name, *where, *arguments])
+        monkeypatch.setattr(sys, "argv", [file.name, *address, *arguments])
         runpy.run_path(str(file), run_name="__main__")
         return capsys.readouterr().out.splitlines()
 
@@ -138,7 +138,7 @@ def ask(request, rest, channel, capsys, monkeypatch):
 
 
 def values(lines):
-    """Name to value of an answer's lines."""
+    """Dict of the values that the lines of an answer show."""
     return dict(line.strip().split(None, 1) for line in lines)
 
 
@@ -154,10 +154,10 @@ def test_classifier(ask):
         assert 0.3 < float(answer["score"]) <= 1
 
 
-def test_both_clients_say_the_same(folder, rest, channel, capsys, monkeypatch):
+def test_both_clients_print_the_same(folder, rest, channel, capsys, monkeypatch):
     answers = []
-    for name, where in (("rest", rest), ("grpc", channel)):
-        arguments = [f"{name}_client.py", *where, "--model", "tagger", "한국어 film, so bad", "a"]
+    for name, address in (("rest", rest), ("grpc", channel)):
+        arguments = [f"{name}_client.py", *address, "--model", "tagger", "한국어 film, so bad", "a"]
         monkeypatch.setattr(sys, "argv", arguments)
         runpy.run_path(str(FOLDER / f"{name}_client.py"), run_name="__main__")
         answers.append(capsys.readouterr().out)
@@ -167,7 +167,7 @@ def test_both_clients_say_the_same(folder, rest, channel, capsys, monkeypatch):
     assert answers[0].splitlines()[-2] == "a" and len(answers[0].splitlines()) == 8
 
 
-def test_reader_with_one_context_for_many_questions(ask):
+def test_questions_about_the_same_context(ask):
     context = "한국어 film so good"
     lines = ask("--model", "reader", "is this bad", "so", "--second", context)
     assert lines[::5] == ["is this bad", "so"]
@@ -181,12 +181,12 @@ def test_pairs(ask):
     assert text == "good" and line.split()[-1] == "-2.0"
     lines = ask("--model", "pairs", "a", "abc", "--second", "c", "--second", "d")
     assert [line.split()[-1] for line in lines] == ["a", "0.0", "abc", "2.0"]
-    lines = ask("--model", "pairs", "a", "b", "--second", "")  # one for all
+    lines = ask("--model", "pairs", "a", "b", "--second", "")  # one for all texts
     assert [line.split()[-1] for line in lines[1::2]] == ["1.0", "1.0"]
 
 
 def test_choices():
-    """All of them go with each text."""
+    """Every text gets all choices."""
     names, texts, choices = ("text", "choices"), ["a", "b"], ["c", "d", "e"]
     rows = runpy.run_path(str(FOLDER / "rest_client.py"))["rows"]
     assert rows(names, texts, choices) == [
@@ -216,7 +216,7 @@ def test_versions(ask):
         ["--model", "pairs", "a", "b", "c", "--second", "d", "--second", "e"],
     ],
 )
-def test_texts_that_the_model_does_not_take(ask, arguments):
+def test_wrong_number_of_texts(ask, arguments):
     with pytest.raises(SystemExit, match="the model takes text"):
         ask(*arguments)
 
@@ -230,7 +230,7 @@ def test_no_server(monkeypatch):
         runpy.run_path(str(FOLDER / "grpc_client.py"), run_name="__main__")
 
 
-def test_a_label_reaches_the_server_in_the_message(service, channel, monkeypatch, capsys):
+def test_version_label_in_grpc_request(service, channel, monkeypatch, capsys):
     arguments = ["grpc_client.py", *channel, "--model", "classifier", "--label", "stable", "a"]
     monkeypatch.setattr(sys, "argv", arguments)
     runpy.run_path(str(FOLDER / "grpc_client.py"), run_name="__main__")
@@ -239,8 +239,7 @@ def test_a_label_reaches_the_server_in_the_message(service, channel, monkeypatch
     assert spec.signature_name == "serving_default"
 
 
-def test_warmup_requests_are_answered_by_the_service(folder, channel):
-    """What the server sends itself when it loads a version, through the same channel."""
+def test_warmup_requests_over_grpc(folder, channel):
     from tests.exporting.test_tf_serving import requests
 
     with grpc.insecure_channel(channel[1]) as connection:
@@ -253,7 +252,7 @@ def test_warmup_requests_are_answered_by_the_service(folder, channel):
                 assert rows == {1} == {array.shape[0] for array in inputs.values()}
 
 
-def test_the_compose_file_of_several_models():
+def test_compose_file_for_several_models():
     service = yaml.safe_load((FOLDER / "compose.yaml").read_text())["services"]["serving"]
     check_compose(service, FOLDER, "/config")
     [folder] = [mount for mount in service["volumes"] if mount["target"] == "/models"]
@@ -261,14 +260,14 @@ def test_the_compose_file_of_several_models():
     assert (FOLDER / source).resolve() == ROOT / "saved_models"
     found = models_config((FOLDER / "models.config").read_text())
     assert [model.base_path for model in found] == [f"/models/{model.name}" for model in found]
-    # Compose puts MODEL in; without it, the first of the list.
+    # Compose replaces MODEL; the default is the first model of the list.
     check = service["healthcheck"]["test"][-1]
     assert f"/v1/models/${{MODEL:-{found[0].name}}} " in check
     batching((FOLDER / "batching.config").read_text())
 
 
-def test_one_server_has_the_settings_of_the_other(tmp_path):
-    """What the folder of a model and the folder of many say is the same, but for the names."""
+def test_settings_match_those_of_an_export(tmp_path):
+    """The settings for one model and for several models differ only in names."""
     tf_serving.write_settings(tmp_path, [tf.TensorSpec([None], tf.string, name="text")])
 
     def plain(folder, file):
@@ -293,7 +292,7 @@ def test_one_server_has_the_settings_of_the_other(tmp_path):
 
 @pytest.fixture
 def proxy(rest, tmp_path):
-    """A real nginx with the configuration of the example, before the local server; its port."""
+    """Port of an nginx with the configuration of the example, in front of the local server."""
     if shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin") is None:
         pytest.skip("nginx is not installed")
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -310,7 +309,7 @@ def proxy(rest, tmp_path):
     (tmp_path / "nginx.conf").write_text(text)
     (tmp_path / "users").write_text("me:{PLAIN}secret\n")
     (tmp_path / "users").chmod(0o644)
-    for folder in (tmp_path, *tmp_path.parents[:3]):  # nginx leaves root
+    for folder in (tmp_path, *tmp_path.parents[:3]):  # nginx drops the rights of root
         folder.chmod(folder.stat().st_mode | 0o711)
     environment = {**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin"}
     command = ["nginx", "-e", "stderr", "-c", str(tmp_path / "nginx.conf"), "-g", "daemon off;"]
@@ -328,8 +327,8 @@ def proxy(rest, tmp_path):
         process.wait()
 
 
-def through(port, path, body=None, user="me:secret", method=None):
-    """The status of a request through the proxy, and what it says."""
+def send(port, path, body=None, user="me:secret", method=None):
+    """Send a request to the proxy; return its status and body."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     headers = {"Authorization": f"Basic {base64.b64encode(user.encode()).decode()}"} if user else {}
     try:
@@ -340,49 +339,49 @@ def through(port, path, body=None, user="me:secret", method=None):
         connection.close()
 
 
-def test_the_proxy_lets_predictions_through_and_little_else(proxy):
+def test_proxy_forwards_only_predictions_and_status(proxy):
     predict = "/v1/models/classifier:predict"
     body = json.dumps({"instances": ["so good"]})
-    status, answer = through(proxy, predict, body)
+    status, answer = send(proxy, predict, body)
     assert status == 200 and b'"label"' in answer
-    assert through(proxy, "/v1/models/classifier/versions/1:predict", body)[0] == 200
-    assert through(proxy, "/v1/models/classifier")[0] == 200
+    assert send(proxy, "/v1/models/classifier/versions/1:predict", body)[0] == 200
+    assert send(proxy, "/v1/models/classifier")[0] == 200
     for user in (None, "me:guess", "you:secret"):
-        assert through(proxy, predict, body, user)[0] == 401
+        assert send(proxy, predict, body, user)[0] == 401
     for path in (
         "/",
         "/v1/models/classifier/metadata",
         "/v1/models/classifier:classify",
         "/metrics",
     ):
-        assert through(proxy, path)[0] == 404
-    assert through(proxy, predict, method="DELETE")[0] == 403
-    assert through(proxy, predict, b"[" * 70_000)[0] == 413
-    assert through(proxy, predict, b"[" * 60_000)[0] == 400  # the server refuses it
+        assert send(proxy, path)[0] == 404
+    assert send(proxy, predict, method="DELETE")[0] == 403
+    assert send(proxy, predict, b"[" * 70_000)[0] == 413
+    assert send(proxy, predict, b"[" * 60_000)[0] == 400  # refused by the server
 
 
-def test_the_proxy_limits_connections_requests_and_time(proxy):
+def test_proxy_limits_connections_requests_and_time(proxy):
     with contextlib.ExitStack() as stack:
-        # A request whose body does not come holds a connection, for 5 seconds.
+        # A request without its body keeps a connection open for 5 seconds.
         head = b"POST /v1/models/classifier:predict HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n"
         head += b"authorization: Basic " + base64.b64encode(b"me:secret") + b"\r\n\r\n"
-        held = [stack.enter_context(socket.create_connection(("127.0.0.1", proxy)))
+        connections = [stack.enter_context(socket.create_connection(("127.0.0.1", proxy)))
                 for _ in range(16)]  # fmt: skip
-        for connection in held:
+        for connection in connections:
             connection.settimeout(30)
             connection.sendall(head)
         time.sleep(0.5)
-        assert through(proxy, "/v1/models/classifier")[0] == 429
+        assert send(proxy, "/v1/models/classifier")[0] == 429
         start = time.monotonic()
-        for connection in held:
+        for connection in connections:
             with contextlib.suppress(ConnectionError):
                 assert b" 200 " not in connection.recv(100)
         assert time.monotonic() - start < 10
-    statuses = [through(proxy, "/v1/models/classifier")[0] for _ in range(300)]
+    statuses = [send(proxy, "/v1/models/classifier")[0] for _ in range(300)]
     assert statuses.count(200) >= 100 and 429 in statuses
 
 
-def test_headers_say_command_time_and_what_to_expect():
+def test_headers_have_command_time_and_expected_output():
     for file in sorted(FOLDER.glob("*.py")):
         header = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8")))
         assert re.search(rf"^Command:   python examples/serving/{file.name}", header, re.M)
@@ -390,7 +389,7 @@ def test_headers_say_command_time_and_what_to_expect():
         assert re.search(r"^Expected:  .*\d", header, re.M)
 
 
-def test_the_page_names_files_and_flags_that_exist():
+def test_links_and_json_of_the_readme():
     page = (FOLDER / "README.md").read_text(encoding="utf-8")
     for target in re.findall(r"\]\(([^)#:]+)\)", page):
         assert (FOLDER / target).exists(), target
@@ -402,7 +401,7 @@ def test_the_page_names_files_and_flags_that_exist():
     assert [models_config(text) for kind, text in blocks if kind == "proto"]
 
 
-def test_python_of_the_clients_needs_no_keras():
+def test_clients_do_not_import_keras():
     for file in FOLDER.glob("*.py"):
         tree = ast.parse(file.read_text(encoding="utf-8"))
         names = {

@@ -1,7 +1,7 @@
-"""Asks TensorFlow Serving by gRPC, with the messages of `tensorflow-serving-api`.
+"""Send requests to TensorFlow Serving by gRPC, with the package `tensorflow-serving-api`.
 
-Here are columns, where REST has rows: a tensor of all texts for each input, a tensor of all answers
-for each output. Strings are bytes of UTF-8, both ways.
+A request has one tensor with all texts for each input. The response has one tensor for each output.
+Strings are bytes in UTF-8 in both directions.
 
 Command:   python examples/serving/grpc_client.py --model support "where is my parcel"
            python examples/serving/grpc_client.py --model reader "Who came?" --second "Ada came."
@@ -23,14 +23,14 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 
-# The inputs that models have, in the order in which a person gives them.
+# The possible inputs, in the order of the command line.
 INPUTS = (("text",), ("text", "text_pair"), ("question", "context"), ("text", "choices"))
 SIGNATURE = "serving_default"
-TIMEOUT = 30.0  # seconds; without one a call may wait for ever
+TIMEOUT = 30.0  # seconds; without a timeout, a call can wait forever
 
 
 def set_model(spec, args):
-    """Fills in which model is meant: its newest version, unless a number or a label says other."""
+    """Select the model, and the version if the command line has a number or a label."""
     spec.name = args.model
     if args.label:
         spec.version_label = args.label
@@ -39,7 +39,7 @@ def set_model(spec, args):
 
 
 def input_names(stub, args):
-    """The inputs of the signature `serving_default`, in a person's order."""
+    """The inputs of `serving_default`, in the order of the command line."""
     request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
     set_model(request.model_spec, args)
     packed = stub.GetModelMetadata(request, timeout=TIMEOUT).metadata["signature_def"]
@@ -49,16 +49,16 @@ def input_names(stub, args):
     for names in INPUTS:
         if set(names) == set(found):
             return names
-    sys.exit(f"this client knows no model of the inputs {', '.join(found)}")
+    sys.exit(f"this client does not support the inputs {', '.join(found)}")
 
 
 def columns(names, texts, seconds):
-    """A list for each input, as long as there are texts."""
+    """A list for each input, with one item for each text."""
     if len(names) == 1 and not seconds:
         return {names[0]: texts}
-    if names[-1] == "choices":  # all of them for each text
+    if names[-1] == "choices":  # every text gets all choices
         seconds = [seconds] * len(texts) if seconds else []
-    elif len(seconds) == 1:  # one context for many questions
+    elif len(seconds) == 1:  # all questions have the same context
         seconds = seconds * len(texts)
     if len(names) == 1 or not seconds or len(seconds) != len(texts):
         takes = " and ".join(names)
@@ -67,7 +67,7 @@ def columns(names, texts, seconds):
 
 
 def predict(stub, args, inputs):
-    """The outputs, a dict of NumPy arrays, each with a row for each text."""
+    """Dict of the outputs, NumPy arrays with one row for each text."""
     request = predict_pb2.PredictRequest()
     set_model(request.model_spec, args)
     request.model_spec.signature_name = SIGNATURE
@@ -78,7 +78,7 @@ def predict(stub, args, inputs):
 
 
 def plain(value):
-    """A value or array with its strings decoded."""
+    """Convert a value or array to Python values, with strings decoded and numbers rounded."""
     if isinstance(value, bytes):
         return value.decode()
     if getattr(value, "ndim", 0):
@@ -87,37 +87,37 @@ def plain(value):
 
 
 def lines(outputs, row):
-    """The answer to one text for a person."""
+    """Lines to print for the answer to one text."""
     answer = {name: plain(outputs[name][row]) for name in sorted(outputs)}
-    if "token" in answer:  # lists of words, filled up behind the real ones
+    if "token" in answer:  # lists of words, padded to the longest text of the request
         for number in range(answer["count"]):
             token, tag, score = (answer[key][number] for key in ("token", "tag", "score"))
-            place = f"bytes {answer['start'][number]} to {answer['end'][number]}"
-            yield f"  {token:14} {tag:12} {score:.2f}  {place}"
+            span = f"bytes {answer['start'][number]} to {answer['end'][number]}"
+            yield f"  {token:14} {tag:12} {score:.2f}  {span}"
         return
     for name, value in answer.items():
         yield f"  {name:14} {value}"
 
 
 def main():
-    """Asks and prints."""
+    """Send the texts and print the answers."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("texts", nargs="+", help="texts, or questions")
     parser.add_argument(
         "--second",
         action="append",
         default=[],
-        help="second text, context or choice; once for all texts, or once for each; any of choices",
+        help="second text or context, once for all texts or once for each; or one of the choices",
     )
-    parser.add_argument("--model", default="support", help="its name (default: support)")
-    parser.add_argument("--version", type=int, help="default: the newest")
-    parser.add_argument("--label", help="of a version, such as stable, if models.config has any")
-    parser.add_argument("--address", default="127.0.0.1:8500", help="of the server")
+    parser.add_argument("--model", default="support", help="name of the model (default: support)")
+    parser.add_argument("--version", type=int, help="number of the version (default: the newest)")
+    parser.add_argument("--label", help="label of the version, as in models.config")
+    parser.add_argument("--address", default="127.0.0.1:8500", help="address of the server")
     args = parser.parse_args()
 
-    # Answers of long texts may be larger than the 4 MB that a client takes unless told.
+    # By default a client refuses responses of more than 4 MB.
     options = [("grpc.max_receive_message_length", -1)]
-    # One channel for all calls of a program: it is the connection, and slow to make.
+    # Use one channel for all calls of a program: opening a connection is slow.
     with grpc.insecure_channel(args.address, options) as channel:
         stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
         try:

@@ -1,7 +1,7 @@
-"""Asks TensorFlow Serving by REST; nothing but Python's standard library.
+"""Send requests to TensorFlow Serving by REST, with Python's standard library only.
 
-The server says itself what the model takes: its metadata names the inputs. So one client does for a
-classifier, a tagger, a reader and what else `keras_bert.export` writes.
+The server's metadata lists the inputs of the model, so this client works for every task that
+`keras_bert.export` supports.
 
 Command:   python examples/serving/rest_client.py --model support "where is my parcel"
            python examples/serving/rest_client.py --model reader "Who came?" --second "Ada came."
@@ -17,19 +17,19 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
-# The inputs that models have, in the order in which a person gives them.
+# The possible inputs, in the order of the command line.
 INPUTS = (("text",), ("text", "text_pair"), ("question", "context"), ("text", "choices"))
 
 
 def call(url, request=None, timeout=30.0):
-    """The JSON behind a URL; a request makes it a POST."""
+    """Return the JSON response of a GET, or of a POST if there is a request."""
     body = None if request is None else json.dumps(request).encode()
     try:
         with urllib.request.urlopen(url, body, timeout) as response:
             return json.load(response)
-    except urllib.error.HTTPError as error:  # what the server has against it
+    except urllib.error.HTTPError as error:
         content = error.read().decode(errors="replace")
-        # Without that, it was not the server but something before it.
+        # An error of a proxy is not JSON.
         with contextlib.suppress(ValueError, KeyError, TypeError):
             content = json.loads(content)["error"]
         sys.exit(f"{error.code} {error.reason}: {content}")
@@ -38,22 +38,22 @@ def call(url, request=None, timeout=30.0):
 
 
 def input_names(model_url):
-    """The inputs of the signature `serving_default`, in a person's order."""
+    """The inputs of `serving_default`, in the order of the command line."""
     metadata = call(f"{model_url}/metadata")["metadata"]
     found = metadata["signature_def"]["signature_def"]["serving_default"]["inputs"]
     for names in INPUTS:
         if set(names) == set(found):
             return names
-    sys.exit(f"this client knows no model of the inputs {', '.join(found)}")
+    sys.exit(f"this client does not support the inputs {', '.join(found)}")
 
 
 def rows(names, texts, seconds):
-    """The instances of a request: an object for each text."""
+    """The instances of a request, one for each text."""
     if len(names) == 1 and not seconds:
         return [{names[0]: text} for text in texts]
-    if names[-1] == "choices":  # all of them for each text
+    if names[-1] == "choices":  # every text gets all choices
         seconds = [seconds] * len(texts) if seconds else []
-    elif len(seconds) == 1:  # one context for many questions
+    elif len(seconds) == 1:  # all questions have the same context
         seconds = seconds * len(texts)
     if len(names) == 1 or not seconds or len(seconds) != len(texts):
         takes = " and ".join(names)
@@ -62,33 +62,33 @@ def rows(names, texts, seconds):
 
 
 def lines(answer):
-    """An answer for a person; a model with one output gives it without a name."""
+    """Lines to print for an answer; the answer of a model with one output has no name."""
     if not isinstance(answer, dict):
         answer = {"answer": answer}
-    if "token" in answer:  # lists of words, filled up behind the real ones
+    if "token" in answer:  # lists of words, padded to the longest text of the request
         for number in range(answer["count"]):
             token, tag, score = (answer[key][number] for key in ("token", "tag", "score"))
-            place = f"bytes {answer['start'][number]} to {answer['end'][number]}"
-            yield f"  {token:14} {tag:12} {score:.2f}  {place}"
+            span = f"bytes {answer['start'][number]} to {answer['end'][number]}"
+            yield f"  {token:14} {tag:12} {score:.2f}  {span}"
         return
     for name, value in answer.items():
         yield f"  {name:14} {json.dumps(value, ensure_ascii=False)}"
 
 
 def main():
-    """Asks and prints."""
+    """Send the texts and print the answers."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("texts", nargs="+", help="texts, or questions")
     parser.add_argument(
         "--second",
         action="append",
         default=[],
-        help="second text, context or choice; once for all texts, or once for each; any of choices",
+        help="second text or context, once for all texts or once for each; or one of the choices",
     )
-    parser.add_argument("--model", default="support", help="its name (default: support)")
-    parser.add_argument("--version", type=int, help="default: the newest")
-    parser.add_argument("--label", help="of a version, such as stable, if models.config has any")
-    parser.add_argument("--url", default="http://127.0.0.1:8501", help="of the server")
+    parser.add_argument("--model", default="support", help="name of the model (default: support)")
+    parser.add_argument("--version", type=int, help="number of the version (default: the newest)")
+    parser.add_argument("--label", help="label of the version, as in models.config")
+    parser.add_argument("--url", default="http://127.0.0.1:8501", help="address of the server")
     args = parser.parse_args()
 
     url = f"{args.url.rstrip('/')}/v1/models/{urllib.parse.quote(args.model, safe='')}"

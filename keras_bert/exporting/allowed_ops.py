@@ -134,9 +134,9 @@ elsewhere: ReadFile. ...
         graphs = saved_model_pb2.SavedModel.FromString(file.read_bytes()).meta_graphs
     except DecodeError as error:
         raise ValueError(f"{file} is not a SavedModel: {' '.join(str(error).split())}") from error
-    # `tf.saved_model.load` imports the whole graph of TensorFlow 1 models, and of several graphs.
-    whole = len(graphs) != 1 or not graphs[0].HasField("object_graph_def")
-    refused = sorted(set().union(*(_ops(graph, whole) for graph in graphs)) - ALLOWED_OPS)
+    # `tf.saved_model.load` imports the main graph of TensorFlow 1 models and of several graphs.
+    has_main = len(graphs) != 1 or not graphs[0].HasField("object_graph_def")
+    refused = sorted(set().union(*(_ops(graph, has_main) for graph in graphs)) - ALLOWED_OPS)
     if refused:
         listed = ", ".join(op if op.isidentifier() else ascii(op) for op in refused[:10])
         more = f" and {len(refused) - 10} more" if len(refused) > 10 else ""
@@ -180,11 +180,11 @@ def copy(folder, target):
                 raise ValueError(f"{item} is not a regular file")
 
 
-def _ops(graph, whole):
-    """Names of the ops in a `MetaGraphDef`; `whole=False` leaves out the nodes of its main graph.
+def _ops(graph, has_main):
+    """Names of the ops in a `MetaGraphDef`; `has_main=False` ignores the nodes of its main graph.
 
-    TensorFlow makes every function of the library when it loads the graph. So all are counted,
-    except for the ops that save and restore variables in functions that nothing refers to.
+    TensorFlow creates every function of the library when it loads the graph, so all functions
+    count. The ops that save and restore variables do not count in functions that nothing uses.
     """
     functions = {each.signature.name: each.node_def for each in graph.graph_def.library.function}
     savers = {name for name in functions if name.startswith(_SAVERS)}
@@ -194,7 +194,7 @@ def _ops(graph, whole):
         used.update(node.function.concrete_functions)
     used.update(each.gradient_func for each in graph.graph_def.library.gradient)
     used.update(each.gradient_func for each in graph.graph_def.library.registered_gradients)
-    main = graph.graph_def.node if whole else ()
+    main = graph.graph_def.node if has_main else ()
     nodes = [*main, *(n for name in functions if name not in savers for n in functions[name])]
     for node in nodes:
         used.add(node.op)
@@ -203,5 +203,5 @@ def _ops(graph, whole):
     ops = {node.op for node in nodes}
     for name in savers:
         found = {node.op for node in functions[name]}
-        ops |= found if whole or name in used else found - _SAVER_OPS
+        ops |= found if has_main or name in used else found - _SAVER_OPS
     return ops - functions.keys()

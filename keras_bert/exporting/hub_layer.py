@@ -1,4 +1,4 @@
-"""A reusable SavedModel as a layer of Keras 3 that can be trained, saved and reloaded."""
+"""A Keras 3 layer that calls and trains a reusable SavedModel."""
 
 import pathlib
 import shutil
@@ -22,35 +22,35 @@ _RUNS_CODE = (
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class HubLayer(keras.layers.Layer):
-    """Calls a SavedModel, and trains its variables in place.
+    """Call a reusable SavedModel as a trainable layer.
 
-    For what is made to be reused: the pair that `export` writes, the models of TF-Hub and Kaggle,
-    the Model Garden's exports, a `tf.Module` of your own with a `__call__`. `hub.KerasLayer` does
-    this for Keras 2 alone.
+    It loads the SavedModels that `export` writes for an encoder, TF2 models of TF-Hub and Kaggle,
+    exports of the Model Garden, and any `tf.Module` with a `__call__` method. `hub.KerasLayer`
+    does the same for Keras 2.
 
-    A SavedModel is a program, which runs when it is loaded and called. So its graph may use only
-    the ops in `keras_bert.exporting.allowed_ops`, unless you pass `trusted=True`. TF-Hub's
-    preprocessors need that, since they use ops of tensorflow-text.
+    A SavedModel is a program. By default, its graph may use only the ops in
+    `keras_bert.exporting.allowed_ops`. Pass `trusted=True` to allow all ops; TF-Hub's
+    preprocessors need this, because they use ops of tensorflow-text.
 
-    The `.keras` file of a model holds the SavedModel too, so that it needs no other file. To load
-    such a file, pass `trusted=True` to `keras_bert.load`, or `safe_mode=False` to
-    `keras.saving.load_model`.
+    The `.keras` file of a model contains the SavedModel. To load such a file, pass `trusted=True`
+    to `keras_bert.load`, or `safe_mode=False` to `keras.saving.load_model`.
 
-    Under `MirroredStrategy` make it within the strategy's scope, and map texts to ids in the
-    dataset: there Keras' `fit` takes no strings.
+    With `MirroredStrategy`, create the layer within the strategy's scope, and map texts to ids in
+    the dataset, because Keras' `fit` does not accept strings there.
 
-    Source: the interface of reusable SavedModels, "Reusable SavedModels" in TensorFlow Hub's
-    documentation.
+    Source: "Reusable SavedModels" in the documentation of TensorFlow Hub.
 
     Args:
-        path: folder of the SavedModel.
-        trainable: whether its variables are trained.
-        trusted: if True, skip the check of allowed ops.
-        **kwargs: of `keras.layers.Layer`.
+        path: Folder of the SavedModel.
+        trainable: If True, train the variables that the SavedModel lists as trainable.
+        trusted: If True, skip the check of allowed ops.
+        variables: Only for `from_config`: list of dicts that describe the variables.
+        outputs: Only for `from_config`: shapes and dtypes of the outputs.
+        **kwargs: Arguments of `keras.layers.Layer`.
 
     Raises:
-        ValueError: another backend than TensorFlow, no SavedModel there, one that cannot be
-            called, or an op that needs `trusted=True`.
+        ValueError: If the backend is not TensorFlow, if there is no SavedModel or it cannot be
+            called, or if an op needs `trusted=True`.
 
     Example:
 
@@ -76,21 +76,21 @@ class HubLayer(keras.layers.Layer):
                 "HubLayer runs TensorFlow graphs and needs KERAS_BACKEND=tensorflow; this process "
                 f"runs {keras.backend.backend()}"
             )
-        # Strings and dicts go in as they are, and XLA knows no strings.
+        # Keras must not convert strings and dicts, and XLA does not support strings.
         self._convert_input_args = False
         self._allow_non_tensor_positional_args = True
         self.supports_jit = False
         self._loaded = self._takes_training = None
         self._folder = ""
         self._trusted = trusted
-        self._outputs = outputs  # what a symbolic call gave, for a reload before its assets
+        self._outputs = outputs  # of a symbolic call, which a reload repeats before `load_assets`
         if path is not None:
             self._load(path)
             variables = _describe(self._loaded)
         elif variables is None:
-            raise ValueError("HubLayer needs the folder of a SavedModel; received None")
+            raise ValueError("HubLayer needs the folder of a SavedModel; received path=None")
         self._variables_config = variables
-        self._shells = [
+        self._keras_variables = [
             self.add_weight(
                 shape=item["shape"],
                 dtype=item["dtype"],
@@ -101,7 +101,7 @@ class HubLayer(keras.layers.Layer):
             for item in variables
         ]
         if path is not None:
-            self._adopt(keep=False)
+            self._share_variables(keep_values=False)
         self.built = True
 
     def _load(self, path):
@@ -110,7 +110,7 @@ class HubLayer(keras.layers.Layer):
         path = pathlib.Path(path).expanduser()
         if not (path / "saved_model.pb").is_file():
             raise ValueError(f"{path} must be the folder of a SavedModel; it has no saved_model.pb")
-        # A copy, so that the model can be saved when the original is gone.
+        # A copy, so that the model can be saved after the original is deleted.
         self._folder = tempfile.mkdtemp(prefix="keras_bert-")
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         allowed_ops.copy(path, self._folder)
@@ -118,7 +118,7 @@ class HubLayer(keras.layers.Layer):
             allowed_ops.check(self._folder)
         try:
             loaded = tf.saved_model.load(self._folder)
-        except Exception as error:  # a broken SavedModel leads TensorFlow to any of them
+        except Exception as error:  # TensorFlow raises many types for broken SavedModels
             raise ValueError(
                 f"TensorFlow cannot load the SavedModel {path}: {one_line(error)}"
             ) from error
@@ -129,22 +129,37 @@ class HubLayer(keras.layers.Layer):
                 "called as a layer. Export the encoder with keras_bert.export(encoder, path), or "
                 "save a tf.Module that has a __call__ method."
             )
-        # Past Keras, which would track the variables a second time.
+        # Without Keras' __setattr__, which would track the variables a second time.
         object.__setattr__(self, "_loaded", loaded)
 
-    def _adopt(self, keep):
-        """Makes our variables those of the SavedModel; `keep`: with the values of ours."""
-        for shell, (variable, _) in zip(self._shells, _variables(self._loaded), strict=True):
-            if keep:
-                variable.assign(shell.value)
-            keras_internals.replace_value(shell, variable)
+    def _share_variables(self, keep_values):
+        """Replace the arrays of the layer's variables by the variables of the SavedModel.
+
+        `keep_values=True` copies the layer's values, `False` takes those of the SavedModel.
+        """
+        variables = _variables(self._loaded)
+        for own, (variable, _) in zip(self._keras_variables, variables, strict=True):
+            if keep_values:
+                variable.assign(own.value)
+            keras_internals.replace_value(own, variable)
 
     def call(self, inputs, training=False):
-        """Returns what the SavedModel returns: a tensor, or a dict or list of tensors."""
+        """Call the SavedModel.
+
+        Args:
+            inputs: Tensor, or dict or list of tensors, as the SavedModel expects.
+            training: Passed on if the SavedModel has this argument.
+
+        Returns:
+            The outputs of the SavedModel: a tensor, or a dict or list of tensors.
+
+        Raises:
+            ValueError: If the layer was made from a config and has no SavedModel.
+        """
         if self._loaded is None:
             raise ValueError(self._nothing_loaded())
         if self._takes_training is None:
-            self._takes_training = _takes_training(self._loaded)
+            self._takes_training = _has_training_argument(self._loaded)
         options = {"training": bool(training)} if self._takes_training else {}
         outputs = self._loaded(inputs, **options)
         if self.trainable:
@@ -164,7 +179,10 @@ class HubLayer(keras.layers.Layer):
         return _to_spec(self._outputs)
 
     def _nothing_loaded(self):
-        return f"{self.name!r} has no SavedModel: a config alone holds none"
+        return (
+            f"{self.name!r} has no SavedModel, because its config does not contain one. Create the "
+            "layer with keras_bert.HubLayer(path), or load a .keras file."
+        )
 
     def save_assets(self, dir_path):
         shutil.copytree(self._folder, pathlib.Path(dir_path, _MODEL_FOLDER))
@@ -173,10 +191,10 @@ class HubLayer(keras.layers.Layer):
         if not self._trusted:
             raise ValueError(_RUNS_CODE)
         self._load(pathlib.Path(dir_path, _MODEL_FOLDER))
-        self._adopt(keep=True)
+        self._share_variables(keep_values=True)
 
     def get_config(self):
-        """Returns what a reload needs before it reads the assets: shapes, no path."""
+        """Return the config: shapes and dtypes of variables and outputs, but no path."""
         return {
             **super().get_config(),
             "variables": self._variables_config,
@@ -185,10 +203,25 @@ class HubLayer(keras.layers.Layer):
 
     @classmethod
     def from_config(cls, config):
-        """Build the layer without its SavedModel, which `load_assets` reads.
+        """Create the layer without its SavedModel, which Keras then loads from the .keras file.
+
+        Until then, the layer has variables with zeros, and only symbolic calls work.
+
+        Args:
+            config: Dict as `get_config` returns.
+
+        Returns:
+            `HubLayer`.
 
         Raises:
             ValueError: If Keras is in safe mode, or the config holds 'path' or 'trusted'.
+
+        Example:
+
+        >>> HubLayer.from_config({"path": "model"})
+        Traceback (most recent call last):
+        ...
+        ValueError: the config of a HubLayer must not hold 'path' or 'trusted': ...
         """
         if "path" in config or "trusted" in config:
             raise ValueError(
@@ -202,46 +235,42 @@ class HubLayer(keras.layers.Layer):
 
 
 def _variables(loaded):
-    """Variables of a SavedModel with whether each is trained, in an order that stays."""
-    trainable = {variable.ref() for variable in getattr(loaded, "trainable_variables", None) or ()}
-    found = getattr(loaded, "variables", None)
-    if found is None:
-        call = loaded.__call__
-        functions = getattr(call, "concrete_functions", None) or [call]
-        found = {v.ref(): v for function in functions for v in function.variables}.values()
-        trainable = {variable.ref() for variable in found if variable.trainable}
-    # Some modules list a variable more than once.
-    found = {variable.ref(): variable for variable in found}.values()
-    return [(variable, variable.ref() in trainable) for variable in found]
+    """Pairs (variable, is trainable) of a SavedModel, without duplicates, in a stable order."""
+    variables = getattr(loaded, "variables", None)
+    if variables is not None:
+        listed = getattr(loaded, "trainable_variables", None) or ()
+        trainable = {variable.ref() for variable in listed}
+    else:  # a plain `tf.Module`
+        functions = getattr(loaded.__call__, "concrete_functions", None) or [loaded.__call__]
+        variables = [variable for function in functions for variable in function.variables]
+        trainable = {variable.ref() for variable in variables if variable.trainable}
+    variables = {variable.ref(): variable for variable in variables}.values()
+    return [(variable, variable.ref() in trainable) for variable in variables]
 
 
 def _describe(loaded):
-    """The variables as a config holds them; names without slashes and the ":0" of graphs."""
+    """Configs of the variables; names lose the slashes and the ":0" of graphs."""
     return [
         {
             "name": variable.name.partition(":")[0].replace("/", "_"),
             "shape": list(variable.shape),
             "dtype": variable.dtype.name,
-            "trainable": trained,
+            "trainable": is_trainable,
         }
-        for variable, trained in _variables(loaded)
+        for variable, is_trainable in _variables(loaded)
     ]
 
 
-def _takes_training(loaded):
-    names = loaded.__call__.function_type.parameters if _is_typed(loaded) else ()
-    if names:
-        return "training" in names
+def _has_training_argument(loaded):
+    function_type = getattr(loaded.__call__, "function_type", None)
+    if function_type is not None and function_type.parameters:
+        return "training" in function_type.parameters
     functions = getattr(loaded.__call__, "concrete_functions", ())
     return any("training" in str(function.structured_input_signature) for function in functions)
 
 
-def _is_typed(loaded):
-    return getattr(loaded.__call__, "function_type", None) is not None
-
-
 def _to_spec(outputs):
-    # Outputs may have these names, too, but are no strings.
+    # A dict of outputs may have a key "dtype" too, but its value is not a string.
     if isinstance(outputs, dict) and isinstance(outputs.get("dtype"), str):
         return keras.KerasTensor(outputs["shape"], dtype=outputs["dtype"])
     if isinstance(outputs, dict):

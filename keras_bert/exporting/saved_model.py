@@ -1,10 +1,11 @@
-"""A Keras model as a SavedModel that takes strings, for TensorFlow Serving.
+"""Export of Keras models as SavedModels that take strings, for TensorFlow Serving.
 
-The graph holds the tokenizer, the encoder and the head, and only ops of TensorFlow's core
-registry: it needs no Keras, no tensorflow-text, and no file outside its folder.
+The graph contains the tokenizer, the encoder and the head. It uses only ops of core TensorFlow, so
+it needs neither Keras nor tensorflow-text, and no file outside its folder.
 """
 
 import contextlib
+import dataclasses
 import errno
 import os
 import pathlib
@@ -18,60 +19,45 @@ from keras_bert import heads, keras_internals
 from keras_bert.encoder import BertEncoder
 from keras_bert.exporting import model_card, signatures, tf_serving, tfhub
 from keras_bert.exporting.hub_layer import HubLayer
+from keras_bert.exporting.model_card import ModelInfo
 
 LABELS_FILE = "labels.txt"
 
 
 def export(model, path, *, metrics=None, license=None):
-    """Writes a model as SavedModels: one for TensorFlow Serving, or an encoder's reusable pair.
+    """Export a model as SavedModels that take strings.
 
-    A `BertEncoder`, or a model of `heads.pretraining`, becomes `path/preprocess/1` and
-    `path/encoder/1`, with the names of TF-Hub's BERTs (see `serving.pair`): strings to the
-    encoder's inputs, and those to its outputs, for `hub.load`, `hub.KerasLayer` or
-    `tf.saved_model.load`. Any other model becomes the next version in a model folder.
+    - A model with a head of `keras_bert.heads` becomes the next version in the model folder
+      `path`, with two signatures: `serving_default` takes strings, `ids` takes the inputs of the
+      model. `keras_bert.exporting.signatures` lists the inputs and outputs of each task.
+    - A functional model that starts at a string `keras.Input` becomes the next version too. Its
+      signature `serving_default` has the names of the model's inputs and outputs.
+    - A `BertEncoder`, or a model of `heads.pretraining`, becomes two reusable SavedModels with
+      the interface of TF-Hub's BERT models, `path/preprocess/1` and `path/encoder/1`. See
+      `keras_bert.exporting.tfhub`.
 
-    A model of `keras_bert.heads` gets two signatures. `serving_default` takes strings (batch,):
+    `export` also writes warm-up requests into the version, and next to it the files that
+    TensorFlow Serving needs (`models.config`, `batching.config`, `compose.yaml`) and a model card,
+    `README.md`. Existing files stay as they are, except for a card that you have not edited.
 
-    classifier: `text` (and `text_pair` for a model of pairs) to `label`, `score`, its
-        probability, and `probabilities` (batch, classes) in the order of
-        `assets/labels.txt`; of label sets to `probabilities` and `chosen`.
-    next_sentence: as a classifier of pairs.
-    regressor: `text` (and `text_pair`) to `score`.
-    embedder: `text` to `embedding` (batch, hidden).
-    tagger: `text` to `token`, `tag`, `score`, and `start` and `end` in bytes, all (batch, words);
-        `count`, how many of the words are real.
-    span_selector: `question`, `context` to `answer`, `start`, `end` (bytes), `score`.
-    multiple_choice: `text` and `choices` (batch, choices) to `choice`, `probabilities`.
-    masked_lm: `text` with [MASK] to `candidates` and `scores` (batch, blanks, 5).
-
-    `ids` takes the model's own int32 inputs to the same answers, where they are about positions
-    (tagger, span_selector, masked_lm) to those of each position.
-    A functional model of your own that starts at a string `keras.Input` has the one signature
-    serving_default, from the names of its inputs to the names of its outputs.
-    With the version go warm-up requests; beside it `models.config`, `batching.config` and
-    `compose.yaml`, a Compose file for the official `tensorflow/serving` image; and a model card,
-    `README.md`, which is brought up to date with each version until you change it. Files of yours
-    stay as they are. A README.md around the model folders that has a place for a table of them, as
-    `saved_models/` has, gets it filled (see `serving.card.index`).
-
-    Texts are padded to the longest of their batch and cut at the preprocessor's
-    `max_sequence_length`, so short texts are cheap.
+    Texts are padded to the longest of their batch and truncated at the preprocessor's
+    `max_sequence_length`. Only the TensorFlow backend can export.
 
     Args:
-        model: the trained model; the TensorFlow backend.
-        path: folder of the model; the version is written to `path/1`, or the number after the
-            last one there.
-        metrics: dict for the model card, such as `train.finetune` gives.
-        license: of the weights that training started from, for the card.
+        model: The trained `keras.Model`.
+        path: Model folder. The version is written to `path/1`, or to the number after the highest
+            one there.
+        metrics: Dict for the model card, such as `keras_bert.finetune` returns.
+        license: License of the weights that training started from, for the model card.
 
     Returns:
-        The `pathlib.Path` of the version's folder; of the pair, that of the encoder's version. It
-        appears when it is complete.
+        `pathlib.Path` of the version's folder, or of the encoder's version. The folder appears
+        when it is complete.
 
     Raises:
-        ValueError: another backend, a model that holds no vocabulary, or a model that cannot be
-            exported from strings.
-        OSError: the folder cannot be written; nothing half-written is left.
+        ValueError: If the backend is not TensorFlow, the encoder has no vocabulary, or the model
+            cannot take strings.
+        OSError: If the folder cannot be written. Incomplete files are removed.
 
     Example:
 
@@ -90,100 +76,88 @@ def export(model, path, *, metrics=None, license=None):
     if keras.backend.backend() != "tensorflow":
         raise ValueError(
             "export writes TensorFlow graphs and needs KERAS_BACKEND=tensorflow; this process "
-            f"runs {keras.backend.backend()}. Save the model and load it there: the file is the "
-            "same for all backends"
+            f"runs {keras.backend.backend()}. Save the model, then load and export it with the "
+            "TensorFlow backend: the .keras file is the same for all backends."
         )
     path = pathlib.Path(path).expanduser()
     output = heads.find_output(model)
     if isinstance(model, BertEncoder) or heads.find_task(model) == "pretraining":
         return _export_pair(model, path, metrics, license)
     with tempfile.TemporaryDirectory() as assets:
-        if any(item.dtype == "string" for item in model.inputs):
-            module, functions = _own_model(model)
+        if _takes_strings(model):
+            module, functions = _functional_model(model)
         elif output is not None and output.task in signatures.HEADS:
             module, functions = _head(model, output, assets)
         else:
             raise ValueError(
-                f"{model.name!r} must end in a head of keras_bert.heads or start at a "
-                "string keras.Input; received neither, so there is nothing to serve strings with"
+                f"{model.name!r} must end in a head of keras_bert.heads or start at a string "
+                "keras.Input; received a model with neither. Build one with keras_bert.heads."
             )
-        return _write(module, functions, path, _about(model, output, metrics, license))
+        return _write(module, functions, path, _model_info(model, output, metrics, license))
+
+
+def _takes_strings(model):
+    return any(item.dtype == "string" for item in model.inputs)
 
 
 def _export_pair(model, path, metrics, license):
-    """Writes preprocess and encoder; the encoder last, since it says that all is there."""
+    """Write the preprocessor, then the encoder; a failure leaves neither."""
     encoder = heads.find_encoder(model)
     masked_lm = None if model is encoder else model.get_layer("masked_lm")
-    with tempfile.TemporaryDirectory() as assets, contextlib.ExitStack() as half_written:
+    with tempfile.TemporaryDirectory() as assets, contextlib.ExitStack() as on_error:
         if encoder.preprocessor is not None:
-            longest = min(tfhub.SEQUENCE_LENGTH, _longest(encoder))
-            module, functions = tfhub.preprocess(encoder.preprocessor, assets, longest)
-            tokenizer = _tokenizer(encoder)
-            about = model_card.About(
-                "preprocess", tokenizer=tokenizer, longest=longest, license=license
-            )
-            made = [part for part in (path, path / "preprocess") if not part.exists()]
-            version = _write(module, functions, path / "preprocess", about)
-            # One half of a pair would be counted as a version of both.
-            half_written.callback(shutil.rmtree, (*made, version)[0])
+            length = min(tfhub.SEQUENCE_LENGTH, _max_sequence_length(encoder))
+            module, functions = tfhub.preprocess(encoder.preprocessor, assets, length)
+            info = ModelInfo("preprocess", max_sequence_length=length, license=license)
+            created = [folder for folder in (path, path / "preprocess") if not folder.exists()]
+            version = _write(module, functions, path / "preprocess", info)
+            on_error.callback(shutil.rmtree, (*created, version)[0])
         module, functions = tfhub.encoder(encoder, assets, masked_lm)
-        about = _about(model, None, metrics, license)._replace(task="encoder", longest=None)
-        version = _write(module, functions, path / "encoder", about)
-        half_written.pop_all()
+        info = ModelInfo(
+            "encoder", parameters=model.count_params(), metrics=metrics, license=license
+        )
+        version = _write(module, functions, path / "encoder", info)
+        on_error.pop_all()
         return version
 
 
-def _about(model, output, metrics, license):
-    """What the model card says of a model, as far as its layers tell."""
-    about = model_card.About(parameters=model.count_params(), metrics=metrics, license=license)
-    try:
-        encoder = heads.find_encoder(model)
-    except ValueError:  # a model of the user's own may have none, or several
-        return about
-    about = about._replace(config=encoder.get_config(), tokenizer=_tokenizer(encoder))
-    if output is None or any(item.dtype == "string" for item in model.inputs):
-        return about
-    return about._replace(
-        task="label_sets" if output.multi_label else output.task,
+def _model_info(model, output, metrics, license):
+    info = ModelInfo(parameters=model.count_params(), metrics=metrics, license=license)
+    if output is None or _takes_strings(model):
+        return info
+    return dataclasses.replace(
+        info,
+        task="multi_label" if output.multi_label else output.task,
         labels=output.labels,
-        longest=_longest(encoder),
+        max_sequence_length=_max_sequence_length(heads.find_encoder(model)),
     )
 
 
-def _tokenizer(encoder):
-    preprocessor = encoder.preprocessor
-    if preprocessor is None:
-        return None
-    options = {key: getattr(preprocessor, key) for key in model_card.TOKENIZER_OPTIONS}
-    return {"pieces": len(preprocessor.vocabulary), **options}
-
-
-def _longest(encoder):
-    """Pieces of the longest sequence that the encoder is given."""
+def _max_sequence_length(encoder):
     positions = encoder.get_config()["max_position_embeddings"]
     return min(encoder.preprocessor.max_sequence_length, positions)
 
 
 def _head(model, output, assets):
-    """A module with the signatures of a head."""
+    """The `tf.Module` and the signatures of a model with a head."""
     encoder = heads.find_encoder(model)
     preprocessor = encoder.preprocessor
     if preprocessor is None:
         raise ValueError(
-            f"the encoder of {model.name!r} has no preprocessor, so it has no vocabulary to "
-            "serve strings with; set encoder.preprocessor"
+            f"the encoder of {model.name!r} has no preprocessor, so the export would have no "
+            "vocabulary; set encoder.preprocessor"
         )
-    texts, specs, ids = signatures.HEADS[output.task](
-        model, output, preprocessor, _longest(encoder)
-    )
+    made = signatures.HEADS[output.task](model, output, preprocessor, _max_sequence_length(encoder))
     module = _module(model)
     if output.labels is not None:
         module.labels = tf.saved_model.Asset(_write_labels(assets, output.labels))
     module.serving_default = tf.function(
-        signatures.checked(texts, specs), input_signature=specs, autograph=False
+        signatures.check_shapes(made.from_strings, made.input_signature),
+        input_signature=made.input_signature,
+        autograph=False,
     )
     module.ids = tf.function(
-        lambda *values: ids(dict(zip(model.input, values, strict=True))),
+        lambda *values: made.from_ids(dict(zip(model.input, values, strict=True))),
         input_signature=[
             tf.TensorSpec(value.shape, tf.int32, name=name) for name, value in model.input.items()
         ],
@@ -192,18 +166,11 @@ def _head(model, output, assets):
     return module, {"serving_default": module.serving_default, "ids": module.ids}
 
 
-def _flat(key, value):
-    """Names an output; those in a list, such as `encoder_outputs`, by number."""
-    if isinstance(value, (list, tuple)):
-        return [(f"{key}_{number}", item) for number, item in enumerate(value)]
-    return [(key, value)]
-
-
 def _module(model):
-    """A module that holds the model's variables, and not those of its optimizer."""
+    """A `tf.Module` with the variables of the model, without those of its optimizer."""
     module = tf.Module()
     module.model_variables = [variable.value for variable in model.variables]
-    # What else their functions hold, such as tables.
+    # The functions of a HubLayer can also use lookup tables.
     layers = keras_internals.all_layers(model)
     module.hub_layers = [item._loaded for item in layers if isinstance(item, HubLayer)]
     return module
@@ -215,8 +182,8 @@ def _write_labels(folder, labels):
     return str(file)
 
 
-def _own_model(model):
-    """A module with the one signature of a user's functional model on strings."""
+def _functional_model(model):
+    """The `tf.Module` and the signature of a functional model with string inputs."""
     inputs = [
         tf.TensorSpec(
             [None, *item.shape[1:]], item.dtype, name=keras_internals.producing_operation(item).name
@@ -228,7 +195,7 @@ def _own_model(model):
     def serve(*values):
         outputs = model(keras.tree.pack_sequence_as(model.input, list(values)), training=False)
         if isinstance(outputs, dict):
-            return {name: tensor for key in outputs for name, tensor in _flat(key, outputs[key])}
+            return _flatten_lists(outputs)
         return dict(zip(names, keras.tree.flatten(outputs), strict=True))
 
     module = _module(model)
@@ -236,41 +203,50 @@ def _own_model(model):
     return module, {"serving_default": module.serving_default}
 
 
-def _write(module, functions, path, about):
-    """Writes beside, then renames: a server never sees half a version."""
+def _flatten_lists(outputs):
+    """Replace each list in a dict, such as `encoder_outputs`, by tensors with numbered names."""
+    flat: dict = {}
+    for key, value in outputs.items():
+        if isinstance(value, (list, tuple)):
+            flat |= {f"{key}_{number}": item for number, item in enumerate(value)}
+        else:
+            flat[key] = value
+    return flat
+
+
+def _write(module, functions, path, info):
+    """Write a version under a temporary name, then rename it; return its path."""
     inputs = functions["serving_default"].input_signature
-    made = [folder for folder in (path, *path.parents) if not folder.exists()]
+    created = [folder for folder in (path, *path.parents) if not folder.exists()]
     path.mkdir(parents=True, exist_ok=True)
-    # TensorFlow Serving looks at folders named by a number only.
-    beside = pathlib.Path(tempfile.mkdtemp(prefix=".writing-", dir=path))
+    # TensorFlow Serving ignores folders whose name is not a number.
+    temporary = pathlib.Path(tempfile.mkdtemp(prefix=".writing-", dir=path))
     try:
-        tf.saved_model.save(module, str(beside), signatures=functions)
-        tf_serving.write_warmup(beside, inputs)
-        beside.chmod(0o755)
-        version = _rename_to_next_version(beside, path)
+        tf.saved_model.save(module, str(temporary), signatures=functions)
+        tf_serving.write_warmup(temporary, inputs)
+        temporary.chmod(0o755)
+        version = _rename_to_next_version(temporary, path)
         tf_serving.write_settings(path, inputs)
-        model_card.write(version, about)
-        for folder in list(version.resolve().parents)[1:3]:  # of a pair the one above, too
-            with contextlib.suppress(OSError):  # not ours to write, or not ours to read
-                model_card.index(folder)
+        model_card.write(version, info)
         return version
     except tf.errors.OpError as error:
         reason = str(error).splitlines()[0]
         raise OSError(f"{path} could not be written: {reason}") from error
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
-        with contextlib.suppress(OSError):  # after a success they are not empty, and stay
-            for folder in made:
+        shutil.rmtree(temporary, ignore_errors=True)
+        with contextlib.suppress(OSError):  # folders that are not empty stay
+            for folder in created:
                 folder.rmdir()
 
 
-def _rename_to_next_version(beside, path):
+def _rename_to_next_version(temporary, path):
     while True:
         taken = [int(entry.name) for entry in path.iterdir() if entry.name.isdecimal()]
         version = path / str(max(taken, default=0) + 1)
         try:
-            os.rename(beside, version)
+            os.rename(temporary, version)
             return version
-        except OSError as error:  # another process took the number: the next one, then
+        except OSError as error:
+            # Another process may have written this version meanwhile.
             if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
                 raise

@@ -1,35 +1,65 @@
-"""Each head's answers to strings, as TensorFlow functions: what `export` writes as signatures.
+"""Signatures of exported heads, as TensorFlow functions.
 
-A function here takes the model, its `TaskOutput`, its preprocessor and the length at which
-sequences are cut, and returns
+A function of this module makes the two signatures of one task. `serving_default` takes strings,
+`ids` takes the model's own inputs: `input_word_ids`, `input_mask` and `input_type_ids`, int32
+(batch, seq). Where a docstring does not mention `ids`, it has the outputs of `serving_default`.
 
-    texts   strings -> dict of answers
-    specs   the `tf.TensorSpec`s of those strings
-    ids     the model's own inputs, a dict -> dict of answers
+Signatures cannot return ragged tensors, so rows are padded with "" and 0. Sequences are as long as
+the longest text of the batch. Long texts of a tagger and long contexts of questions are split into
+overlapping windows; other texts are truncated.
 
-All answers are dense, since a signature cannot give ragged tensors: "" and 0 fill up short rows.
-Lengths follow the longest text of a batch. Long texts of a tagger and long contexts of questions
-go through in overlapping windows.
+The arguments of each function:
+
+    model                  `keras.Model` with a head
+    output                 `heads.TaskOutput`, its last layer
+    preprocessor           `Preprocessor` of its encoder
+    max_sequence_length    tokens of the longest sequence
 """
+
+import typing
 
 import tensorflow as tf
 
+from keras_bert.exporting import question_answering, windows
+
 MASK = "[MASK]"
-_TOP = 5  # candidates for each blank
-_MAX_ANSWER = 30  # pieces, as run_squad.py
-_MAX_QUESTION = 64
-_STRIDE = 128
-_CHUNK = 16  # windows that run at once: it bounds the memory that a very long text takes
-_LOGITS = 2**26  # over the vocabulary, at once: 256 MB
-_NEVER = -1e30
+
+_TOP = 5  # candidates for each masked token
+_MAX_LOGITS = 2**26  # of a masked language model at once: 256 MB
 
 
-def classifier(model, output, preprocessor, limit):
-    """`label`, `score`, `probabilities`; of label sets `probabilities` and `chosen`."""
+class Signatures(typing.NamedTuple):
+    """The signatures of a model.
+
+    Attributes:
+        from_strings: Function of strings that returns the outputs of `serving_default`, a dict.
+        input_signature: List of the `tf.TensorSpec`s of those strings.
+        from_ids: Function of the dict of the model's inputs that returns the outputs of `ids`.
+    """
+
+    from_strings: typing.Callable
+    input_signature: list
+    from_ids: typing.Callable
+
+
+def classifier(model, output, preprocessor, max_sequence_length):
+    """Make the signatures of `heads.classifier` and `heads.next_sentence`.
+
+    Inputs of `serving_default`:
+        text: string (batch,)
+        text_pair: string (batch,), if the model takes pairs
+    Outputs:
+        label: string (batch,)
+        score: float32 (batch,), probability of the label
+        probabilities: float32 (batch, labels), in the order of `assets/labels.txt`
+    Outputs if each text has any number of labels:
+        probabilities: float32 (batch, labels)
+        chosen: bool (batch, labels), True if the probability is at least 0.5
+    """
     labels = tf.constant(output.labels)
 
-    def ids(inputs):
-        logits = model(inputs, training=False)  # (batch, classes)
+    def from_ids(inputs):
+        logits = model(inputs, training=False)
         if output.multi_label:
             probabilities = tf.sigmoid(logits)
             return {"probabilities": probabilities, "chosen": probabilities >= 0.5}
@@ -40,323 +70,325 @@ def classifier(model, output, preprocessor, limit):
             "probabilities": probabilities,
         }
 
-    return _from_texts(output, preprocessor, limit, ids)
+    return _of_texts(output, preprocessor, max_sequence_length, from_ids)
 
 
-def regressor(model, output, preprocessor, limit):
-    """`score`, a number for each text."""
-    return _from_texts(
-        output, preprocessor, limit, lambda inputs: {"score": model(inputs, training=False)[:, 0]}
-    )
+def regressor(model, output, preprocessor, max_sequence_length):
+    """Make the signatures of `heads.regressor`.
+
+    Inputs of `serving_default`:
+        text: string (batch,)
+        text_pair: string (batch,), if the model takes pairs
+    Outputs:
+        score: float32 (batch,), the predicted number
+    """
+
+    def from_ids(inputs):
+        return {"score": model(inputs, training=False)[:, 0]}
+
+    return _of_texts(output, preprocessor, max_sequence_length, from_ids)
 
 
-def embedder(model, output, preprocessor, limit):
-    """`embedding`, a vector for each text."""
-    return _from_texts(
-        output, preprocessor, limit, lambda inputs: {"embedding": model(inputs, training=False)}
-    )
+def embedder(model, output, preprocessor, max_sequence_length):
+    """Make the signatures of `heads.embedder`.
+
+    Inputs of `serving_default`:
+        text: string (batch,)
+    Outputs:
+        embedding: float32 (batch, hidden_size)
+    """
+
+    def from_ids(inputs):
+        return {"embedding": model(inputs, training=False)}
+
+    return _of_texts(output, preprocessor, max_sequence_length, from_ids)
 
 
-def multiple_choice(model, output, preprocessor, limit):
-    """`text` and `choices` (batch, choices) to `choice`, from 0, and `probabilities`."""
+def _of_texts(output, preprocessor, max_sequence_length, from_ids):
+    """`Signatures` of a model with one answer for each text or pair of texts."""
 
-    def ids(inputs):
-        return choose(model(inputs, training=False))
+    def from_strings(*texts):
+        tokens = [preprocessor.tokenizer.tokenize(text) for text in texts]
+        return from_ids(
+            preprocessor.pack(
+                *tokens, sequence_length=None, max_sequence_length=max_sequence_length
+            )
+        )
 
-    def choose(logits):
+    names = ("text", "text_pair") if output.pairs else ("text",)
+    return Signatures(from_strings, [_strings(name) for name in names], from_ids)
+
+
+def _strings(name):
+    return tf.TensorSpec([None], tf.string, name=name)
+
+
+def multiple_choice(model, output, preprocessor, max_sequence_length):
+    """Make the signatures of `heads.multiple_choice`.
+
+    Inputs of `serving_default`:
+        text: string (batch,)
+        choices: string (batch, choices)
+    Inputs of `ids`:
+        the model's inputs, int32 (batch, choices, seq)
+    Outputs:
+        choice: int32 (batch,), index of the most probable choice
+        probabilities: float32 (batch, choices)
+    """
+
+    def best_choice(logits):
         probabilities = tf.nn.softmax(logits)  # (batch, choices)
         choice = tf.argmax(probabilities, axis=-1, output_type=tf.int32)
         return {"choice": choice, "probabilities": probabilities}
 
-    def texts(text, choices):
+    def from_ids(inputs):
+        return best_choice(model(inputs, training=False))
+
+    def from_strings(text, choices):
         batch, count = tf.unstack(tf.shape(choices))
         tokenize = preprocessor.tokenizer.tokenize
-        pieces = tokenize(text)
+        tokens = tokenize(text)
 
         def score(chunk):
             packed = preprocessor.pack(
-                tf.gather(pieces, chunk["row"]),
+                tf.gather(tokens, chunk["row"]),
                 tokenize(chunk["choice"]),
                 sequence_length=None,
-                max_sequence_length=limit,
+                max_sequence_length=max_sequence_length,
             )
-            alone = {key: value[:, None] for key, value in packed.items()}  # (chunk, 1, seq)
-            return {"logits": model(alone, training=False)}  # (chunk, 1)
+            inputs = {key: value[:, None] for key, value in packed.items()}  # (chunk, 1, seq)
+            return {"logits": model(inputs, training=False)}  # (chunk, 1)
 
-        # Packed in chunks, too: each choice takes a copy of its text.
-        logits = _in_chunks(
+        # Sequences are packed chunk by chunk too, because each choice needs a copy of its text.
+        logits = windows.map_in_chunks(
             score,
             {"row": tf.repeat(tf.range(batch), count), "choice": tf.reshape(choices, [-1])},
             {"logits": tf.TensorSpec([None, 1], tf.float32)},
         )["logits"]
-        return choose(tf.reshape(logits, [batch, count]))
+        return best_choice(tf.reshape(logits, [batch, count]))
 
-    return texts, [_strings("text"), tf.TensorSpec([None, None], tf.string, name="choices")], ids
+    choices = tf.TensorSpec([None, None], tf.string, name="choices")
+    return Signatures(from_strings, [_strings("text"), choices], from_ids)
 
 
-def tagger(model, output, preprocessor, limit):
-    """`token`, `tag`, `score`, `start`, `end` (in bytes), each (batch, words); `count` of words."""
+def tagger(model, output, preprocessor, max_sequence_length):
+    """Make the signatures of `heads.tagger`.
+
+    Inputs of `serving_default`:
+        text: string (batch,)
+    Outputs of `serving_default`:
+        token: string (batch, words), each word as written in the text
+        tag: string (batch, words)
+        score: float32 (batch, words), probability of the tag
+        start: int32 (batch, words), first byte of the word
+        end: int32 (batch, words), byte after its last
+        count: int32 (batch,), number of words
+    Outputs of `ids`:
+        tag: string (batch, seq)
+        score: float32 (batch, seq)
+    """
     labels = tf.constant(output.labels)
     tokenize = preprocessor.tokenizer.tokenize_with_offsets
     if output.characters:
         tokenize = preprocessor.tokenizer.tokenize_characters_with_offsets
 
-    def ids(inputs):
-        return _tags(tf.nn.softmax(model(inputs, training=False)))
-
-    def _tags(probabilities):
+    def best_tags(logits):
+        probabilities = tf.nn.softmax(logits)
         best = tf.argmax(probabilities, axis=-1)
         return {"tag": tf.gather(labels, best), "score": tf.reduce_max(probabilities, axis=-1)}
 
-    def texts(text):
-        pieces, words, starts, limits = tokenize(text)
-        rows = pieces.value_rowids()
-        room = tf.fill([pieces.nrows()], tf.constant(limit - 2, tf.int64))
-        windows, owner, step = _windows(pieces, room, room // 2)
-        packed = preprocessor.pack(windows, sequence_length=None, max_sequence_length=limit)
-        logits = _in_chunks(  # (windows, seq, labels)
+    def from_strings(text):
+        tokens, words, starts, limits = tokenize(text)
+        size = tf.fill([tokens.nrows()], tf.constant(max_sequence_length - 2, tf.int64))
+        split = windows.split(tokens, size, size // 2)
+        logits = windows.map_in_chunks(
             lambda chunk: {"logits": model(chunk, training=False)},
-            packed,
+            preprocessor.pack(
+                split.tokens, sequence_length=None, max_sequence_length=max_sequence_length
+            ),
             {"logits": tf.TensorSpec(model.output.shape, tf.float32)},
-        )["logits"]
+        )["logits"]  # (windows, seq, labels)
 
-        # Each piece is looked up in the window in which it has most around it.
-        at = tf.range(tf.size(rows, tf.int64)) - tf.gather(pieces.row_splits, rows)
-        counts = tf.math.bincount(tf.cast(owner, tf.int32), dtype=tf.int64)
-        counts = counts[: tf.size(step)]
-        number = tf.clip_by_value(
-            (at - (limit - 2 - (limit - 2) // 2) // 2) // tf.gather(step, rows),
-            0,
-            tf.gather(counts, rows) - 1,
-        )
-        window = tf.gather(tf.cumsum(counts, exclusive=True), rows) + number
-        place = at - number * tf.gather(step, rows) + 1  # behind [CLS]
-
-        # The first piece of a word speaks for it.
-        first = first_pieces(pieces, words)
-        last = tf.concat([first[1:], [tf.size(rows, tf.int64)]], axis=0)[: tf.size(first)] - 1
-        chosen = tf.gather(tf.stack([window, place], axis=1), first)
-        answers = _tags(tf.nn.softmax(tf.gather_nd(logits, chosen)))
+        # The tag of a word is the tag of its first token.
+        first = first_tokens(tokens, words)
+        last = tf.concat([first[1:], [tf.size(words.flat_values, tf.int64)]], axis=0)
+        last = last[: tf.size(first)] - 1
+        positions = _positions_in_windows(tokens, split, max_sequence_length - 2)
         start = tf.cast(tf.gather(starts.flat_values, first), tf.int32)
         end = tf.cast(tf.gather(limits.flat_values, last), tf.int32)
-        row = tf.gather(rows, first)
-        answers |= {
+        row = tf.gather(tokens.value_rowids(), first)
+        outputs = {
+            **best_tags(tf.gather_nd(logits, tf.gather(positions, first))),
             "token": _substrings(text, row, start, end),
             "start": start,
             "end": end,
         }
         ragged = {
-            name: tf.RaggedTensor.from_value_rowids(value, row, pieces.nrows(), validate=False)
-            for name, value in answers.items()
+            name: tf.RaggedTensor.from_value_rowids(value, row, tokens.nrows(), validate=False)
+            for name, value in outputs.items()
         }
         count = tf.cast(ragged["start"].row_lengths(), tf.int32)
         return {**{name: value.to_tensor() for name, value in ragged.items()}, "count": count}
 
-    return texts, [_strings("text")], ids
+    def from_ids(inputs):
+        return best_tags(model(inputs, training=False))
+
+    return Signatures(from_strings, [_strings("text")], from_ids)
 
 
-def span_selector(model, output, preprocessor, limit):
-    """`question` and `context` to `answer`, `start` and `end` in bytes of the context, `score`.
-
-    The best span of at most 30 pieces over all windows; the score is its probability among all
-    such spans, and the empty answer where there may be none. `questions.decode` defines both.
-    """
-    rooms = range(limit - 3 - min(_MAX_QUESTION, (limit - 3) // 2), limit - 2)
-    # Largest distance between two windows that overlap.
-    max_overlap = max((room - 1) // _step(room) for room in rooms)
-
-    def ids(inputs):
-        return dict(model(inputs, training=False))
-
-    def spans(chunk):
-        """Of each window the best span, its logit, that of all spans, and that of no answer."""
-        logits = model({key: chunk[key] for key in model.input}, training=False)
-        start, end = logits["start_logits"], logits["end_logits"]  # (windows, seq)
-        seq = tf.shape(start, tf.int64)[1]
-        place = (
-            tf.range(seq)[None] - chunk["offset"][:, None]
-        )  # in the window's part of the context
-        last = tf.range(seq)[:, None] + tf.range(tf.constant(_MAX_ANSWER, tf.int64))
-        end = tf.pad(end, [[0, 0], [0, _MAX_ANSWER - 1]])
-        sums = start[:, :, None] + tf.gather(end, last, axis=1)  # (windows, seq, length of a span)
-        sums = tf.where(_owned_spans(place, chunk, max_overlap), sums, _NEVER)
-        sums = tf.reshape(sums, [-1, seq * _MAX_ANSWER])
-        return {
-            "best": tf.reduce_max(sums, axis=1),
-            "span": tf.argmax(sums, axis=1),
-            "total": tf.reduce_logsumexp(sums, axis=1),
-            "none": start[:, 0] + end[:, 0],
-        }
-
-    def texts(question, context):
-        asked = preprocessor.tokenizer.tokenize(question)[:, : min(_MAX_QUESTION, (limit - 3) // 2)]
-        pieces, _, starts, limits = preprocessor.tokenizer.tokenize_with_offsets(context)
-        room = limit - 3 - asked.row_lengths()
-        windows, owner, step = _windows(
-            pieces, room, tf.minimum(tf.constant(_STRIDE, tf.int64), room // 2)
-        )
-        number = tf.range(tf.size(owner, tf.int64))  # of each window, among those of its question
-        number -= tf.gather(
-            tf.searchsorted(owner, tf.range(tf.size(room, tf.int64)), "left", tf.int64), owner
-        )
-        packed = preprocessor.pack(
-            tf.gather(asked, owner), windows, sequence_length=None, max_sequence_length=limit
-        )
-        offset = tf.gather(asked.row_lengths(), owner) + 2  # behind [CLS] question [SEP]
-        packed |= {"offset": offset, "size": windows.row_lengths(), "number": number}
-        of_context = {"step": step, "room": room, "length": pieces.row_lengths()}
-        packed |= {name: tf.gather(value, owner) for name, value in of_context.items()}
-        floats, number = tf.TensorSpec([None], tf.float32), tf.TensorSpec([None], tf.int64)
-        of_windows = _in_chunks(
-            spans, packed, {"best": floats, "span": number, "total": floats, "none": floats}
-        )
-
-        # From the windows to the questions they belong to.
-        questions = tf.size(room, tf.int64)
-        of_question = tf.RaggedTensor.from_value_rowids(
-            tf.range(tf.size(owner, tf.int64)), owner, questions, validate=False
-        )
-        values = tf.gather(of_windows["best"], of_question).to_tensor(_NEVER)
-        values = tf.pad(values, [[0, 0], [0, 1]], constant_values=_NEVER)  # no questions, no window
-        which = tf.argmax(values, axis=1)
-        best = tf.reduce_max(values, axis=1)
-        window = of_question.row_starts() + which  # (questions,)
-        span = tf.gather(of_windows["span"], window)
-        total = tf.gather(of_windows["total"], of_question).to_tensor(_NEVER)
-        total = tf.reduce_logsumexp(total, axis=1)
-        found = best > _NEVER / 2  # an empty context has no span at all
-        if output.no_answer:
-            none = tf.gather(of_windows["none"], of_question).to_tensor(-_NEVER)
-            none = tf.reduce_min(none, axis=1)
-            total = tf.reduce_logsumexp(tf.stack([total, none]), axis=0)
-            found &= best >= none
-            best = tf.where(found, best, none)
-        score = tf.where(found | output.no_answer, tf.exp(best - total), 0.0)
-
-        first = pieces.row_starts() + which * step - tf.gather(offset, window)
-        first_piece = tf.where(found, first + span // _MAX_ANSWER, 0)
-        last_piece = tf.where(found, first_piece + span % _MAX_ANSWER, 0)
-        # One more, so that there is something to look up where no context has a piece.
-        starts = tf.concat([starts.flat_values, [0]], axis=0)
-        limits = tf.concat([limits.flat_values, [0]], axis=0)
-        begin = tf.where(found, tf.cast(tf.gather(starts, first_piece), tf.int32), 0)
-        limit_byte = tf.where(found, tf.cast(tf.gather(limits, last_piece), tf.int32), 0)
-        return {
-            "answer": tf.strings.substr(context, begin, limit_byte - begin),
-            "start": begin,
-            "end": limit_byte,
-            "score": score,
-        }
-
-    return texts, [_strings("question"), _strings("context")], ids
+def _positions_in_windows(tokens, split, size):
+    """Window with the most context for each token, and position there, int64 (tokens, 2)."""
+    row = tokens.value_rowids()
+    index = tf.range(tf.size(row, tf.int64)) - tf.gather(tokens.row_starts(), row)
+    step = tf.gather(split.step, row)
+    # The first half of an overlap belongs to the earlier window, the second half to the later.
+    number = (index - (size - size // 2) // 2) // step
+    number = tf.clip_by_value(number, 0, tf.gather(split.counts, row) - 1)
+    window = tf.gather(tf.cumsum(split.counts, exclusive=True), row) + number
+    position = index - number * step + 1  # after [CLS]
+    return tf.stack([window, position], axis=1)
 
 
-def _step(room):
-    """Pieces between windows, for questions whose windows hold `room` pieces."""
-    return max(1, min(_STRIDE, room // 2))
-
-
-def _owned_spans(place, windows, max_overlap):
-    """Tell which spans count in a window.
-
-    A span that several windows hold counts where its first piece has the most context on its
-    shorter side; see `questions.decode`.
+def first_tokens(tokens, words):
+    """Return the index of each word's first token.
 
     Args:
-        place: int64 (windows, seq): of each position, the piece in the window's part of the
-            context; negative before it.
-        windows: dict of int64 (windows,): `size`, pieces of the context in the window; `number`,
-            0 for the first window of its question; and of its question `step`, pieces between
-            windows; `room`, pieces a window holds; and `length`, pieces of the context.
-        max_overlap: largest distance between two windows that overlap.
+        tokens: Token ids, `tf.RaggedTensor` (batch, tokens).
+        words: Index of each token's word in its text, `tf.RaggedTensor` (batch, tokens). Both are
+            from `WordPieceTokenizer.tokenize_with_offsets`.
 
     Returns:
-        bool (windows, seq, length of the span less 1).
+        int64 (words of the batch,), indices into the flat values.
+
+    Example:
+
+    >>> words = tf.ragged.constant([[0, 0, 1], [], [0]])
+    >>> first_tokens(words, words).numpy().tolist()
+    [0, 2, 3]
     """
-    more = tf.range(tf.constant(_MAX_ANSWER, tf.int64))
-    windows = {name: value[:, None] for name, value in windows.items() if value.shape.rank == 1}
+    key = tf.stack([tokens.value_rowids(), tf.cast(words.flat_values, tf.int64)], axis=1)
+    changed = tf.reduce_any(tf.not_equal(key[1:], key[:-1]), axis=1)
+    is_first = tf.concat([tf.ones([tf.minimum(tf.shape(key)[0], 1)], tf.bool), changed], axis=0)
+    return tf.where(is_first)[:, 0]
 
-    def context(place, size):
-        return 100 * tf.minimum(place, size - 1 - place) + size
 
-    def holds(place, size):
-        return (place >= 0)[:, :, None] & (more <= (size - 1 - place)[:, :, None])
+def _substrings(texts, row, start, end):
+    """Bytes `start` to `end` of the text in each `row`, without a copy of the text for each."""
+    parts = tf.strings.bytes_split(texts)
+    begin = tf.gather(parts.row_starts(), row) + tf.cast(start, tf.int64)
+    indices = tf.ragged.range(begin, begin + tf.cast(end - start, tf.int64))
+    return tf.strings.reduce_join(tf.gather(parts.flat_values, indices), axis=1)
 
-    mine = context(place, windows["size"])
-    counts = holds(place, windows["size"])
-    for distance in (*range(-max_overlap, 0), *range(1, max_overlap + 1)):
-        skipped = (windows["number"] + distance) * windows["step"]  # pieces before that window
-        size = tf.minimum(windows["room"], windows["length"] - skipped)
-        there = place - distance * windows["step"]
-        # A window exists if the one before it does not reach the end of the context.
-        exists = (skipped >= 0) & (
-            (skipped == 0) | (windows["length"] - skipped + windows["step"] > windows["room"])
+
+def span_selector(model, output, preprocessor, max_sequence_length):
+    """Make the signatures of `heads.span_selector`.
+
+    Inputs of `serving_default`:
+        question: string (batch,)
+        context: string (batch,)
+    Outputs of `serving_default`:
+        answer: string (batch,), a span of the context; "" if there is no answer
+        start: int32 (batch,), first byte of the answer in the context
+        end: int32 (batch,), byte after its last
+        score: float32 (batch,), probability of the answer
+    Outputs of `ids`:
+        start_logits: float32 (batch, seq)
+        end_logits: float32 (batch, seq)
+    """
+
+    def from_strings(question, context):
+        return question_answering.answer(
+            model, output.no_answer, preprocessor, max_sequence_length, question, context
         )
-        theirs = context(there, size)
-        is_better = theirs > mine if distance > 0 else theirs >= mine
-        counts &= ~((exists & is_better)[:, :, None] & holds(there, size))
-    return counts
+
+    def from_ids(inputs):
+        return dict(model(inputs, training=False))
+
+    return Signatures(from_strings, [_strings("question"), _strings("context")], from_ids)
 
 
-def masked_lm(model, output, preprocessor, limit):
-    """`text` with [MASK] to `candidates` and `scores`, each (batch, blanks, 5)."""
+def masked_lm(model, output, preprocessor, max_sequence_length):
+    """Make the signatures of `heads.masked_lm`.
+
+    Inputs of `serving_default`:
+        text: string (batch,), with [MASK] for each token to predict
+    Outputs of `serving_default`:
+        candidates: string (batch, masked tokens, 5), the most probable tokens, best first
+        scores: float32 (batch, masked tokens, 5), their probabilities
+    Inputs of `ids`:
+        the model's inputs, with `masked_lm_positions`, int32 (batch, masked tokens)
+    Outputs of `ids`:
+        logits: float32 (batch, masked tokens, vocab_size)
+
+    Raises:
+        ValueError: If the vocabulary has no [MASK].
+    """
     if MASK not in preprocessor.vocabulary:
         raise ValueError(
-            f"to fill in blanks needs {MASK} in the vocabulary; received one of "
-            f"{len(preprocessor.vocabulary)} pieces without it"
+            f"a masked language model needs {MASK} in its vocabulary; received "
+            f"{len(preprocessor.vocabulary)} tokens without it. Add {MASK} to the vocabulary."
         )
     vocabulary = tf.constant(preprocessor.vocabulary)
-    mask = preprocessor.tokenizer.token_id(MASK)
     top = min(_TOP, len(preprocessor.vocabulary))
-    most = max(1, _LOGITS // model.output_shape[-1])  # positions at once
+    max_positions = max(1, _MAX_LOGITS // model.output_shape[-1])
 
-    def ids(inputs):
-        # The head looks positions up among those of all rows: one too far would be another's.
-        positions = inputs["masked_lm_positions"]
-        inside = (positions >= 0) & (positions < tf.shape(inputs["input_word_ids"])[1])
-        message = "masked_lm_positions must lie within the row of input_word_ids"
-        # A small request may ask for an answer of many gigabytes.
-        too_many = f"masked_lm_positions must be at most {most} in a request"
-        checks = [
-            tf.debugging.Assert(tf.reduce_all(inside), [message]),
-            tf.debugging.Assert(tf.size(positions) <= most, [too_many]),
-        ]
-        with tf.control_dependencies(checks):
+    def from_ids(inputs):
+        with tf.control_dependencies(_check_positions(inputs, max_positions)):
             return {"logits": model(inputs, training=False)}
 
-    def fill(inputs):
+    def predict(inputs):
         logits = model(inputs, training=False)
         probabilities = tf.nn.softmax(logits[:, :, : len(preprocessor.vocabulary)])
         scores, best = tf.math.top_k(probabilities, top)
         return {"scores": scores, "best": best}
 
-    def texts(text):
-        parts = tf.strings.split(text, MASK)  # (batch, (parts))
-        pieces = preprocessor.tokenizer.tokenize(parts.flat_values)
-        blanks = tf.fill([pieces.nrows(), 1], mask)
-        pieces = parts.with_flat_values(tf.concat([pieces, blanks], axis=1)).merge_dims(1, 2)
-        pieces = pieces[:, :-1][:, : limit - 2]  # no blank behind the last part
-        packed = preprocessor.pack(pieces, sequence_length=None, max_sequence_length=limit)
-        is_blank = tf.equal(pieces, mask)
-        places = tf.ragged.range(pieces.row_lengths()) + 1  # behind [CLS]
-        places = tf.ragged.boolean_mask(places, is_blank)  # (batch, (blanks))
-        positions = tf.cast(places.to_tensor(), tf.int32)
-        filled = _in_chunks(
-            fill,
-            {**packed, "masked_lm_positions": positions},
-            {
-                "scores": tf.TensorSpec([None, None, top], tf.float32),
-                "best": tf.TensorSpec([None, None, top], tf.int32),
-            },
-            chunk=tf.maximum(most // tf.maximum(tf.shape(positions)[1], 1), 1),
+    def from_strings(text):
+        inputs = _pack_masked(preprocessor, max_sequence_length, text)
+        positions = inputs["masked_lm_positions"]
+        shape = [None, None, top]
+        predicted = windows.map_in_chunks(
+            predict,
+            inputs,
+            {"scores": tf.TensorSpec(shape, tf.float32), "best": tf.TensorSpec(shape, tf.int32)},
+            chunk=tf.maximum(max_positions // tf.maximum(tf.shape(positions)[1], 1), 1),
         )
-        real = (positions > 0)[:, :, None]
+        is_masked = (positions > 0)[:, :, None]
         return {
-            "candidates": tf.where(real, tf.gather(vocabulary, filled["best"]), ""),
-            "scores": tf.where(real, filled["scores"], 0.0),
+            "candidates": tf.where(is_masked, tf.gather(vocabulary, predicted["best"]), ""),
+            "scores": tf.where(is_masked, predicted["scores"], 0.0),
         }
 
-    return texts, [_strings("text")], ids
+    return Signatures(from_strings, [_strings("text")], from_ids)
+
+
+def _check_positions(inputs, max_positions):
+    """Assertions on `masked_lm_positions`."""
+    positions = inputs["masked_lm_positions"]
+    # The head gathers from all sequences of the batch: an index too high would read from another.
+    is_inside = (positions >= 0) & (positions < tf.shape(inputs["input_word_ids"])[1])
+    inside = "masked_lm_positions must lie within the row of input_word_ids"
+    # The logits of a small request could take many gigabytes.
+    too_many = f"masked_lm_positions must be at most {max_positions} in a request"
+    return [
+        tf.debugging.Assert(tf.reduce_all(is_inside), [inside]),
+        tf.debugging.Assert(tf.size(positions) <= max_positions, [too_many]),
+    ]
+
+
+def _pack_masked(preprocessor, max_sequence_length, text):
+    """The model's inputs for texts with [MASK], including `masked_lm_positions`."""
+    mask = preprocessor.tokenizer.token_id(MASK)
+    parts = tf.strings.split(text, MASK)  # (batch, (parts))
+    tokens = preprocessor.tokenizer.tokenize(parts.flat_values)
+    masks = tf.fill([tokens.nrows(), 1], mask)
+    tokens = parts.with_flat_values(tf.concat([tokens, masks], axis=1)).merge_dims(1, 2)
+    tokens = tokens[:, :-1][:, : max_sequence_length - 2]  # no [MASK] after the last part
+    packed = preprocessor.pack(
+        tokens, sequence_length=None, max_sequence_length=max_sequence_length
+    )
+    positions = tf.ragged.range(tokens.row_lengths()) + 1  # after [CLS]
+    positions = tf.ragged.boolean_mask(positions, tf.equal(tokens, mask))
+    return {**packed, "masked_lm_positions": tf.cast(positions.to_tensor(), tf.int32)}
 
 
 HEADS = {
@@ -371,139 +403,39 @@ HEADS = {
 }
 
 
-def first_pieces(pieces, words):
-    """Where words begin.
+def check_shapes(function, input_signature):
+    """Make a function of strings check the shapes of its inputs when its graph runs.
+
+    TensorFlow Serving passes on tensors of any shape, and some graphs would return wrong answers.
 
     Args:
-        pieces, words: ids, and the index of each one's word in its text, `tf.RaggedTensor`s
-            (batch, pieces) from `WordPieceTokenizer.tokenize_with_offsets`.
+        function: Function of strings.
+        input_signature: List of its `tf.TensorSpec`s.
 
     Returns:
-        int64 (words of the batch,): the place of each word's first piece among all pieces.
-
-    Example:
-
-    >>> words = tf.ragged.constant([[0, 0, 1], [], [0]])
-    >>> first_pieces(words, words).numpy().tolist()
-    [0, 2, 3]
-    """
-    rows = pieces.value_rowids()
-    key = tf.stack([rows, tf.cast(words.flat_values, tf.int64)], axis=1)
-    changed = tf.reduce_any(tf.not_equal(key[1:], key[:-1]), axis=1)
-    is_first = tf.concat([tf.ones([tf.minimum(tf.size(rows), 1)], tf.bool), changed], axis=0)
-    return tf.where(is_first)[:, 0]
-
-
-def checked(texts, specs):
-    """A function of strings that fails where these are not as its signature says.
-
-    A server hands on whatever shape it receives, and what is of one text alone would be answered
-    for some and not for others.
-
-    Args:
-        texts: from a function above.
-        specs: its `tf.TensorSpec`s.
-
-    Returns:
-        The function; a wrong rank, or inputs of different batches, raise
-        `tf.errors.InvalidArgumentError` when the graph runs.
+        The function. It raises `tf.errors.InvalidArgumentError` if an input has the wrong rank, or
+        if inputs have different batch sizes.
 
     Example:
 
     >>> specs = [_strings("a"), _strings("b")]
-    >>> call = tf.function(checked(lambda a, b: a + b, specs), input_signature=specs)
-    >>> call(tf.constant(["x"]), tf.constant(["y"])).numpy().tolist()
+    >>> join = tf.function(check_shapes(lambda a, b: a + b, specs), input_signature=specs)
+    >>> join(tf.constant(["x"]), tf.constant(["y"])).numpy().tolist()
     [b'xy']
     """
-    names = " and ".join(spec.name for spec in specs)
+    names = " and ".join(spec.name for spec in input_signature)
 
-    def call(*values):
+    def checked(*values):
         values = [
-            tf.ensure_shape(value, spec.shape) for value, spec in zip(values, specs, strict=True)
+            tf.ensure_shape(value, spec.shape)
+            for value, spec in zip(values, input_signature, strict=True)
         ]
-        rows = [tf.shape(value)[0] for value in values]
-        message = f"{names} must have one first dimension; received"
+        sizes = [tf.shape(value)[0] for value in values]
+        message = f"{names} must have the same first dimension; received"
         checks = [
-            tf.debugging.Assert(tf.equal(rows[0], other), [message, rows]) for other in rows[1:]
+            tf.debugging.Assert(tf.equal(sizes[0], other), [message, sizes]) for other in sizes[1:]
         ]
         with tf.control_dependencies(checks):
-            return texts(*map(tf.identity, values))
+            return function(*map(tf.identity, values))
 
-    return call
-
-
-def _strings(name):
-    return tf.TensorSpec([None], tf.string, name=name)
-
-
-def _from_texts(output, preprocessor, limit, ids):
-    """The three parts for a head that answers once for a text, or for a pair."""
-
-    def texts(*items):
-        pieces = [preprocessor.tokenizer.tokenize(item) for item in items]
-        return ids(preprocessor.pack(*pieces, sequence_length=None, max_sequence_length=limit))
-
-    names = ("text", "text_pair") if output.pairs else ("text",)
-    return texts, [_strings(name) for name in names], ids
-
-
-def _windows(pieces, room, step):
-    """Cuts rows into windows that overlap.
-
-    Args:
-        pieces: a `tf.RaggedTensor` (rows, pieces).
-        room: pieces a window holds, int64 (rows,).
-        step: pieces from one window to the next, int64 (rows,).
-
-    Returns:
-        The windows, a `tf.RaggedTensor` (windows, pieces), at least one for each row; int64
-        (windows,), the row of each; and the step of each row, at least 1.
-    """
-    step = tf.maximum(step, 1)
-    length = pieces.row_lengths()
-    counts = tf.maximum(length - room + step - 1, 0) // step + 1
-    owner = tf.repeat(tf.range(tf.size(counts, tf.int64)), counts)
-    number = tf.ragged.range(counts).flat_values
-    start = number * tf.gather(step, owner)
-    size = tf.minimum(tf.gather(room, owner), tf.gather(length, owner) - start)
-    begin = tf.gather(pieces.row_starts(), owner) + start
-    return tf.gather(pieces.flat_values, tf.ragged.range(begin, begin + size)), owner, step
-
-
-def _substrings(texts, row, start, end):
-    """Bytes `start` to `end` of the text of each row; a copy of the text for each would be many."""
-    parts = tf.strings.bytes_split(texts)
-    begin = tf.gather(parts.row_starts(), row) + tf.cast(start, tf.int64)
-    places = tf.ragged.range(begin, begin + tf.cast(end - start, tf.int64))
-    return tf.strings.reduce_join(tf.gather(parts.flat_values, places), axis=1)
-
-
-def _in_chunks(function, inputs, outputs, chunk=None):
-    """Runs a function on rows, some of them at a time.
-
-    Args:
-        function: dict of tensors (rows, ...) to dict of tensors (rows, ...).
-        inputs: the first.
-        outputs: `tf.TensorSpec`s of the second.
-        chunk: rows at a time; default: `_CHUNK`.
-
-    Returns:
-        The second, for all rows.
-    """
-    chunk = _CHUNK if chunk is None else chunk
-    rows = tf.shape(next(iter(inputs.values())))[0]
-    count = tf.maximum((rows + chunk - 1) // chunk, 1)
-
-    def step(number, arrays):
-        begin = number * chunk
-        results = function({key: value[begin : begin + chunk] for key, value in inputs.items()})
-        return number + 1, {key: arrays[key].write(number, results[key]) for key in outputs}
-
-    arrays = {
-        key: tf.TensorArray(spec.dtype, count, infer_shape=False, element_shape=spec.shape)
-        for key, spec in outputs.items()
-    }
-    _, arrays = tf.while_loop(
-        lambda number, _: number < count, step, (0, arrays), parallel_iterations=1
-    )
-    return {key: tf.ensure_shape(arrays[key].concat(), spec.shape) for key, spec in outputs.items()}
+    return checked

@@ -1,4 +1,4 @@
-"""What TensorFlow Serving wants beside a SavedModel: warm-up requests, settings, a Compose file."""
+"""Files for TensorFlow Serving: warm-up requests, server settings and a Compose file."""
 
 import json
 import pathlib
@@ -13,12 +13,12 @@ MODELS_FILE = "models.config"
 BATCHING_FILE = "batching.config"
 COMPOSE_FILE = "compose.yaml"
 
-# A short text, as most requests are, and one that fills the model's longest sequence: what the
-# server allocates for them it has before the first client comes.
+# A typical text, and one that fills the model's longest sequence, so that the server allocates
+# memory for both before its first request.
 _SHORT, _LONG = "a short text", "a long text " * 200
 
-# No padding option: the server would pad `input_mask` with ones. So it joins requests of
-# strings, which have no length yet, and the graph pads.
+# The server must not pad: it would pad `input_mask` with ones. Requests of strings can be batched
+# without padding, because the graph pads the sequences.
 _BATCHING = """\
 # For tensorflow_model_server --enable_batching --batching_parameters_file=...
 max_batch_size { value: 64 }
@@ -34,8 +34,8 @@ model_config_list {
     name: %(name)s
     base_path: %(path)s
     model_platform: "tensorflow"
-    # The newest version is served, and no other. To serve two, such as a canary beside the stable
-    # one, or to go back to an older one, name them; requests may then ask for a label.
+    # By default only the newest version is served. To serve several versions, or an older one,
+    # list them here. Requests can then select a version by its label.
     # model_version_policy { specific { versions: 1 versions: 2 } }
     # version_labels { key: "stable" value: 1 }
     # version_labels { key: "canary" value: 2 }
@@ -43,7 +43,7 @@ model_config_list {
 }
 """
 
-# The image has no curl; its bash can speak to a port itself.
+# The image has no curl, but bash can open a TCP connection.
 _HEALTHY = (
     "exec 3<>/dev/tcp/127.0.0.1/8501 && "
     "printf '%%s\\r\\n\\r\\n' 'GET /v1/models/%s HTTP/1.0' >&3 && "
@@ -90,16 +90,15 @@ services:
 """
 
 
-def write_warmup(version, inputs, signature="serving_default"):
-    """Writes the requests that a server sends itself before it serves a version.
+def write_warmup(version, inputs):
+    """Write the warm-up requests that the server runs before it serves a version.
 
     Args:
-        version: folder of the SavedModel.
-        inputs: the signature's inputs, a list of named `tf.TensorSpec`.
-        signature: its name.
+        version: Folder of the SavedModel.
+        inputs: Inputs of `serving_default`, a list of named `tf.TensorSpec`.
 
     Returns:
-        How many requests were written.
+        Number of requests.
 
     Example:
 
@@ -114,16 +113,16 @@ def write_warmup(version, inputs, signature="serving_default"):
     with tf.io.TFRecordWriter(str(file)) as writer:
         for text in texts:
             tensors = {spec.name: _example(spec, text) for spec in inputs}
-            writer.write(_prediction_log(signature, tensors))
+            writer.write(_prediction_log("serving_default", tensors))
     return len(texts)
 
 
 def write_settings(folder, inputs):
-    """Writes models.config, batching parameters and a Compose file; files that are there stay.
+    """Write models.config, batching.config and compose.yaml, except for files that exist.
 
     Args:
-        folder: the model folder, which holds the versions; its name is the model's.
-        inputs: those of `serving_default`, a list of named `tf.TensorSpec`.
+        folder: Model folder, which holds the versions. Its name is the name of the model.
+        inputs: Inputs of `serving_default`, a list of named `tf.TensorSpec`.
 
     Example:
 
@@ -135,16 +134,16 @@ def write_settings(folder, inputs):
     """
     folder = pathlib.Path(folder)
     name = folder.resolve().name
-    inside = f"/models/{name}"
+    path = f"/models/{name}"  # in the container
     files = {
-        MODELS_FILE: _MODELS % {"name": _proto_string(name), "path": _proto_string(inside)},
+        MODELS_FILE: _MODELS % {"name": _proto_string(name), "path": _proto_string(path)},
         BATCHING_FILE: _BATCHING,
         COMPOSE_FILE: _COMPOSE
         % {
             "curl": curl(name, inputs).replace("\n", "\n#   "),
-            "models": _yaml_string(f"--model_config_file={inside}/{MODELS_FILE}"),
-            "batching": _batching(inside) if can_join(inputs) else "",
-            "folder": _yaml_string(inside),
+            "models": _yaml_string(f"--model_config_file={path}/{MODELS_FILE}"),
+            "batching": _batching_flags(path) if can_batch(inputs) else "",
+            "folder": _yaml_string(path),
             "healthy": _yaml_string(_HEALTHY % urllib.parse.quote(name, safe="")),
         },
     }
@@ -153,31 +152,31 @@ def write_settings(folder, inputs):
             (folder / file).write_text(content, encoding="utf-8")
 
 
-def can_join(inputs):
-    """Whether a server can join requests: it fails those whose rows differ in shape.
+def can_batch(inputs):
+    """Return True if the server can batch requests: all rows must have the same shape.
 
     Args:
-        inputs: those of a signature, a list of `tf.TensorSpec`.
+        inputs: Inputs of a signature, a list of `tf.TensorSpec`.
 
     Example:
 
-    >>> can_join([tf.TensorSpec([None])]), can_join([tf.TensorSpec([None, None])])
+    >>> can_batch([tf.TensorSpec([None])]), can_batch([tf.TensorSpec([None, None])])
     (True, False)
     """
     return all(spec.shape.rank and spec.shape[1:].is_fully_defined() for spec in inputs)
 
 
-def _batching(inside):
-    file = _yaml_string(f"--batching_parameters_file={inside}/{BATCHING_FILE}")
+def _batching_flags(path):
+    file = _yaml_string(f"--batching_parameters_file={path}/{BATCHING_FILE}")
     return f"      - --enable_batching\n      - {file}\n"
 
 
 def curl(name, inputs):
-    r"""A command that asks a server on this machine.
+    r"""Return a curl command that sends a request to a server on this machine.
 
     Args:
-        name: the model's.
-        inputs: those of `serving_default`, a list of named `tf.TensorSpec`.
+        name: Name of the model.
+        inputs: Inputs of `serving_default`, a list of named `tf.TensorSpec`.
 
     Returns:
         Lines for a shell, as one string.
@@ -196,35 +195,35 @@ def curl(name, inputs):
 
 
 def _plain(value):
-    """An array or bytes as what JSON has."""
+    """Convert bytes or an array to a type that JSON has."""
     return value.decode() if isinstance(value, bytes) else value.tolist()
 
 
 def _proto_string(text):
-    """A string of a protocol buffer's text format."""
+    """A string literal of the text format of protocol buffers."""
     escaped = re.sub(r'["\\\x00-\x1f\x7f]', lambda found: f"\\{ord(found[0]):03o}", text)
     return f'"{escaped}"'
 
 
 def _yaml_string(text):
-    """A string of YAML, in which Compose looks for variables behind a dollar."""
+    """A string literal of YAML, with `$` escaped for Compose."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", r"\x7f").replace("$", "$$")
 
 
 def _example(spec, text):
-    """A tensor of one row that fits an input: the text, or zeros."""
+    """A `TensorProto` with one row for an input: the text, or zeros."""
     shape = [size or 1 for size in spec.shape]
     return tf.make_tensor_proto(text if spec.dtype == tf.string else 0, spec.dtype, shape)
 
 
 def _prediction_log(signature, tensors):
-    """One record: `PredictionLog.predict_log.request` of TensorFlow Serving's API, serialized.
+    """A serialized `PredictionLog` with a `PredictRequest`.
 
-    Written by hand, field number by field number, so that exporting needs no package of it.
+    It is encoded by hand, so that exporting does not need the package tensorflow-serving-api.
     Source: `prediction_log.proto`, `predict.proto` and `model.proto` of tensorflow/serving.
     """
     request = _field(1, _field(3, signature.encode()))  # model_spec.signature_name
-    for name, tensor in tensors.items():  # inputs, a map
+    for name, tensor in tensors.items():  # the map `inputs`
         request += _field(2, _field(1, name.encode()) + _field(2, tensor.SerializeToString()))
     return _field(6, _field(1, request))
 

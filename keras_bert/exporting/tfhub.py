@@ -1,4 +1,4 @@
-"""Encoder and preprocessor as two reusable SavedModels, with the names that TF-Hub's BERTs have.
+"""Encoder and preprocessor as two reusable SavedModels, with the interface of TF-Hub's BERT models.
 
 Source: tensorflow/models `official/nlp/tools/export_tfhub_lib.py`, and the pages of the models
 `bert_en_uncased_preprocess` and `bert_en_uncased_L-12_H-768_A-12`.
@@ -11,105 +11,124 @@ import tensorflow as tf
 from keras_bert.exporting import signatures
 from keras_bert.text.preprocessor import VOCABULARY_FILE
 
-SEQUENCE_LENGTH = 128  # of `preprocess(texts)`, as there
+SEQUENCE_LENGTH = 128  # of `preprocess(texts)`, as on TF-Hub
 
 
 class _Reusable(tf.train.Checkpoint):
-    """What holds functions, variables and others like it, under names of our choice.
+    """A trackable object with attributes of any name.
 
-    Unlike a `tf.Module` it has no `variables` of its own, so that they can be a list that is
-    saved; and what is set as `__call__` is called, before it is saved as after.
+    Unlike `tf.Module`, it has no property `variables`, so a list with that name can be saved. It
+    can also be called before it is saved.
     """
 
     def __call__(self, *args, **kwargs):
         return self.__dict__["__call__"](*args, **kwargs)
 
 
-def preprocess(preprocessor, assets, longest=SEQUENCE_LENGTH):
-    """The preprocessor as a module.
+def preprocess(preprocessor, assets, sequence_length=SEQUENCE_LENGTH):
+    """Make the module of a preprocessor.
+
+    The module `m` has these functions:
+
+    - `m(texts)` returns `input_word_ids`, `input_mask` and `input_type_ids`, int32
+      (batch, sequence_length).
+    - `m.tokenize(texts)` returns ids, int32 ragged (batch, (words), (tokens)).
+    - `m.tokenize_with_offsets(texts)` returns ids, the first byte of each token, and the byte
+      after its last.
+    - `m.bert_pack_inputs([a] or [a, b], seq_length)` packs ragged ids of rank 2 or 3 into the
+      three tensors.
+    - `m.tokenize.get_special_tokens_dict()` returns int32 scalars.
 
     Args:
-        preprocessor: a `Preprocessor`.
-        assets: a folder for the vocabulary, which stays until the module is saved.
-        longest: positions of what it prepares, where no other number is asked for.
+        preprocessor: `Preprocessor`.
+        assets: Folder for the vocabulary; it must exist until the module is saved.
+        sequence_length: Default length of the sequences.
 
     Returns:
-        A `tf.Module` `m` and its signatures. `m(texts)` gives `input_word_ids`, `input_mask` and
-        `input_type_ids`, int32 (batch, longest); `m.tokenize(texts)` int32 ragged
-        (batch, (words), (pieces)); `m.tokenize_with_offsets(texts)` the same with first bytes and
-        bytes after the last; `m.bert_pack_inputs([a] or [a, b], seq_length)` the three tensors of
-        ragged ids of rank 2 or 3; `m.tokenize.get_special_tokens_dict()` int32 scalars.
+        The module and the dict of its signatures.
 
     Example:
 
     >>> import tempfile
     >>> from keras_bert.text.preprocessor import Preprocessor
-    >>> pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good"]
+    >>> vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good"]
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     module, _ = preprocess(Preprocessor(pieces), folder)
+    ...     module, _ = preprocess(Preprocessor(vocabulary), folder)
     >>> module.tokenize(tf.constant(["good good", ""])).to_list()
     [[[5], [5]], []]
     """
-    texts = tf.TensorSpec([None], tf.string, name="inputs")
+    texts = [tf.TensorSpec([None], tf.string, name="inputs")]
 
     def call(inputs):
-        ids = preprocessor.tokenizer.tokenize(inputs)
-        return preprocessor.pack(ids, sequence_length=longest, max_sequence_length=longest)
+        tokens = preprocessor.tokenizer.tokenize(inputs)
+        return preprocessor.pack(
+            tokens, sequence_length=sequence_length, max_sequence_length=sequence_length
+        )
 
     def tokenize(inputs):
-        return _by_word(preprocessor.tokenizer.tokenize_with_offsets(inputs))[0]
+        return tokenize_with_offsets(inputs)[0]
 
     def tokenize_with_offsets(inputs):
         return _by_word(preprocessor.tokenizer.tokenize_with_offsets(inputs))
 
-    def pack(inputs, seq_length=longest):
-        # Of rank 3 the words are of no interest any more.
+    module = _Reusable()
+    module.vocab_file = tf.saved_model.Asset(_write_vocabulary(preprocessor, assets))
+    default = tf.function(call, input_signature=texts, autograph=False)
+    module.__call__ = default  # type: ignore[method-assign]
+    module.tokenize = _Reusable()
+    module.tokenize.__call__ = tf.function(tokenize, input_signature=texts, autograph=False)
+    module.tokenize.get_special_tokens_dict = tf.function(
+        lambda: _special_tokens(preprocessor), input_signature=[], autograph=False
+    )
+    module.tokenize_with_offsets = tf.function(
+        tokenize_with_offsets, input_signature=texts, autograph=False
+    )
+    module.bert_pack_inputs = _pack_function(preprocessor, sequence_length)
+    return module, {"serving_default": default}
+
+
+def _pack_function(preprocessor, sequence_length):
+    """`bert_pack_inputs`, traced for one or two ragged tensors of rank 2 or 3."""
+
+    def pack(inputs, seq_length=sequence_length):
         flat = [item.merge_dims(1, -1) if item.ragged_rank > 1 else item for item in inputs]
         least = len(flat) + 1
         message = f"seq_length must be at least {least}, for [CLS] and each [SEP]; received"
         check = tf.debugging.Assert(tf.greater_equal(seq_length, least), [message, seq_length])
         with tf.control_dependencies([check]):
             flat = [tf.identity(item) for item in flat]
-            return preprocessor.pack(*flat, sequence_length=seq_length, max_sequence_length=longest)
+            return preprocessor.pack(
+                *flat, sequence_length=seq_length, max_sequence_length=sequence_length
+            )
 
-    module = _Reusable()
-    module.vocab_file = tf.saved_model.Asset(_write_vocabulary(preprocessor, assets))
-    inputs = tf.function(call, input_signature=[texts], autograph=False)
-    module.__call__ = inputs  # type: ignore[method-assign]
-    module.tokenize = _Reusable()
-    module.tokenize.__call__ = tf.function(tokenize, input_signature=[texts], autograph=False)
-    module.tokenize.get_special_tokens_dict = tf.function(
-        lambda: _special_tokens(preprocessor), input_signature=[], autograph=False
-    )
-    module.tokenize_with_offsets = tf.function(
-        tokenize_with_offsets, input_signature=[texts], autograph=False
-    )
-    module.bert_pack_inputs = tf.function(pack, autograph=False)
+    function = tf.function(pack, autograph=False)
+    lengths = [tf.TensorSpec([], dtype, name="seq_length") for dtype in (tf.int32, tf.int64)]
     for segments in (1, 2):
         for rank in (2, 3):
-            ids = [tf.RaggedTensorSpec([None] * rank, tf.int32) for _ in range(segments)]
-            of_any_length = [
-                tf.TensorSpec([], dtype, name="seq_length") for dtype in (tf.int32, tf.int64)
-            ]
-            for length in (*of_any_length, longest):
-                module.bert_pack_inputs.get_concrete_function(ids, seq_length=length)
-    return module, {"serving_default": inputs}
+            tokens = [tf.RaggedTensorSpec([None] * rank, tf.int32) for _ in range(segments)]
+            for length in (*lengths, sequence_length):
+                function.get_concrete_function(tokens, seq_length=length)
+    return function
 
 
 def encoder(encoder, assets, masked_lm=None):
-    """The encoder as a module that can be trained.
+    """Make the trainable module of an encoder.
+
+    The module `m` has these attributes:
+
+    - `m(inputs, training=False)` takes a dict of the three tensors, int32 (batch, seq). It returns
+      a dict of `pooled_output`, `sequence_output`, `encoder_outputs`, a list with one tensor for
+      each layer, and `default`, which is the pooled output.
+    - `m.variables`, `m.trainable_variables` and `m.regularization_losses` are lists.
+    - `m.mlm`, if there is a `masked_lm`, also takes `masked_lm_positions` and adds `mlm_logits`.
 
     Args:
-        encoder: a `BertEncoder`.
-        assets: a folder for the vocabulary, which stays until the module is saved.
-        masked_lm: the `MaskedLMHead` that is tied to the encoder, or `None`.
+        encoder: `BertEncoder`.
+        assets: Folder for the vocabulary; it must exist until the module is saved.
+        masked_lm: `MaskedLMHead` that is tied to the encoder, or `None`.
 
     Returns:
-        A `tf.Module` `m` and its signatures. `m(inputs, training=False)` takes the dict of the
-        three int32 tensors (batch, seq) to `pooled_output`, `sequence_output`,
-        `encoder_outputs`, a list, and `default`, which is the pooled output;
-        `m.variables`, `m.trainable_variables` and `m.regularization_losses` are lists. With
-        `masked_lm`, `m.mlm` takes `masked_lm_positions` too and adds `mlm_logits`.
+        The module and the dict of its signatures.
 
     Example:
 
@@ -128,44 +147,39 @@ def encoder(encoder, assets, masked_lm=None):
         outputs = encoder({key: inputs[key] for key in encoder.input}, training=training)
         return {**outputs, "default": outputs["pooled_output"]}
 
-    def fill(inputs, training):
+    def predict_tokens(inputs, training):
         outputs = encode(inputs, training)
         logits = masked_lm(outputs["sequence_output"], inputs["masked_lm_positions"])
         return {**outputs, "mlm_logits": tf.cast(logits, tf.float32)}
 
-    module = _trainable(encode, encoder.input, encoder)
+    module = _trainable(encode, encoder.input, [encoder])
     if encoder.preprocessor is not None:
         module.vocab_file = tf.saved_model.Asset(_write_vocabulary(encoder.preprocessor, assets))
         module.do_lower_case = tf.Variable(
             encoder.preprocessor.lowercase, trainable=False, name="do_lower_case"
         )
     if masked_lm is not None:
-        module.mlm = _trainable(fill, [*encoder.input, "masked_lm_positions"], encoder, masked_lm)
+        keys = [*encoder.input, "masked_lm_positions"]
+        module.mlm = _trainable(predict_tokens, keys, [encoder, masked_lm])
 
     def serve(input_word_ids, input_mask, input_type_ids):
-        outputs = encoder(
-            {
-                "input_word_ids": input_word_ids,
-                "input_mask": input_mask,
-                "input_type_ids": input_type_ids,
-            },
-            training=False,
-        )
+        inputs = {
+            "input_word_ids": input_word_ids,
+            "input_mask": input_mask,
+            "input_type_ids": input_type_ids,
+        }
+        outputs = encoder(inputs, training=False)
         return {key: outputs[key] for key in ("pooled_output", "sequence_output")}
 
-    signature = [tf.TensorSpec([None, None], tf.int32, name=key) for key in encoder.input]
-    serving = tf.function(serve, input_signature=signature, autograph=False)
-    module.serving_default = serving
-    return module, {"serving_default": serving}
+    specs = [tf.TensorSpec([None, None], tf.int32, name=key) for key in encoder.input]
+    module.serving_default = tf.function(serve, input_signature=specs, autograph=False)
+    return module, {"serving_default": module.serving_default}
 
 
-def _trainable(call, keys, *models):
-    """A module with what `hub.KerasLayer` looks for.
+def _trainable(call, keys, layers):
+    """A module with the attributes that `hub.KerasLayer` expects.
 
-    Args:
-        call: `call(inputs, training)`, to a dict of tensors.
-        keys: of the inputs, each int32 (batch, seq).
-        models: what holds its variables; the later ones add theirs.
+    `call(inputs, training)` takes a dict of `keys`, int32 (batch, seq); `layers` own its variables.
     """
     specs = {key: tf.TensorSpec([None, None], tf.int32, name=key) for key in keys}
     module = _Reusable()
@@ -173,22 +187,18 @@ def _trainable(call, keys, *models):
     for training in (True, False):
         function.get_concrete_function(specs, training=training)
     module.__call__ = function  # type: ignore[method-assign]
-    # `weights`, not `variables`: the seeds of dropout are nobody's to train.
-    module.variables = [weight.value for model in models for weight in model.weights]
+    # `weights`, not `variables`, which include the seeds of dropout.
+    module.variables = [weight.value for layer in layers for weight in layer.weights]
     module.trainable_variables = module.variables
     module.regularization_losses = []
-    module.seeds = [v.value for model in models for v in model.non_trainable_variables]
+    module.seeds = [v.value for layer in layers for v in layer.non_trainable_variables]
     return module
 
 
 def _by_word(tokens):
-    """Ragged (batch, (words), (pieces)) of ids, starts and limits, int32.
-
-    Args:
-        tokens: from `WordPieceTokenizer.tokenize_with_offsets`.
-    """
+    """Ids, starts and limits, int32 ragged (batch, (words), (tokens))."""
     ids, words, starts, limits = tokens
-    first = signatures.first_pieces(ids, words)
+    first = signatures.first_tokens(ids, words)
     row_of_word = tf.gather(ids.value_rowids(), first)
 
     def nest(values):

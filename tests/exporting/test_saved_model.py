@@ -1,4 +1,4 @@
-"""Exported SavedModels, tested as their consumer sees them: another process, another folder."""
+"""Tests of exported SavedModels in another process and another folder, as users run them."""
 
 import json
 import pathlib
@@ -16,7 +16,7 @@ from keras_bert.exporting import saved_model as export_module
 from tests import served, tiny
 
 TEXTS = ["this film is good!", "", "so bad", "한국어 " * 40, "\x00\ufffd", "good " * 500]
-# A server's view: TensorFlow alone, nothing of Keras or tensorflow-text.
+# A client without Keras and tensorflow-text.
 CLIENT = """
 import json, sys
 import numpy as np
@@ -44,7 +44,7 @@ def classifier():
 
 @pytest.fixture(scope="module")
 def exported(classifier, tmp_path_factory):
-    """The version's folder, moved away from where it was written."""
+    """The folder of the version, moved to another place."""
     written = keras_bert.export(classifier, tmp_path_factory.mktemp("models") / "reviews")
     moved = tmp_path_factory.mktemp("elsewhere") / "1"
     shutil.move(written, moved)
@@ -58,7 +58,7 @@ def expected_probabilities(model, texts, pairs=()):
     return tf.nn.softmax(model(inputs, training=False)).numpy()
 
 
-def test_a_process_with_tensorflow_alone_gets_the_models_answers(classifier, exported):
+def test_process_with_only_tensorflow(classifier, exported):
     answers = json.loads(run(CLIENT, exported, json.dumps({"text": TEXTS})))
     expected = expected_probabilities(classifier, TEXTS)
     np.testing.assert_allclose(answers["probabilities"], expected, atol=1e-5)
@@ -67,12 +67,12 @@ def test_a_process_with_tensorflow_alone_gets_the_models_answers(classifier, exp
     np.testing.assert_allclose(answers["score"], expected.max(axis=1), atol=1e-5)
 
 
-def test_an_empty_batch_is_answered(exported):
+def test_empty_batch(exported):
     answers = json.loads(run(CLIENT, exported, json.dumps({"text": []})))
     assert answers == {"label": [], "probabilities": [], "score": []}
 
 
-def test_the_c_library_gives_the_same_answers(classifier, exported):
+def test_c_library_gives_the_same_answers(classifier, exported):
     found = served.by_c_api(served.LIBRARIES, exported, {"text": TEXTS})
     assert found["foreign"] == []
     expected = expected_probabilities(classifier, TEXTS)
@@ -80,7 +80,7 @@ def test_the_c_library_gives_the_same_answers(classifier, exported):
     assert found["label"] == [["bad", "good", "좋음"][row.argmax()] for row in expected]
 
 
-def test_invalid_utf8_is_answered(classifier, exported):
+def test_invalid_utf8(classifier, exported):
     served = tf.saved_model.load(str(exported)).signatures["serving_default"]
     broken = served(text=tf.constant([b"good\xff\xfe film", b"\xed\xa0\x80"]))
     np.testing.assert_allclose(
@@ -88,23 +88,22 @@ def test_invalid_utf8_is_answered(classifier, exported):
     )
 
 
-def test_a_text_costs_no_more_than_its_length(tmp_path, monkeypatch):
-    """The graph pads to the longest of the batch, whatever length the preprocessor has."""
+def test_texts_are_padded_to_the_longest_of_the_batch(tmp_path, monkeypatch):
     model = keras_bert.heads.classifier(tiny.encoder(), 2)
-    asked = []
+    calls = []
     pack = keras_bert.Preprocessor.pack
 
     def spy(self, *ids, **options):
-        asked.append(options)
+        calls.append(options)
         return pack(self, *ids, **options)
 
     monkeypatch.setattr(keras_bert.Preprocessor, "pack", spy)
     keras_bert.export(model, tmp_path)
-    assert asked
-    assert all(options == {"sequence_length": None, "max_sequence_length": 32} for options in asked)
+    assert calls
+    assert all(options == {"sequence_length": None, "max_sequence_length": 32} for options in calls)
 
 
-def test_ids_signature_takes_the_three_tensors(classifier, exported):
+def test_ids_signature(classifier, exported):
     ids = tf.saved_model.load(str(exported)).signatures["ids"]
     inputs = classifier_inputs = keras_bert.heads.find_encoder(classifier).preprocessor(
         ["this film is good!"]
@@ -119,7 +118,7 @@ def test_labels_are_an_asset(exported):
     assert text == "bad\ngood\n좋음\n"
 
 
-def test_pairs_ask_for_both_texts(tmp_path):
+def test_text_pairs(tmp_path):
     model = keras_bert.heads.classifier(tiny.encoder(), 2, pairs=True)
     version = keras_bert.export(model, tmp_path)
     request = {"text": ["good film", "so"], "text_pair": ["bad " * 40, ""]}
@@ -128,7 +127,7 @@ def test_pairs_ask_for_both_texts(tmp_path):
     np.testing.assert_allclose(answers["probabilities"], expected, atol=1e-5)
 
 
-def test_versions_count_up_and_optimizers_stay_behind(tmp_path):
+def test_next_version_has_no_optimizer(tmp_path):
     model = keras_bert.heads.classifier(tiny.encoder(), 2)
     keras_bert.export(model, tmp_path / "model")
     model.compile(keras_bert.optimizers.adamw(1e-3, total_steps=2), "mse")
@@ -147,9 +146,9 @@ def test_versions_count_up_and_optimizers_stay_behind(tmp_path):
     assert sizes[0] == sizes[1]
 
 
-def test_a_users_own_model_on_strings(tmp_path):
+def test_functional_model_on_strings(tmp_path):
     bert = tiny.encoder()
-    text = keras.Input(shape=(), dtype="string", name="text")  # its tensor has another name
+    text = keras.Input(shape=(), dtype="string", name="text")  # its tensor has a different name
     stars = keras.Input(shape=(1,), name="stars")
     x = bert(bert.preprocessor(text))["pooled_output"]
     x = keras.layers.Concatenate()([x, stars])
@@ -162,7 +161,7 @@ def test_a_users_own_model_on_strings(tmp_path):
 
 
 @pytest.mark.parametrize("failure", [OSError("No space left on device"), KeyboardInterrupt()])
-def test_a_failed_write_leaves_nothing(classifier, tmp_path, monkeypatch, failure):
+def test_failed_export_leaves_no_files(classifier, tmp_path, monkeypatch, failure):
     def save_half(module, folder, signatures):
         pathlib.Path(folder, "saved_model.pb").write_bytes(b"half")
         raise failure
@@ -180,7 +179,7 @@ def test_a_failed_write_leaves_nothing(classifier, tmp_path, monkeypatch, failur
 
 
 @pytest.mark.parametrize("versions", [0, 1])
-def test_a_pair_is_written_as_a_whole(tmp_path, monkeypatch, versions):
+def test_failed_encoder_removes_the_preprocessor(tmp_path, monkeypatch, versions):
     encoder = tiny.encoder()
     for _ in range(versions):
         keras_bert.export(encoder, tmp_path / "pair")
@@ -202,7 +201,7 @@ def test_a_pair_is_written_as_a_whole(tmp_path, monkeypatch, versions):
         assert found == {str(number + 1) for number in range(versions + 1)}
 
 
-def test_a_full_disk_is_one_clear_line(classifier, tmp_path, monkeypatch):
+def test_full_disk(classifier, tmp_path, monkeypatch):
     def fail(module, folder, signatures):
         raise tf.errors.ResourceExhaustedError(None, None, "No space left on device; more\nlines")
 
@@ -211,11 +210,11 @@ def test_a_full_disk_is_one_clear_line(classifier, tmp_path, monkeypatch):
         keras_bert.export(classifier, tmp_path / "model")
 
 
-def test_version_zero_is_not_used(classifier, tmp_path):
+def test_first_version_is_1(classifier, tmp_path):
     assert keras_bert.export(classifier, tmp_path).name == "1"
 
 
-def test_what_cannot_be_served_is_an_error(tmp_path):
+def test_models_that_cannot_be_exported(tmp_path):
     bert = tiny.encoder()
     with pytest.raises(ValueError, match="must end in a head"):
         keras_bert.export(keras_bert.heads.features(bert, -1), tmp_path / "x")
@@ -225,7 +224,7 @@ def test_what_cannot_be_served_is_an_error(tmp_path):
     assert not (tmp_path / "x").exists()
 
 
-def test_other_backends_are_told_what_to_do(classifier, tmp_path, monkeypatch):
+def test_other_backends_are_an_error(classifier, tmp_path, monkeypatch):
     monkeypatch.setattr(export_module.keras.backend, "backend", lambda: "jax")
     with pytest.raises(ValueError, match="needs KERAS_BACKEND=tensorflow; this process runs jax"):
         keras_bert.export(classifier, tmp_path)

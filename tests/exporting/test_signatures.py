@@ -1,4 +1,4 @@
-"""Each head exported: its answers to strings are those that Python gives."""
+"""Tests of exported heads: their answers are those of `keras_bert.tasks`."""
 
 import functools
 import resource
@@ -13,7 +13,7 @@ from keras_bert.data import conll
 from keras_bert.data.examples import Examples
 from keras_bert.data.squad import Questions
 from keras_bert.data.swag import Choices
-from keras_bert.exporting import signatures
+from keras_bert.exporting import signatures, windows
 from keras_bert.tasks import inference, masked_lm, tagging
 from tests import served as saved_models
 from tests import tiny
@@ -36,12 +36,12 @@ HEADS = {
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    """A function: name of a head -> (the model, its exported `serving_default`)."""
+    """Function that maps the name of a head to (model, exported `serving_default`)."""
     made = {}
 
     def get(name, model=None):
         if name not in made:
-            # Weights large enough that texts differ in their answers.
+            # Large weights, so that texts get different answers.
             model = model or HEADS[name](tiny.encoder(initializer_range=1.0))
             version = keras_bert.export(model, tmp_path_factory.mktemp("models") / name)
             loaded = tf.saved_model.load(str(version))
@@ -66,7 +66,7 @@ def test_every_head_can_be_exported():
     assert names == set(signatures.HEADS) == set(heads.TASKS) - {"pretraining"}
 
 
-def test_label_sets(served):
+def test_multi_label_classifier(served):
     model, signature = served("classifier")
     answer = ask(signature, text=TEXTS)
     expected = inference.answers(model, Examples(TEXTS))
@@ -81,20 +81,20 @@ def test_next_sentence(served):
     np.testing.assert_allclose(answer["probabilities"].sum(axis=1), 1, atol=1e-6)
 
 
-def test_a_number_for_each_pair(served):
+def test_regressor_of_pairs(served):
     model, signature = served("regressor")
     answer = ask(signature, text=TEXTS, text_pair=TEXTS[::-1])
     expected = inference.answers(model, Examples(TEXTS, TEXTS[::-1]))
     np.testing.assert_allclose(answer["score"], expected, atol=1e-5)
 
 
-def test_vectors(served):
+def test_embedder(served):
     model, signature = served("embedder")
     answer = ask(signature, text=TEXTS)
     np.testing.assert_allclose(answer["embedding"], inference.embed(model, TEXTS), atol=1e-5)
 
 
-def test_choices(served):
+def test_multiple_choice(served):
     model, signature = served("multiple_choice")
     texts, choices = ["this film", "so"], [["is good", "bad !", ""], ["bad film", "good", "a"]]
     answer = ask(signature, text=texts, choices=choices)
@@ -107,7 +107,7 @@ def test_choices(served):
     ("head", "counts"),
     [("tagger", [5, 0, 80, 4, 0]), ("tagger of characters", [15, 0, 280, 12, 0])],
 )
-def test_tags_of_words_with_their_bytes(served, head, counts):
+def test_tags_and_byte_offsets(served, head, counts):
     model, signature = served(head)
     answer = ask(signature, text=TEXTS)
     tokenizer = heads.find_encoder(model).preprocessor.tokenizer
@@ -120,26 +120,26 @@ def test_tags_of_words_with_their_bytes(served, head, counts):
             list(zip(answer["start"][row], answer["end"][row], strict=True))[:count] == (spans[row])
         )
         assert decoded(answer["token"][row, count:]) == [""] * (max(counts) - count)
-        if row != 2:  # its windows are not those of Python
+        if row != 2:  # its windows differ from those of `tagging.encode`
             assert decoded(answer["tag"][row, :count]) == [tag for tag, _ in expected[row]]
             scores = [score for _, score in expected[row]]
             np.testing.assert_allclose(answer["score"][row, :count], scores, atol=1e-5)
 
 
-def test_a_long_text_is_tagged_in_windows(served):
+def test_long_text_is_tagged_in_windows(served):
     model, signature = served("tagger")
     text = " ".join(np.random.default_rng(0).choice(tiny.PIECES[5:9], 200))
     answer = ask(signature, text=[text])
     assert answer["count"].tolist() == [200]
-    # A word far from the cuts of its window sees what it would see alone: the last window here.
-    # 32 positions hold 30 words, and from one window to the next there are 15.
+    # A window holds 30 words and the step is 15, so the last window has words 180 to 199. Words
+    # that are taken from it must be tagged as if it were the whole text.
     alone = ask(signature, text=[" ".join(text.split()[180:])])
     assert decoded(answer["tag"][0, 195:]) == decoded(alone["tag"][0, 15:])
     np.testing.assert_allclose(answer["score"][0, 195:], alone["score"][0, 15:], atol=1e-5)
 
 
 @pytest.mark.parametrize("no_answer", [False, True])
-def test_answers_to_questions(served, no_answer):
+def test_question_answering(served, no_answer):
     encoder = tiny.encoder(initializer_range=1.0)
     model = heads.span_selector(encoder, no_answer=no_answer)
     model, signature = served(f"span_selector {no_answer}", model)
@@ -156,9 +156,11 @@ def test_answers_to_questions(served, no_answer):
 
 
 @pytest.mark.parametrize("no_answer", [False, True])
-@pytest.mark.parametrize("length", [8, 14, 31, 64, 160])
-def test_questions_are_answered_in_windows_as_python_does(tmp_path, length, no_answer):
-    """Answers and scores of the SavedModel over several windows are those of `predict`."""
+@pytest.mark.parametrize(
+    "length",
+    [8, 31, *(pytest.param(length, marks=pytest.mark.slow) for length in (14, 64, 160))],
+)
+def test_answers_from_windows_match_python(tmp_path, length, no_answer):
     encoder = tiny.encoder(initializer_range=1.0, max_position_embeddings=length)
     encoder.preprocessor.max_sequence_length = length
     model = heads.span_selector(encoder, no_answer=no_answer)
@@ -173,29 +175,29 @@ def test_questions_are_answered_in_windows_as_python_does(tmp_path, length, no_a
     np.testing.assert_allclose(answer["score"], [item["score"] for item in expected], atol=1e-5)
 
 
-def test_a_long_context_is_read_in_windows(served):
+def test_long_context(served):
     _, signature = served("span_selector")
     long = ask(signature, question=["is"], context=["so bad " * 60])
     assert long["answer"].shape == (1,) and len(long["answer"][0]) > 0
     assert long["end"][0] - long["start"][0] == len(long["answer"][0])
 
 
-def test_blanks_are_filled(served):
+def test_masked_tokens_are_predicted(served):
     model, signature = served("masked_lm")
     texts = ["this [MASK] is good", "[MASK][MASK]!"]
-    answer = ask(signature, text=[*texts, "no blank", ""])
+    answer = ask(signature, text=[*texts, "no mask", ""])
     assert answer["candidates"].shape == (4, 2, 5)
-    for row, blanks in enumerate(masked_lm.fill(model, texts)):
-        for place, candidates in enumerate(blanks):
-            assert decoded(answer["candidates"][row, place]) == [piece for piece, _ in candidates]
+    for row, masked in enumerate(masked_lm.fill(model, texts)):
+        for index, candidates in enumerate(masked):
+            assert decoded(answer["candidates"][row, index]) == [token for token, _ in candidates]
             scores = [score for _, score in candidates]
-            np.testing.assert_allclose(answer["scores"][row, place], scores, atol=1e-5)
+            np.testing.assert_allclose(answer["scores"][row, index], scores, atol=1e-5)
     assert decoded(answer["candidates"][0, 1]) == [""] * 5
     assert decoded(answer["candidates"][2:]) == [""] * 20
 
 
 @pytest.mark.parametrize("head", HEADS)
-def test_an_empty_batch_is_answered(served, head):
+def test_empty_batch(served, head):
     _, signature = served(head)
     specs = signature.structured_input_signature[1]
     texts = {name: tf.zeros([0, 2][: len(spec.shape)], tf.string) for name, spec in specs.items()}
@@ -203,22 +205,22 @@ def test_an_empty_batch_is_answered(served, head):
 
 
 @pytest.mark.parametrize("head", HEADS)
-def test_graphs_hold_core_ops_only(served, head):
-    """Ops of TensorFlow alone, and of each of its versions from 2.16."""
+def test_graphs_use_only_core_ops(served, head):
+    """Every TensorFlow from 2.16 has these ops."""
     served(head)
     ops, foreign = saved_models.foreign_ops(served.versions()[head])
     assert not foreign
-    assert len(ops) > 30  # it did read the graph
+    assert len(ops) > 30  # the graph was read
 
 
 @pytest.mark.parametrize("head", ["tagger", "span_selector", "masked_lm"])
-def test_the_c_library_gives_the_same_answers(served, head):
-    """What a server is: the library, no Python TensorFlow, no tensorflow-text."""
+def test_c_library_gives_the_same_answers(served, head):
+    """As in a server: the C library without Python TensorFlow and tensorflow-text."""
     _, signature = served(head)
     request = {
         "tagger": {"text": TEXTS},
         "span_selector": {"question": ["is good?"] * len(TEXTS), "context": TEXTS},
-        "masked_lm": {"text": ["this [MASK] is good", "no blank", "[MASK][MASK]!"]},
+        "masked_lm": {"text": ["this [MASK] is good", "no mask", "[MASK][MASK]!"]},
     }[head]
     version = served.versions()[head]
     found = saved_models.by_c_api(saved_models.LIBRARIES, version, request)
@@ -230,8 +232,8 @@ def test_the_c_library_gives_the_same_answers(served, head):
             np.testing.assert_allclose(found[name], value, atol=1e-5)
 
 
-def test_a_very_long_text_takes_bounded_memory(served, monkeypatch):
-    """Its windows run a chunk at a time, with the same answers."""
+def test_chunks_give_the_same_answers_as_one_batch(served, monkeypatch):
+    """The windows of a long text run in chunks, which bounds the memory."""
     rng = np.random.default_rng(0)
     long = " ".join(rng.choice(tiny.PIECES[5:9], 2000))
     requests = {
@@ -241,7 +243,7 @@ def test_a_very_long_text_takes_bounded_memory(served, monkeypatch):
     for head, request in requests.items():
         model, signature = served(head)
         in_chunks = ask(signature, **request)
-        monkeypatch.setattr(signatures, "_CHUNK", 10**6)
+        monkeypatch.setattr(windows, "_CHUNK", 10**6)
         preprocessor = heads.find_encoder(model).preprocessor
         output = heads.find_output(model)
         at_once, _, _ = signatures.HEADS[head](model, output, preprocessor, 32)
@@ -253,9 +255,9 @@ def test_a_very_long_text_takes_bounded_memory(served, monkeypatch):
                 np.testing.assert_allclose(value, in_chunks[name], atol=1e-5)
 
 
-def test_choices_run_a_chunk_at_a_time(monkeypatch):
-    """A short request may hold any number of them, and each takes a copy of its text."""
-    monkeypatch.setattr(signatures, "_CHUNK", 4)
+def test_choices_run_in_chunks(monkeypatch):
+    """A short request can have many choices, and each needs a copy of its text."""
+    monkeypatch.setattr(windows, "_CHUNK", 4)
     model = heads.multiple_choice(tiny.encoder(num_hidden_layers=1))
     ran = []
 
@@ -270,8 +272,8 @@ def test_choices_run_a_chunk_at_a_time(monkeypatch):
 
 
 @pytest.mark.parametrize("head", HEADS)
-def test_texts_of_another_rank_or_number_are_refused(served, head):
-    """TensorFlow hands on what it receives: a rank is the graph's own to check."""
+def test_wrong_shapes_are_errors(served, head):
+    """TensorFlow Serving does not check the rank of a request."""
     _, signature = served(head)
     specs = signature.structured_input_signature[1]
     shapes = {name: [2, 3][: len(spec.shape)] for name, spec in specs.items()}
@@ -281,12 +283,12 @@ def test_texts_of_another_rank_or_number_are_refused(served, head):
         for rows in (0, 1, 3):
             wrong += [{**shapes, name: [rows, *shape[1:]]} for name, shape in shapes.items()]
     for request in wrong:
-        with pytest.raises(tf.errors.InvalidArgumentError, match="(?i)shape|one first dimension"):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="(?i)shape|same first dimension"):
             signature(**{name: tf.fill(shape, "so") for name, shape in request.items()})
 
 
-def test_positions_are_those_of_their_own_row(served):
-    """Else the logits would be those of the next row, which may be somebody else's."""
+def test_positions_must_lie_within_their_row(served):
+    """Otherwise a request could read the logits of another request in the batch."""
     model, _ = served("masked_lm")
     output, preprocessor = heads.find_output(model), heads.find_encoder(model).preprocessor
     _, _, ids = signatures.masked_lm(model, output, preprocessor, 32)
@@ -297,15 +299,15 @@ def test_positions_are_those_of_their_own_row(served):
             ids({**inputs, "masked_lm_positions": tf.constant([[position], [0]])})
 
 
-def test_blanks_of_many_texts_are_filled_a_part_at_a_time(served, monkeypatch):
-    """Logits over a vocabulary take a hundred times the memory of the texts."""
+def test_masked_tokens_of_many_texts_are_predicted_in_chunks(served, monkeypatch):
+    """The logits over the vocabulary take far more memory than the texts."""
     model, _ = served("masked_lm")
     output, preprocessor = heads.find_output(model), heads.find_encoder(model).preprocessor
     given = tf.constant(["good [MASK] [MASK]", "", "[MASK]", "bad"])
     make = functools.partial(signatures.masked_lm, model, output, preprocessor, 32)
-    whole = make()[0](given)
+    at_once = make()[0](given)
     rows = []
-    monkeypatch.setattr(signatures, "_LOGITS", 2 * model.output_shape[-1])
+    monkeypatch.setattr(signatures, "_MAX_LOGITS", 2 * model.output_shape[-1])
     call = type(model).__call__
 
     def counted(self, inputs, **options):
@@ -314,26 +316,26 @@ def test_blanks_of_many_texts_are_filled_a_part_at_a_time(served, monkeypatch):
 
     monkeypatch.setattr(type(model), "__call__", counted)
     texts, _, ids = make()
-    parts = texts(given)
+    in_chunks = texts(given)
     assert set(rows) <= {1, None} and rows
-    assert (whole["candidates"].numpy() == parts["candidates"].numpy()).all()
-    np.testing.assert_allclose(whole["scores"], parts["scores"], atol=1e-6)
+    assert (at_once["candidates"].numpy() == in_chunks["candidates"].numpy()).all()
+    np.testing.assert_allclose(at_once["scores"], in_chunks["scores"], atol=1e-6)
     inputs = {name: tf.ones([2, 3], tf.int32) for name in model.input}
     with pytest.raises(tf.errors.InvalidArgumentError, match="at most 2 in a request"):
         ids({**inputs, "masked_lm_positions": tf.constant([[1, 1], [1, 1]])})
 
 
-def test_blanks_need_a_piece_for_them():
+def test_vocabulary_without_mask_is_an_error():
     encoder = tiny.encoder()
-    encoder.preprocessor = keras_bert.Preprocessor([p for p in tiny.PIECES if p != signatures.MASK])
+    encoder.preprocessor = keras_bert.Preprocessor(
+        [token for token in tiny.PIECES if token != signatures.MASK]
+    )
     model = heads.masked_lm(encoder)
-    with pytest.raises(
-        ValueError, match=r"needs \[MASK\] in the vocabulary; received .* 17 pieces"
-    ):
+    with pytest.raises(ValueError, match=r"needs \[MASK\] .* received 17 tokens"):
         signatures.masked_lm(model, heads.find_output(model), encoder.preprocessor, 32)
 
 
-def test_words_of_a_long_text_do_not_each_take_a_copy_of_it(served):
+def test_long_text_is_not_copied_for_each_word(served):
     _, signature = served("tagger")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     answer = ask(signature, text=["good bad " * 15_000])  # 135 kB, 30,000 words

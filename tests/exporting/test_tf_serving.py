@@ -1,4 +1,4 @@
-"""What goes beside an exported version, read with TensorFlow Serving's own protocol buffers."""
+"""Tests of the files for TensorFlow Serving, parsed with its protocol buffers."""
 
 import json
 import pathlib
@@ -28,7 +28,7 @@ from tests.server.test_app import serving
 
 
 def requests(version):
-    """The warm-up requests of a version: a list of (PredictRequest, its inputs as arrays)."""
+    """The warm-up requests of a version: list of (PredictRequest, inputs as arrays)."""
     log = pytest.importorskip("tensorflow_serving.apis.prediction_log_pb2")
     found = []
     for record in tf.data.TFRecordDataset(str(version / tf_serving.WARMUP_FILE)):
@@ -49,11 +49,11 @@ def test_warmup_requests_are_answered(tmp_path, pairs):
         signature = signatures[request.model_spec.signature_name]
         answer = signature(**{key: tf.constant(value) for key, value in inputs.items()})
         assert answer["probabilities"].shape == (1, 2)
-    # The second is as long as the model takes, long enough for two bytes of length.
+    # Over 127 bytes: the encoded length takes two bytes.
     assert len(found[1][1]["text"][0]) > 128
 
 
-def test_warmup_of_a_users_own_model(tmp_path):
+def test_warmup_of_a_functional_model(tmp_path):
     bert = tiny.encoder()
     text = keras.Input(shape=(), dtype="string", name="text")
     stars = keras.Input(shape=(3,), name="stars")
@@ -69,7 +69,7 @@ def text_input(*names):
 
 
 def compose(folder):
-    """The one service of a Compose file, as Compose reads it once variables are filled in."""
+    """The service of a Compose file, after Compose replaced `$$` by `$`."""
     text = (folder / tf_serving.COMPOSE_FILE).read_text(encoding="utf-8")
     service = yaml.safe_load(text)["services"]["serving"]
 
@@ -84,15 +84,15 @@ def compose(folder):
 
 
 def models_config(text):
-    """The models of a --model_config_file, read by TensorFlow Serving's own definition."""
+    """The models of a --model_config_file, parsed as a `ModelServerConfig`."""
     module = pytest.importorskip("tensorflow_serving.config.model_server_config_pb2")
     return text_format.Parse(text, module.ModelServerConfig()).model_config_list.config
 
 
 def batching(text):
-    """A --batching_parameters_file as a message.
+    """A --batching_parameters_file, parsed as a `BatchingParameters`.
 
-    The package of the API leaves its definition out, so it is made here, from
+    tensorflow-serving-api lacks this message. The definition here follows
     session_bundle_config.proto of tensorflow/serving.
     """
     file = descriptor_pb2.FileDescriptorProto(name="batching.proto", package="test")
@@ -111,7 +111,7 @@ def batching(text):
     return text_format.Parse(text, message_factory.GetMessageClass(kind)())
 
 
-# Flags of tensorflow_model_server that we use, from its main.cc.
+# Flags of tensorflow_model_server, from its main.cc.
 FLAGS = {
     "model_config_file",
     "model_config_file_poll_wait_seconds",
@@ -122,7 +122,7 @@ FLAGS = {
 
 
 def check_compose(service, folder, root):
-    """Every flag is the server's, and every file that is named lies where it says."""
+    """Check flags, files, ports and limits of a service; return its flags."""
     flags = dict(flag.removeprefix("--").partition("=")[::2] for flag in service["command"])
     assert set(flags) <= FLAGS
     [mount] = [mount for mount in service["volumes"] if mount["target"] == root]
@@ -140,7 +140,7 @@ NAMES = ["reviews", "한국 리뷰", 'it\'s "$HOME" ${A}', "a:b\\n%s#c", "-x", "
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_settings_of_a_model_of_any_name(tmp_path, name):
+def test_settings_for_unusual_names(tmp_path, name):
     folder = tmp_path / name
     folder.mkdir()
     tf_serving.write_settings(folder, text_input("text"))
@@ -155,7 +155,7 @@ def test_settings_of_a_model_of_any_name(tmp_path, name):
     assert found.batch_timeout_micros.value == 1000 == found.max_enqueued_batches.value
 
 
-def test_the_choice_of_versions_that_models_config_shows(tmp_path):
+def test_commented_version_policy_is_valid(tmp_path):
     tf_serving.write_settings(tmp_path, text_input("text"))
     text = (tmp_path / tf_serving.MODELS_FILE).read_text()
     shown = re.sub(r"# (?=model_version_policy|version_labels)", "", text)
@@ -164,18 +164,18 @@ def test_the_choice_of_versions_that_models_config_shows(tmp_path):
     assert dict(model.version_labels) == {"stable": 1, "canary": 2}
 
 
-def test_requests_of_rows_that_differ_in_shape_are_not_joined(tmp_path):
-    """The server would answer them with FAILED_PRECONDITION."""
+def test_rows_of_different_shapes_are_not_combined(tmp_path):
+    """The server would refuse such batches with FAILED_PRECONDITION."""
     choices = tf.TensorSpec([None, None], tf.string, name="choices")
     tf_serving.write_settings(tmp_path, [*text_input("text"), choices])
     assert not [flag for flag in compose(tmp_path)["command"] if "batching" in flag]
-    joined = tf.TensorSpec([None, 3], name="stars")
+    stars = tf.TensorSpec([None, 3], name="stars")
     (tmp_path / "other").mkdir()
-    tf_serving.write_settings(tmp_path / "other", [*text_input("text"), joined])
+    tf_serving.write_settings(tmp_path / "other", [*text_input("text"), stars])
     assert "--enable_batching" in compose(tmp_path / "other")["command"]
 
 
-def test_the_example_of_curl_is_a_request(tmp_path):
+def test_curl_command(tmp_path):
     inputs = [
         *text_input("text"),
         tf.TensorSpec([None, None], tf.string, name="choices"),
@@ -190,7 +190,7 @@ def test_the_example_of_curl_is_a_request(tmp_path):
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
-def test_the_health_check_asks_the_server(tmp_path):
+def test_health_check(tmp_path):
     name = "it's 좋음"
     served.times(tmp_path / name / "1", 2.0)
     tf_serving.write_settings(tmp_path / name, text_input("text"))
@@ -205,7 +205,7 @@ def test_the_health_check_asks_the_server(tmp_path):
     assert subprocess.run(command, timeout=30, capture_output=True).returncode != 0
 
 
-def test_settings_that_are_there_stay(tmp_path):
+def test_existing_settings_are_kept(tmp_path):
     (tmp_path / tf_serving.COMPOSE_FILE).write_text("mine")
     tf_serving.write_settings(tmp_path, text_input("text", "text_pair"))
     assert (tmp_path / tf_serving.COMPOSE_FILE).read_text() == "mine"
@@ -219,19 +219,20 @@ def check_size(version):
     weights = sum(
         kinds[name].size * int(np.prod(shape, dtype=np.int64))
         for name, shape in reader.get_variable_to_shape_map().items()
-        if kinds[name] != tf.string  # the graph of the objects
+        if kinds[name] != tf.string  # the object graph
     )
     total = sum(path.stat().st_size for path in version.rglob("*") if path.is_file())
     assert total <= 1.03 * weights + 4e6, f"{total:,} bytes for {weights:,} of weights"
     return total, weights
 
 
-def test_an_export_is_hardly_larger_than_its_weights(tmp_path):
+def test_size_of_an_export(tmp_path):
     model = keras_bert.heads.classifier(tiny.encoder(), 2)
     check_size(keras_bert.export(model, tmp_path / "tiny"))
 
 
-def test_an_export_of_minilm_is_hardly_larger_than_its_weights(tmp_path):
+@pytest.mark.slow
+def test_size_of_an_export_of_minilm(tmp_path):
     try:
         keras_bert.hub.resolve.find("minilm")
     except OSError as error:

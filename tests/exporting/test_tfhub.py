@@ -1,4 +1,4 @@
-"""The pair of SavedModels, used as TF-Hub's BERTs are: by a process that has TensorFlow alone."""
+"""Tests of the exported encoder and preprocessor, used like the BERT models of TF-Hub."""
 
 import json
 import subprocess
@@ -25,7 +25,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def folder(model, tmp_path_factory):
-    """The pair, exported and then moved."""
+    """The exported SavedModels, moved to another folder."""
     path = tmp_path_factory.mktemp("pair") / "first"
     assert keras_bert.export(model, path) == path / "encoder" / "1"
     return path.rename(path.parent / "moved")
@@ -56,16 +56,18 @@ def test_texts_to_inputs(model, preprocess):
     assert preprocess(tf.constant([], tf.string))["input_mask"].shape == (0, 128)
 
 
-def test_tokenize_nests_pieces_in_words(model, preprocess):
+def test_tokenize(model, preprocess):
     ids = preprocess.tokenize(tf.constant(["filmly a", "", "films"]))
-    piece = tiny.PIECES.index
+    token_id = tiny.PIECES.index
     assert ids.dtype == tf.int32
     assert ids.to_list() == [
-        [[piece("film"), piece("##ly")], [piece("a")]], [], [[piece("film"), piece("##s")]],
-    ]  # fmt: skip
+        [[token_id("film"), token_id("##ly")], [token_id("a")]],
+        [],
+        [[token_id("film"), token_id("##s")]],
+    ]
     found = preprocess.tokenize_with_offsets(tf.constant(["é filmly a"]))
     assert [item.to_list() for item in found] == [
-        [[[1], [piece("film"), piece("##ly")], [piece("a")]]][0:1],
+        [[[1], [token_id("film"), token_id("##ly")], [token_id("a")]]],
         [[[0], [3, 7], [10]]],
         [[[2], [7, 9], [11]]],
     ]
@@ -101,14 +103,14 @@ def test_pack(model, preprocess, length, dtype, pairs, rank):
         np.testing.assert_array_equal(found[key], array)
 
 
-def test_pack_has_a_default_length(preprocess):
+def test_default_length_of_pack(preprocess):
     ids = preprocess.tokenize(tf.constant(TEXTS))
     assert preprocess.bert_pack_inputs([ids])["input_mask"].shape == (4, 128)
 
 
 @pytest.mark.parametrize("as_tensor", [False, True])
 @pytest.mark.parametrize("segments, least", [(1, 2), (2, 3)])
-def test_pack_needs_room_for_what_is_no_text(preprocess, segments, least, as_tensor):
+def test_length_of_pack_is_too_small(preprocess, segments, least, as_tensor):
     ids = [preprocess.tokenize(tf.constant(TEXTS))] * segments
     for length in (-1, 0, 1, 2, 3):
         seq_length = tf.constant(length) if as_tensor else length
@@ -116,15 +118,15 @@ def test_pack_needs_room_for_what_is_no_text(preprocess, segments, least, as_ten
             packed = preprocess.bert_pack_inputs(ids, seq_length=seq_length)
             assert {tuple(value.shape) for value in packed.values()} == {(len(TEXTS), length)}
         else:
-            # The rule, or where TensorFlow sees the number before it runs, its own words.
+            # A Python int fails while TensorFlow traces the function, with its own message.
             with pytest.raises((ValueError, tf.errors.InvalidArgumentError)) as caught:
                 preprocess.bert_pack_inputs(ids, seq_length=seq_length)
             assert not as_tensor or f"seq_length must be at least {least}" in str(caught.value)
 
 
-def test_preprocess_makes_what_the_encoder_has_positions_for(tmp_path):
+def test_sequence_length_fits_the_encoder(tmp_path):
     encoder = tiny.encoder()
-    encoder.preprocessor = keras_bert.Preprocessor(tiny.PIECES)  # up to 512; the encoder has 32
+    encoder.preprocessor = keras_bert.Preprocessor(tiny.PIECES)  # 512 positions; the encoder has 32
     keras_bert.export(encoder, tmp_path)
     preprocess = tf.saved_model.load(str(tmp_path / "preprocess" / "1"))
     inputs = preprocess(tf.constant(TEXTS))
@@ -133,11 +135,11 @@ def test_preprocess_makes_what_the_encoder_has_positions_for(tmp_path):
     assert encode(inputs)["pooled_output"].shape == (4, 8)
 
 
-def test_the_encoder_computes_the_same(model, preprocess, encoder):
+def test_encoder_outputs(model, preprocess, encoder):
     inputs = preprocess(tf.constant(TEXTS))
     found = encoder(inputs, training=False)
     expected = keras_bert.heads.find_encoder(model)(numpy(inputs))
-    assert isinstance(found["encoder_outputs"], list) or len(found["encoder_outputs"]) == 2
+    assert len(found["encoder_outputs"]) == len(expected["encoder_outputs"])
     for key in ("pooled_output", "sequence_output"):
         np.testing.assert_allclose(found[key], expected[key], atol=1e-5)
     np.testing.assert_array_equal(found["default"], found["pooled_output"])
@@ -158,7 +160,7 @@ def test_masked_lm(model, preprocess, encoder):
     found = encoder.mlm(inputs, training=False)
     expected = model(numpy(inputs))["masked_lm"]
     np.testing.assert_allclose(found["mlm_logits"], expected, atol=1e-5)
-    # One pass of the encoder: with dropout, the logits are those of the vectors beside them.
+    # One pass of the encoder: with dropout, logits and `sequence_output` still match.
     trained = encoder.mlm(inputs, training=True)
     head = model.get_layer("masked_lm")
     logits = head(trained["sequence_output"], inputs["masked_lm_positions"])
@@ -169,7 +171,7 @@ def test_masked_lm(model, preprocess, encoder):
     assert len(encoder.mlm.trainable_variables) == len(encoder.trainable_variables) + 5
 
 
-def test_an_encoder_alone_has_no_mlm(tmp_path):
+def test_encoder_without_head_has_no_mlm(tmp_path):
     encoder = tiny.encoder(num_hidden_layers=1)
     encoder.preprocessor = None
     keras_bert.export(encoder, tmp_path / "a")
@@ -177,7 +179,7 @@ def test_an_encoder_alone_has_no_mlm(tmp_path):
     assert not hasattr(tf.saved_model.load(str(tmp_path / "a" / "encoder" / "1")), "mlm")
 
 
-def test_it_can_be_trained(model, preprocess, encoder):
+def test_gradients(model, preprocess, encoder):
     kernels = keras_bert.heads.find_encoder(model).weights
     assert len(encoder.trainable_variables) == len(encoder.variables) == len(kernels)
     assert list(encoder.regularization_losses) == []
@@ -189,7 +191,7 @@ def test_it_can_be_trained(model, preprocess, encoder):
     assert sum(float(tf.reduce_sum(tf.abs(tf.convert_to_tensor(g)))) for g in gradients) > 0
 
 
-def test_vocabulary_and_casing_lie_beside(folder, encoder):
+def test_vocabulary_and_casing_are_saved(folder, encoder):
     for name in ("encoder", "preprocess"):
         assets = folder / name / "1" / "assets"
         text = (assets / "vocab.txt").read_text(encoding="utf-8")
@@ -210,7 +212,7 @@ assert not {"keras_bert", "tensorflow_text"} & set(sys.modules)
 """
 
 
-def test_a_process_with_tensorflow_alone(model, folder):
+def test_process_with_only_tensorflow(model, folder):
     result = subprocess.run(
         [sys.executable, "-c", CLIENT, folder], capture_output=True, text=True, check=True
     )
@@ -220,7 +222,7 @@ def test_a_process_with_tensorflow_alone(model, folder):
     np.testing.assert_allclose(json.loads(result.stdout), expected, atol=1e-5)
 
 
-def test_without_a_vocabulary_there_is_no_preprocess(tmp_path):
+def test_no_preprocess_without_a_vocabulary(tmp_path):
     encoder = tiny.encoder()
     encoder.preprocessor = None
     keras_bert.export(encoder, tmp_path / "there")

@@ -1,0 +1,98 @@
+"""TensorFlow functions for texts that are longer than the model's longest sequence.
+
+Such a text is split into overlapping windows, and the model runs on a few windows at a time.
+"""
+
+import typing
+
+import tensorflow as tf
+
+_CHUNK = 16  # windows that run at once; bounds the memory that a very long text takes
+
+
+class Windows(typing.NamedTuple):
+    """Overlapping windows of the rows of a batch.
+
+    Attributes:
+        tokens: `tf.RaggedTensor` (windows, tokens).
+        row: Row of each window, int64 (windows,).
+        number: Index of each window among those of its row, int64 (windows,).
+        counts: Number of windows of each row, at least 1, int64 (rows,).
+        step: Tokens from one window of a row to the next, at least 1, int64 (rows,).
+    """
+
+    tokens: tf.RaggedTensor
+    row: tf.Tensor
+    number: tf.Tensor
+    counts: tf.Tensor
+    step: tf.Tensor
+
+
+def split(tokens, size, step):
+    """Split rows of tokens into overlapping windows.
+
+    Args:
+        tokens: `tf.RaggedTensor` (rows, tokens).
+        size: Largest number of tokens in a window, int64 (rows,).
+        step: Tokens from one window to the next, int64 (rows,).
+
+    Returns:
+        `Windows`.
+
+    Example:
+
+    >>> tokens = tf.ragged.constant([[1, 2, 3, 4, 5], []])
+    >>> size, step = tf.constant([3, 3], tf.int64), tf.constant([2, 2], tf.int64)
+    >>> split(tokens, size, step).tokens.to_list()
+    [[1, 2, 3], [3, 4, 5], []]
+    """
+    step = tf.maximum(step, 1)
+    length = tokens.row_lengths()
+    counts = tf.maximum(length - size + step - 1, 0) // step + 1
+    row = tf.repeat(tf.range(tf.size(counts, tf.int64)), counts)
+    number = tf.ragged.range(counts).flat_values
+    start = number * tf.gather(step, row)
+    size = tf.minimum(tf.gather(size, row), tf.gather(length, row) - start)
+    begin = tf.gather(tokens.row_starts(), row) + start
+    in_windows = tf.gather(tokens.flat_values, tf.ragged.range(begin, begin + size))
+    return Windows(in_windows, row, number, counts, step)
+
+
+def map_in_chunks(function, inputs, output_specs, chunk=None):
+    """Apply a function to a few rows at a time and concatenate its results.
+
+    Args:
+        function: Maps a dict of tensors (rows, ...) to a dict of tensors (rows, ...).
+        inputs: Dict of tensors (rows, ...).
+        output_specs: Dict of `tf.TensorSpec`s of the function's results.
+        chunk: Rows at a time; default: 16.
+
+    Returns:
+        Dict of tensors (rows, ...).
+
+    Example:
+
+    >>> spec = tf.TensorSpec([None], tf.int32)
+    >>> double = lambda inputs: {"y": 2 * inputs["x"]}
+    >>> map_in_chunks(double, {"x": tf.range(5)}, {"y": spec}, chunk=2)["y"].numpy().tolist()
+    [0, 2, 4, 6, 8]
+    """
+    chunk = _CHUNK if chunk is None else chunk
+    rows = tf.shape(next(iter(inputs.values())))[0]
+    count = tf.maximum((rows + chunk - 1) // chunk, 1)
+
+    def step(number, arrays):
+        begin = number * chunk
+        results = function({key: value[begin : begin + chunk] for key, value in inputs.items()})
+        return number + 1, {key: arrays[key].write(number, results[key]) for key in arrays}
+
+    arrays = {
+        key: tf.TensorArray(spec.dtype, count, infer_shape=False, element_shape=spec.shape)
+        for key, spec in output_specs.items()
+    }
+    _, arrays = tf.while_loop(
+        lambda number, _: number < count, step, (0, arrays), parallel_iterations=1
+    )
+    return {
+        key: tf.ensure_shape(arrays[key].concat(), spec.shape) for key, spec in output_specs.items()
+    }
