@@ -165,7 +165,8 @@ class PackedBatches(Batches):
         """Return (inputs, targets, weights)."""
         chosen = self.rows[index]
         lengths = self._encoded.lengths[chosen]
-        layout = Layout(lengths, *_assign_rows(lengths, self._shape[0]), self._shape)
+        row, number, offset = _assign_rows(lengths, self._shape[0])
+        layout = Layout(lengths, row, number, offset, self._shape)
         inputs, targets, weights = self._encoded.batch(chosen, int(lengths.max()))
         packed = layout.inputs(
             inputs["input_word_ids"], inputs["input_type_ids"], self._encoded.pad_id
