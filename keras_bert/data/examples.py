@@ -49,14 +49,8 @@ class Examples:
         kinds = [self.labels, self.label_sets, self.scores]
         if sum(kind is not None for kind in kinds) > 1:
             raise ValueError(f"{self.source}: give only one of labels, label_sets and scores")
-        columns = {
-            "texts": self.texts,
-            "text_pairs": self.text_pairs,
-            "labels": self.labels,
-            "label_sets": self.label_sets,
-            "scores": self.scores,
-        }
-        for name, column in columns.items():
+        for name in ("texts", "text_pairs", "labels", "label_sets", "scores"):
+            column = getattr(self, name)
             if column is None:
                 continue
             check_list(f"{self.source}: {name}", column)
