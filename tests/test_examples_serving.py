@@ -102,8 +102,8 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def rest(folder):
-    """Arguments of rest_client.py for a running server."""
-    with serving(models.find(folder), patience=30) as port:
+    """The arguments that lead rest_client.py to a server."""
+    with serving(models.find(folder), timeout=30) as port:
         yield ["--url", f"http://127.0.0.1:{port}/"]
 
 

@@ -40,8 +40,8 @@ def serve(args):
         for line in _introduction(found, url, export_first):
             print(line, flush=True)
         with contextlib.suppress(KeyboardInterrupt):
-            made = app.make(found, args.host, args.max_body, args.max_text, args.max_rows)
-            made.run(sockets=[listener])
+            limits = app.Limits(args.max_body, args.max_text, args.max_rows)
+            app.make(found, args.host, limits).run(sockets=[listener])
         print("stopped")
 
 

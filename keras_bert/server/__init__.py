@@ -1,1 +1,1 @@
-"""The local server, which speaks the REST protocol of TF Serving."""
+"""Local server with the REST API of TensorFlow Serving."""

@@ -1,10 +1,9 @@
-"""Requests that come together are answered together: many texts cost little more than one.
+"""Dynamic batching: requests that arrive together run through the model together.
 
-A request goes by its size into one of three lanes, each with a thread of its own, so that a short
-text never waits for a long one to be done. While a lane is at work what arrives is gathered, and
-the next batch takes as much of it as fits. Requests of one batch are of like length, so padding
-is small, and whoever is padded for the sake of others gets it cut off again: an answer is the one
-that the request would get alone.
+Requests are sorted by size into three queues, each with its own thread, so a short text never
+waits for a long one. Requests that arrive while a thread is busy form its next batch. The
+texts of a batch have similar lengths, which limits padding, and the padding that batching adds is
+removed from the outputs. Every request gets the outputs that it would get alone.
 """
 
 import asyncio
@@ -13,141 +12,149 @@ import concurrent.futures
 
 import numpy as np
 
-MAX_ROWS = 64  # of a batch, as in the batching.config of `production`
-_WAIT = 0.001  # seconds for others, of a request that finds its lane idle
-# A lane takes requests up to so many bytes, padded, and makes batches up to so many.
-_LANES = ((1024, 8192), (32768, 32768), (float("inf"), 65536))
-_LIKE = 64  # texts shorter than this are of like length; beyond, within a power of two
-# Answers of ours to texts that are longer for longer ones: filled up, and cut in `_cut`, or as
-# many as there are choices, on which requests of a batch agree.
-_FILLED = (
-    {"token", "tag", "score", "start", "end", "count"},
-    {"candidates", "scores"},
-    {"choice", "probabilities"},
-)
+MAX_ROWS = 64  # per batch, as in the batching.config that `export` writes
+_BATCH_DELAY = 0.001  # seconds that an idle queue waits for more requests
+# Per queue: the largest request and the largest batch, in bytes after padding.
+_SIZE_LIMITS = ((1024, 8192), (32768, 32768), (float("inf"), 65536))
+# Rows under this many bytes share batches. Longer rows share batches within a power of two.
+_SHORT_ROW = 64
+_TAGGER = {"token", "tag", "score", "start", "end", "count"}
+_MASKED_LM = {"candidates", "scores"}
+_MULTIPLE_CHOICE = {"choice", "probabilities"}
+# Outputs whose size depends on the inputs. `_remove_padding` knows the first two. The last depends
+# on the number of choices, which is the same for all requests of a batch.
+_VARIABLE_SIZE = (_TAGGER, _MASKED_LM, _MULTIPLE_CHOICE)
 
 
-class Lanes:
-    """Answers requests in batches.
+class QueueFullError(Exception):
+    """Too many requests are waiting."""
+
+
+class BatchScheduler:
+    """Runs requests in batches.
 
     Args:
-        max_waiting: requests that may wait in a lane.
+        max_waiting: Maximum number of requests that wait in each queue.
 
     Example:
 
-    >>> from keras_bert.serving import models, rest
+    >>> from keras_bert.server import models, rest
     >>> double = models.Signature(
     ...     {"x": rest.Spec("float32", (None,))}, {"y": rest.Spec("float32", (None,))},
     ...     lambda x: {"y": x * 2})
     >>> async def main():
-    ...     lanes = Lanes()
-    ...     answers = [lanes.run(double, {"x": np.float32([n])}) for n in range(3)]
-    ...     return await asyncio.gather(*answers)
-    >>> [answer["y"].tolist() for answer in asyncio.run(main())]
+    ...     scheduler = BatchScheduler()
+    ...     runs = [scheduler.run(double, {"x": np.float32([n])}) for n in range(3)]
+    ...     return await asyncio.gather(*runs)
+    >>> [outputs["y"].tolist() for outputs in asyncio.run(main())]
     [[0.0], [2.0], [4.0]]
     """
 
     def __init__(self, max_waiting=1000):
-        self._lanes = [_Lane(limit, max_waiting) for _, limit in _LANES]
+        self._queues = [_Queue(max_batch, max_waiting) for _, max_batch in _SIZE_LIMITS]
 
     async def run(self, signature, arrays):
-        """The answer to a request.
+        """Run one request.
 
         Args:
-            signature: a `models.Signature`.
-            arrays: dict of arrays that fit it.
+            signature: A `models.Signature`.
+            arrays: Dict of input arrays that match the signature.
 
         Returns:
-            dict of arrays.
+            Dict of output arrays.
 
         Raises:
-            ConnectionRefusedError: too many requests are waiting.
-            Exception: what the signature raised at these arrays.
+            QueueFullError: If too many requests are waiting.
+            Exception: Any exception that the signature raises for these arrays.
         """
         request = _Request(signature, arrays, asyncio.get_running_loop().create_future())
-        lane = next(lane for lane, (size, _) in enumerate(_LANES) if request.size <= size)
-        return await self._lanes[lane].run(request)
+        index = next(i for i, (max_size, _) in enumerate(_SIZE_LIMITS) if request.size <= max_size)
+        return await self._queues[index].run(request)
 
     def close(self):
-        """Lets the threads end, without waiting for them."""
-        for lane in self._lanes:
-            lane.threads.shutdown(wait=False, cancel_futures=True)
+        """Stop the threads without waiting for them."""
+        for queue in self._queues:
+            queue.executor.shutdown(wait=False, cancel_futures=True)
 
 
-class _Lane:
-    def __init__(self, max_size, max_waiting):
-        self.threads = concurrent.futures.ThreadPoolExecutor(1, "lane")
-        self._max_size = max_size
+class _Queue:
+    """Waiting requests of similar size, and the thread that runs them."""
+
+    def __init__(self, max_batch_size, max_waiting):
+        self.executor = concurrent.futures.ThreadPoolExecutor(1, "batch")
+        self._max_batch_size = max_batch_size
         self._max_waiting = max_waiting
         self._waiting: collections.deque[_Request] = collections.deque()
-        self._work: asyncio.Task | None = None
+        self._worker: asyncio.Task | None = None
 
     async def run(self, request):
         if len(self._waiting) >= self._max_waiting:
-            raise ConnectionRefusedError("too many requests are waiting; try again later")
+            raise QueueFullError(f"{len(self._waiting)} requests are waiting. Try again later.")
         self._waiting.append(request)
-        if self._work is None:
-            self._work = asyncio.create_task(self._drain())
+        if self._worker is None:
+            self._worker = asyncio.create_task(self._run_batches())
         return await request.future
 
-    async def _drain(self):
-        await asyncio.sleep(_WAIT)
+    async def _run_batches(self):
+        """Run batches until the queue is empty."""
+        await asyncio.sleep(_BATCH_DELAY)
         while self._waiting:
-            batch = self._take()
+            batch = self._next_batch()
             try:
-                answers = await asyncio.get_running_loop().run_in_executor(
-                    self.threads, _answer, batch, self._max_size
+                results = await asyncio.get_running_loop().run_in_executor(
+                    self.executor, _run_batch, batch, self._max_batch_size
                 )
-            except RuntimeError as error:  # the lanes were closed
-                answers = [error] * len(batch)
-            for request, answer in zip(batch, answers, strict=True):
-                if request.future.done():  # its client has gone
+            except RuntimeError as error:  # the scheduler was closed
+                results = [error] * len(batch)
+            for request, result in zip(batch, results, strict=True):
+                if request.future.done():  # the client disconnected
                     continue
-                if isinstance(answer, Exception):
-                    request.future.set_exception(answer)
+                if isinstance(result, Exception):
+                    request.future.set_exception(result)
                 else:
-                    request.future.set_result(answer)
-        self._work = None
+                    request.future.set_result(result)
+        self._worker = None
 
-    def _take(self):
-        """The first request, and those behind it that may join."""
+    def _next_batch(self):
+        """Remove and return the first request and the later requests that fit its batch."""
         first = self._waiting.popleft()
         batch, rows, row_size = [first], first.rows, first.row_size
-        if not first.joins:
+        if not first.can_batch:
             return batch
-        others: collections.deque[_Request] = collections.deque()
+        remaining: collections.deque[_Request] = collections.deque()
         while self._waiting:
             request = self._waiting.popleft()
             size = max(row_size, request.row_size)
             total = rows + request.rows
-            if request.key == first.key and total <= MAX_ROWS and total * size <= self._max_size:
+            fits = total <= MAX_ROWS and total * size <= self._max_batch_size
+            if fits and request.batch_key == first.batch_key:
                 batch.append(request)
                 rows, row_size = total, size
             else:
-                others.append(request)
-        self._waiting = others
+                remaining.append(request)
+        self._waiting = remaining
         return batch
 
 
 class _Request:
-    """A request with what a lane has to know of it."""
+    """A request, its size, and the key that it shares with requests of the same batch."""
 
     def __init__(self, signature, arrays, future):
         self.signature = signature
         self.arrays = arrays
         self.future = future
-        self.joins = _joins(signature)
-        self.rows = len(next(iter(arrays.values()))) if self.joins else 1
-        self.joins &= all(len(array) == self.rows for array in arrays.values())
+        self.can_batch = _can_batch(signature)
+        self.rows = len(next(iter(arrays.values()))) if self.can_batch else 1
+        self.can_batch &= all(len(array) == self.rows for array in arrays.values())
         self.row_size = sum(_row_size(array, self.rows) for array in arrays.values())
         self.size = self.rows * self.row_size
-        shapes = tuple(array.shape[1:] for array in arrays.values()) if self.joins else None
-        self.key = (signature, shapes, max(self.row_size, _LIKE - 1).bit_length())
+        shapes = tuple(array.shape[1:] for array in arrays.values()) if self.can_batch else None
+        self.batch_key = (signature, shapes, max(self.row_size, _SHORT_ROW - 1).bit_length())
 
-    def parts(self, max_size):
-        """The rows as parts that are not too large, each a dict of arrays."""
+    def split(self, max_size):
+        """Return a list of dicts of arrays, each with at most `max_size` bytes where possible."""
         step = max(1, min(MAX_ROWS, max_size // max(1, self.row_size)))
-        if not self.joins or self.rows <= step:
+        if not self.can_batch or self.rows <= step:
             return [self.arrays]
         return [
             {name: array[start : start + step] for name, array in self.arrays.items()}
@@ -156,88 +163,87 @@ class _Request:
 
 
 def _row_size(array, rows):
-    """Bytes of a row, when each is padded to the longest; an empty text is work as well."""
+    """Return the bytes per row after padding. An empty text counts as one byte."""
     if array.dtype == object:
         longest = max(map(len, array.ravel()), default=0)
         return max(1, longest) * max(1, array.size // max(1, rows))
     return max(1, array.nbytes // max(1, rows))
 
 
-def _joins(signature):
-    """Whether rows are answered one by one, and the answer's shape is known for each.
-
-    What a function of strings of somebody else gives in a shape of its own is not: nobody can
-    tell there what is padding.
-    """
+def _can_batch(signature):
+    """Return True if rows are independent and padding can be removed from the outputs."""
     inputs, outputs = signature.inputs.values(), signature.outputs
     if not inputs or not outputs:
         return False
     if any(not spec.shape or spec.shape[0] is not None for spec in (*inputs, *outputs.values())):
         return False
     return (
-        all(spec.dtype != "object" for spec in inputs)  # their shapes are part of the key
+        all(spec.dtype != "object" for spec in inputs)  # the batch key holds their shapes
         or all(None not in spec.shape[1:] for spec in outputs.values())
-        or set(outputs) in _FILLED
+        or set(outputs) in _VARIABLE_SIZE
     )
 
 
-def _answer(batch, max_size):
-    """The answers of a batch, each a dict of arrays or an exception."""
+def _run_batch(batch, max_size):
+    """Return a dict of arrays or an exception per request."""
     if len(batch) > 1:
         try:
-            return _together(batch)
-        except Exception:  # whose fault it was shows when each runs alone
+            return _run_together(batch)
+        except Exception:  # run each request alone to find the one that fails
             pass
-    return [_alone(request, max_size) for request in batch]
+    return [_run_alone(request, max_size) for request in batch]
 
 
-def _together(batch):
-    """One run for all."""
+def _run_together(batch):
     arrays = {
         name: np.concatenate([request.arrays[name] for request in batch])
         for name in batch[0].arrays
     }
-    outputs = _run(batch[0].signature, arrays, sum(request.rows for request in batch))
+    outputs = _call(batch[0].signature, arrays, sum(request.rows for request in batch))
     ends = np.cumsum([request.rows for request in batch])
     return [
-        _cut({name: array[end - request.rows : end] for name, array in outputs.items()})
+        _remove_padding({name: array[end - request.rows : end] for name, array in outputs.items()})
         for request, end in zip(batch, ends, strict=True)
     ]
 
 
-def _alone(request, max_size):
-    """One request, in as many runs as its size asks for."""
+def _run_alone(request, max_size):
+    """Run one request, in several calls if it is large. Return its exception if one fails."""
     try:
-        parts = request.parts(max_size)
+        parts = request.split(max_size)
         if len(parts) == 1:
             return request.signature(parts[0])
-        answers = [_run(request.signature, part, len(next(iter(part.values())))) for part in parts]
-        return {name: _stack([answer[name] for answer in answers]) for name in answers[0]}
+        results = [_call(request.signature, part, len(next(iter(part.values())))) for part in parts]
+        return {name: _concatenate([result[name] for result in results]) for name in results[0]}
     except Exception as error:
         return error
 
 
-def _run(signature, arrays, rows):
+def _call(signature, arrays, rows):
+    """Call a signature and check that each output has one entry per row."""
     outputs = signature(arrays)
     for name, array in outputs.items():
         if array.shape[:1] != (rows,):
-            raise ValueError(f"output {name!r} of {rows} rows has the shape {array.shape}")
+            raise ValueError(
+                f"Output {name!r} has shape {array.shape} for {rows} rows. Its first dimension "
+                f"must be {rows}."
+            )
     return outputs
 
 
-def _cut(outputs):
-    """Takes the padding off that the rows of others brought."""
-    if set(outputs) == _FILLED[0]:
+def _remove_padding(outputs):
+    """Remove the padding that longer requests of the same batch caused."""
+    if set(outputs) == _TAGGER:
         length = int(outputs["count"].max(initial=0))
-    elif set(outputs) == _FILLED[1]:
+    elif set(outputs) == _MASKED_LM:
         length = int((outputs["candidates"] != b"").any(axis=2).sum(axis=1).max(initial=0))
     else:
         return outputs
     return {n: array if array.ndim == 1 else array[:, :length] for n, array in outputs.items()}
 
 
-def _stack(arrays):
-    """Rows of several runs below each other, each padded to the longest as in one run."""
+def _concatenate(arrays):
+    """Concatenate arrays along the rows and pad their other dimensions to the longest."""
     shape = np.max([array.shape[1:] for array in arrays], axis=0)
     padded = [
         np.pad(

@@ -1,8 +1,8 @@
-"""Folders of SavedModels as what a server answers with: of each model the latest version.
+"""Load SavedModels from model folders and reload them when a new version appears.
 
-As TensorFlow Serving has it: a model folder holds a folder for each version, named by its number;
-a new one is loaded and takes over, the one before is let go. A version that cannot be loaded
-changes nothing but the model's status.
+The layout is that of TensorFlow Serving: a model folder holds one folder per version, named by its
+number. The latest version is served. When a newer one appears, it is loaded and the previous one
+is unloaded. If a version cannot be loaded, only the status of the model changes.
 """
 
 import contextlib
@@ -16,6 +16,8 @@ import typing
 
 import numpy as np
 import tensorflow as tf
+from google.protobuf import json_format
+from tensorflow.core.protobuf import saved_model_pb2
 
 from keras_bert.exporting import allowed_ops
 from keras_bert.server import rest
@@ -23,7 +25,9 @@ from keras_bert.server import rest
 _FILE = "saved_model.pb"
 _LABELS = "assets/labels.txt"
 _OK = ("OK", "")
-_GONE = 2  # looks in which a folder is not there until its model is let go
+_MISSING_LIMIT = 2  # a model is unloaded after its folder is missing in this many refreshes
+# Lines of TensorFlow's error messages that name a location, not a cause.
+_LOCATION = ("Graph execution error", "Detected at node", "<stack traces", "File ", "Node:", "[[")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -31,8 +35,9 @@ class Signature:
     """A function of a SavedModel.
 
     Attributes:
-        inputs, outputs: dicts of `rest.Spec`.
-        function: from tensors by name to tensors by name.
+        inputs: Dict from names to `rest.Spec`.
+        outputs: Dict from names to `rest.Spec`.
+        function: Callable that takes tensors by name and returns a dict of tensors.
     """
 
     inputs: dict[str, rest.Spec]
@@ -40,17 +45,17 @@ class Signature:
     function: typing.Callable
 
     def __call__(self, arrays):
-        """Runs it.
+        """Run the function.
 
         Args:
-            arrays: dict of arrays, strings as bytes in arrays of objects.
+            arrays: Dict of input arrays. Strings are bytes in object arrays.
 
         Returns:
-            The same of the outputs.
+            Dict of output arrays in the same format.
 
         Raises:
-            ValueError: the graph does not take these values.
-            MemoryError: there is not enough memory for them.
+            ValueError: If the graph rejects these values.
+            MemoryError: If there is not enough memory.
         """
         tensors = {
             name: tf.constant(array, tf.string if array.dtype == object else array.dtype)
@@ -70,101 +75,100 @@ class Signature:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Version:
-    """A SavedModel in memory.
+    """A loaded SavedModel.
 
     Attributes:
-        number: its version.
-        signatures: name -> `Signature`.
-        definitions: name -> the `SignatureDef` as a dict for JSON.
-        labels: the list in `assets/labels.txt`, or `None`.
+        number: Version number.
+        signatures: Dict from names to `Signature`.
+        definitions: Dict from names to `SignatureDef`s as dicts for JSON.
+        labels: List of the lines of `assets/labels.txt`, or `None` if there is no such file.
     """
 
     number: int
     signatures: dict[str, Signature]
     definitions: dict[str, dict]
     labels: list[str] | None
-    _loaded: typing.Any  # what owns the variables
+    _loaded: typing.Any  # the object that owns the variables
 
     def signature(self, name):
-        """The `Signature` of a name; `ValueError` where there is none."""
+        """Return the `Signature` with this name.
+
+        Args:
+            name: Name of the signature.
+
+        Raises:
+            ValueError: If the model has no such signature.
+        """
         if name not in self.signatures:
             raise ValueError(
-                f"there is no signature {name[:200]!r}; this model has "
+                f"The model has no signature {name[:200]!r}. Use one of: "
                 f"{', '.join(map(repr, sorted(self.signatures)))}"
             )
         return self.signatures[name]
 
     def example(self):
-        """A row that `serving_default` takes, for JSON, as good as its types tell."""
+        """Return an example row for `serving_default`, made from its data types."""
         default = self.signatures.get(rest.DEFAULT_SIGNATURE)
-        rows = {name: _row(spec) for name, spec in default.inputs.items()} if default else {}
+        rows = (
+            {name: _example_row(spec) for name, spec in default.inputs.items()} if default else {}
+        )
         return rows if len(rows) != 1 else next(iter(rows.values()))
 
 
 def load(folder, number, trusted=False):
-    """Loads a version, and runs it once, since the first run is slow.
+    """Load a version and run it once, because the first run is slow.
 
     Args:
-        folder: of the SavedModel.
-        number: its version.
-        trusted: if True, skip the check of `allowed_ops`.
+        folder: Folder of the SavedModel.
+        number: Version number.
+        trusted: If True, skip the check of `allowed_ops`.
 
     Returns:
         A `Version`.
 
     Raises:
-        ValueError: an op that needs `trusted=True`.
-        Exception: whatever TensorFlow throws at a SavedModel that is not whole.
+        ValueError: If the graph has an op that needs `trusted=True`, or if the labels are a link.
+        Exception: Any exception that TensorFlow raises for an incomplete SavedModel.
     """
-    from google.protobuf import json_format
-    from tensorflow.core.protobuf import saved_model_pb2
-
     folder = pathlib.Path(folder)
     if not trusted:
         allowed_ops.check(folder)
+    labels = _read_labels(folder)
     loaded = tf.saved_model.load(str(folder))
-    saved = saved_model_pb2.SavedModel.FromString((folder / _FILE).read_bytes())
-    # Of several graphs, for TPUs say, the first with this tag is loaded.
-    graph = next(graph for graph in saved.meta_graphs if "serve" in graph.meta_info_def.tags)
+    graph = _read_graph(folder)
+    # The keywords of the functions are Python identifiers. The graph has the names as exported.
+    signatures = {
+        name: Signature(
+            _specs(graph.signature_def[name].inputs),
+            _specs(graph.signature_def[name].outputs),
+            function,
+        )
+        for name, function in loaded.signatures.items()
+    }
+    if default := signatures.get(rest.DEFAULT_SIGNATURE):
+        with contextlib.suppress(ValueError):  # the graph may reject zeros
+            default({name: _zeros(spec) for name, spec in default.inputs.items()})
     definitions = json_format.MessageToDict(
         graph,
         preserving_proto_field_name=True,
         always_print_fields_with_no_presence=True,
     )["signature_def"]
-    signatures = {}
-    for name, function in loaded.signatures.items():
-        # Not the names that Python's function has: those are made into identifiers.
-        definition = graph.signature_def[name]
-        inputs, outputs = _specs(definition.inputs), _specs(definition.outputs)
-        signatures[name] = Signature(inputs, outputs, function)
-    labels = folder / _LABELS
-    if labels.is_symlink() or labels.parent.is_symlink():
-        raise ValueError(f"{labels} is a link. Serve a SavedModel without links")
-    version = Version(
-        number,
-        signatures,
-        definitions,
-        _read_labels(labels) if labels.is_file() else None,
-        loaded,
-    )
-    if default := signatures.get(rest.DEFAULT_SIGNATURE):
-        with contextlib.suppress(ValueError):  # zeros may be nothing that it takes
-            default({name: _zeros(spec) for name, spec in default.inputs.items()})
-    return version
+    return Version(number, signatures, definitions, labels, loaded)
 
 
 class Model:
-    """A model by its name.
-
-    Attributes:
-        name: in the paths of requests.
-        current: the `Version` that answers, or `None`.
+    """A model folder and its loaded version.
 
     Args:
-        name: as above.
-        folder: the model folder; with `number`, the folder of the only version.
-        number: that version's.
-        trusted: as for `load`.
+        name: Name in the URLs of requests.
+        folder: Model folder or, with `number`, the folder of the only version.
+        number: Number of the only version.
+        trusted: As for `load`.
+
+    Attributes:
+        name: As above.
+        folder: As above, a `pathlib.Path`.
+        current: The `Version` that is served, or `None`.
     """
 
     def __init__(self, name, folder, number=None, trusted=False):
@@ -173,49 +177,57 @@ class Model:
         self.folder = pathlib.Path(folder)
         self.current = None
         self._number = number
-        self._identity = None  # of the current version's files
-        self._seen: dict[int, tuple] = {}  # a version's files when they were last looked at
-        self._failed: dict[int, tuple] = {}  # those of versions that could not be loaded
+        # Fingerprints of files: of the current version, of all versions at the last refresh, and
+        # of the versions that could not be loaded.
+        self._fingerprint = None
+        self._seen: dict[int, tuple] = {}
+        self._failed: dict[int, tuple] = {}
         self._states: dict[int, tuple] = {}
         self._missing = 0
         self._lock = threading.Lock()
 
     def refresh(self, settled=True):
-        """Looks at the folder, and loads what is new.
+        """Look at the folder and load the latest version that is new or has changed.
 
         Args:
-            settled: leave alone what changed since the last look, such as a version that is still
-                being copied.
+            settled: If True, skip versions that changed since the last refresh, because they may
+                still be copied.
         """
         with self._lock:
-            found = self._versions()
+            found = self._find_versions()
             self._missing = 0 if found else self._missing + 1
-            if self._missing >= _GONE:
-                self._let_go()
-            for gone in set(self._failed) - set(found):
-                del self._failed[gone], self._states[gone]
-                if self.current is not None and self.current.number == gone:
-                    self._states[gone] = ("AVAILABLE", _OK)
-            seen, self._seen = self._seen, {n: _identity(path) for n, path in found.items()}
+            if self._missing >= _MISSING_LIMIT:
+                self._unload()
+            self._forget_failed(set(self._failed) - set(found))
+            seen, self._seen = self._seen, {n: _fingerprint(path) for n, path in found.items()}
             for number in sorted(found, reverse=True):
-                identity = self._seen[number]
+                fingerprint = self._seen[number]
                 is_current = self.current is not None and self.current.number == number
-                if is_current and identity == self._identity:
+                if is_current and fingerprint == self._fingerprint:
                     break
-                has_failed = self._failed.get(number) == identity
-                is_moving = settled and seen.get(number) != identity
-                if not (has_failed or is_moving) and self._load(number, found[number], identity):
+                has_failed = self._failed.get(number) == fingerprint
+                is_changing = settled and seen.get(number) != fingerprint
+                if not (has_failed or is_changing) and self._load(
+                    number, found[number], fingerprint
+                ):
                     break
-                if is_current:  # it goes on from memory while its files are not right
+                if is_current:  # keep serving from memory, although its files have changed
                     break
 
     def version(self, number=None, label=None):
-        """The `Version` that answers; `LookupError` where it is another or none.
+        """Return the version that is served.
 
         Args:
-            number: the one asked for, or `None`.
-            label: of a version. Labels are set in the configuration file of TensorFlow Serving,
-                so here there are none, and it is a `ValueError`.
+            number: Requested version number, or `None` for the latest.
+            label: Requested version label, or `None`. The configuration file of TensorFlow
+                Serving defines labels; this server has none.
+
+        Returns:
+            A `Version`.
+
+        Raises:
+            LookupError: If the requested version is not loaded.
+            ValueError: If `label` is not `None`.
         """
         if label is not None:
             raise ValueError(f"Unrecognized servable version label: {label[:200]}")
@@ -228,7 +240,17 @@ class Model:
         return current
 
     def states(self, number=None):
-        """The states for `rest.status`, of all versions or one; `LookupError` for others."""
+        """Return the states of versions.
+
+        Args:
+            number: A version number, or `None` for all versions.
+
+        Returns:
+            List of `(number, state, (code, message))`, latest version first, for `rest.status`.
+
+        Raises:
+            LookupError: If there is no such version, or none at all.
+        """
         states = dict(sorted(self._states.items(), reverse=True))
         if number is not None and number not in states:
             raise LookupError(f"Could not find version {number} of model {self.name}")
@@ -237,19 +259,26 @@ class Model:
         wanted = states if number is None else {number: states[number]}
         return [(key, state, reason) for key, (state, reason) in wanted.items()]
 
-    def _versions(self):
+    def _find_versions(self):
         if self._number is None:
-            return _numbered(self.folder)
+            return _version_folders(self.folder)
         return {self._number: self.folder} if (self.folder / _FILE).is_file() else {}
 
-    def _load(self, number, folder, identity):
+    def _forget_failed(self, numbers):
+        for number in numbers:
+            del self._failed[number], self._states[number]
+            if self.current is not None and self.current.number == number:
+                self._states[number] = ("AVAILABLE", _OK)
+
+    def _load(self, number, folder, fingerprint):
+        """Load a version and make it current. Return False if it cannot be loaded."""
         before = self.current
         if before is None or before.number != number:
             self._states[number] = ("LOADING", _OK)
         try:
             loaded = load(folder, number, self._trusted)
-        except Exception as error:  # of many kinds, from protocol buffers to checkpoints
-            self._failed[number] = identity
+        except Exception as error:  # protocol buffers, checkpoints and graphs raise different types
+            self._failed[number] = fingerprint
             reason = ("UNKNOWN", f"{type(error).__name__}: {_reason(error)}")
             kept = before is not None and before.number == number
             self._states[number] = ("AVAILABLE" if kept else "END", reason)
@@ -258,32 +287,31 @@ class Model:
         if before is not None:
             self._states[before.number] = ("END", _OK)
         self._states[number] = ("AVAILABLE", _OK)
-        self.current, self._identity = loaded, identity
+        self.current, self._fingerprint = loaded, fingerprint
         del before, loaded
-        gc.collect()  # SavedModels contain reference cycles: free the old weights now
+        gc.collect()  # SavedModels contain reference cycles; free the previous weights
         return True
 
-    def _let_go(self):
+    def _unload(self):
         if self.current is not None:
             self._states[self.current.number] = ("END", _OK)
-            self.current = self._identity = None
+            self.current = self._fingerprint = None
             gc.collect()
 
 
 def find(path, name=None, trusted=False):
-    """The models in a folder; nothing is loaded yet.
+    """Find the models in a folder without loading them.
 
     Args:
-        path: a model folder, which holds folders named by a version; the folder of one version;
-            or a folder of model folders.
-        name: for the one model there; by default the model folder's.
-        trusted: as for `load`.
+        path: A model folder, the folder of one version, or a folder of model folders.
+        name: Name of the model. Defaults to the name of the model folder.
+        trusted: As for `load`.
 
     Returns:
-        A list of `Model`, empty where there is no SavedModel.
+        List of `Model`; empty if there is no SavedModel.
 
     Raises:
-        ValueError: a name for several models.
+        ValueError: If `name` is given and the folder holds several models.
 
     Example:
 
@@ -295,26 +323,31 @@ def find(path, name=None, trusted=False):
         if _is_number(path.name):
             return [Model(name or path.parent.name or "model", path, int(path.name), trusted)]
         return [Model(name or path.name or "model", path, 1, trusted)]
-    if _numbered(path):
+    if _version_folders(path):
         return [Model(name or path.name or "model", path, trusted=trusted)]
     children = sorted(path.iterdir()) if path.is_dir() else []
-    found = [Model(child.name, child, trusted=trusted) for child in children if _numbered(child)]
+    found = [
+        Model(child.name, child, trusted=trusted) for child in children if _version_folders(child)
+    ]
     if name is not None and len(found) > 1:
-        raise ValueError(f"{path} holds {len(found)} models; a name is for one")
+        raise ValueError(
+            f"{path} holds {len(found)} models. Give the folder of one model to set its name, or "
+            "leave out the name."
+        )
     for model in found:
         model.name = name or model.name
     return found
 
 
-def _numbered(folder):
-    """Number -> folder of the versions in a model folder."""
+def _version_folders(folder):
+    """Return a dict from version numbers to their folders."""
     try:
         return {
             int(entry.name): pathlib.Path(entry.path)
             for entry in os.scandir(folder)
             if _is_number(entry.name) and entry.is_dir()
         }
-    except OSError:  # there is none, or none any more
+    except OSError:  # the folder does not exist, or was removed meanwhile
         return {}
 
 
@@ -322,8 +355,8 @@ def _is_number(name):
     return name.isascii() and name.isdecimal() and len(name) <= 18
 
 
-def _identity(folder):
-    """What changes when a file of the version does."""
+def _fingerprint(folder):
+    """Return a tuple that changes when a file in the folder changes."""
     files = []
     for root, _, names in os.walk(folder):
         for name in names:
@@ -333,18 +366,30 @@ def _identity(folder):
     return tuple(sorted(files))
 
 
-def _read_labels(file):
-    # Not splitlines: a label may hold U+2028, which ends no line here.
+def _read_graph(folder):
+    """Return the `MetaGraphDef` that `tf.saved_model.load` loads."""
+    saved = saved_model_pb2.SavedModel.FromString((folder / _FILE).read_bytes())
+    # A SavedModel may hold several graphs, for example one for TPUs.
+    return next(graph for graph in saved.meta_graphs if "serve" in graph.meta_info_def.tags)
+
+
+def _read_labels(folder):
+    file = folder / _LABELS
+    if file.is_symlink() or file.parent.is_symlink():
+        raise ValueError(f"{file} is a link. Serve a SavedModel without links.")
+    if not file.is_file():
+        return None
+    # Do not use splitlines: it also splits at U+2028, which a label may contain.
     text = file.read_bytes().decode("utf-8").replace("\r\n", "\n")
     return text.removesuffix("\n").split("\n")
 
 
 def _specs(tensors):
-    """Those of a signature's `TensorInfo`s."""
     return {name: _spec(tensor) for name, tensor in tensors.items()}
 
 
 def _spec(tensor):
+    """Convert a `TensorInfo` to a `rest.Spec`."""
     dtype, shape = tf.as_dtype(tensor.dtype), tf.TensorShape(tensor.tensor_shape)
     return rest.Spec(
         "object" if dtype == tf.string else dtype.name,
@@ -353,14 +398,14 @@ def _spec(tensor):
 
 
 def _zeros(spec):
-    """One row of nothing."""
+    """Return an array of one row of zeros or empty strings."""
     shape = [1 if size is None else size for size in spec.shape or ()]
     if spec.dtype == "object":
         return np.full(shape, b"", object)
     return np.zeros(shape, tf.as_dtype(spec.dtype).as_numpy_dtype)
 
 
-def _row(spec):
+def _example_row(spec):
     row = _zeros(spec)[0] if spec.shape else _zeros(spec)
     if spec.dtype == "object":
         row = np.full(np.shape(row), "your text", object)
@@ -368,10 +413,9 @@ def _row(spec):
 
 
 def _reason(error):
-    """The line of TensorFlow's message that says what is wrong; the others say where."""
+    """Return the line of TensorFlow's error message that names the cause."""
     lines = [line.strip() for line in str(error).splitlines()]
-    lines = [line for line in lines if line and not line.startswith(_WHERE)] or ["no reason given"]
+    lines = [line for line in lines if line and not line.startswith(_LOCATION)] or [
+        "no reason given"
+    ]
     return re.sub(r"^\{\{.*?\}\} ?", "", lines[0].partition(" [Op:")[0])[:500]
-
-
-_WHERE = ("Graph execution error", "Detected at node", "<stack traces", "File ", "Node:", "[[")

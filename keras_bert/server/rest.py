@@ -1,12 +1,11 @@
-"""TensorFlow Serving's REST API: its paths, and its JSON to NumPy arrays and back.
+"""TensorFlow Serving's REST API: parse paths and requests, write responses.
 
-Nothing here knows a model or a network. What a client did wrong is a `ValueError`; what the JSON
-of this API has no place for, a `NotImplementedError`.
+This module converts between JSON and NumPy arrays. It uses no models and no network. An invalid
+request raises `ValueError`. A type that the API cannot represent raises `NotImplementedError`.
 
-Source: https://www.tensorflow.org/tfx/serving/api_rest. Where the server does what the page does
-not say (trailing bytes, empty lists, order of checks), this does as the server, but for two: an
-unknown name in the column format is an error in place of being ignored, and text that is not
-UTF-8 is one as well.
+Source: https://www.tensorflow.org/tfx/serving/api_rest. Where that page is silent (trailing bytes,
+empty lists, order of checks), this module follows TensorFlow Serving, with two exceptions: unknown
+names in the column format and text that is not UTF-8 are errors.
 """
 
 import base64
@@ -21,10 +20,10 @@ import numpy as np
 DEFAULT_SIGNATURE = "serving_default"
 _DTYPES = ["bool", "object", "float32", "float64"]
 _DTYPES += [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
-_BYTES = "_bytes"  # outputs with this ending are binary
-_DEPTH = 32  # of lists in lists, as many as NumPy always took
-_INT64 = 2**63
-_BLOCK = 2**14  # values that are written at once
+_BYTES_SUFFIX = "_bytes"  # the API encodes string outputs with this suffix as base64
+_MAX_DEPTH = 32  # of nested lists: the number of dimensions that every NumPy supports
+_INT64_LIMIT = 2**63
+_BLOCK_SIZE = 2**14  # values per call of json.dumps
 
 _MODEL = r"/v1/models/(?P<model>[^/:]+)(?:/versions/(?P<version>[0-9]+)|/labels/(?P<label>[^/:]+))?"
 _PATHS = {
@@ -34,14 +33,19 @@ _PATHS = {
 
 
 class Spec(typing.NamedTuple):
-    """A tensor of a signature: NumPy's name of its type, `object` for strings, and its shape."""
+    """Specification of an input or output tensor.
+
+    Attributes:
+        dtype: NumPy's name of the data type; `"object"` for strings.
+        shape: Tuple with `None` for unknown sizes, or `None` for an unknown rank.
+    """
 
     dtype: str
-    shape: tuple[int | None, ...] | None  # None: any rank
+    shape: tuple[int | None, ...] | None
 
 
 class Call(typing.NamedTuple):
-    """What a path asks for; `verb` is predict, classify, regress, metadata or status."""
+    """A parsed path. `verb` is predict, classify, regress, metadata or status."""
 
     model: str
     verb: str
@@ -50,17 +54,17 @@ class Call(typing.NamedTuple):
 
 
 def read_path(method, path):
-    """What a request line asks for.
+    """Parse the method and path of a request.
 
     Args:
-        method: of HTTP.
-        path: as it was sent, still quoted.
+        method: HTTP method.
+        path: URL path, still percent-encoded.
 
     Returns:
         A `Call`.
 
     Raises:
-        ValueError: the API has no such path.
+        ValueError: If the API has no such method and path.
 
     Example:
 
@@ -71,10 +75,10 @@ def read_path(method, path):
     found = pattern.fullmatch(path) if pattern else None
     if found is None:
         raise ValueError(f"Malformed request: {method} {path}")
-    # Zeros in front count for nothing; of a number that is too large some digits tell as much.
+    # Truncate: Python refuses to convert very long numbers, and 20 digits exceed 64 bits.
     version = found["version"] and int(found["version"].lstrip("0")[:20] or 0)
-    if version and version >= _INT64:
-        raise ValueError(f"a version is a 64-bit number; received {found['version'][:40]}")
+    if version and version >= _INT64_LIMIT:
+        raise ValueError(f"A version must be a 64-bit number; received {found['version'][:40]}")
     return Call(
         urllib.parse.unquote(found["model"], errors="strict"),
         (found["verb"] or "status").lower(),
@@ -84,17 +88,17 @@ def read_path(method, path):
 
 
 def parse(body):
-    """The object in a body.
+    """Parse the body of a request.
 
     Args:
-        body: bytes.
+        body: Bytes.
 
     Returns:
         A dict.
 
     Raises:
-        ValueError: not UTF-8, not JSON, nested too deeply, a number that nothing holds, or not an
-            object.
+        ValueError: If the body is not a JSON object in UTF-8, is nested too deeply, or holds a
+            number that is too large.
 
     Example:
 
@@ -102,31 +106,37 @@ def parse(body):
     {'instances': [nan]}
     """
     if not body.strip():
-        raise ValueError("JSON parse error: the body is empty")
+        raise ValueError("JSON parse error: the body is empty. Send a JSON object.")
     try:
-        # Bytes behind the object are ignored, as there.
+        # Ignore bytes after the object, as TensorFlow Serving does.
         document, _ = _DECODER.raw_decode(body.decode("utf-8").lstrip("\ufeff \t\r\n"))
     except UnicodeDecodeError as error:
         raise ValueError(
-            f"JSON parse error: the body is not UTF-8 at byte {error.start}; binary values are "
-            'written {"b64": "..."}'
+            f"JSON parse error: the body is not UTF-8 at byte {error.start}. Write binary "
+            'values as {"b64": "..."}.'
         ) from error
     except RecursionError as error:
-        raise ValueError("JSON parse error: nested too deeply") from error
+        raise ValueError("JSON parse error: the body is nested too deeply") from error
     except ValueError as error:
-        # Python's own limit on digits is a ValueError as well.
+        # Python's limit on the digits of an integer also raises ValueError.
         reason = "a number has too many digits" if "digits" in str(error) else error
         raise ValueError(f"JSON parse error: {reason}") from error
     if not isinstance(document, dict):
-        raise ValueError(f"a request is a JSON object; received {_show(document)}")
+        raise ValueError(f"The body must be a JSON object; received {_show(document)}")
     return document
 
 
 def read_signature(document):
-    """The name of the signature that a request wants.
+    """Return the name of the requested signature.
+
+    Args:
+        document: Dict from `parse`.
+
+    Returns:
+        The name; `DEFAULT_SIGNATURE` if the request names none.
 
     Raises:
-        ValueError: it is not a string.
+        ValueError: If the name is not a string.
 
     Example:
 
@@ -140,18 +150,19 @@ def read_signature(document):
 
 
 def read_inputs(document, inputs):
-    """The tensors of a predict request.
+    """Read the input arrays of a predict request.
 
     Args:
-        document: from `parse`, with `instances`, a list of rows, or `inputs`, columns.
-        inputs: dict of `Spec`, those of the signature.
+        document: Dict from `parse`, with `instances` (row format) or `inputs` (column format).
+        inputs: Dict of the `Spec` of each input of the signature.
 
     Returns:
-        dict of arrays, strings as bytes in arrays of objects; and whether the request is in rows.
+        Tuple of a dict of arrays, where strings are bytes in object arrays, and a bool that is
+        True for the row format.
 
     Raises:
-        ValueError: other names, types or shapes than the signature's.
-        NotImplementedError: the signature has a type that JSON has no place for.
+        ValueError: If names, types or shapes differ from those of the signature.
+        NotImplementedError: If an input of the signature has a type that JSON cannot hold.
 
     Example:
 
@@ -162,28 +173,28 @@ def read_inputs(document, inputs):
     in_rows = "instances" in document
     if in_rows == ("inputs" in document):
         received = "both" if in_rows else "neither"
-        raise ValueError(f"a request has either 'instances' or 'inputs'; received {received}")
+        raise ValueError(f"Send either 'instances' or 'inputs'; received {received}")
     if in_rows:
-        columns = _columns(document["instances"], inputs)
+        columns = _rows_to_columns(document["instances"], inputs)
     else:
-        columns = _named(document["inputs"], inputs, "'inputs'")
+        columns = _by_name(document["inputs"], inputs, "'inputs'")
     return {name: _array(name, columns[name], inputs[name]) for name in inputs}, in_rows
 
 
 def write_outputs(outputs, in_rows):
-    """A predict response.
+    """Write a predict response.
 
     Args:
-        outputs: dict of arrays.
-        in_rows: whether the request was.
+        outputs: Dict of output arrays.
+        in_rows: If True, use the row format.
 
     Returns:
-        The JSON, bytes: `predictions`, a list of rows, or `outputs`, columns; without names where
-        there is one output.
+        JSON as bytes, with `predictions` (row format) or `outputs` (column format). A single
+        output has no name.
 
     Raises:
-        ValueError: there are no rows to speak of: the outputs are scalars or differ in their
-            first dimension; or an output has a type that JSON has no place for.
+        ValueError: If the row format is requested and the outputs are scalars or differ in their
+            first dimension, or if an output has a type that JSON cannot hold.
 
     Example:
 
@@ -195,7 +206,10 @@ def write_outputs(outputs, in_rows):
         sizes = {outputs[name].shape[:1] for name in names}
         if sizes == {()} or len(sizes) != 1:
             shapes = {name: outputs[name].shape for name in names}
-            raise ValueError(f"outputs without a common first dimension have no rows: {shapes}")
+            raise ValueError(
+                f"The outputs have no common first dimension: {shapes}. Send 'inputs' in place of "
+                "'instances' to receive columns."
+            )
         text = f'"predictions": {_write_rows({name: outputs[name] for name in names})}'
     elif len(names) == 1:
         text = f'"outputs": {_write_array(names[0], outputs[names[0]])}'
@@ -206,10 +220,10 @@ def write_outputs(outputs, in_rows):
 
 
 def status(versions):
-    """A model's status.
+    """Build the response to a status request.
 
     Args:
-        versions: triples of number, state and (code, message).
+        versions: List of `(number, state, (code, message))`, one per version.
 
     Returns:
         A dict for JSON.
@@ -232,12 +246,12 @@ def status(versions):
 
 
 def metadata(model, version, signatures):
-    """A version's metadata.
+    """Build the response to a metadata request.
 
     Args:
-        model: its name.
-        version: its number.
-        signatures: the `SignatureDef`s, name -> dict as protocol buffers write them in JSON.
+        model: Name of the model.
+        version: Number of the version.
+        signatures: Dict from names to `SignatureDef`s in the JSON format of protocol buffers.
 
     Returns:
         A dict for JSON.
@@ -256,41 +270,43 @@ def metadata(model, version, signatures):
 def _decimal(text):
     number = float(text)
     if math.isinf(number):
-        raise ValueError(f"the number {_cut(text)} is too large")
+        raise ValueError(f"The number {_shorten(text)} is too large")
     return number
 
 
 _DECODER = json.JSONDecoder(parse_float=_decimal)
 
 
-def _columns(rows, inputs):
-    """Name -> list of values, one a row."""
+def _rows_to_columns(rows, inputs):
+    """Return a dict of lists with one value per row."""
     if not isinstance(rows, list) or not rows:
-        raise ValueError(f"'instances' is a list of at least one row; received {_show(rows)}")
+        raise ValueError(f"'instances' must be a list of at least one row; received {_show(rows)}")
     named = [_is_named(row) for row in rows]
     if not any(named) and len(inputs) == 1:
         return dict.fromkeys(inputs, rows)
-    for number, row in enumerate(rows):
-        if not named[number] and any(named):
+    for index, row in enumerate(rows):
+        if not named[index] and any(named):
             raise ValueError(
-                f"'instances' mixes objects and plain values: row {number} is {_show(row)}"
+                "The rows of 'instances' must all be objects or all be plain values; row "
+                f"{index} is {_show(row)}"
             )
-        _named(row, inputs, f"row {number} of 'instances'")
+        _by_name(row, inputs, f"Row {index} of 'instances'")
     return {name: [row[name] for row in rows] for name in inputs}
 
 
-def _named(value, inputs, where):
-    """The object that names all inputs; a plain value for a single one."""
+def _by_name(value, inputs, where):
+    """Return a dict with a value per input. A plain value is allowed for a single input."""
     if not _is_named(value):
         if len(inputs) == 1:
             return dict.fromkeys(inputs, value)
         raise ValueError(
-            f"{where} must be an object with the inputs {_list(inputs)}; received {_show(value)}"
+            f"{where} must be an object with the inputs {_show_names(inputs)}; received "
+            f"{_show(value)}"
         )
     if value.keys() != inputs.keys():
         raise ValueError(
-            f"{where} must have the inputs {_list(inputs)}, those of the signature; received "
-            f"{_list(value)}"
+            f"{where} must have the inputs of the signature, {_show_names(inputs)}; received "
+            f"{_show_names(value)}"
         )
     return value
 
@@ -304,50 +320,59 @@ def _is_binary(value):
 
 
 def _array(name, value, spec):
-    """Nested lists as an array of the signature's type and shape."""
+    """Convert nested lists to an array of the signature's type and shape."""
     if spec.dtype not in _DTYPES:
-        raise NotImplementedError(f"input {name!r} is of type {spec.dtype}, which JSON cannot hold")
-    shape, first = [], value
-    while isinstance(first, list):
-        shape.append(len(first))
-        first = first[0] if first else None
-        if len(shape) > _DEPTH:
-            raise ValueError(f"input {name!r} has lists nested more than {_DEPTH} deep")
-    leaves = [value]
-    for level, size in enumerate(shape):
-        for item in leaves:
-            if not isinstance(item, list) or len(item) != size:
-                raise ValueError(
-                    f"input {name!r} is not of one shape: at depth {level} a list of {size} was "
-                    f"expected; received {_show(item)}"
-                )
-        leaves = [leaf for item in leaves for leaf in item]
-    expected = spec.shape
-    if expected is not None and (
-        len(expected) != len(shape)
-        or any(want not in (None, size) for want, size in zip(expected, shape, strict=True))
+        raise NotImplementedError(
+            f"Input {name!r} has type {spec.dtype}, which JSON cannot hold. Use another signature."
+        )
+    shape, leaves = _flatten(name, value)
+    if spec.shape is not None and (
+        len(spec.shape) != len(shape)
+        or any(want not in (None, size) for want, size in zip(spec.shape, shape, strict=True))
     ):
         raise ValueError(
-            f"input {name!r} has the shape {_shape(expected)}; received {_shape(shape)}"
+            f"Input {name!r} must have shape {_show_shape(spec.shape)}; received "
+            f"{_show_shape(shape)}"
         )
     array = np.empty(len(leaves), spec.dtype)
     array[:] = _values(name, leaves, spec.dtype)
     return array.reshape(shape)
 
 
+def _flatten(name, value):
+    """Return the shape of nested lists and a list of their values."""
+    shape, first = [], value
+    while isinstance(first, list):
+        shape.append(len(first))
+        first = first[0] if first else None
+        if len(shape) > _MAX_DEPTH:
+            raise ValueError(f"Lists may be nested {_MAX_DEPTH} deep; input {name!r} is deeper")
+    leaves = [value]
+    for depth, size in enumerate(shape):
+        for item in leaves:
+            if not isinstance(item, list) or len(item) != size:
+                raise ValueError(
+                    f"Input {name!r} is not rectangular: expected a list of {size} at depth "
+                    f"{depth}; received {_show(item)}"
+                )
+        leaves = [leaf for item in leaves for leaf in item]
+    return shape, leaves
+
+
 def _values(name, leaves, dtype):
-    """The values of an input, checked: Python's bool is an int, and TensorFlow's is not."""
+    """Return the values of an input after a check of their types."""
     if dtype == "object":
         return [_string(name, leaf) for leaf in leaves]
-    kinds = {"b": (bool,), "f": (int, float)}.get(np.dtype(dtype).kind, (int,))
+    # Compare exact types: bool is a subclass of int in Python, but not in TensorFlow.
+    types = {"b": (bool,), "f": (int, float)}.get(np.dtype(dtype).kind, (int,))
     for leaf in leaves:
-        if type(leaf) not in kinds:
-            raise ValueError(f"input {name!r} is of type {dtype}; received {_show(leaf)}")
+        if type(leaf) not in types:
+            raise ValueError(f"Input {name!r} must be of type {dtype}; received {_show(leaf)}")
     try:
-        with np.errstate(over="ignore"):  # a float too large is infinite, as there
+        with np.errstate(over="ignore"):  # as in TensorFlow Serving, overflow is infinity
             return np.array(leaves, dtype)
     except OverflowError as error:
-        raise ValueError(f"input {name!r}: a number does not fit into {dtype}") from error
+        raise ValueError(f"A number in input {name!r} does not fit into {dtype}") from error
 
 
 def _string(name, leaf):
@@ -355,25 +380,27 @@ def _string(name, leaf):
         try:
             return leaf.encode()
         except UnicodeEncodeError as error:
-            raise ValueError(f"input {name!r}: half of a surrogate pair is no character") from error
+            raise ValueError(
+                f"Input {name!r} must be valid Unicode; received a single surrogate"
+            ) from error
     if not _is_binary(leaf):
-        raise ValueError(f"input {name!r} is a string; received {_show(leaf)}")
+        raise ValueError(f"Input {name!r} must be a string; received {_show(leaf)}")
     try:
-        # Padding may be left out, and the alphabet be that of URLs.
+        # Accept missing padding and the URL-safe alphabet.
         text = leaf["b64"].rstrip("=").replace("-", "+").replace("_", "/")
         return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except ValueError as error:
-        raise ValueError(f"input {name!r}: a 'b64' value is not base64") from error
+        raise ValueError(f"A 'b64' value in input {name!r} is not base64") from error
 
 
 def _write_rows(outputs):
-    """A list, with an object for each row where there are several outputs."""
+    """Write a list of rows as JSON. A row of several outputs is an object."""
     rows = len(next(iter(outputs.values())))
-    step = max(1, _BLOCK * rows // max(1, sum(array.size for array in outputs.values())))
+    step = max(1, _BLOCK_SIZE * rows // max(1, sum(array.size for array in outputs.values())))
     blocks = []
-    # In blocks: json.dumps keeps every other thread waiting.
+    # Write blocks, because json.dumps blocks all other threads.
     for start in range(0, rows, step):
-        columns = [_plain(name, array[start : start + step]) for name, array in outputs.items()]
+        columns = [_to_lists(name, array[start : start + step]) for name, array in outputs.items()]
         block = columns[0]
         if len(columns) > 1:
             block = [dict(zip(outputs, row, strict=True)) for row in zip(*columns, strict=True)]
@@ -382,13 +409,13 @@ def _write_rows(outputs):
 
 
 def _write_array(name, array):
-    return _write_rows({name: array}) if array.ndim else json.dumps(_plain(name, array))
+    return _write_rows({name: array}) if array.ndim else json.dumps(_to_lists(name, array))
 
 
-def _plain(name, array):
-    """An array as lists of what JSON knows."""
+def _to_lists(name, array):
+    """Convert an array to nested lists for `json.dumps`."""
     if array.dtype == object:
-        if name.endswith(_BYTES):
+        if name.endswith(_BYTES_SUFFIX):
             items = [{"b64": base64.b64encode(item).decode()} for item in array.ravel()]
         else:
             items = [item.decode(errors="replace") for item in array.ravel()]
@@ -396,28 +423,28 @@ def _plain(name, array):
         flat[:] = items
         return flat.reshape(array.shape).tolist()
     if array.dtype.name not in _DTYPES:
-        raise ValueError(f"output {name!r} is of type {array.dtype}, which JSON cannot hold")
-    if array.dtype == np.float32:  # by way of its own digits: 0.1, not 0.10000000149011612
+        raise ValueError(f"Output {name!r} has type {array.dtype}, which JSON cannot hold")
+    if array.dtype == np.float32:  # write the shortest digits: 0.1, not 0.10000000149011612
         array = array.astype("U32").astype(np.float64)
     return array.tolist()
 
 
 def _show(value):
-    """A value in a message: short, and what holds others by its kind."""
+    """Describe a value for an error message."""
     if isinstance(value, list):
         return f"a list of {len(value)}"
     if isinstance(value, dict):
-        return f"an object with {_list(value)}"
-    return _cut(json.dumps(value, ensure_ascii=False))
+        return f"an object with {_show_names(value)}"
+    return _shorten(json.dumps(value, ensure_ascii=False))
 
 
-def _list(names):
-    return _cut(", ".join(map(repr, sorted(names))) or "no keys")
+def _show_names(names):
+    return _shorten(", ".join(map(repr, sorted(names))) or "no keys")
 
 
-def _shape(sizes):
+def _show_shape(sizes):
     return f"[{', '.join('?' if size is None else str(size) for size in sizes)}]"
 
 
-def _cut(text, limit=200):
+def _shorten(text, limit=200):
     return text if len(text) <= limit else f"{text[:limit]}..."

@@ -1,4 +1,4 @@
-"""The local server as its clients see it: over sockets, good requests, bad ones and slow ones."""
+"""The local server over sockets: valid, invalid and slow requests, and the command."""
 
 import argparse
 import concurrent.futures
@@ -25,33 +25,32 @@ from keras_bert.cli import serving as command
 from keras_bert.server import app, models
 from tests import served, tiny
 
-PATIENCE = 1.0  # seconds
+TIMEOUT = 1.0  # seconds
 MAX_BODY, MAX_TEXT = 200_000, 150_000
 PREDICT = "/v1/models/reviews:predict"
 
 
 @contextlib.contextmanager
-def serving(found, **options):
-    """Serves models in a thread; yields the port."""
+def serving(found, host=app.HOST, **limits):
+    """Serve models in a thread; yield the port."""
     for model in found:
         model.refresh(settled=False)
-    limits = {"patience": PATIENCE, "max_body": MAX_BODY, "max_text": MAX_TEXT}
-    options = {"poll": 0.05, **limits, **options}
-    made = app.make(found, **options)
+    defaults = {"timeout": TIMEOUT, "max_body": MAX_BODY, "max_text": MAX_TEXT}
+    server = app.make(found, host, app.Limits(**(defaults | limits)), poll=0.05)
     with app.listen(port=0) as listener:
-        thread = threading.Thread(target=made.run, kwargs={"sockets": [listener]})
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:
             yield listener.getsockname()[1]
         finally:
-            made.should_exit = True
+            server.should_exit = True
             thread.join(30)
             assert not thread.is_alive()
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder of models: a real one, one that multiplies, one that is slow at long texts."""
+    """Return a folder of models: an export, and functions that multiply, echo or are slow."""
     folder = tmp_path_factory.mktemp("models")
     served.head("classifier", folder / "reviews")
     served.times(folder / "times" / "1", 2.0)
@@ -59,7 +58,7 @@ def folder(tmp_path_factory):
     def slow(text):
         size = tf.strings.length(text)
         count = tf.where(tf.reduce_max(size) > 10_000, 100_000, 1)
-        # It keeps a core busy for a second or less.
+        # The loop keeps a core busy for up to a second.
         total = tf.while_loop(lambda n, _: n < count, lambda n, x: (n + 1, x + 1), [0, 0])[1]
         return {"length": size + 0 * total}
 
@@ -80,7 +79,7 @@ def port(folder):
 
 
 def call(port, path, body=None, method=None, headers=(), timeout=30):
-    """Status, and the JSON of the answer."""
+    """Send a request; return the status and the JSON of the response."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
     try:
         if isinstance(body, dict):
@@ -95,7 +94,7 @@ def call(port, path, body=None, method=None, headers=(), timeout=30):
 
 
 def raw(port, *parts, pause=0.0, timeout=30):
-    """What comes back for bytes that are sent as they are, with a pause before each."""
+    """Send bytes unchanged, with a pause before each part; return the bytes received."""
     with socket.create_connection(("127.0.0.1", port), timeout=timeout) as connection:
         with contextlib.suppress(ConnectionError):
             for part in parts:
@@ -108,12 +107,12 @@ def raw(port, *parts, pause=0.0, timeout=30):
     return received
 
 
-def is_well(port):
+def check_alive(port):
     status, answer = call(port, PREDICT, {"instances": ["so good"]})
     assert status == 200 and set(answer["predictions"][0]) == {"label", "score", "probabilities"}
 
 
-def test_predictions_are_those_of_the_model(port, folder):
+def test_predictions_equal_those_of_the_signature(port, folder):
     texts = ["this film is good!", "", "한국어 😀", "bad"]
     signature = tf.saved_model.load(str(folder / "reviews" / "1")).signatures["serving_default"]
     expected = {name: value.numpy() for name, value in signature(text=tf.constant(texts)).items()}
@@ -130,7 +129,7 @@ def test_predictions_are_those_of_the_model(port, folder):
     assert status == 200 and len(answer["outputs"]["probabilities"][0]) == 3
 
 
-def test_one_output_has_no_name(port):
+def test_single_output_has_no_name(port):
     assert call(port, "/v1/models/times:predict", {"instances": [1, 2.5]}) == (
         200,
         {"predictions": [2.0, 5.0]},
@@ -171,8 +170,8 @@ def test_status_and_metadata(port, folder):
         assert parsed["serving_default"].method_name == "tensorflow/serving/predict"
 
 
-def test_what_the_page_asks(port):
-    _, answer = call(port, "/desk/models")
+def test_list_of_models_for_the_page(port):
+    _, answer = call(port, "/models")
     assert [item["name"] for item in answer["models"]] == ["echo", "reviews", "slow", "times"]
     reviews = {"name": "reviews", "version": "1", "labels": ["bad", "good", "좋음"]}
     assert answer["models"][1] == reviews
@@ -181,22 +180,22 @@ def test_what_the_page_asks(port):
 OUTSIDE = {"input_word_ids": [[99]], "input_mask": [[1]], "input_type_ids": [[0]]}
 GOOD = '{"instances": ["so good"]}'
 BAD = [
-    # What a body may have wrong; test_serving_rest.py has more.
+    # Invalid bodies; test_rest.py has more.
     ("POST", PREDICT, "", 400, "the body is empty"),
     ("POST", PREDICT, "instances", 400, "JSON parse error"),
     ("POST", PREDICT, b'{"instances": ["\xff"]}', 400, "not UTF-8 at byte 16"),
     ("POST", PREDICT, "[" * 150_000, 400, "nested too deeply"),
-    ("POST", PREDICT, '{"instances": ' + "[" * 90 + "]" * 90 + "}", 400, "more than 32 deep"),
+    ("POST", PREDICT, '{"instances": ' + "[" * 90 + "]" * 90 + "}", 400, "nested 32 deep"),
     ("POST", PREDICT, f'{{"instances": [{"9" * 100_000}]}}', 400, "too many digits"),
     ("POST", "/v1/models/times:predict", '{"instances": [1e999]}', 400, "1e999 is too large"),
     ("POST", "/v1/models/times:predict", '{"instances": ["1"]}', 400, "of type float32"),
-    ("POST", PREDICT, '{"instances": [1]}', 400, "input 'text' is a string; received 1"),
+    ("POST", PREDICT, '{"instances": [1]}', 400, "'text' must be a string; received 1"),
     ("POST", PREDICT, '{"instances": [["a"]]}', 400, "shape [?]; received [1, 1]"),
     ("POST", PREDICT, '{"text": ["a"]}', 400, "either 'instances' or 'inputs'"),
     ("POST", PREDICT, '{"instances": [{"text": "a", "text_pair": "b"}]}', 400, "'text_pair'"),
-    ("POST", PREDICT, '{"instances": [{"txt": "a"}]}', 400, "must have the inputs 'text'"),
+    ("POST", PREDICT, '{"instances": [{"txt": "a"}]}', 400, "of the signature, 'text'"),
     ("POST", PREDICT, '{"signature_name": "x", "instances": ["a"]}', 400, "no signature 'x'"),
-    # What a graph refuses.
+    # Values that the graph rejects.
     ("POST", "/v1/models/echo:predict", '{"instances": ["no"]}', 400, "assertion failed"),
     (
         "POST",
@@ -206,7 +205,7 @@ BAD = [
         "indices[0,0]",
     ),
     # Paths.
-    ("POST", "/v1/models/reviews:classify", GOOD, 400, "classify needs a signature on tf.Example"),
+    ("POST", "/v1/models/reviews:classify", GOOD, 400, "classify needs a signature"),
     ("POST", "/v1/models/reviews:regress", GOOD, 400, "regress needs"),
     ("POST", "/v1/models/reviews", GOOD, 400, "Malformed request: POST /v1/models/reviews"),
     ("GET", PREDICT, None, 400, "Malformed request: GET"),
@@ -222,7 +221,7 @@ BAD = [
     ("GET", "/v1/models/none/metadata", None, 404, "Latest(none)"),
     ("GET", "/elsewhere", None, 404, "Not Found"),
     ("POST", "/", GOOD, 405, "Method Not Allowed"),
-    # Ways out of the folder.
+    # Attempts to leave the folder.
     ("GET", "/v1/models/../../etc/passwd", None, 400, "Malformed"),
     ("GET", "/v1/models/..%2freviews", None, 404, "../reviews"),
     ("GET", "/v1/models/reviews%2f1", None, 404, "reviews/1"),
@@ -238,37 +237,37 @@ def test_bad_requests(port, method, path, body, status, message):
     found, answer = call(port, path, body, method)
     assert found == status and message in answer["error"]
     assert len(answer["error"]) < 1000
-    is_well(port)
+    check_alive(port)
 
 
-def test_bodies_that_are_too_large(port):
+def test_large_bodies_are_refused(port):
     text = '{"instances": ["' + "a" * 5_000_000 + '"]}'
     start = time.monotonic()
     status, answer = call(port, PREDICT, text)
     assert status == 413 and "at most 200000 bytes" in answer["error"]
-    # In pieces, which say nothing of how many come.
+    # Chunked encoding does not announce the size.
     chunk = b"10000\r\n%b\r\n" % (b"a" * 65536)
     head = f"POST {PREDICT} HTTP/1.1\r\nhost: localhost\r\n".encode()
     chunked = head + b"transfer-encoding: chunked\r\n\r\n"
     assert raw(port, chunked, chunk * 10, b"0\r\n\r\n").startswith(b"HTTP/1.1 413")
-    # More than anybody reads to the end, and one that waits to be asked for it.
+    # A body over 64 times the limit, and a client that waits for "100 Continue".
     received = raw(port, chunked, *[chunk * 10] * 40)
     assert received == b"" or received.startswith(b"HTTP/1.1 413")
     waiting = head + b"content-length: 5000000\r\nexpect: 100-continue\r\n\r\n"
     assert raw(port, waiting).startswith(b"HTTP/1.1 413")
     assert time.monotonic() - start < 10
-    is_well(port)
+    check_alive(port)
 
 
-def test_texts_that_are_too_long(port):
+def test_long_texts_are_refused(port):
     request = {"instances": ["short", "한" * (MAX_TEXT // 3 + 1)]}
     status, answer = call(port, PREDICT, json.dumps(request, ensure_ascii=False).encode())
-    assert status == 413 and "a text has at most 150000 bytes here; --max-text" in answer["error"]
-    is_well(port)
+    assert status == 413 and "at most 150000 bytes" in answer["error"]
+    check_alive(port)
 
 
-def test_5_mb_texts_where_they_are_allowed(folder):
-    limits = {"max_body": 2**23, "max_text": 2**23, "patience": 60}
+def test_5_mb_text_within_limits(folder):
+    limits = {"max_body": 2**23, "max_text": 2**23, "timeout": 60}
     with serving(models.find(folder / "reviews"), **limits) as port:
         status, answer = call(port, PREDICT, {"instances": ["so good " * 625_000]}, timeout=60)
         assert status == 200 and answer["predictions"][0]["label"] in ("bad", "good", "좋음")
@@ -280,27 +279,27 @@ def test_slow_clients(port):
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         silent = pool.submit(raw, port)
         without_end = pool.submit(raw, port, head)
-        # A byte now and then is no end of it.
+        # Sending a few bytes at a time does not extend the timeout.
         trickle = pool.submit(raw, port, *[b"x-a: b\r\n"] * 8, pause=0.2)
         bodies = pool.submit(raw, port, head + b"\r\n", *[b'{"inst'] * 8, pause=0.2)
         whole = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n"
         second = pool.submit(raw, port, whole, b"GET /", pause=0.2)
         for _ in range(5):
             before = time.monotonic()
-            is_well(port)
-            assert time.monotonic() - before < PATIENCE, "others are not delayed"
+            check_alive(port)
+            assert time.monotonic() - before < TIMEOUT, "others are not delayed"
         for received in (silent, without_end, trickle):
             assert received.result().startswith(b"HTTP/1.1 408 ")
-            assert b'{"error": "no request within 1 seconds"}' in received.result()
+            assert b"No request arrived within 1 seconds" in received.result()
         assert bodies.result().startswith(b"HTTP/1.1 408 ")
-        assert b"the body did not come within 1 seconds" in bodies.result()
+        assert b"The body did not arrive within 1 seconds" in bodies.result()
         page, _, late = second.result().partition(b"</html>")
         assert page.startswith(b"HTTP/1.1 200 ") and b"HTTP/1.1 408 " in late
-    assert time.monotonic() - start < 10 * PATIENCE
+    assert time.monotonic() - start < 10 * TIMEOUT
 
 
-def test_a_client_that_does_not_read(port):
-    """An answer larger than what the sockets hold, and nobody takes it."""
+def test_client_that_does_not_read(port):
+    """The responses exceed the buffers of the sockets, and the client reads nothing."""
     body = json.dumps({"inputs": ["a" * 1000] * 190}).encode()
     request = b"POST /v1/models/echo:predict HTTP/1.1\r\nhost: localhost\r\n"
     request += b"content-length: %d\r\n\r\n%b" % (len(body), body)
@@ -311,22 +310,22 @@ def test_a_client_that_does_not_read(port):
         with contextlib.suppress(ConnectionError):
             for _ in range(40):
                 connection.sendall(request)
-        time.sleep(2 * PATIENCE)
-        is_well(port)
+        time.sleep(2 * TIMEOUT)
+        check_alive(port)
         received = 0
         with contextlib.suppress(ConnectionError):
             while data := connection.recv(2**20):
                 received += len(data)
-    assert received < 40 * 190_000, "it was let go before it had everything"
+    assert received < 40 * 190_000, "the server closes the connection before the end"
 
 
-def test_clients_that_leave(port, capfd):
+def test_clients_that_disconnect(port, capfd):
     head = f"POST {PREDICT} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 26\r\n\r\n".encode()
     for data in (b"", head[:30], head, head + GOOD[:9].encode(), head + GOOD.encode()):
         with socket.create_connection(("127.0.0.1", port)) as connection:
             connection.sendall(data)
-    is_well(port)
-    assert capfd.readouterr().err == "", "nobody's mistake, so there is nothing to report"
+    check_alive(port)
+    assert capfd.readouterr().err == "", "a disconnect is not an error"
 
 
 @pytest.mark.parametrize(
@@ -335,10 +334,10 @@ def test_clients_that_leave(port, capfd):
      b"GET / HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1\r\nhost: a\r\n" + b"x: y\r\n" * 50_000,
      b"POST /v1/models/a HTTP/1.1\r\nhost: localhost\r\ncontent-length: -1\r\n\r\n"],
 )  # fmt: skip
-def test_what_is_no_http(port, data):
+def test_data_that_is_not_http(port, data):
     received = raw(port, data)
     assert received == b"" or received.startswith((b"HTTP/1.1 400", b"HTTP/1.1 408"))
-    is_well(port)
+    check_alive(port)
 
 
 @pytest.mark.parametrize(
@@ -369,16 +368,16 @@ def test_what_is_no_http(port, data):
         ({"Sec-Fetch-Site": "none"}, 200),
     ],
 )
-def test_other_sites_cannot_reach_it_through_a_browser(port, headers, status):
-    for path, body in ((PREDICT, GOOD), ("/v1/models/reviews", None), ("/desk/models", None)):
+def test_requests_from_other_sites_are_refused(port, headers, status):
+    for path, body in ((PREDICT, GOOD), ("/v1/models/reviews", None), ("/models", None)):
         found, answer = call(port, path, body, headers=headers)
         assert found == status, path
-        assert status == 200 or "answers to localhost" in answer["error"]
+        assert status == 200 or "another website" in answer["error"]
 
 
 @pytest.mark.parametrize("rows", [1025, 40_000])
-def test_a_request_of_too_many_rows_is_refused_at_once(port, rows):
-    """Empty texts are work as well: so many of them would keep others waiting for long."""
+def test_too_many_rows_are_refused_at_once(port, rows):
+    """Empty texts take time, too, and would delay other requests."""
     for body in (
         {"instances": [""] * rows},
         {"inputs": {"text": [""] * rows}},
@@ -390,11 +389,11 @@ def test_a_request_of_too_many_rows_is_refused_at_once(port, rows):
             status, answer = call(port, PREDICT, body)
             assert status == 413 and "at most 1024 rows" in answer["error"]
             assert time.perf_counter() - start < 2
-    is_well(port)
+    check_alive(port)
     assert call(port, PREDICT, {"instances": [""] * 1024})[0] == 200
 
 
-def test_two_headers_of_a_kind_are_refused(port):
+def test_repeated_headers_are_refused(port):
     head = b"GET /v1/models/reviews HTTP/1.1\r\nconnection: close\r\n"
     for header in (b"host", b"origin", b"sec-fetch-site"):
         value = b"none" if header == b"sec-fetch-site" else b"http://localhost"
@@ -404,14 +403,14 @@ def test_two_headers_of_a_kind_are_refused(port):
         assert raw(port, head + lines + b"\r\n").startswith((b"HTTP/1.1 403", b"HTTP/1.1 400"))
 
 
-def test_on_a_network_it_answers_to_addresses_and_its_own_name(folder):
-    for host, allowed in (("0.0.0.0", "192.168.0.7"), ("desk.example", "desk.example")):
+def test_host_names_on_a_network(folder):
+    for host, allowed in (("0.0.0.0", "192.168.0.7"), ("host.example", "host.example")):
         with serving(models.find(folder / "times"), host=host) as port:
             assert call(port, "/v1/models/times", headers={"Host": allowed})[0] == 200
             assert call(port, "/v1/models/times", headers={"Host": "rebound.example"})[0] == 403
 
 
-def test_the_page_is_served_and_may_run_its_own_script_alone(port):
+def test_page_allows_only_its_own_script(port):
     connection = http.client.HTTPConnection("127.0.0.1", port)
     connection.request("GET", "/")
     response = connection.getresponse()
@@ -420,11 +419,11 @@ def test_the_page_is_served_and_may_run_its_own_script_alone(port):
     connection.close()
     assert "<title>keras_bert</title>" in page
     assert "default-src 'none'" in policy and "script-src 'sha256-" in policy
-    # Nothing from elsewhere.
+    # The page loads nothing from other hosts.
     assert set(re.findall(r"""(?:https?:)?//[\w.]+""", page)) == {"http://www.w3.org"}
 
 
-def test_32_clients_at_once(port):
+def test_32_concurrent_clients(port):
     texts = ["so good", "bad", "this film is", "한국어", ""]
     alone = {text: call(port, PREDICT, {"instances": [text]})[1] for text in texts}
 
@@ -445,7 +444,7 @@ def test_32_clients_at_once(port):
         assert all(pool.map(client, range(32)))
 
 
-def test_a_long_text_does_not_delay_short_ones(port):
+def test_long_text_does_not_delay_short_ones(port):
     long = {"instances": ["a" * 100_000]}
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         start = time.monotonic()
@@ -462,8 +461,8 @@ def test_a_long_text_does_not_delay_short_ones(port):
         assert short < time.monotonic() - start
 
 
-def test_a_folder_that_is_replaced_while_it_is_served(folder, tmp_path):
-    """Another version, one in the place of the same, a broken one, none: no request fails."""
+def test_versions_change_while_served(folder, tmp_path):
+    """No request fails while versions are added, replaced, broken and removed."""
     base = tmp_path / "times"
     shutil.copytree(folder / "times", base)
     versions = {
@@ -517,19 +516,19 @@ def test_a_folder_that_is_replaced_while_it_is_served(folder, tmp_path):
         answers(3.0)
 
 
-def test_mistakes_of_ours_are_500(folder, monkeypatch, capfd):
-    def mistake(*_):
-        raise KeyError("a mistake")
+def test_bugs_are_status_500(folder, monkeypatch, capfd):
+    def bug(*_):
+        raise KeyError("a bug")
 
     with serving(models.find(folder / "times")) as port:
         with monkeypatch.context() as patch:
-            patch.setattr(app.rest, "parse", mistake)
+            patch.setattr(app.rest, "parse", bug)
             status, answer = call(port, "/v1/models/times:predict", GOOD)
-        assert status == 500 and answer["error"] == "KeyError: 'a mistake'"
+        assert status == 500 and answer["error"] == "KeyError: 'a bug'"
         assert call(port, "/v1/models/times:predict", {"instances": [1]})[0] == 200
 
 
-def test_a_port_that_is_taken():
+def test_port_in_use():
     with app.listen(port=0) as listener:
         port = listener.getsockname()[1]
         with pytest.raises(ValueError, match=f"port {port} of 127.0.0.1: Address already in use"):
@@ -538,15 +537,15 @@ def test_a_port_that_is_taken():
         app.listen(port=99999)
 
 
-def test_the_command_needs_the_extra(monkeypatch, capsys):
+def test_command_needs_starlette_and_uvicorn(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     monkeypatch.delitem(sys.modules, "keras_bert.server.app")
-    monkeypatch.delattr(keras_bert.serving, "server")
+    monkeypatch.delattr(keras_bert.server, "app")
     assert main(["serve", "anything"]) == 1
     assert "pip install starlette uvicorn" in capsys.readouterr().err
 
 
-def test_the_command_says_what_cannot_be_served(tmp_path, capsys):
+def test_command_reports_models_that_cannot_be_loaded(tmp_path, capsys):
     (tmp_path / "m" / "1").mkdir(parents=True)
     assert main(["serve", str(tmp_path / "m"), "--port", "0"]) == 1
     assert re.search("m could not be loaded: .*saved_model.pb", capsys.readouterr().err)
@@ -554,12 +553,12 @@ def test_the_command_says_what_cannot_be_served(tmp_path, capsys):
     assert "none" in capsys.readouterr().err
 
 
-def test_being_told_to_stop_is_like_ctrl_c():
+def test_sigterm_acts_as_ctrl_c():
     with pytest.raises(KeyboardInterrupt), command._terminable():
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def test_the_command_from_a_trained_model_to_ctrl_c(tmp_path, one_tokenizer):
+def test_command_serves_a_trained_model_until_ctrl_c(tmp_path, one_tokenizer):
     encoder = tiny.encoder(num_hidden_layers=1)
     path = tmp_path / "my reviews.keras"
     keras_bert.save(keras_bert.heads.classifier(encoder, labels=["bad", "good"]), path)
@@ -577,22 +576,24 @@ def test_the_command_from_a_trained_model_to_ctrl_c(tmp_path, one_tokenizer):
         port = int(
             re.fullmatch(r"my-reviews: http://127\.0\.0\.1:(\d+) \(Ctrl-C stops\)\n", where)[1]
         )
-        assert f"production is TensorFlow Serving: keras-bert export '{path}' FOLDER" in purpose
+        assert f"keras-bert export '{path}' FOLDER" in purpose
         assert str(temporary) not in purpose
-        # The very command that it shows.
+        # Send the example request.
         body, url = re.fullmatch(r"curl -d '(.*)' http://127\.0\.0\.1:\d+(\S+)\n", curl).groups()
         status, answer = call(port, url, body)
         assert status == 200 and len(answer["predictions"]) == 1
         with contextlib.suppress(OSError):
-            assert socket.create_connection((_own_address(), port), 1) is None, "loopback alone"
+            assert socket.create_connection((_own_address(), port), 1) is None, (
+                "the server listens on loopback only"
+            )
     finally:
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=30)
     assert (process.returncode, out, err) == (0, "stopped\n", "")
-    assert list(temporary.iterdir()) == [], "nothing is left behind"
+    assert list(temporary.iterdir()) == [], "temporary files are removed"
 
 
-def test_what_the_command_says_of_an_encoder(tmp_path):
+def test_introduction_of_an_encoder(tmp_path):
     path = tmp_path / "tiny.keras"
     keras_bert.save(tiny.encoder(num_hidden_layers=1), path)
     arguments = argparse.Namespace(model=str(path), name=None, trusted=False)
@@ -604,13 +605,13 @@ def test_what_the_command_says_of_an_encoder(tmp_path):
     assert where.startswith("encoder, preprocess: http://here")
     assert re.fullmatch(r"""curl -d '{"instances": \["[^"]+"\]}' \S+preprocess:predict""", curl)
     assert "keras-bert export it FOLDER, then docker compose" in purpose
-    assert str(tmp_path) not in purpose, "a temporary folder goes away"
+    assert str(tmp_path) not in purpose, "the temporary folder is not shown"
     kept = list(command._introduction(found, "http://here"))[-1]
     assert f"docker compose -f {tmp_path}" in kept
 
 
 def _own_address():
-    """An address of this machine beside loopback; OSError where it has none."""
+    """Return an address of this machine other than loopback; raise OSError if it has none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect(("192.0.2.1", 9))  # sends nothing
+        probe.connect(("192.0.2.1", 9))  # UDP: sends nothing
         return probe.getsockname()[0]

@@ -1,4 +1,4 @@
-"""Requests answered together: in few runs, each as it would be alone, none by another's fault."""
+"""Batched requests: few calls, the same outputs as alone, and errors only where they belong."""
 
 import asyncio
 import threading
@@ -21,22 +21,22 @@ def strings(*texts):
 
 
 def run(signature, requests, **options):
-    """The answers to requests that come at once; exceptions as they are."""
+    """Send requests at the same time; return their outputs or exceptions."""
 
     async def main():
-        lanes = batching.Lanes(**options)
+        scheduler = batching.BatchScheduler(**options)
         try:
             return await asyncio.gather(
-                *(lanes.run(signature, arrays) for arrays in requests), return_exceptions=True
+                *(scheduler.run(signature, arrays) for arrays in requests), return_exceptions=True
             )
         finally:
-            lanes.close()
+            scheduler.close()
 
     return asyncio.run(main())
 
 
 class Recorder:
-    """A signature's function that notes the rows of its calls."""
+    """A signature's function that records the number of rows per call."""
 
     def __init__(self, answer):
         self.rows = []
@@ -48,13 +48,13 @@ class Recorder:
 
 
 def lengths(inputs=TEXT, answer=lambda text: {"length": tf.strings.length(text)}, shape=(None,)):
-    """A signature, to the lengths of texts, and its calls."""
+    """Return a signature that computes the lengths of texts and records its calls."""
     recorder = Recorder(answer)
     names = answer(**{name: tf.constant(["a"]) for name in inputs})
     return models.Signature(inputs, {name: Spec("int32", shape) for name in names}, recorder)
 
 
-def test_requests_that_come_together_run_together():
+def test_simultaneous_requests_run_in_one_call():
     signature = lengths()
     answers = run(signature, [strings("a" * size) for size in range(50)])
     assert [answer["length"].tolist() for answer in answers] == [[size] for size in range(50)]
@@ -68,41 +68,41 @@ def test_requests_of_several_rows():
     assert signature.function.rows == [5]
 
 
-def test_a_batch_has_64_rows():
+def test_batch_has_at_most_64_rows():
     signature = lengths()
     run(signature, [strings("a")] * 150)
     assert signature.function.rows == [64, 64, 22]
 
 
-def test_a_request_of_many_rows_runs_in_parts():
+def test_request_with_many_rows_is_split():
     signature = lengths()
     (answer,) = run(signature, [strings(*["ab"] * 1000, "abc")])
     assert answer["length"].tolist() == [2] * 1000 + [3]
     assert signature.function.rows == [64] * 15 + [41]
-    # Of long texts fewer, so that what is in memory at once has a bound.
+    # Batches of long texts have fewer rows, to bound memory use.
     signature = lengths()
     run(signature, [strings(*["a" * 30_000] * 5)])
     assert signature.function.rows == [2, 2, 1]
 
 
-def test_many_empty_texts_do_not_hold_a_short_one_up():
+def test_many_empty_texts_do_not_delay_a_short_text():
     started, done = threading.Event(), threading.Event()
 
     def answer(text):
         if text.numpy()[0] == b"":
             started.set()
-            assert done.wait(30), "the short one waits for these, and these for it"
+            assert done.wait(30), "the short text waits for the empty texts"
         return {"length": tf.strings.length(text)}
 
     async def main():
-        lanes = batching.Lanes()
+        scheduler = batching.BatchScheduler()
         signature = lengths(answer=answer)
-        many = asyncio.create_task(lanes.run(signature, strings(*[""] * 100_000)))
+        many = asyncio.create_task(scheduler.run(signature, strings(*[""] * 100_000)))
         await asyncio.to_thread(started.wait, 30)
-        assert (await lanes.run(signature, strings("a")))["length"].tolist() == [1]
+        assert (await scheduler.run(signature, strings("a")))["length"].tolist() == [1]
         done.set()
         assert len((await many)["length"]) == 100_000
-        lanes.close()
+        scheduler.close()
 
     asyncio.run(main())
 
@@ -113,7 +113,7 @@ def test_long_texts_do_not_pad_short_ones():
     assert sorted(signature.function.rows) == [1, 1, 3]
 
 
-def test_what_one_request_does_wrong_is_its_own_error():
+def test_invalid_request_does_not_fail_its_batch():
     def answer(text):
         if b"bad" in text.numpy():
             raise tf.errors.InvalidArgumentError(None, None, "a bad text")
@@ -124,53 +124,53 @@ def test_what_one_request_does_wrong_is_its_own_error():
     assert isinstance(answers[1], ValueError) and str(answers[1]) == "a bad text"
 
 
-def test_a_short_text_does_not_wait_for_a_long_one():
+def test_short_text_does_not_wait_for_a_long_one():
     done = threading.Event()
 
     def answer(text):
         if len(text.numpy()[0]) > 10_000:
-            assert done.wait(30), "the short one waits for this one, and this one for it"
+            assert done.wait(30), "the short text waits for the long one"
         return {"length": tf.strings.length(text)}
 
     async def main():
-        lanes = batching.Lanes()
+        scheduler = batching.BatchScheduler()
         signature = lengths(answer=answer)
-        long = asyncio.create_task(lanes.run(signature, strings("a" * 5_000_000)))
+        long = asyncio.create_task(scheduler.run(signature, strings("a" * 5_000_000)))
         await asyncio.sleep(0.05)
-        assert (await lanes.run(signature, strings("a")))["length"].tolist() == [1]
+        assert (await scheduler.run(signature, strings("a")))["length"].tolist() == [1]
         assert not long.done()
         done.set()
         assert (await long)["length"].tolist() == [5_000_000]
-        lanes.close()
+        scheduler.close()
 
     asyncio.run(main())
 
 
-def test_what_waits_has_a_bound():
+def test_full_queue_refuses_requests():
     answers = run(lengths(), [strings("a")] * 12, max_waiting=10)
-    refused = [answer for answer in answers if isinstance(answer, ConnectionRefusedError)]
-    assert len(refused) == 2 and "try again later" in str(refused[0])
+    refused = [answer for answer in answers if isinstance(answer, batching.QueueFullError)]
+    assert len(refused) == 2 and "requests are waiting" in str(refused[0])
 
 
-def test_a_client_that_leaves_holds_nobody_up():
+def test_disconnected_client_does_not_block_others():
     async def main():
-        lanes = batching.Lanes()
+        scheduler = batching.BatchScheduler()
         signature = lengths()
-        requests = [asyncio.create_task(lanes.run(signature, strings("a"))) for _ in range(3)]
+        requests = [asyncio.create_task(scheduler.run(signature, strings("a"))) for _ in range(3)]
         await asyncio.sleep(0)
         requests[1].cancel()
         answers = await asyncio.gather(*requests, return_exceptions=True)
         assert isinstance(answers[1], asyncio.CancelledError)
         assert [answer["length"].tolist() for answer in answers[::2]] == [[1], [1]]
-        lanes.close()
-        # Closed, it answers with an error at once, not never.
+        scheduler.close()
+        # A closed scheduler raises at once.
         with pytest.raises(RuntimeError):
-            await asyncio.wait_for(lanes.run(signature, strings("a")), 10)
+            await asyncio.wait_for(scheduler.run(signature, strings("a")), 10)
 
     asyncio.run(main())
 
 
-def test_numbers_of_one_shape_run_together():
+def test_numeric_inputs_of_equal_shape_share_a_call():
     recorder = Recorder(lambda x: {"y": tf.reduce_sum(x, axis=1), "all": x * 2})
     signature = models.Signature(
         {"x": Spec("float32", (None, None))},
@@ -180,7 +180,7 @@ def test_numbers_of_one_shape_run_together():
     rows = [np.ones([1, 3], "f4"), np.ones([2, 4], "f4"), np.zeros([1, 3], "f4")]
     answers = run(signature, [{"x": row} for row in rows])
     assert [answer["y"].tolist() for answer in answers] == [[3], [4, 4], [0]]
-    # Zeros at the end are numbers like others there.
+    # Trailing zeros of numeric outputs are values, not padding.
     assert [answer["all"].shape for answer in answers] == [(1, 3), (2, 4), (1, 3)]
     assert sorted(recorder.rows) == [2, 2]
 
@@ -188,17 +188,17 @@ def test_numbers_of_one_shape_run_together():
 @pytest.mark.parametrize(
     "signature",
     [
-        # Answers of a length of their own: nobody knows what is padding.
+        # The outputs have variable length, and their padding is unknown.
         lengths(shape=(None, None), answer=lambda text: {
             "bytes": tf.strings.unicode_decode(text, "UTF-8").to_tensor()}),
-        # No rows in, or none out.
+        # The inputs or outputs have no batch dimension.
         lengths(inputs={"text": Spec("object", None)}),
         lengths(inputs={"text": Spec("object", (1,))}),
         lengths(shape=()),
         lengths(shape=None),
     ],
 )  # fmt: skip
-def test_what_cannot_be_told_apart_again_runs_alone(signature):
+def test_signatures_that_cannot_batch_run_alone(signature):
     answers = run(signature, [strings("a"), strings("bbb")])
     (name,) = answers[0]
     assert signature.function.rows == [1, 1]
@@ -206,7 +206,7 @@ def test_what_cannot_be_told_apart_again_runs_alone(signature):
         assert [answer[name].shape for answer in answers] == [(1, 1), (1, 3)]
 
 
-def test_an_answer_that_is_not_one_a_row_is_asked_for_again_alone():
+def test_outputs_that_are_not_per_row_are_computed_alone():
     signature = lengths(
         answer=lambda text: {"longest": tf.reduce_max(tf.strings.length(text))[None]}
     )
@@ -218,7 +218,7 @@ TEXTS = ["this film is so good!", "", "bad", "this [MASK] is [MASK]", "[MASK]", 
 
 
 @pytest.mark.parametrize("head", ["classifier", "tagger", "blanks"])
-def test_an_answer_is_the_one_that_a_request_gets_alone(head, tmp_path, one_tokenizer):
+def test_batched_outputs_equal_those_of_single_requests(head, tmp_path, one_tokenizer):
     version = models.load(served.head(head, tmp_path) / "1", 1)
     signature = version.signatures["serving_default"]
     calls = []
@@ -229,7 +229,7 @@ def test_an_answer_is_the_one_that_a_request_gets_alone(head, tmp_path, one_toke
     )
     requests = [strings(text) for text in TEXTS] + [strings("so good", "this is a film")]
     together = run(counted, requests)
-    assert len(calls) == 2, "short ones, and the long one"
+    assert len(calls) == 2, "one call for the short texts, one for the long text"
     for request, answer in zip(requests, together, strict=True):
         alone = signature(request)
         assert {k: v.shape for k, v in answer.items()} == {k: v.shape for k, v in alone.items()}
@@ -238,7 +238,7 @@ def test_an_answer_is_the_one_that_a_request_gets_alone(head, tmp_path, one_toke
                 assert answer[name].tolist() == values.tolist()
             else:
                 np.testing.assert_allclose(answer[name], values, atol=1e-5)
-    # And the parts of one that is too long, put together, are what one run gives.
+    # The concatenated parts of a split request have the shapes of one call.
     many = strings(*TEXTS[:5] * 20, *TEXTS)
     (parts,) = run(signature, [many])
     for name, values in signature(many).items():
@@ -246,21 +246,21 @@ def test_an_answer_is_the_one_that_a_request_gets_alone(head, tmp_path, one_toke
         assert parts[name].dtype == values.dtype
 
 
-def test_32_clients_are_answered_in_few_runs():
-    """A run costs 5 ms, whatever its rows: together they cost what few cost."""
+def test_32_clients_need_few_calls():
+    """Each call takes 5 ms, regardless of its number of rows."""
 
     def answer(text):
         time.sleep(0.005)
         return {"length": tf.strings.length(text)}
 
-    async def client(lanes, signature):
+    async def client(scheduler, signature):
         for _ in range(20):
-            await lanes.run(signature, strings("a"))
+            await scheduler.run(signature, strings("a"))
 
     async def main(clients):
-        lanes, signature = batching.Lanes(), lengths(answer=answer)
-        await asyncio.gather(*(client(lanes, signature) for _ in range(clients)))
-        lanes.close()
+        scheduler, signature = batching.BatchScheduler(), lengths(answer=answer)
+        await asyncio.gather(*(client(scheduler, signature) for _ in range(clients)))
+        scheduler.close()
         return len(signature.function.rows)
 
     assert asyncio.run(main(1)) == 20

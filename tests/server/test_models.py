@@ -1,4 +1,4 @@
-"""Folders of versions: found, loaded, replaced, broken, removed, while somebody is served."""
+"""Model folders: versions are found, loaded, replaced and unloaded."""
 
 import gc
 import shutil
@@ -17,14 +17,14 @@ X = {"x": np.float32([3])}
 
 @pytest.fixture(scope="module")
 def versions(tmp_path_factory):
-    """Folders of SavedModels that multiply by 2, 5 and 7."""
+    """Return folders of SavedModels that multiply by 2, 5 and 7."""
     folder = tmp_path_factory.mktemp("versions")
     return {factor: served.times(folder / str(factor), factor) for factor in (2.0, 5.0, 7.0)}
 
 
 @pytest.fixture
 def model(versions, tmp_path):
-    """A model whose version 1 multiplies by 2."""
+    """Return a loaded model whose version 1 multiplies by 2."""
     shutil.copytree(versions[2.0], tmp_path / "m" / "1")
     (found,) = models.find(tmp_path / "m")
     found.refresh(settled=False)
@@ -35,8 +35,8 @@ def ask(version):
     return version.signature("serving_default")(X)["y"].tolist()
 
 
-def look(model, times=2):
-    """As the server does: what it sees twice alike is loaded."""
+def refresh(model, times=2):
+    """Refresh as the server does: a version is loaded once it is unchanged between refreshes."""
     for _ in range(times):
         model.refresh()
 
@@ -45,7 +45,7 @@ def states(model):
     return {number: (state, code) for number, state, (code, _) in model.states()}
 
 
-def test_what_a_path_may_be(versions, tmp_path):
+def test_find_accepts_three_kinds_of_folder(versions, tmp_path):
     for name in ("a/1", "a/12", "b/0", "b/.writing-x", "c/not-a-number", "d/-1", "d/٣"):
         shutil.copytree(versions[2.0], tmp_path / name)
     (tmp_path / "README.md").touch()
@@ -60,22 +60,22 @@ def test_what_a_path_may_be(versions, tmp_path):
     assert found(tmp_path / "a" / "12") == [("a", tmp_path / "a" / "12")]
     assert found(tmp_path / "c" / "not-a-number")[0][0] == "not-a-number"
     assert found(tmp_path / "c") == found(tmp_path / "d") == found(tmp_path / "none") == []
-    with pytest.raises(ValueError, match="holds 2 models; a name is for one"):
+    with pytest.raises(ValueError, match="holds 2 models"):
         models.find(tmp_path, "name")
 
 
 @pytest.mark.parametrize("name, number", [("12", 12), ("reviews", 1)])
-def test_the_folder_of_one_version(versions, tmp_path, name, number):
+def test_folder_of_one_version(versions, tmp_path, name, number):
     shutil.copytree(versions[2.0], tmp_path / name)
     (model,) = models.find(tmp_path / name)
     model.refresh(settled=False)
     assert model.version().number == number and ask(model.version()) == [6.0]
     shutil.rmtree(tmp_path / name)
-    look(model)
+    refresh(model)
     assert model.current is None
 
 
-def test_a_version_has_what_production_would_say_of_it(model, versions):
+def test_definitions_are_those_of_the_saved_model(model, versions):
     pb = pytest.importorskip("tensorflow_serving.apis.get_model_metadata_pb2")
     from google.protobuf import json_format
     from tensorflow.core.protobuf import saved_model_pb2
@@ -89,13 +89,13 @@ def test_a_version_has_what_production_would_say_of_it(model, versions):
     assert version.labels is None and version.example() == 0.0
 
 
-def test_the_latest_version_answers(model, versions, tmp_path):
+def test_latest_version_is_served(model, versions, tmp_path):
     held = model.version()
     shutil.copytree(versions[5.0], tmp_path / "m" / "10")
     shutil.copytree(versions[7.0], tmp_path / "m" / "9")
-    look(model)
+    refresh(model)
     assert model.version().number == 10 and ask(model.version()) == [15.0]
-    assert ask(held) == [6.0], "a request that began with the old version ends with it"
+    assert ask(held) == [6.0], "a running request keeps its version"
     assert states(model) == {10: ("AVAILABLE", "OK"), 1: ("END", "OK")}
     assert model.version(10) is model.current
     for number in (1, 9, 0):
@@ -107,14 +107,14 @@ def test_the_latest_version_answers(model, versions, tmp_path):
         model.states(9)
 
 
-def test_version_0(versions, tmp_path):
+def test_version_zero(versions, tmp_path):
     shutil.copytree(versions[5.0], tmp_path / "m" / "0")
     (model,) = models.find(tmp_path / "m")
     model.refresh(settled=False)
     assert model.version().number == model.version(0).number == 0
 
 
-def test_what_is_still_being_copied_is_left_alone(model, versions, tmp_path, monkeypatch):
+def test_version_that_is_being_copied_is_not_loaded(model, versions, tmp_path, monkeypatch):
     loads = []
     load = models.load
     monkeypatch.setattr(models, "load", lambda *args: loads.append(args) or load(*args))
@@ -128,47 +128,47 @@ def test_what_is_still_being_copied_is_left_alone(model, versions, tmp_path, mon
         assert not loads
     model.refresh()
     assert len(loads) == 1 and ask(model.version()) == [15.0]
-    look(model)
-    assert len(loads) == 1, "what has not changed is not loaded again"
+    refresh(model)
+    assert len(loads) == 1, "an unchanged version is not loaded again"
 
 
-def test_a_broken_version_leaves_the_one_before(model, versions, tmp_path, monkeypatch):
+def test_broken_version_keeps_the_previous_one(model, versions, tmp_path, monkeypatch):
     loads = []
     load = models.load
     monkeypatch.setattr(models, "load", lambda *args: loads.append(args) or load(*args))
     new = shutil.copytree(versions[5.0], tmp_path / "m" / "2")
     (new / "variables" / "variables.index").write_bytes(b"broken")
-    look(model, 4)
+    refresh(model, 4)
     assert ask(model.version()) == [6.0] and model.version().number == 1
     assert states(model) == {2: ("END", "UNKNOWN"), 1: ("AVAILABLE", "OK")}
-    assert model.states(2)[0][2][1], "says why"
-    assert len(loads) == 1, "not loaded again until it changes"
+    assert model.states(2)[0][2][1], "the status holds the reason"
+    assert len(loads) == 1, "a broken version is not loaded again until it changes"
     shutil.copy(versions[5.0] / "variables" / "variables.index", new / "variables")
-    look(model)
+    refresh(model)
     assert ask(model.version()) == [15.0]
     assert states(model) == {2: ("AVAILABLE", "OK"), 1: ("END", "OK")}
 
 
-def test_a_broken_version_that_goes_is_forgotten(model, tmp_path):
+def test_removed_broken_version_is_forgotten(model, tmp_path):
     (tmp_path / "m" / "2").mkdir()
-    look(model)
+    refresh(model)
     assert states(model)[2] == ("END", "UNKNOWN")
     (tmp_path / "m" / "2").rmdir()
-    look(model)
+    refresh(model)
     assert states(model) == {1: ("AVAILABLE", "OK")}
 
 
-def test_a_version_that_is_replaced_in_place(model, versions, tmp_path):
+def test_version_is_replaced_in_place(model, versions, tmp_path):
     shutil.rmtree(tmp_path / "m" / "1")
     model.refresh()
-    assert ask(model.version()) == [6.0], "a moment without files is no reason to stop"
+    assert ask(model.version()) == [6.0], "one refresh without files does not unload the model"
     shutil.copytree(versions[7.0], tmp_path / "m" / "1")
-    look(model)
+    refresh(model)
     assert ask(model.version()) == [21.0] and states(model) == {1: ("AVAILABLE", "OK")}
-    # By something broken: the one in memory goes on, also where an older one is there.
+    # If the new files are broken, the loaded version stays, even if an older folder exists.
     shutil.copytree(versions[2.0], tmp_path / "m" / "0")
     (tmp_path / "m" / "1" / "saved_model.pb").write_bytes(b"broken")
-    look(model, 4)
+    refresh(model, 4)
     assert ask(model.version()) == [21.0]
     assert states(model) == {1: ("AVAILABLE", "UNKNOWN")}
     for number in "01":
@@ -177,18 +177,18 @@ def test_a_version_that_is_replaced_in_place(model, versions, tmp_path):
     assert states(model) == {1: ("AVAILABLE", "OK")}
 
 
-def test_a_model_that_is_removed(model, versions, tmp_path):
+def test_removed_model_is_unloaded(model, versions, tmp_path):
     shutil.rmtree(tmp_path / "m")
-    look(model)
+    refresh(model)
     with pytest.raises(LookupError, match=r"Servable not found for request: Latest\(m\)"):
         model.version()
     assert states(model) == {1: ("END", "OK")}
     shutil.copytree(versions[5.0], tmp_path / "m" / "1")
-    look(model)
+    refresh(model)
     assert ask(model.version()) == [15.0]
 
 
-def test_a_folder_without_any_good_version(tmp_path):
+def test_folder_without_a_valid_version(tmp_path):
     (tmp_path / "m" / "1").mkdir(parents=True)
     (model,) = models.find(tmp_path / "m")
     with pytest.raises(LookupError, match="Could not find any versions of model m"):
@@ -197,25 +197,27 @@ def test_a_folder_without_any_good_version(tmp_path):
     assert model.current is None and states(model) == {1: ("END", "UNKNOWN")}
 
 
-def test_an_unknown_signature(model):
-    with pytest.raises(ValueError, match="no signature 'ids'; this model has 'serving_default'"):
+def test_unknown_signature(model):
+    with pytest.raises(ValueError, match="no signature 'ids'.*'serving_default'"):
         model.version().signature("ids")
 
 
-def test_what_a_graph_refuses_is_a_value_error_of_one_line(tmp_path):
+def test_rejected_input_is_a_value_error_of_one_line(tmp_path):
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
     def serve(text):
         return {"number": tf.strings.to_number(text)}
 
     folder = served.save(tf.Module(), tmp_path / "1", serve)
-    signature = models.load(folder, 1).signature("serving_default")  # "" is no number either
+    signature = models.load(folder, 1).signature(
+        "serving_default"
+    )  # its warm-up with "" fails, too
     assert signature({"text": np.array([b"2"], object)})["number"].tolist() == [2.0]
     with pytest.raises(ValueError, match="^StringToNumberOp could not .*: no$"):
         signature({"text": np.array([b"no"], object)})
 
 
-def test_the_version_before_is_freed_when_the_next_one_is_there(tmp_path):
-    """Not when Python next looks for cycles: weights of several versions would pile up."""
+def test_previous_version_is_freed_at_once(tmp_path):
+    """Without waiting for the garbage collector, which would let weights accumulate."""
     folder = tmp_path / "model"
     served.times(folder / "1", 1.0)
     [model] = models.find(folder)
@@ -233,7 +235,7 @@ def test_the_version_before_is_freed_when_the_next_one_is_there(tmp_path):
         gc.enable()
 
 
-def test_too_little_memory_is_a_memory_error():
+def test_exhausted_memory_is_a_memory_error():
     def call(x):
         raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating")
 
@@ -241,8 +243,8 @@ def test_too_little_memory_is_a_memory_error():
         models.Signature({}, {}, call)(X)
 
 
-def test_names_are_those_that_the_file_has(tmp_path):
-    """Python's function has identifiers in their place; a server does not."""
+def test_input_names_are_those_of_the_saved_model(tmp_path):
+    """The loaded Python function renames inputs to identifiers."""
     specs = [tf.TensorSpec([None], name=name) for name in ("a-1", "2.b")]
     serve = tf.function(lambda *values: {"sum": values[0] + values[1]}, input_signature=specs)
     version = models.load(served.save(tf.Module(), tmp_path / "1", serve), 1)
@@ -252,13 +254,13 @@ def test_names_are_those_that_the_file_has(tmp_path):
     assert signature(dict.fromkeys(names, X["x"]))["sum"].tolist() == [6.0]
 
 
-def test_a_label_may_hold_what_ends_a_line_elsewhere(tmp_path):
+def test_labels_may_contain_unicode_line_separators(tmp_path):
     labels = ["a\u2028b", "c\x85", "d\x0b"]
     model = keras_bert.heads.classifier(tiny.encoder(num_hidden_layers=1), labels=labels)
     assert models.load(keras_bert.export(model, tmp_path), 1).labels == labels
 
 
-def test_labels_and_examples_of_an_export(tmp_path):
+def test_labels_and_example_of_an_export(tmp_path):
     served.head("classifier", tmp_path / "reviews")
     version = models.load(tmp_path / "reviews" / "1", 1)
     assert version.labels == ["bad", "good", "좋음"]

@@ -1,4 +1,4 @@
-"""The page of the local server, in a headless Chromium that is driven by W3C WebDriver."""
+"""The web page of the local server in headless Chromium, controlled through W3C WebDriver."""
 
 import contextlib
 import json
@@ -19,17 +19,17 @@ from tests.server.test_app import call, serving
 
 HEADS = ("classifier", "tagger", "reader", "blanks")
 EVIL = "<img src=x onerror=\"document.title='broken into'\">"
-ELEMENT = "element-6066-11e4-a52e-4f735466cecf"  # the name that the standard gives it
+ELEMENT = "element-6066-11e4-a52e-4f735466cecf"  # the key in the WebDriver standard
 
 
 class Browser:
-    """A session of WebDriver."""
+    """A WebDriver session."""
 
     def __init__(self, driver, *arguments):
         self._driver = driver
         options = {
             "binary": shutil.which("chromium"),
-            # A sandbox and shared memory are what containers lack.
+            # Containers lack a sandbox and shared memory.
             "args": ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage", *arguments],
         }
         always = {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
@@ -65,7 +65,7 @@ class Browser:
         )
 
     def type(self, name, text):
-        """Types into a field; what a keyboard has no key for is put there."""
+        """Replace the text of a field."""
         field = self.find(f"#in-{name}")
         self.do(f"element/{field}/clear")
         self.do(f"element/{field}/value", text=text)
@@ -76,7 +76,7 @@ class Browser:
         self.wait(lambda: self.texts("textarea"))
 
     def ask(self):
-        """Presses the button, and gives the text of the answer."""
+        """Press the button; return the text of the answer."""
         self.run("document.querySelector('#answer').replaceChildren()")
         self.do(f"element/{self.find('#ask')}/click")
         return self.wait(lambda: self.texts("#answer")[0])
@@ -88,8 +88,8 @@ class Browser:
             time.sleep(0.05)
         raise AssertionError(self.texts("body"))
 
-    def complaints(self):
-        """What its console says since it was asked last."""
+    def console_messages(self):
+        """Return the console messages since the last call."""
         return [entry["message"] for entry in self.do("se/log", type="browser")]
 
     def close(self):
@@ -98,7 +98,7 @@ class Browser:
 
 @pytest.fixture(scope="module")
 def driver():
-    """The address of a running chromedriver."""
+    """Start chromedriver; return its address."""
     if not (shutil.which("chromium") and shutil.which("chromedriver")):
         pytest.skip("no chromium and chromedriver here (Debian: chromium chromium-driver)")
     process = subprocess.Popen(
@@ -131,7 +131,7 @@ def browser(driver):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Exported heads; and functions that answer as other heads do, made in a moment."""
+    """Return a folder of exported heads, and of functions with the outputs of other heads."""
     folder = tmp_path_factory.mktemp("models")
     for name in HEADS:
         served.head(name, folder / name)
@@ -175,20 +175,20 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def port(folder):
-    with serving(models.find(folder), patience=30) as port:
+    with serving(models.find(folder), timeout=30) as port:
         yield port
 
 
 @pytest.fixture
 def page(browser, port):
-    """A function that opens the page at a model; whatever its console says is an error."""
+    """Return a function that opens the page of a model; fail on console messages."""
     yield lambda model: browser.open(f"http://127.0.0.1:{port}/", model)
-    assert browser.complaints() == []
+    assert browser.console_messages() == []
     assert "broken" not in browser.run("return document.title")
 
 
 def predict(port, model, row):
-    """The answer by REST."""
+    """Return the prediction of the REST API."""
     return call(port, f"/v1/models/{model}:predict", {"instances": [row]})[1]["predictions"][0]
 
 
@@ -200,7 +200,7 @@ def percent(value):
     return f"{100 * value:.1f}%"
 
 
-def test_labels_with_bars(browser, page, port):
+def test_labels_and_probabilities(browser, page, port):
     page("classifier")
     assert browser.run("return document.title") == "classifier · keras_bert"
     assert browser.texts("#version") == ["version 1"]
@@ -213,24 +213,24 @@ def test_labels_with_bars(browser, page, port):
     assert browser.texts("#answer dt") == [labels[index] for index in order]
     shares = [percent(expected["probabilities"][index]) for index in order]
     assert browser.texts("#answer dd.number") == shares
-    assert answer.startswith(expected["label"])  # the graph's own
+    assert answer.startswith(expected["label"])
     widths = browser.run(
         "return [...document.querySelectorAll('#answer i')].map(e => "
         "e.getBoundingClientRect().width / e.parentElement.getBoundingClientRect().width)"
     )
     for index, width in zip(order, widths, strict=True):
         assert width == pytest.approx(expected["probabilities"][index], abs=0.02)
-    # A label is text, whatever it is.
+    # Markup in a label is shown as text.
     assert browser.texts("#answer img") == []
 
 
-def test_the_request_by_curl_is_the_same(browser, page, port):
+def test_curl_command_sends_the_same_request(browser, page, port):
     page("classifier")
     browser.type("text", "it's good")
     browser.ask()
     browser.wait(lambda: browser.texts("#curl")[0])
     command = browser.texts("#curl")[0]
-    # Through a shell, with curl put by what prints its arguments.
+    # Run the command in a shell where curl prints its arguments.
     program = "curl() { printf '%s\\n' \"$@\"; }\n" + command
     flag, body, url = subprocess.run(
         ["sh", "-c", program], capture_output=True, text=True, check=True
@@ -239,7 +239,7 @@ def test_the_request_by_curl_is_the_same(browser, page, port):
     assert json.loads(body) == {"instances": ["it's good"]}
 
 
-def test_label_sets(browser, page):
+def test_multi_label(browser, page):
     page("sets")
     browser.type("text", "a film")
     assert browser.ask().startswith("0, 2")
@@ -250,7 +250,7 @@ def test_label_sets(browser, page):
     assert browser.ask().startswith("No label.")
 
 
-def test_tags_stand_where_their_bytes_are(browser, page, port):
+def test_tags_are_at_their_byte_offsets(browser, page, port):
     page("tagger")
     text = "한국어 film 😀 <b>so</b> bad!"
     browser.type("text", "x")
@@ -267,14 +267,14 @@ def test_tags_stand_where_their_bytes_are(browser, page, port):
             spans.append((*bounds, name))
     marks = [f"{part(text, start, end)}{name}" for start, end, name in spans]
     assert len(marks) > 1 and browser.texts("#answer mark") == marks
-    # Without its marks' names the answer is the text, whole and in order.
+    # Without the tag names, the answer is the unchanged text.
     names = "for (const sub of document.querySelectorAll('#answer sub')) sub.remove();"
     assert browser.run(names + "return document.querySelector('#answer').textContent") == text
 
 
-def test_an_answer_stands_in_its_text(browser, page, port):
+def test_answer_is_highlighted_in_its_context(browser, page, port):
     page("reader")
-    assert browser.texts("label") == ["Question", "Text that holds the answer"]
+    assert browser.texts("label") == ["Question", "Text that contains the answer"]
     question, context = "is so", "한국어 film is so good! <i>bad</i>"
     browser.type("question", question)
     browser.type("context", context)
@@ -284,10 +284,10 @@ def test_an_answer_stands_in_its_text(browser, page, port):
     assert found and browser.texts("#answer .main") == [found]
     assert browser.texts("#answer mark") == [found + percent(expected["score"])]
     browser.type("context", " ")
-    assert browser.ask().startswith("The text does not answer this.")
+    assert browser.ask().startswith("The text does not contain an answer.")
 
 
-def test_blanks_are_filled(browser, page, port):
+def test_masked_tokens_are_filled(browser, page, port):
     page("blanks")
     text = "this [MASK] is <b>[MASK]!"
     browser.type("text", text)
@@ -297,12 +297,12 @@ def test_blanks_are_filled(browser, page, port):
     assert browser.texts("#answer .text") == [f"this {first[0]} is <b>{first[1]}!"]
     assert browser.texts("#answer mark") == first
     assert browser.texts("#answer dt") == [*expected["candidates"][0], *expected["candidates"][1]]
-    assert browser.texts("#answer h2") == ["Blank 1", "Blank 2"]
+    assert browser.texts("#answer h2") == ["[MASK] 1", "[MASK] 2"]
     browser.type("text", "no blank")
     assert browser.ask() == "There is no [MASK] in the text."
 
 
-def test_vectors_are_drawn_and_compared(browser, page):
+def test_embeddings_are_drawn_and_compared(browser, page):
     page("vectors")
     browser.type("text", "aa")
     assert "4 numbers: 2.000, -2.000, 1.000, 0.000" in browser.ask()
@@ -313,7 +313,7 @@ def test_vectors_are_drawn_and_compared(browser, page):
     assert len(browser.texts("#answer svg path")) == 2
 
 
-def test_choices_one_a_line(browser, page):
+def test_choices_are_one_per_line(browser, page):
     page("choices")
     browser.type("text", "which")
     browser.type("choices", f"a\n\n{EVIL}\nbb\n")
@@ -321,7 +321,7 @@ def test_choices_one_a_line(browser, page):
     assert browser.texts("#answer dt") == [EVIL, "bb", "a"]
 
 
-def test_a_score_of_a_pair(browser, page):
+def test_score_of_a_text_pair(browser, page):
     page("pairs")
     assert browser.texts("label") == ["Text", "Second text"]
     browser.type("text", "aaa")
@@ -329,19 +329,19 @@ def test_a_score_of_a_pair(browser, page):
     assert browser.ask() == "0.5000"
 
 
-def test_a_model_of_ones_own_is_asked_in_json(browser, page):
+def test_model_with_other_inputs_takes_json(browser, page):
     page("own")
     request = browser.run("return document.querySelector('#in-request').value")
     assert json.loads(request) == {"instances": [{"x": [0, 0]}]}
-    # 0 / 0 is NaN, which is no JSON for a browser: shown as it came.
+    # 0 / 0 is NaN, which browsers cannot parse: the page shows the raw response.
     assert "NaN" in browser.ask() and EVIL.replace('"', '\\"') in browser.ask()
     browser.type("request", '{"instances": [{"y": 1}]}')
-    assert "must have the inputs 'x'" in browser.ask()
-    (complaint,) = browser.complaints()
-    assert "400" in complaint
+    assert "of the signature, 'x'" in browser.ask()
+    (message,) = browser.console_messages()
+    assert "400" in message
 
 
-def test_the_keyboard_asks_and_the_list_changes_the_model(browser, page):
+def test_keyboard_shortcut_and_list_of_models(browser, page):
     page("pairs")
     assert browser.run("return document.activeElement.id") == "in-text"
     browser.do(f"element/{browser.find('#in-text')}/value", text="aaaa\ue009\ue006\ue000")
@@ -351,7 +351,7 @@ def test_the_keyboard_asks_and_the_list_changes_the_model(browser, page):
     assert browser.texts("#answer") == [""]
 
 
-def test_every_field_has_its_label(browser, page):
+def test_every_field_has_a_label(browser, page):
     for model in ("classifier", "reader", "choices", "vectors", "own"):
         page(model)
         names = browser.run(
@@ -363,7 +363,7 @@ def test_every_field_has_its_label(browser, page):
 
 def test_light_and_dark(browser, page):
     def contrast():
-        """Of ink on paper, as WCAG has it."""
+        """Return True if the background is lighter, and the contrast ratio of WCAG."""
         colors = browser.run(
             "const style = getComputedStyle(document.body);"
             "return [style.color, style.backgroundColor].map(c => c.match(/[\\d.]+/g).map(Number))"
@@ -386,7 +386,7 @@ def test_light_and_dark(browser, page):
     browser.do("goog/cdp/execute", cmd="Emulation.setEmulatedMedia", params={"features": []})
 
 
-def test_a_small_window_does_not_scroll_sideways(browser, page):
+def test_small_window_does_not_scroll_horizontally(browser, page):
     size = {"width": 340, "height": 640, "deviceScaleFactor": 1, "mobile": True}
     browser.do("goog/cdp/execute", cmd="Emulation.setDeviceMetricsOverride", params=size)
     page("classifier")
@@ -397,7 +397,7 @@ def test_a_small_window_does_not_scroll_sideways(browser, page):
     browser.do("goog/cdp/execute", cmd="Emulation.clearDeviceMetricsOverride", params={})
 
 
-def test_korean_for_who_reads_korean(driver, port):
+def test_korean_browser_shows_korean(driver, port):
     with browsing(driver, "--accept-lang=ko-KR") as browser:
         browser.open(f"http://127.0.0.1:{port}/", "pairs")
         assert browser.texts("label") == ["텍스트", "두 번째 텍스트"]
@@ -406,7 +406,7 @@ def test_korean_for_who_reads_korean(driver, port):
         assert "TensorFlow Serving" in browser.texts("footer")[0]
 
 
-def test_every_word_of_the_page_is_in_both_languages():
+def test_both_languages_have_every_string():
     html = (pathlib.Path(models.__file__).parent / "page.html").read_text(encoding="utf-8")
     tables = [
         set(
@@ -418,15 +418,15 @@ def test_every_word_of_the_page_is_in_both_languages():
     assert tables[0] == tables[1] and used <= tables[0]
 
 
-def test_it_says_that_it_is_for_the_desk(browser, page):
+def test_footer_recommends_tensorflow_serving(browser, page):
     page("pairs")
     (footer,) = browser.texts("footer")
-    assert "For the desk" in footer and "Production is TensorFlow Serving" in footer
+    assert "local testing" in footer and "TensorFlow Serving" in footer
 
 
-def test_a_server_that_has_gone(browser, folder):
+def test_stopped_server(browser, folder):
     with serving(models.find(folder / "pairs")) as port:
         browser.open(f"http://127.0.0.1:{port}/", "pairs")
-    assert browser.ask() == "The server did not answer."
-    assert browser.texts("#answer [role=alert]") == ["The server did not answer."]
-    browser.complaints()  # of the refused connection
+    assert browser.ask() == "The server does not respond."
+    assert browser.texts("#answer [role=alert]") == ["The server does not respond."]
+    browser.console_messages()  # discard the message about the refused connection

@@ -1,4 +1,4 @@
-"""TensorFlow Serving's REST API, without a server: paths, JSON to arrays, arrays to JSON."""
+"""Paths, requests and responses of the REST API, without a server."""
 
 import base64
 import json
@@ -61,7 +61,7 @@ def test_paths(method, path, call):
         ("GET", "/v1/models/%ff", "can't decode"),
     ],
 )
-def test_paths_that_are_not_of_the_api(method, path, message):
+def test_invalid_paths(method, path, message):
     with pytest.raises(ValueError, match=message):
         rest.read_path(method, path)
 
@@ -80,21 +80,21 @@ def test_paths_that_are_not_of_the_api(method, path, message):
         (b'{"instances": [' + b"9" * 100_000 + b"]}", "too many digits"),
         (b'{"instances": [1e999]}', "number 1e999 is too large"),
         (b'{"instances": [-1e999]}', "too large"),
-        (b"[1, 2]", "a request is a JSON object; received a list of 2"),
+        (b"[1, 2]", "must be a JSON object; received a list of 2"),
         (b"null", "received null"),
         (b'"' + b"a" * 10_000 + b'"', r"received \"a{199}\.\.\.$"),
     ],
 )
-def test_bodies_that_are_no_request(body, message):
+def test_invalid_bodies(body, message):
     with pytest.raises(ValueError, match=message):
         rest.parse(body)
 
 
-def test_what_a_body_may_have_around_it():
+def test_byte_order_mark_and_trailing_bytes_are_ignored():
     assert rest.parse("\ufeff \n{} trailing".encode()) == {}
 
 
-def test_names_of_signatures():
+def test_signature_names():
     assert rest.read_signature({}) == rest.read_signature({"signature_name": ""})
     assert rest.read_signature({"signature_name": "ids"}) == "ids"
     with pytest.raises(ValueError, match="must be a string; received 100"):
@@ -150,20 +150,20 @@ def test_inputs(document, inputs, expected):
         ({"instances": []}, TEXT, "at least one row; received a list of 0"),
         ({"instances": "a"}, TEXT, 'at least one row; received "a"'),
         ({"instances": {"text": "a"}}, TEXT, "received an object with 'text'"),
-        # A pair to a model of single texts, and the other way round.
+        # A pair for a model of single texts, and a single text for a model of pairs.
         ({"instances": [{"text": "a", "text_pair": "b"}]}, TEXT, "received 'text', 'text_pair'"),
-        ({"inputs": {"text": ["a"], "text_pair": ["b"]}}, TEXT, "must have the inputs 'text'"),
+        ({"inputs": {"text": ["a"], "text_pair": ["b"]}}, TEXT, "of the signature, 'text'"),
         ({"instances": ["a"]}, PAIR, "must be an object with the inputs 'text', 'text_pair'"),
         ({"inputs": ["a"]}, PAIR, "'inputs' must be an object"),
-        ({"instances": [{"text": "a"}]}, PAIR, "row 0 of 'instances' must have .* received 'text'"),
-        ({"inputs": {"text": ["a"]}}, PAIR, "'text', 'text_pair', .* received 'text'"),
-        ({"instances": [{"text": "a"}, "b"]}, TEXT, "mixes objects .* row 1 is \"b\""),
+        ({"instances": [{"text": "a"}]}, PAIR, "Row 0 of 'instances' must have .* received 'text'"),
+        ({"inputs": {"text": ["a"]}}, PAIR, "'text', 'text_pair'; received 'text'"),
+        ({"instances": [{"text": "a"}, "b"]}, TEXT, "all be plain values; row 1 is \"b\""),
         # Types.
-        ({"instances": [1]}, TEXT, "input 'text' is a string; received 1"),
+        ({"instances": [1]}, TEXT, "'text' must be a string; received 1"),
         ({"instances": [None]}, TEXT, "received null"),
         ({"instances": [{"b64": "a!"}]}, TEXT, "not base64"),
-        ({"inputs": [{"b64": 1}]}, TEXT, "is a string; received an object with 'b64'"),
-        ({"instances": ["\ud800"]}, TEXT, "half of a surrogate pair"),
+        ({"inputs": [{"b64": 1}]}, TEXT, "must be a string; received an object with 'b64'"),
+        ({"instances": ["\ud800"]}, TEXT, "single surrogate"),
         ({"instances": ["1"]}, number("float32"), "of type float32; received \"1\""),
         ({"instances": [1.0]}, number("int32"), "of type int32; received 1.0"),
         ({"instances": [True]}, number("int32"), "received true"),
@@ -172,32 +172,32 @@ def test_inputs(document, inputs, expected):
         ({"instances": [-1]}, number("uint8"), "does not fit into uint8"),
         ({"instances": [10**400]}, number("float64"), "does not fit into float64"),
         # Shapes.
-        ({"instances": [["a"]]}, TEXT, r"has the shape \[\?\]; received \[1, 1\]"),
-        ({"inputs": "a"}, TEXT, r"has the shape \[\?\]; received \[\]"),
+        ({"instances": [["a"]]}, TEXT, r"must have shape \[\?\]; received \[1, 1\]"),
+        ({"inputs": "a"}, TEXT, r"must have shape \[\?\]; received \[\]"),
         ({"instances": [[1, 2, 3]]}, number("int32", (None, 2)), r"\[\?, 2\]; received \[1, 3\]"),
-        ({"instances": [[1, 2], [3]]}, number("int32", (None, None)), "one shape: at depth 1"),
+        ({"instances": [[1, 2], [3]]}, number("int32", (None, None)), "at depth 1"),
         ({"instances": [[1], 2]}, number("int32", (None, None)), "a list of 1 .* received 2"),
         ({"instances": [1, [2]]}, number("int32"), "received a list of 1"),
-        ({"inputs": [[]] * 2 + [1]}, number("int32", None), "a list of 0 was expected"),
+        ({"inputs": [[]] * 2 + [1]}, number("int32", None), "expected a list of 0"),
     ],
 )  # fmt: skip
-def test_inputs_that_do_not_fit(document, inputs, message):
+def test_invalid_inputs(document, inputs, message):
     with pytest.raises(ValueError, match=message):
         read(document, inputs)
 
 
-def test_lists_in_lists_are_bounded():
+def test_depth_of_nested_lists_is_limited():
     value = 1
     for _ in range(100):
         value = [value]
-    with pytest.raises(ValueError, match="nested more than 32 deep"):
+    with pytest.raises(ValueError, match="nested 32 deep"):
         read({"inputs": value}, number("int32", None))
 
 
-def test_types_without_json():
-    with pytest.raises(NotImplementedError, match="of type complex64"):
+def test_types_that_json_cannot_hold():
+    with pytest.raises(NotImplementedError, match="has type complex64"):
         read({"instances": [1]}, number("complex64"))
-    with pytest.raises(ValueError, match="output 'y' is of type complex64"):
+    with pytest.raises(ValueError, match="Output 'y' has type complex64"):
         rest.write_outputs({"y": np.zeros(1, np.complex64)}, in_rows=True)
 
 
@@ -224,14 +224,14 @@ def test_outputs_in_rows_and_in_columns():
     assert write({"y": np.zeros([0, 3], np.int32)}, False) == {"outputs": []}
 
 
-def test_floats_are_written_as_documented():
+def test_special_floats():
     values = np.array([np.nan, np.inf, -np.inf, 5, 0.1, 3e-45, 16777216, 1e20], np.float32)
     text = rest.write_outputs({"y": values}, in_rows=True).decode()
     expected = "[NaN, Infinity, -Infinity, 5.0, 0.1, 3e-45, 16777216.0, 1e+20]"
     assert text == f'{{"predictions": {expected}}}\n'
 
 
-def test_floats_survive():
+def test_float32_round_trip():
     bits = np.random.default_rng(0).integers(0, 2**32, 20_000, np.uint32)
     values = bits.view(np.float32)
     values = values[np.isfinite(values)]
@@ -239,30 +239,30 @@ def test_floats_survive():
     np.testing.assert_array_equal(np.array(written, np.float32), values)
 
 
-def test_binary_outputs_are_named_so():
+def test_outputs_named_bytes_are_base64():
     values = np.array([[b"\xff"], [b"a"]], object)
     encoded = [[{"b64": base64.b64encode(value).decode()}] for value in (b"\xff", b"a")]
     assert write({"image_bytes": values}, True) == {"predictions": encoded}
-    # Others are text, and what is not UTF-8 in them cannot be told.
+    # Other string outputs are text. Invalid UTF-8 becomes U+FFFD.
     assert write({"image": values}, True) == {"predictions": [["\ufffd"], ["a"]]}
 
 
-def test_outputs_without_rows_are_in_columns_only():
+def test_outputs_without_common_first_dimension_need_column_format():
     outputs = {"a": np.zeros(2), "b": np.zeros(3)}
     assert write(outputs, False) == {"outputs": {"a": [0, 0], "b": [0, 0, 0]}}
     for wrong in (outputs, {"a": np.float64(1)}, {"a": np.zeros(2), "b": np.float64(1)}):
-        with pytest.raises(ValueError, match="without a common first dimension"):
+        with pytest.raises(ValueError, match="no common first dimension"):
             rest.write_outputs(wrong, in_rows=True)
 
 
-def test_long_answers_are_written_in_blocks(monkeypatch):
+def test_block_size_does_not_change_the_json(monkeypatch):
     outputs = {"a": np.arange(50).reshape(10, 5), "b": np.arange(10).astype(bool)}
     whole = [rest.write_outputs(outputs, in_rows) for in_rows in (True, False)]
-    monkeypatch.setattr(rest, "_BLOCK", 7)
+    monkeypatch.setattr(rest, "_BLOCK_SIZE", 7)
     assert [rest.write_outputs(outputs, in_rows) for in_rows in (True, False)] == whole
 
 
-def test_status_is_the_protocol_buffer():
+def test_status_matches_the_protocol_buffer():
     message = pytest.importorskip("tensorflow_serving.apis.get_model_status_pb2")
     from google.protobuf import json_format
 
