@@ -1,6 +1,4 @@
-"""Random strings over all of Unicode, weighted to where tokenizers go wrong."""
-
-import itertools
+"""Random strings over all of Unicode, mostly of characters that tokenizers handle wrongly."""
 
 import numpy as np
 
@@ -31,13 +29,13 @@ EDGES = {
 
 
 def random_texts(count, seed, vocabulary=(), allowed=lambda code_point: True):
-    """Yields `count` strings.
+    """Yield random strings.
 
     Args:
-        count: how many.
-        seed: of the generator.
-        vocabulary: pieces to mix in, so that not everything is [UNK].
-        allowed: which code points may occur.
+        count: number of strings.
+        seed: seed of the generator.
+        vocabulary: tokens to mix in, so that not all words are [UNK].
+        allowed: function from a code point to True if it may occur.
     """
     rng = np.random.default_rng(seed)
     pools = [np.array([c for c in pool if allowed(c)]) for pool in EDGES.values()]
@@ -46,10 +44,10 @@ def random_texts(count, seed, vocabulary=(), allowed=lambda code_point: True):
          if not 0xD800 <= c <= 0xDFFF and allowed(c)]
     )  # fmt: skip
     pools = [pool for pool in [*pools, anywhere, anywhere] if len(pool)]
-    words = [piece.removeprefix("##") for piece in vocabulary]
+    words = [token.removeprefix("##") for token in vocabulary]
     words = [word for word in words if all(map(allowed, map(ord, word)))]
-    for number in itertools.islice(itertools.count(), count):
-        if number % 50 == 0:  # a word around the limit of 200 characters
+    for number in range(count):
+        if number % 50 == 0:  # a word of about 200 characters, the limit
             pool = pools[rng.integers(len(pools))]
             codes = rng.choice(pool if number % 100 else pools[1], rng.integers(150, 251))
             yield "x " + "".join(map(chr, codes)) + " y"

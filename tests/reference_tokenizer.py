@@ -1,8 +1,8 @@
-"""The specification of Google's BERT tokenizer, one text at a time, as plainly as possible.
+"""Google's BERT tokenizer in plain Python, one text at a time: the reference of the tests.
 
-Written from the behaviour of `FullTokenizer` in google-research/bert `tokenization.py`; it is
-the oracle of the tests and shares nothing with the graph but the vocabulary. It asks the
-running Python's `unicodedata`; see `stable` for what that means on newer Pythons.
+Written from the behavior of `FullTokenizer` in google-research/bert `tokenization.py`. It shares
+only the vocabulary with the graph. It uses `unicodedata`, whose version depends on Python; see
+`stable`.
 """
 
 import unicodedata
@@ -66,25 +66,25 @@ def basic_tokens(text, lowercase, strip_accents, split_cjk):
     return " ".join(words).split()
 
 
-def word_pieces(word, ids):
+def word_tokens(word, ids):
     if len(word) > 200:
         return ["[UNK]"]
-    pieces, start = [], 0
+    tokens, start = [], 0
     while start < len(word):
         for end in range(len(word), start, -1):
-            piece = ("##" if start else "") + word[start:end]
-            if piece in ids:
+            token = ("##" if start else "") + word[start:end]
+            if token in ids:
                 break
         else:
             return ["[UNK]"]
-        pieces.append(piece)
+        tokens.append(token)
         start = end
-    return pieces
+    return tokens
 
 
 class ReferenceTokenizer:
     def __init__(self, vocabulary, lowercase=True, strip_accents=None, split_cjk=True):
-        self.ids = {piece: index for index, piece in enumerate(vocabulary)}
+        self.ids = {token: index for index, token in enumerate(vocabulary)}
         self.options = (
             lowercase,
             lowercase if strip_accents is None else strip_accents,
@@ -96,15 +96,15 @@ class ReferenceTokenizer:
         ids = []
         for word in basic_tokens(text, *self.options):
             if word not in self._seen:
-                self._seen[word] = [self.ids[piece] for piece in word_pieces(word, self.ids)]
+                self._seen[word] = [self.ids[token] for token in word_tokens(word, self.ids)]
             ids += self._seen[word]
         return ids
 
 
 def stable(code_point):
-    """Whether the running Python agrees with the frozen tables on this code point.
+    """Return True if the running Python agrees with the frozen tables on this code point.
 
-    Later Unicode versions assign what was unassigned; on the frozen version all are stable.
+    Later Unicode versions assign new code points.
     """
     if unicodedata.unidata_version == frozen.UNICODE_VERSION:
         return True

@@ -1,7 +1,7 @@
-"""A WordPiece vocabulary from a corpus, and how well one fits a corpus.
+"""Learn a WordPiece vocabulary from a corpus, and measure how well a vocabulary fits a corpus.
 
-Words are counted as our tokenizer splits them, then the trainer of Hugging Face's `tokenizers`
-learns pieces from the counts alone: its own idea of cleaning and of words has no part in it.
+Words are counted as `text.tokenizer` splits them. The trainer of Hugging Face's `tokenizers` then
+learns tokens from the counts alone, so its own normalization and word splitting are not used.
 """
 
 import collections
@@ -15,22 +15,22 @@ import numpy as np
 from keras_bert.checkpoints import folder, tokenizer_config
 from keras_bert.runtime.files import atomic_write
 from keras_bert.text import unicode_tables
+from keras_bert.text.tables import MAX_WORD_LENGTH
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-# Google's places: [PAD] at 0, then room for pieces of one's own, the others at 100 to 103.
-GOOGLE_PLACES = ("[PAD]", *(f"[unused{index}]" for index in range(1, 100)), *SPECIAL[1:])
-SMALL = 1000  # pieces; in a smaller vocabulary such room would cost too much
+# As in Google's files: [PAD] at 0, 99 unused tokens, then the other special tokens at 100 to 103.
+GOOGLE_FIRST_TOKENS = ("[PAD]", *(f"[unused{index}]" for index in range(1, 100)), *SPECIAL[1:])
+MIN_GOOGLE_SIZE = 1000  # tokens; a smaller vocabulary has no room for 99 unused tokens
 VOCABULARY_FILE = "vocab.txt"
 
-_LARGEST = 2**31 - 1  # pieces, as ids are int32
-_LONGEST_WORD = 200  # characters; the tokenizer makes [UNK] of what is longer
-_CHUNK = 8 << 20  # characters counted at once
-_MANY_WORDS = 5_000_000  # distinct ones that are kept in memory
-_MANY_OCCURRENCES = 20_000_000  # that the trainer sees; frequencies are scaled to it
-# Of the vocabulary, for single characters: at most this share, but so many pieces in any case.
+_MAX_SIZE = 2**31 - 1  # tokens; ids are int32
+_CHUNK = 8 << 20  # characters per pass of `count_words`
+_MAX_WORDS = 5_000_000  # distinct words kept in memory
+_MAX_OCCURRENCES = 20_000_000  # words given to the trainer; larger counts are scaled down
+# Maximum number of tokens of one character: a share of the vocabulary, but at least 200.
 _ALPHABET_SHARE, _SMALL_ALPHABET = 0.4, 200
 
-# Removed by cleaning, yet `str.split` would split there.
+# `str.split` splits at these control characters, but the tokenizer removes them.
 _REMOVED_SPACE = re.compile("[\x0b\x0c\x1c-\x1f\x85]")
 _ASCII_WORD = re.compile("[a-zA-Z0-9]+|[!-~]")
 
@@ -45,73 +45,80 @@ def train(
     min_frequency=2,
     max_bytes=None,
 ):
-    """Learns a WordPiece vocabulary.
+    """Learn a WordPiece vocabulary.
 
-    The same documents give the same pieces, in any process. Every piece is one that the
-    tokenizer with these options can find in a text.
+    The same documents give the same tokens in any process. The tokenizer with these options can
+    produce every token.
 
     Args:
-        documents: `corpus.Document`s or strings, an iterable.
-        size: of the vocabulary, exactly. From `SMALL` on [UNK], [CLS], [SEP] and [MASK] are at
-            Google's places, 100 to 103, with unused pieces before them; below it they follow
-            [PAD].
+        documents: iterable of `corpus.Document`s or strings.
+        size: exact number of tokens. From `MIN_GOOGLE_SIZE` on, [UNK], [CLS], [SEP] and [MASK]
+            have Google's ids, 100 to 103, after unused tokens. In smaller vocabularies they
+            follow [PAD].
         lowercase, strip_accents, split_cjk: as for `Preprocessor`.
-        min_frequency: how often characters and pairs of pieces must occur.
-        max_bytes: of text to learn from: every n-th document, with n as small as can be, and
-            kept in memory. Default: all of it, which is counted as it comes.
+        min_frequency: minimum count of a character or of a pair of tokens.
+        max_bytes: maximum bytes of text to learn from. Every n-th document is used, with the
+            smallest sufficient power of two as n, and kept in memory. Defaults to all documents,
+            which are streamed.
 
     Returns:
-        The pieces, a list of strings; the index of a piece is its id.
+        The tokens, a list of strings; the index of a token is its id.
 
     Raises:
-        ValueError: the corpus is empty, or gives too few pieces; `size`, `min_frequency` or
-            `max_bytes` is no whole number or too small; `tokenizers` is not installed.
+        ValueError: if the corpus has no words or gives too few tokens, an argument is out of
+            range, or `tokenizers` is not installed.
 
     Example:
 
-    >>> pieces = train(["low lower lowest", "new newer newest"] * 9, 30)
-    >>> len(pieces), pieces[:6], "low" in pieces
+    >>> tokens = train(["low lower lowest", "new newer newest"] * 9, 30)
+    >>> len(tokens), tokens[:6], "low" in tokens
     (30, ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'e'], True)
     """
-    least = {"size": len(SPECIAL) + 1, "min_frequency": 1, "max_bytes": 1}
-    for name, value in (("size", size), ("min_frequency", min_frequency), ("max_bytes", max_bytes)):
-        if name == "max_bytes" and value is None:
-            continue
-        if not isinstance(value, int) or isinstance(value, bool) or value < least[name]:
-            raise ValueError(
-                f"{name} must be a whole number of at least {least[name]}; received {value!r}"
-            )
-    if size > _LARGEST:
-        raise ValueError(f"size must be at most {_LARGEST}; received {size}")
-    _trainer_library()  # missing, it should not cost the counting of the corpus
+    _check_numbers(size, min_frequency, max_bytes)
+    _trainer_library()  # fail before the corpus is counted
     if max_bytes is not None:
         documents = _sample(documents, max_bytes)
     counts = count_words(
         documents, lowercase=lowercase, strip_accents=strip_accents, split_cjk=split_cjk
     )
     if not counts:
-        raise ValueError("the corpus holds no words")
-    first = GOOGLE_PLACES if size >= SMALL else SPECIAL
-    counts, alphabet = _alphabet(counts, size - len(first), min_frequency)
-    learned = _learn(counts, alphabet, size - len(first), min_frequency)
-    if len(learned) < size - len(first):
-        possible = len(first) + len(learned)
+        raise ValueError("The corpus has no words; check the documents.")
+    first = GOOGLE_FIRST_TOKENS if size >= MIN_GOOGLE_SIZE else SPECIAL
+    room = size - len(first)
+    counts, alphabet = _alphabet(counts, room, min_frequency)
+    learned = _learn(counts, alphabet, room, min_frequency)
+    if len(learned) < room:
         raise ValueError(
-            f"size must be at most {possible}, which is what this corpus gives with "
-            f"min_frequency={min_frequency}; received {size}"
+            f"size must be at most {len(first) + len(learned)}, the number of tokens in this "
+            f"corpus with min_frequency={min_frequency}; received {size}. Use a smaller size or "
+            "more text."
         )
     return [*first, *learned]
 
 
+def _check_numbers(size, min_frequency, max_bytes):
+    for name, value, least in (
+        ("size", size, len(SPECIAL) + 1),
+        ("min_frequency", min_frequency, 1),
+        ("max_bytes", 1 if max_bytes is None else max_bytes, 1),
+    ):
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise ValueError(
+                f"{name} must be a whole number of at least {least}; received {value!r}"
+            )
+    if size > _MAX_SIZE:
+        raise ValueError(f"size must be at most {_MAX_SIZE}; received {size}")
+
+
 def count_words(documents, *, lowercase=True, strip_accents=None, split_cjk=True):
-    """Counts words as `text.tokenizer` splits them.
+    """Count words as `text.tokenizer` splits them.
 
     Args:
-        documents: `corpus.Document`s or strings, an iterable.
+        documents: iterable of `corpus.Document`s or strings.
         lowercase, strip_accents, split_cjk: as for `Preprocessor`.
 
     Returns:
-        A `collections.Counter`. Of a corpus with millions of distinct words it lacks the rarest.
+        A `collections.Counter`. Above 5 million distinct words, the rarest words are dropped.
 
     Example:
 
@@ -124,7 +131,7 @@ def count_words(documents, *, lowercase=True, strip_accents=None, split_cjk=True
     )
     counts: collections.Counter[str] = collections.Counter()
     for chunk in _chunks(documents):
-        # Most words come many times, so what is slow is done once for each.
+        # Most tokens repeat, so split each distinct token once.
         for token, count in collections.Counter(_REMOVED_SPACE.sub("", chunk).split()).items():
             if token.isascii():
                 token = token.lower() if lowercase else token
@@ -132,34 +139,35 @@ def count_words(documents, *, lowercase=True, strip_accents=None, split_cjk=True
             else:
                 words = split(token)
             for word in words:
-                if len(word) <= _LONGEST_WORD:
+                if len(word) <= MAX_WORD_LENGTH:
                     counts[word] += count
         least = 1
-        while len(counts) > _MANY_WORDS:
+        while len(counts) > _MAX_WORDS:
             counts = collections.Counter({w: c for w, c in counts.items() if c > least})
             least += 1
     return counts
 
 
 def coverage(documents, tokenizer):
-    """Measures how a vocabulary fits texts, best ones that it was not learned from.
+    """Measure how well a vocabulary fits texts; use texts that it was not learned from.
 
     Args:
-        documents: `corpus.Document`s or strings, an iterable.
-        tokenizer: a `Preprocessor` or its tokenizer.
+        documents: iterable of `corpus.Document`s or strings.
+        tokenizer: a `Preprocessor` or a `WordPieceTokenizer`.
 
     Returns:
-        A dict: `words`, their number; `unknown`, the share of them that is [UNK];
-        `pieces_per_word`, of the others; `whole`, the share of words that are one piece.
+        A dict: `words`, the number of words; `unknown`, the share of words that are [UNK];
+        `pieces_per_word`, the mean number of tokens of the other words; `whole`, the share of
+        words that are one token.
 
     Raises:
-        ValueError: the texts hold no words.
+        ValueError: if the texts have no words.
 
     Example:
 
     >>> from keras_bert import Preprocessor
-    >>> pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "play", "##ing", "chess"]
-    >>> coverage(["Playing chess, playing go"], Preprocessor(pieces))
+    >>> tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "play", "##ing", "chess"]
+    >>> coverage(["Playing chess, playing go"], Preprocessor(tokens))
     {'words': 5, 'unknown': 0.4, 'pieces_per_word': 1.6666666666666667, 'whole': 0.2}
     """
     tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
@@ -170,8 +178,8 @@ def coverage(documents, tokenizer):
         split_cjk=tokenizer.split_cjk,
     )
     if not counts:
-        raise ValueError("the corpus holds no words")
-    unknown = pieces = whole = 0
+        raise ValueError("The corpus has no words; check the documents.")
+    unknown = tokens = whole = 0
     for batch in _batches(counts, 50_000):
         words, times = zip(*batch, strict=True)
         times = np.array(times)
@@ -179,28 +187,28 @@ def coverage(documents, tokenizer):
         lengths = ids.row_lengths().numpy()
         is_unknown = ids.values.numpy()[ids.row_starts().numpy()] == tokenizer.unknown_id
         unknown += int(times[is_unknown].sum())
-        pieces += int((times * lengths)[~is_unknown].sum())
+        tokens += int((times * lengths)[~is_unknown].sum())
         whole += int(times[(lengths == 1) & ~is_unknown].sum())
     total = counts.total()
     return {
         "words": total,
         "unknown": unknown / total,
-        "pieces_per_word": pieces / max(1, total - unknown),
+        "pieces_per_word": tokens / max(1, total - unknown),
         "whole": whole / total,
     }
 
 
 def write(path, vocabulary, *, lowercase=True, strip_accents=None, split_cjk=True):
-    """Writes a vocabulary and its options into a folder, as the formats of checkpoints have them.
+    """Write a vocabulary and its options to a folder, in the files of a checkpoint.
 
     Args:
-        path: the folder; made if need be.
-        vocabulary: the pieces.
+        path: the folder; created if it does not exist.
+        vocabulary: the tokens.
         lowercase, strip_accents, split_cjk: as for `Preprocessor`.
 
     Raises:
-        ValueError: a piece would come back as another one.
-        OSError: the folder cannot be written to.
+        ValueError: if a token has a line end, or white space around it.
+        OSError: if the folder cannot be written.
 
     Example:
 
@@ -218,25 +226,25 @@ def write(path, vocabulary, *, lowercase=True, strip_accents=None, split_cjk=Tru
         "split_cjk": split_cjk,
     }
     text = folder.vocabulary_text(path / VOCABULARY_FILE, vocabulary)
-    # The large one first, as the disk may be full: the pieces of one vocabulary with the options
-    # of another would be a third one. Seen is it last, so where it is, its options are.
+    # vocab.txt is written to a temporary file first and appears last. If the disk is full, the
+    # folder therefore never has new options beside an old vocabulary.
     with atomic_write(path / VOCABULARY_FILE) as beside:
         beside.write_text(text, encoding="utf-8", newline="\n")
         tokenizer_config.write(path, {**options, "sequence_length": None})
 
 
 def read(path):
-    """Reads what `write` wrote, or what lies in the folder of a checkpoint.
+    """Read a vocabulary and its options from a folder of `write` or of a checkpoint.
 
     Args:
         path: the folder.
 
     Returns:
-        The pieces, a list of strings, and the options for `Preprocessor`, a dict.
+        The tokens, a list of strings, and the options of `Preprocessor`, a dict.
 
     Raises:
-        ValueError: a file is broken.
-        OSError: there is no vocabulary in the folder.
+        ValueError: if a file is invalid.
+        OSError: if the folder has no vocabulary.
 
     Example:
 
@@ -277,7 +285,7 @@ def _chunks(documents):
 
 
 def _sample(documents, max_bytes):
-    """Every n-th document, n a power of two; the last to go is what makes it too much."""
+    """Keep every n-th document; double n whenever the kept documents exceed `max_bytes`."""
     kept, size, step = [], 0, 1
     for index, document in enumerate(documents):
         if index % step:
@@ -293,7 +301,7 @@ def _sample(documents, max_bytes):
 
 
 class _Mapping(dict):
-    """What a character becomes by lower-casing and stripping accents: a string; made on demand."""
+    """`{character: string}`: lower-cased and decomposed; computed on first use."""
 
     def __init__(self, lowercase, strip_accents):
         super().__init__()
@@ -310,7 +318,7 @@ class _Mapping(dict):
 
 
 def _split(token, mapped, split_cjk):
-    """The words of a token that white space surrounds; `token` is the slow case, not ASCII."""
+    """Split a token between white space, not ASCII only, into words."""
     tables = unicode_tables.tables()
     words = []
     for run in _runs(token, tables, split_cjk):
@@ -329,7 +337,7 @@ def _split(token, mapped, split_cjk):
 
 
 def _runs(token, tables, split_cjk):
-    """The token without what is removed, cut around each ideograph."""
+    """Yield the token in runs, without removed characters; each ideograph is a run."""
     run: list[str] = []
     for char in token:
         code = ord(char)
@@ -349,12 +357,15 @@ def _runs(token, tables, split_cjk):
 
 
 def _with_final_sigmas(run, mapped, tables):
+    """Map a run, with the final sigmas of `str.lower`."""
     out = []
     for index, char in enumerate(run):
         if ord(char) == unicode_tables.CAPITAL_SIGMA:
             around = (reversed(run[:index]), run[index + 1 :])
             before, after = (
-                next((tables.cased[ord(c)] for c in side if not _ignorable(c, tables)), False)
+                next(
+                    (tables.cased[ord(c)] for c in side if not tables.case_ignorable[ord(c)]), False
+                )
                 for side in around
             )
             out.append(chr(unicode_tables.FINAL_SIGMA) if before and not after else mapped[char])
@@ -363,29 +374,25 @@ def _with_final_sigmas(run, mapped, tables):
     return "".join(out)
 
 
-def _ignorable(char, tables):
-    return tables.case_ignorable[ord(char)]
-
-
 def _without_marks(text, tables):
-    """Ends NFD with the canonical order, then drops the marks."""
+    """Sort combining marks into canonical order (the last step of NFD), then drop Mn."""
     codes = list(map(ord, text))
     classes = tables.combining_class[codes]
     if classes.any():
-        run = np.cumsum(classes == 0)  # a starter and what follows it
+        run = np.cumsum(classes == 0)  # a starter and the marks after it
         codes = [codes[index] for index in np.lexsort((classes, run))]
         return "".join(chr(code) for code in codes if not tables.mark[code])
     return "".join(char for char in text if not tables.mark[ord(char)])
 
 
-# --- Pieces --------------------------------------------------------------------------------
+# --- Tokens --------------------------------------------------------------------------------
 
 
 def _alphabet(counts, room, min_frequency):
-    """The words that can be spelled with the most frequent characters, and those characters.
+    """Select the most frequent characters.
 
-    Returns:
-        The counts of those words, and the pieces of one character, sorted.
+    Returns the counts of the words that consist of these characters, and the sorted tokens of one
+    character.
     """
     inside: collections.Counter[str] = collections.Counter()
     first: collections.Counter[str] = collections.Counter()
@@ -395,18 +402,18 @@ def _alphabet(counts, room, min_frequency):
             inside[char] += count
     total = first + inside
     kept: set[str] = set()
-    pieces: list[str] = []
+    tokens: list[str] = []
     limit = max(int(room * _ALPHABET_SHARE), min(room, _SMALL_ALPHABET))
     for char, count in sorted(total.items(), key=lambda item: (-item[1], item[0])):
-        # Within words it is another piece; the trainer wants the plain one in any case.
+        # Inside words the token has the prefix ##; the trainer needs the plain one as well.
         needed = [char, f"##{char}"] if char in inside else [char]
-        if count < min_frequency or len(pieces) + len(needed) > limit:
+        if count < min_frequency or len(tokens) + len(needed) > limit:
             break
         kept.add(char)
-        pieces += needed
+        tokens += needed
     spelled = {word: count for word, count in counts.items() if kept.issuperset(word)}
     plain, suffixes = (
-        sorted(piece for piece in pieces if (len(piece) > 1) == suffix) for suffix in (False, True)
+        sorted(token for token in tokens if (len(token) > 1) == suffix) for suffix in (False, True)
     )
     return spelled, [*plain, *suffixes]
 
@@ -416,21 +423,22 @@ def _trainer_library():
         import tokenizers
     except ImportError as error:
         raise ValueError(
-            "a vocabulary is trained with tokenizers; install it: pip install tokenizers"
+            "Training a vocabulary needs tokenizers; install it: pip install tokenizers"
         ) from error
     return tokenizers
 
 
 def _learn(counts, alphabet, room, min_frequency):
-    """Pieces learned from counted words, the alphabet first, then as the trainer found them."""
+    """Return the tokens: the alphabet, then the others in the order of the trainer."""
     tokenizers = _trainer_library()
-    scale = min(1.0, _MANY_OCCURRENCES / max(1, sum(counts.values())))
+    scale = min(1.0, _MAX_OCCURRENCES / max(1, sum(counts.values())))
     tokenizer = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token=SPECIAL[1]))
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
     trainer = tokenizers.trainers.WordPieceTrainer(
         vocab_size=max(room, 0),
         min_frequency=max(1, round(min_frequency * scale)),
-        # Given in order, so that ties between pairs do not hang on the order of a hash table.
+        # In a fixed order: otherwise a hash seed decides which of two equally frequent pairs
+        # is merged first.
         special_tokens=alphabet,
         limit_alphabet=0,
         show_progress=False,
@@ -441,7 +449,7 @@ def _learn(counts, alphabet, room, min_frequency):
 
 
 def _repeated(counts, scale, most=1000):
-    """Each word as often as it was counted, the only form in which the trainer takes counts."""
+    """Yield each word as often as it was counted; the trainer accepts no counts."""
     for word, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
         count = max(1, round(count * scale))
         for at in range(0, count, most):

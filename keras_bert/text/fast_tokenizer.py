@@ -1,15 +1,13 @@
-"""tensorflow-text as an accelerator: the reference's ids at several times its speed.
+"""Faster tokenization with tensorflow-text, with the same ids, for training.
 
-tensorflow-text's FastBertTokenizer is much faster than the graph in `tokenizer`, but it is not
-Google's tokenizer: it folds case (ß to ss, … to ...), keeps U+FFFD, turns control characters
-into spaces. It looks at one code point at a time, though, so where both agree on each code
-point of a text, they agree on the text. `agreement.npz` holds the code points on which they
-agree, found by asking both, and
+tensorflow-text's FastBertTokenizer is much faster than the graph in `text.tokenizer`, but its ids
+differ from Google's: it folds case (ß to ss, … to ...), keeps U+FFFD and turns control characters
+into spaces. It treats each code point on its own, so texts whose code points are all treated
+alike have the same ids. `agreement.npz` lists those code points. To compute the file again:
 
     python -m keras_bert.text.fast_tokenizer
 
-asks again and writes that file. This is for training only: ops of tensorflow-text never enter
-an exported graph.
+Exported graphs never contain ops of tensorflow-text.
 """
 
 import functools
@@ -19,7 +17,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.text import unicode_tables
-from keras_bert.text.tokenizer import MAX_WORD_LENGTH, UNKNOWN, WordPieceTokenizer, in_parts
+from keras_bert.text.tables import MAX_WORD_LENGTH
+from keras_bert.text.tokenizer import UNKNOWN, WordPieceTokenizer, in_parts
 
 _FILE = pathlib.Path(__file__).with_name("agreement.npz")
 _SURROGATES = range(0xD800, 0xE000)
@@ -27,15 +26,14 @@ _SURROGATES = range(0xD800, 0xE000)
 
 @functools.lru_cache(maxsize=8)
 def tokenize_function(tokenizer):
-    """The fastest exact `tokenize` there is for a tokenizer on this machine.
+    """Return the fastest function that gives the ids of a tokenizer.
 
     Args:
         tokenizer: a `WordPieceTokenizer`.
 
     Returns:
-        A function from strings (batch,) to a `tf.RaggedTensor` int32 (batch, pieces), with the
-        same ids as `tokenizer.tokenize`; that very method where tensorflow-text is not
-        installed or has no such options.
+        A function from strings (batch,) to a `tf.RaggedTensor` int32 (batch, tokens). It is
+        `tokenizer.tokenize` if tensorflow-text is not installed or lacks the tokenizer's options.
 
     Example:
 
@@ -46,37 +44,35 @@ def tokenize_function(tokenizer):
     fast = _fast_tokenizer(tokenizer)
     if fast is None:
         return tokenizer.tokenize
-    agreed = agreement("lowercase" if tokenizer.lowercase else "cased")
-    pattern = _only(agreed)
-    # Google's limit is 200 characters a word, tensorflow-text's is in bytes. So its limit is
-    # out of the way, and texts with a longer run of anything but white space go the other way.
-    long_run = rf"(?s:.*?)[^\x00-\x20]{{{MAX_WORD_LENGTH + 1}}}(?s:.*)"
+    agreed = agreed_code_points("lowercase" if tokenizer.lowercase else "cased")
+    pattern = _pattern_of(agreed)
+    # Google limits words to 200 characters, tensorflow-text limits their bytes. Its limit is set
+    # too high to matter, and texts with longer words use the other tokenizer.
+    long_word = rf"(?s:.*?)[^\x00-\x20]{{{MAX_WORD_LENGTH + 1}}}(?s:.*)"
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
     def tokenize(texts):
         with tf.device("CPU:0"):
-            easy = tf.strings.regex_full_match(texts, pattern)
-            easy &= ~tf.strings.regex_full_match(texts, long_run)
+            is_fast = tf.strings.regex_full_match(texts, pattern)
+            is_fast &= ~tf.strings.regex_full_match(texts, long_word)
 
             def mixed():
-                hard = tf.where(~easy)[:, 0]
-                easy_at = tf.where(easy)[:, 0]
-                both = tf.concat(
+                first, second = tf.where(is_fast)[:, 0], tf.where(~is_fast)[:, 0]
+                ids = tf.concat(
                     [
-                        fast.tokenize(tf.gather(texts, easy_at)),
-                        tokenizer.tokenize(tf.gather(texts, hard)),
+                        fast.tokenize(tf.gather(texts, first)),
+                        tokenizer.tokenize(tf.gather(texts, second)),
                     ],
                     axis=0,
                 )
-                order = tf.argsort(tf.concat([easy_at, hard], 0))
-                both = tf.gather(both, order)
-                return both.values, both.row_splits
+                ids = tf.gather(ids, tf.argsort(tf.concat([first, second], 0)))
+                return ids.values, ids.row_splits
 
-            def all_easy():
+            def all_fast():
                 ids = fast.tokenize(texts)
                 return ids.values, ids.row_splits
 
-            return tf.cond(tf.reduce_all(easy), all_easy, mixed)
+            return tf.cond(tf.reduce_all(is_fast), all_fast, mixed)
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
     def tokenize_in_parts(texts):
@@ -91,7 +87,7 @@ def tokenize_function(tokenizer):
 
 
 def _fast_tokenizer(tokenizer):
-    """tensorflow-text's tokenizer of the same vocabulary and options, or `None`."""
+    """Return tensorflow-text's tokenizer for the same vocabulary and options, or `None`."""
     if tokenizer.strip_accents != tokenizer.lowercase or not tokenizer.split_cjk:
         return None
     if len(set(tokenizer.vocabulary)) < len(tokenizer.vocabulary):
@@ -108,20 +104,20 @@ def _fast_tokenizer(tokenizer):
             max_bytes_per_word=4 * MAX_WORD_LENGTH,
             lower_case_nfd_strip_accents=tokenizer.lowercase,
         )
-    except RuntimeError:  # it refuses some vocabularies, with control characters for instance
+    except RuntimeError:  # it rejects some vocabularies, for example with control characters
         return None
 
 
-def _only(allowed):
-    """A pattern for texts made of allowed code points only."""
+def _pattern_of(allowed):
+    """Return a regular expression that matches texts of allowed code points; bool (0x110000,)."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], ~allowed, [0]]).astype(np.int8)))
     ranges = [(first, limit - 1) for first, limit in edges.reshape(-1, 2)]
     return "[^" + "".join(rf"\x{{{first:x}}}-\x{{{last:x}}}" for first, last in ranges) + "]*"
 
 
 @functools.cache
-def agreement(casing):
-    """Code points that tensorflow-text and the reference treat alike in any context.
+def agreed_code_points(casing):
+    """Return the code points that both tokenizers treat alike in any context.
 
     Args:
         casing: `"lowercase"` or `"cased"`.
@@ -131,37 +127,38 @@ def agreement(casing):
 
     Example:
 
-    >>> bool(agreement("lowercase")[ord("A")]), bool(agreement("lowercase")[ord("ß")])
+    >>> agreed = agreed_code_points("lowercase")
+    >>> bool(agreed[ord("A")]), bool(agreed[ord("ß")])
     (True, False)
     """
     with np.load(_FILE) as file:
         return np.unpackbits(file[casing], count=unicode_tables.CODE_POINTS).astype(bool)
 
 
-def ask(casing, code_points):
-    """Asks both tokenizers what they make of code points.
+def compare(casing, code_points):
+    """Tokenize code points with both tokenizers and compare the ids.
 
     Args:
         casing: `"lowercase"` or `"cased"`.
-        code_points: a list of them, no surrogates.
+        code_points: a list of n code points without surrogates.
 
     Returns:
-        bool, as many: whether both do the same, and do so whatever stands around.
+        bool (n,): True if the ids are equal and do not depend on the surrounding code points.
     """
     import tensorflow_text
 
-    tables, lower = unicode_tables.tables(), casing == "lowercase"
+    unicode, lower = unicode_tables.tables(), casing == "lowercase"
     results = {}
     for code in code_points:
-        chars = tables.lower.get(code, (code,)) if lower else (code,)
+        chars = unicode.lower.get(code, (code,)) if lower else (code,)
         if lower:
-            chars = [d for char in chars for d in tables.decomposition.get(char, (char,))]
+            chars = [d for char in chars for d in unicode.decomposition.get(char, (char,))]
         results[code] = chars
-    # A vocabulary that knows each result, so that no difference hides behind [UNK].
+    # The vocabulary contains each result: two different results that are both [UNK] look equal.
     known = {char for chars in results.values() for char in chars} - {ord("a"), ord("#")}
-    known = sorted(c for c in known if not tables.space[c] and not tables.removed[c])
+    known = sorted(c for c in known if not unicode.space[c] and not unicode.removed[c])
     vocabulary = [UNKNOWN, "a", "##a", *map(chr, known)]
-    vocabulary += ["##" + chr(char) for char in known if not tables.punctuation[char]]
+    vocabulary += ["##" + chr(char) for char in known if not unicode.punctuation[char]]
     fast = tensorflow_text.FastBertTokenizer(
         vocabulary, token_out_type=tf.int32, lower_case_nfd_strip_accents=lower
     )
@@ -171,29 +168,31 @@ def ask(casing, code_points):
     width = int(max(ours.bounding_shape()[1], theirs.bounding_shape()[1]))
     ours, theirs = (ids.to_tensor(-1, shape=[None, width]).numpy() for ids in (ours, theirs))
     same = (ours == theirs).all(axis=1)
-    return same & np.array([not lower or not _depends(tables, code, results) for code in results])
+    return same & np.array(
+        [not lower or not _depends_on_context(unicode, code, results) for code in results]
+    )
 
 
-def _depends(tables, code, results):
-    """Whether the reference looks beyond this code point when it lower-cases.
+def _depends_on_context(unicode, code, results):
+    """Return True if the ids of the reference depend on the surrounding code points.
 
-    So it does for a final sigma, for combining marks that stay and are put in order, and for
-    what becomes several characters and so changes the length of its word.
+    This holds for a final sigma, for combining marks that are kept and sorted, and for a code
+    point that becomes several characters, which changes the length of its word.
     """
-    left = [char for char in results[code] if not tables.mark[char]]
+    kept = [char for char in results[code] if not unicode.mark[char]]
     return (
         code == unicode_tables.CAPITAL_SIGMA
-        or len(left) > 1
-        or any(tables.combining_class[char] for char in left)
+        or len(kept) > 1
+        or any(unicode.combining_class[char] for char in kept)
     )
 
 
 def write(path=_FILE, chunk=40_000):
-    """Asks about all of Unicode and writes the frozen file; takes about two minutes.
+    """Compare both tokenizers on all of Unicode and write the file; takes about two minutes.
 
     Args:
-        path: where to.
-        chunk: code points a question.
+        path: the file.
+        chunk: code points per comparison.
     """
     code_points = [code for code in range(unicode_tables.CODE_POINTS) if code not in _SURROGATES]
     columns = {}
@@ -201,7 +200,7 @@ def write(path=_FILE, chunk=40_000):
         alike = np.zeros(unicode_tables.CODE_POINTS, bool)
         for start in range(0, len(code_points), chunk):
             part = code_points[start : start + chunk]
-            alike[part] = ask(casing, part)
+            alike[part] = compare(casing, part)
         columns[casing] = np.packbits(alike)
     np.savez_compressed(path, allow_pickle=False, **columns)
 

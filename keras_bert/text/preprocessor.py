@@ -1,7 +1,6 @@
-"""From strings to the encoder's inputs, as one Keras layer.
+"""A Keras layer from strings to the inputs of the encoder.
 
-TensorFlow is imported on first use only, so that the layer can be registered with Keras (and
-an encoder loaded) where TensorFlow is not wanted.
+TensorFlow is imported on first use, so that other backends can load an encoder without it.
 """
 
 import operator
@@ -15,17 +14,17 @@ VOCABULARY_FILE = "vocab.txt"
 
 
 def as_length(value, name):
-    """Return a length of sequences as an int.
+    """Return a sequence length as an int.
 
     Args:
-        value: a whole number of at least 3; NumPy's are taken too.
-        name: of the argument, for the error.
+        value: a whole number of at least 3, also a NumPy integer.
+        name: name of the argument, for the error message.
 
     Returns:
-        The length.
+        The length, an int.
 
     Raises:
-        ValueError: another value.
+        ValueError: if `value` is not a whole number or is below 3.
 
     Example:
 
@@ -44,33 +43,34 @@ def as_length(value, name):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class Preprocessor(keras.layers.Layer):
-    """Text to `input_word_ids`, `input_mask` and `input_type_ids`.
+    """Converts text to `input_word_ids`, `input_mask` and `input_type_ids`.
 
-    [CLS] text [SEP], or [CLS] text [SEP] pair [SEP]; what is too long is cut at the end, of a
-    pair the longer side first; what is short is padded with [PAD]. Works eagerly, in
-    `tf.data` and on `keras.Input(shape=(), dtype="string")` (the last on the TensorFlow
-    backend). The vocabulary is saved with the layer as an asset.
+    The tokens are `[CLS] text [SEP]` or `[CLS] text [SEP] pair [SEP]`. Long texts are truncated
+    at the end; of a pair, the longer text is truncated first. Short texts are padded with [PAD].
+
+    The layer works eagerly, in `tf.data` and, on the TensorFlow backend, on
+    `keras.Input(shape=(), dtype="string")`. The vocabulary is saved as an asset.
 
     Source: `convert_single_example` and `_truncate_seq_pair` in google-research/bert
     `run_classifier.py`; the tokenizer is `keras_bert.text.tokenizer.WordPieceTokenizer`.
 
     Args:
-        vocabulary: list of pieces, or the path of a file with one piece a line, around which
-            white space is dropped. It may be missing until a saved layer has read its asset.
-        sequence_length: positions of each output, at least 3; `None` pads to the longest text
-            of the batch.
-        max_sequence_length: with `sequence_length=None`, where texts are cut.
+        vocabulary: list of tokens, or the path of a file with one token per line, stripped of
+            white space. `None` only if a saved layer reads its asset later.
+        sequence_length: length of each output, at least 3. `None` pads to the longest text of
+            the batch.
+        max_sequence_length: maximum length if `sequence_length` is `None`.
         lowercase: lower-case as `str.lower` does.
-        strip_accents: drop combining marks after NFD. `None`: as `lowercase`.
+        strip_accents: drop combining marks after NFD. Defaults to `lowercase`.
         split_cjk: make each CJK ideograph a word.
 
     Raises:
-        ValueError: a length below 3; [UNK], [CLS], [SEP] or [PAD] missing in the vocabulary.
+        ValueError: if a length is below 3, or the vocabulary lacks [UNK], [CLS], [SEP] or [PAD].
 
     Example:
 
-    >>> pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "two", "words", "more"]
-    >>> preprocessor = Preprocessor(pieces, sequence_length=8)
+    >>> tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "two", "words", "more"]
+    >>> preprocessor = Preprocessor(tokens, sequence_length=8)
     >>> out = preprocessor(["two words"], ["more"])
     >>> [keras.ops.convert_to_numpy(v)[0].tolist() for v in out.values()]
     [[2, 4, 5, 3, 6, 3, 0, 0], [1, 1, 1, 1, 1, 1, 0, 0], [0, 0, 0, 0, 1, 1, 0, 0]]
@@ -95,7 +95,7 @@ class Preprocessor(keras.layers.Layer):
         self.split_cjk = split_cjk
         self._convert_input_args = False
         self._allow_non_tensor_positional_args = True
-        self._keep_vocabulary(None)
+        self._store_vocabulary(None)
         self._tokenizer = None
         self.built = True
         if vocabulary is not None:
@@ -103,7 +103,7 @@ class Preprocessor(keras.layers.Layer):
 
     @property
     def sequence_length(self):
-        """Positions of each output; `None` pads to the longest text of the batch."""
+        """Length of each output; `None` pads to the longest text of the batch."""
         return self._sequence_length
 
     @sequence_length.setter
@@ -112,7 +112,7 @@ class Preprocessor(keras.layers.Layer):
 
     @property
     def max_sequence_length(self):
-        """Where texts are cut if `sequence_length` is `None`."""
+        """Maximum length if `sequence_length` is `None`."""
         return self._max_sequence_length
 
     @max_sequence_length.setter
@@ -122,36 +122,38 @@ class Preprocessor(keras.layers.Layer):
     def _set_vocabulary(self, vocabulary):
         if isinstance(vocabulary, (str, pathlib.Path)):
             vocabulary = folder.read_vocabulary(pathlib.Path(vocabulary))
-        vocabulary = [str(piece) for piece in vocabulary]
-        pieces = set(vocabulary)
+        vocabulary = tuple(str(token) for token in vocabulary)
+        tokens = set(vocabulary)
         for special in ("[UNK]", "[CLS]", "[SEP]", "[PAD]"):
-            if special not in pieces:
+            if special not in tokens:
                 raise ValueError(
-                    f"the vocabulary ({len(vocabulary)} pieces) has no {special} piece"
+                    f"The vocabulary ({len(vocabulary)} tokens) has no {special}; add this token."
                 )
-        broken = next((piece for piece in vocabulary if "\n" in piece or "\r" in piece), None)
+        broken = next((token for token in vocabulary if "\n" in token or "\r" in token), None)
         if broken is not None:
-            raise ValueError(f"a piece of a vocabulary holds no line end; received {broken!r}")
-        self._keep_vocabulary(tuple(vocabulary))
+            raise ValueError(
+                f"A token of the vocabulary must not contain a line end; received {broken!r}"
+            )
+        self._store_vocabulary(vocabulary)
         self._tokenizer = None
 
-    def _keep_vocabulary(self, vocabulary):
-        # Past Keras, which would look into each of 30,000 strings for something to track.
+    def _store_vocabulary(self, vocabulary):
+        # Keras' __setattr__ would search each of 30,000 strings for variables to track.
         object.__setattr__(self, "_vocabulary", vocabulary)
 
     @property
     def vocabulary(self):
-        """The pieces, a tuple; the index of a piece is its id."""
+        """The tokens, a tuple; the index of a token is its id."""
         if self._vocabulary is None:
             raise ValueError(
-                "this preprocessor has no vocabulary: a config alone holds none; give "
-                "`vocabulary`, or load the saved model it belongs to"
+                "This preprocessor has no vocabulary, which a config does not contain. Pass "
+                "`vocabulary`, or load the saved model."
             )
         return self._vocabulary
 
     @property
     def tokenizer(self):
-        """The `WordPieceTokenizer` behind this layer, made on first use."""
+        """The `WordPieceTokenizer` of this layer, created on first use."""
         if self._tokenizer is None:
             from keras_bert.text.tokenizer import WordPieceTokenizer
 
@@ -164,24 +166,25 @@ class Preprocessor(keras.layers.Layer):
         return self._tokenizer
 
     def __dir__(self):
-        # Keras reads each attribute that it sees when it saves or loads a layer; to read this
-        # one makes the tokenizer, for which TensorFlow must be imported.
+        # Keras reads all listed attributes when it saves or loads a layer. Reading `tokenizer`
+        # creates it, which imports TensorFlow.
         hidden = {"tokenizer"} if self._tokenizer is None else set()
         return [name for name in super().__dir__() if name not in hidden]
 
     def call(self, text, text_pair=None):
-        """Prepares a batch.
+        """Convert a batch of texts or pairs of texts.
 
         Args:
-            text: strings, shape (batch,), or a single string.
-            text_pair: the second texts, same shape; `None` for single texts.
+            text: strings (batch,), or a single string.
+            text_pair: the second text of each pair, same shape; `None` for single texts.
 
         Returns:
             A dict of int32 tensors `input_word_ids`, `input_mask`, `input_type_ids`, each
             (batch, seq); for a single string (seq,).
 
         Raises:
-            ValueError: not strings, more than one dimension, or not as many pairs as texts.
+            ValueError: if the inputs are not strings, have more than one dimension, or differ in
+                shape.
         """
         import tensorflow as tf
 
@@ -211,14 +214,14 @@ class Preprocessor(keras.layers.Layer):
         return packed
 
     def pack(self, ids, pair_ids=None, *, sequence_length, max_sequence_length):
-        """Truncates, adds [CLS] and [SEP], and pads.
+        """Truncate token ids, add [CLS] and [SEP], and pad.
 
         Args:
-            ids: `tf.RaggedTensor` int32 (batch, pieces).
-            pair_ids: the same for the second segment, or `None`.
-            sequence_length: positions of the result, a number or a scalar tensor; `None` pads to
-                the longest of the batch.
-            max_sequence_length: with `sequence_length=None`, where sequences are cut.
+            ids: `tf.RaggedTensor` int32 (batch, tokens).
+            pair_ids: ids of the second texts, or `None`.
+            sequence_length: length of the result, an int or a scalar tensor; `None` pads to the
+                longest of the batch.
+            max_sequence_length: maximum length if `sequence_length` is `None`.
 
         Returns:
             A dict of `tf.Tensor` int32 (batch, seq), as from `call`.
@@ -228,57 +231,69 @@ class Preprocessor(keras.layers.Layer):
         limit = max_sequence_length if sequence_length is None else sequence_length
         if not isinstance(limit, int):
             limit = tf.cast(limit, tf.int64)
-        token_id = self.tokenizer.token_id
-        rows = ids.nrows()
-        first = tf.fill([rows, 1], token_id("[CLS]"))
-        end = tf.fill([rows, 1], token_id("[SEP]"))
-        if pair_ids is None:
-            if isinstance(limit, int):
-                ids = ids[:, : limit - 2]
-            else:
-                ids = _take(ids, tf.minimum(ids.row_lengths(), limit - 2))
-            parts = [first, ids, end]
-            segment_sizes = None
-        else:
-            # Longest first, a piece at a time and the second on a tie, comes to this: a side
-            # within its half stays whole, and the other has what is left.
-            budget = limit - 3
-            length, pair_length = ids.row_lengths(), pair_ids.row_lengths()
-            keep = tf.maximum(budget - pair_length, budget - budget // 2)
-            keep_pair = tf.maximum(budget - length, budget // 2)
-            ids = _take(ids, tf.minimum(length, keep))
-            pair_ids = _take(pair_ids, tf.minimum(pair_length, keep_pair))
-            parts = [first, ids, end, pair_ids, end]
-            segment_sizes = tf.cast(ids.row_lengths() + 2, tf.int32)
-        sequences = tf.concat(parts, axis=1)
+        sequences, second_start = self._join(ids, pair_ids, limit)
         lengths = tf.cast(sequences.row_lengths(), tf.int32)
-        # tf.maximum: a batch of no texts has no longest one.
         seq = sequence_length
         if sequence_length is None:
-            seq = tf.maximum(tf.reduce_max(lengths), 2)
-        static = seq if isinstance(seq, int) else None
-        word_ids = sequences.to_tensor(default_value=token_id("[PAD]"), shape=[None, static])
-        if sequence_length is None:
-            word_ids = tf.reshape(word_ids, [tf.cast(rows, tf.int32), seq])
-        elif static is None:
-            seq = tf.cast(seq, tf.int32)
-            more = tf.maximum(seq - tf.shape(word_ids)[1], 0)
-            word_ids = tf.pad(word_ids, [[0, 0], [0, more]], constant_values=token_id("[PAD]"))
-        position = tf.range(seq)[None]
+            seq = tf.maximum(tf.reduce_max(lengths), 2)  # 2: for an empty batch
+        word_ids = self._pad(sequences, sequence_length, seq)
+        position = tf.range(tf.cast(seq, tf.int32))[None]
         mask = position < lengths[:, None]
-        if segment_sizes is None:
+        if second_start is None:
             type_ids = tf.zeros_like(word_ids)
         else:
-            type_ids = tf.cast(mask & (position >= segment_sizes[:, None]), tf.int32)
+            type_ids = tf.cast(mask & (position >= second_start[:, None]), tf.int32)
         return {
             "input_word_ids": word_ids,
             "input_mask": tf.cast(mask, tf.int32),
             "input_type_ids": type_ids,
         }
 
+    def _join(self, ids, pair_ids, limit):
+        """Truncate to `limit` and add [CLS] and [SEP].
+
+        Returns a `tf.RaggedTensor` int32 (batch, tokens), and where the second text starts,
+        int32 (batch,), or `None` without `pair_ids`.
+        """
+        import tensorflow as tf
+
+        rows = ids.nrows()
+        cls = tf.fill([rows, 1], self.tokenizer.token_id("[CLS]"))
+        sep = tf.fill([rows, 1], self.tokenizer.token_id("[SEP]"))
+        if pair_ids is None:
+            if isinstance(limit, int):
+                ids = ids[:, : limit - 2]
+            else:
+                ids = _take(ids, tf.minimum(ids.row_lengths(), limit - 2))
+            return tf.concat([cls, ids, sep], axis=1), None
+        # Google removes one token at a time from the longer text, on a tie from the second. In
+        # effect, a text keeps up to half of the budget and what the other text leaves of it.
+        budget = limit - 3
+        length, pair_length = ids.row_lengths(), pair_ids.row_lengths()
+        keep = tf.maximum(budget - pair_length, budget - budget // 2)
+        keep_pair = tf.maximum(budget - length, budget // 2)
+        ids = _take(ids, tf.minimum(length, keep))
+        pair_ids = _take(pair_ids, tf.minimum(pair_length, keep_pair))
+        second_start = tf.cast(ids.row_lengths() + 2, tf.int32)
+        return tf.concat([cls, ids, sep, pair_ids, sep], axis=1), second_start
+
+    def _pad(self, sequences, sequence_length, seq):
+        """Pad ragged sequences to int32 (batch, seq); `sequence_length` is that of `pack`."""
+        import tensorflow as tf
+
+        pad = self.tokenizer.token_id("[PAD]")
+        static = sequence_length if isinstance(sequence_length, int) else None
+        word_ids = sequences.to_tensor(default_value=pad, shape=[None, static])
+        if sequence_length is None:
+            return tf.reshape(word_ids, [tf.cast(sequences.nrows(), tf.int32), seq])
+        if static is None:
+            missing = tf.maximum(tf.cast(seq, tf.int32) - tf.shape(word_ids)[1], 0)
+            return tf.pad(word_ids, [[0, 0], [0, missing]], constant_values=pad)
+        return word_ids
+
     def compute_output_spec(self, text, text_pair=None):
-        # From here on it is a part of a model's graph, and XLA knows no strings. Kept beside an
-        # encoder only, it must not keep Keras from compiling that.
+        # XLA does not support strings. Set this only once the layer is part of a model's graph:
+        # a preprocessor that an encoder only refers to must not prevent its compilation.
         self.supports_jit = False
         shape = (*text.shape, self.sequence_length)
         return {
@@ -287,16 +302,16 @@ class Preprocessor(keras.layers.Layer):
         }
 
     def save_assets(self, dir_path):
-        text = "".join(f"{piece}\n" for piece in self.vocabulary)
+        text = "".join(f"{token}\n" for token in self.vocabulary)
         pathlib.Path(dir_path, VOCABULARY_FILE).write_text(text, encoding="utf-8", newline="\n")
 
     def load_assets(self, dir_path):
         text = folder.read_vocabulary_text(pathlib.Path(dir_path, VOCABULARY_FILE))
-        # Not splitlines: a piece may hold U+2028, which ends no line here.
+        # Unlike `splitlines`, this keeps tokens that contain U+2028.
         self._set_vocabulary(text.removesuffix("\n").split("\n"))
 
     def get_config(self):
-        """Returns the options; the vocabulary is an asset, not a part of this."""
+        """Return the options, without the vocabulary, which is an asset."""
         return {
             **super().get_config(),
             "dtype": "int32",
@@ -313,14 +328,14 @@ class Preprocessor(keras.layers.Layer):
         config.pop("dtype", None)
         if config.get("vocabulary") is not None:
             raise ValueError(
-                "the config of a Preprocessor must not hold a vocabulary, which is an asset of the "
-                f"saved model; received {config['vocabulary']!r:.80}"
+                "The config of a Preprocessor must not hold a vocabulary, which is an asset of the "
+                f"saved model; remove it. Received {config['vocabulary']!r:.80}"
             )
         return cls(**config)
 
 
 def _take(ragged, counts):
-    """The first `counts[i]` values of each row `i`."""
+    """Return the first `counts[i]` values of each row `i`."""
     import tensorflow as tf
 
     position = tf.ragged.range(ragged.row_lengths())
@@ -328,7 +343,7 @@ def _take(ragged, counts):
 
 
 def _as_text_tensor(texts):
-    """A string tensor of rank 0 or 1, or an error in words a user understands."""
+    """Return `texts` as a tensor of strings of rank 0 or 1."""
     import numpy as np
     import tensorflow as tf
 

@@ -1,13 +1,11 @@
-"""What Google's BasicTokenizer does to each code point, as frozen tables.
+"""The Unicode properties that Google's BasicTokenizer uses, as frozen tables.
 
 Source: `BasicTokenizer`, `_is_whitespace`, `_is_control` and `_is_punctuation` in
-google-research/bert `tokenization.py`. That code asks the running Python's `unicodedata`, so
-its answers drift with the Python version. Ours are frozen at Unicode 14.0, Python 3.11's, so
-that a text has the same ids everywhere; `unicode_tables.npz` holds them and
+google-research/bert `tokenization.py`. That code uses Python's `unicodedata`, so its ids depend
+on the Python version. These tables are frozen at Unicode 14.0 (Python 3.11), so that a text has
+the same ids everywhere. To write `unicode_tables.npz` again, with a Python of that version:
 
     python -m keras_bert.text.unicode_tables
-
-writes that file anew (only with a Python of that Unicode version).
 """
 
 import dataclasses
@@ -25,7 +23,7 @@ CODE_POINTS = 0x110000
 CAPITAL_SIGMA = 0x3A3
 FINAL_SIGMA = 0x3C2
 
-# The eight blocks of ideographs that Google spaces out; Hangul and kana are not among them.
+# The eight blocks of ideographs that Google treats as words; without Hangul and kana.
 CJK_RANGES = (
     (0x4E00, 0x9FFF),
     (0x3400, 0x4DBF),
@@ -43,18 +41,19 @@ _HANGUL_FIRST, _HANGUL_LAST = 0xAC00, 0xD7A3
 
 @dataclasses.dataclass(frozen=True)
 class UnicodeTables:
-    """Properties of code points; each array but the last two pairs has `CODE_POINTS` entries.
+    """Properties of all code points; each array has `CODE_POINTS` entries.
 
     Attributes:
         space: category Zs, tab, newline, carriage return, and U+2028 and U+2029, at which
             `str.split` splits.
-        removed: U+0000, U+FFFD, categories Cc and Cf (but for tab and line ends).
+        removed: U+0000, U+FFFD, categories Cc and Cf, except tab and line ends.
         punctuation: ASCII 33-47, 58-64, 91-96, 123-126 and the categories P*.
-        mark: category Mn, which accent stripping drops.
+        mark: category Mn, which accent stripping removes.
         combining_class: the canonical combining class.
-        cased, case_ignorable: what `str.lower` looks at around a capital sigma.
-        lower: {code point: its lower case, a tuple}, where that differs.
-        decomposition: {code point: its NFD, a tuple}, where that differs.
+        cased, case_ignorable: properties of the code points around a capital sigma that decide
+            its lower case in `str.lower`.
+        lower: {code point: its lower case, a tuple}, where they differ.
+        decomposition: {code point: its NFD, a tuple}, where they differ.
     """
 
     space: np.ndarray
@@ -72,7 +71,7 @@ _FLAGS = ("space", "removed", "punctuation", "mark", "cased", "case_ignorable")
 
 
 def derive() -> UnicodeTables:
-    """Asks the running Python for all of it; takes about three seconds."""
+    """Derive the tables from the running Python; takes about three seconds."""
     flags = {name: np.zeros(CODE_POINTS, bool) for name in _FLAGS}
     combining_class = np.zeros(CODE_POINTS, np.uint8)
     lower: dict[int, tuple[int, ...]] = {}
@@ -89,9 +88,9 @@ def derive() -> UnicodeTables:
         flags["mark"][code] = category == "Mn"
         combining_class[code] = unicodedata.combining(char)
         if 0xD800 <= code <= 0xDFFF:
-            continue  # surrogates: no UTF-8 text holds one
+            continue  # surrogates do not occur in UTF-8
         # A sigma at the end of a word is final if the last character before it that is not
-        # case-ignorable is cased: two probes tell the two properties.
+        # case-ignorable is cased. Two calls of `str.lower` therefore give both properties.
         after_char = (char + "\u03a3").lower()[-1] == "\u03c2"
         after_letter = ("a" + char + "\u03a3").lower()[-1] == "\u03c2"
         flags["cased"][code] = after_char
@@ -109,10 +108,10 @@ def derive() -> UnicodeTables:
 
 @functools.cache
 def tables() -> UnicodeTables:
-    """Reads the frozen tables.
+    """Read the frozen tables.
 
     Returns:
-        The tables of Unicode 14.0.
+        The `UnicodeTables` of Unicode 14.0.
 
     Example:
 
@@ -136,7 +135,7 @@ def tables() -> UnicodeTables:
 
 
 def _jamo(syllable):
-    """NFD of a Hangul syllable, by the arithmetic of The Unicode Standard, section 3.12."""
+    """Return the NFD of a Hangul syllable (The Unicode Standard, section 3.12)."""
     index = syllable - _HANGUL_FIRST
     lead, vowel, tail = 0x1100 + index // 588, 0x1161 + index % 588 // 28, index % 28
     return (lead, vowel, 0x11A7 + tail) if tail else (lead, vowel)
@@ -162,18 +161,18 @@ def _unflatten(arrays, name):
 
 
 def write(path: pathlib.Path = _FILE) -> None:
-    """Derives the tables and writes the frozen file.
+    """Derive the tables and write the frozen file.
 
     Args:
-        path: where to.
+        path: the file.
 
     Raises:
-        ValueError: the running Python has another Unicode version.
+        ValueError: if the running Python has another Unicode version.
     """
     if unicodedata.unidata_version != UNICODE_VERSION:
         raise ValueError(
-            f"the tables are frozen at Unicode {UNICODE_VERSION}; this Python "
-            f"({sys.version.split()[0]}) has {unicodedata.unidata_version}"
+            f"The tables are frozen at Unicode {UNICODE_VERSION}; Python "
+            f"{sys.version.split()[0]} has {unicodedata.unidata_version}. Run Python 3.11."
         )
     derived = derive()
     syllables = range(_HANGUL_FIRST, _HANGUL_LAST + 1)

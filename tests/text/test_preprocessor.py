@@ -1,4 +1,4 @@
-"""The preprocessor: Google's packing, every way to call it, and its vocabulary's way to disk."""
+"""The preprocessor: truncation and packing, inputs, models, and saving."""
 
 import itertools
 import pathlib
@@ -12,13 +12,13 @@ import tensorflow as tf
 from keras_bert import Preprocessor
 from tests import contract as promises
 
-PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh", *map("##".__add__, "abcdefgh")]
+TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh", *map("##".__add__, "abcdefgh")]
 PAD, UNK, CLS, SEP = range(4)
 KEYS = ["input_word_ids", "input_mask", "input_type_ids"]
 
 
 def truncate_seq_pair(tokens_a, tokens_b, max_length):
-    """`_truncate_seq_pair` of google-research/bert `run_classifier.py`, as it is there."""
+    """`_truncate_seq_pair` of google-research/bert `run_classifier.py`, unchanged."""
     while True:
         total_length = len(tokens_a) + len(tokens_b)
         if total_length <= max_length:
@@ -30,7 +30,7 @@ def truncate_seq_pair(tokens_a, tokens_b, max_length):
 
 
 def google(ids, pair_ids, length):
-    """`convert_single_example`: the three rows for one text or one pair."""
+    """Return ids, mask and types of one text or pair, as `convert_single_example` does."""
     ids = list(ids)
     if pair_ids is None:
         ids = ids[: length - 2]
@@ -45,7 +45,7 @@ def google(ids, pair_ids, length):
 
 
 def rows(outputs):
-    """The outputs of a preprocessor as a list of (ids, mask, types), one for each text."""
+    """Return the outputs of a preprocessor as a list of (ids, mask, types), one per text."""
     assert list(outputs) == KEYS
     arrays = [keras.ops.convert_to_numpy(x) for x in outputs.values()]
     assert all(x.dtype == np.int32 for x in arrays)
@@ -54,7 +54,7 @@ def rows(outputs):
 
 @pytest.fixture(scope="module")
 def preprocessor():
-    return Preprocessor(PIECES, sequence_length=8)
+    return Preprocessor(TOKENS, sequence_length=8)
 
 
 def test_one_text(preprocessor):
@@ -87,8 +87,8 @@ def test_truncation_is_googles(preprocessor, length):
     assert found == [google(a, None, length) for a in ids]
 
 
-def test_the_longest_of_the_batch():
-    free = Preprocessor(PIECES, sequence_length=None, max_sequence_length=6)
+def test_padding_to_the_longest_text_of_the_batch():
+    free = Preprocessor(TOKENS, sequence_length=None, max_sequence_length=6)
     assert rows(free(["a", "a b c"])) == [google([5], None, 5), google([5, 6, 7], None, 5)]
     assert rows(free(["a b c d e f"])) == [google(range(5, 11), None, 6)]
     assert rows(free(["a", "a b"], ["b c d e", "c"])) == [
@@ -101,7 +101,7 @@ def test_the_longest_of_the_batch():
 
 @pytest.mark.parametrize("length", [8, None])
 def test_no_texts(length):
-    layer = Preprocessor(PIECES, sequence_length=length)
+    layer = Preprocessor(TOKENS, sequence_length=length)
     for pair in ([], [[]]):
         out = layer([], *pair)
         assert [tuple(x.shape) for x in out.values()] == [(0, length or 2)] * 3
@@ -124,7 +124,7 @@ def test_containers(preprocessor, container):
     assert rows(preprocessor(container(["a b", "c"]))) == expected
 
 
-def test_broken_text_is_not_an_error(preprocessor):
+def test_invalid_unicode_is_dropped(preprocessor):
     out = preprocessor(["a\ud800b", b"c\xff"])  # a lone surrogate, a stray byte
     assert rows(out) == [google([5, 14], None, 8), google([7], None, 8)]
 
@@ -157,20 +157,20 @@ def test_errors(preprocessor, args, message):
 @pytest.mark.parametrize("option", ["sequence_length", "max_sequence_length"])
 def test_length_errors(option, length):
     with pytest.raises(ValueError, match=f"^{option} must be .*at least 3; received {length!r}"):
-        Preprocessor(PIECES, **{option: length})
+        Preprocessor(TOKENS, **{option: length})
 
 
-@pytest.mark.parametrize("piece", ["[PAD]", "[UNK]", "[CLS]", "[SEP]"])
-def test_a_missing_special_piece(piece):
-    pieces = [other for other in PIECES if other != piece]
-    with pytest.raises(ValueError, match=rf"\({len(pieces)} pieces\) has no \{piece}"):
-        Preprocessor(pieces)
+@pytest.mark.parametrize("token", ["[PAD]", "[UNK]", "[CLS]", "[SEP]"])
+def test_a_missing_special_token(token):
+    tokens = [other for other in TOKENS if other != token]
+    with pytest.raises(ValueError, match=rf"\({len(tokens)} tokens\) has no \{token}"):
+        Preprocessor(tokens)
 
 
-@pytest.mark.parametrize("piece", ["a\nb", "a\rb", "\r"])
-def test_a_piece_with_a_line_end(piece):
-    with pytest.raises(ValueError, match=re.escape(f"no line end; received {piece!r}")):
-        Preprocessor([*PIECES, piece])
+@pytest.mark.parametrize("token", ["a\nb", "a\rb", "\r"])
+def test_a_token_with_a_line_end(token):
+    with pytest.raises(ValueError, match=re.escape(f"a line end; received {token!r}")):
+        Preprocessor([*TOKENS, token])
 
 
 def test_without_a_vocabulary():
@@ -181,14 +181,14 @@ def test_without_a_vocabulary():
 
 
 def test_the_vocabulary_from_a_file(tmp_path):
-    pieces = [*PIECES, "a\u2028b", "", "é"]
+    tokens = [*TOKENS, "a\u2028b", "", "é"]
     file = tmp_path / "vocab.txt"
-    text = "".join(f"{piece} \n" for piece in pieces)  # the white space is Google's to drop
+    text = "".join(f"{token} \n" for token in tokens)  # white space around tokens is stripped
     file.write_text(text, "utf-8", newline="\n")
     for path in (file, str(file)):
-        assert list(Preprocessor(path).vocabulary) == pieces
-    file.write_bytes("\r\n".join(pieces).encode())  # as an editor on Windows may leave it
-    assert list(Preprocessor(file).vocabulary) == pieces
+        assert list(Preprocessor(path).vocabulary) == tokens
+    file.write_bytes("\r\n".join(tokens).encode())  # Windows line ends
+    assert list(Preprocessor(file).vocabulary) == tokens
     with pytest.raises(FileNotFoundError):
         Preprocessor(tmp_path / "absent.txt")
 
@@ -205,10 +205,10 @@ def test_the_vocabulary_from_a_file(tmp_path):
     ],
 )
 def test_options_reach_the_tokenizer(options, text, expected):
-    pieces = [*PIECES[:5], "e", "é", "E", "É", "a", "日", "本", "日本"]
-    layer = Preprocessor(pieces, sequence_length=4, **options)
+    tokens = [*TOKENS[:5], "e", "é", "E", "É", "a", "日", "本", "日本"]
+    layer = Preprocessor(tokens, sequence_length=4, **options)
     ids = layer(text)["input_word_ids"][1:3].numpy().tolist()
-    assert [pieces[index] for index in ids if index != SEP] == expected
+    assert [tokens[index] for index in ids if index != SEP] == expected
     again = Preprocessor.from_config(layer.get_config())
     for option in ("lowercase", "strip_accents", "split_cjk", "sequence_length"):
         assert getattr(again, option) == getattr(layer, option)
@@ -219,15 +219,15 @@ def test_options_reach_the_tokenizer(options, text, expected):
 
 @pytest.mark.parametrize("length", [8, None])
 def test_tf_data(length):
-    layer = Preprocessor(PIECES, sequence_length=length, max_sequence_length=8)
+    layer = Preprocessor(TOKENS, sequence_length=length, max_sequence_length=8)
     texts, pairs = ["a b", "", "c d e"], ["h", "g h", ""]
     data = tf.data.Dataset.from_tensor_slices((texts, pairs))
     batched = data.batch(3).map(layer)
     assert batched.element_spec["input_word_ids"].shape.as_list() == [None, length]
-    whole = next(iter(batched))
-    assert rows(whole) == rows(layer(texts, pairs))
+    batch = next(iter(batched))
+    assert rows(batch) == rows(layer(texts, pairs))
     padded = data.map(layer).padded_batch(3)  # one text at a time
-    assert rows(next(iter(padded))) == rows(whole)
+    assert rows(next(iter(padded))) == rows(batch)
 
 
 def test_tf_data_of_single_texts(preprocessor):
@@ -237,7 +237,7 @@ def test_tf_data_of_single_texts(preprocessor):
 
 
 def test_functional_model_on_strings():
-    layer = Preprocessor(PIECES, sequence_length=8)
+    layer = Preprocessor(TOKENS, sequence_length=8)
     text, pair = keras.Input((), dtype="string"), keras.Input((), dtype="string")
     out = layer(text, pair)
     assert {k: (tuple(v.shape), v.dtype) for k, v in out.items()} == dict.fromkeys(
@@ -261,12 +261,12 @@ def test_a_model_on_text_trains(tmp_path):
 
 
 def test_other_backends(python):
-    """Eager calls give the backend's arrays; inside tf.data all stays TensorFlow's."""
+    """Eager calls return the backend's arrays; calls in tf.data return TensorFlow's tensors."""
     program = f"""
 import keras, numpy as np
 import tensorflow as tf
 from keras_bert import Preprocessor
-layer = Preprocessor({PIECES!r}, sequence_length=6)
+layer = Preprocessor({TOKENS!r}, sequence_length=6)
 out = layer(["a b", "c"], ["d", "e"])
 kind = type(keras.ops.zeros(1))
 assert all(isinstance(x, kind) and not tf.is_tensor(x) for x in out.values()), out
@@ -281,12 +281,12 @@ assert layer("a")["input_mask"].shape == (6,)
     python("-c", program, backend="jax")
 
 
-def test_the_layer_has_no_weights_and_is_not_trained(preprocessor):
+def test_the_layer_has_no_weights_and_is_not_trainable(preprocessor):
     assert preprocessor.weights == []
     assert preprocessor.trainable is False
 
 
-# --- To disk and back
+# --- Saving and loading
 
 
 def save_and_load(layer, folder):
@@ -301,22 +301,29 @@ def save_and_load(layer, folder):
 
 
 def test_the_vocabulary_is_an_asset(tmp_path):
-    pieces = [*PIECES, "\u2028", "a", "\x85", " y", ""]  # a piece twice, and odd ones
-    layer = Preprocessor(pieces, sequence_length=5, lowercase=False)
+    tokens = [
+        *TOKENS,
+        "\u2028",
+        "a",
+        "\x85",
+        " y",
+        "",
+    ]  # a duplicate, line separators, an empty token
+    layer = Preprocessor(tokens, sequence_length=5, lowercase=False)
     again = save_and_load(layer, tmp_path)
     assert again.vocabulary == layer.vocabulary
     assert again.get_config() == layer.get_config()
     assert rows(again(["A ab"])) == rows(layer(["A ab"]))
 
 
-def test_a_config_alone_has_no_vocabulary(preprocessor):
+def test_the_config_contains_no_vocabulary(preprocessor):
     config = preprocessor.get_config()
     assert "vocabulary" not in config
     assert not any("vocab" in str(value) for value in config.values())
 
 
-def test_saving_does_not_make_the_tokenizer(tmp_path):
-    layer = Preprocessor(PIECES)
+def test_saving_does_not_create_the_tokenizer(tmp_path):
+    layer = Preprocessor(TOKENS)
     (tmp_path / "assets").mkdir()
     layer.save_assets(tmp_path / "assets")
     encoder = promises.build("encoder", preprocessor=layer)
@@ -324,7 +331,7 @@ def test_saving_does_not_make_the_tokenizer(tmp_path):
     assert layer._tokenizer is None and "tokenizer" not in dir(layer)
     assert layer.tokenizer is layer.tokenizer and "tokenizer" in dir(layer)
     assert (
-        pathlib.Path(tmp_path, "assets", "vocab.txt").read_text("utf-8").split("\n")[:-1] == PIECES
+        pathlib.Path(tmp_path, "assets", "vocab.txt").read_text("utf-8").split("\n")[:-1] == TOKENS
     )
 
 

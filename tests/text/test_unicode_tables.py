@@ -1,4 +1,4 @@
-"""The frozen tables are what Python derives, and say what Google's code says."""
+"""The frozen tables equal those that Python derives, and agree with the reference."""
 
 import dataclasses
 import unicodedata
@@ -21,7 +21,7 @@ def derived():
 @pytest.mark.parametrize(
     "field", [field.name for field in dataclasses.fields(unicode_tables.UnicodeTables)]
 )
-def test_tables_are_what_python_derives(derived, field):
+def test_tables_equal_those_that_python_derives(derived, field):
     frozen, found = getattr(unicode_tables.tables(), field), getattr(derived, field)
     if isinstance(frozen, dict):
         keys = frozen.keys() | found.keys()
@@ -31,7 +31,7 @@ def test_tables_are_what_python_derives(derived, field):
         differing = np.flatnonzero(frozen != found).tolist()
     if SAME_VERSION:
         assert differing == []
-    elif field not in ("cased", "case_ignorable"):  # `stable` does not ask about those
+    elif field not in ("cased", "case_ignorable"):  # `stable` does not compare these
         assert [code for code in differing if stable(code)] == []
 
 
@@ -69,7 +69,7 @@ def test_hangul_is_decomposed_by_arithmetic():
         assert "".join(map(chr, decomposition[code])) == unicodedata.normalize("NFD", chr(code))
 
 
-def test_write_makes_the_same_file_again(tmp_path):
+def test_write_creates_the_same_file(tmp_path):
     path = tmp_path / "tables.npz"
     if not SAME_VERSION:
         with pytest.raises(ValueError, match=f"frozen at Unicode {unicode_tables.UNICODE_VERSION}"):
@@ -82,7 +82,7 @@ def test_write_makes_the_same_file_again(tmp_path):
             np.testing.assert_array_equal(made[name], shipped[name])
 
 
-def test_write_refuses_another_unicode(tmp_path, monkeypatch):
+def test_write_rejects_another_unicode_version(tmp_path, monkeypatch):
     monkeypatch.setattr(unicode_tables.unicodedata, "unidata_version", "99.0.0")
     with pytest.raises(ValueError, match="has 99.0.0"):
         unicode_tables.write(tmp_path / "tables.npz")

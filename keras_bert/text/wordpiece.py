@@ -1,0 +1,223 @@
+"""WordPiece as a TensorFlow graph: words to tokens, greedy longest match first.
+
+A whole batch goes through each step at once. `constants` are the tables of `text.tables`.
+"""
+
+import tensorflow as tf
+
+from keras_bert.text import tables
+
+# The token that starts at a character is an int32: its id, and its length in 8 bits (at most 200).
+_LENGTH_BITS = 8
+_LENGTH = (1 << _LENGTH_BITS) - 1
+
+
+def tokenize_words(constants, characters, words, unknown_id):
+    """Replace words by tokens.
+
+    Args:
+        constants: dict of tensors, from `tables.lookup_tables`.
+        characters: int32 (m,), the characters of all words.
+        words: a dict of int32 tensors: `index` (m,) of the word of each character, `offset`
+            (m,) of the character in its word, `start` (w,) and `length` (w,) of each word.
+        unknown_id: id for a word that the vocabulary cannot spell.
+
+    Returns:
+        A dict of the tokens in order: `id`, `word` (its index), `first` and `length` in
+        characters, each int32 (t,); and `splits` int32 (w + 1,), where the tokens of each word
+        begin.
+
+    Example:
+
+    >>> arrays = tables.lookup_tables({"[UNK]": 0, "a": 1, "##a": 2}, True, True, True)
+    >>> constants = {name: tf.constant(array) for name, array in arrays.items()}
+    >>> a = int(arrays["alphabet_size"]) - 1  # the letters are sorted: "a" is the last one
+    >>> words = {"index": [0, 0], "offset": [0, 1], "start": [0], "length": [2]}
+    >>> words = {name: tf.constant(value) for name, value in words.items()}
+    >>> tokenize_words(constants, tf.constant([a, a]), words, 0)["id"].numpy().tolist()
+    [1, 2]
+    """
+    word_ids, open_characters = _find_words(constants, characters, words)
+    return _split_words(constants, characters, words, word_ids, open_characters, unknown_id)
+
+
+def _find_words(constants, characters, words):
+    """Look up whole words in the vocabulary.
+
+    Returns ids int32 (w,), -1 for a word that is not in the vocabulary; and the indices of the
+    characters of those words, int64 (k,).
+    """
+    index, offset = words["index"], words["offset"]
+    hashes = tf.math.segment_sum(
+        tf.cast(characters + 1, tf.int64)
+        * tf.gather(constants["hash_weights"], tf.minimum(offset, tables.MAX_WORD_LENGTH)),
+        index,
+    )
+    slots = constants["word_slots"]
+    entry = tf.gather(slots, _slot(hashes, 0, slots))
+    other = tf.gather(slots, _slot(hashes, 1, slots))
+    entry = tf.where(tf.equal(tf.gather(constants["word_hashes"], entry), hashes), entry, other)
+    matches = tf.equal(tf.gather(constants["word_hashes"], entry), hashes) & tf.equal(
+        tf.gather(constants["word_lengths"], entry), words["length"]
+    )
+    # Different words can have equal hashes, so compare the characters. Words without an entry
+    # are compared with padding, which equals no character.
+    start = tf.where(matches, tf.gather(constants["word_starts"], entry), constants["no_word"])
+    expected = tf.gather(
+        constants["word_characters"],
+        tf.gather(start, index) + tf.minimum(offset, constants["longest_word"]),
+    )
+    differs = tf.not_equal(expected, characters)
+    differing = tf.where(differs)[:, 0]
+
+    def no_collision():
+        return matches, differing
+
+    def collision():
+        found = matches & tf.equal(tf.math.segment_max(tf.cast(differs, tf.int32), index), 0)
+        return found, tf.where(tf.gather(~found, index))[:, 0]
+
+    absent = tf.reduce_sum(tf.where(matches, 0, words["length"]))
+    found, open_characters = tf.cond(tf.equal(tf.size(differing), absent), no_collision, collision)
+    return tf.where(found, tf.gather(constants["word_ids"], entry), -1), open_characters
+
+
+def _slot(keys, which, slots):
+    """Slot of each key in a cuckoo hash table; `which` of its two; int64 to int64."""
+    mixed = keys * tables.HASH_MULTIPLIERS[which]
+    size = tf.size(slots, out_type=tf.int64)
+    return tf.bitwise.right_shift(mixed, tables.HASH_SHIFT) & (size - 1)
+
+
+def _split_words(constants, characters, words, word_ids, open_characters, unknown_id):
+    """Split the words that are not in the vocabulary. Returns the dict of `tokenize_words`.
+
+    `word_ids` int32 (w,) is -1 for the words to split; `open_characters` int64 (k,) are the
+    indices of their characters.
+    """
+    open_words = tf.where(word_ids < 0)[:, 0]  # (u,)
+    length = tf.gather(words["length"], open_words)
+    limit = tf.cumsum(length)  # (u,), end of each word in the arrays of open characters
+    is_first = tf.equal(tf.gather(words["offset"], open_characters), 0)
+    word = tf.cumsum(tf.cast(is_first, tf.int32)) - 1  # (k,), index into open_words
+    # Google does not search words over 200 characters: they are always [UNK].
+    searched = tf.where(length > tables.MAX_WORD_LENGTH, 0, limit)
+    best = _longest_matches(
+        constants, tf.gather(characters, open_characters), is_first, tf.gather(searched, word)
+    )  # (k,)
+    used, spelled = _follow(best, limit - length, limit)
+    used = tf.where(used & tf.gather(spelled, word))[:, 0]  # (q,)
+    used_word = tf.gather(word, used)  # (q,), index into open_words
+
+    # A word has one token (its own or [UNK]); a word split into n parts has n tokens.
+    parts = tf.math.unsorted_segment_sum(tf.ones_like(used_word), used_word, tf.size(open_words))
+    count = tf.tensor_scatter_nd_update(
+        tf.ones_like(word_ids), open_words[:, None], tf.maximum(parts, 1)
+    )
+    splits = tf.concat([[0], tf.cumsum(count)], 0)  # (w + 1,)
+    place = tf.gather(tf.gather(splits, open_words), used_word)
+    place += tf.range(tf.size(used)) - tf.gather(tf.cumsum(parts, exclusive=True), used_word)
+
+    def merge(of_words, of_parts):
+        """Write one value per word, then overwrite those of the split words."""
+        filled = tf.scatter_nd(splits[:-1, None], of_words, splits[-1:])
+        return tf.tensor_scatter_nd_update(filled, place[:, None], of_parts)
+
+    best = tf.gather(best, used)
+    return {
+        "id": merge(
+            tf.where(word_ids < 0, unknown_id, word_ids), tf.bitwise.right_shift(best, _LENGTH_BITS)
+        ),
+        "word": merge(
+            tf.range(tf.size(word_ids)), tf.cast(tf.gather(open_words, used_word), tf.int32)
+        ),
+        "first": merge(words["start"], tf.cast(tf.gather(open_characters, used), tf.int32)),
+        "length": merge(words["length"], best & _LENGTH),
+        "splits": splits,
+    }
+
+
+def _longest_matches(constants, characters, is_first, limit):
+    """Find the longest token that starts at each character.
+
+    All start characters walk the trie together, one character per iteration, so the number of
+    iterations is at most the length of the longest token.
+
+    Args: characters int32 (k,); is_first bool (k,), True where a word starts; limit int32 (k,),
+    the end of the word, or 0 for a word that is not searched.
+
+    Returns int32 (k,): id and length of the token, packed; length 0 where no token starts.
+    """
+
+    def advance(depth, start, child, best):
+        """Record the tokens that end at the nodes `child` and keep the unfinished walks."""
+        alive = tf.where(child >= 0)[:, 0]
+        start, node = tf.gather(start, alive), tf.gather(child, alive)
+        token = tf.gather(constants["node_tokens"], node)
+        ends = tf.where(token >= 0)[:, 0]
+        packed = tf.bitwise.left_shift(tf.gather(token, ends), _LENGTH_BITS) | (depth + 1)
+        best = tf.tensor_scatter_nd_update(best, tf.gather(start, ends)[:, None], packed)
+        unfinished = tf.where(start + depth + 1 < tf.gather(limit, start))[:, 0]
+        return depth + 1, tf.gather(start, unfinished), tf.gather(node, unfinished), best
+
+    def step(depth, start, node, best):
+        child = _child(constants, node, tf.gather(characters, start + depth))
+        return advance(depth, start, child, best)
+
+    searched = tf.where(limit > 0)[:, 0]
+    root = tf.where(tf.gather(is_first, searched), tables.TRIE_ROOT, tables.TRIE_SUFFIX_ROOT)
+    # Every walk starts at a root, so the children of the roots are in a table without hashing.
+    size = tf.cast(constants["alphabet_size"], tf.int32)
+    child = tf.gather(constants["first_nodes"], root * size + tf.gather(characters, searched))
+    some = tf.TensorShape([None])
+    *_, best = tf.while_loop(
+        lambda depth, start, node, best: tf.size(start) > 0,
+        step,
+        advance(tf.constant(0), tf.cast(searched, tf.int32), child, tf.zeros_like(characters)),
+        shape_invariants=(tf.TensorShape([]), some, some, some),
+    )
+    return best
+
+
+def _child(constants, node, character):
+    """Child of each trie node by a character, -1 where there is none; int32 (k,)."""
+    key = tf.cast(node, tf.int64) * constants["alphabet_size"] + tf.cast(character, tf.int64)
+    edges = constants["edges"]
+    edge = tf.gather(edges, _slot(key, 0, edges))
+    is_edge = tf.equal(tf.bitwise.right_shift(edge, tables.NODE_BITS), key)
+    edge = tf.where(is_edge, edge, tf.gather(edges, _slot(key, 1, edges)))
+    is_edge = tf.equal(tf.bitwise.right_shift(edge, tables.NODE_BITS), key)
+    return tf.where(is_edge, tf.cast(edge & tables.NODE, tf.int32), -1)
+
+
+def _follow(best, start, limit):
+    """Step from token to token through each word.
+
+    `best` int32 (k,) is from `_longest_matches`; `start` and `limit` int32 (u,) are the bounds
+    of each word. Returns bool (k,), True where a token of the word starts; and bool (u,), True
+    for words whose tokens reach the end.
+    """
+
+    def step(word, at, used, spelled):
+        length = tf.gather(best, at) & _LENGTH
+        used = tf.tensor_scatter_nd_update(used, at[:, None], length > 0)
+        stuck = tf.boolean_mask(word, tf.equal(length, 0))
+        spelled = tf.tensor_scatter_nd_update(
+            spelled, stuck[:, None], tf.zeros_like(stuck, tf.bool)
+        )
+        unfinished = tf.where((length > 0) & (at + length < tf.gather(limit, word)))[:, 0]
+        return tf.gather(word, unfinished), tf.gather(at + length, unfinished), used, spelled
+
+    some = tf.TensorShape([None])
+    _, _, used, spelled = tf.while_loop(
+        lambda word, at, used, spelled: tf.size(word) > 0,
+        step,
+        (
+            tf.range(tf.size(start)),
+            start,
+            tf.zeros_like(best, tf.bool),
+            tf.ones_like(start, tf.bool),
+        ),
+        shape_invariants=(some, some, some, some),
+    )
+    return used, spelled
