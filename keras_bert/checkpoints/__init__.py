@@ -22,6 +22,7 @@ from keras_bert.checkpoints import (
 )
 from keras_bert.checkpoints.canonical import Checkpoint
 from keras_bert.checkpoints.name_tables import Variable, assign
+from keras_bert.runtime.terminal import printable
 
 __all__ = [
     "FORMATS",
@@ -71,7 +72,7 @@ def detect(path: str | Path) -> str:
     if len(formats) == 1:
         return formats[0]
     looked_for = "; ".join(f"{name}: {module.FILES}" for name, module in FORMATS.items())
-    names = sorted(entry.name for entry in path.iterdir())
+    names = sorted(printable(entry.name) for entry in path.iterdir())
     rest = f" and {len(names) - 20} more" if len(names) > 20 else ""
     holds = "two checkpoints" if formats else "no checkpoint"
     raise ValueError(

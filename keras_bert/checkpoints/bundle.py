@@ -18,6 +18,7 @@ from keras_bert.checkpoints import bundle_index
 from keras_bert.runtime import reading
 
 GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+_MAX_NOTES = 2**20  # bytes
 _MAX_NODES = 2**17  # BERT-Large with Adam's slots has 2**12
 PREFERRED = "bert_model.ckpt"
 _LATEST = re.compile(rb'^model_checkpoint_path: "(.+)"$', re.MULTILINE)
@@ -80,11 +81,12 @@ def find(path: Path) -> Path:
         ...     find(Path(folder)).name
         'bert_model.ckpt'
     """
-    found = sorted(file.with_suffix("") for file in path.glob("*.index"))
+    names = [file.name for file in path.glob("*.index") if file.name.isprintable()]
+    found = sorted(path / name.removesuffix(".index") for name in names)
     if not found:
         raise FileNotFoundError(f"{path}: no checkpoint, looked for {PREFERRED}.index")
     notes = path / "checkpoint"
-    latest = _LATEST.search(notes.read_bytes()) if notes.is_file() else None
+    latest = _LATEST.search(reading.read_bytes(notes, _MAX_NOTES)) if notes.is_file() else None
     # The note may hold a path on the machine that trained the model.
     name = Path(latest[1].decode("utf-8", "replace")).name if latest else PREFERRED
     for prefix in (path / PREFERRED, path / name):
@@ -121,7 +123,8 @@ def holds_graph(path: Path) -> bool:
         prefix = find(path)
         files = [prefix.with_name(f"{prefix.name}.index")]
     # Keys are stored without the prefix that they share with the previous key: drop the "_".
-    return GRAPH[1:].encode() in files[0].read_bytes()
+    with open(files[0], "rb") as stream:
+        return GRAPH[1:].encode() in stream.read(bundle_index.MAX_INDEX)
 
 
 def read(prefix: Path) -> Bundle:

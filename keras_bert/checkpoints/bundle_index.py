@@ -14,7 +14,7 @@ from typing import NamedTuple
 from keras_bert.checkpoints import containers
 from keras_bert.runtime import reading
 
-_MAX_INDEX = 2**24  # bytes; BERT-Large with Adam's slots has 2**17
+MAX_INDEX = 2**24  # bytes; BERT-Large with Adam's slots has 2**17
 _FOOTER = 48  # bytes
 _TRAILER = 5  # bytes after a block: type of compression, checksum
 _MAGIC = 0xDB4775248B80FB57
@@ -64,7 +64,7 @@ def read(prefix: Path) -> dict[str, Entry]:
     from google.protobuf.message import DecodeError
     from tensorflow.core.protobuf import tensor_bundle_pb2
 
-    index = reading.read_bytes(prefix.with_name(f"{prefix.name}.index"), _MAX_INDEX)
+    index = reading.read_bytes(prefix.with_name(f"{prefix.name}.index"), MAX_INDEX)
     items = _read_table(index)
     if not items or items[0][0] != b"":
         raise ValueError("the index has no header")
@@ -88,7 +88,11 @@ def read(prefix: Path) -> dict[str, Entry]:
         if not shard.is_file():
             raise ValueError(f"the data file {shard.name} is missing")
     sizes = [shard.stat().st_size for shard in shards]
-    return {name: _entry(name, proto, sizes) for name, proto in found}
+    entries = {name: _entry(name, proto, sizes) for name, proto in found}
+    for number, size in enumerate(sizes):
+        if sum(entry.size for entry in entries.values() if entry.shard == number) > size:
+            raise ValueError(f"tensors overlap in {shards[number].name}")
+    return entries
 
 
 def _entry(name, proto, sizes) -> Entry:  # type: ignore[no-untyped-def]  # protocol buffers

@@ -14,7 +14,9 @@ import numpy as np
 from keras_bert.checkpoints import bundle, canonical, folder, model_garden
 from keras_bert.checkpoints.bundle import Bundle
 from keras_bert.checkpoints.canonical import Checkpoint
+from keras_bert.runtime import reading
 
+_MAX_BYTES = 2**29  # of the graph, and of the metadata
 FORMAT = "saved_model"
 FILES = "saved_model.pb with variables/variables.index and its .data files"
 
@@ -166,7 +168,7 @@ def _read_activation(path: Path) -> str:
     from tensorflow.core.protobuf import saved_model_pb2
 
     file = path / "saved_model.pb"
-    content = file.read_bytes()
+    content = reading.read_bytes(file, _MAX_BYTES)
     try:
         model = saved_model_pb2.SavedModel.FromString(content)
     except DecodeError as error:
@@ -178,7 +180,9 @@ def _read_activation(path: Path) -> str:
     # Keras stores the arguments of layers in one of these files. The variables do not depend on
     # norm_first.
     metadata = path / "keras_metadata.pb"
-    contents = {file: content, metadata: metadata.read_bytes() if metadata.is_file() else b""}
+    contents = {file: content}
+    if metadata.is_file():
+        contents[metadata] = reading.read_bytes(metadata, _MAX_BYTES)
     for source, text in contents.items():
         if re.search(rb'"norm_first": ?true', text):
             raise ValueError(f"{source}: norm_first must be false for BERT, received true")

@@ -77,7 +77,10 @@ def _read_shards(index: Path) -> dict[str, Tensor]:
     file_of = folder.read_json(index).get("weight_map")
     suffix = Path(index.name.removesuffix(INDEX)).suffix
     if not isinstance(file_of, dict) or not all(
-        isinstance(name, str) and name == Path(name).name and name.endswith(suffix)
+        isinstance(name, str)
+        and name.isprintable()
+        and name == Path(name).name
+        and name.endswith(suffix)
         for name in file_of.values()
     ):
         raise ValueError(

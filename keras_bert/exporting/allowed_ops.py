@@ -9,6 +9,9 @@ import pathlib
 import shutil
 
 from keras_bert.checkpoints import bundle_index
+from keras_bert.runtime import reading
+
+_MAX_GRAPH = 2**29  # bytes
 
 # Grouped by purpose. Left out deliberately: ops that read or write files (ReadFile, WriteFile,
 # SaveV2, RestoreV2, PrintV2, InitializeTableFromTextFileV2, DecodeProtoV2, the tf.data readers,
@@ -131,7 +134,8 @@ elsewhere: ReadFile. ...
 
     file = pathlib.Path(folder, "saved_model.pb")
     try:
-        graphs = saved_model_pb2.SavedModel.FromString(file.read_bytes()).meta_graphs
+        content = reading.read_bytes(file, _MAX_GRAPH)
+        graphs = saved_model_pb2.SavedModel.FromString(content).meta_graphs
     except DecodeError as error:
         raise ValueError(f"{file} is not a SavedModel: {' '.join(str(error).split())}") from error
     # `tf.saved_model.load` imports the main graph of TensorFlow 1 models and of several graphs.

@@ -1,5 +1,6 @@
 """Read bytes, text and JSON from untrusted files: bounded in size, with one-line errors."""
 
+import collections
 import json
 from pathlib import Path
 from typing import Any
@@ -103,8 +104,8 @@ def parse_json(data: bytes, file: object) -> dict[str, Any]:
 def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        counts = collections.Counter(name for name, _ in pairs)
+        twice = next(name for name, count in counts.items() if count > 1)
         raise ValueError(f"the key {twice!r:.80} twice")
     return found
 

@@ -17,12 +17,14 @@ from keras_bert import __main__ as command_line
 from keras_bert import checkpoints, heads
 from keras_bert.checkpoints import (
     bundle,
+    bundle_index,
     containers,
     folder,
     model_garden,
     saved_model,
     torch_pickle,
 )
+from keras_bert.runtime import reading
 from tests import tiny
 from tests.checkpoints import pickles
 from tests.security import fuzz, memory
@@ -343,3 +345,43 @@ def test_errors_of_the_command_line_are_printable(tmp_path, capsys):
     assert command_line.main(["info", f"no{ESCAPE}"]) == 1
     output = capsys.readouterr().err
     assert output.rstrip("\n").isprintable() and re.search(r"no\\x1b", output)
+
+
+def test_duplicate_keys_are_found_in_linear_time():
+    """An object with many keys must not take minutes."""
+    keys = [f'"{number}": 0' for number in range(200_000)]
+    start = time.monotonic()
+    with pytest.raises(ValueError, match="the key '199999' twice"):
+        reading.parse_json(("{" + ", ".join([*keys, keys[-1]]) + "}").encode(), "config.json")
+    assert time.monotonic() - start < 5
+
+
+def test_tensors_that_share_bytes_are_rejected(tmp_path):
+    """Tensors that overlap make a small checkpoint fill the memory."""
+    keras_bert.save(
+        tiny.encoder(num_hidden_layers=1, hidden_act="gelu_new"), tmp_path, format="google"
+    )
+    prefix = tmp_path / "bert_model.ckpt"
+    size = next(tmp_path.glob("*.data-*")).stat().st_size
+    entry_of = bundle_index._entry
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            bundle_index, "_entry", lambda *args: entry_of(*args)._replace(offset=0, size=size)
+        )
+        with pytest.raises(ValueError, match="tensors overlap"):
+            bundle_index.read(prefix)
+
+
+def test_names_of_files_are_printable(tmp_path):
+    """Names from a stranger's folder must not reach the terminal as they are."""
+    (tmp_path / "\x1b[2Jmodel.txt").write_text("x")
+    with pytest.raises(ValueError) as caught:
+        checkpoints.detect(tmp_path)
+    assert str(caught.value).isprintable()
+    keras_bert.save(tiny.encoder(num_hidden_layers=1), tmp_path / "model", format="huggingface")
+    (tmp_path / "model" / "model.safetensors").unlink()
+    index = {"weight_map": {"a": "\x1b[2J.safetensors"}}
+    (tmp_path / "model" / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(ValueError, match="weight_map") as caught:
+        keras_bert.load(tmp_path / "model")
+    assert str(caught.value).isprintable()
