@@ -17,28 +17,29 @@ import typing
 
 from keras_bert.version import __version__
 
+# Public name -> module, and the name there if it differs.
 _HOME = {
     "BertEncoder": "keras_bert.encoder",
+    "Examples": "keras_bert.data.examples",
     "HubLayer": "keras_bert.exporting.hub_layer",
     "Preprocessor": "keras_bert.text.preprocessor",
+    "Tokenizer": "keras_bert.text.tokenizer:WordPieceTokenizer",
     "convert": "keras_bert.hub.loading",
+    "evaluate": "keras_bert.tasks.inference",
     "export": "keras_bert.exporting.saved_model",
+    "finetune": "keras_bert.training.finetuning",
     "load": "keras_bert.hub.loading",
+    "predict": "keras_bert.tasks.inference",
+    "read": "keras_bert.data.reader",
     "save": "keras_bert.hub.loading",
 }
-# Name -> module; the first six are folders.
+# Public module -> module.
 _MODULES = {
-    "checkpoints": "keras_bert.checkpoints",
-    "data": "keras_bert.data",
-    "pretraining": "keras_bert.pretraining",
-    "tasks": "keras_bert.tasks",
-    "text": "keras_bert.text",
-    "training": "keras_bert.training",
     "distribution": "keras_bert.runtime.distribution",
-    "encoder": "keras_bert.encoder",
     "heads": "keras_bert.heads",
     "layers": "keras_bert.layers",
     "optimizers": "keras_bert.optimizers",
+    "pretraining": "keras_bert.pretraining",
 }
 
 __all__ = [*_HOME, *_MODULES]
@@ -53,13 +54,21 @@ def _register_layers():
 
 
 class _RegisterAfterKeras:
-    """Import hook that registers the layers after Keras is imported."""
+    """Import hook that registers the layers as soon as Keras is imported.
 
-    is_searching = False
+    If Keras is imported by one of our own modules, the other modules cannot be imported before that
+    module is complete. The layers are then registered at the next import.
+    """
+
+    is_searching = keras_is_imported = False
 
     def find_spec(self, name, path=None, target=None):
-        if name != "keras" or self.is_searching:
-            return None
+        if name == "keras" and not self.is_searching:
+            return self._find_keras()
+        self.register()
+        return None
+
+    def _find_keras(self):
         self.is_searching = True
         try:
             spec: typing.Any = importlib.util.find_spec("keras")
@@ -70,19 +79,33 @@ class _RegisterAfterKeras:
 
             def run_and_register(module):
                 run_module(module)
-                if self in sys.meta_path:
-                    sys.meta_path.remove(self)
-                _register_layers()
+                self.keras_is_imported = True
+                self.register()
 
             spec.loader.exec_module = run_and_register
         return spec
 
+    def register(self):
+        """Register the layers, unless one of our modules is being imported."""
+        if not self.keras_is_imported or self not in sys.meta_path:
+            return
+        ours = [module for name, module in sys.modules.items() if name.startswith("keras_bert.")]
+        if not any(getattr(module.__spec__, "_initializing", False) for module in ours):
+            sys.meta_path.remove(self)
+            _register_layers()
+
 
 def __getattr__(name):
     if name in _HOME:
-        return getattr(importlib.import_module(_HOME[name]), name)
+        module, _, attribute = _HOME[name].partition(":")
+        return getattr(importlib.import_module(module), attribute or name)
     if name in _MODULES:
         return importlib.import_module(_MODULES[name])
+    try:
+        return importlib.import_module(f"keras_bert.{name}")
+    except ModuleNotFoundError as error:
+        if error.name != f"keras_bert.{name}":
+            raise
     raise AttributeError(f"module 'keras_bert' has no attribute {name!r}")
 
 

@@ -7,7 +7,7 @@ from keras_bert import heads
 from keras_bert.data.batching import LENGTHS, Batches
 from keras_bert.data.examples import Examples
 from keras_bert.encoder import BertEncoder
-from keras_bert.tasks import registry
+from keras_bert.tasks import masked_lm, registry
 from keras_bert.tasks.classification import EncodedTexts
 
 
@@ -170,6 +170,46 @@ def is_labelled(examples):
     """
     columns = ("labels", "label_sets", "scores", "tags", "answers")
     return any(getattr(examples, column, None) is not None for column in columns)
+
+
+def predict(model, inputs, **options):
+    """Return the predictions of a model with any head.
+
+    Args:
+        model: A model of `keras_bert.heads`, or a `BertEncoder`.
+        inputs: A list of strings for a classifier with one label per text, a masked language
+            model, an embedder or an encoder; otherwise the examples of the model's task, with or
+            without labels.
+        **options: Options of `classify`, `masked_lm.fill`, `embed` or `answers`.
+
+    Returns:
+        For strings: a list of (label, score) of a classifier, see `classify`; candidates for each
+        [MASK], see `masked_lm.fill`; or vectors (n, hidden), see `embed`. For examples: see
+        `answers`.
+
+    Raises:
+        ValueError: If the model has no preprocessor, or takes other inputs.
+
+    Example:
+
+    >>> from keras_bert import BertEncoder, Preprocessor
+    >>> preprocessor = Preprocessor(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good"])
+    >>> encoder = BertEncoder(vocab_size=5, hidden_size=4, num_hidden_layers=1,
+    ...     num_attention_heads=2, intermediate_size=8, preprocessor=preprocessor)
+    >>> [(label, score)] = predict(heads.classifier(encoder, labels=["no", "yes"]), ["good"])
+    >>> label in ("no", "yes"), predict(encoder, ["good"]).shape
+    (True, (1, 4))
+    """
+    task = heads.find_task(model)
+    if task in ("masked_lm", "pretraining"):
+        return masked_lm.fill(model, inputs, **options)
+    if task == "embedder" or isinstance(model, BertEncoder):
+        return embed(model, inputs, **options)
+    if not isinstance(inputs, (list, tuple)):
+        return answers(model, inputs, **options)
+    if task == "classifier" and not heads.find_output(model).multi_label:
+        return classify(model, inputs, **options)
+    return answers(model, Examples(list(inputs), source="the inputs"), **options)
 
 
 def classify(model, texts, text_pairs=None, **options):
