@@ -36,10 +36,10 @@ pytest := $(bin)/python -m pytest --numprocesses auto --maxprocesses 4 --dist lo
     --no-loadscope-reorder -rs
 
 test: $(installed)
-	$(pytest) -m "not slow and not browser"
+	$(pytest) -m "not slow and not browser and not peers"
 
 test-all: $(installed)
-	$(pytest)
+	$(pytest) -m "not peers"
 
 # The torch backend, and live comparisons with transformers.
 test-peers:

@@ -21,7 +21,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 ROOT = pathlib.Path(__file__).parents[1]
 
 
-@pytest.fixture(params=["tensorflow", "jax", "torch"])
+@pytest.fixture(params=["tensorflow", "jax", pytest.param("torch", marks=pytest.mark.peers)])
 def backend(request):
     """Name of each Keras backend; torch is skipped if it is not installed."""
     if request.param == "torch":

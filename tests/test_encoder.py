@@ -113,6 +113,7 @@ def test_fit(rematerialize, jit_compile):
     assert losses[-1] < 0.9 * losses[0]
 
 
+@pytest.mark.peers
 @pytest.mark.parametrize("hidden_act", ["gelu", "gelu_new", "relu"])
 def test_parity_with_transformers(tmp_path, hidden_act):
     torch = pytest.importorskip("torch")
@@ -288,7 +289,7 @@ def test_optional_inputs_in_a_functional_model(tmp_path):
     check_optional_inputs_in_a_functional_model(tmp_path / "model.keras")
 
 
-@pytest.mark.parametrize("other", ["jax", "torch"])
+@pytest.mark.parametrize("other", ["jax", pytest.param("torch", marks=pytest.mark.peers)])
 def test_optional_inputs_on_other_backends(python, tmp_path, other):
     pytest.importorskip(other)
     program = """import sys

@@ -524,7 +524,7 @@ def test_packed_pairs_have_the_same_logits():
     check_packed()
 
 
-@pytest.mark.parametrize("other", ["jax", "torch"])
+@pytest.mark.parametrize("other", ["jax", pytest.param("torch", marks=pytest.mark.peers)])
 def test_packed_on_other_backends(python, other):
     pytest.importorskip(other)
     python("-c", "from tests.test_heads import check_packed; check_packed()", backend=other)

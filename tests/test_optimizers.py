@@ -235,7 +235,7 @@ def test_numbers(check):
     check()
 
 
-@pytest.mark.parametrize("other", ["jax", "torch"])
+@pytest.mark.parametrize("other", ["jax", pytest.param("torch", marks=pytest.mark.peers)])
 def test_numbers_on_other_backends(python, other):
     pytest.importorskip(other)
     names = ", ".join(check.__name__ for check in CHECKS)

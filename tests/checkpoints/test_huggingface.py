@@ -248,6 +248,7 @@ def test_index_with_files_outside_the_folder(tmp_path, name):
         checkpoints.read(tmp_path)
 
 
+@pytest.mark.peers
 @pytest.mark.parametrize("zipped", [True, False])
 def test_read_pytorch_model_bin(tmp_path, zipped):
     torch = pytest.importorskip("torch")
@@ -291,6 +292,7 @@ def test_activations(tmp_path, found, expected):
     assert huggingface.read_config(tmp_path)["hidden_act"] == expected
 
 
+@pytest.mark.peers
 @pytest.mark.parametrize("name", ["gelu_new", "gelu_pytorch_tanh", "gelu_fast", "gelu_accurate"])
 def test_names_of_the_tanh_approximation(name):
     torch = pytest.importorskip("torch")
@@ -333,6 +335,7 @@ def test_config_keys(tmp_path):
         huggingface.read_config(tmp_path)
 
 
+@pytest.mark.peers
 def test_config_written_by_transformers(tmp_path):
     transformers = pytest.importorskip("transformers")
     write_json(tmp_path / "config.json", transformers.BertConfig().to_dict())
@@ -393,6 +396,7 @@ def test_wrong_labels(tmp_path, names):
 # Folders written by transformers
 
 
+@pytest.mark.peers
 @pytest.mark.parametrize(
     "model",
     [

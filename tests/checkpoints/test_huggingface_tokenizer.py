@@ -177,6 +177,7 @@ def test_vocabulary_of_the_wrong_size(tmp_path, vocabulary):
         checkpoints.read(tmp_path)
 
 
+@pytest.mark.peers
 @pytest.mark.parametrize("lowercase", [True, False])
 def test_tokenizer_saved_by_transformers(tmp_path, lowercase):
     transformers = pytest.importorskip("transformers")

@@ -334,6 +334,7 @@ def test_damaged_legacy_files(tmp_path):
         torch_pickle.read(file)
 
 
+@pytest.mark.peers
 @pytest.mark.parametrize("zipped", [True, False])
 def test_a_file_that_torch_wrote(tmp_path, zipped):
     torch = pytest.importorskip("torch")
@@ -362,6 +363,7 @@ def test_a_file_that_torch_wrote(tmp_path, zipped):
         np.testing.assert_array_equal(found[key], expected, err_msg=key)
 
 
+@pytest.mark.peers
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])
 def test_all_pickle_protocols(tmp_path, protocol):
     torch = pytest.importorskip("torch")

@@ -322,7 +322,7 @@ def test_packed_logits_match_single_logits():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("other", ["jax", "torch"])
+@pytest.mark.parametrize("other", ["jax", pytest.param("torch", marks=pytest.mark.peers)])
 def test_packed_on_other_backends(python, other):
     pytest.importorskip(other)
     code = "from tests.data.test_packing import check_packed; check_packed()"

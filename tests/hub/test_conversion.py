@@ -290,6 +290,7 @@ TRANSFORMERS = {
 }
 
 
+@pytest.mark.peers
 @pytest.mark.parametrize("name", TRANSFORMERS)
 def test_transformers_uses_all_weights(name, tmp_path):
     torch = pytest.importorskip("torch")
@@ -334,6 +335,7 @@ def test_transformers_uses_all_weights(name, tmp_path):
         assert labels == heads.find_output(model).labels
 
 
+@pytest.mark.peers
 @pytest.mark.parametrize("options", [{}, {"lowercase": False}, {"strip_accents": False}])
 def test_transformers_makes_the_same_ids(options, tmp_path):
     transformers = pytest.importorskip("transformers")

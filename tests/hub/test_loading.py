@@ -192,6 +192,7 @@ def saved(tmp_path_factory):
 LABELS = {0: "bad", 1: "good", 2: "so-so"}
 
 
+@pytest.mark.peers
 @pytest.mark.parametrize(
     ("task", "kind", "options", "outputs"),
     [
@@ -239,6 +240,7 @@ def test_heads_agree_with_transformers(saved, task, kind, options, outputs):
     assert labels == (list(LABELS.values()) if "id2label" in options else labels)
 
 
+@pytest.mark.peers
 @pytest.mark.parametrize(
     ("task", "kind", "tensors"),
     [
@@ -262,6 +264,7 @@ def test_missing_weights_of_a_head_are_named(saved, task, kind, tensors):
     assert all(tensor in str(caught.value) for tensor in tensors)
 
 
+@pytest.mark.peers
 def test_weights_of_another_head_are_an_error(saved):
     _, folder = saved("BertForSequenceClassification", id2label=LABELS)
     for task in ("regressor", "tagger", "multiple_choice"):  # their weights have the same names
@@ -272,6 +275,7 @@ def test_weights_of_another_head_are_an_error(saved):
         keras_bert.load(folder, task="classifier")
 
 
+@pytest.mark.peers
 def test_fresh_head_is_random_and_the_encoder_is_loaded(saved):
     _, folder = saved("BertForSequenceClassification", id2label=LABELS)
     encoder = keras_bert.load(folder)
@@ -303,12 +307,14 @@ def test_fresh_head_is_random_and_the_encoder_is_loaded(saved):
         keras_bert.load(folder, fresh_head=True)
 
 
+@pytest.mark.peers
 def test_hidden_act_replaces_the_activation(saved):
     _, folder = saved("BertForMaskedLM")
     model = keras_bert.load(folder, task="masked_lm", hidden_act="relu")
     assert keras_bert.heads.find_encoder(model).get_config()["hidden_act"] == "relu"
 
 
+@pytest.mark.peers
 @pytest.mark.parametrize(
     ("task", "kind"),
     [
@@ -328,6 +334,7 @@ def test_unused_pooler_is_initialized(saved, task, kind):
     assert not np.any(pooler.bias)
 
 
+@pytest.mark.peers
 def test_embedder_keeps_the_pooler_of_pretraining(saved):
     _, folder = saved("BertForPreTraining")
     model = keras_bert.load(folder, task="embedder")
