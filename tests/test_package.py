@@ -17,7 +17,8 @@ from tests import module_map
 
 HOUSE = pathlib.Path(keras_bert.__file__).parent
 DOCUMENTED = (
-    "layers.py",
+    "layers/encoder_layers.py",
+    "layers/head_layers.py",
     "encoder.py",
     "heads.py",
     "optimizers.py",

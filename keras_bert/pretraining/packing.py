@@ -7,7 +7,7 @@ import bisect
 
 import numpy as np
 
-from keras_bert.data.packing import Layout, within
+from keras_bert.data.packed_layout import Layout, within
 
 
 def plan(lengths, length, most):

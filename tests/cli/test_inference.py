@@ -167,7 +167,7 @@ def test_words_that_texts_do_not_have_are_told():
     def note(*words):
         return training._note_of_words(conll.TaggedSentences([[*words, "so"] * 9]), preprocessor)
 
-    assert note("do", "n't").startswith("33.3% of the words hold punctuation, at which a text on ")
+    assert note("do", "n't").startswith("33.3% of the words contain punctuation. Texts on ")
     assert note("good", "!") is None
     assert note("g", "!", " ") is None
     assert training._note_of_words(tiny.examples(), preprocessor) is None
@@ -193,7 +193,7 @@ def test_korquad_is_scored_over_characters(encoder_folder, tmp_path, capsys):
         assert metrics["columns"]["characters"] == bool(options)
     assert scores["KorQuAD_v1.0_train",] == scores["1.1", "--characters"] != scores["1.1",]
     assert run("finetune", "--train", files["1.1"], *common, "--characters") == 1
-    assert "--characters is for questions" in capsys.readouterr().err
+    assert "--characters applies only to --task qa" in capsys.readouterr().err
 
 
 def test_what_is_replaced_is_told(trained, encoder_folder, tmp_path, capsys):
@@ -202,13 +202,13 @@ def test_what_is_replaced_is_told(trained, encoder_folder, tmp_path, capsys):
     capsys.readouterr()
     common = ["--train", file, "--output", model, "--epochs", 1]
     assert run("finetune", "--model", encoder_folder, *common) == 0
-    assert f"{model} holds a model, which this run's will replace" in capsys.readouterr().err
+    assert f"this run will replace the model in {model}" in capsys.readouterr().err
 
 
 def test_vectors_are_no_text(encoder_folder, tmp_path, capsys):
     (file := tmp_path / "a.tsv").write_text("text\na\n")
     assert run("embed", encoder_folder, "--input", file, "--output", tmp_path / "v.csv") == 1
-    assert "v.csv: vectors are written in NumPy's format; name it .npy" in capsys.readouterr().err
+    assert "v.csv is named as text, but vectors are in NumPy's format" in capsys.readouterr().err
 
 
 def test_standard_output_by_its_path(trained, tmp_path):
@@ -243,7 +243,7 @@ def test_vectors_go_into_no_pipe(encoder_folder, tmp_path, capsys):
     os.mkfifo(tmp_path / "pipe")
     for output in (tmp_path / "pipe", "-", "/dev/stdout"):
         assert run("embed", encoder_folder, "--input", file, "--output", output) == 1
-        assert "vectors are written to a file; name one, .npy" in capsys.readouterr().err
+        assert "is not a file. Vectors need a file" in capsys.readouterr().err
     assert (tmp_path / "pipe").is_fifo()
 
 
@@ -276,8 +276,8 @@ def test_what_is_not_read_is_told_beside_the_answers(trained, encoder_folder, tm
     said = capsys.readouterr()
     assert len(said.out.splitlines()) == 3
     told = [
-        "texts longer than the model reads (finetune's --max-length), cut there: 1",
-        "texts that are empty or invisible characters alone: 1",
+        "texts truncated to the maximum length (--max-length of finetune): 1",
+        "texts that are empty or contain only invisible characters: 1",
     ]
     assert said.err.splitlines() == told
     assert run("embed", encoder_folder, "--input", texts, "--output", vectors) == 0
@@ -291,7 +291,7 @@ def test_what_is_read_is_not_written(trained, encoder_folder, tmp_path, capsys):
     for command in (["predict", trained("classification") / "model"], ["embed", encoder_folder]):
         for output in (file, link):
             assert run(*command, "--input", file, "--output", output) == 1
-            assert "--output must be another file than --input" in capsys.readouterr().err
+            assert "--output and --input must be different files" in capsys.readouterr().err
     assert file.read_text() == "text\nso good\n"
 
 
@@ -377,6 +377,6 @@ def test_fill_wants_a_checkpoint_with_the_head(tmp_path, capsys):
     keras_bert.save(tiny.encoder(), tmp_path, format="huggingface")
     assert run("fill", tmp_path, "so [MASK]") == 1
     assert capsys.readouterr().err == (
-        f"keras-bert: {tmp_path} has no masked-LM head to fill blanks with; take a checkpoint "
+        f"keras-bert: {tmp_path} has no masked LM head. Use a checkpoint "
         "that has one, such as base\n"
     )

@@ -22,66 +22,81 @@ pytestmark = pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["info", "no-such-model"], "'no-such-model' is no folder and no known name"),
+        (["info", "no-such-model"], "'no-such-model' is neither a folder nor"),
         (["finetune", "--output", "x"], "finetune needs --train or --glue"),
         (
             ["finetune", "--glue", "RTE", "--train", "{rows}", "--output", "x"],
-            "give one or the other",
+            "Give either --glue or the others",
         ),
         (
             ["finetune", "--glue", "RTE", "--task", "pair", "--output", "x"],
-            "--dev and --task; give",
+            "--dev and --task. Give",
         ),
         (["finetune", "--glue", "sst", "--output", "x"], "sst: must be one of GLUE's tasks, CoLA"),
         (["finetune", "--train", "missing.tsv", "--output", "x"], "missing.tsv: No such file"),
         (["finetune", "--train", "{rows}", "--text", "t", "--output", "x"], "has no column 't'"),
         (
             ["finetune", "--train", "{rows}", "--task", "pair", "--output", "x"],
-            "pairs need --text-pair",
+            "needs --text-pair",
         ),
         (
             ["finetune", "--train", "{rows}", "--task", "qa", "--output", "x"],
             "a.tsv: is not JSON",
         ),
-        (["predict", "{model}"], "predict takes texts or --input, one of them"),
-        (["predict", "{model}", "a", "--input", "{rows}"], "predict takes texts or --input"),
+        (["predict", "{model}"], "give either texts or --input"),
+        (["predict", "{model}", "a", "--input", "{rows}"], "give either texts or --input"),
         (["predict", "{model}", "--input", "missing"], "missing: No such file"),
-        (["predict", "{model}", "a", "--output", "no/such"], "its folder does not exist"),
+        (
+            ["predict", "{model}", "a", "--output", "no/such"],
+            "no/such does not exist",
+        ),
         (["predict", "{encoder}", "a"], "an encoder has to be fine-tuned first"),
-        (["predict", "{qa}", "a"], "takes a question and a context, two texts"),
-        (["predict", "{choice}", "a", "b"], "a text and its choices, at least two"),
+        (["predict", "{qa}", "a"], "needs two texts, a question and a context"),
+        (["predict", "{choice}", "a", "b"], "a text and at least two choices"),
         (["predict", "{pair}", "--input", "{rows}"], "has no column 'other'; its columns are text"),
         (
             ["predict", "{pair}", "--input", "{rows}", "--text", "text"],
-            "pairs need --text-pair, the column of the",
+            "the task pair needs --text-pair, the column of the",
         ),
-        (["predict", "{pair}", "a"], "predict takes the two texts of one; received 1"),
+        (["predict", "{pair}", "a"], "needs the two texts of a pair; received 1"),
         (["predict", "{pair}", "a", "b", "c", "d"], "give --input with --text and --text-pair"),
-        (["predict", "{model}", "a", "--output", "a.json"], "qa alone; name it .jsonl"),
+        (
+            ["predict", "{model}", "a", "--output", "a.json"],
+            "question answering; use .jsonl",
+        ),
         (["evaluate", "{model}", "--input", "{rows}", "--label", "x"], "has no column 'x'"),
-        (["fill", "{encoder}", "a [MASK]"], "has no masked-LM head to fill blanks with; take a ch"),
+        (["fill", "{encoder}", "a [MASK]"], "has no masked LM head. Use a checkpoint"),
         (
             ["fill", "{model}", "a [MASK]"],
-            "has no masked-LM head to fill blanks with; take a check",
+            "has no masked LM head. Use a checkpoint",
         ),
         (["predict", "{rows}", "a"], "must be a folder or a .keras file"),
         (["vocab", "missing/*.txt", "--output", "x"], "missing/*.txt: no such file, folder or"),
-        (["vocab", "{nothing}", "--output", "x"], "nothing.txt: holds no documents"),
+        (["vocab", "{nothing}", "--output", "x"], "nothing.txt contains no documents"),
         (["vocab", "{rows}", "--output", "x"], "size must be at most"),
-        (["vocab", "{rows}", "--output", "no/such"], "its folder does not exist"),
-        (["vocab", "{cut}", "--output", "x"], "cut.gz: this gzip file is damaged or cut short"),
-        (["vocab", "{folder}", "--output", "{folder}/x"], "x: must not lie within the corpus"),
+        (["vocab", "{rows}", "--output", "no/such"], "no/such does not exist"),
+        (["vocab", "{cut}", "--output", "x"], "cut.gz: this gzip file is damaged or truncated"),
+        (["vocab", "{folder}", "--output", "{folder}/x"], "x: must not be inside the corpus"),
         (["records", "missing/*", "--vocab", "a", "--output", "x"], "missing/*: no such file"),
-        (["records", "{rows}", "--vocab", "none", "--output", "x"], "'none' is no folder and no"),
-        (["records", "{rows}", "--vocab", "a", "--output", "no/such"], "its folder does not exist"),
+        (
+            ["records", "{rows}", "--vocab", "none", "--output", "x"],
+            "'none' is neither a folder",
+        ),
+        (
+            ["records", "{rows}", "--vocab", "a", "--output", "no/such"],
+            "no/such does not exist",
+        ),
         (["records", "{nothing}", "--vocab", "{vocab}", "--output", "x"], "the corpus holds no te"),
         (
             ["records", "{rows}", "--vocab", "{vocab}", "--output", "x", "--held-out", "1"],
             "held_out must be at least 0 and below 1; received 1.0",
         ),
         (["records", "{rows}", "--vocab", "{bare}", "--output", "x"], "has no vocabulary"),
-        (["pretrain", "--records", "none", "--output", "x"], "none holds no records.json: make"),
-        (["pretrain", "--records", "{records}", "--output", "no/such"], "its folder does not exi"),
+        (["pretrain", "--records", "none", "--output", "x"], "none holds no records.json; make"),
+        (
+            ["pretrain", "--records", "{records}", "--output", "no/such"],
+            "no/such does not exist",
+        ),
         (
             ["pretrain", "--records", "{records}", "--output", "x", "--lengths", "8", "16", "32"],
             "--lengths takes one or two numbers; received 3",
@@ -110,7 +125,7 @@ pytestmark = pytest.mark.usefixtures("eager")
                 "--lengths",
                 "16",
             ],
-            "the records were made with another vocabulary, of 52 pieces; received 18 pieces",
+            "another vocabulary of 52 tokens; received 18 tokens",
         ),
         (
             [
@@ -126,24 +141,24 @@ pytestmark = pytest.mark.usefixtures("eager")
                 "--accumulate",
                 "3",
             ],
-            "batch_size must be a multiple of accumulate x devices",
+            "batch_size must be a multiple of gradient_accumulation_steps x devices",
         ),
         (
             ["evaluate", "{model}", "--input", "{rows}", "--characters"],
-            "--characters is for questions; ",
+            "--characters applies only to the task qa; ",
         ),
         (
             ["finetune", "--model", "{encoder}", "--train", "{rows}", "--output", "x"]
             + ["--stride", "4"],
-            "Examples take no stride",
+            "stride is not an option for Examples",
         ),
         (
             ["finetune", "--train", "{rows}", "--task", "qa", "--format", "csv", "--output", "x"],
-            "questions are read from SQuAD's JSON alone; received --format csv",
+            "reads only SQuAD's JSON. Remove --format csv",
         ),
         (
             ["predict", "{qa}", "a", "b", "--null-threshold", "1"],
-            "--null-threshold is for questions that may have no answer; ",
+            "--null-threshold needs a model for questions without an answer; ",
         ),
         (
             ["predict", "{choice}", "--input", "{rows}"],
@@ -199,13 +214,16 @@ def test_errors_are_one_line(
     [
         (["finetune", "--train", "missing.tsv", "--output", "x"], "missing.tsv: No such file"),
         (["finetune", "--train", "a.tsv", "--dev", "no", "--output", "x"], "no: No such file"),
-        (["finetune", "--train", "empty.tsv", "--output", "x"], "empty.tsv: is empty"),
+        (["finetune", "--train", "empty.tsv", "--output", "x"], "empty.tsv is empty"),
         (["predict", ".", "--input", "folder"], "folder: Is a directory"),
         (["evaluate", ".", "--input", "mising.tsv"], "mising.tsv: No such file"),
-        (["embed", "minilm", "--input", "empty.tsv", "--output", "x"], "empty.tsv: is empty"),
-        (["predict", "my_modle", "a"], "'my_modle' is no folder and no known name"),
+        (["embed", "minilm", "--input", "empty.tsv", "--output", "x"], "empty.tsv is empty"),
+        (["predict", "my_modle", "a"], "'my_modle' is neither a folder nor"),
         (["predict", "my_model.keras", "a"], "my_model.keras: No such file"),
-        (["finetune", "--model", "bas", "--train", "a.tsv", "--output", "x"], "no known name"),
+        (
+            ["finetune", "--model", "bas", "--train", "a.tsv", "--output", "x"],
+            "nor a known model",
+        ),
     ],
 )
 def test_a_wrong_path_is_told_before_tensorflow_starts(
@@ -260,11 +278,11 @@ def test_without_a_command_there_is_help(capsys):
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        ("finetune", "keys text, choices (a list) and label (the index of the right one, from 0)"),
-        ("finetune", "optional, without it nothing is scored"),
-        ("predict", "multiple-choice: JSON Lines with the keys text and choices (a list)"),
-        ("predict", "of pairs the two texts, for qa the question and the context"),
-        ("predict", ".jsonl has a JSON object a line, .csv is CSV"),
+        ("finetune", "keys text, choices (a list) and label (index of the correct choice, from 0)"),
+        ("finetune", "after each epoch (default: no scores)"),
+        ("predict", "Multiple choice: JSON Lines with the keys text and choices (a list)"),
+        ("predict", "Pairs: two texts. Question answering: a question and a context"),
+        ("predict", ".jsonl, .csv, .json (question answering"),
     ],
 )
 def test_help_says_what_files_and_arguments_hold(command, said, monkeypatch, capsys):

@@ -30,7 +30,7 @@ def test_export(trained, tmp_path, capsys):
     page = (tmp_path / "served" / "README.md").read_text()
     metrics = json.loads((folder / "model" / "metrics.json").read_text())
     assert f"| accuracy | {metrics['accuracy']:.4g} |" in page and "| trained on | a.tsv |" in page
-    assert "not known" in page and str(folder) not in page
+    assert "unknown. Check it before" in page and str(folder) not in page
 
 
 # Of each task: what its SavedModel is asked, as `ASKED`, and the answers that `predict` prints too.

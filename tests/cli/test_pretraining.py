@@ -41,11 +41,11 @@ def test_vocab(tmp_path, capsys, options, expected):
     assert ("C" in pieces) == ("--cased" in options)
     assert not set(pieces) & {"☃", "##☃"}  # it is in the held-out documents alone
     first, where, *lines = capsys.readouterr().out.splitlines()
-    assert first == f"70 pieces from 200 documents in {folder}"
+    assert first == f"70 tokens from 200 documents in {folder}"
     assert where.startswith("on 10 documents held out, ")
     values = {line.rsplit(maxsplit=1)[0].strip(): line.rsplit(maxsplit=1)[1] for line in lines}
     assert float(values["unknown"].removesuffix("%")) > 5
-    assert float(values["pieces a word"]) >= 1
+    assert float(values["tokens per word"]) >= 1
     assert float(values["whole words"].removesuffix("%")) > 20
 
 
@@ -61,7 +61,7 @@ def test_vocab_says_when_it_takes_hangul_apart(tmp_path, capsys, text, options, 
     file = tmp_path / "a.txt"
     file.write_text(text, encoding="utf-8")
     assert run("vocab", file, "--output", tmp_path / "out", "--size", 32, *options) == 0
-    assert ("Hangul are taken apart; --cased or --keep" in capsys.readouterr().out) == apart
+    assert ("Hangul syllables are split" in capsys.readouterr().out) == apart
 
 
 def test_vocab_of_one_document_is_tried_on_it(tmp_path, capsys):
@@ -69,8 +69,8 @@ def test_vocab_of_one_document_is_tried_on_it(tmp_path, capsys):
     file.write_bytes(b"low lower lowest \xff\n" * 9)
     assert run("vocab", file, "--output", tmp_path / "out", "--size", 24) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[1].startswith("on the corpus itself, 27 words:")
-    mended = "mended: 9 lines with bytes that are not UTF-8, now U+FFFD; the first: a.txt, line 1"
+    assert lines[1].startswith("on the corpus, 27 words:")
+    mended = "9 lines with invalid UTF-8, replaced by U+FFFD; first: a.txt, line 1"
     assert lines[-1] == mended
 
 
@@ -94,7 +94,7 @@ def test_records_and_pretrain(tmp_path, capsys):
     counts = made.manifest["counts"]
     output = capsys.readouterr().out
     assert output.splitlines() == [
-        f"201 documents, {counts['sentences']:,} sentences, {counts['pieces']:,} pieces in "
+        f"201 documents, {counts['sentences']:,} sentences, {counts['pieces']:,} tokens in "
         f"{tmp_path / 'records'}",
         f"  held out         {made.counts('eval')['documents']} documents",
         f"  unknown          {1 / counts['pieces']:.3%}",
@@ -112,9 +112,9 @@ def test_records_and_pretrain(tmp_path, capsys):
         "--batch-size", 4, "--warmup-steps", 1, "--log-every", 1, "--save-every", 1,
     ]  # fmt: skip
     assert run(*command, "--size", "tiny") == 1
-    assert "--config is in place of --size; give one of them" in capsys.readouterr().err
+    assert "give either --config or --size" in capsys.readouterr().err
     assert run(*command, "--tensorboard", config / "logs") == 1
-    assert f"logs: must be a folder; {config} is a file" in capsys.readouterr().err
+    assert f"logs must be a folder, but {config} is a file" in capsys.readouterr().err
     assert run(*command) == 0
     output = capsys.readouterr().out
     assert output.splitlines()[-1] == f"saved in {tmp_path / 'run'}"
@@ -141,7 +141,7 @@ def test_records_and_pretrain(tmp_path, capsys):
 
     # Given again it is done already; with other settings it is another run.
     assert run(*command) == 0
-    assert "; all done before\n" in capsys.readouterr().err
+    assert "; the run is complete\n" in capsys.readouterr().err
     assert run(*command, "--seed", 1) == 1
     assert "take another folder" in capsys.readouterr().err
 
@@ -168,10 +168,10 @@ def test_records_and_pretrain(tmp_path, capsys):
 
     capsys.readouterr()
     for options, message in (
-        (("--size", "base"), "--size and --config are of a new model; --model has its own"),
+        (("--size", "base"), "--size and --config are for a new model"),
         (("--max-predictions", 3, 4), "one number, or one for each of --lengths; received 2"),
-        (("--output", "gs://mine/run"), "gs://mine/run: must be a folder of this machine; mount"),
-        (("--records", "gs://mine/r"), "gs://mine/r: must be a folder of this machine; mount"),
+        (("--output", "gs://mine/run"), "gs://mine/run must be a local folder"),
+        (("--records", "gs://mine/r"), "gs://mine/r must be a local folder"),
     ):
         assert run(*command, *options) == 1
         assert message in capsys.readouterr().err
@@ -187,7 +187,7 @@ def test_pretraining_goes_on_with_all_weights(tmp_path):
         model=str(tmp_path / "model"), size=None, config=None, dtype="mixed_bfloat16",
         rematerialize=True, no_next_sentence=False, trusted=False,
     )  # fmt: skip
-    model = pretraining._model_to_go_on_with(args)
+    model = pretraining._initial_model(args)
     encoder = keras_bert.heads.find_encoder(model)
     assert (encoder.dtype_policy.name, encoder.rematerialize) == ("mixed_bfloat16", True)
     assert encoder.preprocessor.vocabulary == tuple(prose.PIECES)
@@ -196,14 +196,14 @@ def test_pretraining_goes_on_with_all_weights(tmp_path):
 
     # Without next sentences it is the half that is left, and that goes on as it is.
     args.no_next_sentence = True
-    half = pretraining._model_to_go_on_with(args)
+    half = pretraining._initial_model(args)
     assert keras_bert.heads.find_task(half) == "masked_lm"
     keras_bert.save(half, tmp_path / "half")
     args = argparse.Namespace(
         model=str(tmp_path / "half"), size=None, config=None, dtype=None, rematerialize=False,
         no_next_sentence=True, trusted=False,
     )  # fmt: skip
-    for model in (half, pretraining._model_to_go_on_with(args)):
+    for model in (half, pretraining._initial_model(args)):
         head = model.get_layer("masked_lm")
         for a, b in zip(
             before.get_layer("masked_lm").get_weights(), head.get_weights(), strict=True
@@ -220,7 +220,7 @@ def test_published_configs_make_new_models(tmp_path):
     args = argparse.Namespace(config=str(config), lengths=[16], size=None)
     assert pretraining._bert_config(args, made).keys() == CONFIG.keys() | {"vocab_size"}
     config.write_text(json.dumps(CONFIG | {"model_type": "gpt2"}))
-    with pytest.raises(ValueError, match="model_type: no key of a BERT's config"):
+    with pytest.raises(ValueError, match="has unknown keys: model_type"):
         pretraining._bert_config(args, made)
 
 
@@ -240,15 +240,15 @@ def test_too_few_documents_are_said_when_records_are_made(tmp_path, capsys):
     vocabulary.write(vocab, prose.PIECES, lowercase=True, strip_accents=True, split_cjk=True)
     assert run("records", file, "--vocab", vocab, "--output", tmp_path / "r", "--workers", 1) == 0
     output = capsys.readouterr().out
-    assert "put blank lines between documents, or pretrain with --no-next-sentence" in output
-    assert "fewer than two documents are held out: pretraining will not be evaluated" in output
+    assert "Separate documents by blank lines, or pretrain with --no-next-sentence" in output
+    assert "fewer than two documents are held out" in output
     config = tmp_path / "bert_config.json"
     config.write_text(json.dumps(CONFIG))
     command = ["pretrain", "--records", tmp_path / "r", "--output", tmp_path / "run",
                "--config", config, "--steps", 1, "--lengths", 16, "--batch-size", 2]  # fmt: skip
     assert run(*command) == 1
     error = capsys.readouterr().err
-    assert "there is 1: blank lines stand between documents, and --no-next-sentence" in error
+    assert "separate documents by blank lines, or use --no-next-sentence" in error
 
 
 def test_what_was_mended_in_a_corpus_is_said_with_its_place(tmp_path, capsys):
@@ -260,7 +260,7 @@ def test_what_was_mended_in_a_corpus_is_said_with_its_place(tmp_path, capsys):
     vocab = tmp_path / "vocab"
     vocabulary.write(vocab, prose.PIECES, lowercase=True, strip_accents=True, split_cjk=True)
     assert run("records", corpus, "--vocab", vocab, "--output", tmp_path / "r", "--workers", 1) == 0
-    expected = "mended: 1 lines with bytes that are not UTF-8, now U+FFFD; the first: corpus.txt, "
+    expected = "1 lines with invalid UTF-8, replaced by U+FFFD; first: corpus.txt, "
     assert f"{expected}line {number}" in capsys.readouterr().out
 
 
@@ -271,13 +271,13 @@ def test_documents_of_one_sentence_have_no_next_one(tmp_path, capsys):
     vocabulary.write(vocab, prose.PIECES, lowercase=True, strip_accents=True, split_cjk=True)
     made = tmp_path / "records"
     assert run("records", corpus, "--vocab", vocab, "--output", made, "--workers", 1) == 0
-    assert "no document has a second sentence: pretrain with --no-next" in capsys.readouterr().out
+    assert "no document has a second sentence. Pretrain with --no-next" in capsys.readouterr().out
     config = tmp_path / "bert_config.json"
     config.write_text(json.dumps(CONFIG))
     command = ["pretrain", "--records", made, "--output", tmp_path / "run", "--config", config,
                "--steps", 1, "--lengths", 8, "--batch-size", 2]  # fmt: skip
     assert run(*command) == 1
-    assert "no document has a second sentence, so no text follows" in capsys.readouterr().err
+    assert "no document has a second sentence, which" in capsys.readouterr().err
     assert run(*command, "--no-next-sentence") == 0
 
 

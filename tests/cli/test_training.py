@@ -52,6 +52,7 @@ def test_options_reach_the_training(calls, encoder_folder, tmp_path):
     assert not encoder.trainable and (len(examples), len(dev)) == (3, 8)
     assert callable(options.pop("on_end"))
     assert options.pop("tensorboard") == str(tmp_path / "logs")
+    arguments["gradient_accumulation_steps"] = arguments.pop("accumulate")
     assert options == {**arguments, "fixed_length": True, "folder": tmp_path / "out"}
 
 
@@ -112,7 +113,7 @@ def test_a_full_disk_at_the_end_costs_no_run(encoder_folder, tmp_path, monkeypat
     assert "model.keras: No space left on device" in capsys.readouterr().err
     # A model that is not there yet is not taken for one.
     assert run("evaluate", tmp_path / "out", "--input", file) == 1
-    assert "the run there is not finished" in capsys.readouterr().err
+    assert "has an unfinished run" in capsys.readouterr().err
     with monkeypatch.context() as patch:
         patch.setattr(keras.Model, "fit", None)  # it would be called
         assert run(*common, "--epochs", 1) == 0
@@ -125,8 +126,8 @@ def test_rows_that_were_left_out_are_told():
         tabular.Examples(["a"], source=name, ragged_rows=2) for name in ("a.tsv", "b.tsv")
     )
     assert list(reading.notes(train, dev)) == [
-        "rows that have not the columns of the file, left out: 2 (a.tsv)",
-        "rows that have not the columns of the file, left out: 2 (b.tsv)",
+        "rows skipped because their number of columns differs: 2 (a.tsv)",
+        "rows skipped because their number of columns differs: 2 (b.tsv)",
     ]
 
 
@@ -135,12 +136,12 @@ def test_what_was_not_seen_is_told():
     names = ("truncated", "without_pieces", "words_without_pieces", "cut_answers")
     counts = {name: number for number, name in enumerate((*names, "invisible_answers"), 1)}
     expected = [
-        "texts longer than the model reads (finetune's --max-length), cut there: 1 (a.tsv)",
-        "texts that are empty or invisible characters alone: 2 (a.tsv)",
-        "words of invisible characters alone, which the model does not see: 3 (a.tsv)",
-        "answers longer than a window, from which nothing is learned: 4 (a.tsv)",
-        "answers of invisible characters alone, from which nothing is learned: 5 (a.tsv)",
-        "texts longer than the model reads (finetune's --max-length), cut there: 6 (b.tsv)",
+        "texts truncated to the maximum length (--max-length of finetune): 1 (a.tsv)",
+        "texts that are empty or contain only invisible characters: 2 (a.tsv)",
+        "words of only invisible characters, which the model does not see: 3 (a.tsv)",
+        "answers longer than a window, not used for training: 4 (a.tsv)",
+        "answers of only invisible characters, not used for training: 5 (a.tsv)",
+        "texts truncated to the maximum length (--max-length of finetune): 6 (b.tsv)",
     ]
     counts["dev_truncated"] = 6
     assert list(reading.notes(train, dev, counts)) == expected
@@ -159,8 +160,8 @@ def test_answers_that_are_not_learned_are_told():
         f"{what}: 1 ({name})"
         for name in ("a.json", "b.json")
         for what in (
-            "answers that do not stand where the file says, taken at the nearest place",
-            "answers that do not stand in their text, from which nothing is learned",
+            "answers not at the position in the file; the nearest occurrence is used",
+            "answers that do not occur in their context, not used for training",
         )
     ]
 
@@ -169,7 +170,7 @@ def test_a_vocabulary_of_another_language_is_told():
     english = keras_bert.Preprocessor(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good", "film"])
     korean = tabular.Examples(["좋은 영화", "good film"] * 3, labels=["a", "b"] * 3)
     note = training._note_of_vocabulary(korean, english, "minilm")
-    assert note.startswith("minilm has few of the words: 1.0 pieces a word, 50.0% unknown; ")
+    assert note.startswith("the vocabulary of minilm does not fit these texts: 1.0 tokens")
     sentences = conll.TaggedSentences([["좋은", "영화"]], [["A", "B"]])
     assert "100.0% unknown" in training._note_of_vocabulary(sentences, english, "minilm")
     for texts in (["good film"], [" "]):
@@ -223,7 +224,7 @@ def test_the_broken_rows_of_qqp_are_left_out_when_it_is_scored_too(
     assert run("finetune", "--glue", folder, *common) == 0
     capsys.readouterr()
     assert run("evaluate", tmp_path / "out", "--input", folder / "dev.tsv") == 0
-    assert "left out: 1 (" in capsys.readouterr().out
+    assert "number of columns differs: 1 (" in capsys.readouterr().out
     # Answers stand beside their rows, so here none may be missing.
     assert run("predict", tmp_path / "out", "--input", folder / "dev.tsv") == 1
     assert "row 8: must have 3 columns; received 1" in capsys.readouterr().err
@@ -263,8 +264,8 @@ def test_search_keeps_the_best(monkeypatch, encoder_folder, tmp_path, capsys):
         # None is trained again, and Ctrl-C is the end.
         assert [rate for rate, _ in seen] == [1e-4, 1e-2, *([] if stop_at else [1e-3])]
         output = capsys.readouterr().out
-        assert "the best: learning_rate 0.01" in output
-        assert ("stopped; what follows is the best so far" in output) == bool(stop_at)
+        assert "best: learning_rate 0.01" in output
+        assert ("stopped early; these are the best results" in output) == bool(stop_at)
         for a, b in zip(keras_bert.load(tmp_path / "out").get_weights(), seen[1][1], strict=True):
             np.testing.assert_array_equal(a, b)
         metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
@@ -281,7 +282,7 @@ def test_a_search_takes_no_run_that_is_not_finished(encoder_folder, tmp_path, ca
     (folder / "training.npz").touch()
     common = ["finetune", "--model", encoder_folder, "--train", file, "--dev", file, "--epochs", 1]
     assert run(*common, "--search", "--output", folder) == 1
-    assert "the same command without --search goes on with it, or delete training.npz" in (
+    assert "Run the same command without --search to resume it, or delete training.npz" in (
         capsys.readouterr().err
     )
     assert [path.name for path in folder.iterdir()] == ["training.npz"]
@@ -293,7 +294,9 @@ def test_a_folder_is_one_runs(encoder_folder, tmp_path, capsys):
     common = ["finetune", "--model", encoder_folder, "--train", file, "--epochs", 1]
     with files.exclusive_lock(folder, "anything"):
         assert run(*common, "--output", folder) == 1
-    assert capsys.readouterr().err == f"keras-bert: {folder}: another process is training there\n"
+    assert capsys.readouterr().err.startswith(
+        f"keras-bert: {folder}: another process is training there"
+    )
     assert run(*common, "--output", folder) == 0
     assert ".lock" not in {path.name for path in folder.iterdir()}
 
@@ -305,8 +308,8 @@ def test_the_model_of_an_earlier_run_says_so(trained, tmp_path, capsys):
     capsys.readouterr()
     assert run("predict", model, "so good") == 0
     assert capsys.readouterr().err == (
-        f"{model}: the run there is not finished; the same finetune command goes on with it. This "
-        "is the model of an earlier run\n"
+        f"{model} has an unfinished run. Run the same finetune command again to resume it. The "
+        "model there is from an earlier run\n"
     )
 
 
@@ -348,7 +351,7 @@ def test_real_signals_end_a_run_and_it_goes_on(encoder_folder, tmp_path):
     runs = {name: _command(*common, tmp_path / name) for name in ("killed", "undisturbed")}
     said = {name: process.communicate() for name, process in runs.items()}
     assert [process.returncode for process in runs.values()] == [0, 0], said
-    goes_on = re.match(r"goes on with the run in .*, epoch (\d+) of 20\n", said["killed"][1])
+    goes_on = re.match(r".*resuming the run in .*, epoch (\d+) of 20\n", said["killed"][1])
     assert 2 <= int(goes_on[1]) <= 20
     assert f"\nepoch {goes_on[1]} of 20: " in said["killed"][1]
     assert "\nepoch 1 of 20: " not in said["killed"][1]
@@ -362,7 +365,7 @@ def test_real_signals_end_a_run_and_it_goes_on(encoder_folder, tmp_path):
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate()
     assert process.returncode == 0
-    assert "stopped; what follows is the best so far" in out
+    assert "stopped early; these are the best results" in out
     metrics = json.loads((tmp_path / "stopped" / "metrics.json").read_text())
     assert metrics["stopped"] and metrics["best_epoch"] <= len(metrics["history"]) < 10_000
     keras_bert.load(tmp_path / "stopped", task="auto")
@@ -397,4 +400,4 @@ def test_training_without_dev_says_that_nothing_was_scored(encoder_folder, tmp_p
     file.write_text(TEXTS)
     arguments = ["--train", file, "--epochs", 1, "--output", tmp_path / "out"]
     assert run("finetune", "--model", encoder_folder, *arguments) == 0
-    assert "nothing was scored, as there was no --dev" in capsys.readouterr().out
+    assert "nothing was scored, since --dev was not given" in capsys.readouterr().out

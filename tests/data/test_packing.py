@@ -7,7 +7,8 @@ import pytest
 from keras_bert import Preprocessor, heads
 from keras_bert.data import packing
 from keras_bert.data.examples import Examples
-from keras_bert.data.packing import Layout, PackedBatches, within
+from keras_bert.data.packed_layout import Layout, within
+from keras_bert.data.packing import PackedBatches
 from keras_bert.tasks import classification, inference, tagging
 from keras_bert.training import finetuning
 from tests import tiny
@@ -175,7 +176,8 @@ def finetune(examples, packed, monkeypatch, encoder=None, **options):
 def test_training_matches_unpacked_training(kind, accumulate, monkeypatch):
     """All examples are in one batch, and there is no dropout."""
     examples = DATA[kind]
-    options = {"batch_size": len(examples), "epochs": 3, "accumulate": accumulate}
+    options = {"batch_size": len(examples), "epochs": 3}
+    options["gradient_accumulation_steps"] = accumulate
     (plain, expected), (model, metrics) = (
         finetune(examples, packed, monkeypatch, **options) for packed in (False, True)
     )
@@ -268,7 +270,7 @@ def test_custom_models_are_trained_without_packing(monkeypatch):
     x = keras.layers.Dense(2)(x)
     model = keras.Model(inputs, heads.TaskOutput("classifier", labels=["bad", "good"])(x))
     assert not heads.can_be_packed(model)
-    with pytest.raises(ValueError, match="must be of classifier, regressor or tagger as they are"):
+    with pytest.raises(ValueError, match="must be an unchanged classifier, regressor or tagger"):
         heads.packed(model)
     trained, _ = finetune(tiny.examples(), False, monkeypatch, model, batch_size=32, epochs=1)
     assert trained is model

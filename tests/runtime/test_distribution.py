@@ -356,7 +356,7 @@ assert len(devices) == 4
 for packed in (False, True):
     case = tpu_compile.Case("tiny", 128, 64, packed=packed)
     compiled = tpu_compile.compile_step(case, devices)
-    assert tpu_compile.longest(compiled) < tpu_compile.MEMORY
+    assert tpu_compile.needed(compiled) < tpu_compile.MEMORY
     # Only losses and gradients are summed: no device reads the rows of another.
     assert set(tpu_compile.collectives(compiled)) == {"all-reduce"}, compiled.as_text()
     assert "[<=" not in compiled.as_text()
