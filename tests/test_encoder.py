@@ -21,6 +21,7 @@ def parameter_tree(encoder):
     }
 
 
+@pytest.mark.slow
 def test_contract(check_contract, backend):
     check_contract("encoder", backend)
 
@@ -100,6 +101,7 @@ def test_one_graph_takes_any_length():
     assert graph.experimental_get_tracing_count() == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jit_compile", [False, True])
 @pytest.mark.parametrize("rematerialize", [False, True])
 def test_fit(rematerialize, jit_compile):
@@ -289,6 +291,7 @@ def test_optional_inputs_in_a_functional_model(tmp_path):
     check_optional_inputs_in_a_functional_model(tmp_path / "model.keras")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("other", ["jax", pytest.param("torch", marks=pytest.mark.peers)])
 def test_optional_inputs_on_other_backends(python, tmp_path, other):
     pytest.importorskip(other)
@@ -333,6 +336,7 @@ def test_the_signature_has_no_optional_inputs():
     assert len(contract.run(encoder, contract.batch())) == 4
 
 
+@pytest.mark.slow
 def test_fit_with_optional_inputs():
     keras.utils.set_random_seed(0)
     inputs = optional(4)

@@ -112,6 +112,7 @@ def test_quickstart():
     assert all(re.match(r"  [a-z]+ +0\.\d\d  \S", line) for line in answers)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     keras.backend.backend() != "tensorflow", reason="the examples run on TensorFlow"
 )

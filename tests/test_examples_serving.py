@@ -142,6 +142,7 @@ def values(lines):
     return dict(line.strip().split(None, 1) for line in lines)
 
 
+@pytest.mark.slow
 def test_classifier(ask):
     texts = ["so good", "이 영화 정말 좋아요", ""]
     lines = ask("--model", "classifier", *texts)
@@ -360,6 +361,7 @@ def test_proxy_forwards_only_predictions_and_status(proxy):
     assert send(proxy, predict, b"[" * 60_000)[0] == 400  # refused by the server
 
 
+@pytest.mark.slow
 def test_proxy_limits_connections_requests_and_time(proxy):
     with contextlib.ExitStack() as stack:
         # A request without its body keeps a connection open for 5 seconds.

@@ -13,6 +13,7 @@ def encoder():
     return contract.build("encoder")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", contract.HEADS)
 def test_contract(check_contract, backend, head):
     check_contract(head, backend)
@@ -218,6 +219,7 @@ def test_find_output_of_a_model_without_one(encoder):
     assert heads.find_output(heads.classifier(encoder, 2)) is not None
 
 
+@pytest.mark.slow
 def test_a_head_fits_and_learns(encoder):
     model = heads.classifier(encoder, 2, dropout=0.0)
     rng = np.random.default_rng(0)
@@ -524,6 +526,7 @@ def test_packed_pairs_have_the_same_logits():
     check_packed()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("other", ["jax", pytest.param("torch", marks=pytest.mark.peers)])
 def test_packed_on_other_backends(python, other):
     pytest.importorskip(other)

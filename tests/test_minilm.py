@@ -44,6 +44,7 @@ def minilm():
         pytest.skip(str(error))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "backend", ["tensorflow", "jax", pytest.param("torch", marks=pytest.mark.peers)]
 )

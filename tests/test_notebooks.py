@@ -33,6 +33,7 @@ def test_there_is_one_for_each_accelerator():
     assert [file.stem for file in NOTEBOOKS] == ["finetune_on_gpu", "finetune_on_tpu"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.stem)
 def test_a_notebook_runs(file, small_model, tmp_path):
     assert '"minilm"' in "".join("".join(cell["source"]) for cell in code_cells(file))

@@ -235,6 +235,7 @@ def test_numbers(check):
     check()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("other", ["jax", pytest.param("torch", marks=pytest.mark.peers)])
 def test_numbers_on_other_backends(python, other):
     pytest.importorskip(other)
@@ -286,6 +287,7 @@ def test_serialization():
     assert schedule["config"] == expected
 
 
+@pytest.mark.slow
 def test_a_reloaded_model_keeps_its_optimizer_state(tmp_path):
     model = contract.build("classifier")
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -452,6 +454,7 @@ print("momentum", keras.ops.convert_to_numpy(momentum).tolist())
 """
 
 
+@pytest.mark.slow
 def test_the_sum_over_replicas_is_clipped(python):
     """The norm of (3, 0) + (0, 4) is 5. Clipped separately, the sum would be (1, 1)."""
     found = json.loads(

@@ -141,6 +141,7 @@ def test_a_large_file_is_read_in_parts(
 CHARACTERS = "한\tB-x\n국\tI-x\n \tO\ng\tO\n\ng\tO\n!\tO\n\n" * 4
 
 
+@pytest.mark.slow
 def test_a_tagger_of_characters_splits_texts_into_those(encoder_folder, tmp_path, capsys):
     import tensorflow as tf
 
@@ -173,6 +174,7 @@ def test_words_that_texts_do_not_have_are_told():
     assert training._note_of_words(tiny.examples(), preprocessor) is None
 
 
+@pytest.mark.slow
 def test_korquad_is_scored_over_characters(encoder_folder, tmp_path, capsys):
     content = json.loads(QUESTIONS)
     files = {}
@@ -211,6 +213,7 @@ def test_vectors_are_no_text(encoder_folder, tmp_path, capsys):
     assert "v.csv is named as text, but vectors are in NumPy's format" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_standard_output_by_its_path(trained, tmp_path):
     """Where it leads to a file, and through a link; a pipe is read as it comes."""
     link = tmp_path / "link"
@@ -295,6 +298,7 @@ def test_what_is_read_is_not_written(trained, encoder_folder, tmp_path, capsys):
     assert file.read_text() == "text\nso good\n"
 
 
+@pytest.mark.slow
 def test_conllu_by_another_name(encoder_folder, tmp_path, capsys):
     file = tmp_path / "tags.txt"
     row = "\tO\t_\t_\t_\t_\t_\t_\n"
@@ -310,6 +314,7 @@ def test_conllu_by_another_name(encoder_folder, tmp_path, capsys):
     assert re.match(r"good\t(ADJ|O)\t", capsys.readouterr().out.split("majority")[1].split("\n")[1])
 
 
+@pytest.mark.slow
 def test_no_answer_may_be_made_rarer_or_more_frequent(encoder_folder, tmp_path, capsys):
     file, folder = tmp_path / "a.json", tmp_path / "out"
     content = json.loads(QUESTIONS)

@@ -19,6 +19,7 @@ from tests.cli.shared import TEXTS
 pytestmark = pytest.mark.usefixtures("eager")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -45,6 +45,7 @@ SERVED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", SERVED)
 def test_each_trained_folder_goes_into_an_export(trained, task, tmp_path, capsys):
     import tensorflow as tf
@@ -63,6 +64,7 @@ def test_each_trained_folder_goes_into_an_export(trained, task, tmp_path, capsys
             assert text.removesuffix(".0000") in printed, (name, printed)
 
 
+@pytest.mark.slow
 def test_both_parts_of_a_pair_are_named(encoder_folder, tmp_path, capsys):
     for number in "12":
         assert run("export", encoder_folder, tmp_path / "pair") == 0

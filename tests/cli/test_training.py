@@ -241,6 +241,7 @@ def test_glue(calls, encoder_folder, tmp_path):
     assert (examples.labels, dev.labels) == (["train"], ["dev"])
 
 
+@pytest.mark.slow
 def test_search_keeps_the_best(monkeypatch, encoder_folder, tmp_path, capsys):
     file = tmp_path / "a.tsv"
     file.write_text(TEXTS)
@@ -332,6 +333,7 @@ def _wait_for(process, said):
     raise AssertionError(f"it ended without {said!r}")
 
 
+@pytest.mark.slow
 def test_real_signals_end_a_run_and_it_goes_on(encoder_folder, tmp_path):
     """SIGKILL after the first epoch, the same command again: the undisturbed run's model.
 
@@ -371,6 +373,7 @@ def test_real_signals_end_a_run_and_it_goes_on(encoder_folder, tmp_path):
     keras_bert.load(tmp_path / "stopped", task="auto")
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on(encoder_folder, tmp_path, monkeypatch, capsys):
     file = tmp_path / "a.tsv"
     file.write_text(TEXTS)

@@ -319,6 +319,7 @@ def check_packed():
             np.testing.assert_allclose(here, keras.ops.convert_to_numpy(alone)[0], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_packed_logits_match_single_logits():
     check_packed()
 

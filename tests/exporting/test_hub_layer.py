@@ -92,6 +92,7 @@ def test_training_argument(tmp_path):
     np.testing.assert_allclose(inference[0], numpy(encoder(inputs)["pooled_output"]), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_saved_model_reloads_in_another_process(pair, python, tmp_path):
     """The .keras file works after the original SavedModels are deleted."""
     mine = [tmp_path / name for name in ("preprocess", "encoder")]

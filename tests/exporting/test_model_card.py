@@ -152,6 +152,7 @@ def folder(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["tagger", "한국 {}", "pair/preprocess", "pair/encoder", "own"])
 def test_card_describes_the_saved_model_and_its_example_runs(folder, name, monkeypatch):
     monkeypatch.chdir(folder / name)

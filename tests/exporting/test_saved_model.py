@@ -67,6 +67,7 @@ def test_process_with_only_tensorflow(classifier, exported):
     np.testing.assert_allclose(answers["score"], expected.max(axis=1), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_empty_batch(exported):
     answers = json.loads(run(CLIENT, exported, json.dumps({"text": []})))
     assert answers == {"label": [], "probabilities": [], "score": []}
@@ -118,6 +119,7 @@ def test_labels_are_an_asset(exported):
     assert text == "bad\ngood\n좋음\n"
 
 
+@pytest.mark.slow
 def test_text_pairs(tmp_path):
     model = keras_bert.heads.classifier(tiny.encoder(), 2, pairs=True)
     version = keras_bert.export(model, tmp_path)
@@ -127,6 +129,7 @@ def test_text_pairs(tmp_path):
     np.testing.assert_allclose(answers["probabilities"], expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_next_version_has_no_optimizer(tmp_path):
     model = keras_bert.heads.classifier(tiny.encoder(), 2)
     keras_bert.export(model, tmp_path / "model")
@@ -160,6 +163,7 @@ def test_functional_model_on_strings(tmp_path):
     np.testing.assert_allclose(answer["answer"], model(list(values)), atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("failure", [OSError("No space left on device"), KeyboardInterrupt()])
 def test_failed_export_leaves_no_files(classifier, tmp_path, monkeypatch, failure):
     def save_half(module, folder, signatures):
@@ -178,6 +182,7 @@ def test_failed_export_leaves_no_files(classifier, tmp_path, monkeypatch, failur
     assert list((tmp_path / "model").iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("versions", [0, 1])
 def test_failed_encoder_removes_the_preprocessor(tmp_path, monkeypatch, versions):
     encoder = tiny.encoder()

@@ -66,6 +66,7 @@ def test_every_head_can_be_exported():
     assert names == set(signatures.HEADS) == set(heads.TASKS) - {"pretraining"}
 
 
+@pytest.mark.slow
 def test_multi_label_classifier(served):
     model, signature = served("classifier")
     answer = ask(signature, text=TEXTS)
@@ -81,6 +82,7 @@ def test_next_sentence(served):
     np.testing.assert_allclose(answer["probabilities"].sum(axis=1), 1, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_regressor_of_pairs(served):
     model, signature = served("regressor")
     answer = ask(signature, text=TEXTS, text_pair=TEXTS[::-1])
@@ -94,6 +96,7 @@ def test_embedder(served):
     np.testing.assert_allclose(answer["embedding"], inference.embed(model, TEXTS), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_multiple_choice(served):
     model, signature = served("multiple_choice")
     texts, choices = ["this film", "so"], [["is good", "bad !", ""], ["bad film", "good", "a"]]
@@ -103,6 +106,7 @@ def test_multiple_choice(served):
     np.testing.assert_array_equal(answer["choice"], np.argmax(expected, axis=1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("head", "counts"),
     [("tagger", [5, 0, 80, 4, 0]), ("tagger of characters", [15, 0, 280, 12, 0])],
@@ -175,6 +179,7 @@ def test_answers_from_windows_match_python(tmp_path, length, no_answer):
     np.testing.assert_allclose(answer["score"], [item["score"] for item in expected], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_long_context(served):
     _, signature = served("span_selector")
     long = ask(signature, question=["is"], context=["so bad " * 60])
@@ -182,6 +187,7 @@ def test_long_context(served):
     assert long["end"][0] - long["start"][0] == len(long["answer"][0])
 
 
+@pytest.mark.slow
 def test_masked_tokens_are_predicted(served):
     model, signature = served("masked_lm")
     texts = ["this [MASK] is good", "[MASK][MASK]!"]
@@ -213,6 +219,7 @@ def test_graphs_use_only_core_ops(served, head):
     assert len(ops) > 30  # the graph was read
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", ["tagger", "span_selector", "masked_lm"])
 def test_c_library_gives_the_same_answers(served, head):
     """As in a server: the C library without Python TensorFlow and tensorflow-text."""

@@ -124,6 +124,7 @@ def test_length_of_pack_is_too_small(preprocess, segments, least, as_tensor):
             assert not as_tensor or f"seq_length must be at least {least}" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_sequence_length_fits_the_encoder(tmp_path):
     encoder = tiny.encoder()
     encoder.preprocessor = keras_bert.Preprocessor(tiny.PIECES)  # 512 positions; the encoder has 32
@@ -212,6 +213,7 @@ assert not {"keras_bert", "tensorflow_text"} & set(sys.modules)
 """
 
 
+@pytest.mark.slow
 def test_process_with_only_tensorflow(model, folder):
     result = subprocess.run(
         [sys.executable, "-c", CLIENT, folder], capture_output=True, text=True, check=True

@@ -153,6 +153,7 @@ def test_keras_hub_does_not_support_these_heads(name, tmp_path):
         keras_bert.save(make(name, **GOOGLE), tmp_path / "there", format="keras_hub")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Layer \\w+ does not have a `quantize`")
 def test_other_models_are_refused():
     encoder = tiny.encoder()

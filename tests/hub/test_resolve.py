@@ -66,6 +66,7 @@ def test_error_without_any_source_names_the_folder_to_fill(source, monkeypatch):
     assert "\n" not in message
 
 
+@pytest.mark.slow
 def test_slow_hub_is_used(tmp_path):
     """Each answer of the Hub takes 1.5 seconds."""
     from tests import slow_hub

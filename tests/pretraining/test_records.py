@@ -350,6 +350,7 @@ def test_missing_corpus_raises(tmp_path):
     assert not (tmp_path / "records").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_truncated_corpus_keeps_complete_shards(tmp_path, monkeypatch, workers):
     import gzip
@@ -549,6 +550,7 @@ print("SAME")
 """
 
 
+@pytest.mark.slow
 def test_full_disk_raises_and_the_next_build_resumes(python, tmp_path):
     output = python("-c", FULL, tmp_path)
     errors = [line for line in output.splitlines() if line.startswith("keras-bert:")]
@@ -598,6 +600,7 @@ print("PEAKS", len(part), *peaks)
 """
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_corpus(python, tmp_path):
     output = python("-c", MEMORY, tmp_path)
     found = re.search(r"^PEAKS ([\d. ]+)$", output, re.MULTILINE)
@@ -606,6 +609,7 @@ def test_memory_does_not_grow_with_the_corpus(python, tmp_path):
     assert large - small < 10, output
 
 
+@pytest.mark.slow
 def test_records_and_streams_need_no_tensorflow(python, tmp_path):
     made = prose.build(tmp_path, prose.documents(60), held_out=0.1)
     program = """import sys

@@ -116,6 +116,7 @@ def test_model_loads_and_predicts_masked_tokens(learned, capsys):
         keras_bert.load(folder, task="tagger")
 
 
+@pytest.mark.slow
 def test_model_exports(learned, tmp_path):
     import tensorflow as tf
 
@@ -207,6 +208,7 @@ def interrupt():
     signal.raise_signal(signal.SIGINT)
 
 
+@pytest.mark.slow
 def test_ctrl_c_saves_the_current_step(eager, after, records, tmp_path, capsys):
     options = {"phases": [Phase(4, 16, 8), Phase(4, 24, 8)], "gradient_accumulation_steps": 2}
     plain, history = runs.pretrain(records, tmp_path / "plain", **options)
@@ -285,6 +287,7 @@ def test_evaluation_rows_do_not_depend_on_the_batch_size(eager, records, tmp_pat
     assert len(rows(32, 1)) == min(32, len(rows(10**4, 1)))  # at least one batch
 
 
+@pytest.mark.slow
 def test_phases_differ_and_evaluations_are_equal(eager, records, tmp_path, monkeypatch):
     drawn = []
 
@@ -377,6 +380,7 @@ def test_pairs_need_two_token_types(eager, records, tmp_path):
     runs.pretrain(records, tmp_path, alone, steps=2)
 
 
+@pytest.mark.slow
 def test_broken_checkpoint_raises_and_the_previous_one_resumes(eager, records, tmp_path):
     plain, _ = runs.pretrain(records, tmp_path / "run", steps=6)
     newest = tmp_path / "run" / "checkpoints" / "step-00000006.npz"
@@ -432,6 +436,7 @@ def test_another_model_raises_with_the_setting(options, eager, begun, records):
         runs.pretrain(records, begun, runs.encoder(**options), steps=4)
 
 
+@pytest.mark.slow
 def test_learning_rate_in_history_equals_the_optimizer(eager, records, tmp_path, monkeypatch):
     def of_large_scale(optimizer, policy):
         return keras.optimizers.LossScaleOptimizer(optimizer, initial_scale=2.0**23)
@@ -449,6 +454,7 @@ def test_learning_rate_in_history_equals_the_optimizer(eager, records, tmp_path,
     assert history[-1]["learning_rate"] == pytest.approx(expected)
 
 
+@pytest.mark.slow
 def test_accumulated_batches_equal_one_large_batch(eager, records, tmp_path):
     # With one masked position per sequence, the mean of means is the mean.
     phases = [Phase(4, 16, 16, max_predictions=1)]
@@ -473,6 +479,7 @@ def test_accumulated_batches_equal_one_large_batch(eager, records, tmp_path):
         np.testing.assert_allclose(x, y, atol=2e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -529,6 +536,7 @@ def the_batch(records, step, accumulate=1, batch_size=8):
     return [next(batches) for _ in range(step * accumulate)][-accumulate:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("at", "accumulate"), [(1, 1), (4, 1), (4, 2)])
 def test_nan_loss_raises(at, accumulate, eager, after, records, tmp_path):
     tmp_path = tmp_path / "new"
@@ -610,6 +618,7 @@ with tiny.eagerly():
 """
 
 
+@pytest.mark.slow
 def test_full_disk_keeps_earlier_checkpoints(eager, python, records, tmp_path):
     output = python("-c", FULL, records.folder, tmp_path / "mine")
     assert "OSError: [Errno 27] File too large" in output
@@ -659,6 +668,7 @@ def test_invalid_arguments_raise(eager, records, tmp_path):
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.slow
 def test_second_process_in_the_folder_raises(eager, records, tmp_path):
     import filelock
 
@@ -689,6 +699,7 @@ def test_curves_are_drawn_during_a_run(eager, records, monkeypatch, tmp_path):
     assert drawn == [1, 2, 3, 3]
 
 
+@pytest.mark.slow
 def test_each_window_is_read_once(records, tmp_path, monkeypatch):
     """Pauses to log and to evaluate do not repeat the reading."""
     monkeypatch.setattr(loop, "Stream", functools.partial(loop.Stream, shards_in_memory=1))
@@ -704,6 +715,7 @@ def test_each_window_is_read_once(records, tmp_path, monkeypatch):
         assert len(set(epoch)) == len(epoch), trained
 
 
+@pytest.mark.slow
 def test_broken_shard_is_named(records, tmp_path, monkeypatch):
     copy = tmp_path / "records"
     shutil.copytree(records.folder, copy)
@@ -775,6 +787,7 @@ def test_measured_speed(packed, records, monkeypatch):
     }
 
 
+@pytest.mark.slow
 def test_float16_trains_with_a_scaled_loss(eager, records, tmp_path):
     model, history = runs.pretrain(records, tmp_path, runs.encoder(dtype="mixed_float16"))
     assert isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer)

@@ -139,6 +139,7 @@ sys.stdout.buffer.write("\\n".join(vocabulary.train(texts(2000), 300)).encode())
 """
 
 
+@pytest.mark.slow
 def test_two_processes_learn_the_same_tokens():
     environment = {**os.environ, "PYTHONHASHSEED": "4711", "TOKENIZERS_PARALLELISM": "false"}
     run = subprocess.run(

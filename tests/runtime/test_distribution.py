@@ -273,6 +273,7 @@ def check_same(found, expected):
     assert found["files"] == ["step-00000002.npz", "step-00000004.npz"]
 
 
+@pytest.mark.slow
 def test_mirrored_replicas_are_equal_and_match_one_device(records, python):
     one = on_tensorflow(python, records, "one-device", "tiny.eagerly()")
     found = on_tensorflow(python, records, "mirrored", "contextlib.nullcontext()")
@@ -280,6 +281,7 @@ def test_mirrored_replicas_are_equal_and_match_one_device(records, python):
     check_same(found, one)
 
 
+@pytest.mark.slow
 def test_data_parallel_on_jax_matches_one_device(on_jax):
     found = on_jax["auto", 1]
     assert (found["replicas"], found["devices"]) == (4, 4)
@@ -307,6 +309,7 @@ def free_port():
         return found.getsockname()[1]
 
 
+@pytest.mark.slow
 def test_two_processes_match_one(on_jax, records):
     """Each process gets half of the rows of each batch."""
     command = [sys.executable, "-m", "tests.pretraining_runs", "worker", records.folder.parent]
@@ -363,6 +366,7 @@ for packed in (False, True):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("platform", ["cpu", "tpu"])
 def test_the_step_compiles_for_four_devices(platform):
     python = sys.executable

@@ -42,6 +42,7 @@ def test_command_line_shows_no_logs():
     assert result.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_recipe_in_the_readme_keeps_a_script_quiet(tmp_path):
     page = (pathlib.Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
     [recipe] = [

@@ -476,6 +476,7 @@ def test_a_compiled_model_needs_no_trust(tmp_path):
     np.testing.assert_array_equal(loaded(np.ones((1, 2))), outer(np.ones((1, 2))))
 
 
+@pytest.mark.slow
 def test_import_from_a_script_with_the_name_of_the_command(tmp_path):
     script = tmp_path / "keras-bert.py"
     script.write_text(

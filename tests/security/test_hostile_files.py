@@ -53,6 +53,7 @@ def assert_rejected(path, message):
     assert str(caught.value).isprintable()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reader", ["google", "pickle", "keras_hub", "keras"])
 def test_fuzzed_files_do_not_crash(reader, tmp_path):
     """Fuzz the formats whose libraries crash or hang; `make fuzz` covers the others."""

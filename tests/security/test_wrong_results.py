@@ -49,6 +49,7 @@ def killed(folder, batches=12):
 # Run folders
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["gone", "cut", "empty", "another", "flipped"])
 def test_a_broken_best_state_is_an_error_before_training(tmp_path, damage):
     killed(tmp_path)
@@ -69,6 +70,7 @@ def test_a_broken_best_state_is_an_error_before_training(tmp_path, damage):
     assert counter.seen == 0
 
 
+@pytest.mark.slow
 def test_a_run_without_dev_needs_no_best_state(tmp_path):
     with pytest.raises(runs.Killed):
         runs.finetune(tmp_path, runs.KillAt(12), dev=None, metric=None)
@@ -76,6 +78,7 @@ def test_a_run_without_dev_needs_no_best_state(tmp_path):
     runs.finetune(tmp_path, dev=None, metric=None)
 
 
+@pytest.mark.slow
 def test_two_processes_on_one_run_folder(tmp_path, uninterrupted):
     """The second process fails with a clear error; the weights of the first are correct."""
     program = textwrap.dedent(
@@ -115,6 +118,7 @@ def test_two_processes_on_one_run_folder(tmp_path, uninterrupted):
     assert os.listdir(tmp_path / "run") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["bfloat16", "mixed_bfloat16", "mixed_float16"])
 def test_best_epoch_with_other_dtypes(tmp_path, dtype):
     """Runs with a folder, without a folder, and resumed runs give bit-identical weights."""

@@ -558,6 +558,7 @@ def test_sigterm_acts_as_ctrl_c():
         os.kill(os.getpid(), signal.SIGTERM)
 
 
+@pytest.mark.slow
 def test_command_serves_a_trained_model_until_ctrl_c(tmp_path, one_tokenizer):
     encoder = tiny.encoder(num_hidden_layers=1)
     path = tmp_path / "my reviews.keras"
@@ -593,6 +594,7 @@ def test_command_serves_a_trained_model_until_ctrl_c(tmp_path, one_tokenizer):
     assert list(temporary.iterdir()) == [], "temporary files are removed"
 
 
+@pytest.mark.slow
 def test_introduction_of_an_encoder(tmp_path):
     path = tmp_path / "tiny.keras"
     keras_bert.save(tiny.encoder(num_hidden_layers=1), path)

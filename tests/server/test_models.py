@@ -216,6 +216,7 @@ def test_rejected_input_is_a_value_error_of_one_line(tmp_path):
         signature({"text": np.array([b"no"], object)})
 
 
+@pytest.mark.slow
 def test_previous_version_is_freed_at_once(tmp_path):
     """Without waiting for the garbage collector, which would let weights accumulate."""
     folder = tmp_path / "model"

@@ -17,6 +17,8 @@ from keras_bert.server import models
 from tests import served
 from tests.server.test_app import call, serving
 
+pytestmark = pytest.mark.browser
+
 HEADS = ("classifier", "tagger", "reader", "blanks")
 EVIL = "<img src=x onerror=\"document.title='broken into'\">"
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"  # the key in the WebDriver standard
@@ -200,6 +202,7 @@ def percent(value):
     return f"{100 * value:.1f}%"
 
 
+@pytest.mark.slow
 def test_labels_and_probabilities(browser, page, port):
     page("classifier")
     assert browser.run("return document.title") == "classifier · keras_bert"

@@ -48,6 +48,7 @@ def test_build_rejects_data_without_labels(examples, message):
         classification.build(tiny.encoder(num_hidden_layers=1), examples)
 
 
+@pytest.mark.slow
 def test_targets_and_weights():
     model = model_of(labels=LABELS)
     examples = Examples(["good", "bad film", "so"], labels=["z", "x", "z"])

@@ -117,6 +117,7 @@ def test_embed_rejects_another_pooling_or_output(pooling):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
 def test_embed(pooling):
     base = encoder()

@@ -70,6 +70,7 @@ def test_build_allows_no_answer_if_a_training_question_has_none():
         question_answering.build(encoder, Questions(["is"], ["good"], source="the file"))
 
 
+@pytest.mark.slow
 def test_loss_is_the_mean_of_start_and_end(model):
     model = question_answering.build(heads.find_encoder(model), one("good", ("good", 0)))
     assert heads.find_output(model).task in question_answering.HEADS

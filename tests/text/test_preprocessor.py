@@ -250,6 +250,7 @@ def test_functional_model_on_strings():
     assert rows(model(list(texts))) == rows(layer(*texts))
 
 
+@pytest.mark.slow
 def test_a_model_on_text_trains(tmp_path):
     preprocessor = Preprocessor(promises.PIECES, sequence_length=12)
     model = promises.text_model(promises.build("encoder", preprocessor=preprocessor))
@@ -260,6 +261,7 @@ def test_a_model_on_text_trains(tmp_path):
     assert losses[-1] < losses[0]
 
 
+@pytest.mark.slow
 def test_other_backends(python):
     """Eager calls return the backend's arrays; calls in tf.data return TensorFlow's tensors."""
     program = f"""

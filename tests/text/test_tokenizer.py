@@ -304,6 +304,7 @@ def test_token_id(pair, vocabularies):
         tokenizer.token_id("no such token")
 
 
+@pytest.mark.slow
 def test_odd_vocabularies():
     for tokens in (["[UNK]"], ["[UNK]", "##", ""], ["a", "[UNK]", "a", "##b", "ab"]):
         tokenizer, reference = WordPieceTokenizer(tokens), ReferenceTokenizer(tokens)

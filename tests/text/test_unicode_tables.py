@@ -35,6 +35,7 @@ def test_tables_equal_those_that_python_derives(derived, field):
         assert [code for code in differing if stable(code)] == []
 
 
+@pytest.mark.slow
 def test_tables_agree_with_the_reference():
     tables = unicode_tables.tables()
     for code in filter(stable, ALL):

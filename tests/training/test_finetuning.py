@@ -208,6 +208,7 @@ def test_ctrl_c_during_keep_best(folder, is_kept, eager, scored, tmp_path, monke
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.slow
 def test_failure_of_on_end_can_be_repeated(eager, tmp_path):
     def full_disk(model, metrics):
         raise OSError(28, "No space left on device")
@@ -223,6 +224,7 @@ def test_failure_of_on_end_can_be_repeated(eager, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["one label", "tags"])
 def test_padding_rows_do_not_change_the_loss(kind, eager):
     """5 sequences have the same loss in a batch of 5 and in a batch of 32."""
@@ -277,6 +279,7 @@ def test_truncated_and_empty_texts_are_counted(eager):
     assert "dev_without_pieces" not in metrics
 
 
+@pytest.mark.slow
 def test_same_seed_gives_same_run(eager):
     def run(seed):
         encoder = tiny.encoder(num_hidden_layers=1)
@@ -294,6 +297,7 @@ def test_same_seed_gives_same_run(eager):
     assert not any(np.array_equal(a, b) for a, b in zip(runs[0], runs[2], strict=True))
 
 
+@pytest.mark.slow
 def test_two_accumulated_batches_equal_one_of_twice_the_size(eager):
     """Both are one optimizer step with the same learning rate, so the weights are equal."""
     examples = tiny.examples(tiny.ROWS[:8])
@@ -312,6 +316,7 @@ def test_two_accumulated_batches_equal_one_of_twice_the_size(eager):
         assert np.mean(abs(a - b) > 1e-5) < 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("accumulate", "steps"), [(2, 3), (4, 2), (9, 1)])
 def test_last_batches_become_a_step(accumulate, steps, eager):
     """Two epochs have 6 batches."""
@@ -325,6 +330,7 @@ def test_last_batches_become_a_step(accumulate, steps, eager):
     assert any((a != b.numpy()).any() for a, b in zip(before, encoder.weights, strict=True))
 
 
+@pytest.mark.slow
 def test_invisible_texts_are_counted_or_raise(eager):
     rows = [*tiny.ROWS[:6], ("good", ""), ("bad", "\u200b")]
     _, metrics = finetune(tiny.examples(rows), epochs=1)
@@ -606,6 +612,7 @@ assert list(scores) == ["accuracy", "f1", "mcc", "majority"]
     python("-c", program, backend="jax")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["one label", "questions"])
 def test_step_is_traced_once(kind, monkeypatch):
     """A second trace of a model of six layers costs as much as twenty steps."""

@@ -28,6 +28,7 @@ print("ratio", cost["flops"] / 2 / (row / 3))
 """
 
 
+@pytest.mark.slow
 def test_count_equals_xla(python):
     ratio = float(python("-c", COUNT, backend="jax").partition("ratio ")[2].split()[0])
     # XLA also counts softmax, GELU and LayerNorm.

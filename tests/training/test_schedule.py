@@ -145,6 +145,7 @@ def check_devices(count):
     assert learned[0][-1] < learned[0][0]
 
 
+@pytest.mark.slow
 def test_several_devices_equal_one_device(python):
     pytest.importorskip("jax")
     code = (

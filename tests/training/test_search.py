@@ -22,6 +22,7 @@ def test_the_papers_grid():
     }
 
 
+@pytest.mark.slow
 def test_a_grid_of_four(monkeypatch):
     encoder = tiny.learner()
     before, starts, ends, seen = numbers(encoder), [], [], []
