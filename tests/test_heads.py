@@ -312,6 +312,7 @@ def test_lora_on_the_embedding_changes_the_logits(encoder):
     np.testing.assert_allclose(merged(inputs), with_lora, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_int8_is_close_to_float32():
     model = heads.masked_lm(contract.build("encoder", num_hidden_layers=1))
     inputs = contract.batch(subject="masked_lm")

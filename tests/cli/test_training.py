@@ -86,6 +86,7 @@ def test_what_needs_scores_needs_dev(option, encoder_folder, tmp_path, capsys):
     assert "--search, --metric and --patience need --dev" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_nothing_of_another_run_stays(encoder_folder, tmp_path):
     (file := tmp_path / "a.tsv").write_text(TEXTS)
     (scores := tmp_path / "b.tsv").write_text("text\tlabel\na good film\t1\na bad film\t2\n")
@@ -100,6 +101,7 @@ def test_nothing_of_another_run_stays(encoder_folder, tmp_path):
     assert (metrics["recipe"]["freeze"], metrics["recipe"]["dtype"]) == (False, "float32")
 
 
+@pytest.mark.slow
 def test_a_full_disk_at_the_end_costs_no_run(encoder_folder, tmp_path, monkeypatch, capsys):
     (file := tmp_path / "a.tsv").write_text(TEXTS)
     common = ["finetune", "--model", encoder_folder, "--train", file, "--output", tmp_path / "out"]
@@ -177,6 +179,7 @@ def test_a_vocabulary_of_another_language_is_told():
         assert training._note_of_vocabulary(tabular.Examples(texts), english, "minilm") is None
 
 
+@pytest.mark.slow
 def test_the_columns_of_the_training_are_remembered(encoder_folder, tmp_path, capsys):
     file, other, model = tmp_path / "a.tsv", tmp_path / "b.tsv", tmp_path / "model"
     rows = [("good", "so good"), ("bad", "so bad")] * 4
@@ -202,6 +205,7 @@ def test_the_columns_of_the_training_are_remembered(encoder_folder, tmp_path, ca
     assert run("evaluate", model, "--input", plain) == 0
 
 
+@pytest.mark.slow
 def test_the_columns_of_a_glue_task_are_remembered(encoder_folder, tmp_path):
     folder = tmp_path / "CoLA"
     folder.mkdir()
@@ -212,6 +216,7 @@ def test_the_columns_of_a_glue_task_are_remembered(encoder_folder, tmp_path):
     assert run("evaluate", tmp_path / "out", "--input", folder / "dev.tsv") == 0
 
 
+@pytest.mark.slow
 def test_the_broken_rows_of_qqp_are_left_out_when_it_is_scored_too(
     encoder_folder, tmp_path, capsys
 ):
@@ -302,6 +307,7 @@ def test_a_folder_is_one_runs(encoder_folder, tmp_path, capsys):
     assert ".lock" not in {path.name for path in folder.iterdir()}
 
 
+@pytest.mark.slow
 def test_the_model_of_an_earlier_run_says_so(trained, tmp_path, capsys):
     """A run that goes on writes its state beside the model that is there."""
     model = shutil.copytree(trained("classification") / "model", tmp_path / "model")
@@ -398,6 +404,7 @@ def test_a_killed_run_goes_on(encoder_folder, tmp_path, monkeypatch, capsys):
     assert names == ["curves.png", "metrics.json", "model.keras"]
 
 
+@pytest.mark.slow
 def test_training_without_dev_says_that_nothing_was_scored(encoder_folder, tmp_path, capsys):
     file = tmp_path / "a.tsv"
     file.write_text(TEXTS)

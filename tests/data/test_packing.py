@@ -263,6 +263,7 @@ def test_rows_of_narrow_models_are_shorter():
     assert narrow < wide
 
 
+@pytest.mark.slow
 def test_custom_models_are_trained_without_packing(monkeypatch):
     encoder = tiny.learner()
     inputs = {key: keras.Input((None,), dtype="int32", name=key) for key in encoder.input}
@@ -276,6 +277,7 @@ def test_custom_models_are_trained_without_packing(monkeypatch):
     assert trained is model
 
 
+@pytest.mark.slow
 def test_finetune_returns_an_unpacked_model_that_can_be_trained(monkeypatch):
     model, _ = finetune(tiny.examples(), True, monkeypatch, batch_size=32, epochs=1)
     assert set(model.input) == {"input_word_ids", "input_mask", "input_type_ids"}

@@ -34,6 +34,7 @@ def classifier(pair, trainable=True):
     return keras.Model(text, keras.layers.Dense(2, name="logits")(x))
 
 
+@pytest.mark.slow
 def test_symbolic_shapes(pair):
     text = keras.Input(shape=(), dtype="string")
     inputs = HubLayer(pair[0])(text)

@@ -162,7 +162,7 @@ def test_question_answering(served, no_answer):
 @pytest.mark.parametrize("no_answer", [False, True])
 @pytest.mark.parametrize(
     "length",
-    [8, 31, *(pytest.param(length, marks=pytest.mark.slow) for length in (14, 64, 160))],
+    [31, *(pytest.param(length, marks=pytest.mark.slow) for length in (8, 14, 64, 160))],
 )
 def test_answers_from_windows_match_python(tmp_path, length, no_answer):
     encoder = tiny.encoder(initializer_range=1.0, max_position_embeddings=length)

@@ -37,6 +37,7 @@ def requests(version):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pairs", [False, True])
 def test_warmup_requests_are_answered(tmp_path, pairs):
     model = keras_bert.heads.classifier(tiny.encoder(), 2, pairs=pairs)

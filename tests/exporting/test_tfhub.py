@@ -45,6 +45,7 @@ def numpy(tensors):
     return {key: keras.ops.convert_to_numpy(value) for key, value in tensors.items()}
 
 
+@pytest.mark.slow
 def test_texts_to_inputs(model, preprocess):
     found = preprocess(tf.constant(TEXTS))
     expected = keras_bert.heads.find_encoder(model).preprocessor(TEXTS)

@@ -271,6 +271,7 @@ def test_sigterm_in_the_last_step_completes_the_run(eager, after, records, tmp_p
     assert (tmp_path / "mine" / "model.keras").is_file()
 
 
+@pytest.mark.slow
 def test_evaluation_rows_do_not_depend_on_the_batch_size(eager, records, tmp_path):
     def rows(batch_size, accumulate):
         run = loop.Loop(
@@ -628,6 +629,7 @@ def test_full_disk_keeps_earlier_checkpoints(eager, python, records, tmp_path):
     assert [line["step"] for line in history] == [2, 4, 6]
 
 
+@pytest.mark.slow
 def test_no_evaluation_without_held_out_documents(eager, tmp_path):
     made = runs.records(tmp_path, held_out=0)
     _, history = runs.pretrain(made, tmp_path / "run", steps=2)

@@ -95,6 +95,7 @@ def test_the_first_tokens_equal_those_of_googles_files(shared):
     )  # the cased
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", OPTIONS)
 def test_the_tokenizer_can_produce_every_token(options):
     tokens = vocabulary.train(texts(), 250, **options)

@@ -112,6 +112,7 @@ def check_alive(port):
     assert status == 200 and set(answer["predictions"][0]) == {"label", "score", "probabilities"}
 
 
+@pytest.mark.slow
 def test_predictions_equal_those_of_the_signature(port, folder):
     texts = ["this film is good!", "", "한국어 😀", "bad"]
     signature = tf.saved_model.load(str(folder / "reviews" / "1")).signatures["serving_default"]
@@ -266,6 +267,7 @@ def test_long_texts_are_refused(port):
     check_alive(port)
 
 
+@pytest.mark.slow
 def test_5_mb_text_within_limits(folder):
     limits = {"max_body": 2**23, "max_text": 2**23, "timeout": 60}
     with serving(models.find(folder / "reviews"), **limits) as port:

@@ -217,6 +217,7 @@ def test_outputs_that_are_not_per_row_are_computed_alone():
 TEXTS = ["this film is so good!", "", "bad", "this [MASK] is [MASK]", "[MASK]", "good bad " * 40]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", ["classifier", "tagger", "blanks"])
 def test_batched_outputs_equal_those_of_single_requests(head, tmp_path, one_tokenizer):
     version = models.load(served.head(head, tmp_path) / "1", 1)

@@ -340,6 +340,7 @@ def test_invisible_texts_are_counted_or_raise(eager):
         finetune(nothing)
 
 
+@pytest.mark.slow
 def test_callback_stops_the_run(eager):
     class Stop(keras.callbacks.Callback):
         def on_epoch_end(self, epoch, logs=None):
@@ -403,6 +404,7 @@ def test_steps_are_compiled_if_that_saves_time(packed, monkeypatch):
     assert not trained[-1].jit_compile
 
 
+@pytest.mark.slow
 def test_preprocessor_gets_max_length(untrained):
     encoder = tiny.learner()
     finetune(encoder=encoder, max_length=6)
@@ -423,6 +425,7 @@ def test_defaults_equal_the_paper():
     assert config["hidden_dropout_prob"] == config["attention_probs_dropout_prob"] == 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [0, 3, -1])
 def test_nan_weights_after_the_last_step_raise(eager, scored, place):
     """No later loss would show them."""

@@ -96,23 +96,34 @@ def test_killed_run_equals_uninterrupted_run(killed, tmp_path, monkeypatch):
     ("options", "setting"),
     [
         ({"epochs": 4}, "epochs=3, this one has 4"),
-        ({"dev": None, "metric": None}, "dev data='the examples, 4 examples', this one has None"),
-        ({"class_weight": "balanced"}, "class_weight=None, this one has 'balanced'"),
-        ({"freeze": True}, "trainable variables="),
         ({"batch_size": 5}, "batch_size=4, this one has 5"),
-        ({"learning_rate": 1e-3}, "learning_rate=0.01, this one has 0.001"),
-        ({"warmup": 0.2}, "warmup=0.1, this one has 0.2"),
-        ({"max_length": 16}, "max_length=32, this one has 16"),
-        ({"seed": 1}, "seed=0, this one has 1"),
-        ({"metric": "f1"}, "metric='mcc', this one has 'f1'"),
-        ({"gradient_accumulation_steps": 2}, "accumulate=1, this one has 2"),
-        ({"fixed_length": True}, "fixed_length=False, this one has True"),
-        ({"train": tiny.examples(tiny.ROWS[:17])}, "data='the examples, 18 examples', this one"),
-        ({"train": tiny.examples(tiny.ROWS[1:19])}, "content of the data="),
         ({"train": SWAPPED}, "content of the data="),
-        ({"dev": tiny.examples(tiny.ROWS[1:5])}, "content of the dev data="),
         ({"range": 0.5}, "encoder's weights="),
-        ({"dtype": "mixed_float16"}, "dtype='float32', this one has 'mixed_float16'"),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in [
+                (
+                    {"dev": None, "metric": None},
+                    "dev data='the examples, 4 examples', this one has None",
+                ),
+                ({"class_weight": "balanced"}, "class_weight=None, this one has 'balanced'"),
+                ({"freeze": True}, "trainable variables="),
+                ({"learning_rate": 1e-3}, "learning_rate=0.01, this one has 0.001"),
+                ({"warmup": 0.2}, "warmup=0.1, this one has 0.2"),
+                ({"max_length": 16}, "max_length=32, this one has 16"),
+                ({"seed": 1}, "seed=0, this one has 1"),
+                ({"metric": "f1"}, "metric='mcc', this one has 'f1'"),
+                ({"gradient_accumulation_steps": 2}, "accumulate=1, this one has 2"),
+                ({"fixed_length": True}, "fixed_length=False, this one has True"),
+                (
+                    {"train": tiny.examples(tiny.ROWS[:17])},
+                    "data='the examples, 18 examples', this one",
+                ),
+                ({"train": tiny.examples(tiny.ROWS[1:19])}, "content of the data="),
+                ({"dev": tiny.examples(tiny.ROWS[1:5])}, "content of the dev data="),
+                ({"dtype": "mixed_float16"}, "dtype='float32', this one has 'mixed_float16'"),
+            ]
+        ),
     ],
 )
 def test_other_settings_raise(killed, options, setting):
