@@ -1,1 +1,1 @@
-"""SavedModels: signatures, the TF-Hub pair, files for TF Serving, and SavedModels as layers."""
+"""Export to SavedModels for TF-Hub and TensorFlow Serving; SavedModels as layers."""

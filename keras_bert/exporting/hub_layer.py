@@ -109,7 +109,8 @@ class HubLayer(keras.layers.Layer):
 
         path = pathlib.Path(path).expanduser()
         if not (path / "saved_model.pb").is_file():
-            raise ValueError(f"{path} must be the folder of a SavedModel; it has no saved_model.pb")
+            reason = "it has no saved_model.pb" if path.exists() else "it does not exist"
+            raise ValueError(f"{path} must be the folder of a SavedModel; {reason}")
         # A copy, so that the model can be saved after the original is deleted.
         self._folder = tempfile.mkdtemp(prefix="keras_bert-")
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)

@@ -26,7 +26,7 @@ def answer(model, no_answer, preprocessor, max_sequence_length, question, contex
     """Answer questions with spans of their contexts.
 
     The answer is the span of at most 30 tokens with the highest logit over all windows of the
-    context. Its score is its probability among all spans, and the empty answer if allowed.
+    context. The score is its probability among all spans and, if allowed, the empty answer.
 
     Args:
         model: `keras.Model` of `heads.span_selector`.
@@ -47,7 +47,7 @@ def answer(model, no_answer, preprocessor, max_sequence_length, question, contex
     split = windows.split(tokens, size, tf.minimum(tf.constant(_STRIDE, tf.int64), size // 2))
     inputs = _pack_windows(preprocessor, max_sequence_length, question_tokens, tokens, size, split)
 
-    # A shorter question leaves more room for the context.
+    # Largest distance between windows that overlap; a short question leaves more context tokens.
     sizes = range(max_sequence_length - 3 - max_question, max_sequence_length - 2)
     max_distance = max((size - 1) // max(1, min(_STRIDE, size // 2)) for size in sizes)
     logits, indices = tf.TensorSpec([None], tf.float32), tf.TensorSpec([None], tf.int64)

@@ -1,1 +1,1 @@
-"""Models by name: where they are, downloads, conversion, loading and saving."""
+"""Models by name: registry, downloads, cache, conversion, loading and saving."""

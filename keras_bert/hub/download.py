@@ -60,13 +60,13 @@ def fetch(url, path, *, sha256=None):
     if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
         raise ValueError(f"{public_address(url)} must be an http or https address")
     if path.is_file():
-        _check_sha256(path, sha256, path)
+        _check_sha256(path, sha256, path, "delete it to download it again")
         return path
     path.parent.mkdir(parents=True, exist_ok=True)
     remove_stale_temporaries(path)
     with atomic_write(path, durable=True) as temporary:
         _download(url, temporary)
-        _check_sha256(temporary, sha256, public_address(url))
+        _check_sha256(temporary, sha256, public_address(url), "check the address or try again")
     return path
 
 
@@ -85,9 +85,9 @@ def public_address(url):
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
-def _check_sha256(file, expected, shown):
+def _check_sha256(file, expected, shown, remedy):
     if expected and (found := sha256_of(file)) != expected:
-        raise ValueError(f"{shown} must have the SHA-256 {expected}; received {found}")
+        raise ValueError(f"{shown} must have the SHA-256 {expected}; received {found}; {remedy}")
 
 
 def _download(url, file):
@@ -95,6 +95,7 @@ def _download(url, file):
     import requests
 
     shown = public_address(url)
+    outer = sys.exception()  # an exception that the caller handles
     responses = []
 
     def on_response(response, **_):
@@ -113,7 +114,7 @@ def _download(url, file):
     except requests.RequestException as error:
         # The messages of requests may contain secrets of the address, so use the original cause.
         cause: BaseException = error
-        while cause.__context__ is not None:
+        while cause.__context__ not in (None, outer):
             cause = cause.__context__
         reason = getattr(cause, "strerror", None) or type(cause).__name__
         raise OSError(

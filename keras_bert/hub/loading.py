@@ -1,6 +1,7 @@
 """Load, save and convert models by name or path."""
 
 import concurrent.futures
+import contextlib
 import dataclasses
 import json
 import math
@@ -229,17 +230,36 @@ def _keras_file(path):
     return next((file for file in (path, path / MODEL_FILE) if file.is_file()), None)
 
 
+@contextlib.contextmanager
+def _reading(path):
+    """Turn any error while a `.keras` file is read into a ValueError of one line."""
+    try:
+        yield
+    except Exception as error:  # Keras raises many types for a damaged file
+        reason = str(error).partition(" Full object config")[0].strip().partition("\n")[0]
+        reason = printable(reason or type(error).__name__, 500)
+        raise ValueError(f"{path} is not a model that Keras can read: {reason}") from error
+
+
 def _load_keras(path, task, trusted):
     if not zipfile.is_zipfile(path):
-        raise ValueError(f"{path} is not a model that Keras can read: it is not a complete archive")
-    try:
+        raise ValueError(
+            f"{path} is not a model that Keras can read: it is not a complete archive; download or "
+            "copy it again"
+        )
+    with _reading(path):
         config, stored = checkpoints.keras_file.check(path)
+        code = None if trusted else model_config.find_code(config)
+    if code:
+        own = (
+            "" if code.startswith("keras.") else "If it is your own code, import its module first. "
+        )
+        raise ValueError(
+            f"{path} contains code ({printable(code, 200)}) and was not loaded. {own}If you trust "
+            "its author, pass trusted=True, or --trusted on the command line."
+        )
+    with _reading(path):
         if not trusted:
-            if code := model_config.find_code(config):
-                raise ValueError(
-                    f"it contains code ({code}). If you trust its author, pass trusted=True, or "
-                    "--trusted on the command line"
-                )
             _check_parameters(config, stored)
         model = keras.saving.load_model(path, compile=False, safe_mode=not trusted)
         for layer in keras_internals.all_layers(model):
@@ -249,10 +269,6 @@ def _load_keras(path, task, trusted):
             if "float" in keras.backend.standardize_dtype(weight.dtype):
                 value = keras.ops.convert_to_numpy(weight)
                 checkpoints.canonical.check_numbers(path, weight.path, value)
-    except Exception as error:  # Keras raises many types for a damaged file
-        reason = str(error).partition(" Full object config")[0].strip().partition("\n")[0]
-        reason = printable(reason or type(error).__name__, 500)
-        raise ValueError(f"{path} is not a model that Keras can read: {reason}") from error
     saved_task = heads.find_task(model)
     if task in (None, "auto", saved_task):
         return model

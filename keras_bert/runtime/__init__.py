@@ -1,1 +1,1 @@
-"""Devices and strategies, terminal output, and files: what every other module may use."""
+"""Devices and strategies, terminal output, atomic files and locks."""

@@ -191,6 +191,8 @@ def test_errors(tmp_path, content):
     with pytest.raises(ValueError, match=message) as caught:
         HubLayer(tmp_path)
     assert "\n" not in str(caught.value)
+    with pytest.raises(ValueError, match="it does not exist"):
+        HubLayer(tmp_path / "nothing")
     with pytest.raises(ValueError, match="needs the folder of a SavedModel"):
         HubLayer()
 

@@ -154,6 +154,10 @@ def test_unreachable_server_is_an_error_without_secrets(tmp_path):
     server = types.SimpleNamespace(url="http://me:secret@127.0.0.1:9/a.zip?key=secret")
     match = r"^http://127\.0\.0\.1:9/a\.zip could not be .*: Connection refused((?!secret).)*$"
     check_fails(server, tmp_path, match)
+    try:
+        raise KeyError("secret")
+    except KeyError:  # the error of a caller is not the reason
+        check_fails(server, tmp_path, match)
 
 
 def test_redirects_are_followed_to_http_only(server, tmp_path):

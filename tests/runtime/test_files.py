@@ -37,6 +37,13 @@ def test_error_keeps_the_old_file(tmp_path):
     assert list(tmp_path.iterdir()) == [file]
 
 
+def test_a_file_cannot_be_locked_as_a_folder(tmp_path):
+    (tmp_path / "run").write_text("")
+    match = "run must be a folder; it is a file"
+    with pytest.raises(ValueError, match=match), exclusive_lock(tmp_path / "run", "writing"):
+        pass
+
+
 def test_errors_name_the_file_of_the_caller(tmp_path):
     file = tmp_path / "words.txt"
     file.write_text("before")

@@ -364,6 +364,17 @@ def test_a_vocabulary_path_in_a_config_is_rejected(tmp_path):
             load(tmp_path / "model.keras")
 
 
+def test_a_layer_that_is_not_registered_is_named(tmp_path):
+    class Own(keras.layers.Layer):
+        def call(self, x):
+            return x
+
+    x = keras.Input((2,))
+    keras.Model(x, Own()(x)).save(tmp_path / "own.keras")
+    with pytest.raises(ValueError, match=r"contains code \(.*Own\).* import its module first"):
+        keras_bert.load(tmp_path / "own.keras")
+
+
 def test_layers_that_run_code_are_rejected(tmp_path):
     x = keras.Input((2,))
     keras.Model(x, keras.layers.Lambda(lambda x: x + 1)(x)).save(tmp_path / "lambda.keras")

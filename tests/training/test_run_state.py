@@ -149,6 +149,15 @@ def test_broken_state_raises(killed, model, tmp_path, part):
         run_state.RunState(tmp_path, {}).restore(model)
 
 
+def test_weights_that_are_not_finite_raise(model, tmp_path):
+    state = run_state.RunState(tmp_path, {})
+    assert not state.restore(model)
+    model.set_weights([np.full(weight.shape, np.nan) for weight in model.weights])
+    state.save(model)
+    with pytest.raises(ValueError, match=rf"{run_state.STATE_FILE} is broken .*NaN.*delete it"):
+        run_state.RunState(tmp_path, {}).restore(model)
+
+
 def test_best_weights_without_a_state_are_ignored(model, tmp_path):
     """A user who deletes the state to start afresh may leave the file with the best weights."""
     run_state.RunState(tmp_path, {}).keep_best(model, {})
