@@ -33,6 +33,7 @@ def test_names_and_shapes_of_the_weights():
     assert list(found["weights"]) == list(expected["weights"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("imports", ["import keras, keras_bert", "import keras_bert, keras"])
 def test_a_saved_encoder_loads_without_tensorflow(python, tmp_path, imports):
     preprocessor = Preprocessor(contract.PIECES)

@@ -89,6 +89,7 @@ LESSONS = {
 }
 
 
+@pytest.mark.slow
 def test_quickstart():
     try:
         keras_bert.hub.resolve.find("minilm")

@@ -155,6 +155,7 @@ def test_classifier(ask):
         assert 0.3 < float(answer["score"]) <= 1
 
 
+@pytest.mark.slow
 def test_both_clients_print_the_same(folder, rest, channel, capsys, monkeypatch):
     answers = []
     for name, address in (("rest", rest), ("grpc", channel)):
@@ -168,6 +169,7 @@ def test_both_clients_print_the_same(folder, rest, channel, capsys, monkeypatch)
     assert answers[0].splitlines()[-2] == "a" and len(answers[0].splitlines()) == 8
 
 
+@pytest.mark.slow
 def test_questions_about_the_same_context(ask):
     context = "한국어 film so good"
     lines = ask("--model", "reader", "is this bad", "so", "--second", context)
@@ -177,6 +179,7 @@ def test_questions_about_the_same_context(ask):
     assert answer["answer"].strip('"') == span
 
 
+@pytest.mark.slow
 def test_pairs(ask):
     [text, line] = ask("--model", "pairs", "good", "--second", "so bad")
     assert text == "good" and line.split()[-1] == "-2.0"
@@ -186,6 +189,7 @@ def test_pairs(ask):
     assert [line.split()[-1] for line in lines[1::2]] == ["1.0", "1.0"]
 
 
+@pytest.mark.slow
 def test_choices():
     """Every text gets all choices."""
     names, texts, choices = ("text", "choices"), ["a", "b"], ["c", "d", "e"]
@@ -201,6 +205,7 @@ def test_choices():
             function(names, texts, [])
 
 
+@pytest.mark.slow
 def test_versions(ask):
     assert ask("--model", "classifier", "--version", "1", "a")
     with pytest.raises(SystemExit, match="(?i)not.found.*classifier"):
@@ -209,6 +214,7 @@ def test_versions(ask):
         ask("--model", "classifier", "--label", "canary", "a")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -222,6 +228,7 @@ def test_wrong_number_of_texts(ask, arguments):
         ask(*arguments)
 
 
+@pytest.mark.slow
 def test_no_server(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["rest_client.py", "--url", "http://127.0.0.1:1", "a"])
     with pytest.raises(SystemExit, match="no answer: .*refused"):
@@ -231,6 +238,7 @@ def test_no_server(monkeypatch):
         runpy.run_path(str(FOLDER / "grpc_client.py"), run_name="__main__")
 
 
+@pytest.mark.slow
 def test_version_label_in_grpc_request(service, channel, monkeypatch, capsys):
     arguments = ["grpc_client.py", *channel, "--model", "classifier", "--label", "stable", "a"]
     monkeypatch.setattr(sys, "argv", arguments)
@@ -240,6 +248,7 @@ def test_version_label_in_grpc_request(service, channel, monkeypatch, capsys):
     assert spec.signature_name == "serving_default"
 
 
+@pytest.mark.slow
 def test_warmup_requests_over_grpc(folder, channel):
     from tests.exporting.test_tf_serving import requests
 
@@ -253,6 +262,7 @@ def test_warmup_requests_over_grpc(folder, channel):
                 assert rows == {1} == {array.shape[0] for array in inputs.values()}
 
 
+@pytest.mark.slow
 def test_compose_file_for_several_models():
     service = yaml.safe_load((FOLDER / "compose.yaml").read_text())["services"]["serving"]
     check_compose(service, FOLDER, "/config")
@@ -267,6 +277,7 @@ def test_compose_file_for_several_models():
     batching((FOLDER / "batching.config").read_text())
 
 
+@pytest.mark.slow
 def test_settings_match_those_of_an_export(tmp_path):
     """The settings for one model and for several models differ only in names."""
     tf_serving.write_settings(tmp_path, [tf.TensorSpec([None], tf.string, name="text")])
@@ -340,6 +351,7 @@ def send(port, path, body=None, user="me:secret", method=None):
         connection.close()
 
 
+@pytest.mark.slow
 def test_proxy_forwards_only_predictions_and_status(proxy):
     predict = "/v1/models/classifier:predict"
     body = json.dumps({"instances": ["so good"]})

@@ -80,6 +80,7 @@ CONFIG = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_records_and_pretrain(tmp_path, capsys):
     """From a text to a model in a few steps, in two phases, and on from there."""
     corpus = tmp_path / "corpus.txt"

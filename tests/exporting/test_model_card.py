@@ -168,6 +168,7 @@ def test_card_describes_the_saved_model_and_its_example_runs(folder, name, monke
         assert len(row) == 5 and all(row[: 4 if name == "own" else 5])
 
 
+@pytest.mark.slow
 def test_facts_about_the_model(folder):
     card = read(folder / "한국 {}")
     rows = dict(table(card, "Model"))
@@ -180,6 +181,7 @@ def test_facts_about_the_model(folder):
     assert "## Metrics" not in read(folder / "pair" / "preprocess")
 
 
+@pytest.mark.slow
 def test_export_changes_nothing_outside_the_model_folder(folder):
     assert sorted(path.name for path in folder.iterdir()) == ["own", "pair", "tagger", "한국 {}"]
 

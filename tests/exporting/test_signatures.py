@@ -239,6 +239,7 @@ def test_c_library_gives_the_same_answers(served, head):
             np.testing.assert_allclose(found[name], value, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_chunks_give_the_same_answers_as_one_batch(served, monkeypatch):
     """The windows of a long text run in chunks, which bounds the memory."""
     rng = np.random.default_rng(0)

@@ -234,6 +234,7 @@ def test_ctrl_c_saves_the_current_step(eager, after, records, tmp_path, capsys):
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.slow
 def test_second_ctrl_c_stops_immediately(eager, after, records, tmp_path):
     def twice():
         interrupt()
@@ -264,6 +265,7 @@ def test_ctrl_c_between_two_steps_names_a_saved_step(eager, records, tmp_path, m
     assert checkpoints(tmp_path / "mine") == ["step-00000002.npz"]
 
 
+@pytest.mark.slow
 def test_sigterm_in_the_last_step_completes_the_run(eager, after, records, tmp_path):
     after(5, lambda: signal.raise_signal(signal.SIGTERM))
     _, history = runs.pretrain(records, tmp_path / "mine", steps=6)

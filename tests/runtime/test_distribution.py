@@ -290,6 +290,7 @@ def test_data_parallel_on_jax_matches_one_device(on_jax):
     check_same(found, on_jax["one-device", 1])
 
 
+@pytest.mark.slow
 def test_model_parallel_on_jax_matches_one_device(on_jax):
     found = on_jax["mirrored", 2]
     assert (found["replicas"], found["devices"]) == (2, 4)

@@ -92,6 +92,7 @@ def test_real_vocabularies(shared, name):
     assert assert_equal_ids(tokenizer, reference, texts) == 5000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REAL)
 def test_lines_of_the_shared_data(shared, name):
     """Compare every 120th line, or with KERAS_BERT_ALL_LINES=1 every line (8 minutes)."""
