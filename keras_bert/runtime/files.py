@@ -87,7 +87,7 @@ def exclusive_lock(folder, doing, *, keep=True):
 
     Raises:
         FolderLockedError: Another process holds the lock. It is a `ValueError`.
-        ValueError: The folder is a file.
+        NotADirectoryError: The folder is a file.
         OSError: The folder cannot be created or written.
 
     Example:
@@ -103,7 +103,7 @@ def exclusive_lock(folder, doing, *, keep=True):
 
     folder = pathlib.Path(folder)
     if folder.is_file():
-        raise ValueError(f"{folder} must be a folder; it is a file")
+        raise NotADirectoryError(f"{folder} must be a folder; it is a file")
     folder.mkdir(parents=True, exist_ok=True)
     lock = filelock.FileLock(folder / ".lock", timeout=0)
     try:

@@ -40,7 +40,10 @@ def test_error_keeps_the_old_file(tmp_path):
 def test_a_file_cannot_be_locked_as_a_folder(tmp_path):
     (tmp_path / "run").write_text("")
     match = "run must be a folder; it is a file"
-    with pytest.raises(ValueError, match=match), exclusive_lock(tmp_path / "run", "writing"):
+    with (
+        pytest.raises(NotADirectoryError, match=match),
+        exclusive_lock(tmp_path / "run", "writing"),
+    ):
         pass
 
 
