@@ -189,7 +189,6 @@ def test_pairs(ask):
     assert [line.split()[-1] for line in lines[1::2]] == ["1.0", "1.0"]
 
 
-@pytest.mark.slow
 def test_choices():
     """Every text gets all choices."""
     names, texts, choices = ("text", "choices"), ["a", "b"], ["c", "d", "e"]
@@ -228,7 +227,6 @@ def test_wrong_number_of_texts(ask, arguments):
         ask(*arguments)
 
 
-@pytest.mark.slow
 def test_no_server(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["rest_client.py", "--url", "http://127.0.0.1:1", "a"])
     with pytest.raises(SystemExit, match="no answer: .*refused"):
@@ -262,7 +260,6 @@ def test_warmup_requests_over_grpc(folder, channel):
                 assert rows == {1} == {array.shape[0] for array in inputs.values()}
 
 
-@pytest.mark.slow
 def test_compose_file_for_several_models():
     service = yaml.safe_load((FOLDER / "compose.yaml").read_text())["services"]["serving"]
     check_compose(service, FOLDER, "/config")
@@ -277,7 +274,6 @@ def test_compose_file_for_several_models():
     batching((FOLDER / "batching.config").read_text())
 
 
-@pytest.mark.slow
 def test_settings_match_those_of_an_export(tmp_path):
     """The settings for one model and for several models differ only in names."""
     tf_serving.write_settings(tmp_path, [tf.TensorSpec([None], tf.string, name="text")])

@@ -251,11 +251,9 @@ def _load_keras(path, task, trusted):
         config, stored = checkpoints.keras_file.check(path)
         code = None if trusted else model_config.find_code(config)
     if code:
-        own = (
-            "" if code.startswith("keras.") else "If it is your own code, import its module first. "
-        )
+        hint = "" if code.startswith("keras.") else " If it is yours, import its module first."
         raise ValueError(
-            f"{path} contains code ({printable(code, 200)}) and was not loaded. {own}If you trust "
+            f"{path} contains code ({printable(code, 200)}) and was not loaded.{hint} If you trust "
             "its author, pass trusted=True, or --trusted on the command line."
         )
     with _reading(path):

@@ -89,8 +89,6 @@ class RunState:
         state_file.check_settings(file, header["settings"], self._settings, remedy)
         if [value.shape for value in values] != [tuple(each.shape) for each in variables]:
             raise ValueError(f"{file} is broken (it holds other variables); {remedy}")
-        if not all(np.isfinite(value).all() for value in values):
-            raise ValueError(f"{file} is broken (it holds NaN or infinity); {remedy}")
         for variable, value in zip(variables, values, strict=True):
             variable.assign(value)
         for key in _ATTRIBUTES:

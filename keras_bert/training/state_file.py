@@ -49,11 +49,15 @@ def read(file, key):
         A tuple `(header, arrays)`.
 
     Raises:
-        ValueError, KeyError: If the file is broken. See `reading` for a message that names it.
+        ValueError, KeyError: If the file is broken or holds NaN or infinity. See `reading` for a
+            message that names it.
     """
     arrays = containers.read_npz(file)
     header = json.loads(str(arrays.pop(key)))
-    return header, [arrays[str(index)] for index in range(len(arrays))]
+    numbered = [arrays[str(index)] for index in range(len(arrays))]
+    if not all(np.isfinite(array).all() for array in numbered):
+        raise ValueError("it holds NaN or infinity")
+    return header, numbered
 
 
 @contextlib.contextmanager

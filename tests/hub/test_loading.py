@@ -33,7 +33,7 @@ def test_other_files_are_errors(tmp_path):
         keras_bert.load(file)
     broken = tmp_path / "broken.keras"
     broken.write_bytes(b"PK nonsense")
-    with pytest.raises(ValueError, match="is not a model that Keras can read") as caught:
+    with pytest.raises(ValueError, match="that Keras can read: .*; download or copy") as caught:
         keras_bert.load(broken)
     assert "\n" not in str(caught.value)
 

@@ -149,12 +149,17 @@ def test_broken_state_raises(killed, model, tmp_path, part):
         run_state.RunState(tmp_path, {}).restore(model)
 
 
-def test_weights_that_are_not_finite_raise(model, tmp_path):
+@pytest.mark.parametrize("name", [run_state.STATE_FILE, run_state.BEST_FILE])
+def test_weights_that_are_not_finite_raise(model, tmp_path, name):
     state = run_state.RunState(tmp_path, {})
     assert not state.restore(model)
     model.set_weights([np.full(weight.shape, np.nan) for weight in model.weights])
+    state.history = [{"epoch": 1, "loss": 1.0, "accuracy": 0.5}]
+    if name == run_state.BEST_FILE:
+        state.keep_best(model, {"epoch": 1})
+        model.set_weights([np.zeros(weight.shape) for weight in model.weights])
     state.save(model)
-    with pytest.raises(ValueError, match=rf"{run_state.STATE_FILE} is broken .*NaN.*delete it"):
+    with pytest.raises(ValueError, match=rf"{name} is broken .*NaN.*delete"):
         run_state.RunState(tmp_path, {}).restore(model)
 
 
