@@ -67,12 +67,14 @@ def main():
         bert,
         records.Records(args.output / "records"),
         args.output / "model",
-        train.two_phases(args.steps, args.batch_size, LENGTHS),
-        learning_rate=5e-4,  # five times the paper's, as the model is small; 1e-3 learns less
-        warmup_steps=args.steps // 20,
+        train.Recipe(
+            train.two_phases(args.steps, args.batch_size, LENGTHS),
+            learning_rate=5e-4,  # five times the paper's, as the model is small; 1e-3 learns less
+            warmup_steps=args.steps // 20,
+            seed=args.seed,
+        ),
         log_every=max(1, args.steps // 100),
         save_every=max(1, args.steps // 20),
-        seed=args.seed,
     )
     evaluated = [record for record in history if "eval_loss" in record]
     if evaluated:

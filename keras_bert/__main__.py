@@ -30,11 +30,6 @@ def main(argv=None):
     Returns:
         The exit status: 0; 1 after an error, which is one line on stderr; 2 for wrong arguments or
         without a command; 130 after Ctrl-C.
-
-    Example:
-
-    >>> main(["info", "no-such-model"])
-    1
     """
     parser = make_parser()
     args, unknown = parser.parse_known_args(argv)

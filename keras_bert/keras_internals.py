@@ -23,12 +23,6 @@ def all_layers(layer, include_self=True):
 
     Returns:
         A list of layers.
-
-    Example:
-
-    >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, name="dense")])
-    >>> all_layers(model, include_self=False)[-1].name
-    'dense'
     """
     return layer._flatten_layers(include_self=include_self)
 
@@ -41,11 +35,6 @@ def producing_operation(tensor):
 
     Returns:
         A `keras.Operation`, or `None` if the tensor is not symbolic.
-
-    Example:
-
-    >>> producing_operation(keras.Input((2,), name="x")).name
-    'x'
     """
     history = getattr(tensor, "_keras_history", None)
     return None if history is None else history.operation
@@ -59,11 +48,6 @@ def output_index(tensor):
 
     Returns:
         An int.
-
-    Example:
-
-    >>> output_index(ops.split(keras.Input((4,)), 2, axis=-1)[1])
-    1
     """
     return tensor._keras_history.tensor_index
 
@@ -76,12 +60,6 @@ def parent_tensors(tensor):
 
     Returns:
         A list of `keras.KerasTensor`.
-
-    Example:
-
-    >>> x = keras.Input((2,))
-    >>> parent_tensors(ops.tanh(x))[0] is x
-    True
     """
     history = tensor._keras_history
     return history.operation._inbound_nodes[history.node_index].input_tensors
@@ -93,13 +71,6 @@ def replace_value(variable, value):
     Args:
         variable: A `keras.Variable`.
         value: A variable of the backend, such as a `tf.Variable`, of the same shape and dtype.
-
-    Example:
-
-    >>> variable, other = keras.Variable([1.0]), keras.Variable([2.0])
-    >>> replace_value(variable, other.value)
-    >>> float(variable[0])
-    2.0
     """
     variable._value = value
 
@@ -109,11 +80,6 @@ def in_safe_mode():
 
     Returns:
         A bool, or `None` if Keras is not loading a model.
-
-    Example:
-
-    >>> in_safe_mode() is None
-    True
     """
     return serialization_lib.in_safe_mode()
 
@@ -130,12 +96,6 @@ def last_learning_rate(optimizer):
 
     Returns:
         A float.
-
-    Example:
-
-    >>> schedule = keras.optimizers.schedules.ExponentialDecay(0.5, 1, 0.5)
-    >>> last_learning_rate(keras.optimizers.SGD(schedule))
-    0.5
     """
     optimizer = getattr(optimizer, "inner_optimizer", optimizer)
     # `iterations` counts optimizer steps, and the schedule counts batches. The conversion to

@@ -31,14 +31,6 @@ def packed(model, *, name="packed"):
 
     Raises:
         ValueError: If `can_be_packed` is False for the model.
-
-    Example:
-
-    >>> from keras_bert import heads
-    >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
-    ...                       num_attention_heads=2, intermediate_size=8)
-    >>> packed(heads.classifier(encoder, 3)).output_shape
-    (None, None, 3)
     """
     if not can_be_packed(model):
         raise ValueError(
@@ -73,15 +65,6 @@ def packed_pretraining(model, *, name="packed_pretraining"):
 
     Raises:
         ValueError: If another head built the model.
-
-    Example:
-
-    >>> from keras_bert import heads
-    >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
-    ...                       num_attention_heads=2, intermediate_size=8)
-    >>> packed = packed_pretraining(heads.pretraining(encoder))
-    >>> {key: value.shape for key, value in packed.output.items()}
-    {'masked_lm': (None, None, 9), 'next_sentence': (None, None, 2)}
     """
     task = find_task(model)
     if task not in ("pretraining", "masked_lm"):
@@ -114,14 +97,6 @@ def can_be_packed(model):
 
     Returns:
         A bool.
-
-    Example:
-
-    >>> from keras_bert import heads
-    >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
-    ...                       num_attention_heads=2, intermediate_size=8)
-    >>> can_be_packed(heads.tagger(encoder, 3)), can_be_packed(heads.span_selector(encoder))
-    (True, False)
     """
     task = find_task(model)
     if task not in ("classifier", "regressor", "tagger"):

@@ -5,6 +5,7 @@ python -m tests.pretraining_runs killed FOLDER SEED [TIMES]      # after that
 python -m tests.pretraining_runs worker RECORDS INDEX NUMBER
 """
 
+import dataclasses
 import os
 import pathlib
 import random
@@ -73,8 +74,13 @@ def pretrain(made, folder, model=None, steps=6, length=16, batch_size=8, phases=
         "show_progress": False,
         **options,
     }
-    phases = phases or [train.Phase(steps, length, batch_size)]
-    return train.pretrain(encoder() if model is None else model, made, folder, phases, **options)
+    recipe = {
+        field.name: options.pop(field.name)
+        for field in dataclasses.fields(train.Recipe)
+        if field.name in options
+    }
+    recipe = train.Recipe(phases or [train.Phase(steps, length, batch_size)], **recipe)
+    return train.pretrain(encoder() if model is None else model, made, folder, recipe, **options)
 
 
 def weights(model):

@@ -55,14 +55,6 @@ def detect(path: str | Path) -> str:
     Raises:
         FileNotFoundError: If the folder does not exist.
         ValueError: If the folder holds no checkpoint of a known format, or more than one.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as path:
-        ...     for name in ("config.json", "model.safetensors"):
-        ...         Path(path, name).touch()
-        ...     detect(path)
-        'huggingface'
     """
     path = Path(path)
     if not path.is_dir():
@@ -96,26 +88,6 @@ def read(path: str | Path) -> Checkpoint:
     Raises:
         FileNotFoundError: If the folder or a file in it does not exist.
         ValueError: If the format is unknown, a file is broken, or the files do not fit together.
-
-    Example:
-        >>> import json, tempfile
-        >>> import numpy as np
-        >>> from keras_bert.checkpoints import canonical
-        >>> from safetensors.numpy import save_file
-        >>> config = dict.fromkeys(canonical.SIZES, 2)
-        >>> tensors = {
-        ...     source: np.zeros(entry.source_shape, "float32")
-        ...     for entry in name_tables.expand(huggingface.TABLE, config, labels=3)
-        ...     for source in entry.sources
-        ... }
-        >>> with tempfile.TemporaryDirectory() as path:
-        ...     _ = Path(path, "config.json").write_text(json.dumps(config))
-        ...     save_file(tensors, Path(path, "model.safetensors"))
-        ...     checkpoint = read(path)
-        ...     checkpoint.weights["layer_1/attention/qkv/kernel"].shape
-        (2, 6)
-        >>> checkpoint.format, checkpoint.config["hidden_size"]
-        ('huggingface', 2)
     """
     checkpoint: Checkpoint = FORMATS[detect(path)].read(path)
     return checkpoint
@@ -136,22 +108,6 @@ def write(checkpoint: Checkpoint, path: str | Path, format: str) -> None:
             checkpoint.
         FileExistsError: If the path is a file, or a folder that is not empty.
         OSError: If the folder cannot be written.
-
-    Example:
-        >>> import tempfile
-        >>> import numpy as np
-        >>> from keras_bert.checkpoints import canonical
-        >>> config = {**canonical.DEFAULTS, **dict.fromkeys(canonical.SIZES, 2)}
-        >>> weights = {
-        ...     entry.name: np.ones(entry.shape, "float32")
-        ...     for entry in name_tables.expand(huggingface.TABLE, config, labels=3)
-        ...     if entry.group not in canonical.OPTIONAL_GROUPS - {"pooler"}
-        ... }
-        >>> checkpoint = Checkpoint("", "", config, weights, None, {}, None)
-        >>> with tempfile.TemporaryDirectory() as path:
-        ...     write(checkpoint, path + "/mine", "huggingface")
-        ...     read(path + "/mine").config["hidden_size"]
-        2
     """
     path = Path(path).expanduser().resolve()
     if format not in WRITABLE:

@@ -72,14 +72,6 @@ def find(path: Path) -> Path:
     Raises:
         FileNotFoundError: If the folder holds no checkpoint.
         ValueError: If the folder holds several checkpoints and none is preferred.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     for name in ("bert_model.ckpt", "old.ckpt-1"):
-        ...         Path(folder, f"{name}.index").touch()
-        ...     find(Path(folder)).name
-        'bert_model.ckpt'
     """
     names = [file.name for file in path.glob("*.index") if file.name.isprintable()]
     found = sorted(path / name.removesuffix(".index") for name in names)

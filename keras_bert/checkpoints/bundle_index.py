@@ -51,15 +51,6 @@ def read(prefix: Path) -> dict[str, Entry]:
     Raises:
         FileNotFoundError: If the index does not exist.
         ValueError: If the index is broken, or an entry is not in the data files.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     _ = Path(folder, "model.ckpt.index").write_bytes(bytes(10))
-        ...     read(Path(folder, "model.ckpt"))
-        Traceback (most recent call last):
-        ...
-        ValueError: the index is truncated or not an index
     """
     from google.protobuf.message import DecodeError
     from tensorflow.core.protobuf import tensor_bundle_pb2

@@ -125,10 +125,6 @@ def names(config: Mapping[str, Any]) -> list[str]:
 
     Args:
         config: The config; only `num_hidden_layers` is used.
-
-    Example:
-        >>> [name for name in names({"num_hidden_layers": 2}) if name.endswith("output/bias")][:2]
-        ['layer_0/attention/output/bias', 'layer_0/output/bias']
     """
     layers = range(config["num_hidden_layers"])
     first = next(index for index, name in enumerate(SHAPES) if "{i}" in name)
@@ -201,12 +197,6 @@ def check_numbers(source: object, name: str, array: np.ndarray) -> None:
 
     Raises:
         ValueError: If the array holds NaN or infinity.
-
-    Example:
-        >>> check_numbers("a.bin", "pooler/dense/bias", np.array([1.0, np.nan]))
-        Traceback (most recent call last):
-        ...
-        ValueError: a.bin: pooler/dense/bias must hold finite numbers, received NaN or infinity
     """
     # min and max propagate NaN; isfinite over the array would allocate a mask.
     if array.size and not (np.isfinite(array.min()) and np.isfinite(array.max())):
@@ -235,17 +225,6 @@ def read_config(
 
     Raises:
         ValueError: If a key is unknown or missing, or a value is invalid.
-
-    Example:
-        >>> options = {"activations": {"gelu": "gelu"}, "dropped": (), "required_values": {}}
-        >>> read_config(Path("config.json"), dict.fromkeys(SIZES, 2), **options)["hidden_act"]
-        'gelu'
-        >>> found = {**dict.fromkeys(SIZES, 2), "block": 1}
-        >>> read_config(Path("config.json"), found, **options)
-        Traceback (most recent call last):
-        ...
-        ValueError: config.json: a BERT config must hold the sizes of the model and no unknown \
-keys; unknown keys (1): block
     """
     for key, value in required_values.items():
         if found.get(key, value) != value:

@@ -74,13 +74,6 @@ def read_npz(file: Path) -> dict[str, np.ndarray]:
     Raises:
         FileNotFoundError: If the file does not exist.
         ValueError: If the file is broken.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     np.savez(folder + "/a.npz", weight=np.ones(2))
-        ...     read_npz(Path(folder, "a.npz"))
-        {'weight': array([1., 1.])}
     """
     with open(file, "rb") as stream:  # NumPy does not close a broken file
         try:
@@ -160,11 +153,6 @@ class Section(io.RawIOBase):
         file: Open file. The view does not close it.
         start: Offset of the part, in bytes.
         size: Size of the part, in bytes.
-
-    Example:
-        >>> section = Section(io.BytesIO(b"0123456789"), 2, 5)
-        >>> section.read(3), section.seek(-1, io.SEEK_END), section.read()
-        (b'234', 4, b'6')
     """
 
     def __init__(self, file: IO[bytes], start: int, size: int) -> None:

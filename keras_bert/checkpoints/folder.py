@@ -25,14 +25,6 @@ def read_json(file: Path) -> dict[str, Any]:
     Raises:
         FileNotFoundError: If the file does not exist.
         ValueError: If the file is not UTF-8, not JSON or not an object, or if a key is repeated.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     file = Path(folder, "config.json")
-        ...     _ = file.write_text('{"hidden_size": 8}')
-        ...     read_json(file)
-        {'hidden_size': 8}
     """
     return reading.parse_json(reading.read_bytes(file, _MAX_JSON), file)
 
@@ -43,14 +35,6 @@ def write_json(file: Path, value: Any) -> None:
     Args:
         file: Path of the file.
         value: The object.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     file = Path(folder, "config.json")
-        ...     write_json(file, {"hidden_size": 8})
-        ...     read_json(file)
-        {'hidden_size': 8}
     """
     text = json.dumps(value, ensure_ascii=False, indent=2)
     with atomic_write(file) as temporary:
@@ -75,14 +59,6 @@ def read_vocabulary(file: Path) -> list[str]:
     Raises:
         FileNotFoundError: If the file does not exist.
         ValueError: If the file is empty, not UTF-8, or has over `MAX_TOKENS` lines.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     file = Path(folder, "vocab.txt")
-        ...     _ = file.write_bytes(b"[PAD]\r\n\n##s\n")
-        ...     read_vocabulary(file)
-        ['[PAD]', '', '##s']
     """
     lines = read_vocabulary_text(file).split("\n")
     if not lines[-1]:
@@ -176,14 +152,6 @@ def write_vocabulary(file: Path, vocabulary: Sequence[str]) -> None:
 
     Raises:
         ValueError: If a token contains a line break or has white space around it.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     file = Path(folder, "vocab.txt")
-        ...     write_vocabulary(file, ["[PAD]", "", "a\u2028b"])
-        ...     file.read_bytes()
-        b'[PAD]\n\na\xe2\x80\xa8b\n'
     """
     text = vocabulary_text(file, vocabulary)
     with atomic_write(file) as temporary:
@@ -247,10 +215,6 @@ def is_cased(vocabulary: Sequence[str]) -> bool:
 
     Args:
         vocabulary: The tokens.
-
-    Example:
-        >>> is_cased(["[CLS]", "paris", "##A"]), is_cased(["[CLS]", "Paris"])
-        (False, True)
     """
     return any(
         token.lower() != token

@@ -130,15 +130,6 @@ def read_config(path: str | Path) -> dict[str, Any]:
     Raises:
         FileNotFoundError: If bert_config.json does not exist.
         ValueError: If bert_config.json is broken, or has an unknown key or an invalid value.
-
-    Example:
-        >>> import json, tempfile
-        >>> sizes = dict.fromkeys(canonical.SIZES, 8)
-        >>> with tempfile.TemporaryDirectory() as path:
-        ...     _ = Path(path, "bert_config.json").write_text(json.dumps(sizes))
-        ...     config = read_config(path)
-        >>> config["hidden_act"], config["layer_norm_eps"]
-        ('gelu_new', 1e-12)
     """
     file = Path(path) / "bert_config.json"
     return canonical.read_config(

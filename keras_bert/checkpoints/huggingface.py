@@ -179,15 +179,6 @@ def read_config(path: str | Path) -> dict[str, Any]:
     Raises:
         FileNotFoundError: If config.json does not exist.
         ValueError: If config.json is broken, has an unknown key, or describes another model.
-
-    Example:
-        >>> import json, tempfile
-        >>> sizes = dict.fromkeys(canonical.SIZES, 8)
-        >>> with tempfile.TemporaryDirectory() as path:
-        ...     _ = Path(path, "config.json").write_text(json.dumps(sizes))
-        ...     config = read_config(path)
-        >>> config["hidden_size"], config["hidden_act"]
-        (8, 'gelu')
     """
     file = Path(path) / "config.json"
     return canonical.read_config(

@@ -29,16 +29,6 @@ def check(file: Path) -> tuple[dict[str, Any], int]:
     Raises:
         ValueError: If a part is missing, declares more bytes than the file has, or if the config
             does not match the weights.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.NamedTemporaryFile() as stream:
-        ...     with zipfile.ZipFile(stream, "w") as archive:
-        ...         archive.writestr("config.json", "{}")
-        ...     check(Path(stream.name))
-        Traceback (most recent call last):
-        ...
-        ValueError: model.weights.h5 is missing
     """
     import h5py
 

@@ -132,16 +132,6 @@ def read_config(path: str | Path) -> dict[str, Any]:
     Raises:
         FileNotFoundError: If config.json does not exist.
         ValueError: If config.json is broken, or describes another model.
-
-    Example:
-        >>> import tempfile
-        >>> sizes = {_CONFIG.get(key, key): 8 for key in canonical.SIZES}
-        >>> with tempfile.TemporaryDirectory() as path:
-        ...     found = {"class_name": "BertBackbone", "config": {**sizes, "dropout": 0.2}}
-        ...     folder.write_json(Path(path, "config.json"), found)
-        ...     config = read_config(path)
-        >>> config["hidden_size"], config["hidden_act"], config["attention_probs_dropout_prob"]
-        (8, 'gelu_new', 0.2)
     """
     file = Path(path) / "config.json"
     found = folder.read_json(file)

@@ -184,17 +184,6 @@ def read_config(path: str | Path) -> dict[str, Any]:
     Raises:
         FileNotFoundError: If none of these files exists.
         ValueError: If the file is broken, or does not describe BERT.
-
-    Example:
-        >>> import json, tempfile
-        >>> bert = dict.fromkeys(canonical.SIZES, 8) | {"hidden_activation": "relu"}
-        >>> bert["num_layers"] = bert.pop("num_hidden_layers")
-        >>> params = {"task": {"model": {"encoder": {"type": "bert", "bert": bert}}}}
-        >>> with tempfile.TemporaryDirectory() as path:
-        ...     _ = Path(path, "params.yaml").write_text(json.dumps(params))  # JSON is YAML
-        ...     config = read_config(path)
-        >>> config["num_hidden_layers"], config["hidden_act"], config["vocab_size"]
-        (8, 'relu', 8)
     """
     path = Path(path)
     files = [path / name for name in ("bert_config.json", "params.yaml", "bert_encoder.yaml")]
@@ -339,17 +328,6 @@ def resolve(file: Path, graph: Sequence[Node]) -> dict[str, str]:
 
     Raises:
         ValueError: If the graph has no BERT encoder of the Model Garden, or more than one.
-
-    Example:
-        >>> graph = [
-        ...     Node({"model": 1}, None, ""),
-        ...     Node({"_transformer_layers": 2, "_pooler_layer": 3}, None, ""),
-        ...     Node({}, None, ""),
-        ...     Node({"kernel": 4}, None, ""),
-        ...     Node({}, "the key", ""),
-        ... ]
-        >>> resolve(Path("model.ckpt"), graph)
-        {'encoder/_pooler_layer/kernel': 'the key'}
     """
     nodes = list(graph)  # `_find_encoders` appends nodes
     encoders = _find_encoders(nodes)

@@ -27,11 +27,6 @@ def from_encoder(garden_encoder: Any) -> Checkpoint:
     Raises:
         ValueError: If the encoder is not BERT: it has `norm_first`, an `output_range`, factorized
             embeddings, or an activation other than gelu, tanh gelu and relu.
-
-    Example:
-        >>> def to_keras_bert(garden_encoder):
-        ...     from keras_bert.hub.conversion import from_checkpoint
-        ...     return from_checkpoint(from_encoder(garden_encoder))
     """
     config = _read_config(garden_encoder)
     variables = _variables(garden_encoder, config)
@@ -70,12 +65,6 @@ def to_encoder(checkpoint: Checkpoint | Mapping[str, Any], garden_encoder: Any =
         ValueError: If the encoder does not match the checkpoint, or if `garden_encoder` is `None`
             and `checkpoint` has no config.
         ImportError: If tf-models-official is needed and not installed.
-
-    Example:
-        >>> to_encoder({})
-        Traceback (most recent call last):
-        ...
-        ValueError: creating an encoder needs a Checkpoint with a config; received weights only
     """
     config = checkpoint.config if isinstance(checkpoint, Checkpoint) else None
     weights = checkpoint.weights if isinstance(checkpoint, Checkpoint) else checkpoint

@@ -41,10 +41,6 @@ def rule(*sources: str, layout: Layout = Layout.SAME) -> Rule:
 
     Returns:
         The `Rule`.
-
-    Example:
-        >>> rule("pooler.weight", layout=Layout.TRANSPOSED).sources
-        ('pooler.weight',)
     """
     return Rule(sources, layout)
 
@@ -110,14 +106,6 @@ def expand(
 
     Returns:
         The entries in the order of the table, layer by layer.
-
-    Example:
-        >>> config = dict.fromkeys(canonical.SIZES, 2)
-        >>> table = {"layer_{i}/attention/qkv/bias": rule("h.{i}.q", "h.{i}.k", "h.{i}.v")}
-        >>> for entry in expand(table, config):
-        ...     print(entry.name, entry.sources, entry.shape, entry.source_shape)
-        layer_0/attention/qkv/bias ('h.0.q', 'h.0.k', 'h.0.v') (6,) (2,)
-        layer_1/attention/qkv/bias ('h.1.q', 'h.1.k', 'h.1.v') (6,) (2,)
     """
     sizes: dict[str | int, int | None] = {
         "vocab": config["vocab_size"],
@@ -322,19 +310,6 @@ def assign(
     Raises:
         ValueError: If a variable has no weight, a weight has no variable, or shapes differ (the
             message lists all), or if a weight holds NaN or infinity.
-
-    Example:
-        >>> import types
-        >>> values = []
-        >>> bias = types.SimpleNamespace(shape=(2,), assign=values.append)
-        >>> assign({"pooler/dense/bias": bias}, {"pooler/dense/bias": np.ones(2)}, source="here")
-        >>> values
-        [array([1., 1.])]
-        >>> assign({"pooler/dense/bias": bias}, {"pooler/dense/bias": np.ones(3)}, source="here")
-        Traceback (most recent call last):
-        ...
-        ValueError: here: weights and variables must match one to one; \
-wrong shape (1): pooler/dense/bias (expected (2,), found (3,))
     """
     prefixes = tuple(ignore)
     shapes = {name: tuple(variable.shape) for name, variable in variables.items()}
@@ -371,10 +346,6 @@ def bfloat16_to_float32(bits: np.ndarray) -> np.ndarray:
 
     Returns:
         A float32 array of the same shape.
-
-    Example:
-        >>> bfloat16_to_float32(np.array([0x3F80, 0xC000], np.uint16))
-        array([ 1., -2.], dtype=float32)
     """
     return (bits.astype(np.uint32) << 16).view(np.float32)
 

@@ -54,16 +54,6 @@ def read(file: Path) -> dict[str, Tensor]:
     Raises:
         FileNotFoundError: If the file or a shard does not exist.
         ValueError: If a file is broken, or the shards do not match the index.
-
-    Example:
-        >>> import tempfile
-        >>> from safetensors.numpy import save_file
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     file = Path(folder, "model.safetensors")
-        ...     save_file({"bias": np.ones(2, "float32")}, file)
-        ...     tensor = read(file)["bias"]
-        ...     print(tensor.shape, tensor.dtype, tensor.load())
-        (2,) float32 [1. 1.]
     """
     if file.name.endswith(INDEX):
         return _read_shards(file)

@@ -32,12 +32,6 @@ def read(
 
     Raises:
         ValueError: If a file is broken, or the tokenizer is not BERT's.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as path:
-        ...     read(path, ["[PAD]", "Paris"], {"max_position_embeddings": 512})["lowercase"]
-        False
     """
     path = Path(path)
     file = path / FILE
@@ -91,14 +85,6 @@ def write(path: str | Path, tokenizer: Mapping[str, Any]) -> None:
     Args:
         path: The folder.
         tokenizer: The options, as in `Checkpoint.tokenizer`.
-
-    Example:
-        >>> import tempfile
-        >>> options = {"lowercase": True, "strip_accents": False, "split_cjk": True}
-        >>> with tempfile.TemporaryDirectory() as path:
-        ...     write(path, {**options, "sequence_length": 64})
-        ...     read(path, None, {"max_position_embeddings": 512})["strip_accents"]
-        False
     """
     found = {
         "tokenizer_class": "BertTokenizer",

@@ -100,18 +100,6 @@ def read(file: str | Path) -> dict[str, np.ndarray]:
     Raises:
         FileNotFoundError: If the file does not exist.
         ValueError: If the file is broken, or holds anything but tensors.
-
-    Example:
-        >>> import os, tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     file = os.path.join(folder, "pytorch_model.bin")
-        ...     with zipfile.ZipFile(file, "w") as archive:
-        ...         archive.writestr("model/data.pkl", b"cos\nsystem\n(Vecho hello\ntR.")
-        ...     try:
-        ...         read(file)
-        ...     except ValueError as error:
-        ...         print(str(error).replace(file, "pytorch_model.bin"))
-        pytorch_model.bin: must be a complete dict of tensors, received the name os.system
     """
     with open(file, "rb") as stream:
         try:
@@ -251,14 +239,9 @@ def _run(program: Any) -> object:
                 _check(stack[-1], list).extend(items)
             case "SETITEM" | "SETITEMS":
                 items = pop(2) if opcode.name == "SETITEM" else since_mark()
-                target = _check(stack[-1], dict)
-                for key, value in zip(items[::2], items[1::2], strict=True):
-                    # Hashing nested tuples can take forever.
-                    target[_check(key, str, int)] = value
-            case "BINPUT" | "LONG_BINPUT":
-                memo[argument] = stack[-1]
-            case "MEMOIZE":
-                memo[len(memo)] = stack[-1]
+                _set_items(_check(stack[-1], dict), items)
+            case "BINPUT" | "LONG_BINPUT" | "MEMOIZE":
+                memo[len(memo) if argument is None else argument] = stack[-1]
             case "BINGET" | "LONG_BINGET":
                 stack.append(memo[argument])
             case "GLOBAL":
@@ -266,14 +249,9 @@ def _run(program: Any) -> object:
             case "STACK_GLOBAL":
                 stack.append(_global(".".join(_check(part, str) for part in pop(2))))
             case "BINPERSID":
-                (identity,) = pop(1)
-                stack.append(_storage(*_check(identity, tuple)))
+                stack.append(_storage(*_check(pop(1)[0], tuple)))
             case "REDUCE":
-                function, arguments = pop(2)
-                build = _BUILDERS.get(_check(function, _Global).name)
-                if build is None:
-                    raise ValueError(f"a call of {function.name}")
-                stack.append(build(*_check(arguments, tuple)))
+                stack.append(_call(*pop(2)))
             case "BUILD":
                 pop(1)  # Attributes of an OrderedDict: version numbers of modules.
                 _check(stack[-1], dict)
@@ -283,6 +261,18 @@ def _run(program: Any) -> object:
             case _:
                 raise ValueError(f"the pickle instruction {opcode.name}")
     raise ValueError("a pickle without an end")
+
+
+def _set_items(target: dict[Any, Any], items: list[Any]) -> None:
+    for key, value in zip(items[::2], items[1::2], strict=True):
+        target[_check(key, str, int)] = value  # hashing nested tuples can take forever
+
+
+def _call(function: Any, arguments: Any) -> object:
+    build = _BUILDERS.get(_check(function, _Global).name)
+    if build is None:
+        raise ValueError(f"a call of {function.name}")
+    return build(*_check(arguments, tuple))
 
 
 def _check(value: Any, *types: type) -> Any:

@@ -50,9 +50,10 @@ def evaluate(args):
     """Score a model on a labeled file."""
     model = _fine_tuned(args)
     task = reading.task_of(model)
-    if args.characters and task != "qa":
+    if args.characters and task != "question-answering":
         raise ValueError(
-            f"--characters applies only to the task qa; {args.model} has the task {task}"
+            f"--characters applies only to the task question-answering; {args.model} has the "
+            f"task {task}"
         )
     decoding = _decoding(args, model)
     examples = reading.read(args.input, task, reading.columns_of(args, args.model), args.format)
@@ -76,7 +77,7 @@ def _decoding(args, model):
     """Return the options of the task's `decode` that the command line sets."""
     if args.null_threshold is None:
         return {}
-    if reading.task_of(model) != "qa" or not heads.find_output(model).no_answer:
+    if reading.task_of(model) != "question-answering" or not heads.find_output(model).no_answer:
         raise ValueError(
             f"--null-threshold needs a model for questions without an answer; {args.model} was not "
             "trained on such questions"
@@ -140,7 +141,7 @@ def _parts(args, model):
         characters = heads.find_output(model).characters
         words, _ = tagging.split_words(args.texts, tokenizer, characters)
         return [conll.TaggedSentences(words, source="the command line")]
-    if task == "qa":
+    if task == "question-answering":
         if len(args.texts) != 2:
             raise ValueError("question answering needs two texts, a question and a context")
         return [squad.Questions(args.texts[:1], args.texts[1:], source="the command line")]

@@ -162,21 +162,7 @@ def pretrain(args):
     made = records.Records(args.records)
     arguments.check_folder(args.output)
     arguments.check_log_folder(args.tensorboard)
-    if len(args.lengths) > 2:
-        raise ValueError(f"--lengths takes one or two numbers; received {len(args.lengths)}")
-    most = args.max_predictions or [None]
-    if len(most) not in (1, len(args.lengths)):
-        raise ValueError(
-            "--max-predictions takes one number, or one for each of --lengths; received "
-            f"{len(most)}"
-        )
-    phases = pretraining.two_phases(
-        args.steps,
-        args.batch_size,
-        (*args.lengths, args.lengths[-1])[:2],
-        1.0 if len(args.lengths) == 1 else args.first_share,
-        (*most, most[-1])[:2],
-    )
+    recipe = _recipe(args)
     with distribution.scope(args.strategy, model_parallel=args.model_parallel):
         # Seed before the model is built: all processes then start with the same weights.
         keras.utils.set_random_seed(args.seed)
@@ -195,14 +181,7 @@ def pretrain(args):
             model,
             made,
             args.output,
-            phases,
-            learning_rate=args.learning_rate,
-            warmup_steps=args.warmup_steps,
-            optimizer=args.optimizer,
-            gradient_accumulation_steps=args.accumulate,
-            packed=args.packed,
-            whole_words=args.whole_words,
-            seed=args.seed,
+            recipe,
             log_every=args.log_every,
             save_every=args.save_every,
             eval_every=args.eval_every,
@@ -215,6 +194,34 @@ def pretrain(args):
     last |= {key: statistics.median(line[key] for line in phase) for key in _RATES}
     print(report.table(last | {"minutes": sum(record["seconds"] for record in history) / 60}))
     print(f"saved in {args.output}")
+
+
+def _recipe(args):
+    if len(args.lengths) > 2:
+        raise ValueError(f"--lengths takes one or two numbers; received {len(args.lengths)}")
+    most = args.max_predictions or [None]
+    if len(most) not in (1, len(args.lengths)):
+        raise ValueError(
+            "--max-predictions takes one number, or one for each of --lengths; received "
+            f"{len(most)}"
+        )
+    phases = pretraining.two_phases(
+        args.steps,
+        args.batch_size,
+        (*args.lengths, args.lengths[-1])[:2],
+        1.0 if len(args.lengths) == 1 else args.first_share,
+        (*most, most[-1])[:2],
+    )
+    return pretraining.Recipe(
+        phases,
+        learning_rate=args.learning_rate,
+        warmup_steps=args.warmup_steps,
+        optimizer=args.optimizer,
+        gradient_accumulation_steps=args.gradient_accumulation_steps,
+        packed=args.packed,
+        whole_words=args.whole_words,
+        seed=args.seed,
+    )
 
 
 def _initial_model(args):

@@ -12,7 +12,7 @@ _KINDS = {"classification": "label", "pair": "label", "multi-label": "label_set"
 _KINDS |= {"regression": "score"}
 _HEAD_TASKS = {
     "tagger": "tagging",
-    "span_selector": "qa",
+    "span_selector": "question-answering",
     "multiple_choice": "multiple-choice",
     "regressor": "regression",
 }
@@ -64,7 +64,7 @@ def read(path, task, columns, format, limit=None):
     if task == "tagging":
         places = {"word": columns["word"], "tag": columns["tag"]}
         return conll.read(path, **places, format=format, limit=limit)
-    if task == "qa":
+    if task == "question-answering":
         _check_no_format(format)
         return squad.read(path, limit=limit, characters=columns["characters"] or None)
     if task == "multiple-choice":
@@ -77,7 +77,7 @@ def read_in_parts(path, task, columns, format):
     """Yield the rows of a file without labels, in parts, so that it can have any size."""
     if task == "tagging":
         return conll.read_in_parts(path, word=columns["word"], tag=None, format=format)
-    if task == "qa":  # a single JSON object
+    if task == "question-answering":  # a single JSON object
         _check_no_format(format)
         return [squad.read(path, labelled=False)]
     if task == "multiple-choice":

@@ -29,8 +29,8 @@ _MANY_SPLIT = 0.02
 
 def finetune(args):
     """Train a model, and write it with its metrics and plots."""
-    if args.characters and args.task != "qa":
-        raise ValueError("--characters applies only to --task qa")
+    if args.characters and args.task != "question-answering":
+        raise ValueError("--characters applies only to --task question-answering")
     # Read the files first, so that a wrong column is reported before the model loads.
     examples, dev, columns = _read_training_data(args)
     if dev is None and (args.search or args.metric or args.patience):
@@ -60,13 +60,7 @@ def _finetune(args, output, examples, dev, columns):
         if note:
             print(note, flush=True)
     encoder.trainable = not args.freeze
-    names = ("warmup", "max_length", "metric", "patience", "fixed_length", "seed")
-    options = {name: getattr(args, name) for name in names}
-    options["gradient_accumulation_steps"] = args.accumulate
-    given = {name: getattr(args, name) for name in _SEARCHED if getattr(args, name) is not None}
-    for name in ("class_weight", "stride"):
-        if (value := getattr(args, name)) is not None:
-            options[name] = value
+    options, given = _recipe_options(args)
 
     def save(model, metrics, **found):
         found |= {"model": args.model, "train": examples.source, "dev": dev and dev.source}
@@ -112,6 +106,17 @@ def _finetune(args, output, examples, dev, columns):
         )
     _print_run(model, metrics, examples, dev)
     print(f"saved in {output}")
+
+
+def _recipe_options(args):
+    """Return the options of `finetune`, and the given ones of those that --search tries."""
+    names = ("warmup", "max_length", "metric", "patience", "fixed_length", "seed")
+    options = {name: getattr(args, name) for name in (*names, "gradient_accumulation_steps")}
+    for name in ("class_weight", "stride"):
+        if (value := getattr(args, name)) is not None:
+            options[name] = value
+    given = {name: getattr(args, name) for name in _SEARCHED if getattr(args, name) is not None}
+    return options, given
 
 
 def _write_run(output, model, metrics, dev):

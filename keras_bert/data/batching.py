@@ -38,16 +38,6 @@ class Batches:
     Attributes:
         rows: For each batch the indices of its sequences, a list of int arrays.
         sizes: For each batch its number of rows, with those of weight 0.
-
-    Example:
-
-    >>> class Rows:
-    ...     lengths, max_length = np.array([3, 5, 4]), 8
-    ...     def batch(self, rows, length):
-    ...         return {"ids": np.zeros((len(rows), length), int)}, None, None
-    >>> batches = Batches(Rows(), batch_size=2)
-    >>> [batches[index][0]["ids"].shape for index in range(len(batches))]
-    [(2, 5), (1, 3)]
     """
 
     def __init__(self, encoded, batch_size, seed=None, lengths=None):
@@ -115,12 +105,6 @@ def worth_compiling(needed, cost, share):
 
     Returns:
         Some of `LENGTHS`, increasing; `None` if it is faster not to compile.
-
-    Example:
-
-    >>> worth_compiling([30] * 400 + [60] * 200, cost=1000, share=0.7)
-    (32, 64)
-    >>> worth_compiling([30] * 50 + [60] * 20, cost=1000, share=0.7)
     """
     counts = collections.Counter(
         next((size for size in LENGTHS if size >= length), length) for length in needed
@@ -150,11 +134,6 @@ def pad(sequences, length, value=0):
 
     Returns:
         int32 (len(sequences), length).
-
-    Example:
-
-    >>> pad([np.array([1, 2, 3]), np.array([4])], 4).tolist()
-    [[1, 2, 3, 0], [4, 0, 0, 0]]
     """
     result = np.full((len(sequences), length), value, np.int32)
     for row, sequence in zip(result, sequences, strict=True):

@@ -12,14 +12,6 @@ class Layout:
         number: Number of each sequence in its row, from 0, int (n,).
         offset: First position of each sequence in its row, int (n,).
         shape: Number of rows, positions per row, maximum number of sequences per row.
-
-    Example:
-
-    >>> zeros, ids = np.zeros(2, int), np.array([[2, 7, 3], [2, 3, 0]])
-    >>> layout = Layout(np.array([3, 2]), zeros, np.array([0, 1]), np.array([0, 3]), (1, 6, 2))
-    >>> inputs = layout.inputs(ids, 0 * ids)
-    >>> inputs["input_word_ids"].tolist(), inputs["text_ids"].tolist()
-    ([[2, 7, 3, 2, 3, 0]], [[1, 1, 1, 2, 2, 0]])
     """
 
     def __init__(self, lengths, row, number, offset, shape):
@@ -94,10 +86,5 @@ def within(sizes):
 
     Returns:
         int (sum of the sizes,).
-
-    Example:
-
-    >>> within(np.array([2, 3])).tolist()
-    [0, 1, 0, 1, 2]
     """
     return np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)

@@ -38,22 +38,6 @@ class PackedBatches(Batches):
     Attributes:
         rows: For each batch the indices of its sequences, a list of int arrays.
         sizes: For each batch the number of rows that its sequences are packed into.
-
-    Example:
-
-    >>> class Texts:
-    ...     lengths, max_length, pad_id = np.array([3, 5, 4, 4]), 8, 0
-    ...     def batch(self, rows, length):
-    ...         ids = np.where(np.arange(length) < self.lengths[rows][:, None], 7, 0)
-    ...         inputs = {"input_word_ids": ids, "input_type_ids": 0 * ids}
-    ...         return inputs, np.array([10, 11, 12, 13])[rows], np.ones(len(rows))
-    >>> plan = plan_batches(Texts.lengths, 4, 0)
-    >>> batches = PackedBatches(Texts(), plan, (2, 8, 2), of_positions=False)
-    >>> inputs, targets, weights = batches[0]
-    >>> inputs["text_ids"].tolist()
-    [[1, 1, 1, 1, 1, 2, 2, 2], [1, 1, 1, 1, 2, 2, 2, 2]]
-    >>> sorted(targets.ravel().tolist())
-    [10, 11, 12, 13]
     """
 
     def __init__(self, encoded, plan, shape, *, of_positions):
@@ -92,11 +76,6 @@ def plan_batches(lengths, batch_size, seed):
 
     Returns:
         For each batch the indices of its sequences, a list of int arrays.
-
-    Example:
-
-    >>> sorted(np.concatenate(plan_batches(np.array([3, 5, 4, 4]), 2, 0)).tolist())
-    [0, 1, 2, 3]
     """
     generator = np.random.default_rng(seed)
     order = generator.permutation(len(lengths))
@@ -126,13 +105,6 @@ def packed_shape(lengths, plans, hidden_size, multiple=1):
     Returns:
         Rows per batch, positions per row, maximum number of sequences per row; `None` if the
         batches are too small to pack.
-
-    Example:
-
-    >>> lengths = np.array([3, 5, 4, 4])
-    >>> packed_shape(lengths, [plan_batches(lengths, 4, 0)], 64)
-    (2, 8, 2)
-    >>> packed_shape(lengths, [plan_batches(lengths, 1, 0)], 64)
     """
     largest = int(max(lengths[chosen].sum() for plan in plans for chosen in plan))
     longest = int(lengths.max())

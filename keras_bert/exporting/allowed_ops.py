@@ -115,19 +115,6 @@ def check(folder):
 
     Raises:
         ValueError: If an op is not allowed, or a file is broken.
-
-    Example:
-
-    >>> import tempfile
-    >>> import tensorflow as tf
-    >>> module = tf.Module()
-    >>> module.read = tf.function(tf.io.read_file, input_signature=[tf.TensorSpec([], tf.string)])
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     tf.saved_model.save(module, folder)
-    ...     check(folder)
-    Traceback (most recent call last):
-    ValueError: ...saved_model.pb: the graph uses ops that are not allowed in a model from \
-elsewhere: ReadFile. ...
     """
     from google.protobuf.message import DecodeError
     from tensorflow.core.protobuf import saved_model_pb2

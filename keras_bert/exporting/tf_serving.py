@@ -123,14 +123,6 @@ def write_settings(folder, inputs):
     Args:
         folder: Model folder, which holds the versions. Its name is the name of the model.
         inputs: Inputs of `serving_default`, a list of named `tf.TensorSpec`.
-
-    Example:
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_settings(folder, [tf.TensorSpec([None], tf.string, name="text")])
-    ...     sorted(path.name for path in pathlib.Path(folder).iterdir())
-    ['batching.config', 'compose.yaml', 'models.config']
     """
     folder = pathlib.Path(folder)
     name = folder.resolve().name
@@ -180,12 +172,6 @@ def curl(name, inputs):
 
     Returns:
         Lines for a shell, as one string.
-
-    Example:
-
-    >>> print(curl("reviews", [tf.TensorSpec([None], tf.string, name="text")]))
-    curl -d '{"instances": ["your text"]}' \
-      http://localhost:8501/v1/models/reviews:predict
     """
     rows = {spec.name: tf.make_ndarray(_example(spec, "your text"))[0] for spec in inputs}
     row = rows if len(rows) != 1 else next(iter(rows.values()))

@@ -46,16 +46,6 @@ def preprocess(preprocessor, assets, sequence_length=SEQUENCE_LENGTH):
 
     Returns:
         The module and the dict of its signatures.
-
-    Example:
-
-    >>> import tempfile
-    >>> from keras_bert.text.preprocessor import Preprocessor
-    >>> vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good"]
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     module, _ = preprocess(Preprocessor(vocabulary), folder)
-    >>> module.tokenize(tf.constant(["good good", ""])).to_list()
-    [[[5], [5]], []]
     """
     texts = [tf.TensorSpec([None], tf.string, name="inputs")]
 
@@ -129,18 +119,6 @@ def encoder(encoder, assets, masked_lm=None):
 
     Returns:
         The module and the dict of its signatures.
-
-    Example:
-
-    >>> import tempfile
-    >>> from keras_bert import BertEncoder
-    >>> small = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
-    ...                     num_attention_heads=2, intermediate_size=8)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     module, _ = encoder(small, folder)
-    >>> ids = tf.constant([[1, 0, 1]])
-    >>> sorted(module(dict.fromkeys(small.input, ids)))
-    ['default', 'encoder_outputs', 'pooled_output', 'sequence_output']
     """
 
     def encode(inputs, training):

@@ -38,13 +38,6 @@ def split(tokens, size, step):
 
     Returns:
         `Windows`.
-
-    Example:
-
-    >>> tokens = tf.ragged.constant([[1, 2, 3, 4, 5], []])
-    >>> size, step = tf.constant([3, 3], tf.int64), tf.constant([2, 2], tf.int64)
-    >>> split(tokens, size, step).tokens.to_list()
-    [[1, 2, 3], [3, 4, 5], []]
     """
     step = tf.maximum(step, 1)
     length = tokens.row_lengths()

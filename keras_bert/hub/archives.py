@@ -31,18 +31,6 @@ def unpack(archive, folder):
     Raises:
         ValueError: The file is not a zip archive, is damaged, or is refused.
         OSError: The archive cannot be read, the folder exists, or the disk is full.
-
-    Example:
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with zipfile.ZipFile(folder + "/a.zip", "w") as archive:
-    ...         archive.writestr("../vocab.txt", "[PAD]")
-    ...     try:
-    ...         unpack(folder + "/a.zip", folder + "/a")
-    ...     except ValueError as error:
-    ...         print(str(error).rpartition("a.zip")[2])
-    : entries must stay inside the folder; received '../vocab.txt'
     """
     archive, folder = pathlib.Path(archive), pathlib.Path(folder)
     try:

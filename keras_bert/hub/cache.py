@@ -24,11 +24,6 @@ def cache_folder():
 
     Returns:
         A `pathlib.Path`. The folder may not exist.
-
-    Example:
-
-    >>> cache_folder().is_absolute()
-    True
     """
     if chosen := os.environ.get("KERAS_BERT_CACHE"):
         return pathlib.Path(chosen).expanduser().absolute()

@@ -54,14 +54,6 @@ def from_checkpoint(
     Raises:
         ValueError: The checkpoint lacks weights of the head, or its vocabulary or config is
             invalid.
-
-    Example:
-
-    >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
-    ...                       num_attention_heads=2, intermediate_size=8)
-    >>> checkpoint = to_checkpoint(heads.classifier(encoder, labels=["bad", "good"]))
-    >>> heads.find_output(from_checkpoint(checkpoint, "classifier")).labels
-    ['bad', 'good']
     """
     if task == "auto":
         task = checkpoint.task
@@ -100,13 +92,6 @@ def to_checkpoint(model):
     Raises:
         ValueError: The model has no encoder or several, other layers than BERT's, or quantized or
             LoRA weights.
-
-    Example:
-
-    >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
-    ...                       num_attention_heads=2, intermediate_size=8)
-    >>> to_checkpoint(encoder).weights["pooler/dense/bias"]
-    array([0., 0., 0., 0.], dtype=float32)
     """
     encoder, output, task = heads.find_encoder(model), heads.find_output(model), None
     if model is not encoder:

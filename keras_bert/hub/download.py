@@ -48,13 +48,6 @@ def fetch(url, path, *, sha256=None):
     Raises:
         ValueError: The address has another scheme, or the file has another hash.
         OSError: The server cannot be reached or refuses, or the disk is full.
-
-    Example:
-
-    >>> fetch("ftp://example.org/bert.zip", "bert.zip")
-    Traceback (most recent call last):
-    ...
-    ValueError: ftp://example.org/bert.zip must be an http or https address
     """
     path = pathlib.Path(path)
     if urllib.parse.urlsplit(url).scheme not in ("http", "https"):

@@ -38,11 +38,6 @@ class Source:
         size: Size of the weights in bytes.
         hidden_act: Activation in Google's code when the model was published.
         tokenizer: Content of tokenizer_config.json that replaces the repository's.
-
-    Example:
-
-    >>> SOURCES["minilm"].license
-    'Apache-2.0'
     """
 
     repository: str

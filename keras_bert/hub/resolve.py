@@ -51,13 +51,6 @@ def find(name):
         ValueError: The name is unknown, or a file has a wrong hash or is damaged.
         ImportError: kagglehub is not installed.
         OSError: No source can be reached, or the cache cannot be written.
-
-    Example:
-
-    >>> find("no-such-model")
-    Traceback (most recent call last):
-    ...
-    ValueError: 'no-such-model' is neither a folder nor a known model name; ...
     """
     check(name)
     name = os.fspath(name)
@@ -85,10 +78,6 @@ def check(name):
     Raises:
         ValueError: The name is unknown or ambiguous, or the file is of another kind.
         FileNotFoundError: The file does not exist.
-
-    Example:
-
-    >>> check("minilm")
     """
     name = os.fspath(name)
     path = _local(name)
@@ -117,11 +106,6 @@ def license_of(name):
 
     Args:
         name: As for `find`. Only named models and their Hub repositories have a known licence.
-
-    Example:
-
-    >>> license_of("minilm"), license_of("hf:google-bert/bert-base-uncased"), license_of("mine")
-    ('Apache-2.0', 'Apache-2.0', None)
     """
     name = ALIASES.get(name, name)
     if _local(name) is not None:
@@ -141,24 +125,13 @@ def hidden_act_of(name):
 
     Returns:
         `"gelu"` or `"gelu_new"`. `None` for all other models: their config is right.
-
-    Example:
-
-    >>> hidden_act_of("base"), hidden_act_of("tiny"), hidden_act_of("minilm")
-    ('gelu', 'gelu_new', None)
     """
     name = ALIASES.get(os.fspath(name), os.fspath(name))
     return SOURCES[name].hidden_act if name in SOURCES and _local(name) is None else None
 
 
 def table():
-    """Return a table of the named models as aligned text: a header and a line per model.
-
-    Example:
-
-    >>> table().splitlines()[1].split()[:4]
-    ['minilm', 'uncased', '91', 'Apache-2.0']
-    """
+    """Return a table of the named models as aligned text: a header and a line per model."""
     rows = [("NAME", "CASE", "MB", "LICENSE", "SHA-256", "CACHED", "SOURCES")]
     aliases = {name: alias for alias, name in ALIASES.items()}
     for name, source in SOURCES.items():

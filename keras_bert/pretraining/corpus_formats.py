@@ -23,11 +23,6 @@ class Document:
         text: Paragraphs separated by line ends, or wikitext.
         markup: `"plain"` or `"wikitext"`.
         part: Number of the part, for documents longer than `text_files.LONGEST`.
-
-    Example:
-
-    >>> Document("a.txt: line 1", "One paragraph.\n\n  Another. \n").paragraphs()
-    ['One paragraph.', 'Another.']
     """
 
     source: str

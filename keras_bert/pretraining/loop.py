@@ -12,6 +12,7 @@ import numpy as np
 from keras_bert import heads, keras_internals
 from keras_bert.hub import loading
 from keras_bert.pretraining.meter import Diverged, Meter
+from keras_bert.pretraining.recipe import Recipe
 from keras_bert.pretraining.records import Records
 from keras_bert.pretraining.state import Checkpoints
 from keras_bert.pretraining.stream import Stream, StreamPosition
@@ -53,14 +54,12 @@ class Loop:
         model: The model to train, compiled by `losses.compile_model`.
         records: The `Records`.
         folder: The run's folder.
-        phases: A tuple of `Phase`.
-        accumulate: Batches per optimizer step.
-        stream_options: Options of `Stream`.
-        seed: Seed of the streams.
+        recipe: The `Recipe`.
         intervals: The `Intervals`.
         step: Number of completed steps.
         position: The `StreamPosition` of the next batch.
         history: A list of dicts, one per line.
+        stream_options: Options of `Stream`.
         trained: `model`, or the packed model with its weights.
         tasks: Names of the model's outputs.
     """
@@ -68,10 +67,7 @@ class Loop:
     model: keras.Model
     records: Records
     folder: pathlib.Path
-    phases: tuple
-    accumulate: int
-    stream_options: dict
-    seed: int
+    recipe: Recipe
     intervals: Intervals
     step: int = 0
     position: StreamPosition = StreamPosition()
@@ -79,17 +75,20 @@ class Loop:
 
     def __post_init__(self):
         self.trained = self.model
-        if self.stream_options["packed"]:
+        if self.recipe.packed:
             self.trained = heads.packed_pretraining(self.model)
-        self.tasks = ("masked_lm", "next_sentence")[: 1 + self.stream_options["next_sentence"]]
+        has_pairs = heads.find_task(self.model) == "pretraining"
+        self.tasks = ("masked_lm", "next_sentence") if has_pairs else ("masked_lm",)
+        self.stream_options = {
+            "packed": self.recipe.packed,
+            "whole_words": self.recipe.whole_words,
+            "masked_share": self.recipe.masked_share,
+            "short_share": self.recipe.short_share,
+            "next_sentence": has_pairs,
+        }
         self._writes = distribution.worker()[0] == 0
         self._drawn = time.monotonic()
         self._checkpoints: Checkpoints  # set by `restore`
-
-    @property
-    def steps(self):
-        """Total number of steps of all phases."""
-        return sum(phase.steps for phase in self.phases)
 
     def restore(self, checkpoints):
         """Continue from the newest of some `Checkpoints`, and save further ones there."""
@@ -105,12 +104,12 @@ class Loop:
         """Return a line about the run for the user."""
         phases = " and ".join(
             f"{phase.steps:,} steps of {phase.batch_size:,} x {phase.sequence_length}"
-            for phase in self.phases
+            for phase in self.recipe.phases
         )
         devices = distribution.devices()
         text = f"{self.model.count_params():,} weights, {phases}, "
         text += f"{devices} device{'s' if devices > 1 else ''}"
-        if self.step == self.steps:
+        if self.step == self.recipe.steps:
             return f"{text}; the run is complete"
         return f"{text}; resuming from step {self.step:,}" if self.step else text
 
@@ -128,11 +127,17 @@ class Loop:
         """
         tasks = self._bar_tasks(bar)
         number, end = self._phase_at(self.step)
-        while number < len(self.phases):
-            start = end - self.phases[number].steps
+        while number < len(self.recipe.phases):
+            start = end - self.recipe.phases[number].steps
             stream = self.stream(number)
             meter = Meter(
-                self.trained, stream, bar, tasks[number], self.accumulate, self.step - start, stop
+                self.trained,
+                stream,
+                bar,
+                tasks[number],
+                self.recipe.gradient_accumulation_steps,
+                self.step - start,
+                stop,
             )
             bar.start_task(tasks[number])
             self._run_phase(end, stream, self.eval_set(number), meter, on_record, stop)
@@ -140,15 +145,17 @@ class Loop:
 
     def stream(self, number, split="train"):
         """Return the `Stream` of a phase."""
-        phase = self.phases[number]
+        phase = self.recipe.phases[number]
         return Stream(
             self.records,
-            phase.batch_size // self.accumulate,
+            phase.batch_size // self.recipe.gradient_accumulation_steps,
             phase.sequence_length,
             split=split,
             max_predictions=phase.max_predictions,
             # Each phase has a seed of its own, so that it does not repeat the previous phase.
-            seed=self.seed * len(self.phases) + number if split == "train" else _EVAL_SEED,
+            seed=self.recipe.seed * len(self.recipe.phases) + number
+            if split == "train"
+            else _EVAL_SEED,
             worker=distribution.worker(),
             **self.stream_options,
         )
@@ -180,16 +187,16 @@ class Loop:
     def _phase_at(self, step):
         """Return the index of the phase of a step, and the phase's end."""
         end = 0
-        for number, phase in enumerate(self.phases):
+        for number, phase in enumerate(self.recipe.phases):
             end += phase.steps
             if step < end:
                 return number, end
-        return len(self.phases), end
+        return len(self.recipe.phases), end
 
     def _bar_tasks(self, bar):
         """Add a task per phase to the progress bar."""
         tasks, end = [], 0
-        for phase in self.phases:
+        for phase in self.recipe.phases:
             end += phase.steps
             done = min(max(self.step - end + phase.steps, 0), phase.steps)
             tasks.append(
@@ -220,17 +227,17 @@ class Loop:
                 if time.monotonic() - self._drawn > _CURVES_SECONDS:
                     self.write_files()
             on_record(record)
-            if stopping and self.step < self.steps:
+            if stopping and self.step < self.recipe.steps:
                 if self._writes:
                     self.write_files()
                 raise KeyboardInterrupt(
-                    f"stopped at step {self.step} of {self.steps}, which is saved; repeat the same "
-                    "call to resume from there"
+                    f"stopped at step {self.step} of {self.recipe.steps}, which is saved; repeat "
+                    "the same call to resume from there"
                 )
 
     def _fit(self, stream, until, meter):
         """Train up to the step `until`, or fewer steps on a request to stop; return a record."""
-        count = (until - self.step) * self.accumulate
+        count = (until - self.step) * self.recipe.gradient_accumulation_steps
         positions, failures = {}, []
 
         def batches():  # TensorFlow's strategies call this function more than once
@@ -255,7 +262,7 @@ class Loop:
             if failures:  # TensorFlow's error does not contain the cause
                 raise failures[0] from None
             raise
-        self.step += meter.batches // self.accumulate
+        self.step += meter.batches // self.recipe.gradient_accumulation_steps
         self.position = positions[meter.batches - 1]
         return {
             "step": self.step,
@@ -308,7 +315,7 @@ class Loop:
 
     def _raise_diverged(self, stream, error):
         """Save the batch of a loss that is not finite, and raise an error."""
-        step = self.step + error.batch // self.accumulate + 1
+        step = self.step + error.batch // self.recipe.gradient_accumulation_steps + 1
         batches = stream.batches(self.position)
         _, batch = next(batch for index, batch in enumerate(batches) if index == error.batch)
         # Each process has only the rows of its own devices.

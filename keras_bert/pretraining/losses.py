@@ -18,12 +18,6 @@ class PieceCrossentropy(keras.losses.Loss):
     Args:
         reduction, name, dtype: As for `keras.losses.Loss`. The default reduction ignores positions
             with weight 0.
-
-    Example:
-
-    >>> loss = PieceCrossentropy()
-    >>> round(float(loss(ops.array([[1]]), ops.array([[[0.0, 0.0]]]))), 4)
-    0.6931
     """
 
     def __init__(self, reduction="mean_with_sample_weight", name="piece_crossentropy", dtype=None):
@@ -61,13 +55,6 @@ def accuracy():
 
     Returns:
         A `keras.metrics.Metric`.
-
-    Example:
-
-    >>> metric = accuracy()
-    >>> metric.update_state(ops.array([[1, 0]]), ops.array([[[0.0, 2.0], [0.0, 2.0]]]))
-    >>> float(metric.result())
-    0.5
     """
     return keras.metrics.MeanMetricWrapper(_is_correct, name="accuracy")
 
@@ -81,16 +68,6 @@ def compile_model(model, optimizer):
     Args:
         model: The model.
         optimizer: A Keras optimizer, such as `optimizers.adamw`.
-
-    Example:
-
-    >>> from keras_bert import BertEncoder
-    >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
-    ...                       num_attention_heads=2, intermediate_size=8)
-    >>> model = heads.pretraining(encoder)
-    >>> compile_model(model, optimizers.adamw(1e-4, total_steps=10))
-    >>> model.compiled
-    True
     """
     encoder = heads.find_encoder(model)
     # Objects, not names: Keras creates named losses in the first step, which is then traced twice.

@@ -80,11 +80,6 @@ def paragraphs(wikitext):
 
     Raises:
         ValueError: If mwparserfromhell is not installed.
-
-    Example:
-
-    >>> paragraphs("'''Ice''' ({{IPA|aɪs}}) is [[water|frozen water]].<ref>X</ref>\n* item")
-    ['Ice is frozen water.']
     """
     try:
         import mwparserfromhell

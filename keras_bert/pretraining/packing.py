@@ -20,11 +20,6 @@ def plan(lengths, length, most):
 
     Returns:
         A list of rows, each a list of indices of pairs.
-
-    Example:
-
-    >>> plan(np.array([5, 8, 3, 2]), length=8, most=4)
-    [[1], [0, 2], [3]]
     """
     open_rows: list[list[list[int]]] = [[] for _ in range(length + 1)]  # by free positions
     free: list[int] = []  # numbers of free positions for which there are open rows, sorted
@@ -66,16 +61,6 @@ def pack(pairs, rows, length, most, most_predictions, pad_id=0):
         A dict of arrays: the inputs of `Layout.inputs`; `masked_lm_positions` and
         `masked_lm_labels` int32 (rows, most_predictions); `is_random` int32 (rows, most);
         `masked_lm_weights` and `is_random_weights` float32, 1.0 for used entries.
-
-    Example:
-
-    >>> pairs = {"input_word_ids": np.array([[2, 7, 3], [2, 3, 0]]), "lengths": np.array([3, 2]),
-    ...     "input_type_ids": np.zeros((2, 3), int), "is_random": np.array([0, 1]),
-    ...     "positions": np.array([[1], [0]]), "labels": np.array([[9], [0]]),
-    ...     "counts": np.array([1, 0])}
-    >>> packed = pack(pairs, np.array([2]), length=6, most=2, most_predictions=1)
-    >>> packed["input_word_ids"].tolist(), packed["text_ids"].tolist()
-    ([[2, 7, 3, 2, 3, 0]], [[1, 1, 1, 2, 2, 0]])
     """
     lengths, counts = pairs["lengths"], pairs["counts"]
     row = np.repeat(np.arange(len(rows)), rows)  # (pairs,)

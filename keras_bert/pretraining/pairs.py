@@ -63,14 +63,6 @@ def draw(documents, length, key, *, short_share=0.1, next_sentence=True):
 
     Raises:
         ValueError: If there are fewer than two documents for pairs, or `length` is too small.
-
-    Example:
-
-    >>> from keras_bert.pretraining.records import Documents
-    >>> documents = Documents(np.arange(12), np.array([0, 3, 6, 9, 12]), np.array([0, 2, 4]))
-    >>> pairs = draw(documents, 16, key=0)
-    >>> len(pairs), int(pairs.lengths.max())
-    (3, 12)
     """
     if length < SHORTEST:
         raise ValueError(f"sequence_length must be at least {SHORTEST}; received {length}")

@@ -114,11 +114,6 @@ def parse(content):
 
     Yields:
         Dicts from feature name to bytes.
-
-    Example:
-
-    >>> list(parse(b""))
-    []
     """
     view, at = memoryview(content), 0
     while at < len(view):

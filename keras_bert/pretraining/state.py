@@ -25,16 +25,6 @@ class Checkpoints:
 
     Raises:
         ValueError: If `keep` is below 1.
-
-    Example:
-
-    >>> import tempfile
-    >>> variables = [keras.Variable([1.0])]
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     checkpoints = Checkpoints(folder, {"seed": 0}, keep=1)
-    ...     checkpoints.save(5, variables, {"epoch": 0})
-    ...     checkpoints.restore(variables)
-    (5, {'epoch': 0})
     """
 
     def __init__(self, folder, settings, keep=3):

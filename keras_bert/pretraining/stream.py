@@ -94,20 +94,7 @@ class Stream:
         shards_in_memory=8,
         worker=(0, 1),
     ):
-        if not 0 <= worker[0] < worker[1]:
-            raise ValueError(f"worker must be (index, count) with index < count; received {worker}")
-        if shards_in_memory < 1:
-            raise ValueError(f"shards_in_memory must be at least 1; received {shards_in_memory}")
-        if not 0 <= short_share <= 1:
-            raise ValueError(f"short_share must be within 0 and 1; received {short_share}")
-        if sequence_length < pairs.SHORTEST:
-            raise ValueError(
-                f"sequence_length must be at least {pairs.SHORTEST}; received {sequence_length}"
-            )
-        if batch_size < 1 or batch_size % worker[1]:
-            raise ValueError(
-                f"batch_size must be a multiple of the {worker[1]} workers; received {batch_size}"
-            )
+        _check(batch_size, sequence_length, short_share, shards_in_memory, worker)
         if max_predictions is None:
             max_predictions = math.ceil(masked_share * sequence_length)
         self.records = records
@@ -288,6 +275,24 @@ class Stream:
         ids[:, 0] = self._cls
         ids[position > end] = self._pad
         return ids, (in_second & (position <= end)).astype(np.int32), lengths
+
+
+def _check(batch_size, sequence_length, short_share, shards_in_memory, worker):
+    """Raise an error for an argument of `Stream` that is out of range."""
+    if not 0 <= worker[0] < worker[1]:
+        raise ValueError(f"worker must be (index, count) with index < count; received {worker}")
+    if shards_in_memory < 1:
+        raise ValueError(f"shards_in_memory must be at least 1; received {shards_in_memory}")
+    if not 0 <= short_share <= 1:
+        raise ValueError(f"short_share must be within 0 and 1; received {short_share}")
+    if sequence_length < pairs.SHORTEST:
+        raise ValueError(
+            f"sequence_length must be at least {pairs.SHORTEST}; received {sequence_length}"
+        )
+    if batch_size < 1 or batch_size % worker[1]:
+        raise ValueError(
+            f"batch_size must be a multiple of the {worker[1]} workers; received {batch_size}"
+        )
 
 
 class _Window:

@@ -8,12 +8,12 @@ import sys
 
 import keras
 
-from keras_bert import heads, optimizers
+from keras_bert import heads
 from keras_bert.encoder import BertEncoder
 from keras_bert.hub import loading
 from keras_bert.pretraining.loop import HISTORY_FILE, Intervals, Loop
 from keras_bert.pretraining.losses import compile_model
-from keras_bert.pretraining.phases import Phase, two_phases
+from keras_bert.pretraining.recipe import OPTIMIZERS, Phase, Recipe, two_phases
 from keras_bert.pretraining.state import Checkpoints
 from keras_bert.runtime import distribution
 from keras_bert.runtime.files import exclusive_lock, remove_stale_temporaries
@@ -21,28 +21,15 @@ from keras_bert.runtime.tensorboard import writer
 from keras_bert.runtime.terminal import progress, stop_requests
 from keras_bert.training.report import CURVES_FILE
 
-__all__ = ["OPTIMIZERS", "Phase", "compile_model", "pretrain", "two_phases"]
-
-OPTIMIZERS = {"adamw": optimizers.adamw, "lamb": optimizers.lamb}
-_WARMUP_STEPS = 10_000  # in the paper, of 1,000,000 steps
+__all__ = ["OPTIMIZERS", "Phase", "Recipe", "compile_model", "pretrain", "two_phases"]
 
 
 def pretrain(
     model,
     records,
     folder,
-    phases,
+    recipe,
     *,
-    learning_rate=1e-4,
-    warmup_steps=None,
-    weight_decay=0.01,
-    optimizer="adamw",
-    gradient_accumulation_steps=1,
-    packed=False,
-    whole_words=False,
-    masked_share=0.15,
-    short_share=0.1,
-    seed=0,
     log_every=100,
     save_every=1000,
     eval_every=None,
@@ -70,19 +57,7 @@ def pretrain(
             create the model and call this function inside `distribution.scope`.
         records: A `records.Records`.
         folder: Folder for checkpoints, history, plot and model.
-        phases: A list of `Phase`, see `two_phases`.
-        learning_rate: The peak learning rate.
-        warmup_steps: Steps during which the learning rate rises. It then falls to 0 at the end of
-            the last phase. Default: 10,000 as in the paper, but at most a tenth of all steps.
-        weight_decay: Decay of the weight matrices, relative to the learning rate.
-        optimizer: `"adamw"`, or `"lamb"` for very large batches.
-        gradient_accumulation_steps: Batches per optimizer step. Use more than one if a device
-            cannot hold all sequences of a step.
-        packed: If `True`, pack several pairs into a row, which leaves little padding.
-        whole_words: If `True`, mask all tokens of a word or none.
-        masked_share: Share of the tokens to mask.
-        short_share: Share of the pairs with a random shorter length.
-        seed: Seed of masks, pairs and dropout.
+        recipe: A `Recipe`: phases, learning rate, optimizer, masking and seed.
         log_every, save_every: Steps between two lines of the history, and between two checkpoints.
             Each checkpoint and each evaluation also ends a line.
         eval_every: Steps between two evaluations on the held-out documents. Default: `save_every`.
@@ -118,35 +93,26 @@ def pretrain(
     ...     _ = text.write_text("A b. B a. A c.\n\nB b. C b. C a.\n")
     ...     _ = records.build([text], made, Preprocessor(tokens), workers=1)
     ...     model, history = pretrain(encoder, records.Records(made), folder + "/model",
-    ...                               [Phase(2, sequence_length=16, batch_size=2)],
+    ...                               Recipe([Phase(2, sequence_length=16, batch_size=2)]),
     ...                               show_progress=False)
     >>> model.name, history[-1]["step"]
     ('pretraining', 2)
     """
     eval_every = save_every if eval_every is None else eval_every
     intervals = Intervals(log_every, save_every, eval_every, eval_rows)
-    _check_phases(phases, gradient_accumulation_steps)
-    encoder, task = _check_model(model, records, phases)
+    _check_batches(recipe)
+    encoder, task = _check_model(model, records, recipe.phases)
     _check_records(records, task)
-    keras.utils.set_random_seed(seed)
+    keras.utils.set_random_seed(recipe.seed)
     loop = Loop(
         model=heads.pretraining(model) if isinstance(model, BertEncoder) else model,
         records=records,
         folder=pathlib.Path(folder),
-        phases=tuple(phases),
-        accumulate=gradient_accumulation_steps,
-        stream_options={
-            "packed": packed,
-            "whole_words": whole_words,
-            "masked_share": masked_share,
-            "short_share": short_share,
-            "next_sentence": task == "pretraining",
-        },
-        seed=seed,
+        recipe=recipe,
         intervals=intervals,
     )
-    warmup_steps = _compile(loop, optimizer, learning_rate, warmup_steps, weight_decay)
-    settings = _settings(loop, encoder, learning_rate, warmup_steps)
+    compile_model(loop.trained, recipe.new_optimizer())
+    settings = _settings(loop, encoder)
     checkpoints = Checkpoints(folder, settings, keep)
     if not checkpoints.exist() and pathlib.Path(folder, loading.MODEL_FILE).is_file():
         raise ValueError(
@@ -156,17 +122,15 @@ def pretrain(
     return loop.model, loop.history
 
 
-def _check_phases(phases, accumulate):
-    if not phases:
-        raise ValueError("phases must not be empty; pass at least one Phase")
-    if accumulate < 1:
-        raise ValueError(f"gradient_accumulation_steps must be at least 1; received {accumulate}")
+def _check_batches(recipe):
+    """Raise an error if the devices cannot share each batch equally."""
+    accumulate, replicas = recipe.gradient_accumulation_steps, distribution.replicas()
     distribution.check_accumulation(accumulate)
-    for phase in phases:
-        if phase.batch_size % (accumulate * distribution.replicas()):
+    for phase in recipe.phases:
+        if phase.batch_size % (accumulate * replicas):
             raise ValueError(
                 "batch_size must be a multiple of gradient_accumulation_steps x devices, "
-                f"{accumulate} x {distribution.replicas()}; received {phase.batch_size}"
+                f"{accumulate} x {replicas}; received {phase.batch_size}"
             )
 
 
@@ -208,45 +172,20 @@ def _check_records(records, task):
         )
 
 
-def _compile(loop, optimizer, learning_rate, warmup_steps, weight_decay):
-    """Compile the model that is trained, and return the number of warm-up steps."""
-    if optimizer not in OPTIMIZERS:
-        raise ValueError(
-            f"optimizer must be one of {', '.join(OPTIMIZERS)}; received {optimizer!r}"
-        )
-    if warmup_steps is None:
-        warmup_steps = min(_WARMUP_STEPS, loop.steps // 10)
-    if not 0 <= warmup_steps <= loop.steps:
-        raise ValueError(
-            f"warmup_steps must be within 0 and the {loop.steps} steps of the run; received "
-            f"{warmup_steps}"
-        )
-    compile_model(
-        loop.trained,
-        OPTIMIZERS[optimizer](
-            learning_rate,
-            total_steps=loop.steps,
-            warmup_steps=warmup_steps,
-            weight_decay=weight_decay,
-            gradient_accumulation_steps=loop.accumulate if loop.accumulate > 1 else None,
-        ),
-    )
-    return warmup_steps
-
-
-def _settings(loop, encoder, learning_rate, warmup_steps):
+def _settings(loop, encoder):
     """Return the settings that must match for a run to resume."""
-    records = loop.records
+    records, recipe = loop.records, loop.recipe
+    optimizer = loop.trained.optimizer.get_config() | {"learning_rate": recipe.learning_rate}
     settings = {
         "records": records.manifest["settings"] | {"pieces": records.counts()["pieces"]},
         "model": {key: encoder.get_config()[key] for key in encoder.bert_config},
         "dtype": encoder.dtype_policy.name,
-        "phases": [dataclasses.asdict(phase) for phase in loop.phases],
-        "optimizer": loop.trained.optimizer.get_config() | {"learning_rate": learning_rate},
-        "warmup_steps": warmup_steps,
-        "accumulate": loop.accumulate,
+        "phases": [dataclasses.asdict(phase) for phase in recipe.phases],
+        "optimizer": optimizer,
+        "warmup_steps": recipe.warmup_steps,
+        "accumulate": recipe.gradient_accumulation_steps,
         "stream": loop.stream_options,
-        "seed": loop.seed,
+        "seed": recipe.seed,
     }
     return json.loads(json.dumps(settings, default=str))
 
@@ -262,7 +201,7 @@ def _train(loop, checkpoints, tensorboard, show_progress):
             for name in (HISTORY_FILE, CURVES_FILE, loading.MODEL_FILE):
                 remove_stale_temporaries(loop.folder / name)
         loop.restore(checkpoints)
-        was_finished = loop.step == loop.steps
+        was_finished = loop.step == loop.recipe.steps
         if show_progress:
             print(loop.describe(), file=sys.stderr, flush=True)
         columns = ("loss {task.fields[loss]}", "{task.fields[rate]} tokens/s")
@@ -274,7 +213,7 @@ def _train(loop, checkpoints, tensorboard, show_progress):
         def on_record(record):
             write(record["step"], record)
             if show_progress and bar.disable:  # stderr is not a terminal
-                print(_line(record, loop.steps), file=sys.stderr, flush=True)
+                print(_line(record, loop.recipe.steps), file=sys.stderr, flush=True)
 
         loop.run(bar, on_record, stop)
         if writes:

@@ -28,18 +28,6 @@ def atomic_write(path, durable=False):
 
     Raises:
         OSError: The file cannot be written.
-
-    Example:
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = pathlib.Path(folder, "words.txt")
-    ...     with atomic_write(file) as temporary:
-    ...         _ = temporary.write_text("one")
-    ...         print(file.exists())
-    ...     print(file.read_text())
-    False
-    one
     """
     path = pathlib.Path(path)
     # Random, not the process ID: two containers that share a disk may have equal process IDs.
@@ -65,10 +53,6 @@ def remove_stale_temporaries(path):
 
     Args:
         path: The file, or a glob pattern of files in one folder. No process may be writing them.
-
-    Example:
-
-    >>> remove_stale_temporaries("words.txt")
     """
     path = pathlib.Path(path)
     for stale in path.parent.glob(f".{path.stem}.{'[0-9a-f]' * 8}{path.suffix}"):
@@ -89,15 +73,6 @@ def exclusive_lock(folder, doing, *, keep=True):
         FolderLockedError: Another process holds the lock. It is a `ValueError`.
         NotADirectoryError: The folder is a file.
         OSError: The folder cannot be created or written.
-
-    Example:
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder, exclusive_lock(folder, "writing"):
-    ...     with exclusive_lock(folder, "writing"):
-    ...         pass
-    Traceback (most recent call last):
-    keras_bert.runtime.files.FolderLockedError: ...: another process is writing there; ...
     """
     import filelock
 

@@ -25,14 +25,6 @@ def read_bytes(file: Path, limit: int) -> bytes:
     Raises:
         FileNotFoundError: If the file does not exist.
         ValueError: If the file is larger than `limit`.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     file = Path(folder, "vocab.txt")
-        ...     _ = file.write_bytes(b"[PAD]")
-        ...     read_bytes(file, limit=100)
-        b'[PAD]'
     """
     with open(file, "rb") as stream:
         data = stream.read(limit + 1)
@@ -54,14 +46,6 @@ def read_text(file: Path, limit: int) -> str:
     Raises:
         FileNotFoundError: If the file does not exist.
         ValueError: If the file is larger than `limit`, or is not UTF-8.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     file = Path(folder, "vocab.txt")
-        ...     _ = file.write_bytes(b"[PAD]\r\n[UNK]\r\n")
-        ...     read_text(file, limit=100)
-        '[PAD]\r\n[UNK]\r\n'
     """
     data = read_bytes(file, limit)
     try:
@@ -85,12 +69,6 @@ def parse_json(data: bytes, file: object) -> dict[str, Any]:
 
     Raises:
         ValueError: If the data is not UTF-8, not JSON or not an object, or if a key is repeated.
-
-    Example:
-        >>> parse_json(b'{"hidden_size": 8, "hidden_size": 9}', "config.json")
-        Traceback (most recent call last):
-        ...
-        ValueError: config.json: must be JSON in UTF-8, received the key 'hidden_size' twice
     """
     try:
         value = json.loads(data.decode("utf-8"), object_pairs_hook=_reject_duplicates)
@@ -118,10 +96,6 @@ def one_line(error: BaseException) -> str:
 
     Returns:
         The message, with white space collapsed and control characters escaped.
-
-    Example:
-        >>> one_line(ValueError("no\nsuch key"))
-        'no such key'
     """
     message = " ".join(str(error).split()) or type(error).__name__
     if len(message) > _MAX_MESSAGE:

@@ -9,11 +9,6 @@ def writer(folder):
 
     Returns:
         A function `write(step, values)`, where `values` maps names to numbers.
-
-    Example:
-
-    >>> write = writer(None)
-    >>> write(1, {"loss": 0.5})
     """
     if folder is None:
         return lambda step, values: None

@@ -20,13 +20,6 @@ def printable(text: str, limit: int | None = None) -> str:
 
     Returns:
         The escaped string. It ends in `"..."` if the text was cut.
-
-    Example:
-
-    >>> print(printable("good\x1b[2J"))
-    good\x1b[2J
-    >>> print(printable("pooler", limit=4))
-    pool...
     """
     if limit is not None and len(text) > limit:
         text = f"{text[:limit]}..."
@@ -39,11 +32,6 @@ def quiet_imports():
 
     TensorFlow reports missing GPU drivers and CPU features before it reads any setting, so the
     file descriptor itself is redirected. If the import fails, the hidden output is shown.
-
-    Example:
-
-    >>> with quiet_imports():
-    ...     import tensorflow
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sys.stderr.flush()
@@ -71,11 +59,6 @@ def waiting(title, terminal=None):
     Args:
         title: Text beside the spinner.
         terminal: File to write to. Default: stderr.
-
-    Example:
-
-    >>> with waiting("Thinking"):
-    ...     answer = 42
     """
     from rich.console import Console
 
@@ -93,12 +76,6 @@ def progress(*columns, show=True):
 
     Returns:
         A `rich.progress.Progress`, a context manager.
-
-    Example:
-
-    >>> with progress() as bar:
-    ...     task = bar.add_task("Counting", total=2)
-    ...     bar.advance(task, 2)
     """
     from rich import progress as rich_progress
     from rich.console import Console

@@ -66,12 +66,6 @@ def listen(host=HOST, port=PORT):
 
     Raises:
         ValueError: If the port is in use, or if the address is not one of this machine.
-
-    Example:
-
-    >>> with listen(port=0) as listener:
-    ...     listener.getsockname()[0]
-    '127.0.0.1'
     """
     if not 0 <= port < 2**16:
         raise ValueError(f"port must be a number from 0 to 65535; received {port}")
@@ -118,11 +112,6 @@ def make(models, host=HOST, limits=None, poll=1.0):
 
     Returns:
         A `uvicorn.Server`. `server.run(sockets=[listen()])` serves until Ctrl-C.
-
-    Example:
-
-    >>> make([]).config.app.routes[0].path
-    '/'
     """
     limits = limits or Limits()
     app = _App(models, host, limits, poll)

@@ -35,19 +35,6 @@ class BatchScheduler:
 
     Args:
         max_waiting: Maximum number of requests that wait in each queue.
-
-    Example:
-
-    >>> from keras_bert.server import models, rest
-    >>> double = models.Signature(
-    ...     {"x": rest.Spec("float32", (None,))}, {"y": rest.Spec("float32", (None,))},
-    ...     lambda x: {"y": x * 2})
-    >>> async def main():
-    ...     scheduler = BatchScheduler()
-    ...     runs = [scheduler.run(double, {"x": np.float32([n])}) for n in range(3)]
-    ...     return await asyncio.gather(*runs)
-    >>> [outputs["y"].tolist() for outputs in asyncio.run(main())]
-    [[0.0], [2.0], [4.0]]
     """
 
     def __init__(self, max_waiting=1000):

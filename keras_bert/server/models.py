@@ -312,11 +312,6 @@ def find(path, name=None, trusted=False):
 
     Raises:
         ValueError: If `name` is given and the folder holds several models.
-
-    Example:
-
-    >>> find("no-such-folder")
-    []
     """
     path = pathlib.Path(os.path.abspath(path))
     if (path / _FILE).is_file():

@@ -65,11 +65,6 @@ def read_path(method, path):
 
     Raises:
         ValueError: If the API has no such method and path.
-
-    Example:
-
-    >>> read_path("POST", "/v1/models/reviews/versions/2:predict")
-    Call(model='reviews', verb='predict', version=2, label=None)
     """
     pattern = _PATHS.get(method)
     found = pattern.fullmatch(path) if pattern else None
@@ -99,11 +94,6 @@ def parse(body):
     Raises:
         ValueError: If the body is not a JSON object in UTF-8, is nested too deeply, or holds a
             number that is too large.
-
-    Example:
-
-    >>> parse(b'{"instances": [NaN]}')
-    {'instances': [nan]}
     """
     if not body.strip():
         raise ValueError("JSON parse error: the body is empty. Send a JSON object.")
@@ -137,11 +127,6 @@ def read_signature(document):
 
     Raises:
         ValueError: If the name is not a string.
-
-    Example:
-
-    >>> read_signature({"instances": [1]})
-    'serving_default'
     """
     name = document.get("signature_name", "")
     if not isinstance(name, str):
@@ -163,12 +148,6 @@ def read_inputs(document, inputs):
     Raises:
         ValueError: If names, types or shapes differ from those of the signature.
         NotImplementedError: If an input of the signature has a type that JSON cannot hold.
-
-    Example:
-
-    >>> arrays, in_rows = read_inputs({"instances": ["a", "b"]}, {"text": Spec("object", (None,))})
-    >>> arrays["text"].tolist(), in_rows
-    ([b'a', b'b'], True)
     """
     in_rows = "instances" in document
     if in_rows == ("inputs" in document):
@@ -195,11 +174,6 @@ def write_outputs(outputs, in_rows):
     Raises:
         ValueError: If the row format is requested and the outputs are scalars or differ in their
             first dimension, or if an output has a type that JSON cannot hold.
-
-    Example:
-
-    >>> json.loads(write_outputs({"score": np.float32([0.1, np.nan])}, in_rows=True))
-    {'predictions': [0.1, nan]}
     """
     names = sorted(outputs)
     if in_rows:
@@ -227,11 +201,6 @@ def status(versions):
 
     Returns:
         A dict for JSON.
-
-    Example:
-
-    >>> status([(1, "AVAILABLE", ("OK", ""))])["model_version_status"][0]["version"]
-    '1'
     """
     return {
         "model_version_status": [
@@ -255,11 +224,6 @@ def metadata(model, version, signatures):
 
     Returns:
         A dict for JSON.
-
-    Example:
-
-    >>> metadata("reviews", 1, {})["model_spec"]
-    {'name': 'reviews', 'signature_name': '', 'version': '1'}
     """
     return {
         "model_spec": {"name": model, "signature_name": "", "version": str(version)},

@@ -26,15 +26,6 @@ def build(encoder, train):
 
     Raises:
         ValueError: If the examples have no labels, or only one.
-
-    Example:
-
-    >>> from keras_bert import BertEncoder
-    >>> from keras_bert.data.examples import Examples
-    >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
-    ...                       num_attention_heads=2, intermediate_size=8)
-    >>> build(encoder, Examples(["a", "b"], scores=[0.5, 3])).name
-    'regressor'
     """
     pairs = train.text_pairs is not None
     if train.scores is not None:
@@ -60,14 +51,6 @@ def compile_options(model):
 
     Returns:
         A dict of arguments of `keras.Model.compile`.
-
-    Example:
-
-    >>> from keras_bert import BertEncoder
-    >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
-    ...                       num_attention_heads=2, intermediate_size=8)
-    >>> compile_options(heads.regressor(encoder))["loss"].name
-    'mean_squared_error'
     """
     output = heads.find_output(model)
     if output.task == "regressor":
@@ -183,18 +166,6 @@ def encode(model, examples, max_length, *, class_weight=None):
     Raises:
         ValueError: If the examples have a label that the model does not know, labels of another
             kind than the model, or pairs for a model of single texts (or vice versa).
-
-    Example:
-
-    >>> from keras_bert import BertEncoder, Preprocessor
-    >>> from keras_bert.data.examples import Examples
-    >>> preprocessor = Preprocessor(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good"])
-    >>> encoder = BertEncoder(vocab_size=5, hidden_size=4, num_hidden_layers=1,
-    ...     num_attention_heads=2, intermediate_size=8, preprocessor=preprocessor)
-    >>> model = heads.classifier(encoder, labels=["no", "yes"])
-    >>> inputs, targets, _ = encode(model, Examples(["good"], labels=["yes"]), 8).batch([0], 3)
-    >>> inputs["input_word_ids"].tolist(), targets.tolist()
-    ([[2, 4, 3]], [1])
     """
     output = heads.find_output(model)
     if output.pairs != (examples.text_pairs is not None):
@@ -352,14 +323,6 @@ def metric_names(model, examples):
 
     Returns:
         A tuple of strings.
-
-    Example:
-
-    >>> from keras_bert import BertEncoder
-    >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
-    ...                       num_attention_heads=2, intermediate_size=8)
-    >>> metric_names(heads.classifier(encoder, 3), None)
-    ('accuracy', 'macro_f1', 'mcc')
     """
     output = heads.find_output(model)
     if output.task == "regressor":
@@ -411,11 +374,6 @@ def separator(labels):
 
     Returns:
         One of `,;|/+`; the last one if each of the others occurs in a label.
-
-    Example:
-
-    >>> separator(["toxic", "rude"]), separator(["toxic, or rude", "kind"])
-    (',', ';')
     """
     return next((sign for sign in ",;|/" if not any(sign in name for name in labels or ())), "+")
 

@@ -28,15 +28,6 @@ def build(encoder, train):
 
     Raises:
         ValueError: If the examples have no labels.
-
-    Example:
-
-    >>> from keras_bert import BertEncoder
-    >>> from keras_bert.data.swag import Choices
-    >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
-    ...                       num_attention_heads=2, intermediate_size=8)
-    >>> build(encoder, Choices(["She opened"], [["the door.", "the sky."]], [0])).name
-    'multiple_choice'
     """
     if train.labels is None:
         raise ValueError(f"{train.source}: has no labels to train on")

@@ -23,11 +23,6 @@ def format_of(path, model):
 
     Raises:
         ValueError: If the extension is `.json` and the task is not question answering.
-
-    Example:
-
-    >>> format_of("answers.csv", None), format_of("answers", None)
-    ('csv', 'tsv')
     """
     format = FORMATS.get(pathlib.Path(path or "").suffix.lower(), "tsv")
     if format == "json" and registry.for_model(model) is not question_answering:

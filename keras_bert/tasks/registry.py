@@ -27,11 +27,6 @@ def for_data(examples):
 
     Raises:
         ValueError: If the examples are of another type.
-
-    Example:
-
-    >>> for_data(Examples(["a"])).__name__
-    'keras_bert.tasks.classification'
     """
     if type(examples) not in _BY_DATA:
         kinds = ", ".join(kind.__name__ for kind in _BY_DATA)
@@ -53,14 +48,6 @@ def for_model(model):
 
     Raises:
         ValueError: If the model has no head, or a head without a task module.
-
-    Example:
-
-    >>> from keras_bert import BertEncoder
-    >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
-    ...                       num_attention_heads=2, intermediate_size=8)
-    >>> for_model(heads.regressor(encoder)).__name__
-    'keras_bert.tasks.classification'
     """
     heads.find_encoder(model)
     output = heads.find_output(model)

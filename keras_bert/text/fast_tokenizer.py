@@ -34,12 +34,6 @@ def tokenize_function(tokenizer):
     Returns:
         A function from strings (batch,) to a `tf.RaggedTensor` int32 (batch, tokens). It is
         `tokenizer.tokenize` if tensorflow-text is not installed or lacks the tokenizer's options.
-
-    Example:
-
-    >>> tokenize = tokenize_function(WordPieceTokenizer(["[UNK]", "play", "##ing"]))
-    >>> tokenize(["Playing"]).to_list()
-    [[1, 2]]
     """
     fast = _fast_tokenizer(tokenizer)
     if fast is None:
@@ -124,12 +118,6 @@ def agreed_code_points(casing):
 
     Returns:
         bool (0x110000,).
-
-    Example:
-
-    >>> agreed = agreed_code_points("lowercase")
-    >>> bool(agreed[ord("A")]), bool(agreed[ord("ß")])
-    (True, False)
     """
     with np.load(_FILE) as file:
         return np.unpackbits(file[casing], count=unicode_tables.CODE_POINTS).astype(bool)

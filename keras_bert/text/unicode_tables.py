@@ -112,11 +112,6 @@ def tables() -> UnicodeTables:
 
     Returns:
         The `UnicodeTables` of Unicode 14.0.
-
-    Example:
-
-    >>> chr(tables().lower[ord("A")][0]), bool(tables().punctuation[ord("!")])
-    ('a', True)
     """
     with np.load(_FILE) as file:
         arrays = {name: file[name] for name in file.files}

@@ -109,11 +109,6 @@ def finetune(
     >>> model.output_shape, metrics["stopped"]
     ((None, 2), False)
     """
-    if not isinstance(encoder, keras.Model):
-        raise ValueError(
-            "encoder must be a BertEncoder or a model on one, as keras_bert.load gives; received "
-            f"{encoder!r:.80}"
-        )
     task = registry.for_data(train)
     recipe = _Recipe(
         epochs=epochs,
@@ -134,13 +129,7 @@ def finetune(
         if data is not None:
             _check_data(task, train, data)
 
-    # Two processes that train on the same state would both return wrong weights.
-    locked = (
-        contextlib.nullcontext()
-        if folder is None
-        else exclusive_lock(folder, "training", keep=False)
-    )
-    with locked:
+    with _lock(folder):
         keras.utils.set_random_seed(recipe.seed)
         model = task.build(encoder, train) if model is None else model
         run = _Run(task, model, train, dev, recipe, metric)
@@ -287,6 +276,13 @@ class _Run:
         return metrics
 
 
+def _lock(folder):
+    """Lock the folder: two processes on the same state would both return wrong weights."""
+    if folder is None:
+        return contextlib.nullcontext()
+    return exclusive_lock(folder, "training", keep=False)
+
+
 def _integer(name, value, minimum):
     """Return an argument as an int; NumPy's integers are accepted too."""
     try:
@@ -318,6 +314,11 @@ def _check_options(task, train, options):
 
 def _encoder_and_model(given, task, train):
     """Return the encoder, and the model to train or `None` if the encoder needs a new head."""
+    if not isinstance(given, keras.Model):
+        raise ValueError(
+            "encoder must be a BertEncoder or a model on one, as keras_bert.load gives; received "
+            f"{given!r:.80}"
+        )
     model = None if isinstance(given, BertEncoder) else given
     if model is not None and heads.find_task(model) in heads.OF_PRETRAINING:
         given, model = heads.find_encoder(model), None

@@ -43,13 +43,6 @@ def of_sequence(config, length, predictions, texts=1):
         length: Positions of the row.
         predictions: Masked positions of the row.
         texts: Number of pairs in the row.
-
-    Example:
-
-    >>> base = {"hidden_size": 768, "num_hidden_layers": 12, "intermediate_size": 3072,
-    ...         "vocab_size": 30522}
-    >>> f"{of_sequence(base, 128, 20):.3g}"
-    '6.64e+10'
     """
     hidden, vocabulary = config["hidden_size"], config["vocab_size"]
     heads = predictions * (hidden * hidden + hidden * vocabulary) + texts * hidden * hidden
@@ -63,12 +56,6 @@ def of_encoder(config, length, outputs=None):
         config: The encoder's config, with Google's keys.
         length: Positions of the row.
         outputs: Number of positions that the last layer computes. `None`: all.
-
-    Example:
-
-    >>> base = {"hidden_size": 768, "num_hidden_layers": 12, "intermediate_size": 3072}
-    >>> round(of_encoder(base, 128, 21) / of_encoder(base, 128), 3)
-    0.947
     """
     hidden, layers = config["hidden_size"], config["num_hidden_layers"]
     # The matmul for queries, keys and values covers all positions, also in the last layer.
@@ -84,11 +71,6 @@ def peak():
 
     The peak is the manufacturer's bfloat16 figure. For an unknown device, such as a CPU, it is the
     measured rate of a large float32 matmul.
-
-    Example:
-
-    >>> peak() > 1e6
-    True
     """
     return stated_peak(_device_name()) or _measured_peak()
 
@@ -101,11 +83,6 @@ def stated_peak(device):
 
     Returns:
         A float, or `None` for an unknown device.
-
-    Example:
-
-    >>> stated_peak("NVIDIA H200"), stated_peak("cpu")
-    (989000000000000.0, None)
     """
     return next((value for name, value in _PEAKS.items() if name.lower() in device.lower()), None)
 

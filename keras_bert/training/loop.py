@@ -123,11 +123,6 @@ def best(history, metric=None):
     Args:
         history: A list of records, a dict of metrics per epoch.
         metric: Name of the metric. `None`: the first one in the records.
-
-    Example:
-
-    >>> best([{"epoch": 1, "loss": 0.9, "f1": 0.5}, {"epoch": 2, "loss": 0.5, "f1": 0.4}])
-    ({'epoch': 1, 'loss': 0.9, 'f1': 0.5}, 'f1')
     """
     if metric is None:
         metric = next(key for key in history[0] if key not in _NOT_METRICS)

@@ -28,12 +28,6 @@ def table(metrics):
 
     Args:
         metrics: A dict from names to values. Only numbers and strings are included.
-
-    Example:
-
-    >>> print(table({"accuracy": 0.91234, "majority": 0.5, "history": []}))
-    accuracy  0.912
-    majority  0.500
     """
     values = {
         name: f"{value:.3f}" if isinstance(value, float) else str(value)
@@ -50,14 +44,6 @@ def write_metrics(folder, metrics):
     Args:
         folder: The output folder.
         metrics: A dict that JSON can represent. NaN and infinity become `null`.
-
-    Example:
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_metrics(folder, {"accuracy": 1.0})
-    ...     json.loads(pathlib.Path(folder, METRICS_FILE).read_text())
-    {'accuracy': 1.0}
     """
     file = pathlib.Path(folder, METRICS_FILE)
     text = json.dumps(_finite(metrics), indent=2, ensure_ascii=False)
@@ -75,17 +61,7 @@ def _finite(value):
 
 
 def clear(folder):
-    """Delete the report of an earlier run; the next run may not write all of these files.
-
-    Example:
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_metrics(folder, {"accuracy": 1.0})
-    ...     clear(folder)
-    ...     list(pathlib.Path(folder).iterdir())
-    []
-    """
+    """Delete the report of an earlier run; the next run may not write all of these files."""
     for name in (METRICS_FILE, CURVES_FILE, CONFUSION_FILE):
         pathlib.Path(folder, name).unlink(missing_ok=True)
 
@@ -99,14 +75,6 @@ def draw_curves(folder, history, x="epoch"):
         folder: The output folder.
         history: A list of dicts, from `finetuning.finetune` or `pretraining.train.pretrain`.
         x: Key of the horizontal axis, `"epoch"` or `"step"`.
-
-    Example:
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     draw_curves(folder, [{"epoch": 1, "loss": 0.7, "accuracy": 0.5}])
-    ...     pathlib.Path(folder, CURVES_FILE).stat().st_size > 1000
-    True
     """
     figure = _figure(9, 4.5)
     left, right = figure.subplots(1, 2)

@@ -40,18 +40,6 @@ class Schedule:
         trained: The model that takes the batches: `model`, or a packed one with its weights.
         shape: Shape of packed batches, see `packing.shape`. `None`: not packed.
         compiled: `True` if XLA should compile the steps.
-
-    Example:
-
-    >>> import numpy as np
-    >>> from keras_bert import BertEncoder
-    >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
-    ...                       num_attention_heads=2, intermediate_size=8)
-    >>> class Texts:
-    ...     lengths, max_length = np.array([3, 5, 4, 4]), 8
-    >>> schedule = Schedule(heads.classifier(encoder, 2), Texts(), 4, 0, epochs=3)
-    >>> schedule.shape, schedule.steps, schedule.compiled
-    ((2, 8, 2), 3, False)
     """
 
     def __init__(

@@ -84,13 +84,7 @@ def grid(encoder, train_data, dev, *, choices=None, on_trial=None, tensorboard=N
 
 
 def best(trials):
-    """Return the run with the best value; of equal runs, the first.
-
-    Example:
-
-    >>> best(Trials([{"metric": "f1", "value": 0.5}, {"metric": "f1", "value": 0.7}], []))
-    {'metric': 'f1', 'value': 0.7}
-    """
+    """Return the run with the best value; of equal runs, the first."""
     return max(trials.runs, key=lambda run: loop.goodness(run["metric"], run["value"]))
 
 

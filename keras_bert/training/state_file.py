@@ -22,15 +22,6 @@ def write(file, key, header, arrays, *, durable=False):
 
     Raises:
         OSError: If the file cannot be written. An existing file is unchanged.
-
-    Example:
-
-    >>> import pathlib, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = pathlib.Path(folder, "state.npz")
-    ...     write(file, "header", {"epoch": 1}, [np.ones(2)])
-    ...     read(file, "header")
-    ({'epoch': 1}, [array([1., 1.])])
     """
     numbered = {str(index): array for index, array in enumerate(arrays)}
     header = {key: json.dumps(header, ensure_ascii=False)}
@@ -70,13 +61,6 @@ def reading(file, remedy):
 
     Raises:
         ValueError: If the block raises an error that a broken file causes.
-
-    Example:
-
-    >>> with reading("state.npz", "delete it"):
-    ...     {}["epoch"]
-    Traceback (most recent call last):
-    ValueError: state.npz is broken ('epoch'); delete it
     """
     try:
         yield

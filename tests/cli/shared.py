@@ -60,7 +60,14 @@ TASKS = {
     ),
     "regression": ("a.tsv", SCORES, [], "pearson", 9, r"-?\d\.\d{4}"),
     "tagging": ("a.conll", TAGS, [], "f1", 24, r"(this|film|so|bad)\t[A-Z][a-z-]*\t[01]\.\d{4}"),
-    "qa": ("a.json", QUESTIONS, [], "f1", 5, r"q\d\t[a-z! ]*\t[01]\.\d{4}\t\d+\t\d+"),
+    "question-answering": (
+        "a.json",
+        QUESTIONS,
+        [],
+        "f1",
+        5,
+        r"q\d\t[a-z! ]*\t[01]\.\d{4}\t\d+\t\d+",
+    ),
     "multiple-choice": ("a.jsonl", CHOICES, [], "accuracy", 5, r"[01]\t[01]\.\d{4}"),
 }
 
@@ -72,7 +79,7 @@ ASKED = {
     "multi-label": (["so good", "bad"], 2),
     "regression": (["so good"], 1),
     "tagging": (["so good!", "bad"], 6),
-    "qa": (["is this bad", "a film so good"], 1),
+    "question-answering": (["is this bad", "a film so good"], 1),
     "multiple-choice": (["films", "good", "bad", "so"], 1),
 }
 

@@ -94,7 +94,7 @@ def test_the_ending_of_the_output_is_its_format(trained, tmp_path, ending):
 
 
 def test_the_json_of_a_reader_is_squads_file_of_predictions(trained, tmp_path):
-    folder, output = trained("qa"), tmp_path / "predictions.json"
+    folder, output = trained("question-answering"), tmp_path / "predictions.json"
     assert run("predict", folder / "model", "--input", folder / "a.json", "--output", output) == 0
     predictions = json.loads(output.read_text())
     assert list(predictions) == ["q0", "q1", "q2", "q3"]
@@ -186,7 +186,15 @@ def test_korquad_is_scored_over_characters(encoder_folder, tmp_path, capsys):
     common = ["--output", folder, "--epochs", 1, "--max-length", 16]
     scores = {}
     for version, options in (("1.1", []), ("KorQuAD_v1.0_train", []), ("1.1", ["--characters"])):
-        given = ["--train", files[version], "--dev", files[version], "--task", "qa", *options]
+        given = [
+            "--train",
+            files[version],
+            "--dev",
+            files[version],
+            "--task",
+            "question-answering",
+            *options,
+        ]
         assert run("finetune", "--model", encoder_folder, *given, *common) == 0
         metrics = json.loads((folder / "metrics.json").read_text())
         scores[version, *options] = metrics["f1"]
@@ -195,7 +203,7 @@ def test_korquad_is_scored_over_characters(encoder_folder, tmp_path, capsys):
         assert metrics["columns"]["characters"] == bool(options)
     assert scores["KorQuAD_v1.0_train",] == scores["1.1", "--characters"] != scores["1.1",]
     assert run("finetune", "--train", files["1.1"], *common, "--characters") == 1
-    assert "--characters applies only to --task qa" in capsys.readouterr().err
+    assert "--characters applies only to --task question-answering" in capsys.readouterr().err
 
 
 def test_what_is_replaced_is_told(trained, encoder_folder, tmp_path, capsys):
@@ -321,7 +329,7 @@ def test_no_answer_may_be_made_rarer_or_more_frequent(encoder_folder, tmp_path, 
     content["data"][0]["paragraphs"][0]["qas"][0]["answers"] = []
     file.write_text(json.dumps(content))
     common = ["--train", file, "--output", folder, "--epochs", 1, "--max-length", 16]
-    assert run("finetune", "--model", encoder_folder, "--task", "qa", *common) == 0
+    assert run("finetune", "--model", encoder_folder, "--task", "question-answering", *common) == 0
     for threshold, empty in ((-1000, 4), (1000, 0)):
         capsys.readouterr()
         assert run("predict", folder, "--input", file, "--null-threshold", threshold) == 0

@@ -41,7 +41,7 @@ pytestmark = pytest.mark.usefixtures("eager")
             "needs --text-pair",
         ),
         (
-            ["finetune", "--train", "{rows}", "--task", "qa", "--output", "x"],
+            ["finetune", "--train", "{rows}", "--task", "question-answering", "--output", "x"],
             "a.tsv: is not JSON",
         ),
         (["predict", "{model}"], "give either texts or --input"),
@@ -139,14 +139,14 @@ pytestmark = pytest.mark.usefixtures("eager")
                 "tiny",
                 "--batch-size",
                 "4",
-                "--accumulate",
+                "--gradient-accumulation-steps",
                 "3",
             ],
             "batch_size must be a multiple of gradient_accumulation_steps x devices",
         ),
         (
             ["evaluate", "{model}", "--input", "{rows}", "--characters"],
-            "--characters applies only to the task qa; ",
+            "--characters applies only to the task question-answering; ",
         ),
         (
             ["finetune", "--model", "{encoder}", "--train", "{rows}", "--output", "x"]
@@ -154,7 +154,17 @@ pytestmark = pytest.mark.usefixtures("eager")
             "stride is not an option for Examples",
         ),
         (
-            ["finetune", "--train", "{rows}", "--task", "qa", "--format", "csv", "--output", "x"],
+            [
+                "finetune",
+                "--train",
+                "{rows}",
+                "--task",
+                "question-answering",
+                "--format",
+                "csv",
+                "--output",
+                "x",
+            ],
             "reads only SQuAD's JSON. Remove --format csv",
         ),
         (
@@ -174,7 +184,7 @@ def test_errors_are_one_line(
     names = {"encoder": encoder_folder}
     for name, task in (
         ("model", "classification"),
-        ("qa", "qa"),
+        ("qa", "question-answering"),
         ("choice", "multiple-choice"),
         ("pair", "pair"),
     ):
@@ -296,7 +306,7 @@ def test_help_says_what_files_and_arguments_hold(command, said, monkeypatch, cap
 def test_bad_options_are_refused_by_the_parser(capsys):
     for option, value in (
         ("--epochs", "0"), ("--max-length", "2"), ("--learning-rate", "-1"), ("--warmup", "1.5"),
-        ("--task", "chess"), ("--class-weight", "equal"), ("--accumulate", "0"),
+        ("--task", "chess"), ("--class-weight", "equal"), ("--gradient-accumulation-steps", "0"),
     ):  # fmt: skip
         with pytest.raises(SystemExit):
             main(["finetune", "--train", "a", "--output", "b", option, value])

@@ -40,7 +40,10 @@ SERVED = {
     "multi-label": ({"text": ["so good", "bad"]}, ["probabilities"]),
     "regression": ({"text": ["so good"]}, ["score"]),
     "tagging": ({"text": ["so good!", "bad"]}, ["token", "tag", "score"]),
-    "qa": ({"question": ["is this bad"], "context": ["a film so good"]}, ["answer", "score"]),
+    "question-answering": (
+        {"question": ["is this bad"], "context": ["a film so good"]},
+        ["answer", "score"],
+    ),
     "multiple-choice": ({"text": ["films"], "choices": [["good", "bad", "so"]]}, ["choice"]),
 }
 

@@ -159,8 +159,8 @@ def test_records_and_pretrain(tmp_path, capsys):
         "pretrain", "--records", tmp_path / "records", "--output", tmp_path / "on",
         "--model", tmp_path / "run", "--steps", 2, "--lengths", 32, "--batch-size", 4,
         "--packed", "--whole-words", "--no-next-sentence", "--optimizer", "lamb",
-        "--accumulate", 2, "--warmup-steps", 0, "--seed", 5, "--dtype", "mixed_bfloat16",
-        "--max-predictions", 3,
+        "--gradient-accumulation-steps", 2, "--warmup-steps", 0, "--seed", 5,
+        "--dtype", "mixed_bfloat16", "--max-predictions", 3,
     ]  # fmt: skip
     assert run(*command) == 0
     model = keras_bert.load(tmp_path / "on", task="auto")

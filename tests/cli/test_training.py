@@ -39,7 +39,8 @@ def test_options_reach_the_training(calls, encoder_folder, tmp_path):
     file.write_text(TEXTS)
     arguments = {
         "epochs": 5, "batch_size": 3, "learning_rate": 1e-3, "warmup": 0.2, "max_length": 20,
-        "metric": "mcc", "patience": 2, "accumulate": 4, "seed": 8, "class_weight": "balanced",
+        "metric": "mcc", "patience": 2, "gradient_accumulation_steps": 4, "seed": 8,
+        "class_weight": "balanced",
     }  # fmt: skip
     given = [
         text for key, value in arguments.items() for text in (f"--{key.replace('_', '-')}", value)
@@ -52,7 +53,6 @@ def test_options_reach_the_training(calls, encoder_folder, tmp_path):
     assert not encoder.trainable and (len(examples), len(dev)) == (3, 8)
     assert callable(options.pop("on_end"))
     assert options.pop("tensorboard") == str(tmp_path / "logs")
-    arguments["gradient_accumulation_steps"] = arguments.pop("accumulate")
     assert options == {**arguments, "fixed_length": True, "folder": tmp_path / "out"}
 
 

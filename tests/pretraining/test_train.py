@@ -278,8 +278,8 @@ def test_evaluation_rows_do_not_depend_on_the_batch_size(eager, records, tmp_pat
     def rows(batch_size, accumulate):
         run = loop.Loop(
             keras_bert.heads.pretraining(runs.encoder()), records, tmp_path,
-            (Phase(1, 16, batch_size),), accumulate, {"packed": False, "next_sentence": True},
-            seed=0, intervals=loop.Intervals(1, 1, 1, eval_rows=16),
+            train.Recipe([Phase(1, 16, batch_size)], gradient_accumulation_steps=accumulate),
+            loop.Intervals(1, 1, 1, eval_rows=16),
         )  # fmt: skip
         batches = run.eval_set(0)
         return np.concatenate([inputs["input_word_ids"] for inputs, *_ in batches])
@@ -665,7 +665,7 @@ def test_invalid_arguments_raise(eager, records, tmp_path):
     )
     refused("pretraining or masked_lm; received classifier", heads.classifier(runs.encoder(), 2))
     with pytest.raises(ValueError, match="^phases must not be empty"):
-        train.pretrain(runs.encoder(), records, tmp_path / "none", [])
+        train.Recipe([])
     for name in ("steps", "batch_size"):
         with pytest.raises(ValueError, match=f"^{name} must be at least 1; received 0$"):
             Phase(**{"steps": 1, name: 0})

@@ -114,7 +114,7 @@ def _add_recipe(group):
         "--batch-size",
         type=common.positive(int),
         default=256,
-        help="sequences per step, over all devices and --accumulate (default: 256)",
+        help="sequences per step, over all devices and accumulated batches (default: 256)",
     )
     group.add_argument(
         "--max-predictions",
@@ -156,7 +156,7 @@ def _add_machine(group):
         "--packed", action="store_true", help="pack several pairs into each row; no padding"
     )
     group.add_argument(
-        "--accumulate",
+        "--gradient-accumulation-steps",
         type=common.positive(int),
         default=1,
         help="parts in which a step's batch is computed, to save memory (default: 1)",

@@ -8,7 +8,7 @@ TASKS = (
     "multi-label",
     "regression",
     "tagging",
-    "qa",
+    "question-answering",
     "multiple-choice",
 )
 
@@ -33,8 +33,8 @@ def _add_data(group):
     group.add_argument(
         "--train",
         help="TSV (without quoting), CSV or JSON Lines. Tagging: CoNLL columns or CoNLL-U. "
-        "qa: SQuAD's JSON. Multiple choice: JSON Lines with the keys text, choices (a list) and "
-        "label (index of the correct choice, from 0), or SWAG's CSV",
+        "Question answering: SQuAD's JSON. Multiple choice: JSON Lines with the keys text, "
+        "choices (a list) and label (index of the correct choice, from 0), or SWAG's CSV",
     )
     group.add_argument(
         "--dev", help="file to score the model on after each epoch (default: no scores)"
@@ -68,22 +68,21 @@ def _add_recipe(group):
     group.add_argument(
         "--max-length",
         type=common.length(3),
-        help="maximum tokens per sequence (default: 128; qa: 384). Longer texts are truncated, or "
-        "split into windows in tagging and qa",
+        help="maximum tokens per sequence (default: 128; question answering: 384). Longer "
+        "texts are truncated, or split into windows in tagging and question answering",
     )
     group.add_argument(
         "--stride",
         type=common.positive(int),
-        help="tagging and qa: tokens between the starts of two windows in training (qa: 128)",
+        help="tagging and question answering: tokens between the starts of two windows in training "
+        "(question answering: 128)",
     )
     common.add_characters(group)
     group.add_argument(
-        "--class-weight",
-        choices=("balanced",),
-        help="classification: give rare labels more weight",
+        "--class-weight", choices=("balanced",), help="classification: give rare labels more weight"
     )
     group.add_argument(
-        "--accumulate",
+        "--gradient-accumulation-steps",
         type=common.positive(int),
         default=1,
         help="batches per optimizer step (default: 1)",
@@ -94,7 +93,7 @@ def _add_recipe(group):
         help="metric that selects the best epoch (default: the first one printed). "
         "Classification: accuracy, f1 (with two labels, of the label that sorts last), macro_f1, "
         "mcc. Multi-label: micro_f1, macro_f1, exact_match. Regression: pearson, spearman, rmse. "
-        "Tagging: f1, precision, recall, accuracy. qa: f1, exact_match",
+        "Tagging: f1, precision, recall, accuracy. Question answering: f1, exact_match",
     )
     group.add_argument(
         "--patience",
