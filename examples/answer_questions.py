@@ -1,13 +1,13 @@
-"""Questions answered by a span of a text, from files in SQuAD's format.
+"""Question answering: find the answer to a question in a text, with files in SQuAD's format.
 
-The passages are of manuals of invented devices; the dev passages are about a device that the
-training passages do not know. 180 questions are next to nothing (SQuAD has 88,000), and MiniLM
-was never trained to answer any: the lesson is how it is done, not how good it gets.
+The texts are manuals of invented devices. The dev texts describe a device that the training texts
+do not mention. 180 questions are very few (SQuAD has 88,000), and MiniLM was not trained to answer
+questions, so the example shows the steps rather than good answers.
 
 Command:   python examples/answer_questions.py
 Time:      about two minutes on 2 CPU cores
-Expected:  F1 0.56 and exact match 0.40 on the dev questions (seed 0); the whole passage as the
-           answer gets F1 0.15
+Expected:  F1 0.56 and exact match 0.40 on the dev questions (seed 0); F1 is 0.15 if the whole
+           passage is the answer
 """
 
 import argparse
@@ -19,8 +19,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import keras_bert
 from keras_bert.data import squad
-from keras_bert.tasks import inference, question_answering
-from keras_bert.training import finetuning
+from keras_bert.tasks import question_answering
 
 DATA = pathlib.Path(__file__).parent / "data"
 CONTEXT = (
@@ -35,28 +34,28 @@ QUESTIONS = [
 
 
 def main():
-    """Trains, scores and asks the model."""
+    """Train and score the model, and ask it questions."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", default="minilm", help="any name or path that `load` takes")
+    parser.add_argument("--model", default="minilm", help="name or path for keras_bert.load")
     parser.add_argument("--epochs", type=int, default=10)
-    parser.add_argument("--limit", type=int, help="learn from the first questions only")
+    parser.add_argument("--limit", type=int, help="train on the first questions only")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
 
-    asked = squad.read(DATA / "manual_train.json", limit=args.limit)
-    dev = squad.read(DATA / "manual_dev.json")
-    everything = question_answering.score(
+    train = keras_bert.read(DATA / "manual_train.json", task="question_answering", limit=args.limit)
+    dev = keras_bert.read(DATA / "manual_dev.json", task="question_answering")
+    whole_passage = question_answering.score(
         None, dev, [{"text": context} for context in dev.contexts]
     )
 
     bert = keras_bert.load(args.model)
-    model, metrics = finetuning.finetune(
-        bert, asked, dev, epochs=args.epochs, batch_size=8, learning_rate=1e-4, seed=args.seed
+    model, metrics = keras_bert.finetune(
+        bert, train, dev, epochs=args.epochs, batch_size=8, learning_rate=1e-4, seed=args.seed
     )
     print(f"F1 {metrics['f1']:.2f}, exact match {metrics['exact_match']:.2f}", end=" ")
-    print(f"on {len(dev)} dev questions; F1 {everything['f1']:.2f} for the whole passage")
+    print(f"on {len(dev)} dev questions; F1 {whole_passage['f1']:.2f} for the whole passage")
 
-    answers = inference.answers(model, squad.Questions(QUESTIONS, [CONTEXT] * len(QUESTIONS)))
+    answers = keras_bert.predict(model, squad.Questions(QUESTIONS, [CONTEXT] * len(QUESTIONS)))
     for question, answer in zip(QUESTIONS, answers, strict=True):
         print(f"  {question} {answer['text']} ({answer['score']:.2f})")
 

@@ -1,20 +1,20 @@
-"""The paper's claim at small scale: is it better to read in both directions, and to learn pairs?
+"""Does BERT need both directions and next sentence prediction? Table 5 of the paper, on a CPU.
 
-Four ways to the same two tasks, as in table 5 of the paper: small BERTs of one size are pretrained
-on the same text for as many steps, then fine-tuned.
+Four small models of the same size are pretrained on the same text for the same number of steps,
+and then fine-tuned on two tasks.
 
     both directions, NSP    masked LM and next sentence: BERT
-    both directions         masked LM alone
-    left to right           predicts each next piece and sees what is left of it, as GPT does
-    left to right, BiLSTM   the same with a fresh BiLSTM on top, a little like ELMo
+    both directions         masked LM only
+    left to right           predicts each next token from the tokens before it, like GPT
+    left to right, BiLSTM   the same weights with a new BiLSTM on top, similar to ELMo
 
 Command:   python examples/compare_directions.py TEXT ...
 Time:      half an hour on 2 CPU cores
-Expected:  words, entity F1: random weights 0.22, both directions with NSP 0.61, without 0.60; left
-           to right 0.48, with a BiLSTM 0.63. Texts, accuracy: all of them 0.41 to 0.44, each
-           ± 0.02, as 140 messages tell no more (110 MB of English Wikipedia, seed 0). So to see
-           what follows is worth much where each word is judged, as in the paper; but a BiLSTM
-           makes up for all of it here, and next sentences are worth nothing for single texts
+Expected:  entity F1: random weights 0.22, both directions with NSP 0.61 and without 0.60, left to
+           right 0.48, with a BiLSTM 0.63. Accuracy on texts: all 0.41 to 0.44, each ± 0.02; 140
+           messages cannot show smaller differences (110 MB of English Wikipedia, seed 0). Both
+           directions help to tag words, as in the paper, but here a BiLSTM helps as much. Next
+           sentence prediction does not help on single texts
 """
 
 import argparse
@@ -34,29 +34,27 @@ from keras import ops
 
 import keras_bert
 from keras_bert import heads, optimizers
-from keras_bert.data import conll, tabular
+from keras_bert.data import conll
 from keras_bert.layers import MaskedLMHead
 from keras_bert.pretraining import corpus, records, stream, train, vocabulary
-from keras_bert.tasks import inference
-from keras_bert.training import finetuning
 
 DATA = pathlib.Path(__file__).parent / "data"
 WAYS = ("both directions, NSP", "both directions", "left to right", "left to right, BiLSTM")
-LENGTHS, BATCH_SIZE = (32, 64), 128  # of the two phases; the paper's are 128 and 512, and 256
+LENGTHS, BATCH_SIZE = (32, 64), 128  # of the two phases; (128, 512) and 256 in the paper
 
 
 def new_encoder(preprocessor, args, dropout):
-    """An encoder with random weights, the same for all."""
+    """Return an encoder with random weights, the same in each call."""
     keras.utils.set_random_seed(args.seed)
     return keras_bert.BertEncoder(
         vocab_size=len(preprocessor.vocabulary),
         num_hidden_layers=args.layers,
-        hidden_size=args.width,
-        num_attention_heads=max(1, args.width // 32),
-        intermediate_size=4 * args.width,
-        # BERT's 0.02 is for a width of 768. Narrower models wait long at it before their attention
-        # tells positions apart, and predict from a bag of words until then.
-        initializer_range=0.02 * (768 / args.width) ** 0.5,
+        hidden_size=args.hidden_size,
+        num_attention_heads=max(1, args.hidden_size // 32),
+        intermediate_size=4 * args.hidden_size,
+        # BERT's 0.02 is for a hidden size of 768. With it, smaller models need long until their
+        # attention distinguishes positions.
+        initializer_range=0.02 * (768 / args.hidden_size) ** 0.5,
         hidden_dropout_prob=dropout,
         attention_probs_dropout_prob=dropout,
         preprocessor=preprocessor,
@@ -64,7 +62,7 @@ def new_encoder(preprocessor, args, dropout):
 
 
 def read(encoder, inputs, left_to_right):
-    """The encoder's vectors (batch, seq, hidden); from left to right none knows what follows."""
+    """Return the encoder's output (batch, seq, hidden); left to right with a causal mask."""
     if not left_to_right:
         return encoder(inputs)["sequence_output"]
     position = ops.cumsum(ops.ones_like(inputs["input_mask"]), axis=1)
@@ -78,21 +76,21 @@ def new_inputs(encoder):
 
 
 def language_model(encoder):
-    """A model that predicts each next piece."""
+    """Return a model that predicts each next token."""
     inputs, config = new_inputs(encoder), encoder.bert_config
     x = read(encoder, inputs, left_to_right=True)
-    logits = MaskedLMHead(config["vocab_size"], config["hidden_act"], name="next_piece")(x)
+    logits = MaskedLMHead(config["vocab_size"], config["hidden_act"], name="next_token")(x)
     return keras.Model(inputs, logits)
 
 
 def to_masked_lm(batch):
-    """A batch without what is for pairs."""
+    """Return a batch without the targets of next sentence prediction."""
     inputs, targets, weights = batch
     return inputs, targets["masked_lm"], weights["masked_lm"]
 
 
-def to_next_pieces(batch):
-    """A batch for the language model: what was masked is put back, the targets are one further."""
+def to_next_tokens(batch):
+    """Return a batch for the language model: unmasked ids, and as targets the next ids."""
     inputs, targets, weights = batch
     ids = inputs["input_word_ids"].copy()
     rows, slots = np.nonzero(weights["masked_lm"])
@@ -105,8 +103,8 @@ def to_next_pieces(batch):
 
 
 def pretrain(way, made, preprocessor, args):
-    """Trains an encoder on text."""
-    # No dropout: what is read once is not learned by heart.
+    """Pretrain an encoder on the records."""
+    # No dropout: text that the model sees once does not overfit.
     encoder = new_encoder(preprocessor, args, dropout=0.0)
     pairs = way == WAYS[0]
     if pairs:
@@ -114,7 +112,7 @@ def pretrain(way, made, preprocessor, args):
     elif way == WAYS[1]:
         model, to_batch = heads.masked_lm(encoder), to_masked_lm
     else:
-        model, to_batch = language_model(encoder), to_next_pieces
+        model, to_batch = language_model(encoder), to_next_tokens
     train.compile_model(
         model,
         optimizers.adamw(1e-3, total_steps=args.steps, warmup_steps=args.steps // 20),
@@ -134,14 +132,14 @@ def pretrain(way, made, preprocessor, args):
 
 
 def task_model(encoder, way, task, labels):
-    """The encoder with a head for texts ("classifier") or words ("tagger")."""
+    """Return the encoder with a head: "classifier" for texts or "tagger" for words."""
     inputs = new_inputs(encoder)
     left_to_right, tags = way in WAYS[2:], task == "tagger"
     x = read(encoder, inputs, left_to_right)
     if way == WAYS[3]:
         lstm = keras.layers.LSTM(encoder.bert_config["hidden_size"] // 2, return_sequences=tags)
         x = keras.layers.Bidirectional(lstm)(x, mask=ops.not_equal(inputs["input_mask"], 0))
-    elif not tags:  # their mean, as next sentences alone train the vector of [CLS]
+    elif not tags:  # the mean, because only next sentence prediction trains [CLS]
         x = keras.layers.GlobalAveragePooling1D()(x, mask=ops.not_equal(inputs["input_mask"], 0))
     x = keras.layers.Dropout(0.1)(x)
     logits = keras.layers.Dense(len(labels))(x)
@@ -149,43 +147,51 @@ def task_model(encoder, way, task, labels):
 
 
 def score(way, weights, preprocessor, examples, dev, args, seed):
-    """The dev score of a model that is fine-tuned from weights (`None`: random ones)."""
+    """Fine-tune from weights (`None`: random ones), and return the score on dev."""
     encoder = new_encoder(preprocessor, args, dropout=0.1)
     if weights is not None:
         encoder.set_weights(weights)
-    keras.utils.set_random_seed(seed)  # of the head
+    keras.utils.set_random_seed(seed)  # for the head
     task = "tagger" if isinstance(examples, conll.TaggedSentences) else "classifier"
     model = task_model(encoder, way, task, examples.label_names())
-    finetuning.finetune(
-        model, examples, epochs=args.epochs, batch_size=16, learning_rate=args.rate, seed=seed,
-        show_progress=False,
+    keras_bert.finetune(
+        model, examples, epochs=args.epochs, batch_size=16, learning_rate=args.learning_rate,
+        seed=seed, show_progress=False,
     )  # fmt: skip
-    return inference.evaluate(model, dev)["f1" if task == "tagger" else "accuracy"]
+    return keras_bert.evaluate(model, dev)["f1" if task == "tagger" else "accuracy"]
 
 
 def main():
-    """Pretrains, fine-tunes, and prints the table."""
+    """Pretrain, fine-tune and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "text", nargs="+", help="a paragraph a line, a blank line between documents"
+        "text", nargs="+", help="files: a paragraph per line, blank lines between documents"
     )
-    parser.add_argument("--pieces", type=int, default=4000, help="of the vocabulary (%(default)s)")
-    parser.add_argument("--layers", type=int, default=2, help="of each BERT (%(default)s)")
-    parser.add_argument("--width", type=int, default=128, help="of each BERT (%(default)s)")
-    parser.add_argument("--steps", type=int, default=3000, help="of pretraining (%(default)s)")
+    parser.add_argument("--vocabulary-size", type=int, default=4000, help="default: %(default)s")
+    parser.add_argument("--layers", type=int, default=2, help="default: %(default)s")
+    parser.add_argument("--hidden-size", type=int, default=128, help="default: %(default)s")
+    parser.add_argument("--steps", type=int, default=3000, help="pretraining steps (%(default)s)")
     parser.add_argument(
-        "--texts", nargs=2, metavar=("TRAIN", "DEV"), help="labelled texts (default: messages)"
-    )
-    parser.add_argument(
-        "--tags", nargs=2, metavar=("TRAIN", "DEV"), help="CoNLL columns (default: messages)"
-    )
-    parser.add_argument("--columns", nargs=2, default=("text", "label"), help="of --texts")
-    parser.add_argument("--epochs", type=int, default=10, help="of fine-tuning (%(default)s)")
-    parser.add_argument(
-        "--rate", type=float, default=1e-3, help="peak of fine-tuning (%(default)s)"
+        "--texts",
+        nargs=2,
+        metavar=("TRAIN", "DEV"),
+        help="labelled texts (default: support messages)",
     )
     parser.add_argument(
-        "--runs", type=int, default=3, help="of fine-tuning, each with a new head (%(default)s)"
+        "--tags",
+        nargs=2,
+        metavar=("TRAIN", "DEV"),
+        help="CoNLL columns (default: support messages)",
+    )
+    parser.add_argument("--columns", nargs=2, default=("text", "label"), help="columns of --texts")
+    parser.add_argument(
+        "--epochs", type=int, default=10, help="epochs of fine-tuning (%(default)s)"
+    )
+    parser.add_argument(
+        "--learning-rate", type=float, default=1e-3, help="of fine-tuning (%(default)s)"
+    )
+    parser.add_argument(
+        "--runs", type=int, default=3, help="fine-tuning runs, each with a new head (%(default)s)"
     )
     parser.add_argument("--limit", type=int, help="fine-tune on the first rows only")
     parser.add_argument("--seed", type=int, default=0)
@@ -195,13 +201,20 @@ def main():
     tags, dev_tags = args.tags or [DATA / f"entities_{part}.conll" for part in ("train", "dev")]
     columns = {"text": args.columns[0], "label": args.columns[1]}
     tasks = [
-        (tabular.read(texts, **columns, limit=args.limit), tabular.read(dev_texts, **columns)),
-        (conll.read(tags, limit=args.limit), conll.read(dev_tags)),
+        (
+            keras_bert.read(texts, **columns, limit=args.limit),
+            keras_bert.read(dev_texts, **columns),
+        ),
+        (
+            keras_bert.read(tags, task="tagging", limit=args.limit),
+            keras_bert.read(dev_tags, task="tagging"),
+        ),
     ]
-    logging.getLogger("tensorflow").setLevel("ERROR")  # that models are made anew is meant
+    logging.getLogger("tensorflow").setLevel("ERROR")  # it warns that models are created in a loop
     with tempfile.TemporaryDirectory() as folder:
-        pieces = vocabulary.train(corpus.documents(args.text), args.pieces, max_bytes=50 * 10**6)
-        preprocessor = keras_bert.Preprocessor(pieces)
+        documents = corpus.documents(args.text)
+        tokens = vocabulary.train(documents, args.vocabulary_size, max_bytes=50 * 10**6)
+        preprocessor = keras_bert.Preprocessor(tokens)
         records.build(args.text, folder, preprocessor, held_out=0)
         made = records.Records(folder)
         print(f"{'':24} {'texts (accuracy)':16}  words (F1)", flush=True)
@@ -209,7 +222,7 @@ def main():
         for way in ("random weights", *WAYS):
             if way in WAYS[:3]:
                 weights[way] = pretrain(way, made, preprocessor, args).get_weights()
-            # The BiLSTM is fresh, and what is below it reads from left to right.
+            # The BiLSTM is new; the encoder below it reads from left to right.
             start = weights.get(WAYS[2] if way == WAYS[3] else way)
             cells = []
             for train_examples, dev_examples in tasks:

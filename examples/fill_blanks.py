@@ -1,12 +1,12 @@
-"""A masked language model: learn to fill blanks in support messages.
+"""Masked language model: predict masked words in support messages.
 
-MiniLM comes without the head that BERT was pretrained with, so a fresh one is put on it and both
-are trained: 15% of the pieces are hidden anew in each epoch (section 3.1 of the paper).
+MiniLM has no head for masked LM, so the example adds a new one and trains both. Each epoch masks
+another 15% of the tokens (section 3.1 of the paper).
 
 Command:   python examples/fill_blanks.py
 Time:      about two minutes on 2 CPU cores
-Expected:  0.20 of the hidden dev pieces right (seeds 0 and 1), 0.00 before; the most frequent
-           piece alone gets 0.06
+Expected:  accuracy 0.20 on the masked dev tokens (seeds 0 and 1), 0.00 before training. Always
+           predicting the most frequent token gets 0.06
 """
 
 import argparse
@@ -20,42 +20,40 @@ import keras
 import numpy as np
 
 import keras_bert
-from keras_bert.data import tabular
 from keras_bert.pretraining import hash_random, masking
-from keras_bert.tasks import masked_lm
 
 DATA = pathlib.Path(__file__).parent / "data"
 SENTENCES = ["My parcel has not [MASK] yet.", "Please [MASK] my subscription."]
-MOST = 6  # predictions a message, 15% of 40 positions
+MAX_PREDICTIONS = 6  # masked tokens per message: 15% of 40 positions
 BATCH_SIZE = 16
 
 
 def masked(bert, masker, texts, epoch):
-    """Hides 15% of the pieces; returns inputs, the hidden pieces, and which of them count."""
+    """Mask 15% of the tokens. Return the inputs, the masked tokens and their weights."""
     inputs = {key: np.array(value) for key, value in bert.preprocessor(texts).items()}
-    ids, positions, pieces, count = masker.mask(
+    ids, positions, tokens, count = masker.mask(
         inputs["input_word_ids"], inputs["input_mask"].sum(axis=1), epoch, range(len(texts))
     )
-    weights = (np.arange(MOST) < count[:, None]).astype(np.float32)
-    return {**inputs, "input_word_ids": ids, "masked_lm_positions": positions}, pieces, weights
+    weights = (np.arange(MAX_PREDICTIONS) < count[:, None]).astype(np.float32)
+    return {**inputs, "input_word_ids": ids, "masked_lm_positions": positions}, tokens, weights
 
 
 def main():
-    """Trains the model, scores it before and after, and fills blanks."""
+    """Train the model, score it before and after, and predict masked words."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", default="minilm", help="any name or path that `load` takes")
+    parser.add_argument("--model", default="minilm", help="name or path for keras_bert.load")
     parser.add_argument("--epochs", type=int, default=6)
-    parser.add_argument("--limit", type=int, help="learn from the first messages only")
+    parser.add_argument("--limit", type=int, help="train on the first messages only")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     keras.utils.set_random_seed(args.seed)
 
-    texts = tabular.read(DATA / "support_train.tsv", text="text", limit=args.limit).texts
-    dev_texts = tabular.read(DATA / "support_dev.tsv", text="text").texts
+    texts = keras_bert.read(DATA / "support_train.tsv", limit=args.limit).texts
+    dev_texts = keras_bert.read(DATA / "support_dev.tsv").texts
 
     bert = keras_bert.load(args.model, sequence_length=40)  # a few messages are longer
     model = keras_bert.heads.masked_lm(bert)
-    masker = masking.Masker(bert.preprocessor.vocabulary, max_predictions=MOST)
+    masker = masking.Masker(bert.preprocessor.vocabulary, max_predictions=MAX_PREDICTIONS)
     steps = args.epochs * -(-len(texts) // BATCH_SIZE)
     model.compile(
         keras_bert.optimizers.adamw(3e-4, total_steps=steps, warmup_steps=steps // 10),
@@ -65,18 +63,17 @@ def main():
     )
     *dev, weights = masked(bert, masker, dev_texts, 0)
     _, before = model.evaluate(*dev, sample_weight=weights, verbose=0)
-    for epoch in range(args.epochs):  # each one has masks of its own
+    for epoch in range(args.epochs):  # each epoch has other masks
         *batch, counts = masked(bert, masker, texts, hash_random.key_of(args.seed, epoch))
         model.fit(*batch, sample_weight=counts, batch_size=BATCH_SIZE, verbose=0)
     _, after = model.evaluate(*dev, sample_weight=weights, verbose=0)
-    hidden = dev[1][weights > 0]
-    print(
-        f"{before:.2f} of {len(hidden)} hidden dev pieces right before, {after:.2f} after", end=""
-    )
-    print(f"; {np.bincount(hidden).max() / len(hidden):.2f} for the most frequent piece alone")
+    masked_tokens = dev[1][weights > 0]
+    share = np.bincount(masked_tokens).max() / len(masked_tokens)
+    print(f"accuracy on {len(masked_tokens)} masked dev tokens: {before:.2f} before", end=", ")
+    print(f"{after:.2f} after; {share:.2f} for always predicting the most frequent token")
 
-    for sentence, [candidates] in zip(SENTENCES, masked_lm.fill(model, SENTENCES), strict=True):
-        print(f"  {sentence}  " + ", ".join(f"{piece} {p:.2f}" for piece, p in candidates))
+    for sentence, [candidates] in zip(SENTENCES, keras_bert.predict(model, SENTENCES), strict=True):
+        print(f"  {sentence}  " + ", ".join(f"{token} {p:.2f}" for token, p in candidates))
 
 
 if __name__ == "__main__":

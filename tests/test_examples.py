@@ -31,24 +31,25 @@ LESSONS = {
     ),
     "classify_pairs": (
         ["--epochs", "1", "--limit", "32"],
-        [rf"{SHARE} of 100 dev pairs right, F1 {SHARE}", "0.50 for one answer to all"]
+        [rf"{SHARE} accuracy on 100 dev pairs, F1 {SHARE}"]
+        + ["0.50 if all pairs get the same label"]
         + [rf"  (same |other) {SHARE}  .+ \| .+"] * 3,
     ),
     "classify_texts": (
         ["--epochs", "1", "--limit", "32"],
-        [r"2/2 - .+", rf"{SHARE} of 140 dev messages right"]
-        + ["0.18 for the most frequent label alone"]
+        [r"2/2 - .+", rf"{SHARE} accuracy on 140 dev messages"]
+        + ["0.18 for always predicting the most frequent label"]
         + [rf"  [a-z]+ +{SHARE}  .+"] * 3,
     ),
     "extract_features": (
         ["--limit", "64"],
         [r"features +width  dev accuracy"]
         + [rf"[a-z ]+ +(16|64)  {SHARE}"] * 5
-        + [rf"most frequent label alone +{SHARE}"],
+        + [rf"always the most frequent label +{SHARE}"],
     ),
     "fill_blanks": (
         ["--epochs", "1", "--limit", "32"],
-        [rf"{SHARE} of \d+ hidden dev pieces right before, {SHARE} after; {SHARE} for the most .+"]
+        [rf"accuracy on \d+ masked dev tokens: {SHARE} before, {SHARE} after; {SHARE} for .+"]
         + [r"  .*\[MASK\].*  (\S+ 0\.\d\d, ){4}\S+ 0\.\d\d"] * 2,
     ),
     "korean_sentiment": (
@@ -58,14 +59,15 @@ LESSONS = {
         + [rf"  (긍정|부정) {SHARE}  .+"] * 2,
     ),
     "pretrain": (
-        ["--pieces", "100", "--layers", "1", "--width", "64", "--steps", "2", "--batch-size", "4"],
-        [r"200 documents, [\d,]+ pieces", r"   step  masked LM  next sentence  .+"]
+        ["--vocabulary-size", "100", "--layers", "1", "--hidden-size", "64", "--steps", "2"]
+        + ["--batch-size", "4"],
+        [r"200 documents, [\d,]+ tokens", r"   step  masked LM  next sentence  .+"]
         + [rf" {{6}}{step}      \d\.\d{{3}} +\d\.\d{{3}}" for step in (1, 2)]
-        + [r"keras_bert\.load\('.+'\) is the model, for finetune and fill"],
+        + [r"Load the model with keras_bert\.load\('.+'\)"],
     ),
     "compare_directions": (
-        ["--pieces", "100", "--layers", "1", "--width", "64", "--steps", "6", "--epochs", "1"]
-        + ["--limit", "16", "--runs", "2"],
+        ["--vocabulary-size", "100", "--layers", "1", "--hidden-size", "64", "--steps", "6"]
+        + ["--epochs", "1", "--limit", "16", "--runs", "2"],
         [r" +texts \(accuracy\)  words \(F1\)"]
         + [
             rf"{way} +{SHARE} ± {SHARE}  +{SHARE} ± {SHARE}"
@@ -84,7 +86,7 @@ LESSONS = {
     "tag_words": (
         ["--epochs", "1", "--limit", "32"],
         [rf"entity F1 {SHARE} on 70 dev sentences, precision {SHARE}, recall {SHARE}"]
-        + [rf"{SHARE} of the words right, 0.\d\d if all are O"],  # and the tags it found, if any
+        + [rf"{SHARE} accuracy of words, 0.\d\d if all are O"],  # and the tags it found, if any
     ),
 }
 

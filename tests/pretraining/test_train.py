@@ -424,7 +424,12 @@ def begun(records, tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("name", CHANGES)
+def _slow(names, fast):
+    """Return the names as parameters; those that are not in `fast` are slow."""
+    return [pytest.param(name, marks=[] if name in fast else pytest.mark.slow) for name in names]
+
+
+@pytest.mark.parametrize("name", _slow(CHANGES, fast=("seed", "phases.0.steps", "stream.packed")))
 def test_changed_settings_raise_with_their_name(name, eager, begun, records):
     before = {file: file.stat().st_mtime_ns for file in begun.rglob("*")}
     with pytest.raises(ValueError, match=rf"is of a run with {name.strip()}=.* another folder"):
@@ -445,7 +450,7 @@ def test_learning_rate_in_history_equals_the_optimizer(eager, records, tmp_path,
         return keras.optimizers.LossScaleOptimizer(optimizer, initial_scale=2.0**23)
 
     # float16 gradients overflow until the loss scale has been halved often enough.
-    monkeypatch.setattr(train.optimizers, "with_loss_scale", of_large_scale)
+    monkeypatch.setattr(keras_bert.optimizers, "with_loss_scale", of_large_scale)
     model, history = runs.pretrain(
         records, tmp_path / "run", runs.encoder(dtype="mixed_float16"), steps=12, warmup_steps=0,
         log_every=1,
