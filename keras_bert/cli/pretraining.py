@@ -69,7 +69,7 @@ def make_vocabulary(args):
     where = "the corpus" if seen else f"{len(held_out):,} documents held out"
     print(f"on {where}, {found['words']:,} words:")
     print(f"  unknown          {found['unknown']:.3%}")
-    print(f"  tokens per word  {found['pieces_per_word']:.2f}")
+    print(f"  tokens per word  {found['tokens_per_word']:.2f}")
     print(f"  whole words      {found['whole']:.1%}")
     characters = sum(len(document.text) for document in held_out)
     hangul = sum(len(_HANGUL.findall(document.text)) for document in held_out)

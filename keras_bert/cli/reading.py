@@ -20,8 +20,8 @@ _HEAD_TASKS = {
 # Names of `inference.counts` -> text of the note.
 _COUNTED = {
     "truncated": "texts truncated to the maximum length (--max-length of finetune)",
-    "without_pieces": "texts that are empty or contain only invisible characters",
-    "words_without_pieces": "words of only invisible characters, which the model does not see",
+    "without_tokens": "texts that are empty or contain only invisible characters",
+    "words_without_tokens": "words of only invisible characters, which the model does not see",
     "cut_words": "words truncated to the maximum length",
     "cut_questions": "questions truncated to fit into a window",
     "cut_answers": "answers longer than a window, not used for training",

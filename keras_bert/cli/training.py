@@ -204,9 +204,9 @@ def _note_of_vocabulary(examples, preprocessor, name):
         fits = vocabulary.coverage(texts[:_SAMPLE], preprocessor)
     except ValueError:  # the texts have no words
         return None
-    if fits["pieces_per_word"] < _MANY_TOKENS and fits["unknown"] < _MANY_UNKNOWN:
+    if fits["tokens_per_word"] < _MANY_TOKENS and fits["unknown"] < _MANY_UNKNOWN:
         return None
     return (
-        f"the vocabulary of {name} does not fit these texts: {fits['pieces_per_word']:.1f} tokens "
+        f"the vocabulary of {name} does not fit these texts: {fits['tokens_per_word']:.1f} tokens "
         f"per word, {fits['unknown']:.1%} unknown. Use a model for their language"
     )

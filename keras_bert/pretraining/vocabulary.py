@@ -157,7 +157,7 @@ def coverage(documents, tokenizer):
 
     Returns:
         A dict: `words`, the number of words; `unknown`, the share of words that are [UNK];
-        `pieces_per_word`, the mean number of tokens of the other words; `whole`, the share of
+        `tokens_per_word`, the mean number of tokens of the other words; `whole`, the share of
         words that are one token.
 
     Raises:
@@ -168,7 +168,7 @@ def coverage(documents, tokenizer):
     >>> from keras_bert import Preprocessor
     >>> tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "play", "##ing", "chess"]
     >>> coverage(["Playing chess, playing go"], Preprocessor(tokens))
-    {'words': 5, 'unknown': 0.4, 'pieces_per_word': 1.6666666666666667, 'whole': 0.2}
+    {'words': 5, 'unknown': 0.4, 'tokens_per_word': 1.6666666666666667, 'whole': 0.2}
     """
     tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
     counts = count_words(
@@ -193,7 +193,7 @@ def coverage(documents, tokenizer):
     return {
         "words": total,
         "unknown": unknown / total,
-        "pieces_per_word": tokens / max(1, total - unknown),
+        "tokens_per_word": tokens / max(1, total - unknown),
         "whole": whole / total,
     }
 

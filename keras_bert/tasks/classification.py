@@ -81,7 +81,7 @@ class EncodedTexts:
         truncated: Number of truncated sequences.
         empty: For each column of texts, the number of texts without tokens: they are empty, or
             hold only characters that the tokenizer drops.
-        without_pieces: The sum of `empty`.
+        without_tokens: The sum of `empty`.
     """
 
     def __init__(self, preprocessor, examples, max_length, targets=None, weights=None):
@@ -99,7 +99,7 @@ class EncodedTexts:
         self.lengths = np.minimum(total, max_length)
         self.truncated = int(np.sum(total > max_length))
         self.empty = [int(np.sum(ids.row_lengths().numpy() == 0)) for ids in self._ids]
-        self.without_pieces = sum(self.empty)
+        self.without_tokens = sum(self.empty)
 
     def __len__(self):
         return len(self.lengths)

@@ -78,18 +78,18 @@ def counts(encoded):
         encoded: From `encode`.
 
     Returns:
-        A dict of counts above 0, of: `truncated` texts; texts `without_pieces` and
-        `words_without_pieces`, which have no tokens; `cut_words`, `cut_questions` and
+        A dict of counts above 0, of: `truncated` texts; texts `without_tokens` and
+        `words_without_tokens`, which have no tokens; `cut_words`, `cut_questions` and
         `cut_answers`, which are longer than a window; `invisible_answers`, which have no tokens.
 
     Example:
 
     >>> from types import SimpleNamespace
-    >>> counts(SimpleNamespace(truncated=2, without_pieces=0))
+    >>> counts(SimpleNamespace(truncated=2, without_tokens=0))
     {'truncated': 2}
     """
     names = (
-        "truncated", "without_pieces", "words_without_pieces", "cut_words", "cut_questions",
+        "truncated", "without_tokens", "words_without_tokens", "cut_words", "cut_questions",
         "cut_answers", "invisible_answers",
     )  # fmt: skip
     return {name: count for name in names if (count := getattr(encoded, name, 0))}

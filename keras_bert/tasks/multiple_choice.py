@@ -54,7 +54,7 @@ class EncodedChoices:
         lengths: Length of the longest sequence of each text, int (n,).
         max_length: As given.
         truncated: Number of truncated sequences.
-        without_pieces: Number of texts and continuations without tokens.
+        without_tokens: Number of texts and continuations without tokens.
     """
 
     def __init__(self, preprocessor, examples, max_length):
@@ -67,7 +67,7 @@ class EncodedChoices:
         self.lengths = self._encoded.lengths.reshape(-1, self._count).max(axis=1)
         self.truncated = self._encoded.truncated
         texts, continuations = self._encoded.empty  # a text is paired with each continuation
-        self.without_pieces = texts // self._count + continuations
+        self.without_tokens = texts // self._count + continuations
 
     def __len__(self):
         return len(self.lengths)

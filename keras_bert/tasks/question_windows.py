@@ -27,7 +27,7 @@ class EncodedQuestions:
 
     Attributes:
         cut_questions: Number of truncated questions.
-        without_pieces: Number of questions and of distinct contexts without tokens.
+        without_tokens: Number of questions and of distinct contexts without tokens.
         cut_answers: Number of answers that no window contains; they are not used in training.
         invisible_answers: Number of answers without tokens; they are not used in training.
         max_length: As given.
@@ -60,7 +60,7 @@ class EncodedQuestions:
             np.diff(splits), min(max_question_length, (max_length - 3) // 2)
         )
         self.cut_questions = int((np.diff(splits) > self.question_size).sum())
-        self.without_pieces = int(
+        self.without_tokens = int(
             (np.diff(splits) == 0).sum() + (np.diff(self.context_splits) == 0).sum()
         )
 

@@ -120,7 +120,7 @@ class EncodedSentences:
         max_length: As given.
         pad_id: The id of [PAD].
         has_tokens: If each word has tokens, bool (words,).
-        words_without_pieces: Number of words without tokens, such as white space. They are not
+        words_without_tokens: Number of words without tokens, such as white space. They are not
             used in training.
         cut_words: Number of words that are longer than a window and were truncated.
     """
@@ -137,7 +137,7 @@ class EncodedSentences:
         in_windows = learned[windows[:, 3]] - learned[windows[:, 2]]
         self._words_in_window = in_windows.sum() / max(len(windows), 1)
         self.has_tokens = counts > 0
-        self.words_without_pieces = int((counts == 0).sum())
+        self.words_without_tokens = int((counts == 0).sum())
         self.cut_words = cut_words
 
     def __len__(self):

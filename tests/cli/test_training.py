@@ -135,7 +135,7 @@ def test_rows_that_were_left_out_are_told():
 
 def test_what_was_not_seen_is_told():
     train, dev = (tabular.Examples(["a"], source=name) for name in ("a.tsv", "b.tsv"))
-    names = ("truncated", "without_pieces", "words_without_pieces", "cut_answers")
+    names = ("truncated", "without_tokens", "words_without_tokens", "cut_answers")
     counts = {name: number for number, name in enumerate((*names, "invisible_answers"), 1)}
     expected = [
         "texts truncated to the maximum length (--max-length of finetune): 1 (a.tsv)",

@@ -227,7 +227,7 @@ def test_coverage():
     tokens = [*vocabulary.SPECIAL, "play", "##ing", "##ed", "chess", ","]
     preprocessor = Preprocessor(tokens)
     documents = ["Playing chess, playing", corpus.Document("a", "played Go\nchess")]
-    expected = {"words": 7, "unknown": 1 / 7, "pieces_per_word": 9 / 6, "whole": 3 / 7}
+    expected = {"words": 7, "unknown": 1 / 7, "tokens_per_word": 9 / 6, "whole": 3 / 7}
     assert vocabulary.coverage(documents, preprocessor) == expected
     assert vocabulary.coverage(documents, preprocessor.tokenizer) == expected
 
@@ -235,7 +235,7 @@ def test_coverage():
 def test_coverage_of_unknown_words_only():
     preprocessor = Preprocessor(list(vocabulary.SPECIAL))
     found = vocabulary.coverage(["a b"], preprocessor)
-    assert found == {"words": 2, "unknown": 1.0, "pieces_per_word": 0.0, "whole": 0.0}
+    assert found == {"words": 2, "unknown": 1.0, "tokens_per_word": 0.0, "whole": 0.0}
 
 
 @pytest.mark.parametrize("options", OPTIONS)

@@ -13,7 +13,7 @@ def test_each_choice_is_encoded_as_a_pair():
     examples = Choices(["good", "so"], [["bad", "a film"], ["is", "a a a a a a"]], [1, 0])
     encoded = multiple_choice.encode(model, examples, 8)
     assert encoded.lengths.tolist() == [6, 8]
-    assert (encoded.truncated, encoded.without_pieces) == (1, 0)
+    assert (encoded.truncated, encoded.without_tokens) == (1, 0)
     inputs, targets, weights = encoded.batch([1, 0], 8)
     assert inputs["input_word_ids"].tolist() == [
         [[2, 14, 3, 13, 3, 0, 0, 0], [2, 14, 3, 8, 8, 8, 8, 3]],
@@ -29,7 +29,7 @@ def test_each_choice_is_encoded_as_a_pair():
 def test_texts_without_tokens_are_counted():
     model = heads.multiple_choice(tiny.encoder(num_hidden_layers=1))
     examples = Choices(["", "so"], [["bad", "good"], ["\u200b", "good"]])
-    assert multiple_choice.encode(model, examples, 8).without_pieces == 2
+    assert multiple_choice.encode(model, examples, 8).without_tokens == 2
 
 
 def test_decode_score_and_lines():

@@ -477,13 +477,13 @@ def test_no_answer_needs_all_windows(model_with_no_answer):
 def test_truncated_questions_and_empty_texts_are_counted(model):
     examples = Questions(["so so so so", "so", ""], ["bad", " ", "bad"])
     encoded = question_answering.encode(model, examples, 16, max_question_length=3)
-    assert (encoded.cut_questions, encoded.without_pieces) == (1, 2)
+    assert (encoded.cut_questions, encoded.without_tokens) == (1, 2)
     encoded = question_answering.encode(model, examples, 9)  # a question has at most 3 tokens
     assert encoded.cut_questions == 1
     assert question_answering.encode(model, examples, 16).cut_questions == 0
 
 
-def test_context_without_pieces_has_no_answer(model, model_with_no_answer):
+def test_context_without_tokens_has_no_answer(model, model_with_no_answer):
     examples = Questions(["is", "is"], ["", " \n"])
     encoded = question_answering.encode(model, examples, 16)
     nothing = {"text": "", "start": 0, "end": 0}

@@ -123,7 +123,7 @@ def test_each_word_counts_once_in_the_window_with_the_most_context(max_length, s
     assert row == len(encoded)
     with_tokens = sum(bool(ids_of(word)) for words in sentences.words for word in words)
     assert len(answered) == (weights > 0).sum() == with_tokens
-    assert encoded.words_without_pieces == len(labels) - with_tokens
+    assert encoded.words_without_tokens == len(labels) - with_tokens
 
 
 def test_default_stride_overlaps_by_a_quarter():
@@ -173,7 +173,7 @@ def test_contents_of_a_batch():
     arrays = (*inputs.values(), targets, weights)
     assert [array.dtype for array in arrays] == [np.int32] * 4 + [np.float32]
     assert {array.shape for array in arrays} == {(2, 7)}
-    assert (encoded.words_without_pieces, encoded.cut_words) == (2, 0)
+    assert (encoded.words_without_tokens, encoded.cut_words) == (2, 0)
 
 
 def test_truncated_words_are_counted():

@@ -275,8 +275,8 @@ def test_truncated_and_empty_texts_are_counted(eager):
     examples = tiny.examples([*tiny.ROWS[:8], ("good", "good " * 50), ("bad", "\u200b")])
     dev = tiny.examples([("good", "good " * 50)] * 3)
     _, metrics = finetune(examples, dev, epochs=1)
-    assert (metrics["truncated"], metrics["without_pieces"], metrics["dev_truncated"]) == (1, 1, 3)
-    assert "dev_without_pieces" not in metrics
+    assert (metrics["truncated"], metrics["without_tokens"], metrics["dev_truncated"]) == (1, 1, 3)
+    assert "dev_without_tokens" not in metrics
 
 
 @pytest.mark.slow
@@ -334,7 +334,7 @@ def test_last_batches_become_a_step(accumulate, steps, eager):
 def test_invisible_texts_are_counted_or_raise(eager):
     rows = [*tiny.ROWS[:6], ("good", ""), ("bad", "\u200b")]
     _, metrics = finetune(tiny.examples(rows), epochs=1)
-    assert metrics["without_pieces"] == 2
+    assert metrics["without_tokens"] == 2
     nothing = conll.TaggedSentences([["\u200b"]] * 2, [["O"], ["B-x"]])
     with pytest.raises(ValueError, match="only invisible text"):
         finetune(nothing)
