@@ -18,19 +18,11 @@ _ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueErro
 
 
 def unpack(archive, folder):
-    """Unpack an untrusted zip archive, either completely or not at all.
+    """Unpack an untrusted zip archive into a new folder, either completely or not at all.
 
-    These archives are refused: names that lead out of the folder or differ only by case, links
-    and devices, encrypted entries, more than 10,000 entries or folders, an unpacked size of more
+    A `ValueError` refuses names that lead out of the folder or differ only by case, links and
+    devices, encrypted entries, more than 10,000 entries or folders, an unpacked size of more
     than 100 times the archive, and entries of another size than the archive declares.
-
-    Args:
-        archive: Path of the archive.
-        folder: Folder to create.
-
-    Raises:
-        ValueError: The file is not a zip archive, is damaged, or is refused.
-        OSError: The archive cannot be read, the folder exists, or the disk is full.
     """
     archive, folder = pathlib.Path(archive), pathlib.Path(folder)
     try:

@@ -77,14 +77,8 @@ def has_weights(sha256):
 def cached(folder, sha256):
     """Return a folder of the cache, or `None` if it does not exist.
 
-    Files are hashed again if the size or time of any file has changed since the last check.
-
-    Args:
-        folder: The folder.
-        sha256: {file: its hash}. The hashes of the first download are checked as well.
-
-    Raises:
-        ValueError: A file has changed.
+    `sha256` is {file: its hash}. These and the hashes of the first download are checked if the
+    size or time of any file has changed since the last check. A changed file is a `ValueError`.
     """
     if not folder.is_dir():
         return None
@@ -96,17 +90,10 @@ def cached(folder, sha256):
 
 
 def first_download(folder):
-    """Return the record of the first download of a cached folder.
+    """Return the record of the first download of a cached folder; empty if there is none.
 
-    Args:
-        folder: The folder. It may not exist.
-
-    Returns:
-        A dict with `"sha256"`, {file: its hash}, and `"revision"` or `"archive"`, the hash of the
-        archive. It is empty if there is no record.
-
-    Raises:
-        ValueError: The record is damaged.
+    It has `"sha256"`, {file: its hash}, and `"revision"` or `"archive"`, the hash of the
+    archive. A damaged record is a `ValueError`.
     """
     file = _record_file(folder)
     try:
@@ -123,23 +110,10 @@ def first_download(folder):
 def install(fill, folder, shown, sha256, *, record=True, **facts):
     """Fill a folder of the cache. It gets its name only when it is complete and checked.
 
-    The caller must hold the lock of this part of the cache.
-
-    Args:
-        fill: A function that is called with an empty folder and returns the folder inside it, or
-            itself, that holds the files.
-        folder: The folder to create.
-        shown: Name of the source, for errors.
-        sha256: {file: its hash}. The hashes of the first download are checked as well.
-        record: If `True`, record the hashes if this is the first download.
-        **facts: Further items of the record.
-
-    Returns:
-        `folder`.
-
-    Raises:
-        ValueError: A file has another hash.
-        OSError: A file is missing, or the folder cannot be written.
+    `fill` is called with an empty folder and returns the folder inside it, or itself, that
+    holds the files. `sha256` is {file: its hash}; the hashes of the first download are checked
+    as well. If `record`, the first download records its hashes and `facts`. `shown` names the
+    source in errors. The caller must hold the lock of this part of the cache.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     for stale in folder.parent.glob(_INCOMPLETE_PREFIX + "*"):  # of killed processes

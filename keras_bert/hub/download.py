@@ -34,20 +34,9 @@ def sha256_of(file):
 def fetch(url, path, *, sha256=None):
     """Download a file. It gets its name only when it is complete and has the right hash.
 
-    Two processes must not fetch the same path at once; see `cache.locked`.
-
-    Args:
-        url: An http or https address. A redirect from https to http is refused.
-        path: Where to write the file. Its folder is created. An existing file is not downloaded
-            again.
-        sha256: Expected hash of the file.
-
-    Returns:
-        `path` as a `pathlib.Path`.
-
-    Raises:
-        ValueError: The address has another scheme, or the file has another hash.
-        OSError: The server cannot be reached or refuses, or the disk is full.
+    An existing file is not downloaded again, and a redirect from https to http is refused. Two
+    processes must not fetch the same path at once; see `cache.locked`. A wrong hash is a
+    `ValueError`; `OSError` if the server cannot be reached or refuses.
     """
     path = pathlib.Path(path)
     if urllib.parse.urlsplit(url).scheme not in ("http", "https"):

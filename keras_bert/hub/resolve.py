@@ -36,21 +36,13 @@ _MODEL_FILES = ("bert_config.json", "config.json", "model.keras", "params.yaml",
 
 
 def find(name):
-    """Return the local files of a model. Download them if necessary.
+    """Return the folder or `.keras` file of a model. Download it if necessary.
 
-    Args:
-        name: A name in `registry.SOURCES` or `registry.ALIASES`; `"hf:org/name"` or
-            `"hf:org/name@revision"`; `"kaggle:owner/model/framework/variation"`, which needs
-            kagglehub; the https address of a zip archive; or a folder, a zip archive or a
-            `.keras` file.
-
-    Returns:
-        A `pathlib.Path` of a folder or a `.keras` file.
-
-    Raises:
-        ValueError: The name is unknown, or a file has a wrong hash or is damaged.
-        ImportError: kagglehub is not installed.
-        OSError: No source can be reached, or the cache cannot be written.
+    `name` is a name in `registry.SOURCES` or `registry.ALIASES`; `"hf:org/name"` or
+    `"hf:org/name@revision"`; `"kaggle:owner/model/framework/variation"`, which needs kagglehub;
+    the https address of a zip archive; or a folder, a zip archive or a `.keras` file. An
+    unknown name, a wrong hash and a damaged file are a `ValueError`; `OSError` if no source can
+    be reached or the cache cannot be written.
     """
     check(name)
     name = os.fspath(name)
@@ -70,15 +62,7 @@ def find(name):
 
 
 def check(name):
-    """Raise an error if `find` does not know where to look for a model. Download nothing.
-
-    Args:
-        name: As for `find`.
-
-    Raises:
-        ValueError: The name is unknown or ambiguous, or the file is of another kind.
-        FileNotFoundError: The file does not exist.
-    """
+    """Raise an error if `find` does not know where to look for a model. Download nothing."""
     name = os.fspath(name)
     path = _local(name)
     if path is not None and path.is_file() and path.suffix.lower() not in (".keras", ".zip"):
@@ -104,8 +88,7 @@ def check(name):
 def license_of(name):
     """Return the licence of a model's weights, or `None` if it is unknown.
 
-    Args:
-        name: As for `find`. Only named models and their Hub repositories have a known licence.
+    Only named models and their Hub repositories have a known licence.
     """
     name = ALIASES.get(name, name)
     if _local(name) is not None:
@@ -120,11 +103,7 @@ def license_of(name):
 def hidden_act_of(name):
     """Return the activation with which Google published a named model.
 
-    Args:
-        name: As for `find`.
-
-    Returns:
-        `"gelu"` or `"gelu_new"`. `None` for all other models: their config is right.
+    `"gelu"`, `"gelu_new"`, or `None` for all other models: their config is right.
     """
     name = ALIASES.get(os.fspath(name), os.fspath(name))
     return SOURCES[name].hidden_act if name in SOURCES and _local(name) is None else None

@@ -14,20 +14,9 @@ class FolderLockedError(ValueError):
 def atomic_write(path, durable=False):
     """Write a file under a temporary name and rename it when the block ends without an error.
 
-    Readers see either the old file or the complete new one. After an error the old file is
-    unchanged.
-
-    Args:
-        path: The file to write.
-        durable: If `True`, flush the file to disk before the rename, so that it survives a power
-            failure.
-
-    Yields:
-        A `pathlib.Path` to write to: a unique hidden file in the same folder, with the same
-        suffix.
-
-    Raises:
-        OSError: The file cannot be written.
+    Yields the path to write to, a unique hidden file in the same folder with the same suffix.
+    Readers see either the old file or the complete new one. If `durable`, the file survives a
+    power failure.
     """
     path = pathlib.Path(path)
     # Random, not the process ID: two containers that share a disk may have equal process IDs.
@@ -51,8 +40,8 @@ def atomic_write(path, durable=False):
 def remove_stale_temporaries(path):
     """Delete the temporary files that killed processes left in `atomic_write`.
 
-    Args:
-        path: The file, or a glob pattern of files in one folder. No process may be writing them.
+    `path` is the file, or a glob pattern of files in one folder. No process may be writing
+    them.
     """
     path = pathlib.Path(path)
     for stale in path.parent.glob(f".{path.stem}.{'[0-9a-f]' * 8}{path.suffix}"):
@@ -63,16 +52,10 @@ def remove_stale_temporaries(path):
 def exclusive_lock(folder, doing, *, keep=True):
     """Lock a folder for this process. The lock ends with the block or with the process.
 
-    Args:
-        folder: The folder. It is created if it does not exist. The lock is a hidden file in it.
-        doing: What a process does while it holds the lock, such as `"training"`, for the error.
-        keep: If `False`, delete the lock file at the end. Two processes that start while a third
-            one ends may then both get the lock.
-
-    Raises:
-        FolderLockedError: Another process holds the lock. It is a `ValueError`.
-        NotADirectoryError: The folder is a file.
-        OSError: The folder cannot be created or written.
+    Creates the folder if needed; the lock is a hidden file in it. `doing` is a word such as
+    "training" for the `FolderLockedError` of another process. If not `keep`, the lock file is
+    deleted at the end; two processes that start while a third one ends may then both get the
+    lock.
     """
     import filelock
 

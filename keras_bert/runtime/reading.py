@@ -13,19 +13,7 @@ _MAX_MESSAGE = 500  # characters
 
 
 def read_bytes(file: Path, limit: int) -> bytes:
-    """Read a file of at most `limit` bytes.
-
-    Args:
-        file: Path of the file.
-        limit: Maximum size in bytes.
-
-    Returns:
-        The content of the file.
-
-    Raises:
-        FileNotFoundError: If the file does not exist.
-        ValueError: If the file is larger than `limit`.
-    """
+    """Return the content of a file, or raise a `ValueError` if it has more than `limit` bytes."""
     with open(file, "rb") as stream:
         data = stream.read(limit + 1)
     if len(data) > limit:
@@ -34,19 +22,7 @@ def read_bytes(file: Path, limit: int) -> bytes:
 
 
 def read_text(file: Path, limit: int) -> str:
-    r"""Read a UTF-8 file of at most `limit` bytes. Line ends are left as they are.
-
-    Args:
-        file: Path of the file.
-        limit: Maximum size in bytes.
-
-    Returns:
-        The text.
-
-    Raises:
-        FileNotFoundError: If the file does not exist.
-        ValueError: If the file is larger than `limit`, or is not UTF-8.
-    """
+    """Return the text of a UTF-8 file of at most `limit` bytes. Line ends stay as they are."""
     data = read_bytes(file, limit)
     try:
         return data.decode("utf-8")
@@ -58,17 +34,9 @@ def read_text(file: Path, limit: int) -> str:
 
 
 def parse_json(data: bytes, file: object) -> dict[str, Any]:
-    """Parse JSON that holds one object.
+    """Parse JSON in UTF-8 that holds one object without repeated keys.
 
-    Args:
-        data: Content of the file.
-        file: Name of the file, for error messages.
-
-    Returns:
-        The object.
-
-    Raises:
-        ValueError: If the data is not UTF-8, not JSON or not an object, or if a key is repeated.
+    `file` is the name for error messages.
     """
     try:
         value = json.loads(data.decode("utf-8"), object_pairs_hook=_reject_duplicates)
@@ -89,13 +57,10 @@ def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def one_line(error: BaseException) -> str:
-    r"""Return the message of an error as one printable line of at most 500 characters.
+    """Return an error's message as one line of at most 500 characters.
 
-    Args:
-        error: The error. The name of its class stands in for an empty message.
-
-    Returns:
-        The message, with white space collapsed and control characters escaped.
+    An empty message becomes the name of the error's class. White space is collapsed and control
+    characters are escaped.
     """
     message = " ".join(str(error).split()) or type(error).__name__
     if len(message) > _MAX_MESSAGE:

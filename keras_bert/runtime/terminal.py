@@ -12,14 +12,9 @@ __all__ = ["printable", "progress", "quiet_imports", "stop_requests", "waiting"]
 
 
 def printable(text: str, limit: int | None = None) -> str:
-    r"""Escape the control characters of a text, so that it is safe to print in a terminal.
+    """Escape control characters, so that a text from an untrusted file is safe in a terminal.
 
-    Args:
-        text: A string, such as a name from an untrusted file.
-        limit: Maximum number of characters of the text to keep.
-
-    Returns:
-        The escaped string. It ends in `"..."` if the text was cut.
+    A text of more than `limit` characters is cut and ends in `"..."`.
     """
     if limit is not None and len(text) > limit:
         text = f"{text[:limit]}..."
@@ -54,12 +49,7 @@ def quiet_imports():
 
 @contextlib.contextmanager
 def waiting(title, terminal=None):
-    """Show a spinner while the block runs. Without a terminal, show nothing.
-
-    Args:
-        title: Text beside the spinner.
-        terminal: File to write to. Default: stderr.
-    """
+    """Show a spinner while the block runs. Without a terminal, show nothing."""
     from rich.console import Console
 
     console = Console(file=terminal or sys.stderr)
@@ -68,14 +58,9 @@ def waiting(title, terminal=None):
 
 
 def progress(*columns, show=True):
-    """Make a progress bar on stderr. It writes nothing if stderr is not a terminal.
+    """Return a `rich.progress.Progress` on stderr. It writes nothing without a terminal.
 
-    Args:
-        *columns: Format strings of further columns, such as `"loss {task.fields[loss]:.3f}"`.
-        show: If `False`, never show the bar.
-
-    Returns:
-        A `rich.progress.Progress`, a context manager.
+    `columns` are format strings of further columns, such as `"loss {task.fields[loss]:.3f}"`.
     """
     from rich import progress as rich_progress
     from rich.console import Console

@@ -55,17 +55,9 @@ _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 
 def listen(host=HOST, port=PORT):
-    """Listen on a port.
+    """Return a socket that listens on the port; port 0 selects a free one.
 
-    Args:
-        host: Address or name of this machine.
-        port: Port number; 0 selects a free port.
-
-    Returns:
-        A listening socket.
-
-    Raises:
-        ValueError: If the port is in use, or if the address is not one of this machine.
+    A port in use or an address of another machine is a `ValueError`.
     """
     if not 0 <= port < 2**16:
         raise ValueError(f"port must be a number from 0 to 65535; received {port}")
@@ -101,17 +93,11 @@ class Limits:
 
 
 def make(models, host=HOST, limits=None, poll=1.0):
-    """Make a server for models.
+    """Return a `uvicorn.Server` for a list of refreshed `models.Model` with different names.
 
-    Args:
-        models: List of refreshed `models.Model` with different names.
-        host: Address that the server listens on. Requests to other host names are refused, except
-            for the names of the local machine.
-        limits: A `Limits`, or `None` for the defaults.
-        poll: Seconds between checks for new versions.
-
-    Returns:
-        A `uvicorn.Server`. `server.run(sockets=[listen()])` serves until Ctrl-C.
+    Requests to host names other than `host` and those of the local machine are refused. `poll`
+    is the number of seconds between checks for new versions. `server.run(sockets=[listen()])`
+    serves until Ctrl-C.
     """
     limits = limits or Limits()
     app = _App(models, host, limits, poll)

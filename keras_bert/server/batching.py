@@ -31,28 +31,16 @@ class QueueFullError(Exception):
 
 
 class BatchScheduler:
-    """Runs requests in batches.
-
-    Args:
-        max_waiting: Maximum number of requests that wait in each queue.
-    """
+    """Runs requests in batches. Each queue holds at most `max_waiting` requests."""
 
     def __init__(self, max_waiting=1000):
         self._queues = [_Queue(max_batch, max_waiting) for _, max_batch in _SIZE_LIMITS]
 
     async def run(self, signature, arrays):
-        """Run one request.
+        """Run one request: a dict of arrays for a `models.Signature`. Return a dict of arrays.
 
-        Args:
-            signature: A `models.Signature`.
-            arrays: Dict of input arrays that match the signature.
-
-        Returns:
-            Dict of output arrays.
-
-        Raises:
-            QueueFullError: If too many requests are waiting.
-            Exception: Any exception that the signature raises for these arrays.
+        Raises `QueueFullError` if too many requests are waiting, and any exception of the
+        signature.
         """
         request = _Request(signature, arrays, asyncio.get_running_loop().create_future())
         index = next(i for i, (max_size, _) in enumerate(_SIZE_LIMITS) if request.size <= max_size)

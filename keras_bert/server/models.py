@@ -45,17 +45,10 @@ class Signature:
     function: typing.Callable
 
     def __call__(self, arrays):
-        """Run the function.
+        """Run the function on a dict of arrays, and return one.
 
-        Args:
-            arrays: Dict of input arrays. Strings are bytes in object arrays.
-
-        Returns:
-            Dict of output arrays in the same format.
-
-        Raises:
-            ValueError: If the graph rejects these values.
-            MemoryError: If there is not enough memory.
+        Strings are bytes in object arrays. Values that the graph rejects are a
+        `ValueError`.
         """
         tensors = {
             name: tf.constant(array, tf.string if array.dtype == object else array.dtype)
@@ -91,14 +84,7 @@ class Version:
     _loaded: typing.Any  # the object that owns the variables
 
     def signature(self, name):
-        """Return the `Signature` with this name.
-
-        Args:
-            name: Name of the signature.
-
-        Raises:
-            ValueError: If the model has no such signature.
-        """
+        """Return the `Signature` with this name, or raise a `ValueError`."""
         if name not in self.signatures:
             raise ValueError(
                 f"The model has no signature {name[:200]!r}. Use one of: "
@@ -116,19 +102,9 @@ class Version:
 
 
 def load(folder, number, trusted=False):
-    """Load a version and run it once, because the first run is slow.
+    """Load a version and run it once, because the first run is slow. Return a `Version`.
 
-    Args:
-        folder: Folder of the SavedModel.
-        number: Version number.
-        trusted: If True, skip the check of `allowed_ops`.
-
-    Returns:
-        A `Version`.
-
-    Raises:
-        ValueError: If the graph has an op that needs `trusted=True`, or if the labels are a link.
-        Exception: Any exception that TensorFlow raises for an incomplete SavedModel.
+    Without `trusted`, an op that does more than compute is a `ValueError`, see `allowed_ops`.
     """
     folder = pathlib.Path(folder)
     if not trusted:
@@ -159,16 +135,8 @@ def load(folder, number, trusted=False):
 class Model:
     """A model folder and its loaded version.
 
-    Args:
-        name: Name in the URLs of requests.
-        folder: Model folder or, with `number`, the folder of the only version.
-        number: Number of the only version.
-        trusted: As for `load`.
-
-    Attributes:
-        name: As above.
-        folder: As above, a `pathlib.Path`.
-        current: The `Version` that is served, or `None`.
+    `current` is the `Version` that is served, or `None`. With `number`, `folder` is the folder
+    of the only version.
     """
 
     def __init__(self, name, folder, number=None, trusted=False):
@@ -189,9 +157,8 @@ class Model:
     def refresh(self, settled=True):
         """Look at the folder and load the latest version that is new or has changed.
 
-        Args:
-            settled: If True, skip versions that changed since the last refresh, because they may
-                still be copied.
+        If `settled`, skip versions that changed since the last refresh: they may still be
+        copied.
         """
         with self._lock:
             found = self._find_versions()
@@ -215,19 +182,10 @@ class Model:
                     break
 
     def version(self, number=None, label=None):
-        """Return the version that is served.
+        """Return the served `Version`, or raise a `LookupError` for another number.
 
-        Args:
-            number: Requested version number, or `None` for the latest.
-            label: Requested version label, or `None`. The configuration file of TensorFlow
-                Serving defines labels; this server has none.
-
-        Returns:
-            A `Version`.
-
-        Raises:
-            LookupError: If the requested version is not loaded.
-            ValueError: If `label` is not `None`.
+        Labels are defined in TensorFlow Serving's configuration file. This server has none,
+        so any label is a `ValueError`.
         """
         if label is not None:
             raise ValueError(f"Unrecognized servable version label: {label[:200]}")
@@ -240,16 +198,9 @@ class Model:
         return current
 
     def states(self, number=None):
-        """Return the states of versions.
+        """Return a list of `(number, state, (code, message))`, latest version first.
 
-        Args:
-            number: A version number, or `None` for all versions.
-
-        Returns:
-            List of `(number, state, (code, message))`, latest version first, for `rest.status`.
-
-        Raises:
-            LookupError: If there is no such version, or none at all.
+        Raises a `LookupError` if there is no such version, or none at all.
         """
         states = dict(sorted(self._states.items(), reverse=True))
         if number is not None and number not in states:
@@ -300,18 +251,10 @@ class Model:
 
 
 def find(path, name=None, trusted=False):
-    """Find the models in a folder without loading them.
+    """Return a list of `Model` for the SavedModels in a folder, without loading them.
 
-    Args:
-        path: A model folder, the folder of one version, or a folder of model folders.
-        name: Name of the model. Defaults to the name of the model folder.
-        trusted: As for `load`.
-
-    Returns:
-        List of `Model`; empty if there is no SavedModel.
-
-    Raises:
-        ValueError: If `name` is given and the folder holds several models.
+    `path` is a model folder, the folder of one version, or a folder of model folders. `name`
+    replaces the name of a single model.
     """
     path = pathlib.Path(os.path.abspath(path))
     if (path / _FILE).is_file():

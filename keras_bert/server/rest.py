@@ -54,18 +54,7 @@ class Call(typing.NamedTuple):
 
 
 def read_path(method, path):
-    """Parse the method and path of a request.
-
-    Args:
-        method: HTTP method.
-        path: URL path, still percent-encoded.
-
-    Returns:
-        A `Call`.
-
-    Raises:
-        ValueError: If the API has no such method and path.
-    """
+    """Parse method and path of a request, still percent-encoded, and return a `Call`."""
     pattern = _PATHS.get(method)
     found = pattern.fullmatch(path) if pattern else None
     if found is None:
@@ -83,17 +72,9 @@ def read_path(method, path):
 
 
 def parse(body):
-    """Parse the body of a request.
+    """Parse the body of a request, bytes, and return a dict.
 
-    Args:
-        body: Bytes.
-
-    Returns:
-        A dict.
-
-    Raises:
-        ValueError: If the body is not a JSON object in UTF-8, is nested too deeply, or holds a
-            number that is too large.
+    It must be a JSON object in UTF-8, without deep nesting or too large numbers.
     """
     if not body.strip():
         raise ValueError("JSON parse error: the body is empty. Send a JSON object.")
@@ -117,17 +98,7 @@ def parse(body):
 
 
 def read_signature(document):
-    """Return the name of the requested signature.
-
-    Args:
-        document: Dict from `parse`.
-
-    Returns:
-        The name; `DEFAULT_SIGNATURE` if the request names none.
-
-    Raises:
-        ValueError: If the name is not a string.
-    """
+    """Return the name of the requested signature, by default `DEFAULT_SIGNATURE`."""
     name = document.get("signature_name", "")
     if not isinstance(name, str):
         raise ValueError(f"'signature_name' must be a string; received {_show(name)}")
@@ -135,19 +106,12 @@ def read_signature(document):
 
 
 def read_inputs(document, inputs):
-    """Read the input arrays of a predict request.
+    """Return the input arrays of a predict request, and True for the row format.
 
-    Args:
-        document: Dict from `parse`, with `instances` (row format) or `inputs` (column format).
-        inputs: Dict of the `Spec` of each input of the signature.
-
-    Returns:
-        Tuple of a dict of arrays, where strings are bytes in object arrays, and a bool that is
-        True for the row format.
-
-    Raises:
-        ValueError: If names, types or shapes differ from those of the signature.
-        NotImplementedError: If an input of the signature has a type that JSON cannot hold.
+    `document` holds `instances` (row format) or `inputs` (column format); `inputs` is a dict of
+    the `Spec` of each input. Strings become bytes in object arrays. Raises a `ValueError` if
+    names, types or shapes differ from the signature, and `NotImplementedError` for types that
+    JSON cannot hold.
     """
     in_rows = "instances" in document
     if in_rows == ("inputs" in document):
@@ -161,19 +125,11 @@ def read_inputs(document, inputs):
 
 
 def write_outputs(outputs, in_rows):
-    """Write a predict response.
+    """Return a predict response, JSON as bytes, for a dict of output arrays.
 
-    Args:
-        outputs: Dict of output arrays.
-        in_rows: If True, use the row format.
-
-    Returns:
-        JSON as bytes, with `predictions` (row format) or `outputs` (column format). A single
-        output has no name.
-
-    Raises:
-        ValueError: If the row format is requested and the outputs are scalars or differ in their
-            first dimension, or if an output has a type that JSON cannot hold.
+    It holds `predictions` (row format) or `outputs` (column format). A single output has no
+    name. In the row format, all outputs must have the same first dimension, else it is a
+    `ValueError`.
     """
     names = sorted(outputs)
     if in_rows:
@@ -194,14 +150,7 @@ def write_outputs(outputs, in_rows):
 
 
 def status(versions):
-    """Build the response to a status request.
-
-    Args:
-        versions: List of `(number, state, (code, message))`, one per version.
-
-    Returns:
-        A dict for JSON.
-    """
+    """Return the response to a status request, for the list of `models.Model.states`."""
     return {
         "model_version_status": [
             {
@@ -215,15 +164,9 @@ def status(versions):
 
 
 def metadata(model, version, signatures):
-    """Build the response to a metadata request.
+    """Return the response to a metadata request.
 
-    Args:
-        model: Name of the model.
-        version: Number of the version.
-        signatures: Dict from names to `SignatureDef`s in the JSON format of protocol buffers.
-
-    Returns:
-        A dict for JSON.
+    `signatures` is a dict from names to `SignatureDef`s in the JSON format of protocol buffers.
     """
     return {
         "model_spec": {"name": model, "signature_name": "", "version": str(version)},

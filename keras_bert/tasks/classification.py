@@ -15,17 +15,9 @@ _CHUNK = 4096  # texts per call of the tokenizer
 
 
 def build(encoder, train):
-    """Build a model for the training data.
+    """Build a classifier or regressor for `Examples` with labels, label sets or scores.
 
-    Args:
-        encoder: A `BertEncoder`.
-        train: `Examples` with labels, label sets or scores.
-
-    Returns:
-        A model of `heads.classifier` or `heads.regressor`.
-
-    Raises:
-        ValueError: If the examples have no labels, or only one.
+    Fewer than two labels are a `ValueError`.
     """
     pairs = train.text_pairs is not None
     if train.scores is not None:
@@ -44,14 +36,7 @@ def build(encoder, train):
 
 
 def compile_options(model):
-    """Return the loss and the metrics of a model.
-
-    Args:
-        model: From `build`.
-
-    Returns:
-        A dict of arguments of `keras.Model.compile`.
-    """
+    """Return loss and metrics of a model as arguments of `keras.Model.compile`."""
     output = heads.find_output(model)
     if output.task == "regressor":
         return {"loss": keras.losses.MeanSquaredError(reduction=REDUCTION)}
@@ -65,23 +50,12 @@ def compile_options(model):
 
 
 class EncodedTexts:
-    """Tokenized texts or pairs, for `data.batching.Batches`.
+    """Tokenized texts or pairs, for `data.batching.Batches`. Long sequences are truncated.
 
-    Args:
-        preprocessor: The `Preprocessor` of the encoder.
-        examples: `Examples`.
-        max_length: Maximum length of a sequence. Longer ones are truncated.
-        targets: Array with one row per text, or `None`.
-        weights: The weight of each text in the loss, float32 (n,); by default 1.
-
-    Attributes:
-        lengths: Length of each sequence with its special tokens, int (n,).
-        max_length: As given.
-        pad_id: The id of [PAD].
-        truncated: Number of truncated sequences.
-        empty: For each column of texts, the number of texts without tokens: they are empty, or
-            hold only characters that the tokenizer drops.
-        without_tokens: The sum of `empty`.
+    `targets` has one row per text or is `None`. `weights`, float32 (n,), are those of the texts
+    in the loss. `lengths`, int (n,), count the special tokens. `truncated` is the number of
+    truncated sequences. `empty` has for each column of texts the number of texts without
+    tokens, and `without_tokens` is its sum.
     """
 
     def __init__(self, preprocessor, examples, max_length, targets=None, weights=None):
@@ -105,15 +79,10 @@ class EncodedTexts:
         return len(self.lengths)
 
     def batch(self, rows, length):
-        """Return the inputs, targets and weights of one batch.
+        """Return the inputs, targets and weights of some rows, padded to a length.
 
-        Args:
-            rows: Indices of the texts, int (batch,).
-            length: Length to pad to.
-
-        Returns:
-            A dict of three int32 arrays (batch, length), the targets (batch, ...) and the weights,
-            float32 (batch,). Targets and weights are `None` without labels.
+        The inputs are three int32 arrays (batch, length). Targets (batch, ...) and weights,
+        float32 (batch,), are `None` without labels.
         """
         packed = self._preprocessor.pack(
             *(tf.gather(ids, rows) for ids in self._ids),
@@ -151,21 +120,11 @@ def tokenize_in_chunks(tokenize, texts):
 
 
 def encode(model, examples, max_length, *, class_weight=None):
-    """Encode texts, with the targets of the model's head.
+    """Encode texts, with the targets of the model's head, and return `EncodedTexts`.
 
-    Args:
-        model: A classifier or regressor.
-        examples: `Examples`, with or without labels.
-        max_length: Maximum length of a sequence. Longer ones are truncated.
-        class_weight: The weight of each label in the loss: a dict, with 1 for other labels; or
-            `"balanced"`, inversely proportional to the frequency of each label.
-
-    Returns:
-        The `EncodedTexts`.
-
-    Raises:
-        ValueError: If the examples have a label that the model does not know, labels of another
-            kind than the model, or pairs for a model of single texts (or vice versa).
+    `class_weight` is the weight of each label in the loss: a dict, with 1 for other labels, or
+    `"balanced"`, inversely proportional to the frequency of each label. Labels that the model
+    does not know or of another kind, and pairs for a model of single texts, are a `ValueError`.
     """
     output = heads.find_output(model)
     if output.pairs != (examples.text_pairs is not None):
@@ -243,16 +202,9 @@ def _weights(output, examples, targets, class_weight):
 
 
 def decode(model, examples, encoded, outputs):
-    """Convert the outputs of a model to answers.
+    """Return the answers for the outputs of each text, (classes,) or (1,).
 
-    Args:
-        model: A classifier or regressor.
-        examples, encoded: The examples of the outputs, before and after `encode`.
-        outputs: List of float arrays (classes,) or (1,), one per text.
-
-    Returns:
-        For a classifier the probabilities, float32 (n, classes); for a regressor the scores,
-        float32 (n,).
+    These are the probabilities, float32 (n, classes), or a regressor's scores, float32 (n,).
     """
     output = heads.find_output(model)
     logits = np.reshape(outputs, (len(examples), -1)).astype(np.float32)
@@ -315,15 +267,7 @@ def score(model, examples, answers):
 
 
 def metric_names(model, examples):
-    """Return the names of the metrics of `score`, the main one first, without `majority`.
-
-    Args:
-        model: A classifier or regressor.
-        examples: Not used.
-
-    Returns:
-        A tuple of strings.
-    """
+    """Return the names of the metrics of `score`, the main one first, without `majority`."""
     output = heads.find_output(model)
     if output.task == "regressor":
         return "pearson", "spearman", "rmse"
@@ -343,16 +287,10 @@ def header(model):
 
 
 def lines(model, examples, answers):
-    """Yield the lines of a file of answers, one per text.
+    """Yield the lines of a file of answers, one per text, without line ends.
 
-    Args:
-        model: The model that gave the answers.
-        examples: The examples of the answers.
-        answers: From `decode`.
-
-    Yields:
-        Strings without a line end: the score; or the label and its probability; or, for label
-        sets, the labels, joined by `separator`, and the probability of every label.
+    A line has the score; or the label and its probability; or, for label sets, the labels,
+    joined by `separator`, and the probability of every label.
     """
     output = heads.find_output(model)
     between = separator(output.labels)
@@ -367,26 +305,15 @@ def lines(model, examples, answers):
 
 
 def separator(labels):
-    """Return a separator that does not occur in any label.
-
-    Args:
-        labels: The labels of a model, or `None`.
-
-    Returns:
-        One of `,;|/+`; the last one if each of the others occurs in a label.
-    """
+    """Return the first of `,;|/+` that occurs in no label, or the last one."""
     return next((sign for sign in ",;|/" if not any(sign in name for name in labels or ())), "+")
 
 
 def records(model, examples, answers):
     """Yield the answers as dicts.
 
-    Args:
-        model, examples, answers: As in `lines`.
-
-    Yields:
-        A dict per text: `score`; or `label` and `score`; or, for label sets, `labels`, a list, and
-        `scores`, the probability of every label.
+    The keys are `score`; or `label` and `score`; or, for label sets, `labels`, a list, and
+    `scores`, the probability of every label.
     """
     output = heads.find_output(model)
     for row in answers:

@@ -17,18 +17,7 @@ MAX_LENGTH = 128
 
 
 def build(encoder, train):
-    """Build a multiple-choice model.
-
-    Args:
-        encoder: A `BertEncoder`.
-        train: `Choices` with labels.
-
-    Returns:
-        A model of `heads.multiple_choice`.
-
-    Raises:
-        ValueError: If the examples have no labels.
-    """
+    """Build a model of `heads.multiple_choice` for `Choices` with labels."""
     if train.labels is None:
         raise ValueError(f"{train.source}: has no labels to train on")
     return heads.multiple_choice(encoder)
@@ -45,16 +34,9 @@ def compile_options(model):
 class EncodedChoices:
     """Tokenized choices: each one is a pair of its text and the continuation.
 
-    Args:
-        preprocessor: The `Preprocessor` of the encoder.
-        examples: `Choices`.
-        max_length: Maximum length of a sequence. Longer ones are truncated.
-
-    Attributes:
-        lengths: Length of the longest sequence of each text, int (n,).
-        max_length: As given.
-        truncated: Number of truncated sequences.
-        without_tokens: Number of texts and continuations without tokens.
+    `lengths`, int (n,), are those of the longest sequence of each text. `truncated` and
+    `without_tokens` are numbers of truncated sequences and of texts and continuations without
+    tokens.
     """
 
     def __init__(self, preprocessor, examples, max_length):
@@ -86,16 +68,7 @@ class EncodedChoices:
 
 
 def encode(model, examples, max_length):
-    """Encode choices.
-
-    Args:
-        model: From `build`.
-        examples: `Choices`.
-        max_length: Maximum length of a sequence. Longer ones are truncated.
-
-    Returns:
-        The `EncodedChoices`.
-    """
+    """Encode `Choices`, truncated to `max_length`, as `EncodedChoices`."""
     return EncodedChoices(heads.find_encoder(model).preprocessor, examples, max_length)
 
 

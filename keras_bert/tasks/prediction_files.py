@@ -14,15 +14,7 @@ FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".json": "json"
 def format_of(path, model):
     """Return the format of a file of answers, from its extension.
 
-    Args:
-        path: The file, or `None`.
-        model: The model that gives the answers.
-
-    Returns:
-        `"jsonl"`, `"csv"`, `"json"` or, for any other extension, `"tsv"`.
-
-    Raises:
-        ValueError: If the extension is `.json` and the task is not question answering.
+    `"jsonl"`, `"csv"`, `"json"` (only question answering) or, for any other extension, `"tsv"`.
     """
     format = FORMATS.get(pathlib.Path(path or "").suffix.lower(), "tsv")
     if format == "json" and registry.for_model(model) is not question_answering:
@@ -34,22 +26,13 @@ def format_of(path, model):
 
 
 def lines(format, model, answered, header=True):
-    """Yield the lines of a file of answers.
+    """Yield the lines of a file of answers, each one as soon as its answer is available.
 
-    Numbers have four decimals in all formats. The columns of CSV are the keys of JSON Lines. In
-    CSV, the labels of a set are joined by `classification.separator`, and a dict has a column per
-    key.
-
-    Args:
-        format: From `format_of`.
-        model: The model that gave the answers.
-        answered: An iterable of (examples, answers, inputs). `inputs` is a list of dicts, the
-            texts to write beside each answer, or `None`.
-        header: If a TSV file starts with the names of its columns. CSV files always do.
-
-    Yields:
-        Strings without a line end, each one as soon as its answer is available; for `"json"` a
-        single string at the end.
+    `answered` yields (examples, answers, inputs); `inputs` is a list of dicts, the texts to
+    write beside each answer, or `None`. Numbers have four decimals in all formats. The columns
+    of CSV are the keys of JSON Lines. In CSV, the labels of a set are joined by
+    `classification.separator`, and a dict has a column per key. `"json"` is a single string. A
+    TSV file has column names only with `header`.
     """
     task = registry.for_model(model)
     if format == "json":

@@ -33,16 +33,11 @@ _PEAKS = {
 def of_sequence(config, length, predictions, texts=1):
     """Return the operations of one row of a pretraining step, forward and backward.
 
-    Counts the multiplications and additions in the matmuls of a model of `heads.pretraining`. Does
-    not count lookups, softmax, or what rematerialization computes a second time.
+    `length`, `predictions` and `texts` are the row's positions, masked positions and pairs.
+    Counts the multiplications and additions in the matmuls of a model of `heads.pretraining`,
+    but not lookups, softmax, or what rematerialization computes a second time.
 
     Source: Chowdhery et al. (2022), PaLM, appendix B.
-
-    Args:
-        config: The encoder's config, with Google's keys.
-        length: Positions of the row.
-        predictions: Masked positions of the row.
-        texts: Number of pairs in the row.
     """
     hidden, vocabulary = config["hidden_size"], config["vocab_size"]
     heads = predictions * (hidden * hidden + hidden * vocabulary) + texts * hidden * hidden
@@ -52,10 +47,7 @@ def of_sequence(config, length, predictions, texts=1):
 def of_encoder(config, length, outputs=None):
     """Return the operations of a training step for one row in the encoder's layers.
 
-    Args:
-        config: The encoder's config, with Google's keys.
-        length: Positions of the row.
-        outputs: Number of positions that the last layer computes. `None`: all.
+    The last layer computes only `outputs` of the `length` positions. `None`: all.
     """
     hidden, layers = config["hidden_size"], config["num_hidden_layers"]
     # The matmul for queries, keys and values covers all positions, also in the last layer.
@@ -76,13 +68,9 @@ def peak():
 
 
 def stated_peak(device):
-    """Return the peak operations per second in bfloat16 that a manufacturer states.
+    """Return the manufacturer's peak operations per second in bfloat16, or `None` if unknown.
 
-    Args:
-        device: The device's name in its driver, such as `"NVIDIA H100 80GB HBM3"`.
-
-    Returns:
-        A float, or `None` for an unknown device.
+    `device` is the name in the driver, such as `"NVIDIA H100 80GB HBM3"`.
     """
     return next((value for name, value in _PEAKS.items() if name.lower() in device.lower()), None)
 

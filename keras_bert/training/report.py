@@ -24,11 +24,7 @@ _FONTS = ("NanumGothic", "Noto Sans CJK KR", "Noto Sans KR", "Malgun Gothic", "A
 
 
 def table(metrics):
-    """Return the metrics of a run as text, one per line.
-
-    Args:
-        metrics: A dict from names to values. Only numbers and strings are included.
-    """
+    """Return the metrics of a run as text, one per line. Only numbers and strings are included."""
     values = {
         name: f"{value:.3f}" if isinstance(value, float) else str(value)
         for name, value in metrics.items()
@@ -39,12 +35,7 @@ def table(metrics):
 
 
 def write_metrics(folder, metrics):
-    """Write `metrics.json` atomically.
-
-    Args:
-        folder: The output folder.
-        metrics: A dict that JSON can represent. NaN and infinity become `null`.
-    """
+    """Write `metrics.json` atomically. NaN and infinity become `null`."""
     file = pathlib.Path(folder, METRICS_FILE)
     text = json.dumps(_finite(metrics), indent=2, ensure_ascii=False)
     with atomic_write(file) as temporary:
@@ -67,14 +58,10 @@ def clear(folder):
 
 
 def draw_curves(folder, history, x="epoch"):
-    """Plot losses and metrics over epochs or steps to `curves.png`.
+    """Plot losses and metrics over `x`, `"epoch"` or `"step"`, to `curves.png`.
 
-    A vertical line marks each change of the sequence length.
-
-    Args:
-        folder: The output folder.
-        history: A list of dicts, from `finetuning.finetune` or `pretraining.train.pretrain`.
-        x: Key of the horizontal axis, `"epoch"` or `"step"`.
+    `history` is that of `finetune` or `pretrain`. A vertical line marks each change of the
+    sequence length.
     """
     figure = _figure(9, 4.5)
     left, right = figure.subplots(1, 2)
@@ -108,16 +95,10 @@ def _plot(axes, history, x, names):
 
 
 def draw_confusion(folder, model, examples, answers):
-    """Plot the confusion matrix to `confusion_matrix.png`.
+    """Plot the confusion matrix to `confusion_matrix.png`, and return True if it was written.
 
-    Args:
-        folder: The output folder.
-        model: A single-label classifier or a tagger. Nothing is plotted for other models.
-        examples: Labelled data.
-        answers: The model's predictions for `examples`, from `inference.answers`.
-
-    Returns:
-        `True` if the plot was written.
+    Only single-label classifiers and taggers have one. `answers` is the result of
+    `inference.answers` for the labelled `examples`.
     """
     from sklearn.metrics import confusion_matrix
 

@@ -11,17 +11,9 @@ from keras_bert.runtime.reading import one_line
 
 
 def write(file, key, header, arrays, *, durable=False):
-    """Write a state file atomically.
+    """Write a state file atomically: a header that JSON can represent, and NumPy arrays.
 
-    Args:
-        file: The path.
-        key: Name of the header within the file.
-        header: A dict that JSON can represent.
-        arrays: List of NumPy arrays.
-        durable: If `True`, return only after the data has reached the disk.
-
-    Raises:
-        OSError: If the file cannot be written. An existing file is unchanged.
+    If `durable`, return only after the data has reached the disk.
     """
     numbered = {str(index): array for index, array in enumerate(arrays)}
     header = {key: json.dumps(header, ensure_ascii=False)}
@@ -30,18 +22,10 @@ def write(file, key, header, arrays, *, durable=False):
 
 
 def read(file, key):
-    """Read a state file.
+    """Return `(header, arrays)` of a state file; `key` is the header's name as in `write`.
 
-    Args:
-        file: The path.
-        key: Name of the header, as passed to `write`.
-
-    Returns:
-        A tuple `(header, arrays)`.
-
-    Raises:
-        ValueError, KeyError: If the file is broken or holds NaN or infinity. See `reading` for a
-            message that names it.
+    Raises `ValueError` or `KeyError` if the file is broken or holds NaN or infinity. `reading`
+    gives these errors a message.
     """
     arrays = containers.read_npz(file)
     header = json.loads(str(arrays.pop(key)))
@@ -53,15 +37,7 @@ def read(file, key):
 
 @contextlib.contextmanager
 def reading(file, remedy):
-    """Convert errors of the block into a `ValueError` that names the file and the remedy.
-
-    Args:
-        file: The file that the block reads.
-        remedy: What the user should do, the last part of the message.
-
-    Raises:
-        ValueError: If the block raises an error that a broken file causes.
-    """
+    """Convert errors of the block into a `ValueError` that names the file and the remedy."""
     try:
         yield
     except (ValueError, KeyError, TypeError, AttributeError) as error:
