@@ -46,15 +46,7 @@ WRITABLE = tuple(name for name, module in FORMATS.items() if hasattr(module, "wr
 def detect(path: str | Path) -> str:
     """Return the format of the checkpoint in a folder, by the names of its files.
 
-    Args:
-        path: The folder.
-
-    Returns:
-        A key of `FORMATS`.
-
-    Raises:
-        FileNotFoundError: If the folder does not exist.
-        ValueError: If the folder holds no checkpoint of a known format, or more than one.
+    No known format, or more than one, is a `ValueError`.
     """
     path = Path(path)
     if not path.is_dir():
@@ -76,38 +68,18 @@ def detect(path: str | Path) -> str:
 def read(path: str | Path) -> Checkpoint:
     """Read a checkpoint of any known format.
 
-    Unknown config keys and unknown tensors are errors. Tensors that do not affect the model, such
-    as optimizer state, are ignored by name.
-
-    Args:
-        path: The folder.
-
-    Returns:
-        The `Checkpoint`: config, weights, vocabulary, tokenizer options.
-
-    Raises:
-        FileNotFoundError: If the folder or a file in it does not exist.
-        ValueError: If the format is unknown, a file is broken, or the files do not fit together.
+    Unknown config keys and unknown tensors are a `ValueError`. Tensors that do not affect the
+    model, such as optimizer state, are ignored by name.
     """
     checkpoint: Checkpoint = FORMATS[detect(path)].read(path)
     return checkpoint
 
 
 def write(checkpoint: Checkpoint, path: str | Path, format: str) -> None:
-    """Write a checkpoint in a format: the inverse of `read`.
+    """Write a checkpoint to a new or empty folder, in one of the formats `WRITABLE`.
 
-    The write is atomic: on an error, the folder is not created.
-
-    Args:
-        checkpoint: The checkpoint.
-        path: A folder that is empty or does not exist.
-        format: One of `WRITABLE`.
-
-    Raises:
-        ValueError: If the format is unknown, or does not support the activation or a head of the
-            checkpoint.
-        FileExistsError: If the path is a file, or a folder that is not empty.
-        OSError: If the folder cannot be written.
+    The write is atomic: on an error, the folder is not created. If the format does not support
+    the activation or a head, it is a `ValueError`.
     """
     path = Path(path).expanduser().resolve()
     if format not in WRITABLE:

@@ -25,13 +25,7 @@ _LATEST = re.compile(rb'^model_checkpoint_path: "(.+)"$', re.MULTILINE)
 
 
 class Bundle(NamedTuple):
-    """An open checkpoint.
-
-    Args:
-        prefix: Path of the checkpoint without ".index".
-        shapes: Name -> shape of each tensor.
-        load: Name -> array.
-    """
+    """An open checkpoint. `prefix` is its path without ".index"."""
 
     prefix: Path
     shapes: dict[str, tuple[int, ...]]
@@ -46,10 +40,8 @@ class Bundle(NamedTuple):
 class Node(NamedTuple):
     """A node of an object graph.
 
-    Args:
-        children: Name of an attribute -> index of a node.
-        key: Name of the tensor, or `None` if the node is not a variable.
-        name: Name of the variable, or "".
+    `children` maps attributes to indices of nodes. `key` is the name of the tensor, or `None`
+    if the node is not a variable; `name` is the name of the variable, or "".
     """
 
     children: dict[str, int]
@@ -58,20 +50,10 @@ class Node(NamedTuple):
 
 
 def find(path: Path) -> Path:
-    """Find the checkpoint in a folder.
+    """Return the path of the checkpoint in a folder, without ".index".
 
     If there are several, bert_model.ckpt is preferred, then the latest according to the file
-    "checkpoint" that TensorFlow writes.
-
-    Args:
-        path: The folder.
-
-    Returns:
-        Path of the checkpoint without ".index".
-
-    Raises:
-        FileNotFoundError: If the folder holds no checkpoint.
-        ValueError: If the folder holds several checkpoints and none is preferred.
+    "checkpoint" that TensorFlow writes, else it is a `ValueError`.
     """
     names = [file.name for file in path.glob("*.index") if file.name.isprintable()]
     found = sorted(path / name.removesuffix(".index") for name in names)

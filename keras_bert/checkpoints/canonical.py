@@ -121,11 +121,7 @@ large as the weights allow, received 3000000
 
 
 def names(config: Mapping[str, Any]) -> list[str]:
-    """Return all canonical names that a model of this size may have.
-
-    Args:
-        config: The config; only `num_hidden_layers` is used.
-    """
+    """Return all canonical names that a model with this `num_hidden_layers` may have."""
     layers = range(config["num_hidden_layers"])
     first = next(index for index, name in enumerate(SHAPES) if "{i}" in name)
     plain = [name for name in SHAPES if "{i}" not in name]
@@ -168,14 +164,7 @@ class Checkpoint:
         return {name.partition("/")[0] for name in self.weights} & OPTIONAL_GROUPS
 
     def without(self, groups: Collection[str]) -> "Checkpoint":
-        """Return a copy without some of `OPTIONAL_GROUPS`.
-
-        Args:
-            groups: Names of the groups to drop.
-
-        Raises:
-            ValueError: If the checkpoint does not have one of the groups.
-        """
+        """Return a copy without some of `OPTIONAL_GROUPS`. A missing group is a `ValueError`."""
         for group in groups:
             if group not in self.groups:
                 raise ValueError(
@@ -188,16 +177,7 @@ class Checkpoint:
 
 
 def check_numbers(source: object, name: str, array: np.ndarray) -> None:
-    """Check that an array holds neither NaN nor infinity.
-
-    Args:
-        source: Origin of the array, for error messages.
-        name: Name of the array, for error messages.
-        array: Array of floats.
-
-    Raises:
-        ValueError: If the array holds NaN or infinity.
-    """
+    """Raise a `ValueError` if an array holds NaN or infinity."""
     # min and max propagate NaN; isfinite over the array would allocate a mask.
     if array.size and not (np.isfinite(array.min()) and np.isfinite(array.max())):
         raise ValueError(f"{source}: {name} must hold finite numbers, received NaN or infinity")

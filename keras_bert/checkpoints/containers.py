@@ -63,18 +63,7 @@ def check_zip(file: Path | IO[bytes]) -> list[zipfile.ZipInfo]:
 
 
 def read_npz(file: Path) -> dict[str, np.ndarray]:
-    """Read all arrays of a file that `numpy.savez` wrote.
-
-    Args:
-        file: The file.
-
-    Returns:
-        Name -> array.
-
-    Raises:
-        FileNotFoundError: If the file does not exist.
-        ValueError: If the file is broken.
-    """
+    """Return name -> array of a file that `numpy.savez` wrote."""
     with open(file, "rb") as stream:  # NumPy does not close a broken file
         try:
             check_zip(stream)
@@ -147,13 +136,7 @@ def check_hdf5(opened: Any, size: int) -> dict[str, tuple[int, ...]]:
 
 
 class Section(io.RawIOBase):
-    """A read-only view of a part of an open file.
-
-    Args:
-        file: Open file. The view does not close it.
-        start: Offset of the part, in bytes.
-        size: Size of the part, in bytes.
-    """
+    """A read-only view of `size` bytes of an open file, from the offset `start`."""
 
     def __init__(self, file: IO[bytes], start: int, size: int) -> None:
         """See the class."""

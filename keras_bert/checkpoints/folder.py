@@ -14,51 +14,25 @@ _MAX_JSON = 2**26  # bytes; a tokenizer.json with 2**19 tokens has 2**25
 
 
 def read_json(file: Path) -> dict[str, Any]:
-    """Read a JSON file that holds one object.
-
-    Args:
-        file: Path of the file.
-
-    Returns:
-        The object.
-
-    Raises:
-        FileNotFoundError: If the file does not exist.
-        ValueError: If the file is not UTF-8, not JSON or not an object, or if a key is repeated.
-    """
+    """Read a JSON file in UTF-8 that holds one object without repeated keys."""
     return reading.parse_json(reading.read_bytes(file, _MAX_JSON), file)
 
 
 def write_json(file: Path, value: Any) -> None:
-    """Write a JSON file: indented, non-ASCII characters as they are.
-
-    Args:
-        file: Path of the file.
-        value: The object.
-    """
+    """Write a JSON file: indented, non-ASCII characters as they are."""
     text = json.dumps(value, ensure_ascii=False, indent=2)
     with atomic_write(file) as temporary:
         temporary.write_text(f"{text}\n", encoding="utf-8", newline="\n")
 
 
 def read_vocabulary(file: Path) -> list[str]:
-    r"""Read a vocabulary with one token per line, as Google's `load_vocab` does.
+    """Read a vocabulary with one token per line, as Google's `load_vocab` does.
 
-    Only "\n" ends a line, because a token may contain characters such as "\u2028". White space
+    Only a line feed ends a line, because a token may contain other line separators. White space
     around a token is stripped. Empty lines and repeated tokens are kept, so that the ids of the
     following tokens stay the same.
 
     Source: google-research/bert tokenization.py, `load_vocab`.
-
-    Args:
-        file: Path of vocab.txt.
-
-    Returns:
-        The tokens, in the order of their ids.
-
-    Raises:
-        FileNotFoundError: If the file does not exist.
-        ValueError: If the file is empty, not UTF-8, or has over `MAX_TOKENS` lines.
     """
     lines = read_vocabulary_text(file).split("\n")
     if not lines[-1]:
@@ -144,15 +118,7 @@ def default_tokenizer(lowercase: bool) -> dict[str, Any]:
 
 
 def write_vocabulary(file: Path, vocabulary: Sequence[str]) -> None:
-    r"""Write a vocabulary with one token per line, as `read_vocabulary` reads it.
-
-    Args:
-        file: Path of the file.
-        vocabulary: The tokens, in the order of their ids.
-
-    Raises:
-        ValueError: If a token contains a line break or has white space around it.
-    """
+    """Write a vocabulary with one token per line, as `read_vocabulary` reads it."""
     text = vocabulary_text(file, vocabulary)
     with atomic_write(file) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")
@@ -212,9 +178,6 @@ def is_cased(vocabulary: Sequence[str]) -> bool:
     """Return True if a word of the vocabulary changes when it is lowercased.
 
     Subwords ("##") and special tokens such as [CLS] are skipped.
-
-    Args:
-        vocabulary: The tokens.
     """
     return any(
         token.lower() != token

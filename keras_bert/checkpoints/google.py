@@ -120,16 +120,6 @@ def read_config(path: str | Path) -> dict[str, Any]:
     """Read bert_config.json as keyword arguments of `BertEncoder`.
 
     Google's "gelu" becomes "gelu_new", because it is the tanh approximation.
-
-    Args:
-        path: The folder.
-
-    Returns:
-        Exactly the keys of `canonical.CONFIG_KEYS`.
-
-    Raises:
-        FileNotFoundError: If bert_config.json does not exist.
-        ValueError: If bert_config.json is broken, or has an unknown key or an invalid value.
     """
     file = Path(path) / "bert_config.json"
     return canonical.read_config(
@@ -144,16 +134,7 @@ def read_config(path: str | Path) -> dict[str, Any]:
 def read(path: str | Path) -> Checkpoint:
     """Read a folder of Google's release, or the output of run_classifier.py or run_squad.py.
 
-    Args:
-        path: The folder: bert_config.json, a checkpoint as `bundle.find` finds it, and optionally
-            vocab.txt.
-
-    Returns:
-        The `Checkpoint`.
-
-    Raises:
-        FileNotFoundError: If a file is missing.
-        ValueError: If a file is broken, or the tensors do not match the config.
+    It holds bert_config.json, a checkpoint as `bundle.find` finds it, and optionally vocab.txt.
     """
     path = Path(path)
     config = read_config(path)
@@ -174,15 +155,9 @@ def write(checkpoint: Checkpoint, path: str | Path) -> None:
     """Write a folder in the layout of Google's release: the inverse of `read`.
 
     The labels of a classifier are not written. The tokenizer options are written to
-    tokenizer_config.json, which Google's code ignores.
-
-    Args:
-        checkpoint: The checkpoint.
-        path: An empty folder.
-
-    Raises:
-        ValueError: If the activation is neither tanh gelu nor relu, `layer_norm_eps` is not 1e-12,
-            or the classifier is multi-label.
+    tokenizer_config.json, which Google's code ignores. It is a `ValueError` if the activation
+    is neither tanh GELU nor ReLU, `layer_norm_eps` is not 1e-12, or the classifier is
+    multi-label.
     """
     import tensorflow as tf
 
@@ -233,18 +208,7 @@ def _is_optimizer_state(name: str, known: set[str]) -> bool:
 
 
 def read_tokenizer(path: Path, config: dict[str, Any]) -> tuple[list[str] | None, dict[str, Any]]:
-    """Read vocab.txt, if it exists, and the tokenizer options.
-
-    Args:
-        path: The folder.
-        config: Config of the encoder.
-
-    Returns:
-        The vocabulary and the options, as in `Checkpoint`.
-
-    Raises:
-        ValueError: If a file is broken, or the vocabulary does not have `vocab_size` tokens.
-    """
+    """Read vocab.txt, if it exists, and the tokenizer options, as in `Checkpoint`."""
     vocabulary = folder.read_optional_vocabulary(path / "vocab.txt", config["vocab_size"])
     if (path / tokenizer_config.FILE).is_file():
         return vocabulary, tokenizer_config.read(path, vocabulary, config)

@@ -168,18 +168,7 @@ def matches(path: str | Path) -> bool:
 
 
 def read_config(path: str | Path) -> dict[str, Any]:
-    """Read config.json as keyword arguments of `BertEncoder`.
-
-    Args:
-        path: The folder.
-
-    Returns:
-        Exactly the keys of `canonical.CONFIG_KEYS`.
-
-    Raises:
-        FileNotFoundError: If config.json does not exist.
-        ValueError: If config.json is broken, has an unknown key, or describes another model.
-    """
+    """Read config.json as keyword arguments of `BertEncoder`."""
     file = Path(path) / "config.json"
     return canonical.read_config(
         file,
@@ -193,16 +182,8 @@ def read_config(path: str | Path) -> dict[str, Any]:
 def read(path: str | Path) -> Checkpoint:
     """Read a folder that `save_pretrained` wrote, or a snapshot of a Hugging Face repository.
 
-    Args:
-        path: The folder: config.json; model.safetensors or pytorch_model.bin, sharded or not; and
-            optionally the vocabulary, in vocab.txt or tokenizer.json.
-
-    Returns:
-        The `Checkpoint`.
-
-    Raises:
-        FileNotFoundError: If a file is missing.
-        ValueError: If a file is broken, or the tensors do not match the config.
+    It holds config.json; model.safetensors or pytorch_model.bin, sharded or not; and optionally
+    the vocabulary, in vocab.txt or tokenizer.json.
     """
     path = Path(path)
     config = read_config(path)
@@ -235,12 +216,8 @@ def read(path: str | Path) -> Checkpoint:
 def write(checkpoint: Checkpoint, path: str | Path) -> None:
     """Write a folder in the layout of `save_pretrained`: the inverse of `read`.
 
-    Args:
-        checkpoint: The checkpoint. Its task and heads determine the class in transformers.
-        path: An empty folder.
-
-    Raises:
-        ValueError: If no class in transformers has exactly these heads.
+    Task and heads determine the class in transformers. If no class has exactly these heads, it
+    is a `ValueError`.
     """
     from safetensors.numpy import save_file
 

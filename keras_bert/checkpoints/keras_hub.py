@@ -121,18 +121,7 @@ def matches(path: str | Path) -> bool:
 
 
 def read_config(path: str | Path) -> dict[str, Any]:
-    """Read config.json as keyword arguments of `BertEncoder`.
-
-    Args:
-        path: The folder.
-
-    Returns:
-        Exactly the keys of `canonical.CONFIG_KEYS`.
-
-    Raises:
-        FileNotFoundError: If config.json does not exist.
-        ValueError: If config.json is broken, or describes another model.
-    """
+    """Read config.json as keyword arguments of `BertEncoder`."""
     file = Path(path) / "config.json"
     found = folder.read_json(file)
     if found.get("class_name") != "BertBackbone" or not isinstance(found.get("config"), dict):
@@ -169,16 +158,8 @@ def _to_source_config(config: Mapping[str, Any]) -> dict[str, Any]:
 def read(path: str | Path) -> Checkpoint:
     """Read a preset that `save_to_preset` wrote.
 
-    Args:
-        path: The folder: config.json, model.weights.h5; optionally task.json and task.weights.h5
-            of a classifier or a masked LM, tokenizer.json and its vocabulary.
-
-    Returns:
-        The `Checkpoint`.
-
-    Raises:
-        FileNotFoundError: If a file is missing.
-        ValueError: If a file is broken, or the tensors do not match the config.
+    It holds config.json and model.weights.h5; optionally task.json and task.weights.h5 of a
+    classifier or a masked LM, tokenizer.json and its vocabulary.
     """
     path = Path(path)
     config = read_config(path)
@@ -323,14 +304,9 @@ def _read_tokenizer(
 def write(checkpoint: Checkpoint, path: str | Path) -> None:
     """Write a preset for `from_preset`: the inverse of `read`.
 
-    Args:
-        checkpoint: The checkpoint. With a classifier or a masked LM, the folder is also a preset of
-            that task.
-        path: An empty folder.
-
-    Raises:
-        ValueError: If KerasHub does not support the checkpoint: the activation is not tanh gelu,
-            `layer_norm_eps` is not 1e-12, another head, or `split_cjk` is off.
+    With a classifier or a masked LM, the folder is also a preset of that task. KerasHub
+    supports only tanh GELU, a `layer_norm_eps` of 1e-12, these heads, and `split_cjk`; anything
+    else is a `ValueError`.
     """
     path = Path(path)
     config = _to_source_config(checkpoint.config)
@@ -456,17 +432,9 @@ def _object(module: str, name: str, config: dict[str, Any]) -> dict[str, Any]:
 
 
 def from_backbone(backbone: Any) -> Checkpoint:
-    """Convert a KerasHub model in memory to a `Checkpoint`.
+    """Convert a `BertBackbone`, `BertTextClassifier` or `BertMaskedLM` to a `Checkpoint`.
 
-    Args:
-        backbone: A `BertBackbone`, a `BertTextClassifier` or a `BertMaskedLM`. Its weights are
-            copied.
-
-    Returns:
-        The `Checkpoint`. It has a vocabulary if the model has a preprocessor.
-
-    Raises:
-        ValueError: If the model is of another class.
+    The weights are copied. There is a vocabulary if the model has a preprocessor.
     """
     task = TASKS.get(type(backbone).__name__)
     model, backbone = backbone, backbone.backbone if task else backbone
@@ -498,17 +466,9 @@ def from_backbone(backbone: Any) -> Checkpoint:
 
 
 def to_backbone(checkpoint: Checkpoint, backbone: Any = None) -> Any:
-    """Copy the encoder of a checkpoint to a `keras_hub.models.BertBackbone`.
+    """Copy the encoder of a checkpoint with a pooler to a `keras_hub.models.BertBackbone`.
 
-    Args:
-        checkpoint: A checkpoint with a pooler. Heads are ignored.
-        backbone: A backbone of the same sizes, or `None` to create one with keras_hub.
-
-    Returns:
-        The `BertBackbone`.
-
-    Raises:
-        ValueError: If KerasHub does not support the config, or the sizes differ.
+    `backbone` has the same sizes, or is `None` to create one. Heads are ignored.
     """
     config = _to_source_config(checkpoint.config)
     if backbone is None:

@@ -174,16 +174,8 @@ def matches(path: str | Path) -> bool:
 def read_config(path: str | Path) -> dict[str, Any]:
     """Read bert_config.json or params.yaml as keyword arguments of `BertEncoder`.
 
-    Args:
-        path: The folder: bert_config.json with Google's keys, or params.yaml from the Model
-            Garden's trainer, or bert_encoder.yaml with the `encoder` section of params.yaml.
-
-    Returns:
-        Exactly the keys of `canonical.CONFIG_KEYS`.
-
-    Raises:
-        FileNotFoundError: If none of these files exists.
-        ValueError: If the file is broken, or does not describe BERT.
+    The folder has bert_config.json with Google's keys, params.yaml from the Model Garden's
+    trainer, or bert_encoder.yaml with the `encoder` section of params.yaml.
     """
     path = Path(path)
     files = [path / name for name in ("bert_config.json", "params.yaml", "bert_encoder.yaml")]
@@ -240,21 +232,12 @@ def read(path: str | Path) -> Checkpoint:
     """Read a checkpoint of one of the Model Garden's BERT models.
 
     Supports `BertEncoder`, `BertEncoderV2`, `BertPretrainerV2`, `BertClassifier`,
-    `BertTokenClassifier` and `BertSpanLabeler`. Optimizer state and counters are ignored.
+    `BertTokenClassifier` and `BertSpanLabeler`. Optimizer state and counters are ignored. The
+    folder has a config as for `read_config`, a checkpoint as `bundle.find` finds it, and
+    optionally vocab.txt.
 
     If a head has its own pooler, as the next-sentence head of a pretrainer does, that pooler is
     used. It was trained, while the encoder's pooler kept its initial weights.
-
-    Args:
-        path: The folder: a config as for `read_config`, a checkpoint as `bundle.find` finds it, and
-            optionally vocab.txt.
-
-    Returns:
-        The `Checkpoint`.
-
-    Raises:
-        FileNotFoundError: If a file is missing.
-        ValueError: If a file is broken, or the tensors do not match the config.
     """
     path = Path(path)
     tensors = bundle.read(bundle.find(path))
@@ -286,17 +269,8 @@ def read_weights(
 ) -> Mapping[str, np.ndarray]:
     """Convert the tensors of an object-based checkpoint to canonical weights.
 
-    Args:
-        tensors: The checkpoint.
-        key_of: Source of `TABLE` -> key, from `resolve`.
-        config: Sizes of the model.
-        ignored: Keys to ignore, in addition to optimizer state.
-
-    Returns:
-        Canonical name -> array.
-
-    Raises:
-        ValueError: If the tensors do not match the config.
+    `key_of` maps sources of `TABLE` to keys, see `resolve`. `ignored` keys are left out, and so
+    is optimizer state.
     """
     known = {*key_of.values(), *ignored}
     shapes = {
@@ -318,16 +292,8 @@ def read_weights(
 def resolve(file: Path, graph: Sequence[Node]) -> dict[str, str]:
     """Find the variables of an encoder and its heads in an object graph.
 
-    Args:
-        file: Path of the checkpoint, for error messages.
-        graph: The nodes of the graph.
-
-    Returns:
-        Source of `TABLE` -> key of the tensor. If a head has its own pooler, the encoder's pooler
-        is under "unused/".
-
-    Raises:
-        ValueError: If the graph has no BERT encoder of the Model Garden, or more than one.
+    Return source of `TABLE` -> key of the tensor. If a head has its own pooler, the encoder's
+    pooler is under "unused/". No BERT encoder, or more than one, is a `ValueError`.
     """
     nodes = list(graph)  # `_find_encoders` appends nodes
     encoders = _find_encoders(nodes)

@@ -16,17 +16,11 @@ _TABLE = {name: row for name, row in TABLE.items() if row.sources[0].startswith(
 
 
 def from_encoder(garden_encoder: Any) -> Checkpoint:
-    """Convert an encoder of the Model Garden to a `Checkpoint`.
+    """Convert a `BertEncoderV2` or `BertEncoder` of `official.nlp.modeling.networks`.
 
-    Args:
-        garden_encoder: A `BertEncoderV2` or `BertEncoder` of `official.nlp.modeling.networks`.
-
-    Returns:
-        The `Checkpoint`, with copies of the weights and without a vocabulary.
-
-    Raises:
-        ValueError: If the encoder is not BERT: it has `norm_first`, an `output_range`, factorized
-            embeddings, or an activation other than gelu, tanh gelu and relu.
+    Return a `Checkpoint` with copies of the weights and without a vocabulary. It is a
+    `ValueError` if the encoder is not BERT: `norm_first`, an `output_range`, factorized
+    embeddings, or an activation other than GELU, tanh GELU and ReLU.
     """
     config = _read_config(garden_encoder)
     variables = _variables(garden_encoder, config)
@@ -51,20 +45,9 @@ def from_encoder(garden_encoder: Any) -> Checkpoint:
 def to_encoder(checkpoint: Checkpoint | Mapping[str, Any], garden_encoder: Any = None) -> Any:
     """Copy weights to an encoder of the Model Garden: the inverse of `from_encoder`.
 
-    On an error, no variable has been assigned.
-
-    Args:
-        checkpoint: A `Checkpoint`, or canonical name -> array. Weights of heads are ignored.
-        garden_encoder: A `BertEncoderV2` or `BertEncoder` of the same config, or `None` to create
-            a `BertEncoderV2` with tf-models-official.
-
-    Returns:
-        The encoder.
-
-    Raises:
-        ValueError: If the encoder does not match the checkpoint, or if `garden_encoder` is `None`
-            and `checkpoint` has no config.
-        ImportError: If tf-models-official is needed and not installed.
+    `checkpoint` is a `Checkpoint`, or canonical name -> array; weights of heads are ignored.
+    `garden_encoder` has the same config, or is `None` to create a `BertEncoderV2` with
+    tf-models-official. On an error, no variable has been assigned.
     """
     config = checkpoint.config if isinstance(checkpoint, Checkpoint) else None
     weights = checkpoint.weights if isinstance(checkpoint, Checkpoint) else checkpoint

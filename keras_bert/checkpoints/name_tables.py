@@ -33,15 +33,7 @@ class Rule(NamedTuple):
 
 
 def rule(*sources: str, layout: Layout = Layout.SAME) -> Rule:
-    """Return a row of a name table.
-
-    Args:
-        *sources: Names in the source; `{i}` stands for the number of the layer.
-        layout: Axes of the tensors in the source.
-
-    Returns:
-        The `Rule`.
-    """
+    """Return a row of a name table; `{i}` in a source name stands for the number of the layer."""
     return Rule(sources, layout)
 
 
@@ -97,15 +89,9 @@ class Entry(NamedTuple):
 def expand(
     table: Mapping[str, Rule], config: Mapping[str, Any], labels: int | None = None
 ) -> list[Entry]:
-    """Expand a name table for a model of the given sizes.
+    """Expand a name table for a model of the given sizes, layer by layer.
 
-    Args:
-        table: Canonical name -> `Rule`, where `{i}` stands for the number of the layer.
-        config: Sizes of the model, with the keys of `canonical.SIZES`.
-        labels: Number of classes of the classifier; `None` accepts any.
-
-    Returns:
-        The entries in the order of the table, layer by layer.
+    `labels` is the number of classes of the classifier; `None` accepts any.
     """
     sizes: dict[str | int, int | None] = {
         "vocab": config["vocab_size"],
@@ -136,14 +122,9 @@ def expand(
 
 
 class Weights(Mapping[str, np.ndarray]):
-    """Canonical name -> float32 array, loaded on each access.
+    """Canonical name -> float32 array, loaded on each access with `load`, source name -> array.
 
     Loading on access keeps a large model from being in memory twice.
-
-    Args:
-        file: Name of the source, for error messages.
-        entries: The tensors.
-        load: Source name -> array.
     """
 
     def __init__(
@@ -296,20 +277,11 @@ def assign(
     source: str,
     ignore: Iterable[str] = (),
 ) -> None:
-    """Assign weights to variables one to one.
+    """Assign weights to variables one to one, both by canonical name.
 
-    Names and shapes are checked before the first assignment.
-
-    Args:
-        variables: Canonical name -> variable.
-        weights: Canonical name -> array, such as `Checkpoint.weights`.
-        source: Origin of the weights, for error messages.
-        ignore: Prefixes of weights that may be left unused, such as "masked_lm/" for a model
-            without that head.
-
-    Raises:
-        ValueError: If a variable has no weight, a weight has no variable, or shapes differ (the
-            message lists all), or if a weight holds NaN or infinity.
+    Names and shapes are checked before the first assignment. `ignore` has prefixes of weights
+    that may be left unused, such as "masked_lm/" for a model without that head. Any other
+    difference, NaN and infinity are a `ValueError`.
     """
     prefixes = tuple(ignore)
     shapes = {name: tuple(variable.shape) for name, variable in variables.items()}
@@ -339,13 +311,9 @@ def assign(
 
 
 def bfloat16_to_float32(bits: np.ndarray) -> np.ndarray:
-    """Convert bfloat16 to float32. A bfloat16 is the upper half of a float32.
+    """Convert bfloat16, as uint16 because NumPy lacks it, to float32 of the same shape.
 
-    Args:
-        bits: The bfloat16 numbers as uint16, because NumPy has no bfloat16.
-
-    Returns:
-        A float32 array of the same shape.
+    A bfloat16 is the upper half of a float32.
     """
     return (bits.astype(np.uint32) << 16).view(np.float32)
 

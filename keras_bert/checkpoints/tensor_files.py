@@ -22,13 +22,7 @@ _NUMPY_TYPES = {
 
 
 class Tensor(NamedTuple):
-    """A tensor that is loaded on access.
-
-    Args:
-        shape: Shape of the tensor.
-        dtype: NumPy's name of the type.
-        load: Function that returns the array.
-    """
+    """A tensor that is loaded on access. `dtype` is NumPy's name of the type."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -43,18 +37,7 @@ def _in_memory(tensors: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
 
 
 def read(file: Path) -> dict[str, Tensor]:
-    """Read the names, shapes and types of all tensors.
-
-    Args:
-        file: A safetensors file, a torch pickle (.bin), or the index of shards (.index.json).
-
-    Returns:
-        Name -> `Tensor`.
-
-    Raises:
-        FileNotFoundError: If the file or a shard does not exist.
-        ValueError: If a file is broken, or the shards do not match the index.
-    """
+    """Read name -> `Tensor` of a safetensors file, a torch pickle (.bin) or an index of shards."""
     if file.name.endswith(INDEX):
         return _read_shards(file)
     if file.name.endswith(".bin"):
