@@ -17,50 +17,24 @@ _UNUSED_POOLER = r"Gradients do not exist for variables \[('([^']*/)?pooler/dens
 def all_layers(layer, include_self=True):
     """Return a layer and the layers nested in it, at any depth.
 
-    Args:
-        layer: A `keras.layers.Layer` or `keras.Model`.
-        include_self: If False, leave out `layer` itself.
-
-    Returns:
-        A list of layers.
+    If not `include_self`, leave out `layer` itself.
     """
     return layer._flatten_layers(include_self=include_self)
 
 
 def producing_operation(tensor):
-    """Return the layer or operation that produced a symbolic tensor.
-
-    Args:
-        tensor: A `keras.KerasTensor`, or any other tensor.
-
-    Returns:
-        A `keras.Operation`, or `None` if the tensor is not symbolic.
-    """
+    """Return the `keras.Operation` that produced a tensor, or `None` if it is not symbolic."""
     history = getattr(tensor, "_keras_history", None)
     return None if history is None else history.operation
 
 
 def output_index(tensor):
-    """Return the position of a symbolic tensor in the flat outputs of its operation.
-
-    Args:
-        tensor: A `keras.KerasTensor`.
-
-    Returns:
-        An int.
-    """
+    """Return the position of a symbolic tensor in the flat outputs of its operation."""
     return tensor._keras_history.tensor_index
 
 
 def parent_tensors(tensor):
-    """Return the symbolic tensors that the operation of a symbolic tensor took as inputs.
-
-    Args:
-        tensor: A `keras.KerasTensor`.
-
-    Returns:
-        A list of `keras.KerasTensor`.
-    """
+    """Return the `keras.KerasTensor`s that the operation of a symbolic tensor took as inputs."""
     history = tensor._keras_history
     return history.operation._inbound_nodes[history.node_index].input_tensors
 
@@ -68,9 +42,7 @@ def parent_tensors(tensor):
 def replace_value(variable, value):
     """Make a Keras variable use another backend variable, without copying it.
 
-    Args:
-        variable: A `keras.Variable`.
-        value: A variable of the backend, such as a `tf.Variable`, of the same shape and dtype.
+    `value` is a variable such as a `tf.Variable`, of the same shape and dtype.
     """
     variable._value = value
 
@@ -85,17 +57,11 @@ def in_safe_mode():
 
 
 def last_learning_rate(optimizer):
-    """Return the learning rate of the most recent batch.
+    """Return the learning rate of the most recent batch, a float.
 
-    The optimizer's own count of batches is used. It leaves out the batches that a
+    The optimizer has a learning rate schedule, or is a `LossScaleOptimizer` around such an
+    optimizer. Its own count of batches is used, which leaves out the batches that a
     `LossScaleOptimizer` skipped.
-
-    Args:
-        optimizer: An optimizer that has a learning rate schedule, or a `LossScaleOptimizer`
-            around one.
-
-    Returns:
-        A float.
     """
     optimizer = getattr(optimizer, "inner_optimizer", optimizer)
     # `iterations` counts optimizer steps, and the schedule counts batches. The conversion to
@@ -111,14 +77,7 @@ class BertOptimizerMixin(keras.optimizers.Optimizer):
     """
 
     def step_scalars(self, learning_rate):
-        """Compute the scalars that `update_step` needs, once per step.
-
-        Args:
-            learning_rate: A scalar tensor.
-
-        Returns:
-            A tuple of scalar tensors.
-        """
+        """Return the scalar tensors that `update_step` needs, computed once per step."""
         raise NotImplementedError
 
     def has_decay(self, variable):
@@ -126,12 +85,6 @@ class BertOptimizerMixin(keras.optimizers.Optimizer):
 
         It does not apply to biases, to LayerNorm, and to the variables passed to
         `exclude_from_weight_decay`.
-
-        Args:
-            variable: A variable that is being trained.
-
-        Returns:
-            A bool.
         """
         if len(variable.shape) < 2 or variable.name == "bias":
             return False
@@ -143,15 +96,7 @@ class BertOptimizerMixin(keras.optimizers.Optimizer):
         return tuple(1 - ops.power(beta, step) for beta in (self.beta_1, self.beta_2))
 
     def update_moments(self, gradient, variable):
-        """Update Adam's moments of a variable and return them.
-
-        Args:
-            gradient: The gradient, of the shape of the variable.
-            variable: A variable that is being trained.
-
-        Returns:
-            The first and the second moment, variables of that shape.
-        """
+        """Update Adam's first and second moment of a variable and return them."""
         gradient = ops.cast(gradient, variable.dtype)
         index = self._get_variable_index(variable)
         first, second = self._momentums[index], self._velocities[index]

@@ -89,14 +89,8 @@ def packed_pretraining(model, *, name="packed_pretraining"):
 def can_be_packed(model):
     """Return True if `packed` accepts a model.
 
-    It accepts only what a head builds. Anything that the user inserted, such as another attention
-    mask, would be lost.
-
-    Args:
-        model: A `keras.Model`.
-
-    Returns:
-        A bool.
+    It accepts only what a head builds. Anything that the user inserted, such as another
+    attention mask, would be lost.
     """
     task = find_task(model)
     if task not in ("classifier", "regressor", "tagger"):

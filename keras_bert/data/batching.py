@@ -76,13 +76,9 @@ class Batches:
         return int(self._encoded.lengths[self.rows[index]].max())
 
     def dataset(self, start=0):
-        """Return the batches as a `tf.data.Dataset`, which prepares them while the model computes.
+        """Return the batches from `start` on as a `tf.data.Dataset`.
 
-        Args:
-            start: Index of the first batch, for resuming within an epoch.
-
-        Returns:
-            The dataset.
+        It prepares the batches while the model computes.
         """
         # Given, because Keras would infer fixed shapes from the first batches.
         signature = keras.tree.map_structure(
@@ -125,16 +121,7 @@ def worth_compiling(needed, cost, share):
 
 
 def pad(sequences, length, value=0):
-    """Stack sequences of different lengths into one array.
-
-    Args:
-        sequences: List of int arrays, none longer than `length`.
-        length: Number of columns of the result.
-        value: The value of padding.
-
-    Returns:
-        int32 (len(sequences), length).
-    """
+    """Stack int sequences into one int32 array (sequences, length), padded with `value`."""
     result = np.full((len(sequences), length), value, np.int32)
     for row, sequence in zip(result, sequences, strict=True):
         row[: len(sequence)] = sequence

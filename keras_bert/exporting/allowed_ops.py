@@ -105,16 +105,11 @@ _SAVER_OPS = frozenset({"SaveV2", "RestoreV2", "ShardedFilename", "MergeV2Checkp
 
 
 def check(folder):
-    """Raise an error if a SavedModel has an op that is not in `ALLOWED_OPS` or a broken index.
+    """Raise a `ValueError` if a SavedModel has an op that is not in `ALLOWED_OPS` or a broken
+    index.
 
     Nothing of the SavedModel runs. The functions that only save and restore variables are left
     out: TensorFlow does not call them when it loads a SavedModel with `tf.saved_model.load`.
-
-    Args:
-        folder: Folder of the SavedModel.
-
-    Raises:
-        ValueError: If an op is not allowed, or a file is broken.
     """
     from google.protobuf.message import DecodeError
     from tensorflow.core.protobuf import saved_model_pb2
@@ -146,14 +141,9 @@ def check(folder):
 
 
 def copy(folder, target):
-    """Copy what TensorFlow loads of a SavedModel, without following links.
+    """Copy what TensorFlow loads of a SavedModel to an existing folder.
 
-    Args:
-        folder: Folder of the SavedModel.
-        target: Existing folder to copy to.
-
-    Raises:
-        ValueError: If a file or folder of the SavedModel is a link or a special file.
+    Links and special files are a `ValueError`.
     """
     for name in ("saved_model.pb", "fingerprint.pb", "variables", "assets"):
         path = pathlib.Path(folder, name)

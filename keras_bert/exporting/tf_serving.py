@@ -120,9 +120,8 @@ def write_warmup(version, inputs):
 def write_settings(folder, inputs):
     """Write models.config, batching.config and compose.yaml, except for files that exist.
 
-    Args:
-        folder: Model folder, which holds the versions. Its name is the name of the model.
-        inputs: Inputs of `serving_default`, a list of named `tf.TensorSpec`.
+    The name of the model folder is the name of the model. `inputs` are the named
+    `tf.TensorSpec`s of `serving_default`.
     """
     folder = pathlib.Path(folder)
     name = folder.resolve().name
@@ -164,15 +163,7 @@ def _batching_flags(path):
 
 
 def curl(name, inputs):
-    r"""Return a curl command that sends a request to a server on this machine.
-
-    Args:
-        name: Name of the model.
-        inputs: Inputs of `serving_default`, a list of named `tf.TensorSpec`.
-
-    Returns:
-        Lines for a shell, as one string.
-    """
+    """Return the lines of a curl command that sends a request to a server on this machine."""
     rows = {spec.name: tf.make_ndarray(_example(spec, "your text"))[0] for spec in inputs}
     row = rows if len(rows) != 1 else next(iter(rows.values()))
     body = shlex.quote(json.dumps({"instances": [row]}, default=_plain))

@@ -29,15 +29,10 @@ class Windows(typing.NamedTuple):
 
 
 def split(tokens, size, step):
-    """Split rows of tokens into overlapping windows.
+    """Split rows of tokens into overlapping windows, and return `Windows`.
 
-    Args:
-        tokens: `tf.RaggedTensor` (rows, tokens).
-        size: Largest number of tokens in a window, int64 (rows,).
-        step: Tokens from one window to the next, int64 (rows,).
-
-    Returns:
-        `Windows`.
+    `tokens` is a `tf.RaggedTensor` (rows, tokens). `size` is the largest number of tokens in a
+    window and `step` the tokens from one window to the next, both int64 (rows,).
     """
     step = tf.maximum(step, 1)
     length = tokens.row_lengths()

@@ -70,17 +70,7 @@ _LETTERS = re.compile(r"\w{2}|[\u3040-\u30ff\u3400-\u9fff]")
 
 
 def paragraphs(wikitext):
-    r"""Extract the prose of wikitext.
-
-    Args:
-        wikitext: The source of a page.
-
-    Returns:
-        A list of paragraphs without line ends.
-
-    Raises:
-        ValueError: If mwparserfromhell is not installed.
-    """
+    """Extract the prose of wikitext, a list of paragraphs without line ends."""
     try:
         import mwparserfromhell
     except ImportError as error:

@@ -105,15 +105,10 @@ class ShardWriter:
 
 
 def parse(content):
-    """Yield the features of each `tf.train.Example` in a TFRecord file, without TensorFlow.
+    """Yield the features of each `tf.train.Example` in a TFRecord file, as dicts of bytes.
 
-    Does not verify the TFRecord checksums; verify the hash of the file before.
-
-    Args:
-        content: The file's bytes.
-
-    Yields:
-        Dicts from feature name to bytes.
+    Does not need TensorFlow, and does not verify the TFRecord checksums; verify the hash of the
+    file before.
     """
     view, at = memoryview(content), 0
     while at < len(view):

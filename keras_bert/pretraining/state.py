@@ -35,15 +35,10 @@ class Checkpoints:
         self._keep = keep
 
     def save(self, step, variables, extra):
-        """Write a checkpoint, then delete the oldest ones.
+        """Write a checkpoint, then delete the oldest ones. On an error, earlier ones are
+        unchanged.
 
-        Args:
-            step: Number of completed steps.
-            variables: Keras variables.
-            extra: A dict that JSON can represent.
-
-        Raises:
-            OSError: If the checkpoint cannot be written. Earlier checkpoints are unchanged.
+        `extra` is a dict that JSON can represent.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         file = self._folder / f"step-{step:08}.npz"
@@ -70,16 +65,10 @@ class Checkpoints:
         return f"the last checkpoint is {files[-1]}" if files else "there is no checkpoint yet"
 
     def restore(self, variables):
-        """Read the newest checkpoint and assign its values to variables.
+        """Assign the values of the newest checkpoint to variables, in the order of `save`.
 
-        Args:
-            variables: Keras variables, in the order in which they were saved.
-
-        Returns:
-            A tuple `(step, extra)`, or `None` if there is no checkpoint.
-
-        Raises:
-            ValueError: If the checkpoint is broken or belongs to a run with other settings.
+        Return `(step, extra)`, or `None` if there is no checkpoint. A broken checkpoint, or
+        one of a run with other settings, is a `ValueError`.
         """
         files = self._files()
         if not files:
