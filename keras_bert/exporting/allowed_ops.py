@@ -105,8 +105,7 @@ _SAVER_OPS = frozenset({"SaveV2", "RestoreV2", "ShardedFilename", "MergeV2Checkp
 
 
 def check(folder):
-    """Raise a `ValueError` if a SavedModel has an op that is not in `ALLOWED_OPS` or a broken
-    index.
+    """Raise a `ValueError` if a SavedModel has an op outside `ALLOWED_OPS` or a broken index.
 
     Nothing of the SavedModel runs. The functions that only save and restore variables are left
     out: TensorFlow does not call them when it loads a SavedModel with `tf.saved_model.load`.

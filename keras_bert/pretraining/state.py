@@ -35,10 +35,9 @@ class Checkpoints:
         self._keep = keep
 
     def save(self, step, variables, extra):
-        """Write a checkpoint, then delete the oldest ones. On an error, earlier ones are
-        unchanged.
+        """Write a checkpoint, then delete the oldest ones.
 
-        `extra` is a dict that JSON can represent.
+        On an error, earlier checkpoints are unchanged. `extra` is a dict that JSON can represent.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         file = self._folder / f"step-{step:08}.npz"
