@@ -11,18 +11,17 @@ import zlib
 
 _BLOCK_BYTES = 2**20
 _MAX_ENTRIES = 10_000
-_MAX_EXPANSION = 100  # unpacked size / size of the archive; weights hardly compress
+_MAX_EXPANSION = 100  # unpacked size / archive size; weights compress little
 _ALWAYS_ALLOWED_BYTES = 2**20  # unpacked size that any archive may have
 # Exceptions of zipfile for a damaged archive or an unknown compression method.
 _ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, OverflowError)
 
 
 def unpack(archive, folder):
-    """Unpack an untrusted zip archive into a new folder, either completely or not at all.
+    """Unpack an untrusted zip archive into a new folder, completely or not at all.
 
-    A `ValueError` refuses names that lead out of the folder or differ only by case, links and
-    devices, encrypted entries, more than 10,000 entries or folders, an unpacked size of more
-    than 100 times the archive, and entries of another size than the archive declares.
+    Raise ValueError for a damaged archive and for one that breaks a rule of `_check_entries` or
+    `_check_entry`, such as a zip bomb or a name that leads out of the folder.
     """
     archive, folder = pathlib.Path(archive), pathlib.Path(folder)
     try:
@@ -30,7 +29,7 @@ def unpack(archive, folder):
     except (*_ZIP_ERRORS, OSError) as error:
         if isinstance(error, OSError) and error.filename is not None:
             raise
-        # Other OSErrors come from offsets outside of the file.
+        # An OSError without a file name comes from an offset outside of the archive.
         raise _damaged(archive, error) from error
     with zipped:
         entries = zipped.infolist()
@@ -78,7 +77,6 @@ def _unpack_entry(archive, zipped, entry, target):
 
 
 def _check_entries(entries, archive_bytes):
-    """Raise ValueError if the directory of an archive breaks a rule of `unpack`."""
     if len(entries) > _MAX_ENTRIES:
         raise ValueError(
             f"an archive must have at most {_MAX_ENTRIES} entries; received {len(entries)}"
@@ -87,7 +85,7 @@ def _check_entries(entries, archive_bytes):
     folders: set[str] = set()
     for entry in entries:
         _check_entry(entry)
-        # File systems that ignore case must not merge two entries.
+        # Some file systems ignore case and would merge two entries.
         parts = unicodedata.normalize("NFC", entry.filename).casefold().rstrip("/").split("/")
         name = "/".join(parts)
         folders |= {"/".join(parts[:end]) for end in range(1, len(parts))}

@@ -11,20 +11,14 @@ from keras_bert.hub import download
 from keras_bert.runtime.files import atomic_write
 from keras_bert.runtime.terminal import waiting
 
-_STAMP_FILE = "checked.txt"  # in a cached folder: sizes and times of its files when last checked
-_RECORD_SUFFIX = ".first.json"  # beside a cached folder: the hashes of its first download
+_STAMP_FILE = "checked.txt"  # in a cached folder: sizes and times of its files at the last check
+_RECORD_SUFFIX = ".first.json"  # next to a cached folder: the hashes of its first download
 _INCOMPLETE_PREFIX = ".new-"  # of folders that are being filled
 _WEIGHTS = (".safetensors", ".bin", ".data-00000-of-00001")
 
 
 def cache_folder():
-    """Return the folder that holds downloaded models.
-
-    This is `$KERAS_BERT_CACHE`, or `keras_bert` in the user's cache folder.
-
-    Returns:
-        A `pathlib.Path`. The folder may not exist.
-    """
+    """Return `$KERAS_BERT_CACHE`, or `keras_bert` in the user's cache folder. It may not exist."""
     if chosen := os.environ.get("KERAS_BERT_CACHE"):
         return pathlib.Path(chosen).expanduser().absolute()
     base = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
@@ -33,13 +27,10 @@ def cache_folder():
 
 @contextlib.contextmanager
 def locked(name):
-    """Let one process at a time fill a part of the cache. Other processes wait.
+    """Hold the lock of a part of the cache, such as a model name. Other processes wait.
 
-    The lock ends with the process. Its file is kept: if it were deleted, two processes could hold
-    the lock.
-
-    Raises:
-        OSError: The cache cannot be written.
+    The system releases the lock when the process ends. The lock file is kept: if it were deleted,
+    two processes could hold the lock.
     """
     import filelock
 
@@ -64,21 +55,15 @@ def locked(name):
 
 
 def has_weights(sha256):
-    """Return True if {file: hash} includes a file of weights.
-
-    Example:
-
-    >>> has_weights({"vocab.txt": "0123"})
-    False
-    """
+    """Return True if {file: hash} includes a file of weights."""
     return any(file.endswith(_WEIGHTS) for file in sha256)
 
 
 def cached(folder, sha256):
     """Return a folder of the cache, or `None` if it does not exist.
 
-    `sha256` is {file: its hash}. These and the hashes of the first download are checked if the
-    size or time of any file has changed since the last check. A changed file is a `ValueError`.
+    If the size or time of any file changed since the last check, all files are compared with
+    `sha256`, {file: hash}, and with the hashes of the first download. A mismatch is a ValueError.
     """
     if not folder.is_dir():
         return None
@@ -90,10 +75,10 @@ def cached(folder, sha256):
 
 
 def first_download(folder):
-    """Return the record of the first download of a cached folder; empty if there is none.
+    """Return the record of the first download of a folder, or {} if there is none.
 
-    It has `"sha256"`, {file: its hash}, and `"revision"` or `"archive"`, the hash of the
-    archive. A damaged record is a `ValueError`.
+    The record is a dict with `"sha256"`, {file: hash}, and `"revision"` (the commit on the Hub) or
+    `"archive"` (the hash of the archive). ValueError means that the record is damaged.
     """
     file = _record_file(folder)
     try:
@@ -108,15 +93,14 @@ def first_download(folder):
 
 
 def install(fill, folder, shown, sha256, *, record=True, **facts):
-    """Fill a folder of the cache. It gets its name only when it is complete and checked.
+    """Create a folder of the cache. The caller must hold its lock, see `locked`.
 
-    `fill` is called with an empty folder and returns the folder inside it, or itself, that
-    holds the files. `sha256` is {file: its hash}; the hashes of the first download are checked
-    as well. If `record`, the first download records its hashes and `facts`. `shown` names the
-    source in errors. The caller must hold the lock of this part of the cache.
+    `fill` writes the files to an empty folder and returns the folder that holds them. The files
+    must match `sha256`, {file: hash}, and the hashes of the first download. With `record`, the
+    first download records its hashes and `facts`. `shown` names the source in errors.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    for stale in folder.parent.glob(_INCOMPLETE_PREFIX + "*"):  # of killed processes
+    for stale in folder.parent.glob(_INCOMPLETE_PREFIX + "*"):  # left by killed processes
         shutil.rmtree(stale, ignore_errors=True)
     incomplete = pathlib.Path(tempfile.mkdtemp(prefix=_INCOMPLETE_PREFIX, dir=folder.parent))
     try:
@@ -163,7 +147,7 @@ def _check_hashes(folder, sha256, shown, remedy=""):
 
 
 def _files(folder):
-    """Return the relative names of all files in a folder except the stamp."""
+    """Return the relative paths of all files in a folder except the stamp."""
     names = (p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
     return sorted(name for name in names if name != _STAMP_FILE)
 
@@ -174,7 +158,7 @@ def _sizes_and_times(folder):
 
 
 def _write_stamp(folder):
-    with contextlib.suppress(OSError):  # a read-only cache is checked each time
+    with contextlib.suppress(OSError):  # a read-only cache is checked at each call
         (folder / _STAMP_FILE).write_text(_sizes_and_times(folder), encoding="utf-8")
 
 
