@@ -52,8 +52,8 @@ def new_encoder(preprocessor, args, dropout):
         hidden_size=args.hidden_size,
         num_attention_heads=max(1, args.hidden_size // 32),
         intermediate_size=4 * args.hidden_size,
-        # BERT's 0.02 is for a hidden size of 768. With it, smaller models need long until their
-        # attention distinguishes positions.
+        # BERT's 0.02 is for a hidden size of 768. With 0.02, smaller models need many steps until
+        # their attention distinguishes positions.
         initializer_range=0.02 * (768 / args.hidden_size) ** 0.5,
         hidden_dropout_prob=dropout,
         attention_probs_dropout_prob=dropout,
@@ -62,7 +62,7 @@ def new_encoder(preprocessor, args, dropout):
 
 
 def read(encoder, inputs, left_to_right):
-    """Return the encoder's output (batch, seq, hidden); left to right with a causal mask."""
+    """Return the encoder's output (batch, seq, hidden), with a causal mask if left to right."""
     if not left_to_right:
         return encoder(inputs)["sequence_output"]
     position = ops.cumsum(ops.ones_like(inputs["input_mask"]), axis=1)
@@ -90,7 +90,7 @@ def to_masked_lm(batch):
 
 
 def to_next_tokens(batch):
-    """Return a batch for the language model: unmasked ids, and as targets the next ids."""
+    """Return a batch for the language model: the unmasked ids, and the next ids as targets."""
     inputs, targets, weights = batch
     ids = inputs["input_word_ids"].copy()
     rows, slots = np.nonzero(weights["masked_lm"])
@@ -188,7 +188,7 @@ def main():
         "--epochs", type=int, default=10, help="epochs of fine-tuning (%(default)s)"
     )
     parser.add_argument(
-        "--learning-rate", type=float, default=1e-3, help="of fine-tuning (%(default)s)"
+        "--learning-rate", type=float, default=1e-3, help="peak of fine-tuning (%(default)s)"
     )
     parser.add_argument(
         "--runs", type=int, default=3, help="fine-tuning runs, each with a new head (%(default)s)"

@@ -1,7 +1,7 @@
 """Masked language model: predict masked words in support messages.
 
-MiniLM has no head for masked LM, so the example adds a new one and trains both. Each epoch masks
-another 15% of the tokens (section 3.1 of the paper).
+MiniLM has no head for masked LM, so the example adds a new head and trains it with the encoder.
+Each epoch masks another 15% of the tokens (section 3.1 of the paper).
 
 Command:   python examples/fill_blanks.py
 Time:      about two minutes on 2 CPU cores

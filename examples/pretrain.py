@@ -5,11 +5,11 @@ vocab`, `records` and `pretrain` do the same and have more options. Run the scri
 a run that was stopped.
 
 Command:   python examples/pretrain.py TEXT ... --output my_bert
-Time:      an hour and a half to two and a quarter on 2 CPU cores (10,700 to 6,600 tokens per
-           second); with --steps 8000 an hour to an hour and a half
-Expected:  accuracy on held-out documents: masked tokens 0.31 and next sentences 0.91 at the end.
-           Before the phase of 128 positions 0.34 and 0.87, after 3,000 steps 0.23 and 0.80. With
-           --steps 8000: 0.25 and 0.88 at the end, 0.30 and 0.84 before the last phase
+Time:      1.5 to 2.25 hours on 2 CPU cores (10,700 to 6,600 tokens per second); with --steps 8000
+           1 to 1.5 hours
+Expected:  accuracy on held-out documents: masked tokens 0.31 and next sentence prediction 0.91 at
+           the end, 0.34 and 0.87 before the phase of 128 positions, 0.23 and 0.80 after 3,000
+           steps. With --steps 8000: 0.25 and 0.88 at the end, 0.30 and 0.84 before the last phase
            (170 MB of English Wikipedia and books, seed 0)
 """
 
@@ -47,7 +47,7 @@ def main():
     args = parser.parse_args()
 
     if not (args.output / "vocabulary" / "vocab.txt").exists():
-        # A sample, spread evenly over the text, gives as good a vocabulary as all of the text.
+        # A sample that is spread evenly over the text is enough for a vocabulary.
         documents = corpus.documents(args.text)
         tokens = vocabulary.train(documents, args.vocabulary_size, max_bytes=50 * 10**6)
         vocabulary.write(args.output / "vocabulary", tokens)
@@ -74,7 +74,7 @@ def main():
         args.output / "model",
         train.Recipe(
             train.two_phases(args.steps, args.batch_size, LENGTHS),
-            learning_rate=5e-4,  # five times the paper's, since the model is small; 1e-3 is worse
+            learning_rate=5e-4,  # five times the paper's, because the model is small; 1e-3 is worse
             warmup_steps=args.steps // 20,
             seed=args.seed,
         ),

@@ -42,7 +42,7 @@ def import_quietly():
     with waiting("Starting TensorFlow"), open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), 2)
         try:
-            import keras  # noqa: F401  # and with it TensorFlow
+            import keras  # noqa: F401  # also imports TensorFlow
 
             import keras_bert
         finally:

@@ -5,7 +5,7 @@ MiniLM was trained for this. The embedding of a text is the mean over its tokens
 label of the most similar training message.
 
 Command:   python examples/score_similarity.py
-Time:      a quarter of a minute on 2 CPU cores
+Time:      about 15 seconds on 2 CPU cores
 Expected:  accuracy 0.49 with the label of the nearest message. Always predicting the most frequent
            label gets 0.18, and fine-tuning on the same messages (classify_texts.py) 0.74 to 0.76
 """

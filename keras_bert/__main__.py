@@ -1,6 +1,6 @@
 """The command line: `keras-bert`, or `python -m keras_bert`.
 
-Keras is imported when a command runs, not before, so that `--help` answers at once.
+Keras is imported only when a command runs, so that `--help` is fast.
 """
 
 import contextlib
@@ -22,14 +22,10 @@ _TRACEBACK = "KERAS_BERT_TRACEBACK"
 
 
 def main(argv=None):
-    """Run the command line.
+    """Run the command line with a list of arguments, by default those of the process.
 
-    Args:
-        argv: List of arguments; by default those of the process.
-
-    Returns:
-        The exit status: 0; 1 after an error, which is one line on stderr; 2 for wrong arguments or
-        without a command; 130 after Ctrl-C.
+    Return the exit status: 0; 1 after an error, which is one line on stderr; 2 for wrong arguments
+    or without a command; 130 after Ctrl-C.
     """
     parser = make_parser()
     args, unknown = parser.parse_known_args(argv)
@@ -71,7 +67,7 @@ def _run(args):
 
 
 def _message(error):
-    """The message of an error in one line."""
+    """Return the message of an error in one line."""
     if isinstance(error, OSError) and error.strerror and error.filename:
         return printable(f"{error.filename}: {error.strerror}")
     if isinstance(error, (ImportError, OSError, ValueError)):

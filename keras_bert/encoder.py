@@ -61,7 +61,7 @@ class BertEncoder(keras.Model):
         name, dtype, trainable: See `keras.Model`.
 
     Raises:
-        ValueError: If a value is out of range, or the number of heads does not divide the width.
+        ValueError: If a value is out of range.
 
     Example:
 
@@ -116,7 +116,7 @@ class BertEncoder(keras.Model):
         new_layer = functools.partial(_new_layer, bert_config, rematerialize, dtype)
         outputs = _forward(new_layer, num_hidden_layers, inputs)
         super().__init__(inputs=inputs, outputs=outputs, name=name)
-        # Set after `super().__init__`, which would have no layers to pass the value to.
+        # Set after `super().__init__`: Keras passes the value on to the layers.
         self.trainable = trainable
         self.dtype_policy = dtype
         self._bert_config = bert_config
@@ -125,11 +125,7 @@ class BertEncoder(keras.Model):
         self.check_vocabulary()
 
     def call(self, inputs, training=None, mask=None):
-        """Encode a batch. The class docstring describes inputs and outputs.
-
-        Raises:
-            ValueError: If a key is unknown or missing.
-        """
+        """Encode a batch. The class docstring describes inputs and outputs."""
         if not _has_other_keys(inputs):
             return super().call(inputs, training=training, mask=mask)
         # The inputs of the functional graph are fixed, so run the layers without the graph.
@@ -158,11 +154,7 @@ class BertEncoder(keras.Model):
         return outputs
 
     def check_vocabulary(self):
-        """Check that each token of the preprocessor's vocabulary has an embedding.
-
-        Raises:
-            ValueError: If the vocabulary is longer than `vocab_size`.
-        """
+        """Raise a `ValueError` if the preprocessor's vocabulary is longer than `vocab_size`."""
         vocabulary = getattr(self.preprocessor, "_vocabulary", None) or ()
         vocab_size = self._bert_config["vocab_size"]
         if len(vocabulary) > vocab_size:
@@ -222,13 +214,16 @@ class BertEncoder(keras.Model):
         """
         config = {**self.get_config(), "preprocessor": self.preprocessor, **options}
         encoder = type(self).from_config(config)
+        keras_internals.enable_lora_like(self, encoder)
         shapes = [[weight.shape for weight in each.weights] for each in (self, encoder)]
         if shapes[0] != shapes[1]:
             raise ValueError(
                 "the copy's weights must have the same shapes. Leave out options that change "
-                "sizes. LoRA weights cannot be copied, and a quantized encoder keeps its dtype."
+                "sizes. A quantized encoder keeps its dtype."
             )
         encoder.set_weights(self.get_weights())
+        if "trainable" not in options:
+            keras_internals.freeze_like(self, encoder)
         return encoder
 
     @classmethod

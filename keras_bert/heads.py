@@ -57,7 +57,7 @@ def classifier(
 ):
     """Build a model that classifies texts or pairs of texts.
 
-    Dropout and a dense layer on the pooled [CLS] vector. Fit it with
+    The head is dropout and a dense layer on the pooled [CLS] vector. Fit the model with
     `keras.losses.SparseCategoricalCrossentropy(from_logits=True)`, or, if `multi_label` is True,
     with `keras.losses.BinaryCrossentropy(from_logits=True)`.
 
@@ -105,7 +105,7 @@ def classifier(
 def regressor(encoder, *, pairs=False, dropout=None, name="regressor"):
     """Build a model that returns a number per text or pair of texts, such as their similarity.
 
-    Fit it with `keras.losses.MeanSquaredError()`.
+    Fit the model with `keras.losses.MeanSquaredError()`.
 
     Source: STS-B in section 4.1 of the paper.
 
@@ -137,7 +137,7 @@ def tagger(encoder, num_tags=None, *, labels=None, characters=False, dropout=Non
     """Build a model that labels each token, for example with entities or parts of speech.
 
     The first token of a word carries the word's label. Give all other tokens the sample weight
-    0. Fit it with `keras.losses.SparseCategoricalCrossentropy(from_logits=True)`.
+    0. Fit the model with `keras.losses.SparseCategoricalCrossentropy(from_logits=True)`.
 
     Source: section 5.3 of the paper.
 
@@ -280,7 +280,7 @@ def masked_lm(encoder, *, name="masked_lm"):
 
 
 def next_sentence(encoder, *, name="next_sentence"):
-    """Build a model that predicts if the second text follows the first (class 0) or not (class 1).
+    """Build a model that predicts whether the second text follows the first (0) or not (1).
 
     Source: section 3.1 of the paper, task 2; `get_next_sentence_output` in google-research/bert
     `run_pretraining.py`.
@@ -530,7 +530,7 @@ def _check_labels(head, count, labels, least):
 
 
 def check_label(label):
-    """Check a label. Labels are lines of labels.txt and fields of TSV files.
+    """Check that a label can be a line of labels.txt and a field of a TSV file.
 
     Args:
         label: A string.

@@ -15,11 +15,24 @@ _UNUSED_POOLER = r"Gradients do not exist for variables \[('([^']*/)?pooler/dens
 
 
 def all_layers(layer, include_self=True):
-    """Return a layer and the layers nested in it, at any depth.
-
-    If not `include_self`, leave out `layer` itself.
-    """
+    """Return the layers nested in a layer, at any depth, and by default the layer itself."""
     return layer._flatten_layers(include_self=include_self)
+
+
+def enable_lora_like(source, copy):
+    """Enable LoRA in the layers of a copy that have it in the source; both have equal layers."""
+    for layer, copied in zip(all_layers(source), all_layers(copy), strict=True):
+        if getattr(layer, "lora_enabled", False) and not copied.lora_enabled:
+            copied.enable_lora(layer.lora_rank, lora_alpha=layer.lora_alpha)
+
+
+def freeze_like(source, copy):
+    """Set `trainable` of the layers and variables of a copy as in the source."""
+    for layer, copied in zip(all_layers(source), all_layers(copy), strict=True):
+        if copied.trainable != layer.trainable:
+            copied.trainable = layer.trainable
+    for variable, copied in zip(source.variables, copy.variables, strict=True):
+        copied.trainable = variable.trainable
 
 
 def producing_operation(tensor):
@@ -42,17 +55,13 @@ def parent_tensors(tensor):
 def replace_value(variable, value):
     """Make a Keras variable use another backend variable, without copying it.
 
-    `value` is a variable such as a `tf.Variable`, of the same shape and dtype.
+    `value` is, for example, a `tf.Variable` of the same shape and dtype.
     """
     variable._value = value
 
 
 def in_safe_mode():
-    """Return the safe mode in which Keras is loading a model.
-
-    Returns:
-        A bool, or `None` if Keras is not loading a model.
-    """
+    """Return the safe mode (a bool) in which Keras is loading a model, or `None` if it is not."""
     return serialization_lib.in_safe_mode()
 
 
@@ -60,8 +69,7 @@ def last_learning_rate(optimizer):
     """Return the learning rate of the most recent batch, a float.
 
     The optimizer has a learning rate schedule, or is a `LossScaleOptimizer` around such an
-    optimizer. Its own count of batches is used, which leaves out the batches that a
-    `LossScaleOptimizer` skipped.
+    optimizer. Batches that a `LossScaleOptimizer` skipped are not counted.
     """
     optimizer = getattr(optimizer, "inner_optimizer", optimizer)
     # `iterations` counts optimizer steps, and the schedule counts batches. The conversion to
@@ -83,8 +91,7 @@ class BertOptimizerMixin(keras.optimizers.Optimizer):
     def has_decay(self, variable):
         """Return True if weight decay applies to a variable.
 
-        It does not apply to biases, to LayerNorm, and to the variables passed to
-        `exclude_from_weight_decay`.
+        It does not apply to biases, LayerNorm and variables in `exclude_from_weight_decay`.
         """
         if len(variable.shape) < 2 or variable.name == "bias":
             return False

@@ -1,7 +1,7 @@
 """Optimizers for BERT: AdamW and LAMB, with warm-up, linear decay and gradient clipping.
 
-Source: google-research/bert `optimization.py`, and section A.2 of the paper. That code leaves out
-Adam's bias correction; here it is applied, as in the paper of Adam.
+Source: google-research/bert `optimization.py`, and section A.2 of the paper. Unlike that code, the
+optimizers apply Adam's bias correction, as in Adam's paper.
 """
 
 import keras

@@ -1,9 +1,8 @@
 """Models for packed sequences: rows that hold several texts each.
 
-Each text attends only to itself and has its own positions, so its logits are the same as in a row
-of its own.
-
-Source: Krell et al. (2021), Efficient sequence packing without cross-contamination.
+Each text attends only to itself and has its own positions, so the other texts of a row do not
+change its logits. Source: Krell et al. (2021), Efficient sequence packing without
+cross-contamination.
 """
 
 import keras
@@ -16,21 +15,12 @@ _HEAD_LAYERS = ["dropout", "logits", "output"]  # of a classifier, regressor or 
 
 
 def packed(model, *, name="packed"):
-    """Return a version of a model for packed sequences. It shares all layers.
+    """Return a version of a classifier, regressor or tagger for packed sequences; it shares layers.
 
-    Args:
-        model: A model from `heads.classifier`, `heads.regressor` or `heads.tagger`.
-        name: Name of the new model.
-
-    Returns:
-        A functional `keras.Model`. Inputs, int32: `input_word_ids`, `input_type_ids`,
-        `position_ids` and `text_ids` (batch, seq), where `text_ids` is 1 for the first text (or
-        pair) of a row, 2 for the second, ..., and 0 for padding. Except for a tagger also
-        `cls_positions` (batch, texts). Output: logits, (batch, seq, num_tags) for a tagger and
-        (batch, texts, ...) for the others.
-
-    Raises:
-        ValueError: If `can_be_packed` is False for the model.
+    Inputs, int32: `input_word_ids`, `input_type_ids`, `position_ids` and `text_ids` (batch, seq),
+    where `text_ids` is 1 for the first text (or pair) of a row, 2 for the second, ..., and 0 for
+    padding. Except for a tagger also `cls_positions` (batch, texts). Output: logits,
+    (batch, seq, num_tags) for a tagger and (batch, texts, ...) for the others.
     """
     if not can_be_packed(model):
         raise ValueError(
@@ -52,19 +42,11 @@ def packed(model, *, name="packed"):
 
 
 def packed_pretraining(model, *, name="packed_pretraining"):
-    """Return a version of a pretraining model for packed sequences. It shares all layers.
+    """Return a version of a pretraining or masked LM model for packed sequences; it shares layers.
 
-    Args:
-        model: A model from `heads.pretraining` or `heads.masked_lm`.
-        name: Name of the new model.
-
-    Returns:
-        A functional `keras.Model`. Inputs, int32: those of `packed`, and `masked_lm_positions`
-        (batch, predictions); `cls_positions` only for `heads.pretraining`. Outputs: those of the
-        model, but `next_sentence` is (batch, texts, 2).
-
-    Raises:
-        ValueError: If another head built the model.
+    Inputs, int32: those of `packed`, and `masked_lm_positions` (batch, predictions);
+    `cls_positions` only for `heads.pretraining`. Outputs: those of the model, but `next_sentence`
+    is (batch, texts, 2).
     """
     task = find_task(model)
     if task not in ("pretraining", "masked_lm"):
@@ -87,10 +69,9 @@ def packed_pretraining(model, *, name="packed_pretraining"):
 
 
 def can_be_packed(model):
-    """Return True if `packed` accepts a model.
+    """Return True if `packed` accepts a model: an unchanged classifier, regressor or tagger.
 
-    It accepts only what a head builds. Anything that the user inserted, such as another
-    attention mask, would be lost.
+    `packed` would lose what a user added to a model, such as another attention mask.
     """
     task = find_task(model)
     if task not in ("classifier", "regressor", "tagger"):

@@ -356,6 +356,18 @@ def test_with_options_errors():
     encoder = tiny.encoder(num_hidden_layers=1)
     with pytest.raises(ValueError, match="must have the same shapes. Leave out options"):
         encoder.with_options(hidden_size=4)
-    contract.layers(encoder, keras.layers.Dense)[0].enable_lora(2)
-    with pytest.raises(ValueError, match="LoRA weights cannot be copied"):
-        encoder.with_options(rematerialize=True)
+
+
+def test_with_options_copies_lora_and_frozen_layers():
+    encoder = tiny.encoder(num_hidden_layers=1)
+    encoder.get_layer("embeddings").trainable = False
+    layer = contract.layers(encoder, keras.layers.Dense)[0]
+    layer.enable_lora(2, lora_alpha=3)
+    layer.lora_kernel_b.assign(np.ones(layer.lora_kernel_b.shape))
+    copy = encoder.with_options(rematerialize=True)
+    np.testing.assert_array_equal(
+        contract.run(copy, contract.batch())[0], contract.run(encoder, contract.batch())[0]
+    )
+    trainable = [[v.path for v in each.trainable_variables] for each in (encoder, copy)]
+    assert trainable[0] == trainable[1] and any("lora" in path for path in trainable[1])
+    assert copy.with_options(trainable=False).trainable_variables == []

@@ -5,7 +5,7 @@ Strings are bytes in UTF-8 in both directions.
 
 Command:   python examples/serving/grpc_client.py --model support "where is my parcel"
            python examples/serving/grpc_client.py --model reader "Who came?" --second "Ada came."
-Time:      a few seconds on 2 CPU cores, most of them to import TensorFlow
+Time:      a few seconds on 2 CPU cores, mostly for the import of TensorFlow
 Expected:  one answer for each text, such as: label delivery, score 0.71
 """
 
@@ -30,7 +30,7 @@ TIMEOUT = 30.0  # seconds; without a timeout, a call can wait forever
 
 
 def set_model(spec, args):
-    """Select the model, and the version if the command line has a number or a label."""
+    """Set the model in a request, and the version if the command line has its number or label."""
     spec.name = args.model
     if args.label:
         spec.version_label = args.label
@@ -39,7 +39,7 @@ def set_model(spec, args):
 
 
 def input_names(stub, args):
-    """The inputs of `serving_default`, in the order of the command line."""
+    """Return the names of the inputs of `serving_default`, in the order of the command line."""
     request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
     set_model(request.model_spec, args)
     packed = stub.GetModelMetadata(request, timeout=TIMEOUT).metadata["signature_def"]
@@ -53,7 +53,7 @@ def input_names(stub, args):
 
 
 def columns(names, texts, seconds):
-    """A list for each input, with one item for each text."""
+    """Return a list for each input, with one item for each text."""
     if len(names) == 1 and not seconds:
         return {names[0]: texts}
     if names[-1] == "choices":  # every text gets all choices
@@ -67,7 +67,7 @@ def columns(names, texts, seconds):
 
 
 def predict(stub, args, inputs):
-    """Dict of the outputs, NumPy arrays with one row for each text."""
+    """Return a dict of the outputs, NumPy arrays with one row for each text."""
     request = predict_pb2.PredictRequest()
     set_model(request.model_spec, args)
     request.model_spec.signature_name = SIGNATURE
@@ -87,7 +87,7 @@ def plain(value):
 
 
 def lines(outputs, row):
-    """Lines to print for the answer to one text."""
+    """Yield the lines to print for the answer to one text."""
     answer = {name: plain(outputs[name][row]) for name in sorted(outputs)}
     if "token" in answer:  # lists of words, padded to the longest text of the request
         for number in range(answer["count"]):
@@ -107,7 +107,7 @@ def main():
         "--second",
         action="append",
         default=[],
-        help="second text or context, once for all texts or once for each; or one of the choices",
+        help="second text or context, once for all texts or once per text; or one of the choices",
     )
     parser.add_argument("--model", default="support", help="name of the model (default: support)")
     parser.add_argument("--version", type=int, help="number of the version (default: the newest)")

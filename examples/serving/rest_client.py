@@ -5,7 +5,7 @@ The server's metadata lists the inputs of the model, so this client works for ev
 
 Command:   python examples/serving/rest_client.py --model support "where is my parcel"
            python examples/serving/rest_client.py --model reader "Who came?" --second "Ada came."
-Time:      below a second on 2 CPU cores, once a server runs (see README.md here)
+Time:      less than a second on 2 CPU cores, with a running server (see README.md here)
 Expected:  one answer for each text, such as: label delivery, score 0.71
 """
 
@@ -29,7 +29,7 @@ def call(url, request=None, timeout=30.0):
             return json.load(response)
     except urllib.error.HTTPError as error:
         content = error.read().decode(errors="replace")
-        # An error of a proxy is not JSON.
+        # The body of a proxy's error may not be JSON.
         with contextlib.suppress(ValueError, KeyError, TypeError):
             content = json.loads(content)["error"]
         sys.exit(f"{error.code} {error.reason}: {content}")
@@ -38,7 +38,7 @@ def call(url, request=None, timeout=30.0):
 
 
 def input_names(model_url):
-    """The inputs of `serving_default`, in the order of the command line."""
+    """Return the names of the inputs of `serving_default`, in the order of the command line."""
     metadata = call(f"{model_url}/metadata")["metadata"]
     found = metadata["signature_def"]["signature_def"]["serving_default"]["inputs"]
     for names in INPUTS:
@@ -48,7 +48,7 @@ def input_names(model_url):
 
 
 def rows(names, texts, seconds):
-    """The instances of a request, one for each text."""
+    """Return the instances of a request, one for each text."""
     if len(names) == 1 and not seconds:
         return [{names[0]: text} for text in texts]
     if names[-1] == "choices":  # every text gets all choices
@@ -62,7 +62,7 @@ def rows(names, texts, seconds):
 
 
 def lines(answer):
-    """Lines to print for an answer; the answer of a model with one output has no name."""
+    """Yield the lines to print for an answer. The answer of a model with one output has no name."""
     if not isinstance(answer, dict):
         answer = {"answer": answer}
     if "token" in answer:  # lists of words, padded to the longest text of the request
@@ -83,7 +83,7 @@ def main():
         "--second",
         action="append",
         default=[],
-        help="second text or context, once for all texts or once for each; or one of the choices",
+        help="second text or context, once for all texts or once per text; or one of the choices",
     )
     parser.add_argument("--model", default="support", help="name of the model (default: support)")
     parser.add_argument("--version", type=int, help="number of the version (default: the newest)")

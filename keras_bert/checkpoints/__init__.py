@@ -44,10 +44,7 @@ WRITABLE = tuple(name for name, module in FORMATS.items() if hasattr(module, "wr
 
 
 def detect(path: str | Path) -> str:
-    """Return the format of the checkpoint in a folder, by the names of its files.
-
-    No known format, or more than one, is a `ValueError`.
-    """
+    """Return the format of the checkpoint in a folder, a key of `FORMATS`, by the file names."""
     path = Path(path)
     if not path.is_dir():
         found = "a file" if path.exists() else "nothing there"
@@ -68,8 +65,8 @@ def detect(path: str | Path) -> str:
 def read(path: str | Path) -> Checkpoint:
     """Read a checkpoint of any known format.
 
-    Unknown config keys and unknown tensors are a `ValueError`. Tensors that do not affect the
-    model, such as optimizer state, are ignored by name.
+    Unknown config keys and unknown tensors are errors. Tensors that do not affect the model, such
+    as optimizer state, are ignored by name.
     """
     checkpoint: Checkpoint = FORMATS[detect(path)].read(path)
     return checkpoint
@@ -78,8 +75,8 @@ def read(path: str | Path) -> Checkpoint:
 def write(checkpoint: Checkpoint, path: str | Path, format: str) -> None:
     """Write a checkpoint to a new or empty folder, in one of the formats `WRITABLE`.
 
-    The write is atomic: on an error, the folder is not created. If the format does not support
-    the activation or a head, it is a `ValueError`.
+    The write is atomic: after an error, the folder does not exist. A format may not support every
+    activation and head.
     """
     path = Path(path).expanduser().resolve()
     if format not in WRITABLE:
@@ -93,9 +90,8 @@ def write(checkpoint: Checkpoint, path: str | Path, format: str) -> None:
         temporary.chmod(0o755)
         os.replace(temporary, path)
     except Exception as error:
-        if type(error).__module__.startswith(
-            "tensorflow"
-        ):  # TensorFlow's own error for a full disk
+        # TensorFlow raises its own error for a full disk.
+        if type(error).__module__.startswith("tensorflow"):
             raise OSError(f"Could not write {path}: {error}".splitlines()[0]) from error
         raise
     finally:

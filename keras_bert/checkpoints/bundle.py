@@ -18,14 +18,17 @@ from keras_bert.checkpoints import bundle_index
 from keras_bert.runtime import reading
 
 GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
-_MAX_NOTES = 2**20  # bytes
+_MAX_NOTES = 2**20  # bytes of the file "checkpoint"
 _MAX_NODES = 2**17  # BERT-Large with Adam's slots has 2**12
 PREFERRED = "bert_model.ckpt"
 _LATEST = re.compile(rb'^model_checkpoint_path: "(.+)"$', re.MULTILINE)
 
 
 class Bundle(NamedTuple):
-    """An open checkpoint. `prefix` is its path without ".index"."""
+    """An open checkpoint. `load` reads the tensor with a given name, as an array.
+
+    `prefix` is the path without ".index".
+    """
 
     prefix: Path
     shapes: dict[str, tuple[int, ...]]
@@ -33,15 +36,14 @@ class Bundle(NamedTuple):
 
     @property
     def is_object_based(self) -> bool:
-        """True if the checkpoint is object-based."""
         return GRAPH in self.shapes
 
 
 class Node(NamedTuple):
-    """A node of an object graph.
+    """A node of an object graph. `children` maps attributes to indices of nodes.
 
-    `children` maps attributes to indices of nodes. `key` is the name of the tensor, or `None`
-    if the node is not a variable; `name` is the name of the variable, or "".
+    `key` is the name of the tensor, or `None` if the node is not a variable. `name` is the name of
+    the variable, or "".
     """
 
     children: dict[str, int]
@@ -53,7 +55,7 @@ def find(path: Path) -> Path:
     """Return the path of the checkpoint in a folder, without ".index".
 
     If there are several, bert_model.ckpt is preferred, then the latest according to the file
-    "checkpoint" that TensorFlow writes, else it is a `ValueError`.
+    "checkpoint" that TensorFlow writes.
     """
     names = [file.name for file in path.glob("*.index") if file.name.isprintable()]
     found = sorted(path / name.removesuffix(".index") for name in names)
@@ -61,7 +63,7 @@ def find(path: Path) -> Path:
         raise FileNotFoundError(f"{path}: no checkpoint, looked for {PREFERRED}.index")
     notes = path / "checkpoint"
     latest = _LATEST.search(reading.read_bytes(notes, _MAX_NOTES)) if notes.is_file() else None
-    # The note may hold a path on the machine that trained the model.
+    # The path in the file may be that of the machine that trained the model.
     name = Path(latest[1].decode("utf-8", "replace")).name if latest else PREFERRED
     for prefix in (path / PREFERRED, path / name):
         if prefix in found:
@@ -75,20 +77,10 @@ def find(path: Path) -> Path:
 
 
 def holds_graph(path: Path) -> bool:
-    """Return True if the checkpoint in a folder is object-based.
+    """Return True if the checkpoint in a folder is object-based. A broken one counts as name-based.
 
     Only the index is searched, for the name of the object graph. If `find` cannot choose among
-    several checkpoints, the first is used. A broken checkpoint counts as name-based.
-
-    Args:
-        path: The folder.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     _ = Path(folder, "a.index").write_bytes(b"..._CHECKPOINTABLE_OBJECT_GRAPH...")
-        ...     holds_graph(Path(folder))
-        True
+    several checkpoints, the first is used.
     """
     files = sorted(path.glob("*.index"))
     if not files:
@@ -102,18 +94,7 @@ def holds_graph(path: Path) -> bool:
 
 
 def read(prefix: Path) -> Bundle:
-    """Open a checkpoint. Tensors are loaded on access.
-
-    Args:
-        prefix: Path of the checkpoint without ".index".
-
-    Returns:
-        The `Bundle`. Its `load` raises a `ValueError` for a broken tensor.
-
-    Raises:
-        FileNotFoundError: If the data files do not exist.
-        ValueError: If the checkpoint is broken.
-    """
+    """Open the checkpoint with a path without ".index". Tensors are loaded on access."""
     import tensorflow as tf  # Takes seconds to import, and only this format needs it.
 
     if not any(prefix.parent.glob(f"{glob.escape(prefix.name)}.data-*")):
@@ -144,17 +125,7 @@ def read(prefix: Path) -> Bundle:
 
 
 def read_graph(bundle: Bundle) -> list[Node]:
-    """Read the object graph of an object-based checkpoint.
-
-    Args:
-        bundle: The checkpoint.
-
-    Returns:
-        The nodes; node 0 is the root.
-
-    Raises:
-        ValueError: If the graph is broken.
-    """
+    """Return the nodes of an object-based checkpoint; node 0 is the root."""
     from google.protobuf.message import DecodeError
     from tensorflow.core.protobuf import trackable_object_graph_pb2
 

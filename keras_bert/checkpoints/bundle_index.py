@@ -18,7 +18,7 @@ MAX_INDEX = 2**24  # bytes; BERT-Large with Adam's slots has 2**17
 _FOOTER = 48  # bytes
 _TRAILER = 5  # bytes after a block: type of compression, checksum
 _MAGIC = 0xDB4775248B80FB57
-# tf.DataType -> bytes per value. A string has any length.
+# tf.DataType -> bytes per value. Strings have no fixed size.
 _STRING = 7
 _SIZES = {1: 4, 2: 8, 3: 4, 4: 1, 5: 2, 6: 1, 9: 8, 10: 1, 14: 2, 17: 2, 19: 2, 22: 4, 23: 8}
 
@@ -26,11 +26,7 @@ _SIZES = {1: 4, 2: 8, 3: 4, 4: 1, 5: 2, 6: 1, 9: 8, 10: 1, 14: 2, 17: 2, 19: 2, 
 class Entry(NamedTuple):
     """Location of a tensor in the data files.
 
-    Args:
-        shape: Shape of the tensor.
-        shard: Index of the data file.
-        offset: Offset in the data file, in bytes.
-        size: Number of bytes.
+    `shard` is the index of the data file; `offset` and `size` are in bytes.
     """
 
     shape: tuple[int, ...]
@@ -40,17 +36,9 @@ class Entry(NamedTuple):
 
 
 def read(prefix: Path) -> dict[str, Entry]:
-    """Read an index, and check each entry against the sizes of the data files.
+    """Read name -> `Entry` of the checkpoint with a path without ".index".
 
-    Args:
-        prefix: Path of the checkpoint without ".index".
-
-    Returns:
-        Name -> `Entry`.
-
-    Raises:
-        FileNotFoundError: If the index does not exist.
-        ValueError: If the index is broken, or an entry is not in the data files.
+    Each entry is checked against the sizes of the data files.
     """
     from google.protobuf.message import DecodeError
     from tensorflow.core.protobuf import tensor_bundle_pb2

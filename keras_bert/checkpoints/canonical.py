@@ -90,24 +90,8 @@ def check_sizes(
 ) -> None:
     """Check that the sizes in a config are not larger than the tensors allow.
 
-    Call this before anything is built: a small config can ask for millions of layers.
-
-    Args:
-        file: Name of the file, for error messages.
-        config: The config, with the keys of `SIZES`.
-        shapes: Name -> shape of each tensor.
-
-    Raises:
-        ValueError: If a size is not a positive integer, is larger than every dimension of the
-            tensors, or if there are more layers than tensors.
-
-    Example:
-        >>> config = dict.fromkeys(SIZES, 2) | {"num_hidden_layers": 3_000_000}
-        >>> check_sizes("config.json", config, {"kernel": (2, 2)})
-        Traceback (most recent call last):
-        ...
-        ValueError: config.json: num_hidden_layers must be a positive integer of at most 1, as \
-large as the weights allow, received 3000000
+    Call this before anything is built: a small config can ask for millions of layers. `file` is
+    for error messages; `shapes` maps names of tensors to shapes.
     """
     largest = max((size for shape in shapes.values() for size in shape), default=0)
     for key in SIZES:
@@ -133,19 +117,19 @@ def names(config: Mapping[str, Any]) -> list[str]:
 class Checkpoint:
     """A checkpoint in canonical form.
 
-    Args:
-        format: Name of the format, a key of `checkpoints.FORMATS`; empty for a model in memory.
+    Attributes:
+        format: A key of `checkpoints.FORMATS`; empty for a model in memory.
         path: Folder of the checkpoint, for error messages.
         config: Keyword arguments of `BertEncoder`, exactly the keys of `CONFIG_KEYS`.
         weights: Canonical name -> float32 array with the shape in `SHAPES`. Arrays may be
-            transposed views, or may be loaded on each access (`name_tables.Weights`).
+            transposed views, or loaded on each access (`name_tables.Weights`).
         vocabulary: The tokens in the order of their ids, or `None` if the folder has none.
         tokenizer: `lowercase`, `strip_accents`, `split_cjk` (bools) and `sequence_length` (an int,
             or `None` if unknown).
         labels: Class names of a classifier in the order of its logits, or `None`.
         task: Name of the function in `keras_bert.heads` that builds the model for these weights,
             or `None` if unknown.
-        multi_label: `True` if the classes of a classifier are independent.
+        multi_label: True if a text can have several classes.
     """
 
     format: str
@@ -164,7 +148,7 @@ class Checkpoint:
         return {name.partition("/")[0] for name in self.weights} & OPTIONAL_GROUPS
 
     def without(self, groups: Collection[str]) -> "Checkpoint":
-        """Return a copy without some of `OPTIONAL_GROUPS`. A missing group is a `ValueError`."""
+        """Return a copy without some of `OPTIONAL_GROUPS`."""
         for group in groups:
             if group not in self.groups:
                 raise ValueError(
@@ -191,20 +175,11 @@ def read_config(
     dropped: Collection[str],
     required_values: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Convert a format's config to keyword arguments of `BertEncoder`.
+    """Convert a format's config to keyword arguments of `BertEncoder`: exactly `CONFIG_KEYS`.
 
-    Args:
-        file: Path of the file, for error messages.
-        found: The config in the file.
-        activations: Name of an activation in the format -> canonical name.
-        dropped: Keys to ignore, because they do not change the encoder's output.
-        required_values: Keys that must have the given value if they occur.
-
-    Returns:
-        Exactly the keys of `CONFIG_KEYS`.
-
-    Raises:
-        ValueError: If a key is unknown or missing, or a value is invalid.
+    `activations` maps names in the format to canonical names. `dropped` are keys that do not
+    change the encoder's output. `required_values` are keys that must have the given value if they
+    occur. Other keys, besides `CONFIG_KEYS`, are errors.
     """
     for key, value in required_values.items():
         if found.get(key, value) != value:
@@ -240,25 +215,7 @@ def read_config(
 
 
 def to_source_activation(activation: str, names: Mapping[str, str], *, format: str) -> str:
-    """Return a format's name of an activation: the inverse of `activations` of `read_config`.
-
-    Args:
-        activation: Canonical name of the activation.
-        names: Name in the format -> canonical name.
-        format: Name of the format, for error messages.
-
-    Raises:
-        ValueError: If the format has no such activation.
-
-    Example:
-        >>> to_source_activation("gelu_new", {"gelu": "gelu_new"}, format="mine")
-        'gelu'
-        >>> to_source_activation("gelu", {"gelu": "gelu_new"}, format="mine")
-        Traceback (most recent call last):
-        ...
-        ValueError: mine: hidden_act must be gelu_new, received 'gelu'; for weights from Google's \
-code, whose gelu is gelu_new, load the model with hidden_act="gelu_new"
-    """
+    """Return a format's name of an activation; `names` maps such names to canonical names."""
     found = next((name for name, ours in names.items() if ours == activation), None)
     if found is not None:
         return found
@@ -275,19 +232,8 @@ code, whose gelu is gelu_new, load the model with hidden_act="gelu_new"
 def raise_if(source: object, requirement: str, **problems: list[str]) -> None:
     """Raise one `ValueError` that lists all problems, if there are any.
 
-    Args:
-        source: Name of the file or model, for the message.
-        requirement: Rule that is broken, for the message.
-        **problems: Kind of problem -> names of the tensors or keys.
-
-    Raises:
-        ValueError: If a list is not empty.
-
-    Example:
-        >>> raise_if("a.bin", "must hold all tensors", missing=["x", "y"], unknown=[])
-        Traceback (most recent call last):
-        ...
-        ValueError: a.bin: must hold all tensors; missing (2): x, y
+    `source` names the file or model, `requirement` is the broken rule. `problems` maps a kind of
+    problem to the names of the tensors or keys.
     """
     listed = [f"{kind} ({len(n)}): {_listed(n)}" for kind, n in problems.items() if n]
     if listed:

@@ -18,29 +18,9 @@ MAX_RANK = 8  # Dimensions of a tensor. BERT's have at most 3.
 
 
 def check_zip(file: Path | IO[bytes]) -> list[zipfile.ZipInfo]:
-    """Check that the members of a zip file are uncompressed and fit into the file.
+    """Return the members of a zip file, after checking that they are uncompressed and fit into it.
 
     Keras, NumPy and torch write such files.
-
-    Args:
-        file: Path or open file.
-
-    Returns:
-        The members.
-
-    Raises:
-        ValueError: If a member is compressed, encrypted or repeated, or if the members declare
-            more bytes than the file has.
-        zipfile.BadZipFile: If the file is not a zip file.
-
-    Example:
-        >>> data = io.BytesIO()
-        >>> with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
-        ...     archive.writestr("zeros", bytes(1000))
-        >>> check_zip(data)
-        Traceback (most recent call last):
-        ...
-        ValueError: the member 'zeros' is compressed; it must be stored uncompressed
     """
     with zipfile.ZipFile(file) as archive:
         members = archive.infolist()
@@ -80,28 +60,9 @@ def read_npz(file: Path) -> dict[str, np.ndarray]:
 
 
 def check_hdf5(opened: Any, size: int) -> dict[str, tuple[int, ...]]:
-    """Check that the datasets of an HDF5 file are in the file, uncompressed and written.
+    """Check that all datasets are in an HDF5 file, uncompressed and written; return name -> shape.
 
-    Args:
-        opened: An open `h5py.File`.
-        size: Bytes of the file.
-
-    Returns:
-        Name -> shape of each dataset. Links are not followed.
-
-    Raises:
-        ValueError: If a dataset is compressed, refers to another file, was not written, or if the
-            datasets overlap.
-
-    Example:
-        >>> import h5py
-        >>> data = io.BytesIO()
-        >>> with h5py.File(data, "w") as opened:
-        ...     _ = opened.create_dataset("a", (10**6,), chunks=(10,))
-        ...     check_hdf5(opened, 1000)
-        Traceback (most recent call last):
-        ...
-        ValueError: 'a' declares 4000000 bytes, but the file holds 0 bytes of it
+    `opened` is an `h5py.File`, and `size` is the size of the file in bytes. Links are not followed.
     """
     import h5py
 
@@ -139,25 +100,20 @@ class Section(io.RawIOBase):
     """A read-only view of `size` bytes of an open file, from the offset `start`."""
 
     def __init__(self, file: IO[bytes], start: int, size: int) -> None:
-        """See the class."""
         self._file, self._start, self._size, self._position = file, start, size, 0
 
     def readable(self) -> bool:
-        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """Return True."""
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move to an offset in the part, and return the offset."""
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
         self._position = max(0, base + offset)
         return self._position
 
     def readinto(self, buffer: Any) -> int:
-        """Read into a buffer, and return how many bytes were read."""
         self._file.seek(self._start + self._position)
         wanted = max(0, min(len(buffer), self._size - self._position))
         data = self._file.read(wanted)
@@ -167,25 +123,7 @@ class Section(io.RawIOBase):
 
 
 def member_section(file: IO[bytes], member: zipfile.ZipInfo) -> Section:
-    """Return an uncompressed zip member as a file, without copying it.
-
-    Args:
-        file: The open zip file.
-        member: A member that `check_zip` returned.
-
-    Returns:
-        The `Section` of the file that holds the member.
-
-    Raises:
-        ValueError: If the member is not in the file.
-
-    Example:
-        >>> data = io.BytesIO()
-        >>> with zipfile.ZipFile(data, "w") as archive:
-        ...     archive.writestr("a.txt", "good")
-        >>> member_section(data, check_zip(data)[0]).read()
-        b'good'
-    """
+    """Return a member from `check_zip` as a file, without copying it."""
     file.seek(member.header_offset)
     header = file.read(30)
     if len(header) < 30 or header[:4] != b"PK\x03\x04":

@@ -31,8 +31,6 @@ def read_vocabulary(file: Path) -> list[str]:
     Only a line feed ends a line, because a token may contain other line separators. White space
     around a token is stripped. Empty lines and repeated tokens are kept, so that the ids of the
     following tokens stay the same.
-
-    Source: google-research/bert tokenization.py, `load_vocab`.
     """
     lines = read_vocabulary_text(file).split("\n")
     if not lines[-1]:
@@ -41,26 +39,7 @@ def read_vocabulary(file: Path) -> list[str]:
 
 
 def read_vocabulary_text(file: Path) -> str:
-    r"""Read the text of a vocabulary file, and check its size.
-
-    Args:
-        file: Path of the file.
-
-    Returns:
-        The text.
-
-    Raises:
-        FileNotFoundError: If the file does not exist.
-        ValueError: If the file is empty, not UTF-8, or has over `MAX_TOKENS` lines.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     file = Path(folder, "vocab.txt")
-        ...     _ = file.write_bytes(b"[PAD]\n")
-        ...     read_vocabulary_text(file)
-        '[PAD]\n'
-    """
+    """Return the text of a vocabulary file with 1 to `MAX_TOKENS` lines."""
     text = reading.read_text(file, _MAX_VOCABULARY)
     if not text:
         raise ValueError(f"{file}: must have one token per line, received an empty file")
@@ -73,22 +52,7 @@ def read_vocabulary_text(file: Path) -> str:
 
 
 def read_optional_vocabulary(file: Path, vocab_size: int) -> list[str] | None:
-    """Read a vocabulary of `vocab_size` tokens, or return `None` if the file does not exist.
-
-    Args:
-        file: Path of vocab.txt.
-        vocab_size: Number of rows of the word embeddings.
-
-    Returns:
-        The tokens or `None`.
-
-    Raises:
-        ValueError: If the file is broken, or the vocabulary has another size.
-
-    Example:
-        >>> print(read_optional_vocabulary(Path("missing.txt"), 3))
-        None
-    """
+    """Read a vocabulary of `vocab_size` tokens, or return `None` if the file does not exist."""
     if not file.is_file():
         return None
     vocabulary = read_vocabulary(file)
@@ -97,18 +61,7 @@ def read_optional_vocabulary(file: Path, vocab_size: int) -> list[str] | None:
 
 
 def default_tokenizer(lowercase: bool) -> dict[str, Any]:
-    """Return the options for a tokenizer whose casing alone is known.
-
-    Args:
-        lowercase: If `True`, text is lowercased and accents are stripped.
-
-    Returns:
-        The options, as in `Checkpoint.tokenizer`.
-
-    Example:
-        >>> default_tokenizer(True)["strip_accents"]
-        True
-    """
+    """Return the options of `Checkpoint.tokenizer` if only the casing is known."""
     return {
         "lowercase": lowercase,
         "strip_accents": lowercase,
@@ -125,22 +78,10 @@ def write_vocabulary(file: Path, vocabulary: Sequence[str]) -> None:
 
 
 def vocabulary_text(file: Path, vocabulary: Sequence[str]) -> str:
-    """Return the text of a vocabulary file.
+    """Return the text of a vocabulary file, one line per token.
 
-    Args:
-        file: Path of the file, for error messages.
-        vocabulary: The tokens, in the order of their ids.
-
-    Returns:
-        One line per token.
-
-    Raises:
-        ValueError: If a token contains a line break or has white space around it.
-
-    Example:
-        >>> vocabulary_text(Path("vocab.txt"), ["[PAD]", "a b", "c "])
-        Traceback (most recent call last):
-        ValueError: vocab.txt: a token must be a line without white space around it, received 'c '
+    A token with a line break, or with white space around it, is a `ValueError`: it would be read
+    back differently.
     """
     for token in vocabulary:
         if token != token.strip() or "\n" in token:
@@ -151,22 +92,7 @@ def vocabulary_text(file: Path, vocabulary: Sequence[str]) -> str:
 
 
 def check_vocabulary_size(file: Path, vocabulary: Sequence[str], vocab_size: int) -> None:
-    """Check that a vocabulary has one token for each row of the word embeddings.
-
-    Args:
-        file: Path of the file, for error messages.
-        vocabulary: The tokens.
-        vocab_size: Number of rows of the word embeddings.
-
-    Raises:
-        ValueError: If the sizes differ.
-
-    Example:
-        >>> check_vocabulary_size(Path("vocab.txt"), ["[PAD]", "a"], 3)
-        Traceback (most recent call last):
-        ...
-        ValueError: vocab.txt: must have one token for each of the vocab_size 3 ids, received 2
-    """
+    """Check that a vocabulary has one token for each row of the word embeddings."""
     if len(vocabulary) != vocab_size:
         raise ValueError(
             f"{file}: must have one token for each of the vocab_size {vocab_size} ids, "

@@ -100,7 +100,7 @@ DROPPED_KEYS = frozenset(
 )
 
 # Google's folder names contain the casing (uncased_L-12_H-768_A-12), except for two uncased models.
-# The first match wins, because "cased" also matches "uncased".
+# The order matters, because "cased" also matches "uncased".
 _LOWERCASE_BY_NAME = (
     (r"uncased", True),
     (r"cased", False),
@@ -138,7 +138,7 @@ def read(path: str | Path) -> Checkpoint:
     """
     path = Path(path)
     config = read_config(path)
-    vocabulary, tokenizer = read_tokenizer(path, config)  # first, since it is fast
+    vocabulary, tokenizer = read_tokenizer(path, config)  # before the slow weights
     weights = _read_weights(bundle.find(path), config)
     return Checkpoint(
         format=FORMAT,
@@ -155,9 +155,8 @@ def write(checkpoint: Checkpoint, path: str | Path) -> None:
     """Write a folder in the layout of Google's release: the inverse of `read`.
 
     The labels of a classifier are not written. The tokenizer options are written to
-    tokenizer_config.json, which Google's code ignores. It is a `ValueError` if the activation
-    is neither tanh GELU nor ReLU, `layer_norm_eps` is not 1e-12, or the classifier is
-    multi-label.
+    tokenizer_config.json, which Google's code ignores. Only tanh GELU, ReLU and a `layer_norm_eps`
+    of 1e-12 are supported, and no multi-label classifier.
     """
     import tensorflow as tf
 

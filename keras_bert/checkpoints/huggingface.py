@@ -216,8 +216,7 @@ def read(path: str | Path) -> Checkpoint:
 def write(checkpoint: Checkpoint, path: str | Path) -> None:
     """Write a folder in the layout of `save_pretrained`: the inverse of `read`.
 
-    Task and heads determine the class in transformers. If no class has exactly these heads, it
-    is a `ValueError`.
+    Task and heads determine the class in transformers. A class with exactly these heads must exist.
     """
     from safetensors.numpy import save_file
 
@@ -276,7 +275,7 @@ def _pad_id(vocabulary: list[str] | None) -> int:
 
 
 def _read_task(path: Path, weights: Mapping[str, np.ndarray]) -> tuple[str | None, bool]:
-    """Return the task in the config, and True if its classes are independent."""
+    """Return the task in the config, and True if a text can have several classes."""
     config = folder.read_json(path / "config.json")
     architectures = config.get("architectures")
     name = architectures[0] if isinstance(architectures, list) and architectures else None

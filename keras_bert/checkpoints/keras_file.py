@@ -20,15 +20,7 @@ _ENCODER = "keras_bert>BertEncoder"
 def check(file: Path) -> tuple[dict[str, Any], int]:
     """Check that a `.keras` file is complete, and that its config matches its weights.
 
-    Args:
-        file: The file.
-
-    Returns:
-        The config of the model, and the number of parameters.
-
-    Raises:
-        ValueError: If a part is missing, declares more bytes than the file has, or if the config
-            does not match the weights.
+    Return the config of the model, and the number of parameters.
     """
     import h5py
 

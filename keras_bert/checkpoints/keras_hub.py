@@ -167,7 +167,7 @@ def read(path: str | Path) -> Checkpoint:
     task = _read_task(path)
     if task is not None and (path / _TASK_FILE).is_file():
         files.append(path / _TASK_FILE)
-    vocabulary, tokenizer = _read_tokenizer(path, config)  # first, since it is fast
+    vocabulary, tokenizer = _read_tokenizer(path, config)  # before the slow weights
     weights = _read_weights(files, config)
     return Checkpoint(
         format=FORMAT,
@@ -264,7 +264,7 @@ def _location(source: str) -> tuple[str, str]:
 def _read_tokenizer(
     path: Path, config: Mapping[str, Any]
 ) -> tuple[list[str] | None, dict[str, Any]]:
-    """Read the vocabulary and the options. The preprocessor has the sequence length."""
+    """Read the vocabulary and the options; preprocessor.json has the sequence length."""
     file = path / "tokenizer.json"
     vocabulary_file = path / "assets" / "tokenizer" / "vocabulary.txt"
     vocabulary = folder.read_optional_vocabulary(vocabulary_file, config["vocab_size"])
@@ -304,9 +304,8 @@ def _read_tokenizer(
 def write(checkpoint: Checkpoint, path: str | Path) -> None:
     """Write a preset for `from_preset`: the inverse of `read`.
 
-    With a classifier or a masked LM, the folder is also a preset of that task. KerasHub
-    supports only tanh GELU, a `layer_norm_eps` of 1e-12, these heads, and `split_cjk`; anything
-    else is a `ValueError`.
+    With a classifier or a masked LM, the folder is also a preset of that task. KerasHub supports
+    no other heads, only tanh GELU and a `layer_norm_eps` of 1e-12, and always splits ideographs.
     """
     path = Path(path)
     config = _to_source_config(checkpoint.config)
@@ -434,7 +433,7 @@ def _object(module: str, name: str, config: dict[str, Any]) -> dict[str, Any]:
 def from_backbone(backbone: Any) -> Checkpoint:
     """Convert a `BertBackbone`, `BertTextClassifier` or `BertMaskedLM` to a `Checkpoint`.
 
-    The weights are copied. There is a vocabulary if the model has a preprocessor.
+    The weights are copied. The vocabulary is that of the model's preprocessor, if it has one.
     """
     task = TASKS.get(type(backbone).__name__)
     model, backbone = backbone, backbone.backbone if task else backbone
@@ -468,7 +467,7 @@ def from_backbone(backbone: Any) -> Checkpoint:
 def to_backbone(checkpoint: Checkpoint, backbone: Any = None) -> Any:
     """Copy the encoder of a checkpoint with a pooler to a `keras_hub.models.BertBackbone`.
 
-    `backbone` has the same sizes, or is `None` to create one. Heads are ignored.
+    If `backbone` is `None`, a new one is created. Heads are ignored.
     """
     config = _to_source_config(checkpoint.config)
     if backbone is None:

@@ -83,10 +83,10 @@ _HEADS = ("masked_lm", "classification_heads", "classifier", "span_labeling")
 _OLDER_NAMES = (
     ("/_position_embeddings", "/embeddings"),
     ("/_attention_layer/_output_dense/", "/_attention_output_dense/"),
-    ("classifier/out_proj/", "classifier/"),  # In BertTokenClassifier it is a dense layer
+    ("classifier/out_proj/", "classifier/"),  # the head of BertTokenClassifier is a dense layer
 )
-# Functional encoders number their layers that have weights. Encoders of before August 2020 have no
-# other attributes.
+# Functional encoders number their layers that have weights. Before August 2020, encoders had no
+# attributes besides these numbers.
 _NUMBERED = re.compile(r"layer_with_weights-(\d+)")
 _BEFORE_BLOCKS = (
     "_embedding_layer",
@@ -269,8 +269,8 @@ def read_weights(
 ) -> Mapping[str, np.ndarray]:
     """Convert the tensors of an object-based checkpoint to canonical weights.
 
-    `key_of` maps sources of `TABLE` to keys, see `resolve`. `ignored` keys are left out, and so
-    is optimizer state.
+    `key_of` maps sources of `TABLE` to keys, see `resolve`. Keys in `ignored` and optimizer state
+    are left out.
     """
     known = {*key_of.values(), *ignored}
     shapes = {
@@ -290,10 +290,9 @@ def read_weights(
 
 
 def resolve(file: Path, graph: Sequence[Node]) -> dict[str, str]:
-    """Find the variables of an encoder and its heads in an object graph.
+    """Find an encoder and its heads in an object graph: source of `TABLE` -> key of the tensor.
 
-    Return source of `TABLE` -> key of the tensor. If a head has its own pooler, the encoder's
-    pooler is under "unused/". No BERT encoder, or more than one, is a `ValueError`.
+    If a head has its own pooler, the encoder's pooler is under "unused/".
     """
     nodes = list(graph)  # `_find_encoders` appends nodes
     encoders = _find_encoders(nodes)

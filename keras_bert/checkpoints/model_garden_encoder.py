@@ -18,9 +18,8 @@ _TABLE = {name: row for name, row in TABLE.items() if row.sources[0].startswith(
 def from_encoder(garden_encoder: Any) -> Checkpoint:
     """Convert a `BertEncoderV2` or `BertEncoder` of `official.nlp.modeling.networks`.
 
-    Return a `Checkpoint` with copies of the weights and without a vocabulary. It is a
-    `ValueError` if the encoder is not BERT: `norm_first`, an `output_range`, factorized
-    embeddings, or an activation other than GELU, tanh GELU and ReLU.
+    Return a `Checkpoint` with copies of the weights and without a vocabulary. The encoder must be
+    BERT: no `norm_first`, `output_range` or factorized embeddings, and GELU, tanh GELU or ReLU.
     """
     config = _read_config(garden_encoder)
     variables = _variables(garden_encoder, config)
@@ -45,9 +44,9 @@ def from_encoder(garden_encoder: Any) -> Checkpoint:
 def to_encoder(checkpoint: Checkpoint | Mapping[str, Any], garden_encoder: Any = None) -> Any:
     """Copy weights to an encoder of the Model Garden: the inverse of `from_encoder`.
 
-    `checkpoint` is a `Checkpoint`, or canonical name -> array; weights of heads are ignored.
-    `garden_encoder` has the same config, or is `None` to create a `BertEncoderV2` with
-    tf-models-official. On an error, no variable has been assigned.
+    `checkpoint` is a `Checkpoint`, or canonical name -> array; weights of heads are ignored. If
+    `garden_encoder` is `None`, a `BertEncoderV2` is created, which needs tf-models-official. After
+    an error, no variable has changed.
     """
     config = checkpoint.config if isinstance(checkpoint, Checkpoint) else None
     weights = checkpoint.weights if isinstance(checkpoint, Checkpoint) else checkpoint

@@ -38,7 +38,7 @@ def rule(*sources: str, layout: Layout = Layout.SAME) -> Rule:
 
 
 class Entry(NamedTuple):
-    """A row of a name table for one layer of one model; a size of None is free."""
+    """A row of a name table for one layer of one model. `None` in `shape` matches any size."""
 
     name: str
     sources: tuple[str, ...]
@@ -53,7 +53,7 @@ class Entry(NamedTuple):
 
     @property
     def source_shape(self) -> tuple[int | None, ...]:
-        """Shape of each source."""
+        """Shape of each source; `None` matches any size."""
         *outer, last = self.shape
         part = (*outer, last if last is None else last // len(self.sources))
         if self.layout is Layout.SAME:
@@ -68,7 +68,7 @@ class Entry(NamedTuple):
         return self.num_heads, size if size is None else size // self.num_heads
 
     def join(self, parts: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the canonical array; a view where there is one source."""
+        """Return the canonical array, given those of the sources; a view if there is one source."""
         if self.layout is Layout.TRANSPOSED:
             # Concatenating before transposing needs no copy with swapped axes.
             return (parts[0] if len(parts) == 1 else np.concatenate(parts)).T
@@ -122,9 +122,9 @@ def expand(
 
 
 class Weights(Mapping[str, np.ndarray]):
-    """Canonical name -> float32 array, loaded on each access with `load`, source name -> array.
+    """Canonical name -> float32 array. An array is loaded each time it is accessed.
 
-    Loading on access keeps a large model from being in memory twice.
+    `load` reads an array by source name. Loading all arrays first would need the memory twice.
     """
 
     def __init__(
@@ -161,32 +161,11 @@ def read_weights(
     *,
     lazy: bool = False,
 ) -> Mapping[str, np.ndarray]:
-    """Convert a source's tensors to canonical weights.
+    """Convert a source's tensors to canonical name -> float32 array, in the order of the table.
 
-    Names and shapes are checked before the first tensor is loaded.
-
-    Args:
-        file: Name of the source, for error messages.
-        table: Name table of the format.
-        config: Sizes of the model.
-        shapes: Source name -> shape, for every tensor that is not ignored.
-        load: Source name -> array.
-        lazy: If `True`, return `Weights`, which loads an array on each access.
-
-    Returns:
-        Canonical name -> float32 array, in the order of the table. Transposed kernels are views.
-
-    Raises:
-        ValueError: If tensors are missing, unknown or of a wrong shape (the message lists all), or
-            if a tensor does not hold floats.
-
-    Example:
-        >>> config = dict.fromkeys(canonical.SIZES, 2) | {"num_hidden_layers": 1}
-        >>> table = {"pooler/dense/kernel": rule("pool.weight", layout=Layout.TRANSPOSED)}
-        >>> tensors = {"pool.weight": np.array([[1.0, 2.0], [3.0, 4.0]])}
-        >>> weights = read_weights("a.bin", table, config, {"pool.weight": (2, 2)}, tensors.get)
-        >>> weights["pooler/dense/kernel"].tolist()
-        [[1.0, 3.0], [2.0, 4.0]]
+    `shapes` has the shape of every tensor that is not ignored, and `load` returns a tensor, both by
+    source name. All names and shapes are checked before a tensor is loaded, and one error lists
+    all problems. Transposed kernels are views. If `lazy`, return `Weights`.
     """
     canonical.check_sizes(file, config, shapes)
     labels = None
@@ -222,26 +201,9 @@ def to_source(
     *,
     format: str,
 ) -> dict[str, np.ndarray]:
-    """Convert canonical weights to a format's tensors: the inverse of `read_weights`.
+    """Convert canonical weights to source name -> array: the inverse of `read_weights`.
 
-    Args:
-        table: Name table of the format.
-        config: Sizes of the model.
-        weights: Canonical name -> array.
-        format: Name of the format, for error messages.
-
-    Returns:
-        Source name -> array, in the order of the table. Arrays may be views.
-
-    Raises:
-        ValueError: If the format does not support a weight, or a weight of the encoder is missing.
-
-    Example:
-        >>> config = dict.fromkeys(canonical.SIZES, 2)
-        >>> table = {"pooler/dense/kernel": rule("pool.weight", layout=Layout.TRANSPOSED)}
-        >>> weights = {"pooler/dense/kernel": np.array([[1.0, 2.0], [3.0, 4.0]])}
-        >>> to_source(table, config, weights, format="mine")["pool.weight"].tolist()
-        [[1.0, 3.0], [2.0, 4.0]]
+    Arrays may be views, in the order of the table. `format` is for error messages.
     """
     bias = weights.get("classifier/bias")
     entries = expand(table, config, None if bias is None else len(bias))
@@ -279,9 +241,8 @@ def assign(
 ) -> None:
     """Assign weights to variables one to one, both by canonical name.
 
-    Names and shapes are checked before the first assignment. `ignore` has prefixes of weights
-    that may be left unused, such as "masked_lm/" for a model without that head. Any other
-    difference, NaN and infinity are a `ValueError`.
+    Names and shapes are checked before the first assignment, finite numbers before each. `ignore`
+    has prefixes of weights that may be unused, such as "masked_lm/" for a model without that head.
     """
     prefixes = tuple(ignore)
     shapes = {name: tuple(variable.shape) for name, variable in variables.items()}

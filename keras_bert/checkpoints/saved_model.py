@@ -20,7 +20,7 @@ _MAX_BYTES = 2**29  # of the graph, and of the metadata
 FORMAT = "saved_model"
 FILES = "saved_model.pb with variables/variables.index and its .data files"
 
-# The Model Garden exported these files.
+# The Model Garden exported these files, so its name table applies.
 TABLE = model_garden.TABLE
 
 _LOWERCASE = "do_lower_case/.ATTRIBUTES/VARIABLE_VALUE"
@@ -44,16 +44,6 @@ def read_config(path: str | Path) -> dict[str, Any]:
 
     The activation is inferred from the ops of the graph. If that is ambiguous, it is "gelu_new",
     the activation of Google's models. The files do not hold the dropout rates: they are 0.1.
-
-    Args:
-        path: The folder.
-
-    Returns:
-        Exactly the keys of `canonical.CONFIG_KEYS`.
-
-    Raises:
-        FileNotFoundError: If a file is missing.
-        ValueError: If a file is broken, or the variables are not those of a BERT encoder.
     """
     tensors = _open(Path(path))
     key_of = model_garden.resolve(tensors.prefix, bundle.read_graph(tensors))
@@ -63,19 +53,8 @@ def read_config(path: str | Path) -> dict[str, Any]:
 def read(path: str | Path) -> Checkpoint:
     """Read a SavedModel of a BERT encoder, with its masked-LM head if it has one.
 
-    The variables are read from their files, and the graph is searched for the activation. Nothing
-    is executed, so reading an untrusted SavedModel is safe.
-
-    Args:
-        path: The folder: saved_model.pb, variables/, and optionally assets/vocab.txt.
-
-    Returns:
-        The `Checkpoint`. `lowercase` is the value of the variable do_lower_case; without it, the
-        casing is inferred from the vocabulary.
-
-    Raises:
-        FileNotFoundError: If a file is missing.
-        ValueError: If a file is broken, or is not a BERT encoder.
+    Nothing is executed, so reading an untrusted SavedModel is safe. `lowercase` is the value of the
+    variable do_lower_case; without it, the casing is inferred from assets/vocab.txt.
     """
     path = Path(path)
     tensors = _open(path)

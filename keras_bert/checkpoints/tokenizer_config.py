@@ -17,26 +17,15 @@ _NO_LIMIT = 10**30  # as written by Hugging Face
 def read(
     path: str | Path, vocabulary: list[str] | None, config: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Read the tokenizer options in a folder.
+    """Read the tokenizer options in a folder, as in `Checkpoint.tokenizer`. All files are optional.
 
     The options in tokenizer_config.json take precedence over the normalizer in tokenizer.json. If
-    neither sets the casing, it is inferred from the vocabulary.
-
-    Args:
-        path: The folder. All files are optional.
-        vocabulary: The tokens, or `None`.
-        config: Config of the encoder.
-
-    Returns:
-        The options, as in `Checkpoint.tokenizer`.
-
-    Raises:
-        ValueError: If a file is broken, or the tokenizer is not BERT's.
+    neither sets the casing, it is inferred from the vocabulary. `config` is that of the encoder.
     """
     path = Path(path)
     file = path / FILE
     found = folder.read_json(file) if file.is_file() else {}
-    # These two would silently change the ids.
+    # Ignoring these two options would silently change the ids.
     if found.get("tokenizer_class") == "BertJapaneseTokenizer":
         raise ValueError(
             f"{file}: tokenizer_class must be one of BERT's, received 'BertJapaneseTokenizer'"
@@ -80,12 +69,7 @@ def _read_normalizer(file: Path) -> Mapping[str, Any]:
 
 
 def write(path: str | Path, tokenizer: Mapping[str, Any]) -> None:
-    """Write tokenizer_config.json: the inverse of `read`.
-
-    Args:
-        path: The folder.
-        tokenizer: The options, as in `Checkpoint.tokenizer`.
-    """
+    """Write `Checkpoint.tokenizer` to tokenizer_config.json: the inverse of `read`."""
     found = {
         "tokenizer_class": "BertTokenizer",
         "do_lower_case": tokenizer["lowercase"],

@@ -89,17 +89,9 @@ class _Tensor(NamedTuple):
 
 
 def read(file: str | Path) -> dict[str, np.ndarray]:
-    r"""Read a dict of tensors that `torch.save` wrote, in the zip or the older layout.
+    """Read name -> array from a dict that `torch.save` wrote, in the zip or the older layout.
 
-    Args:
-        file: Path of the file.
-
-    Returns:
-        Name -> array. bfloat16 is converted to float32.
-
-    Raises:
-        FileNotFoundError: If the file does not exist.
-        ValueError: If the file is broken, or holds anything but tensors.
+    bfloat16 becomes float32. A file that holds anything but tensors is a `ValueError`.
     """
     with open(file, "rb") as stream:
         try:
@@ -299,7 +291,7 @@ def _storage(
 def _tensor(
     storage: object, offset: object, shape: Any, strides: Any, *settings: object
 ) -> _Tensor:
-    """Rebuild a tensor. The settings concern training only."""
+    """Rebuild a tensor. `settings`, such as requires_grad, concern training only."""
     rank = len(_check(shape, tuple))
     if rank > containers.MAX_RANK:
         raise ValueError(

@@ -130,7 +130,7 @@ def _asked(part, answers):
 
 
 def _parts(args, model):
-    """Return the inputs in parts, so that a file can have any size."""
+    """Return the inputs in parts, because a file may be larger than the memory."""
     task = reading.task_of(model)
     if args.input:
         return reading.read_in_parts(
@@ -193,7 +193,7 @@ def embed(args):
             shape[0] += len(part)
             bar.advance(work, len(part))
         file.seek(0)
-        _write_header(file, shape)  # same length: NumPy pads it for any number of rows
+        _write_header(file, shape)  # NumPy pads headers, so the length is the same
     print(f"{shape[0]} vectors of {shape[1]} numbers in {path}")
     reading.print_counts(counts)
 

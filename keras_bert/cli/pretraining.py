@@ -93,7 +93,7 @@ def _print_repairs(counts):
 
 
 def _holding_out(documents, held_out):
-    """Yield documents, but put a few of them into `held_out`."""
+    """Yield most documents, and append every 20th document to `held_out`, up to 8 MiB."""
     size = 0
     for index, document in enumerate(documents, 1):
         if index % _HELD_OUT_EVERY == 0 and size < _HELD_OUT_BYTES:

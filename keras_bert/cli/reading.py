@@ -28,7 +28,7 @@ _COUNTED = {
     "invisible_answers": "answers of only invisible characters, not used for training",
 }
 
-# Names of counts of the data -> text of the note.
+# Attributes of the data that are counts -> text of the note.
 _OF_DATA = {
     "ragged_rows": "rows skipped because their number of columns differs",
     "moved_answers": "answers not at the position in the file; the nearest occurrence is used",
@@ -74,7 +74,7 @@ def read(path, task, columns, format, limit=None):
 
 
 def read_in_parts(path, task, columns, format):
-    """Yield the rows of a file without labels, in parts, so that it can have any size."""
+    """Read a file without labels, which may be larger than the memory, in parts."""
     if task == "tagging":
         return conll.read_in_parts(path, word=columns["word"], tag=None, format=format)
     if task == "question-answering":  # a single JSON object

@@ -48,7 +48,7 @@ def finetune(args):
 
 
 def _finetune(args, output, examples, dev, columns):
-    """Train; the folder is locked."""
+    """Train and write the run to `output`, which is locked."""
     # "auto", since a checkpoint with another head may have no pooler.
     encoder = heads.find_encoder(arguments.load(args, task="auto"))
     if changes := arguments.encoder_options(args):
@@ -91,7 +91,7 @@ def _finetune(args, output, examples, dev, columns):
         tried = [{"options": trial["options"], "value": trial["value"]} for trial in trials.runs]
         # A stopped search is incomplete, even if its best trial was not stopped.
         metrics = best["metrics"] | {"stopped": trials.stopped}
-        model = search.best_model(trials)
+        model = trials.model
         save(model, metrics, search=tried)
     else:
         model, metrics = finetuning.finetune(
@@ -109,7 +109,7 @@ def _finetune(args, output, examples, dev, columns):
 
 
 def _recipe_options(args):
-    """Return the options of `finetune`, and the given ones of those that --search tries."""
+    """Return two dicts: other options of `finetune`, and the given options of `_SEARCHED`."""
     names = ("warmup", "max_length", "metric", "patience", "fixed_length", "seed")
     options = {name: getattr(args, name) for name in (*names, "gradient_accumulation_steps")}
     for name in ("class_weight", "stride"):
@@ -175,7 +175,7 @@ def _read_training_data(args):
 
 
 def _note_of_words(examples, preprocessor):
-    """Return a note if texts are split into other words than the training data; else `None`."""
+    """Return a note if many words in the training data contain punctuation, else `None`."""
     if preprocessor is None or not isinstance(examples, conll.TaggedSentences):
         return None
     sentences = examples.words[:_SAMPLE]

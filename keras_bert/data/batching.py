@@ -1,11 +1,11 @@
-"""Batches of sequences of similar length, so that little is computed on padding.
+"""Batches of sequences of similar length, which contain little padding.
 
 Encoded sequences are objects such as `tasks.classification.EncodedTexts`, with these attributes:
 
     lengths              length of each sequence, int (n,)
     max_length           maximum length of a sequence
-    batch(rows, length)  (inputs, targets, weights): arrays or dicts of arrays, with one entry for
-                         each index in `rows`; targets and weights are `None` without labels
+    batch(rows, length)  (inputs, targets, weights) of the sequences with the indices `rows`: arrays
+                         or dicts of arrays; targets and weights are `None` without labels
 """
 
 import collections
@@ -18,7 +18,7 @@ import tensorflow as tf
 # Lengths that batches are padded to for compiled steps. Each length costs a compilation.
 LENGTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048)
 # The `reduction` of losses: the mean over the targets with a weight. Keras' default also counts
-# the padding of batches, so that a word would count less in a batch of unequal lengths.
+# the padding, so that words would count less in batches with more padding.
 REDUCTION = "mean_with_sample_weight"
 _POOL = 50  # batches whose sequences are sorted by length together
 
@@ -26,18 +26,12 @@ _POOL = 50  # batches whose sequences are sorted by length together
 class Batches:
     """The batches of one epoch, each padded to its longest sequence.
 
-    Args:
-        encoded: The sequences, see the module.
-        batch_size: Sequences per batch.
-        seed: Seed of the order, such as (seed, epoch). `None` orders the longest sequences first,
-            for prediction.
-        lengths: For compiled steps, which should see few shapes: increasing lengths. A batch is
-            padded to the next one of them, or to `max_length`, and the last batch is filled with
-            rows of weight 0. `None` pads each batch to its longest sequence.
+    `seed`, such as (seed, epoch), sets the order; `None` puts the longest sequences first.
+    `lengths` limits the shapes of compiled steps: a batch is padded to the next of these increasing
+    lengths, at most to `max_length`, and the last batch is filled with rows of weight 0.
 
-    Attributes:
-        rows: For each batch the indices of its sequences, a list of int arrays.
-        sizes: For each batch its number of rows, with those of weight 0.
+    rows: indices of the sequences of each batch, list of int arrays
+    sizes: number of rows of each batch, including rows of weight 0
     """
 
     def __init__(self, encoded, batch_size, seed=None, lengths=None):
@@ -76,11 +70,8 @@ class Batches:
         return int(self._encoded.lengths[self.rows[index]].max())
 
     def dataset(self, start=0):
-        """Return the batches from `start` on as a `tf.data.Dataset`.
-
-        It prepares the batches while the model computes.
-        """
-        # Given, because Keras would infer fixed shapes from the first batches.
+        """Return the batches from `start` on as a `tf.data.Dataset` that prefetches two batches."""
+        # Without this signature, Keras would infer fixed shapes from the first batches.
         signature = keras.tree.map_structure(
             lambda array: tf.TensorSpec([None] * array.ndim, array.dtype), self[start]
         )
@@ -92,15 +83,11 @@ class Batches:
 
 
 def worth_compiling(needed, cost, share):
-    """Choose the lengths to compile steps for, if compiling saves time at all.
+    """Choose some of `LENGTHS` to compile steps for; `None` if it is faster not to compile.
 
-    Args:
-        needed: For each batch of a run, the length of its longest sequence.
-        cost: Time to compile for one length, in positions of a batch computed without compiling.
-        share: Time of a compiled step relative to one that is not compiled, 0 to 1.
-
-    Returns:
-        Some of `LENGTHS`, increasing; `None` if it is faster not to compile.
+    `needed` holds the length of the longest sequence of each batch of a run. `cost` is the time to
+    compile for one length, in positions of a batch computed without compiling. `share` is the time
+    of a compiled step relative to a step that is not compiled, 0 to 1.
     """
     counts = collections.Counter(
         next((size for size in LENGTHS if size >= length), length) for length in needed
@@ -129,7 +116,7 @@ def pad(sequences, length, value=0):
 
 
 def _fill(arrays, missing, weight=1):
-    """Append `missing` rows: copies of the first row, times a weight."""
+    """Append `missing` copies of the first row, multiplied by `weight`."""
     if not missing:
         return arrays
     return keras.tree.map_structure(

@@ -75,8 +75,7 @@ class TaggedSentences:
     def label_names(self):
         """Return the distinct tags, sorted, with "O" first.
 
-        Both "B-x" and "I-x" are included if one of them occurs: in another file, the other one may
-        occur as well.
+        If "B-x" or "I-x" occurs, both are included, because another file may contain both.
         """
         names = {tag for row in self.tags or () for tag in row}
         for name in sorted(names):
@@ -91,13 +90,7 @@ class TaggedSentences:
 
 
 def is_bio(tag):
-    """Return True if a tag marks a word of an entity: it starts with "B-" or "I-".
-
-    Example:
-
-    >>> is_bio("B-PER"), is_bio("O")
-    (True, False)
-    """
+    """Return True if a tag marks a word of an entity: it starts with "B-" or "I-"."""
     return tag.startswith(("B-", "I-"))
 
 
@@ -106,9 +99,9 @@ def read(path, **options):
 
     A file in CoNLL columns has one word per line, and an empty line after each sentence. Columns
     are separated by tabs if the first row holds a tab, else by spaces. All rows have the same
-    number of columns. Rows that start with `-DOCSTART-` are skipped. Lines that start with "# " or
-    "## " are comments if their first column holds more than the "#", or if they have another
-    number of columns than the rows.
+    number of columns. Rows that start with `-DOCSTART-` are skipped. A line that starts with "# "
+    or "## " is a comment, unless its first column is only "#" or "##" and it has as many columns
+    as the other rows.
 
     In CoNLL-U, ranges such as 3-4 and empty nodes such as 5.1 are skipped. Files are UTF-8.
 
@@ -145,27 +138,7 @@ def read(path, **options):
 
 
 def read_in_parts(path, *, word=1, tag=-1, format=None, limit=None, size=10_000):
-    r"""Read sentences from a file of any size, part by part.
-
-    Args:
-        path, word, tag, format, limit: As in `read`.
-        size: Number of sentences per part.
-
-    Yields:
-        `TaggedSentences`; at least one part.
-
-    Raises:
-        ValueError, OSError: As in `read`.
-
-    Example:
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = pathlib.Path(folder, "names.tsv")
-    ...     _ = file.write_text("Ann\tB-PER\n\nGo\tO\n\nnow\tO\n")
-    ...     [part.words for part in read_in_parts(file, size=2)]
-    [[['Ann'], ['Go']], [['now']]]
-    """
+    """Yield `TaggedSentences` of at most `size` sentences; options as in `read`."""
     path = pathlib.Path(path)
     check_limit(limit)
     format = format or ("conllu" if path.suffix.lower() == ".conllu" else "conll")
@@ -196,8 +169,8 @@ def read_in_parts(path, *, word=1, tag=-1, format=None, limit=None, size=10_000)
 
 
 def _sentences(path, file, word, tag, format):
-    """Yield the words and the tags of each sentence. The tags are "" if `tag` is `None`."""
-    # Other columns of CoNLL-U use "_" for a missing value. Every word has a part of speech.
+    """Yield the words and the tags of each sentence; the tags are "" if `tag` is `None`."""
+    # In CoNLL-U, "_" is a missing value, which is an error only in the column UPOS.
     empty = {"", "_"} if format == "conllu" and tag == _UPOS else {""}
     rows = (_conllu_rows if format == "conllu" else _conll_rows)(path, numbered_lines(path, file))
     words: list[str] = []
@@ -296,11 +269,11 @@ def _conllu_rows(path, lines):
 
 
 def _column_indices(path, number, width, word, tag):
-    """Return the index of the word in a row and, unless `tag` is `None`, that of the tag."""
+    """Return the indices of the word and, unless `tag` is `None`, of the tag in a row."""
     columns = [column for column in (word, tag) if column is not None]
     indices = [column - 1 if column > 0 else width + column for column in columns]
     if min(indices) < 0 or max(indices) >= width or len(set(indices)) < len(indices):
         wanted = f"column {word} for the word"
-        wanted += "" if tag is None else f" and another, {tag}, for the tag"
+        wanted += "" if tag is None else f" and a different column, {tag}, for the tag"
         raise ValueError(f"{path}, line {number}: must have {wanted}; received {width} columns")
     return indices

@@ -85,15 +85,7 @@ class Examples:
         return len(self.texts)
 
     def location(self, index):
-        """Return where an example comes from, for messages.
-
-        Example:
-
-        >>> Examples(["a"]).location(0)
-        'the examples, example 1'
-        >>> Examples(["a"], source="a.tsv", locations=["row 2"]).location(0)
-        'a.tsv, row 2'
-        """
+        """Return where an example comes from, for messages: "a.tsv, row 2"."""
         where = f"example {index + 1}" if self.locations is None else self.locations[index]
         return f"{self.source}, {where}"
 
@@ -115,42 +107,13 @@ class Examples:
 
 
 def check_list(name, column):
-    """Check that a column is not a single string.
-
-    Args:
-        name: Name of the column, for the error.
-        column: The column.
-
-    Raises:
-        ValueError: If the column is a string.
-
-    Example:
-
-    >>> check_list("texts", ["a", "b"])
-    """
+    """Raise a `ValueError` if a column is a single string."""
     if isinstance(column, str):
         raise ValueError(f"{name} must be a list of strings; received one string")
 
 
 def check_strings(source, name, column):
-    """Check that a column is a list of strings.
-
-    Args:
-        source: Where the column comes from, for the error.
-        name: Name of the column.
-        column: Any iterable, such as a NumPy array.
-
-    Returns:
-        The column as a list.
-
-    Raises:
-        ValueError: If an entry is not a string.
-
-    Example:
-
-    >>> check_strings("a.tsv", "texts", ("a", "b"))
-    ['a', 'b']
-    """
+    """Return a column, any iterable of strings, as a list."""
     check_list(f"{source}: {name}", column)
     column = list(column)
     for item in column:
@@ -160,24 +123,7 @@ def check_strings(source, name, column):
 
 
 def check_count(source, name, column, other, count):
-    """Check that a column is as long as another one.
-
-    Args:
-        source: Where the columns come from, for the error.
-        name: Name of the column.
-        column: The column.
-        other: Name of the column that sets the length.
-        count: Length of that column.
-
-    Raises:
-        ValueError: If the lengths differ.
-
-    Example:
-
-    >>> check_count("a.tsv", "labels", ["x"], "texts", 2)
-    Traceback (most recent call last):
-    ValueError: a.tsv: labels must have the same length as texts, 2; received 1
-    """
+    """Raise a `ValueError` unless `column` has `count` items, like the column named `other`."""
     if len(column) != count:
         raise ValueError(
             f"{source}: {name} must have the same length as {other}, {count}; "
@@ -186,23 +132,7 @@ def check_count(source, name, column, other, count):
 
 
 def check_score(name, value):
-    """Return a score as a finite float of moderate size.
-
-    Args:
-        name: Name of the value, for the error.
-        value: A number, or a string that holds one.
-
-    Returns:
-        The float.
-
-    Raises:
-        ValueError: If the value is not a number, or its absolute value is above 1e18.
-
-    Example:
-
-    >>> check_score("scores", "2.5")
-    2.5
-    """
+    """Return a number or numeric string as a finite float, at most 1e18 in absolute value."""
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):  # OverflowError: an int with 400 digits

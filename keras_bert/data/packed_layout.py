@@ -6,12 +6,11 @@ import numpy as np
 class Layout:
     """The positions of sequences in packed rows.
 
-    Args:
-        lengths: Length of each sequence, int (n,).
-        row: Row of each sequence, int (n,).
-        number: Number of each sequence in its row, from 0, int (n,).
-        offset: First position of each sequence in its row, int (n,).
-        shape: Number of rows, positions per row, maximum number of sequences per row.
+    lengths: length of each sequence, int (n,)
+    row: row of each sequence, int (n,)
+    number: index of each sequence among those of its row, int (n,)
+    offset: first position of each sequence in its row, int (n,)
+    shape: (rows, positions per row, maximum number of sequences per row)
     """
 
     def __init__(self, lengths, row, number, offset, shape):
@@ -23,47 +22,25 @@ class Layout:
         self._to = row[self._sequence], offset[self._sequence] + self._within
 
     def of_positions(self, values, fill=0):
-        """Pack one value per position.
-
-        Args:
-            values: Array (n, seq); `seq` is at least the longest length.
-            fill: The value of padding.
-
-        Returns:
-            Array (rows, positions) of the same dtype.
-        """
+        """Pack values (n, seq), one per position, to (rows, positions), padded with `fill`."""
         rows, positions, _ = self._shape
         result = np.full((rows, positions), fill, values.dtype)
         result[self._to] = values[self._sequence, self._within]
         return result
 
     def of_sequences(self, values):
-        """Pack one value per sequence.
-
-        Args:
-            values: Array (n, ...).
-
-        Returns:
-            Array (rows, sequences per row, ...) of the same dtype, padded with 0.
-        """
+        """Pack sequences' values (n, ...) to (rows, sequences per row, ...); pad with 0."""
         rows, _, count = self._shape
         result = np.zeros((rows, count, *values.shape[1:]), values.dtype)
         result[self._row, self._number] = values
         return result
 
     def inputs(self, word_ids, type_ids, pad_id=0):
-        """Return the inputs of a packed model, see `heads.packed`.
+        """Return the int32 inputs of a packed model (see `heads.packed`) from ids, int (n, seq).
 
-        Args:
-            word_ids: Token ids of the sequences, int (n, seq).
-            type_ids: Segment ids of the sequences, int (n, seq).
-            pad_id: The id of padding, which is masked.
-
-        Returns:
-            A dict of int32 arrays: `input_word_ids`, `input_type_ids`, `position_ids` (from 0 in
-            each sequence) and `text_ids` (1 for the first sequence of a row, 2 for the second, 0
-            for padding), each (rows, positions); and `cls_positions`, the first position of each
-            sequence, (rows, sequences per row).
+        (rows, positions): `input_word_ids`, `input_type_ids`, `position_ids` (from 0 in each
+        sequence), `text_ids` (1 for the first sequence of a row, 2 for the second, 0 for padding).
+        (rows, sequences per row): `cls_positions`, the first position of each sequence.
         """
         rows, positions, _ = self._shape
         position_ids, text_ids = (np.zeros((rows, positions), np.int32) for _ in range(2))
@@ -79,12 +56,5 @@ class Layout:
 
 
 def within(sizes):
-    """Return the index of each item in its group, for consecutive groups.
-
-    Args:
-        sizes: Sizes of the groups, int (groups,).
-
-    Returns:
-        int (sum of the sizes,).
-    """
+    """Return the index of each item in its group, int (sum of sizes,); `sizes` is int (groups,)."""
     return np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)

@@ -1,8 +1,7 @@
-"""Packing: several sequences share a row of a batch, so that little of it is padding.
+"""Packing: several sequences share a row of a batch, which reduces padding.
 
-`Batches` saves as much padding by grouping sequences of similar length. But then one batch holds
-short sequences and the next one long sequences, which is not a random sample: taggers that were
-trained on packed batches score higher.
+`Batches` saves as much padding by grouping sequences of similar length, but its batches are not
+random samples. Taggers that are trained on packed batches score higher.
 """
 
 import heapq
@@ -14,30 +13,23 @@ from keras_bert.data.batching import Batches
 from keras_bert.data.packed_layout import Layout
 
 _MULTIPLE = 8  # the length of a row is a multiple of it
-_MIN_ROWS = 2  # fewer rows save no padding
-_SAMPLED_BATCHES = 20  # batches that the number of rows is chosen from
+_MIN_ROWS = 2  # with fewer rows, packing saves no padding
+_SAMPLED_BATCHES = 20  # batches to choose the number of rows by
 # In a row of 3 x hidden_size positions, attention costs as much as all other layers together.
-# Measured on two CPU cores; counting operations would give 6.
+# This factor was measured on two CPU cores; counting operations gives 6.
 _ATTENTION = 3
 
 
 class PackedBatches(Batches):
     """The batches of one epoch for `heads.packed`, all of the same shape.
 
-    A batch is `(inputs, targets, weights)`. The inputs are those of `Layout.inputs`. The targets
-    and weights are (rows, positions) for one target per position, else (rows, sequences per row,
-    ...); the weight of padding is 0.
+    A batch is (inputs of `Layout.inputs`, targets, weights). If `of_positions`, as in tagging,
+    targets and weights are (rows, positions) and the inputs have no `cls_positions`; otherwise they
+    are (rows, sequences per row, ...). Padding has weight 0.
 
-    Args:
-        encoded: The sequences, as in `Batches`, with a `pad_id`.
-        plan: From `plan_batches`.
-        shape: From `packed_shape`.
-        of_positions: True for one target per position, as in tagging, False for one target per
-            sequence. If True, the inputs have no `cls_positions`.
-
-    Attributes:
-        rows: For each batch the indices of its sequences, a list of int arrays.
-        sizes: For each batch the number of rows that its sequences are packed into.
+    encoded: the sequences, as in `Batches`, with a `pad_id`
+    rows: indices of the sequences of each batch, from `plan_batches`, list of int arrays
+    sizes: number of rows of each batch
     """
 
     def __init__(self, encoded, plan, shape, *, of_positions):
@@ -63,19 +55,11 @@ class PackedBatches(Batches):
 
 
 def plan_batches(lengths, batch_size, seed):
-    """Choose the sequences of each batch of an epoch, so that all batches have similar totals.
+    """Return the indices of the sequences of each batch, so that all batches have similar totals.
 
     Sequences are sorted by length and cut into groups of one sequence per batch. The longest group
-    is distributed at random. Of each other group, the longest sequence goes to the batch with the
-    lowest total so far.
-
-    Args:
-        lengths: Length of each sequence, int (n,).
-        batch_size: Sequences per batch.
-        seed: Seed of the order, such as (seed, epoch).
-
-    Returns:
-        For each batch the indices of its sequences, a list of int arrays.
+    is distributed at random. In each other group, the longest sequence goes to the batch with the
+    lowest total so far. `lengths` is int (n,); `seed` such as (seed, epoch).
     """
     generator = np.random.default_rng(seed)
     order = generator.permutation(len(lengths))
@@ -96,15 +80,9 @@ def plan_batches(lengths, batch_size, seed):
 def packed_shape(lengths, plans, hidden_size, multiple=1):
     """Choose one shape for all batches of a run, by the estimated cost of a step.
 
-    Args:
-        lengths: Length of each sequence, int (n,).
-        plans: The plans of the epochs, from `plan_batches`.
-        hidden_size: Width of the encoder. The wider it is, the less attention costs in proportion.
-        multiple: The number of rows is a multiple of it, such as the number of devices.
-
-    Returns:
-        Rows per batch, positions per row, maximum number of sequences per row; `None` if the
-        batches are too small to pack.
+    Return (rows, positions per row, maximum number of sequences per row), or `None` if the batches
+    are too small to pack. The number of rows is a multiple of `multiple`, such as the number of
+    devices. `lengths` is int (n,); `plans` has one result of `plan_batches` per epoch.
     """
     largest = int(max(lengths[chosen].sum() for plan in plans for chosen in plan))
     longest = int(lengths.max())
@@ -125,25 +103,9 @@ def packed_shape(lengths, plans, hidden_size, multiple=1):
 
 
 def widen_shape(shape, lengths, plan):
-    """Return the smallest shape that also fits the batches of another plan.
+    """Return the smallest shape, as from `packed_shape`, that also fits another plan's batches.
 
-    Mostly this is the same shape, which needs no other compilation.
-
-    Args:
-        shape: From `packed_shape`.
-        lengths: Length of each sequence, int (n,).
-        plan: From `plan_batches`.
-
-    Returns:
-        The shape, as from `packed_shape`.
-
-    Example:
-
-    >>> lengths = np.array([3, 5, 4, 4])
-    >>> widen_shape((2, 8, 2), lengths, plan_batches(lengths, 4, 1))
-    (2, 8, 2)
-    >>> widen_shape((2, 6, 2), lengths, plan_batches(lengths, 4, 1))
-    (2, 8, 2)
+    Usually this is the same shape, so steps need not be compiled again.
     """
     rows, positions, count = shape
     _, needed, most = _fit(lengths, plan, rows)
@@ -164,7 +126,7 @@ def _fit(lengths, batches, rows):
 def _assign_rows(sizes, rows):
     """Assign sequences to rows, the longest first, each to the emptiest row.
 
-    Returns the row, the number in the row and the offset of each sequence, int (n,) each.
+    Return the row, the number in the row and the offset of each sequence, each int (n,).
     """
     row, number, offset = (np.zeros(len(sizes), np.int64) for _ in range(3))
     filled = [(0, index, 0) for index in range(rows)]

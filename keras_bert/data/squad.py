@@ -1,4 +1,4 @@
-"""Questions, contexts and answers from files in SQuAD's JSON format, which KorQuAD 1.0 uses too."""
+"""Questions, contexts and answers from files in SQuAD's JSON format, also used by KorQuAD 1.0."""
 
 import collections
 import dataclasses
@@ -30,7 +30,7 @@ class Questions:
             `None` if the answers are unknown.
         ids: An id per question, or `None`.
         source: Where the questions come from, for messages.
-        characters: If answers are scored as in KorQuAD, see `tasks.question_answering.score`.
+        characters: Whether to score answers as in KorQuAD, see `tasks.question_answering.score`.
         moved_answers: Number of answers that were moved to another occurrence.
         lost_answers: Number of answers that do not occur in their context.
 
@@ -106,7 +106,7 @@ def _is_answer(pair):
 
 
 def _find_nearest(context, text, start):
-    """Return the index of the occurrence of a text nearest to `start`, -1 if there is none."""
+    """Return the index of the occurrence of a text nearest to `start`, or -1."""
     start = int(start)
     if start >= 0 and context.startswith(text, start):
         return start
@@ -127,8 +127,8 @@ def read(path, *, limit=None, labelled=True, characters=None):
     Args:
         path: The file, UTF-8.
         limit: Maximum number of questions to read.
-        labelled: If answers are read. If not, the file may lack them.
-        characters: If answers are scored as in KorQuAD. By default, this is so if the `version` in
+        labelled: Whether to read answers. If False, the file may lack them.
+        characters: Whether to score answers as in KorQuAD. By default, True if the `version` in
             the file starts with "KorQuAD".
 
     Returns:

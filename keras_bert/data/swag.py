@@ -88,7 +88,7 @@ def read(path, **options):
         path: The file.
         format: `"csv"` or `"jsonl"`; by default from the file's extension.
         limit: Maximum number of rows to read.
-        labelled: If labels are read. If not, the file may lack them.
+        labelled: Whether to read labels. If False, the file may lack them.
 
     Returns:
         The `Choices`.
@@ -111,27 +111,7 @@ def read(path, **options):
 
 
 def read_in_parts(path, *, format=None, limit=None, labelled=True, size=10_000):
-    r"""Read multiple-choice data from a file of any size, part by part.
-
-    Args:
-        path, format, limit, labelled: As in `read`.
-        size: Number of rows per part.
-
-    Yields:
-        `Choices`; at least one part.
-
-    Raises:
-        ValueError, OSError: As in `read`.
-
-    Example:
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = pathlib.Path(folder, "endings.jsonl")
-    ...     _ = file.write_text('{"text": "a", "choices": ["b", "c"], "label": 1}\n' * 3)
-    ...     [len(part) for part in read_in_parts(file, size=2)]
-    [2, 1]
-    """
+    """Yield `Choices` of at most `size` rows; options as in `read`."""
     path = pathlib.Path(path)
     format = format or FORMATS.get(path.suffix.lower(), "jsonl")
     if format not in ("csv", "jsonl"):
@@ -145,7 +125,7 @@ def read_in_parts(path, *, format=None, limit=None, labelled=True, size=10_000):
             locations, texts, choices, labels = map(list, zip(*part, strict=True))
             labels = _numbers(locations, labels) if labelled else None
             count = count or len(choices[0])
-            # Checked before `Choices` does it, because only here the line number is known.
+            # `Choices` checks the rows too, but does not know their line numbers.
             for row in zip(locations, texts, choices, labels or [0] * len(part), strict=True):
                 _check(*row, count)
             yield Choices(texts, choices, labels, str(path), first)

@@ -32,11 +32,11 @@ def read(path, **options):
         text: Column of the text: a name, or a number from 1 if the file has no header.
         text_pair: Column of the second text, for tasks on pairs.
         label: Column of the label; `None` reads no labels.
-        kind: The meaning of the label: `"label"`; `"score"`, a number; or `"label_set"`, any
-            number of labels, with `separator` between them, or a list in JSON Lines.
+        kind: `"label"`; `"score"`, a number; or `"label_set"`, any number of labels: a string
+            with `separator` between them, or a list in JSON Lines.
         separator: The string between the labels of a set.
         format: `"tsv"`, `"csv"` or `"jsonl"`; by default from the file's extension.
-        header: If the first row of a TSV or CSV file names the columns.
+        header: Whether the first row of a TSV or CSV file names the columns.
         skip_ragged: Skip rows that have another number of columns than the first row, and count
             them in `ragged_rows`. By default, such a row is an error.
         limit: Maximum number of rows to read.
@@ -75,28 +75,7 @@ def read_in_parts(
     limit=None,
     size=10_000,
 ):
-    r"""Read examples from a file of any size, part by part.
-
-    Args:
-        path, text, text_pair, label, kind, separator, format, header, skip_ragged, limit: As in
-            `read`.
-        size: Number of examples per part.
-
-    Yields:
-        `Examples`; at least one part.
-
-    Raises:
-        ValueError, OSError: As in `read`.
-
-    Example:
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = pathlib.Path(folder, "mail.tsv")
-    ...     _ = file.write_text("text\na\nb\nc\n")
-    ...     [part.texts for part in read_in_parts(file, text="text", size=2)]
-    [['a', 'b'], ['c']]
-    """
+    """Yield `Examples` of at most `size` rows; options as in `read`."""
     path = pathlib.Path(path)
     format = format or FORMATS.get(path.suffix.lower())
     columns = {"text": text, "text_pair": text_pair, "label": label}
@@ -138,7 +117,6 @@ class _Part:
     ragged_rows: int = 0
 
     def examples(self, path, columns, kind):
-        """Return the rows as `Examples`."""
         values = {role: [row[role] for row in self.rows] for role in columns}
         return Examples(
             texts=values["text"],
@@ -194,7 +172,7 @@ def _label(location, value, kind, separator):
 def _table_rows(path, file, columns, format, header):
     """Yield the location and the columns of each row of a TSV or CSV file.
 
-    The columns are a dict by role, or a `ValueError` if their number is wrong.
+    The columns are a dict by role, or a `ValueError` if the row has a wrong number of columns.
     """
     if format == "csv":
         allow_long_csv_fields()
@@ -213,7 +191,7 @@ def _table_rows(path, file, columns, format, header):
                 if width > 1:
                     continue  # a blank line, as at the end of many files
                 row = [""]  # in a file of texts only, a blank line is an empty text
-            # Without a header, rows may differ in the columns after the ones that are read.
+            # Without a header, rows may have any number of columns after those that are read.
             if max(indices.values()) >= len(row) or header and len(row) != width:
                 wanted = f"{width}" if header else f"at least {max(indices.values()) + 1}"
                 yield (
@@ -296,34 +274,10 @@ GLUE: dict[str, dict] = {
 
 
 def read_glue(folder, split="train", *, task=None, limit=None):
-    r"""Read one split of a GLUE task from its unpacked archive.
+    """Read one split of a GLUE task from its unpacked archive, such as `glue/RTE`.
 
-    Source: gluebenchmark.com; Wang et al. (2018).
-
-    Args:
-        folder: The folder of the task, such as `glue/RTE`.
-        split: `"train"` or `"dev"`; for MNLI also `"dev_matched"`, the same as `"dev"`, and
-            `"dev_mismatched"`.
-        task: A key of `GLUE`; by default the name of the folder.
-        limit: Maximum number of rows to read.
-
-    Returns:
-        The `Examples`.
-
-    Raises:
-        ValueError: If the task is unknown or the file does not have the format of the task.
-        OSError: If the file cannot be read.
-
-    Example:
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as parent:
-    ...     folder = pathlib.Path(parent, "RTE")
-    ...     folder.mkdir()
-    ...     text = "index\tsentence1\tsentence2\tlabel\n0\ta\tb\tentailment\n"
-    ...     _ = (folder / "dev.tsv").write_text(text)
-    ...     read_glue(folder, "dev").labels
-    ['entailment']
+    `split` is "train" or "dev"; MNLI has "dev_matched", which "dev" stands for, and
+    "dev_mismatched". By default, the name of the folder is the task. Source: Wang et al. (2018).
     """
     folder = pathlib.Path(folder)
     task = find_glue(task or folder)
@@ -333,16 +287,7 @@ def read_glue(folder, split="train", *, task=None, limit=None):
 
 
 def find_glue(folder):
-    """Return the key of `GLUE` that matches the name of a folder, in any case.
-
-    Raises:
-        ValueError: If the name is not a GLUE task.
-
-    Example:
-
-    >>> find_glue("glue/mrpc")
-    'MRPC'
-    """
+    """Return the key of `GLUE` that matches the name of a folder, in any case."""
     names = {name.lower(): name for name in GLUE}
     task = names.get(pathlib.Path(folder).name.lower())
     if task is None:

@@ -8,48 +8,16 @@ import sys
 
 
 def check_limit(limit):
-    """Check a maximum number of rows to read.
-
-    Args:
-        limit: The number, or `None` for all rows.
-
-    Raises:
-        ValueError: If the limit is below 1.
-
-    Example:
-
-    >>> check_limit(0)
-    Traceback (most recent call last):
-    ValueError: limit (--limit) must be at least 1; received 0
-    """
+    """Raise a `ValueError` if `limit` is below 1; `None` means all rows."""
     if limit is not None and limit < 1:
         raise ValueError(f"limit (--limit) must be at least 1; received {limit}")
 
 
 @contextlib.contextmanager
 def open_utf8(path, newline="\n"):
-    r"""Open a UTF-8 text file for reading. A byte order mark is skipped.
+    r"""Open a UTF-8 file for reading, split at `\n` only by default. Skip a byte order mark.
 
-    Args:
-        path: The file.
-        newline: As in `open`; the default splits lines at `\n` only.
-
-    Yields:
-        The open file.
-
-    Raises:
-        ValueError: If the file is not UTF-8; names the line and the byte.
-        OSError: If the file cannot be read.
-
-    Example:
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     file = pathlib.Path(folder, "texts.tsv")
-    ...     _ = file.write_text("\ufefftext\n", encoding="utf-8")
-    ...     with open_utf8(file) as lines:
-    ...         list(lines)
-    ['text\n']
+    A byte that is not UTF-8 raises a `ValueError` that names the line.
     """
     try:
         with open(path, encoding="utf-8-sig", newline=newline) as file:
@@ -74,23 +42,7 @@ def _not_utf8(path):
 
 
 def numbered_lines(path, file):
-    r"""Yield the lines of a file without line ends, with their numbers.
-
-    Args:
-        path: Path of the file, for error messages.
-        file: From `open_utf8`.
-
-    Yields:
-        Pairs of a line number, from 1, and the text of the line.
-
-    Raises:
-        ValueError: If a line holds a `\r` that is not part of its line end.
-
-    Example:
-
-    >>> list(numbered_lines("a.tsv", ["a\tb\r\n", "c"]))
-    [(1, 'a\tb'), (2, 'c')]
-    """
+    r"""Yield (line number from 1, line without its end). A `\r` within a line is a `ValueError`."""
     for number, line in enumerate(file, 1):
         line = line.removesuffix("\n").removesuffix("\r")
         if "\r" in line:
@@ -101,22 +53,9 @@ def numbered_lines(path, file):
 
 
 def json_lines(path, file):
-    """Yield the objects of a JSON Lines file, with their line numbers. Skip blank lines.
+    """Yield (line number from 1, dict) for each line of a JSON Lines file. Skip blank lines.
 
-    Args:
-        path: Path of the file, for error messages.
-        file: From `open_utf8`.
-
-    Yields:
-        Pairs of a line number, from 1, and a dict.
-
-    Raises:
-        ValueError: If a line is not a JSON object, or holds NaN or Infinity.
-
-    Example:
-
-    >>> list(json_lines("a.jsonl", ['{"text": "a"}']))
-    [(1, {'text': 'a'})]
+    NaN and Infinity are errors. `path` is only for messages.
     """
     for number, line in enumerate(file, 1):
         if not line.strip():
@@ -135,10 +74,5 @@ def _reject_constant(name):
 
 
 def allow_long_csv_fields():
-    """Let the `csv` module read fields of more than 128 KiB, in the whole process.
-
-    Example:
-
-    >>> allow_long_csv_fields()
-    """
+    """Let the `csv` module read fields of more than 128 KiB, in the whole process."""
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))

@@ -1,8 +1,8 @@
-"""Check a SavedModel before TensorFlow loads it: its ops, and the index of its variables.
+"""Check the ops and the variable index of a SavedModel before TensorFlow loads it.
 
 A SavedModel is a program. Its ops can write files, read them, open connections and call Python,
 some of them while the model loads. The ops listed here compute on tensors, variables and lookup
-tables in memory. Every TensorFlow from 2.16 to 2.21 has them.
+tables in memory. TensorFlow 2.16 to 2.21 have all of them.
 """
 
 import pathlib
@@ -13,10 +13,10 @@ from keras_bert.runtime import reading
 
 _MAX_GRAPH = 2**29  # bytes
 
-# Grouped by purpose. Left out deliberately: ops that read or write files (ReadFile, WriteFile,
+# Grouped by purpose. The list deliberately lacks ops that read or write files (ReadFile, WriteFile,
 # SaveV2, RestoreV2, PrintV2, InitializeTableFromTextFileV2, DecodeProtoV2, the tf.data readers,
-# summaries), that talk to other processes (Send, RpcCall, collectives, data service), and that run
-# other code (PyFunc, XlaCallModule).
+# summaries), ops that communicate with other processes (Send, RpcCall, collectives, data service),
+# and ops that run other code (PyFunc, XlaCallModule).
 _ALLOWED = """
     Const Placeholder PlaceholderWithDefault NoOp Identity IdentityN StopGradient PreventGradient
     EnsureShape Assert CheckNumerics CheckNumericsV2 FakeParam
@@ -107,8 +107,8 @@ _SAVER_OPS = frozenset({"SaveV2", "RestoreV2", "ShardedFilename", "MergeV2Checkp
 def check(folder):
     """Raise a `ValueError` if a SavedModel has an op outside `ALLOWED_OPS` or a broken index.
 
-    Nothing of the SavedModel runs. The functions that only save and restore variables are left
-    out: TensorFlow does not call them when it loads a SavedModel with `tf.saved_model.load`.
+    Nothing of the SavedModel runs. The functions that only save and restore variables are not
+    checked, because `tf.saved_model.load` does not call them.
     """
     from google.protobuf.message import DecodeError
     from tensorflow.core.protobuf import saved_model_pb2
@@ -126,7 +126,7 @@ def check(folder):
         listed = ", ".join(op if op.isidentifier() else ascii(op) for op in refused[:10])
         more = f" and {len(refused) - 10} more" if len(refused) > 10 else ""
         raise ValueError(
-            f"{file}: the graph uses ops that are not allowed in a model from elsewhere: "
+            f"{file}: the graph uses ops that are not allowed in an untrusted model: "
             f"{listed}{more}. Such ops can read or write files, open connections or run other "
             "code. If you trust the model's author, pass trusted=True, or --trusted on the command "
             "line."
@@ -134,13 +134,13 @@ def check(folder):
     variables = pathlib.Path(folder, "variables", "variables")
     if variables.with_name("variables.index").exists():
         try:
-            bundle_index.read(variables)  # TensorFlow can crash on a broken one
+            bundle_index.read(variables)  # TensorFlow can crash on a broken index
         except ValueError as error:
             raise ValueError(f"{variables}.index: {error}") from error
 
 
 def copy(folder, target):
-    """Copy what TensorFlow loads of a SavedModel to an existing folder.
+    """Copy the files of a SavedModel that TensorFlow loads to an existing folder.
 
     Links and special files are a `ValueError`.
     """
@@ -161,10 +161,10 @@ def copy(folder, target):
 
 
 def _ops(graph, has_main):
-    """Names of the ops in a `MetaGraphDef`; `has_main=False` ignores the nodes of its main graph.
+    """Return the names of the ops in a `MetaGraphDef`; without `has_main`, skip its main graph.
 
-    TensorFlow creates every function of the library when it loads the graph, so all functions
-    count. The ops that save and restore variables do not count in functions that nothing uses.
+    TensorFlow creates all functions of the library when it loads the graph, so all are included.
+    The ops that save and restore variables are left out in functions that nothing uses.
     """
     functions = {each.signature.name: each.node_def for each in graph.graph_def.library.function}
     savers = {name for name in functions if name.startswith(_SAVERS)}

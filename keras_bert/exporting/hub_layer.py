@@ -83,7 +83,8 @@ class HubLayer(keras.layers.Layer):
         self._loaded = self._takes_training = None
         self._folder = ""
         self._trusted = trusted
-        self._outputs = outputs  # of a symbolic call, which a reload repeats before `load_assets`
+        # Specs for the symbolic calls that Keras makes between `from_config` and `load_assets`.
+        self._outputs = outputs
         if path is not None:
             self._load(path)
             variables = _describe(self._loaded)
@@ -130,13 +131,13 @@ class HubLayer(keras.layers.Layer):
                 "called as a layer. Export the encoder with keras_bert.export(encoder, path), or "
                 "save a tf.Module that has a __call__ method."
             )
-        # Without Keras' __setattr__, which would track the variables a second time.
+        # Bypass Keras' __setattr__, which would track the variables a second time.
         object.__setattr__(self, "_loaded", loaded)
 
     def _share_variables(self, keep_values):
         """Replace the arrays of the layer's variables by the variables of the SavedModel.
 
-        `keep_values=True` copies the layer's values, `False` takes those of the SavedModel.
+        `keep_values=True` keeps the layer's values, `False` the values of the SavedModel.
         """
         variables = _variables(self._loaded)
         for own, (variable, _) in zip(self._keras_variables, variables, strict=True):
@@ -145,17 +146,10 @@ class HubLayer(keras.layers.Layer):
             keras_internals.replace_value(own, variable)
 
     def call(self, inputs, training=False):
-        """Call the SavedModel.
+        """Call the SavedModel with the tensor, dict or list of tensors that it expects.
 
-        Args:
-            inputs: Tensor, or dict or list of tensors, as the SavedModel expects.
-            training: Passed on if the SavedModel has this argument.
-
-        Returns:
-            The outputs of the SavedModel: a tensor, or a dict or list of tensors.
-
-        Raises:
-            ValueError: If the layer was made from a config and has no SavedModel.
+        `training` is passed on if the SavedModel has this argument. A layer without a SavedModel,
+        created by `from_config`, raises a `ValueError`.
         """
         if self._loaded is None:
             raise ValueError(self._nothing_loaded())
@@ -206,23 +200,8 @@ class HubLayer(keras.layers.Layer):
     def from_config(cls, config):
         """Create the layer without its SavedModel, which Keras then loads from the .keras file.
 
-        Until then, the layer has variables with zeros, and only symbolic calls work.
-
-        Args:
-            config: Dict as `get_config` returns.
-
-        Returns:
-            `HubLayer`.
-
-        Raises:
-            ValueError: If Keras is in safe mode, or the config holds 'path' or 'trusted'.
-
-        Example:
-
-        >>> HubLayer.from_config({"path": "model"})
-        Traceback (most recent call last):
-        ...
-        ValueError: the config of a HubLayer must not hold 'path' or 'trusted': ...
+        Until then, the layer has variables with zeros, and only symbolic calls work. It raises a
+        `ValueError` if Keras is in safe mode, or if the config holds 'path' or 'trusted'.
         """
         if "path" in config or "trusted" in config:
             raise ValueError(
@@ -236,7 +215,7 @@ class HubLayer(keras.layers.Layer):
 
 
 def _variables(loaded):
-    """Pairs (variable, is trainable) of a SavedModel, without duplicates, in a stable order."""
+    """Return distinct pairs (variable, is trainable) of a SavedModel, in a stable order."""
     variables = getattr(loaded, "variables", None)
     if variables is not None:
         listed = getattr(loaded, "trainable_variables", None) or ()
@@ -250,7 +229,7 @@ def _variables(loaded):
 
 
 def _describe(loaded):
-    """Configs of the variables; names lose the slashes and the ":0" of graphs."""
+    """Return the configs of the variables. Names lose the slashes and the ":0" of graphs."""
     return [
         {
             "name": variable.name.partition(":")[0].replace("/", "_"),

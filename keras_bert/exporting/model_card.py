@@ -1,6 +1,6 @@
-"""Model cards: the `README.md` that `export` writes beside the versions of a model.
+"""Model cards: the `README.md` that `export` writes next to the versions of a model.
 
-The card lists the inputs and outputs that the SavedModel file declares. It starts with the YAML
+A card lists the inputs and outputs that the SavedModel file declares. It starts with the YAML
 header of Hugging Face's model cards.
 """
 
@@ -133,13 +133,10 @@ _ANY_MARK = re.compile(rb"<!-- Written by keras_bert\.export, .*: ([0-9a-f]{16})
 class ModelInfo:
     """Facts about a model that its SavedModel does not hold; `None` if unknown.
 
-    Attributes:
-        task: Key of `_TASKS`; `None` for a model that was not built by `keras_bert.heads`.
-        labels: List of class names.
-        parameters: Number of parameters.
-        max_sequence_length: Tokens of the longest sequence that the encoder receives.
-        metrics: Dict of metrics, as `keras_bert.finetune` returns.
-        license: License of the weights that training started from.
+    task: key of `_TASKS`; `None` for a model that was not built by `keras_bert.heads`
+    max_sequence_length: tokens of the longest sequence that the encoder receives
+    metrics: dict, as `keras_bert.finetune` returns
+    license: license of the weights that training started from
     """
 
     task: str | None = None
@@ -151,25 +148,9 @@ class ModelInfo:
 
 
 def write(version, info):
-    """Write the card of an exported version, unless the user edited the existing card.
+    """Write the card of a version. Return False if a card that the user edited was kept.
 
-    Args:
-        version: Folder of the SavedModel, named by its number, in the model folder.
-        info: `ModelInfo`.
-
-    Returns:
-        True if the card was written, False if an edited card was left alone.
-
-    Raises:
-        OSError: If the SavedModel cannot be read or the card cannot be written.
-
-    Example:
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = pathlib.Path(folder, CARD_FILE).write_text("mine")
-    ...     write(pathlib.Path(folder, "1"), ModelInfo())
-    False
+    `version` is the folder of the SavedModel in the model folder, named by its number.
     """
     version = pathlib.Path(version).resolve()
     file = version.parent / CARD_FILE
@@ -184,7 +165,7 @@ def write(version, info):
 
 
 def _signatures(version):
-    """Dict of name to (inputs, outputs) of a SavedModel, lists of `tf.TensorSpec`."""
+    """Return {name: (inputs, outputs)} of a SavedModel, lists of `tf.TensorSpec`."""
     from google.protobuf.message import DecodeError
     from tensorflow.core.protobuf import saved_model_pb2
 
@@ -210,7 +191,7 @@ def _specs(tensors):
 
 
 def _render(name, version, info, signatures, size):
-    """The text of a card; `signatures` as `_signatures` returns, `size` in bytes."""
+    """Return the text of a card; `signatures` are from `_signatures`, `size` is in bytes."""
     from huggingface_hub import ModelCardData
 
     pipeline_tag, description = _TASKS[info.task]
@@ -309,7 +290,7 @@ def _metric(value):
 
 
 def _source(value):
-    """The name of a model or file, without folders, which may be private."""
+    """Return the name of a model or file, without folders, which may be private."""
     value = str(value)
     if "://" not in value and not value.startswith("hf:"):
         value = re.split(r"[/\\]", value.rstrip("/\\"))[-1]
@@ -317,7 +298,7 @@ def _source(value):
 
 
 def _tensor(spec):
-    """A Python expression for a tensor with one row."""
+    """Return a Python expression for a tensor with one row."""
     sizes = [size or 1 for size in spec.shape or ()]
     if spec.dtype != tf.string:
         return f"tf.ones({sizes}, tf.{spec.dtype.name})"
@@ -325,7 +306,7 @@ def _tensor(spec):
 
 
 def _escape(value):
-    """One line of text for a cell of a Markdown table."""
+    """Return one line of text for a cell of a Markdown table."""
     text = printable(str(value), _MAX_CHARACTERS)
     if not text.strip():
         return "(spaces)" if text else "(empty)"
@@ -342,7 +323,7 @@ def _table(title, rows):
 
 
 def _is_unedited(content):
-    """Return True if `write` wrote this card; different line endings do not count as edits."""
+    """Return True if `write` wrote this card. Changed line endings are not an edit."""
     text, _, last = content.replace(b"\r\n", b"\n").rstrip(b"\n").rpartition(b"\n")
     mark = _ANY_MARK.fullmatch(last)
     return mark is not None and mark[1].decode() == _digest(text)

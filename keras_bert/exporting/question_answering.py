@@ -23,22 +23,13 @@ _NEVER = -1e30  # logit of an impossible span
 
 
 def answer(model, no_answer, preprocessor, max_sequence_length, question, context):
-    """Answer questions with spans of their contexts.
+    """Answer questions with spans of their contexts, both strings (batch,).
 
     The answer is the span of at most 30 tokens with the highest logit over all windows of the
-    context. The score is its probability among all spans and, if allowed, the empty answer.
+    context. The score is its probability among all spans and, if `no_answer`, the empty answer.
 
-    Args:
-        model: `keras.Model` of `heads.span_selector`.
-        no_answer: True if a question may have no answer.
-        preprocessor: `Preprocessor` of the model.
-        max_sequence_length: Tokens in the longest window.
-        question: Strings (batch,).
-        context: Strings (batch,).
-
-    Returns:
-        Dict of tensors (batch,): string `answer`, int32 `start` and `end` in bytes of the context,
-        float32 `score`.
+    Return (batch,) tensors: string `answer`, int32 `start` and `end` in bytes of the context,
+    float32 `score`. `model` is a `heads.span_selector`.
     """
     tokens, _, starts, limits = preprocessor.tokenizer.tokenize_with_offsets(context)
     max_question = min(_MAX_QUESTION, (max_sequence_length - 3) // 2)
@@ -63,7 +54,7 @@ def answer(model, no_answer, preprocessor, max_sequence_length, question, contex
     position = span // _MAX_ANSWER - tf.gather(inputs["offset"], window)
     first = tf.where(found, tokens.row_starts() + number * split.step + position, 0)
     last = tf.where(found, first + span % _MAX_ANSWER, 0)
-    # With an additional 0, index 0 is valid even if no context has a token.
+    # The additional 0 makes index 0 valid even if no context has a token.
     starts = tf.concat([starts.flat_values, [0]], axis=0)
     limits = tf.concat([limits.flat_values, [0]], axis=0)
     start = tf.where(found, tf.cast(tf.gather(starts, first), tf.int32), 0)
@@ -73,7 +64,7 @@ def answer(model, no_answer, preprocessor, max_sequence_length, question, contex
 
 
 def _pack_windows(preprocessor, max_sequence_length, question_tokens, tokens, size, split):
-    """The model's inputs (windows, seq), and int64 (windows,) for `_best_spans`.
+    """Return the model's inputs (windows, seq), and int64 (windows,) for `_best_spans`.
 
     offset: position of the window's first context token
     size: context tokens in the window
@@ -98,10 +89,10 @@ def _pack_windows(preprocessor, max_sequence_length, question_tokens, tokens, si
 
 
 def _best_spans(model, inputs, max_distance):
-    """The best span of each window, tensors (windows,).
+    """Return the best span of each window, tensors (windows,).
 
     best: logit of the best span
-    span: position of its first token times `_MAX_ANSWER`, plus its length less 1
+    span: position of its first token times `_MAX_ANSWER`, plus its length minus 1
     total: logarithm of the sum of the exponentials of all span logits
     no_answer: logit of the empty answer, at [CLS]
     """
@@ -122,11 +113,11 @@ def _best_spans(model, inputs, max_distance):
 
 
 def _has_most_context(inputs, seq_length, max_distance):
-    """Mask of the spans that count in a window, bool (windows, seq, `_MAX_ANSWER`).
+    """Return the mask of the spans that count in a window, bool (windows, seq, `_MAX_ANSWER`).
 
-    If several windows contain a span, it counts only in the window that has the most context on
-    the shorter side of the span's first token; the first window wins ties. Windows of one
-    question overlap if their numbers differ by at most `max_distance`.
+    If several windows contain a span, it counts only in the window with the most context on the
+    shorter side of the span's first token; the first window wins ties. Windows of a question
+    overlap if their numbers differ by at most `max_distance`.
     """
     inputs = {key: value[:, None] for key, value in inputs.items() if value.shape.rank == 1}
     index = tf.range(seq_length)[None] - inputs["offset"]  # of the token in the window's context
@@ -154,16 +145,11 @@ def _has_most_context(inputs, seq_length, max_distance):
 
 
 def _best_windows(spans, counts, no_answer):
-    """The best window of each question, tensors (questions,).
+    """Return the best window of each question, tensors (questions,).
 
-    Args:
-        spans: From `_best_spans`, for all windows.
-        counts: Windows of each question, int64 (questions,).
-        no_answer: True if a question may have no answer.
-
-    Returns:
-        Index of the window among those of its question, its index among all windows, True where
-        the answer is not empty, and the score of the answer.
+    They are the index of the window among those of its question, its index among all windows, True
+    where the answer is not empty, and the score. `spans` is from `_best_spans`, for all windows;
+    `counts` are the windows of each question, int64 (questions,).
     """
     of_question = tf.RaggedTensor.from_row_lengths(
         tf.range(tf.reduce_sum(counts)), counts, validate=False

@@ -101,7 +101,7 @@ def _takes_strings(model):
 
 
 def _export_pair(model, path, metrics, license):
-    """Write the preprocessor, then the encoder; a failure leaves neither."""
+    """Write the preprocessor, then the encoder. If the encoder fails, remove both."""
     encoder = heads.find_encoder(model)
     masked_lm = None if model is encoder else model.get_layer("masked_lm")
     with tempfile.TemporaryDirectory() as assets, contextlib.ExitStack() as on_error:
@@ -139,7 +139,7 @@ def _max_sequence_length(encoder):
 
 
 def _head(model, output, assets):
-    """The `tf.Module` and the signatures of a model with a head."""
+    """Return the `tf.Module` and the signatures of a model with a head."""
     encoder = heads.find_encoder(model)
     preprocessor = encoder.preprocessor
     if preprocessor is None:
@@ -167,7 +167,7 @@ def _head(model, output, assets):
 
 
 def _module(model):
-    """A `tf.Module` with the variables of the model, without those of its optimizer."""
+    """Return a `tf.Module` with the variables of the model, without those of its optimizer."""
     module = tf.Module()
     module.model_variables = [variable.value for variable in model.variables]
     # The functions of a HubLayer can also use lookup tables.
@@ -183,7 +183,7 @@ def _write_labels(folder, labels):
 
 
 def _functional_model(model):
-    """The `tf.Module` and the signature of a functional model with string inputs."""
+    """Return the `tf.Module` and the signature of a model with string inputs."""
     inputs = [
         tf.TensorSpec(
             [None, *item.shape[1:]], item.dtype, name=keras_internals.producing_operation(item).name

@@ -1,19 +1,13 @@
 """Signatures of exported heads, as TensorFlow functions.
 
-A function of this module makes the two signatures of one task. `serving_default` takes strings,
-`ids` takes the model's own inputs: `input_word_ids`, `input_mask` and `input_type_ids`, int32
-(batch, seq). Where a docstring does not mention `ids`, it has the outputs of `serving_default`.
+Each function makes the signatures `serving_default`, which takes strings, and `ids`, which takes
+the model's inputs: `input_word_ids`, `input_mask`, `input_type_ids`, int32 (batch, seq). `ids` has
+the outputs of `serving_default` unless a docstring lists others. `output` is the `heads.TaskOutput`
+of the model; `max_sequence_length` is in tokens.
 
-Signatures cannot return ragged tensors, so rows are padded with "" and 0. Sequences are as long as
-the longest text of the batch. Long texts of a tagger and long contexts of questions are split into
-overlapping windows; other texts are truncated.
-
-The arguments of each function:
-
-    model                  `keras.Model` with a head
-    output                 `heads.TaskOutput`, its last layer
-    preprocessor           `Preprocessor` of its encoder
-    max_sequence_length    tokens of the longest sequence
+Signatures cannot return ragged tensors, so rows are padded with "" and 0, to the longest text of
+the batch. Long texts of a tagger and long contexts of questions are split into overlapping windows;
+other texts are truncated.
 """
 
 import typing
@@ -31,10 +25,9 @@ _MAX_LOGITS = 2**26  # of a masked language model at once: 256 MB
 class Signatures(typing.NamedTuple):
     """The signatures of a model.
 
-    Attributes:
-        from_strings: Function of strings that returns the outputs of `serving_default`, a dict.
-        input_signature: List of the `tf.TensorSpec`s of those strings.
-        from_ids: Function of the dict of the model's inputs that returns the outputs of `ids`.
+    from_strings: function of strings that returns the outputs of `serving_default`, a dict
+    input_signature: list of the `tf.TensorSpec`s of those strings
+    from_ids: function of the dict of the model's inputs that returns the outputs of `ids`
     """
 
     from_strings: typing.Callable
@@ -105,7 +98,7 @@ def embedder(model, output, preprocessor, max_sequence_length):
 
 
 def _of_texts(output, preprocessor, max_sequence_length, from_ids):
-    """`Signatures` of a model with one answer for each text or pair of texts."""
+    """Return `Signatures` of a model with one answer for each text or pair of texts."""
 
     def from_strings(*texts):
         tokens = [preprocessor.tokenizer.tokenize(text) for text in texts]
@@ -180,8 +173,8 @@ def tagger(model, output, preprocessor, max_sequence_length):
         token: string (batch, words), each word as written in the text
         tag: string (batch, words)
         score: float32 (batch, words), probability of the tag
-        start: int32 (batch, words), first byte of the word
-        end: int32 (batch, words), byte after its last
+        start: int32 (batch, words), index of the word's first byte
+        end: int32 (batch, words), index after the word's last byte
         count: int32 (batch,), number of words
     Outputs of `ids`:
         tag: string (batch, seq)
@@ -237,11 +230,11 @@ def tagger(model, output, preprocessor, max_sequence_length):
 
 
 def _positions_in_windows(tokens, split, size):
-    """Window with the most context for each token, and position there, int64 (tokens, 2)."""
+    """Return each token's window with the most context and its index there, int64 (tokens, 2)."""
     row = tokens.value_rowids()
     index = tf.range(tf.size(row, tf.int64)) - tf.gather(tokens.row_starts(), row)
     step = tf.gather(split.step, row)
-    # The first half of an overlap belongs to the earlier window, the second half to the later.
+    # Tokens in the first half of an overlap use the earlier window, the others the later one.
     number = (index - (size - size // 2) // 2) // step
     number = tf.clip_by_value(number, 0, tf.gather(split.counts, row) - 1)
     window = tf.gather(tf.cumsum(split.counts, exclusive=True), row) + number
@@ -250,21 +243,10 @@ def _positions_in_windows(tokens, split, size):
 
 
 def first_tokens(tokens, words):
-    """Return the index of each word's first token.
+    """Return the index of each word's first token in the flat values, int64 (words of the batch,).
 
-    Args:
-        tokens: Token ids, `tf.RaggedTensor` (batch, tokens).
-        words: Index of each token's word in its text, `tf.RaggedTensor` (batch, tokens). Both are
-            from `WordPieceTokenizer.tokenize_with_offsets`.
-
-    Returns:
-        int64 (words of the batch,), indices into the flat values.
-
-    Example:
-
-    >>> words = tf.ragged.constant([[0, 0, 1], [], [0]])
-    >>> first_tokens(words, words).numpy().tolist()
-    [0, 2, 3]
+    Token ids and the index of each token's word are ragged (batch, tokens), from
+    `WordPieceTokenizer.tokenize_with_offsets`.
     """
     key = tf.stack([tokens.value_rowids(), tf.cast(words.flat_values, tf.int64)], axis=1)
     changed = tf.reduce_any(tf.not_equal(key[1:], key[:-1]), axis=1)
@@ -273,7 +255,10 @@ def first_tokens(tokens, words):
 
 
 def _substrings(texts, row, start, end):
-    """Bytes `start` to `end` of the text in each `row`, without a copy of the text for each."""
+    """Return the bytes `start` to `end` of the text in each `row`.
+
+    The whole text is not copied for each of them.
+    """
     parts = tf.strings.bytes_split(texts)
     begin = tf.gather(parts.row_starts(), row) + tf.cast(start, tf.int64)
     indices = tf.ragged.range(begin, begin + tf.cast(end - start, tf.int64))
@@ -288,8 +273,8 @@ def span_selector(model, output, preprocessor, max_sequence_length):
         context: string (batch,)
     Outputs of `serving_default`:
         answer: string (batch,), a span of the context; "" if there is no answer
-        start: int32 (batch,), first byte of the answer in the context
-        end: int32 (batch,), byte after its last
+        start: int32 (batch,), index of the answer's first byte in the context
+        end: int32 (batch,), index after the answer's last byte
         score: float32 (batch,), probability of the answer
     Outputs of `ids`:
         start_logits: float32 (batch, seq)
@@ -319,9 +304,6 @@ def masked_lm(model, output, preprocessor, max_sequence_length):
         the model's inputs, with `masked_lm_positions`, int32 (batch, masked tokens)
     Outputs of `ids`:
         logits: float32 (batch, masked tokens, vocab_size)
-
-    Raises:
-        ValueError: If the vocabulary has no [MASK].
     """
     if MASK not in preprocessor.vocabulary:
         raise ValueError(
@@ -362,9 +344,10 @@ def masked_lm(model, output, preprocessor, max_sequence_length):
 
 
 def _check_positions(inputs, max_positions):
-    """Assertions on `masked_lm_positions`."""
+    """Return assertions on `masked_lm_positions`."""
     positions = inputs["masked_lm_positions"]
-    # The head gathers from all sequences of the batch: an index too high would read from another.
+    # The head gathers from all sequences of the batch, so an index that is too high would read
+    # from another sequence.
     is_inside = (positions >= 0) & (positions < tf.shape(inputs["input_word_ids"])[1])
     inside = "masked_lm_positions must lie within the row of input_word_ids"
     # The logits of a small request could take many gigabytes.
@@ -376,7 +359,7 @@ def _check_positions(inputs, max_positions):
 
 
 def _pack_masked(preprocessor, max_sequence_length, text):
-    """The model's inputs for texts with [MASK], including `masked_lm_positions`."""
+    """Return the inputs for texts with [MASK], including `masked_lm_positions`."""
     mask = preprocessor.tokenizer.token_id(MASK)
     parts = tf.strings.split(text, MASK)  # (batch, (parts))
     tokens = preprocessor.tokenizer.tokenize(parts.flat_values)
@@ -406,22 +389,8 @@ HEADS = {
 def check_shapes(function, input_signature):
     """Make a function of strings check the shapes of its inputs when its graph runs.
 
-    TensorFlow Serving passes on tensors of any shape, and some graphs would return wrong answers.
-
-    Args:
-        function: Function of strings.
-        input_signature: List of its `tf.TensorSpec`s.
-
-    Returns:
-        The function. It raises `tf.errors.InvalidArgumentError` if an input has the wrong rank, or
-        if inputs have different batch sizes.
-
-    Example:
-
-    >>> specs = [_strings("a"), _strings("b")]
-    >>> join = tf.function(check_shapes(lambda a, b: a + b, specs), input_signature=specs)
-    >>> join(tf.constant(["x"]), tf.constant(["y"])).numpy().tolist()
-    [b'xy']
+    TensorFlow Serving accepts tensors of any shape, and some graphs would return wrong answers. A
+    wrong rank, or different batch sizes, raise `tf.errors.InvalidArgumentError`.
     """
     names = " and ".join(spec.name for spec in input_signature)
 

@@ -91,21 +91,10 @@ services:
 
 
 def write_warmup(version, inputs):
-    """Write the warm-up requests that the server runs before it serves a version.
+    """Write the requests that a server runs before it serves the version. Return their number.
 
-    Args:
-        version: Folder of the SavedModel.
-        inputs: Inputs of `serving_default`, a list of named `tf.TensorSpec`.
-
-    Returns:
-        Number of requests.
-
-    Example:
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_warmup(folder, [tf.TensorSpec([None], tf.string, name="text")])
-    2
+    `version` is the folder of the SavedModel. `inputs` are named `tf.TensorSpec`s of its signature
+    `serving_default`.
     """
     file = pathlib.Path(version, WARMUP_FILE)
     file.parent.mkdir(exist_ok=True)
@@ -144,16 +133,7 @@ def write_settings(folder, inputs):
 
 
 def can_batch(inputs):
-    """Return True if the server can batch requests: all rows must have the same shape.
-
-    Args:
-        inputs: Inputs of a signature, a list of `tf.TensorSpec`.
-
-    Example:
-
-    >>> can_batch([tf.TensorSpec([None])]), can_batch([tf.TensorSpec([None, None])])
-    (True, False)
-    """
+    """Return True if the server can batch requests: all rows must have the same shape."""
     return all(spec.shape.rank and spec.shape[1:].is_fully_defined() for spec in inputs)
 
 
@@ -177,24 +157,24 @@ def _plain(value):
 
 
 def _proto_string(text):
-    """A string literal of the text format of protocol buffers."""
+    """Return a string literal of the text format of protocol buffers."""
     escaped = re.sub(r'["\\\x00-\x1f\x7f]', lambda found: f"\\{ord(found[0]):03o}", text)
     return f'"{escaped}"'
 
 
 def _yaml_string(text):
-    """A string literal of YAML, with `$` escaped for Compose."""
+    """Return a string literal of YAML, with `$` escaped for Compose."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", r"\x7f").replace("$", "$$")
 
 
 def _example(spec, text):
-    """A `TensorProto` with one row for an input: the text, or zeros."""
+    """Return a `TensorProto` with one row for an input: the text, or zeros."""
     shape = [size or 1 for size in spec.shape]
     return tf.make_tensor_proto(text if spec.dtype == tf.string else 0, spec.dtype, shape)
 
 
 def _prediction_log(signature, tensors):
-    """A serialized `PredictionLog` with a `PredictRequest`.
+    """Return a serialized `PredictionLog` with a `PredictRequest`.
 
     It is encoded by hand, so that exporting does not need the package tensorflow-serving-api.
     Source: `prediction_log.proto`, `predict.proto` and `model.proto` of tensorflow/serving.
@@ -206,7 +186,7 @@ def _prediction_log(signature, tensors):
 
 
 def _field(number, payload):
-    """A length-delimited field of a serialized protocol buffer."""
+    """Return a length-delimited field of a serialized protocol buffer."""
     size, length = len(payload), bytearray()
     while size > 0x7F:
         length.append(size & 0x7F | 0x80)

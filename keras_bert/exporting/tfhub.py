@@ -17,8 +17,8 @@ SEQUENCE_LENGTH = 128  # of `preprocess(texts)`, as on TF-Hub
 class _Reusable(tf.train.Checkpoint):
     """A trackable object with attributes of any name.
 
-    Unlike `tf.Module`, it has no property `variables`, so a list with that name can be saved. It
-    can also be called before it is saved.
+    Unlike `tf.Module`, it has no property `variables`, so a list with that name can be saved, and
+    it can be called before it is saved.
     """
 
     def __call__(self, *args, **kwargs):
@@ -26,26 +26,18 @@ class _Reusable(tf.train.Checkpoint):
 
 
 def preprocess(preprocessor, assets, sequence_length=SEQUENCE_LENGTH):
-    """Make the module of a preprocessor.
+    """Return the module of a preprocessor and the dict of its signatures.
 
-    The module `m` has these functions:
+    The folder `assets` must exist until the module is saved. The module `m` has these functions:
 
     - `m(texts)` returns `input_word_ids`, `input_mask` and `input_type_ids`, int32
       (batch, sequence_length).
     - `m.tokenize(texts)` returns ids, int32 ragged (batch, (words), (tokens)).
-    - `m.tokenize_with_offsets(texts)` returns ids, the first byte of each token, and the byte
-      after its last.
+    - `m.tokenize_with_offsets(texts)` returns ids, the index of the first byte of each token, and
+      the index after its last byte.
     - `m.bert_pack_inputs([a] or [a, b], seq_length)` packs ragged ids of rank 2 or 3 into the
       three tensors.
     - `m.tokenize.get_special_tokens_dict()` returns int32 scalars.
-
-    Args:
-        preprocessor: `Preprocessor`.
-        assets: Folder for the vocabulary; it must exist until the module is saved.
-        sequence_length: Default length of the sequences.
-
-    Returns:
-        The module and the dict of its signatures.
     """
     texts = [tf.TensorSpec([None], tf.string, name="inputs")]
 
@@ -78,7 +70,7 @@ def preprocess(preprocessor, assets, sequence_length=SEQUENCE_LENGTH):
 
 
 def _pack_function(preprocessor, sequence_length):
-    """`bert_pack_inputs`, traced for one or two ragged tensors of rank 2 or 3."""
+    """Return `bert_pack_inputs`, traced for one or two ragged tensors of rank 2 or 3."""
 
     def pack(inputs, seq_length=sequence_length):
         flat = [item.merge_dims(1, -1) if item.ragged_rank > 1 else item for item in inputs]
@@ -102,23 +94,16 @@ def _pack_function(preprocessor, sequence_length):
 
 
 def encoder(encoder, assets, masked_lm=None):
-    """Make the trainable module of an encoder.
+    """Return the trainable module of an encoder and the dict of its signatures.
 
-    The module `m` has these attributes:
+    The folder `assets` must exist until the module is saved. `masked_lm` is a `MaskedLMHead` that
+    is tied to the encoder, or `None`. The module `m` has these attributes:
 
     - `m(inputs, training=False)` takes a dict of the three tensors, int32 (batch, seq). It returns
       a dict of `pooled_output`, `sequence_output`, `encoder_outputs`, a list with one tensor for
       each layer, and `default`, which is the pooled output.
     - `m.variables`, `m.trainable_variables` and `m.regularization_losses` are lists.
     - `m.mlm`, if there is a `masked_lm`, also takes `masked_lm_positions` and adds `mlm_logits`.
-
-    Args:
-        encoder: `BertEncoder`.
-        assets: Folder for the vocabulary; it must exist until the module is saved.
-        masked_lm: `MaskedLMHead` that is tied to the encoder, or `None`.
-
-    Returns:
-        The module and the dict of its signatures.
     """
 
     def encode(inputs, training):
@@ -155,7 +140,7 @@ def encoder(encoder, assets, masked_lm=None):
 
 
 def _trainable(call, keys, layers):
-    """A module with the attributes that `hub.KerasLayer` expects.
+    """Return a module with the attributes that `hub.KerasLayer` expects.
 
     `call(inputs, training)` takes a dict of `keys`, int32 (batch, seq); `layers` own its variables.
     """
@@ -174,7 +159,7 @@ def _trainable(call, keys, layers):
 
 
 def _by_word(tokens):
-    """Ids, starts and limits, int32 ragged (batch, (words), (tokens))."""
+    """Return ids, starts and limits, each int32 ragged (batch, (words), (tokens))."""
     ids, words, starts, limits = tokens
     first = signatures.first_tokens(ids, words)
     row_of_word = tf.gather(ids.value_rowids(), first)

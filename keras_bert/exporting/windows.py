@@ -7,18 +7,17 @@ import typing
 
 import tensorflow as tf
 
-_CHUNK = 16  # windows that run at once; bounds the memory that a very long text takes
+_CHUNK = 16  # windows that run at once; limits the memory for a very long text
 
 
 class Windows(typing.NamedTuple):
     """Overlapping windows of the rows of a batch.
 
-    Attributes:
-        tokens: `tf.RaggedTensor` (windows, tokens).
-        row: Row of each window, int64 (windows,).
-        number: Index of each window among those of its row, int64 (windows,).
-        counts: Number of windows of each row, at least 1, int64 (rows,).
-        step: Tokens from one window of a row to the next, at least 1, int64 (rows,).
+    tokens: `tf.RaggedTensor` (windows, tokens)
+    row: row of each window, int64 (windows,)
+    number: index of each window among those of its row, int64 (windows,)
+    counts: number of windows of each row, at least 1, int64 (rows,)
+    step: tokens from one window of a row to the next, at least 1, int64 (rows,)
     """
 
     tokens: tf.RaggedTensor
@@ -29,10 +28,10 @@ class Windows(typing.NamedTuple):
 
 
 def split(tokens, size, step):
-    """Split rows of tokens into overlapping windows, and return `Windows`.
+    """Return the `Windows` of a `tf.RaggedTensor` of tokens (rows, tokens).
 
-    `tokens` is a `tf.RaggedTensor` (rows, tokens). `size` is the largest number of tokens in a
-    window and `step` the tokens from one window to the next, both int64 (rows,).
+    `size` is the largest number of tokens in a window and `step` the tokens from one window to the
+    next, both int64 (rows,).
     """
     step = tf.maximum(step, 1)
     length = tokens.row_lengths()
@@ -47,23 +46,10 @@ def split(tokens, size, step):
 
 
 def map_in_chunks(function, inputs, output_specs, chunk=None):
-    """Apply a function to a few rows at a time and concatenate its results.
+    """Apply a function to `chunk` rows at a time (default: 16) and concatenate its results.
 
-    Args:
-        function: Maps a dict of tensors (rows, ...) to a dict of tensors (rows, ...).
-        inputs: Dict of tensors (rows, ...).
-        output_specs: Dict of `tf.TensorSpec`s of the function's results.
-        chunk: Rows at a time; default: 16.
-
-    Returns:
-        Dict of tensors (rows, ...).
-
-    Example:
-
-    >>> spec = tf.TensorSpec([None], tf.int32)
-    >>> double = lambda inputs: {"y": 2 * inputs["x"]}
-    >>> map_in_chunks(double, {"x": tf.range(5)}, {"y": spec}, chunk=2)["y"].numpy().tolist()
-    [0, 2, 4, 6, 8]
+    `function` maps a dict of tensors (rows, ...) to another dict of tensors (rows, ...), which
+    `output_specs`, a dict of `tf.TensorSpec`s, describes. `inputs` is the dict for all rows.
     """
     chunk = _CHUNK if chunk is None else chunk
     rows = tf.shape(next(iter(inputs.values())))[0]

@@ -1,4 +1,4 @@
-"""Unpacking of untrusted zip archives: `unpack`."""
+"""Unpack untrusted zip archives."""
 
 import os
 import pathlib
@@ -20,8 +20,8 @@ _ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueErro
 def unpack(archive, folder):
     """Unpack an untrusted zip archive into a new folder, completely or not at all.
 
-    Raise ValueError for a damaged archive and for one that breaks a rule of `_check_entries` or
-    `_check_entry`, such as a zip bomb or a name that leads out of the folder.
+    Raise ValueError for a damaged archive, and for an unsafe one, such as a zip bomb or an archive
+    with a path outside of the folder.
     """
     archive, folder = pathlib.Path(archive), pathlib.Path(folder)
     try:

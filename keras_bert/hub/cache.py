@@ -62,8 +62,8 @@ def has_weights(sha256):
 def cached(folder, sha256):
     """Return a folder of the cache, or `None` if it does not exist.
 
-    If the size or time of any file changed since the last check, all files are compared with
-    `sha256`, {file: hash}, and with the hashes of the first download. A mismatch is a ValueError.
+    If the size or time of a file changed since the last check, the files must match `sha256`,
+    {file: hash}, and the hashes of the first download. A mismatch is a ValueError.
     """
     if not folder.is_dir():
         return None
@@ -78,7 +78,7 @@ def first_download(folder):
     """Return the record of the first download of a folder, or {} if there is none.
 
     The record is a dict with `"sha256"`, {file: hash}, and `"revision"` (the commit on the Hub) or
-    `"archive"` (the hash of the archive). ValueError means that the record is damaged.
+    `"archive"` (the hash of the archive).
     """
     file = _record_file(folder)
     try:

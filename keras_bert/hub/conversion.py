@@ -32,28 +32,10 @@ def from_checkpoint(
     hidden_act=None,
     **head_options,
 ):
-    """Build a model with the weights of a checkpoint.
+    """Build a `BertEncoder`, or the model of the head `task`, from a `checkpoints.Checkpoint`.
 
-    Args:
-        checkpoint: A `checkpoints.Checkpoint`.
-        task: A function of `keras_bert.heads`. `None` builds the encoder. `"auto"` builds the head
-            that the checkpoint names, or the encoder.
-        fresh_head: If `True`, initialize the head with random weights and ignore those of the
-            checkpoint.
-        sequence_length: Sequence length of `encoder.preprocessor`, at most the encoder's
-            `max_position_embeddings`. `None` pads to the longest text of a batch.
-        dtype: Dtype policy of the encoder, such as `"mixed_bfloat16"`.
-        rematerialize: If `True`, recompute activations in the backward pass to save memory.
-        hidden_act: Activation that replaces the checkpoint's.
-        **head_options: Options of the head, such as `labels`.
-
-    Returns:
-        A `BertEncoder`, or the model of the head. The encoder has a `preprocessor` if the
-        checkpoint has a vocabulary.
-
-    Raises:
-        ValueError: The checkpoint lacks weights of the head, or its vocabulary or config is
-            invalid.
+    The options are those of `loading.load`, except that `sequence_length` has no "auto". The
+    encoder has a `preprocessor` if the checkpoint has a vocabulary.
     """
     if task == "auto":
         task = checkpoint.task
@@ -81,17 +63,10 @@ def from_checkpoint(
 
 
 def to_checkpoint(model):
-    """Return the weights of a model in canonical form, the inverse of `from_checkpoint`.
+    """Return the weights of a model, copied, as a `checkpoints.Checkpoint`.
 
-    Args:
-        model: A `BertEncoder`, or a model that a function of `keras_bert.heads` built.
-
-    Returns:
-        A `checkpoints.Checkpoint` with copies of the weights.
-
-    Raises:
-        ValueError: The model has no encoder or several, other layers than BERT's, or quantized or
-            LoRA weights.
+    The model must be a `BertEncoder` or have a head of `keras_bert.heads`. Quantized and LoRA
+    weights are a ValueError.
     """
     encoder, output, task = heads.find_encoder(model), heads.find_output(model), None
     if model is not encoder:
@@ -135,73 +110,35 @@ def to_checkpoint(model):
 
 
 def from_keras_hub(model, task=None, **options):
-    """Build a model from a KerasHub model.
+    """Build a model with copies of the weights of a KerasHub model.
 
-    Args:
-        model: A `keras_hub.models.BertBackbone`, `BertTextClassifier` or `BertMaskedLM`, or the
-            same class in `keras_nlp`. The weights are copied.
-        task: As for `from_checkpoint`. Default: the task of the model.
-        **options: As for `from_checkpoint`.
-
-    Returns:
-        A `BertEncoder`, or the model of a head.
-
-    Raises:
-        ValueError: The model is of another class.
+    That is a `BertBackbone`, `BertTextClassifier` or `BertMaskedLM` of `keras_hub` or `keras_nlp`.
+    The options are those of `from_checkpoint`; the default of `task` is the task of the model.
     """
     checkpoint = keras_hub.from_backbone(model)
     return from_checkpoint(checkpoint, task or checkpoint.task, **options)
 
 
 def to_keras_hub(model, backbone=None):
-    """Copy the weights of an encoder to a KerasHub backbone.
+    """Copy the weights of a model's encoder to a `BertBackbone`; `None` creates one.
 
-    Args:
-        model: A `BertEncoder`, or a model with one. Weights of a head are not copied.
-        backbone: A `keras_hub.models.BertBackbone` to fill. `None` creates one with keras_hub.
-
-    Returns:
-        The backbone.
-
-    Raises:
-        ValueError: KerasHub has no equivalent: the activation is not tanh gelu, or
-            `layer_norm_eps` is not 1e-12; or the sizes differ.
-        ImportError: keras_hub is not installed.
+    KerasHub supports only the tanh gelu and a `layer_norm_eps` of 1e-12.
     """
     return keras_hub.to_backbone(to_checkpoint(heads.find_encoder(model)), backbone)
 
 
 def from_model_garden(encoder, **options):
-    """Build an encoder from an encoder of TensorFlow's Model Garden.
+    """Build an encoder from a `BertEncoder` or `BertEncoderV2` of TensorFlow's Model Garden.
 
-    Args:
-        encoder: An `official.nlp.modeling.networks.BertEncoderV2` or `BertEncoder`. The weights
-            are copied.
-        **options: As for `from_checkpoint`.
-
-    Returns:
-        A `BertEncoder` without a preprocessor.
-
-    Raises:
-        ValueError: The encoder is of another class.
+    The weights are copied. The options are those of `from_checkpoint`. There is no preprocessor.
     """
     return from_checkpoint(model_garden_encoder.from_encoder(encoder), **options)
 
 
 def to_model_garden(model, encoder=None):
-    """Copy the weights of an encoder to an encoder of TensorFlow's Model Garden.
+    """Copy the weights of a model's encoder to an encoder of TensorFlow's Model Garden.
 
-    Args:
-        model: A `BertEncoder`, or a model with one. Weights of a head are not copied.
-        encoder: An `official.nlp.modeling.networks.BertEncoderV2` or `BertEncoder` to fill. `None`
-            creates a `BertEncoderV2` with tf-models-official.
-
-    Returns:
-        The encoder.
-
-    Raises:
-        ValueError: The sizes differ, or the Model Garden lacks the activation.
-        ImportError: tf-models-official is not installed.
+    `encoder` is a `BertEncoder` or `BertEncoderV2`; `None` creates a `BertEncoderV2`.
     """
     return model_garden_encoder.to_encoder(to_checkpoint(heads.find_encoder(model)), encoder)
 
@@ -271,7 +208,7 @@ def _assign(model, task, checkpoint, fresh_head):
 
 
 def _check_head(task, checkpoint, variables, needed):
-    """Raise ValueError if the checkpoint lacks weights of the head or has those of another."""
+    """Raise ValueError if the checkpoint lacks weights of the head or has another head."""
     must = f"{checkpoint.path}: must have the weights of the head {task}"
     hint = "pass fresh_head=True for random weights"
     missing = [name for name in variables if _part(name) in needed - checkpoint.groups]

@@ -1,4 +1,4 @@
-"""Downloads of single files over HTTP: `fetch`."""
+"""Download single files over HTTP."""
 
 import hashlib
 import pathlib
@@ -13,20 +13,7 @@ _BLOCK_BYTES = 2**20
 
 
 def sha256_of(file):
-    """Return the SHA-256 of a file as 64 hexadecimal digits.
-
-    Args:
-        file: Path of the file.
-
-    Raises:
-        OSError: The file cannot be read.
-
-    Example:
-
-    >>> import os
-    >>> sha256_of(os.devnull)[:8]
-    'e3b0c442'
-    """
+    """Return the SHA-256 of a file as 64 hexadecimal digits."""
     with open(file, "rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
@@ -35,8 +22,8 @@ def fetch(url, path, *, sha256=None):
     """Download a file. It gets its name only when it is complete and has the right hash.
 
     An existing file is not downloaded again, and a redirect from https to http is refused. Two
-    processes must not fetch the same path at once; see `cache.locked`. A wrong hash is a
-    `ValueError`; `OSError` if the server cannot be reached or refuses.
+    processes must not fetch the same path at once; see `cache.locked`. Raise `ValueError` for a
+    wrong hash, and `OSError` if the server cannot be reached or refuses.
     """
     path = pathlib.Path(path)
     if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
@@ -53,16 +40,7 @@ def fetch(url, path, *, sha256=None):
 
 
 def public_address(url):
-    """Return an address without its user, password and query, which may be secret.
-
-    Args:
-        url: The address.
-
-    Example:
-
-    >>> public_address("https://me:mine@example.org/bert.zip?key=1")
-    'https://example.org/bert.zip'
-    """
+    """Return an address without its user, password and query, which may be secret."""
     parts = urllib.parse.urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
@@ -123,7 +101,7 @@ def _check_response(shown, folder, response):
     if response.headers.get("Content-Encoding", "identity") != "identity":
         raise OSError(f"{shown}: the server must send the file uncompressed")
     size, free = response.raw.length_remaining, shutil.disk_usage(folder).free
-    if size is None:  # the end of the file could not be told from a cut connection
+    if size is None:  # a cut connection would look like the end of the file
         raise OSError(f"{shown}: the server must send the length of the file")
     if size > free:
         raise OSError(f"{folder} needs {size} free bytes for {shown}; it has {free}")

@@ -35,8 +35,8 @@ def load(
 ):
     """Load a model with its weights, its vocabulary and its tokenizer options.
 
-    No code from the model runs unless `trusted=True`; see SECURITY.md for what that means for each
-    format. A saved model with a `HubLayer` or a Keras `Lambda` layer contains code.
+    No code from the model runs unless `trusted=True`; see SECURITY.md for each format. A saved
+    model with a `HubLayer` or a Keras `Lambda` layer contains code.
 
     Args:
         name: One of these:
@@ -61,8 +61,8 @@ def load(
         hidden_act: Activation that replaces the checkpoint's. A named model such as `"base"` has
             the activation with which Google published it: `"gelu"` for the models of 2018,
             `"gelu_new"` (tanh) for whole word masking and the miniatures.
-        trusted: If `True`, code in the model may run. Use it only if you trust the author: the
-            code can read and write your files.
+        trusted: Use `True` only if you trust the author: the model's code can then read and write
+            your files.
         **head_options: Options of the head, such as `labels` with `fresh_head`.
 
     Returns:

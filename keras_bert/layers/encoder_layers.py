@@ -146,9 +146,6 @@ class SelfAttention(keras.layers.Layer):
         dropout: Dropout rate of the attention probabilities, at least 0 and below 1.
         initializer_range: Standard deviation of the initial weights.
 
-    Raises:
-        ValueError: If `num_heads` does not divide the width of the input.
-
     Example:
 
     >>> layer = SelfAttention(num_heads=2)
@@ -420,9 +417,8 @@ def gather_positions(x, positions):
     >>> gather_positions(ops.reshape(ops.arange(3.0), (1, 3, 1)), ops.array([[2, 0]])).shape[1]
     2
     """
-    # A matmul with one-hot rows is cheap and exact up to the rounding of matmul inputs, and on
-    # several devices each reads only its own rows. With a gather, XLA sends all rows to all
-    # devices.
+    # A matmul with one-hot rows is cheap, and exact up to the rounding of matmul inputs. It lets a
+    # device read only its own rows; with a gather, XLA sends all rows to all devices.
     seq = ops.arange(ops.shape(x)[1], dtype="int32")
     one_hot = ops.cast(positions, "int32")[:, :, None] == seq  # (batch, n, seq)
     return ops.matmul(ops.cast(one_hot, x.dtype), x)
@@ -475,14 +471,7 @@ class Pooler(keras.layers.Layer):
         return self.pool(gather_positions(sequence_output, positions))
 
     def pool(self, cls_vectors):
-        """Pool [CLS] vectors.
-
-        Args:
-            cls_vectors: Floats (..., hidden).
-
-        Returns:
-            A tensor of the same shape.
-        """
+        """Pool [CLS] vectors: floats (..., hidden) to a tensor of the same shape."""
         return self.dense(cls_vectors)
 
     def compute_output_shape(self, sequence_output_shape, positions_shape=None):

@@ -95,9 +95,9 @@ class TaskOutput(keras.layers.Layer):
 class MaskedLMHead(keras.layers.Layer):
     """Vectors to logits over the vocabulary, with the encoder's word embeddings as weights.
 
-    A dense layer with activation and LayerNorm, then a matmul with the transposed embeddings, and
-    a bias. The embeddings are the encoder's own variable. In a functional model the layer finds
-    the encoder that produced its input, so the weights are also tied after a reload.
+    It applies a dense layer, the activation and LayerNorm, then a matmul with the transposed
+    embeddings, and a bias. In a functional model the layer finds the encoder that produced its
+    input, so the weights are also tied after a reload.
 
     Source: `get_masked_lm_output` in google-research/bert `run_pretraining.py`.
 
@@ -133,11 +133,7 @@ class MaskedLMHead(keras.layers.Layer):
         object.__setattr__(self, "_word_embeddings", None)
 
     def tie_to(self, word_embeddings):
-        """Use the weights of an embedding layer as output weights.
-
-        Args:
-            word_embeddings: The `keras.layers.Embedding` of the encoder.
-        """
+        """Use the weights of the encoder's `keras.layers.Embedding` as output weights."""
         # Bypass Keras' tracking: the variable must belong to the encoder only.
         object.__setattr__(self, "_word_embeddings", word_embeddings)
 

@@ -29,8 +29,8 @@ def initializer(stddev):
 def without_initial_weights(zeros=None):
     """Context manager in which new layers start with zeros.
 
-    Use it if a checkpoint replaces the weights at once. Drawing random numbers takes most of the
-    time of building a BERT.
+    Use it if the weights are replaced after building. Drawing random numbers takes most of the time
+    of building a BERT.
 
     Args:
         zeros: The initializer to use. Defaults to `keras.initializers.Zeros()`.

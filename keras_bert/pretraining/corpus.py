@@ -16,28 +16,10 @@ _HEAD = 4096  # bytes that determine the format of a file
 
 
 def files(paths):
-    """Find the files of a corpus.
+    """Return the files of a corpus, sorted `pathlib.Path`s without duplicates.
 
-    Args:
-        paths: A path or a list of paths: files, folders (with all subfolders, without hidden
-            files) and patterns such as `"wiki/**/*.bz2"`.
-
-    Returns:
-        A sorted list of `pathlib.Path` without duplicates.
-
-    Raises:
-        ValueError: If a path or pattern matches nothing, or matches a pipe or another file that
-            cannot be read more than once.
-        OSError: If a folder cannot be read.
-
-    Example:
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     for name in ("b.txt", "a.txt", ".hidden"):
-    ...         _ = pathlib.Path(folder, name).write_text("text")
-    ...     [file.name for file in files(folder)]
-    ['a.txt', 'b.txt']
+    `paths` is as for `documents`. A path that matches nothing, a broken link and a file that cannot
+    be read more than once, such as a pipe, are a `ValueError`.
     """
     found: dict[str, pathlib.Path] = {}
     for path in [paths] if isinstance(paths, (str, os.PathLike)) else paths:
@@ -67,22 +49,9 @@ def _is_unicode(path):
 
 
 def check_outside(folder, paths):
-    """Check that files in an output folder would not become part of the corpus.
+    """Raise a `ValueError` if an output folder is inside the corpus.
 
-    Args:
-        folder: The output folder.
-        paths: The corpus, as for `files`.
-
-    Raises:
-        ValueError: If the folder is inside the corpus.
-
-    Example:
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     check_outside(folder + "/records", [folder])
-    Traceback (most recent call last):
-    ValueError: ...records: must not be inside the corpus, ...
+    A later call would read the output as a part of the corpus. `paths` is as for `documents`.
     """
     target = pathlib.Path(folder).resolve()
     for path in [paths] if isinstance(paths, (str, os.PathLike)) else paths:
@@ -139,11 +108,12 @@ def documents(paths, *, counts=None):
     paragraphs if possible.
 
     Args:
-        paths: As for `files`.
+        paths: A path or a list of paths: files, folders (with all subfolders, without hidden
+            files) and patterns such as `"wiki/**/*.bz2"`.
         counts: A `collections.Counter` to fill: `"files"`, `"documents"`, and the repairs:
             `"invalid_utf8"`, the lines with bytes that were replaced by U+FFFD; `"long_lines"`, the
-            lines that were cut; `"long_documents"`, the documents that were split.
-            `"invalid_utf8_at"` etc. are the places of the first ones.
+            lines that were cut; `"long_documents"`, the documents that were split. For each kind
+            of repair, a key such as `"invalid_utf8_at"` names the file and line of the first one.
 
     Yields:
         `Document`s.

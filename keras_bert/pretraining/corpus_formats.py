@@ -16,13 +16,11 @@ _REDIRECT = re.compile(r"\s*#\s?\w+\s*:?\s*\[\[")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Document:
-    r"""A document of a corpus, before any processing.
+    """A document of a corpus, before any processing.
 
-    Attributes:
-        source: Its place, such as `"books.txt.xz: line 512"`.
-        text: Paragraphs separated by line ends, or wikitext.
-        markup: `"plain"` or `"wikitext"`.
-        part: Number of the part, for documents longer than `text_files.LONGEST`.
+    `source` names its file and line or page, such as `"books.txt.xz: line 512"`. `text` consists of
+    paragraphs separated by line ends, or of wikitext; `markup` is `"plain"` or `"wikitext"`. `part`
+    numbers the parts of a document longer than `text_files.LONGEST`.
     """
 
     source: str
@@ -33,10 +31,7 @@ class Document:
     def paragraphs(self):
         """Return the paragraphs, a list of non-empty strings without line ends.
 
-        Parses wikitext, which takes much longer than reading it.
-
-        Raises:
-            ValueError: If the document is wikitext and mwparserfromhell is not installed.
+        Wikitext needs mwparserfromhell, and takes much longer to parse than to read.
         """
         if self.markup == "wikitext":
             return mediawiki.paragraphs(self.text)
@@ -44,17 +39,10 @@ class Document:
 
 
 def reader(path, head):
-    """Return the function that reads a file's format.
+    """Return the function for a file's format, from (path, chunks, counts) to `Document`s.
 
-    Args:
-        path: The file. Its suffix matters only for JSON Lines.
-        head: The first bytes of the decompressed content.
-
-    Returns:
-        A function from `(path, chunks, counts)` to an iterator of `Document`s.
-
-    Raises:
-        ValueError: If the file is a JSON array.
+    `head` is the first bytes of the decompressed content. The suffix of `path` matters only for
+    JSON Lines.
     """
     names = {suffix.lower() for suffix in path.suffixes}
     if names & {".jsonl", ".ndjson"} or re.match(rb'\{\s*"', head):
@@ -85,7 +73,7 @@ def _parts(source, text, markup="plain"):
 
 
 def _blank_lines(text):
-    """Return the number of blank lines at the beginning."""
+    """Return the number of blank lines at the beginning of a text."""
     return text.count("\n", 0, len(text) - len(text.lstrip()))
 
 
@@ -195,7 +183,7 @@ def _read_extracted(path, chunks, counts):
         if inside is None:
             if text and not text.isspace():
                 raise ValueError(
-                    f"{path}, line {line + _blank_lines(text)}: text must be inside of <doc ...> "
+                    f"{path}, line {line + _blank_lines(text)}: text must be between <doc ...> "
                     f"and </doc>; received {text.strip()[:40]!r}"
                 )
             return

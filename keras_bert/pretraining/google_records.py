@@ -18,8 +18,7 @@ from keras_bert.runtime.files import atomic_write
 def read(paths, batch_size, sequence_length, max_predictions, *, shuffle=0, seed=0):
     """Read batches for `heads.pretraining`.
 
-    The dataset uses only TensorFlow operations, so it also runs on the host of a remote TPU, and
-    the files may be in a bucket.
+    The dataset uses only TensorFlow operations. It therefore also runs on the host of a remote TPU.
 
     Args:
         paths: Files or patterns, including `"gs://..."`.
@@ -33,8 +32,8 @@ def read(paths, batch_size, sequence_length, max_predictions, *, shuffle=0, seed
         repeats without end.
 
     Raises:
-        ValueError: If no file matches or the first row has other lengths. Errors in later rows are
-            TensorFlow's, when they are read.
+        ValueError: If no file matches or the first row has other lengths. Later rows raise
+            TensorFlow's errors when they are read.
 
     Example:
 

@@ -28,7 +28,7 @@ _ADVICE = "a lower learning rate or a longer warm-up may help, in a new folder"
 
 @dataclasses.dataclass(frozen=True)
 class Intervals:
-    """Steps between two history lines, checkpoints and evaluations, and rows of an evaluation."""
+    """Steps between history lines, checkpoints and evaluations, and the rows of an evaluation."""
 
     log_every: int
     save_every: int
@@ -50,18 +50,9 @@ class Intervals:
 class Loop:
     """A pretraining run: its model, its data and its progress.
 
-    Attributes:
-        model: The model to train, compiled by `losses.compile_model`.
-        records: The `Records`.
-        folder: The run's folder.
-        recipe: The `Recipe`.
-        intervals: The `Intervals`.
-        step: Number of completed steps.
-        position: The `StreamPosition` of the next batch.
-        history: A list of dicts, one per line.
-        stream_options: Options of `Stream`.
-        trained: `model`, or the packed model with its weights.
-        tasks: Names of the model's outputs.
+    `model` is compiled by `losses.compile_model`; `trained` is the same model, or the packed model
+    with its weights. `step` is the number of completed steps, and `position` the `StreamPosition`
+    of the next batch. `history` is a list of dicts. `tasks` are the names of the model's outputs.
     """
 
     model: keras.Model
@@ -91,7 +82,7 @@ class Loop:
         self._checkpoints: Checkpoints  # set by `restore`
 
     def restore(self, checkpoints):
-        """Continue from the newest of some `Checkpoints`, and save further ones there."""
+        """Resume from the newest of some `Checkpoints`, if any, and save later ones with it."""
         self._checkpoints = checkpoints
         found = checkpoints.restore(self._variables())
         if found is not None:
@@ -101,7 +92,7 @@ class Loop:
         distribution.check_same_step(self.step)
 
     def describe(self):
-        """Return a line about the run for the user."""
+        """Describe the run in one line for the user."""
         phases = " and ".join(
             f"{phase.steps:,} steps of {phase.batch_size:,} x {phase.sequence_length}"
             for phase in self.recipe.phases
@@ -116,14 +107,9 @@ class Loop:
     def run(self, bar, on_record, stop):
         """Train the remaining steps.
 
-        Args:
-            bar: A `rich.progress.Progress`.
-            on_record: Function that is called with each line of the history.
-            stop: A `threading.Event`. When it is set, the loop saves a checkpoint and stops.
-
-        Raises:
-            KeyboardInterrupt: If `stop` was set before the last step.
-            ValueError: If the loss or a weight is no longer finite.
+        `bar` is a `rich.progress.Progress`. `on_record` is called with each line of the history.
+        When the `threading.Event` `stop` is set before the last step, the loop saves a checkpoint
+        and raises `KeyboardInterrupt`. A loss or weight that is not finite is a `ValueError`.
         """
         tasks = self._bar_tasks(bar)
         number, end = self._phase_at(self.step)
@@ -152,7 +138,7 @@ class Loop:
             phase.sequence_length,
             split=split,
             max_predictions=phase.max_predictions,
-            # Each phase has a seed of its own, so that it does not repeat the previous phase.
+            # A different seed per phase, so that no phase repeats the data of another one.
             seed=self.recipe.seed * len(self.recipe.phases) + number
             if split == "train"
             else _EVAL_SEED,
@@ -162,7 +148,7 @@ class Loop:
 
     def eval_set(self, number):
         """Return a phase's batches of held-out documents, at least one if there are documents."""
-        # A pair needs two documents.
+        # With next sentence prediction there are two tasks, and a pair needs two documents.
         if self.records.counts("eval")["documents"] < len(self.tasks):
             return []
         stream = self.stream(number, "eval")
@@ -170,7 +156,7 @@ class Loop:
         count = max(1, self.intervals.eval_rows // stream.batch_size)
         for _, batch in itertools.islice(stream.batches(epochs=1), count):
             rows = len(batch[0]["input_word_ids"])
-            # A smaller last batch would be another shape to compile.
+            # Omit a smaller last batch: its shape would need another compilation.
             if rows == stream.rows or not found and not rows % distribution.replicas():
                 found.append(batch)
         return found
@@ -185,7 +171,7 @@ class Loop:
         return [*self.trained.variables, *self.trained.optimizer.variables]
 
     def _phase_at(self, step):
-        """Return the index of the phase of a step, and the phase's end."""
+        """Return the index of the phase of a step, and the step at which the phase ends."""
         end = 0
         for number, phase in enumerate(self.recipe.phases):
             end += phase.steps
@@ -218,7 +204,7 @@ class Loop:
             self.history.append(record)
             if is_last:
                 self.position = StreamPosition()  # the next phase begins with the first document
-            # Read the event once: a request from here on applies to the next step.
+            # Read the event once. A later request applies to the next step.
             stopping = stop.is_set()
             if is_last or stopping or self.step % self.intervals.save_every == 0:
                 self._save()
@@ -236,7 +222,7 @@ class Loop:
                 )
 
     def _fit(self, stream, until, meter):
-        """Train up to the step `until`, or fewer steps on a request to stop; return a record."""
+        """Train up to the step `until` or a request to stop, and return a line of the history."""
         count = (until - self.step) * self.recipe.gradient_accumulation_steps
         positions, failures = {}, []
 
@@ -273,7 +259,7 @@ class Loop:
         }
 
     def _losses(self, logs):
-        """Return Keras' logs as floats, with the task's name also if there is only one task."""
+        """Return Keras' logs as floats. For a single task, add the names that contain the task."""
         if len(self.tasks) == 1:
             (task,) = self.tasks
             logs = {"loss": logs["loss"], f"{task}_loss": logs["loss"],
@@ -281,7 +267,7 @@ class Loop:
         return {name: float(value) for name, value in logs.items()}
 
     def _evaluate(self, stream, eval_set):
-        """Return losses and accuracies on held-out documents, with names that begin with eval_."""
+        """Return losses and accuracies on held-out documents; their names begin with eval_."""
 
         def batches():  # copies, because TensorFlow may write to the arrays that it is given
             return (keras.tree.map_structure(np.copy, batch) for batch in eval_set)
@@ -305,7 +291,7 @@ class Loop:
             loading.save(self.model, self.folder)
 
     def _check_weights(self):
-        """Raise an error if a weight is NaN or infinite; the loss lags one step behind."""
+        """Raise an error if a weight is NaN or infinite. The loss shows this one step later."""
         for variable in self.trained.trainable_variables:
             if not np.isfinite(keras.ops.convert_to_numpy(variable)).all():
                 raise ValueError(
@@ -314,7 +300,7 @@ class Loop:
                 )
 
     def _raise_diverged(self, stream, error):
-        """Save the batch of a loss that is not finite, and raise an error."""
+        """Save the batch whose loss is not finite, and raise an error."""
         step = self.step + error.batch // self.recipe.gradient_accumulation_steps + 1
         batches = stream.batches(self.position)
         _, batch = next(batch for index, batch in enumerate(batches) if index == error.batch)
@@ -341,7 +327,7 @@ class Loop:
 
 
 def _dataset(batches, stream, rows):
-    """Return batches as `fit` takes them: a `tf.data.Dataset` on TensorFlow, else a generator.
+    """Return batches for `fit`: a `tf.data.Dataset` on TensorFlow, else a generator.
 
     `batches` is a function that returns an iterator; `rows` is the fixed size of its batches.
     """

@@ -11,13 +11,9 @@ from keras_bert.runtime import distribution
 class PieceCrossentropy(keras.losses.Loss):
     """Cross-entropy of logits over a vocabulary, averaged over positions with a weight.
 
-    Computes the same numbers as `keras.losses.SparseCategoricalCrossentropy(from_logits=True)` with
-    less memory traffic. The logits are the largest tensor of a training step; of their size, this
-    loss creates only their exponentials and the gradient.
-
-    Args:
-        reduction, name, dtype: As for `keras.losses.Loss`. The default reduction ignores positions
-            with weight 0.
+    Equals `keras.losses.SparseCategoricalCrossentropy(from_logits=True)`, with less memory traffic.
+    The logits are the largest tensor of a training step. This loss creates only two more tensors of
+    that size: their exponentials and their gradient.
     """
 
     def __init__(self, reduction="mean_with_sample_weight", name="piece_crossentropy", dtype=None):
@@ -52,9 +48,6 @@ def accuracy():
 
     Equals `keras.metrics.SparseCategoricalAccuracy`, without an `argmax` over the vocabulary. If
     several logits are the maximum, each of them counts as correct.
-
-    Returns:
-        A `keras.metrics.Metric`.
     """
     return keras.metrics.MeanMetricWrapper(_is_correct, name="accuracy")
 

@@ -1,9 +1,7 @@
-"""Masking for the masked LM: 15% of the tokens, 80% by [MASK], 10% by a random token.
+"""Masking for the masked LM: select 15% of the tokens; 80% become [MASK], 10% a random token.
 
 Source: section 3.1 and A.1 of the paper; `create_masked_lm_predictions` in google-research/bert
-`create_pretraining_data.py`.
-
-Every random number is a hash of a key, the index of the sequence and the position in it.
+`create_pretraining_data.py`. The random numbers are hashes, see `hash_random`.
 """
 
 import re
@@ -16,25 +14,9 @@ _SPECIAL = re.compile(r"\[(PAD|UNK|CLS|SEP|MASK|unused\d+)\]")
 
 
 class Masker:
-    """Masks sequences for the masked LM.
+    """Masks a `share` of the tokens of sequences, at most `max_predictions` per sequence.
 
-    Args:
-        vocabulary: List of tokens.
-        max_predictions: Maximum number of masked tokens per sequence.
-        share: Share of the tokens to mask.
-        whole_words: If `True`, mask all tokens of a word or none.
-
-    Raises:
-        ValueError: If the vocabulary lacks a special token or a number is out of range.
-
-    Example:
-
-    >>> tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"]
-    >>> masker = Masker(tokens, max_predictions=2)
-    >>> ids = np.array([[2, 5, 6, 5, 6, 5, 6, 3, 0]])
-    >>> masked, positions, labels, count = masker.mask(ids, np.array([8]), key=1, numbers=[0])
-    >>> masked.shape, positions.shape, int(count[0])
-    ((1, 9), (1, 2), 1)
+    If `whole_words` is True, all tokens of a word are masked or none.
     """
 
     def __init__(self, vocabulary, max_predictions=20, share=0.15, whole_words=False):
@@ -62,18 +44,12 @@ class Masker:
         self._continues = np.array([token.startswith("##") for token in vocabulary])
 
     def mask(self, ids, lengths, key, numbers):
-        """Mask a batch.
+        """Mask ids with [CLS] and [SEP], int32 (batch, seq), of lengths (batch,) without padding.
 
-        Args:
-            ids: Token ids with [CLS] and [SEP], int32 (batch, seq).
-            lengths: Lengths without padding, (batch,).
-            key: Integer below 2**64 that identifies the run and the epoch.
-            numbers: Indices of the sequences within the epoch, (batch,).
-
-        Returns:
-            A tuple `(masked, positions, labels, counts)`: the masked ids, int32 (batch, seq); the
-            positions of the masked tokens in rising order and their original ids, both int32
-            (batch, predictions) and padded with 0; and the number of masked tokens, int64 (batch,).
+        `key`, below 2**64, identifies the run and the epoch. `numbers` (batch,) are the indices of
+        the sequences within the epoch. Returns the masked ids, int32 (batch, seq); the positions of
+        the masked tokens in rising order and their original ids, both int32 (batch, predictions)
+        and padded with 0; and the number of masked tokens, int64 (batch,).
         """
         ids = np.asarray(ids, np.int32)
         batch, seq = ids.shape

@@ -25,8 +25,8 @@ _BLOCKS = frozenset(
         "p", "div", "center", "blockquote", "poem", "br", "hr", "h1", "h2", "h3", "h4", "h5", "h6",
     }
 )  # fmt: skip
-# Common elements without prose. Like comments, templates and tables, they are removed before the
-# parser runs, because it would spend most of its time on them.
+# Common elements without prose. `_cut` removes them before the parser runs, as it removes comments,
+# templates and tables, because the parser would spend most of its time on them.
 _RAW = re.compile(
     r"<(ref|math|gallery|timeline|score|imagemap|syntaxhighlight|source)\b"
     r"(?:[^<>/]|/(?!>))*+(?:/>|>[^<]*+(?:<(?!/?\1\b)[^<]*+)*+</\1\s*+>)",

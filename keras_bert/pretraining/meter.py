@@ -13,12 +13,7 @@ _RATE_SECONDS = 1  # between two updates of the rate on the progress bar
 
 
 class Diverged(Exception):
-    """The loss is NaN or infinite.
-
-    Attributes:
-        batch: Index of the batch in the current `fit`.
-        loss: The loss.
-    """
+    """The loss is NaN or infinite at the batch with index `batch` of the current `fit`."""
 
     def __init__(self, batch, loss):
         super().__init__(batch, loss)
@@ -28,14 +23,9 @@ class Diverged(Exception):
 class Meter(keras.callbacks.Callback):
     """Measures the speed of a phase, updates its progress bar and stops the training.
 
-    Args:
-        model: The model that is trained.
-        stream: The phase's `Stream`.
-        bar: A `rich.progress.Progress`.
-        task: The phase's task on the bar.
-        accumulate: Batches per optimizer step.
-        done: Completed steps of the phase.
-        stop: A `threading.Event`. When it is set, the training stops after the current step.
+    `task` is the phase's task on `bar`, a `rich.progress.Progress`. `accumulate` is the number of
+    batches per optimizer step, and `done` the number of completed steps of the phase. When the
+    `threading.Event` `stop` is set, the training stops after the current step.
     """
 
     def __init__(self, model, stream, bar, task, accumulate, done, stop):
@@ -49,7 +39,7 @@ class Meter(keras.callbacks.Callback):
         self._task, self._stop = task, stop
 
     def take(self, number, batch):
-        """Count the tokens of a batch without padding."""
+        """Count the tokens of the batch with index `number`, without padding."""
         mask = batch[0].get("input_mask", batch[0].get("text_ids"))
         self._tokens[number] = int(np.count_nonzero(mask))
 

@@ -13,13 +13,8 @@ from keras_bert.data.packed_layout import Layout, within
 def plan(lengths, length, most):
     """Assign pairs to rows by best fit, the longest pairs first. Deterministic.
 
-    Args:
-        lengths: Lengths of the pairs, int (pairs,), at most `length`.
-        length: Positions per row.
-        most: Maximum number of pairs per row.
-
-    Returns:
-        A list of rows, each a list of indices of pairs.
+    `lengths` (pairs,) are at most `length`, the number of positions per row. A row gets at most
+    `most` pairs. Returns a list of rows, each a list of indices of pairs.
     """
     open_rows: list[list[list[int]]] = [[] for _ in range(length + 1)]  # by free positions
     free: list[int] = []  # numbers of free positions for which there are open rows, sorted
@@ -45,22 +40,17 @@ def plan(lengths, length, most):
 
 
 def pack(pairs, rows, length, most, most_predictions, pad_id=0):
-    """Pack sequences of one pair each into rows.
+    """Pack sequences of one pair each into rows of `length` positions.
 
-    Args:
-        pairs: A dict of arrays with one entry per pair: `input_word_ids`, `input_type_ids` int
-            (pairs, seq), `lengths` (pairs,), `positions` and `labels` of masked tokens int (pairs,
-            predictions), their `counts` (pairs,), `is_random` (pairs,).
-        rows: Number of pairs per row, int (rows,). The rows take the pairs in order.
-        length: Positions per row.
-        most: Maximum number of pairs per row.
-        most_predictions: Maximum number of masked tokens per row.
-        pad_id: The id of [PAD].
+    `pairs` is a dict of arrays: `input_word_ids`, `input_type_ids` int (pairs, seq), `positions`
+    and `labels` of masked tokens int (pairs, predictions), and `lengths`, `counts` of masked tokens
+    and `is_random`, all (pairs,). `rows`, int (rows,), is the number of pairs per row; the rows
+    take the pairs in order. `most` and `most_predictions` limit the pairs and the masked tokens of
+    a row.
 
-    Returns:
-        A dict of arrays: the inputs of `Layout.inputs`; `masked_lm_positions` and
-        `masked_lm_labels` int32 (rows, most_predictions); `is_random` int32 (rows, most);
-        `masked_lm_weights` and `is_random_weights` float32, 1.0 for used entries.
+    Returns a dict: the inputs of `Layout.inputs`; `masked_lm_positions` and `masked_lm_labels`
+    int32 (rows, most_predictions); `is_random` int32 (rows, most); `masked_lm_weights` and
+    `is_random_weights` float32, 1.0 for used entries.
     """
     lengths, counts = pairs["lengths"], pairs["counts"]
     row = np.repeat(np.arange(len(rows)), rows)  # (pairs,)

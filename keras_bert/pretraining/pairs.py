@@ -1,9 +1,7 @@
 """Pairs of texts for next sentence prediction, from documents.
 
 Source: section A.2 of the paper; `create_instances_from_document` and `truncate_seq_pair` in
-google-research/bert `create_pretraining_data.py`. There are two differences. The length of a short
-pair is drawn per pair, not per document. A pair that must be random, because its document has only
-one sentence left, makes later pairs less often random, so that half of all pairs are random.
+google-research/bert `create_pretraining_data.py`.
 """
 
 import dataclasses
@@ -27,7 +25,7 @@ class Pairs:
     Attributes:
         first, second: Start and end of each text in the documents' tokens, int64 (pairs, 2).
             Without next sentence prediction the second texts are empty.
-        is_random: `True` if the second text is from another document, bool (pairs,).
+        is_random: True if the second text is from another document, bool (pairs,).
         special: Number of special tokens per pair: 3, or 2 without second texts.
     """
 
@@ -46,23 +44,15 @@ class Pairs:
 
 
 def draw(documents, length, key, *, short_share=0.1, next_sentence=True):
-    """Draw the pairs of one pass over documents.
+    """Draw the `Pairs` of one pass over `records.Documents`.
 
     Each sentence occurs once, in a first text or in a second text that follows it. Random second
-    texts are additional.
+    texts are additional. `length` includes special tokens. A `short_share` of the pairs has a
+    random length up to `length`. Equal keys, below 2**64, give equal pairs on every machine.
 
-    Args:
-        documents: `records.Documents`.
-        length: Maximum length of a pair, including special tokens.
-        key: Integer below 2**64. Equal keys give equal pairs on every machine.
-        short_share: Share of the pairs with a random length up to `length`.
-        next_sentence: If `False`, there are no second texts.
-
-    Returns:
-        `Pairs`.
-
-    Raises:
-        ValueError: If there are fewer than two documents for pairs, or `length` is too small.
+    There are two differences from Google's code. The length of a short pair is drawn per pair, not
+    per document. If a document has only one sentence left, its pair must be random; later pairs are
+    then less often random, so that half of all pairs are random.
     """
     if length < SHORTEST:
         raise ValueError(f"sequence_length must be at least {SHORTEST}; received {length}")
@@ -118,8 +108,8 @@ def draw(documents, length, key, *, short_share=0.1, next_sentence=True):
 
 
 def _walk(middle, end, coins):
-    """Return the sentences that begin a pair, and `is_random` of these pairs."""
-    # A single remaining sentence makes a random pair; other pairs are random less often instead.
+    """Return the sentences that begin a pair, int64 (pairs,), and `is_random`, bool (pairs,)."""
+    # A single remaining sentence makes a random pair. Other pairs are then less often random.
     is_alone = memoryview(end - np.arange(len(end)) == 1)
     middle, end, coins = memoryview(middle), memoryview(end), memoryview(coins)
     begin, is_random = [], []
@@ -141,7 +131,7 @@ def _walk(middle, end, coins):
 
 
 def _keep(first, second, limit):
-    """Return the lengths of first texts after both texts are cut to `limit`, the longer first."""
+    """Return the lengths of first texts after pairs are cut to `limit`, the longer text first."""
     half = limit - limit // 2
     return np.where(
         first + second <= limit, first, np.minimum(first, np.maximum(limit - second, half))

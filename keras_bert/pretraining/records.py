@@ -35,7 +35,7 @@ _OPTIONS = ("lowercase", "strip_accents", "split_cjk")  # of a preprocessor
 _FORMAT = 1
 _SHARD_BYTES = 16 * 2**20  # of text
 _PART_BYTES = 2**19  # of text per task of a worker process
-_END_BYTES = 2**16  # of a file that are hashed, at each end
+_END_BYTES = 2**16  # at each end of a file, hashed to detect changes
 # Longer "sentences", such as lists and poems, are cut, so that pairs need not drop the rest.
 _LONGEST_SENTENCE = 128  # tokens
 _REPEAT = "run the same `keras-bert records` command again to rebuild it"
@@ -61,7 +61,7 @@ def build(
     `if __name__ == "__main__":` guard, because the worker processes import the script.
 
     Args:
-        paths: Files, folders and patterns, see `corpus.files`.
+        paths: Files, folders and patterns, see `corpus.documents`.
         folder: Folder for the records. It is created if it does not exist.
         preprocessor: A `Preprocessor`, for its vocabulary and tokenizer options.
         held_out: Share of the documents for evaluation, in [0, 1).
@@ -124,13 +124,7 @@ def build(
 
 
 def vocabulary_hash(pieces):
-    """Return the SHA-256 of a vocabulary as hexadecimal digits.
-
-    Example:
-
-    >>> vocabulary_hash(["[PAD]", "[UNK]"])[:8]
-    'baaffec7'
-    """
+    """Return the SHA-256 of a vocabulary as hexadecimal digits."""
     return hashlib.sha256("".join(f"{piece}\n" for piece in pieces).encode()).hexdigest()
 
 
@@ -189,14 +183,14 @@ def _raise_empty(files, folder, manifest):
     """Delete the records of a corpus without text, and raise an error."""
     for entry in (entry for shard in manifest["shards"] for entry in shard["files"]):
         (folder / entry["file"]).unlink(missing_ok=True)
-    (folder / MANIFEST_FILE).unlink(missing_ok=True)  # it would reject another corpus
+    (folder / MANIFEST_FILE).unlink(missing_ok=True)  # a later call could not use another corpus
     names = ", ".join(file.name for file in files[:3])
     more = f" and {len(files) - 3} more" if len(files) > 3 else ""
     raise ValueError(f"the corpus holds no text: {names}{more}; add a file with text")
 
 
 def _started(folder, settings):
-    """Return the manifest of an earlier call with the same settings, or a new one."""
+    """Return the manifest of an earlier call with the same settings, or a new manifest."""
     file = folder / MANIFEST_FILE
     if not file.exists():
         return {"settings": settings, "complete": False, "documents_done": 0, "shards": []}
@@ -205,7 +199,7 @@ def _started(folder, settings):
     for key in settings | before:
         if settings.get(key) != before.get(key):
             difference = _describe_change(key, before.get(key), settings.get(key))
-            raise ValueError(f"{file} is of records {difference}; take another folder")
+            raise ValueError(f"{file}: the records were made {difference}; use another folder")
     for number, shard in enumerate(manifest["shards"]):
         if not all(_is_intact(folder / entry["file"], entry["sha256"]) for entry in shard["files"]):
             return _first_shards(manifest, number)
@@ -213,16 +207,16 @@ def _started(folder, settings):
 
 
 def _describe_change(key, old, new):
-    """Describe how the records' settings differ from the current ones, for an error message."""
+    """Describe a setting that changed, for an error message."""
     if key == "vocabulary":  # the values are hashes
-        return "of another vocabulary"
+        return "with another vocabulary"
     if key == "corpus":
         old, new = _difference(old, new)
         if not old:
-            return f"of a corpus without {', '.join(new):.80}"
+            return f"from a corpus without {', '.join(new):.80}"
         if not new:
-            return f"of a corpus that also has {', '.join(old):.80}"
-    return f"with {key}={old!r:.80}, these would have {new!r:.80}"
+            return f"from a corpus that also has {', '.join(old):.80}"
+    return f"with {key}={old!r:.80}; received {new!r:.80}"
 
 
 def _difference(before, now):
@@ -298,7 +292,7 @@ def _parts(files, shard_bytes, counts, skip):
 
 def _with_sentences(parts, workers):
     """Replace the documents of parts by their sentences, in worker processes."""
-    workers = workers or min(os.cpu_count() or 1, 61)  # Windows has at most 61
+    workers = workers or min(os.cpu_count() or 1, 61)  # the limit of ProcessPoolExecutor on Windows
     if workers == 1:
         for *place, documents in parts:
             yield *place, sentences.of_documents(documents)
@@ -364,7 +358,7 @@ def _cut(lengths):
 def _is_held_out(number, share):
     return (
         number + 1
-    ) * _SPREAD % 2**32 < share * 2**32  # for shares up to 0.61, document 0 is for training
+    ) * _SPREAD % 2**32 < share * 2**32  # document 0 is for training if share is at most 0.61
 
 
 def _sums(manifest):

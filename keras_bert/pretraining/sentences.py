@@ -1,4 +1,4 @@
-"""Sentence splitting, with the quality that next sentence prediction needs.
+"""Sentence splitting for next sentence prediction.
 
 A regular expression finds possible ends of sentences in Latin, Korean, Chinese and Japanese text.
 Rules about the words around them exclude abbreviations, initials and similar. Nothing backtracks,
@@ -29,7 +29,7 @@ _TITLES = frozenset(
         "ibid", "nr", "nos", "esp", "incl", "z.b", "d.h", "u.a", "bzw",
     }
 )  # fmt: skip
-# Abbreviations that end a sentence if the next word begins sentences.
+# Abbreviations that end a sentence if the next word is one of `_STARTERS`.
 _ABBREVIATIONS = frozenset(
     {
         "jr", "sr", "inc", "ltd", "co", "corp", "bros", "etc", "dept", "univ", "assn", "ave",
@@ -93,9 +93,9 @@ def _is_end(text, begin, mark, end):
     if kind in "。！？｡":
         closed = text[end - 1] not in "。！？｡.!?… \u3000"
         return not (closed and _CONTINUATION.match(text, end))
-    # After brackets or quotes, the first letter matters.
     if following in _NEVER_FIRST:
         return False
+    # Look at the first letter after opening brackets or quotes.
     if following.islower() or (following in _OPENING and _starts_lower(text, end)):
         return False
     if mark + 1 < end and not text[mark + 1].isspace() and _CONTINUATION.match(text, end):
@@ -128,20 +128,7 @@ def _starts_lower(text, at):
 
 
 def of_documents(documents):
-    r"""Split documents into sentences.
-
-    Args:
-        documents: Iterable of `corpus.Document`.
-
-    Returns:
-        A list with a list of sentences per document.
-
-    Example:
-
-    >>> from keras_bert.pretraining.corpus import Document
-    >>> of_documents([Document("a", "One. Two.\nThree."), Document("b", "Four.")])
-    [['One.', 'Two.', 'Three.'], ['Four.']]
-    """
+    """Split `corpus.Document`s into sentences: a list of strings per document."""
     return [
         [sentence for paragraph in document.paragraphs() for sentence in split(paragraph)]
         for document in documents

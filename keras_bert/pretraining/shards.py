@@ -25,16 +25,10 @@ class TokenizedDocument:
 
 
 class ShardWriter:
-    """Context manager that writes one file of records, which appears when the block ends.
+    """Context manager that writes one TFRecord file, which appears when the block ends.
 
-    Args:
-        folder: The folder of the records.
-        split: `"train"` or `"eval"`.
-        shard: Number of the shard.
-        settings: The manifest's settings.
-
-    Attributes:
-        record: The file's entry for the manifest. If its `documents` are 0, there is no file.
+    `settings` are those of the manifest. `record` is the file's entry for the manifest; if its
+    `documents` are 0, there is no file.
     """
 
     def __init__(self, folder, split, shard, settings):
@@ -107,8 +101,8 @@ class ShardWriter:
 def parse(content):
     """Yield the features of each `tf.train.Example` in a TFRecord file, as dicts of bytes.
 
-    Does not need TensorFlow, and does not verify the TFRecord checksums; verify the hash of the
-    file before.
+    Does not need TensorFlow. Does not verify the TFRecord checksums, so verify the hash of the file
+    first.
     """
     view, at = memoryview(content), 0
     while at < len(view):

@@ -16,15 +16,9 @@ _HEADER = "about"
 
 
 class Checkpoints:
-    """The last checkpoints of a run: variables of model and optimizer, and further values.
+    """The `keep` newest checkpoints of a run: variables of model and optimizer, and further values.
 
-    Args:
-        folder: The run's folder.
-        settings: A dict that JSON can represent. A run resumes only with equal settings.
-        keep: Number of checkpoints to keep, the newest ones.
-
-    Raises:
-        ValueError: If `keep` is below 1.
+    `settings` is a dict that JSON can represent. A run resumes only with equal settings.
     """
 
     def __init__(self, folder, settings, keep=3):

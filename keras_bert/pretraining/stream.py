@@ -1,9 +1,8 @@
 """Pretraining batches, generated from records during training.
 
-Each epoch reads the records in windows of several shards, in an order of its own. Within a window,
-documents become pairs, pairs become rows (one pair each, or several packed pairs), and rows become
-batches. A batch depends only on the seed, the epoch and its position in the epoch. A resumed run
-therefore gets the same batches, and each worker generates its rows independently.
+Within a window of several shards, documents become pairs, pairs become rows (one pair or several
+packed pairs each), and rows become batches. A batch depends only on the seed, the epoch and its
+position in the epoch, so a resumed run gets the same batches.
 """
 
 import dataclasses
@@ -165,7 +164,7 @@ class Stream:
             yield position, self._batch(waiting, slice(0, rows))
 
     def _cached_window(self, epoch, number):
-        # Successive calls of `batches` often begin in the same window.
+        # Consecutive calls of `batches` often begin in the same window.
         if self._cached[0] != (epoch, number):
             self._cached = (epoch, number), self._window(epoch, number)
         return self._cached[1]
@@ -205,7 +204,7 @@ class Stream:
         return keras.tree.map_structure(lambda *arrays: np.concatenate(arrays), *parts)
 
     def _rows(self, window, first, last):
-        """Return the rows of a window from `first` to before `last`, a batch."""
+        """Return a batch of the rows of a window from `first` to `last`, without `last`."""
         limits = window.row_starts[[first, last]]
         numbers = window.order[limits[0] : limits[1]]
         ids, type_ids, lengths = self._lay_out(window, numbers)

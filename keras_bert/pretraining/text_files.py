@@ -29,22 +29,15 @@ _ENCODINGS = {
     codecs.BOM_UTF16_BE: "utf-16-be",
 }
 _REPLACEMENT = "\ufffd"
-# More invalid bytes than this, and a larger share of the characters, mean that it is not UTF-8.
+# A text with this many invalid bytes, and above this share of its characters, is not UTF-8.
 _MANY_INVALID, _INVALID_SHARE = 50, 0.1
 
 
 def chunks(path):
-    """Read a file as decompressed UTF-8 bytes without a byte order mark.
+    """Yield the decompressed UTF-8 bytes of a file, without a byte order mark, in about `BLOCK`.
 
-    Args:
-        path: The file. Compression by gzip, bzip2, xz and zstd is detected by its content.
-
-    Yields:
-        Non-empty `bytes` of about `BLOCK`.
-
-    Raises:
-        ValueError: If the file is damaged or binary, or zstandard is not installed.
-        OSError: If the file cannot be read.
+    The content determines the compression (gzip, bzip2, xz or zstd) and the encoding (UTF-8 or
+    UTF-16). A damaged or binary file is a `ValueError`.
     """
     return _decoded(path, _decompressed(path))
 
@@ -102,7 +95,7 @@ def _streams(path, decompressor_of):
     # `bz2.open` and `lzma.open` ignore damaged data after the first stream.
     decompressor = None
     with open(path, "rb") as file:
-        # Small reads, because data may expand a thousand times.
+        # Small reads, because decompressed data may be a thousand times as large.
         while packed := file.read(4096):
             while packed:
                 if decompressor is None:
@@ -151,21 +144,12 @@ def _decoded(path, chunks):
 
 
 def blocks(path, chunks, counts, long_lines="cut"):
-    r"""Convert bytes to strings of whole lines. Repairs invalid UTF-8.
+    r"""Yield (number of the first line, text) from bytes: whole lines, with invalid UTF-8 replaced.
 
-    Args:
-        path: The file, for messages.
-        chunks: Iterable of bytes, from `chunks`.
-        counts: A `collections.Counter` for repairs, see `corpus.documents`.
-        long_lines: `"cut"` cuts lines above `LONGEST` bytes, at a space if possible. `"split"`
-            splits long lines at any character. `"refuse"` raises an error above `LONGEST_RECORD`.
-
-    Yields:
-        Tuples `(number of the first line, text)`. The text ends with `"\n"`, except at a cut and
-        at the end of the file.
-
-    Raises:
-        ValueError: If a line is too long or the text is not UTF-8.
+    The text ends with `"\n"`, except at a cut and at the end of the file. `path` is for messages.
+    `counts` is a `collections.Counter` for repairs, see `corpus.documents`. `long_lines`: `"cut"`
+    cuts lines above `LONGEST` bytes, at a space if possible; `"split"` splits long lines at any
+    character; `"refuse"` raises a `ValueError` above `LONGEST_RECORD`.
     """
     longest = {"cut": LONGEST, "split": 0, "refuse": LONGEST_RECORD}[long_lines]
     held, line, in_long_line = b"", 1, False
@@ -211,7 +195,7 @@ def _count(counts, key, path, line):
 
 
 def _decode(path, first, data, counts):
-    """Decode UTF-8, replace invalid bytes by U+FFFD and count the lines that have some."""
+    """Decode UTF-8, replace invalid bytes by U+FFFD and count the lines that contain them."""
     if b"\r" in data:
         data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     try:

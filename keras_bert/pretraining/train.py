@@ -43,12 +43,13 @@ def pretrain(
     The result depends only on the settings and the model's initial weights; call
     `keras.utils.set_random_seed` before you create the model to repeat a run. On the same type of
     device, a run that was killed and resumed has the same weights, bit for bit, as an uninterrupted
-    one. Ctrl-C or SIGTERM saves a checkpoint after the current step and raises
-    `KeyboardInterrupt`; a second one stops immediately. (This does not apply to several
-    processes.) With each checkpoint, the model is also saved for `keras_bert.load`.
+    one. With each checkpoint, the model is also saved for `keras_bert.load`.
 
-    The loss is the mean over the masked tokens per device and accumulated batch, and then the mean
-    over these, as in Google's code.
+    Ctrl-C or SIGTERM saves a checkpoint after the current step and raises `KeyboardInterrupt`. A
+    second signal stops immediately. With several processes, the first signal stops immediately.
+
+    As in Google's code, the loss is first averaged over the masked tokens of each device and
+    accumulated batch, and then over devices and accumulated batches.
 
     Args:
         model: A `BertEncoder`, which gets new heads for masked LM and next sentence prediction. Or
@@ -206,7 +207,7 @@ def _train(loop, checkpoints, tensorboard, show_progress):
             print(loop.describe(), file=sys.stderr, flush=True)
         columns = ("loss {task.fields[loss]}", "{task.fields[rate]} tokens/s")
         bar = stack.enter_context(progress(*columns, show=show_progress))
-        # Several processes could not agree on a step to stop at.
+        # Several processes would not stop after the same step.
         stop = stack.enter_context(stop_requests(workers == 1))
         write = writer(tensorboard if writes else None)
 

@@ -51,21 +51,20 @@ def train(
     produce every token.
 
     Args:
-        documents: iterable of `corpus.Document`s or strings.
-        size: exact number of tokens. From `MIN_GOOGLE_SIZE` on, [UNK], [CLS], [SEP] and [MASK]
+        documents: Iterable of `corpus.Document`s or strings.
+        size: Exact number of tokens. From `MIN_GOOGLE_SIZE` on, [UNK], [CLS], [SEP] and [MASK]
             have Google's ids, 100 to 103, after unused tokens. In smaller vocabularies they
             follow [PAD].
-        lowercase, strip_accents, split_cjk: as for `Preprocessor`.
-        min_frequency: minimum count of a character or of a pair of tokens.
-        max_bytes: maximum bytes of text to learn from. Every n-th document is used, with the
-            smallest sufficient power of two as n, and kept in memory. Defaults to all documents,
-            which are streamed.
+        lowercase, strip_accents, split_cjk: As for `Preprocessor`.
+        min_frequency: Minimum count of a character or of a pair of tokens.
+        max_bytes: Maximum bytes of text to learn from. The function keeps every n-th document in
+            memory; n is the smallest sufficient power of two. Default: all documents, streamed.
 
     Returns:
         The tokens, a list of strings; the index of a token is its id.
 
     Raises:
-        ValueError: if the corpus has no words or gives too few tokens, an argument is out of
+        ValueError: If the corpus has no words or gives too few tokens, an argument is out of
             range, or `tokenizers` is not installed.
 
     Example:
@@ -111,19 +110,10 @@ def _check_numbers(size, min_frequency, max_bytes):
 
 
 def count_words(documents, *, lowercase=True, strip_accents=None, split_cjk=True):
-    """Count words as `text.tokenizer` splits them.
+    """Count words as `text.tokenizer` splits them: a `collections.Counter`.
 
-    Args:
-        documents: iterable of `corpus.Document`s or strings.
-        lowercase, strip_accents, split_cjk: as for `Preprocessor`.
-
-    Returns:
-        A `collections.Counter`. Above 5 million distinct words, the rarest words are dropped.
-
-    Example:
-
-    >>> sorted(count_words(["Crème brûlée, crème fraîche"]).items())
-    [(',', 1), ('brulee', 1), ('creme', 2), ('fraiche', 1)]
+    `documents` are `corpus.Document`s or strings. The options are those of `Preprocessor`. Above 5
+    million distinct words, the rarest words are dropped.
     """
     strip_accents = lowercase if strip_accents is None else strip_accents
     split = functools.partial(
@@ -149,26 +139,11 @@ def count_words(documents, *, lowercase=True, strip_accents=None, split_cjk=True
 
 
 def coverage(documents, tokenizer):
-    """Measure how well a vocabulary fits texts; use texts that it was not learned from.
+    """Measure how well a vocabulary fits documents; use documents that it was not learned from.
 
-    Args:
-        documents: iterable of `corpus.Document`s or strings.
-        tokenizer: a `Preprocessor` or a `WordPieceTokenizer`.
-
-    Returns:
-        A dict: `words`, the number of words; `unknown`, the share of words that are [UNK];
-        `tokens_per_word`, the mean number of tokens of the other words; `whole`, the share of
-        words that are one token.
-
-    Raises:
-        ValueError: if the texts have no words.
-
-    Example:
-
-    >>> from keras_bert import Preprocessor
-    >>> tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "play", "##ing", "chess"]
-    >>> coverage(["Playing chess, playing go"], Preprocessor(tokens))
-    {'words': 5, 'unknown': 0.4, 'tokens_per_word': 1.6666666666666667, 'whole': 0.2}
+    `tokenizer` is a `Preprocessor` or a `WordPieceTokenizer`. Returns a dict: `words`, their
+    number; `unknown`, the share of words that are [UNK]; `tokens_per_word`, the mean number of
+    tokens of the other words; `whole`, the share of words that are one token.
     """
     tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
     counts = count_words(
@@ -201,22 +176,7 @@ def coverage(documents, tokenizer):
 def write(path, vocabulary, *, lowercase=True, strip_accents=None, split_cjk=True):
     """Write a vocabulary and its options to a folder, in the files of a checkpoint.
 
-    Args:
-        path: the folder; created if it does not exist.
-        vocabulary: the tokens.
-        lowercase, strip_accents, split_cjk: as for `Preprocessor`.
-
-    Raises:
-        ValueError: if a token has a line end, or white space around it.
-        OSError: if the folder cannot be written.
-
-    Example:
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as path:
-    ...     write(path, ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a"], lowercase=False)
-    ...     read(path)[1]
-    {'lowercase': False, 'strip_accents': False, 'split_cjk': True}
+    A token that contains a line end, or has white space around it, is a `ValueError`.
     """
     path = pathlib.Path(path)
     path.mkdir(parents=True, exist_ok=True)
@@ -234,26 +194,7 @@ def write(path, vocabulary, *, lowercase=True, strip_accents=None, split_cjk=Tru
 
 
 def read(path):
-    """Read a vocabulary and its options from a folder of `write` or of a checkpoint.
-
-    Args:
-        path: the folder.
-
-    Returns:
-        The tokens, a list of strings, and the options of `Preprocessor`, a dict.
-
-    Raises:
-        ValueError: if a file is invalid.
-        OSError: if the folder has no vocabulary.
-
-    Example:
-
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as path:
-    ...     write(path, ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a"])
-    ...     read(path)[0][-1]
-    'a'
-    """
+    """Read (tokens, dict of `Preprocessor` options) from a folder of `write` or a checkpoint."""
     path = pathlib.Path(path)
     vocabulary = folder.read_vocabulary(path / VOCABULARY_FILE)
     limit = {"max_position_embeddings": 512}
@@ -318,7 +259,7 @@ class _Mapping(dict):
 
 
 def _split(token, mapped, split_cjk):
-    """Split a token between white space, not ASCII only, into words."""
+    """Split a token with non-ASCII characters and without white space into words."""
     tables = unicode_tables.tables()
     words = []
     for run in _runs(token, tables, split_cjk):

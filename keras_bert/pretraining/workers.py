@@ -9,20 +9,10 @@ import typing
 
 
 def apply(function, inputs, workers):
-    """Apply a function to inputs in worker processes.
+    """Yield (key, function(argument)) for inputs (key, argument), in order, by worker processes.
 
-    Reads only a few inputs ahead, because a slow consumer would otherwise fill the memory.
-
-    Args:
-        function: A function that can be pickled, with one argument.
-        inputs: An iterable of `(key, argument)`.
-        workers: Number of processes.
-
-    Yields:
-        Tuples `(key, result)`, in the order of the inputs.
-
-    Raises:
-        RuntimeError: If a worker process ended unexpectedly.
+    The function must be picklable. Reads only a few inputs ahead, because a slow consumer would
+    otherwise fill the memory. A worker that ended unexpectedly is a `RuntimeError`.
     """
     # Spawned processes do not import TensorFlow, and a fork of TensorFlow's threads can hang.
     context = multiprocessing.get_context("spawn")
@@ -47,7 +37,7 @@ def apply(function, inputs, workers):
 
 
 def _exit_with_parent():
-    """Let this worker exit when its parent is killed; it would wait for work forever."""
+    """Make this worker exit when its parent is killed; otherwise it would wait forever."""
     parent: typing.Any = multiprocessing.parent_process()
 
     def wait():

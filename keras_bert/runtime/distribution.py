@@ -217,13 +217,7 @@ def _strategy():
 
 
 def replicas():
-    """Return the number of parts into which the current strategy splits a batch.
-
-    Example:
-
-    >>> replicas()
-    1
-    """
+    """Return the number of parts into which the current strategy splits a batch."""
     strategy = _strategy()
     if strategy is None:
         return 1
@@ -234,13 +228,7 @@ def replicas():
 
 
 def devices():
-    """Return the number of devices of the current strategy.
-
-    Example:
-
-    >>> devices()
-    1
-    """
+    """Return the number of devices of the current strategy."""
     strategy = _strategy()
     if strategy is None or keras.backend.backend() == "tensorflow":
         return replicas()
@@ -248,13 +236,7 @@ def devices():
 
 
 def worker():
-    """Return the index of this process and the number of processes that train together.
-
-    Example:
-
-    >>> worker()
-    (0, 1)
-    """
+    """Return the index of this process and the number of processes that train together."""
     if keras.backend.backend() == "jax" and _strategy() is not None:
         import jax
 
@@ -266,31 +248,16 @@ def supports_jit_compile():
     """Return True if `compile(jit_compile=True)` works under the current strategy.
 
     It does not work under strategies of TensorFlow. TPUs always compile.
-
-    Example:
-
-    >>> supports_jit_compile()
-    True
     """
     backend = keras.backend.backend()
     return backend == "jax" or (backend == "tensorflow" and _strategy() is None)
 
 
 def check_accumulation(batches):
-    """Raise ValueError if Keras cannot accumulate gradients under the current strategy.
+    """Raise ValueError if Keras cannot accumulate gradients over `batches` batches per step.
 
     Keras updates the weights in a branch, and replicas of `MirroredStrategy` cannot synchronize
     inside a branch.
-
-    Args:
-        batches: Number of batches per step.
-
-    Raises:
-        ValueError: The number is not 1 under `MirroredStrategy`.
-
-    Example:
-
-    >>> check_accumulation(4)
     """
     if batches == 1 or keras.backend.backend() != "tensorflow":
         return
@@ -304,18 +271,7 @@ def check_accumulation(batches):
 
 
 def check_same_step(step):
-    """Raise ValueError unless all processes that train together resume from the same step.
-
-    Args:
-        step: Step of this process, an int.
-
-    Raises:
-        ValueError: Another process has another step.
-
-    Example:
-
-    >>> check_same_step(5)
-    """
+    """Raise ValueError unless all processes that train together resume from the same step."""
     if worker()[1] == 1:
         return
     from jax.experimental import multihost_utils

@@ -2,13 +2,9 @@
 
 
 def writer(folder):
-    """Open a TensorBoard log.
+    """Open a TensorBoard log; return `write(step, values)`, with `values` {name: number}.
 
-    Args:
-        folder: Folder of the log, or `None` to log nothing.
-
-    Returns:
-        A function `write(step, values)`, where `values` maps names to numbers.
+    If `folder` is `None`, `write` does nothing.
     """
     if folder is None:
         return lambda step, values: None

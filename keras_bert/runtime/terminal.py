@@ -79,22 +79,10 @@ def progress(*columns, show=True):
 
 @contextlib.contextmanager
 def stop_requests(enabled=True):
-    """Turn Ctrl-C and SIGTERM into a request to stop that the block can poll.
+    """Yield a `threading.Event` that the first Ctrl-C or SIGTERM sets.
 
-    A second signal raises `KeyboardInterrupt`. Signals keep their handlers if the process ignores
-    them or has installed its own handlers, and outside of the main thread.
-
-    Args:
-        enabled: If `False`, install no handlers.
-
-    Yields:
-        A `threading.Event` that is set by the first signal.
-
-    Example:
-
-    >>> with stop_requests() as stop:
-    ...     stop.is_set()
-    False
+    A second signal raises `KeyboardInterrupt`. No handlers are installed outside of the main
+    thread, or for signals that the process ignores or handles itself.
     """
     stop = threading.Event()
 

@@ -1,6 +1,6 @@
 """Local server: TensorFlow Serving's REST API and a web page to try a model.
 
-For local testing only. Production uses TensorFlow Serving, which takes the same requests and for
+For local testing only. In production use TensorFlow Serving, which takes the same requests and for
 which `export` writes a Compose file.
 """
 
@@ -55,10 +55,7 @@ _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
 
 def listen(host=HOST, port=PORT):
-    """Return a socket that listens on the port; port 0 selects a free one.
-
-    A port in use or an address of another machine is a `ValueError`.
-    """
+    """Return a socket that listens on the port; port 0 selects a free one."""
     if not 0 <= port < 2**16:
         raise ValueError(f"port must be a number from 0 to 65535; received {port}")
     try:
@@ -77,13 +74,10 @@ def listen(host=HOST, port=PORT):
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """Limits on requests.
+    """Limits on requests: bytes of a body and of a string, rows, and seconds.
 
-    Attributes:
-        max_body: Bytes of a request's body.
-        max_text: Bytes of a string in a request.
-        max_rows: Rows of a request, and strings in one input.
-        timeout: Seconds for a client to send a request, and to receive a response.
+    `max_rows` also limits the strings in one input. `timeout` is for a client to send a request,
+    and to receive a response.
     """
 
     max_body: int = MAX_BODY
@@ -95,15 +89,14 @@ class Limits:
 def make(models, host=HOST, limits=None, poll=1.0):
     """Return a `uvicorn.Server` for a list of refreshed `models.Model` with different names.
 
-    Requests to host names other than `host` and those of the local machine are refused. `poll`
-    is the number of seconds between checks for new versions. `server.run(sockets=[listen()])`
-    serves until Ctrl-C.
+    Only requests to `host` and to names of the local machine are allowed. `poll` is the number of
+    seconds between checks for new versions. Run it with `server.run(sockets=[listen()])`.
     """
     limits = limits or Limits()
     app = _App(models, host, limits, poll)
 
     def protocol(**options) -> typing.Any:
-        # h11 limits the size of headers; uvicorn's alternative, httptools, does not.
+        # h11 limits the size of headers. httptools, which uvicorn also supports, does not.
         return _TimeoutProtocol(H11Protocol(**options), limits.timeout)
 
     config = uvicorn.Config(
@@ -206,7 +199,7 @@ class _App:
             )
         if call.verb == "status":
             if call.label is not None:
-                model.version(label=call.label)  # raises: this server has no labels
+                model.version(label=call.label)  # raises an error: this server has no labels
             return _json(rest.status(model.states(call.version)))
         version = model.version(call.version, call.label)
         if call.verb == "metadata":
@@ -233,8 +226,8 @@ class _App:
         """Read the body of a request within the limits of size and time."""
         limits = self._limits
         is_large = int(request.headers.get("content-length", "0")) > limits.max_body
-        # Read large bodies to the end, or the client sees a broken connection in place of the
-        # response. Do not read if the client waits for "100 Continue", and stop at 64 times the
+        # Read large bodies to the end: otherwise the client sees a broken connection instead of
+        # the response. Do not read if the client waits for "100 Continue". Stop at 64 times the
         # limit.
         if not (is_large and "expect" in request.headers):
             size, parts = 0, []

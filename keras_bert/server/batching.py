@@ -1,9 +1,8 @@
 """Dynamic batching: requests that arrive together run through the model together.
 
-Requests are sorted by size into three queues, each with its own thread, so a short text never
-waits for a long one. Requests that arrive while a thread is busy form its next batch. The
-texts of a batch have similar lengths, which limits padding, and the padding that batching adds is
-removed from the outputs. Every request gets the outputs that it would get alone.
+Three queues by request size, each with a thread: a short text never waits for a long one. Requests
+that arrive while a thread is busy form its next batch. A request gets the same outputs as it would
+alone: the padding that batching adds is removed.
 """
 
 import asyncio
@@ -37,7 +36,7 @@ class BatchScheduler:
         self._queues = [_Queue(max_batch, max_waiting) for _, max_batch in _SIZE_LIMITS]
 
     async def run(self, signature, arrays):
-        """Run one request: a dict of arrays for a `models.Signature`. Return a dict of arrays.
+        """Run a dict of arrays through a `models.Signature` and return a dict of arrays.
 
         Raises `QueueFullError` if too many requests are waiting, and any exception of the
         signature.

@@ -1,8 +1,7 @@
 """Load SavedModels from model folders and reload them when a new version appears.
 
-The layout is that of TensorFlow Serving: a model folder holds one folder per version, named by its
-number. The latest version is served. When a newer one appears, it is loaded and the previous one
-is unloaded. If a version cannot be loaded, only the status of the model changes.
+As in TensorFlow Serving, a model folder holds one folder per version, named by its number. The
+latest version is served. If a version cannot be loaded, only the status of the model changes.
 """
 
 import contextlib
@@ -32,23 +31,16 @@ _LOCATION = ("Graph execution error", "Detected at node", "<stack traces", "File
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Signature:
-    """A function of a SavedModel.
-
-    Attributes:
-        inputs: Dict from names to `rest.Spec`.
-        outputs: Dict from names to `rest.Spec`.
-        function: Callable that takes tensors by name and returns a dict of tensors.
-    """
+    """A function of a SavedModel: takes tensors by name and returns a dict of tensors."""
 
     inputs: dict[str, rest.Spec]
     outputs: dict[str, rest.Spec]
     function: typing.Callable
 
     def __call__(self, arrays):
-        """Run the function on a dict of arrays, and return one.
+        """Run the function on a dict of arrays and return one. Strings are bytes in object arrays.
 
-        Strings are bytes in object arrays. Values that the graph rejects are a
-        `ValueError`.
+        Values that the graph rejects are a `ValueError`.
         """
         tensors = {
             name: tf.constant(array, tf.string if array.dtype == object else array.dtype)
@@ -70,11 +62,8 @@ class Signature:
 class Version:
     """A loaded SavedModel.
 
-    Attributes:
-        number: Version number.
-        signatures: Dict from names to `Signature`.
-        definitions: Dict from names to `SignatureDef`s as dicts for JSON.
-        labels: List of the lines of `assets/labels.txt`, or `None` if there is no such file.
+    `definitions` has the `SignatureDef`s as dicts for JSON. `labels` has the lines of
+    `assets/labels.txt`, or is `None` without that file.
     """
 
     number: int
@@ -104,7 +93,7 @@ class Version:
 def load(folder, number, trusted=False):
     """Load a version and run it once, because the first run is slow. Return a `Version`.
 
-    Without `trusted`, an op that does more than compute is a `ValueError`, see `allowed_ops`.
+    Without `trusted`, an op that can do more than compute is a `ValueError`, see `allowed_ops`.
     """
     folder = pathlib.Path(folder)
     if not trusted:
@@ -112,7 +101,7 @@ def load(folder, number, trusted=False):
     labels = _read_labels(folder)
     loaded = tf.saved_model.load(str(folder))
     graph = _read_graph(folder)
-    # The keywords of the functions are Python identifiers. The graph has the names as exported.
+    # Loaded functions rename their arguments to identifiers. The graph has the exported names.
     signatures = {
         name: Signature(
             _specs(graph.signature_def[name].inputs),
@@ -133,10 +122,9 @@ def load(folder, number, trusted=False):
 
 
 class Model:
-    """A model folder and its loaded version.
+    """A model folder and `current`, its loaded `Version` or `None`.
 
-    `current` is the `Version` that is served, or `None`. With `number`, `folder` is the folder
-    of the only version.
+    With `number`, `folder` is the folder of the only version.
     """
 
     def __init__(self, name, folder, number=None, trusted=False):
@@ -184,8 +172,7 @@ class Model:
     def version(self, number=None, label=None):
         """Return the served `Version`, or raise a `LookupError` for another number.
 
-        Labels are defined in TensorFlow Serving's configuration file. This server has none,
-        so any label is a `ValueError`.
+        Any label is a `ValueError`: labels need TensorFlow Serving's configuration file.
         """
         if label is not None:
             raise ValueError(f"Unrecognized servable version label: {label[:200]}")

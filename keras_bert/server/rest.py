@@ -1,11 +1,9 @@
 """TensorFlow Serving's REST API: parse paths and requests, write responses.
 
-This module converts between JSON and NumPy arrays. It uses no models and no network. An invalid
-request raises `ValueError`. A type that the API cannot represent raises `NotImplementedError`.
-
-Source: https://www.tensorflow.org/tfx/serving/api_rest. Where that page is silent (trailing bytes,
-empty lists, order of checks), this module follows TensorFlow Serving, with two exceptions: unknown
-names in the column format and text that is not UTF-8 are errors.
+An invalid request raises `ValueError`. A type that the API cannot represent raises
+`NotImplementedError`. Source: https://www.tensorflow.org/tfx/serving/api_rest. Where that page is
+silent (trailing bytes, empty lists, order of checks), this module follows TensorFlow Serving,
+except that unknown names in the column format and text that is not UTF-8 are errors.
 """
 
 import base64
@@ -33,11 +31,10 @@ _PATHS = {
 
 
 class Spec(typing.NamedTuple):
-    """Specification of an input or output tensor.
+    """Type and shape of a tensor.
 
-    Attributes:
-        dtype: NumPy's name of the data type; `"object"` for strings.
-        shape: Tuple with `None` for unknown sizes, or `None` for an unknown rank.
+    `dtype` is NumPy's name, `"object"` for strings. `shape` has `None` for unknown sizes, and is
+    `None` for an unknown rank.
     """
 
     dtype: str
@@ -72,10 +69,7 @@ def read_path(method, path):
 
 
 def parse(body):
-    """Parse the body of a request, bytes, and return a dict.
-
-    It must be a JSON object in UTF-8, without deep nesting or too large numbers.
-    """
+    """Parse the body of a request, a JSON object in UTF-8, and return a dict."""
     if not body.strip():
         raise ValueError("JSON parse error: the body is empty. Send a JSON object.")
     try:
@@ -108,10 +102,9 @@ def read_signature(document):
 def read_inputs(document, inputs):
     """Return the input arrays of a predict request, and True for the row format.
 
-    `document` holds `instances` (row format) or `inputs` (column format); `inputs` is a dict of
-    the `Spec` of each input. Strings become bytes in object arrays. Raises a `ValueError` if
-    names, types or shapes differ from the signature, and `NotImplementedError` for types that
-    JSON cannot hold.
+    `document` holds `instances` (row format) or `inputs` (column format). The argument `inputs` is
+    a dict of the `Spec` of each input. Strings become bytes in object arrays. An input type that
+    JSON cannot hold raises `NotImplementedError`.
     """
     in_rows = "instances" in document
     if in_rows == ("inputs" in document):
@@ -127,9 +120,8 @@ def read_inputs(document, inputs):
 def write_outputs(outputs, in_rows):
     """Return a predict response, JSON as bytes, for a dict of output arrays.
 
-    It holds `predictions` (row format) or `outputs` (column format). A single output has no
-    name. In the row format, all outputs must have the same first dimension, else it is a
-    `ValueError`.
+    It holds `predictions` (row format) or `outputs` (column format). A single output has no name.
+    In the row format, all outputs must have the same first dimension.
     """
     names = sorted(outputs)
     if in_rows:

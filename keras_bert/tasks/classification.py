@@ -15,10 +15,7 @@ _CHUNK = 4096  # texts per call of the tokenizer
 
 
 def build(encoder, train):
-    """Build a classifier or regressor for `Examples` with labels, label sets or scores.
-
-    Fewer than two labels are a `ValueError`.
-    """
+    """Build a classifier or regressor for `Examples` with labels, label sets or scores."""
     pairs = train.text_pairs is not None
     if train.scores is not None:
         return heads.regressor(encoder, pairs=pairs)
@@ -29,9 +26,7 @@ def build(encoder, train):
         raise ValueError(f"{train.source}: needs at least one label; all label sets are empty")
     if not multi_label and len(labels) < 2:
         received = f"only {labels[0]!r}" if labels else "none"
-        raise ValueError(
-            f"{train.source}: needs at least two labels to tell apart; received {received}"
-        )
+        raise ValueError(f"{train.source}: needs at least two labels; received {received}")
     return heads.classifier(encoder, labels=labels, pairs=pairs, multi_label=multi_label)
 
 
@@ -44,7 +39,7 @@ def compile_options(model):
         return {"loss": keras.losses.BinaryCrossentropy(from_logits=True, reduction=REDUCTION)}
     return {
         "loss": keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=REDUCTION),
-        # As a name, the metric would be created in the first step, which is then traced twice.
+        # Keras creates a metric given by name in the first step, and traces the step twice.
         "weighted_metrics": [keras.metrics.SparseCategoricalAccuracy("accuracy")],
     }
 
@@ -52,10 +47,9 @@ def compile_options(model):
 class EncodedTexts:
     """Tokenized texts or pairs, for `data.batching.Batches`. Long sequences are truncated.
 
-    `targets` has one row per text or is `None`. `weights`, float32 (n,), are those of the texts
-    in the loss. `lengths`, int (n,), count the special tokens. `truncated` is the number of
-    truncated sequences. `empty` has for each column of texts the number of texts without
-    tokens, and `without_tokens` is its sum.
+    `targets`: one row per text, or `None`. `weights`: weight of each text in the loss, float32
+    (n,). `lengths`: tokens with special tokens, int (n,). `truncated`: number of truncated
+    sequences. `empty`: number of texts without tokens per column; `without_tokens` is its sum.
     """
 
     def __init__(self, preprocessor, examples, max_length, targets=None, weights=None):
@@ -79,10 +73,10 @@ class EncodedTexts:
         return len(self.lengths)
 
     def batch(self, rows, length):
-        """Return the inputs, targets and weights of some rows, padded to a length.
+        """Return inputs, targets and weights of some rows, padded to `length`.
 
-        The inputs are three int32 arrays (batch, length). Targets (batch, ...) and weights,
-        float32 (batch,), are `None` without labels.
+        The inputs are three int32 arrays (batch, length). Targets (batch, ...) and weights, float32
+        (batch,), are `None` without labels.
         """
         packed = self._preprocessor.pack(
             *(tf.gather(ids, rows) for ids in self._ids),
@@ -96,20 +90,9 @@ class EncodedTexts:
 
 
 def tokenize_in_chunks(tokenize, texts):
-    """Tokenize texts in chunks, which bounds the memory that the tokenizer needs.
+    """Tokenize a list of strings to a `tf.RaggedTensor` int32 (texts, tokens).
 
-    Args:
-        tokenize: From `tokenize_function`.
-        texts: List of strings.
-
-    Returns:
-        A `tf.RaggedTensor` int32 (texts, tokens).
-
-    Example:
-
-    >>> from keras_bert.text.tokenizer import WordPieceTokenizer
-    >>> tokenize_in_chunks(WordPieceTokenizer(["[UNK]", "a"]).tokenize, ["a a", ""]).to_list()
-    [[1, 1], []]
+    Chunks limit the memory of `tokenize`, which is from `tokenize_function`.
     """
     texts = [text.encode("utf-8", "ignore") for text in texts]
     parts = [
@@ -120,11 +103,10 @@ def tokenize_in_chunks(tokenize, texts):
 
 
 def encode(model, examples, max_length, *, class_weight=None):
-    """Encode texts, with the targets of the model's head, and return `EncodedTexts`.
+    """Encode texts as `EncodedTexts`, with the targets of the model's head.
 
-    `class_weight` is the weight of each label in the loss: a dict, with 1 for other labels, or
-    `"balanced"`, inversely proportional to the frequency of each label. Labels that the model
-    does not know or of another kind, and pairs for a model of single texts, are a `ValueError`.
+    `class_weight` is a dict with the weight of each label in the loss (other labels: 1), or
+    `"balanced"`, inversely proportional to the frequency of each label.
     """
     output = heads.find_output(model)
     if output.pairs != (examples.text_pairs is not None):
@@ -195,8 +177,8 @@ def _weights(output, examples, targets, class_weight):
         by_class = np.array([given.get(label, 1.0) for label in output.labels], np.float32)
         if not (np.isfinite(by_class).all() and by_class.min() >= 0 and by_class[targets].any()):
             raise ValueError(
-                "the numbers in class_weight must be at least 0, and one above 0 for a label that "
-                f"occurs; received {class_weight!r:.80}"
+                "class_weight must be at least 0 for each label, and above 0 for a label in the "
+                f"data; received {class_weight!r:.80}"
             )
     return by_class[targets].astype(np.float32)
 
@@ -216,23 +198,10 @@ def decode(model, examples, encoded, outputs):
 
 
 def score(model, examples, answers):
-    """Score answers against the labels or scores of the examples.
+    """Score answers with the metrics of the GLUE benchmark: a dict of floats, the main one first.
 
-    Source: the metrics of the GLUE benchmark, computed by scikit-learn and SciPy.
-
-    Args:
-        model: The model that gave the answers.
-        examples: `Examples` with labels or scores.
-        answers: From `decode`.
-
-    Returns:
-        A dict of floats; the first one is the main metric.
-
-        - One label per text: `accuracy`; `f1` of the second label of two, or `macro_f1` of more
-          than two; `mcc` (Matthews correlation); `majority`, the accuracy of always guessing the
-          most frequent label.
-        - Label sets: `micro_f1`, `macro_f1`, `exact_match`.
-        - Scores: `pearson`, `spearman`, `rmse`.
+    `f1` is of the second of two labels, `macro_f1` of more labels. `mcc` is the Matthews
+    correlation. `majority` is the accuracy of always predicting the most frequent label.
     """
     from scipy import stats
     from sklearn import metrics
@@ -260,7 +229,7 @@ def score(model, examples, answers):
     return {
         "accuracy": float(np.mean(chosen == targets)),
         name: float(metrics.f1_score(targets, chosen, average=average, zero_division=0)),
-        # For a single label scikit-learn warns.
+        # scikit-learn warns if there is only one label.
         "mcc": float(metrics.matthews_corrcoef(targets, chosen)) if len(seen) > 1 else 0.0,
         "majority": examples.majority_share(),
     }
@@ -277,7 +246,7 @@ def metric_names(model, examples):
 
 
 def header(model):
-    """Return the first line of a file of answers: the names of its columns, separated by tabs."""
+    """Return the tab-separated column names of a file of answers."""
     output = heads.find_output(model)
     if output.task == "regressor":
         return "score"
@@ -289,8 +258,8 @@ def header(model):
 def lines(model, examples, answers):
     """Yield the lines of a file of answers, one per text, without line ends.
 
-    A line has the score; or the label and its probability; or, for label sets, the labels,
-    joined by `separator`, and the probability of every label.
+    The columns: the score; the label and its probability; or, for label sets, the labels, joined by
+    `separator`, and the probability of every label.
     """
     output = heads.find_output(model)
     between = separator(output.labels)
@@ -310,10 +279,9 @@ def separator(labels):
 
 
 def records(model, examples, answers):
-    """Yield the answers as dicts.
+    """Yield a dict per text: `score`; `label` and `score`; or `labels` and `scores`.
 
-    The keys are `score`; or `label` and `score`; or, for label sets, `labels`, a list, and
-    `scores`, the probability of every label.
+    For label sets, `labels` is a list and `scores` has the probability of every label.
     """
     output = heads.find_output(model)
     for row in answers:

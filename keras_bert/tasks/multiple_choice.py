@@ -24,7 +24,7 @@ def build(encoder, train):
 
 
 def compile_options(model):
-    """Return the loss and the metrics, a dict of arguments of `keras.Model.compile`."""
+    """Return loss and metrics of a model as arguments of `keras.Model.compile`."""
     return {
         "loss": keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=REDUCTION),
         "weighted_metrics": [keras.metrics.SparseCategoricalAccuracy("accuracy")],
@@ -32,11 +32,10 @@ def compile_options(model):
 
 
 class EncodedChoices:
-    """Tokenized choices: each one is a pair of its text and the continuation.
+    """Tokenized choices: each one is a pair of its text and a continuation.
 
-    `lengths`, int (n,), are those of the longest sequence of each text. `truncated` and
-    `without_tokens` are numbers of truncated sequences and of texts and continuations without
-    tokens.
+    `lengths`: longest sequence of each text, int (n,). `truncated`: number of truncated sequences.
+    `without_tokens`: number of texts and continuations without tokens.
     """
 
     def __init__(self, preprocessor, examples, max_length):
@@ -48,14 +47,14 @@ class EncodedChoices:
         self._encoded = EncodedTexts(preprocessor, Examples(texts, choices), max_length)
         self.lengths = self._encoded.lengths.reshape(-1, self._count).max(axis=1)
         self.truncated = self._encoded.truncated
-        texts, continuations = self._encoded.empty  # a text is paired with each continuation
+        texts, continuations = self._encoded.empty  # a text counts once per continuation
         self.without_tokens = texts // self._count + continuations
 
     def __len__(self):
         return len(self.lengths)
 
     def batch(self, rows, length):
-        """Return a dict of int32 (batch, choices, length), targets and weights (batch,)."""
+        """Return inputs, a dict of int32 (batch, choices, length), targets and weights (batch,)."""
         rows = np.asarray(rows)
         flat = (rows[:, None] * self._count + np.arange(self._count)).ravel()
         inputs, _, _ = self._encoded.batch(flat, length)
@@ -73,12 +72,12 @@ def encode(model, examples, max_length):
 
 
 def decode(model, examples, encoded, outputs):
-    """Return the probabilities of the choices, a list of arrays, from their logits."""
+    """Return the probabilities of the choices from their logits: an array (choices,) per text."""
     return [scipy.special.softmax(np.asarray(logits, np.float32)) for logits in outputs]
 
 
 def score(model, examples, answers):
-    """Return a dict: `accuracy`, and `majority`, the accuracy of the most frequent label."""
+    """Return `accuracy`, and `majority`, the accuracy of always giving the most frequent label."""
     chosen = np.array([row.argmax() for row in answers])
     return {
         "accuracy": float(np.mean(chosen == examples.labels)),
@@ -92,7 +91,7 @@ def metric_names(model, examples):
 
 
 def header(model):
-    """Return the first line of a file of answers."""
+    """Return the tab-separated column names of a file of answers."""
     return "choice\tscore"
 
 

@@ -12,14 +12,14 @@ FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".json": "json"
 
 
 def format_of(path, model):
-    """Return the format of a file of answers, from its extension.
+    """Return the format of a file from its extension: `"jsonl"`, `"csv"`, `"json"` or else `"tsv"`.
 
-    `"jsonl"`, `"csv"`, `"json"` (only question answering) or, for any other extension, `"tsv"`.
+    `"json"` is the format of SQuAD's predictions, only for question answering.
     """
     format = FORMATS.get(pathlib.Path(path or "").suffix.lower(), "tsv")
     if format == "json" and registry.for_model(model) is not question_answering:
         raise ValueError(
-            f"{path}: .json is SQuAD's file of predictions, only for question answering; use "
+            f"{path}: .json is the format of SQuAD predictions, only for question answering; use "
             ".jsonl for one object per line, or .csv or .tsv"
         )
     return format
@@ -28,11 +28,9 @@ def format_of(path, model):
 def lines(format, model, answered, header=True):
     """Yield the lines of a file of answers, each one as soon as its answer is available.
 
-    `answered` yields (examples, answers, inputs); `inputs` is a list of dicts, the texts to
-    write beside each answer, or `None`. Numbers have four decimals in all formats. The columns
-    of CSV are the keys of JSON Lines. In CSV, the labels of a set are joined by
-    `classification.separator`, and a dict has a column per key. `"json"` is a single string. A
-    TSV file has column names only with `header`.
+    `answered` yields (examples, answers, inputs). `inputs` is `None` or a dict per answer: texts to
+    write beside the answer. Only TSV depends on `header`. `"json"` is a single string.
+    Numbers have four decimals. The columns of CSV are the keys of JSON Lines.
     """
     task = registry.for_model(model)
     if format == "json":
@@ -66,7 +64,7 @@ def _tsv(task, model, answered, header):
             names = None
         for index, line in enumerate(task.lines(model, examples, answers)):
             if inputs is not None:
-                # A text must not hold a tab or a line end.
+                # Replace tabs and line ends, which separate fields and lines.
                 line = "\t".join([line, *(" ".join(t.split()) for t in inputs[index].values())])
             yield line
 
@@ -95,6 +93,6 @@ def _fields(record, separator):
 
 def _csv_row(fields):
     row = io.StringIO()
-    # Fields that hold a character of the line terminator are quoted, so it must be "\r\n" here.
+    # csv quotes fields that hold a character of the line terminator, so use "\r\n".
     csv.writer(row, lineterminator="\r\n").writerow(list(fields))
     return row.getvalue().removesuffix("\r\n")

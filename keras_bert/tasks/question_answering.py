@@ -1,7 +1,6 @@
 """Question answering: the answer is a span of the context, as in SQuAD and KorQuAD 1.0.
 
-`encode` cuts questions and contexts into windows. The model gives the logits of the start and the
-end of the answer at each position. `decode` takes the best span of all windows of a question.
+Questions and contexts are cut into windows. The answer is the best span of all windows.
 
 Source: sections 4.2 and 4.3 of the BERT paper; google-research/bert `run_squad.py`.
 """
@@ -30,27 +29,9 @@ _KOREAN_PUNCTUATION = str.maketrans(
 
 
 def build(encoder, train):
-    """Build a model for training questions.
+    """Build a model of `heads.span_selector` for `Questions` with answers.
 
-    Args:
-        encoder: A `BertEncoder`.
-        train: `Questions` with answers. If a question has none, the model can give no answer.
-
-    Returns:
-        A model of `heads.span_selector`.
-
-    Raises:
-        ValueError: If the answers are unknown.
-
-    Example:
-
-    >>> from keras_bert.data.squad import Questions
-    >>> from keras_bert.encoder import BertEncoder
-    >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
-    ...                       num_attention_heads=2, intermediate_size=8)
-    >>> model = build(encoder, Questions(["Who?"], ["It was."], [[]]))
-    >>> heads.find_output(model).no_answer
-    True
+    If some questions have no answer, the model can predict that there is no answer.
     """
     return heads.span_selector(encoder, no_answer=not all(_known_answers(train)))
 
@@ -62,21 +43,7 @@ def _known_answers(examples):
 
 
 def compile_options(model):
-    """Return the loss of a model: the mean of the losses of start and end.
-
-    Args:
-        model: Not used.
-
-    Returns:
-        A dict of arguments of `keras.Model.compile`.
-
-    Source: `model_fn_builder` in google-research/bert `run_squad.py`.
-
-    Example:
-
-    >>> compile_options(None)["loss_weights"]
-    {'start_logits': 0.5, 'end_logits': 0.5}
-    """
+    """Return loss (the mean of start and end) and metrics as arguments of `keras.Model.compile`."""
     return {
         "loss": {
             name: keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=REDUCTION)
@@ -88,43 +55,12 @@ def compile_options(model):
 
 
 def encode(model, examples, max_length, *, stride=128, max_question_length=64):
-    """Cut questions and contexts into windows of at most `max_length` tokens.
+    """Cut questions and contexts into windows of at most `max_length` tokens: `EncodedQuestions`.
 
-    A long context is cut into overlapping windows. A question takes at most half of a window, and
-    consecutive windows overlap by at least half of their context, so that one of them contains any
-    answer of up to that length.
-
-    Args:
-        model: A model with one `BertEncoder` that has a preprocessor.
-        examples: `Questions`.
-        max_length: Maximum length of a window, at least 5.
-        stride: Number of context tokens from the start of a window to the start of the next one.
-        max_question_length: Maximum number of tokens of a question. Longer ones are truncated.
-
-    Returns:
-        The `EncodedQuestions`.
-
-    Raises:
-        ValueError: If the encoder has no preprocessor, or a number is too small.
-
+    `stride` is the number of context tokens between the starts of two windows. It is reduced so
+    that windows overlap by at least half of their context. A question takes at most half of a
+    window.
     Source: `convert_examples_to_features` in google-research/bert `run_squad.py`.
-
-    Example:
-
-    >>> from keras_bert.data.squad import Questions
-    >>> from keras_bert.encoder import BertEncoder
-    >>> from keras_bert.text.preprocessor import Preprocessor
-    >>> tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "who", "it", "was", "ada"]
-    >>> encoder = BertEncoder(vocab_size=8, hidden_size=4, num_hidden_layers=1,
-    ...                       num_attention_heads=2, intermediate_size=8,
-    ...                       preprocessor=Preprocessor(tokens))
-    >>> examples = Questions(["Who"], ["It was Ada"], [[("Ada", 7)]])
-    >>> encoded = encode(encoder, examples, max_length=6)
-    >>> inputs, targets, weights = encoded.batch([0, 1], length=6)
-    >>> inputs["input_word_ids"].tolist()  # two windows
-    [[2, 4, 3, 5, 6, 3], [2, 4, 3, 6, 7, 3]]
-    >>> targets["start_logits"].tolist()  # only the second window contains the answer
-    [0, 4]
     """
     for name, value, least in (
         ("max_length", max_length, MIN_LENGTH),
@@ -144,50 +80,11 @@ def encode(model, examples, max_length, *, stride=128, max_question_length=64):
 
 
 def decode(model, examples, encoded, outputs, *, max_answer_length=30, null_threshold=0.0):
-    """Convert the outputs of a model to answers.
+    """Return a dict per question: `text`, `start`, `end` (in characters), `score` (a probability).
 
-    If several windows contain a span, its logit is taken from the window in which the first token
-    of the span has the most context on its shorter side. The score of an answer is its probability
-    in a softmax over all spans of the context and, if the model can give no answer, no answer.
-    Exported models compute the same.
-
-    Args:
-        model: From `heads.span_selector`.
-        examples: `Questions`.
-        encoded: The `EncodedQuestions` of the examples.
-        outputs: For each window a dict of `start_logits` and `end_logits`, arrays (seq,), which
-            may be padded.
-        max_answer_length: Maximum number of tokens of an answer.
-        null_threshold: A model that can give no answer does so if the logit of no answer exceeds
-            that of the best span by more than this.
-
-    Returns:
-        A dict per question: `text`, the answer as in the context, "" for none; `start` and `end`,
-        the index of its first character and its end; `score`, its probability.
-
-    Raises:
-        ValueError: If there is not one output per window, or `max_answer_length` is below 1.
-
-    Source: `write_predictions` in google-research/bert `run_squad.py`. There, a span is lost if
-        the window with the most context for its first token does not contain its end; here, the
-        next best window that contains the span is used.
-
-    Example:
-
-    >>> from keras_bert.data.squad import Questions
-    >>> from keras_bert.encoder import BertEncoder
-    >>> from keras_bert.text.preprocessor import Preprocessor
-    >>> tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "who", "it", "was", "ada"]
-    >>> encoder = BertEncoder(vocab_size=8, hidden_size=4, num_hidden_layers=1,
-    ...                       num_attention_heads=2, intermediate_size=8,
-    ...                       preprocessor=Preprocessor(tokens))
-    >>> model = heads.span_selector(encoder)
-    >>> examples = Questions(["Who"], ["It was Ada"])
-    >>> encoded = encode(model, examples, max_length=16)  # [CLS] who [SEP] it was ada [SEP]
-    >>> logits = np.array([0., 0, 0, 0, 0, 9, 0])
-    >>> outputs = [{"start_logits": logits, "end_logits": logits}]
-    >>> decode(model, examples, encoded, outputs)[0]["text"]
-    'Ada'
+    `outputs` has a dict of `start_logits` and `end_logits`, (seq,), per window. `text` is "" if the
+    logit of no answer exceeds that of the best span by more than `null_threshold`.
+    Source: `write_predictions` in google-research/bert `run_squad.py`.
     """
     if max_answer_length < 1:
         raise ValueError(f"max_answer_length must be at least 1; received {max_answer_length}")
@@ -221,11 +118,10 @@ def _null_score(outputs, rows):
 
 
 def _best_span(encoded, outputs, rows, max_answer_length):
-    """Return the best span of all windows of one question.
+    """Return `(logit, first, last, total)` of the best span of all windows of one question.
 
-    Returns `(logit, first, last, total)`: its logit, its first and last token in the context, and
-    the log of the sum of the exponentials of the logits of all spans. If there is no span, `logit`
-    and `total` are minus infinity.
+    `first` and `last` are tokens of the context. `total` is the log-sum-exp of the logits of all
+    spans. If there is no span, `logit` and `total` are minus infinity.
     """
     windows = _span_windows(encoded, rows, max_answer_length)
     best, total = (-np.inf, 0, 0), -np.inf
@@ -249,9 +145,11 @@ def _best_span(encoded, outputs, rows, max_answer_length):
 
 
 def _span_windows(encoded, rows, max_answer_length):
-    """Return the window of each span, indexed by its first token and its length minus 1.
+    """Return the window of each span, int (tokens of the context, max_answer_length), -1 for none.
 
-    Returns int (tokens of the context, max_answer_length), -1 if no window contains the span.
+    The axes are the first token of the span and its length minus 1. Of the windows that contain a
+    span, take the one with the most context on the shorter side of its first token. run_squad.py
+    drops the span if that window does not contain its end.
     """
     shape = (encoded.first[rows[-1]] + encoded.size[rows[-1]], max_answer_length)
     windows, most = np.full(shape, -1), np.full(shape, -1)
@@ -269,37 +167,11 @@ def _span_windows(encoded, rows, max_answer_length):
 
 
 def score(model, examples, answers, *, characters=None):
-    """Score answers as the official scripts do.
+    """Score answers as SQuAD's `evaluate-v2.0.py` does: `f1`, the main metric, and `exact_match`.
 
-    Texts are compared without case, punctuation, articles and differences of white space. The
-    best match among the acceptable answers counts. F1 is computed over words. If a question has no
-    answer, only the empty answer is correct.
-
-    Args:
-        model: Not used.
-        examples: `Questions` with answers.
-        answers: From `decode`.
-        characters: If answers are scored as in KorQuAD: F1 over characters, with articles. By
-            default as the examples say.
-
-    Returns:
-        A dict of floats, 0 to 1: `f1`, the main metric, and `exact_match`, over all questions. If
-        some questions have no answer, also `has_answer_f1` over the other questions, if any, and
-        `no_answer_accuracy` over these questions.
-
-    Raises:
-        ValueError: If the answers of the examples are unknown, or there is not one answer per
-            question.
-
-    Source: `evaluate-v2.0.py` of SQuAD. `evaluate-v1.1.py` and KorQuAD's `evaluate-v1.0.py` give
-        the same results for answers that hold a letter or a digit.
-
-    Example:
-
-    >>> from keras_bert.data.squad import Questions
-    >>> examples = Questions(["Who?"], ["It was the great Ada."], [[("the great Ada", 7)]])
-    >>> score(None, examples, [{"text": "Great Ada!"}])
-    {'f1': 1.0, 'exact_match': 1.0}
+    If some questions have no answer: also `has_answer_f1` and `no_answer_accuracy`. `characters`
+    selects KorQuAD's rules, F1 over characters with articles; by default as the examples say.
+    `evaluate-v1.1.py` gives the same results for answers that hold a letter or a digit.
     """
     accepted = _known_answers(examples)
     _check_number(examples, answers)
@@ -310,7 +182,7 @@ def score(model, examples, answers, *, characters=None):
     f1, exact = np.zeros(len(examples)), np.zeros(len(examples))
     for index, (answer, right) in enumerate(zip(answers, accepted, strict=True)):
         given = units(answer["text"])
-        # In the official script, an answer that becomes empty, such as "the", is no answer.
+        # As in the official script, an answer that normalizes to "", such as "the", is no answer.
         known = [wanted for wanted in (units(text) for text, _ in right) if wanted[0]] or [("", [])]
         f1[index] = max(_f1(given[1], wanted) for _, wanted in known)
         exact[index] = max(given[0] == wanted for wanted, _ in known)
@@ -324,21 +196,7 @@ def score(model, examples, answers, *, characters=None):
 
 
 def metric_names(model, examples):
-    """Return the names of the metrics of `score`, the main one first.
-
-    Args:
-        model: Not used.
-        examples: `Questions` with answers.
-
-    Returns:
-        A tuple of strings.
-
-    Example:
-
-    >>> from keras_bert.data.squad import Questions
-    >>> metric_names(None, Questions(["Who?"], ["It was Ada."], [[]]))
-    ('f1', 'exact_match', 'no_answer_accuracy')
-    """
+    """Return the names of the metrics of `score`, the main one first."""
     has_answer = [bool(right) for right in _known_answers(examples)]
     names = ["f1", "exact_match"]
     if not all(has_answer):
@@ -382,32 +240,12 @@ def _names(examples):
 
 
 def header(model):
-    """Return the first line of a file of answers: the names of its columns, separated by tabs."""
+    """Return the tab-separated column names of a file of answers."""
     return "id\tanswer\tscore\tstart\tend"
 
 
 def lines(model, examples, answers):
-    r"""Return the lines of a TSV file of answers, below `header`.
-
-    Args:
-        model: Not used.
-        examples: `Questions`; without ids, they are numbered from 1.
-        answers: From `decode`.
-
-    Returns:
-        An iterator of strings without a line end. Tabs and line ends in ids and answers are
-        replaced by spaces.
-
-    Raises:
-        ValueError: If there is not one answer per question.
-
-    Example:
-
-    >>> from keras_bert.data.squad import Questions
-    >>> answer = {"text": "Ada", "start": 7, "end": 10, "score": 0.9}
-    >>> list(lines(None, Questions(["Who?"], ["It was Ada."], ids=["q1"]), [answer]))
-    ['q1\tAda\t0.9000\t7\t10']
-    """
+    """Return an iterator of the lines of a TSV file. Tabs and line ends in texts become spaces."""
     _check_number(examples, answers)
     return (
         f"{_field(name)}\t{_field(answer['text'])}\t{answer['score']:.4f}"
@@ -417,24 +255,7 @@ def lines(model, examples, answers):
 
 
 def records(model, examples, answers):
-    """Return the answers as dicts.
-
-    Args:
-        model, examples, answers: As in `lines`.
-
-    Returns:
-        An iterator of a dict per question: `id`, `answer`, `score`, `start`, `end`.
-
-    Raises:
-        ValueError: If there is not one answer per question.
-
-    Example:
-
-    >>> from keras_bert.data.squad import Questions
-    >>> answer = {"text": "Ada", "start": 7, "end": 10, "score": 0.9}
-    >>> list(records(None, Questions(["Who?"], ["It was Ada."], ids=["q1"]), [answer]))
-    [{'id': 'q1', 'answer': 'Ada', 'score': 0.9, 'start': 7, 'end': 10}]
-    """
+    """Return an iterator of a dict per question: `id`, `answer`, `score`, `start`, `end`."""
     _check_number(examples, answers)
     return (
         {
@@ -453,23 +274,9 @@ def _field(text):
 
 
 def predictions(examples, answers):
-    """Return the answers in the format of the official scoring scripts.
+    """Return the answers as the official scoring scripts read them: a dict from id to text.
 
-    Args:
-        examples: `Questions`; without ids, they are numbered from 1.
-        answers: From `decode`.
-
-    Returns:
-        A dict from the id of each question to the text of its answer, "" for none.
-
-    Raises:
-        ValueError: If there is not one answer per question, or two questions have the same id.
-
-    Example:
-
-    >>> from keras_bert.data.squad import Questions
-    >>> predictions(Questions(["Who?"], ["It was Ada."], ids=["q1"]), [{"text": "Ada"}])
-    {'q1': 'Ada'}
+    Questions without ids are numbered from 1.
     """
     _check_number(examples, answers)
     names = _names(examples)

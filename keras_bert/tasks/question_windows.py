@@ -15,34 +15,24 @@ class EncodedQuestions:
     """Tokenized questions and contexts in windows, for `data.batching.Batches`.
 
     A window is [CLS] question [SEP] part of the context [SEP]. Each distinct context is tokenized
-    once.
-
-    Args:
-        tokenizer: A `WordPieceTokenizer`.
-        examples: `Questions`.
-        max_length: Maximum length of a window.
-        stride: Number of tokens from the start of a window's context to the start of the next
-            one's, at most half of the context in a window.
-        max_question_length: Maximum number of tokens of a question. Longer ones are truncated.
+    once. `stride` and `max_question_length` are as in `question_answering.encode`.
 
     Attributes:
         cut_questions: Number of truncated questions.
         without_tokens: Number of questions and of distinct contexts without tokens.
-        cut_answers: Number of answers that no window contains; they are not used in training.
-        invisible_answers: Number of answers without tokens; they are not used in training.
-        max_length: As given.
-        lengths: Length of each window, int (windows,).
-        question: The question of each window, int (windows,).
-        first: The first token of the context in each window, int (windows,).
-        size: Number of tokens of the context in each window, int (windows,).
-        question_size: Number of tokens of each question, int (questions,).
-        window_splits: The windows of question `i` are `window_splits[i]` to
-            `window_splits[i + 1] - 1`; int (questions + 1,).
-        context: The distinct context of each question, int (questions,).
-        context_splits: The tokens of distinct context `i` in `starts` and `limits` are
-            `context_splits[i]` to `context_splits[i + 1] - 1`; int (contexts + 1,).
-        starts, limits: The first character and the end of each token of the distinct contexts,
-            int32 (tokens,).
+        cut_answers: Number of answers that no window contains. They have weight 0.
+        invisible_answers: Number of answers without tokens. They have weight 0.
+        lengths: Tokens of each window, int (windows,).
+        question: Question of each window, int (windows,).
+        first: First token of the context in each window, int (windows,).
+        size: Context tokens in each window, int (windows,).
+        question_size: Tokens of each question, int (questions,).
+        window_splits: Question `i` has windows `window_splits[i]` to `window_splits[i + 1] - 1`;
+            int (questions + 1,).
+        context: Distinct context of each question, int (questions,).
+        context_splits: Distinct context `i` has tokens `context_splits[i]` to
+            `context_splits[i + 1] - 1` of `starts` and `limits`; int (contexts + 1,).
+        starts, limits: First character and end of each token in its context, int32 (tokens,).
     """
 
     def __init__(self, tokenizer, examples, max_length, stride, max_question_length):
@@ -83,7 +73,7 @@ class EncodedQuestions:
     def _find_targets(self, examples, texts):
         """Return the targets of each window, a dict of int32 (windows,), and its weight (windows,).
 
-        The target is 0, the position of [CLS], if only another window contains the answer.
+        The target is 0, the position of [CLS], if the window does not contain the answer.
         """
         first, last, lost = self._answer_tokens(examples, texts)
         question = self.question
@@ -100,9 +90,10 @@ class EncodedQuestions:
         return targets, (~(lost | cut)[question]).astype(np.float32)
 
     def _answer_tokens(self, examples, texts):
-        """Return the first and last token of each answer and if it is lost, each (questions,).
+        """Return three arrays (questions,): first and last token of each answer, and if it is lost.
 
-        The tokens are -1 without an answer.
+        The tokens are -1 without an answer. An answer is lost if the data has one, but no tokens of
+        it can be found in the context.
         """
         # Training uses the first answer that occurs in the context, as in run_squad.py.
         answers = [
@@ -123,20 +114,11 @@ class EncodedQuestions:
         return np.where(found, first - begin, -1), np.where(found, last - begin, -1), lost
 
     def batch(self, rows, length):
-        """Return the inputs, targets and weights of one batch.
+        """Return inputs, targets and weights of windows `rows`, padded to `length`: three dicts.
 
-        Args:
-            rows: Indices of the windows, int (batch,).
-            length: Length to pad to, at least that of the longest window.
-
-        Returns:
-            Three dicts. The inputs are int32 (batch, length). The targets are the positions of the
-            first and the last token of the answer, int32 (batch,), 0 if the window does not
-            contain it. The weights are float32 (batch,), 0 if the answer is lost. Targets and
-            weights are `None` without answers.
-
-        Raises:
-            ValueError: If a window is longer than `length`.
+        Inputs: int32 (batch, length). Targets: positions of the first and the last token of the
+        answer, int32 (batch,), 0 if not in the window. Weights: float32 (batch,), 0 if no window
+        contains the answer. Targets and weights are `None` without answers.
         """
         rows = np.asarray(rows, int)
         longest = self.lengths[rows].max(initial=0)

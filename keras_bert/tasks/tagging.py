@@ -1,8 +1,8 @@
 """Tagging: one label for each word of a sentence, as in named entity recognition.
 
-A word is labeled at its first token. Its other tokens, [CLS], [SEP] and padding have weight 0
-(section 5.3 of the BERT paper). Long sentences are cut into overlapping windows. The label of a
-word comes from the window in which the word has the most context.
+A word is labeled at its first token; other positions have weight 0 (section 5.3 of the BERT paper).
+Long sentences are cut into overlapping windows. The label of a word comes from the window in which
+the word has the most context.
 """
 
 import itertools
@@ -22,77 +22,31 @@ MAX_LENGTH = 128
 
 _WORDS_PER_CALL = 65_536  # words per call of the tokenizer
 _TEXTS_PER_CALL = 4_096
-_CHARACTER_SHARE = 0.99  # share of words of one character from which all count as characters
+_CHARACTER_SHARE = 0.99  # see `are_characters`
 
 
 def build(encoder, train):
-    """Build a tagger for the tags of training sentences.
+    """Build a tagger for `TaggedSentences` with tags.
 
     If the words are single characters, the model splits texts into characters.
-
-    Args:
-        encoder: A `BertEncoder`.
-        train: `TaggedSentences` with tags.
-
-    Returns:
-        A model of `heads.tagger`.
-
-    Raises:
-        ValueError: If there are fewer than two tags.
-
-    Example:
-
-    >>> import keras_bert
-    >>> from keras_bert.data.conll import TaggedSentences
-    >>> encoder = keras_bert.BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
-    ...                                  num_attention_heads=2, intermediate_size=8)
-    >>> build(encoder, TaggedSentences([["Ann", "left"]], [["B-PER", "O"]])).output_shape
-    (None, None, 3)
     """
     labels = train.label_names()
     if len(labels) < 2:
         received = f"only {labels[0]!r}" if labels else "none"
-        raise ValueError(
-            f"{train.source}: needs at least two tags to tell apart; received {received}"
-        )
+        raise ValueError(f"{train.source}: needs at least two tags; received {received}")
     return heads.tagger(encoder, labels=labels, characters=are_characters(train.words))
 
 
 def are_characters(sentences):
-    """Return True if the words are single characters, as in KLUE's named entity data.
-
-    A file may hold a few longer words: 99% must be single characters.
-
-    Args:
-        sentences: The words of each sentence.
-
-    Returns:
-        A bool.
-
-    Example:
-
-    >>> are_characters([["서", "울"], [" ", "!"]]), are_characters([["서울", "!"]])
-    (True, False)
-    """
+    """Return True if more than 99% of the words are single characters, as in KLUE's NER data."""
     sizes = np.array([len(word) for sentence in sentences for word in sentence])
     return bool((sizes == 1).sum() > _CHARACTER_SHARE * len(sizes))
 
 
 def compile_options(model):
-    """Return the loss and the metrics of a tagger.
+    """Return loss and metrics as arguments of `keras.Model.compile`, for weights (batch, seq).
 
-    The loss is a sum: the weights of `EncodedSentences.batch` already divide it.
-
-    Args:
-        model: From `build`.
-
-    Returns:
-        A dict of arguments of `keras.Model.compile`, for weights (batch, seq).
-
-    Example:
-
-    >>> sorted(compile_options(None))
-    ['loss', 'weighted_metrics']
+    The loss is a sum, because the weights of `EncodedSentences.batch` already divide it.
     """
     return {
         "loss": keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="sum"),
@@ -101,28 +55,22 @@ def compile_options(model):
 
 
 class EncodedSentences:
-    """Tokenized sentences in windows that fit the model, from `encode`.
-
-    A sentence without tokens has no window.
+    """Tokenized sentences in windows that fit the model. A sentence without tokens has no window.
 
     Args:
-        ids: The tokens of all sentences, int32 (tokens,).
-        targets: For each token the label of its word, int32 (tokens,); `None` without tags.
+        ids: Tokens of all sentences, int32 (tokens,).
+        targets: Label of each token's word, int32 (tokens,); `None` without tags.
         counts: Number of tokens of each word, int (words,).
         windows: int (windows, 4): the range of tokens of each window, then the range of tokens
             whose words get their label from this window. Ends are exclusive.
-        special_ids: The ids of [CLS], [SEP] and [PAD].
-        max_length: Maximum length of a window.
-        cut_words: See below.
+        special_ids: Ids of [CLS], [SEP] and [PAD].
+        cut_words: Number of words that are longer than a window and were truncated.
 
     Attributes:
         lengths: Length of each window with its special tokens, int (windows,).
-        max_length: As given.
-        pad_id: The id of [PAD].
         has_tokens: If each word has tokens, bool (words,).
         words_without_tokens: Number of words without tokens, such as white space. They are not
             used in training.
-        cut_words: Number of words that are longer than a window and were truncated.
     """
 
     def __init__(self, ids, targets, counts, windows, special_ids, max_length, cut_words=0):
@@ -144,20 +92,11 @@ class EncodedSentences:
         return len(self._windows)
 
     def batch(self, rows, length):
-        """Return the inputs, targets and weights of one batch.
+        """Return inputs, targets and weights of windows `rows`, padded to `length`.
 
-        Args:
-            rows: Indices of the windows, int (batch,).
-            length: Length to pad to, at least that of the longest window.
-
-        Returns:
-            A dict of three int32 arrays (batch, length), targets int32 (batch, length) and weights
-            float32 (batch, length). The weight is the same for every word, and 0 for other
-            positions. It sums to 1 in an average batch. Targets and weights are `None` without
-            tags.
-
-        Raises:
-            ValueError: If a window is longer than `length`.
+        Inputs: a dict of three int32 arrays (batch, length). Targets: int32 (batch, length).
+        Weights: float32 (batch, length), equal for all words, 0 elsewhere, with sum 1 in an average
+        batch. Targets and weights are `None` without tags.
         """
         rows = np.asarray(rows, np.int64)
         lengths = self.lengths[rows][:, None]
@@ -183,8 +122,8 @@ class EncodedSentences:
             return inputs, None, None
         learned = inside & self._is_first[token] & (token >= first) & (token < last)
         targets = np.where(learned, self._targets[token], np.int32(0))
-        # Divided by the average number of words per batch, not by the number in this batch. In
-        # batches of similar lengths, a word of a short sentence would otherwise count more.
+        # Divide by the average number of words per batch, not by the number in this batch. Batches
+        # hold similar lengths, so a word of a short sentence would otherwise count more.
         weight = 1 / (self._words_in_window * len(rows))
         return inputs, targets, np.where(learned, np.float32(weight), np.float32(0))
 
@@ -195,38 +134,10 @@ class EncodedSentences:
 
 
 def encode(model, examples, max_length, *, stride=None):
-    """Encode sentences, with the targets of the model's labels.
+    """Encode sentences as `EncodedSentences`, in windows of at most `max_length` tokens.
 
-    Sentences that do not fit are cut between words into overlapping windows. Words that are longer
-    than a window are truncated.
-
-    Args:
-        model: From `heads.tagger`; its encoder has a preprocessor.
-        examples: `TaggedSentences`.
-        max_length: Maximum length of a window, with [CLS] and [SEP].
-        stride: Number of tokens from the start of a window to the start of the next one, as far
-            as word boundaries allow; by default three quarters of the tokens of a window.
-
-    Returns:
-        The `EncodedSentences`.
-
-    Raises:
-        ValueError: If a tag is not one of the model's labels, `max_length` is below 3, or the
-            stride is not from 1 to `max_length - 2`.
-
-    Example:
-
-    >>> import keras_bert
-    >>> from keras_bert.data.conll import TaggedSentences
-    >>> tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "Ann", "left", "##e"]
-    >>> encoder = keras_bert.BertEncoder(
-    ...     vocab_size=7, hidden_size=4, num_hidden_layers=1, num_attention_heads=2,
-    ...     intermediate_size=8, preprocessor=keras_bert.Preprocessor(tokens, lowercase=False))
-    >>> sentences = TaggedSentences([["Anne", "left"]], [["B-PER", "O"]])
-    >>> encoded = encode(build(encoder, sentences), sentences, max_length=16)
-    >>> inputs, targets, weights = encoded.batch([0], length=6)
-    >>> inputs["input_word_ids"].tolist(), targets.tolist(), weights.tolist()
-    ([[2, 4, 6, 5, 3, 0]], [[0, 1, 0, 0, 0, 0]], [[0.0, 0.5, 0.0, 0.5, 0.0, 0.0]])
+    Windows end between words. Longer words are truncated. `stride` is the number of tokens between
+    the starts of two windows, by default three quarters of a window.
     """
     if max_length < 3:
         raise ValueError(f"max_length must be at least 3; received {max_length}")
@@ -300,8 +211,8 @@ def _windows(edges, capacity, stride):
         limit = int(edges[np.searchsorted(edges, begin + capacity, side="right") - 1])
         if limit == end:
             return [*rows, (begin, limit, owned, end)]
-        # The next window starts one stride later, or later if its first new word does not fit
-        # otherwise.
+        # The next window starts one stride later. If its first new word would not fit, it starts
+        # even later.
         needed = edges[np.searchsorted(edges, limit, side="right")] - capacity
         following = max(
             int(edges[np.searchsorted(edges, begin + stride, side="right") - 1]),
@@ -316,41 +227,18 @@ def _windows(edges, capacity, stride):
 
 
 def decode(model, examples, encoded, outputs):
-    """Convert the outputs of a tagger to the tags of words.
+    """Return a list of (tag, probability) per sentence, one pair per word.
 
-    A word without tokens gets the tag "I-x" between two words of one entity of type x. Otherwise
-    it gets "O", or the first label if the model has no "O". Its score is 0.
-
-    Args:
-        model: From `heads.tagger`.
-        examples: The `TaggedSentences`.
-        encoded: The `EncodedSentences` of the examples.
-        outputs: For each window its logits, a list of float arrays (positions, labels), which may
-            be padded.
-
-    Returns:
-        For each sentence a list with a pair of tag and probability per word.
-
-    Example:
-
-    >>> import keras_bert
-    >>> from keras_bert.data.conll import TaggedSentences
-    >>> tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "Ann", "left"]
-    >>> encoder = keras_bert.BertEncoder(
-    ...     vocab_size=6, hidden_size=4, num_hidden_layers=1, num_attention_heads=2,
-    ...     intermediate_size=8, preprocessor=keras_bert.Preprocessor(tokens, lowercase=False))
-    >>> model = heads.tagger(encoder, labels=["O", "B-PER"])
-    >>> sentences = TaggedSentences([["Ann", "left"]])
-    >>> encoded = encode(model, sentences, max_length=16)
-    >>> decode(model, sentences, encoded, [np.array([[0, 0], [0, 99], [99, 0], [0, 0]])])
-    [[('B-PER', 1.0), ('O', 1.0)]]
+    `outputs` has the logits of each window, (seq, labels). A word without tokens gets "I-x" between
+    two words of one entity of type x, else "O" (or the first label if there is no "O"), with score
+    0.
     """
     labels = heads.find_output(model).labels
     default = OUTSIDE if OUTSIDE in labels else labels[0]
     logits = [
         np.asarray(output, np.float32)[encoded.positions(row)] for row, output in enumerate(outputs)
     ]
-    # In the order of all words that have tokens, because windows are in the order of the text.
+    # Windows are in text order, so the rows are in the order of the words that have tokens.
     logits = np.concatenate([np.zeros((0, len(labels)), np.float32), *logits])
     probabilities = scipy.special.softmax(logits, axis=-1)
     scores = np.zeros(len(encoded.has_tokens))
@@ -366,7 +254,7 @@ def decode(model, examples, encoded, outputs):
 
 
 def _fill_gaps(tags, default):
-    """Replace `None` by tags, so that a space between words does not end their entity."""
+    """Replace each `None`, the tag of a word without tokens, by a tag as in `decode`."""
     following = default
     for index in reversed(range(len(tags))):
         if tags[index] is None and following.startswith("I-"):
@@ -378,39 +266,11 @@ def _fill_gaps(tags, default):
 
 
 def score(model, examples, answers):
-    """Score answers against the tags of the examples.
+    """Score answers: `f1`, `precision`, `recall` of entities for BIO tags, `accuracy`, `majority`.
 
-    With BIO tags (labels that start with "B-" or "I-"), entities are scored. An entity is correct
-    if its type, its first word and its last word are. As in CoNLL's script, an "I-" after "O" or
-    after another type starts an entity. "S-" and "E-", or "U-" and "L-", are supported.
-
-    Source: https://www.clips.uantwerpen.be/conll2003/ner/bin/conlleval; seqeval's default mode
-    gives the same results.
-
-    Args:
-        model: The tagger that gave the answers. For answers of another program `None`: then the
-            tags of the examples decide if entities are scored.
-        examples: `TaggedSentences` with tags.
-        answers: From `decode`.
-
-    Returns:
-        A dict of floats, 0 to 1, the main metric first: for BIO tags `f1`, `precision` and
-        `recall` of entities; `accuracy`, the share of correct tags; `majority`, the accuracy of
-        always guessing the most frequent tag.
-
-    Raises:
-        ValueError: If the examples have no tags.
-
-    Example:
-
-    >>> import keras_bert
-    >>> from keras_bert.data.conll import TaggedSentences
-    >>> encoder = keras_bert.BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
-    ...                                  num_attention_heads=2, intermediate_size=8)
-    >>> sentences = TaggedSentences([["Ann", "Lee", "left"]], [["B-PER", "I-PER", "O"]])
-    >>> model = build(encoder, sentences)
-    >>> score(model, sentences, [[("B-PER", 0.9), ("O", 0.8), ("O", 0.9)]])["f1"]
-    0.0
+    As in CoNLL's script, an "I-" after "O" or another type starts an entity. BIOES and BILOU work
+    too. If `model` is `None`, the tags of the examples decide if entities are scored.
+    Source: https://www.clips.uantwerpen.be/conll2003/ner/bin/conlleval and seqeval.
     """
     if examples.tags is None:
         raise ValueError(f"{examples.source}: has no tags to score against")
@@ -432,21 +292,13 @@ def score(model, examples, answers):
 
 
 def metric_names(model, examples):
-    """Return the names of the metrics of `score`, the main one first, without `majority`.
-
-    Args:
-        model: A tagger.
-        examples: `TaggedSentences`; used if `model` is `None`.
-
-    Returns:
-        A tuple of strings.
-    """
+    """Return the names of the metrics of `score`, the main one first, without `majority`."""
     return (*(("f1", "precision", "recall") if _has_entities(model, examples) else ()), "accuracy")
 
 
 def _has_entities(model, examples):
-    # Decided by the labels of the model, so that all epochs have the same metrics, even if neither
-    # the file nor the answers of an epoch hold an entity.
+    # Use the labels of the model, so that all epochs have the same metrics, even if the file and
+    # the answers of an epoch hold no entity.
     labels = examples.label_names() if model is None else heads.find_output(model).labels
     return any(map(is_bio, labels))
 
@@ -475,23 +327,7 @@ def header(model):
 
 
 def lines(model, examples, answers):
-    r"""Yield the lines of a file of answers, in CoNLL columns.
-
-    Args:
-        model: Not used.
-        examples: `TaggedSentences`, with or without tags.
-        answers: From `decode`.
-
-    Yields:
-        Strings without a line end: word, tag and score, separated by tabs, and an empty line after
-        each sentence.
-
-    Example:
-
-    >>> from keras_bert.data.conll import TaggedSentences
-    >>> list(lines(None, TaggedSentences([["Ann", "left"]]), [[("B-PER", 0.9), ("O", 1.0)]]))
-    ['Ann\tB-PER\t0.9000', 'left\tO\t1.0000', '']
-    """
+    """Yield lines of word, tag and score, tab-separated, and an empty line after each sentence."""
     for words, answer in zip(examples.words, answers, strict=True):
         for word, (tag, value) in zip(words, answer, strict=True):
             yield f"{word}\t{tag}\t{value:.4f}"
@@ -499,20 +335,7 @@ def lines(model, examples, answers):
 
 
 def records(model, examples, answers):
-    """Yield the answers as dicts.
-
-    Args:
-        model, examples, answers: As in `lines`.
-
-    Yields:
-        A dict per word: `sentence`, a number from 1, `word`, `tag`, `score`.
-
-    Example:
-
-    >>> from keras_bert.data.conll import TaggedSentences
-    >>> list(records(None, TaggedSentences([["Ann"]]), [[("B-PER", 0.9)]]))
-    [{'sentence': 1, 'word': 'Ann', 'tag': 'B-PER', 'score': 0.9}]
-    """
+    """Yield a dict per word: `sentence`, a number from 1, `word`, `tag`, `score`."""
     rows = zip(examples.words, answers, strict=True)
     for number, (words, answer) in enumerate(rows, examples.first):
         for word, (tag, value) in zip(words, answer, strict=True):
@@ -520,26 +343,10 @@ def records(model, examples, answers):
 
 
 def split_words(texts, tokenizer, characters=False):
-    """Split texts into words as the tokenizer does, at white space and punctuation.
+    """Split texts into words as the tokenizer does, or into characters: `(words, spans)`.
 
-    Args:
-        texts: List of strings.
-        tokenizer: A `WordPieceTokenizer`.
-        characters: If True, split into characters instead.
-
-    Returns:
-        `(words, spans)`: for each text the list of its words, and the list of their spans, pairs
-        of the first byte and the end in the UTF-8 of the text. A text may have no words, because
-        the tokenizer drops some characters.
-
-    Raises:
-        ValueError: If `texts` is not a list of strings.
-
-    Example:
-
-    >>> from keras_bert.text.tokenizer import WordPieceTokenizer
-    >>> split_words(["Zoë left!"], WordPieceTokenizer(["[UNK]", "zoe"]))
-    ([['Zoë', 'left', '!']], [[(0, 4), (5, 9), (9, 10)]])
+    Both have a list per text. A span is the first byte and the end of a word in UTF-8. A text may
+    have no words, because the tokenizer drops some characters.
     """
     check_strings("split_words", "texts", texts)
     tokenize = tokenizer.tokenize_with_offsets

@@ -1,13 +1,9 @@
 """Faster tokenization with tensorflow-text, with the same ids, for training.
 
-tensorflow-text's FastBertTokenizer is much faster than the graph in `text.tokenizer`, but its ids
-differ from Google's: it folds case (ß to ss, … to ...), keeps U+FFFD and turns control characters
-into spaces. It treats each code point on its own, so texts whose code points are all treated
-alike have the same ids. `agreement.npz` lists those code points. To compute the file again:
-
-    python -m keras_bert.text.fast_tokenizer
-
-Exported graphs never contain ops of tensorflow-text.
+tensorflow-text's FastBertTokenizer folds case (ß to ss, … to ...), keeps U+FFFD and turns control
+characters into spaces; Google's tokenizer does not. `agreement.npz` lists the code points that
+both treat alike. Texts with other code points use the graph of `text.tokenizer`, as do exports.
+To write the file again: `python -m keras_bert.text.fast_tokenizer`
 """
 
 import functools
@@ -26,22 +22,17 @@ _SURROGATES = range(0xD800, 0xE000)
 
 @functools.lru_cache(maxsize=8)
 def tokenize_function(tokenizer):
-    """Return the fastest function that gives the ids of a tokenizer.
+    """Return the fastest function from strings (batch,) to ids, ragged int32 (batch, tokens).
 
-    Args:
-        tokenizer: a `WordPieceTokenizer`.
-
-    Returns:
-        A function from strings (batch,) to a `tf.RaggedTensor` int32 (batch, tokens). It is
-        `tokenizer.tokenize` if tensorflow-text is not installed or lacks the tokenizer's options.
+    It is `tokenizer.tokenize` if tensorflow-text is not installed or lacks the tokenizer's options.
     """
     fast = _fast_tokenizer(tokenizer)
     if fast is None:
         return tokenizer.tokenize
     agreed = agreed_code_points("lowercase" if tokenizer.lowercase else "cased")
     pattern = _pattern_of(agreed)
-    # Google limits words to 200 characters, tensorflow-text limits their bytes. Its limit is set
-    # too high to matter, and texts with longer words use the other tokenizer.
+    # Google limits words to 200 characters, tensorflow-text limits their bytes. Texts with longer
+    # words use `tokenizer`; the limit of tensorflow-text is too high for all other texts.
     long_word = rf"(?s:.*?)[^\x00-\x20]{{{MAX_WORD_LENGTH + 1}}}(?s:.*)"
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
@@ -103,7 +94,7 @@ def _fast_tokenizer(tokenizer):
 
 
 def _pattern_of(allowed):
-    """Return a regular expression that matches texts of allowed code points; bool (0x110000,)."""
+    """Return a regular expression for texts of allowed code points; bool (0x110000,)."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], ~allowed, [0]]).astype(np.int8)))
     ranges = [(first, limit - 1) for first, limit in edges.reshape(-1, 2)]
     return "[^" + "".join(rf"\x{{{first:x}}}-\x{{{last:x}}}" for first, last in ranges) + "]*"
@@ -111,27 +102,18 @@ def _pattern_of(allowed):
 
 @functools.cache
 def agreed_code_points(casing):
-    """Return the code points that both tokenizers treat alike in any context.
+    """Return the code points that both tokenizers treat alike in any context; bool (0x110000,).
 
-    Args:
-        casing: `"lowercase"` or `"cased"`.
-
-    Returns:
-        bool (0x110000,).
+    `casing` is "lowercase" or "cased".
     """
     with np.load(_FILE) as file:
         return np.unpackbits(file[casing], count=unicode_tables.CODE_POINTS).astype(bool)
 
 
 def compare(casing, code_points):
-    """Tokenize code points with both tokenizers and compare the ids.
+    """Return True for code points with equal ids from both tokenizers in any context; bool (n,).
 
-    Args:
-        casing: `"lowercase"` or `"cased"`.
-        code_points: a list of n code points without surrogates.
-
-    Returns:
-        bool (n,): True if the ids are equal and do not depend on the surrounding code points.
+    `casing` is "lowercase" or "cased"; `code_points` is a list of n code points without surrogates.
     """
     import tensorflow_text
 
@@ -142,7 +124,7 @@ def compare(casing, code_points):
         if lower:
             chars = [d for char in chars for d in unicode.decomposition.get(char, (char,))]
         results[code] = chars
-    # The vocabulary contains each result: two different results that are both [UNK] look equal.
+    # The vocabulary contains each result, since different results would look equal as [UNK].
     known = {char for chars in results.values() for char in chars} - {ord("a"), ord("#")}
     known = sorted(c for c in known if not unicode.space[c] and not unicode.removed[c])
     vocabulary = [UNKNOWN, "a", "##a", *map(chr, known)]
@@ -162,7 +144,7 @@ def compare(casing, code_points):
 
 
 def _depends_on_context(unicode, code, results):
-    """Return True if the ids of the reference depend on the surrounding code points.
+    """Return True if Google's ids depend on the surrounding code points.
 
     This holds for a final sigma, for combining marks that are kept and sorted, and for a code
     point that becomes several characters, which changes the length of its word.
@@ -176,12 +158,7 @@ def _depends_on_context(unicode, code, results):
 
 
 def write(path=_FILE, chunk=40_000):
-    """Compare both tokenizers on all of Unicode and write the file; takes about two minutes.
-
-    Args:
-        path: the file.
-        chunk: code points per comparison.
-    """
+    """Compare all code points, `chunk` at a time, and write the file; takes about two minutes."""
     code_points = [code for code in range(unicode_tables.CODE_POINTS) if code not in _SURROGATES]
     columns = {}
     for casing in ("lowercase", "cased"):

@@ -11,27 +11,11 @@ import keras
 from keras_bert.checkpoints import folder
 
 VOCABULARY_FILE = "vocab.txt"
+_TOKENIZER_OPTIONS = ("lowercase", "strip_accents", "split_cjk")
 
 
 def as_length(value, name):
-    """Return a sequence length as an int.
-
-    Args:
-        value: a whole number of at least 3, also a NumPy integer.
-        name: name of the argument, for the error message.
-
-    Returns:
-        The length, an int.
-
-    Raises:
-        ValueError: if `value` is not a whole number or is below 3.
-
-    Example:
-
-    >>> as_length(100.7, "sequence_length")
-    Traceback (most recent call last):
-    ValueError: sequence_length must be a whole number of at least 3; received 100.7
-    """
+    """Return a sequence length as an int. It must be a whole number of at least 3."""
     try:
         length = 0 if isinstance(value, bool) else operator.index(value)
     except TypeError:
@@ -164,6 +148,28 @@ class Preprocessor(keras.layers.Layer):
                 split_cjk=self.split_cjk,
             )
         return self._tokenizer
+
+    def with_options(self, **options):
+        """Return a copy with the same vocabulary and some options changed.
+
+        Args:
+            **options: Arguments of `Preprocessor`, without `vocabulary`.
+
+        Returns:
+            A new `Preprocessor`.
+
+        Example:
+
+        >>> preprocessor = Preprocessor(["[PAD]", "[UNK]", "[CLS]", "[SEP]"])
+        >>> preprocessor.with_options(sequence_length=64).sequence_length
+        64
+        """
+        copy = type(self).from_config({**self.get_config(), **options})
+        copy._store_vocabulary(self.vocabulary)
+        # The tables of a tokenizer take time to build and do not change.
+        if all(getattr(copy, name) == getattr(self, name) for name in _TOKENIZER_OPTIONS):
+            copy._tokenizer = self._tokenizer
+        return copy
 
     def __dir__(self):
         # Keras reads all listed attributes when it saves or loads a layer. Reading `tokenizer`

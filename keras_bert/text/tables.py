@@ -21,7 +21,7 @@ SIGMA = 1 << 25  # its lower case depends on the surrounding characters
 SEQUENCE = 1 << 26  # the value is an index into the table of sequences
 NONSTARTER = 1 << 27  # does not end a run of combining characters
 REORDER = 1 << 28  # contains a combining character that accent stripping keeps
-MARK = 1 << 29  # an accent that is removed; it belongs to the letter before it
+MARK = 1 << 29  # an accent that is removed; its bytes belong to the letter before it
 REMOVED = 1 << 30  # a control or format character, which is removed
 RARE = SIGMA | SEQUENCE | REORDER | MARK | REMOVED
 
@@ -40,21 +40,7 @@ HASH_SHIFT = 32
 
 
 def lookup_tables(ids, lowercase, strip_accents, split_cjk):
-    """Build all constant tables of a tokenizer's graph.
-
-    Args:
-        ids: `{token: id}`.
-        lowercase, strip_accents, split_cjk: as for `WordPieceTokenizer`.
-
-    Returns:
-        A dict of NumPy arrays.
-
-    Example:
-
-    >>> arrays = lookup_tables({"[UNK]": 0, "a": 1}, True, True, True)
-    >>> int(arrays["alphabet_size"])  # 0 and the characters of "[UNK]" and "a"
-    7
-    """
+    """Build the tables of a tokenizer's graph, {name: array}, from a vocabulary, {token: id}."""
     alphabet = _Alphabet(ids)
     return {
         **_code_point_table(alphabet, lowercase, strip_accents, split_cjk),
@@ -64,19 +50,7 @@ def lookup_tables(ids, lowercase, strip_accents, split_cjk):
 
 
 def code_points(text):
-    """Return the code points of a string.
-
-    Args:
-        text: a string; lone surrogates are allowed.
-
-    Returns:
-        int32 (n,).
-
-    Example:
-
-    >>> code_points("aé").tolist()
-    [97, 233]
-    """
+    """Return the code points of a string, int32 (n,). Lone surrogates are allowed."""
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32).astype(np.int32)
 
 
@@ -88,7 +62,7 @@ class _Alphabet:
         self.size = len(self.code_points) + 1
 
     def encode(self, codes):
-        """Code points, of any shape, to characters, int32."""
+        """Convert code points of any shape to characters, int32."""
         index = np.searchsorted(self.code_points, codes)
         index = np.minimum(index, len(self.code_points) - 1)
         return np.where(self.code_points[index] == codes, index + 1, 0).astype(np.int32)
@@ -133,7 +107,7 @@ def _code_point_table(alphabet, lowercase, strip_accents, split_cjk):
     # Cleaning comes before lower-casing, so `str.lower` never sees a removed code point.
     case = np.where(unicode.cased, CASED, 0)
     case[unicode.case_ignorable | unicode.removed] = CASE_IGNORABLE
-    # The first sequences are the single characters, so that a character is also its sequence.
+    # The first sequences are the single characters: sequence i is character i.
     single = np.arange(alphabet.size)
     return {
         **_paged("entries", entries),
@@ -145,7 +119,7 @@ def _code_point_table(alphabet, lowercase, strip_accents, split_cjk):
 
 
 def _nonstarters(unicode, changed):
-    """Return which code points decompose into a first code point that combines; bool (n,)."""
+    """Return True for code points whose NFD starts with a combining mark; bool (0x110000,)."""
     nonstarter = unicode.combining_class > 0
     nonstarter[changed] = [
         unicode.combining_class[unicode.decomposition.get(code, (code,))[0]] > 0
@@ -275,7 +249,7 @@ def _cuckoo_slots(keys):
         for _ in range(500):
             wanted = choices[which[unplaced], unplaced]
             evicted = np.unique(slots[wanted])
-            slots[wanted] = unplaced  # of keys that want the same slot, the last one gets it
+            slots[wanted] = unplaced  # the last key that wants a slot gets it
             losers = unplaced[slots[wanted] != unplaced]
             unplaced = np.concatenate([losers, evicted[evicted >= 0]])
             if not len(unplaced):

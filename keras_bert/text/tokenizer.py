@@ -1,18 +1,8 @@
-"""Google's BERT tokenizer as a graph of core TensorFlow operations.
+"""Google's BERT tokenizer as a graph of TensorFlow's core operations, which any runtime has.
 
-The reference is `FullTokenizer` in google-research/bert `tokenization.py`: clean the text,
-put spaces around ideographs, lower-case and strip accents, split at white space and punctuation,
-then WordPiece. A whole batch goes through each step at once:
-
-    texts [batch]
-      -> code points, flat over the batch                         `_decode`
-      -> characters: one table look-up per code point             `_normalize`
-      -> words: sequences of characters between word boundaries   `_group_words`
-      -> tokens: WordPiece                                        `wordpiece.tokenize_words`
-      -> ids, ragged [batch, (tokens)]
-
-A "character" is an index into the alphabet of the vocabulary (see `text.tables`). The graph
-contains only ops of TensorFlow's core registry, so an exported graph runs in any runtime.
+The reference is `FullTokenizer` in google-research/bert `tokenization.py`. A whole batch goes
+through each step at once: code points (`_decode`), characters (`_normalize`, see `text.tables`),
+words (`_group_words`), tokens (`wordpiece.tokenize_words`). All steps work flat over the batch.
 """
 
 import functools
@@ -187,12 +177,10 @@ class WordPieceTokenizer:
         return ids, words, tf.gather(byte_starts, first), tf.gather(byte_limits, last), token_splits
 
     def _tokens(self, code_points, row_splits):
-        """Run all steps after decoding, flat over the batch.
+        """Tokenize code points int32 (n,) of a batch with row splits int64 (batch + 1,).
 
-        Args: code_points int32 (n,); row_splits int64 (batch + 1,), where each text starts.
-
-        Returns ids int32 (t,), index of the word int32 (t,), index of the first and of the last
-        code point int64 (t,), and token splits int64 (batch + 1,).
+        Returns, flat: ids int32 (t,), index of the word int32 (t,), index of the first and of the
+        last code point int64 (t,), and token splits int64 (batch + 1,).
         """
         constants = self._constants
         entries = _look_up(constants, "entries", code_points)
@@ -284,20 +272,8 @@ def _as_strings(texts):
 def in_parts(tokenize, texts):
     """Tokenize a large batch in parallel, in one part per CPU core.
 
-    Args:
-        tokenize: a `tf.function` from strings (batch,) to flat ids int32 (tokens,) and row
-            splits int64 (batch + 1,).
-        texts: strings (batch,).
-
-    Returns:
-        The ids and row splits of all texts.
-
-    Example:
-
-    >>> tokenizer = WordPieceTokenizer(["[UNK]", "a"])
-    >>> ids, row_splits = in_parts(tokenizer._tokenize_flat, tf.constant(["a", "a a"]))
-    >>> row_splits.numpy().tolist()
-    [0, 1, 3]
+    `tokenize` is a `tf.function` from strings (batch,) to flat ids int32 (tokens,) and row splits
+    int64 (batch + 1,). Returns the ids and row splits of all texts.
     """
     count = os.cpu_count() or 1
     rows = tf.size(texts)
@@ -428,8 +404,8 @@ def _expand(constants, entries, values, kept, row_splits, strip_accents):
 def _final_sigmas(constants, entries, code_points, row_splits):
     """Return True for capital sigmas that end a word by the rule of `str.lower`; bool (n,).
 
-    The nearest code point before a final sigma that is not case-ignorable is cased; the nearest
-    one after it is not.
+    Leaving out case-ignorable code points, the code point before a final sigma is cased, and the
+    code point after it is not.
     """
     case = _look_up(constants, "case", code_points)
     seen = tf.where(tf.not_equal(case, tables.CASE_IGNORABLE))[:, 0]  # (k,)

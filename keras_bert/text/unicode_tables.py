@@ -1,11 +1,8 @@
 """The Unicode properties that Google's BasicTokenizer uses, as frozen tables.
 
-Source: `BasicTokenizer`, `_is_whitespace`, `_is_control` and `_is_punctuation` in
-google-research/bert `tokenization.py`. That code uses Python's `unicodedata`, so its ids depend
-on the Python version. These tables are frozen at Unicode 14.0 (Python 3.11), so that a text has
-the same ids everywhere. To write `unicode_tables.npz` again, with a Python of that version:
-
-    python -m keras_bert.text.unicode_tables
+The code in google-research/bert `tokenization.py` uses Python's `unicodedata`, so its ids depend
+on the Python version. These tables are frozen at Unicode 14.0 (Python 3.11). To write
+`unicode_tables.npz` again with Python 3.11: `python -m keras_bert.text.unicode_tables`
 """
 
 import dataclasses
@@ -41,7 +38,7 @@ _HANGUL_FIRST, _HANGUL_LAST = 0xAC00, 0xD7A3
 
 @dataclasses.dataclass(frozen=True)
 class UnicodeTables:
-    """Properties of all code points; each array has `CODE_POINTS` entries.
+    """Properties of all code points; arrays (0x110000,), bool except for `combining_class`.
 
     Attributes:
         space: category Zs, tab, newline, carriage return, and U+2028 and U+2029, at which
@@ -49,9 +46,8 @@ class UnicodeTables:
         removed: U+0000, U+FFFD, categories Cc and Cf, except tab and line ends.
         punctuation: ASCII 33-47, 58-64, 91-96, 123-126 and the categories P*.
         mark: category Mn, which accent stripping removes.
-        combining_class: the canonical combining class.
-        cased, case_ignorable: properties of the code points around a capital sigma that decide
-            its lower case in `str.lower`.
+        combining_class: the canonical combining class, uint8.
+        cased, case_ignorable: decide the lower case of a capital sigma near the code point.
         lower: {code point: its lower case, a tuple}, where they differ.
         decomposition: {code point: its NFD, a tuple}, where they differ.
     """
@@ -89,8 +85,8 @@ def derive() -> UnicodeTables:
         combining_class[code] = unicodedata.combining(char)
         if 0xD800 <= code <= 0xDFFF:
             continue  # surrogates do not occur in UTF-8
-        # A sigma at the end of a word is final if the last character before it that is not
-        # case-ignorable is cased. Two calls of `str.lower` therefore give both properties.
+        # `str.lower` ignores case-ignorable characters before a sigma at the end of a word. The
+        # sigma is final if the character before them is cased. So two calls give both properties.
         after_char = (char + "\u03a3").lower()[-1] == "\u03c2"
         after_letter = ("a" + char + "\u03a3").lower()[-1] == "\u03c2"
         flags["cased"][code] = after_char
@@ -108,11 +104,7 @@ def derive() -> UnicodeTables:
 
 @functools.cache
 def tables() -> UnicodeTables:
-    """Read the frozen tables.
-
-    Returns:
-        The `UnicodeTables` of Unicode 14.0.
-    """
+    """Read the frozen tables."""
     with np.load(_FILE) as file:
         arrays = {name: file[name] for name in file.files}
     flags = {name: np.unpackbits(arrays[name], count=CODE_POINTS).astype(bool) for name in _FLAGS}
@@ -156,14 +148,7 @@ def _unflatten(arrays, name):
 
 
 def write(path: pathlib.Path = _FILE) -> None:
-    """Derive the tables and write the frozen file.
-
-    Args:
-        path: the file.
-
-    Raises:
-        ValueError: if the running Python has another Unicode version.
-    """
+    """Derive the tables and write the frozen file. Needs the Python of `UNICODE_VERSION`."""
     if unicodedata.unidata_version != UNICODE_VERSION:
         raise ValueError(
             f"The tables are frozen at Unicode {UNICODE_VERSION}; Python "

@@ -15,37 +15,19 @@ _LENGTH = (1 << _LENGTH_BITS) - 1
 def tokenize_words(constants, characters, words, unknown_id):
     """Replace words by tokens.
 
-    Args:
-        constants: dict of tensors, from `tables.lookup_tables`.
-        characters: int32 (m,), the characters of all words.
-        words: a dict of int32 tensors: `index` (m,) of the word of each character, `offset`
-            (m,) of the character in its word, `start` (w,) and `length` (w,) of each word.
-        unknown_id: id for a word that the vocabulary cannot spell.
-
-    Returns:
-        A dict of the tokens in order: `id`, `word` (its index), `first` and `length` in
-        characters, each int32 (t,); and `splits` int32 (w + 1,), where the tokens of each word
-        begin.
-
-    Example:
-
-    >>> arrays = tables.lookup_tables({"[UNK]": 0, "a": 1, "##a": 2}, True, True, True)
-    >>> constants = {name: tf.constant(array) for name, array in arrays.items()}
-    >>> a = int(arrays["alphabet_size"]) - 1  # the letters are sorted: "a" is the last one
-    >>> words = {"index": [0, 0], "offset": [0, 1], "start": [0], "length": [2]}
-    >>> words = {name: tf.constant(value) for name, value in words.items()}
-    >>> tokenize_words(constants, tf.constant([a, a]), words, 0)["id"].numpy().tolist()
-    [1, 2]
+    `characters` int32 (m,) are those of all words. `words` has int32 tensors: `index` (m,) of the
+    word of each character, `offset` (m,) of the character in its word, `start` and `length` (w,).
+    Returns int32 tensors: `id`, `word` (its index), `first` and `length` in characters of each
+    token, (t,); and `splits` (w + 1,), where the tokens of each word begin.
     """
     word_ids, open_characters = _find_words(constants, characters, words)
     return _split_words(constants, characters, words, word_ids, open_characters, unknown_id)
 
 
 def _find_words(constants, characters, words):
-    """Look up whole words in the vocabulary.
+    """Return the ids of words that are tokens, int32 (w,), or -1.
 
-    Returns ids int32 (w,), -1 for a word that is not in the vocabulary; and the indices of the
-    characters of those words, int64 (k,).
+    Also returns the indices of the characters of the other words, int64 (k,).
     """
     index, offset = words["index"], words["offset"]
     hashes = tf.math.segment_sum(
@@ -83,7 +65,7 @@ def _find_words(constants, characters, words):
 
 
 def _slot(keys, which, slots):
-    """Slot of each key in a cuckoo hash table; `which` of its two; int64 to int64."""
+    """Return the first or second slot (`which` is 0 or 1) of cuckoo hash keys; int64 to int64."""
     mixed = keys * tables.HASH_MULTIPLIERS[which]
     size = tf.size(slots, out_type=tf.int64)
     return tf.bitwise.right_shift(mixed, tables.HASH_SHIFT) & (size - 1)
@@ -138,15 +120,11 @@ def _split_words(constants, characters, words, word_ids, open_characters, unknow
 
 
 def _longest_matches(constants, characters, is_first, limit):
-    """Find the longest token that starts at each character.
+    """Return id and length, packed, of the longest token at each character; int32 (k,).
 
-    All start characters walk the trie together, one character per iteration, so the number of
-    iterations is at most the length of the longest token.
-
-    Args: characters int32 (k,); is_first bool (k,), True where a word starts; limit int32 (k,),
-    the end of the word, or 0 for a word that is not searched.
-
-    Returns int32 (k,): id and length of the token, packed; length 0 where no token starts.
+    The length is 0 where no token starts. `is_first` bool (k,) is True where a word starts; `limit`
+    int32 (k,) is the end of the word, or 0 for a word that is not searched. All start characters
+    walk the trie together, one character per iteration.
     """
 
     def advance(depth, start, child, best):
@@ -180,7 +158,7 @@ def _longest_matches(constants, characters, is_first, limit):
 
 
 def _child(constants, node, character):
-    """Child of each trie node by a character, -1 where there is none; int32 (k,)."""
+    """Return the child of each trie node by a character, or -1; int32 (k,)."""
     key = tf.cast(node, tf.int64) * constants["alphabet_size"] + tf.cast(character, tf.int64)
     edges = constants["edges"]
     edge = tf.gather(edges, _slot(key, 0, edges))
@@ -194,8 +172,8 @@ def _follow(best, start, limit):
     """Step from token to token through each word.
 
     `best` int32 (k,) is from `_longest_matches`; `start` and `limit` int32 (u,) are the bounds
-    of each word. Returns bool (k,), True where a token of the word starts; and bool (u,), True
-    for words whose tokens reach the end.
+    of each word. Returns True where a token of the word starts, bool (k,), and True for words
+    whose tokens reach the end, bool (u,).
     """
 
     def step(word, at, used, spelled):

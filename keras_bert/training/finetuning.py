@@ -56,10 +56,10 @@ def finetune(
     during the first epoch. Before the first step it raises `KeyboardInterrupt`.
 
     Args:
-        encoder: A `BertEncoder` with a preprocessor, or a pretraining model: its encoder gets a new
-            head. Or a model with the head of a task, including a custom one that ends in a
-            `heads.TaskOutput`: it is trained as it is. The weights are trained in place, and the
-            preprocessor's `max_sequence_length` is set to `max_length`.
+        encoder: A `BertEncoder` with a preprocessor, or a pretraining model: a copy of the encoder
+            gets a new head, and the encoder itself does not change. Or a model with the head of a
+            task, including a custom one that ends in a `heads.TaskOutput`: it is trained in place,
+            and its preprocessor's `max_sequence_length` is set to `max_length`.
         train: The training data. Its labels are the classes.
         dev: The data for scoring, or `None`.
         epochs: Number of passes over the training data. The paper uses 2 to 4.
@@ -313,7 +313,7 @@ def _check_options(task, train, options):
 
 
 def _encoder_and_model(given, task, train):
-    """Return the encoder, and the model to train or `None` if the encoder needs a new head."""
+    """Return a copy of the encoder and `None`, or the encoder and the model that is trained."""
     if not isinstance(given, keras.Model):
         raise ValueError(
             "encoder must be a BertEncoder or a model on one, as keras_bert.load gives; received "
@@ -330,6 +330,8 @@ def _encoder_and_model(given, task, train):
     encoder = given if model is None else heads.find_encoder(model)
     if encoder.preprocessor is None:
         raise ValueError("the encoder has no preprocessor; set encoder.preprocessor")
+    if model is None:
+        encoder = encoder.with_options(preprocessor=encoder.preprocessor.with_options())
     return encoder, model
 
 

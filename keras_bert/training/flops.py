@@ -33,10 +33,8 @@ _PEAKS = {
 def of_sequence(config, length, predictions, texts=1):
     """Return the operations of one row of a pretraining step, forward and backward.
 
-    `length`, `predictions` and `texts` are the row's positions, masked positions and pairs.
-    Counts the multiplications and additions in the matmuls of a model of `heads.pretraining`,
-    but not lookups, softmax, or what rematerialization computes a second time.
-
+    `length`, `predictions` and `texts` are the row's positions, masked positions and pairs. Only
+    matmuls count, once, even with rematerialization.
     Source: Chowdhery et al. (2022), PaLM, appendix B.
     """
     hidden, vocabulary = config["hidden_size"], config["vocab_size"]
@@ -47,7 +45,7 @@ def of_sequence(config, length, predictions, texts=1):
 def of_encoder(config, length, outputs=None):
     """Return the operations of a training step for one row in the encoder's layers.
 
-    The last layer computes only `outputs` of the `length` positions. `None`: all.
+    The last layer computes only `outputs` of the `length` positions; `None` means all.
     """
     hidden, layers = config["hidden_size"], config["num_hidden_layers"]
     # The matmul for queries, keys and values covers all positions, also in the last layer.
@@ -61,14 +59,14 @@ def of_encoder(config, length, outputs=None):
 def peak():
     """Return the peak operations per second of one device.
 
-    The peak is the manufacturer's bfloat16 figure. For an unknown device, such as a CPU, it is the
-    measured rate of a large float32 matmul.
+    This is the manufacturer's bfloat16 figure or, for an unknown device such as a CPU, the measured
+    rate of a float32 matmul.
     """
     return stated_peak(_device_name()) or _measured_peak()
 
 
 def stated_peak(device):
-    """Return the manufacturer's peak operations per second in bfloat16, or `None` if unknown.
+    """Return the manufacturer's bfloat16 operations per second, or `None` if unknown.
 
     `device` is the name in the driver, such as `"NVIDIA H100 80GB HBM3"`.
     """

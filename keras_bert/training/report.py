@@ -24,7 +24,7 @@ _FONTS = ("NanumGothic", "Noto Sans CJK KR", "Noto Sans KR", "Malgun Gothic", "A
 
 
 def table(metrics):
-    """Return the metrics of a run as text, one per line. Only numbers and strings are included."""
+    """Return the numbers and strings in `metrics` as text, one per line."""
     values = {
         name: f"{value:.3f}" if isinstance(value, float) else str(value)
         for name, value in metrics.items()
@@ -58,10 +58,9 @@ def clear(folder):
 
 
 def draw_curves(folder, history, x="epoch"):
-    """Plot losses and metrics over `x`, `"epoch"` or `"step"`, to `curves.png`.
+    """Plot the losses and metrics of a `history` over `"epoch"` or `"step"` to `curves.png`.
 
-    `history` is that of `finetune` or `pretrain`. A vertical line marks each change of the
-    sequence length.
+    A vertical line marks each change of the sequence length.
     """
     figure = _figure(9, 4.5)
     left, right = figure.subplots(1, 2)
@@ -81,7 +80,7 @@ def _plot(axes, history, x, names):
         points = [(record[x], record[name]) for record in history if name in record]
         # Training and held-out values of one metric have the same color.
         color = colors.setdefault(name.removeprefix("eval_"), f"C{len(colors)}")
-        is_dense = f"eval_{name}" in names  # recorded more often than the held-out values
+        is_dense = f"eval_{name}" in names  # recorded more often than held-out values
         style = {"alpha": 0.5} if is_dense else {"marker": "o"}
         if name == "majority":
             style = {"linestyle": "--"}
@@ -97,8 +96,7 @@ def _plot(axes, history, x, names):
 def draw_confusion(folder, model, examples, answers):
     """Plot the confusion matrix to `confusion_matrix.png`, and return True if it was written.
 
-    Only single-label classifiers and taggers have one. `answers` is the result of
-    `inference.answers` for the labelled `examples`.
+    Only single-label classifiers and taggers have one. `answers` is from `inference.answers`.
     """
     from sklearn.metrics import confusion_matrix
 
@@ -123,7 +121,7 @@ def draw_confusion(folder, model, examples, answers):
         axes.text(column, row, str(count), ha="center", va="center", color=color, fontsize=8)
     ticks = range(len(output.labels))
     names = _drawable(output.labels)
-    # A label such as "$" is not a formula.
+    # Do not parse a label such as "$" as a formula.
     axes.set_xticks(ticks, names, rotation=45, ha="right", parse_math=False)
     axes.set_yticks(ticks, names, parse_math=False)
     axes.set(xlabel="predicted", ylabel="expected")
@@ -132,7 +130,7 @@ def draw_confusion(folder, model, examples, answers):
 
 
 def _figure(width, height):
-    # Not pyplot, which looks for a display and keeps each figure.
+    # pyplot would look for a display and keep each figure in memory.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -142,7 +140,7 @@ def _figure(width, height):
 
 
 def _drawable(labels):
-    """Return the labels, or their numbers if no installed font has the characters."""
+    """Return the labels, or their indices if no installed font has the characters."""
     if all(label.isascii() for label in labels):
         return labels
     import matplotlib

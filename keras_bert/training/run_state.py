@@ -23,22 +23,20 @@ _TYPES = {
     "rows": int,
 }
 _ATTRIBUTES = [key for key in _TYPES if key != "settings"]
-_ROWS = 1024  # sequences that are hashed at once
+_ROWS = 1024  # sequences per batch that is hashed
 
 
 class RunState:
     """Progress and history of a run, and the variables of its model and optimizer.
 
-    Args:
-        folder: Folder for the files. `None`: keep only the best weights, in memory.
-        settings: A dict that JSON can represent. A run resumes only with equal settings.
+    Without a `folder`, only the best weights are kept, in memory. A run resumes only with equal
+    `settings`, a dict that JSON can represent.
 
     Attributes:
         epoch, batch: The next batch to train on.
-        history: A list with a dict of metrics per completed epoch.
+        history: A dict of metrics per completed epoch.
         seconds: Time spent in training.
-        loss: Mean loss of the current epoch so far.
-        rows: Number of rows that `loss` is the mean of.
+        loss, rows: Mean loss of the current epoch so far, and its number of rows.
     """
 
     def __init__(self, folder, settings):
@@ -59,23 +57,16 @@ class RunState:
         if self._folder is None:
             return
         if keras.backend.backend() == "jax":
-            model.jax_state_sync()  # during `fit` the variables hold older values
+            model.jax_state_sync()  # during `fit` the variables are outdated
         header = {"settings": self._settings}
         header |= {key: getattr(self, key) for key in _ATTRIBUTES}
         arrays = _to_arrays(_variables(model))
         state_file.write(self._folder / STATE_FILE, _HEADER, header, arrays)
 
     def restore(self, model):
-        """Read the state that an earlier run saved.
+        """Build the optimizer, read the state of an earlier run, and return True if there was one.
 
-        Args:
-            model: The compiled model. Its optimizer is built here.
-
-        Returns:
-            `True` if there was a state.
-
-        Raises:
-            ValueError: If the state is broken or belongs to a run with other settings.
+        Broken files and other settings are a `ValueError`.
         """
         model.optimizer.build(model.trainable_variables)
         file = None if self._folder is None else self._folder / STATE_FILE
@@ -85,10 +76,10 @@ class RunState:
         variables = _variables(model)
         remedy = "delete it to start afresh"
         header, values = _read(file, _TYPES, remedy)
-        # Other settings may also imply other variables, so compare the settings first.
+        # Different settings can change the variables, so compare the settings first.
         state_file.check_settings(file, header["settings"], self._settings, remedy)
         if [value.shape for value in values] != [tuple(each.shape) for each in variables]:
-            raise ValueError(f"{file} is broken (it holds other variables); {remedy}")
+            raise ValueError(f"{file} is broken (its variables have other shapes); {remedy}")
         for variable, value in zip(variables, values, strict=True):
             variable.assign(value)
         for key in _ATTRIBUTES:
@@ -106,11 +97,7 @@ class RunState:
             state_file.write(self._folder / BEST_FILE, _HEADER, record, arrays)
 
     def restore_best(self, model):
-        """Set the model's weights to the best ones.
-
-        Returns:
-            The metrics of their epoch, or `None` if no weights were kept.
-        """
+        """Set the best weights; return the metrics of their epoch, or `None` if there are none."""
         best = self._best
         if self._folder is not None and (self._folder / BEST_FILE).is_file():
             best = self._read_best(self._folder, model)
@@ -126,13 +113,13 @@ class RunState:
         file = folder / BEST_FILE
         remedy = f"delete {STATE_FILE} beside it to start afresh"
         if not file.is_file():
-            raise ValueError(f"{file} with the best weights of the run so far is missing; {remedy}")
+            raise ValueError(f"{file}, the best weights of the run, is missing; {remedy}")
         record, values = _read(file, {"epoch": int}, remedy)
         shapes = [tuple(weight.shape) for weight in model.weights]
-        # A run that was killed before it recorded an epoch repeats it and gets the same weights.
+        # A run killed between saving these weights and its state repeats that epoch.
         known = [*(each["epoch"] for each in self.history), self.epoch + 1]
         if record["epoch"] not in known or [value.shape for value in values] != shapes:
-            raise ValueError(f"{file} is not of the run in {folder}; {remedy}")
+            raise ValueError(f"{file} does not belong to the run in {folder}; {remedy}")
         return record, values
 
     def clear(self):
@@ -143,14 +130,7 @@ class RunState:
 
 
 def digest(encoded):
-    """Return a hash of the encoded data: token ids, targets and sample weights.
-
-    Args:
-        encoded: The encoded sequences, see `data.batching`.
-
-    Returns:
-        A string of 16 hexadecimal digits.
-    """
+    """Return a hash of the ids, targets and weights of encoded data, 16 hexadecimal digits."""
     found = hashlib.sha256()
     for start in range(0, len(encoded), _ROWS):
         rows = np.arange(start, min(start + _ROWS, len(encoded)))

@@ -10,8 +10,9 @@ from keras_bert.data.batching import LENGTHS, Batches, worth_compiling
 from keras_bert.runtime import distribution
 from keras_bert.training import flops
 
-# On a CPU: operations that could run during the compilation of one layer for one length, and the
-# time of a compiled step relative to an uncompiled one. Measured with MiniLM on two cores.
+# On a CPU: the number of operations that take as long as the compilation of one layer for one
+# length, and the time of a compiled step relative to an uncompiled one. Measured with MiniLM on
+# two cores.
 _COMPILING = 1.7e11
 _COMPILED_SHARE = 0.65
 _PLANNED = 10  # epochs that determine the shape of packed batches; later epochs may widen it
@@ -20,26 +21,17 @@ _PLANNED = 10  # epochs that determine the shape of packed batches; later epochs
 class Schedule:
     """The batches of all epochs of a run.
 
-    Texts, pairs and tagged sentences are packed, several sequences per row. This holds on one
-    device, and on several devices with JAX. All other batches hold sequences of similar lengths.
-
-    Args:
-        model: The model to train.
-        encoded: The encoded sequences, see `data.batching`.
-        batch_size: Sequences per batch.
-        seed: Seed of the order.
-        epochs: Number of passes over the sequences.
-        gradient_accumulation_steps: Batches per optimizer step.
-        fixed_length: If `True`, pad each sequence to `encoded.max_length` and do not pack.
+    Texts, pairs and tagged sentences are packed, several sequences per row, on one device or with
+    JAX. All other batches hold sequences of similar lengths. With `fixed_length`, all sequences are
+    padded to `encoded.max_length`.
 
     Attributes:
-        epochs, batch_size: The arguments.
         batches: Batches per epoch.
         steps: Total number of optimizer steps.
         missing: Batches of an additional pass that complete the last optimizer step.
         trained: The model that takes the batches: `model`, or a packed one with its weights.
-        shape: Shape of packed batches, see `packing.shape`. `None`: not packed.
-        compiled: `True` if XLA should compile the steps.
+        shape: Shape of packed batches, see `packing.packed_shape`. `None`: not packed.
+        compiled: True if XLA should compile the steps.
     """
 
     def __init__(
@@ -62,7 +54,7 @@ class Schedule:
         self._of_positions = heads.find_task(model) == "tagger"
         encoder = heads.find_encoder(model)
         if not fixed_length and heads.can_be_packed(model) and _can_pack_here():
-            # One more epoch if its batches have to complete the last step.
+            # One more epoch if some of its batches complete the last step.
             self._plans = [
                 packing.plan_batches(encoded.lengths, batch_size, (seed, epoch))
                 for epoch in range(min(epochs + (self.missing > 0), _PLANNED))
@@ -90,7 +82,7 @@ class Schedule:
         self.compiled = self._lengths is not None
 
     def epoch(self, number):
-        """Return the batches of an epoch, counted from 0: a `Batches`."""
+        """Return the batches of an epoch, counted from 0: `Batches` or `PackedBatches`."""
         seed = self._seed, number
         if self.shape is None:
             return Batches(self._encoded, self.batch_size, seed, self._lengths)
@@ -105,7 +97,7 @@ class Schedule:
 
 def _can_pack_here():
     """Return True if packing leaves the gradient of a batch unchanged on these devices."""
-    # TensorFlow averages over replicas without regard to how many sequences each one has.
+    # TensorFlow averages over replicas, regardless of how many sequences each one has.
     if keras.backend.backend() == "jax":
         return distribution.worker()[1] == 1
     return distribution.replicas() == 1
@@ -116,7 +108,7 @@ def _cost_of_compiling(encoder):
     if not distribution.supports_jit_compile():
         return math.inf
     if not _is_tensorflow_on_cpu():
-        return 0.0  # Keras compiles in any case
+        return 0.0  # Keras always compiles
     if encoder.rematerialize:  # on a CPU XLA undoes half of the memory savings
         return math.inf
     config = encoder.bert_config

@@ -21,57 +21,38 @@ class Trials:
 
     Attributes:
         runs: A dict per run: `options`, `metric`, `value`, and all `metrics`.
-        weights: The encoder's weights before the first run.
-        stopped: `True` if Ctrl-C ended the search.
-        model: The model of the best run. It shares its encoder with the models of all runs, so
-            call `best_model` to get the best weights.
-        model_weights: The weights at the end of the best run.
+        stopped: True if Ctrl-C ended the search.
+        model: Model of the best run.
     """
 
     runs: list
-    weights: list
     stopped: bool = False
     model: keras.Model | None = None
-    model_weights: list = dataclasses.field(default_factory=list)
 
 
 def grid(encoder, train_data, dev, *, choices=None, on_trial=None, tensorboard=None, **options):
-    """Fine-tune once per combination of hyperparameters, each time from the same weights.
+    """Fine-tune once per combination of hyperparameters, each time from the same weights: `Trials`.
 
-    Ctrl-C ends the search and returns the runs so far. If no run is complete, it raises
-    `KeyboardInterrupt`.
-
-    Args:
-        encoder: A `BertEncoder`. See `reset` and `best_model` for its weights afterwards.
-        train_data, dev: Data, as for `finetuning.finetune`.
-        choices: A dict from option to values. Default: `GRID`, the paper's 18 combinations.
-        on_trial: Function that is called with the dict of each run.
-        tensorboard: Folder for TensorBoard with a subfolder per run, or `None`.
-        **options: Further options of `finetuning.finetune`.
-
-    Returns:
-        The `Trials`.
-
-    Raises:
-        ValueError: As for `finetuning.finetune`.
+    `choices` is a dict from option to values, by default `GRID`. `on_trial` is called with the dict
+    of each run. `tensorboard` is a folder that gets a subfolder per run. Ctrl-C ends the search and
+    returns the completed runs; without any, it raises `KeyboardInterrupt`.
     """
     choices = GRID if choices is None else choices
-    trials = Trials([], encoder.get_weights())
+    trials = Trials([])
     try:
         for values in itertools.product(*choices.values()):
             chosen = dict(zip(choices, values, strict=True))
             if tensorboard is not None:
                 name = ", ".join(f"{option} {value}" for option, value in chosen.items())
                 options["tensorboard"] = pathlib.Path(tensorboard, name)
-            reset(encoder, trials)
             model, metrics = finetuning.finetune(encoder, train_data, dev, **{**options, **chosen})
-            metric, weights = metrics["metric"], model.get_weights()
+            metric = metrics["metric"]
             trials.stopped = metrics["stopped"]
             trials.runs.append(
                 {"options": chosen, "metric": metric, "value": metrics[metric], "metrics": metrics}
             )
             if best(trials) is trials.runs[-1]:
-                trials.model, trials.model_weights = model, weights
+                trials.model = model
             if on_trial:
                 on_trial(trials.runs[-1])
             if trials.stopped:
@@ -84,23 +65,5 @@ def grid(encoder, train_data, dev, *, choices=None, on_trial=None, tensorboard=N
 
 
 def best(trials):
-    """Return the run with the best value; of equal runs, the first."""
+    """Return the run with the best value, the first one if several are equal."""
     return max(trials.runs, key=lambda run: loop.goodness(run["metric"], run["value"]))
-
-
-def reset(encoder, trials):
-    """Set an encoder's weights to those from before the search."""
-    encoder.set_weights(trials.weights)
-
-
-def best_model(trials):
-    """Return the model of the best run, with the weights from the end of that run.
-
-    Args:
-        trials: The result of `grid`. All its models share one encoder, which gets these weights.
-
-    Returns:
-        The `keras.Model`.
-    """
-    trials.model.set_weights(trials.model_weights)
-    return trials.model

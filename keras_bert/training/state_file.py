@@ -24,8 +24,8 @@ def write(file, key, header, arrays, *, durable=False):
 def read(file, key):
     """Return `(header, arrays)` of a state file; `key` is the header's name as in `write`.
 
-    Raises `ValueError` or `KeyError` if the file is broken or holds NaN or infinity. `reading`
-    gives these errors a message.
+    Raises `ValueError` or `KeyError` if the file is broken or holds NaN or infinity. Use `reading`
+    to add the file and the remedy to the message.
     """
     arrays = containers.read_npz(file)
     header = json.loads(str(arrays.pop(key)))
@@ -45,28 +45,16 @@ def reading(file, remedy):
 
 
 def check_settings(file, saved, current, remedy):
-    """Raise an error unless a file was written by a run with the current settings.
+    """Raise a `ValueError` unless `saved`, the settings in a file, equal `current`.
 
-    Args:
-        file: The file, for the message.
-        saved: The settings in the file, a dict.
-        current: The settings of this run, a dict as JSON represents it.
-        remedy: What the user should do, the last part of the message.
-
-    Raises:
-        ValueError: If a setting differs.
-
-    Example:
-
-    >>> check_settings("state.npz", {"model": {"layers": 2}}, {"model": {"layers": 4}}, "delete it")
-    Traceback (most recent call last):
-    ValueError: state.npz is of a run with model.layers=2, this one has 4; delete it
+    Both are nested dicts as JSON represents them. The message names the first setting that differs
+    and ends with `remedy`.
     """
     saved, current = dict(_flatten(saved)), dict(_flatten(current))
     for name in current | saved:
         if saved.get(name) != current.get(name):
             raise ValueError(
-                f"{file} is of a run with {name}={saved.get(name)!r:.200}, this one has "
+                f"{file} belongs to a run with {name}={saved.get(name)!r:.200}; this run has "
                 f"{current.get(name)!r:.200}; {remedy}"
             )
 

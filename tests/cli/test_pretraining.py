@@ -103,7 +103,7 @@ def test_records_and_pretrain(tmp_path, capsys):
     assert run(*command) == 0
     assert capsys.readouterr().out == output
     assert run(*command[:-3], "0.2", *command[-2:]) == 1
-    assert "held_out=0.1, these would have 0.2" in capsys.readouterr().err
+    assert "held_out=0.1; received 0.2" in capsys.readouterr().err
 
     config = tmp_path / "bert_config.json"
     config.write_text(json.dumps(CONFIG))

@@ -396,7 +396,7 @@ def test_a_killed_run_goes_on(encoder_folder, tmp_path, monkeypatch, capsys):
         assert run(*arguments) == 1
     assert [file.name for file in (tmp_path / "out").iterdir()] == ["training.npz"]
     assert run(*arguments, "--seed", 1) == 1
-    assert "is of a run with seed=0, this one has 1" in capsys.readouterr().err
+    assert "belongs to a run with seed=0; this run has 1" in capsys.readouterr().err
     assert run(*arguments) == 0
     metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
     assert [record["epoch"] for record in metrics["history"]] == [1, 2]

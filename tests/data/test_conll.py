@@ -167,8 +167,8 @@ def test_limit(tmp_path):
         ),
         ("a", "a\tO\nb O\n", {}, "a, line 2: must have 2 columns separated by tabs"),
         ("a", "a\tO\n#b\n", {}, "a, line 2: must have 2 columns"),
-        ("a", "\na\n", {}, "line 2: must have column 1 for the word and another, -1, for the tag;"),
-        ("a", "a O\n", {"tag": 3}, "another, 3, for the tag; received 2 columns"),
+        ("a", "\na\n", {}, "line 2: must have column 1 for the word and a different column, -1,"),
+        ("a", "a O\n", {"tag": 3}, "different column, 3, for the tag; received 2 columns"),
         ("a", "a O\n", {"word": -3}, "column -3 for the word"),
         ("a", "a O\n", {"word": 3, "tag": None}, "must have column 3 for the word; received 2"),
         ("a", "a\tO\nb\t\n", {}, "a, line 2: the tag is empty"),
@@ -213,3 +213,16 @@ def test_missing_tags_are_rejected():
     for tag in (None, float("nan")):
         with pytest.raises(ValueError, match="tags must not be missing"):
             TaggedSentences([["a"]], [[tag]])
+
+
+def test_file_is_read_in_parts(tmp_path):
+    file = write_file(tmp_path / "a.tsv", "Ann\tB-PER\n\nGo\tO\n\nnow\tO\n")
+    parts = list(conll.read_in_parts(file, size=2))
+    assert [part.words for part in parts] == [[["Ann"], ["Go"]], [["now"]]]
+    assert [part.first for part in parts] == [1, 3]
+
+
+def test_tags_of_entities():
+    assert conll.is_bio("B-PER")
+    assert conll.is_bio("I-PER")
+    assert not conll.is_bio("O")

@@ -6,7 +6,13 @@ import itertools
 import numpy as np
 import pytest
 
-from keras_bert.data.examples import Examples
+from keras_bert.data.examples import (
+    Examples,
+    check_count,
+    check_list,
+    check_score,
+    check_strings,
+)
 
 
 def test_columns_become_lists_of_strings():
@@ -86,3 +92,12 @@ def test_nan_among_numeric_labels():
     for order in itertools.permutations(names):
         examples = Examples(["a"] * 4, labels=list(order))
         assert examples.label_names() == ["1", "10", "2", "nan"]
+
+
+def test_checks_of_columns():
+    check_list("texts", ["a", "b"])
+    assert check_strings("a.tsv", "texts", ("a", "b")) == ["a", "b"]
+    assert check_score("scores", "2.5") == 2.5
+    message = r"a\.tsv: labels must have the same length as texts, 2; received 1"
+    with pytest.raises(ValueError, match=message):
+        check_count("a.tsv", "labels", ["x"], "texts", 2)

@@ -136,6 +136,13 @@ def test_small_batches_are_not_packed():
         )
 
 
+def test_shape_is_widened_for_another_plan():
+    lengths = np.array([3, 5, 4, 4])
+    plan = packing.plan_batches(lengths, 4, 1)
+    assert packing.widen_shape((2, 8, 2), lengths, plan) == (2, 8, 2)
+    assert packing.widen_shape((2, 6, 2), lengths, plan) == (2, 8, 2)
+
+
 @pytest.mark.parametrize("devices", [2, 4])
 def test_rows_are_a_multiple_of_the_devices(devices):
     lengths = encoded(sizes_like_sentences()).lengths

@@ -136,3 +136,9 @@ def test_malformed_columns_are_rejected(columns, message):
 def test_labels_may_be_an_array():
     examples = Choices(["a", "b"], [["c", "d"]] * 2, np.array([1, 0]))
     assert list(examples.labels) == [1, 0]
+
+
+def test_file_is_read_in_parts(tmp_path):
+    file = write_file(tmp_path / "a.jsonl", (json.dumps(GOOD) + "\n") * 3)
+    parts = list(swag.read_in_parts(file, size=2))
+    assert [(part.first, len(part)) for part in parts] == [(1, 2), (3, 1)]

@@ -291,3 +291,7 @@ def test_ragged_rows_of_qqp_are_skipped_and_counted(tmp_path):
     columns = {name: tabular.GLUE["QQP"][name] for name in ("text", "text_pair", "label")}
     with pytest.raises(ValueError, match=r"train\.tsv, row 3: must have 6 columns; received 3"):
         tabular.read(tmp_path / "train.tsv", **columns)
+
+
+def test_glue_task_is_found_by_the_name_of_its_folder():
+    assert tabular.find_glue("glue/mrpc") == "MRPC"

@@ -351,3 +351,14 @@ def test_long_text_is_not_copied_for_each_word(served):
     assert decoded(answer["token"][0, -2:]) == ["good", "bad"]
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before  # KiB
     assert grown < 2**20
+
+
+def test_first_tokens_of_words():
+    words = tf.ragged.constant([[0, 0, 1], [], [0]])
+    assert signatures.first_tokens(words, words).numpy().tolist() == [0, 2, 3]
+
+
+def test_checked_function_returns_its_result():
+    specs = [tf.TensorSpec([None], tf.string, name=name) for name in ("a", "b")]
+    join = tf.function(signatures.check_shapes(lambda a, b: a + b, specs), input_signature=specs)
+    assert join(tf.constant(["x"]), tf.constant(["y"])).numpy().tolist() == [b"xy"]

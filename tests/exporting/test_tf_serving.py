@@ -176,6 +176,17 @@ def test_rows_of_different_shapes_are_not_combined(tmp_path):
     assert "--enable_batching" in compose(tmp_path / "other")["command"]
 
 
+def test_inputs_that_can_be_batched():
+    assert tf_serving.can_batch([tf.TensorSpec([None])])
+    assert not tf_serving.can_batch([tf.TensorSpec([None, None])])
+
+
+def test_number_of_warmup_requests(tmp_path):
+    assert tf_serving.write_warmup(tmp_path, text_input("text")) == 2
+    records = tf.data.TFRecordDataset(str(tmp_path / tf_serving.WARMUP_FILE))
+    assert len(list(records)) == 2
+
+
 def test_curl_command(tmp_path):
     inputs = [
         *text_input("text"),

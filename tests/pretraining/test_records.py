@@ -279,6 +279,10 @@ def test_killed_build_ends_with_the_same_bytes(python, tmp_path):
     assert int(found[1]) > 50 and int(found[2]) >= 1, output
 
 
+def test_vocabulary_hash_is_stable():
+    assert records.vocabulary_hash(["[PAD]", "[UNK]"])[:8] == "baaffec7"  # stored in manifests
+
+
 # --- What is refused ---
 
 
@@ -286,7 +290,7 @@ def test_edited_corpus_is_refused(tmp_path):
     made = prose.build(tmp_path, prose.documents(30))
     text = (tmp_path / "corpus.txt").read_text()
     for at in (0, len(text) - 4):
-        with pytest.raises(ValueError, match="is of records with corpus="):
+        with pytest.raises(ValueError, match="the records were made with corpus="):
             prose.build(tmp_path, text[:at] + "X" + text[at + 1 :])
     assert prose.build(tmp_path, text).manifest == made.manifest
 
@@ -294,16 +298,16 @@ def test_edited_corpus_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"held_out": 0.2}, "held_out=0.0, these would have 0.2; take another folder"),
-        ({"shard_bytes": 7}, "shard_bytes=2000, these would have 7"),
+        ({"held_out": 0.2}, "held_out=0.0; received 0.2; use another folder"),
+        ({"shard_bytes": 7}, "shard_bytes=2000; received 7"),
         (
             {"text": "Other.\n"},
-            r"corpus=\{'file.*, these would have \{'file': 'corpus.txt', 'bytes'",
+            r"corpus=\{'file.*; received \{'file': 'corpus.txt', 'bytes'",
         ),
-        ({"pieces": [*prose.PIECES[:-1], "new", "."]}, "of another vocabulary; take"),
-        ({"lowercase": False}, "lowercase=True, these would have False"),
-        ({"strip_accents": False}, "strip_accents=True, these would have False"),
-        ({"split_cjk": False}, "split_cjk=True, these would have False"),
+        ({"pieces": [*prose.PIECES[:-1], "new", "."]}, "with another vocabulary; use"),
+        ({"lowercase": False}, "lowercase=True; received False"),
+        ({"strip_accents": False}, "strip_accents=True; received False"),
+        ({"split_cjk": False}, "split_cjk=True; received False"),
     ],
 )
 @pytest.mark.parametrize("complete", [True, False])
@@ -462,13 +466,13 @@ def test_added_or_removed_file_is_named(tmp_path):
         records.build, folder=tmp_path / "records", preprocessor=prose.preprocessor(), workers=1
     )
     build(tmp_path / "a.txt")
-    with pytest.raises(ValueError, match=r"of a corpus without b\.txt; take an"):
+    with pytest.raises(ValueError, match=r"from a corpus without b\.txt; use an"):
         build(tmp_path / "*.txt")
-    with pytest.raises(ValueError, match=r"corpus=\['a\.txt'\], these would have \['b\.txt'\]"):
+    with pytest.raises(ValueError, match=r"corpus=\['a\.txt'\]; received \['b\.txt'\]"):
         build(tmp_path / "b.txt")
     both = functools.partial(build, folder=tmp_path / "both")
     both(tmp_path / "*.txt")
-    with pytest.raises(ValueError, match=r"of a corpus that also has b\.txt; take another"):
+    with pytest.raises(ValueError, match=r"from a corpus that also has b\.txt; use another"):
         both(tmp_path / "a.txt")
 
 

@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from keras_bert.pretraining.sentences import split
+from keras_bert.pretraining.corpus import Document
+from keras_bert.pretraining.sentences import of_documents, split
 
 # Each line is a paragraph with its sentences separated by |.
 ENGLISH = """
@@ -61,6 +62,11 @@ def test_sentences(paragraphs):
 @pytest.mark.parametrize("paragraph", ["", " ", "\u3000 \t"])
 def test_empty_paragraph_has_no_sentences(paragraph):
     assert split(paragraph) == []
+
+
+def test_sentences_of_documents():
+    documents = [Document("a", "One. Two.\nThree."), Document("b", "Four.")]
+    assert of_documents(documents) == [["One.", "Two.", "Three."], ["Four."]]
 
 
 def test_text_is_preserved():

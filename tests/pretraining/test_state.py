@@ -166,10 +166,14 @@ def test_variables_of_another_model_raise(found, message, tmp_path):
 @pytest.mark.parametrize(
     ("before", "now", "message"),
     [
-        ({"seed": 0}, {"seed": 1}, "is of a run with seed=0, this one has 1; take another folder"),
-        ({"seed": 0}, {}, "seed=0, this one has None"),
-        ({}, {"lengths": (1, 2)}, r"lengths\.0=None, this one has 1; "),
-        ({"model": {"a": 1}}, {"model": {"a": 2}}, r"model\.a=1, this one has 2"),
+        (
+            {"seed": 0},
+            {"seed": 1},
+            "belongs to a run with seed=0; this run has 1; take another folder",
+        ),  # fmt: skip
+        ({"seed": 0}, {}, "seed=0; this run has None"),
+        ({}, {"lengths": (1, 2)}, r"lengths\.0=None; this run has 1; "),
+        ({"model": {"a": 1}}, {"model": {"a": 2}}, r"model\.a=1; this run has 2"),
     ],
 )
 def test_other_settings_raise_with_their_name(before, now, message, tmp_path):

@@ -432,7 +432,9 @@ def _slow(names, fast):
 @pytest.mark.parametrize("name", _slow(CHANGES, fast=("seed", "phases.0.steps", "stream.packed")))
 def test_changed_settings_raise_with_their_name(name, eager, begun, records):
     before = {file: file.stat().st_mtime_ns for file in begun.rglob("*")}
-    with pytest.raises(ValueError, match=rf"is of a run with {name.strip()}=.* another folder"):
+    with pytest.raises(
+        ValueError, match=rf"belongs to a run with {name.strip()}=.* another folder"
+    ):
         runs.pretrain(records, begun, **{"steps": 4, **CHANGES[name]})
     assert {file: file.stat().st_mtime_ns for file in begun.rglob("*")} == before
 
@@ -440,7 +442,7 @@ def test_changed_settings_raise_with_their_name(name, eager, begun, records):
 @pytest.mark.parametrize("options", [{"hidden_size": 32}, {"dtype": "mixed_bfloat16"}])
 def test_another_model_raises_with_the_setting(options, eager, begun, records):
     name = next(iter(options)).replace("hidden_size", "model.hidden_size")
-    with pytest.raises(ValueError, match=f"is of a run with {name}="):
+    with pytest.raises(ValueError, match=f"belongs to a run with {name}="):
         runs.pretrain(records, begun, runs.encoder(**options), steps=4)
 
 

@@ -225,6 +225,10 @@ def test_processes_that_resume_from_different_steps_are_an_error(monkeypatch):
             distribution.check_same_step(4)
 
 
+def test_gradient_accumulation_on_one_device():
+    distribution.check_accumulation(4)
+
+
 @pytest.mark.slow
 def test_gradient_accumulation_under_mirrored_is_an_error(records, tmp_path):
     message = "cannot accumulate gradients under MirroredStrategy; "

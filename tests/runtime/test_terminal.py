@@ -3,12 +3,13 @@
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 
 import pytest
 
-from keras_bert.runtime.terminal import progress, quiet_imports
+from keras_bert.runtime.terminal import progress, quiet_imports, stop_requests
 
 
 def test_quiet_imports_hide_stderr(capfd):
@@ -29,6 +30,21 @@ def test_no_progress_bar_without_a_terminal(capfd):
     with progress("{task.fields[loss]}") as bar:
         bar.advance(bar.add_task("Working", total=2, loss=1.0), 2)
     assert capfd.readouterr() == ("", "")
+
+
+def test_the_first_signal_requests_a_stop_and_the_second_interrupts(capfd):
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with stop_requests() as stop:
+            assert not stop.is_set()
+            signal.raise_signal(signal.SIGINT)
+            assert stop.is_set()
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert capfd.readouterr().err.endswith("Press Ctrl-C again to stop now.\n")
 
 
 def test_command_line_shows_no_logs():

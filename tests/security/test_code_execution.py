@@ -140,7 +140,7 @@ def test_trusted_code_runs(model_file, target):
 
 def test_saved_models_with_other_ops_are_rejected(hostile, target):
     for load in (HubLayer, lambda folder: models.load(folder, 1)):
-        with pytest.raises(ValueError, match="not allowed in a model from elsewhere: WriteFile"):
+        with pytest.raises(ValueError, match="not allowed in an untrusted model: WriteFile"):
             load(hostile)
         assert not target.exists()
 
@@ -149,7 +149,7 @@ def test_serve_rejects_other_ops(hostile, target, capsys):
     hostile.rename(hostile.with_name("1"))
     folder = str(hostile.with_name("1"))
     assert command_line.main(["serve", folder, "--port", "0"]) == 1
-    assert "not allowed in a model from elsewhere: WriteFile" in capsys.readouterr().err
+    assert "not allowed in an untrusted model: WriteFile" in capsys.readouterr().err
     assert not target.exists()
 
 

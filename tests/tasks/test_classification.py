@@ -8,6 +8,7 @@ from sklearn import metrics
 from keras_bert import heads
 from keras_bert.data.examples import Examples
 from keras_bert.tasks import classification
+from keras_bert.text.tokenizer import WordPieceTokenizer
 from tests import tiny
 
 
@@ -36,7 +37,7 @@ def test_build_chooses_the_head():
     ("examples", "message"),
     [
         (Examples(["a"]), "has no labels to train on"),
-        (Examples(["a"], labels=["x"]), "at least two labels to tell apart; received only 'x'"),
+        (Examples(["a"], labels=["x"]), "at least two labels; received only 'x'"),
         (
             Examples(["a"], label_sets=[[]]),
             "needs at least one label; all label sets are empty",
@@ -82,6 +83,12 @@ def test_pairs_and_truncation():
     inputs, _, _ = encoded.batch([0], 6)
     assert inputs["input_word_ids"].tolist() == [[2, 5, 3, 6, 3, 0]]
     assert inputs["input_type_ids"].tolist() == [[0, 0, 0, 1, 1, 0]]
+
+
+def test_tokenize_in_chunks():
+    tokenize = WordPieceTokenizer(["[UNK]", "a"]).tokenize
+    assert classification.tokenize_in_chunks(tokenize, ["a a", ""]).to_list() == [[1, 1], []]
+    assert classification.tokenize_in_chunks(tokenize, []).to_list() == []
 
 
 def test_chunk_size_does_not_change_the_result(monkeypatch):

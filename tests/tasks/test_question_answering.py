@@ -679,6 +679,11 @@ def test_score_of_characters_matches_korquad(given, accepted, f1, exact):
     assert scored(given, *accepted, characters=True) == pytest.approx((f1, exact))
 
 
+def test_metric_names_without_an_answer():
+    names = question_answering.metric_names(None, Questions(["Who?"], ["It was Ada."], [[]]))
+    assert names == ("f1", "exact_match", "no_answer_accuracy")
+
+
 def test_score_rejects_missing_answers():
     with pytest.raises(ValueError, match="the file: has no answers"):
         question_answering.score(

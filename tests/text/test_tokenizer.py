@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 from keras_bert.text.tables import MAX_WORD_LENGTH
-from keras_bert.text.tokenizer import WordPieceTokenizer
+from keras_bert.text.tokenizer import WordPieceTokenizer, in_parts
 from tests import served
 from tests.fuzz import random_texts
 from tests.reference_tokenizer import ReferenceTokenizer, basic_tokens, stable
@@ -431,6 +431,14 @@ def test_warning_for_the_real_vocabularies(shared, name):
         tolerant |= name == "bert-base-uncased" and lowercase
         tolerant |= name == "bert-base-cased" and not lowercase
         assert bool(caught) == (not tolerant and options != right), options
+
+
+@pytest.mark.parametrize("repeats", [1, 50])  # a small batch and a large one
+def test_in_parts(repeats):
+    tokenizer = WordPieceTokenizer(["[UNK]", "a"])
+    ids, row_splits = in_parts(tokenizer._tokenize_flat, tf.constant(["a", "a a"] * repeats))
+    assert ids.numpy().tolist() == [1] * 3 * repeats
+    assert row_splits.numpy().tolist() == [0, *np.cumsum([1, 2] * repeats)]
 
 
 def test_the_maximum_word_length_is_googles():

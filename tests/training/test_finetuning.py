@@ -327,7 +327,8 @@ def test_last_batches_become_a_step(accumulate, steps, eager):
         examples, None, encoder, batch_size=4, epochs=2, gradient_accumulation_steps=accumulate
     )
     assert int(model.optimizer.iterations) == steps
-    assert any((a != b.numpy()).any() for a, b in zip(before, encoder.weights, strict=True))
+    trained = heads.find_encoder(model).weights
+    assert any((a != b.numpy()).any() for a, b in zip(before, trained, strict=True))
 
 
 @pytest.mark.slow
@@ -405,12 +406,27 @@ def test_steps_are_compiled_if_that_saves_time(packed, monkeypatch):
 
 
 @pytest.mark.slow
-def test_preprocessor_gets_max_length(untrained):
+def test_model_gets_max_length(untrained):
+    for length, expected in ((6, 6), (99, 32)):  # the encoder has no more positions than 32
+        model, _ = finetune(max_length=length)
+        assert heads.find_encoder(model).preprocessor.max_sequence_length == expected
+
+
+def test_encoder_does_not_change(eager):
+    """A second call with the same encoder gives the same model."""
     encoder = tiny.learner()
-    finetune(encoder=encoder, max_length=6)
-    assert encoder.preprocessor.max_sequence_length == 6
-    finetune(encoder=encoder, max_length=99)
-    assert encoder.preprocessor.max_sequence_length == 32  # the encoder has no more positions
+    encoder.get_layer("embeddings").trainable = False
+    length = encoder.preprocessor.max_sequence_length
+    before = [weight.numpy() for weight in encoder.weights]
+    models = [finetune(encoder=encoder, epochs=1, max_length=6)[0] for _ in range(2)]
+    for a, b in zip(before, encoder.weights, strict=True):
+        np.testing.assert_array_equal(a, b.numpy())
+    assert encoder.preprocessor.max_sequence_length == length
+    for a, b in zip(*(model.get_weights() for model in models), strict=True):
+        np.testing.assert_array_equal(a, b)
+    trained = heads.find_encoder(models[0])
+    assert not trained.get_layer("embeddings").trainable and trained.get_layer("layer_0").trainable
+    assert any((a != b.numpy()).any() for a, b in zip(before, trained.weights, strict=True))
 
 
 def test_defaults_equal_the_paper():

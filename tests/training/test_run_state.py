@@ -95,8 +95,8 @@ def test_killed_run_equals_uninterrupted_run(killed, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "setting"),
     [
-        ({"epochs": 4}, "epochs=3, this one has 4"),
-        ({"batch_size": 5}, "batch_size=4, this one has 5"),
+        ({"epochs": 4}, "epochs=3; this run has 4"),
+        ({"batch_size": 5}, "batch_size=4; this run has 5"),
         ({"train": SWAPPED}, "content of the data="),
         ({"range": 0.5}, "encoder's weights="),
         *(
@@ -104,30 +104,30 @@ def test_killed_run_equals_uninterrupted_run(killed, tmp_path, monkeypatch):
             for case in [
                 (
                     {"dev": None, "metric": None},
-                    "dev data='the examples, 4 examples', this one has None",
+                    "dev data='the examples, 4 examples'; this run has None",
                 ),
-                ({"class_weight": "balanced"}, "class_weight=None, this one has 'balanced'"),
+                ({"class_weight": "balanced"}, "class_weight=None; this run has 'balanced'"),
                 ({"freeze": True}, "trainable variables="),
-                ({"learning_rate": 1e-3}, "learning_rate=0.01, this one has 0.001"),
-                ({"warmup": 0.2}, "warmup=0.1, this one has 0.2"),
-                ({"max_length": 16}, "max_length=32, this one has 16"),
-                ({"seed": 1}, "seed=0, this one has 1"),
-                ({"metric": "f1"}, "metric='mcc', this one has 'f1'"),
-                ({"gradient_accumulation_steps": 2}, "accumulate=1, this one has 2"),
-                ({"fixed_length": True}, "fixed_length=False, this one has True"),
+                ({"learning_rate": 1e-3}, "learning_rate=0.01; this run has 0.001"),
+                ({"warmup": 0.2}, "warmup=0.1; this run has 0.2"),
+                ({"max_length": 16}, "max_length=32; this run has 16"),
+                ({"seed": 1}, "seed=0; this run has 1"),
+                ({"metric": "f1"}, "metric='mcc'; this run has 'f1'"),
+                ({"gradient_accumulation_steps": 2}, "accumulate=1; this run has 2"),
+                ({"fixed_length": True}, "fixed_length=False; this run has True"),
                 (
                     {"train": tiny.examples(tiny.ROWS[:17])},
                     "data='the examples, 18 examples', this one",
                 ),
                 ({"train": tiny.examples(tiny.ROWS[1:19])}, "content of the data="),
                 ({"dev": tiny.examples(tiny.ROWS[1:5])}, "content of the dev data="),
-                ({"dtype": "mixed_float16"}, "dtype='float32', this one has 'mixed_float16'"),
+                ({"dtype": "mixed_float16"}, "dtype='float32'; this run has 'mixed_float16'"),
             ]
         ),
     ],
 )
 def test_other_settings_raise(killed, options, setting):
-    with pytest.raises(ValueError, match="is of a run with .*delete it to start afresh") as caught:
+    with pytest.raises(ValueError, match="belongs to a run .*delete it to start afresh") as caught:
         finetune(killed, **options)
     assert setting in str(caught.value)
     assert (killed / run_state.STATE_FILE).is_file()

@@ -1,6 +1,6 @@
 """The parser of the command line: one module per group of commands.
 
-These modules import neither Keras nor TensorFlow, so `--help` and wrong options answer at once.
+These modules import neither Keras nor TensorFlow, so `--help` and errors in options are fast.
 """
 
 import argparse

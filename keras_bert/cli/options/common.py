@@ -6,13 +6,9 @@ DTYPES = ("float32", "mixed_bfloat16", "mixed_float16")
 
 
 def add_command(commands, name, help, run=None):
-    """Add a command; returns its parser.
+    """Add a command and return its parser.
 
-    Args:
-        commands: What `add_subparsers` returned.
-        name: Name of the command.
-        help: One line, without a capital and a period.
-        run: "module.function" in `keras_bert.cli`.
+    `help` has no capital and no period. `run` is "module.function" in `keras_bert.cli`.
     """
     parser = commands.add_parser(name, help=help, description=f"{help[0].upper()}{help[1:]}.")
     parser.set_defaults(run=run)
@@ -33,7 +29,7 @@ def add_trusted(parser):
     )
 
 
-# These options have no defaults here: the command takes those that the model was trained with.
+# No defaults here: a command uses the columns in the model's metrics.json, if there are any.
 def add_columns(parser):
     """Add the options that say where a file has its texts."""
     add_text_column(parser)

@@ -108,7 +108,7 @@ def _add_recipe(group):
         "that was stopped starts over",
     )
     group.add_argument(
-        "--seed", type=common.seed, default=0, help="of head, order and dropout (default: 0)"
+        "--seed", type=common.seed, default=0, help="seed of head, order and dropout (default: 0)"
     )
 
 

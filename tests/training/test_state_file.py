@@ -1,0 +1,13 @@
+"""Tests of the files that hold the state of a training run."""
+
+import pytest
+
+from keras_bert.training import state_file
+
+
+def test_check_settings_names_the_nested_setting():
+    saved, current = {"model": {"layers": 2}}, {"model": {"layers": 4}}
+    message = r"^state\.npz belongs to a run with model\.layers=2; this run has 4; delete it$"
+    with pytest.raises(ValueError, match=message):
+        state_file.check_settings("state.npz", saved, current, "delete it")
+    state_file.check_settings("state.npz", saved, saved, "delete it")
