@@ -1,11 +1,11 @@
-"""Question: how fast is the encoder itself, beside KerasHub's and beside a bare matmul?
+"""Question: how fast is the encoder, compared with KerasHub's and with a large matmul?
 
 BERT-Base, random weights, float32, inference on TensorFlow compiled by XLA, in one process.
-The candidates take turns; figures are medians.
+The candidates run in alternation. Figures are medians.
 
     python benchmarks/encoder_speed.py
 
-Needs keras-hub beside keras_bert.
+Needs keras-hub.
 """
 
 import argparse
@@ -26,7 +26,7 @@ HIDDEN, LAYERS, INTERMEDIATE, VOCAB = 768, 12, 3072, 30522
 
 
 def matmul_flops(batch, seq):
-    """Floating-point operations of the matmuls in one forward pass of BERT-Base."""
+    """Return the floating-point operations of the matmuls in one forward pass of BERT-Base."""
     per_token = LAYERS * 2 * (4 * HIDDEN**2 + 2 * HIDDEN * INTERMEDIATE)
     attention = LAYERS * 2 * 2 * seq * HIDDEN
     return batch * seq * (per_token + attention) + batch * 2 * HIDDEN**2
@@ -71,7 +71,7 @@ def main():
             for name, (function, data, _) in candidates.items():
                 start = time.perf_counter()
                 function(data).numpy()
-                if turn >= 2:  # the first two compile and warm up
+                if turn >= 2:  # the first two turns compile and warm up
                     seconds[name].append(time.perf_counter() - start)
         median = {name: statistics.median(values) for name, values in seconds.items()}
         rate = {name: candidates[name][2] / median[name] / 1e9 for name in candidates}

@@ -1,24 +1,26 @@
-"""Question: fine-tuning for each task, how accurate and how fast beside transformers?
+"""Question: how accurate and fast is fine-tuning for each task, compared with transformers?
 
 MiniLM is fine-tuned with keras_bert and with transformers by one recipe: the same rows, batches of
 32, epochs and length of `TASKS`, peak rate 5e-5 after 10% warm-up, then linear decay, AdamW with
-decay 0.01 on matrices only, gradients clipped at 1.0, dropout 0.1, float32, two CPU cores. Each
-run is a process of its own; the libraries take turns, seed by seed. The time is the wall time from
-texts in memory to the trained model, so it holds tokenizing, and for keras_bert building and
-tracing; loading of weights and scoring are outside. The processor time of all threads is printed
-beside it: on a machine that is shared it says more. transformers has its fast tokenizer, pads each
-batch to its longest text, and follows its own examples: random order, the first piece of a word
-tagged and the others -100, overlapping windows for questions. What both answer is scored by the
-same functions.
+decay 0.01 on matrices only, gradients clipped at norm 1.0, dropout 0.1, float32, two CPU cores.
+Each run is a new process, and the libraries alternate for each seed.
+
+The time is the wall time from texts in memory to the trained model. It includes tokenization, and
+for keras_bert building and tracing the model, but not loading the weights or scoring. The processor
+time of all threads is printed too, because the wall time depends on other jobs of the machine.
+
+transformers uses its fast tokenizer, pads each batch to its longest text, and follows its own
+examples: random order, tags at the first token of a word and -100 at the others, overlapping
+windows for questions. The same functions score both libraries.
 
     python benchmarks/finetune_tasks.py ../shared --tasks sst2-6000,mrpc
     python benchmarks/finetune_tasks.py ../shared --tasks sst2-6000 --peer keras_hub
 
-Needs transformers and torch beside keras_bert, for the second also keras-hub, which is used as its
-guide has it (the preprocessor of the model, a fixed length, jit) but with our optimizer.
+Needs transformers and torch, and keras-hub for the second command. KerasHub is used as in its guide
+(the preprocessor of the model, a fixed length, jit), but with the optimizer of keras_bert.
 
-The Korean tasks have no pretrained weights here: a small encoder learns from nothing, without a
-peer, and has to beat the most frequent answer.
+The Korean tasks have no pretrained weights and no peer. They train a small encoder from random
+weights, which must be better than the most frequent answer.
 """
 
 import argparse
@@ -34,24 +36,24 @@ import sys
 import time
 
 BATCH, RATE, WARMUP, DECAY, CLIP = 32, 5e-5, 0.1, 0.01, 1.0
-STRIDE = 128  # of the windows of long contexts
+STRIDE = 128  # between the windows of long contexts
 SMALL = {"hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4,
          "intermediate_size": 1024}  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """A line of the table.
+    """A task of the table.
 
     Attributes:
         kind: "label", "score", "tags" or "questions".
-        files: training and dev data; or one file, and `split` says how many rows of it train.
-        metrics: those to print.
-        read: options of the reader.
-        epochs, max_length, rate: the recipe's.
-        rows: no more than so many training rows.
-        split: training rows (or their share, in an order fixed by seed 0) of a single file.
-        vocabulary: of an encoder with random weights; `None`: MiniLM.
+        files: Files of the training and dev data, or one file that `split` divides.
+        metrics: Names of the metrics to print.
+        read: Options of the reader.
+        epochs, max_length, rate: Settings of the recipe.
+        rows: Maximum number of training rows.
+        split: Number of training rows in a single file, or their fraction in a random order.
+        vocabulary: Vocabulary of an encoder with random weights. `None`: use MiniLM.
     """
 
     kind: str
@@ -117,7 +119,7 @@ TASKS = {
 
 
 def read(task, folder, limit):
-    """Training and dev data, each of no more than `limit` rows."""
+    """Return training and dev data, each with at most `limit` rows."""
     from keras_bert.data import conll, squad, tabular
 
     options = dict(task.read)
@@ -141,7 +143,7 @@ def read(task, folder, limit):
 
 
 def take(examples, rows):
-    """Some rows of examples of any kind."""
+    """Return the given rows of examples of any kind."""
     columns = {
         field.name: [getattr(examples, field.name)[row] for row in rows]
         for field in dataclasses.fields(examples)
@@ -151,14 +153,14 @@ def take(examples, rows):
 
 
 def without_labels(examples):
-    """The same to be answered: a label that the training rows lack is no error then."""
+    """Return the examples without labels, because labels outside the training rows are errors."""
     columns = {"labels", "label_sets", "scores", "tags", "answers"}
     names = {field.name for field in dataclasses.fields(examples)}
     return dataclasses.replace(examples, **dict.fromkeys(names & columns))
 
 
 def score(task, dev, answers):
-    """The metrics of labels, numbers, (tag, score) for each word, or dicts with `text`."""
+    """Return the metrics of labels, numbers, (tag, score) per word, or dicts with `text`."""
     from scipy import stats
     from sklearn import metrics
 
@@ -172,7 +174,7 @@ def score(task, dev, answers):
         return {
             "pearson": float(stats.pearsonr(answers, dev.scores).statistic),
             "spearman": float(stats.spearmanr(answers, dev.scores).statistic),
-            "majority": 0.0,  # a constant has no correlation with anything
+            "majority": 0.0,  # the correlation with a constant
         }
     return {
         "accuracy": float(metrics.accuracy_score(dev.labels, answers)),
@@ -182,12 +184,12 @@ def score(task, dev, answers):
 
 
 def clock():
-    """Now: seconds of wall time, and of this process on all cores."""
+    """Return the wall time and the processor time of this process, in seconds."""
     return time.perf_counter(), time.process_time()
 
 
 def since(start):
-    """Seconds since a `clock`, of both kinds."""
+    """Return the wall time and the processor time since `start`, a result of `clock`."""
     return [now - then for now, then in zip(clock(), start, strict=True)]
 
 
@@ -223,11 +225,11 @@ def run_keras_bert(task, folder, train, dev, seed):
     return seconds, answers
 
 
-# transformers: for each kind of task its model, features for training, and answers
+# transformers: model, training features and answers for each kind of task
 
 
 class TextPeer:
-    """One text or two, a label or a number."""
+    """Classification and regression of texts and pairs."""
 
     def __init__(self, task, train):
         self.labels = None if task.kind == "score" else train.label_names()
@@ -265,7 +267,7 @@ class TextPeer:
 
 
 class TagPeer:
-    """Words with tags; as in transformers' `run_ner.py`, what is too long is cut."""
+    """Tagging, as in transformers' `run_ner.py`: long sentences are cut."""
 
     def __init__(self, task, train):
         self.labels = train.label_names()
@@ -279,7 +281,7 @@ class TagPeer:
         return transformers.DataCollatorForTokenClassification(tokenizer)
 
     def _tokenize(self, tokenizer, examples):
-        """Rows, and for each the number of the word at each first piece, else -1."""
+        """Return rows, and for each token its word's index if it is the first token, else -1."""
         encoded = tokenizer(
             examples.words, is_split_into_words=True, truncation=True, max_length=self.max_length
         )
@@ -304,7 +306,7 @@ class TagPeer:
         rows, firsts = self._tokenize(tokenizer, examples)
         answers = []
         for output, first, words in zip(run(rows), firsts, examples.words, strict=True):
-            answer = [(self.labels[0], 0.0)] * len(words)  # of words that were cut off
+            answer = [(self.labels[0], 0.0)] * len(words)  # default for words that were cut
             for word, logits in zip(first, output["logits"], strict=False):
                 if word >= 0:
                     answer[word] = (self.labels[logits.argmax()], 1.0)
@@ -313,7 +315,7 @@ class TagPeer:
 
 
 class QuestionPeer:
-    """Questions, as in transformers' `run_qa.py` and its `utils_qa.py`."""
+    """Question answering, as in transformers' `run_qa.py` and `utils_qa.py`."""
 
     n_best, max_answer_length = 20, 30
 
@@ -328,7 +330,7 @@ class QuestionPeer:
         return transformers.DataCollatorWithPadding(tokenizer)
 
     def _tokenize(self, tokenizer, examples):
-        """Rows, and for each its question, the type of its pieces, and their offsets."""
+        """Return rows, and for each its question, the types of its tokens and their offsets."""
         encoded = tokenizer(
             [question.lstrip() for question in examples.questions],
             examples.contexts,
@@ -428,7 +430,7 @@ def run_transformers(task, folder, train, dev, seed):
     seconds = since(start)
 
     def run(rows):
-        """For each row a dict of logits, in order; like lengths share a batch."""
+        """Return a dict of logits per row. Rows of similar lengths are in one batch."""
         outputs = [None] * len(rows)
         order = sorted(range(len(rows)), key=lambda row: -len(rows[row]["input_ids"]))
         pad = transformers.DataCollatorWithPadding(tokenizer)
@@ -502,18 +504,18 @@ LIBRARIES = {
 
 
 def libraries_for(task, peers):
-    """Who takes part in a task."""
+    """Return the names of the libraries that run a task."""
     libraries = ["keras_bert"]
     if task.vocabulary is None:
         libraries.append("transformers")
-        if "keras_hub" in peers and task.kind in ("label", "score"):  # it has no other heads
+        if "keras_hub" in peers and task.kind in ("label", "score"):  # KerasHub has no other heads
             libraries.append("keras_hub")
     return libraries
 
 
 def run_one(name, library, folder, seed, limit, epochs):
-    """One run, in this process: its metrics, and training examples per second."""
-    if hasattr(os, "sched_setaffinity"):  # two cores for whoever starts threads
+    """Run a task in this process. Return its metrics and training examples per second."""
+    if hasattr(os, "sched_setaffinity"):  # two cores, for all threads
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
     task = dataclasses.replace(TASKS[name], **({"epochs": epochs} if epochs else {}))
     train, dev = read(task, folder, limit)
@@ -529,7 +531,7 @@ def run_one(name, library, folder, seed, limit, epochs):
 
 
 def in_a_process(folder, options):
-    """The same, in a fresh process."""
+    """Run `run_one` in a new process."""
     command = [sys.executable, __file__, str(folder), "--one", json.dumps(options)]
     output = subprocess.run(
         command, env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
@@ -541,7 +543,7 @@ def in_a_process(folder, options):
 
 
 def run_task(name, folder, seeds, limit, epochs, peers):
-    """Prints a task's runs and their summary; returns the ratio of speeds to transformers."""
+    """Print the runs of a task and their summary. Return the ratios of speed to each library."""
     task = TASKS[name]
     metrics = list(dict.fromkeys(task.metrics))
     results = {library: [] for library in libraries_for(task, peers)}
@@ -587,12 +589,12 @@ def run_task(name, folder, seeds, limit, epochs, peers):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=pathlib.Path, help="with data/ and, for Korean, vocab/")
+    parser.add_argument("folder", type=pathlib.Path, help="folder with data/ and, for Korean, vocab/")
     parser.add_argument("--tasks", default=",".join(TASKS), help=f"of {', '.join(TASKS)}")
-    parser.add_argument("--seeds", type=int, default=3, help="how many")
+    parser.add_argument("--seeds", type=int, default=3, help="number of seeds")
     parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--limit", type=int, help="rows of the training data, and of dev")
-    parser.add_argument("--epochs", type=int, help="default: those of the task")
+    parser.add_argument("--limit", type=int, help="maximum rows of training and dev data")
+    parser.add_argument("--epochs", type=int, help="default: as in the task")
     parser.add_argument("--peer", action="append", choices=["keras_hub"], default=[])
     parser.add_argument("--one", type=json.loads, help=argparse.SUPPRESS)
     args = parser.parse_args()

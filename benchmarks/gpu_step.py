@@ -1,15 +1,17 @@
-"""Question: how much of a GPU's arithmetic does a step of pretraining use?
+"""Question: what fraction of a GPU's peak FLOP/s does a pretraining step use?
 
     KERAS_BACKEND=jax python benchmarks/gpu_step.py
     KERAS_BACKEND=jax python benchmarks/gpu_step.py --only 0 1 --no-dropout
 
-Needs Keras and JAX, no TensorFlow. Steps of `pretrain`'s own model, loss and optimizer through
-`fit`, in mixed_bfloat16, dropout 0.1 and 15% of the positions masked, random ids. The utilization
-is that of Chowdhery et al. (2022): the matmuls that the model needs (`pretraining.flops`), over
-what the maker states for dense bfloat16. A line for each case: the median of the rounds, their
-spread, and the peak of the device's memory.
+The steps use the model, loss and optimizer of `pretrain`, through `fit`, in mixed_bfloat16, with
+dropout 0.1, 15% of the positions masked and random ids. The utilization is defined as by Chowdhery
+et al. (2022): the FLOP/s of the matmuls that the model needs (`keras_bert.training.flops`), divided
+by the manufacturer's peak for dense bfloat16. The script prints a line for each case: the median of
+the rounds, their range, and the peak of the device's memory.
 
-`--no-dropout` says what dropout costs: its numbers are drawn by JAX's default generator.
+`--no-dropout` shows the cost of dropout, whose random numbers come from JAX's default generator.
+
+Needs Keras and JAX, but not TensorFlow.
 """
 
 import argparse
@@ -30,7 +32,7 @@ from keras_bert.training import flops
 
 VOCAB = 30522
 SIZES = {"tiny": (2, 128), "base": (12, 768), "large": (24, 1024)}
-# Size, length, batch: what fits 80 GB.
+# Size, length and batch of cases that fit into 80 GB.
 CASES = (("base", 128, 256), ("base", 512, 64), ("large", 128, 128), ("large", 512, 32))
 
 
@@ -99,7 +101,7 @@ def measure(size, length, rows, dropout, steps, rounds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default=range(len(CASES)), type=int, nargs="+", metavar="CASE")
-    parser.add_argument("--size", choices=SIZES, help="in place of the cases: a size,")
+    parser.add_argument("--size", choices=SIZES, help="replaces the cases by one of this size")
     parser.add_argument("--length", type=int, default=128)
     parser.add_argument("--rows", type=int, default=32)
     parser.add_argument("--no-dropout", action="store_true")

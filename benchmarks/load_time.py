@@ -1,15 +1,16 @@
-"""Question: how long do `import keras_bert` and `load` take, and how much memory, beside peers?
+"""Question: how much time and memory do import and `load` take, compared with the peers?
 
-Each figure is the median over fresh processes that take turns: the import of keras_bert after
-that of keras; loading one local folder by keras_bert, by KerasHub's `from_preset` and by
-transformers, each with and without its tokenizer (ours is made on first use). The folder is that
-of MiniLM, or BERT-base with random weights in Hugging Face's format. The memory is the peak of the
-process less what it held when all was imported, over the size of the weights.
+Measured are the import of keras_bert after the import of keras, and loading one local folder with
+keras_bert, with KerasHub's `from_preset` and with transformers, each with and without its tokenizer
+(keras_bert creates its tokenizer on first use). The folder holds MiniLM, or with `--base` BERT-base
+with random weights, in Hugging Face's format. Each figure is the median over new processes, in
+alternation. The memory is the peak of the process minus its memory after the imports, divided by
+the size of the weights.
 
     python benchmarks/load_time.py
     python benchmarks/load_time.py --base
 
-Needs keras-hub, transformers and torch beside keras_bert.
+Needs keras-hub, transformers and torch.
 """
 
 import argparse
@@ -71,7 +72,7 @@ LOADERS = {
 
 
 def run(program, *arguments):
-    """The numbers that a program prints as its last line."""
+    """Run a program and return the numbers in its last line of output."""
     result = subprocess.run(
         [sys.executable, "-c", program, *arguments],
         env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "KERAS_BACKEND": "tensorflow",
@@ -82,7 +83,7 @@ def run(program, *arguments):
 
 
 def write_base(folder):
-    """Writes BERT-base with random weights and a vocabulary of its size."""
+    """Write BERT-base with random weights and a vocabulary of its size."""
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     pieces += [f"piece{index}" for index in range(30522 - len(pieces))]
     encoder = keras_bert.BertEncoder(preprocessor=keras_bert.Preprocessor(pieces))
@@ -92,7 +93,7 @@ def write_base(folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--base", action="store_true", help="BERT-base, not MiniLM")
+    parser.add_argument("--base", action="store_true", help="BERT-base instead of MiniLM")
     args = parser.parse_args()
     names = ("keras", "tensorflow", "keras-hub", "transformers", "torch")
     print(", ".join(f"{name} {importlib.metadata.version(name)}" for name in names))

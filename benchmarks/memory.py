@@ -1,19 +1,19 @@
-"""Question: how much memory does a training step take, and how much with `rematerialize=True`?
+"""Question: how much memory does a training step take, with and without `rematerialize=True`?
 
 A classifier on an encoder of BERT-Base's size with random weights, batch 32 x 128, float32,
-dropout 0.1, AdamW, on the CPU; JAX compiled, TensorFlow without XLA, as `finetune` always runs it
-there with rematerialization, and without it where compiling does not pay. Each figure is of a fresh
-process: its peak resident memory after the steps less what it held before the first one. Part of
-that are the gradients and the two moments of AdamW, 12 bytes a parameter, which no
-rematerialization saves.
+dropout 0.1, AdamW, on the CPU. JAX compiles the step. TensorFlow runs it without XLA, because
+`finetune` never compiles a step with rematerialization there. Each figure is from a new process:
+its peak resident memory after the steps, minus its memory before the first step. The figure
+includes the gradients and the two moments of AdamW, 12 bytes per parameter, which
+rematerialization does not save.
 
-XLA for the CPU removes the barriers that keep the second computation apart from the first, so that
-by default nothing is saved with JAX there. Here `KEEP_BARRIERS` keeps it from that; `--xla-default`
-measures without.
+On the CPU, XLA removes the barriers that keep the recomputation separate from the first
+computation. JAX therefore saves no memory there by default. `KEEP_BARRIERS` keeps the barriers;
+`--xla-default` measures without that flag.
 
     python benchmarks/memory.py
 
-Needs jax beside keras_bert.
+Needs jax.
 """
 
 import argparse
@@ -30,13 +30,13 @@ KEEP_BARRIERS = "--xla_disable_hlo_passes=cse_barrier_expander"
 
 
 def resident():
-    """Bytes this process holds now."""
+    """Return the resident memory of this process in bytes."""
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * resource.getpagesize()
 
 
 def measure(rematerialize, steps):
-    """Peak of the steps, in bytes, and seconds of the last one."""
+    """Run the steps and return their memory and time as a dict."""
     import keras
     import numpy as np
 
@@ -73,7 +73,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backends", default="tensorflow,jax")
     parser.add_argument("--steps", type=int, default=2)
-    parser.add_argument("--xla-default", action="store_true", help="JAX without KEEP_BARRIERS")
+    parser.add_argument("--xla-default", action="store_true", help="run JAX without KEEP_BARRIERS")
     parser.add_argument("--one", choices=["plain", "rematerialize"], help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.one:

@@ -1,12 +1,12 @@
 """Question: do the outputs equal those of Hugging Face transformers, on each backend?
 
-The real MiniLM weights, float32, CPU: unpadded, padded and all-padding rows. Beside the difference
-to transformers it prints how far both are from the same model in float64, which tells rounding
-from error.
+MiniLM with its published weights, float32, CPU: unpadded, padded and all-padding rows. The script
+prints the difference from transformers, and the difference of both from the same model in float64,
+to distinguish rounding from errors.
 
     python benchmarks/parity.py
 
-Needs transformers, torch and jax beside keras_bert.
+Needs transformers, torch and jax.
 """
 
 import os
@@ -19,7 +19,7 @@ TEXTS = ["The quick brown fox jumps.", "naïve café, Ørsted 한국어 日本�
 
 
 def compare():
-    """Prints the differences on this process's backend."""
+    """Print the differences on the backend of this process."""
     import keras
     import torch
     import transformers

@@ -1,16 +1,19 @@
-"""Question: what does the paper's recipe ask of a TPU pod, its hosts and their disks?
+"""Question: what does the paper's recipe require of a TPU pod, its hosts and their disks?
 
     python benchmarks/pod_plan.py
     python benchmarks/pod_plan.py --utilization 0.5 --text-gb 25 --price 1.2
 
-On paper. Measured here, on this machine: how many rows a second the stream draws, for one of many
-hosts too (each plans all rows of a window and lays out its own), and how long a checkpoint takes to
-write. Counted: the arithmetic of 1,000,000 steps of 256 sequences, 90% of them at length 128
-(section A.2 of the paper). Assumed, since no TPU is here: the utilization of the chips, the same at
-both lengths; chips and hosts of a v5e as Google states them: 197 TFLOP/s in bfloat16, four chips a
-host.
+This is a calculation for a TPU pod; no TPU is used.
 
-The same sequences in larger batches take the same arithmetic, so the hours hold for LAMB too.
+- Measured on this machine: the rows per second that the stream generates, also for one of many
+  hosts (each host plans all rows of a window and builds its own), and the time to write a
+  checkpoint.
+- Computed: the FLOPs of 1,000,000 steps of 256 sequences, 90% of them at length 128 (section A.2 of
+  the paper).
+- Assumed: the utilization of the chips, the same at both lengths.
+- Stated by Google for a v5e: 197 TFLOP/s in bfloat16, four chips per host.
+
+The same sequences in larger batches need the same FLOPs, so the hours hold for LAMB too.
 """
 
 import argparse
@@ -43,7 +46,7 @@ def config(layers, hidden):
 
 
 def rows_a_second(records, length, hosts, rows=256, count=100):
-    """Rows of all hosts together that one host keeps up with, its own laid out, all planned."""
+    """Return the total rows per second that a host can plan while it builds its own rows."""
     source = stream.Stream(records, rows * hosts, length, worker=(0, hosts))
     batches = source.batches()
     next(batches)
@@ -57,7 +60,7 @@ def rows_a_second(records, length, hosts, rows=256, count=100):
 
 
 def checkpoint(layers, hidden):
-    """(bytes, seconds) of a checkpoint, written and synced to this machine's disk."""
+    """Write a checkpoint to this machine's disk. Return its size in bytes and the seconds."""
     keras.backend.clear_session()
     encoder = keras_bert.BertEncoder(
         vocab_size=30522, num_hidden_layers=layers, hidden_size=hidden,
@@ -77,10 +80,14 @@ def checkpoint(layers, hidden):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--utilization", type=float, default=0.4, help="of the chips, assumed")
-    parser.add_argument("--text-gb", type=float, default=20.0, help="of the corpus")
-    parser.add_argument("--price", type=float, help="of an hour of a chip")
-    parser.add_argument("--documents", type=int, default=4000, help="of the text measured on")
+    parser.add_argument(
+        "--utilization", type=float, default=0.4, help="assumed utilization of the chips"
+    )
+    parser.add_argument("--text-gb", type=float, default=20.0, help="size of the corpus")
+    parser.add_argument("--price", type=float, help="price of a chip-hour")
+    parser.add_argument(
+        "--documents", type=int, default=4000, help="documents of the measured text"
+    )
     args = parser.parse_args()
 
     hosts = sorted({chips // CHIPS_A_HOST for pods in PODS.values() for chips in pods})

@@ -1,14 +1,14 @@
-"""Question: how fast are many texts classified, beside transformers' pipeline?
+"""Question: how fast are many texts classified, compared with transformers' pipeline?
 
 The first 20,000 training texts of SST-2 go through `keras_bert.tasks.inference.answers` and
 through `pipeline("text-classification", batch_size=32)`, both with MiniLM and the same random
-classifier head, float32, on two CPU cores. Each run is a process of its own, the libraries take
-turns; the time is from texts in memory to a label and a score for each, all but loading. The share
-of equal labels is printed too.
+classifier head, float32, on two CPU cores. Each run is a new process, and the libraries alternate.
+The time is from texts in memory to a label and a score for each text, without loading. The script
+also prints the fraction of equal labels.
 
     python benchmarks/predict_speed.py ../shared
 
-Needs transformers and torch beside keras_bert.
+Needs transformers and torch.
 """
 
 import argparse
@@ -26,7 +26,7 @@ BATCH = 32
 
 
 def head(hidden):
-    """The weights of the head: kernel (hidden, 2) and bias (2,)."""
+    """Return the weights of the head: kernel (hidden, 2) and bias (2,)."""
     generator = np.random.default_rng(0)
     return generator.normal(0, 0.1, (hidden, 2)).astype("float32"), np.zeros(2, "float32")
 
@@ -79,13 +79,13 @@ LIBRARIES = {"keras_bert": ours, "transformers": theirs}
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=pathlib.Path, help="with data/sst2/train.tsv")
+    parser.add_argument("folder", type=pathlib.Path, help="folder with data/sst2/train.tsv")
     parser.add_argument("--rows", type=int, default=20_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--one", choices=LIBRARIES, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.one:
-        if hasattr(os, "sched_setaffinity"):  # two cores for whoever starts threads
+        if hasattr(os, "sched_setaffinity"):  # two cores, for all threads
             os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
         from keras_bert.data import tabular
 

@@ -1,22 +1,22 @@
-"""Question: how fast is a step of pretraining, beside KerasHub, packed, and beside its data?
+"""Question: how fast is a pretraining step, compared with KerasHub, packed, and with its data?
 
     python benchmarks/pretrain_step.py
     python benchmarks/pretrain_step.py --questions peer --sizes tiny
 
-`peer`: steps at length 128 with 20 masked positions, float32, dropout 0.1, AdamW, compiled by XLA
-on TensorFlow, random ids: keras_bert with both heads, masked LM and next sentence; KerasHub's
-`BertMaskedLM`, which has the first alone. The libraries take turns in one process, with a large
-matmul, whose rate says how much of the time is arithmetic that neither can do without. Three
-ratios: the median over pairs of rounds; of the fastest round of each, which tells what the programs
-do where a shared machine lends its cores for some seconds only; and the median by processor time.
+`peer`: steps at length 128 with 20 masked positions, float32, dropout 0.1, AdamW, random ids,
+compiled by XLA on TensorFlow. keras_bert has two heads, masked LM and next sentence. KerasHub's
+`BertMaskedLM` has only the first. The libraries alternate in one process with a large matmul, and
+the rate of each step is given relative to the rate of the matmul. Three ratios are printed: the
+median over pairs of rounds by wall time, the ratio of the fastest round of each library, and the
+median by processor time. The last two depend less on other jobs of the machine.
 
-`packed`: real tokens (no padding) a second at length 512, rows of one pair against packed rows, on
-documents whose pairs have the lengths that Krell et al. (2021) found in Wikipedia: about half of
-the positions of unpacked rows are padding.
+`packed`: real tokens (no padding) per second at length 512, for rows of one pair and for packed
+rows. The pairs of the documents have the lengths that Krell et al. (2021) found in Wikipedia:
+about half of the positions of unpacked rows are padding.
 
-`stream`: rows a second that the stream draws from records, beside those that the step takes.
+`stream`: rows per second that the stream generates from records, and rows per second of the step.
 
-Needs keras-hub beside keras_bert for the first. The corpus is made up: words drawn at random.
+`peer` needs keras-hub. The corpus is synthetic: random words.
 """
 
 import argparse
@@ -35,7 +35,7 @@ import numpy as np
 import tensorflow as tf
 
 import keras_bert
-from keras_bert import heads, optimizers
+from keras_bert import heads, optimizers, packed_heads
 from keras_bert.pretraining import records, stream, train
 from keras_bert.training import flops
 
@@ -43,7 +43,7 @@ VOCAB = 30522
 # Layers, width, batch.
 SIZES = {"tiny": (2, 128, 64), "mini": (4, 256, 32), "base": (12, 768, 8)}
 LENGTH, PREDICTIONS = 128, 20
-SQUARE = 2048  # of the matmul that a step's rate is held against
+SQUARE = 2048  # size of the matmul that gives the reference rate
 
 
 def encoder(size):
@@ -55,7 +55,7 @@ def encoder(size):
 
 
 def ours(model, batch):
-    """A function that takes `steps` steps of a compiled model on one batch."""
+    """Return a function that runs `steps` steps of a compiled model on one batch."""
     dataset = tf.data.Dataset.from_tensors(batch).repeat()
     return lambda steps: model.fit(dataset, steps_per_epoch=steps, epochs=1, verbose=0)
 
@@ -116,7 +116,7 @@ def against_keras_hub(size, rounds, steps):
 
 
 def matmuls(count):
-    """A function that multiplies large matrices, so many for a step."""
+    """Return a function that runs `count` large matmuls per step."""
     square = tf.ones((SQUARE, SQUARE))
 
     def run(steps):
@@ -128,10 +128,9 @@ def matmuls(count):
 
 
 def in_turns(runs, rounds, steps):
-    """Seconds and seconds of processor time of each round; the first one compiles.
+    """Return the wall time and the processor time of each round, without the first, which compiles.
 
-    A round is short: where the machine is a share of a larger one, its speed changes by the minute,
-    and those that are compared should meet the same.
+    Rounds are short because the speed of a shared machine changes within minutes.
     """
     seconds, work = ({name: [] for name in runs} for _ in range(2))
     for turn in range(rounds + 1):
@@ -145,7 +144,7 @@ def in_turns(runs, rounds, steps):
 
 
 def made_up_records(folder, documents, lengths):
-    """Records of documents with such numbers of words, 22 a sentence."""
+    """Return records of documents with the given numbers of words, 22 per sentence."""
     random = np.random.default_rng(0)
     letters = "abcdefghijklmnopqrstuvwxyz"
     words = [
@@ -168,10 +167,10 @@ def made_up_records(folder, documents, lengths):
 
 
 def like_wikipedia(random, documents):
-    """Words of documents that make pairs as long as Wikipedia's.
+    """Return numbers of words per document, for pairs with the lengths of Wikipedia's pairs.
 
-    In figure 1 of Krell et al. (2021) 23% of the pairs fill a row of 512, most others are short,
-    and 51% of all positions are real; of the pairs drawn from these it is 22% and 51%.
+    In figure 1 of Krell et al. (2021), 23% of the pairs fill a row of 512, most others are short,
+    and 51% of all positions are tokens. Pairs from these documents have 22% and 51%.
     """
     return np.clip(random.lognormal(5.3, 1.2, documents), 10, 8000).astype(int)
 
@@ -182,10 +181,10 @@ def packed_against_unpacked(size, rounds, steps, folder):
     rows = max(2, SIZES[size][2] // 4)
     for name, packed in (("unpacked", False), ("packed", True)):
         model = heads.pretraining(encoder(size))
-        trained = heads.packed_pretraining(model) if packed else model
+        trained = packed_heads.packed_pretraining(model) if packed else model
         train.compile_model(trained, optimizers.adamw(1e-4, total_steps=10**6, warmup_steps=10**4))
         source = stream.Stream(made, rows, 512, packed=packed)
-        # A step takes as long whatever a row holds, so a few are timed, and many counted.
+        # The time of a step does not depend on its content, so time a few batches and count many.
         batches = [batch for _, (_, batch) in zip(range(300), source.batches(), strict=False)]
         masks = [batch[0].get("input_mask", batch[0].get("text_ids")) for batch in batches]
         fills[name] = float(np.mean([np.count_nonzero(mask) / mask.size for mask in masks]))
@@ -195,7 +194,7 @@ def packed_against_unpacked(size, rounds, steps, folder):
     seconds, _ = in_turns(runs, rounds, steps)
     tokens = rows * 512 * steps
     rates = {name: fills[name] * tokens / statistics.median(seconds[name]) for name in runs}
-    # Of pairs of rounds: between them the machine may change its speed.
+    # The median over pairs of rounds, because the speed of the machine may change.
     ratio = statistics.median(
         a / b for a, b in zip(seconds["unpacked"], seconds["packed"], strict=True)
     )
@@ -232,8 +231,8 @@ def stream_against_step(size, steps, folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--questions", default="peer,packed,stream")
-    parser.add_argument("--sizes", default="tiny,base", help="of the first question")
-    parser.add_argument("--packed-size", default="mini", help="of the second")
+    parser.add_argument("--sizes", default="tiny,base", help="sizes for `peer`")
+    parser.add_argument("--packed-size", default="mini", help="size for `packed`")
     parser.add_argument("--rounds", type=int, default=21)
     args = parser.parse_args()
     questions = args.questions.split(",")

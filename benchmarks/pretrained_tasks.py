@@ -1,16 +1,17 @@
-"""Question: what is a model of one's own pretraining worth on tasks, beside random weights?
+"""Question: how well does a pretrained model fine-tune, compared with random weights?
 
     python examples/pretrain.py CORPUS --output my_bert
     python benchmarks/pretrained_tasks.py my_bert/model ../shared
     python benchmarks/pretrained_tasks.py my_bert/model ../shared --tasks sst2-6000 --rows 1000
     python benchmarks/pretrained_tasks.py my_bert/model ../shared --tasks sst2-6000 --mean --frozen
 
-Fine-tunes the model, and one of the same configuration and vocabulary with random weights, on
-SST-2 (6,000 training rows; with `--tasks sst2` all) and WNUT-17 with the same settings and seeds,
-and prints each dev score, their means and spreads. The peak rate that suits one does not suit the
-other, so both get each of `--rates`, and the best means are compared. Dropout is 0.1 for both,
-whatever it was in pretraining. With `--mean` a text's class is read from the mean over its pieces
-in place of [CLS]; with `--frozen` the head alone is trained, on what the model knew before.
+The script fine-tunes the model, and a model of the same configuration and vocabulary with random
+weights, on SST-2 (6,000 training rows, or all with `--tasks sst2`) and WNUT-17, with the same
+settings and seeds. It prints each dev score, their means and standard deviations. Pretrained and
+random weights need different learning rates, so both are trained with each of `--rates`, and the
+best means are compared. Dropout is 0.1 for both, regardless of the value in pretraining. With
+`--mean`, the classifier uses the mean over the tokens of a text instead of [CLS]. With `--frozen`,
+only the head is trained.
 """
 
 import argparse
@@ -44,7 +45,7 @@ def encoder(folder, is_random):
 
 
 def mean_classifier(bert, labels):
-    """A classifier on the mean over the pieces of a text."""
+    """Return a classifier on the mean over the tokens of a text."""
     inputs = {key: keras.Input((None,), dtype="int32", name=key) for key in bert.input}
     x = bert(inputs)["sequence_output"]
     mask = keras.ops.not_equal(inputs["input_mask"], 0)
@@ -78,14 +79,14 @@ def run(name, args, seed, is_random, rate):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", help="folder of a pretrained model")
-    parser.add_argument("shared", type=pathlib.Path, help="with data/")
+    parser.add_argument("shared", type=pathlib.Path, help="folder with data/")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--rates", type=float, nargs="+", default=[1e-4, 3e-4])
     parser.add_argument("--tasks", nargs="+", choices=NAMES, default=NAMES[:2])
-    parser.add_argument("--rows", type=int, help="no more than so many rows of training data")
-    parser.add_argument("--mean", action="store_true", help="texts by the mean over their pieces")
-    parser.add_argument("--frozen", action="store_true", help="train the head alone")
+    parser.add_argument("--rows", type=int, help="maximum number of training rows")
+    parser.add_argument("--mean", action="store_true", help="classify by the mean over the tokens")
+    parser.add_argument("--frozen", action="store_true", help="train only the head")
     args = parser.parse_args()
     for name in args.tasks:
         metric = tasks.TASKS[name].metrics[0]

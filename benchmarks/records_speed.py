@@ -1,18 +1,17 @@
-"""Question: how fast does text become records, and in how much memory?
+"""Question: how fast is text converted to records, and with how much memory?
 
-Each figure is of a fresh process: seconds from the call of `records.build` to its end, megabytes
-of text a second and core, and the most memory that the process and those it starts held: what they
-allocated, without the code of TensorFlow and others that is mapped from files, some 600 MB which
-all processes on a machine share. The text is taken once, twice and four times, which must not
-change the memory.
+Each line is from a new process: the seconds of `records.build`, the megabytes of text per second
+and core, and the peak memory of the process and its children. The memory is what they allocated. It
+does not include some 600 MB of libraries such as TensorFlow, which are mapped from files and shared
+by all processes. The text is used once, twice and four times; this must not change the memory.
 
     python benchmarks/records_speed.py ../shared
     python benchmarks/records_speed.py ../shared --garden .venv-garden/bin/python
 
-The second also runs the Model Garden's `create_pretraining_data`, one copy (`dupe_factor=1`), on
-the first megabytes of the same text; it writes masked rows, of which a run needs ten copies where
-the records are masked afresh each epoch. It keeps all of its rows in memory. `.venv-garden` is
-what `make test-garden` makes; sentencepiece is to be installed into it for this.
+The second command also runs the Model Garden's `create_pretraining_data` on the first megabytes of
+the same text, with one copy (`dupe_factor=1`). It writes masked rows, of which a run needs ten
+copies, while keras_bert masks its records anew in each epoch. It keeps all rows in memory.
+`make test-garden` creates `.venv-garden`; install sentencepiece into it for this benchmark.
 """
 
 import argparse
@@ -35,7 +34,7 @@ def read_text(shared, megabytes):
 
 
 def measure(corpus, vocabulary, workers):
-    """What a process of its own does: prints its figures as JSON."""
+    """Build the records in this process, and print the figures as JSON."""
     import keras_bert
     from keras_bert.pretraining import records
 
@@ -57,7 +56,7 @@ def measure(corpus, vocabulary, workers):
 
 
 def memory():
-    """Bytes that this process and its children have allocated."""
+    """Return the bytes that this process and its children have allocated."""
     total = 0
     parents = {os.getpid()}
     processes = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
@@ -73,7 +72,7 @@ def memory():
             total += (
                 next(int(line.split()[1]) for line in lines if line.startswith("Anonymous:")) * 1024
             )
-        except (OSError, StopIteration):  # it has ended
+        except (OSError, StopIteration):  # the process has ended
             continue
     return total
 

@@ -1,10 +1,13 @@
-"""Question: does the local server stay up without growing in memory, under abuse and many reloads?
+"""Question: does the local server survive hostile requests and reloads, with constant memory?
 
-Abuse: 32 clients send short texts as in serve_load.py, and every fourth request is hostile: broken
+Abuse: 32 clients send short texts as in serve_load.py. One in four requests is hostile: broken
 JSON, deep nesting, wrong types and names, too many rows, bodies and texts over the limits, bytes
-that are not HTTP, clients that disconnect. Prints the number of answers by status; expected are no
-5xx, and an answer for every good request. Reloads: a model is loaded again and again as its
-versions change, in this process. Resident memory is printed as it goes.
+that are not HTTP, clients that disconnect. The script prints the number of answers by status. There
+should be no 5xx, and an answer to every good request.
+
+Reloads: the version of a model changes repeatedly, and this process loads each version.
+
+The script prints the resident memory during both parts.
 
     python benchmarks/serve_abuse.py                  # 10 minutes of abuse, then 1,000 reloads
 """
@@ -45,7 +48,7 @@ HOSTILE = [
     lambda r: post(b"{}", more=b"sec-fetch-site: cross-site\r\n"),
     lambda r: post(b"{}", more=b"x: " + b"y" * 70_000 + b"\r\n"),
     lambda r: r.randbytes(200) + b"\r\n\r\n",
-    lambda r: post(b'{"instances": ["a text"]}')[: r.randint(1, 80)],  # and the client goes away
+    lambda r: post(b'{"instances": ["a text"]}')[: r.randint(1, 80)],  # the client disconnects
 ]
 
 
@@ -55,7 +58,7 @@ def post(body, path=PREDICT, host=b"localhost", more=b""):
 
 
 async def ask(port, request, is_whole=True):
-    """The status of a request on a connection of its own; `None` where there is no answer."""
+    """Send a request on a new connection. Return the status, or `None` without an answer."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(request)
@@ -86,7 +89,7 @@ async def client(port, end, number, statuses, latencies):
 
 
 async def abuse(process, port, clients, minutes):
-    """Counts of (kind, status), latencies of good requests, memory after each tenth."""
+    """Return counts of (kind, status), latencies of good requests, and memory after each tenth."""
     statuses, latencies, memory = collections.Counter(), [], []
     end = time.monotonic() + 60 * minutes
     work = [client(port, end, number, statuses, latencies) for number in range(clients)]
@@ -101,7 +104,7 @@ async def abuse(process, port, clients, minutes):
 
 
 def reloads(count):
-    """Resident memory of this process after each tenth of `count` reloads of a small model."""
+    """Yield the resident memory of this process after each tenth of `count` reloads."""
     import keras_bert
     from keras_bert import heads
     from keras_bert.server import models

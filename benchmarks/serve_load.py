@@ -1,10 +1,11 @@
-"""Question: how many short texts a second does the local server answer, to one client and to 32?
+"""Question: how many short texts per second does the local server answer, for 1 and 32 clients?
 
-MiniLM with a classifier head is exported and served by `keras-bert serve`, in a process of its own.
-A client holds a connection and sends its next text when it has the answer to the one before, in
-TensorFlow Serving's row format; the texts have three to eight words. One client and 32 take turns,
-the ratio is the median of the rounds. Then 32 clients send 10,000 requests, and the server's
-resident memory is read after each thousand. Clients and server share the machine.
+MiniLM with a classifier head is exported and served by `keras-bert serve`, in a separate process.
+Each client keeps one connection and sends a text after the answer to its previous text, in
+TensorFlow Serving's row format. The texts have three to eight words. Runs with one client and with
+32 alternate, and the ratio is the median of the rounds. Then 32 clients send 10,000 requests, and
+the script prints the server's resident memory after each 1,000. Clients and server run on the same
+machine.
 
     python benchmarks/serve_load.py
 """
@@ -39,7 +40,7 @@ def export(folder):
 
 
 def serve(folder):
-    """Starts the server.
+    """Start the server.
 
     Returns:
         The process and its port.
@@ -55,7 +56,7 @@ def serve(folder):
 
 
 async def client(port, todo, latencies, errors):
-    """Sends texts until there are none left."""
+    """Send texts from `todo` until it is empty."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     while todo:
         body = json.dumps({"instances": [todo.pop()]}).encode()
@@ -73,7 +74,7 @@ async def client(port, todo, latencies, errors):
 
 
 async def load(port, clients, count):
-    """Requests a second, latencies and errors of so many requests."""
+    """Return requests per second, latencies and errors of `count` requests."""
     todo, latencies, errors = texts(count), [], []
     start = time.perf_counter()
     await asyncio.gather(*(client(port, todo, latencies, errors) for _ in range(clients)))
@@ -81,7 +82,7 @@ async def load(port, clients, count):
 
 
 def resident(process):
-    """Bytes that a process holds now."""
+    """Return the resident memory of a process in bytes."""
     status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
     return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) * 1024
 
@@ -90,7 +91,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--clients", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--requests", type=int, default=10_000, help="of the run for memory")
+    parser.add_argument("--requests", type=int, default=10_000, help="for the memory")
     args = parser.parse_args()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     with tempfile.TemporaryDirectory() as folder:

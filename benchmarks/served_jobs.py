@@ -1,9 +1,9 @@
-"""Question: does the quickstart's job hold on other data, from a file to a served answer?
+"""Question: does the workflow of the quickstart work on other data sets?
 
-MiniLM is fine-tuned on a file, scored, exported, and a fresh process with TensorFlow alone answers
-the dev texts; its accuracy must be that of the Keras model. Data: the support messages of
-`examples/data`, SST-2 (first 6,000 training rows, GLUE's dev) and the SMS Spam Collection (every
-fifth message is dev).
+MiniLM is fine-tuned on a file, scored and exported. A new process that imports only TensorFlow
+classifies the dev texts with the exported model. Its accuracy must equal that of the Keras model.
+Data: the support messages of `examples/data`, SST-2 (first 6,000 training rows, GLUE's dev) and the
+SMS Spam Collection (every fifth message is dev).
 
     python benchmarks/served_jobs.py ../shared/data
 """
@@ -37,7 +37,7 @@ print(json.dumps([label.decode() for label in labels]))
 
 
 def support(folder):
-    """The quickstart's own data and settings."""
+    """Return the data and settings of the quickstart."""
     train_set, dev = (
         tabular.read(EXAMPLES / f"support_{split}.tsv", text="text", label="label")
         for split in ("train", "dev")
@@ -46,7 +46,7 @@ def support(folder):
 
 
 def sst2(folder):
-    """Sentiment of sentences, 2 classes."""
+    """Return data and settings: sentiment of sentences, 2 classes."""
     train_set, dev = (
         tabular.read(folder / "sst2" / f"{split}.tsv", text="sentence", label="label", limit=limit)
         for split, limit in (("train", 6000), ("dev", None))
@@ -55,7 +55,7 @@ def sst2(folder):
 
 
 def sms_spam(folder):
-    """Spam among text messages, 2 classes of 87% and 13%."""
+    """Return data and settings: spam among text messages, 2 classes of 87% and 13%."""
     every = tabular.read(
         folder / "sms_spam" / "SMSSpamCollection", text="2", label="1", format="tsv", header=False
     )
@@ -71,7 +71,7 @@ def sms_spam(folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=pathlib.Path, help="with sst2/ and sms_spam/")
+    parser.add_argument("folder", type=pathlib.Path, help="folder with sst2/ and sms_spam/")
     args = parser.parse_args()
     for job in (support, sst2, sms_spam):
         train_set, dev, options = job(args.folder)

@@ -1,14 +1,14 @@
-"""Question: how long does a SavedModel take for a text, beside one exported by KerasHub's recipe?
+"""Question: how long does an exported model take for a text, compared with KerasHub's recipe?
 
-MiniLM with a fresh classifier, exported twice: by `keras_bert.export`, and by Keras' ExportArchive
-with KerasHub's classifier and its preprocessor at length 128 in one endpoint on strings. Both are
-loaded in one process and take turns; each figure is the median of the calls. Asked are one text of
-20 words, one of 5, and 32 texts of SST-2's dev set in a batch. The share of preprocessing is what
-`serving_default` takes over the signature `ids` on the same text's ids.
+MiniLM with a new classifier is exported twice: by `keras_bert.export`, and by Keras' ExportArchive
+with KerasHub's classifier and its preprocessor at length 128, in one endpoint that takes strings.
+Both are loaded in one process and called in alternation. Each figure is the median of the calls,
+for one text of 20 words, one text of 5 words, and a batch of 32 texts of SST-2's dev set. The time of
+preprocessing is the difference between `serving_default` and the signature `ids` for the same text.
 
     python benchmarks/served_latency.py ../shared/data/sst2/dev.tsv
 
-Needs keras-hub beside keras_bert. Prints the exported sizes as well.
+The script also prints the exported sizes. Needs keras-hub.
 """
 
 import argparse
@@ -57,7 +57,7 @@ def export_theirs(folder):
 
 
 def median(calls, rounds):
-    """Milliseconds of each of some calls, which take turns."""
+    """Run the calls in alternation. Return the median milliseconds of each."""
     times = {name: [] for name in calls}
     for turn in range(rounds + 3):
         for name, call in calls.items():

@@ -1,12 +1,12 @@
-"""Question: how fast is tokenizing, beside Hugging Face tokenizers with two threads?
+"""Question: how fast is tokenization, compared with Hugging Face tokenizers with two threads?
 
-Batches of 1,000 texts through (a) the training path, tensorflow-text where it agrees; (b) the
-graph of core ops alone; (c) `encode_batch` of Hugging Face tokenizers. They take turns on each
-batch; the ids are compared too. And one text of 100 words through the graph.
+Batches of 1,000 texts are tokenized by (a) the training path, which uses tensorflow-text where it
+gives the same ids, (b) the graph of core ops, (c) `encode_batch` of Hugging Face tokenizers. The
+three alternate for each batch. The graph also tokenizes one text of 100 words.
 
     python benchmarks/tokenizer_speed.py ../shared
 
-Needs tokenizers beside keras_bert, and a folder with data/ and vocab/ (see benchmarks/README.md).
+Needs tokenizers, and a folder with data/, corpus/ and vocab/ (see benchmarks/README.md).
 """
 
 import argparse
@@ -29,14 +29,14 @@ BATCH = 1000
 
 
 def read_corpus(path, count):
-    """The first `count` lines that are not empty."""
+    """Return the first `count` lines that are not empty."""
     with lzma.open(path, "rt", encoding="utf-8") as file:
         lines = (line.strip() for line in file)
         return [line for line, _ in zip(filter(None, lines), range(count), strict=False)]
 
 
 def read_column(path, column, count):
-    """A column of a TSV file without its header."""
+    """Return a column of a TSV file, without the header."""
     with open(path, encoding="utf-8") as file:
         next(file)
         rows = (line.rstrip("\n").split("\t") for line in file)
@@ -44,7 +44,7 @@ def read_column(path, column, count):
 
 
 def measure(name, texts, vocabulary_file, lowercase, rounds):
-    """Prints one line for one text collection and vocabulary."""
+    """Print a line for one text collection and vocabulary."""
     vocabulary = vocabulary_file.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     tokenizer = WordPieceTokenizer([line.strip() for line in vocabulary], lowercase=lowercase)
     fast = tokenize_function(tokenizer)
@@ -69,7 +69,7 @@ def measure(name, texts, vocabulary_file, lowercase, rounds):
                 spent[path] += time.perf_counter() - start
                 if turn == 0 and path == "core graph":
                     pieces += int(result.shape[0])
-                del result  # or the next path would pay for freeing it
+                del result  # otherwise the time to free it counts for the next path
         if turn:  # the first turn traces and warms up
             for path in paths:
                 seconds[path].append(spent[path])

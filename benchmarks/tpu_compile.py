@@ -1,11 +1,11 @@
-"""Does the train step fit a TPU v5e? Compiled ahead of time for one; no chip is needed.
+"""Question: does the pretraining step fit a TPU v5e? It is compiled for one; no TPU is needed.
 
-    pip install jax libtpu keras     # of like versions; TensorFlow is not needed
+    pip install jax libtpu keras     # JAX and libtpu of matching versions, no TensorFlow
     KERAS_BACKEND=jax python benchmarks/tpu_compile.py
 
-Prints a row for each case: the rows each chip gets, what the compiled program says it needs of a
-chip's memory (weights, optimizer and activations at their peak) and which collectives it holds.
-It exits with 1 if a case does not fit.
+The script prints a row for each case, with the chip memory that the compiled program needs
+(weights, optimizer and peak of the activations) and its collectives. It exits with 1 if a case
+does not fit.
 """
 
 import argparse
@@ -16,23 +16,23 @@ import sys
 import time
 
 os.environ.setdefault("KERAS_BACKEND", "jax")
-# On JAX this process computes nothing; its virtual devices only stand in for those of the layout.
+# This process computes nothing. Its virtual CPU devices represent the devices of the layout.
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
-# The compiler asks the cloud about the machine otherwise, and there is none.
+# Otherwise the compiler queries the metadata server of Google Cloud.
 os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
 os.environ.setdefault("TPU_ACCELERATOR_TYPE", "v5litepod-4")
 os.environ.setdefault("TPU_WORKER_HOSTNAMES", "localhost")
-# Its lock keeps two processes off one chip; compilers need none.
+# Without a chip, several processes may load libtpu at once.
 os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
 
-MEMORY = 16 * 2**30  # bytes of a v5e
+MEMORY = 16 * 2**30  # bytes, of a v5e chip
 SIZES = {"tiny": (2, 128, 2), "base": (12, 768, 12), "large": (24, 1024, 16)}
 
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A train step: the batch is that of all chips together, without accumulation."""
+    """A train step. The batch is the total over all chips, without gradient accumulation."""
 
     size: str
     length: int
@@ -56,19 +56,19 @@ CASES = (
 
 
 def chips_of(topology="v5e:2x2"):
-    """The chips of a topology, as `jax.experimental.topologies` names it."""
+    """Return the chips of a topology, named as in `jax.experimental.topologies`."""
     from jax.experimental import topologies
 
     return topologies.get_topology_desc(topology, platform="tpu").devices
 
 
 def compile_step(case, chips, **options):
-    """Compiles the step of a case for some chips.
+    """Compile the step of a case for chips.
 
     Args:
-        case: a `Case`.
-        chips: devices of JAX, there or only described.
-        **options: of XLA's compiler.
+        case: A `Case`.
+        chips: Devices of JAX, which need not exist.
+        **options: Options of XLA's compiler.
 
     Returns:
         The compiled step of JAX.
@@ -79,7 +79,7 @@ def compile_step(case, chips, **options):
     from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
     import keras_bert
-    from keras_bert import heads, optimizers
+    from keras_bert import heads, optimizers, packed_heads
     from keras_bert.layers import without_initial_weights
     from keras_bert.pretraining import train
     from keras_bert.runtime import distribution
@@ -101,7 +101,7 @@ def compile_step(case, chips, **options):
         )
         model = heads.pretraining(encoder)
     if case.packed:
-        model = heads.packed_pretraining(model)
+        model = packed_heads.packed_pretraining(model)
     train.compile_model(model, optimizers.adamw(1e-4, total_steps=1_000_000, warmup_steps=10_000))
     batch = _batch(case)
     model._symbolic_build(data_batch=batch)
@@ -110,7 +110,7 @@ def compile_step(case, chips, **options):
         stand_ins = keras.distribution.list_devices("cpu")
         layout = distribution._model_parallel(stand_ins, case.model_parallel)
         for variable in model.trainable_variables:
-            # The optimizer keeps its numbers of a weight where the weight is, and so names them.
+            # The optimizer's moments have the path and the layout of their weight.
             axes = layout.get_variable_layout(variable).axes
             split[variable.path.replace("/", "_")] = axes
 
@@ -160,7 +160,7 @@ def _batch(case):
 
 
 def needed(compiled):
-    """Bytes of a chip's memory that a compiled step takes at most."""
+    """Return the peak memory of a compiled step on one chip, in bytes."""
     memory = compiled.memory_analysis()
     return (
         memory.argument_size_in_bytes
@@ -172,7 +172,7 @@ def needed(compiled):
 
 
 def collectives(compiled):
-    """Kind of collective -> how often it is in a compiled step."""
+    """Return a dict of the collectives in a compiled step and their counts."""
     text = compiled.as_text()
     kinds = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
     counts = {kind: len(re.findall(rf" {kind}(?:-start)?\(", text)) for kind in kinds}
@@ -183,7 +183,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--topology", default="v5e:2x2")
     parser.add_argument("--only", default=range(len(CASES)), type=int, nargs="+", metavar="ROW")
-    parser.add_argument("--effort", type=float, default=0.0, help="of the compiler, -1 to 1")
+    parser.add_argument("--effort", type=float, default=0.0, help="effort of the compiler, -1 to 1")
     args = parser.parse_args()
     options = {"exec_time_optimization_effort": args.effort} if args.effort else {}
     import jax
@@ -200,7 +200,7 @@ def main():
         names += [f"model parallel {case.model_parallel}"] * (case.model_parallel > 1)
         try:
             compiled = compile_step(case, chips, **options)
-        except jax.errors.JaxRuntimeError as error:  # of a program too large, for instance
+        except jax.errors.JaxRuntimeError as error:  # for example, the program is too large
             fits = False
             print(f"| {case.size} | {case.length} | {case.batch} | | {', '.join(names)} | "
                   f"{str(error).splitlines()[0]:.120} | | |", flush=True)  # fmt: skip

@@ -1,13 +1,13 @@
-"""Question: do our training steps learn what transformers' steps learn, from the same start?
+"""Question: do training steps have the losses of transformers' steps, from the same weights?
 
-MiniLM with a head for questions, the same first weights of the head, the same batches of SQuAD 1.1
-(windows of at most 128 pieces, 16 a step), the schedule and optimizer of `finetune_tasks.py`, no
-dropout: what is left to differ is arithmetic. Prints the mean loss of both over each ten steps, and
-the largest difference of two steps.
+Both libraries train MiniLM with a head for question answering, with the same initial weights of
+the head, the same batches of SQuAD 1.1 (16 windows of at most 128 tokens per step), the schedule
+and optimizer of `finetune_tasks.py`, and no dropout, so that only the arithmetic differs. The script
+prints the mean loss of both for every ten steps, and the largest difference of a step.
 
     python benchmarks/train_parity.py ../shared
 
-Needs transformers and torch beside keras_bert.
+Needs transformers and torch.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from keras_bert import optimizers
 from keras_bert.tasks import question_answering
 
 BATCH, LENGTH = 16, 128
-TOTAL, WARMUP = 426, 43  # of the whole run that the steps are the beginning of
+TOTAL, WARMUP = 426, 43  # steps of the whole run; only the first ones are taken
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 OURS = {  # name in transformers -> ours
     "input_ids": "input_word_ids",
@@ -38,7 +38,7 @@ TARGETS = {"start_positions": "start_logits", "end_positions": "end_logits"}
 
 
 def batches(weights, train, steps):
-    """Dicts of int arrays (BATCH, LENGTH), and the targets (BATCH,), by transformers' names."""
+    """Yield dicts of int arrays (BATCH, LENGTH) and targets (BATCH,), with transformers' names."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(weights)
     windows = tasks.QuestionPeer(tasks.TASKS["squad11"], train).features(tokenizer, train)
     windows = [window for window in windows if len(window["input_ids"]) <= LENGTH]
@@ -107,7 +107,7 @@ def our_step(train, head):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=pathlib.Path, help="with data/")
+    parser.add_argument("folder", type=pathlib.Path, help="folder with data/")
     parser.add_argument("--steps", type=int, default=60)
     args = parser.parse_args()
     transformers.logging.set_verbosity_error()

@@ -17,8 +17,8 @@ import typing
 
 from keras_bert.version import __version__
 
-# Public name -> module, and the name there if it differs.
-_HOME = {
+# Public name -> module, and after a colon the name in that module if it differs.
+_MODULE_OF = {
     "BertEncoder": "keras_bert.encoder",
     "Examples": "keras_bert.data.examples",
     "HubLayer": "keras_bert.exporting.hub_layer",
@@ -42,7 +42,7 @@ _MODULES = {
     "pretraining": "keras_bert.pretraining",
 }
 
-__all__ = [*_HOME, *_MODULES]
+__all__ = [*_MODULE_OF, *_MODULES]
 
 
 def _register_layers():
@@ -96,8 +96,8 @@ class _RegisterAfterKeras:
 
 
 def __getattr__(name):
-    if name in _HOME:
-        module, _, attribute = _HOME[name].partition(":")
+    if name in _MODULE_OF:
+        module, _, attribute = _MODULE_OF[name].partition(":")
         return getattr(importlib.import_module(module), attribute or name)
     if name in _MODULES:
         return importlib.import_module(_MODULES[name])

@@ -19,14 +19,10 @@ from keras_bert.layers import (
     WeightedSum,
     WithoutDropout,
 )
-from keras_bert.packed_heads import can_be_packed, packed, packed_pretraining
 
 __all__ = [
-    "OF_PRETRAINING",
     "TASKS",
     "TaskOutput",
-    "can_be_packed",
-    "check_label",
     "classifier",
     "embedder",
     "features",
@@ -36,8 +32,6 @@ __all__ = [
     "masked_lm",
     "multiple_choice",
     "next_sentence",
-    "packed",
-    "packed_pretraining",
     "pretraining",
     "regressor",
     "span_selector",

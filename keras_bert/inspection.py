@@ -6,7 +6,25 @@ from keras_bert.layers import TaskOutput
 
 
 def find_encoder(model):
-    """Return the only `BertEncoder` in a model, which may be the model itself."""
+    """Return the `BertEncoder` of a model.
+
+    Args:
+        model: A `keras.Model`, or the encoder itself.
+
+    Returns:
+        The `BertEncoder`.
+
+    Raises:
+        ValueError: If the model does not contain exactly one.
+
+    Example:
+
+    >>> from keras_bert import heads
+    >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
+    ...                       num_attention_heads=2, intermediate_size=8)
+    >>> find_encoder(heads.classifier(encoder, 2)) is encoder
+    True
+    """
     layers = keras_internals.all_layers(model)
     found = [layer for layer in layers if isinstance(layer, BertEncoder)]
     if len(found) != 1:
@@ -15,13 +33,43 @@ def find_encoder(model):
 
 
 def find_output(model):
-    """Return the `TaskOutput` that is the last layer of a model, or `None`."""
+    """Return the last layer of a model with a head; it holds the task and the labels.
+
+    Args:
+        model: A `keras.Model`.
+
+    Returns:
+        The `TaskOutput`, or `None` if the last layer is another one.
+
+    Example:
+
+    >>> from keras_bert import heads
+    >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
+    ...                       num_attention_heads=2, intermediate_size=8)
+    >>> find_output(heads.classifier(encoder, labels=["no", "yes"])).labels
+    ['no', 'yes']
+    """
     last = model.layers[-1] if model.layers else None
     return last if isinstance(last, TaskOutput) else None
 
 
 def find_task(model):
-    """Return the name of the head that built a model, a key of `heads.TASKS`, or `None`."""
+    """Return the name of the head that built a model.
+
+    Args:
+        model: A `keras.Model`.
+
+    Returns:
+        A key of `heads.TASKS`, or `None` if the model has no head.
+
+    Example:
+
+    >>> from keras_bert import heads
+    >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
+    ...                       num_attention_heads=2, intermediate_size=8)
+    >>> find_task(heads.regressor(encoder)), find_task(encoder)
+    ('regressor', None)
+    """
     if find_output(model) is None:
         return None
     tasks = {layer.task for layer in model.layers if isinstance(layer, TaskOutput)}

@@ -9,6 +9,8 @@ from keras import ops
 
 from keras_bert.keras_internals import BertOptimizerMixin
 
+__all__ = ["AdamW", "Lamb", "WarmupLinearDecay", "adamw", "lamb"]
+
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_bert import heads, layers, optimizers
+from keras_bert import heads, layers, optimizers, packed_heads
 from tests import contract
 
 
@@ -470,7 +470,7 @@ def test_the_last_layer_of_a_packed_classifier_computes_only_cls_positions(monke
 
     _, inputs, _ = packed_batch("pretraining")
     del inputs["masked_lm_positions"]
-    model = heads.packed(heads.classifier(contract.build("encoder"), 2))
+    model = packed_heads.packed(heads.classifier(contract.build("encoder"), 2))
     monkeypatch.setattr(layers.TransformerBlock, "_compute", spy)
     assert tuple(model(inputs).shape) == (3, 3, 2)
     rows, length = inputs["input_word_ids"].shape
@@ -483,7 +483,7 @@ def check_packed():
     to_numpy = keras.ops.convert_to_numpy
     for task in ("pretraining", "masked_lm"):
         model = contract.build(task)
-        view = heads.packed_pretraining(model)
+        view = packed_heads.packed_pretraining(model)
         plain, packed, places = packed_batch(task)
 
         def logits(given, view=view, task=task):
@@ -536,16 +536,17 @@ def test_packed_on_other_backends(python, other):
 
 def test_a_packed_model_shares_all_weights():
     model = contract.build("pretraining")
-    view = heads.packed_pretraining(model)
+    view = packed_heads.packed_pretraining(model)
     assert {id(v) for v in view.weights} == {id(v) for v in model.weights}
     assert heads.find_encoder(view) is heads.find_encoder(model)
     assert heads.find_task(view) == "pretraining"
-    assert heads.find_task(heads.packed_pretraining(contract.build("masked_lm"))) == "masked_lm"
+    view = packed_heads.packed_pretraining(contract.build("masked_lm"))
+    assert heads.find_task(view) == "masked_lm"
 
 
 @pytest.mark.parametrize("task", ["pretraining", "masked_lm"])
 def test_a_packed_model_reloads(tmp_path, task):
-    view = heads.packed_pretraining(contract.build(task))
+    view = packed_heads.packed_pretraining(contract.build(task))
     _, packed, _ = packed_batch(task)
     view.save(tmp_path / "packed.keras")
     again = keras.saving.load_model(tmp_path / "packed.keras")
@@ -572,7 +573,7 @@ def test_packed_training_step_equals_the_unpacked_one():
         weights = {"masked_lm": np.ones((6, 2)), "next_sentence": np.ones(6)}
         trained = model
         if packed:
-            inputs, trained = rows, heads.packed_pretraining(model)
+            inputs, trained = rows, packed_heads.packed_pretraining(model)
             targets = {"masked_lm": np.zeros((3, 6)), "next_sentence": np.zeros((3, 3))}
             weights = {key: np.zeros(x.shape) for key, x in targets.items()}
             for pair, (row, number, slots) in places.items():
@@ -595,4 +596,4 @@ def test_packed_training_step_equals_the_unpacked_one():
 @pytest.mark.parametrize("task", ["classifier", "next_sentence", "encoder"])
 def test_packed_pretraining_errors(task):
     with pytest.raises(ValueError, match="must be of pretraining or masked_lm; received"):
-        heads.packed_pretraining(contract.build(task))
+        packed_heads.packed_pretraining(contract.build(task))

@@ -1,10 +1,12 @@
 """The package as a whole: what its import costs, that it is complete, that it is documented."""
 
-import ast
+import dataclasses
 import importlib.metadata
 import importlib.util
+import inspect
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -14,19 +16,6 @@ import pytest
 
 import keras_bert
 from tests import module_map
-
-HOUSE = pathlib.Path(keras_bert.__file__).parent
-DOCUMENTED = (
-    "layers/encoder_layers.py",
-    "layers/head_layers.py",
-    "encoder.py",
-    "heads.py",
-    "optimizers.py",
-    "text/tokenizer.py",
-    "text/preprocessor.py",
-    "hub/loading.py",
-    "exporting/saved_model.py",
-)
 
 
 def run(*command, **environment):
@@ -96,42 +85,40 @@ def test_help_imports_no_framework(command):
     assert not imported & {"keras", "tensorflow", "jax", "torch"}
 
 
-def public_definitions(file):
-    definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-    for node in ast.parse((HOUSE / file).read_text(encoding="utf-8")).body:
-        if isinstance(node, definition) and not node.name.startswith("_"):
-            yield node
+def public_objects():
+    """Yield the name and object of each public function and class."""
+    for name in keras_bert.__all__:
+        value = getattr(keras_bert, name)
+        if not inspect.ismodule(value):
+            yield name, value
+            continue
+        for member in getattr(value, "__all__", ()):
+            if callable(item := getattr(value, member)):
+                yield f"{name}.{member}", item
 
 
-def sections_needed(node):
-    """The sections of its docstring: of arguments and of a result where it has them."""
+def needed_sections(value):
     yield "Example"
-    function = node
-    if isinstance(node, ast.ClassDef):
-        function = next((n for n in node.body if getattr(n, "name", "") == "__init__"), None)
-    if function is not None:
-        arguments = function.args
-        names = [a.arg for a in arguments.posonlyargs + arguments.args + arguments.kwonlyargs]
-        names += [a.arg for a in (arguments.vararg, arguments.kwarg) if a]
-        if set(names) - {"self", "kwargs"}:
-            yield "Args"
-    # A result inside an inner function is taken for its own: no harm so far.
-    if not isinstance(node, ast.ClassDef) and any(
-        isinstance(n, ast.Return) and n.value is not None for n in ast.walk(node)
-    ):
+    function = vars(value).get("__init__") if inspect.isclass(value) else value
+    if function and set(inspect.signature(function).parameters) - {"self", "args", "kwargs"}:
+        yield "Args"
+    if not inspect.isclass(value) and re.search(r"\breturn \S", inspect.getsource(value)):
         yield "Returns"
 
 
-@pytest.mark.parametrize("file", DOCUMENTED)
-def test_public_docstrings_are_complete(file):
-    missing = []
-    for node in public_definitions(file):
-        docstring = ast.get_docstring(node) or ""
-        lines = {line.strip().partition(":")[0] for line in docstring.splitlines()}
-        missing += [f"{node.name}: {word}" for word in sections_needed(node) if word not in lines]
-        if ">>> " not in docstring:
-            missing.append(f"{node.name}: >>>")
-    assert missing == []
+PUBLIC = dict(public_objects())
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_docstrings_are_complete(name):
+    value = PUBLIC[name]
+    docstring = inspect.getdoc(value)
+    lines = {line.strip().partition(":")[0] for line in docstring.splitlines()}
+    # Data classes describe their arguments as attributes.
+    if dataclasses.is_dataclass(value) and "Attributes" in lines:
+        lines.add("Args")
+    assert [word for word in needed_sections(value) if word not in lines] == []
+    assert ">>> " in docstring
 
 
 def test_contributing_lists_all_modules():

@@ -36,7 +36,7 @@ class Layout:
         return result
 
     def inputs(self, word_ids, type_ids, pad_id=0):
-        """Return the int32 inputs of a packed model (see `heads.packed`) from ids, int (n, seq).
+        """Return the int32 inputs of a model of `packed_heads` from ids, int (n, seq).
 
         (rows, positions): `input_word_ids`, `input_type_ids`, `position_ids` (from 0 in each
         sequence), `text_ids` (1 for the first sequence of a row, 2 for the second, 0 for padding).

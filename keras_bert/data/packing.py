@@ -21,7 +21,7 @@ _ATTENTION = 3
 
 
 class PackedBatches(Batches):
-    """The batches of one epoch for `heads.packed`, all of the same shape.
+    """The batches of one epoch for `packed_heads.packed`, all of the same shape.
 
     A batch is (inputs of `Layout.inputs`, targets, weights). If `of_positions`, as in tagging,
     targets and weights are (rows, positions) and the inputs have no `cls_positions`; otherwise they

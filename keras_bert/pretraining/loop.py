@@ -9,7 +9,7 @@ import time
 import keras
 import numpy as np
 
-from keras_bert import heads, keras_internals
+from keras_bert import heads, keras_internals, packed_heads
 from keras_bert.hub import loading
 from keras_bert.pretraining.meter import Diverged, Meter
 from keras_bert.pretraining.recipe import Recipe
@@ -67,7 +67,7 @@ class Loop:
     def __post_init__(self):
         self.trained = self.model
         if self.recipe.packed:
-            self.trained = heads.packed_pretraining(self.model)
+            self.trained = packed_heads.packed_pretraining(self.model)
         has_pairs = heads.find_task(self.model) == "pretraining"
         self.tasks = ("masked_lm", "next_sentence") if has_pairs else ("masked_lm",)
         self.stream_options = {

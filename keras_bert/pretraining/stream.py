@@ -33,7 +33,7 @@ class Stream:
     predictions). Targets: `masked_lm` (batch, predictions) and `next_sentence` (batch,), 1 if the
     second text is from another document. Weights are float32, 0 for unused predictions.
 
-    Packed batches are for `heads.packed_pretraining`: `text_ids` (batch, seq) replaces
+    Packed batches are for `packed_heads.packed_pretraining`: `text_ids` (batch, seq) replaces
     `input_mask`, `position_ids` (batch, seq) and `cls_positions` (batch, texts) are added, and
     the targets and weights of `next_sentence` are (batch, texts).
 

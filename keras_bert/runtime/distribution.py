@@ -10,6 +10,8 @@ import typing
 
 import keras
 
+__all__ = ["scope"]
+
 STRATEGIES = ("auto", "one-device", "mirrored", "multi-worker", "tpu")
 _COUNT, _INDEX = "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"
 

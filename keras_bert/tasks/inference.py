@@ -154,6 +154,16 @@ def evaluate(model, examples, **options):
 
     Raises:
         ValueError: As in `answers`, or if there are no labels.
+
+    Example:
+
+    >>> from keras_bert import BertEncoder, Preprocessor
+    >>> preprocessor = Preprocessor(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good"])
+    >>> encoder = BertEncoder(vocab_size=5, hidden_size=4, num_hidden_layers=1,
+    ...     num_attention_heads=2, intermediate_size=8, preprocessor=preprocessor)
+    >>> model = heads.classifier(encoder, labels=["no", "yes"])
+    >>> list(evaluate(model, Examples(["good", "bad"], labels=["yes", "no"])))
+    ['accuracy', 'f1', 'mcc', 'majority']
     """
     if not is_labelled(examples):
         raise ValueError(f"{examples.source}: has no labels to score against")

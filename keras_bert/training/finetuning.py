@@ -48,7 +48,7 @@ def finetune(
     `conll.TaggedSentences`, `question_answering.Questions` or `multiple_choice.Choices`.
 
     Batches contain little padding. Texts, pairs and tagged sentences are packed, several per row
-    (`heads.packed`). The other tasks, custom models and TensorFlow's strategies use batches of
+    (see `packed_heads`). The other tasks, custom models and TensorFlow's strategies use batches of
     sequences of similar lengths.
 
     With `dev`, the model is scored after each epoch, and the returned model has the weights of the

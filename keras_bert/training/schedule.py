@@ -4,7 +4,7 @@ import math
 
 import keras
 
-from keras_bert import heads
+from keras_bert import heads, packed_heads
 from keras_bert.data import packing
 from keras_bert.data.batching import LENGTHS, Batches, worth_compiling
 from keras_bert.runtime import distribution
@@ -53,7 +53,7 @@ class Schedule:
         self.trained, self.shape = model, None
         self._of_positions = heads.find_task(model) == "tagger"
         encoder = heads.find_encoder(model)
-        if not fixed_length and heads.can_be_packed(model) and _can_pack_here():
+        if not fixed_length and packed_heads.can_be_packed(model) and _can_pack_here():
             # One more epoch if some of its batches complete the last step.
             self._plans = [
                 packing.plan_batches(encoded.lengths, batch_size, (seed, epoch))
@@ -64,7 +64,7 @@ class Schedule:
             self.shape = packing.packed_shape(encoded.lengths, self._plans, width, replicas)
         self._choose_compilation(_cost_of_compiling(encoder), fixed_length)
         if self.shape is not None:
-            self.trained = heads.packed(model)
+            self.trained = packed_heads.packed(model)
 
     def _choose_compilation(self, cost, fixed_length):
         """Set `compiled` and the lengths that batches are padded to."""

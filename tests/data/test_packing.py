@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_bert import Preprocessor, heads
+from keras_bert import Preprocessor, heads, packed_heads
 from keras_bert.data import packing
 from keras_bert.data.examples import Examples
 from keras_bert.data.packed_layout import Layout, within
@@ -224,7 +224,7 @@ def test_models_with_a_custom_mask_are_not_packed():
         x = keras.layers.Dense(2, name="logits")(x)
         output = heads.TaskOutput("tagger", labels=["O", "B-x"], name="output")
         taken = read if what == "a mask" else inputs
-        assert not heads.can_be_packed(keras.Model(taken, output(x)))
+        assert not packed_heads.can_be_packed(keras.Model(taken, output(x)))
 
 
 def test_only_models_on_the_last_layer_are_packed():
@@ -240,14 +240,14 @@ def test_only_models_on_the_last_layer_are_packed():
         x = keras.layers.Dense(2, name="logits")(x)
         output = heads.TaskOutput("tagger", labels=["O", "B-x"], name="output")
         model = keras.Model(inputs, output(x))
-        assert heads.can_be_packed(model) == packs
+        assert packed_heads.can_be_packed(model) == packs
         if packs:
-            heads.packed(model)
-            assert heads.can_be_packed(model)  # its layers are called twice now
+            packed_heads.packed(model)
+            assert packed_heads.can_be_packed(model)  # its layers are called twice now
     classes = heads.TaskOutput("classifier", labels=["a", "b"], name="output")
     x = keras.layers.Dropout(0.1, name="dropout")(outputs["sequence_output"][:, 0])
     model = keras.Model(inputs, classes(keras.layers.Dense(2, name="logits")(x)))
-    assert not heads.can_be_packed(model)
+    assert not packed_heads.can_be_packed(model)
 
 
 def test_longest_sequences_are_distributed_at_random():
@@ -277,9 +277,9 @@ def test_custom_models_are_trained_without_packing(monkeypatch):
     x = keras.layers.Dense(4, "tanh")(encoder(inputs)["pooled_output"])
     x = keras.layers.Dense(2)(x)
     model = keras.Model(inputs, heads.TaskOutput("classifier", labels=["bad", "good"])(x))
-    assert not heads.can_be_packed(model)
+    assert not packed_heads.can_be_packed(model)
     with pytest.raises(ValueError, match="must be an unchanged classifier, regressor or tagger"):
-        heads.packed(model)
+        packed_heads.packed(model)
     trained, _ = finetune(tiny.examples(), False, monkeypatch, model, batch_size=32, epochs=1)
     assert trained is model
 
@@ -311,7 +311,7 @@ def check_packed():
             taken = {key: value for key, value in inputs.items() if key != "cls_positions"}
         else:
             taken = inputs
-        view = heads.packed(model)
+        view = packed_heads.packed(model)
         # In the same order: they share an optimizer.
         assert [id(v) for v in view.weights] == [id(v) for v in model.weights]
         assert [id(v) for v in view.trainable_variables] == [

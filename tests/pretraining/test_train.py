@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert import heads, optimizers
+from keras_bert import heads, optimizers, packed_heads
 from keras_bert.pretraining import loop, meter, train
 from keras_bert.pretraining.train import Phase
 from keras_bert.tasks import masked_lm
@@ -838,7 +838,7 @@ def test_step_has_static_shapes_and_no_host_calls(packed, records):
 
     model = heads.pretraining(runs.encoder())
     if packed:
-        model = heads.packed_pretraining(model)
+        model = packed_heads.packed_pretraining(model)
     _, batch = next(Stream(records, 8, 16, packed=packed).batches())
     check_hlo(compiler_ir(model, batch))
 
