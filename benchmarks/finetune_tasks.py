@@ -589,7 +589,9 @@ def run_task(name, folder, seeds, limit, epochs, peers):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=pathlib.Path, help="folder with data/ and, for Korean, vocab/")
+    parser.add_argument(
+        "folder", type=pathlib.Path, help="folder with data/ and, for Korean, vocab/"
+    )
     parser.add_argument("--tasks", default=",".join(TASKS), help=f"of {', '.join(TASKS)}")
     parser.add_argument("--seeds", type=int, default=3, help="number of seeds")
     parser.add_argument("--first-seed", type=int, default=0)

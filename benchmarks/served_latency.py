@@ -3,8 +3,8 @@
 MiniLM with a new classifier is exported twice: by `keras_bert.export`, and by Keras' ExportArchive
 with KerasHub's classifier and its preprocessor at length 128, in one endpoint that takes strings.
 Both are loaded in one process and called in alternation. Each figure is the median of the calls,
-for one text of 20 words, one text of 5 words, and a batch of 32 texts of SST-2's dev set. The time of
-preprocessing is the difference between `serving_default` and the signature `ids` for the same text.
+for one text of 20 words, one text of 5 words, and a batch of 32 texts of SST-2's dev set. The time
+of preprocessing is the difference between `serving_default` and the signature `ids` for a text.
 
     python benchmarks/served_latency.py ../shared/data/sst2/dev.tsv
 

@@ -2,8 +2,8 @@
 
 Both libraries train MiniLM with a head for question answering, with the same initial weights of
 the head, the same batches of SQuAD 1.1 (16 windows of at most 128 tokens per step), the schedule
-and optimizer of `finetune_tasks.py`, and no dropout, so that only the arithmetic differs. The script
-prints the mean loss of both for every ten steps, and the largest difference of a step.
+and optimizer of `finetune_tasks.py`, and no dropout, so that only the arithmetic differs. The
+script prints the mean loss of both for every ten steps, and the largest difference of a step.
 
     python benchmarks/train_parity.py ../shared
 

@@ -175,7 +175,7 @@ def main():
         "--texts",
         nargs=2,
         metavar=("TRAIN", "DEV"),
-        help="labelled texts (default: support messages)",
+        help="labeled texts (default: support messages)",
     )
     parser.add_argument(
         "--tags",

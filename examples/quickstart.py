@@ -88,7 +88,7 @@ def main():
     print("  " + " ".join(bert.preprocessor.vocabulary[i] for i in ids))
     print("  " + " ".join(map(str, ids)))
 
-    step("3. Fine-tune it on labelled messages")
+    step("3. Fine-tune it on labeled messages")
     messages = keras_bert.read(DATA / "support_train.tsv", limit=args.limit)
     dev = keras_bert.read(DATA / "support_dev.tsv")
     print(f"  {len(messages)} messages, {len(messages.label_names())} labels")

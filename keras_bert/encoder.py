@@ -15,8 +15,8 @@ _OPTIONAL_INPUTS = ("attention_mask", "position_ids", "cls_positions", "output_p
 class BertEncoder(keras.Model):
     """BERT encoder (Devlin et al., 2018): token ids to contextual vectors.
 
-    The arguments are the keys of Google's `bert_config.json`, and the defaults are BERT-Base,
-    uncased. Inputs and outputs have TF-Hub's names.
+    The arguments are the eleven keys of Google's `bert_config.json`, and `layer_norm_eps`. The
+    defaults are BERT-Base, uncased. Inputs and outputs have TF-Hub's names.
 
     Inputs, a dict of integer tensors (batch, seq), where seq is at most
     `max_position_embeddings`:
@@ -165,7 +165,7 @@ class BertEncoder(keras.Model):
 
     @property
     def bert_config(self):
-        """Google's twelve keys and their values, a dict."""
+        """Google's eleven keys and `layer_norm_eps`, with their values: a dict."""
         return dict(self._bert_config)
 
     def get_config(self):

@@ -1,8 +1,10 @@
 """Read and write BERT checkpoints of all known formats.
 
-A format is a module with a name table and the functions `matches(folder)`, `read_config(folder)`,
-`read(folder)` and, for writable formats, `write(checkpoint, folder)`. To add a format, write such
-a module and add it to `FORMATS`.
+A format is a module with the constants `FORMAT` and `FILES`, a name table, and the functions
+`matches(folder)`, `read_config(folder)`, `read(folder)` and, for writable formats,
+`write(checkpoint, folder)`. To add a format, write such a module and add it to `FORMATS`. If its
+files have new names, add them to `_MODEL_FILES` in `hub/resolve.py`. A writable format is also
+listed in `cli/options/models.py` and in the docstring of `hub.loading.save`.
 """
 
 import os
@@ -92,7 +94,7 @@ def write(checkpoint: Checkpoint, path: str | Path, format: str) -> None:
     except Exception as error:
         # TensorFlow raises its own error for a full disk.
         if type(error).__module__.startswith("tensorflow"):
-            raise OSError(f"Could not write {path}: {error}".splitlines()[0]) from error
+            raise OSError(f"Could not write {path}: {first_line(error)}") from error
         raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

@@ -79,9 +79,9 @@ def read_in_parts(path, task, columns, format):
         return conll.read_in_parts(path, word=columns["word"], tag=None, format=format)
     if task == "question-answering":  # a single JSON object
         _check_no_format(format)
-        return [squad.read(path, labelled=False)]
+        return [squad.read(path, labeled=False)]
     if task == "multiple-choice":
-        return swag.read_in_parts(path, format=format, labelled=False)
+        return swag.read_in_parts(path, format=format, labeled=False)
     return tabular.read_in_parts(path, **{**_of_texts(columns, task), "label": None}, format=format)
 
 

@@ -56,7 +56,7 @@ class TaggedSentences:
         for number, (sentence, row) in enumerate(rows, self.first):
             location = self._location(number)
             if not sentence:
-                raise ValueError(f"{location}: has no words")
+                raise ValueError(f"{location} has no words")
             check_list(f"{location}: tags", row)
             row = list(row)
             for tag in row:
@@ -165,7 +165,7 @@ def read_in_parts(path, *, word=1, tag=-1, format=None, limit=None, size=10_000)
             yield TaggedSentences(words, None if tag is None else tags, str(path), first)
             first += len(part)
     if first == 1:
-        raise ValueError(f"{path}: holds no sentences")
+        raise ValueError(f"{path} contains no sentences")
 
 
 def _sentences(path, file, word, tag, format):
@@ -196,11 +196,11 @@ def _sentences(path, file, word, tag, format):
 def _check_conll(path, number, fields, word):
     """Raise an error if the first row of a file in CoNLL columns shows another format."""
     if fields[0].startswith(('{"', "[{", '["')):
-        raise ValueError(f"{path}, line {number}: is JSON; tags are read from CoNLL columns")
+        raise ValueError(f"{path}, line {number} is JSON; tags are read from CoNLL columns")
     has_index = re.fullmatch(r"1(-[0-9]+)?|0\.1", fields[0])
     if word == 1 and has_index and len(fields) == _CONLLU_COLUMNS:
         raise ValueError(
-            f"{path}, line {number}: looks like CoNLL-U, whose first column is an index; give the "
+            f"{path}, line {number} looks like CoNLL-U, whose first column is an index; give the "
             'format "conllu" (--format conllu), or the column of the word (--word)'
         )
 
@@ -275,5 +275,6 @@ def _column_indices(path, number, width, word, tag):
     if min(indices) < 0 or max(indices) >= width or len(set(indices)) < len(indices):
         wanted = f"column {word} for the word"
         wanted += "" if tag is None else f" and a different column, {tag}, for the tag"
-        raise ValueError(f"{path}, line {number}: must have {wanted}; received {width} columns")
+        received = "1 column" if width == 1 else f"{width} columns"
+        raise ValueError(f"{path}, line {number}: must have {wanted}; received {received}")
     return indices

@@ -118,7 +118,7 @@ def _find_nearest(context, text, start):
     return before if near - before <= after - near else after
 
 
-def read(path, *, limit=None, labelled=True, characters=None):
+def read(path, *, limit=None, labeled=True, characters=None):
     """Read a file in SQuAD's JSON format.
 
     A question has no answer if `is_impossible` is true (SQuAD 2.0) or its list of answers is
@@ -127,7 +127,7 @@ def read(path, *, limit=None, labelled=True, characters=None):
     Args:
         path: The file, UTF-8.
         limit: Maximum number of questions to read.
-        labelled: Whether to read answers. If False, the file may lack them.
+        labeled: Whether to read answers. If False, the file may lack them.
         characters: Whether to score answers as in KorQuAD. By default, True if the `version` in
             the file starts with "KorQuAD".
 
@@ -159,19 +159,19 @@ def read(path, *, limit=None, labelled=True, characters=None):
     try:
         squad = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: is not JSON ({error})") from error
+        raise ValueError(f"{path} is not JSON ({error})") from error
     columns = collections.defaultdict(list)
     for paragraph, number, context, item in _questions(path, squad):
         columns["ids"].append(_id(f"{paragraph}, question {number}", item))
         location = f"{paragraph}, question {columns['ids'][-1]!r:.80}"
         columns["questions"].append(_get(location, item, "question", str))
         columns["contexts"].append(context)
-        if labelled:
+        if labeled:
             columns["answers"].append(_answers(location, item))
         if limit is not None and len(columns["ids"]) >= limit:
             break
     if not columns:
-        raise ValueError(f"{path}: holds no questions")
+        raise ValueError(f"{path} contains no questions")
     if characters is None:
         characters = str(squad.get("version")).startswith("KorQuAD")
     return Questions(**columns, source=str(path), characters=characters)
@@ -218,7 +218,7 @@ def _get(location, item, key, type_):
             f"{location}: must be an object with the key {key!r}; received {_show(item)}"
         )
     if key not in item:
-        raise ValueError(f"{location}: has no key {key!r}")
+        raise ValueError(f"{location} has no key {key!r}")
     if type(item[key]) is not type_:
         raise ValueError(
             f"{location}: {key!r} must be {_TYPES[type_]}; received {_show(item[key])}"

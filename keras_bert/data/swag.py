@@ -88,7 +88,7 @@ def read(path, **options):
         path: The file.
         format: `"csv"` or `"jsonl"`; by default from the file's extension.
         limit: Maximum number of rows to read.
-        labelled: Whether to read labels. If False, the file may lack them.
+        labeled: Whether to read labels. If False, the file may lack them.
 
     Returns:
         The `Choices`.
@@ -110,7 +110,7 @@ def read(path, **options):
     return next(read_in_parts(path, size=sys.maxsize, **options))
 
 
-def read_in_parts(path, *, format=None, limit=None, labelled=True, size=10_000):
+def read_in_parts(path, *, format=None, limit=None, labeled=True, size=10_000):
     """Yield `Choices` of at most `size` rows; options as in `read`."""
     path = pathlib.Path(path)
     format = format or FORMATS.get(path.suffix.lower(), "jsonl")
@@ -123,7 +123,7 @@ def read_in_parts(path, *, format=None, limit=None, labelled=True, size=10_000):
         wanted = itertools.islice(rows(path, file), limit)
         while part := list(itertools.islice(wanted, size)):
             locations, texts, choices, labels = map(list, zip(*part, strict=True))
-            labels = _numbers(locations, labels) if labelled else None
+            labels = _numbers(locations, labels) if labeled else None
             count = count or len(choices[0])
             # `Choices` checks the rows too, but does not know their line numbers.
             for row in zip(locations, texts, choices, labels or [0] * len(part), strict=True):
@@ -131,7 +131,7 @@ def read_in_parts(path, *, format=None, limit=None, labelled=True, size=10_000):
             yield Choices(texts, choices, labels, str(path), first)
             first += len(part)
     if first == 1:
-        raise ValueError(f"{path}: holds no rows")
+        raise ValueError(f"{path} contains no rows")
 
 
 def _numbers(locations, labels):
@@ -180,7 +180,7 @@ def _check_swag_columns(path, names):
     numbers = sorted(int(name[6:]) for name in names if _is_ending(name))
     twice = sorted({name for name in names if names.count(name) > 1 and name})
     if twice:
-        raise ValueError(f"{path}: has two columns {twice[0]!r}")
+        raise ValueError(f"{path} has two columns {twice[0]!r}; remove one")
     if not {"sent1", "sent2"} <= set(names) or not numbers or numbers != list(range(len(numbers))):
         found = ", ".join(name[:40] for name in names[:20])
         raise ValueError(

@@ -105,7 +105,7 @@ def read_in_parts(
                 yield part.examples(path, columns, kind)
                 part = _Part()
     if not count:
-        raise ValueError(f"{path}: holds no rows")
+        raise ValueError(f"{path} contains no rows")
     if part.rows:
         yield part.examples(path, columns, kind)
 
@@ -221,7 +221,7 @@ def _column_indices(path, columns, names, width):
             found = ", ".join(printable(name, 40) for name in names[:20]) or "without names"
             how_many = "two columns" if column in names else "no column"
             raise ValueError(
-                f"{path}: has {how_many} {column!r}; its columns are {found}; give the name of "
+                f"{path} has {how_many} {column!r}; its columns are {found}; give the name of "
                 f"the column as `{role}` (--{role.replace('_', '-')})"
             )
     return {role: names.index(column) for role, column in columns.items()}
@@ -233,7 +233,7 @@ def _json_rows(path, file, columns):
         values = {}
         for role, column in columns.items():
             if column not in row:
-                raise ValueError(f"{path}, line {number}: has no key {column!r}")
+                raise ValueError(f"{path}, line {number} has no key {column!r}")
             value = row[column]
             is_labels = False
             if role == "label" and isinstance(value, list):

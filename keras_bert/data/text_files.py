@@ -63,7 +63,7 @@ def json_lines(path, file):
         try:
             row = json.loads(line, parse_constant=_reject_constant)
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"{path}, line {number}: is not JSON ({error})") from error
+            raise ValueError(f"{path}, line {number} is not JSON ({error})") from error
         if not isinstance(row, dict):
             raise ValueError(f"{path}, line {number}: must be a JSON object")
         yield number, row

@@ -230,8 +230,7 @@ def _write(module, functions, path, info):
         model_card.write(version, info)
         return version
     except tf.errors.OpError as error:
-        reason = str(error).splitlines()[0]
-        raise OSError(f"{path} could not be written: {reason}") from error
+        raise OSError(f"{path} could not be written: {first_line(error)}") from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
         with contextlib.suppress(OSError):  # folders that are not empty stay

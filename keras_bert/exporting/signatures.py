@@ -8,6 +8,9 @@ of the model; `max_sequence_length` is in tokens.
 Signatures cannot return ragged tensors, so rows are padded with "" and 0, to the longest text of
 the batch. Long texts of a tagger and long contexts of questions are split into overlapping windows;
 other texts are truncated.
+
+A new output needs a description in `model_card.py`. If its size depends on the inputs, add it to
+`server/batching.py`.
 """
 
 import typing
@@ -19,7 +22,7 @@ from keras_bert.exporting import question_answering, windows
 MASK = "[MASK]"
 
 _TOP = 5  # candidates for each masked token
-_MAX_LOGITS = 2**26  # of a masked language model at once: 256 MB
+_MAX_LOGITS = 2**26  # maximum logits per call of a masked language model (256 MB)
 
 
 class Signatures(typing.NamedTuple):

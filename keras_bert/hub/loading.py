@@ -156,7 +156,7 @@ def save(model, path, *, format="keras"):
             model.optimizer, model.compiled = None, False
             model.save(temporary)
     except OSError as error:
-        reason = error.strerror or str(error).splitlines()[0]
+        reason = error.strerror or first_line(error)
         raise OSError(f"{path} could not be written: {reason}") from error
     finally:
         model.optimizer, model.compiled = optimizer, compiled
@@ -236,8 +236,7 @@ def _reading(path):
     try:
         yield
     except Exception as error:  # Keras raises many types for a damaged file
-        reason = str(error).partition(" Full object config")[0].strip().partition("\n")[0]
-        reason = printable(reason or type(error).__name__, 500)
+        reason = printable(first_line(error).partition(" Full object config")[0], 500)
         raise ValueError(f"{path} is not a model that Keras can read: {reason}") from error
 
 
@@ -251,7 +250,11 @@ def _load_keras(path, task, trusted):
         config, stored = checkpoints.keras_file.check(path)
         code = None if trusted else model_config.find_code(config)
     if code:
-        hint = "" if code.startswith("keras.") else " If it is yours, import its module first."
+        hint = (
+            ""
+            if code.startswith("keras.")
+            else " If the class is your own, import its module before loading."
+        )
         raise ValueError(
             f"{path} contains code ({printable(code, 200)}) and was not loaded.{hint} If you trust "
             "its author, pass trusted=True, or --trusted on the command line."

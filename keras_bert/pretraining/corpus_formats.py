@@ -48,7 +48,7 @@ def reader(path, head):
     if names & {".jsonl", ".ndjson"} or re.match(rb'\{\s*"', head):
         return _read_json_lines
     if re.match(rb'\[\s*\{\s*"', head):
-        raise ValueError(f"{path}: is a JSON array; convert it to JSON Lines, one object per line")
+        raise ValueError(f"{path} is a JSON array; convert it to JSON Lines, one object per line")
     if re.match(rb"<doc [^\n]*>\s*?\n", head):
         return _read_extracted
     if re.match(rb"<(?:\?xml\b|!DOCTYPE\b|mediawiki\b)", head):
@@ -144,11 +144,11 @@ def _read_json_lines(path, chunks, counts):
             try:
                 value = json.loads(line)
             except (ValueError, RecursionError) as error:
-                raise ValueError(f"{where}: is not JSON ({error})") from error
+                raise ValueError(f"{where} is not JSON ({error})") from error
             if isinstance(value, dict):
                 if "text" not in value:
                     keys = ", ".join(list(value)[:10])
-                    raise ValueError(f"{where}: has no key 'text'; its keys are {keys:.200}")
+                    raise ValueError(f"{where} has no key 'text'; its keys are {keys:.200}")
                 body = value["text"]
             else:
                 body = value

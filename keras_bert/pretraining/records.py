@@ -186,7 +186,7 @@ def _raise_empty(files, folder, manifest):
     (folder / MANIFEST_FILE).unlink(missing_ok=True)  # a later call could not use another corpus
     names = ", ".join(file.name for file in files[:3])
     more = f" and {len(files) - 3} more" if len(files) > 3 else ""
-    raise ValueError(f"the corpus holds no text: {names}{more}; add a file with text")
+    raise ValueError(f"the corpus contains no text: {names}{more}; add a file with text")
 
 
 def _started(folder, settings):
@@ -409,7 +409,7 @@ class Records:
 
     >>> Records("no-such-folder")
     Traceback (most recent call last):
-    ValueError: no-such-folder holds no records.json; make records with `keras-bert records`
+    ValueError: no-such-folder contains no records.json; make records with `keras-bert records`
     """
 
     def __init__(self, folder):
@@ -417,7 +417,7 @@ class Records:
         file = self.folder / MANIFEST_FILE
         if not file.is_file():
             raise ValueError(
-                f"{folder} holds no {MANIFEST_FILE}; make records with `keras-bert records`"
+                f"{folder} contains no {MANIFEST_FILE}; make records with `keras-bert records`"
             )
         self.manifest = _read_manifest(file)
         if not self.manifest["complete"]:

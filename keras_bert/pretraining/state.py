@@ -75,7 +75,7 @@ class Checkpoints:
             file,
             settings,
             self._settings,
-            "take another folder; pass the model of this run as --model to train it further",
+            "use another folder; pass the model of this run as --model to train it further",
         )
         with state_file.reading(file, remedy):
             if len(arrays) != len(variables):

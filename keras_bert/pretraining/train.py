@@ -117,7 +117,7 @@ def pretrain(
     checkpoints = Checkpoints(folder, settings, keep)
     if not checkpoints.exist() and pathlib.Path(folder, loading.MODEL_FILE).is_file():
         raise ValueError(
-            f"{folder} holds a model, but no checkpoint of a run to resume; take another folder"
+            f"{folder} contains a model, but no checkpoint of a run to resume; use another folder"
         )
     _train(loop, checkpoints, tensorboard, show_progress)
     return loop.model, loop.history

@@ -102,9 +102,7 @@ def _check_numbers(size, min_frequency, max_bytes):
         ("max_bytes", 1 if max_bytes is None else max_bytes, 1),
     ):
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise ValueError(
-                f"{name} must be a whole number of at least {least}; received {value!r}"
-            )
+            raise ValueError(f"{name} must be an integer of at least {least}; received {value!r}")
     if size > _MAX_SIZE:
         raise ValueError(f"size must be at most {_MAX_SIZE}; received {size}")
 

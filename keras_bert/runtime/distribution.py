@@ -122,9 +122,9 @@ def _tpu_strategy(address):
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
     except Exception as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
         raise ValueError(
-            f"the TPU {where!r} cannot be reached: {reason:.300}. Check its name and its state"
+            f"the TPU {where!r} cannot be reached: {first_line(error):.300}. Check its name and "
+            "its state"
         ) from error
     return tf.distribute.TPUStrategy(resolver)
 
@@ -179,15 +179,14 @@ def _join_cluster():
     try:
         jax.distributed.initialize(**given)
     except ValueError as error:
-        reason = str(error).strip().splitlines()[0].rstrip(".")
+        reason = first_line(error).rstrip(".")
         raise ValueError(
             f"multi-worker found no cluster ({reason}); set JAX_COORDINATOR_ADDRESS, {_COUNT} and "
             f"{_INDEX}"
         ) from error
     except RuntimeError as error:
-        reason = str(error).strip().splitlines()[0]
         raise ValueError(
-            f"multi-worker cannot start: {reason}. Enter the scope before JAX is used"
+            f"multi-worker cannot start: {first_line(error)}. Enter the scope before JAX is used"
         ) from error
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from keras_bert.runtime.terminal import printable
 
-__all__ = ["one_line", "parse_json", "read_bytes", "read_text"]
+__all__ = ["first_line", "one_line", "parse_json", "read_bytes", "read_text"]
 
 _MAX_MESSAGE = 500  # characters
 
@@ -54,6 +54,16 @@ def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(name for name, count in counts.items() if count > 1)
         raise ValueError(f"the key {twice!r:.80} twice")
     return found
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, or the name of its class if it is empty.
+
+    For an `OSError` with a file name, the line is the file name and the reason.
+    """
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def one_line(error: BaseException) -> str:

@@ -154,7 +154,7 @@ def _can_batch(signature):
     return (
         all(spec.dtype != "object" for spec in inputs)  # the batch key holds their shapes
         or all(None not in spec.shape[1:] for spec in outputs.values())
-        or set(outputs) in _VARIABLE_SIZE
+        or any(set(outputs) >= names for names in _VARIABLE_SIZE)
     )
 
 
@@ -207,9 +207,9 @@ def _call(signature, arrays, rows):
 
 def _remove_padding(outputs):
     """Remove the padding that longer requests of the same batch caused."""
-    if set(outputs) == _TAGGER:
+    if set(outputs) >= _TAGGER:
         length = int(outputs["count"].max(initial=0))
-    elif set(outputs) == _MASKED_LM:
+    elif set(outputs) >= _MASKED_LM:
         length = int((outputs["candidates"] != b"").any(axis=2).sum(axis=1).max(initial=0))
     else:
         return outputs

@@ -13,4 +13,8 @@ which `training` and `tasks.inference` call:
     metric_names       names of these metrics, without `majority`
     header, lines      answers -> the lines of a file
     records            answers -> dicts, for JSON Lines and CSV
+
+To add a task, write such a module and add it to `tasks.registry`. It also needs a head in `heads`,
+a class for its data in `data/` with a reader in `data.reader`, an entry in `exporting.signatures`
+and in `exporting.model_card`, and its name in `cli/reading.py` and `cli/options/training.py`.
 """

@@ -21,7 +21,7 @@ def build(encoder, train):
         return heads.regressor(encoder, pairs=pairs)
     labels, multi_label = train.label_names(), train.label_sets is not None
     if train.labels is None and not multi_label:
-        raise ValueError(f"{train.source}: has no labels to train on")
+        raise ValueError(f"found no labels in {train.source}; give examples with labels")
     if multi_label and not labels:
         raise ValueError(f"{train.source}: needs at least one label; all label sets are empty")
     if not multi_label and len(labels) < 2:
@@ -132,7 +132,7 @@ def _targets(output, examples):
     wanted = "scores" if output.task == "regressor" else wanted
     for kind, column in kinds.items():
         if column is not None and kind != wanted:
-            raise ValueError(f"{examples.source}: has {kind}, but the model takes {wanted}")
+            raise ValueError(f"the model takes {wanted}; received {kind} in {examples.source}")
     given = kinds[wanted]
     if given is None:
         return None

@@ -23,7 +23,7 @@ def answers(
         max_length: Maximum length of a sequence; by default the preprocessor's
             `max_sequence_length`.
         encoded: The examples as encoded by `encode`; then `max_length` is not used.
-        on_batch: Called after each batch with the share of the work that it was.
+        on_batch: Called after each batch with the fraction of the sequences in it.
         **options: Options of the task's `decode`.
 
     Returns:
@@ -124,7 +124,7 @@ def run(model, encoded, *, batch_size=32, on_batch=None):
         model: A `keras.Model`.
         encoded: Encoded sequences, see `data.batching`.
         batch_size: Sequences per batch.
-        on_batch: Called after each batch with the share of the work that it was.
+        on_batch: Called after each batch with the fraction of the sequences in it.
 
     Returns:
         A list with the outputs for each sequence, in order: arrays, or dicts of arrays.
@@ -165,17 +165,17 @@ def evaluate(model, examples, **options):
     >>> list(evaluate(model, Examples(["good", "bad"], labels=["yes", "no"])))
     ['accuracy', 'f1', 'mcc', 'majority']
     """
-    if not is_labelled(examples):
+    if not is_labeled(examples):
         raise ValueError(f"{examples.source}: has no labels to score against")
     return registry.for_model(model).score(model, examples, answers(model, examples, **options))
 
 
-def is_labelled(examples):
+def is_labeled(examples):
     """Return True if examples, of any task, have labels.
 
     Example:
 
-    >>> is_labelled(Examples(["a"])), is_labelled(Examples(["a"], scores=[1]))
+    >>> is_labeled(Examples(["a"])), is_labeled(Examples(["a"], scores=[1]))
     (False, True)
     """
     columns = ("labels", "label_sets", "scores", "tags", "answers")
@@ -291,7 +291,7 @@ def embed(model, texts, *, pooling=None, batch_size=32, encoded=None, on_batch=N
         pooling: Pooling of the new head: `"mean"` (the default), `"cls"` or `"max"`.
         batch_size: Texts per batch.
         encoded: The texts as encoded by `encode_texts`.
-        on_batch: Called after each batch with the share of the work that it was.
+        on_batch: Called after each batch with the fraction of the sequences in it.
 
     Returns:
         float32 (n, hidden), normalized to length 1 unless the embedder head has

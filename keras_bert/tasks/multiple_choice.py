@@ -19,7 +19,7 @@ MAX_LENGTH = 128
 def build(encoder, train):
     """Build a model of `heads.multiple_choice` for `Choices` with labels."""
     if train.labels is None:
-        raise ValueError(f"{train.source}: has no labels to train on")
+        raise ValueError(f"found no labels in {train.source}; give choices with labels")
     return heads.multiple_choice(encoder)
 
 

@@ -38,7 +38,7 @@ def build(encoder, train):
 
 def _known_answers(examples):
     if examples.answers is None:
-        raise ValueError(f"{examples.source}: has no answers; give questions with `answers`")
+        raise ValueError(f"found no answers in {examples.source}; give questions with `answers`")
     return examples.answers
 
 
@@ -170,13 +170,13 @@ def score(model, examples, answers, *, characters=None):
     """Score answers as SQuAD's `evaluate-v2.0.py` does: `f1`, the main metric, and `exact_match`.
 
     If some questions have no answer: also `has_answer_f1` and `no_answer_accuracy`. `characters`
-    selects KorQuAD's rules, F1 over characters with articles; by default as the examples say.
+    selects KorQuAD's rules, F1 over characters with articles; by default `examples.characters`.
     `evaluate-v1.1.py` gives the same results for answers that hold a letter or a digit.
     """
     accepted = _known_answers(examples)
     _check_number(examples, answers)
     if not len(examples):
-        raise ValueError(f"{examples.source}: holds no questions to score")
+        raise ValueError(f"found no questions in {examples.source}; give at least one")
     characters = examples.characters if characters is None else characters
     units = _characters if characters else _words
     f1, exact = np.zeros(len(examples)), np.zeros(len(examples))

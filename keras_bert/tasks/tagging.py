@@ -273,7 +273,7 @@ def score(model, examples, answers):
     Source: https://www.clips.uantwerpen.be/conll2003/ner/bin/conlleval and seqeval.
     """
     if examples.tags is None:
-        raise ValueError(f"{examples.source}: has no tags to score against")
+        raise ValueError(f"found no tags in {examples.source}; give sentences with tags")
     given = [[tag for tag, _ in answer] for answer in answers]
     pairs = list(zip(examples.tags, given, strict=True))
     metrics = {}

@@ -15,13 +15,13 @@ _TOKENIZER_OPTIONS = ("lowercase", "strip_accents", "split_cjk")
 
 
 def as_length(value, name):
-    """Return a sequence length as an int. It must be a whole number of at least 3."""
+    """Return a sequence length as an int. It must be an integer of at least 3."""
     try:
         length = 0 if isinstance(value, bool) else operator.index(value)
     except TypeError:
         length = 0
     if length < 3:
-        raise ValueError(f"{name} must be a whole number of at least 3; received {value!r:.80}")
+        raise ValueError(f"{name} must be an integer of at least 3; received {value!r:.80}")
     return length
 
 

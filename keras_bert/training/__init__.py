@@ -1,1 +1,1 @@
-"""Fine-tuning: training loop, batch schedule, resumable state, report and hyperparameter search."""
+"""Fine-tuning: training loop, batches, resumable state, report and hyperparameter search."""

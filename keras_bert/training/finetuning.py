@@ -16,8 +16,8 @@ from keras_bert.runtime import distribution
 from keras_bert.runtime.files import exclusive_lock
 from keras_bert.tasks import inference, registry
 from keras_bert.training import loop
+from keras_bert.training.batch_plan import BatchPlan
 from keras_bert.training.run_state import RunState, digest, digest_of_weights
-from keras_bert.training.schedule import Schedule
 
 
 def finetune(
@@ -42,10 +42,10 @@ def finetune(
     show_progress=True,
     **options,
 ):
-    """Fine-tune an encoder with a new head on labelled data.
+    """Fine-tune an encoder with a new head on labeled data.
 
-    The type of `train` selects the task: `tabular.Examples` with labels, label sets or scores,
-    `conll.TaggedSentences`, `question_answering.Questions` or `multiple_choice.Choices`.
+    The type of `train` selects the task: `data.examples.Examples` with labels, label sets or
+    scores, `data.conll.TaggedSentences`, `data.squad.Questions` or `data.swag.Choices`.
 
     Batches contain little padding. Texts, pairs and tagged sentences are packed, several per row
     (see `packed_heads`). The other tasks, custom models and TensorFlow's strategies use batches of
@@ -80,8 +80,8 @@ def finetune(
         on_end: Function that is called with the return values before the state is deleted. If it
             fails, for example because the disk is full, the next call repeats only `on_end`.
         tensorboard: Folder for TensorBoard, or `None`. It gets the loss and scores of each epoch.
-        callbacks: Additional `keras.callbacks.Callback`s. They see one `fit` per epoch, without the
-            scores of `dev`; use `patience` for early stopping.
+        callbacks: Additional `keras.callbacks.Callback`s. Each epoch is a separate call of `fit`,
+            without the scores of `dev`; use `patience` for early stopping.
         show_progress: If `True`, draw a progress bar on stderr, or print a line per epoch if stderr
             is not a terminal.
         **options: Options of the task's `encode`, such as `class_weight` or `stride`.
@@ -136,7 +136,7 @@ def finetune(
         state = run.restore(folder, show_progress)
         with loop.Log(show_progress, tensorboard, recipe.epochs) as log:
             training = loop.Loop(
-                run.schedule, state, score=run.score, metric=metric, patience=patience,
+                run.plan, state, score=run.score, metric=metric, patience=patience,
                 callbacks=callbacks, log=log,
             )  # fmt: skip
             stopped = training.run()
@@ -157,7 +157,7 @@ class _Recipe:
     warmup: float
     max_length: int
     seed: int
-    accumulate: int  # the name in saved states
+    accumulate: int  # saved states have this key, so it keeps its old name
     fixed_length: bool
     options: dict
 
@@ -185,7 +185,7 @@ class _Recipe:
 
 
 class _Run:
-    """The encoded data, the schedule and the compiled model of one call of `finetune`."""
+    """The encoded data, the plan and the compiled model of one call of `finetune`."""
 
     def __init__(self, task, model, train, dev, recipe, metric):
         self._model, self._train, self._dev, self._recipe = model, train, dev, recipe
@@ -204,9 +204,10 @@ class _Run:
             )  # fmt: skip
         if not len(self._encoded):
             raise ValueError(
-                f"{train.source}: contains only invisible text; there is nothing to learn from"
+                f"{train.source}: no text has tokens. Check the column of the texts and the "
+                "vocabulary"
             )
-        self.schedule = Schedule(
+        self.plan = BatchPlan(
             model,
             self._encoded,
             recipe.batch_size,
@@ -217,22 +218,22 @@ class _Run:
         )
         optimizer = optimizers.adamw(
             recipe.learning_rate,
-            total_steps=self.schedule.steps,
-            warmup_steps=round(recipe.warmup * self.schedule.steps),
+            total_steps=self.plan.steps,
+            warmup_steps=round(recipe.warmup * self.plan.steps),
             gradient_accumulation_steps=recipe.accumulate if recipe.accumulate > 1 else None,
         )
-        _compile(model, task.compile_options(model), optimizer, self.schedule)
+        _compile(model, task.compile_options(model), optimizer, self.plan)
 
     def restore(self, folder, show_progress):
         """Return the `RunState`, restored from the folder if it holds a state."""
         settings = self._recipe.to_dict() | {
             "metric": self._metric,
-            "packed": self.schedule.shape,
+            "packed": self.plan.shape,
         }
         if folder is not None:
             settings = self._identity() | settings
         state = RunState(folder, settings)
-        if state.restore(self.schedule.trained) and show_progress:
+        if state.restore(self.plan.trained) and show_progress:
             epochs = self._recipe.epochs
             epoch = min(state.epoch + 1, epochs)
             print(f"resuming the run in {folder}, epoch {epoch} of {epochs}", file=sys.stderr)
@@ -258,7 +259,7 @@ class _Run:
 
     def metrics(self, state, best, stopped):
         """Return the metrics that `finetune` returns; `best` is the record of the best epoch."""
-        done = (state.epoch + state.batch / self.schedule.batches) * len(self._train)
+        done = (state.epoch + state.batch / self.plan.batches) * len(self._train)
         metrics = {
             "recipe": self._recipe.to_dict(),
             "train_loss": state.history[-1]["loss"] if state.history else state.loss,
@@ -342,8 +343,8 @@ def _check_data(task, train, data):
             f"{data.source}: must be {type(train).__name__}, as the training data; "
             f"received {type(data).__name__}"
         )
-    if not inference.is_labelled(data):
-        raise ValueError(f"{data.source}: has no labels; finetune needs labelled data")
+    if not inference.is_labeled(data):
+        raise ValueError(f"{data.source}: has no labels; finetune needs labeled data")
     if not len(data):
         raise ValueError(f"{data.source}: contains no examples")
 
@@ -376,15 +377,15 @@ def _check_metric(task, model, dev, metric):
         raise ValueError(f"metric must be one of {', '.join(names)}; received {metric!r}")
 
 
-def _compile(model, options, optimizer, schedule):
+def _compile(model, options, optimizer, plan):
     """Compile the model, and the packed model that is trained in its place."""
-    trained = schedule.trained
+    trained = plan.trained
     optimizer = optimizers.with_loss_scale(optimizer, heads.find_encoder(model).dtype_policy)
-    trained.compile(optimizer, **options, jit_compile=schedule.compiled)
+    trained.compile(optimizer, **options, jit_compile=plan.compiled)
     if isinstance(model.output, dict):
         # Keras would create the mean of several losses during the first step, and TensorFlow would
         # trace the step a second time. (`RunState.restore` creates the optimizer's variables.)
-        batch = keras.tree.map_structure(lambda array: array[:1], schedule.epoch(0)[0])
+        batch = keras.tree.map_structure(lambda array: array[:1], plan.epoch(0)[0])
         inputs, targets, weights = batch
         trained.compute_loss(inputs, targets, trained(inputs), weights)
     if trained is not model:

@@ -19,7 +19,7 @@ class Loop:
     """Trains a model epoch by epoch, beginning where a `RunState` is.
 
     Args:
-        schedule: The `Schedule` of batches.
+        plan: The `BatchPlan` of batches.
         state: The `RunState`.
         score: Function that returns the metrics of the held-out data, or `None`.
         metric: Name of the metric that selects the best epoch. `None`: the first one.
@@ -28,9 +28,9 @@ class Loop:
         log: A `Log`.
     """
 
-    def __init__(self, schedule, state, *, score, metric, patience, callbacks, log):
-        self.schedule = schedule
-        self._model, self._state, self._log = schedule.trained, state, log
+    def __init__(self, plan, state, *, score, metric, patience, callbacks, log):
+        self.plan = plan
+        self._model, self._state, self._log = plan.trained, state, log
         self._score, self._metric, self._patience = score, metric, patience
         self._callbacks = callbacks
         self._watch: typing.Any = None
@@ -46,7 +46,7 @@ class Loop:
             ValueError: If the loss or a weight is no longer finite.
         """
         try:
-            while self._state.epoch < self.schedule.epochs and not self._is_out_of_patience():
+            while self._state.epoch < self.plan.epochs and not self._is_out_of_patience():
                 self._train_epoch()
                 self._end_epoch()
                 if self._model.stop_training:  # set by a callback
@@ -84,9 +84,9 @@ class Loop:
         return self._state.epoch - record["epoch"] >= self._patience
 
     def _train_epoch(self):
-        state, schedule = self._state, self.schedule
-        batches = schedule.epoch(state.epoch)
-        self._watch = _Watch(self._log.bar, state, batches, schedule.epochs)
+        state, plan = self._state, self.plan
+        batches = plan.epoch(state.epoch)
+        self._watch = _Watch(self._log.bar, state, batches, plan.epochs)
         self._model.fit(
             batches.dataset(state.batch),
             shuffle=False,
@@ -95,9 +95,9 @@ class Loop:
             epochs=state.epoch + 1,
             callbacks=[self._watch, *self._callbacks],
         )
-        if schedule.missing and state.epoch + 1 == schedule.epochs:
+        if plan.missing and state.epoch + 1 == plan.epochs:
             # Without further batches, the last accumulated gradients would never be applied.
-            more = schedule.epoch(schedule.epochs).dataset().repeat().take(schedule.missing)
+            more = plan.epoch(plan.epochs).dataset().repeat().take(plan.missing)
             self._model.fit(more, shuffle=False, verbose=0)
         _check_weights(self._model)
 
@@ -232,7 +232,10 @@ class _Watch(keras.callbacks.Callback):
 
 
 def _check_weights(model):
-    """Raise an error if the last steps made a weight NaN or infinite; the loss lags behind."""
+    """Raise an error if a weight is NaN or infinite.
+
+    The last loss was computed before the last update of the weights, so it does not show that.
+    """
     for variable in model.trainable_variables:
         if not np.isfinite(keras.ops.convert_to_numpy(variable)).all():
             raise ValueError(

@@ -42,7 +42,7 @@ pytestmark = pytest.mark.usefixtures("eager")
         ),
         (
             ["finetune", "--train", "{rows}", "--task", "question-answering", "--output", "x"],
-            "a.tsv: is not JSON",
+            "a.tsv is not JSON",
         ),
         (["predict", "{model}"], "give either texts or --input"),
         (["predict", "{model}", "a", "--input", "{rows}"], "give either texts or --input"),
@@ -87,13 +87,13 @@ pytestmark = pytest.mark.usefixtures("eager")
             ["records", "{rows}", "--vocab", "a", "--output", "no/such"],
             "no/such does not exist",
         ),
-        (["records", "{nothing}", "--vocab", "{vocab}", "--output", "x"], "the corpus holds no te"),
+        (["records", "{nothing}", "--vocab", "{vocab}", "--output", "x"], "the corpus contains no"),
         (
             ["records", "{rows}", "--vocab", "{vocab}", "--output", "x", "--held-out", "1"],
             "held_out must be at least 0 and below 1; received 1.0",
         ),
         (["records", "{rows}", "--vocab", "{bare}", "--output", "x"], "has no vocabulary"),
-        (["pretrain", "--records", "none", "--output", "x"], "none holds no records.json; make"),
+        (["pretrain", "--records", "none", "--output", "x"], "none contains no records.json; make"),
         (
             ["pretrain", "--records", "{records}", "--output", "no/such"],
             "no/such does not exist",

@@ -144,7 +144,7 @@ def test_records_and_pretrain(tmp_path, capsys):
     assert run(*command) == 0
     assert "; the run is complete\n" in capsys.readouterr().err
     assert run(*command, "--seed", 1) == 1
-    assert "take another folder" in capsys.readouterr().err
+    assert "use another folder" in capsys.readouterr().err
 
     # In another folder it is the same, whatever was drawn before.
     keras.utils.set_random_seed(99)

@@ -14,10 +14,10 @@ def preprocessor():
     return tiny.encoder().preprocessor
 
 
-def encoded(preprocessor, sizes, labelled=True):
+def encoded(preprocessor, sizes, labeled=True):
     """Encode texts with the given numbers of words; the target of each is its index."""
     texts = Examples(["good " * int(size) for size in sizes])
-    return EncodedTexts(preprocessor, texts, 32, np.arange(len(sizes)) if labelled else None)
+    return EncodedTexts(preprocessor, texts, 32, np.arange(len(sizes)) if labeled else None)
 
 
 def test_batches_cover_all_sequences_with_little_padding(preprocessor):
@@ -101,7 +101,7 @@ def test_worth_compiling_chooses_the_fastest_lengths():
 
 
 def test_longest_sequences_come_first_without_a_seed(preprocessor):
-    plan = Batches(encoded(preprocessor, [3, 9, 1, 7, 5], labelled=False), 2)
+    plan = Batches(encoded(preprocessor, [3, 9, 1, 7, 5], labeled=False), 2)
     assert [batch.tolist() for batch in plan.rows] == [[1, 3], [4, 0], [2]]
     assert plan.sizes == [2, 2, 1]
     assert len(plan[0]) == 1  # inputs only

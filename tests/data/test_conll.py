@@ -32,7 +32,7 @@ def test_majority_share_counts_words():
             [["O"], ["O"]],
             "here, sentence 2: tags must have the same length as words, 2; received 1",
         ),
-        ([["a"], []], [["O"], []], "here, sentence 2: has no words"),
+        ([["a"], []], [["O"], []], "here, sentence 2 has no words"),
         ([["a"], ["b", 3]], None, "here, sentence 2: words must be strings; received 3"),
         (["ab"], None, "here, sentence 1: words must be a list of strings; received one str"),
         (
@@ -78,7 +78,7 @@ def test_conllu_without_its_extension_is_detected(tmp_path):
     variants = rows, rows.replace("\n1\t", "\n1-2\t"), rows.replace("\n1\t", "\n0.1\t")
     for name, content in zip(("a.txt", "b.txt", "c.txt"), variants, strict=True):
         file = write_file(tmp_path / name, content)
-        with pytest.raises(ValueError, match=r"line 2: looks like CoNLL-U, .*--format conllu"):
+        with pytest.raises(ValueError, match=r"line 2 looks like CoNLL-U, .*--format conllu"):
             conll.read(file)
     file = tmp_path / "a.txt"
     assert conll.read(file, format="conllu").tags == [["PROPN"]]
@@ -88,7 +88,7 @@ def test_conllu_without_its_extension_is_detected(tmp_path):
 
 
 def test_json_is_rejected(tmp_path):
-    with pytest.raises(ValueError, match="line 1: is JSON; tags are read from CoNLL columns"):
+    with pytest.raises(ValueError, match="line 1 is JSON; tags are read from CoNLL columns"):
         conll.read(write_file(tmp_path / "a", '{"a": "b c"}\n{"d": "e f"}\n'))
 
 
@@ -174,8 +174,8 @@ def test_limit(tmp_path):
         ("a", "a\tO\nb\t\n", {}, "a, line 2: the tag is empty"),
         ("a", "a\tO\nb\t \n", {}, "a, line 2: the tag is empty"),
         ("a", "a\tO\n\tO\n", {}, "a, line 2: the word is empty"),
-        ("a", "", {}, "a: holds no sentences"),
-        ("a", "-DOCSTART- O\n\n", {}, "a: holds no sentences"),
+        ("a", "", {}, "a contains no sentences"),
+        ("a", "-DOCSTART- O\n\n", {}, "a contains no sentences"),
         ("a", b"a\tO\n\n\xe9t\xe9\tO\n", {}, "a, line 3: must be UTF-8; received the byte 0xe9"),
         ("a", b"a\tO\r\nb\tO\rc\tO\r\n", {}, r"a, line 2: lines must end in \\n or \\r\\n"),
         ("a", b"\xef\xbb\xbf\xffa\tO\n", {}, "a, line 1: must be UTF-8; received the byte 0xff"),

@@ -57,7 +57,7 @@ def test_questions_without_answer(tmp_path):
 
 def test_limit_and_unlabeled_files(tmp_path):
     file = write(tmp_path / "a.json", squad_json({"id": 7, "question": "is"}, item("b"), item("c")))
-    examples = squad.read(file, limit=2, labelled=False)
+    examples = squad.read(file, limit=2, labeled=False)
     assert (examples.ids, examples.answers) == (["7", "b"], None)
 
 
@@ -69,24 +69,24 @@ def test_byte_order_mark_is_skipped(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", r"a\.json: is not JSON \(Expecting"),
-        ("[" * 200_000, r"a\.json: is not JSON"),
+        ("{", r"a\.json is not JSON \(Expecting"),
+        ("[" * 200_000, r"a\.json is not JSON"),
         (b'{"data": "\xff"}', r"a\.json, line 1: must be UTF-8; received the byte 0xff"),
         ([1], r"a\.json: must be an object with the key 'data'; received \[1\]"),
-        ({"version": "1"}, r"a\.json: has no key 'data'"),
+        ({"version": "1"}, r"a\.json has no key 'data'"),
         ({"data": {}}, r"a\.json: 'data' must be a list; received \{\}"),
-        ({"data": []}, r"a\.json: holds no questions"),
-        ({"data": [{"paragraphs": [{"context": "", "qas": []}]}]}, r"a\.json: holds no questions"),
+        ({"data": []}, r"a\.json contains no questions"),
+        ({"data": [{"paragraphs": [{"context": "", "qas": []}]}]}, r"a\.json contains no questions"),
         ({"data": [3]}, r"article 1: must be an object with the key 'paragraphs'; received 3"),
-        ({"data": [{"title": "Films"}]}, r"a\.json, article 'Films': has no key 'paragraphs'"),
-        ({"data": [{"paragraphs": [{}]}]}, r"article 1, paragraph 1: has no key 'context'"),
+        ({"data": [{"title": "Films"}]}, r"a\.json, article 'Films' has no key 'paragraphs'"),
+        ({"data": [{"paragraphs": [{}]}]}, r"article 1, paragraph 1 has no key 'context'"),
         (squad_json(context=None), r"article 'Films', paragraph 1: 'context' must be a string"),
-        (squad_json({}), r"paragraph 1, question 1: has no key 'id'"),
+        (squad_json({}), r"paragraph 1, question 1 has no key 'id'"),
         (squad_json(item(), "x"), r"paragraph 1, question 2: must be an object with the key 'id'"),
         (squad_json(item(True)), r"question 1: 'id' must be a string; received true"),
-        (squad_json({"id": "q1"}), r"question 'q1': has no key 'question'"),
+        (squad_json({"id": "q1"}), r"question 'q1' has no key 'question'"),
         (squad_json(item(question=2)), r"question 'q1': 'question' must be a string; received 2"),
-        (squad_json({"id": "q1", "question": ""}), r"question 'q1': has no key 'answers'"),
+        (squad_json({"id": "q1", "question": ""}), r"question 'q1' has no key 'answers'"),
         (squad_json(item(is_impossible=0)), r"'q1': 'is_impossible' must be a bool; received 0"),
         (squad_json(item("q1", ("good", "1"))), r"answer: 'answer_start' must be an integer; .*1"),
         (squad_json(item("q1", ("good", True))), r"'answer_start' must be an integer; .* true"),

@@ -31,7 +31,7 @@ def test_formats_agree(tmp_path):
     assert other.choices == [["She sang.", "She too, ran."], ["He a", "He b"]]
     assert (other.texts, other.labels, other.source) == (found.texts, [1, 0], str(csv_file))
     assert len(swag.read(jsonl, limit=1)) == 1
-    assert swag.read(jsonl, labelled=False).labels is None
+    assert swag.read(jsonl, labeled=False).labels is None
 
 
 GOOD = {"text": "a", "choices": ["b", "c"], "label": 0}
@@ -40,9 +40,9 @@ GOOD = {"text": "a", "choices": ["b", "c"], "label": 0}
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.jsonl", "{", r"a\.jsonl, line 1: is not JSON"),
+        ("a.jsonl", "{", r"a\.jsonl, line 1 is not JSON"),
         ("a.jsonl", '{"text": "a"}', "line 1: must be a JSON object with a list `choices`"),
-        ("a.jsonl", "", "holds no rows"),
+        ("a.jsonl", "", "contains no rows"),
         ("a.jsonl", b'{"text": "\xff"}', "line 1: must be UTF-8; received the byte 0xff"),
         (
             "a.jsonl",
@@ -67,7 +67,7 @@ GOOD = {"text": "a", "choices": ["b", "c"], "label": 0}
         ),
         ("a.csv", "sent1,sent2,ending0,ending1,label\na,b,c\n", r"line 2: must have 5 fields, as"),
         ("a.csv", "sent1,sent2,ending0,ending1,label\na,b,c,d,\n", r"line 2: the label .* ''"),
-        ("a.csv", "sent1,sent2,ending0,ending1,label\n", "holds no rows"),
+        ("a.csv", "sent1,sent2,ending0,ending1,label\n", "contains no rows"),
         ("a.csv", 'sent1,sent2,ending0\n"a,b', r"a\.csv, after line 1: unexpected end"),
         ("a.csv", "sent1,sent2,ending0,ending2,label\na,b,c,d,0\n", "ending1, ... without a gap"),
         ("a.csv", "sent1,sent2,ending0,ending0,label\na,b,c,d,0\n", "has two columns 'ending0'"),

@@ -29,7 +29,7 @@ def test_lines_are_numbered():
 def test_json_lines():
     lines = text_files.json_lines("a.jsonl", ['{"text": "a"}', "\n", '{"text": "b"}'])
     assert list(lines) == [(1, {"text": "a"}), (3, {"text": "b"})]
-    with pytest.raises(ValueError, match=r"a\.jsonl, line 1: is not JSON \(NaN"):
+    with pytest.raises(ValueError, match=r"a\.jsonl, line 1 is not JSON \(NaN"):
         list(text_files.json_lines("a.jsonl", ['{"score": NaN}']))
 
 

@@ -402,7 +402,7 @@ def test_fresh_head_on_a_saved_model(tmp_path):
         ({"task": "tagger"}, "has the head classifier, not tagger; pass fresh_head=True"),
         (
             {"sequence_length": 2},
-            "sequence_length must be a whole number of at least 3; received 2",
+            "sequence_length must be an integer of at least 3; received 2",
         ),
     ],
 )

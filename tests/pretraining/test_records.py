@@ -344,7 +344,7 @@ def test_invalid_numbers_raise(tmp_path, options, message):
 
 @pytest.mark.parametrize("text", ["", " \n\n", "\u200b\n"])
 def test_empty_corpus_raises(tmp_path, text):
-    with pytest.raises(ValueError, match="the corpus holds no text: corpus.txt"):
+    with pytest.raises(ValueError, match="the corpus contains no text: corpus.txt"):
         prose.build(tmp_path, text)
 
 
@@ -482,7 +482,7 @@ def test_corpus_without_tokens_leaves_no_records(tmp_path):
     build = functools.partial(
         records.build, folder=tmp_path / "records", preprocessor=prose.preprocessor(), workers=1
     )
-    with pytest.raises(ValueError, match=r"the corpus holds no text: a\.txt"):
+    with pytest.raises(ValueError, match=r"the corpus contains no text: a\.txt"):
         build(tmp_path / "a.txt")
     assert build(tmp_path / "b.txt")["counts"]["documents"] == 1
 

@@ -169,7 +169,7 @@ def test_variables_of_another_model_raise(found, message, tmp_path):
         (
             {"seed": 0},
             {"seed": 1},
-            "belongs to a run with seed=0; this run has 1; take another folder",
+            "belongs to a run with seed=0; this run has 1; use another folder",
         ),  # fmt: skip
         ({"seed": 0}, {}, "seed=0; this run has None"),
         ({}, {"lengths": (1, 2)}, r"lengths\.0=None; this run has 1; "),

@@ -336,7 +336,7 @@ def test_last_batch_of_an_epoch(made):
         ({"short_share": 1.5}, "short_share must be within 0 and 1; received 1.5"),
         ({"masked_share": 1.5}, "must be between 0 and 1; received 1.5"),
         ({"max_predictions": 0}, "max_predictions must be at least 1; received 0"),
-        ({"split": "test"}, "holds no documents of the split 'test'"),
+        ({"split": "test"}, "contains no documents of the split 'test'"),
         ({"length": 7}, "sequence_length must be at least 8; received 7"),
         ({"length": 0}, "sequence_length must be at least 8; received 0"),
     ],
@@ -348,7 +348,7 @@ def test_errors(made, options, message):
 
 def test_records_without_held_out_documents(tmp_path):
     made = prose.build(tmp_path, GIVEN[:9], held_out=0.0)
-    with pytest.raises(ValueError, match="holds no documents of the split 'eval'"):
+    with pytest.raises(ValueError, match="contains no documents of the split 'eval'"):
         Stream(made, 4, 48, split="eval")
 
 

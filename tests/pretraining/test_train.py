@@ -319,7 +319,7 @@ def test_phases_differ_and_evaluations_are_equal(eager, records, tmp_path, monke
 def test_unrelated_model_is_not_replaced(eager, records, tmp_path):
     keras_bert.save(runs.encoder(), tmp_path)
     before = (tmp_path / "model.keras").read_bytes()
-    with pytest.raises(ValueError, match="holds a model, but no checkpoint"):
+    with pytest.raises(ValueError, match="contains a model, but no checkpoint"):
         runs.pretrain(records, tmp_path, steps=2)
     assert (tmp_path / "model.keras").read_bytes() == before
 

@@ -202,7 +202,7 @@ def test_a_size_above_int32_is_an_error():
 @pytest.mark.parametrize("size", [3, 5])
 def test_a_size_without_room_for_learned_tokens_is_an_error(size):
     with pytest.raises(
-        ValueError, match=rf"size must be a whole number of at least 6; received {size}"
+        ValueError, match=rf"size must be an integer of at least 6; received {size}"
     ):
         vocabulary.train(["low lower"] * 3, size)
 
@@ -210,7 +210,7 @@ def test_a_size_without_room_for_learned_tokens_is_an_error(size):
 @pytest.mark.parametrize("value", [0, -1, 2.5, True, "9"])
 @pytest.mark.parametrize("name", ["size", "min_frequency", "max_bytes"])
 def test_numbers_must_be_positive_and_whole(name, value):
-    with pytest.raises(ValueError, match=rf"{name} must be a whole number of at least"):
+    with pytest.raises(ValueError, match=rf"{name} must be an integer of at least"):
         vocabulary.train(["a"], **{"size": 50, name: value})
 
 

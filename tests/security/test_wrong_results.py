@@ -217,9 +217,9 @@ def test_load_options_override_saved_options(saved):
 def test_invalid_sequence_length(saved, tmp_path, length):
     keras_bert.save(tiny.encoder(num_hidden_layers=1), tmp_path / "theirs", format="huggingface")
     for folder in (saved, tmp_path / "theirs"):
-        with pytest.raises(ValueError, match="sequence_length must be a whole number of at least"):
+        with pytest.raises(ValueError, match="sequence_length must be an integer of at least"):
             keras_bert.load(folder, sequence_length=length)
-    with pytest.raises(ValueError, match="sequence_length must be a whole number of at least"):
+    with pytest.raises(ValueError, match="sequence_length must be an integer of at least"):
         keras_bert.load(saved).preprocessor.sequence_length = length
 
 

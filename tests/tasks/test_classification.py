@@ -36,7 +36,7 @@ def test_build_chooses_the_head():
 @pytest.mark.parametrize(
     ("examples", "message"),
     [
-        (Examples(["a"]), "has no labels to train on"),
+        (Examples(["a"]), "found no labels in the examples"),
         (Examples(["a"], labels=["x"]), "at least two labels; received only 'x'"),
         (
             Examples(["a"], label_sets=[[]]),
@@ -106,7 +106,7 @@ def test_chunk_size_does_not_change_the_result(monkeypatch):
         ({}, Examples(["a"], labels=["odd"]), None, "the label 'odd' is not .*: x, y, z"),
         ({}, Examples(["a"], ["b"]), None, "reads single texts; the examples has pairs of texts"),
         ({"pairs": True}, Examples(["a"]), None, "reads pairs of texts; the examples has single"),
-        ({}, SETS, None, "the examples: has label sets, but the model takes labels"),
+        ({}, SETS, None, "the model takes labels; received label sets in the examples"),
         ({"multi_label": True}, Examples(["a"], scores=[1]), None, "has scores, .* label sets"),
         (
             {},

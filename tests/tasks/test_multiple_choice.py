@@ -20,10 +20,10 @@ def test_each_choice_is_encoded_as_a_pair():
         [[2, 5, 3, 6, 3, 0, 0, 0], [2, 5, 3, 8, 7, 3, 0, 0]],
     ]
     assert (targets.tolist(), weights.tolist()) == ([0, 1], [1, 1])
-    unlabelled = Choices(examples.texts, examples.choices)
-    assert multiple_choice.encode(model, unlabelled, 8).batch([0], 8)[1:] == (None, None)
-    with pytest.raises(ValueError, match="has no labels to train on"):
-        multiple_choice.build(tiny.encoder(num_hidden_layers=1), unlabelled)
+    unlabeled = Choices(examples.texts, examples.choices)
+    assert multiple_choice.encode(model, unlabeled, 8).batch([0], 8)[1:] == (None, None)
+    with pytest.raises(ValueError, match="found no labels in the choices"):
+        multiple_choice.build(tiny.encoder(num_hidden_layers=1), unlabeled)
 
 
 def test_texts_without_tokens_are_counted():

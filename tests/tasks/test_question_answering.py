@@ -66,7 +66,7 @@ def test_build_allows_no_answer_if_a_training_question_has_none():
     some = Questions(["is"] * 2, ["good"] * 2, [[("good", 0)], []])
     for examples, expected in ((answered, False), (some, True), (one("good"), True)):
         assert heads.find_output(question_answering.build(encoder, examples)).no_answer is expected
-    with pytest.raises(ValueError, match="the file: has no answers"):
+    with pytest.raises(ValueError, match="found no answers in the file"):
         question_answering.build(encoder, Questions(["is"], ["good"], source="the file"))
 
 
@@ -685,13 +685,13 @@ def test_metric_names_without_an_answer():
 
 
 def test_score_rejects_missing_answers():
-    with pytest.raises(ValueError, match="the file: has no answers"):
+    with pytest.raises(ValueError, match="found no answers in the file"):
         question_answering.score(
             None, Questions(["is"], ["good"], source="the file"), [{"text": ""}]
         )
     with pytest.raises(ValueError, match="each of the 1 questions; received 0"):
         question_answering.score(None, one("good"), [])
-    with pytest.raises(ValueError, match="holds no questions to score"):
+    with pytest.raises(ValueError, match="found no questions in"):
         question_answering.score(None, Questions([], [], []), [])
 
 

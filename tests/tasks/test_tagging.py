@@ -386,7 +386,7 @@ def test_score_without_entities_is_0():
 
 
 def test_score_rejects_sentences_without_tags():
-    with pytest.raises(ValueError, match="the test file: has no tags to score against"):
+    with pytest.raises(ValueError, match="found no tags in the test file"):
         tagging.score(
             model_of(NAMES), TaggedSentences([["a"]], source="the test file"), [[("O", 1.0)]]
         )

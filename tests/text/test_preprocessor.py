@@ -164,7 +164,7 @@ def test_length_errors(option, length):
 def test_as_length():
     length = as_length(np.int64(3), "sequence_length")
     assert length == 3 and type(length) is int
-    message = "^sequence_length must be a whole number of at least 3; received 100.7$"
+    message = "^sequence_length must be an integer of at least 3; received 100.7$"
     with pytest.raises(ValueError, match=message):
         as_length(100.7, "sequence_length")
 

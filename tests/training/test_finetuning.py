@@ -10,7 +10,7 @@ import pytest
 from keras_bert import heads
 from keras_bert.data import conll, tabular
 from keras_bert.tasks import classification, inference, registry
-from keras_bert.training import finetuning, loop, schedule
+from keras_bert.training import batch_plan, finetuning, loop
 from tests import tiny
 from tests.runtime.test_tensorboard import scalars
 
@@ -358,10 +358,10 @@ def test_folder_is_created(eager, tmp_path):
 
 @pytest.fixture
 def untrained(monkeypatch):
-    """Replace the training, and return the list of schedules of all calls."""
-    schedules = []
-    monkeypatch.setattr(loop.Loop, "run", lambda self: schedules.append(self.schedule))
-    return schedules
+    """Replace the training, and return the list of plans of all calls."""
+    plans = []
+    monkeypatch.setattr(loop.Loop, "run", lambda self: plans.append(self.plan))
+    return plans
 
 
 def test_options_reach_the_task(untrained):
@@ -391,9 +391,9 @@ def test_steps_are_compiled_if_that_saves_time(packed, monkeypatch):
         "fit",
         lambda self, *args, **options: trained.append(self) or fit(self, *args, **options),
     )
-    monkeypatch.setattr(schedule, "_COMPILED_SHARE", 0.1)
+    monkeypatch.setattr(batch_plan, "_COMPILED_SHARE", 0.1)
     for cost in (1e30, 0.0):
-        monkeypatch.setattr(schedule, "_COMPILING", cost)
+        monkeypatch.setattr(batch_plan, "_COMPILING", cost)
         # One batch, so that its composition does not depend on packing.
         model, metrics = finetune(epochs=2, batch_size=len(TEXTS))
         assert trained[-1].jit_compile == (cost == 0.0)

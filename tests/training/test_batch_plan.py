@@ -1,4 +1,4 @@
-"""The schedule of a run: packed batches, accumulated batches and the choice of compilation."""
+"""The plan of a run: packed batches, accumulated batches and the choice of compilation."""
 
 import keras
 import numpy as np
@@ -8,8 +8,8 @@ from keras_bert import BertEncoder, heads
 from keras_bert.data import packing
 from keras_bert.data.batching import LENGTHS
 from keras_bert.data.packing import PackedBatches
-from keras_bert.training import schedule as schedules
-from keras_bert.training.schedule import Schedule
+from keras_bert.training import batch_plan
+from keras_bert.training.batch_plan import BatchPlan
 from tests import tiny
 
 
@@ -31,62 +31,62 @@ def classifier(**config):
     return heads.classifier(BertEncoder(vocab_size=9, hidden_size=4, **config), 2)
 
 
-def shapes(schedule, epoch=0):
-    batches = schedule.epoch(epoch)
+def shapes(plan, epoch=0):
+    batches = plan.epoch(epoch)
     return {batches[index][0]["input_word_ids"].shape for index in range(len(batches))}
 
 
 def test_texts_are_packed():
-    schedule = Schedule(classifier(), Sequences(), 16, 0, epochs=2)
-    assert schedule.trained.name == "packed"
-    assert schedule.batches == 7
-    assert shapes(schedule, 0) == shapes(schedule, 1) == {schedule.shape[:2]}
+    plan = BatchPlan(classifier(), Sequences(), 16, 0, epochs=2)
+    assert plan.trained.name == "packed"
+    assert plan.batches == 7
+    assert shapes(plan, 0) == shapes(plan, 1) == {plan.shape[:2]}
     for epoch in (0, 1):
-        batches = schedule.epoch(epoch)
+        batches = plan.epoch(epoch)
         assert isinstance(batches, PackedBatches)
         assert sorted(np.concatenate(batches.rows)) == list(range(100))
 
 
 def test_fixed_length_is_one_shape_without_packing():
     model = classifier()
-    schedule = Schedule(model, Sequences(), 16, 0, epochs=2, fixed_length=True)
-    assert schedule.trained is model
-    assert schedule.shape is None
-    assert shapes(schedule) == {(16, 32)}
+    plan = BatchPlan(model, Sequences(), 16, 0, epochs=2, fixed_length=True)
+    assert plan.trained is model
+    assert plan.shape is None
+    assert shapes(plan) == {(16, 32)}
 
 
 def test_unpackable_batches_have_similar_lengths(monkeypatch):
     monkeypatch.setattr(heads, "can_be_packed", lambda model: False)
     model = classifier()
-    schedule = Schedule(model, Sequences(), 16, 0, epochs=2)
-    assert schedule.trained is model
-    assert {rows for rows, _ in shapes(schedule)} == {16, 4}
-    assert len(shapes(schedule)) > 2
+    plan = BatchPlan(model, Sequences(), 16, 0, epochs=2)
+    assert plan.trained is model
+    assert {rows for rows, _ in shapes(plan)} == {16, 4}
+    assert len(shapes(plan)) > 2
 
 
 def test_small_batches_are_not_packed():
-    schedule = Schedule(classifier(), Sequences(), 1, 0, epochs=1)
-    assert schedule.shape is None
-    assert shapes(schedule) == {(1, length) for length in set(Sequences().lengths)}
+    plan = BatchPlan(classifier(), Sequences(), 1, 0, epochs=1)
+    assert plan.shape is None
+    assert shapes(plan) == {(1, length) for length in set(Sequences().lengths)}
 
 
 @pytest.mark.parametrize(("accumulate", "steps", "missing"), [(1, 14, 0), (2, 7, 0), (4, 4, 2)])
 @pytest.mark.parametrize("batch_size", [16, 15])
 def test_last_step_is_completed(accumulate, steps, missing, batch_size):
-    schedule = Schedule(
+    plan = BatchPlan(
         classifier(), Sequences(), batch_size, 0, epochs=2, gradient_accumulation_steps=accumulate
     )
-    assert (schedule.steps, schedule.missing) == (steps, missing)
+    assert (plan.steps, plan.missing) == (steps, missing)
     if missing:
-        assert len(schedule.epoch(2)) == 7
+        assert len(plan.epoch(2)) == 7
 
 
 @pytest.mark.parametrize("packable", [True, False])
 def test_steps_are_compiled_if_that_saves_time(packable, monkeypatch):
     monkeypatch.setattr(heads, "can_be_packed", lambda model: packable)
-    few = Schedule(classifier(), Sequences(), 16, 0, epochs=2)
-    monkeypatch.setattr(schedules, "_COMPILING", 1.0)
-    many = Schedule(classifier(), Sequences(), 16, 0, epochs=2)
+    few = BatchPlan(classifier(), Sequences(), 16, 0, epochs=2)
+    monkeypatch.setattr(batch_plan, "_COMPILING", 1.0)
+    many = BatchPlan(classifier(), Sequences(), 16, 0, epochs=2)
     assert (few.compiled, many.compiled) == (False, True)
     if not packable:
         # A few lengths, and the last batch is padded with rows.
@@ -97,7 +97,7 @@ def test_steps_are_compiled_if_that_saves_time(packable, monkeypatch):
 def test_many_epochs_are_compiled():
     sequences, model = Sequences(), classifier()
     compiled = [
-        Schedule(model, sequences, 16, 0, epochs=epochs, fixed_length=fixed).compiled
+        BatchPlan(model, sequences, 16, 0, epochs=epochs, fixed_length=fixed).compiled
         for fixed in (False, True)
         for epochs in (1, 10**9)
     ]
@@ -105,22 +105,22 @@ def test_many_epochs_are_compiled():
 
 
 def test_late_epochs_fit_the_planned_shape(monkeypatch):
-    monkeypatch.setattr(schedules, "_PLANNED", 1)
+    monkeypatch.setattr(batch_plan, "_PLANNED", 1)
     monkeypatch.setattr(packing, "_MULTIPLE", 1)  # no spare positions
-    schedule = Schedule(classifier(), Sequences(), 6, 0, epochs=100)
+    plan = BatchPlan(classifier(), Sequences(), 6, 0, epochs=100)
     widths = []
     for number in range(50):
-        ((rows, positions),) = shapes(schedule, number)
-        assert rows == schedule.shape[0]
+        ((rows, positions),) = shapes(plan, number)
+        assert rows == plan.shape[0]
         widths.append(positions)
     assert widths[0] == min(widths) < max(widths) <= widths[0] + 16
 
 
 @pytest.mark.parametrize("fixed_length", [True, False])
 def test_rematerialization_is_never_compiled_on_a_cpu(fixed_length, monkeypatch):
-    monkeypatch.setattr(schedules, "_COMPILING", 1.0)
+    monkeypatch.setattr(batch_plan, "_COMPILING", 1.0)
     model = classifier(rematerialize=True)
-    assert not Schedule(model, Sequences(), 16, 0, epochs=2, fixed_length=fixed_length).compiled
+    assert not BatchPlan(model, Sequences(), 16, 0, epochs=2, fixed_length=fixed_length).compiled
 
 
 def check_devices(count):

@@ -18,7 +18,7 @@ _COMPILED_SHARE = 0.65
 _PLANNED = 10  # epochs that determine the shape of packed batches; later epochs may widen it
 
 
-class Schedule:
+class BatchPlan:
     """The batches of all epochs of a run.
 
     Texts, pairs and tagged sentences are packed, several sequences per row, on one device or with
