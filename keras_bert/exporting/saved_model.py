@@ -20,6 +20,7 @@ from keras_bert.encoder import BertEncoder
 from keras_bert.exporting import model_card, signatures, tf_serving, tfhub
 from keras_bert.exporting.hub_layer import HubLayer
 from keras_bert.exporting.model_card import ModelInfo
+from keras_bert.runtime.reading import first_line
 
 LABELS_FILE = "labels.txt"
 

@@ -14,6 +14,7 @@ from keras_bert import checkpoints, heads, keras_internals
 from keras_bert.encoder import BertEncoder
 from keras_bert.hub import conversion, model_config, resolve
 from keras_bert.runtime.files import atomic_write
+from keras_bert.runtime.reading import first_line
 from keras_bert.runtime.terminal import printable
 
 MODEL_FILE = "model.keras"  # the model in a folder that `save` wrote

@@ -24,6 +24,7 @@ import zipfile
 
 from keras_bert.hub import archives, cache, download
 from keras_bert.hub.registry import ALIASES, GOOGLE_ARCHIVES, HUB_FILES, SOURCES
+from keras_bert.runtime.reading import first_line
 from keras_bert.runtime.terminal import waiting
 
 HUB_PREFIX = "hf:"

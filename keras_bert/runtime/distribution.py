@@ -10,6 +10,8 @@ import typing
 
 import keras
 
+from keras_bert.runtime.reading import first_line
+
 __all__ = ["scope"]
 
 STRATEGIES = ("auto", "one-device", "mirrored", "multi-worker", "tpu")

@@ -1,0 +1,394 @@
+"""The pipelines of the tasks: what they take and what they return."""
+
+import collections
+import dataclasses
+
+import numpy as np
+
+from keras_bert import heads
+from keras_bert.data.conll import TaggedSentences, is_bio
+from keras_bert.data.examples import Examples
+from keras_bert.data.squad import Questions
+from keras_bert.data.swag import Choices
+from keras_bert.pipelines import results
+from keras_bert.pipelines.pipeline import Pipeline
+from keras_bert.tasks import inference, masked_lm, tagging
+from keras_bert.text.offsets import characters_of_bytes
+
+SOURCE = "the inputs"
+
+
+def _listed(inputs, name="inputs"):
+    """Return inputs as a list, and True if they are a single string."""
+    if isinstance(inputs, (str, bytes)):
+        return [inputs], True
+    if inputs is None or isinstance(inputs, (dict, set)) or not hasattr(inputs, "__iter__"):
+        raise ValueError(f"{name} must be a string or a list of strings; received {inputs!r:.80}")
+    return list(inputs), False
+
+
+def _check_texts(texts, what="text"):
+    for number, text in enumerate(texts, 1):
+        if not isinstance(text, str):
+            raise ValueError(f"{what} {number} must be a string; received {text!r:.80}")
+    return texts
+
+
+def _none_given(**given):
+    for name, value in given.items():
+        if value is not None:
+            raise ValueError(f"{name} is not an input of this task; remove it")
+
+
+def _check_top_k(top_k):
+    if top_k is not None and (isinstance(top_k, bool) or int(top_k) != top_k or top_k < 1):
+        raise ValueError(f"top_k must be an integer of at least 1, or None; received {top_k!r}")
+
+
+class TextPipeline(Pipeline):
+    """Pipeline of a task that reads texts or pairs of texts."""
+
+    def __init__(self, model, **options):
+        super().__init__(model, **options)
+        self._pairs = self._output is not None and self._output.pairs
+        if self._pairs:
+            self.columns = ("text", "text_pair")
+
+    def _rows(self, inputs, text_pair=None, **others):
+        _none_given(**others)
+        if not self._pairs:
+            if text_pair is not None:
+                raise ValueError(f"{self.model.name!r} reads single texts; remove text_pair")
+            rows, is_single = _listed(inputs)
+            return _check_texts(rows), is_single
+        if text_pair is not None:
+            (first, is_single), (second, _) = _listed(inputs), _listed(text_pair, "text_pair")
+            if len(first) != len(second):
+                raise ValueError(
+                    f"text_pair must have as many texts as the inputs, {len(first)}; received "
+                    f"{len(second)}"
+                )
+            pairs = list(zip(first, second, strict=True))
+        else:
+            is_single = (
+                isinstance(inputs, tuple)
+                and len(inputs) == 2
+                and all(isinstance(text, str) for text in inputs)
+            )
+            pairs = [inputs] if is_single else _listed(inputs)[0]
+        for number, pair in enumerate(pairs, 1):
+            if isinstance(pair, str) or not hasattr(pair, "__len__") or len(pair) != 2:
+                raise ValueError(
+                    f"input {number} must be a pair of texts, such as ('a', 'b'), or give "
+                    f"text_pair; received {pair!r:.80}"
+                )
+            _check_texts(pair, f"input {number}, text")
+        return [tuple(pair) for pair in pairs], is_single
+
+    def _examples(self, rows):
+        if self._pairs:
+            return Examples([a for a, _ in rows], [b for _, b in rows], source=SOURCE)
+        return Examples(rows, source=SOURCE)
+
+
+class Classification(TextPipeline):
+    """Pipeline of `heads.classifier` and `heads.next_sentence`."""
+
+    options = ("top_k",)
+
+    def _results(self, examples, answers, **options):
+        _check_top_k(options.get("top_k"))
+        labels = self._output.labels
+        found = []
+        for text, row in zip(examples.texts, answers, strict=True):
+            order = np.argsort(-row, kind="stable")
+            ranked = [{"label": labels[index], "score": float(row[index])} for index in order]
+            if "top_k" in options:
+                ranked = ranked[: options["top_k"]]
+            elif self._output.multi_label:
+                ranked = [each for each in ranked if each["score"] >= 0.5]
+            else:
+                found.append(results.Label(ranked[0], text))
+                continue
+            found.append(results.Labels(ranked, text))
+        return found
+
+    def _mistakes(self, examples, answers):
+        labels, mistakes = self._output.labels, []
+        for index, row in enumerate(answers):
+            if self._output.multi_label:
+                expected = set(examples.label_sets[index])
+                given = {labels[number] for number in np.flatnonzero(row >= 0.5)}
+                wrong = [abs(row[labels.index(label)] - 0.5) + 0.5 for label in expected ^ given]
+                if not wrong:
+                    continue
+                score, given, expected = max(wrong), sorted(given), sorted(expected)
+            else:
+                given, expected = labels[row.argmax()], examples.labels[index]
+                if given == expected:
+                    continue
+                score = row.max()
+            mistake = {"text": examples.texts[index]}
+            if examples.text_pairs is not None:
+                mistake["text_pair"] = examples.text_pairs[index]
+            mistakes.append(mistake | {"expected": expected, "label": given, "score": float(score)})
+        return sorted(mistakes, key=lambda mistake: -mistake["score"])
+
+
+class Regression(TextPipeline):
+    """Pipeline of `heads.regressor`."""
+
+    def _results(self, examples, answers):
+        return [{"score": float(score)} for score in answers]
+
+    def _mistakes(self, examples, answers):
+        order = np.argsort(-np.abs(np.array(examples.scores) - answers), kind="stable")
+        mistakes = []
+        for index in order:
+            mistake = {"text": examples.texts[index]}
+            if examples.text_pairs is not None:
+                mistake["text_pair"] = examples.text_pairs[index]
+            scores = {"expected": examples.scores[index], "score": float(answers[index])}
+            mistakes.append(mistake | scores)
+        return mistakes
+
+
+class Embedding(TextPipeline):
+    """Pipeline of `heads.embedder`. Its results are arrays."""
+
+    def _answers(self, examples, batch_size, on_batch=None):
+        encoded = inference.encode_texts(self.model, examples.texts)
+        self._warn_of_truncation(encoded, len(examples))
+        vectors = inference.run(
+            self.model, encoded, batch_size=batch_size, on_batch=on_batch, predict=self._predict
+        )
+        return [np.asarray(vector, np.float32) for vector in vectors]
+
+    def _results(self, examples, answers):
+        return answers
+
+    def _joined(self, answers):
+        return np.reshape(np.array(answers, np.float32), (-1, self.model.output_shape[-1]))
+
+
+class Tagging(Pipeline):
+    """Pipeline of `heads.tagger`."""
+
+    options = ("grouped",)
+
+    def _rows(self, inputs, **others):
+        _none_given(**others)
+        rows, is_single = _listed(inputs)
+        return _check_texts(rows), is_single
+
+    def _examples(self, rows):
+        tokenizer = heads.find_encoder(self.model).preprocessor.tokenizer
+        words, spans = tagging.split_words(rows, tokenizer, self._output.characters)
+        return _TaggedTexts(words, source=SOURCE, texts=tuple(rows), spans=tuple(spans))
+
+    def _results(self, examples, answers, grouped=True):
+        grouped = grouped and any(map(is_bio, self._output.labels))
+        if not hasattr(examples, "texts"):  # sentences that are split into words
+            spans = [_spans_of_words(words) for words in examples.words]
+            texts = [" ".join(words) for words in examples.words]
+        else:
+            texts, spans = examples.texts, map(_in_characters, examples.texts, examples.spans)
+        found = []
+        for text, span, answer in zip(texts, spans, answers, strict=True):
+            words = [(tag, score, *ends) for (tag, score), ends in zip(answer, span, strict=True)]
+            if grouped:
+                words = _group([tag for tag, _ in answer], words)
+            found.append(results.Entities(
+                ({"text": text[start:end], "tag": tag, "score": float(score), "start": start,
+                  "end": end} for tag, score, start, end in words),
+                text,
+            ))  # fmt: skip
+        return found
+
+
+@dataclasses.dataclass(frozen=True)
+class _TaggedTexts(TaggedSentences):
+    """Sentences with their texts, and the span of each word in bytes."""
+
+    texts: tuple = ()
+    spans: tuple = ()
+
+
+def _spans_of_words(words):
+    """Return the spans of words in characters of their text, joined by spaces."""
+    ends = np.cumsum([len(word) + 1 for word in words]) - 1
+    return [(int(end) - len(word), int(end)) for word, end in zip(words, ends, strict=True)]
+
+
+def _in_characters(text, spans):
+    """Convert spans of UTF-8 bytes to spans of characters."""
+    of_byte = characters_of_bytes(text)
+    return [(int(of_byte[start]), int(of_byte[end - 1]) + 1) for start, end in spans]
+
+
+def _group(tags, words):
+    """Join the words of each entity; its score is the mean of their scores."""
+    for type, first, end in sorted(tagging.entities(tags), key=lambda entity: entity[1]):
+        score = np.mean([score for _, score, *_ in words[first:end]])
+        yield type, score, words[first][2], words[end - 1][3]
+
+
+class QuestionAnswering(Pipeline):
+    """Pipeline of `heads.span_selector`."""
+
+    columns = ("question", "context")
+    options = ("top_k", "max_answer_length", "null_threshold")
+
+    def _rows(self, inputs=None, question=None, context=None, **others):
+        _none_given(**others)
+        if inputs is not None and context is not None and question is None:
+            question, inputs = inputs, None
+        if inputs is not None:  # (question, context), or a list of such pairs
+            is_single = isinstance(inputs, tuple) and all(isinstance(x, str) for x in inputs)
+            rows = [inputs] if is_single else _listed(inputs)[0]
+            for number, row in enumerate(rows, 1):
+                if isinstance(row, str) or not hasattr(row, "__len__") or len(row) != 2:
+                    raise ValueError(
+                        f"input {number} must be a question and a context; received {row!r:.80}. "
+                        "Use question= and context="
+                    )
+        elif question is None or context is None:
+            raise ValueError("question answering needs question= and context=")
+        else:
+            questions, is_single = _listed(question, "question")
+            contexts, is_shared = _listed(context, "context")
+            if is_shared:
+                contexts *= len(questions)
+            if len(questions) != len(contexts):
+                raise ValueError(
+                    f"context must be one text or one for each of the {len(questions)} questions; "
+                    f"received {len(contexts)}"
+                )
+            rows = list(zip(questions, contexts, strict=True))
+        for number, row in enumerate(rows, 1):
+            _check_texts(row, f"input {number}, text")
+        return rows, is_single
+
+    def _examples(self, rows):
+        return Questions([a for a, _ in rows], [b for _, b in rows], source=SOURCE)
+
+    def _decoding(self, options):
+        _check_top_k(options.get("top_k"))
+        return options
+
+    def _results(self, examples, answers, **options):
+        found = []
+        for context, answer in zip(examples.contexts, answers, strict=True):
+            ranked = [_renamed(each) for each in (answer if "top_k" in options else [answer])]
+            if "top_k" in options:
+                found.append(results.Entities(ranked, context, "answer"))
+            else:
+                found.append(results.Answer(ranked[0], context))
+        return found
+
+    def _mistakes(self, examples, answers):
+        mistakes = []
+        for index, answer in enumerate(answers):
+            accepted = [text for text, _ in examples.answers[index]]
+            if answer["text"] in (accepted or [""]):
+                continue
+            question = {"question": examples.questions[index], "context": examples.contexts[index]}
+            mistakes.append(question | {"expected": accepted} | _renamed(answer))
+        return sorted(mistakes, key=lambda mistake: -mistake["score"])
+
+
+def _renamed(answer):
+    return {"answer" if key == "text" else key: value for key, value in answer.items()}
+
+
+class MultipleChoice(Pipeline):
+    """Pipeline of `heads.multiple_choice`."""
+
+    columns = ("text", "choices")
+    options = ()
+
+    def _rows(self, inputs, choices=None, **others):
+        _none_given(**others)
+        texts, is_single = _listed(inputs)
+        if choices is None:
+            raise ValueError("multiple choice needs choices=, a list of strings per text")
+        choices = [list(choices)] if is_single else [list(each) for each in choices]
+        if len(texts) != len(choices):
+            raise ValueError(
+                f"choices must have a list for each of the {len(texts)} texts; received "
+                f"{len(choices)}"
+            )
+        return list(zip(_check_texts(texts), choices, strict=True)), is_single
+
+    def _ask_rows(self, rows, settings, options):
+        # A batch has the same number of choices in each row.
+        groups = collections.defaultdict(list)
+        for index, (_, choices) in enumerate(rows):
+            groups[len(choices)].append(index)
+        found = results.Results([None] * len(rows))
+        for indices in groups.values():
+            part = super()._ask_rows([rows[index] for index in indices], settings, options)
+            for index, result in zip(indices, part, strict=True):
+                found[index] = result
+        return found
+
+    def _examples(self, rows):
+        return Choices([text for text, _ in rows], [list(c) for _, c in rows], source=SOURCE)
+
+    def _results(self, examples, answers):
+        return [
+            {"choice": int(row.argmax()), "text": choices[row.argmax()], "score": float(row.max())}
+            for choices, row in zip(examples.choices, answers, strict=True)
+        ]
+
+    def _mistakes(self, examples, answers):
+        mistakes = []
+        for index, row in enumerate(answers):
+            chosen, expected, choices = row.argmax(), examples.labels[index], examples.choices[index]
+            if chosen != expected:
+                mistakes.append({
+                    "text": examples.texts[index], "expected": choices[expected],
+                    "choice": choices[chosen], "score": float(row.max()),
+                })  # fmt: skip
+        return sorted(mistakes, key=lambda mistake: -mistake["score"])
+
+
+class MaskedLM(TextPipeline):
+    """Pipeline of `heads.masked_lm` and `heads.pretraining`."""
+
+    options = ("top_k",)
+    chunk = 256  # the logits of a masked token take 4 bytes per token of the vocabulary
+
+    def __init__(self, model, **options):
+        super().__init__(model, **options)
+        self._pairs, self.columns = False, ("text",)
+
+    def _answers(self, examples, batch_size, on_batch=None, top_k=5):
+        encoded = masked_lm.EncodedMasks(self.model, examples.texts)
+        outputs = inference.run(
+            self.model, encoded, batch_size=batch_size, on_batch=on_batch, predict=self._predict
+        )
+        return masked_lm.decode(self.model, encoded, outputs, top_k)
+
+    def _decoding(self, options):
+        _check_top_k(options.get("top_k"))
+        return options
+
+    def _results(self, examples, answers, **options):
+        found = []
+        for masks in answers:
+            ranked = [[{"token": t, "score": score} for t, score in mask] for mask in masks]
+            found.append(results.Results(ranked[0] if len(ranked) == 1 else ranked))
+        return found
+
+
+KINDS = {
+    "classifier": Classification,
+    "next_sentence": Classification,
+    "regressor": Regression,
+    "tagger": Tagging,
+    "span_selector": QuestionAnswering,
+    "multiple_choice": MultipleChoice,
+    "masked_lm": MaskedLM,
+    "pretraining": MaskedLM,
+}

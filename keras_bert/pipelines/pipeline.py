@@ -1,0 +1,297 @@
+"""`keras_bert.pipeline`: ask a model of any task from Python."""
+
+import contextlib
+import itertools
+import warnings
+from collections.abc import Iterator
+
+import keras
+
+from keras_bert import heads
+from keras_bert.encoder import BertEncoder
+from keras_bert.exporting import saved_model
+from keras_bert.hub import loading
+from keras_bert.pipelines import results
+from keras_bert.runtime.terminal import progress
+from keras_bert.tasks import inference
+
+LONG_TEXTS = ("truncate", "window", "error")
+_LONG_INPUT = 200  # texts for which a progress bar is shown
+
+
+class Pipeline:
+    """A model and what is needed to ask it. `keras_bert.pipeline` makes one.
+
+    A subclass per task reads the inputs of its task and makes its results. It implements `_rows`
+    (inputs to a list of rows), `_examples` (rows to the data of the task) and `_results` (the task's
+    answers to a list of results), and sets `options`, the names of its options of `__call__`.
+
+    Attributes:
+        model: The `keras.Model`.
+        task: Name of its head, such as `"classifier"`.
+        batch_size: Sequences per batch.
+    """
+
+    columns: tuple[str, ...] = ("text",)  # of a DataFrame
+    options: tuple[str, ...] = ()
+    chunk = 8192  # rows that are tokenized and computed at once
+
+    def __init__(self, model, *, batch_size=32, long_texts=None):
+        self.model, self.batch_size = model, batch_size
+        self.task = heads.find_task(model)
+        self.long_texts = long_texts
+        self._output = heads.find_output(model)
+        self._predict = inference.predict_function(model)
+        self._has_warned = False
+
+    def __repr__(self):
+        return f"<keras_bert.pipeline of {self.model.name!r}, task {self.task}>"
+
+    def __call__(
+        self,
+        inputs=None,
+        text_pair=None,
+        *,
+        question=None,
+        context=None,
+        choices=None,
+        batch_size=None,
+        show_progress=True,
+        **options,
+    ):
+        """Ask the model.
+
+        Args:
+            inputs: A string, or several: a list, a tuple, a NumPy array, a pandas Series, an
+                iterator or a DataFrame. Pairs are tuples of two strings. Or the data of the task,
+                such as `keras_bert.Examples`.
+            text_pair: The second text of a pair, or a list of second texts.
+            question, context: For question answering, strings or lists. Several questions may share
+                one context.
+            choices: For multiple choice, the choices of a text, or a list of them per text.
+            batch_size: Sequences per batch. Defaults to that of the pipeline.
+            show_progress: If True, show a progress bar for long inputs.
+            **options: Options of the task, see `keras_bert.pipeline`.
+
+        Returns:
+            The result of a single input, a list of results for several, an iterator for an
+            iterator, or a DataFrame for a DataFrame.
+
+        Raises:
+            ValueError: If an input is not a string, or an option does not belong to the task.
+        """
+        unknown = next((name for name in options if name not in self.options), None)
+        if unknown is not None:
+            takes = f"takes {', '.join(self.options)}" if self.options else "has no options"
+            raise ValueError(f"{unknown} is not an option of this task, which {takes}")
+        given = {"text_pair": text_pair, "question": question, "context": context}
+        given = {name: value for name, value in {**given, "choices": choices}.items()}
+        settings = {"batch_size": batch_size or self.batch_size, "show_progress": show_progress}
+        if results.is_dataframe(inputs):
+            return self._ask_dataframe(inputs, settings, options)
+        if isinstance(inputs, Iterator):
+            return self._ask_iterator(inputs, settings, options)
+        if hasattr(inputs, "source"):  # the data of a task
+            return self._ask(inputs, settings, options)
+        rows, is_single = self._rows(inputs, **given)
+        answers = self._ask_rows(rows, settings, options)
+        return answers[0] if is_single else answers
+
+    def evaluate(self, examples, *, batch_size=None):
+        """Score the model on labeled data.
+
+        Args:
+            examples: The data of the task, with labels.
+            batch_size: Sequences per batch.
+
+        Returns:
+            A dict of metrics, the main one first. For classes and tags, `report` has a dict of
+            `precision`, `recall`, `f1` and `support` for each label.
+
+        Raises:
+            ValueError: If the data has no labels or belongs to another task.
+        """
+        answers = self._answers(examples, batch_size or self.batch_size)
+        return results.Metrics(inference.score(self.model, examples, answers, report=True))
+
+    def errors(self, examples, n=10):
+        """Return the most confident mistakes.
+
+        Args:
+            examples: The data of the task, with labels.
+            n: Number of mistakes.
+
+        Returns:
+            A list of dicts: the text, the label as `expected`, and the result; the highest score
+            first.
+
+        Raises:
+            ValueError: If the data has no labels, or the task has no single answer per text.
+        """
+        answers = self._answers(examples, self.batch_size)
+        return results.Results(self._mistakes(examples, answers)[:n])
+
+    def export(self, path, **options):
+        """Export the model for TensorFlow Serving; the arguments of `keras_bert.export`."""
+        return saved_model.export(self.model, path, **options)
+
+    def save(self, path, **options):
+        """Save the model; the arguments of `keras_bert.save`."""
+        return loading.save(self.model, path, **options)
+
+    def _answers(self, examples, batch_size, on_batch=None, **options):
+        encoded = inference.encode(self.model, examples, long_texts=self.long_texts)
+        self._warn_of_truncation(encoded, len(examples))
+        return inference.answers(
+            self.model,
+            examples,
+            batch_size=batch_size,
+            encoded=encoded,
+            on_batch=on_batch,
+            predict=self._predict,
+            **options,
+        )
+
+    def _ask(self, examples, settings, options):
+        """Return the results for the data of the task."""
+        with _bar(len(examples), settings) as advance:
+            answers = self._answers(
+                examples, settings["batch_size"], advance, **self._decoding(options)
+            )
+        return results.Results(self._results(examples, answers, **options))
+
+    def _ask_rows(self, rows, settings, options):
+        found = results.Results()
+        with _bar(len(rows), settings) as advance:
+            for start in range(0, len(rows), self.chunk):
+                part = rows[start : start + self.chunk]
+                quiet = {**settings, "show_progress": False}
+                found += self._ask(self._examples(part), quiet, options)
+                advance(len(part) / len(rows))
+        return self._joined(found)
+
+    def _ask_iterator(self, inputs, settings, options):
+        settings = {**settings, "show_progress": False}
+        size = min(self.chunk, 16 * settings["batch_size"])
+        while part := list(itertools.islice(inputs, size)):
+            rows, _ = self._rows(part)
+            yield from self._ask_rows(rows, settings, options)
+
+    def _ask_dataframe(self, frame, settings, options):
+        missing = [name for name in self.columns if name not in frame.columns]
+        if missing:
+            raise ValueError(
+                f"the DataFrame must have the columns {', '.join(self.columns)}; it has "
+                f"{', '.join(map(str, frame.columns))}"
+            )
+        rows, _ = self._rows(*(frame[name].tolist() for name in self.columns[:1]), **{
+            name: frame[name].tolist() for name in self.columns[1:]
+        })  # fmt: skip
+        answers = results.Results(self._ask_rows(rows, settings, options))
+        return frame.assign(**{
+            name: column.tolist() for name, column in answers.to_dataframe(frame.index).items()
+        })  # fmt: skip
+
+    def _decoding(self, options):
+        """Return the options that the task's `decode` takes."""
+        return {}
+
+    def _joined(self, answers):
+        return answers
+
+    def _mistakes(self, examples, answers):
+        raise ValueError(f"errors is not available for the task {self.task}")
+
+    def _warn_of_truncation(self, encoded, count):
+        truncated = getattr(encoded, "truncated", 0)
+        if not truncated or self._has_warned:
+            return
+        limit = encoded.max_length
+        if self.long_texts == "error":
+            raise ValueError(
+                f"{truncated} of {count} texts have more than {limit} tokens; shorten them, or use "
+                'long_texts="truncate" or long_texts="window"'
+            )
+        self._has_warned = True
+        warnings.warn(
+            f"{truncated} of {count} texts were truncated to {limit} tokens. Use "
+            'long_texts="window" to read long texts in parts',
+            stacklevel=5,
+        )
+
+
+@contextlib.contextmanager
+def _bar(count, settings):
+    """Show a progress bar for long inputs; yields a function that takes the fraction done."""
+    with progress(show=settings["show_progress"] and count > _LONG_INPUT) as bar:
+        work = bar.add_task("Predicting", total=count)
+        yield lambda share: bar.advance(work, share * count)
+
+
+def pipeline(model, *, task=None, batch_size=32, long_texts=None, pooling=None, trusted=False):
+    """Make a function that asks a model, for any task.
+
+    The result of one input:
+
+    - classes: a dict with `label` and `score`; with `top_k`, a list of them, `top_k=None` for all;
+      if a text can have several labels, the list of those with a score of at least 0.5
+    - a number: a dict with `score`
+    - tags: a list of entities, dicts with `text`, `tag`, `score`, `start` and `end` (characters);
+      without BIO tags, or with `grouped=False`, a dict per word
+    - question answering: a dict with `answer`, `start`, `end` and `score`; with `top_k`, a list
+    - multiple choice: a dict with `choice` (its index), `text` and `score`
+    - masked tokens: a list of dicts with `token` and `score`, `top_k=5`; for several [MASK] a list
+      of such lists
+    - embeddings: a NumPy array (hidden,); for several texts (n, hidden)
+
+    Args:
+        model: A model with a head of `keras_bert.heads`, an encoder, or its name or path for
+            `keras_bert.load`.
+        task: A task of `keras_bert.load`, such as `"masked_lm"`. By default, the head that the model
+            has.
+        batch_size: Sequences per batch.
+        long_texts: What happens to texts that are longer than the model's maximum: `"truncate"`
+            counts them in one warning, `"window"` averages the answers for overlapping windows, and
+            `"error"` raises. By default as the model was trained, see `keras_bert.finetune`. Tags
+            and answers are always read from windows.
+        pooling: `"mean"`, `"cls"` or `"max"`, for the embeddings of an encoder. Default: `"mean"`.
+        trusted: See `keras_bert.load`.
+
+    Returns:
+        A `Pipeline`. It can be called, and has the methods `evaluate`, `errors`, `export` and
+        `save`.
+
+    Raises:
+        ValueError: If the model has no preprocessor or no known head, or an argument is invalid.
+
+    Example:
+
+    >>> from keras_bert import BertEncoder, Preprocessor
+    >>> preprocessor = Preprocessor(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good"])
+    >>> encoder = BertEncoder(vocab_size=5, hidden_size=4, num_hidden_layers=1,
+    ...     num_attention_heads=2, intermediate_size=8, preprocessor=preprocessor)
+    >>> classify = pipeline(heads.classifier(encoder, labels=["no", "yes"]))
+    >>> sorted(classify("good")), len(classify(["good", "bad"]))
+    (['label', 'score'], 2)
+    """
+    if not isinstance(model, keras.Model):
+        model = loading.load(model, task=task or "auto", trusted=trusted)
+    elif task is not None and task != heads.find_task(model):
+        raise ValueError(f"{model.name!r} has the task {heads.find_task(model)}; received {task!r}")
+    if long_texts is not None and long_texts not in LONG_TEXTS:
+        raise ValueError(f"long_texts must be one of {', '.join(LONG_TEXTS)}; received {long_texts!r}")
+    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+        raise ValueError(f"batch_size must be an integer of at least 1; received {batch_size!r}")
+    from keras_bert.pipelines import kinds
+
+    options = {"batch_size": batch_size, "long_texts": long_texts}
+    head = heads.find_task(model)
+    if head == "embedder" or (head is None and isinstance(model, BertEncoder)):
+        return kinds.Embedding(inference.as_embedder(model, pooling), **options)
+    if pooling is not None:
+        raise ValueError(f"pooling is only for embeddings; {model.name!r} has the task {head}")
+    if head not in kinds.KINDS:
+        raise ValueError(
+            f"{model.name!r} must have a head of keras_bert.heads; use its own `predict` method"
+        )
+    return kinds.KINDS[head](model, **options)
