@@ -29,7 +29,8 @@ _MODULE_OF = {
     "export": "keras_bert.exporting.saved_model",
     "finetune": "keras_bert.training.finetuning",
     "load": "keras_bert.hub.loading",
-    "predict": "keras_bert.tasks.inference",
+    "pipeline": "keras_bert.pipelines.pipeline",
+    "predict": "keras_bert.pipelines.pipeline",
     "read": "keras_bert.data.reader",
     "save": "keras_bert.hub.loading",
 }

@@ -65,6 +65,7 @@ def evaluate(args):
             batch_size=args.batch_size,
             encoded=encoded,
             on_batch=on_batch,
+            predict=inference.predict_function(model),
             **decoding,
         )
     metrics = registry.for_model(model).score(model, examples, answers)
@@ -97,6 +98,7 @@ def predict_texts(args):
     decoding = _decoding(args, model)
     parts = _parts(args, model)
     counts: collections.Counter[str] = collections.Counter()
+    predict = inference.predict_function(model)
     with _writer(args.output) as write, progress() as bar:
         work = bar.add_task("Predicting", total=None if args.input else 1)
 
@@ -104,8 +106,8 @@ def predict_texts(args):
             for part in parts:
                 encoded = inference.encode(model, part)
                 counts.update(inference.counts(encoded))
-                options = {"batch_size": args.batch_size, "encoded": encoded, **decoding}
-                answers = inference.answers(model, part, **options)
+                options = {"batch_size": args.batch_size, "encoded": encoded, "predict": predict}
+                answers = inference.answers(model, part, **options, **decoding)
                 yield part, answers, _asked(part, answers) if args.texts else None
                 bar.advance(work, len(part))
 
@@ -179,7 +181,7 @@ def embed(args):
     )
     first = next(parts)
     model = inference.as_embedder(arguments.load(args, task="auto"), args.pooling)
-    shape = [0, model.output_shape[-1]]
+    shape, predict = [0, model.output_shape[-1]], inference.predict_function(model)
     counts: collections.Counter[str] = collections.Counter()
     path = pathlib.Path(args.output).resolve()
     with atomic_write(path) as beside, open(beside, "wb") as file, progress() as bar:
@@ -188,8 +190,9 @@ def embed(args):
         for part in itertools.chain([first], parts):
             encoded = inference.encode_texts(model, part.texts)
             counts.update(inference.counts(encoded))
-            options = {"batch_size": args.batch_size, "encoded": encoded}
-            file.write(inference.embed(model, part.texts, **options).tobytes())
+            options = {"batch_size": args.batch_size, "predict": predict}
+            vectors = inference.run(model, encoded, **options)
+            file.write(np.array(vectors, np.float32).tobytes())
             shape[0] += len(part)
             bar.advance(work, len(part))
         file.seek(0)
@@ -207,12 +210,13 @@ def _write_header(file, shape):
 def fill_masks(args):
     """Print candidates for [MASK]."""
     model = _load_masked_lm(args)
-    for text, blanks in zip(
-        args.texts, masked_lm.fill(model, args.texts, top=args.top), strict=True
-    ):
-        for number, candidates in enumerate(blanks, 1):
-            for piece, probability in candidates:
-                print(f"{probability:.4f}\t{piece}\t{number}\t{text}")
+    encoded = masked_lm.EncodedMasks(model, args.texts)
+    outputs = inference.run(model, encoded, predict=inference.predict_function(model))
+    answers = masked_lm.decode(model, encoded, outputs, args.top)
+    for text, masks in zip(args.texts, answers, strict=True):
+        for number, candidates in enumerate(masks, 1):
+            for token, probability in candidates:
+                print(f"{probability:.4f}\t{token}\t{number}\t{text}")
 
 
 def _load_masked_lm(args):

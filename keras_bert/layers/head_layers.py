@@ -23,6 +23,7 @@ class TaskOutput(keras.layers.Layer):
         no_answer: If True, a question can have no answer.
         names: Names of the outputs, one per logit. Defaults to one output with all logits.
         characters: If True, the words to tag are single characters.
+        long_texts: `"truncate"`, or `"window"` to average the answers for parts of long texts.
 
     Raises:
         ValueError: In a call, if there are not as many logits as labels.
@@ -42,10 +43,12 @@ class TaskOutput(keras.layers.Layer):
         no_answer=False,
         names=None,
         characters=False,
+        long_texts="truncate",
         **kwargs,
     ):
         super().__init__(**{**kwargs, "dtype": "float32"})
         self.task = task
+        self.long_texts = long_texts
         self.characters = characters
         self.pairs = pairs
         self.multi_label = multi_label
@@ -88,6 +91,7 @@ class TaskOutput(keras.layers.Layer):
             "no_answer": self.no_answer,
             "names": None if self._names is None else list(self._names),
             "characters": self.characters,
+            "long_texts": self.long_texts,
         }
 
 

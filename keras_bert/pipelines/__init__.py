@@ -1,1 +1,1 @@
-"""Pipelines: one callable object for a model of any task, from Python's strings to plain results."""
+"""Pipelines: a model of any task as a function from strings to plain results."""

@@ -13,6 +13,7 @@ from keras_bert.data.swag import Choices
 from keras_bert.pipelines import results
 from keras_bert.pipelines.pipeline import Pipeline
 from keras_bert.tasks import inference, masked_lm, tagging
+from keras_bert.tasks.classification import LONG_TEXTS
 from keras_bert.text.offsets import characters_of_bytes
 
 SOURCE = "the inputs"
@@ -95,6 +96,10 @@ class Classification(TextPipeline):
     """Pipeline of `heads.classifier` and `heads.next_sentence`."""
 
     options = ("top_k",)
+    long_texts_options = LONG_TEXTS
+
+    def _encode(self, examples):
+        return inference.encode(self.model, examples, long_texts=self.long_texts)
 
     def _results(self, examples, answers, **options):
         _check_top_k(options.get("top_k"))
@@ -135,8 +140,10 @@ class Classification(TextPipeline):
         return sorted(mistakes, key=lambda mistake: -mistake["score"])
 
 
-class Regression(TextPipeline):
+class Regression(Classification):
     """Pipeline of `heads.regressor`."""
+
+    options = ()
 
     def _results(self, examples, answers):
         return [{"score": float(score)} for score in answers]
@@ -175,6 +182,7 @@ class Tagging(Pipeline):
     """Pipeline of `heads.tagger`."""
 
     options = ("grouped",)
+    long_texts_options = ("window",)
 
     def _rows(self, inputs, **others):
         _none_given(**others)
@@ -238,6 +246,7 @@ class QuestionAnswering(Pipeline):
 
     columns = ("question", "context")
     options = ("top_k", "max_answer_length", "null_threshold")
+    long_texts_options = ("window",)
 
     def _rows(self, inputs=None, question=None, context=None, **others):
         _none_given(**others)
@@ -305,7 +314,6 @@ class MultipleChoice(Pipeline):
     """Pipeline of `heads.multiple_choice`."""
 
     columns = ("text", "choices")
-    options = ()
 
     def _rows(self, inputs, choices=None, **others):
         _none_given(**others)
@@ -344,7 +352,11 @@ class MultipleChoice(Pipeline):
     def _mistakes(self, examples, answers):
         mistakes = []
         for index, row in enumerate(answers):
-            chosen, expected, choices = row.argmax(), examples.labels[index], examples.choices[index]
+            chosen, expected, choices = (
+                row.argmax(),
+                examples.labels[index],
+                examples.choices[index],
+            )
             if chosen != expected:
                 mistakes.append({
                     "text": examples.texts[index], "expected": choices[expected],

@@ -15,16 +15,15 @@ from keras_bert.pipelines import results
 from keras_bert.runtime.terminal import progress
 from keras_bert.tasks import inference
 
-LONG_TEXTS = ("truncate", "window", "error")
 _LONG_INPUT = 200  # texts for which a progress bar is shown
 
 
 class Pipeline:
     """A model and what is needed to ask it. `keras_bert.pipeline` makes one.
 
-    A subclass per task reads the inputs of its task and makes its results. It implements `_rows`
-    (inputs to a list of rows), `_examples` (rows to the data of the task) and `_results` (the task's
-    answers to a list of results), and sets `options`, the names of its options of `__call__`.
+    Each task has a subclass, which implements `_rows` (inputs to a list of rows), `_examples` (rows
+    to the data of the task) and `_results` (answers of the task to a list of results). `options`
+    are the names of its options of `__call__`.
 
     Attributes:
         model: The `keras.Model`.
@@ -34,11 +33,17 @@ class Pipeline:
 
     columns: tuple[str, ...] = ("text",)  # of a DataFrame
     options: tuple[str, ...] = ()
+    long_texts_options: tuple[str, ...] = ("truncate",)
     chunk = 8192  # rows that are tokenized and computed at once
 
     def __init__(self, model, *, batch_size=32, long_texts=None):
         self.model, self.batch_size = model, batch_size
         self.task = heads.find_task(model)
+        if long_texts not in (None, *self.long_texts_options):
+            raise ValueError(
+                f"long_texts must be one of {', '.join(self.long_texts_options)} for the task "
+                f"{self.task}; received {long_texts!r}"
+            )
         self.long_texts = long_texts
         self._output = heads.find_output(model)
         self._predict = inference.predict_function(model)
@@ -84,8 +89,9 @@ class Pipeline:
         if unknown is not None:
             takes = f"takes {', '.join(self.options)}" if self.options else "has no options"
             raise ValueError(f"{unknown} is not an option of this task, which {takes}")
-        given = {"text_pair": text_pair, "question": question, "context": context}
-        given = {name: value for name, value in {**given, "choices": choices}.items()}
+        given = {
+            "text_pair": text_pair, "question": question, "context": context, "choices": choices
+        }  # fmt: skip
         settings = {"batch_size": batch_size or self.batch_size, "show_progress": show_progress}
         if results.is_dataframe(inputs):
             return self._ask_dataframe(inputs, settings, options)
@@ -140,7 +146,7 @@ class Pipeline:
         return loading.save(self.model, path, **options)
 
     def _answers(self, examples, batch_size, on_batch=None, **options):
-        encoded = inference.encode(self.model, examples, long_texts=self.long_texts)
+        encoded = self._encode(examples)
         self._warn_of_truncation(encoded, len(examples))
         return inference.answers(
             self.model,
@@ -151,6 +157,9 @@ class Pipeline:
             predict=self._predict,
             **options,
         )
+
+    def _encode(self, examples):
+        return inference.encode(self.model, examples)
 
     def _ask(self, examples, settings, options):
         """Return the results for the data of the task."""
@@ -206,16 +215,12 @@ class Pipeline:
         truncated = getattr(encoded, "truncated", 0)
         if not truncated or self._has_warned:
             return
-        limit = encoded.max_length
-        if self.long_texts == "error":
-            raise ValueError(
-                f"{truncated} of {count} texts have more than {limit} tokens; shorten them, or use "
-                'long_texts="truncate" or long_texts="window"'
-            )
         self._has_warned = True
+        remedy = 'Use long_texts="window" to read long texts in parts'
+        if "window" not in self.long_texts_options:
+            remedy = "Shorten them"
         warnings.warn(
-            f"{truncated} of {count} texts were truncated to {limit} tokens. Use "
-            'long_texts="window" to read long texts in parts',
+            f"{truncated} of {count} texts were truncated to {encoded.max_length} tokens. {remedy}",
             stacklevel=5,
         )
 
@@ -247,8 +252,7 @@ def pipeline(model, *, task=None, batch_size=32, long_texts=None, pooling=None, 
     Args:
         model: A model with a head of `keras_bert.heads`, an encoder, or its name or path for
             `keras_bert.load`.
-        task: A task of `keras_bert.load`, such as `"masked_lm"`. By default, the head that the model
-            has.
+        task: A task of `keras_bert.load`, such as `"masked_lm"`. By default that of the model.
         batch_size: Sequences per batch.
         long_texts: What happens to texts that are longer than the model's maximum: `"truncate"`
             counts them in one warning, `"window"` averages the answers for overlapping windows, and
@@ -278,8 +282,6 @@ def pipeline(model, *, task=None, batch_size=32, long_texts=None, pooling=None, 
         model = loading.load(model, task=task or "auto", trusted=trusted)
     elif task is not None and task != heads.find_task(model):
         raise ValueError(f"{model.name!r} has the task {heads.find_task(model)}; received {task!r}")
-    if long_texts is not None and long_texts not in LONG_TEXTS:
-        raise ValueError(f"long_texts must be one of {', '.join(LONG_TEXTS)}; received {long_texts!r}")
     if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
         raise ValueError(f"batch_size must be an integer of at least 1; received {batch_size!r}")
     from keras_bert.pipelines import kinds
@@ -295,3 +297,29 @@ def pipeline(model, *, task=None, batch_size=32, long_texts=None, pooling=None, 
             f"{model.name!r} must have a head of keras_bert.heads; use its own `predict` method"
         )
     return kinds.KINDS[head](model, **options)
+
+
+def predict(model, inputs, **options):
+    """Ask a model once: `pipeline(model)(inputs)`. For several calls, keep the pipeline.
+
+    Args:
+        model: As for `pipeline`.
+        inputs: As for `Pipeline.__call__`, for example a list of strings.
+        **options: Options of `Pipeline.__call__`, such as `top_k`.
+
+    Returns:
+        The results, see `pipeline`.
+
+    Raises:
+        ValueError: As from `pipeline` and its call.
+
+    Example:
+
+    >>> from keras_bert import BertEncoder, Preprocessor
+    >>> preprocessor = Preprocessor(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good"])
+    >>> encoder = BertEncoder(vocab_size=5, hidden_size=4, num_hidden_layers=1,
+    ...     num_attention_heads=2, intermediate_size=8, preprocessor=preprocessor)
+    >>> predict(encoder, ["good", "bad", ""]).shape
+    (3, 4)
+    """
+    return pipeline(model)(inputs, **options)

@@ -9,8 +9,9 @@ from keras_bert import heads
 from keras_bert.data.batching import REDUCTION
 from keras_bert.text.fast_tokenizer import tokenize_function
 
-HEADS = ("classifier", "regressor")
+HEADS = ("classifier", "regressor", "next_sentence")
 MAX_LENGTH = 128
+LONG_TEXTS = ("truncate", "window", "error")
 _CHUNK = 4096  # texts per call of the tokenizer
 
 
@@ -47,12 +48,17 @@ def compile_options(model):
 class EncodedTexts:
     """Tokenized texts or pairs, for `data.batching.Batches`. Long sequences are truncated.
 
+    With `in_windows`, long texts become several sequences instead, overlapping by a quarter.
+
     `targets`: one row per text, or `None`. `weights`: weight of each text in the loss, float32
     (n,). `lengths`: tokens with special tokens, int (n,). `truncated`: number of truncated
     sequences. `empty`: number of texts without tokens per column; `without_tokens` is its sum.
+    `text_of`: with `in_windows`, the index of the text of each sequence, int (n,); else `None`.
     """
 
-    def __init__(self, preprocessor, examples, max_length, targets=None, weights=None):
+    def __init__(
+        self, preprocessor, examples, max_length, targets=None, weights=None, in_windows=False
+    ):
         self.max_length = max_length
         self.pad_id = preprocessor.tokenizer.token_id("[PAD]")
         self._preprocessor = preprocessor
@@ -63,11 +69,37 @@ class EncodedTexts:
         if examples.text_pairs is not None:
             columns.append(examples.text_pairs)
         self._ids = [tokenize_in_chunks(tokenize, texts) for texts in columns]
+        self.empty = [int(np.sum(ids.row_lengths().numpy() == 0)) for ids in self._ids]
+        self.without_tokens = sum(self.empty)
+        self.text_of = None
+        if in_windows:
+            self._split_into_windows()
         total = sum(ids.row_lengths().numpy() for ids in self._ids) + 1 + len(self._ids)
         self.lengths = np.minimum(total, max_length)
         self.truncated = int(np.sum(total > max_length))
-        self.empty = [int(np.sum(ids.row_lengths().numpy() == 0)) for ids in self._ids]
-        self.without_tokens = sum(self.empty)
+
+    def _split_into_windows(self):
+        (ids,) = self._ids
+        size = self.max_length - 2
+        step = max(size - size // 4, 1)
+        counts = 1 + -(-np.maximum(ids.row_lengths().numpy() - size, 0) // step)
+        self.text_of = np.repeat(np.arange(len(counts)), counts)
+        number = np.arange(len(self.text_of)) - np.repeat(np.cumsum(counts) - counts, counts)
+        start = ids.row_starts().numpy()[self.text_of] + number * step
+        end = np.minimum(start + size, ids.row_limits().numpy()[self.text_of])
+        self._ids = [tf.gather(ids.flat_values, tf.ragged.range(start, end))]
+        # Each text has the same weight in the loss, however long it is.
+        self._weights = (self._weights / counts).astype(np.float32)[self.text_of]
+        if self._targets is not None:
+            self._targets = self._targets[self.text_of]
+
+    def mean_per_text(self, rows):
+        """Return the mean of the rows (n, ...) of each text; without windows, the rows."""
+        if self.text_of is None:
+            return rows
+        starts = np.flatnonzero(np.diff(self.text_of, prepend=-1))
+        sums = np.add.reduceat(rows, starts, axis=0)
+        return sums / np.diff(starts, append=len(rows)).reshape(-1, *[1] * (rows.ndim - 1))
 
     def __len__(self):
         return len(self.lengths)
@@ -102,11 +134,12 @@ def tokenize_in_chunks(tokenize, texts):
     return tf.concat(parts, axis=0)
 
 
-def encode(model, examples, max_length, *, class_weight=None):
+def encode(model, examples, max_length, *, class_weight=None, long_texts=None):
     """Encode texts as `EncodedTexts`, with the targets of the model's head.
 
     `class_weight` is a dict with the weight of each label in the loss (other labels: 1), or
-    `"balanced"`, inversely proportional to the frequency of each label.
+    `"balanced"`, inversely proportional to the frequency of each label. `long_texts` is
+    `"truncate"`, `"window"` or `"error"`; `None` takes that of the model.
     """
     output = heads.find_output(model)
     if output.pairs != (examples.text_pairs is not None):
@@ -118,7 +151,21 @@ def encode(model, examples, max_length, *, class_weight=None):
     if class_weight is not None:
         weights = _weights(output, examples, targets, class_weight)
     preprocessor = heads.find_encoder(model).preprocessor
-    return EncodedTexts(preprocessor, examples, max_length, targets, weights)
+    long_texts = output.long_texts if long_texts is None else long_texts
+    if long_texts not in LONG_TEXTS:
+        raise ValueError(
+            f"long_texts must be one of {', '.join(LONG_TEXTS)}; received {long_texts!r}"
+        )
+    if long_texts == "window" and output.pairs:
+        raise ValueError('long_texts="window" is only for single texts; use "truncate" for pairs')
+    in_windows = long_texts == "window"
+    encoded = EncodedTexts(preprocessor, examples, max_length, targets, weights, in_windows)
+    if long_texts == "error" and encoded.truncated:
+        raise ValueError(
+            f"{examples.source}: {encoded.truncated} of {len(examples)} texts have more than "
+            f'{max_length} tokens; shorten them, or use long_texts="truncate" or "window"'
+        )
+    return encoded
 
 
 def _targets(output, examples):
@@ -189,12 +236,12 @@ def decode(model, examples, encoded, outputs):
     These are the probabilities, float32 (n, classes), or a regressor's scores, float32 (n,).
     """
     output = heads.find_output(model)
-    logits = np.reshape(outputs, (len(examples), -1)).astype(np.float32)
+    logits = np.reshape(outputs, (len(encoded), -1)).astype(np.float32)
     if output.task == "regressor":
-        return logits[:, 0]
+        return encoded.mean_per_text(logits[:, 0])
     if output.multi_label:
-        return scipy.special.expit(logits)
-    return scipy.special.softmax(logits, axis=-1)
+        return encoded.mean_per_text(scipy.special.expit(logits))
+    return encoded.mean_per_text(scipy.special.softmax(logits, axis=-1))
 
 
 def score(model, examples, answers):
@@ -232,6 +279,25 @@ def score(model, examples, answers):
         # scikit-learn warns if there is only one label.
         "mcc": float(metrics.matthews_corrcoef(targets, chosen)) if len(seen) > 1 else 0.0,
         "majority": examples.majority_share(),
+    }
+
+
+def report(model, examples, answers):
+    """Return `precision`, `recall`, `f1` and `support` per label; nothing for a regressor."""
+    from sklearn import metrics
+
+    output = heads.find_output(model)
+    if output.task == "regressor":
+        return {}
+    targets = _targets(output, examples)
+    chosen = answers >= 0.5 if output.multi_label else answers.argmax(axis=1)
+    columns = metrics.precision_recall_fscore_support(
+        targets, chosen, labels=range(len(output.labels)), zero_division=0
+    )
+    names = ("precision", "recall", "f1", "support")
+    return {
+        label: {name: column[index].item() for name, column in zip(names, columns, strict=True)}
+        for index, label in enumerate(output.labels)
     }
 
 

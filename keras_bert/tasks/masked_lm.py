@@ -1,4 +1,7 @@
-"""Predict the masked tokens of texts with a masked language model."""
+"""Predict the masked tokens of texts with a masked language model.
+
+Source: section 3.1 of the BERT paper, task 1.
+"""
 
 import numpy as np
 import scipy.special
@@ -10,66 +13,67 @@ from keras_bert.data.batching import pad
 MASK = "[MASK]"
 
 
-def fill(model, texts, *, top=5):
-    """Return the most probable tokens for each [MASK].
+class EncodedMasks:
+    """Tokenized texts with [MASK], for `data.batching.Batches`.
 
-    Source: section 3.1 of the BERT paper, task 1.
-
-    Args:
-        model: From `heads.masked_lm` or `heads.pretraining`; its encoder has a preprocessor.
-        texts: List of strings, each with at least one `[MASK]`.
-        top: Number of tokens to return for each [MASK].
-
-    Returns:
-        For each text a list with an entry per [MASK]: a list of pairs of a token and its
-        probability, the most probable first.
-
-    Raises:
-        ValueError: If the model has another head, a text has no [MASK] or is too long, or the
-            vocabulary has no token [MASK].
-
-    Example:
-
-    >>> from keras_bert import BertEncoder, Preprocessor
-    >>> tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "film"]
-    >>> encoder = BertEncoder(vocab_size=7, hidden_size=4, num_hidden_layers=1,
-    ...     num_attention_heads=2, intermediate_size=8, preprocessor=Preprocessor(tokens))
-    >>> [[candidates]] = fill(heads.masked_lm(encoder), ["a [MASK] film"], top=2)
-    >>> len(candidates)
-    2
+    `lengths`, int (n,), are those of the sequences, `counts`, int (n,), the numbers of [MASK].
     """
-    if heads.find_task(model) not in ("masked_lm", "pretraining"):
-        raise ValueError(
-            f"{model.name!r} must be a model of keras_bert.heads.masked_lm or heads.pretraining"
-        )
-    encoder = heads.find_encoder(model)
-    if encoder.preprocessor is None:
-        raise ValueError(
-            f"the encoder of {model.name!r} has no preprocessor; set its `preprocessor`"
-        )
-    vocabulary = encoder.preprocessor.vocabulary
-    if MASK not in vocabulary:
-        raise ValueError(
-            f"the vocabulary of {len(vocabulary)} tokens has no {MASK}, which this task needs"
-        )
-    limit = min(
-        encoder.preprocessor.max_sequence_length, encoder.get_config()["max_position_embeddings"]
-    )
-    results = []
-    for text in texts:
-        # One text at a time, because texts differ in their number of [MASK].
-        ids, positions = _encode(encoder.preprocessor.tokenizer, text, limit)
+
+    def __init__(self, model, texts):
+        encoder = heads.find_encoder(model)
+        preprocessor = encoder.preprocessor
+        if preprocessor is None:
+            raise ValueError(
+                f"the encoder of {model.name!r} has no preprocessor; set its `preprocessor`"
+            )
+        if MASK not in preprocessor.vocabulary:
+            raise ValueError(
+                f"the vocabulary of {len(preprocessor.vocabulary)} tokens has no {MASK}, which "
+                "this task needs"
+            )
+        longest = encoder.get_config()["max_position_embeddings"]
+        self.max_length = min(preprocessor.max_sequence_length, longest)
+        tokenizer = preprocessor.tokenizer
+        self._pad_id = tokenizer.token_id("[PAD]")
+        self._ids = [_encode(tokenizer, text, self.max_length) for text in texts]
+        self._positions = [np.flatnonzero(ids == tokenizer.token_id(MASK)) for ids in self._ids]
+        self.lengths = np.array([len(ids) for ids in self._ids], int)
+        self.counts = np.array([len(positions) for positions in self._positions], int)
+
+    def __len__(self):
+        return len(self._ids)
+
+    def batch(self, rows, length):
+        """Return the inputs of some rows, int32 (batch, length), and `None` twice.
+
+        `masked_lm_positions` is (batch, masked tokens), padded with 0.
+        """
+        ids = pad([self._ids[row] for row in rows], length, self._pad_id)
         inputs = {
             "input_word_ids": ids,
-            "input_mask": np.ones_like(ids),
+            "input_mask": (np.arange(length) < self.lengths[rows][:, None]).astype(np.int32),
             "input_type_ids": np.zeros_like(ids),
-            "masked_lm_positions": positions,
+            "masked_lm_positions": pad(
+                [self._positions[row] for row in rows], self.counts[rows].max()
+            ),
         }
-        logits = model.predict_on_batch(inputs)
-        if isinstance(logits, dict):  # the outputs of heads.pretraining
+        return inputs, None, None
+
+
+def decode(model, encoded, outputs, top_k):
+    """Return for each text a list with an entry per [MASK]: pairs of a token and its probability.
+
+    `outputs` has for each text its logits (masked tokens, vocab_size), or the outputs of
+    `heads.pretraining`. `top_k` is the number of pairs; `None` gives the whole vocabulary.
+    """
+    vocabulary = heads.find_encoder(model).preprocessor.vocabulary
+    results = []
+    for logits, count in zip(outputs, encoded.counts, strict=True):
+        if isinstance(logits, dict):
             logits = logits["masked_lm"]
-        probabilities = scipy.special.softmax(np.asarray(logits)[0, :, : len(vocabulary)], axis=-1)
-        best = np.argsort(-probabilities, axis=-1, kind="stable")[:, :top]
+        logits = np.asarray(logits, np.float32)[:count, : len(vocabulary)]
+        probabilities = scipy.special.softmax(logits, axis=-1)
+        best = np.argsort(-probabilities, axis=-1, kind="stable")[:, :top_k]
         results.append(
             [
                 [(vocabulary[token], float(row[token])) for token in tokens]
@@ -80,7 +84,7 @@ def fill(model, texts, *, top=5):
 
 
 def _encode(tokenizer, text, limit):
-    """Return the ids of a text, int (1, seq), and the positions of [MASK], int (1, masks)."""
+    """Return the ids of a text with [CLS] and [SEP], int (tokens,)."""
     parts = text.split(MASK)
     if len(parts) < 2:
         raise ValueError(f"a text must contain at least one {MASK}; received {text!r:.80}")
@@ -95,5 +99,4 @@ def _encode(tokenizer, text, limit):
         raise ValueError(
             f"a text must have at most {limit} tokens; received {len(ids)}; shorten it"
         )
-    ids = pad([np.array(ids)], len(ids))
-    return ids, np.flatnonzero(ids[0] == mask)[None].astype(np.int32)
+    return np.array(ids)

@@ -79,11 +79,14 @@ def encode(model, examples, max_length, *, stride=128, max_question_length=64):
     )
 
 
-def decode(model, examples, encoded, outputs, *, max_answer_length=30, null_threshold=0.0):
+def decode(
+    model, examples, encoded, outputs, *, max_answer_length=30, null_threshold=0.0, top_k=None
+):
     """Return a dict per question: `text`, `start`, `end` (in characters), `score` (a probability).
 
     `outputs` has a dict of `start_logits` and `end_logits`, (seq,), per window. `text` is "" if the
-    logit of no answer exceeds that of the best span by more than `null_threshold`.
+    logit of no answer exceeds that of the best span by more than `null_threshold`. With `top_k`,
+    return a list of that many answers per question, the most probable first.
     Source: `write_predictions` in google-research/bert `run_squad.py`.
     """
     if max_answer_length < 1:
@@ -97,18 +100,21 @@ def decode(model, examples, encoded, outputs, *, max_answer_length=30, null_thre
     answers = []
     for question, context in enumerate(examples.contexts):
         rows = range(*encoded.window_splits[question : question + 2])
-        best, first, last, total = _best_span(encoded, outputs, rows, max_answer_length)
-        offset = encoded.context_splits[encoded.context[question]]
-        start = end = 0
+        spans, total = _best_spans(encoded, outputs, rows, max_answer_length, top_k or 1)
         if no_answer:
             none = _null_score(outputs, rows)
             total = np.logaddexp(total, none)
-        if no_answer and none - best > null_threshold:
-            best = none
-        elif np.isfinite(best):  # the context has tokens
-            start, end = int(encoded.starts[offset + first]), int(encoded.limits[offset + last])
-        score = float(np.exp(best - total)) if np.isfinite(best) else 0.0
-        answers.append({"text": context[start:end], "start": start, "end": end, "score": score})
+            before = sum(none - logit <= null_threshold for logit, _, _ in spans)
+            spans.insert(before, (none, None, None))
+        offset = encoded.context_splits[encoded.context[question]]
+        ranked = []
+        for logit, first, last in spans or [(-np.inf, None, None)]:  # a context without tokens
+            start = end = 0
+            if first is not None:
+                start, end = int(encoded.starts[offset + first]), int(encoded.limits[offset + last])
+            score = float(np.exp(logit - total)) if np.isfinite(logit) else 0.0
+            ranked.append({"text": context[start:end], "start": start, "end": end, "score": score})
+        answers.append(ranked[0] if top_k is None else ranked[:top_k])
     return answers
 
 
@@ -117,14 +123,14 @@ def _null_score(outputs, rows):
     return min(float(sum(outputs[row][name][0] for name in OUTPUTS)) for row in rows)
 
 
-def _best_span(encoded, outputs, rows, max_answer_length):
-    """Return `(logit, first, last, total)` of the best span of all windows of one question.
+def _best_spans(encoded, outputs, rows, max_answer_length, count):
+    """Return the best spans of all windows of one question, and the sum of all spans.
 
-    `first` and `last` are tokens of the context. `total` is the log-sum-exp of the logits of all
-    spans. If there is no span, `logit` and `total` are minus infinity.
+    A span is `(logit, first, last)`, with its first and last token of the context. The sum is the
+    log-sum-exp of the logits of all spans, minus infinity if there is none.
     """
     windows = _span_windows(encoded, rows, max_answer_length)
-    best, total = (-np.inf, 0, 0), -np.inf
+    spans, total = [], -np.inf
     for row in rows:
         first, size = encoded.first[row], encoded.size[row]
         if not size:
@@ -138,10 +144,14 @@ def _best_span(encoded, outputs, rows, max_answer_length):
         table = start[:, None] + np.lib.stride_tricks.sliding_window_view(end, max_answer_length)
         table[windows[first : first + size] != row] = -np.inf
         total = np.logaddexp(total, scipy.special.logsumexp(table))
-        token, more = divmod(int(table.argmax()), max_answer_length)
-        if table[token, more] > best[0]:
-            best = float(table[token, more]), first + token, first + token + more
-    return (*best, total)
+        flat = table.ravel()
+        best = [flat.argmax()] if count == 1 else np.argsort(-flat, kind="stable")[:count]
+        for index in best:
+            token, more = divmod(int(index), max_answer_length)
+            if np.isfinite(flat[index]):
+                spans.append((float(flat[index]), first + token, first + token + more))
+    spans.sort(key=lambda span: -span[0])  # stable: of equal spans, the first window's
+    return spans[:count], total
 
 
 def _span_windows(encoded, rows, max_answer_length):

@@ -4,6 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.text.fast_tokenizer import tokenize_function
+from keras_bert.text.offsets import characters_of_bytes
 
 OUTPUTS = ("start_logits", "end_logits")  # of `heads.span_selector`
 MIN_LENGTH = 5  # [CLS] question [SEP] context [SEP], with one token each
@@ -197,7 +198,7 @@ def _tokenize_contexts(tokenizer, texts):
         ids, _, starts, limits = tokenizer.tokenize_with_offsets(tf.constant(encoded))
         size = ids.row_lengths().numpy()
         # The character of each byte, in the concatenation of the chunk's texts.
-        of_byte = _characters_of_bytes("".join(chunk))
+        of_byte = characters_of_bytes("".join(chunk))
         first_byte = np.repeat(_splits([len(text) for text in encoded])[:-1], size)
         first_character = np.repeat(_splits([len(text) for text in chunk])[:-1], size)
         starts = of_byte[starts.flat_values.numpy() + first_byte] - first_character
@@ -206,12 +207,3 @@ def _tokenize_contexts(tokenizer, texts):
         sizes.append(size)
     ids, starts, limits = np.concatenate(flat, axis=1)
     return ids, starts, limits, _splits(np.concatenate(sizes))
-
-
-def _characters_of_bytes(text):
-    """Return the index of the character of each UTF-8 byte of a text, int (bytes,)."""
-    code_points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-    sizes = 1 + np.searchsorted([0x80, 0x800, 0x10000], code_points, "right")
-    # Lone surrogates, which JSON allows and UTF-8 does not, are dropped when texts are encoded.
-    sizes[(code_points >= 0xD800) & (code_points < 0xE000)] = 0
-    return np.repeat(np.arange(len(code_points)), sizes)

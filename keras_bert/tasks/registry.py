@@ -28,13 +28,13 @@ def for_data(examples):
     Raises:
         ValueError: If the examples are of another type.
     """
-    if type(examples) not in _BY_DATA:
-        kinds = ", ".join(kind.__name__ for kind in _BY_DATA)
-        raise ValueError(
-            f"examples must be one of {kinds}, see keras_bert.data; received "
-            f"{type(examples).__name__}"
-        )
-    return _BY_DATA[type(examples)]
+    for kind, task in _BY_DATA.items():
+        if isinstance(examples, kind):
+            return task
+    kinds = ", ".join(kind.__name__ for kind in _BY_DATA)
+    raise ValueError(
+        f"examples must be one of {kinds}, see keras_bert.data; received {type(examples).__name__}"
+    )
 
 
 def for_model(model):
@@ -53,10 +53,7 @@ def for_model(model):
     output = heads.find_output(model)
     task = None if output is None else _BY_HEAD.get(output.task)
     if task is None:
-        advice = {
-            "masked_lm": "use tasks.masked_lm.fill",
-            "embedder": "use tasks.inference.embed",
-        }.get(output and output.task, "an encoder has to be fine-tuned first")
+        advice = "fine-tune it first, or use keras_bert.pipeline for embeddings and masked tokens"
         raise ValueError(
             f"{model.name!r} must be a model with one of the heads {', '.join(sorted(_BY_HEAD))}; "
             f"{advice}"

@@ -5,6 +5,7 @@ Long sentences are cut into overlapping windows. The label of a word comes from 
 the word has the most context.
 """
 
+import collections
 import itertools
 
 import keras
@@ -278,10 +279,10 @@ def score(model, examples, answers):
     pairs = list(zip(examples.tags, given, strict=True))
     metrics = {}
     if _has_entities(model, examples):
-        entities = [(_entities(gold), _entities(row)) for gold, row in pairs]
-        correct = sum(len(gold & found) for gold, found in entities)
-        found = sum(len(found) for _, found in entities)
-        expected = sum(len(gold) for gold, _ in entities)
+        sets = [(entities(gold), entities(row)) for gold, row in pairs]
+        correct = sum(len(gold & found) for gold, found in sets)
+        found = sum(len(found) for _, found in sets)
+        expected = sum(len(gold) for gold, _ in sets)
         metrics = {
             "f1": 2 * correct / max(found + expected, 1),
             "precision": correct / max(found, 1),
@@ -289,6 +290,30 @@ def score(model, examples, answers):
         }
     same = [a == b for gold, row in pairs for a, b in zip(gold, row, strict=True)]
     return {**metrics, "accuracy": float(np.mean(same)), "majority": examples.majority_share()}
+
+
+def report(model, examples, answers):
+    """Return `precision`, `recall`, `f1` and `support` per entity type, or else per tag."""
+    counts: dict[str, list[int]] = collections.defaultdict(lambda: [0, 0, 0])
+    has_entities = _has_entities(model, examples)
+    for gold, answer in zip(examples.tags, answers, strict=True):
+        row = [tag for tag, _ in answer]
+        sets = [
+            entities(tags) if has_entities else {(tag, index) for index, tag in enumerate(tags)}
+            for tags in (gold, row)
+        ]
+        for position, found in enumerate((sets[0] & sets[1], sets[1], sets[0])):
+            for name, *_ in found:
+                counts[name][position] += 1
+    rows = {}
+    for name, (correct, found, expected) in sorted(counts.items()):
+        rows[name] = {
+            "precision": correct / max(found, 1),
+            "recall": correct / max(expected, 1),
+            "f1": 2 * correct / max(found + expected, 1),
+            "support": expected,
+        }
+    return rows
 
 
 def metric_names(model, examples):
@@ -307,7 +332,7 @@ def _has_entities(model, examples):
 _BILOU = {"L": "E", "U": "S"}
 
 
-def _entities(tags):
+def entities(tags):
     """Return the entities of a sentence, a set of (type, first word, end)."""
     found = set()
     start, last_prefix, last_type = 0, OUTSIDE, ""

@@ -84,7 +84,9 @@ def finetune(
             without the scores of `dev`; use `patience` for early stopping.
         show_progress: If `True`, draw a progress bar on stderr, or print a line per epoch if stderr
             is not a terminal.
-        **options: Options of the task's `encode`, such as `class_weight` or `stride`.
+        **options: Options of the task: for texts `class_weight`, and `long_texts="window"` to train
+            on overlapping parts of long texts and average their answers; for tags and questions
+            `stride`.
 
     Returns:
         A tuple `(model, metrics)`: a `keras.Model` from token ids to logits, and a dict with
@@ -193,6 +195,8 @@ class _Run:
         _seed_dropout(model, recipe.seed)
         recipe.max_length = inference.length_limit(model, recipe.max_length)
         heads.find_encoder(model).preprocessor.max_sequence_length = recipe.max_length
+        if "long_texts" in recipe.options:
+            heads.find_output(model).long_texts = recipe.options["long_texts"]
         self._encoded = task.encode(model, train, recipe.max_length, **recipe.options)
         self._encoded_dev, self.score = None, None
         if dev is not None:

@@ -1,0 +1,126 @@
+"""Results of pipelines: plain dicts and lists that notebooks show as tables and marked text."""
+
+import html
+import itertools
+import zlib
+
+_COLORS = ("#cfe8ff", "#ffe0b3", "#d5f5d0", "#f8d0e0", "#e3d7fb", "#fff3a8", "#c9f0ee", "#eadfd3")
+
+
+class Results(list):
+    """A list of results, one per input."""
+
+    def to_dataframe(self, index=None):
+        """Return a `pandas.DataFrame` with a row per result and a column per key."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise ImportError("to_dataframe needs pandas; run: pip install pandas") from error
+        rows = [row if isinstance(row, dict) else {_column_of(row): row} for row in self]
+        return pandas.DataFrame(rows, index=index)
+
+    def _repr_html_(self):
+        if self and all(isinstance(row, dict) for row in self):
+            return _table(list(self))
+        parts = [getattr(row, "_repr_html_", lambda row=row: _escape(row))() for row in self]
+        return "<hr>".join(parts)
+
+
+class Label(dict):
+    """The most probable label of a text."""
+
+    def __init__(self, values, text):
+        super().__init__(values)
+        self.text = text
+
+    def _repr_html_(self):
+        return _table([self | {"text": self.text}])
+
+
+class Labels(Results):
+    """The labels of a text, the most probable first."""
+
+    def __init__(self, values, text):
+        super().__init__(values)
+        self.text = text
+
+    def _repr_html_(self):
+        return f"<p>{_escape(self.text)}</p>{_table(list(self))}"
+
+
+class Entities(Results):
+    """Parts of a text with `start` and `end`, in characters."""
+
+    def __init__(self, values, text, label="tag"):
+        super().__init__(values)
+        self.text, self._label = text, label
+
+    def _repr_html_(self):
+        return _marked(self.text, self, self._label)
+
+
+class Answer(dict):
+    """An answer in a context."""
+
+    def __init__(self, values, context):
+        super().__init__(values)
+        self.context = context
+
+    def _repr_html_(self):
+        return _marked(self.context, [self], None)
+
+
+class Metrics(dict):
+    """Metrics, with the report of each label."""
+
+    def _repr_html_(self):
+        numbers = {key: value for key, value in self.items() if key != "report"}
+        report = [{"label": label, **row} for label, row in self.get("report", {}).items()]
+        return _table([numbers]) + (_table(report) if report else "")
+
+
+def is_dataframe(inputs):
+    """Return True for a DataFrame; a Series has no columns."""
+    return hasattr(inputs, "columns") and hasattr(inputs, "assign")
+
+
+def _column_of(result):
+    if isinstance(result, Labels):
+        return "labels"
+    if isinstance(result, Entities):
+        return "entities"
+    return "tokens" if isinstance(result, list) else "embedding"
+
+
+def _escape(value):
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    return html.escape(str(value))
+
+
+def _table(rows):
+    names = list(dict.fromkeys(itertools.chain.from_iterable(rows)))
+    head = "".join(f"<th>{_escape(name)}</th>" for name in names)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{_escape(row.get(name, ''))}</td>" for name in names) + "</tr>"
+        for row in rows
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _marked(text, spans, label):
+    """Return a text as HTML with its spans marked; overlapping spans are left out."""
+    parts, position = [], 0
+    for span in sorted(spans, key=lambda span: span["start"]):
+        start, end = span["start"], span["end"]
+        if start < position or start == end:
+            continue
+        name = "" if label is None else str(span[label])
+        color = _COLORS[zlib.crc32(name.encode()) % len(_COLORS)]
+        note = f" <small>{html.escape(name)} {span['score']:.2f}</small>"
+        style = f"background:{color};color:#000"
+        parts.append(html.escape(text[position:start]))
+        parts.append(f'<mark style="{style}">{html.escape(text[start:end])}{note}</mark>')
+        position = end
+    body = "".join([*parts, html.escape(text[position:])])
+    return f'<p style="white-space:pre-wrap;line-height:1.7">{body}</p>'
