@@ -18,7 +18,6 @@ os.environ["KERAS_BACKEND"] = "tensorflow"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import keras_bert
-from keras_bert.data import squad
 from keras_bert.tasks import question_answering
 
 DATA = pathlib.Path(__file__).parent / "data"
@@ -55,9 +54,10 @@ def main():
     print(f"F1 {metrics['f1']:.2f}, exact match {metrics['exact_match']:.2f}", end=" ")
     print(f"on {len(dev)} dev questions; F1 {whole_passage['f1']:.2f} for the whole passage")
 
-    answers = keras_bert.predict(model, squad.Questions(QUESTIONS, [CONTEXT] * len(QUESTIONS)))
-    for question, answer in zip(QUESTIONS, answers, strict=True):
-        print(f"  {question} {answer['text']} ({answer['score']:.2f})")
+    ask = keras_bert.pipeline(model)
+    for question in QUESTIONS:
+        answer = ask(question=question, context=CONTEXT)
+        print(f"  {question} {answer['answer']} ({answer['score']:.2f})")
 
 
 if __name__ == "__main__":

@@ -48,10 +48,9 @@ def main():
     print(f"{metrics['accuracy']:.2f} accuracy on {len(dev)} dev pairs, F1 {metrics['f1']:.2f}")
     print(f"{metrics['majority']:.2f} if all pairs get the same label")
 
-    texts, text_pairs = zip(*PAIRS, strict=True)
-    answers = keras_bert.predict(model, texts, text_pairs=text_pairs)
-    for (text, text_pair), (label, score) in zip(PAIRS, answers, strict=True):
-        print(f"  {label:5} {score:.2f}  {text} | {text_pair}")
+    ask = keras_bert.pipeline(model)
+    for pair, answer in zip(PAIRS, ask(PAIRS), strict=True):
+        print(f"  {answer['label']:5} {answer['score']:.2f}  {' | '.join(pair)}")
 
 
 if __name__ == "__main__":

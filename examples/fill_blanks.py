@@ -72,8 +72,10 @@ def main():
     print(f"accuracy on {len(masked_tokens)} masked dev tokens: {before:.2f} before", end=", ")
     print(f"{after:.2f} after; {share:.2f} for always predicting the most frequent token")
 
-    for sentence, [candidates] in zip(SENTENCES, keras_bert.predict(model, SENTENCES), strict=True):
-        print(f"  {sentence}  " + ", ".join(f"{token} {p:.2f}" for token, p in candidates))
+    ask = keras_bert.pipeline(model)
+    for sentence, answers in zip(SENTENCES, ask(SENTENCES), strict=True):
+        tokens = ", ".join(f"{answer['token']} {answer['score']:.2f}" for answer in answers)
+        print(f"  {sentence}  {tokens}")
 
 
 if __name__ == "__main__":

@@ -66,8 +66,9 @@ def main():
     print(f"정확도 accuracy: {metrics['accuracy']:.2f} ({len(dev)} dev reviews)", end=", ")
     print(f"다수 클래스 majority class: {metrics['majority']:.2f}")
 
-    for review, (label, score) in zip(REVIEWS, keras_bert.predict(model, REVIEWS), strict=True):
-        print(f"  {label} {score:.2f}  {review}")
+    ask = keras_bert.pipeline(model)
+    for review, answer in zip(REVIEWS, ask(REVIEWS), strict=True):
+        print(f"  {answer['label']} {answer['score']:.2f}  {review}")
 
 
 if __name__ == "__main__":

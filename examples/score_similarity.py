@@ -40,21 +40,20 @@ def main():
     known = keras_bert.read(DATA / "support_train.tsv", limit=args.limit)
     dev = keras_bert.read(DATA / "support_dev.tsv")
 
-    bert = keras_bert.load(args.model)
-    model = keras_bert.heads.embedder(bert)  # a functional model, ids to unit vectors
+    embed = keras_bert.pipeline(keras_bert.load(args.model))  # strings to unit vectors
 
     print("Cosine between sentences")
-    vectors = keras_bert.predict(model, SENTENCES)  # (3, 384)
+    vectors = embed(SENTENCES)  # (3, 384)
     for sentence, row in zip(SENTENCES, vectors @ vectors.T, strict=True):
         print("  " + "  ".join(f"{cosine:5.2f}" for cosine in row) + f"  {sentence}")
 
     print(f"The dev messages nearest to {QUERY!r}")
-    dev_vectors = keras_bert.predict(model, dev.texts)  # (messages, 384)
-    cosines = dev_vectors @ keras_bert.predict(model, [QUERY])[0]
+    dev_vectors = embed(dev.texts)  # (messages, 384)
+    cosines = dev_vectors @ embed(QUERY)
     for index in np.argsort(-cosines)[:3]:
         print(f"  {cosines[index]:.2f}  {dev.texts[index]}")
 
-    nearest = (dev_vectors @ keras_bert.predict(model, known.texts).T).argmax(axis=1)
+    nearest = (dev_vectors @ embed(known.texts).T).argmax(axis=1)
     right = [known.labels[index] == label for index, label in zip(nearest, dev.labels, strict=True)]
     print(f"{np.mean(right):.2f} of {len(dev)} dev messages have the label of the nearest", end=" ")
     print(f"of {len(known)} messages; {dev.majority_share():.2f} for the most frequent label")

@@ -16,8 +16,6 @@ os.environ["KERAS_BACKEND"] = "tensorflow"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import keras_bert
-from keras_bert.data import conll
-from keras_bert.tasks import tagging
 
 DATA = pathlib.Path(__file__).parent / "data"
 MESSAGE = "Hello, Torsten Falk here: order RT-5580 should have been in Aalborg on 8 December."
@@ -43,12 +41,9 @@ def main():
     print(f"precision {metrics['precision']:.2f}, recall {metrics['recall']:.2f}")
     print(f"{metrics['accuracy']:.2f} accuracy of words, {metrics['majority']:.2f} if all are O")
 
-    # Split the message like the training data: at spaces and punctuation.
-    words, _ = tagging.split_words([MESSAGE], bert.preprocessor.tokenizer)
-    [answer] = keras_bert.predict(model, conll.TaggedSentences(words))
-    for word, (tag, score) in zip(words[0], answer, strict=True):
-        if tag != "O":
-            print(f"  {word:10} {tag:9} {score:.2f}")
+    ask = keras_bert.pipeline(model)
+    for entity in ask(MESSAGE):
+        print(f"  {entity['tag']:7} {entity['score']:.2f}  {entity['text']}")
 
 
 if __name__ == "__main__":

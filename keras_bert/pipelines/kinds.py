@@ -285,15 +285,11 @@ class QuestionAnswering(Pipeline):
         _check_top_k(options.get("top_k"))
         return options
 
-    def _results(self, examples, answers, **options):
-        found = []
-        for context, answer in zip(examples.contexts, answers, strict=True):
-            ranked = [_renamed(each) for each in (answer if "top_k" in options else [answer])]
-            if "top_k" in options:
-                found.append(results.Entities(ranked, context, "answer"))
-            else:
-                found.append(results.Answer(ranked[0], context))
-        return found
+    def _results(self, examples, answers, top_k=None, **options):
+        pairs = zip(examples.contexts, answers, strict=True)
+        if top_k is None:
+            return [results.Answer(_renamed(answer), context) for context, answer in pairs]
+        return [results.Entities(map(_renamed, ranked), context, None) for context, ranked in pairs]
 
     def _mistakes(self, examples, answers):
         mistakes = []

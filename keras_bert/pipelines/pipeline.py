@@ -117,6 +117,7 @@ class Pipeline:
         Raises:
             ValueError: If the data has no labels or belongs to another task.
         """
+        inference.check_labeled(examples)
         answers = self._answers(examples, batch_size or self.batch_size)
         return results.Metrics(inference.score(self.model, examples, answers, report=True))
 
@@ -134,6 +135,7 @@ class Pipeline:
         Raises:
             ValueError: If the data has no labels, or the task has no single answer per text.
         """
+        inference.check_labeled(examples)
         answers = self._answers(examples, self.batch_size)
         return results.Results(self._mistakes(examples, answers)[:n])
 
@@ -221,7 +223,7 @@ class Pipeline:
             remedy = "Shorten them"
         warnings.warn(
             f"{truncated} of {count} texts were truncated to {encoded.max_length} tokens. {remedy}",
-            stacklevel=5,
+            stacklevel=6,
         )
 
 
@@ -286,6 +288,10 @@ def pipeline(model, *, task=None, batch_size=32, long_texts=None, pooling=None, 
         raise ValueError(f"batch_size must be an integer of at least 1; received {batch_size!r}")
     from keras_bert.pipelines import kinds
 
+    if heads.find_encoder(model).preprocessor is None:
+        raise ValueError(
+            f"the encoder of {model.name!r} has no preprocessor; set its `preprocessor`"
+        )
     options = {"batch_size": batch_size, "long_texts": long_texts}
     head = heads.find_task(model)
     if head == "embedder" or (head is None and isinstance(model, BertEncoder)):

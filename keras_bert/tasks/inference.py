@@ -163,13 +163,13 @@ def evaluate(model, examples, **options):
     >>> list(evaluate(model, Examples(["good", "bad"], labels=["yes", "no"])))
     ['accuracy', 'f1', 'mcc', 'majority']
     """
-    _check_labeled(examples)
+    check_labeled(examples)
     return score(model, examples, answers(model, examples, **options))
 
 
 def score(model, examples, found, report=False):
     """Return the metrics of answers, with `report` also those of each label."""
-    _check_labeled(examples)
+    check_labeled(examples)
     task = registry.for_model(model)
     metrics = task.score(model, examples, found)
     if report and hasattr(task, "report") and (rows := task.report(model, examples, found)):
@@ -177,7 +177,8 @@ def score(model, examples, found, report=False):
     return metrics
 
 
-def _check_labeled(examples):
+def check_labeled(examples):
+    """Raise an error if examples, of any task, have no labels."""
     if not is_labeled(examples):
         raise ValueError(f"{examples.source} has no labels to score against")
 

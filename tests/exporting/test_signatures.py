@@ -14,7 +14,7 @@ from keras_bert.data.examples import Examples
 from keras_bert.data.squad import Questions
 from keras_bert.data.swag import Choices
 from keras_bert.exporting import signatures, windows
-from keras_bert.tasks import inference, masked_lm, tagging
+from keras_bert.tasks import inference, tagging
 from tests import served as saved_models
 from tests import tiny
 
@@ -93,7 +93,7 @@ def test_regressor_of_pairs(served):
 def test_embedder(served):
     model, signature = served("embedder")
     answer = ask(signature, text=TEXTS)
-    np.testing.assert_allclose(answer["embedding"], inference.embed(model, TEXTS), atol=1e-5)
+    np.testing.assert_allclose(answer["embedding"], keras_bert.pipeline(model)(TEXTS), atol=1e-5)
 
 
 @pytest.mark.slow
@@ -193,10 +193,12 @@ def test_masked_tokens_are_predicted(served):
     texts = ["this [MASK] is good", "[MASK][MASK]!"]
     answer = ask(signature, text=[*texts, "no mask", ""])
     assert answer["candidates"].shape == (4, 2, 5)
-    for row, masked in enumerate(masked_lm.fill(model, texts)):
+    first, second = keras_bert.pipeline(model)(texts)
+    for row, masked in enumerate([[first], second]):
         for index, candidates in enumerate(masked):
-            assert decoded(answer["candidates"][row, index]) == [token for token, _ in candidates]
-            scores = [score for _, score in candidates]
+            tokens = [each["token"] for each in candidates]
+            assert decoded(answer["candidates"][row, index]) == tokens
+            scores = [each["score"] for each in candidates]
             np.testing.assert_allclose(answer["scores"][row, index], scores, atol=1e-5)
     assert decoded(answer["candidates"][0, 1]) == [""] * 5
     assert decoded(answer["candidates"][2:]) == [""] * 20

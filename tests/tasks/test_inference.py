@@ -82,71 +82,39 @@ def test_max_length_truncates():
     np.testing.assert_allclose(inference.answers(model, examples), cut, atol=1e-6)
 
 
-def test_classify():
-    model = heads.classifier(encoder(), labels=["no", "yes"])
-    rows = inference.answers(model, tabular.Examples(TEXTS))
-    found = inference.classify(model, np.array(TEXTS))
-    assert [label for label, _ in found] == [["no", "yes"][row.argmax()] for row in rows]
-    assert [score for _, score in found] == pytest.approx([row.max() for row in rows])
-    assert inference.classify(model, []) == []
-    pairs = heads.classifier(encoder(), 2, pairs=True)
-    assert len(inference.classify(pairs, ["good"], ["bad"])) == 1
-    with pytest.raises(ValueError, match="reads pairs of texts; the call has single texts"):
-        inference.classify(pairs, ["good"])
-
-
 def test_evaluate_scores_the_answers():
     model = heads.classifier(encoder(), labels=["bad", "good"])
-    given = [label for label, _ in inference.classify(model, TEXTS)]
+    rows = inference.answers(model, tabular.Examples(TEXTS))
+    given = [["bad", "good"][row.argmax()] for row in rows]
     assert inference.evaluate(model, tabular.Examples(TEXTS, labels=given))["accuracy"] == 1.0
     with pytest.raises(ValueError, match="has no labels to score against"):
         inference.evaluate(model, tabular.Examples(TEXTS))
 
 
-@pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
-def test_embed_rejects_another_pooling_or_output(pooling):
-    base = tiny.encoder()
-    with pytest.raises(ValueError, match="has a custom output"):
-        inference.embed(heads.features(base, (-2, -1)), TEXTS)
-    model = heads.embedder(base, pooling=pooling)
-    other = next(name for name in ("mean", "cls", "max") if name != pooling)
-    with pytest.raises(ValueError, match=f"has the pooling '{pooling}'; received '{other}'"):
-        inference.embed(model, TEXTS, pooling=other)
-    np.testing.assert_array_equal(
-        inference.embed(model, TEXTS, pooling=pooling), inference.embed(model, TEXTS)
-    )
+def test_predict_function_equals_the_model():
+    for case in ("classifier", "tagger", "span_selector", "multiple_choice"):
+        model, examples = CASES[case]()
+        predict = inference.predict_function(model)
+        for size in (1, 3):
+            given = inference.answers(model, examples, batch_size=size, predict=predict)
+            plain = inference.answers(model, examples, batch_size=size)
+            np.testing.assert_allclose(flat(given), flat(plain), atol=1e-5)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
-def test_embed(pooling):
+def test_heads_without_a_vector_become_embedders():
     base = encoder()
-    vectors = inference.embed(base, TEXTS, pooling=pooling, batch_size=2)
-    assert vectors.shape == (5, 8)
-    assert vectors.dtype == np.float32
-    np.testing.assert_allclose((vectors**2).sum(1), 1, atol=1e-5)
-    model = heads.embedder(base, pooling=pooling, normalize=False)
-    for text, vector in zip(TEXTS, inference.embed(model, TEXTS), strict=True):
-        base.preprocessor.sequence_length = 32
-        np.testing.assert_allclose(vector, model(base.preprocessor([text]))[0], atol=1e-5)
-    assert inference.embed(base, []).shape == (0, 8)
-    # Other heads are replaced.
-    np.testing.assert_array_equal(
-        inference.embed(heads.masked_lm(base), TEXTS, pooling=pooling, batch_size=2), vectors
-    )
+    embedder = inference.as_embedder(heads.masked_lm(base))
+    assert heads.find_task(embedder) == "embedder" and heads.find_encoder(embedder) is base
+    with pytest.raises(ValueError, match="has a custom output"):
+        inference.as_embedder(heads.features(base, (-2, -1)))
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (
-            lambda: inference.classify(heads.classifier(encoder(), 2, multi_label=True), ["a"]),
-            "one label per text",
-        ),
-        (lambda: inference.classify(heads.regressor(encoder()), ["a"]), "must be a classifier"),
-        (
             lambda: inference.answers(encoder(), tabular.Examples(["a"])),
-            "has to be fine-tuned first",
+            "fine-tune it first",
         ),
         (
             lambda: inference.answers(heads.tagger(encoder(), 2), tabular.Examples(["a"])),
@@ -173,7 +141,7 @@ def test_other_models_are_rejected(call, message):
 def test_encoder_without_a_preprocessor_is_rejected():
     base = encoder()
     base.preprocessor = None
-    for call in (inference.classify, inference.embed):
-        model = base if call is inference.embed else heads.classifier(base, 2)
-        with pytest.raises(ValueError, match="has no preprocessor"):
-            call(model, ["a"])
+    with pytest.raises(ValueError, match="has no preprocessor"):
+        inference.encode_texts(base, ["a"])
+    with pytest.raises(ValueError, match="has no preprocessor"):
+        inference.answers(heads.classifier(base, 2), tabular.Examples(["a"]))

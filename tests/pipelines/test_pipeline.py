@@ -1,0 +1,378 @@
+"""Pipelines: inputs of each task, results, long texts, and what is refused."""
+
+import warnings
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import keras_bert
+from keras_bert import heads
+from keras_bert.tasks import inference
+from tests import tiny
+
+TEXTS = ["good " * 9, "bad", "this is " * 12, "", "so good film"]
+KOREAN = "이 한국어 film is 🙂 so good!"
+
+
+def encoder(**options):
+    return tiny.encoder(num_hidden_layers=1, initializer_range=1.0, **options)
+
+
+@pytest.fixture(scope="module")
+def classify():
+    return keras_bert.pipeline(heads.classifier(encoder(), labels=["bad", "good", "so-so"]))
+
+
+def test_one_text_and_several(classify):
+    examples = keras_bert.Examples(TEXTS)
+    rows = inference.answers(classify.model, examples)
+    answers = classify(TEXTS)
+    labels = ["bad", "good", "so-so"]
+    assert [answer["label"] for answer in answers] == [labels[row.argmax()] for row in rows]
+    scores = [answer["score"] for answer in answers]
+    np.testing.assert_allclose(scores, [row.max() for row in rows], atol=1e-5)
+    assert type(scores[0]) is float
+    one, score = classify(TEXTS[4]), pytest.approx(answers[4]["score"], abs=1e-5)
+    assert one == {"label": answers[4]["label"], "score": score}
+    assert classify([]) == []
+    for several in (tuple(TEXTS), np.array(TEXTS), np.array(TEXTS, object), examples):
+        assert classify(several) == answers
+    assert classify(TEXTS, batch_size=1) == [
+        {"label": answer["label"], "score": pytest.approx(answer["score"], abs=1e-5)}
+        for answer in answers
+    ]
+
+
+def test_iterator_gives_an_iterator(classify):
+    asked = []
+
+    def texts():
+        for number in range(1000):
+            asked.append(number)
+            yield "good"
+
+    answers = classify(texts())
+    assert asked == []
+    assert next(answers)["label"] in ("bad", "good", "so-so")
+    assert 0 < len(asked) < 1000
+    assert len(list(answers)) == 999
+
+
+def test_top_k(classify):
+    every = classify("so good", top_k=None)
+    assert sum(each["score"] for each in every) == pytest.approx(1.0, abs=1e-5)
+    assert [each["score"] for each in every] == sorted((e["score"] for e in every), reverse=True)
+    assert classify("so good", top_k=2) == every[:2]
+    assert classify(["so good"], top_k=1) == [every[:1]]
+    for wrong in (0, -1, True):
+        with pytest.raises(ValueError, match="top_k must be an integer of at least 1, or None"):
+            classify("a", top_k=wrong)
+
+
+def test_label_sets():
+    ask = keras_bert.pipeline(heads.classifier(encoder(), labels=["x", "y"], multi_label=True))
+    every = ask(TEXTS, top_k=None)
+    chosen = ask(TEXTS)
+    for few, many in zip(chosen, every, strict=True):
+        assert few == [each for each in many if each["score"] >= 0.5]
+    rows = inference.answers(ask.model, keras_bert.Examples(TEXTS))
+    assert {each["label"]: each["score"] for each in every[1]} == pytest.approx(
+        dict(zip("xy", rows[1].tolist(), strict=True)), abs=1e-6
+    )
+
+
+def test_pairs():
+    ask = keras_bert.pipeline(heads.classifier(encoder(), 2, pairs=True))
+    pair = ask(("so good", "bad"))
+    assert pair == ask("so good", text_pair="bad") == ask([["so good", "bad"]])[0]
+    assert ask([("so good", "bad"), ("a", "b")]) == ask(["so good", "a"], text_pair=["bad", "b"])
+    for call, message in (
+        (lambda: ask("so good"), "must be a pair of texts, such as"),
+        (lambda: ask(["so good", "bad"]), "input 1 must be a pair of texts"),
+        (lambda: ask(["a", "b"], text_pair=["c"]), "text_pair must have as many texts"),
+        (lambda: ask([("a", None)]), "input 1, text 2 must be a string; received None"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+def test_regressor():
+    ask = keras_bert.pipeline(heads.regressor(encoder()))
+    rows = inference.answers(ask.model, keras_bert.Examples(TEXTS))
+    np.testing.assert_allclose([answer["score"] for answer in ask(TEXTS)], rows, atol=1e-5)
+
+
+def test_entities_have_offsets_in_characters():
+    ask = keras_bert.pipeline(heads.tagger(encoder(), labels=["O", "B-x", "I-x", "B-y", "I-y"]))
+    words = ask(KOREAN, grouped=False)
+    assert [word["text"] for word in words] == "이 한국어 film is 🙂 so good !".split()
+    for part in [*words, *ask(KOREAN)]:
+        assert KOREAN[part["start"] : part["end"]] == part["text"]
+        assert list(part) == ["text", "tag", "score", "start", "end"]
+    assert {part["tag"] for part in ask(KOREAN)} <= {"x", "y"}
+    assert ask(["", KOREAN])[0] == []
+
+
+def test_groups_of_entities(monkeypatch):
+    ask = keras_bert.pipeline(heads.tagger(encoder(), labels=["O", "B-x", "I-x"]))
+    tags = ["B-x", "I-x", "O", "I-x"]
+    monkeypatch.setattr(
+        ask, "_answers", lambda *_, **__: [list(zip(tags, [1, 0.5, 1, 1], strict=True))]
+    )
+    assert ask("한국 good film bad") == [
+        {"text": "한국 good", "tag": "x", "score": 0.75, "start": 0, "end": 7},
+        {"text": "bad", "tag": "x", "score": 1.0, "start": 13, "end": 16},
+    ]
+
+
+def test_question_answering():
+    ask = keras_bert.pipeline(heads.span_selector(encoder()))
+    answer = ask(question="is this bad", context=KOREAN)
+    assert answer["answer"] == KOREAN[answer["start"] : answer["end"]] != ""
+    ranked = ask(question="is this bad", context=KOREAN, top_k=50)
+    assert ranked[0] == {**answer, "score": pytest.approx(answer["score"], abs=1e-5)}
+    scores = [each["score"] for each in ranked]
+    assert scores == sorted(scores, reverse=True)
+    assert len({(each["start"], each["end"]) for each in ranked}) == len(ranked)
+    assert sum(scores) <= 1 + 1e-6
+    two = ask(question=["is this bad", "so"], context=KOREAN)
+    assert two[0]["answer"] == answer["answer"] and len(two) == 2
+    assert ask([("is this bad", KOREAN)])[0] == ask(("is this bad", KOREAN)) == answer
+    for call, message in (
+        (lambda: ask("who"), "needs question= and context=|must be a question and a context"),
+        (lambda: ask(question="who"), "needs question= and context="),
+        (lambda: ask(question=["a", "b"], context=["c"]), "one for each of the 2 questions"),
+        (lambda: ask(question=None, context="c"), "needs question= and context="),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+def test_top_answers_include_no_answer():
+    ask = keras_bert.pipeline(heads.span_selector(encoder(), no_answer=True))
+    context = "film is so good"
+    ranked = ask(question="who", context=context, top_k=100)
+    assert ask(question="who", context=context, top_k=None) == ranked[0]
+    assert [each["answer"] for each in ranked].count("") == 1
+    assert sum(each["score"] for each in ranked) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_multiple_choice():
+    ask = keras_bert.pipeline(heads.multiple_choice(encoder()))
+    one = ask("this film is", choices=["good", "bad"])
+    assert one["text"] == ["good", "bad"][one["choice"]] and 0.5 <= one["score"] <= 1
+    rows = ask(["a", "this film is"], choices=[["so", "is", "a"], ["good", "bad"]])
+    assert rows[1] == {**one, "score": pytest.approx(one["score"], abs=1e-5)}
+    with pytest.raises(ValueError, match="needs choices="):
+        ask("this film is")
+
+
+def test_masked_tokens():
+    ask = keras_bert.pipeline(heads.masked_lm(encoder()))
+    (best, second) = ask("so [MASK] film", top_k=2)
+    assert best["score"] >= second["score"] and best["token"] in tiny.PIECES
+    assert len(ask("so [MASK]")) == 5
+    both, other = ask(["[MASK] a [MASK]", "[MASK]"], top_k=1)
+    assert [len(each) for each in both] == [1, 1] and list(other[0]) == ["token", "score"]
+
+
+def test_embeddings():
+    base = encoder()
+    embed = keras_bert.pipeline(base)
+    vectors = embed(TEXTS)
+    assert vectors.shape == (5, 8) and vectors.dtype == np.float32
+    np.testing.assert_allclose((vectors**2).sum(1), 1, atol=1e-5)
+    np.testing.assert_allclose(embed(TEXTS[4]), vectors[4], atol=1e-5)
+    assert embed([]).shape == (0, 8)
+    model = heads.embedder(base, pooling="max", normalize=False)
+    preprocessor = base.preprocessor.with_options(sequence_length=32)
+    expected = model(preprocessor(TEXTS)).numpy()
+    np.testing.assert_allclose(keras_bert.pipeline(model)(TEXTS), expected, atol=1e-5)
+    with pytest.raises(ValueError, match="has the pooling 'max'; received 'cls'"):
+        keras_bert.pipeline(model, pooling="cls")
+
+
+def test_dataframes(classify):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"id": [7, 8], "text": ["so good", "bad"]}, index=["a", "b"])
+    answered = classify(frame)
+    assert list(answered.columns) == ["id", "text", "label", "score"]
+    assert list(answered.index) == ["a", "b"] and list(frame.columns) == ["id", "text"]
+    assert classify(["so good"]).to_dataframe()["label"].tolist() == answered["label"][:1].tolist()
+    assert classify(frame["text"]) == classify(["so good", "bad"])
+    with pytest.raises(ValueError, match="must have the columns text; it has words"):
+        classify(pandas.DataFrame({"words": ["a"]}))
+
+
+def test_long_texts_are_truncated_with_one_warning():
+    classify = keras_bert.pipeline(heads.classifier(encoder(), 2))
+    with pytest.warns(UserWarning, match="1 of 2 texts were truncated to 32 tokens") as caught:
+        classify(["good " * 40, "bad"])
+    assert caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        classify("good " * 40)
+
+
+def test_long_texts_in_windows():
+    model = heads.classifier(encoder(), 3)
+    classify = keras_bert.pipeline(model, long_texts="window")
+    ids = [5, 14, 6, 7, 8, 11] * 8  # 48 tokens; a window has 30, the next one begins 23 later
+    text = " ".join(tiny.PIECES[number] for number in ids)
+    windows = [" ".join(tiny.PIECES[n] for n in part) for part in (ids[:30], ids[23:])]
+    rows = inference.answers(model, keras_bert.Examples(windows))
+    found = {each["label"]: each["score"] for each in classify([text, "bad"], top_k=None)[0]}
+    expected = np.mean(rows, axis=0)
+    assert [found[str(n)] for n in range(3)] == pytest.approx(expected.tolist(), abs=1e-5)
+    with pytest.raises(ValueError, match="1 of 2 texts have more than 32 tokens"):
+        keras_bert.pipeline(model, long_texts="error")([text, "bad"])
+    with pytest.raises(ValueError, match="long_texts must be one of truncate, window, error"):
+        keras_bert.pipeline(model, long_texts="cut")
+    with pytest.raises(ValueError, match="long_texts must be one of window for the task tagger"):
+        keras_bert.pipeline(heads.tagger(encoder(), 2), long_texts="truncate")
+    pairs = keras_bert.pipeline(heads.classifier(encoder(), 2, pairs=True), long_texts="window")
+    with pytest.raises(ValueError, match='"window" is only for single texts'):
+        pairs(("a", "b"))
+
+
+def test_second_call_is_not_traced_again():
+    traced = []
+
+    class Counter(keras.layers.Layer):
+        def call(self, x):
+            traced.append(x.shape)
+            return x
+
+    base = encoder()
+    inputs = {key: keras.Input((None,), dtype="int32", name=key) for key in base.input}
+    x = Counter()(keras.layers.Dense(2)(base(inputs)["pooled_output"]))
+    output = heads.TaskOutput("classifier", labels=["a", "b"], name="output")
+    classify = keras_bert.pipeline(keras.Model(inputs, output(x)))
+    classify("good")
+    before = len(traced)
+    classify(TEXTS)
+    classify(TEXTS[2])
+    assert len(traced) == before
+
+
+def test_trained_weights_are_used():
+    model = heads.classifier(encoder(), 2)
+    classify = keras_bert.pipeline(model)
+    before = classify("so good", top_k=None)
+    kernel = model.get_layer("logits").kernel
+    kernel.assign(-kernel)
+    assert classify("so good", top_k=None) != before
+
+
+def test_evaluate_and_errors(classify):
+    labels = ["good", "good", "bad", "so-so", "good"]
+    examples = keras_bert.Examples(TEXTS, labels=labels)
+    metrics = classify.evaluate(examples)
+    assert next(iter(metrics)) == "accuracy"
+    assert metrics["report"]["good"]["support"] == 3
+    mistakes = classify.errors(examples)
+    assert len(mistakes) == round(5 * (1 - metrics["accuracy"])) > 0
+    assert [m["score"] for m in mistakes] == sorted((m["score"] for m in mistakes), reverse=True)
+    assert all(mistake["label"] != mistake["expected"] for mistake in mistakes)
+    assert classify.errors(examples, n=1) == mistakes[:1]
+    with pytest.raises(ValueError, match="has no labels"):
+        classify.errors(keras_bert.Examples(TEXTS))
+
+
+def test_report_of_a_tagger():
+    sentences = tiny.tagged()
+    tagger = keras_bert.pipeline(heads.tagger(encoder(), labels=sentences.label_names()))
+    report = tagger.evaluate(sentences)["report"]
+    assert report["work"]["support"] == 12 and report["mood"]["support"] == 12
+
+
+def test_errors_of_the_other_tasks():
+    scored = keras_bert.Examples(TEXTS, scores=[0, 9, 0, 0, 0])
+    assert keras_bert.pipeline(heads.regressor(encoder())).errors(scored, 1)[0]["text"] == "bad"
+    choices = tiny.choices()
+    mistakes = keras_bert.pipeline(heads.multiple_choice(encoder())).errors(choices, 99)
+    assert all(mistake["choice"] != mistake["expected"] for mistake in mistakes)
+    questions = tiny.questions()
+    mistakes = keras_bert.pipeline(heads.span_selector(encoder())).errors(questions, 3)
+    assert all(mistake["answer"] not in mistake["expected"] for mistake in mistakes)
+
+
+def test_save_and_export_by_name(classify, tmp_path):
+    classify.save(tmp_path / "model.keras")
+    again = keras_bert.pipeline(tmp_path / "model.keras")
+    assert again("so good") == classify("so good")
+    version = classify.export(tmp_path / "exported")
+    served = tf.saved_model.load(str(version)).signatures["serving_default"]
+    answer = served(text=tf.constant(["so good"]))
+    assert answer["label"][0].numpy().decode() == classify("so good")["label"]
+    assert keras_bert.predict(classify.model, ["so good"]) == classify(["so good"])
+
+
+def test_notebooks_show_marked_text():
+    ask = keras_bert.pipeline(heads.tagger(encoder(), labels=["O", "B-<x>"]))
+    page = ask("<script>good film")._repr_html_()
+    assert "<script>" not in page and "&lt;script&gt;" in page.replace("<mark", "&lt;mark")
+    answer = keras_bert.pipeline(heads.span_selector(encoder()))(("who", "so <b>good</b>"))
+    assert "<b>" not in answer._repr_html_() and "<mark" in answer._repr_html_()
+
+
+def test_notebooks_show_tables(classify):
+    assert "<td>bad &lt;b&gt;</td>" in classify("bad <b>")._repr_html_()
+    assert classify(["bad", "good"])._repr_html_().count("<tr>") == 3
+    assert "<td>support" in classify.evaluate(
+        keras_bert.Examples(["a", "b"], labels=["bad", "good"])
+    )._repr_html_().replace("<th>", "<td>")
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        (["a", None], "text 2 must be a string; received None"),
+        ([float("nan")], "text 1 must be a string; received nan"),
+        ([3], "text 1 must be a string; received 3"),
+        (b"bytes", "text 1 must be a string"),
+        (None, "must be a string or a list of strings; received None"),
+        (3, "must be a string or a list of strings; received 3"),
+        ({"text": "a"}, "must be a string or a list of strings"),
+        ([["a", "b"]], "text 1 must be a string"),
+    ],
+)
+def test_wrong_inputs_are_named(classify, inputs, message):
+    with pytest.raises(ValueError, match=message):
+        classify(inputs)
+
+
+def test_wrong_options_and_models(classify):
+    with pytest.raises(
+        ValueError, match="grouped is not an option of this task, which takes top_k"
+    ):
+        classify("a", grouped=True)
+    with pytest.raises(ValueError, match="context is not an input of this task"):
+        classify("a", context="b")
+    with pytest.raises(ValueError, match="reads single texts; remove text_pair"):
+        classify("a", text_pair="b")
+    with pytest.raises(ValueError, match="must have a head of keras_bert.heads"):
+        keras_bert.pipeline(heads.features(tiny.encoder(), (-2, -1)))
+    with pytest.raises(ValueError, match="batch_size must be an integer of at least 1"):
+        keras_bert.pipeline(classify.model, batch_size=0)
+    with pytest.raises(ValueError, match="has the task classifier; received 'masked_lm'"):
+        keras_bert.pipeline(classify.model, task="masked_lm")
+    with pytest.raises(ValueError, match="pooling is only for embeddings"):
+        keras_bert.pipeline(classify.model, pooling="mean")
+    base = encoder()
+    base.preprocessor = None
+    with pytest.raises(ValueError, match="has no preprocessor"):
+        keras_bert.pipeline(heads.classifier(base, 2))
+
+
+def test_garbage_texts(classify):
+    garbage = ["\x00\ufffd\u200b", "\ud800", "a" * 10_000, "🙂" * 500, "\n\t ", "ｱ" * 40]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        answers = classify(garbage)
+        tags = keras_bert.pipeline(heads.tagger(encoder(), labels=["O", "B-x"]))(garbage)
+    assert all(np.isfinite(answer["score"]) for answer in answers)
+    for text, entities in zip(garbage, tags, strict=True):
+        assert all(text[e["start"] : e["end"]].strip() for e in entities)
