@@ -95,7 +95,7 @@ class TextPipeline(Pipeline):
 class Classification(TextPipeline):
     """Pipeline of `heads.classifier` and `heads.next_sentence`."""
 
-    options = ("top_k",)
+    options: tuple[str, ...] = ("top_k",)
     long_texts_options = LONG_TEXTS
 
     def _encode(self, examples):
@@ -104,7 +104,7 @@ class Classification(TextPipeline):
     def _results(self, examples, answers, **options):
         _check_top_k(options.get("top_k"))
         labels = self._output.labels
-        found = []
+        found: list[results.Label | results.Labels] = []
         for text, row in zip(examples.texts, answers, strict=True):
             order = np.argsort(-row, kind="stable")
             ranked = [{"label": labels[index], "score": float(row[index])} for index in order]
@@ -143,9 +143,9 @@ class Classification(TextPipeline):
 class Regression(Classification):
     """Pipeline of `heads.regressor`."""
 
-    options = ()
+    options: tuple[str, ...] = ()
 
-    def _results(self, examples, answers):
+    def _results(self, examples, answers, **options):
         return [{"score": float(score)} for score in answers]
 
     def _mistakes(self, examples, answers):
@@ -163,7 +163,7 @@ class Regression(Classification):
 class Embedding(TextPipeline):
     """Pipeline of `heads.embedder`. Its results are arrays."""
 
-    def _answers(self, examples, batch_size, on_batch=None):
+    def _answers(self, examples, batch_size, on_batch=None, **options):
         encoded = inference.encode_texts(self.model, examples.texts)
         self._warn_of_truncation(encoded, len(examples))
         vectors = inference.run(
@@ -171,7 +171,7 @@ class Embedding(TextPipeline):
         )
         return [np.asarray(vector, np.float32) for vector in vectors]
 
-    def _results(self, examples, answers):
+    def _results(self, examples, answers, **options):
         return answers
 
     def _joined(self, answers):
@@ -194,7 +194,7 @@ class Tagging(Pipeline):
         words, spans = tagging.split_words(rows, tokenizer, self._output.characters)
         return _TaggedTexts(words, source=SOURCE, texts=tuple(rows), spans=tuple(spans))
 
-    def _results(self, examples, answers, grouped=True):
+    def _results(self, examples, answers, *, grouped=True, **options):
         grouped = grouped and any(map(is_bio, self._output.labels))
         if not hasattr(examples, "texts"):  # sentences that are split into words
             spans = [_spans_of_words(words) for words in examples.words]
@@ -285,7 +285,7 @@ class QuestionAnswering(Pipeline):
         _check_top_k(options.get("top_k"))
         return options
 
-    def _results(self, examples, answers, top_k=None, **options):
+    def _results(self, examples, answers, *, top_k=None, **options):
         pairs = zip(examples.contexts, answers, strict=True)
         if top_k is None:
             return [results.Answer(_renamed(answer), context) for context, answer in pairs]
@@ -339,7 +339,7 @@ class MultipleChoice(Pipeline):
     def _examples(self, rows):
         return Choices([text for text, _ in rows], [list(c) for _, c in rows], source=SOURCE)
 
-    def _results(self, examples, answers):
+    def _results(self, examples, answers, **options):
         return [
             {"choice": int(row.argmax()), "text": choices[row.argmax()], "score": float(row.max())}
             for choices, row in zip(examples.choices, answers, strict=True)
@@ -371,7 +371,7 @@ class MaskedLM(TextPipeline):
         super().__init__(model, **options)
         self._pairs, self.columns = False, ("text",)
 
-    def _answers(self, examples, batch_size, on_batch=None, top_k=5):
+    def _answers(self, examples, batch_size, on_batch=None, *, top_k=5, **options):
         encoded = masked_lm.EncodedMasks(self.model, examples.texts)
         outputs = inference.run(
             self.model, encoded, batch_size=batch_size, on_batch=on_batch, predict=self._predict

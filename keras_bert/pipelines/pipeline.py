@@ -160,6 +160,18 @@ class Pipeline:
             **options,
         )
 
+    def _rows(self, inputs, **given):
+        """Return a list of rows, and True if the inputs are a single row."""
+        raise NotImplementedError
+
+    def _examples(self, rows):
+        """Return the data of the task for some rows."""
+        raise NotImplementedError
+
+    def _results(self, examples, answers, **options):
+        """Return a list with the result of each answer."""
+        raise NotImplementedError
+
     def _encode(self, examples):
         return inference.encode(self.model, examples)
 
