@@ -36,6 +36,7 @@ __all__ = [
     "regressor",
     "span_selector",
     "tagger",
+    "with_text",
 ]
 
 
@@ -412,6 +413,49 @@ def features(encoder, layers=None, combine="concat", *, name="features"):
     if len(chosen) > 1:
         x = ways[combine](dtype=_float_policy(encoder), name="combine")(chosen)
     return keras.Model(inputs, x, name=name)
+
+
+def with_text(model, *, name="with_text"):
+    """Build a model that takes strings, for `fit`, `predict` and export on TensorFlow.
+
+    Args:
+        model: A model of `classifier`, `regressor`, `next_sentence` or `embedder`, whose encoder
+            has a preprocessor. It is shared, not copied.
+        name: Name of the model.
+
+    Returns:
+        A functional `keras.Model` from strings `text` (batch,), for pairs a dict of `text` and
+        `text_pair`, to the outputs of the model. Texts are padded to the longest of their batch.
+
+    Raises:
+        ValueError: If the backend is not TensorFlow, the model has another head, or the encoder
+            has no preprocessor.
+
+    Example:
+
+    >>> from keras_bert import BertEncoder, Preprocessor
+    >>> preprocessor = Preprocessor(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good"])
+    >>> encoder = BertEncoder(vocab_size=5, hidden_size=4, num_hidden_layers=1,
+    ...     num_attention_heads=2, intermediate_size=8, preprocessor=preprocessor)
+    >>> model = with_text(classifier(encoder, 2))
+    >>> model.predict(keras.ops.convert_to_tensor(["good", "bad"]), verbose=0).shape
+    (2, 2)
+    """
+    if keras.backend.backend() != "tensorflow":
+        raise ValueError(
+            f"only TensorFlow has string tensors; this process runs {keras.backend.backend()}. "
+            "Give `fit` the result of `Examples.to_dataset`, and ask with keras_bert.pipeline"
+        )
+    task, preprocessor = find_task(model), find_encoder(model).preprocessor
+    if task not in ("classifier", "regressor", "next_sentence", "embedder"):
+        raise ValueError(f"with_text needs a model with one answer per text; received {task}")
+    if preprocessor is None:
+        raise ValueError(f"the encoder of {model.name!r} has no preprocessor; set `preprocessor`")
+    columns = ("text", "text_pair") if find_output(model).pairs else ("text",)
+    inputs = {key: keras.Input(shape=(), dtype="string", name=key) for key in columns}
+    packed = preprocessor.with_options(sequence_length=None)(*inputs.values())
+    given = inputs if len(inputs) > 1 else inputs["text"]
+    return keras.Model(given, model(packed), name=name)
 
 
 # The heads that `keras_bert.load(name, task=...)` can build.

@@ -159,7 +159,7 @@ def _parts(args, model):
                 "several pairs, give --input with --text and --text-pair"
             )
         text, pair = args.texts
-        return [tabular.Examples([text], [pair], source="the command line")]
+        return [tabular.Examples([text], text_pairs=[pair], source="the command line")]
     return [tabular.Examples(args.texts, source="the command line")]
 
 

@@ -37,6 +37,7 @@ class Examples:
     """
 
     texts: list[str]
+    _: dataclasses.KW_ONLY
     text_pairs: list[str] | None = None
     labels: list[str] | None = None
     label_sets: list[tuple[str, ...]] | None = None
@@ -73,10 +74,12 @@ class Examples:
                 f"received {labels!r:.80}"
             )
         labels = list(labels)
-        for label in labels:
+        for number, label in enumerate(labels, 1):
             # Only NaN and NaT differ from themselves.
             if label is None or label == "" or label != label:
-                raise ValueError(f"{self.source}: labels must not be missing; received {label!r}")
+                raise ValueError(
+                    f"{self.source}: labels must not be missing; received {label!r} in row {number}"
+                )
             if isinstance(label, bytes):
                 raise ValueError(f"{self.source}: labels must be strings; received {label!r:.80}")
         return [str(label) for label in labels]
@@ -88,6 +91,38 @@ class Examples:
         """Return where an example comes from, for messages: "a.tsv, row 2"."""
         where = f"example {index + 1}" if self.locations is None else self.locations[index]
         return f"{self.source}, {where}"
+
+    def to_dataset(self, model, batch_size=32, *, shuffle=False, seed=0, pad="batch"):
+        """Return a `tf.data.Dataset` for Keras' `fit`, `evaluate` and `predict` on every backend.
+
+        Args:
+            model: A classifier or regressor of `keras_bert.heads`, whose labels give the targets;
+                or a `Preprocessor`, with the sorted labels of these examples.
+            batch_size: Texts per batch.
+            shuffle: If True, each epoch has another order.
+            seed: Seed of the order.
+            pad: `"batch"` pads each batch to its longest text, with JAX to one of a few lengths.
+                An int pads to that length.
+
+        Returns:
+            A dataset of (inputs, targets), or of inputs without labels. The inputs are a dict of
+            int32 (batch, seq). Targets are int32 (batch,) for labels, float32 (batch, labels) for
+            label sets, and float32 (batch, 1) for scores.
+
+        Raises:
+            ValueError: If the model has no preprocessor or does not know a label.
+
+        Example:
+
+        >>> from keras_bert import Preprocessor
+        >>> preprocessor = Preprocessor(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good"])
+        >>> dataset = Examples(["good", "bad"], labels=["yes", "no"]).to_dataset(preprocessor)
+        >>> next(iter(dataset))[1].numpy().tolist()
+        [1, 0]
+        """
+        from keras_bert.data import dataset
+
+        return dataset.of_examples(self, model, batch_size, shuffle, seed, pad)
 
     def label_names(self):
         """Return the distinct labels, sorted: by value if all are numbers, else as strings."""
@@ -116,9 +151,11 @@ def check_strings(source, name, column):
     """Return a column, any iterable of strings, as a list."""
     check_list(f"{source}: {name}", column)
     column = list(column)
-    for item in column:
+    for number, item in enumerate(column, 1):
         if not isinstance(item, str):
-            raise ValueError(f"{source}: {name} must be strings; received {item!r:.80}")
+            raise ValueError(
+                f"{source}: {name} must be strings; received {item!r:.80} in row {number}"
+            )
     return column
 
 

@@ -1,6 +1,9 @@
-"""Read a labeled file for any task."""
+"""Read labeled data for any task, from a file or from a table in memory."""
 
-from keras_bert.data import conll, squad, swag, tabular
+import inspect
+import os
+
+from keras_bert.data import conll, squad, swag, tables, tabular
 
 # Task -> how `tabular.read` reads labels.
 LABEL_KINDS = {
@@ -10,27 +13,59 @@ LABEL_KINDS = {
     "regression": "score",
 }
 TASKS = (*LABEL_KINDS, "tagging", "question_answering", "multiple_choice")
+_OF_TEXTS = ("text", "text_pair", "label", "separator", "format", "header", "skip_ragged", "limit")
+_OPTIONS = {
+    "tagging": ("word", "tag", "format", "limit"),
+    "question_answering": ("limit", "characters"),
+    "multiple_choice": ("format", "limit"),
+}
 
 
-def read(path, task="classification", **options):
-    r"""Read the examples of a task from a file.
+def read(
+    data,
+    task="classification",
+    *,
+    text="text",
+    text_pair=None,
+    label="label",
+    separator=",",
+    format=None,
+    header=True,
+    skip_ragged=False,
+    word=1,
+    tag=-1,
+    characters=None,
+    limit=None,
+):
+    r"""Read the examples of a task.
 
     Args:
-        path: File. Texts: TSV, CSV or JSON Lines. Tagging: CoNLL columns or CoNLL-U. Question
-            answering: SQuAD's JSON. Multiple choice: JSON Lines or SWAG's CSV.
+        data: A file. Texts: TSV, CSV or JSON Lines. Tagging: CoNLL columns or CoNLL-U. Question
+            answering: SQuAD's JSON. Multiple choice: JSON Lines or SWAG's CSV. For texts also a
+            table in memory: a pandas DataFrame, a Hugging Face `Dataset`, or a dict of columns.
         task: `"classification"`, `"pair"`, `"multi_label"`, `"regression"`, `"tagging"`,
             `"question_answering"` or `"multiple_choice"`.
-        **options: Options of the reader: `text`, `text_pair`, `label`, `separator`, `format`,
-            `header` and `limit` for texts (see `data.tabular.read`), `word`, `tag`, `format` and
-            `limit` for tagging (see `data.conll.read`), `limit` for question answering (see
-            `data.squad.read`), `format` and `limit` for multiple choice (see `data.swag.read`).
+        text: Texts: column of the text, a name, or a number from 1 if the file has no header.
+        text_pair: Texts: column of the second text.
+        label: Texts: column of the label. `None` reads no labels.
+        separator: Texts: the string between the labels of a set.
+        format: `"tsv"`, `"csv"` or `"jsonl"` for texts, `"conll"` or `"conllu"` for tagging. By
+            default from the file's extension.
+        header: Texts: whether the first row of a TSV or CSV file names the columns.
+        skip_ragged: Texts: skip rows that have another number of columns than the first row.
+        word: Tagging: column of the word, a number from 1, or from -1 for the last column.
+        tag: Tagging: column of the tag. `None` reads no tags.
+        characters: Question answering: whether to score answers as in KorQuAD. By default, the
+            file says it.
+        limit: Maximum number of examples.
 
     Returns:
         `data.examples.Examples`, `data.conll.TaggedSentences`, `data.squad.Questions` or
         `data.swag.Choices`, for `finetune` and `evaluate`.
 
     Raises:
-        ValueError: If the task is unknown, or the file is not valid.
+        ValueError: If the task is unknown, an argument does not apply to it, or the data is not
+            valid. The message names the file and the row.
         OSError: If the file cannot be read.
 
     Example:
@@ -41,13 +76,28 @@ def read(path, task="classification", **options):
     ...     _ = file.write_text("label\ttext\nspam\tWin now\nham\tSee you at six\n")
     ...     read(file).labels
     ['spam', 'ham']
+    >>> read({"review": ["Good."], "stars": [5]}, "regression", text="review", label="stars").scores
+    [5.0]
     """
+    given = {
+        "text": text, "text_pair": text_pair, "label": label, "separator": separator,
+        "format": format, "header": header, "skip_ragged": skip_ragged, "word": word, "tag": tag,
+        "characters": characters, "limit": limit,
+    }  # fmt: skip
     if task not in TASKS:
         raise ValueError(f"task must be one of {', '.join(TASKS)}; received {task!r}")
+    takes = _OPTIONS.get(task, _OF_TEXTS)
+    for name, parameter in inspect.signature(read).parameters.items():
+        if name in given and name not in takes and given[name] != parameter.default:
+            raise ValueError(f"{name} does not apply to the task {task!r}; remove it")
+    options = {name: given[name] for name in takes}
+    if task == "pair" and text_pair is None:
+        raise ValueError("the task 'pair' needs text_pair, the column of the second text")
+    is_file = isinstance(data, (str, os.PathLike))
     if task in LABEL_KINDS:
-        options = {"text": "text", "label": "label", "kind": LABEL_KINDS[task], **options}
-        if task == "pair" and options.get("text_pair") is None:
-            raise ValueError("the task 'pair' needs text_pair, the column of the second text")
-        return tabular.read(path, **options)
+        options["kind"] = LABEL_KINDS[task]
+        return tabular.read(data, **options) if is_file else tables.read(data, **options)
+    if not is_file:
+        raise ValueError(f"the task {task!r} reads a file; received {type(data).__name__}")
     reader = {"tagging": conll, "question_answering": squad, "multiple_choice": swag}[task]
-    return reader.read(path, **options)
+    return reader.read(data, **options)

@@ -88,7 +88,8 @@ class TextPipeline(Pipeline):
 
     def _examples(self, rows):
         if self._pairs:
-            return Examples([a for a, _ in rows], [b for _, b in rows], source=SOURCE)
+            texts, text_pairs = map(list, zip(*rows, strict=True))
+            return Examples(texts, text_pairs=text_pairs, source=SOURCE)
         return Examples(rows, source=SOURCE)
 
 

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from keras_bert import heads
 from keras_bert.data.batching import REDUCTION
+from keras_bert.data.dataset import targets_of
 from keras_bert.text.fast_tokenizer import tokenize_function
 
 HEADS = ("classifier", "regressor", "next_sentence")
@@ -146,7 +147,7 @@ def encode(model, examples, max_length, *, class_weight=None, long_texts=None):
         wants, has = ("pairs of texts", "single texts")[:: 1 if output.pairs else -1]
         advice = "; give the column of the second text (--text-pair)" if output.pairs else ""
         raise ValueError(f"{model.name!r} reads {wants}; {examples.source} has {has}{advice}")
-    targets = _targets(output, examples)
+    targets = targets_of(examples, output)
     weights = None
     if class_weight is not None:
         weights = _weights(output, examples, targets, class_weight)
@@ -166,40 +167,6 @@ def encode(model, examples, max_length, *, class_weight=None, long_texts=None):
             f'{max_length} tokens; shorten them, or use long_texts="truncate" or "window"'
         )
     return encoded
-
-
-def _targets(output, examples):
-    """Return the targets of examples: (n,), (n, 1) or (n, labels); `None` without labels."""
-    kinds = {
-        "labels": examples.labels,
-        "scores": examples.scores,
-        "label sets": examples.label_sets,
-    }
-    wanted = "label sets" if output.multi_label else "labels"
-    wanted = "scores" if output.task == "regressor" else wanted
-    for kind, column in kinds.items():
-        if column is not None and kind != wanted:
-            raise ValueError(f"the model takes {wanted}; received {kind} in {examples.source}")
-    given = kinds[wanted]
-    if given is None:
-        return None
-    if output.task == "regressor":
-        return np.array(given, np.float32)[:, None]
-    index = {label: number for number, label in enumerate(output.labels)}
-    sets = given if output.multi_label else [(label,) for label in given]
-    for row, labels in enumerate(sets):
-        for label in labels:
-            if label not in index:
-                raise ValueError(
-                    f"{examples.location(row)}: the label {label!r} is not one of the model's "
-                    f"labels: {', '.join(output.labels[:20])}"
-                )
-    if not output.multi_label:
-        return np.array([index[label] for label in given], np.int32)
-    targets = np.zeros((len(given), len(index)), np.float32)
-    for row, labels in zip(targets, given, strict=True):
-        row[[index[label] for label in labels]] = 1
-    return targets
 
 
 def _weights(output, examples, targets, class_weight):
@@ -262,7 +229,7 @@ def score(model, examples, answers):
             "spearman": 0.0 if constant else float(stats.spearmanr(answers, given).statistic),
             "rmse": float(np.sqrt(np.mean((answers - given) ** 2))),
         }
-    targets = _targets(output, examples)
+    targets = targets_of(examples, output)
     if output.multi_label:
         chosen = answers >= 0.5
         return {
@@ -289,7 +256,7 @@ def report(model, examples, answers):
     output = heads.find_output(model)
     if output.task == "regressor":
         return {}
-    targets = _targets(output, examples)
+    targets = targets_of(examples, output)
     chosen = answers >= 0.5 if output.multi_label else answers.argmax(axis=1)
     columns = metrics.precision_recall_fscore_support(
         targets, chosen, labels=range(len(output.labels)), zero_division=0

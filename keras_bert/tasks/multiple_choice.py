@@ -44,7 +44,7 @@ class EncodedChoices:
         self._labels = None if examples.labels is None else np.array(examples.labels, np.int32)
         texts = [text for text in examples.texts for _ in range(self._count)]
         choices = [choice for choices in examples.choices for choice in choices]
-        self._encoded = EncodedTexts(preprocessor, Examples(texts, choices), max_length)
+        self._encoded = EncodedTexts(preprocessor, Examples(texts, text_pairs=choices), max_length)
         self.lengths = self._encoded.lengths.reshape(-1, self._count).max(axis=1)
         self.truncated = self._encoded.truncated
         texts, continuations = self._encoded.empty  # a text counts once per continuation

@@ -86,7 +86,7 @@ def test_next_sentence(served):
 def test_regressor_of_pairs(served):
     model, signature = served("regressor")
     answer = ask(signature, text=TEXTS, text_pair=TEXTS[::-1])
-    expected = inference.answers(model, Examples(TEXTS, TEXTS[::-1]))
+    expected = inference.answers(model, Examples(TEXTS, text_pairs=TEXTS[::-1]))
     np.testing.assert_allclose(answer["score"], expected, atol=1e-5)
 
 

@@ -76,7 +76,7 @@ def test_targets_and_weights():
 
 
 def test_pairs_and_truncation():
-    examples = Examples(["good", "a a a a"], ["bad", "so so so"])
+    examples = Examples(["good", "a a a a"], text_pairs=["bad", "so so so"])
     encoded = classification.encode(model_of(labels=LABELS, pairs=True), examples, 8)
     assert encoded.lengths.tolist() == [5, 8]
     assert encoded.truncated == 1
@@ -104,7 +104,12 @@ def test_chunk_size_does_not_change_the_result(monkeypatch):
     ("options", "examples", "class_weight", "message"),
     [
         ({}, Examples(["a"], labels=["odd"]), None, "the label 'odd' is not .*: x, y, z"),
-        ({}, Examples(["a"], ["b"]), None, "reads single texts; the examples has pairs of texts"),
+        (
+            {},
+            Examples(["a"], text_pairs=["b"]),
+            None,
+            "reads single texts; the examples has pairs of texts",
+        ),
         ({"pairs": True}, Examples(["a"]), None, "reads pairs of texts; the examples has single"),
         ({}, SETS, None, "the model takes labels; received label sets in the examples"),
         ({"multi_label": True}, Examples(["a"], scores=[1]), None, "has scores, .* label sets"),

@@ -21,7 +21,7 @@ CASES = {
     "classifier": lambda: (heads.classifier(encoder(), 3), tabular.Examples(TEXTS)),
     "pairs": lambda: (
         heads.classifier(encoder(), 3, pairs=True),
-        tabular.Examples(TEXTS, TEXTS[::-1]),
+        tabular.Examples(TEXTS, text_pairs=TEXTS[::-1]),
     ),
     "label sets": lambda: (
         heads.classifier(encoder(), 2, multi_label=True),

@@ -1,0 +1,96 @@
+"""`tf.data` datasets of examples, for Keras' own training loop."""
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_bert import heads
+from keras_bert.data.batching import LENGTHS
+from keras_bert.text.fast_tokenizer import tokenize_function
+
+
+def of_examples(examples, model, batch_size, shuffle, seed, pad):
+    """Return the dataset of `Examples.to_dataset`."""
+    output = None
+    preprocessor = model
+    if isinstance(model, keras.Model):
+        preprocessor, output = heads.find_encoder(model).preprocessor, heads.find_output(model)
+    if not hasattr(preprocessor, "tokenizer"):
+        raise ValueError(
+            "to_dataset needs a Preprocessor, or a model whose encoder has one; received "
+            f"{model!r:.80}"
+        )
+    if pad != "batch" and (isinstance(pad, bool) or not isinstance(pad, int) or pad < 3):
+        raise ValueError(f'pad must be "batch" or a length of at least 3; received {pad!r}')
+    targets = targets_of(examples, output)
+    columns = [examples.texts]
+    if examples.text_pairs is not None:
+        columns.append(examples.text_pairs)
+    texts = tuple(np.array([t.encode("utf-8", "ignore") for t in column]) for column in columns)
+    dataset = tf.data.Dataset.from_tensor_slices((texts,) if targets is None else (texts, targets))
+    if shuffle:
+        dataset = dataset.shuffle(len(examples), seed=seed, reshuffle_each_iteration=True)
+    encode = _encoder(preprocessor, pad)
+    return (
+        dataset.batch(batch_size)
+        .map(lambda texts, *targets: (encode(*texts), *targets), tf.data.AUTOTUNE)
+        .prefetch(2)
+    )
+
+
+def targets_of(examples, output=None):
+    """Return the targets of examples: (n,), (n, 1) or (n, labels); `None` without labels.
+
+    `output` is the `TaskOutput` of a model; without one, the labels are those of the examples.
+    """
+    kinds = {
+        "labels": examples.labels,
+        "scores": examples.scores,
+        "label sets": examples.label_sets,
+    }
+    given = {kind: column for kind, column in kinds.items() if column is not None}
+    if not given:
+        return None
+    ((kind, column),) = given.items()
+    if output is not None:
+        wanted = "label sets" if output.multi_label else "labels"
+        wanted = "scores" if output.task == "regressor" else wanted
+        if kind != wanted:
+            raise ValueError(f"the model takes {wanted}; received {kind} in {examples.source}")
+    if kind == "scores":
+        return np.array(column, np.float32)[:, None]
+    labels = examples.label_names() if output is None else output.labels
+    index = {label: number for number, label in enumerate(labels)}
+    sets = column if kind == "label sets" else [(label,) for label in column]
+    for row, names in enumerate(sets):
+        for name in names:
+            if name not in index:
+                raise ValueError(
+                    f"{examples.location(row)}: the label {name!r} is not one of the model's "
+                    f"labels: {', '.join(labels[:20])}"
+                )
+    if kind == "labels":
+        return np.array([index[label] for label in column], np.int32)
+    targets = np.zeros((len(column), len(index)), np.float32)
+    for row, names in zip(targets, column, strict=True):
+        row[[index[name] for name in names]] = 1
+    return targets
+
+
+def _encoder(preprocessor, pad):
+    """Return a TensorFlow function from strings (batch,), or two of them, to the inputs."""
+    tokenize = tokenize_function(preprocessor.tokenizer)
+    limit = preprocessor.max_sequence_length if pad == "batch" else pad
+
+    def encode(*texts):
+        tokens = [tokenize(text) for text in texts]
+        length = None if pad == "batch" else pad
+        if length is None and keras.backend.backend() == "jax":
+            # JAX compiles the step for each length.
+            total = sum(ids.row_lengths() for ids in tokens) + 1 + len(tokens)
+            longest = tf.minimum(tf.reduce_max(total), limit)
+            lengths = tf.constant([*(size for size in LENGTHS if size < limit), limit], tf.int64)
+            length = lengths[tf.searchsorted(lengths, longest[None])[0]]
+        return preprocessor.pack(*tokens, sequence_length=length, max_sequence_length=limit)
+
+    return encode

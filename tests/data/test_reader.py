@@ -1,0 +1,69 @@
+"""`keras_bert.read`: files and tables, and arguments that do not apply."""
+
+import types
+
+import pytest
+
+import keras_bert
+from tests import tiny
+
+
+def test_tables_in_memory():
+    columns = {"review": ["so good", "bad"], "stars": [5, 1], "kinds": ["a, b", ""]}
+    examples = keras_bert.read(columns, text="review", label="stars")
+    assert examples.texts == ["so good", "bad"] and examples.labels == ["5", "1"]
+    scores = keras_bert.read(columns, "regression", text="review", label="stars", limit=1)
+    assert scores.scores == [5.0]
+    sets = keras_bert.read(columns, "multi_label", text="review", label="kinds")
+    assert sets.label_sets == [("a", "b"), ()]
+    pairs = keras_bert.read(columns, "pair", text="review", text_pair="kinds", label=None)
+    assert pairs.text_pairs == ["a, b", ""] and pairs.labels is None
+
+
+def test_hugging_face_dataset():
+    """Its class labels are numbers with names."""
+
+    class Dataset(dict):
+        column_names = ("text", "label")
+        features = {"label": types.SimpleNamespace(names=["neg", "pos"]), "text": None}  # noqa: RUF012
+
+    assert keras_bert.read(Dataset(text=["a", "b"], label=[1, 0])).labels == ["pos", "neg"]
+
+
+def test_dataframe():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"text": ["a", "b"], "label": ["x", "y"]}, index=[7, 9])
+    assert keras_bert.read(frame).labels == ["x", "y"]
+    frame.loc[9, "text"] = None
+    with pytest.raises(ValueError, match="the table: texts must be strings; received .* in row 2"):
+        keras_bert.read(frame)
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "message"),
+    [
+        ({"text": ["a"]}, {}, "has no column 'label'; it has text. Name the columns with text,"),
+        ({"text": ["a"], "label": [float("nan")]}, {}, "must not be missing; received nan in row"),
+        ({"text": ["a", 3], "label": [1, 2]}, {}, "must be strings; received 3 in row 2"),
+        ({}, {"task": "tagging"}, "the task 'tagging' reads a file; received dict"),
+        (3, {}, "must be a file, a DataFrame, a Dataset or a dict of columns; received int"),
+        ("a.tsv", {"tag": 2}, "tag does not apply to the task 'classification'; remove it"),
+        ("a.conll", {"task": "tagging", "text": "x"}, "text does not apply to the task 'tagging'"),
+        ("a.tsv", {"task": "nonsense"}, "task must be one of classification, pair"),
+        ("a.tsv", {"task": "pair"}, "needs text_pair, the column of the second text"),
+    ],
+)
+def test_wrong_arguments_are_named(data, options, message):
+    with pytest.raises(ValueError, match=message):
+        keras_bert.read(data, **options)
+
+
+def test_labels_in_place_of_pairs_are_refused():
+    with pytest.raises(TypeError):
+        keras_bert.Examples(["a"], ["label"])
+
+
+def test_columns_of_files(tmp_path):
+    file = tiny.write_file(tmp_path / "a.tsv", "x\ta b\ny\tc\n")
+    examples = keras_bert.read(file, header=False, text=2, label=1)
+    assert examples.texts == ["a b", "c"] and examples.labels == ["x", "y"]
