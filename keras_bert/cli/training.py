@@ -86,7 +86,7 @@ def _finetune(args, output, examples, dev, columns):
             **options,
             **given,
         )
-        best = search.best(trials)
+        best = trials.best
         print("best:", _options_text(best["options"]))
         tried = [{"options": trial["options"], "value": trial["value"]} for trial in trials.runs]
         # A stopped search is incomplete, even if its best trial was not stopped.

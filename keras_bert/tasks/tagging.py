@@ -7,6 +7,7 @@ the word has the most context.
 
 import collections
 import itertools
+from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -16,6 +17,7 @@ import tensorflow as tf
 from keras_bert import heads
 from keras_bert.data.conll import OUTSIDE, is_bio
 from keras_bert.data.examples import check_strings
+from keras_bert.data.packed_layout import within
 from keras_bert.text.fast_tokenizer import tokenize_function
 
 HEADS = ("tagger",)
@@ -55,6 +57,19 @@ def compile_options(model):
     }
 
 
+class Windows(NamedTuple):
+    """Ranges of tokens, one per window. Ends are exclusive.
+
+    `start`, `end`: the tokens in the window. `label_start`, `label_end`: the tokens whose words get
+    their label from this window. A field is an int, or int (windows,) for several windows.
+    """
+
+    start: np.ndarray | int
+    end: np.ndarray | int
+    label_start: np.ndarray | int
+    label_end: np.ndarray | int
+
+
 class EncodedSentences:
     """Tokenized sentences in windows that fit the model. A sentence without tokens has no window.
 
@@ -62,8 +77,7 @@ class EncodedSentences:
         ids: Tokens of all sentences, int32 (tokens,).
         targets: Label of each token's word, int32 (tokens,); `None` without tags.
         counts: Number of tokens of each word, int (words,).
-        windows: int (windows, 4): the range of tokens of each window, then the range of tokens
-            whose words get their label from this window. Ends are exclusive.
+        windows: `Windows` of arrays.
         special_ids: Ids of [CLS], [SEP] and [PAD].
         cut_words: Number of words that are longer than a window and were truncated.
 
@@ -80,17 +94,17 @@ class EncodedSentences:
         self.pad_id = special_ids[-1]
         self._is_first = np.zeros(len(ids), bool)
         self._is_first[(np.cumsum(counts) - counts)[counts > 0]] = True
-        self.lengths = windows[:, 1] - windows[:, 0] + 2
+        self.lengths = windows.end - windows.start + 2
         self.max_length = max_length
-        learned = np.concatenate([[0], np.cumsum(self._is_first)])
-        in_windows = learned[windows[:, 3]] - learned[windows[:, 2]]
-        self._words_in_window = in_windows.sum() / max(len(windows), 1)
+        words_before = np.concatenate([[0], np.cumsum(self._is_first)])  # of each token
+        labeled_words = words_before[windows.label_end] - words_before[windows.label_start]
+        self._words_per_window = labeled_words.sum() / max(len(self), 1)
         self.has_tokens = counts > 0
         self.words_without_tokens = int((counts == 0).sum())
         self.cut_words = cut_words
 
     def __len__(self):
-        return len(self._windows)
+        return len(self.lengths)
 
     def batch(self, rows, length):
         """Return inputs, targets and weights of windows `rows`, padded to `length`.
@@ -105,10 +119,10 @@ class EncodedSentences:
             raise ValueError(
                 f"length must be at least {lengths.max()}, the longest window; received {length}"
             )
-        start, limit, first, last = self._windows[rows].T[:, :, None]  # each (batch, 1)
+        windows = Windows(*(column[rows][:, None] for column in self._windows))  # (batch, 1)
         position = np.arange(length)
-        token = start + position - 1  # the window follows [CLS]
-        inside = (token >= start) & (token < limit)  # (batch, length)
+        token = windows.start + position - 1  # the window follows [CLS]
+        inside = (token >= windows.start) & (token < windows.end)  # (batch, length)
         token = np.where(inside, token, 0)
         cls_id, sep_id, pad_id = self._special_ids
         ids = np.where(inside, self._ids[token], np.int32(pad_id))
@@ -121,17 +135,19 @@ class EncodedSentences:
         }
         if self._targets is None:
             return inputs, None, None
-        learned = inside & self._is_first[token] & (token >= first) & (token < last)
-        targets = np.where(learned, self._targets[token], np.int32(0))
+        is_labeled = inside & self._is_first[token]
+        is_labeled &= (token >= windows.label_start) & (token < windows.label_end)
+        targets = np.where(is_labeled, self._targets[token], np.int32(0))
         # Divide by the average number of words per batch, not by the number in this batch. Batches
         # hold similar lengths, so a word of a short sentence would otherwise count more.
-        weight = 1 / (self._words_in_window * len(rows))
-        return inputs, targets, np.where(learned, np.float32(weight), np.float32(0))
+        weight = 1 / (self._words_per_window * len(rows))
+        return inputs, targets, np.where(is_labeled, np.float32(weight), np.float32(0))
 
     def positions(self, row):
         """Return the positions of the words that get their label from a window, int (words,)."""
-        start, _, first, last = self._windows[row]
-        return np.flatnonzero(self._is_first[first:last]) + first - start + 1
+        window = Windows(*(column[row] for column in self._windows))
+        words = np.flatnonzero(self._is_first[window.label_start : window.label_end])
+        return words + window.label_start - window.start + 1
 
 
 def encode(model, examples, max_length, *, stride=None):
@@ -148,14 +164,14 @@ def encode(model, examples, max_length, *, stride=None):
         raise ValueError(f"stride must be from 1 to max_length - 2, {capacity}; received {stride}")
     tokenizer = heads.find_encoder(model).preprocessor.tokenizer
     ids, counts = _tokenize(tokenizer, examples.words)
-    of_word = np.arange(len(ids)) - np.repeat(np.cumsum(counts) - counts, counts)
     cut_words = int((counts > capacity).sum())
-    ids, counts = ids[of_word < capacity], np.minimum(counts, capacity)
+    ids, counts = ids[within(counts) < capacity], np.minimum(counts, capacity)
     targets = None
     if examples.tags is not None:
         targets = np.repeat(_targets(examples, heads.find_output(model).labels), counts)
     edges = np.concatenate([[0], np.cumsum(counts)])  # number of tokens before each word
-    windows, end = [], 0
+    windows: list[Windows] = []
+    end = 0
     for sentence in examples.words:
         begin, end = end, end + len(sentence)
         windows += _windows(edges[begin : end + 1], capacity, stride)
@@ -163,7 +179,7 @@ def encode(model, examples, max_length, *, stride=None):
         ids,
         targets,
         counts,
-        np.array(windows, np.int64).reshape(-1, 4),
+        Windows(*np.array(windows, np.int64).reshape(-1, 4).T),
         [tokenizer.token_id(token) for token in ("[CLS]", "[SEP]", "[PAD]")],
         max_length,
         cut_words,
@@ -196,7 +212,7 @@ def _targets(examples, labels):
 
 
 def _windows(edges, capacity, stride):
-    """Cut one sentence between words; return the rows of `EncodedSentences`' windows.
+    """Cut one sentence between words; return a list with the `Windows` of each window.
 
     `edges` has the first token of each word and the end of the sentence, int (words + 1,).
     `capacity` is the number of tokens that fit into a window; no word has more.
@@ -205,13 +221,13 @@ def _windows(edges, capacity, stride):
     if begin == end:
         return []
     if end - begin <= capacity:
-        return [(begin, end, begin, end)]
-    rows: list[tuple[int, int, int, int]] = []
-    owned = begin  # the first token that gets its label from the current window
+        return [Windows(begin, end, begin, end)]
+    windows: list[Windows] = []
+    label_start = begin
     while True:
         limit = int(edges[np.searchsorted(edges, begin + capacity, side="right") - 1])
         if limit == end:
-            return [*rows, (begin, limit, owned, end)]
+            return [*windows, Windows(begin, limit, label_start, end)]
         # The next window starts one stride later. If its first new word would not fit, it starts
         # even later.
         needed = edges[np.searchsorted(edges, limit, side="right")] - capacity
@@ -223,8 +239,8 @@ def _windows(edges, capacity, stride):
         # left window for words whose middle is left of the middle of the overlap.
         middles = edges[:-1] + edges[1:]
         border = int(edges[np.searchsorted(middles, limit + following, side="right")])
-        rows.append((begin, limit, owned, border))
-        begin, owned = following, border
+        windows.append(Windows(begin, limit, label_start, border))
+        begin, label_start = following, border
 
 
 def decode(model, examples, encoded, outputs):

@@ -29,6 +29,11 @@ class Trials:
     stopped: bool = False
     model: keras.Model | None = None
 
+    @property
+    def best(self):
+        """The run with the best value, the first one if several are equal."""
+        return max(self.runs, key=lambda run: loop.goodness(run["metric"], run["value"]))
+
 
 def grid(encoder, train_data, dev, *, choices=None, on_trial=None, tensorboard=None, **options):
     """Fine-tune once per combination of hyperparameters, each time from the same weights: `Trials`.
@@ -51,7 +56,7 @@ def grid(encoder, train_data, dev, *, choices=None, on_trial=None, tensorboard=N
             trials.runs.append(
                 {"options": chosen, "metric": metric, "value": metrics[metric], "metrics": metrics}
             )
-            if best(trials) is trials.runs[-1]:
+            if trials.best is trials.runs[-1]:
                 trials.model = model
             if on_trial:
                 on_trial(trials.runs[-1])
@@ -62,8 +67,3 @@ def grid(encoder, train_data, dev, *, choices=None, on_trial=None, tensorboard=N
             raise
         trials.stopped = True
     return trials
-
-
-def best(trials):
-    """Return the run with the best value, the first one if several are equal."""
-    return max(trials.runs, key=lambda run: loop.goodness(run["metric"], run["value"]))

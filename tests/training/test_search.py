@@ -50,7 +50,7 @@ def test_a_grid_of_four(monkeypatch):
     for run in trials.runs:
         assert (run["metric"], run["value"]) == ("f1", run["metrics"]["f1"])
         assert len(run["metrics"]["history"]) == 1
-    best = ends[trials.runs.index(search.best(trials))]
+    best = ends[trials.runs.index(trials.best)]
     for a, b in zip(trials.model.get_weights(), best, strict=True):
         np.testing.assert_array_equal(a, b)
     assert any((a != b).any() for a, b in zip(ends[-1], ends[0], strict=True))
@@ -61,7 +61,7 @@ def test_a_grid_of_four(monkeypatch):
 def test_best_run_is_first_of_equals_and_lowest_error():
     def best(metric, *values):
         runs = [{"metric": metric, "value": v, "number": n} for n, v in enumerate(values)]
-        return search.best(search.Trials(runs))["number"]
+        return search.Trials(runs).best["number"]
 
     assert best("accuracy", 0.5, 0.9, 0.9) == 1
     assert best("rmse", 0.5, 0.9, 0.2) == 2
