@@ -365,9 +365,9 @@ def test_with_options_copies_lora_and_frozen_layers():
     layer.enable_lora(2, lora_alpha=3)
     layer.lora_kernel_b.assign(np.ones(layer.lora_kernel_b.shape))
     copy = encoder.with_options(rematerialize=True)
-    np.testing.assert_array_equal(
-        contract.run(copy, contract.batch())[0], contract.run(encoder, contract.batch())[0]
-    )
+    inputs = encoder.preprocessor(["so good"])
+    for a, b in zip(contract.run(encoder, inputs), contract.run(copy, inputs), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-6)
     trainable = [[v.path for v in each.trainable_variables] for each in (encoder, copy)]
     assert trainable[0] == trainable[1] and any("lora" in path for path in trainable[1])
     assert copy.with_options(trainable=False).trainable_variables == []

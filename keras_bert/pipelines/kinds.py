@@ -249,8 +249,11 @@ class QuestionAnswering(Pipeline):
     options = ("top_k", "max_answer_length", "null_threshold")
     long_texts_options = ("window",)
 
-    def _rows(self, inputs=None, question=None, context=None, **others):
+    def _rows(self, inputs=None, text_pair=None, question=None, context=None, **others):
         _none_given(**others)
+        if context is None and question is None and text_pair is not None:
+            context, text_pair = text_pair, None
+        _none_given(text_pair=text_pair)
         if inputs is not None and context is not None and question is None:
             question, inputs = inputs, None
         if inputs is not None:  # (question, context), or a list of such pairs

@@ -2,6 +2,8 @@
 
 import contextlib
 import itertools
+import os
+import sys
 import warnings
 from collections.abc import Iterator
 
@@ -80,7 +82,8 @@ class Pipeline:
 
         Returns:
             The result of a single input, a list of results for several, an iterator for an
-            iterator, or a DataFrame for a DataFrame.
+            iterator, or for a DataFrame a copy with the results as further columns. Their names
+            begin with `predicted_` where the DataFrame has such a column.
 
         Raises:
             ValueError: If an input is not a string, or an option does not belong to the task.
@@ -92,23 +95,34 @@ class Pipeline:
         given = {
             "text_pair": text_pair, "question": question, "context": context, "choices": choices
         }  # fmt: skip
-        settings = {"batch_size": batch_size or self.batch_size, "show_progress": show_progress}
+        batch_size = self.batch_size if batch_size is None else _checked_batch_size(batch_size)
+        settings = {"batch_size": batch_size, "show_progress": show_progress}
+        ask = None
         if results.is_dataframe(inputs):
-            return self._ask_dataframe(inputs, settings, options)
-        if isinstance(inputs, Iterator):
-            return self._ask_iterator(inputs, settings, options)
-        if hasattr(inputs, "source"):  # the data of a task
-            return self._ask(inputs, settings, options)
+            ask = self._ask_dataframe
+        elif isinstance(inputs, Iterator):
+            ask = self._ask_iterator
+        elif hasattr(inputs, "source"):  # the data of a task
+            ask = self._ask
+        if ask is not None:
+            other = next((name for name, value in given.items() if value is not None), None)
+            if other is not None:
+                raise ValueError(
+                    f"{other} cannot be combined with a {type(inputs).__name__}, which holds all "
+                    "inputs itself"
+                )
+            return ask(inputs, settings, options)
         rows, is_single = self._rows(inputs, **given)
         answers = self._ask_rows(rows, settings, options)
         return answers[0] if is_single else answers
 
-    def evaluate(self, examples, *, batch_size=None):
+    def evaluate(self, examples, *, batch_size=None, **options):
         """Score the model on labeled data.
 
         Args:
             examples: The data of the task, with labels.
             batch_size: Sequences per batch.
+            **options: For question answering `max_answer_length` and `null_threshold`.
 
         Returns:
             A dict of metrics, the main one first. For classes and tags, `report` has a dict of
@@ -118,7 +132,7 @@ class Pipeline:
             ValueError: If the data has no labels or belongs to another task.
         """
         inference.check_labeled(examples)
-        answers = self._answers(examples, batch_size or self.batch_size)
+        answers = self._answers(examples, batch_size or self.batch_size, **options)
         return results.Metrics(inference.score(self.model, examples, answers, report=True))
 
     def errors(self, examples, n=10):
@@ -181,7 +195,7 @@ class Pipeline:
             answers = self._answers(
                 examples, settings["batch_size"], advance, **self._decoding(options)
             )
-        return results.Results(self._results(examples, answers, **options))
+        return self._joined(results.Results(self._results(examples, answers, **options)))
 
     def _ask_rows(self, rows, settings, options):
         found = results.Results()
@@ -189,7 +203,7 @@ class Pipeline:
             for start in range(0, len(rows), self.chunk):
                 part = rows[start : start + self.chunk]
                 quiet = {**settings, "show_progress": False}
-                found += self._ask(self._examples(part), quiet, options)
+                found.extend(self._ask(self._examples(part), quiet, options))
                 advance(len(part) / len(rows))
         return self._joined(found)
 
@@ -211,8 +225,10 @@ class Pipeline:
             name: frame[name].tolist() for name in self.columns[1:]
         })  # fmt: skip
         answers = results.Results(self._ask_rows(rows, settings, options))
+        taken = set(frame.columns)
         return frame.assign(**{
-            name: column.tolist() for name, column in answers.to_dataframe(frame.index).items()
+            f"predicted_{name}" if name in taken else name: column.tolist()
+            for name, column in answers.to_dataframe(frame.index).items()
         })  # fmt: skip
 
     def _decoding(self, options):
@@ -231,12 +247,26 @@ class Pipeline:
             return
         self._has_warned = True
         remedy = 'Use long_texts="window" to read long texts in parts'
-        if "window" not in self.long_texts_options:
+        if "window" not in self.long_texts_options or self._output.pairs:
             remedy = "Shorten them"
         warnings.warn(
             f"{truncated} of {count} texts were truncated to {encoded.max_length} tokens. {remedy}",
-            stacklevel=6,
+            stacklevel=_level_of_caller(),
         )
+
+
+def _checked_batch_size(value):
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"batch_size must be an integer of at least 1; received {value!r}")
+    return value
+
+
+def _level_of_caller():
+    """Return the `stacklevel` for which a warning of the calling function names the user's code."""
+    folder, frame, level = os.path.dirname(os.path.dirname(__file__)), sys._getframe(1), 1
+    while frame.f_back and frame.f_code.co_filename.startswith(folder):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 @contextlib.contextmanager
@@ -267,6 +297,7 @@ def pipeline(model, *, task=None, batch_size=32, long_texts=None, pooling=None, 
         model: A model with a head of `keras_bert.heads`, an encoder, or its name or path for
             `keras_bert.load`.
         task: A task of `keras_bert.load`, such as `"masked_lm"`. By default that of the model.
+            `"embedder"` gives embeddings of a model with any head.
         batch_size: Sequences per batch.
         long_texts: What happens to texts that are longer than the model's maximum: `"truncate"`
             counts them in one warning, `"window"` averages the answers for overlapping windows, and
@@ -292,12 +323,12 @@ def pipeline(model, *, task=None, batch_size=32, long_texts=None, pooling=None, 
     >>> sorted(classify("good")), len(classify(["good", "bad"]))
     (['label', 'score'], 2)
     """
+    _checked_batch_size(batch_size)
     if not isinstance(model, keras.Model):
-        model = loading.load(model, task=task or "auto", trusted=trusted)
-    elif task is not None and task != heads.find_task(model):
+        wanted = "auto" if task in (None, "embedder") else task
+        model = loading.load(model, task=wanted, trusted=trusted)
+    elif task not in (None, "embedder") and task != heads.find_task(model):
         raise ValueError(f"{model.name!r} has the task {heads.find_task(model)}; received {task!r}")
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
-        raise ValueError(f"batch_size must be an integer of at least 1; received {batch_size!r}")
     from keras_bert.pipelines import kinds
 
     if heads.find_encoder(model).preprocessor is None:
@@ -306,7 +337,7 @@ def pipeline(model, *, task=None, batch_size=32, long_texts=None, pooling=None, 
         )
     options = {"batch_size": batch_size, "long_texts": long_texts}
     head = heads.find_task(model)
-    if head == "embedder" or (head is None and isinstance(model, BertEncoder)):
+    if "embedder" in (task, head) or (head is None and isinstance(model, BertEncoder)):
         return kinds.Embedding(inference.as_embedder(model, pooling), **options)
     if pooling is not None:
         raise ValueError(f"pooling is only for embeddings; {model.name!r} has the task {head}")

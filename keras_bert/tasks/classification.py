@@ -94,14 +94,6 @@ class EncodedTexts:
         if self._targets is not None:
             self._targets = self._targets[self.text_of]
 
-    def mean_per_text(self, rows):
-        """Return the mean of the rows (n, ...) of each text; without windows, the rows."""
-        if self.text_of is None:
-            return rows
-        starts = np.flatnonzero(np.diff(self.text_of, prepend=-1))
-        sums = np.add.reduceat(rows, starts, axis=0)
-        return sums / np.diff(starts, append=len(rows)).reshape(-1, *[1] * (rows.ndim - 1))
-
     def __len__(self):
         return len(self.lengths)
 
@@ -144,9 +136,12 @@ def encode(model, examples, max_length, *, class_weight=None, long_texts=None):
     """
     output = heads.find_output(model)
     if output.pairs != (examples.text_pairs is not None):
-        wants, has = ("pairs of texts", "single texts")[:: 1 if output.pairs else -1]
-        advice = "; give the column of the second text (--text-pair)" if output.pairs else ""
-        raise ValueError(f"{model.name!r} reads {wants}; {examples.source} has {has}{advice}")
+        if output.pairs:
+            raise ValueError(
+                f"{model.name!r} reads pairs of texts; {examples.source} has single texts; give "
+                "the column of the second text (--text-pair)"
+            )
+        raise ValueError(f"{model.name!r} reads single texts; {examples.source} has pairs of texts")
     targets = targets_of(examples, output)
     weights = None
     if class_weight is not None:
@@ -203,12 +198,21 @@ def decode(model, examples, encoded, outputs):
     These are the probabilities, float32 (n, classes), or a regressor's scores, float32 (n,).
     """
     output = heads.find_output(model)
-    logits = np.reshape(outputs, (len(encoded), -1)).astype(np.float32)
+    logits = np.reshape(outputs, (len(outputs), -1)).astype(np.float32)
     if output.task == "regressor":
-        return encoded.mean_per_text(logits[:, 0])
+        return _mean_per_text(encoded, logits[:, 0])
     if output.multi_label:
-        return encoded.mean_per_text(scipy.special.expit(logits))
-    return encoded.mean_per_text(scipy.special.softmax(logits, axis=-1))
+        return _mean_per_text(encoded, scipy.special.expit(logits))
+    return _mean_per_text(encoded, scipy.special.softmax(logits, axis=-1))
+
+
+def _mean_per_text(encoded, rows):
+    """Return the mean of the rows (n, ...) of each text that was split into windows."""
+    if getattr(encoded, "text_of", None) is None:
+        return rows
+    starts = np.flatnonzero(np.diff(encoded.text_of, prepend=-1))
+    counts = np.diff(starts, append=len(rows))
+    return np.add.reduceat(rows, starts, axis=0) / counts.reshape(-1, *[1] * (rows.ndim - 1))
 
 
 def score(model, examples, answers):

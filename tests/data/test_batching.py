@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_bert.data.batching import LENGTHS, Batches, pad, worth_compiling
+from keras_bert.data.batching import LENGTHS, Batches, pad, choose_compiled_lengths
 from keras_bert.data.examples import Examples
 from keras_bert.tasks.classification import EncodedTexts
 from tests import tiny
@@ -81,14 +81,14 @@ def test_sequences_longer_than_all_lengths_are_not_truncated(preprocessor):
         ([3000] * 1000, 1000, (3000,)),  # beyond the longest of the list
     ],
 )
-def test_worth_compiling(needed, cost, expected):
-    assert worth_compiling(needed, cost, 0.7) == expected
+def test_choose_compiled_lengths(needed, cost, expected):
+    assert choose_compiled_lengths(needed, cost, 0.7) == expected
 
 
-def test_worth_compiling_chooses_the_fastest_lengths():
+def test_choose_compiled_lengths_chooses_the_fastest_lengths():
     random = np.random.default_rng(0)
     needed = random.integers(5, 128, 300).tolist()
-    found = worth_compiling(needed, 500, 0.7)
+    found = choose_compiled_lengths(needed, 500, 0.7)
 
     def time(lengths):
         padded = sum(next(size for size in lengths if size >= length) for length in needed)

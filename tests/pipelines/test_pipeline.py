@@ -139,6 +139,7 @@ def test_question_answering():
     assert sum(scores) <= 1 + 1e-6
     two = ask(question=["is this bad", "so"], context=KOREAN)
     assert two[0]["answer"] == answer["answer"] and len(two) == 2
+    assert ask("is this bad", KOREAN) == answer
     assert ask([("is this bad", KOREAN)])[0] == ask(("is this bad", KOREAN)) == answer
     for call, message in (
         (lambda: ask("who"), "needs question= and context=|must be a question and a context"),
@@ -190,6 +191,9 @@ def test_embeddings():
     preprocessor = base.preprocessor.with_options(sequence_length=32)
     expected = model(preprocessor(TEXTS)).numpy()
     np.testing.assert_allclose(keras_bert.pipeline(model)(TEXTS), expected, atol=1e-5)
+    np.testing.assert_array_equal(embed(keras_bert.Examples(TEXTS)), vectors)
+    other = keras_bert.pipeline(heads.classifier(base, 2), task="embedder")
+    np.testing.assert_allclose(other(TEXTS), vectors, atol=1e-6)
     with pytest.raises(ValueError, match="has the pooling 'max'; received 'cls'"):
         keras_bert.pipeline(model, pooling="cls")
 
@@ -202,6 +206,8 @@ def test_dataframes(classify):
     assert list(answered.index) == ["a", "b"] and list(frame.columns) == ["id", "text"]
     assert classify(["so good"]).to_dataframe()["label"].tolist() == answered["label"][:1].tolist()
     assert classify(frame["text"]) == classify(["so good", "bad"])
+    labeled = pandas.DataFrame({"text": ["so good"], "label": ["true"]})
+    assert list(classify(labeled).columns) == ["text", "label", "predicted_label", "score"]
     with pytest.raises(ValueError, match="must have the columns text; it has words"):
         classify(pandas.DataFrame({"words": ["a"]}))
 
@@ -210,6 +216,10 @@ def test_long_texts_are_truncated_with_one_warning():
     classify = keras_bert.pipeline(heads.classifier(encoder(), 2))
     with pytest.warns(UserWarning, match="1 of 2 texts were truncated to 32 tokens") as caught:
         classify(["good " * 40, "bad"])
+    assert caught[0].filename == __file__
+    classify = keras_bert.pipeline(classify.model)
+    with pytest.warns(UserWarning, match="1 of 1 texts were truncated") as caught:
+        classify.evaluate(keras_bert.Examples(["good " * 40], labels=["1"]))
     assert caught[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -355,8 +365,12 @@ def test_wrong_options_and_models(classify):
         classify("a", text_pair="b")
     with pytest.raises(ValueError, match="must have a head of keras_bert.heads"):
         keras_bert.pipeline(heads.features(tiny.encoder(), (-2, -1)))
-    with pytest.raises(ValueError, match="batch_size must be an integer of at least 1"):
-        keras_bert.pipeline(classify.model, batch_size=0)
+    for call in (lambda: keras_bert.pipeline(classify.model, batch_size=0),
+                 lambda: classify("a", batch_size=-1)):  # fmt: skip
+        with pytest.raises(ValueError, match="batch_size must be an integer of at least 1"):
+            call()
+    with pytest.raises(ValueError, match="text_pair cannot be combined with a generator"):
+        classify((text for text in "ab"), text_pair=["a", "b"])
     with pytest.raises(ValueError, match="has the task classifier; received 'masked_lm'"):
         keras_bert.pipeline(classify.model, task="masked_lm")
     with pytest.raises(ValueError, match="pooling is only for embeddings"):

@@ -192,7 +192,7 @@ ATTACKS = {
 @pytest.mark.parametrize("op", ATTACKS)
 def test_errors_name_the_rejected_op(tmp_path, op):
     tf.saved_model.save(ATTACKS[op], str(tmp_path))
-    with pytest.raises(ValueError, match=rf"from elsewhere: (\w+, )*{op}[,.]"):
+    with pytest.raises(ValueError, match=rf"an untrusted model: (\w+, )*{op}[,.]"):
         HubLayer(tmp_path)
     allowed_ops.check(served.times(tmp_path / "plain", 2.0))  # has savers
 
@@ -229,14 +229,14 @@ def edit_graph(folder, change):
 def test_unlisted_functions_are_checked(hostile, target):
     """TensorFlow creates all functions of the library, even those that no object lists."""
     edit_graph(hostile, lambda graph: graph.object_graph_def.concrete_functions.clear())
-    with pytest.raises(ValueError, match="from elsewhere: WriteFile"):
+    with pytest.raises(ValueError, match="an untrusted model: WriteFile"):
         HubLayer(hostile)
 
     def no_objects(graph):
         del graph.object_graph_def.nodes[1:]
 
     edit_graph(hostile, no_objects)
-    with pytest.raises(ValueError, match="from elsewhere: WriteFile"):
+    with pytest.raises(ValueError, match="an untrusted model: WriteFile"):
         allowed_ops.check(hostile)
     assert not target.exists()
 
@@ -301,7 +301,7 @@ def test_a_function_named_as_tensorflows_savers_is_no_exception(tmp_path):
 
     for folder, op in (("write", "WriteFile"), ("restore", "RestoreV2")):
         edit_graph(tmp_path / folder, rename)
-        with pytest.raises(ValueError, match=f"from elsewhere: {op}"):
+        with pytest.raises(ValueError, match=f"an untrusted model: {op}"):
             allowed_ops.check(tmp_path / folder)
 
 
@@ -371,7 +371,7 @@ def test_a_layer_that_is_not_registered_is_named(tmp_path):
 
     x = keras.Input((2,))
     keras.Model(x, Own()(x)).save(tmp_path / "own.keras")
-    with pytest.raises(ValueError, match=r"contains code \(.*Own\).* import its module first"):
+    with pytest.raises(ValueError, match=r"contains code \(.*Own\).* import its module before"):
         keras_bert.load(tmp_path / "own.keras")
 
 

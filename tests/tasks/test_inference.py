@@ -106,7 +106,7 @@ def test_heads_without_a_vector_become_embedders():
     embedder = inference.as_embedder(heads.masked_lm(base))
     assert heads.find_task(embedder) == "embedder" and heads.find_encoder(embedder) is base
     with pytest.raises(ValueError, match="has a custom output"):
-        inference.as_embedder(heads.features(base, (-2, -1)))
+        inference.as_embedder(heads.features(base, -1))
 
 
 @pytest.mark.parametrize(
