@@ -31,7 +31,7 @@ def freeze_like(source, copy):
     for layer, copied in zip(all_layers(source), all_layers(copy), strict=True):
         if copied.trainable != layer.trainable:
             copied.trainable = layer.trainable
-    for variable, copied in zip(source.variables, copy.variables, strict=True):
+    for variable, copied in zip(source.weights, copy.weights, strict=True):
         copied.trainable = variable.trainable
 
 

@@ -17,8 +17,8 @@ DATA = {
     "one label": tiny.examples(),
     "pairs": Examples(
         ["good", "good film", "bad", "bad a film"] * 6,
-        ["so good", "so bad"] * 12,
-        ["same", "other", "other", "same"] * 6,
+        text_pairs=["so good", "so bad"] * 12,
+        labels=["same", "other", "other", "same"] * 6,
     ),
     "label sets": Examples(
         [text for _, text in tiny.ROWS],
@@ -157,7 +157,7 @@ def test_rows_are_a_multiple_of_the_devices(devices):
 def finetune(examples, packed, monkeypatch, encoder=None, **options):
     with monkeypatch.context() as patch:
         if not packed:
-            patch.setattr(heads, "can_be_packed", lambda model: False)
+            patch.setattr(packed_heads, "can_be_packed", lambda model: False)
         fits = []
         fit = keras.Model.fit
         patch.setattr(

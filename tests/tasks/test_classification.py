@@ -26,10 +26,12 @@ def test_build_chooses_the_head():
     output = heads.find_output(model)
     assert (output.labels, output.pairs, output.multi_label) == (["9", "10"], False, False)
     output = heads.find_output(
-        classification.build(encoder, Examples(["a"], ["b"], label_sets=[["x"]]))
+        classification.build(encoder, Examples(["a"], text_pairs=["b"], label_sets=[["x"]]))
     )
     assert (output.labels, output.pairs, output.multi_label) == (["x"], True, True)
-    output = heads.find_output(classification.build(encoder, Examples(["a"], ["b"], scores=[1])))
+    output = heads.find_output(
+        classification.build(encoder, Examples(["a"], text_pairs=["b"], scores=[1]))
+    )
     assert (output.task, output.pairs) == ("regressor", True)
 
 

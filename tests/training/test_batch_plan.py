@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_bert import BertEncoder, heads
+from keras_bert import BertEncoder, heads, packed_heads
 from keras_bert.data import packing
 from keras_bert.data.batching import LENGTHS
 from keras_bert.data.packing import PackedBatches
@@ -56,7 +56,7 @@ def test_fixed_length_is_one_shape_without_packing():
 
 
 def test_unpackable_batches_have_similar_lengths(monkeypatch):
-    monkeypatch.setattr(heads, "can_be_packed", lambda model: False)
+    monkeypatch.setattr(packed_heads, "can_be_packed", lambda model: False)
     model = classifier()
     plan = BatchPlan(model, Sequences(), 16, 0, epochs=2)
     assert plan.trained is model
@@ -83,7 +83,7 @@ def test_last_step_is_completed(accumulate, steps, missing, batch_size):
 
 @pytest.mark.parametrize("packable", [True, False])
 def test_steps_are_compiled_if_that_saves_time(packable, monkeypatch):
-    monkeypatch.setattr(heads, "can_be_packed", lambda model: packable)
+    monkeypatch.setattr(packed_heads, "can_be_packed", lambda model: packable)
     few = BatchPlan(classifier(), Sequences(), 16, 0, epochs=2)
     monkeypatch.setattr(batch_plan, "_COMPILING", 1.0)
     many = BatchPlan(classifier(), Sequences(), 16, 0, epochs=2)

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_bert import heads
+from keras_bert import heads, packed_heads
 from keras_bert.data import conll, tabular
 from keras_bert.tasks import classification, inference, registry
 from keras_bert.training import batch_plan, finetuning, loop
@@ -22,8 +22,8 @@ DATA = {
     "pairs": (
         tabular.Examples(
             ["good", "good", "bad", "bad"] * 6,
-            ["so good", "so bad"] * 12,
-            ["same", "other", "other", "same"] * 6,
+            text_pairs=["so good", "so bad"] * 12,
+            labels=["same", "other", "other", "same"] * 6,
         ),
         20,
     ),
@@ -384,7 +384,7 @@ def test_fixed_length_is_one_shape(untrained):
 def test_steps_are_compiled_if_that_saves_time(packed, monkeypatch):
     losses, trained = [], []
     if not packed:
-        monkeypatch.setattr(heads, "can_be_packed", lambda model: False)
+        monkeypatch.setattr(packed_heads, "can_be_packed", lambda model: False)
     fit = keras.Model.fit
     monkeypatch.setattr(
         keras.Model,
@@ -521,7 +521,7 @@ def test_numbers_below_the_minimum_raise(option):
         ),
         (
             tiny.examples(),
-            tabular.Examples(["a"], ["b"], ["good"], source="the dev file"),
+            tabular.Examples(["a"], text_pairs=["b"], labels=["good"], source="the dev file"),
             "the dev file.* pairs",
         ),
         (
