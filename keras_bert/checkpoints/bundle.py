@@ -18,7 +18,7 @@ from keras_bert.checkpoints import bundle_index
 from keras_bert.runtime import reading
 
 GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
-_MAX_NOTES = 2**20  # bytes of the file "checkpoint"
+_MAX_STATE_FILE = 2**20  # bytes of the file "checkpoint"
 _MAX_NODES = 2**17  # BERT-Large with Adam's slots has 2**12
 PREFERRED = "bert_model.ckpt"
 _LATEST = re.compile(rb'^model_checkpoint_path: "(.+)"$', re.MULTILINE)
@@ -61,8 +61,10 @@ def find(path: Path) -> Path:
     found = sorted(path / name.removesuffix(".index") for name in names)
     if not found:
         raise FileNotFoundError(f"{path}: no checkpoint, looked for {PREFERRED}.index")
-    notes = path / "checkpoint"
-    latest = _LATEST.search(reading.read_bytes(notes, _MAX_NOTES)) if notes.is_file() else None
+    state_file = path / "checkpoint"
+    latest = None
+    if state_file.is_file():
+        latest = _LATEST.search(reading.read_bytes(state_file, _MAX_STATE_FILE))
     # The path in the file may be that of the machine that trained the model.
     name = Path(latest[1].decode("utf-8", "replace")).name if latest else PREFERRED
     for prefix in (path / PREFERRED, path / name):

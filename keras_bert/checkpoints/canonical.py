@@ -145,7 +145,7 @@ class Checkpoint:
     @property
     def groups(self) -> set[str]:
         """The groups of `OPTIONAL_GROUPS` that the checkpoint has."""
-        return {name.partition("/")[0] for name in self.weights} & OPTIONAL_GROUPS
+        return set(map(group_of, self.weights)) & OPTIONAL_GROUPS
 
     def without(self, groups: Collection[str]) -> "Checkpoint":
         """Return a copy without some of `OPTIONAL_GROUPS`."""
@@ -155,9 +155,14 @@ class Checkpoint:
                     f"{self.path}: drop must name one of its parts, "
                     f"{', '.join(sorted(self.groups)) or '(none)'}; received {group!r}"
                 )
-        kept = {k: w for k, w in self.weights.items() if k.partition("/")[0] not in groups}
+        kept = {k: w for k, w in self.weights.items() if group_of(k) not in groups}
         keeps_heads = self.groups.isdisjoint(set(groups) - {"pooler"})
         return dataclasses.replace(self, weights=kept, task=self.task if keeps_heads else None)
+
+
+def group_of(name: str) -> str:
+    """Return the part of the model that a tensor belongs to, such as "layer_0" or "pooler"."""
+    return name.partition("/")[0]
 
 
 def check_numbers(source: object, name: str, array: np.ndarray) -> None:
@@ -227,6 +232,14 @@ def to_source_activation(activation: str, names: Mapping[str, str], *, format: s
             'hidden_act="gelu_new"'
         )
     raise ValueError(f"{format}: hidden_act must be {known}, received {activation!r}{hint}")
+
+
+def check_layer_norm_eps(value: float, owner: str, *, format: str) -> None:
+    """Raise a `ValueError` unless a `layer_norm_eps` is the constant in the code of `owner`."""
+    if value != DEFAULTS["layer_norm_eps"]:
+        raise ValueError(
+            f"{format}: layer_norm_eps must be 1e-12, the constant in {owner}, received {value}"
+        )
 
 
 def raise_if(source: object, requirement: str, **problems: list[str]) -> None:

@@ -100,12 +100,12 @@ def check_vocabulary_size(file: Path, vocabulary: Sequence[str], vocab_size: int
         )
 
 
-def is_cased(vocabulary: Sequence[str]) -> bool:
-    """Return True if a word of the vocabulary changes when it is lowercased.
+def is_lowercase(vocabulary: Sequence[str] | None) -> bool:
+    """Return True if lowercasing changes no word of the vocabulary, or if there is no vocabulary.
 
     Subwords ("##") and special tokens such as [CLS] are skipped.
     """
-    return any(
+    return vocabulary is None or not any(
         token.lower() != token
         for token in vocabulary
         if not token.startswith("##") and not (token.startswith("[") and token.endswith("]"))

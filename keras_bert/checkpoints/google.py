@@ -166,11 +166,7 @@ def write(checkpoint: Checkpoint, path: str | Path) -> None:
     config = dict(checkpoint.config)
     activation = config["hidden_act"]
     config["hidden_act"] = canonical.to_source_activation(activation, ACTIVATIONS, format=FORMAT)
-    if config.pop("layer_norm_eps") != canonical.DEFAULTS["layer_norm_eps"]:
-        raise ValueError(
-            f"{FORMAT}: layer_norm_eps must be 1e-12, the constant in Google's code, received "
-            f"{checkpoint.config['layer_norm_eps']}"
-        )
+    canonical.check_layer_norm_eps(config.pop("layer_norm_eps"), "Google's code", format=FORMAT)
     tensors = name_tables.to_source(TABLE, checkpoint.config, checkpoint.weights, format=FORMAT)
     folder.write_json(path / "bert_config.json", config)
     if checkpoint.vocabulary is not None:
@@ -220,4 +216,4 @@ def _is_lowercase(path: Path, vocabulary: list[str] | None) -> bool:
     for pattern, lowercase in _LOWERCASE_BY_NAME:
         if re.search(pattern, name, re.IGNORECASE):
             return lowercase
-    return vocabulary is None or not folder.is_cased(vocabulary)
+    return folder.is_lowercase(vocabulary)

@@ -280,7 +280,7 @@ def _read_task(path: Path, weights: Mapping[str, np.ndarray]) -> tuple[str | Non
     architectures = config.get("architectures")
     name = architectures[0] if isinstance(architectures, list) and architectures else None
     task, groups = ARCHITECTURES.get(name if isinstance(name, str) else "", (None, set()))
-    if task is None or not groups - {"pooler"} <= {n.partition("/")[0] for n in weights}:
+    if task is None or not groups - {"pooler"} <= set(map(canonical.group_of, weights)):
         return None, False
     problem = config.get("problem_type")
     if task == "classifier" and (

@@ -147,11 +147,7 @@ def _to_canonical_config(source: Any, found: Mapping[str, Any]) -> dict[str, Any
 def _to_source_config(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of BertBackbone."""
     canonical.to_source_activation(config["hidden_act"], ACTIVATIONS, format=FORMAT)
-    if config["layer_norm_eps"] != canonical.DEFAULTS["layer_norm_eps"]:
-        raise ValueError(
-            f"{FORMAT}: layer_norm_eps must be 1e-12, the constant in BertBackbone, received "
-            f"{config['layer_norm_eps']}"
-        )
+    canonical.check_layer_norm_eps(config["layer_norm_eps"], "BertBackbone", format=FORMAT)
     return {theirs: config[key] for key, theirs in _CONFIG.items()}
 
 
@@ -268,7 +264,7 @@ def _read_tokenizer(
     file = path / "tokenizer.json"
     vocabulary_file = path / "assets" / "tokenizer" / "vocabulary.txt"
     vocabulary = folder.read_optional_vocabulary(vocabulary_file, config["vocab_size"])
-    lowercase = vocabulary is not None and not folder.is_cased(vocabulary)
+    lowercase = vocabulary is not None and folder.is_lowercase(vocabulary)
     options: dict[str, Any] = {"lowercase": lowercase, "strip_accents": False, "split": True}
     if file.is_file():
         found = folder.read_json(file)
@@ -477,7 +473,7 @@ def to_backbone(checkpoint: Checkpoint, backbone: Any = None) -> Any:
     encoder = {
         name: array
         for name, array in checkpoint.weights.items()
-        if name.partition("/")[0] not in canonical.OPTIONAL_GROUPS - {"pooler"}
+        if canonical.group_of(name) not in canonical.OPTIONAL_GROUPS - {"pooler"}
     }
     tensors = name_tables.to_source(TABLE, checkpoint.config, encoder, format=FORMAT)
     variables = {variable.path: variable for variable in backbone.weights}

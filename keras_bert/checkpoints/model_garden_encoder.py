@@ -71,7 +71,7 @@ def to_encoder(checkpoint: Checkpoint | Mapping[str, Any], garden_encoder: Any =
     ours = {
         name: np.asarray(array)
         for name, array in weights.items()
-        if name.partition("/")[0] not in canonical.OPTIONAL_GROUPS - {"pooler"}
+        if canonical.group_of(name) not in canonical.OPTIONAL_GROUPS - {"pooler"}
     }
     shapes = {entry.name: entry.shape for entry in name_tables.expand(_TABLE, theirs)}
     canonical.raise_if(

@@ -49,7 +49,7 @@ class Entry(NamedTuple):
     @property
     def group(self) -> str:
         """Part of the model that the tensor belongs to, such as "layer_0" or "pooler"."""
-        return self.name.partition("/")[0]
+        return canonical.group_of(self.name)
 
     @property
     def source_shape(self) -> tuple[int | None, ...]:
@@ -207,7 +207,7 @@ def to_source(
     """
     bias = weights.get("classifier/bias")
     entries = expand(table, config, None if bias is None else len(bias))
-    groups = {name.partition("/")[0] for name in weights}
+    groups = set(map(canonical.group_of, weights))
     wanted = [e for e in entries if e.group in groups or e.group not in canonical.OPTIONAL_GROUPS]
     canonical.raise_if(
         format,

@@ -64,7 +64,7 @@ def read(path: str | Path) -> Checkpoint:
     vocabulary = folder.read_optional_vocabulary(path / "assets/vocab.txt", config["vocab_size"])
     lowercase = _read_lowercase(tensors)
     if lowercase is None:
-        lowercase = vocabulary is None or not folder.is_cased(vocabulary)
+        lowercase = folder.is_lowercase(vocabulary)
     return Checkpoint(
         format=FORMAT,
         path=str(path),

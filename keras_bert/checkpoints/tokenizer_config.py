@@ -43,7 +43,7 @@ def read(
 
     lowercase = option("do_lower_case", "lowercase")
     if lowercase is None:
-        lowercase = vocabulary is None or not folder.is_cased(vocabulary)
+        lowercase = folder.is_lowercase(vocabulary)
     strip_accents = option("strip_accents", "strip_accents")
     split_cjk = option("tokenize_chinese_chars", "handle_chinese_chars")
     sentence_file = path / "sentence_bert_config.json"

@@ -11,16 +11,13 @@ import keras_bert
 from keras_bert import heads
 from keras_bert.checkpoints import folder, google, huggingface
 from keras_bert.cli import arguments
+from keras_bert.cli.options.pretraining import SIZES
 from keras_bert.pretraining import corpus, records, vocabulary
 from keras_bert.pretraining import train as pretraining
 from keras_bert.runtime import distribution
 from keras_bert.runtime.terminal import progress, waiting
 from keras_bert.text.preprocessor import VOCABULARY_FILE
 from keras_bert.training import report
-
-# Layers and hidden size of the models that Google published.
-_SIZES = {"tiny": (2, 128), "mini": (4, 256), "small": (4, 512), "medium": (8, 512)}
-_SIZES |= {"base": (12, 768), "large": (24, 1024)}
 
 # Keys of the last history record that the summary leaves out or replaces by medians.
 _LEFT_OUT = ("learning_rate", "seconds")
@@ -50,22 +47,22 @@ def make_vocabulary(args):
     if first is None:
         raise ValueError(f"{' '.join(args.corpus)} contains no documents")
     with waiting("Learning the vocabulary"):
-        pieces = vocabulary.train(
+        tokens = vocabulary.train(
             _holding_out(itertools.chain([first], documents), held_out),
             args.size,
             min_frequency=args.min_frequency,
             max_bytes=args.max_bytes,
             **options,
         )
-    vocabulary.write(args.output, pieces, **options)
+    vocabulary.write(args.output, tokens, **options)
     with waiting("Testing the vocabulary"):
-        preprocessor = keras_bert.Preprocessor(pieces, **options)
+        preprocessor = keras_bert.Preprocessor(tokens, **options)
         seen = not any(document.paragraphs() for document in held_out)
         if seen:  # too few documents to hold one out
             some = itertools.islice(corpus.documents(args.corpus), 50 * _HELD_OUT_EVERY)
             held_out = list(some)
         found = vocabulary.coverage(held_out, preprocessor)
-    print(f"{len(pieces):,} tokens from {counts['documents']:,} documents in {args.output}")
+    print(f"{len(tokens):,} tokens from {counts['documents']:,} documents in {args.output}")
     where = "the corpus" if seen else f"{len(held_out):,} documents held out"
     print(f"on {where}, {found['words']:,} words:")
     print(f"  unknown          {found['unknown']:.3%}")
@@ -137,8 +134,8 @@ def make_records(args):
 def _preprocessor_of(name):
     """Return the preprocessor of a folder with a vocabulary, or of a model."""
     if pathlib.Path(name, VOCABULARY_FILE).is_file():
-        pieces, options = vocabulary.read(name)
-        return keras_bert.Preprocessor(pieces, **options)
+        tokens, options = vocabulary.read(name)
+        return keras_bert.Preprocessor(tokens, **options)
     preprocessor = heads.find_encoder(keras_bert.load(name, task="auto")).preprocessor
     if preprocessor is None:
         raise ValueError(
@@ -258,7 +255,7 @@ def _bert_config(args, made):
                 f"{config['vocab_size']}; received {given['vocab_size']}"
             )
         return config | given
-    layers, hidden = _SIZES[args.size or "base"]
+    layers, hidden = SIZES[args.size or "base"]
     return config | {
         "num_hidden_layers": layers,
         "hidden_size": hidden,

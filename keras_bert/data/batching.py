@@ -82,7 +82,7 @@ class Batches:
         return dataset.apply(size).prefetch(2)
 
 
-def worth_compiling(needed, cost, share):
+def choose_compiled_lengths(needed, cost, share):
     """Choose some of `LENGTHS` to compile steps for; `None` if it is faster not to compile.
 
     `needed` holds the length of the longest sequence of each batch of a run. `cost` is the time to

@@ -8,7 +8,7 @@ import numpy as np
 
 from keras_bert import checkpoints, heads
 from keras_bert.checkpoints import keras_hub, model_garden_encoder
-from keras_bert.checkpoints.canonical import OPTIONAL_GROUPS, Checkpoint
+from keras_bert.checkpoints.canonical import OPTIONAL_GROUPS, Checkpoint, group_of
 from keras_bert.encoder import BertEncoder
 from keras_bert.layers import initializer, without_initial_weights
 from keras_bert.text.preprocessor import Preprocessor, as_length
@@ -190,12 +190,12 @@ def _variables(model, task):
 def _assign(model, task, checkpoint, fresh_head):
     """Set all variables of a model, or raise ValueError with the names of missing weights."""
     variables = _variables(model, task)
-    parts = {_part(name) for name in variables} & OPTIONAL_GROUPS
+    parts = {group_of(name) for name in variables} & OPTIONAL_GROUPS
     fresh = parts - {"pooler"} if fresh_head else set()
     # An encoder without a task needs the pooler of the checkpoint; `checkpoints.assign` checks it.
     if (fresh_head or task in WITHOUT_POOLER) and "pooler" not in checkpoint.groups:
         fresh.add("pooler")
-    for name in [name for name in variables if _part(name) in fresh]:
+    for name in [name for name in variables if group_of(name) in fresh]:
         _initialize(variables.pop(name), checkpoint.config["initializer_range"])
     if task is not None:
         _check_head(task, checkpoint, variables, parts - fresh)
@@ -211,16 +211,12 @@ def _check_head(task, checkpoint, variables, needed):
     """Raise ValueError if the checkpoint lacks weights of the head or has another head."""
     must = f"{checkpoint.path}: must have the weights of the head {task}"
     hint = "pass fresh_head=True for random weights"
-    missing = [name for name in variables if _part(name) in needed - checkpoint.groups]
+    missing = [name for name in variables if group_of(name) in needed - checkpoint.groups]
     if missing:
         raise ValueError(f"{must}; missing ({len(missing)}): {', '.join(missing)}; {hint}")
     # Different heads may have weights of the same names.
     if "classifier" in needed and checkpoint.task not in (None, task):
         raise ValueError(f"{must}; it is a {checkpoint.task}; {hint}")
-
-
-def _part(name):
-    return name.partition("/")[0]
 
 
 def _initialize(variable, stddev):

@@ -8,6 +8,7 @@ import re
 
 import numpy as np
 
+from keras_bert.data.packed_layout import within
 from keras_bert.pretraining.hash_random import hashes, uniform
 
 _SPECIAL = re.compile(r"\[(PAD|UNK|CLS|SEP|MASK|unused\d+)\]")
@@ -67,17 +68,17 @@ class Masker:
             chosen = _choose_tokens(maskable, draws, budget)
         count = chosen.sum(axis=1)
         rows, columns = np.nonzero(chosen)  # in rising order
-        slots = np.arange(len(rows)) - np.repeat(np.cumsum(count) - count, count)
+        slots = within(count)
         positions = np.zeros((batch, self.max_predictions), np.int32)
         labels = np.zeros((batch, self.max_predictions), np.int32)
         positions[rows, slots] = columns
         labels[rows, slots] = ids[rows, columns]
 
-        fate = uniform(hashes(key, numbers, seq, purpose=1)[rows, columns])
+        action = uniform(hashes(key, numbers, seq, purpose=1)[rows, columns])
         other = uniform(hashes(key, numbers, seq, purpose=2)[rows, columns])
         other = self._ordinary[(other * len(self._ordinary)).astype(np.int64)]
         values = np.where(
-            fate < 0.8, self._mask_id, np.where(fate < 0.9, labels[rows, slots], other)
+            action < 0.8, self._mask_id, np.where(action < 0.9, labels[rows, slots], other)
         )
         masked = ids.copy()
         masked[rows, columns] = values
@@ -110,8 +111,8 @@ def _choose_tokens(maskable, draws, budget):
     keys = np.where(maskable, draws, np.iinfo(np.int64).max).astype(np.int64)
     order = np.argsort(keys, axis=1)
     chosen = np.zeros(maskable.shape, bool)
-    most = int(budget.max(initial=0))
-    wanted = np.arange(most) < np.minimum(budget, maskable.sum(axis=1))[:, None]
+    max_budget = int(budget.max(initial=0))
+    wanted = np.arange(max_budget) < np.minimum(budget, maskable.sum(axis=1))[:, None]
     rows = np.broadcast_to(np.arange(len(keys))[:, None], wanted.shape)
-    chosen[rows[wanted], order[:, :most][wanted]] = True
+    chosen[rows[wanted], order[:, :max_budget][wanted]] = True
     return chosen

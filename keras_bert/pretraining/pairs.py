@@ -71,7 +71,7 @@ def draw(documents, length, key, *, short_share=0.1, next_sentence=True):
         return uniform(hashes(key, [0], count, purpose)[0])
 
     # Compute the pair that would begin with each sentence, for all sentences at once. Only the
-    # choice of the sentences that begin a pair is sequential, see `_walk`.
+    # choice of the sentences that begin a pair is sequential, see `_choose_starts`.
     target = 2 + (coins(_TARGET) * (limit - 1)).astype(np.int64)
     target = np.where(coins(_IS_SHORT) < short_share, target, limit)
     end = np.searchsorted(starts, starts[:-1] + target)  # the first sentence that is not needed
@@ -80,7 +80,7 @@ def draw(documents, length, key, *, short_share=0.1, next_sentence=True):
     if next_sentence:
         middle = np.arange(1, sentences + 1)
         middle += (coins(_MIDDLE) * (end - middle)).astype(np.int64)
-    begin, is_random = _walk(middle, end, coins(_IS_RANDOM))
+    begin, is_random = _choose_starts(middle, end, coins(_IS_RANDOM))
 
     count = len(begin)
     middle, end = middle[begin], end[begin]
@@ -97,31 +97,31 @@ def draw(documents, length, key, *, short_share=0.1, next_sentence=True):
             starts[np.where(is_random, other_begin, middle)],
             starts[np.where(is_random, other_end, end)],
         ])  # fmt: skip
-        keep = _keep(np.diff(first)[:, 0], np.diff(second)[:, 0], limit)
-        second = _shorten(second, limit - keep, generator)
+        first_lengths = _first_lengths(np.diff(first)[:, 0], np.diff(second)[:, 0], limit)
+        second = _truncate(second, limit - first_lengths, generator)
     else:
-        second, keep = np.zeros_like(first), limit
+        second, first_lengths = np.zeros_like(first), limit
         is_random = np.zeros(count, bool)
-    first = _shorten(first, keep, generator)
+    first = _truncate(first, first_lengths, generator)
     order = np.argsort(hashes(key, [0], count, _ORDER)[0], kind="stable")
     return Pairs(first[order], second[order], is_random[order], special)
 
 
-def _walk(middle, end, coins):
+def _choose_starts(middle, end, coins):
     """Return the sentences that begin a pair, int64 (pairs,), and `is_random`, bool (pairs,)."""
     # A single remaining sentence makes a random pair. Other pairs are then less often random.
-    is_alone = memoryview(end - np.arange(len(end)) == 1)
+    is_last = memoryview(end - np.arange(len(end)) == 1)
     middle, end, coins = memoryview(middle), memoryview(end), memoryview(coins)
     begin, is_random = [], []
-    sentence, sentences, count, alone = 0, len(end), 0, 0
+    sentence, sentences, count, last_count = 0, len(end), 0, 0
     while sentence < sentences:  # the only Python loop over all pairs
         begin.append(sentence)
         count += 1
-        if is_alone[sentence]:
-            alone += 1
+        if is_last[sentence]:
+            last_count += 1
             is_random.append(True)
             sentence += 1
-        elif coins[sentence] * (count - alone) < 0.5 * count - alone:
+        elif coins[sentence] * (count - last_count) < 0.5 * count - last_count:
             is_random.append(True)
             sentence = middle[sentence]
         else:
@@ -130,7 +130,7 @@ def _walk(middle, end, coins):
     return np.array(begin, np.int64), np.array(is_random, bool)
 
 
-def _keep(first, second, limit):
+def _first_lengths(first, second, limit):
     """Return the lengths of first texts after pairs are cut to `limit`, the longer text first."""
     half = limit - limit // 2
     return np.where(
@@ -138,9 +138,9 @@ def _keep(first, second, limit):
     )
 
 
-def _shorten(spans, keep, generator):
-    """Cut texts to `keep` tokens, removing each token at the front or the end at random."""
-    cut = np.maximum(spans[:, 1] - spans[:, 0] - keep, 0)
+def _truncate(spans, lengths, generator):
+    """Cut texts to `lengths` tokens, removing each token at the front or the end at random."""
+    cut = np.maximum(spans[:, 1] - spans[:, 0] - lengths, 0)
     coins = map(generator.getrandbits, cut.tolist())
     front = np.fromiter(map(int.bit_count, coins), np.int64, len(cut))
     return np.column_stack([spans[:, 0] + front, spans[:, 1] - cut + front])

@@ -60,7 +60,7 @@ def two_phases(steps, batch_size=256, lengths=(128, 512), share=0.9, max_predict
     """
     first = round(steps * share)
     parts = zip((first, steps - first), lengths, max_predictions, strict=True)
-    return [Phase(count, length, batch_size, most) for count, length, most in parts if count]
+    return [Phase(count, length, batch_size, maximum) for count, length, maximum in parts if count]
 
 
 @dataclasses.dataclass
@@ -117,6 +117,10 @@ class Recipe:
             raise ValueError(
                 f"optimizer must be one of {', '.join(OPTIMIZERS)}; received {self.optimizer!r}"
             )
+        if not 0 < self.masked_share < 1:
+            raise ValueError(f"masked_share must be between 0 and 1; received {self.masked_share}")
+        if not 0 <= self.short_share <= 1:
+            raise ValueError(f"short_share must be within 0 and 1; received {self.short_share}")
         if self.warmup_steps is None:
             self.warmup_steps = min(_WARMUP_STEPS, self.steps // 10)
         if not 0 <= self.warmup_steps <= self.steps:

@@ -24,6 +24,7 @@ import pathlib
 
 import numpy as np
 
+from keras_bert.data.packed_layout import within
 from keras_bert.pretraining import corpus, sentences, shards, vocabulary
 from keras_bert.pretraining.workers import apply
 from keras_bert.runtime.files import atomic_write, exclusive_lock
@@ -200,9 +201,9 @@ def _started(folder, settings):
         if settings.get(key) != before.get(key):
             difference = _describe_change(key, before.get(key), settings.get(key))
             raise ValueError(f"{file}: the records were made {difference}; use another folder")
-    for number, shard in enumerate(manifest["shards"]):
+    for index, shard in enumerate(manifest["shards"]):
         if not all(_is_intact(folder / entry["file"], entry["sha256"]) for entry in shard["files"]):
-            return _first_shards(manifest, number)
+            return _first_shards(manifest, index)
     return manifest
 
 
@@ -244,9 +245,9 @@ def _is_intact(file, expected):
         return False
 
 
-def _first_shards(manifest, number):
-    """Return the manifest of the first shards only."""
-    shards = manifest["shards"][:number]
+def _first_shards(manifest, count):
+    """Return the manifest of the first `count` shards."""
+    shards = manifest["shards"][:count]
     done = sum(shard["documents"] for shard in shards)
     return {"settings": manifest["settings"], "complete": False, "documents_done": done,
             "shards": shards}  # fmt: skip
@@ -350,15 +351,14 @@ def _cut(lengths):
     if not (lengths > _LONGEST_SENTENCE).any():
         return lengths
     parts = -(-lengths // _LONGEST_SENTENCE)
-    number = np.arange(parts.sum()) - np.repeat(np.cumsum(parts) - parts, parts)
+    index = within(parts)
     lengths, parts = np.repeat(lengths, parts), np.repeat(parts, parts)
-    return lengths * (number + 1) // parts - lengths * number // parts
+    return lengths * (index + 1) // parts - lengths * index // parts
 
 
-def _is_held_out(number, share):
-    return (
-        number + 1
-    ) * _SPREAD % 2**32 < share * 2**32  # document 0 is for training if share is at most 0.61
+def _is_held_out(index, share):
+    # Document 0 is for training if `share` is at most 0.61.
+    return (index + 1) * _SPREAD % 2**32 < share * 2**32
 
 
 def _sums(manifest):
@@ -431,10 +431,10 @@ class Records:
             pieces, made_with = vocabulary.read(self.folder)
         except FileNotFoundError as error:
             raise ValueError(f"{error.filename} is missing; {_REPEAT}") from None
-        self.check_vocabulary(pieces)
+        self._check_vocabulary(pieces)
         return Preprocessor(pieces, **made_with, **options)
 
-    def check_vocabulary(self, pieces):
+    def _check_vocabulary(self, pieces):
         """Raise a `ValueError` unless the records were made with this vocabulary."""
         if vocabulary_hash(pieces) != self.manifest["settings"]["vocabulary"]:
             size = self.manifest["settings"]["vocab_size"]
@@ -446,7 +446,7 @@ class Records:
 
     def check_preprocessor(self, preprocessor):
         """Raise a `ValueError` unless the records have this vocabulary and these options."""
-        self.check_vocabulary(preprocessor.vocabulary)
+        self._check_vocabulary(preprocessor.vocabulary)
         for key in _OPTIONS:
             made_with, received = self.manifest["settings"][key], getattr(preprocessor, key)
             if made_with != received:

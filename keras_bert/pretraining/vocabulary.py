@@ -96,13 +96,13 @@ def train(
 
 
 def _check_numbers(size, min_frequency, max_bytes):
-    for name, value, least in (
+    for name, value, minimum in (
         ("size", size, len(SPECIAL) + 1),
         ("min_frequency", min_frequency, 1),
         ("max_bytes", 1 if max_bytes is None else max_bytes, 1),
     ):
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise ValueError(f"{name} must be an integer of at least {least}; received {value!r}")
+        if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
+            raise ValueError(f"{name} must be an integer of at least {minimum}; received {value!r}")
     if size > _MAX_SIZE:
         raise ValueError(f"size must be at most {_MAX_SIZE}; received {size}")
 
@@ -129,10 +129,10 @@ def count_words(documents, *, lowercase=True, strip_accents=None, split_cjk=True
             for word in words:
                 if len(word) <= MAX_WORD_LENGTH:
                     counts[word] += count
-        least = 1
+        max_dropped = 1
         while len(counts) > _MAX_WORDS:
-            counts = collections.Counter({w: c for w, c in counts.items() if c > least})
-            least += 1
+            counts = collections.Counter({w: c for w, c in counts.items() if c > max_dropped})
+            max_dropped += 1
     return counts
 
 
@@ -387,12 +387,12 @@ def _learn(counts, alphabet, room, min_frequency):
     return sorted(ids, key=ids.__getitem__)
 
 
-def _repeated(counts, scale, most=1000):
+def _repeated(counts, scale, max_repeats=1000):
     """Yield each word as often as it was counted; the trainer accepts no counts."""
     for word, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
         count = max(1, round(count * scale))
-        for at in range(0, count, most):
-            yield f"{word} " * min(most, count - at)
+        for at in range(0, count, max_repeats):
+            yield f"{word} " * min(max_repeats, count - at)
 
 
 def _batches(counts, size):

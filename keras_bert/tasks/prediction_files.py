@@ -6,9 +6,10 @@ import json
 import pathlib
 
 from keras_bert import heads
+from keras_bert.data import tabular
 from keras_bert.tasks import classification, question_answering, registry
 
-FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".json": "json"}
+FORMATS = {**tabular.FORMATS, ".json": "json"}
 
 
 def format_of(path, model):

@@ -62,13 +62,13 @@ def encode(model, examples, max_length, *, stride=128, max_question_length=64):
     window.
     Source: `convert_examples_to_features` in google-research/bert `run_squad.py`.
     """
-    for name, value, least in (
+    for name, value, minimum in (
         ("max_length", max_length, MIN_LENGTH),
         ("stride", stride, 1),
         ("max_question_length", max_question_length, 1),
     ):
-        if value < least:
-            raise ValueError(f"{name} must be at least {least}; received {value}")
+        if value < minimum:
+            raise ValueError(f"{name} must be at least {minimum}; received {value}")
     preprocessor = heads.find_encoder(model).preprocessor
     if preprocessor is None:
         raise ValueError(
@@ -111,7 +111,7 @@ def decode(
         for logit, first, last in spans or [(-np.inf, None, None)]:  # a context without tokens
             start = end = 0
             if first is not None:
-                start, end = int(encoded.starts[offset + first]), int(encoded.limits[offset + last])
+                start, end = int(encoded.starts[offset + first]), int(encoded.ends[offset + last])
             score = float(np.exp(logit - total)) if np.isfinite(logit) else 0.0
             ranked.append({"text": context[start:end], "start": start, "end": end, "score": score})
         answers.append(ranked[0] if top_k is None else ranked[:top_k])
@@ -132,7 +132,7 @@ def _best_spans(encoded, outputs, rows, max_answer_length, count):
     windows = _span_windows(encoded, rows, max_answer_length)
     spans, total = [], -np.inf
     for row in rows:
-        first, size = encoded.first[row], encoded.size[row]
+        first, size = encoded.part_start[row], encoded.part_size[row]
         if not size:
             continue
         begin = 2 + encoded.question_size[encoded.question[row]]
@@ -161,18 +161,20 @@ def _span_windows(encoded, rows, max_answer_length):
     span, take the one with the most context on the shorter side of its first token. run_squad.py
     drops the span if that window does not contain its end.
     """
-    shape = (encoded.first[rows[-1]] + encoded.size[rows[-1]], max_answer_length)
-    windows, most = np.full(shape, -1), np.full(shape, -1)
+    shape = (encoded.part_start[rows[-1]] + encoded.part_size[rows[-1]], max_answer_length)
+    windows, max_context = np.full(shape, -1), np.full(shape, -1)
     for row in rows:
-        first, size = encoded.first[row], encoded.size[row]
+        first, size = encoded.part_start[row], encoded.part_size[row]
         left = np.arange(size)
         right = size - 1 - left
         # 100 times the score of run_squad.py: the shorter side + 0.01 x the size of the window.
         context = (100 * np.minimum(left, right) + size)[:, None]
         contained = np.arange(max_answer_length) <= right[:, None]
-        better = contained & (context > most[first : first + size])
+        better = contained & (context > max_context[first : first + size])
         windows[first : first + size][better] = row
-        most[first : first + size] = np.where(better, context, most[first : first + size])
+        max_context[first : first + size] = np.where(
+            better, context, max_context[first : first + size]
+        )
     return windows
 
 

@@ -25,15 +25,15 @@ class EncodedQuestions:
         invisible_answers: Number of answers without tokens. They have weight 0.
         lengths: Tokens of each window, int (windows,).
         question: Question of each window, int (windows,).
-        first: First token of the context in each window, int (windows,).
-        size: Context tokens in each window, int (windows,).
+        part_start: First token of the context in each window, int (windows,).
+        part_size: Context tokens in each window, int (windows,).
         question_size: Tokens of each question, int (questions,).
         window_splits: Question `i` has windows `window_splits[i]` to `window_splits[i + 1] - 1`;
             int (questions + 1,).
         context: Distinct context of each question, int (questions,).
         context_splits: Distinct context `i` has tokens `context_splits[i]` to
-            `context_splits[i + 1] - 1` of `starts` and `limits`; int (contexts + 1,).
-        starts, limits: First character and end of each token in its context, int32 (tokens,).
+            `context_splits[i + 1] - 1` of `starts` and `ends`; int (contexts + 1,).
+        starts, ends: First character and end of each token in its context, int32 (tokens,).
     """
 
     def __init__(self, tokenizer, examples, max_length, stride, max_question_length):
@@ -42,11 +42,11 @@ class EncodedQuestions:
         texts = list(dict.fromkeys(examples.contexts))
         index = {text: number for number, text in enumerate(texts)}
         self.context = np.array([index[text] for text in examples.contexts], int)
-        self._ids, self.starts, self.limits, self.context_splits = _tokenize_contexts(
+        self._ids, self.starts, self.ends, self.context_splits = _tokenize_contexts(
             tokenizer, texts
         )
         self._question_ids, splits = _tokenize_questions(tokenizer, examples.questions)
-        self._question_first = splits[:-1]
+        self._question_start = splits[:-1]
         self.question_size = np.minimum(
             np.diff(splits), min(max_question_length, (max_length - 3) // 2)
         )
@@ -61,9 +61,11 @@ class EncodedQuestions:
         windows = 1 + np.maximum(0, -(-(tokens - capacity) // step))
         self.window_splits = _splits(windows)
         self.question = np.repeat(np.arange(len(examples)), windows)
-        self.first = _ranges(np.zeros_like(windows), windows) * step[self.question]
-        self.size = np.minimum(capacity[self.question], tokens[self.question] - self.first)
-        self.lengths = 3 + self.question_size[self.question] + self.size
+        self.part_start = _ranges(np.zeros_like(windows), windows) * step[self.question]
+        self.part_size = np.minimum(
+            capacity[self.question], tokens[self.question] - self.part_start
+        )
+        self.lengths = 3 + self.question_size[self.question] + self.part_size
 
         self.cut_answers = self.invisible_answers = 0
         self._targets = None if examples.answers is None else self._find_targets(examples, texts)
@@ -78,14 +80,14 @@ class EncodedQuestions:
         """
         first, last, lost = self._answer_tokens(examples, texts)
         question = self.question
-        shift = 2 + self.question_size[question]
+        part_position = 2 + self.question_size[question]  # the position of the part in its window
         has_answer = first >= 0
-        first, last = first[question] - self.first, last[question] - self.first
-        inside = (first >= 0) & (last >= first) & (last < self.size)
+        first, last = first[question] - self.part_start, last[question] - self.part_start
+        inside = (first >= 0) & (last >= first) & (last < self.part_size)
         cut = has_answer & (np.bincount(question, inside, len(has_answer)) == 0)
         self.cut_answers = int(cut.sum())
         targets = {
-            name: np.where(inside, shift + token, 0).astype(np.int32)
+            name: np.where(inside, part_position + token, 0).astype(np.int32)
             for name, token in zip(OUTPUTS, (first, last), strict=True)
         }
         return targets, (~(lost | cut)[question]).astype(np.float32)
@@ -102,17 +104,19 @@ class EncodedQuestions:
             for answers in examples.answers
         ]
         start = np.array([start for _, start in answers], int)
-        limit = np.array([start + len(text) for text, start in answers], int)
+        end = np.array([start + len(text) for text, start in answers], int)
         # Positions in the concatenation of all contexts, so that one search is enough.
-        shift = _splits([len(text) for text in texts])[:-1]
-        of_token = np.repeat(shift, np.diff(self.context_splits))
-        first = np.searchsorted(self.limits + of_token, start + shift[self.context], "right")
-        last = np.searchsorted(self.starts + of_token, limit + shift[self.context], "left") - 1
+        text_starts = _splits([len(text) for text in texts])[:-1]
+        token_shift = np.repeat(text_starts, np.diff(self.context_splits))
+        answer_shift = text_starts[self.context]
+        first = np.searchsorted(self.ends + token_shift, start + answer_shift, "right")
+        last = np.searchsorted(self.starts + token_shift, end + answer_shift, "left") - 1
         found = (start >= 0) & (first <= last)  # an answer of white space has no tokens
         self.invisible_answers = int(((start >= 0) & ~found).sum())
         lost = ~found & np.array([bool(answers) for answers in examples.answers], bool)
-        begin = self.context_splits[self.context]
-        return np.where(found, first - begin, -1), np.where(found, last - begin, -1), lost
+        context_start = self.context_splits[self.context]
+        first, last = first - context_start, last - context_start
+        return np.where(found, first, -1), np.where(found, last, -1), lost
 
     def batch(self, rows, length):
         """Return inputs, targets and weights of windows `rows`, padded to `length`: three dicts.
@@ -128,25 +132,25 @@ class EncodedQuestions:
                 f"length must be at least {longest}, the longest window; received {length}"
             )
         question = self.question[rows]
-        question_size, size = self.question_size[question], self.size[rows]
+        question_size, part_size = self.question_size[question], self.part_size[rows]
         position = np.arange(length)
         context_first = 2 + question_size[:, None]
-        context_limit = context_first + size[:, None]
+        context_end = context_first + part_size[:, None]
         in_question = (position >= 1) & (position < context_first - 1)  # (batch, length)
-        in_context = (position >= context_first) & (position < context_limit)
+        in_context = (position >= context_first) & (position < context_end)
 
         word_ids = np.full((len(rows), length), self._pad, np.int32)
         word_ids[:, 0] = self._cls
         word_ids[in_question] = self._question_ids[
-            _ranges(self._question_first[question], question_size)
+            _ranges(self._question_start[question], question_size)
         ]
-        word_ids[(position == context_first - 1) | (position == context_limit)] = self._sep
-        begin = self.context_splits[self.context[question]] + self.first[rows]
-        word_ids[in_context] = self._ids[_ranges(begin, size)]
+        word_ids[(position == context_first - 1) | (position == context_end)] = self._sep
+        part_start = self.context_splits[self.context[question]] + self.part_start[rows]
+        word_ids[in_context] = self._ids[_ranges(part_start, part_size)]
         inputs = {
             "input_word_ids": word_ids,
-            "input_mask": (position <= context_limit).astype(np.int32),
-            "input_type_ids": (in_context | (position == context_limit)).astype(np.int32),
+            "input_mask": (position <= context_end).astype(np.int32),
+            "input_type_ids": (in_context | (position == context_end)).astype(np.int32),
         }
         if self._targets is None:
             return inputs, None, None
@@ -168,11 +172,11 @@ def _ranges(starts, sizes):
 def _chunks(texts):
     """Split a list of texts into lists of about `_CHUNK` characters."""
     first, characters = 0, 0
-    for limit, text in enumerate(texts, 1):
+    for end, text in enumerate(texts, 1):
         characters += len(text)
-        if characters >= _CHUNK or limit == len(texts):
-            yield texts[first:limit]
-            first, characters = limit, 0
+        if characters >= _CHUNK or end == len(texts):
+            yield texts[first:end]
+            first, characters = end, 0
 
 
 def _tokenize_questions(tokenizer, questions):
@@ -187,23 +191,23 @@ def _tokenize_questions(tokenizer, questions):
 
 
 def _tokenize_contexts(tokenizer, texts):
-    """Return the ids, starts and limits, int32 (tokens,), and the splits, int (contexts + 1,).
+    """Return the ids, starts and ends, int32 (tokens,), and the splits, int (contexts + 1,).
 
-    Starts and limits are indices of characters of each text.
+    Starts and ends are indices of characters of each text.
     """
     flat = [np.zeros((3, 0), np.int32)]
     sizes = [np.zeros(0, int)]
     for chunk in _chunks(texts):
         encoded = [text.encode("utf-8", "ignore") for text in chunk]
-        ids, _, starts, limits = tokenizer.tokenize_with_offsets(tf.constant(encoded))
+        ids, _, starts, ends = tokenizer.tokenize_with_offsets(tf.constant(encoded))
         size = ids.row_lengths().numpy()
         # The character of each byte, in the concatenation of the chunk's texts.
         of_byte = characters_of_bytes("".join(chunk))
         first_byte = np.repeat(_splits([len(text) for text in encoded])[:-1], size)
         first_character = np.repeat(_splits([len(text) for text in chunk])[:-1], size)
         starts = of_byte[starts.flat_values.numpy() + first_byte] - first_character
-        limits = of_byte[limits.flat_values.numpy() + first_byte - 1] + 1 - first_character
-        flat.append(np.stack([ids.flat_values.numpy(), starts, limits]).astype(np.int32))
+        ends = of_byte[ends.flat_values.numpy() + first_byte - 1] + 1 - first_character
+        flat.append(np.stack([ids.flat_values.numpy(), starts, ends]).astype(np.int32))
         sizes.append(size)
-    ids, starts, limits = np.concatenate(flat, axis=1)
-    return ids, starts, limits, _splits(np.concatenate(sizes))
+    ids, starts, ends = np.concatenate(flat, axis=1)
+    return ids, starts, ends, _splits(np.concatenate(sizes))

@@ -1,8 +1,8 @@
 """Faster tokenization with tensorflow-text, with the same ids, for training.
 
 tensorflow-text's FastBertTokenizer folds case (ß to ss, … to ...), keeps U+FFFD and turns control
-characters into spaces; Google's tokenizer does not. `agreement.npz` lists the code points that
-both treat alike. Texts with other code points use the graph of `text.tokenizer`, as do exports.
+characters into spaces; Google's tokenizer does not. `agreement.npz` lists the code points with
+equal ids from both. Texts with other code points use the graph of `text.tokenizer`, as do exports.
 To write the file again: `python -m keras_bert.text.fast_tokenizer`
 """
 
@@ -29,8 +29,7 @@ def tokenize_function(tokenizer):
     fast = _fast_tokenizer(tokenizer)
     if fast is None:
         return tokenizer.tokenize
-    agreed = agreed_code_points("lowercase" if tokenizer.lowercase else "cased")
-    pattern = _pattern_of(agreed)
+    pattern = _pattern_of(equal_code_points("lowercase" if tokenizer.lowercase else "cased"))
     # Google limits words to 200 characters, tensorflow-text limits their bytes. Texts with longer
     # words use `tokenizer`; the limit of tensorflow-text is too high for all other texts.
     long_word = rf"(?s:.*?)[^\x00-\x20]{{{MAX_WORD_LENGTH + 1}}}(?s:.*)"
@@ -101,8 +100,8 @@ def _pattern_of(allowed):
 
 
 @functools.cache
-def agreed_code_points(casing):
-    """Return the code points that both tokenizers treat alike in any context; bool (0x110000,).
+def equal_code_points(casing):
+    """Return True for code points with equal ids in any context; bool (0x110000,).
 
     `casing` is "lowercase" or "cased".
     """
@@ -162,11 +161,11 @@ def write(path=_FILE, chunk=40_000):
     code_points = [code for code in range(unicode_tables.CODE_POINTS) if code not in _SURROGATES]
     columns = {}
     for casing in ("lowercase", "cased"):
-        alike = np.zeros(unicode_tables.CODE_POINTS, bool)
+        equal = np.zeros(unicode_tables.CODE_POINTS, bool)
         for start in range(0, len(code_points), chunk):
             part = code_points[start : start + chunk]
-            alike[part] = compare(casing, part)
-        columns[casing] = np.packbits(alike)
+            equal[part] = compare(casing, part)
+        columns[casing] = np.packbits(equal)
     np.savez_compressed(path, allow_pickle=False, **columns)
 
 

@@ -20,8 +20,8 @@ def tokenize_words(constants, characters, words, unknown_id):
     Returns int32 tensors: `id`, `word` (its index), `first` and `length` in characters of each
     token, (t,); and `splits` (w + 1,), where the tokens of each word begin.
     """
-    word_ids, open_characters = _find_words(constants, characters, words)
-    return _split_words(constants, characters, words, word_ids, open_characters, unknown_id)
+    word_ids, unmatched_characters = _find_words(constants, characters, words)
+    return _split_words(constants, characters, words, word_ids, unmatched_characters, unknown_id)
 
 
 def _find_words(constants, characters, words):
@@ -60,8 +60,10 @@ def _find_words(constants, characters, words):
         return found, tf.where(tf.gather(~found, index))[:, 0]
 
     absent = tf.reduce_sum(tf.where(matches, 0, words["length"]))
-    found, open_characters = tf.cond(tf.equal(tf.size(differing), absent), no_collision, collision)
-    return tf.where(found, tf.gather(constants["word_ids"], entry), -1), open_characters
+    found, unmatched_characters = tf.cond(
+        tf.equal(tf.size(differing), absent), no_collision, collision
+    )
+    return tf.where(found, tf.gather(constants["word_ids"], entry), -1), unmatched_characters
 
 
 def _slot(keys, which, slots):
@@ -71,49 +73,55 @@ def _slot(keys, which, slots):
     return tf.bitwise.right_shift(mixed, tables.HASH_SHIFT) & (size - 1)
 
 
-def _split_words(constants, characters, words, word_ids, open_characters, unknown_id):
+def _split_words(constants, characters, words, word_ids, unmatched_characters, unknown_id):
     """Split the words that are not in the vocabulary. Returns the dict of `tokenize_words`.
 
-    `word_ids` int32 (w,) is -1 for the words to split; `open_characters` int64 (k,) are the
+    `word_ids` int32 (w,) is -1 for the words to split; `unmatched_characters` int64 (k,) are the
     indices of their characters.
     """
-    open_words = tf.where(word_ids < 0)[:, 0]  # (u,)
-    length = tf.gather(words["length"], open_words)
-    limit = tf.cumsum(length)  # (u,), end of each word in the arrays of open characters
-    is_first = tf.equal(tf.gather(words["offset"], open_characters), 0)
-    word = tf.cumsum(tf.cast(is_first, tf.int32)) - 1  # (k,), index into open_words
+    unmatched_words = tf.where(word_ids < 0)[:, 0]  # (u,)
+    length = tf.gather(words["length"], unmatched_words)
+    limit = tf.cumsum(length)  # (u,), end of each word in the arrays of unmatched characters
+    is_first = tf.equal(tf.gather(words["offset"], unmatched_characters), 0)
+    word = tf.cumsum(tf.cast(is_first, tf.int32)) - 1  # (k,), index into unmatched_words
     # Google does not search words over 200 characters: they are always [UNK].
     searched = tf.where(length > tables.MAX_WORD_LENGTH, 0, limit)
     best = _longest_matches(
-        constants, tf.gather(characters, open_characters), is_first, tf.gather(searched, word)
+        constants, tf.gather(characters, unmatched_characters), is_first, tf.gather(searched, word)
     )  # (k,)
-    used, spelled = _follow(best, limit - length, limit)
-    used = tf.where(used & tf.gather(spelled, word))[:, 0]  # (q,)
-    used_word = tf.gather(word, used)  # (q,), index into open_words
+    starts_token, is_complete = _follow(best, limit - length, limit)
+    token_start = tf.where(starts_token & tf.gather(is_complete, word))[:, 0]  # (q,)
+    token_word = tf.gather(word, token_start)  # (q,), index into unmatched_words
 
     # A word has one token (its own or [UNK]); a word split into n parts has n tokens.
-    parts = tf.math.unsorted_segment_sum(tf.ones_like(used_word), used_word, tf.size(open_words))
+    parts = tf.math.unsorted_segment_sum(
+        tf.ones_like(token_word), token_word, tf.size(unmatched_words)
+    )
     count = tf.tensor_scatter_nd_update(
-        tf.ones_like(word_ids), open_words[:, None], tf.maximum(parts, 1)
+        tf.ones_like(word_ids), unmatched_words[:, None], tf.maximum(parts, 1)
     )
     splits = tf.concat([[0], tf.cumsum(count)], 0)  # (w + 1,)
-    place = tf.gather(tf.gather(splits, open_words), used_word)
-    place += tf.range(tf.size(used)) - tf.gather(tf.cumsum(parts, exclusive=True), used_word)
+    place = tf.gather(tf.gather(splits, unmatched_words), token_word)
+    place += tf.range(tf.size(token_start)) - tf.gather(
+        tf.cumsum(parts, exclusive=True), token_word
+    )
 
     def merge(of_words, of_parts):
         """Write one value per word, then overwrite those of the split words."""
         filled = tf.scatter_nd(splits[:-1, None], of_words, splits[-1:])
         return tf.tensor_scatter_nd_update(filled, place[:, None], of_parts)
 
-    best = tf.gather(best, used)
+    best = tf.gather(best, token_start)
     return {
         "id": merge(
             tf.where(word_ids < 0, unknown_id, word_ids), tf.bitwise.right_shift(best, _LENGTH_BITS)
         ),
         "word": merge(
-            tf.range(tf.size(word_ids)), tf.cast(tf.gather(open_words, used_word), tf.int32)
+            tf.range(tf.size(word_ids)), tf.cast(tf.gather(unmatched_words, token_word), tf.int32)
         ),
-        "first": merge(words["start"], tf.cast(tf.gather(open_characters, used), tf.int32)),
+        "first": merge(
+            words["start"], tf.cast(tf.gather(unmatched_characters, token_start), tf.int32)
+        ),
         "length": merge(words["length"], best & _LENGTH),
         "splits": splits,
     }
@@ -176,19 +184,20 @@ def _follow(best, start, limit):
     whose tokens reach the end, bool (u,).
     """
 
-    def step(word, at, used, spelled):
+    def step(word, at, starts_token, is_complete):
         length = tf.gather(best, at) & _LENGTH
-        used = tf.tensor_scatter_nd_update(used, at[:, None], length > 0)
+        starts_token = tf.tensor_scatter_nd_update(starts_token, at[:, None], length > 0)
         stuck = tf.boolean_mask(word, tf.equal(length, 0))
-        spelled = tf.tensor_scatter_nd_update(
-            spelled, stuck[:, None], tf.zeros_like(stuck, tf.bool)
+        is_complete = tf.tensor_scatter_nd_update(
+            is_complete, stuck[:, None], tf.zeros_like(stuck, tf.bool)
         )
         unfinished = tf.where((length > 0) & (at + length < tf.gather(limit, word)))[:, 0]
-        return tf.gather(word, unfinished), tf.gather(at + length, unfinished), used, spelled
+        word, at = tf.gather(word, unfinished), tf.gather(at + length, unfinished)
+        return word, at, starts_token, is_complete
 
     some = tf.TensorShape([None])
-    _, _, used, spelled = tf.while_loop(
-        lambda word, at, used, spelled: tf.size(word) > 0,
+    _, _, starts_token, is_complete = tf.while_loop(
+        lambda word, at, starts_token, is_complete: tf.size(word) > 0,
         step,
         (
             tf.range(tf.size(start)),
@@ -198,4 +207,4 @@ def _follow(best, start, limit):
         ),
         shape_invariants=(some, some, some, some),
     )
-    return used, spelled
+    return starts_token, is_complete

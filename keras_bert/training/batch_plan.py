@@ -6,16 +6,16 @@ import keras
 
 from keras_bert import heads, packed_heads
 from keras_bert.data import packing
-from keras_bert.data.batching import LENGTHS, Batches, worth_compiling
+from keras_bert.data.batching import LENGTHS, Batches, choose_compiled_lengths
 from keras_bert.runtime import distribution
 from keras_bert.training import flops
 
 # On a CPU: the number of operations that take as long as the compilation of one layer for one
 # length, and the time of a compiled step relative to an uncompiled one. Measured with MiniLM on
 # two cores.
-_COMPILING = 1.7e11
+_OPERATIONS_PER_COMPILATION = 1.7e11
 _COMPILED_SHARE = 0.65
-_PLANNED = 10  # epochs that determine the shape of packed batches; later epochs may widen it
+_PLANNED_EPOCHS = 10  # epochs that determine the shape of packed batches; later epochs may widen it
 
 
 class BatchPlan:
@@ -57,7 +57,7 @@ class BatchPlan:
             # One more epoch if some of its batches complete the last step.
             self._plans = [
                 packing.plan_batches(encoded.lengths, batch_size, (seed, epoch))
-                for epoch in range(min(epochs + (self.missing > 0), _PLANNED))
+                for epoch in range(min(epochs + (self.missing > 0), _PLANNED_EPOCHS))
             ]
             width = encoder.bert_config["hidden_size"]
             replicas = distribution.replicas()
@@ -78,7 +78,7 @@ class BatchPlan:
         if cost:
             first = Batches(self._encoded, self.batch_size, (self._seed, 0))
             needed = [first.longest(index) for index in range(self.batches)] * self.epochs
-            self._lengths = worth_compiling(needed, cost / self.batch_size, _COMPILED_SHARE)
+            self._lengths = choose_compiled_lengths(needed, cost / self.batch_size, _COMPILED_SHARE)
         self.compiled = self._lengths is not None
 
     def epoch(self, number):
@@ -113,7 +113,7 @@ def _cost_of_compiling(encoder):
         return math.inf
     config = encoder.bert_config
     flops_per_position = flops.of_encoder(config, 32) / 32
-    return _COMPILING * config["num_hidden_layers"] / flops_per_position
+    return _OPERATIONS_PER_COMPILATION * config["num_hidden_layers"] / flops_per_position
 
 
 def _is_tensorflow_on_cpu():

@@ -245,8 +245,8 @@ def test_vocabulary_errors(tmp_path):
         ([], False),
     ],
 )
-def test_is_cased(vocabulary, cased):
-    assert folder.is_cased(vocabulary) is cased
+def test_is_lowercase(vocabulary, cased):
+    assert folder.is_lowercase(vocabulary) is not cased
 
 
 def read_config(**found):

@@ -165,7 +165,7 @@ def test_preprocessor_equals_that_of_the_build(tmp_path):
     with pytest.raises(
         ValueError, match="made with another vocabulary of 52 tokens; received .*3 tokens"
     ):
-        made.check_vocabulary(["a", "b", "c"])
+        made._check_vocabulary(["a", "b", "c"])
     file = folder / "vocab.txt"
     file.write_text(file.read_text().replace("zab", "zap"))
     with pytest.raises(ValueError, match="made with another vocabulary"):

@@ -123,7 +123,7 @@ def test_windows_match_run_squad(model):
                     break
                 start += step
             rows = range(*encoded.window_splits[index : index + 2])
-            assert [(encoded.first[row], encoded.size[row]) for row in rows] == expected
+            assert [(encoded.part_start[row], encoded.part_size[row]) for row in rows] == expected
             assert {encoded.question[row] for row in rows} == {index}
 
 
@@ -142,19 +142,19 @@ def test_windows_overlap_and_cover_the_context(model):
             assert inputs["input_mask"].sum() == encoded.lengths[row]
             context = ids[types == 1]
             assert context[-1] == SEP
-            for index, token in enumerate(context[:-1].tolist(), encoded.first[row]):
+            for index, token in enumerate(context[:-1].tolist(), encoded.part_start[row]):
                 assert seen[encoded.question[row]].setdefault(index, token) == token
         for words, found in zip(texts, seen, strict=True):
             assert [found[index] for index in range(len(found))] == [tokens[w] for w in words]
         if length > 6:  # shorter windows have one or two tokens of the context
-            moves = np.diff(encoded.first[encoded.question == 4])
+            moves = np.diff(encoded.part_start[encoded.question == 4])
             assert (moves > 0).all()
             assert (moves <= (length - 3) // 2).all()
 
 
 def test_stride_counts_tokens_of_the_context(model):
     encoded = question_answering.encode(model, one("good " * 40), 32, stride=4)
-    assert encoded.first.tolist() == [0, 4, 8, 12, 16]
+    assert encoded.part_start.tolist() == [0, 4, 8, 12, 16]
 
 
 def test_windows_do_not_depend_on_their_batch(model):
@@ -218,7 +218,7 @@ def test_chunk_size_does_not_change_the_result(model, monkeypatch):
     whole = question_answering.encode(model, examples, 16)
     monkeypatch.setattr(question_windows, "_CHUNK", 7)
     parts = question_answering.encode(model, examples, 16)
-    for name in ("starts", "limits", "context_splits", "lengths", "question_size"):
+    for name in ("starts", "ends", "context_splits", "lengths", "question_size"):
         np.testing.assert_array_equal(getattr(whole, name), getattr(parts, name))
     for first, second in zip(
         *(e.batch(range(6), 16)[0].values() for e in (whole, parts)), strict=True
@@ -305,7 +305,7 @@ def test_target_is_cls_in_windows_that_do_not_contain_the_answer(model):
     encoded = question_answering.encode(
         model, examples, 14
     )  # windows of ten context tokens, a stride of five
-    assert encoded.first.tolist() == [0, 5, 10]
+    assert encoded.part_start.tolist() == [0, 5, 10]
     assert targets(encoded) == [(0, 0), (8, 9), (3, 4)]
     at_edge = one(context, ("good bad", context.index("bad") - 5), question="is")
     assert targets(question_answering.encode(model, at_edge, 14)) == [(0, 0), (7, 8), (0, 0)]
@@ -412,7 +412,7 @@ def test_span_counts_in_the_window_with_the_most_context(model):
     context = " ".join(["good"] * 6 + ["bad"] + ["good"] * 8)
     examples = one(context, question="is")
     encoded = question_answering.encode(model, examples, 14)
-    assert encoded.first.tolist() == [0, 5]
+    assert encoded.part_start.tolist() == [0, 5]
     position = {0: 3 + 6, 1: 3 + 1}
     other = 3 + 9  # the last token of window 1
     for window, found in ((0, "bad"), (1, "good")):
@@ -513,7 +513,7 @@ def test_score_normalizes_over_all_windows(model):
     words[0], words[11] = "bad", "film"
     examples = one(" ".join(words), question="is")
     encoded = question_answering.encode(model, examples, 14)
-    assert encoded.first.tolist() == [0, 5]
+    assert encoded.part_start.tolist() == [0, 5]
     outputs = logits(
         encoded, (0, "start", 3, 3), (0, "end", 3, 3), (1, "start", 9, 2), (1, "end", 9, 2)
     )
@@ -534,7 +534,7 @@ def test_score_does_not_depend_on_the_number_of_windows(model, model_with_no_ans
     for length in (14, 20, 32, 64):
         encoded = question_answering.encode(model, examples, length)
         outputs = []
-        for first, size in zip(encoded.first, encoded.size, strict=True):
+        for first, size in zip(encoded.part_start, encoded.part_size, strict=True):
             outputs.append({name: np.zeros(length) for name in of_token})
             for name, values in of_token.items():
                 outputs[-1][name][3 : 3 + size] = values[first : first + size]

@@ -23,7 +23,7 @@ def test_same_ids_as_the_graph(tensorflow_text, vocabularies, name, count):
     tokenizer = WordPieceTokenizer(tokens, **options)
     tokenize = fast_tokenizer.tokenize_function(tokenizer)
     assert tokenize != tokenizer.tokenize
-    agreed = fast_tokenizer.agreed_code_points("lowercase" if options["lowercase"] else "cased")
+    agreed = fast_tokenizer.equal_code_points("lowercase" if options["lowercase"] else "cased")
     fast = 0
     for allowed in (lambda code: True, lambda code: code < 0x180, lambda code: agreed[code]):
         texts = list(random_texts(count, 7, tokens, allowed))
@@ -61,7 +61,7 @@ def test_corner_cases(tensorflow_text, vocabularies, name):
         assert tokenize(texts).to_list() == tokenizer.tokenize(texts).to_list()
 
 
-def test_texts_of_agreed_code_points_use_tensorflow_text(tensorflow_text, monkeypatch):
+def test_texts_of_equal_code_points_use_tensorflow_text(tensorflow_text, monkeypatch):
     class Other:
         def __init__(self, *args, **kwargs):
             pass
@@ -92,14 +92,14 @@ def test_works_in_tf_data(tensorflow_text, vocabularies):
 @pytest.mark.parametrize("casing", ["lowercase", "cased"])
 def test_the_file_equals_a_new_comparison(tensorflow_text, casing):
     codes = [code for code in range(0x10000) if not 0xD800 <= code <= 0xDFFF]
-    frozen = fast_tokenizer.agreed_code_points(casing)[codes]
+    frozen = fast_tokenizer.equal_code_points(casing)[codes]
     differing = np.array(codes)[fast_tokenizer.compare(casing, codes) != frozen]
     assert list(map(hex, differing)) == []
     assert frozen.mean() > 0.5
 
 
-def test_agreed_code_points():
-    lower, cased = map(fast_tokenizer.agreed_code_points, ("lowercase", "cased"))
+def test_equal_code_points():
+    lower, cased = map(fast_tokenizer.equal_code_points, ("lowercase", "cased"))
     for char in "aZ9 .,é日\n":
         assert lower[ord(char)] and cased[ord(char)]
     for char in "ß…ﬁΣ\ufffd\x01":

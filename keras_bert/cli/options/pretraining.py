@@ -2,8 +2,15 @@
 
 from keras_bert.cli.options import common
 
-# Models that Google published.
-SIZES = ("tiny", "mini", "small", "medium", "base", "large")
+# Layers and hidden size of the models that Google published.
+SIZES = {
+    "tiny": (2, 128),
+    "mini": (4, 256),
+    "small": (4, 512),
+    "medium": (8, 512),
+    "base": (12, 768),
+    "large": (24, 1024),
+}
 
 
 def add_vocab(commands):
@@ -78,7 +85,7 @@ def add_pretrain(commands):
     model.add_argument(
         "--model", help="continue from this model, which must have the records' vocabulary"
     )
-    model.add_argument("--size", choices=SIZES, help="size of a new model (default: base)")
+    model.add_argument("--size", choices=tuple(SIZES), help="size of a new model (default: base)")
     model.add_argument("--config", help="bert_config.json of a new model, instead of --size")
     _add_recipe(parser.add_argument_group("recipe; the defaults are those of the paper"))
     _add_machine(parser.add_argument_group("machine"))
