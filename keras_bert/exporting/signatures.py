@@ -54,19 +54,20 @@ def classifier(model, output, preprocessor, max_sequence_length):
     """
     labels = tf.constant(output.labels)
 
-    def from_ids(inputs):
+    def predict(inputs):
         logits = model(inputs, training=False)
+        return tf.sigmoid(logits) if output.multi_label else tf.nn.softmax(logits)
+
+    def answer(probabilities):
         if output.multi_label:
-            probabilities = tf.sigmoid(logits)
             return {"probabilities": probabilities, "chosen": probabilities >= 0.5}
-        probabilities = tf.nn.softmax(logits)
         return {
             "label": tf.gather(labels, tf.argmax(probabilities, axis=-1)),
             "score": tf.reduce_max(probabilities, axis=-1),
             "probabilities": probabilities,
         }
 
-    return _of_texts(output, preprocessor, max_sequence_length, from_ids)
+    return _of_texts(output, preprocessor, max_sequence_length, predict, answer)
 
 
 def regressor(model, output, preprocessor, max_sequence_length):
@@ -78,11 +79,13 @@ def regressor(model, output, preprocessor, max_sequence_length):
     Outputs:
         score: float32 (batch,), the predicted number
     """
-
-    def from_ids(inputs):
-        return {"score": model(inputs, training=False)[:, 0]}
-
-    return _of_texts(output, preprocessor, max_sequence_length, from_ids)
+    return _of_texts(
+        output,
+        preprocessor,
+        max_sequence_length,
+        predict=lambda inputs: model(inputs, training=False),
+        answer=lambda scores: {"score": scores[:, 0]},
+    )
 
 
 def embedder(model, output, preprocessor, max_sequence_length):
@@ -93,26 +96,49 @@ def embedder(model, output, preprocessor, max_sequence_length):
     Outputs:
         embedding: float32 (batch, hidden_size)
     """
+    return _of_texts(
+        output,
+        preprocessor,
+        max_sequence_length,
+        predict=lambda inputs: model(inputs, training=False),
+        answer=lambda vectors: {"embedding": vectors},
+    )
 
-    def from_ids(inputs):
-        return {"embedding": model(inputs, training=False)}
 
-    return _of_texts(output, preprocessor, max_sequence_length, from_ids)
+def _of_texts(output, preprocessor, max_sequence_length, predict, answer):
+    """Return `Signatures` of a model with one answer for each text or pair of texts.
 
+    `predict` computes float32 (batch, n) from the inputs of the model, and `answer` the outputs of
+    the signature from them. If the model reads long texts in windows, their predictions are
+    averaged.
+    """
+    tokenize = preprocessor.tokenizer.tokenize
 
-def _of_texts(output, preprocessor, max_sequence_length, from_ids):
-    """Return `Signatures` of a model with one answer for each text or pair of texts."""
-
-    def from_strings(*texts):
-        tokens = [preprocessor.tokenizer.tokenize(text) for text in texts]
-        return from_ids(
-            preprocessor.pack(
-                *tokens, sequence_length=None, max_sequence_length=max_sequence_length
-            )
+    def pack(*tokens):
+        return preprocessor.pack(
+            *tokens, sequence_length=None, max_sequence_length=max_sequence_length
         )
 
+    def from_windows(text):
+        tokens = tokenize(text)
+        size = tf.fill([tokens.nrows()], tf.constant(max_sequence_length - 2, tf.int64))
+        split = windows.split(tokens, size, size - size // 4)
+        rows = windows.map_in_chunks(
+            lambda chunk: {"rows": predict(chunk)},
+            pack(split.tokens),
+            {"rows": tf.TensorSpec([None, len(output.labels or "1")], tf.float32)},
+        )["rows"]
+        return answer(tf.math.segment_mean(rows, split.row))
+
+    def from_strings(*texts):
+        return answer(predict(pack(*map(tokenize, texts))))
+
     names = ("text", "text_pair") if output.pairs else ("text",)
-    return Signatures(from_strings, [_strings(name) for name in names], from_ids)
+    return Signatures(
+        from_windows if output.long_texts == "window" else from_strings,
+        [_strings(name) for name in names],
+        lambda inputs: answer(predict(inputs)),
+    )
 
 
 def _strings(name):

@@ -110,18 +110,18 @@ def draw(documents, length, key, *, short_share=0.1, next_sentence=True):
 def _choose_starts(middle, end, coins):
     """Return the sentences that begin a pair, int64 (pairs,), and `is_random`, bool (pairs,)."""
     # A single remaining sentence makes a random pair. Other pairs are then less often random.
-    is_last = memoryview(end - np.arange(len(end)) == 1)
+    is_single = memoryview(end - np.arange(len(end)) == 1)
     middle, end, coins = memoryview(middle), memoryview(end), memoryview(coins)
     begin, is_random = [], []
-    sentence, sentences, count, last_count = 0, len(end), 0, 0
+    sentence, sentences, count, single_count = 0, len(end), 0, 0
     while sentence < sentences:  # the only Python loop over all pairs
         begin.append(sentence)
         count += 1
-        if is_last[sentence]:
-            last_count += 1
+        if is_single[sentence]:
+            single_count += 1
             is_random.append(True)
             sentence += 1
-        elif coins[sentence] * (count - last_count) < 0.5 * count - last_count:
+        elif coins[sentence] * (count - single_count) < 0.5 * count - single_count:
             is_random.append(True)
             sentence = middle[sentence]
         else:

@@ -51,7 +51,7 @@ pytestmark = pytest.mark.usefixtures("eager")
             ["predict", "{model}", "a", "--output", "no/such"],
             "no/such does not exist",
         ),
-        (["predict", "{encoder}", "a"], "an encoder has to be fine-tuned first"),
+        (["predict", "{encoder}", "a"], "fine-tune it first"),
         (["predict", "{qa}", "a"], "needs two texts, a question and a context"),
         (["predict", "{choice}", "a", "b"], "a text and at least two choices"),
         (["predict", "{pair}", "--input", "{rows}"], "has no column 'other'; its columns are text"),

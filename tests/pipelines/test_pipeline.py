@@ -247,6 +247,31 @@ def test_long_texts_in_windows():
         pairs(("a", "b"))
 
 
+def test_window_of_finetune_holds_everywhere(tmp_path):
+    """Training, the pipeline, a reloaded model and the export read long texts in windows."""
+    texts = [f"{label} " * 70 for label in ("good", "bad")] * 8
+    train = keras_bert.Examples(texts, labels=["good", "bad"] * 8)
+    model, metrics = keras_bert.finetune(
+        tiny.learner(), train, train, epochs=2, long_texts="window", show_progress=False
+    )
+    assert "truncated" not in metrics and "dev_truncated" not in metrics
+    text = "this film " * 40 + "good " * 30
+    classify = keras_bert.pipeline(model)
+    plain = keras_bert.pipeline(model, long_texts="truncate")
+    answer = classify(text, top_k=None)
+    with pytest.warns(UserWarning, match="were truncated"):
+        assert plain(text, top_k=None) != answer
+    keras_bert.save(model, tmp_path / "model.keras")
+    again = keras_bert.pipeline(tmp_path / "model.keras")(text, top_k=None)
+    version = keras_bert.export(model, tmp_path / "served")
+    served = tf.saved_model.load(str(version)).signatures["serving_default"]
+    served = served(text=tf.constant([text, "bad", ""]))["probabilities"].numpy()
+    scores = {each["label"]: each["score"] for each in answer}
+    expected = [scores[label] for label in heads.find_output(model).labels]
+    np.testing.assert_allclose(served[0], expected, atol=1e-5)
+    assert {each["label"]: each["score"] for each in again} == pytest.approx(scores, abs=1e-5)
+
+
 def test_second_call_is_not_traced_again():
     traced = []
 
