@@ -107,7 +107,8 @@ else:
 
 @pytest.mark.parametrize(
     "backend",
-    ["tensorflow", pytest.param("jax", marks=pytest.mark.slow),
+    [pytest.param("tensorflow", marks=pytest.mark.slow),
+     pytest.param("jax", marks=pytest.mark.slow),
      pytest.param("torch", marks=pytest.mark.peers)],
 )  # fmt: skip
 def test_fit_with_strings(python, backend):

@@ -71,6 +71,7 @@ def test_top_k(classify):
             classify("a", top_k=wrong)
 
 
+@pytest.mark.slow
 def test_label_sets():
     ask = keras_bert.pipeline(heads.classifier(encoder(), labels=["x", "y"], multi_label=True))
     every = ask(TEXTS, top_k=None)
@@ -115,6 +116,7 @@ def test_entities_have_offsets_in_characters():
     assert ask(["", KOREAN])[0] == []
 
 
+@pytest.mark.slow
 def test_groups_of_entities(monkeypatch):
     ask = keras_bert.pipeline(heads.tagger(encoder(), labels=["O", "B-x", "I-x"]))
     tags = ["B-x", "I-x", "O", "I-x"]
@@ -151,6 +153,7 @@ def test_question_answering():
             call()
 
 
+@pytest.mark.slow
 def test_top_answers_include_no_answer():
     ask = keras_bert.pipeline(heads.span_selector(encoder(), no_answer=True))
     context = "film is so good"
@@ -247,6 +250,7 @@ def test_long_texts_in_windows():
         pairs(("a", "b"))
 
 
+@pytest.mark.slow
 def test_window_of_finetune_holds_everywhere(tmp_path):
     """Training, the pipeline, a reloaded model and the export read long texts in windows."""
     texts = [f"{label} " * 70 for label in ("good", "bad")] * 8
@@ -316,6 +320,7 @@ def test_evaluate_and_errors(classify):
         classify.errors(keras_bert.Examples(TEXTS))
 
 
+@pytest.mark.slow
 def test_report_of_a_tagger():
     sentences = tiny.tagged()
     tagger = keras_bert.pipeline(heads.tagger(encoder(), labels=sentences.label_names()))
@@ -323,6 +328,7 @@ def test_report_of_a_tagger():
     assert report["work"]["support"] == 12 and report["mood"]["support"] == 12
 
 
+@pytest.mark.slow
 def test_errors_of_the_other_tasks():
     scored = keras_bert.Examples(TEXTS, scores=[0, 9, 0, 0, 0])
     assert keras_bert.pipeline(heads.regressor(encoder())).errors(scored, 1)[0]["text"] == "bad"
@@ -334,6 +340,7 @@ def test_errors_of_the_other_tasks():
     assert all(mistake["answer"] not in mistake["expected"] for mistake in mistakes)
 
 
+@pytest.mark.slow
 def test_save_and_export_by_name(classify, tmp_path):
     classify.save(tmp_path / "model.keras")
     again = keras_bert.pipeline(tmp_path / "model.keras")
@@ -406,6 +413,7 @@ def test_wrong_options_and_models(classify):
         keras_bert.pipeline(heads.classifier(base, 2))
 
 
+@pytest.mark.slow
 def test_garbage_texts(classify):
     garbage = ["\x00\ufffd\u200b", "\ud800", "a" * 10_000, "🙂" * 500, "\n\t ", "ｱ" * 40]
     with warnings.catch_warnings():
