@@ -27,18 +27,24 @@ def test_columns_become_lists_of_strings():
         (("good",), "texts must be a list of strings; received one string"),
         ((["good", None],), "texts must be strings; received None"),
         ((["good", 3],), "texts must be strings; received 3"),
-        ((["a"], ["b", "c"]), "text_pairs must have the same length as texts, 1; received 2"),
-        ((["a"], None, ["x", "y"]), "labels must have the same length as texts, 1; received 2"),
-        ((["a"], None, [None]), "labels must not be missing; received None"),
         (
-            (["a"], None, np.array([np.nan], np.float32)),
+            (["a"], {"text_pairs": ["b", "c"]}),
+            "text_pairs must have the same length as texts, 1; received 2",
+        ),
+        (
+            (["a"], {"labels": ["x", "y"]}),
+            "labels must have the same length as texts, 1; received 2",
+        ),
+        ((["a"], {"labels": [None]}), "labels must not be missing; received None"),
+        (
+            (["a"], {"labels": np.array([np.nan], np.float32)}),
             "must not be missing; received .*nan",
         ),
     ],
 )
 def test_malformed_columns_are_rejected(columns, message):
     with pytest.raises(ValueError, match=message):
-        Examples(*columns)
+        Examples(columns[0], **dict(*columns[1:]))
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def test_last_step_is_completed(accumulate, steps, missing, batch_size):
 def test_steps_are_compiled_if_that_saves_time(packable, monkeypatch):
     monkeypatch.setattr(packed_heads, "can_be_packed", lambda model: packable)
     few = BatchPlan(classifier(), Sequences(), 16, 0, epochs=2)
-    monkeypatch.setattr(batch_plan, "_COMPILING", 1.0)
+    monkeypatch.setattr(batch_plan, "_OPERATIONS_PER_COMPILATION", 1.0)
     many = BatchPlan(classifier(), Sequences(), 16, 0, epochs=2)
     assert (few.compiled, many.compiled) == (False, True)
     if not packable:
@@ -105,7 +105,7 @@ def test_many_epochs_are_compiled():
 
 
 def test_late_epochs_fit_the_planned_shape(monkeypatch):
-    monkeypatch.setattr(batch_plan, "_PLANNED", 1)
+    monkeypatch.setattr(batch_plan, "_PLANNED_EPOCHS", 1)
     monkeypatch.setattr(packing, "_MULTIPLE", 1)  # no spare positions
     plan = BatchPlan(classifier(), Sequences(), 6, 0, epochs=100)
     widths = []
@@ -118,7 +118,7 @@ def test_late_epochs_fit_the_planned_shape(monkeypatch):
 
 @pytest.mark.parametrize("fixed_length", [True, False])
 def test_rematerialization_is_never_compiled_on_a_cpu(fixed_length, monkeypatch):
-    monkeypatch.setattr(batch_plan, "_COMPILING", 1.0)
+    monkeypatch.setattr(batch_plan, "_OPERATIONS_PER_COMPILATION", 1.0)
     model = classifier(rematerialize=True)
     assert not BatchPlan(model, Sequences(), 16, 0, epochs=2, fixed_length=fixed_length).compiled
 

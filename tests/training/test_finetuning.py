@@ -393,7 +393,7 @@ def test_steps_are_compiled_if_that_saves_time(packed, monkeypatch):
     )
     monkeypatch.setattr(batch_plan, "_COMPILED_SHARE", 0.1)
     for cost in (1e30, 0.0):
-        monkeypatch.setattr(batch_plan, "_COMPILING", cost)
+        monkeypatch.setattr(batch_plan, "_OPERATIONS_PER_COMPILATION", cost)
         # One batch, so that its composition does not depend on packing.
         model, metrics = finetune(epochs=2, batch_size=len(TEXTS))
         assert trained[-1].jit_compile == (cost == 0.0)
