@@ -108,7 +108,8 @@ def test_regressor():
 def test_entities_have_offsets_in_characters():
     ask = keras_bert.pipeline(heads.tagger(encoder(), labels=["O", "B-x", "I-x", "B-y", "I-y"]))
     words = ask(KOREAN, grouped=False)
-    assert [word["text"] for word in words] == ["이", "한국어", "film", "is", "🙂", "so", "good", "!"]
+    expected = ["이", "한국어", "film", "is", "🙂", "so", "good", "!"]
+    assert [word["text"] for word in words] == expected
     for part in [*words, *ask(KOREAN)]:
         assert KOREAN[part["start"] : part["end"]] == part["text"]
         assert list(part) == ["text", "tag", "score", "start", "end"]
