@@ -150,6 +150,6 @@ def test_several_devices_equal_one_device(python):
     pytest.importorskip("jax")
     code = (
         "import os; os.environ['XLA_FLAGS'] = '--xla_force_host_platform_device_count=2'\n"
-        "from tests.training.test_schedule import check_devices; check_devices(2)"
+        "from tests.training.test_batch_plan import check_devices; check_devices(2)"
     )
     python("-c", code, backend="jax")
