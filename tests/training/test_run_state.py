@@ -117,7 +117,7 @@ def test_killed_run_equals_uninterrupted_run(killed, tmp_path, monkeypatch):
                 ({"fixed_length": True}, "fixed_length=False; this run has True"),
                 (
                     {"train": tiny.examples(tiny.ROWS[:17])},
-                    "data='the examples, 18 examples', this one",
+                    "data='the examples, 18 examples'; this run has",
                 ),
                 ({"train": tiny.examples(tiny.ROWS[1:19])}, "content of the data="),
                 ({"dev": tiny.examples(tiny.ROWS[1:5])}, "content of the dev data="),
