@@ -123,22 +123,6 @@ def write(path, stream, epochs=1):
 
     Raises:
         ValueError: If the stream is packed or yields single texts.
-
-    Example:
-
-    >>> import tempfile
-    >>> from keras_bert import Preprocessor
-    >>> from keras_bert.pretraining import records, stream
-    >>> tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c", "."]
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     text, made = pathlib.Path(folder, "corpus.txt"), pathlib.Path(folder, "records")
-    ...     _ = text.write_text("A b. B a. A c.\n\nB b. C b. C a.\n")
-    ...     _ = records.build([text], made, Preprocessor(tokens), workers=1)
-    ...     drawn = stream.Stream(records.Records(made), 2, 16, max_predictions=3)
-    ...     rows = write(folder + "/pairs.tfrecord", drawn)
-    ...     inputs, _, _ = next(iter(read(folder + "/pairs.tfrecord", rows, 16, 3)))
-    >>> inputs["input_word_ids"].shape == (rows, 16)
-    True
     """
     path = pathlib.Path(path)
     count = 0

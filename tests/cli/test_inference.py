@@ -23,10 +23,15 @@ from tests.cli.shared import ASKED, QUESTIONS, TASKS, TEXTS, run
 pytestmark = pytest.mark.usefixtures("eager")
 
 
+SLOW = ("pair", "regression", "multi-label")  # these share their code with classification
 PICTURED = ("classification", "pair", "tagging")
 
 
-@pytest.mark.parametrize("task", TASKS)
+def _by_speed(tasks):
+    return [pytest.param(task, marks=[pytest.mark.slow] * (task in SLOW)) for task in tasks]
+
+
+@pytest.mark.parametrize("task", _by_speed(TASKS))
 def test_each_task_from_file_to_answers(trained, task, tmp_path, capsys):
     name, _, _, metric, lines, pattern = TASKS[task]
     folder = trained(task)
@@ -53,7 +58,7 @@ def test_each_task_from_file_to_answers(trained, task, tmp_path, capsys):
     assert [file.name for file in tmp_path.iterdir()] == ["answers"]
 
 
-@pytest.mark.parametrize("task", ASKED)
+@pytest.mark.parametrize("task", _by_speed(ASKED))
 def test_each_task_from_the_command_line(trained, task, capsys):
     texts, lines = ASKED[task]
     folder = trained(task)

@@ -46,6 +46,7 @@ def test_symbolic_shapes(pair):
     assert len(outputs["encoder_outputs"]) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "optimizer",
     ["adamw", *(pytest.param(name, marks=pytest.mark.slow) for name in ("adam", "sgd"))],

@@ -34,6 +34,11 @@ HEADS = {
 }
 
 
+# These heads share their code with others, so a fast run does without their exports.
+SLOW = ("regressor", "multiple_choice", "tagger of characters", "masked_lm")
+HEADS_BY_SPEED = [pytest.param(head, marks=[pytest.mark.slow] * (head in SLOW)) for head in HEADS]
+
+
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
     """Function that maps the name of a head to (model, exported `serving_default`)."""
@@ -144,7 +149,7 @@ def test_long_text_is_tagged_in_windows(served):
     np.testing.assert_allclose(answer["score"][0, 195:], alone["score"][0, 15:], atol=1e-5)
 
 
-@pytest.mark.parametrize("no_answer", [False, True])
+@pytest.mark.parametrize("no_answer", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_question_answering(served, no_answer):
     encoder = tiny.encoder(initializer_range=1.0)
     model = heads.span_selector(encoder, no_answer=no_answer)
@@ -161,7 +166,7 @@ def test_question_answering(served, no_answer):
     np.testing.assert_allclose(answer["score"], [item["score"] for item in expected], atol=1e-5)
 
 
-@pytest.mark.parametrize("no_answer", [False, True])
+@pytest.mark.parametrize("no_answer", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "length",
     [31, *(pytest.param(length, marks=pytest.mark.slow) for length in (8, 14, 64, 160))],
@@ -206,7 +211,7 @@ def test_masked_tokens_are_predicted(served):
     assert decoded(answer["candidates"][2:]) == [""] * 20
 
 
-@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("head", HEADS_BY_SPEED)
 def test_empty_batch(served, head):
     _, signature = served(head)
     specs = signature.structured_input_signature[1]
@@ -214,7 +219,7 @@ def test_empty_batch(served, head):
     assert all(value.shape[0] == 0 for value in signature(**texts).values())
 
 
-@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("head", HEADS_BY_SPEED)
 def test_graphs_use_only_core_ops(served, head):
     """Every TensorFlow from 2.16 has these ops."""
     served(head)
@@ -283,7 +288,7 @@ def test_choices_run_in_chunks(monkeypatch):
     assert ran == [4, 4, 2]
 
 
-@pytest.mark.parametrize("head", HEADS)
+@pytest.mark.parametrize("head", HEADS_BY_SPEED)
 def test_wrong_shapes_are_errors(served, head):
     """TensorFlow Serving does not check the rank of a request."""
     _, signature = served(head)

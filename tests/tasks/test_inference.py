@@ -97,7 +97,7 @@ def test_predict_function_equals_the_model():
         predict = inference.predict_function(model)
         for size in (1, 3):
             given = inference.answers(model, examples, batch_size=size, predict=predict)
-            plain = inference.answers(model, examples, batch_size=size)
+            plain = inference.answers(model, examples, batch_size=size, predict=model)
             np.testing.assert_allclose(flat(given), flat(plain), atol=1e-5)
 
 

@@ -60,7 +60,14 @@ def weights(model):
     return [keras.ops.convert_to_numpy(weight) for weight in model.weights]
 
 
-@pytest.mark.parametrize("kind", DATA)
+# The tasks that `SLOW` names share their code with "one label".
+SLOW = ("pairs", "label sets", "scores")
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=[pytest.mark.slow] * (kind in SLOW)) for kind in DATA],
+)
 def test_each_task_learns(kind, capsys):
     examples, epochs = DATA[kind]
     # Score only the last epoch, not the best one, so that a lucky epoch does not pass.
