@@ -7,7 +7,7 @@ optimizers apply Adam's bias correction, as in Adam's paper.
 import keras
 from keras import ops
 
-from keras_bert.keras_internals import BertOptimizerMixin
+from keras_bert.keras_internals import BertOptimizerMixin, SettableRateMixin
 
 __all__ = ["AdamW", "Lamb", "WarmupLinearDecay", "adamw", "lamb"]
 
@@ -107,6 +107,11 @@ class AdamW(BertOptimizerMixin, keras.optimizers.AdamW):
             return
         first, second = self.update_moments(gradient, variable)
         self.assign_sub(variable, corrected_rate * first / (ops.sqrt(second) + epsilon))
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class SettableRateAdamW(SettableRateMixin, AdamW):
+    """`AdamW` whose rate `keras.callbacks.ReduceLROnPlateau` can reduce despite a schedule."""
 
 
 def adamw(

@@ -33,8 +33,10 @@ def finetune(args):
         raise ValueError("--characters applies only to --task question-answering")
     # Read the files first, so that a wrong column is reported before the model loads.
     examples, dev, columns = _read_training_data(args)
-    if dev is None and (args.search or args.metric or args.patience):
-        raise ValueError("--search, --metric and --patience need --dev, the data to score")
+    if dev is None and (args.search or args.metric or args.patience or args.evaluate_every):
+        raise ValueError(
+            "--search, --metric, --patience and --evaluate-every need --dev, the data to score"
+        )
     if pathlib.Path(args.output, loading.MODEL_FILE).is_file():
         print(f"this run will replace the model in {args.output}", file=sys.stderr)
     arguments.check_log_folder(args.tensorboard)
@@ -110,7 +112,7 @@ def _finetune(args, output, examples, dev, columns):
 
 def _recipe_options(args):
     """Return two dicts: other options of `finetune`, and the given options of `_SEARCHED`."""
-    names = ("warmup", "max_length", "metric", "patience", "fixed_length", "seed")
+    names = ("warmup", "max_length", "metric", "patience", "fixed_length", "seed", "evaluate_every")
     options = {name: getattr(args, name) for name in (*names, "gradient_accumulation_steps")}
     for name in ("class_weight", "stride"):
         if (value := getattr(args, name)) is not None:

@@ -1,6 +1,7 @@
 """Terminal output: safe text, spinners, progress bars, quiet imports and requests to stop."""
 
 import contextlib
+import importlib.util
 import os
 import signal
 import sys
@@ -58,14 +59,16 @@ def waiting(title, terminal=None):
 
 
 def progress(*columns, show=True):
-    """Return a `rich.progress.Progress` on stderr. It writes nothing without a terminal.
+    """Return a `rich.progress.Progress` on stderr, or in the cell of a notebook with ipywidgets.
 
-    `columns` are format strings of further columns, such as `"loss {task.fields[loss]:.3f}"`.
+    Elsewhere it is disabled. `columns` are format strings of further columns, such as
+    `"loss {task.fields[loss]:.3f}"`.
     """
     from rich import progress as rich_progress
     from rich.console import Console
 
     console = Console(stderr=True)
+    has_widgets = console.is_jupyter and importlib.util.find_spec("ipywidgets") is not None
     return rich_progress.Progress(
         rich_progress.TextColumn("{task.description}"),
         rich_progress.BarColumn(),
@@ -73,7 +76,7 @@ def progress(*columns, show=True):
         *(rich_progress.TextColumn(column) for column in columns),
         rich_progress.TimeRemainingColumn(elapsed_when_finished=True),
         console=console,
-        disable=not (show and console.is_terminal),
+        disable=not (show and (console.is_terminal or has_widgets)),
     )
 
 

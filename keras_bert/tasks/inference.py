@@ -18,6 +18,7 @@ def answers(
     max_length=None,
     encoded=None,
     on_batch=None,
+    on_outputs=None,
     predict=None,
     **options,
 ):
@@ -27,7 +28,10 @@ def answers(
     those of `decode`.
     """
     encoded = encode(model, examples, max_length) if encoded is None else encoded
-    outputs = run(model, encoded, batch_size=batch_size, on_batch=on_batch, predict=predict)
+    outputs = run(
+        model, encoded, batch_size=batch_size, on_batch=on_batch, on_outputs=on_outputs,
+        predict=predict,
+    )  # fmt: skip
     return registry.for_model(model).decode(model, examples, encoded, outputs, **options)
 
 
@@ -119,18 +123,22 @@ def predict_function(model):
     return predict
 
 
-def run(model, encoded, *, batch_size=32, on_batch=None, predict=None):
+def run(model, encoded, *, batch_size=32, on_batch=None, on_outputs=None, predict=None):
     """Return a list with the outputs for each encoded sequence: arrays, or dicts of arrays.
 
-    `encoded` is as in `data.batching`. `on_batch` is called after each batch with the fraction of
-    the sequences in it. `predict` is from `predict_function`, by default `model.predict_on_batch`.
+    `encoded` is as in `data.batching`. After each batch, `on_batch` is called with the fraction of
+    the sequences in it, and `on_outputs` with its outputs, targets and weights. `predict` is from
+    `predict_function`, by default `model.predict_on_batch`.
     """
     lengths = LENGTHS if keras.backend.backend() == "jax" else None
     batches = Batches(encoded, batch_size, lengths=lengths)
     predict = predict or model.predict_on_batch
     results = [None] * len(encoded)
     for index, rows in enumerate(batches.rows):
-        outputs = predict(batches[index][0])
+        inputs, *targets_and_weights = batches[index]
+        outputs = predict(inputs)
+        if on_outputs:
+            on_outputs(outputs, *targets_and_weights)
         for index_in_batch, row in enumerate(rows):
             results[row] = keras.tree.map_structure(lambda array: array[index_in_batch], outputs)  # noqa: B023
         if on_batch:

@@ -17,6 +17,12 @@ from keras_bert.runtime.files import exclusive_lock
 from keras_bert.tasks import inference, registry
 from keras_bert.training import loop
 from keras_bert.training.batch_plan import BatchPlan
+from keras_bert.training.callbacks import (
+    DEV_LOSS,
+    check_callbacks,
+    check_monitors,
+    selecting_metric,
+)
 from keras_bert.training.run_state import RunState, digest, digest_of_weights
 
 
@@ -33,6 +39,7 @@ def finetune(
     seed=0,
     metric=None,
     patience=None,
+    evaluate_every=None,
     gradient_accumulation_steps=1,
     fixed_length=False,
     folder=None,
@@ -69,9 +76,11 @@ def finetune(
         max_length: Maximum number of positions per sequence; longer ones are cut. Default: 128,
             for question answering 384.
         seed: Seed for the weights of the head, the order of the data and dropout.
-        metric: Name of the metric that selects the best epoch. Default: the first of the task's
-            `metric_names`.
+        metric: Name of the metric that selects the best epoch, such as "f1" or "dev_loss".
+            Default: the first of the task's `metric_names`.
         patience: Stop after this many epochs without improvement. `None`: never.
+        evaluate_every: Also score `dev` within an epoch, each time after this many batches. A
+            fraction such as 0.25 is a part of an epoch. The best epoch can then be 1.25.
         gradient_accumulation_steps: Batches per optimizer step. Their gradients are averaged. The
             last step is completed with batches of an additional pass.
         fixed_length: If `True`, pad each batch to `max_length`, so that a TPU compiles one program.
@@ -79,11 +88,13 @@ def finetune(
             same arguments. The files are deleted at the end.
         on_end: Function that is called with the return values before the state is deleted. If it
             fails, for example because the disk is full, the next call repeats only `on_end`.
-        tensorboard: Folder for TensorBoard, or `None`. It gets the loss and scores of each epoch.
-        callbacks: Additional `keras.callbacks.Callback`s. Each epoch is a separate call of `fit`,
-            without the scores of `dev`; use `patience` for early stopping.
-        show_progress: If `True`, draw a progress bar on stderr, or print a line per epoch if stderr
-            is not a terminal.
+        tensorboard: Folder for TensorBoard, or `None`. It gets the losses and scores of each epoch.
+        callbacks: `keras.callbacks.Callback`s. They see one `fit` of the returned model over all
+            epochs. The logs of an epoch have `loss`, `val_loss` and the scores of `dev`, such as
+            `val_accuracy`. `EarlyStopping(restore_best_weights=True)` selects the best epoch in
+            place of `metric`. A run that resumes from `folder` calls them from the start.
+        show_progress: If `True`, draw a progress bar in a terminal or notebook, elsewhere print a
+            line per epoch on stderr.
         **options: Options of the task: for texts `class_weight`, and `long_texts="window"` to train
             on overlapping parts of long texts and average their answers; for tags and questions
             `stride`.
@@ -97,8 +108,9 @@ def finetune(
         `metric` that selected it.
 
     Raises:
-        ValueError: If an argument or the data is invalid, another process uses `folder`, the state
-            in it is broken or belongs to a different run, or the training diverges.
+        ValueError: If an argument or the data is invalid, a callback cannot work, another process
+            uses `folder`, the state in it is broken or belongs to a different run, or the training
+            diverges.
 
     Example:
 
@@ -121,11 +133,14 @@ def finetune(
         seed=seed,
         accumulate=gradient_accumulation_steps,
         fixed_length=fixed_length,
+        evaluate_every=evaluate_every,
         options=options,
     )
+    callbacks = list(callbacks)
+    check_callbacks(callbacks, folder)
     _check_options(task, train, recipe.options)
-    if dev is None and (metric is not None or patience is not None):
-        raise ValueError("metric and patience need dev, the data that is scored")
+    if dev is None and (metric, patience, evaluate_every) != (None, None, None):
+        raise ValueError("metric, patience and evaluate_every need dev, the data that is scored")
     encoder, model = _encoder_and_model(encoder, task, train)
     for data in (train, dev):
         if data is not None:
@@ -134,12 +149,13 @@ def finetune(
     with _lock(folder):
         keras.utils.set_random_seed(recipe.seed)
         model = task.build(encoder, train) if model is None else model
-        run = _Run(task, model, train, dev, recipe, metric)
+        run = _Run(task, model, train, dev, recipe, metric, callbacks)
         state = run.restore(folder, show_progress)
-        with loop.Log(show_progress, tensorboard, recipe.epochs) as log:
+        steps = 1 if evaluate_every is None else run.plan.batches
+        with loop.Log(show_progress, tensorboard, recipe.epochs, steps) as log:
             training = loop.Loop(
-                run.plan, state, score=run.score, metric=metric, patience=patience,
-                callbacks=callbacks, log=log,
+                model, run.plan, state, score=run.score, metric=run.metric, patience=patience,
+                evaluate_every=run.evaluate_every, callbacks=callbacks, log=log,
             )  # fmt: skip
             stopped = training.run()
         metrics = run.metrics(state, training.finish(), stopped)
@@ -161,6 +177,7 @@ class _Recipe:
     seed: int
     accumulate: int  # saved states have this key, so it keeps its old name
     fixed_length: bool
+    evaluate_every: float | None
     options: dict
 
     def __post_init__(self):
@@ -176,6 +193,13 @@ class _Recipe:
             raise ValueError(
                 f"warmup must be a fraction of the steps from 0 to 1; received {self.warmup}"
             )
+        if self.evaluate_every is not None:
+            self.evaluate_every = _float("evaluate_every", self.evaluate_every)
+            if self.evaluate_every <= 0 or self.evaluate_every > 1 and self.evaluate_every % 1 != 0:
+                raise ValueError(
+                    "evaluate_every must be a number of batches or a fraction of an epoch between "
+                    f"0 and 1; received {self.evaluate_every}"
+                )
         # JSON cannot represent NumPy's numbers.
         self.options = keras.tree.map_structure(
             lambda item: item.item() if isinstance(item, np.generic) else item, self.options
@@ -183,15 +207,17 @@ class _Recipe:
 
     def to_dict(self):
         values = dataclasses.asdict(self)
+        if self.evaluate_every is None:  # states of earlier versions do not have it
+            del values["evaluate_every"]
         return values | values.pop("options")
 
 
 class _Run:
     """The encoded data, the plan and the compiled model of one call of `finetune`."""
 
-    def __init__(self, task, model, train, dev, recipe, metric):
+    def __init__(self, task, model, train, dev, recipe, metric, callbacks):
         self._model, self._train, self._dev, self._recipe = model, train, dev, recipe
-        self._metric = metric
+        self.metric = metric
         _seed_dropout(model, recipe.seed)
         recipe.max_length = inference.length_limit(model, recipe.max_length)
         heads.find_encoder(model).preprocessor.max_sequence_length = recipe.max_length
@@ -201,16 +227,15 @@ class _Run:
         self._encoded_dev, self.score = None, None
         if dev is not None:
             self._encoded_dev = _encode_dev(task, model, train, dev, recipe.max_length)
-            _check_metric(task, model, dev, metric)
-            self.score = functools.partial(
-                inference.evaluate, model, dev, batch_size=recipe.batch_size,
-                encoded=self._encoded_dev,
-            )  # fmt: skip
+            self.metric = selecting_metric(callbacks, metric)
+            _check_metric(task, model, dev, self.metric)
+            self.score = functools.partial(_score, model, dev, self._encoded_dev, recipe.batch_size)
         if not len(self._encoded):
             raise ValueError(
                 f"{train.source}: no text has tokens. Check the column of the texts and the "
                 "vocabulary"
             )
+        check_monitors(callbacks, dev and task.metric_names(model, dev))
         self.plan = BatchPlan(
             model,
             self._encoded,
@@ -226,12 +251,22 @@ class _Run:
             warmup_steps=round(recipe.warmup * self.plan.steps),
             gradient_accumulation_steps=recipe.accumulate if recipe.accumulate > 1 else None,
         )
+        if any(isinstance(each, keras.callbacks.ReduceLROnPlateau) for each in callbacks):
+            optimizer = optimizers.SettableRateAdamW.from_config(optimizer.get_config())
         _compile(model, task.compile_options(model), optimizer, self.plan)
+
+    @property
+    def evaluate_every(self):
+        """Batches between two scores within an epoch, or `None`."""
+        every = self._recipe.evaluate_every
+        if every is None or every >= 1:
+            return every and int(every)
+        return max(1, round(every * self.plan.batches))
 
     def restore(self, folder, show_progress):
         """Return the `RunState`, restored from the folder if it holds a state."""
         settings = self._recipe.to_dict() | {
-            "metric": self._metric,
+            "metric": self.metric,
             "packed": self.plan.shape,
         }
         if folder is not None:
@@ -276,7 +311,7 @@ class _Run:
         if best is not None:
             counts = inference.counts(self._encoded_dev)
             metrics |= {f"dev_{name}": count for name, count in counts.items()}
-            metrics |= {"metric": loop.best([best], self._metric)[1], "best_epoch": best["epoch"]}
+            metrics |= {"metric": loop.best([best], self.metric)[1], "best_epoch": best["epoch"]}
             metrics |= {key: value for key, value in best.items() if key not in ("epoch", "loss")}
         return metrics
 
@@ -375,9 +410,23 @@ def _encode_dev(task, model, train, dev, max_length):
         ) from error
 
 
+def _score(model, dev, encoded, batch_size):
+    """Return the metrics of the dev data and the mean of the loss over its targets."""
+    losses, counts = [], []
+
+    def add_loss(outputs, targets, weights):
+        losses.append(float(model.compute_loss(None, targets, outputs, weights)))
+        counts.append(float(keras.tree.flatten(weights)[0].sum()))
+
+    metrics = inference.evaluate(
+        model, dev, batch_size=batch_size, encoded=encoded, on_outputs=add_loss
+    )
+    return metrics | {DEV_LOSS: float(np.dot(losses, counts) / max(sum(counts), 1e-9))}
+
+
 def _check_metric(task, model, dev, metric):
     names = task.metric_names(model, dev)
-    if metric is not None and metric not in names:
+    if metric is not None and metric not in (*names, DEV_LOSS):
         raise ValueError(f"metric must be one of {', '.join(names)}; received {metric!r}")
 
 

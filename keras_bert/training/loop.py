@@ -9,30 +9,36 @@ import numpy as np
 
 from keras_bert.runtime.tensorboard import writer
 from keras_bert.runtime.terminal import progress
+from keras_bert.training.callbacks import DEV_LOSS, LOWER_IS_BETTER, Callbacks, logs_of
 
 _SAVE_SECONDS = 300  # between two saved states within an epoch
 _READ_SECONDS = 0.2  # between two reads of the loss, each of which waits for the device
-_NOT_METRICS = ("epoch", "loss", "majority")  # keys of a history record
+_NOT_METRICS = ("epoch", "loss", DEV_LOSS, "majority")  # keys of a history record
 
 
 class Loop:
     """Trains a model epoch by epoch, beginning where a `RunState` is.
 
     Args:
+        model: The caller's model. `plan.trained` shares its variables.
         plan: The `BatchPlan` of batches.
         state: The `RunState`.
         score: Function that returns the metrics of the held-out data, or `None`.
         metric: Name of the metric that selects the best epoch. `None`: the first one.
         patience: Stop after this many epochs without improvement. `None`: never.
-        callbacks: Additional Keras callbacks.
+        evaluate_every: Batches between two scores within an epoch. `None`: only at its end.
+        callbacks: The caller's Keras callbacks.
         log: A `Log`.
     """
 
-    def __init__(self, plan, state, *, score, metric, patience, callbacks, log):
+    def __init__(
+        self, model, plan, state, *, score, metric, patience, evaluate_every, callbacks, log
+    ):
         self.plan = plan
         self._model, self._state, self._log = plan.trained, state, log
         self._score, self._metric, self._patience = score, metric, patience
-        self._callbacks = callbacks
+        self._evaluate_every = evaluate_every
+        self._callbacks = Callbacks(callbacks, model, plan.trained, plan.epochs, plan.batches)
         self._watch: typing.Any = None
 
     def run(self):
@@ -45,20 +51,24 @@ class Loop:
             KeyboardInterrupt: If Ctrl-C came before the first step.
             ValueError: If the loss or a weight is no longer finite.
         """
-        try:
-            while self._state.epoch < self.plan.epochs and not self._is_out_of_patience():
-                self._train_epoch()
-                self._end_epoch()
-                if self._model.stop_training:  # set by a callback
-                    break
-        except KeyboardInterrupt:
-            if keras.backend.backend() == "jax":
-                self._model.jax_state_sync()
-            if self._watch is not None:
-                self._watch.read()
-            if not self._state.epoch and not self._state.batch:  # there are no weights to return
-                raise
-            return True
+        with self._callbacks.training() as restored_epochs:
+            self._state.epoch = max(self._state.epoch, restored_epochs)
+            try:
+                while self._state.epoch < self.plan.epochs and not self._is_out_of_patience():
+                    self._train_epoch()
+                    self._end_epoch()
+                    if self._callbacks.stopped:
+                        break
+            except KeyboardInterrupt:
+                self._synchronize()
+                if self._watch is not None:
+                    self._watch.read()
+                if not self._state.epoch and not self._state.batch:  # no weights to return
+                    raise
+                return True
+            except Diverged:
+                if not (self._callbacks.terminate_on_nan and self._state.has_best):
+                    raise
         return False
 
     def finish(self):
@@ -83,38 +93,63 @@ class Loop:
         record, _ = best(self._state.history, self._metric)
         return self._state.epoch - record["epoch"] >= self._patience
 
+    def _synchronize(self):
+        """Update the model's variables, which JAX leaves outdated within an epoch."""
+        if keras.backend.backend() == "jax":
+            self._model.jax_state_sync()
+
     def _train_epoch(self):
         state, plan = self._state, self.plan
         batches = plan.epoch(state.epoch)
-        self._watch = _Watch(self._log.bar, state, batches, plan.epochs)
-        self._model.fit(
-            batches.dataset(state.batch),
-            shuffle=False,
-            verbose=0,
-            initial_epoch=state.epoch,
-            epochs=state.epoch + 1,
-            callbacks=[self._watch, *self._callbacks],
+        self._callbacks.on_epoch_begin(state.epoch)
+        self._watch = _Watch(
+            self._log.bar, state, batches, plan.epochs, self._callbacks, self._after_batch
         )
+        self._model.fit(
+            batches.dataset(state.batch), shuffle=False, verbose=0, callbacks=[self._watch]
+        )
+        self._watch.read()  # a callback can stop the epoch before its last batch
         if plan.missing and state.epoch + 1 == plan.epochs:
             # Without further batches, the last accumulated gradients would never be applied.
             more = plan.epoch(plan.epochs).dataset().repeat().take(plan.missing)
             self._model.fit(more, shuffle=False, verbose=0)
         _check_weights(self._model)
 
+    def _after_batch(self, batch):
+        """Score the model after `evaluate_every` batches. `batch` is their number, from 1."""
+        every = self._evaluate_every
+        if not every or batch % every or batch == self.plan.batches:
+            return
+        self._synchronize()
+        self._watch.read()
+        self._record(round(self._state.epoch + batch / self.plan.batches, 3))
+        self._state.save(self._model)
+
     def _end_epoch(self):
         """Score the epoch, keep its weights if they are the best, and save the state."""
         state = self._state
-        record = {"epoch": state.epoch + 1, "loss": state.loss}
+        record = self._record(state.epoch + 1)
+        self._callbacks.on_epoch_end(state.epoch, self._watch.logs | logs_of(record))
+        state.next_epoch()
+        state.save(self._model)
+
+    def _record(self, epoch):
+        """Append the metrics at this point of the training to the history, and return them."""
+        state = self._state
+        record = {"epoch": epoch, "loss": state.loss}
         if self._score is not None:
+            self._callbacks.on_test_begin()
             record |= self._score()
+            self._callbacks.on_test_end(
+                {name: value for name, value in record.items() if name != "epoch"}
+            )
             best_record, metric = best([*state.history, record], self._metric)
             self._watch.show_dev(metric, record[metric])
             if best_record is record:
                 state.keep_best(self._model, record)
         self._log.epoch(record)
         state.history.append(record)
-        state.next_epoch()
-        state.save(self._model)
+        return record
 
 
 def best(history, metric=None):
@@ -139,7 +174,7 @@ def goodness(metric, value):
     """
     if np.isnan(value):  # no comparison with NaN is true
         return -np.inf
-    return -value if metric == "rmse" else value
+    return -value if metric in LOWER_IS_BETTER else value
 
 
 class Log:
@@ -149,12 +184,14 @@ class Log:
         show_progress: If `False`, write nothing to stderr.
         tensorboard: Folder for TensorBoard, or `None`.
         epochs: Number of epochs of the run.
+        steps_per_epoch: TensorBoard's steps per epoch.
     """
 
-    def __init__(self, show_progress, tensorboard, epochs):
-        columns = ("loss {task.fields[loss]}", "{task.fields[rate]} examples/s")
+    def __init__(self, show_progress, tensorboard, epochs, steps_per_epoch=1):
+        columns = ("loss {task.fields[loss]}", "{task.fields[rate]}")
         self.bar = progress(*columns, "{task.fields[dev]}", show=show_progress)
         self._epochs, self._write = epochs, writer(tensorboard)
+        self._steps_per_epoch = steps_per_epoch
         self._has_lines = show_progress and self.bar.disable
 
     def __enter__(self):
@@ -167,50 +204,76 @@ class Log:
     def epoch(self, record):
         """Report the metrics of an epoch."""
         scores = {name: value for name, value in record.items() if name != "epoch"}
-        self._write(record["epoch"], scores)
+        self._write(round(record["epoch"] * self._steps_per_epoch), scores)
         if self._has_lines:
             scores.pop("majority", None)
             text = ", ".join(f"{name} {value:.3f}" for name, value in scores.items())
             print(f"epoch {record['epoch']} of {self._epochs}: {text}", file=sys.stderr, flush=True)
 
 
-class _Watch(keras.callbacks.Callback):
-    """Updates the progress bar and the run's state during an epoch; detects divergence."""
+class Diverged(ValueError):
+    """The loss or a weight is NaN or infinite."""
 
-    def __init__(self, bar, state, batches, epochs):
+    def __init__(self, what):
+        super().__init__(f"training diverged, {what}; a lower learning rate may help")
+
+
+class _Watch(keras.callbacks.Callback):
+    """Updates the progress bar and the run's state during an epoch; detects divergence.
+
+    Attributes:
+        logs: The metrics that Keras computed for the epoch.
+    """
+
+    def __init__(self, bar, state, batches, epochs, callbacks, after_batch):
         super().__init__()
         self._bar, self._state, self._batches = bar, state, batches
+        self._callbacks, self._after_batch = callbacks, after_batch
         self._sizes = [len(rows) for rows in batches.rows]
-        self._epoch, self._first, self._batch, self._logs = state.epoch, state.batch, None, None
+        self._epoch, self._first, self._batch, self._last = state.epoch, state.batch, None, None
         self._loss, self._rows = state.loss, state.rows
         self._start = self._saved = self._read = time.perf_counter()
+        # The first batch, which includes the compilation, does not count for the rate.
+        self._timed_from, self._timed_batches = None, 0
         self._seconds_before = state.seconds
+        self.logs = {}
         self._task = bar.add_task(
             f"Epoch {state.epoch + 1} of {epochs}",
             total=sum(self._sizes),
             completed=sum(self._sizes[: state.batch]),
-            **{"loss": "\u2013", "rate": "\u2013", "dev": ""},
+            **{"loss": "\u2013", "rate": "compiling", "dev": ""},
         )
 
+    def on_train_batch_begin(self, batch, logs=None):
+        self._callbacks.on_train_batch_begin(self._first + batch, logs)
+
     def on_train_batch_end(self, batch, logs=None):
-        self._batch, self._logs = batch, logs
+        self._batch, self._last = batch, logs
         now = time.perf_counter()
+        done = self._first + batch + 1
         save = now - self._saved > _SAVE_SECONDS
-        if save or now - self._read > _READ_SECONDS or self._first + batch + 1 == len(self._sizes):
+        is_first = self._timed_from is None
+        if save or is_first or now - self._read > _READ_SECONDS or done == len(self._sizes):
             self.read()
+        if is_first:
+            self._timed_from, self._timed_batches = time.perf_counter(), done
+        self._after_batch(done)
         if save and self._state.batch < len(self._sizes):
             self._state.save(self.model)
             self._saved = now
+        self._callbacks.on_train_batch_end(self._first + batch, logs)
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.logs = dict(logs or {})
 
     def read(self):
         """Copy progress and loss to the state. Waits until the device has done the last step."""
-        if self._logs is None or self._state.epoch != self._epoch:
+        if self._last is None or self._state.epoch != self._epoch:
             return
-        now, state, loss = time.perf_counter(), self._state, float(self._logs["loss"])
+        state, loss = self._state, float(self._last["loss"])
         if not np.isfinite(loss):
-            raise ValueError(
-                f"training diverged, the loss is {loss}; a lower learning rate may help"
-            )
+            raise Diverged(f"the loss is {loss}")
+        now = time.perf_counter()
         state.batch = self._first + self._batch + 1
         # Keras' loss is the mean over the rows since the beginning of `fit`.
         rows = sum(self._batches.sizes[self._first : state.batch])
@@ -218,12 +281,11 @@ class _Watch(keras.callbacks.Callback):
         state.loss = (self._loss * self._rows + loss * rows) / state.rows
         state.seconds = self._seconds_before + now - self._start
         completed = sum(self._sizes[: state.batch])
-        self._bar.update(
-            self._task,
-            completed=completed,
-            loss=f"{loss:.3f}",
-            rate=f"{(completed - sum(self._sizes[: self._first])) / (now - self._start):.0f}",
-        )
+        self._bar.update(self._task, completed=completed, loss=f"{loss:.3f}")
+        if self._timed_from is not None and state.batch > self._timed_batches:
+            timed = completed - sum(self._sizes[: self._timed_batches])
+            rate = timed / (now - self._timed_from)
+            self._bar.update(self._task, rate=f"{rate:.0f} examples/s")
         self._read = now
 
     def show_dev(self, metric, value):
@@ -238,7 +300,4 @@ def _check_weights(model):
     """
     for variable in model.trainable_variables:
         if not np.isfinite(keras.ops.convert_to_numpy(variable)).all():
-            raise ValueError(
-                f"training diverged, {variable.path} holds NaN or infinity; a lower learning rate "
-                "may help"
-            )
+            raise Diverged(f"{variable.path} holds NaN or infinity")

@@ -19,6 +19,7 @@ _NOT_PLOTTED = {
     "epoch", "step", "sequence_length", "learning_rate", "rmse",
     "seconds", "tokens_per_second", "sequences_per_second", "flop_utilization",
 }  # fmt: skip
+_LABELS = {"loss": "training loss", "dev_loss": "dev loss", "eval_loss": "held-out loss"}
 # Fonts with Hangul in order of preference. Matplotlib's default font has no Hangul.
 _FONTS = ("NanumGothic", "Noto Sans CJK KR", "Noto Sans KR", "Malgun Gothic", "AppleGothic")
 
@@ -67,9 +68,9 @@ def draw_curves(folder, history, x="epoch"):
     names = {name: None for record in history for name in record if name not in _NOT_PLOTTED}
     losses = [name for name in names if name.endswith("loss")]
     _plot(left, history, x, losses)
-    left.set(title="loss", xlabel=x)
+    left.set(title="Loss", xlabel=x, ylabel="mean loss per target (cross-entropy: nats)")
     _plot(right, history, x, [name for name in names if name not in losses])
-    right.set(title="metrics", xlabel=x)
+    right.set(title="Scores", xlabel=x, ylabel="score (1 is perfect)")
     with atomic_write(pathlib.Path(folder, CURVES_FILE)) as temporary:
         figure.savefig(temporary, format="png")
 
@@ -79,12 +80,15 @@ def _plot(axes, history, x, names):
     for name in names:
         points = [(record[x], record[name]) for record in history if name in record]
         # Training and held-out values of one metric have the same color.
-        color = colors.setdefault(name.removeprefix("eval_"), f"C{len(colors)}")
+        measure = name.removeprefix("eval_").removeprefix("dev_")
+        color = colors.setdefault(measure, f"C{len(colors)}")
         is_dense = f"eval_{name}" in names  # recorded more often than held-out values
         style = {"alpha": 0.5} if is_dense else {"marker": "o"}
+        if f"dev_{name}" in names:
+            style = {"marker": "o", "linestyle": ":"}
         if name == "majority":
             style = {"linestyle": "--"}
-        axes.plot(*zip(*points, strict=True), label=name, color=color, **style)
+        axes.plot(*zip(*points, strict=True), label=_LABELS.get(name, name), color=color, **style)
     for before, record in itertools.pairwise(history):
         if record.get("sequence_length") != before.get("sequence_length"):
             axes.axvline(before[x], color="gray", linewidth=0.5)
@@ -124,8 +128,8 @@ def draw_confusion(folder, model, examples, answers):
     # Do not parse a label such as "$" as a formula.
     axes.set_xticks(ticks, names, rotation=45, ha="right", parse_math=False)
     axes.set_yticks(ticks, names, parse_math=False)
-    axes.set(xlabel="predicted", ylabel="expected")
-    figure.savefig(pathlib.Path(folder, CONFUSION_FILE))
+    axes.set(title="Confusion matrix", xlabel="predicted", ylabel="true")
+    figure.savefig(pathlib.Path(folder, CONFUSION_FILE), bbox_inches="tight", pad_inches=0.2)
     return True
 
 

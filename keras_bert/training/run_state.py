@@ -88,6 +88,13 @@ class RunState:
             self._read_best(file.parent, model)  # report an error before the training, not after
         return True
 
+    @property
+    def has_best(self):
+        """True if there are weights of a best epoch."""
+        if self._folder is None:
+            return self._best is not None
+        return (self._folder / BEST_FILE).is_file()
+
     def keep_best(self, model, record):
         """Keep the model's weights as the best so far, with the metrics of their epoch."""
         if self._folder is None:
@@ -99,7 +106,7 @@ class RunState:
     def restore_best(self, model):
         """Set the best weights; return the metrics of their epoch, or `None` if there are none."""
         best = self._best
-        if self._folder is not None and (self._folder / BEST_FILE).is_file():
+        if self._folder is not None and self.has_best:
             best = self._read_best(self._folder, model)
         if best is None:
             return None
@@ -114,11 +121,12 @@ class RunState:
         remedy = f"delete {STATE_FILE} beside it to start afresh"
         if not file.is_file():
             raise ValueError(f"{file}, the best weights of the run, is missing; {remedy}")
-        record, values = _read(file, {"epoch": int}, remedy)
+        record, values = _read(file, {"epoch": (int, float)}, remedy)
         shapes = [tuple(weight.shape) for weight in model.weights]
-        # A run killed between saving these weights and its state repeats that epoch.
-        known = [*(each["epoch"] for each in self.history), self.epoch + 1]
-        if record["epoch"] not in known or [value.shape for value in values] != shapes:
+        # A run killed between saving these weights and its state repeats that part of the epoch.
+        known = record["epoch"] in [each["epoch"] for each in self.history]
+        known = known or self.epoch < record["epoch"] <= self.epoch + 1
+        if not known or [value.shape for value in values] != shapes:
             raise ValueError(f"{file} does not belong to the run in {folder}; {remedy}")
         return record, values
 

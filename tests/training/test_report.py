@@ -75,7 +75,7 @@ def test_curves_of_pretraining(tmp_path, monkeypatch):
     report.draw_curves(tmp_path, history, x="step")
     left, right = figures[0].axes
     steps = {line.get_label(): list(line.get_xdata()) for line in left.get_lines()[:2]}
-    assert steps == {"loss": [10, 20, 30], "eval_loss": [20]}
+    assert steps == {"training loss": [10, 20, 30], "held-out loss": [20]}
     assert left.get_lines()[0].get_color() == left.get_lines()[1].get_color()
     assert right.get_lines()[0].get_label() == "masked_lm_accuracy"
     for axes in (left, right):  # a vertical line between the two phases
@@ -104,7 +104,7 @@ def test_confusion_of_a_classifier(tmp_path, monkeypatch, labels, fonts):
     assert not np.array_equal(picture(tmp_path / report.CONFUSION_FILE), image)
 
 
-def test_confusion_rows_are_expected_and_columns_are_predicted(tmp_path, monkeypatch):
+def test_confusion_rows_are_true_and_columns_are_predicted(tmp_path, monkeypatch):
     figures, plain = [], report._figure
     monkeypatch.setattr(report, "_figure", lambda *size: figures.append(plain(*size)) or figures[0])
     model = heads.classifier(tiny.encoder(num_hidden_layers=1), labels=["no", "yes"])
@@ -113,7 +113,7 @@ def test_confusion_rows_are_expected_and_columns_are_predicted(tmp_path, monkeyp
     (axes,) = figures[0].axes
     counts = {(*text.get_position(), text.get_text()) for text in axes.texts}
     assert counts == {(0, 0, "1"), (1, 0, "2"), (0, 1, "0"), (1, 1, "1")}  # column, row
-    assert (axes.get_ylabel(), axes.get_xlabel()) == ("expected", "predicted")
+    assert (axes.get_ylabel(), axes.get_xlabel()) == ("true", "predicted")
     for labels in (axes.get_xticklabels(), axes.get_yticklabels()):
         assert [label.get_text() for label in labels] == ["no", "yes"]
 

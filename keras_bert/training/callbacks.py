@@ -1,0 +1,151 @@
+"""The caller's Keras callbacks in a fine-tuning run: checks, and the list that calls them."""
+
+import contextlib
+
+import keras
+
+from keras_bert import keras_internals
+
+DEV_LOSS = "dev_loss"
+LOWER_IS_BETTER = ("rmse", DEV_LOSS)
+
+
+def check_callbacks(callbacks, folder):
+    """Raise an error for a callback that cannot work in `finetune`."""
+    for callback in callbacks:
+        if not isinstance(callback, keras.callbacks.Callback):
+            raise ValueError(
+                f"callbacks must be keras.callbacks.Callback instances; received {callback!r:.80}"
+            )
+        name = type(callback).__name__
+        if isinstance(callback, keras.callbacks.LearningRateScheduler):
+            raise ValueError(
+                f"finetune does not take the callback {name}, because it has a schedule of its "
+                "own; use learning_rate and warmup, or ReduceLROnPlateau"
+            )
+        if isinstance(callback, keras.callbacks.BackupAndRestore) and folder is not None:
+            raise ValueError(f"folder already resumes a killed run; remove folder or {name}")
+
+
+def check_monitors(callbacks, scores):
+    """Check what callbacks monitor, and set their `mode`, which Keras cannot know for F1.
+
+    `scores` are the names of the scores of the dev data, or `None` without dev data.
+    """
+    known = ["val_loss", *(f"val_{score}" for score in scores or ())]
+    for callback in callbacks:
+        monitor = getattr(callback, "monitor", None)
+        if not isinstance(monitor, str) or not monitor.startswith("val_"):
+            continue
+        if not getattr(callback, "save_best_only", True):  # a ModelCheckpoint of each epoch
+            continue
+        received = f"{type(callback).__name__} monitors {monitor!r}"
+        if scores is None:
+            raise ValueError(f"{received}, which needs dev, the data that is scored")
+        if monitor not in known:
+            raise ValueError(f"{received}; it must be one of {', '.join(known)}")
+        if getattr(callback, "mode", None) == "auto":
+            callback.mode = "min" if _record_name(monitor) in LOWER_IS_BETTER else "max"
+
+
+def selecting_metric(callbacks, metric):
+    """Return the name of the metric that selects the best epoch of dev data.
+
+    An `EarlyStopping` that restores the best weights decides it.
+    """
+    for callback in callbacks:
+        if not getattr(callback, "restore_best_weights", False):
+            continue
+        if not callback.monitor.startswith("val_"):
+            raise ValueError(
+                "with dev, finetune returns the best epoch on dev; set restore_best_weights=False "
+                f"or monitor a value of dev, such as 'val_loss'; received {callback.monitor!r}"
+            )
+        monitored = _record_name(callback.monitor)
+        if metric not in (None, monitored):
+            raise ValueError(
+                f"metric={metric!r} and the monitor {callback.monitor!r} of "
+                f"{type(callback).__name__} both select the best epoch; remove one"
+            )
+        metric = monitored
+    return metric
+
+
+def _record_name(monitor):
+    """Return the name in a history record of a value in the logs, such as "val_f1"."""
+    score = monitor.removeprefix("val_")
+    return DEV_LOSS if score == "loss" else score
+
+
+def logs_of(record):
+    """Return a history record as the logs of an epoch, with Keras' names."""
+    logs = {"loss": record["loss"]}
+    for name, value in record.items():
+        if name not in ("epoch", "loss"):
+            logs["val_loss" if name == DEV_LOSS else f"val_{name}"] = value
+    return logs
+
+
+class Callbacks(keras.callbacks.CallbackList):
+    """Calls the caller's callbacks with the caller's model, as one `fit` over all epochs does.
+
+    Each epoch is a `fit` of its own, and of a model for packed batches. The callbacks see neither.
+
+    Args:
+        callbacks: The caller's callbacks.
+        model: The caller's model, which shares its variables with `trained`.
+        trained: The model whose `fit` is called.
+        epochs: Number of epochs.
+        steps: Batches per epoch.
+
+    Attributes:
+        terminate_on_nan: True if a loss of NaN ends the run without an error.
+    """
+
+    def __init__(self, callbacks, model, trained, epochs, steps):
+        self._has_batch_calls = bool(callbacks)
+        self.terminate_on_nan = any(
+            isinstance(each, keras.callbacks.TerminateOnNaN) for each in callbacks
+        )
+        self._target, self._trained, self._last_logs = model, trained, None
+        super().__init__(
+            list(callbacks), add_history=True, model=model, epochs=epochs, steps=steps, verbose=0
+        )
+
+    @contextlib.contextmanager
+    def training(self):
+        """Call `on_train_begin` and `on_train_end` around a block that trains.
+
+        Yields:
+            The number of epochs that a `BackupAndRestore` restored, or 0.
+        """
+        model = self._target
+        model.stop_training = False
+        if model is not self._trained and keras.backend.backend() == "jax":
+            # `Callback.model` calls it: within an epoch, JAX's variables are outdated.
+            model.jax_state_sync = self._trained.jax_state_sync
+        try:
+            self.on_train_begin()
+            yield keras_internals.pop_initial_epoch(model)
+            self.on_train_end(self._last_logs)
+        finally:
+            model.__dict__.pop("jax_state_sync", None)
+
+    @property
+    def stopped(self):
+        """True if a callback has set `model.stop_training`."""
+        return self._target.stop_training
+
+    def on_train_batch_begin(self, batch, logs=None):
+        if self._has_batch_calls:
+            super().on_train_batch_begin(batch, logs)
+
+    def on_train_batch_end(self, batch, logs=None):
+        if self._has_batch_calls:  # reading the logs waits for the device
+            super().on_train_batch_end(batch, logs)
+            if self._target.stop_training:
+                self._trained.stop_training = True
+
+    def on_epoch_end(self, epoch, logs=None):
+        super().on_epoch_end(epoch, logs)
+        self._last_logs = logs

@@ -1,0 +1,282 @@
+"""Keras' callbacks in `finetune`: they see one `fit` of the caller's model."""
+
+import csv
+import math
+
+import keras
+import numpy as np
+import pytest
+
+import keras_bert
+from keras_bert.tasks import inference
+from keras_bert.training import finetuning
+from tests import tiny
+
+EXAMPLES = tiny.examples(tiny.ROWS[:16])
+DEV = tiny.examples(tiny.ROWS[16:24])
+callbacks = keras.callbacks
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick():
+    with tiny.eagerly():
+        yield
+
+
+def finetune(*given, dev=DEV, **options):
+    options = {"batch_size": 4, "learning_rate": 1e-2, "max_length": 16, **options}
+    return finetuning.finetune(
+        tiny.learner(), EXAMPLES, dev, callbacks=given, show_progress=False, **options
+    )
+
+
+class Recorder(callbacks.Callback):
+    """Keeps the name, the number and the keys of the logs of each call."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+        for name in dir(callbacks.Callback):
+            if name.startswith("on_"):
+                setattr(self, name, self._recording(name))
+
+    def _recording(self, name):
+        def record(*args, logs=None):
+            numbers = [each for each in args if isinstance(each, int)]
+            logs = logs or next((each for each in args if isinstance(each, dict)), None)
+            self.calls.append((name, *numbers, sorted(logs or {})))
+
+        return record
+
+
+def test_callbacks_see_the_calls_of_one_fit():
+    """The reference is Keras' `fit` with validation data."""
+    ours, theirs = Recorder(), Recorder()
+    model, _ = finetune(ours, epochs=2)
+    assert ours.model is model and ours.params["epochs"] == 2 and ours.params["steps"] == 4
+    inputs = keras.Input((1,))
+    plain = keras.Model(inputs, keras.layers.Dense(2)(inputs))
+    plain.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
+    data = np.zeros((4, 1)), np.zeros(4, int)
+    plain.fit(*data, 1, 2, verbose=0, callbacks=[theirs], validation_data=data)
+    unseen = ("on_test_batch_begin", "on_test_batch_end")
+    names = [[call[:-1] for call in each.calls if call[0] not in unseen] for each in (ours, theirs)]
+    assert names[0] == names[1]
+    for mine, other in zip(ours.calls, [c for c in theirs.calls if c[0] not in unseen], strict=True):
+        if mine[0] != "on_test_end":
+            assert set(other[-1]) <= set(mine[-1]), mine
+    ends = [call for call in ours.calls if call[0] == "on_epoch_end"]
+    assert {"val_f1", "val_mcc", "val_loss", "val_accuracy"} <= set(ends[0][-1])
+
+
+def test_val_loss_is_the_loss_of_the_returned_model():
+    model, metrics = finetune(epochs=1)
+    encoded = inference.encode(model, DEV)
+    targets = np.array([model.get_layer("output").labels.index(label) for label in DEV.labels])
+    logits = np.stack(inference.run(model, encoded))
+    shifted = logits - logits.max(axis=1, keepdims=True)
+    logs = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+    expected = -logs[np.arange(len(DEV)), targets].mean()
+    assert metrics["dev_loss"] == pytest.approx(expected, rel=1e-5)
+    assert metrics["history"][0]["dev_loss"] == metrics["dev_loss"]
+    assert model.history.history["val_loss"] == [pytest.approx(expected, rel=1e-5)]
+
+
+def test_early_stopping_restores_the_epoch_that_it_monitors():
+    stopping = callbacks.EarlyStopping("val_loss", patience=1, restore_best_weights=True)
+    model, metrics = finetune(stopping, epochs=8, learning_rate=0.5, warmup=0)
+    losses = [record["dev_loss"] for record in metrics["history"]]
+    assert len(losses) < 8 and not metrics["stopped"]
+    assert metrics["metric"] == "dev_loss"
+    assert metrics["best_epoch"] - 1 == stopping.best_epoch == int(np.argmin(losses))
+    assert metrics["dev_loss"] == min(losses)
+    for weight, best in zip(model.get_weights(), stopping.best_weights, strict=True):
+        np.testing.assert_array_equal(weight, best)
+
+
+def test_early_stopping_on_a_score_needs_no_mode():
+    stopping = callbacks.EarlyStopping("val_f1", patience=1)
+    finetune(stopping, epochs=2)
+    assert stopping.monitor_op is keras.ops.greater
+
+
+def test_model_checkpoint_writes_the_callers_model(tmp_path):
+    """Also in the middle of an epoch, and not the model for packed batches."""
+    file = tmp_path / "{epoch}-{val_accuracy:.2f}.keras"
+    kept = tmp_path / "best.keras"
+    each = callbacks.ModelCheckpoint(file)
+    best = callbacks.ModelCheckpoint(kept, "val_loss", save_best_only=True)
+    weights = callbacks.ModelCheckpoint(tmp_path / "a.weights.h5", save_weights_only=True)
+    steps = callbacks.ModelCheckpoint(tmp_path / "step.keras", save_freq=3)
+    model, metrics = finetune(each, best, weights, steps, epochs=2)
+    files = sorted(path.name for path in tmp_path.iterdir())
+    scores = [record["accuracy"] for record in metrics["history"]]
+    names = [f"{number}-{score:.2f}.keras" for number, score in enumerate(scores, 1)]
+    assert files == sorted([*names, "a.weights.h5", "best.keras", "step.keras"])
+    for name, record in zip(names, metrics["history"], strict=True):
+        loaded = keras_bert.load(tmp_path / name)
+        assert loaded.name == model.name and sorted(loaded.input) == sorted(model.input)
+        found = inference.evaluate(loaded, DEV)
+        assert found["accuracy"] == record["accuracy"]
+        assert keras_bert.pipeline(loaded)("so good")["label"] in ("good", "bad")
+
+
+def test_csv_logger_and_lambda_callback(tmp_path):
+    file, seen = tmp_path / "log.csv", []
+    finetune(
+        callbacks.CSVLogger(str(file)),
+        callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: seen.append((epoch, logs))),
+        epochs=2,
+    )
+    rows = list(csv.DictReader(file.read_text().splitlines()))
+    assert [row["epoch"] for row in rows] == ["0", "1"] == [str(epoch) for epoch, _ in seen]
+    for row, (_, logs) in zip(rows, seen, strict=True):
+        assert float(row["val_loss"]) == pytest.approx(logs["val_loss"])
+        assert float(row["val_f1"]) == pytest.approx(logs["val_f1"])
+
+
+def test_reduce_lr_on_plateau_scales_the_rest_of_the_schedule():
+    reduce = callbacks.ReduceLROnPlateau("val_loss", factor=0.1, patience=1, min_delta=99)
+    rates = []
+    watch = callbacks.LambdaCallback(
+        on_epoch_begin=lambda epoch, logs: rates.append(float(watch.model.optimizer.learning_rate))
+    )
+    finetune(reduce, watch, epochs=4, warmup=0, learning_rate=1e-2)
+    # Nothing improves by 99, so the second and the third epoch reduce the rate.
+    np.testing.assert_allclose(rates, [1e-2, 0.75e-2, 0.5e-3, 0.25e-4], rtol=1e-5)
+
+
+def test_terminate_on_nan_returns_the_best_epoch():
+    class Spoil(callbacks.Callback):
+        def on_epoch_begin(self, epoch, logs=None):
+            if epoch == 1:
+                variable = self.model.trainable_variables[0]
+                variable.assign(variable * math.nan)
+
+    model, metrics = finetune(Spoil(), callbacks.TerminateOnNaN(), epochs=3)
+    assert len(metrics["history"]) == metrics["best_epoch"] == 1
+    assert all(np.isfinite(weight).all() for weight in model.get_weights())
+    with pytest.raises(ValueError, match="training diverged"):
+        finetune(Spoil(), epochs=3)
+
+
+def test_backup_and_restore_continues_a_killed_run(tmp_path):
+    class Killed(Exception):
+        pass
+
+    def kill(epoch, logs):
+        if epoch == 1:
+            raise Killed
+
+    with pytest.raises(Killed):
+        finetune(
+            callbacks.BackupAndRestore(tmp_path), callbacks.LambdaCallback(on_epoch_begin=kill),
+            epochs=3, dev=None,
+        )  # fmt: skip
+    seen = Recorder()
+    model, metrics = finetune(callbacks.BackupAndRestore(tmp_path), seen, epochs=3, dev=None)
+    assert [call[1] for call in seen.calls if call[0] == "on_epoch_begin"] == [1, 2]
+    whole, expected = finetune(epochs=3, dev=None)
+    for weight, other in zip(model.get_weights(), whole.get_weights(), strict=True):
+        np.testing.assert_allclose(weight, other, atol=1e-6)
+    assert metrics["train_loss"] == pytest.approx(expected["train_loss"], rel=1e-5)
+
+
+def test_scores_within_an_epoch(tmp_path):
+    for every in (2, 0.5):
+        _, metrics = finetune(epochs=2, evaluate_every=every)
+        history = metrics["history"]
+        assert [record["epoch"] for record in history] == [0.5, 1, 1.5, 2]
+        assert all("accuracy" in record and "dev_loss" in record for record in history)
+    # The scores do not change the training.
+    assert history[-1] == pytest.approx(finetune(epochs=2)[1]["history"][-1])
+
+
+def test_a_run_killed_after_a_score_within_an_epoch_resumes(tmp_path):
+    class Killed(Exception):
+        pass
+
+    def kill(batch, logs):
+        if batch == 3:
+            raise Killed
+
+    options = {"epochs": 2, "evaluate_every": 2}
+    with pytest.raises(Killed):
+        finetune(callbacks.LambdaCallback(on_train_batch_end=kill), folder=tmp_path, **options)
+    _, metrics = finetune(folder=tmp_path, **options)
+    _, whole = finetune(**options)
+    assert [record["epoch"] for record in metrics["history"]] == [0.5, 1, 1.5, 2]
+    for record, other in zip(metrics["history"], whole["history"], strict=True):
+        assert record == pytest.approx(other, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("given", "options", "message"),
+    [
+        (callbacks.LearningRateScheduler(lambda epoch: 1.0), {}, "the callback LearningRateSched"),
+        (callbacks.EarlyStopping("val_acc"), {}, "monitors 'val_acc'; it must be one of val_loss"),
+        (callbacks.EarlyStopping(), {"dev": None}, "EarlyStopping monitors 'val_loss', which need"),
+        (print, {}, "callbacks must be keras.callbacks.Callback instances; received <built-in"),
+        (
+            callbacks.EarlyStopping("loss", restore_best_weights=True),
+            {},
+            "returns the best epoch on dev",
+        ),
+        (
+            callbacks.EarlyStopping("val_f1", restore_best_weights=True),
+            {"metric": "mcc"},
+            "both select the best epoch",
+        ),
+        (None, {"evaluate_every": 1.5}, "evaluate_every must be a number of batches or a fraction"),
+        (None, {"evaluate_every": 2, "dev": None}, "metric, patience and evaluate_every need dev"),
+    ],
+)
+def test_what_cannot_work_raises_before_the_training(given, options, message):
+    def fail(**_):
+        raise AssertionError
+
+    start = callbacks.LambdaCallback(on_train_begin=fail)
+    with pytest.raises(ValueError, match=message):
+        finetune(*([given] if given else []), start, **options)
+
+
+def test_folder_and_backup_exclude_each_other(tmp_path):
+    backup = callbacks.BackupAndRestore(tmp_path / "backup")
+    with pytest.raises(ValueError, match="folder already resumes a killed run"):
+        finetune(backup, folder=tmp_path / "run")
+
+
+JAX = """
+import keras, numpy as np
+from keras_bert import load
+from keras_bert.tasks import inference
+from keras_bert.training import finetuning
+from tests import tiny
+rows = tiny.examples(tiny.ROWS[:16])
+rates = []
+made = keras.callbacks
+watch = made.LambdaCallback(
+    on_epoch_begin=lambda epoch, logs: rates.append(float(watch.model.optimizer.learning_rate)))
+model, metrics = finetuning.finetune(
+    tiny.learner(), rows, rows, batch_size=4, max_length=16, epochs=3, warmup=0.0,
+    learning_rate=1e-2, evaluate_every=2, show_progress=False,
+    callbacks=[
+        made.ModelCheckpoint({folder!r} + "/step.keras", save_freq=3),
+        made.ModelCheckpoint({folder!r} + "/best.keras", "val_loss", save_best_only=True),
+        made.EarlyStopping("val_loss", restore_best_weights=True, patience=3),
+        made.ReduceLROnPlateau("val_loss", factor=0.1, patience=1, min_delta=99), watch,
+    ])
+assert len(metrics["history"]) == 6, metrics["history"]
+np.testing.assert_allclose(rates, [1e-2, 2e-2 / 3, 1e-3 / 3], rtol=1e-4)
+best = load({folder!r} + "/best.keras")
+scores = inference.evaluate(best, rows)
+whole = [record for record in metrics["history"] if record["epoch"] % 1 == 0]
+assert scores["accuracy"] == min(whole, key=lambda r: r["dev_loss"])["accuracy"]
+load({folder!r} + "/step.keras")
+assert "jax_state_sync" not in vars(model)
+"""
+
+
+@pytest.mark.slow
+def test_callbacks_on_jax(python, tmp_path):
+    python("-c", JAX.format(folder=str(tmp_path)), backend="jax")
