@@ -1,6 +1,7 @@
 """A small BERT for tests, its vocabulary, data that it learns in seconds, and other helpers."""
 
 import contextlib
+import functools
 
 PIECES = [
     "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]",
@@ -28,10 +29,18 @@ def encoder(**options):
         "max_position_embeddings": 32,
     }
     if "preprocessor" not in options:
-        defaults["preprocessor"] = keras_bert.Preprocessor(
-            PIECES, sequence_length=8, max_sequence_length=32
-        )
+        # The copies share a tokenizer, whose functions TensorFlow traces only once.
+        defaults["preprocessor"] = _preprocessor().with_options()
     return keras_bert.BertEncoder(**{**defaults, **options})
+
+
+@functools.cache
+def _preprocessor():
+    import keras_bert
+
+    preprocessor = keras_bert.Preprocessor(PIECES, sequence_length=8, max_sequence_length=32)
+    assert preprocessor.tokenizer is not None  # `with_options` shares it if it exists
+    return preprocessor
 
 
 def learner(**options):

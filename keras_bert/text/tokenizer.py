@@ -84,10 +84,8 @@ class WordPieceTokenizer:
             ValueError: if `texts` is not a batch of strings.
         """
         texts = _as_strings(texts)
-        # Traced graphs (tf.data, an export) already run in parallel. Building the graph of
-        # `_tokenize_in_parts` takes three times as long, so small batches do not use it.
-        in_parts = tf.executing_eagerly() and len(texts) >= _LARGE_BATCH
-        ids, row_splits = (self._tokenize_in_parts if in_parts else self._tokenize_flat)(texts)
+        run = self._tokenize_in_parts if is_split(texts) else self._tokenize_flat
+        ids, row_splits = run(texts)
         return tf.RaggedTensor.from_row_splits(ids, row_splits, validate=False)
 
     def tokenize_with_offsets(self, texts):
@@ -269,6 +267,15 @@ def _as_strings(texts):
     return texts
 
 
+def is_split(texts):
+    """Return True if `in_parts` is faster for a tensor of strings.
+
+    Traced graphs (tf.data, an export) already run in parallel, and building the graph of `in_parts`
+    takes twice as long.
+    """
+    return tf.executing_eagerly() and len(texts) >= _LARGE_BATCH
+
+
 def in_parts(tokenize, texts):
     """Tokenize a large batch in parallel, in one part per CPU core.
 
@@ -276,18 +283,13 @@ def in_parts(tokenize, texts):
     int64 (batch + 1,). Returns the ids and row splits of all texts.
     """
     count = os.cpu_count() or 1
-    rows = tf.size(texts)
-
-    def parts():
-        cuts = [rows * part // count for part in range(count + 1)]
-        results = [tokenize(texts[first:limit]) for first, limit in itertools.pairwise(cuts)]
-        all_row_splits, size = [tf.zeros([1], tf.int64)], tf.constant(0, tf.int64)
-        for _, row_splits in results:
-            all_row_splits.append(row_splits[1:] + size)
-            size += row_splits[-1]
-        return tf.concat([ids for ids, _ in results], 0), tf.concat(all_row_splits, 0)
-
-    return tf.cond(rows < _LARGE_BATCH, lambda: tokenize(texts), parts)
+    cuts = [tf.size(texts) * part // count for part in range(count + 1)]
+    results = [tokenize(texts[first:limit]) for first, limit in itertools.pairwise(cuts)]
+    all_row_splits, size = [tf.zeros([1], tf.int64)], tf.constant(0, tf.int64)
+    for _, row_splits in results:
+        all_row_splits.append(row_splits[1:] + size)
+        size += row_splits[-1]
+    return tf.concat([ids for ids, _ in results], 0), tf.concat(all_row_splits, 0)
 
 
 # --- Text to words -------------------------------------------------------------------------

@@ -83,7 +83,9 @@ def test_what_needs_scores_needs_dev(option, encoder_folder, tmp_path, capsys):
     (file := tmp_path / "a.tsv").write_text(TEXTS)
     common = ["finetune", "--model", encoder_folder, "--train", file, "--output", tmp_path / "out"]
     assert run(*common, option) == 1
-    assert "--search, --metric, --patience and --evaluate-every need --dev" in capsys.readouterr().err
+    assert (
+        "--search, --metric, --patience and --evaluate-every need --dev" in capsys.readouterr().err
+    )
 
 
 @pytest.mark.slow
@@ -278,7 +280,9 @@ def test_search_keeps_the_best(monkeypatch, encoder_folder, tmp_path, capsys):
         assert len(metrics["search"]) == len(seen)
         assert metrics["accuracy"] == 0.75
     assert run(*common, "--search") == 1
-    assert "--search, --metric, --patience and --evaluate-every need --dev" in capsys.readouterr().err
+    assert (
+        "--search, --metric, --patience and --evaluate-every need --dev" in capsys.readouterr().err
+    )
 
 
 def test_a_search_takes_no_run_that_is_not_finished(encoder_folder, tmp_path, capsys):

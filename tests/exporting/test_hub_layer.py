@@ -72,6 +72,7 @@ def test_training(pair, optimizer):
     assert sum(moved) > 0.8 * len(moved)
 
 
+@pytest.mark.slow
 def test_trainable_can_be_changed(pair):
     model = classifier(pair, trainable=False)
     assert len(model.trainable_weights) == 2

@@ -58,6 +58,7 @@ def expected_probabilities(model, texts, pairs=()):
     return tf.nn.softmax(model(inputs, training=False)).numpy()
 
 
+@pytest.mark.slow
 def test_process_with_only_tensorflow(classifier, exported):
     answers = json.loads(run(CLIENT, exported, json.dumps({"text": TEXTS})))
     expected = expected_probabilities(classifier, TEXTS)

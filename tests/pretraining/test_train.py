@@ -697,6 +697,7 @@ def test_default_warmup_is_at_most_a_tenth(steps, expected, eager, records, monk
     assert model.optimizer._learning_rate.warmup_steps == expected
 
 
+@pytest.mark.slow
 def test_curves_are_drawn_during_a_run(eager, records, monkeypatch, tmp_path):
     monkeypatch.setattr(loop, "_CURVES_SECONDS", 0)
     monkeypatch.setattr(loop.loading, "save", lambda *_: None)

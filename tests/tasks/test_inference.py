@@ -92,7 +92,7 @@ def test_evaluate_scores_the_answers():
 
 
 def test_predict_function_equals_the_model():
-    for case in ("classifier", "tagger", "span_selector", "multiple_choice"):
+    for case in ("tagger", "span_selector"):
         model, examples = CASES[case]()
         predict = inference.predict_function(model)
         for size in (1, 3):

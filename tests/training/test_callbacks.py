@@ -62,7 +62,9 @@ def test_callbacks_see_the_calls_of_one_fit():
     unseen = ("on_test_batch_begin", "on_test_batch_end")
     names = [[call[:-1] for call in each.calls if call[0] not in unseen] for each in (ours, theirs)]
     assert names[0] == names[1]
-    for mine, other in zip(ours.calls, [c for c in theirs.calls if c[0] not in unseen], strict=True):
+    for mine, other in zip(
+        ours.calls, [c for c in theirs.calls if c[0] not in unseen], strict=True
+    ):
         if mine[0] != "on_test_end":
             assert set(other[-1]) <= set(mine[-1]), mine
     ends = [call for call in ours.calls if call[0] == "on_epoch_end"]
