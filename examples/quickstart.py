@@ -16,8 +16,9 @@ import tempfile
 
 from rich.console import Console
 
+import keras_bert
+
 os.environ["KERAS_BACKEND"] = "tensorflow"
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 DATA = pathlib.Path(__file__).parent / "data"
 MESSAGES = [
     "I was charged twice this month, please look into it",
@@ -34,21 +35,6 @@ answers = model.signatures["serving_default"](text=tf.constant(sys.argv[2:]))
 for text, label, score in zip(sys.argv[2:], answers["label"].numpy(), answers["score"].numpy()):
     print(f"  {label.decode():9} {score:.2f}  {text}")
 """
-
-
-def import_quietly():
-    """Import keras_bert without TensorFlow's messages about missing GPUs."""
-    stderr = os.dup(2)
-    with waiting("Starting TensorFlow"), open(os.devnull, "w") as nowhere:
-        os.dup2(nowhere.fileno(), 2)
-        try:
-            import keras  # noqa: F401  # also imports TensorFlow
-
-            import keras_bert
-        finally:
-            os.dup2(stderr, 2)
-            os.close(stderr)
-    return keras_bert
 
 
 def waiting(title):
@@ -69,7 +55,7 @@ def main():
     args = parser.parse_args()
 
     step("1. Load a pretrained BERT")
-    keras_bert = import_quietly()
+    keras_bert.quiet()  # hides TensorFlow's messages about missing GPUs
 
     with waiting("Loading"):
         bert = keras_bert.load("minilm")

@@ -31,6 +31,7 @@ _MODULE_OF = {
     "load": "keras_bert.hub.loading",
     "pipeline": "keras_bert.pipelines.pipeline",
     "predict": "keras_bert.pipelines.pipeline",
+    "quiet": "keras_bert.runtime.terminal",
     "read": "keras_bert.data.reader",
     "save": "keras_bert.hub.loading",
 }

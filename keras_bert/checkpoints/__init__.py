@@ -1,7 +1,7 @@
 """Read and write BERT checkpoints of all known formats.
 
 A format is a module with the constants `FORMAT` and `FILES`, a name table, and the functions
-`matches(folder)`, `read_config(folder)`, `read(folder)` and, for writable formats,
+`matches(folder)`, `read_config(folder)`, `read(folder, ignore)` and, for writable formats,
 `write(checkpoint, folder)`. To add a format, write such a module and add it to `FORMATS`. If its
 files have new names, add them to `_MODEL_FILES` in `hub/resolve.py`. A writable format is also
 listed in `cli/options/models.py` and in the docstring of `hub.loading.save`.
@@ -10,6 +10,7 @@ listed in `cli/options/models.py` and in the docstring of `hub.loading.save`.
 import os
 import shutil
 import tempfile
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -65,13 +66,13 @@ def detect(path: str | Path) -> str:
     )
 
 
-def read(path: str | Path) -> Checkpoint:
+def read(path: str | Path, ignore: Collection[str] = ()) -> Checkpoint:
     """Read a checkpoint of any known format.
 
     Unknown config keys and unknown tensors are errors. Tensors that do not affect the model, such
-    as optimizer state, are ignored by name.
+    as optimizer state, are ignored by name. `ignore` has patterns of further names.
     """
-    checkpoint: Checkpoint = FORMATS[detect(path)].read(path)
+    checkpoint: Checkpoint = FORMATS[detect(path)].read(path, ignore)
     return checkpoint
 
 

@@ -4,6 +4,7 @@ Every format is converted to this form when it is read, and from this form when 
 """
 
 import dataclasses
+import fnmatch
 import math
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -158,6 +159,25 @@ class Checkpoint:
         kept = {k: w for k, w in self.weights.items() if group_of(k) not in groups}
         keeps_heads = self.groups.isdisjoint(set(groups) - {"pooler"})
         return dataclasses.replace(self, weights=kept, task=self.task if keeps_heads else None)
+
+
+def without_ignored(
+    file: object, tensors: Mapping[str, Any], ignore: Collection[str]
+) -> dict[str, Any]:
+    """Return the tensors whose names match none of the patterns `ignore`, as in `fnmatch`.
+
+    A pattern that matches no tensor is an error. `file` is for error messages.
+    """
+    if isinstance(ignore, str):
+        raise ValueError(f"ignore must be a list of patterns; received the string {ignore!r}")
+    for pattern in ignore:
+        if not any(fnmatch.fnmatchcase(name, pattern) for name in tensors):
+            raise ValueError(f"{file}: ignore names no tensor of this file with {pattern!r}")
+    return {
+        name: tensor
+        for name, tensor in tensors.items()
+        if not any(fnmatch.fnmatchcase(name, pattern) for pattern in ignore)
+    }
 
 
 def group_of(name: str) -> str:

@@ -5,7 +5,7 @@ and run_squad.py (heads), optimization.py (slots).
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +131,7 @@ def read_config(path: str | Path) -> dict[str, Any]:
     )
 
 
-def read(path: str | Path) -> Checkpoint:
+def read(path: str | Path, ignore: Collection[str] = ()) -> Checkpoint:
     """Read a folder of Google's release, or the output of run_classifier.py or run_squad.py.
 
     It holds bert_config.json, a checkpoint as `bundle.find` finds it, and optionally vocab.txt.
@@ -139,7 +139,7 @@ def read(path: str | Path) -> Checkpoint:
     path = Path(path)
     config = read_config(path)
     vocabulary, tokenizer = read_tokenizer(path, config)  # before the slow weights
-    weights = _read_weights(bundle.find(path), config)
+    weights = _read_weights(bundle.find(path), config, ignore)
     return Checkpoint(
         format=FORMAT,
         path=str(path),
@@ -180,7 +180,9 @@ def write(checkpoint: Checkpoint, path: str | Path) -> None:
     )
 
 
-def _read_weights(prefix: Path, config: dict[str, Any]) -> Mapping[str, Any]:
+def _read_weights(
+    prefix: Path, config: dict[str, Any], ignore: Collection[str]
+) -> Mapping[str, Any]:
     tensors = bundle.read(prefix)
     if tensors.is_object_based:
         raise ValueError(
@@ -191,7 +193,7 @@ def _read_weights(prefix: Path, config: dict[str, Any]) -> Mapping[str, Any]:
     known = {source for entry in name_tables.expand(TABLE, config) for source in entry.sources}
     kept = {
         name: shape
-        for name, shape in tensors.shapes.items()
+        for name, shape in canonical.without_ignored(prefix, tensors.shapes, ignore).items()
         if not _is_optimizer_state(name, known)
     }
     return name_tables.read_weights(prefix, TABLE, config, kept, tensors.load)

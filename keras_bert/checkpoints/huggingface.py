@@ -5,7 +5,7 @@ configuration_utils.py (config), models/bert/tokenization_bert.py (tokenizer).
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -179,7 +179,7 @@ def read_config(path: str | Path) -> dict[str, Any]:
     )
 
 
-def read(path: str | Path) -> Checkpoint:
+def read(path: str | Path, ignore: Collection[str] = ()) -> Checkpoint:
     """Read a folder that `save_pretrained` wrote, or a snapshot of a Hugging Face repository.
 
     It holds config.json; model.safetensors or pytorch_model.bin, sharded or not; and optionally
@@ -190,7 +190,7 @@ def read(path: str | Path) -> Checkpoint:
     file = _weights_file(path)
     if file is None:
         raise FileNotFoundError(f"{path}: no weights, looked for {', '.join(_WEIGHTS_FILES)}")
-    tensors = _normalize(file, tensor_files.read(file))
+    tensors = canonical.without_ignored(file, _normalize(file, tensor_files.read(file)), ignore)
     for name, tensor in tensors.items():
         if not tensor.dtype.startswith("float"):
             raise ValueError(f"{file}: {name} must hold floats, received {tensor.dtype}")

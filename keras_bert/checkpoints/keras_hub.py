@@ -6,7 +6,7 @@ keras-team/keras, src/saving/saving_lib.py (names in weights files).
 
 import contextlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -151,7 +151,7 @@ def _to_source_config(config: Mapping[str, Any]) -> dict[str, Any]:
     return {theirs: config[key] for key, theirs in _CONFIG.items()}
 
 
-def read(path: str | Path) -> Checkpoint:
+def read(path: str | Path, ignore: Collection[str] = ()) -> Checkpoint:
     """Read a preset that `save_to_preset` wrote.
 
     It holds config.json and model.weights.h5; optionally task.json and task.weights.h5 of a
@@ -164,7 +164,7 @@ def read(path: str | Path) -> Checkpoint:
     if task is not None and (path / _TASK_FILE).is_file():
         files.append(path / _TASK_FILE)
     vocabulary, tokenizer = _read_tokenizer(path, config)  # before the slow weights
-    weights = _read_weights(files, config)
+    weights = _read_weights(files, config, ignore)
     return Checkpoint(
         format=FORMAT,
         path=str(path),
@@ -193,7 +193,9 @@ def _read_task(path: Path) -> str | None:
     return TASKS[found["class_name"]]
 
 
-def _read_weights(files: list[Path], config: Mapping[str, Any]) -> Mapping[str, np.ndarray]:
+def _read_weights(
+    files: list[Path], config: Mapping[str, Any], ignore: Collection[str]
+) -> Mapping[str, np.ndarray]:
     import h5py
 
     with contextlib.ExitStack() as stack:
@@ -211,6 +213,7 @@ def _read_weights(files: list[Path], config: Mapping[str, Any]) -> Mapping[str, 
         }
         # Unknown datasets keep their names, so that the error lists them.
         found = {source_of.get(key, ":".join(key)): item for key, item in datasets.items()}
+        found = canonical.without_ignored(files[0].parent, found, ignore)
         shapes = {name: dataset.shape for name, dataset in found.items()}
 
         def load(name: str) -> np.ndarray:

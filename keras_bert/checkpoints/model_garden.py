@@ -10,7 +10,7 @@ modeling/layers/masked_lm.py and cls_head.py, configs/encoders.py, tools/export_
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -228,7 +228,7 @@ def _read_yaml(file: Path) -> dict[str, Any]:
     return {_YAML_KEYS.get(str(key), str(key)): value for key, value in found["bert"].items()}
 
 
-def read(path: str | Path) -> Checkpoint:
+def read(path: str | Path, ignore: Collection[str] = ()) -> Checkpoint:
     """Read a checkpoint of one of the Model Garden's BERT models.
 
     Supports `BertEncoder`, `BertEncoderV2`, `BertPretrainerV2`, `BertClassifier`,
@@ -248,7 +248,7 @@ def read(path: str | Path) -> Checkpoint:
         )
     config = read_config(path)
     graph = bundle.read_graph(tensors)
-    weights = read_weights(tensors, resolve(tensors.prefix, graph), config)
+    weights = read_weights(tensors, resolve(tensors.prefix, graph), config, ignore=ignore)
     vocabulary, tokenizer = google.read_tokenizer(path, config)
     return Checkpoint(
         format=FORMAT,
@@ -266,11 +266,12 @@ def read_weights(
     key_of: Mapping[str, str],
     config: Mapping[str, Any],
     ignored: Iterable[str] = (),
+    ignore: Collection[str] = (),
 ) -> Mapping[str, np.ndarray]:
     """Convert the tensors of an object-based checkpoint to canonical weights.
 
-    `key_of` maps sources of `TABLE` to keys, see `resolve`. Keys in `ignored` and optimizer state
-    are left out.
+    `key_of` maps sources of `TABLE` to keys, see `resolve`. Keys in `ignored`, tensors that match
+    the patterns `ignore` and optimizer state are left out.
     """
     known = {*key_of.values(), *ignored}
     shapes = {
@@ -284,6 +285,7 @@ def read_weights(
         for key, shape in tensors.shapes.items()
         if key not in known and not _IGNORED.fullmatch(key)
     }
+    shapes = canonical.without_ignored(tensors.prefix, shapes, ignore)
     return name_tables.read_weights(
         tensors.prefix, TABLE, config, shapes, lambda source: tensors.load(key_of[source])
     )

@@ -183,11 +183,13 @@ def read_weights(
         for s in e.sources
         if s in shapes and not _fits(shapes[s], e.source_shape)
     ]
+    unknown = sorted(set(shapes).difference(*(e.sources for e in entries)))
+    hint = " (leave out unknown ones with ignore=)" if unknown else ""
     canonical.raise_if(
         file,
-        "a checkpoint must hold exactly the tensors that its config calls for",
+        f"a checkpoint must hold exactly the tensors that its config calls for{hint}",
         missing=[s for e in wanted for s in e.sources if s not in shapes],
-        unknown=sorted(set(shapes).difference(*(e.sources for e in entries))),
+        unknown=unknown,
         **{"wrong shape": wrong},
     )
     weights = Weights(file, wanted, load)

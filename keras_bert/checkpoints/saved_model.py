@@ -5,7 +5,7 @@ tensorflow/core/protobuf/saved_model.proto.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +50,7 @@ def read_config(path: str | Path) -> dict[str, Any]:
     return _infer_config(Path(path), tensors, key_of)
 
 
-def read(path: str | Path) -> Checkpoint:
+def read(path: str | Path, ignore: Collection[str] = ()) -> Checkpoint:
     """Read a SavedModel of a BERT encoder, with its masked-LM head if it has one.
 
     Nothing is executed, so reading an untrusted SavedModel is safe. `lowercase` is the value of the
@@ -60,7 +60,7 @@ def read(path: str | Path) -> Checkpoint:
     tensors = _open(path)
     key_of = model_garden.resolve(tensors.prefix, bundle.read_graph(tensors))
     config = _infer_config(path, tensors, key_of)
-    weights = model_garden.read_weights(tensors, key_of, config, ignored={_LOWERCASE})
+    weights = model_garden.read_weights(tensors, key_of, config, {_LOWERCASE}, ignore)
     vocabulary = folder.read_optional_vocabulary(path / "assets/vocab.txt", config["vocab_size"])
     lowercase = _read_lowercase(tensors)
     if lowercase is None:

@@ -31,6 +31,7 @@ def load(
     dtype=None,
     rematerialize=None,
     hidden_act=None,
+    ignore=(),
     trusted=False,
     **head_options,
 ):
@@ -62,6 +63,8 @@ def load(
         hidden_act: Activation that replaces the checkpoint's. A named model such as `"base"` has
             the activation with which Google published it: `"gelu"` for the models of 2018,
             `"gelu_new"` (tanh) for whole word masking and the miniatures.
+        ignore: Names of tensors of a checkpoint to leave out, such as `["cls.chain.*"]`. Without
+            it, tensors that BERT does not have are an error.
         trusted: Use `True` only if you trust the author: the model's code can then read and write
             your files.
         **head_options: Options of the head, such as `labels` with `fresh_head`.
@@ -93,12 +96,13 @@ def load(
     if file := _keras_file(path):
         options = {"dtype": dtype, "rematerialize": rematerialize, "hidden_act": hidden_act}
         options = {key: value for key, value in options.items() if value is not None}
+        _check_ignore(ignore, file)
         model = _load_saved(file, task, fresh_head, options, head_options, trusted)
         if sequence_length != "auto":
             _set_length(model, sequence_length, file)
         return model
     return conversion.from_checkpoint(
-        checkpoints.read(path),
+        checkpoints.read(path, ignore),
         task,
         fresh_head=fresh_head,
         sequence_length=128 if sequence_length == "auto" else sequence_length,
@@ -163,7 +167,7 @@ def save(model, path, *, format="keras"):
         model.optimizer, model.compiled = optimizer, compiled
 
 
-def convert(source, path, *, format, drop=(), hidden_act=None, trusted=False):
+def convert(source, path, *, format, drop=(), hidden_act=None, ignore=(), trusted=False):
     """Write a checkpoint in another format, with all of its weights and its tokenizer.
 
     Args:
@@ -173,6 +177,7 @@ def convert(source, path, *, format, drop=(), hidden_act=None, trusted=False):
         drop: Parts to leave out because the format cannot hold them, such as
             `["next_sentence"]`.
         hidden_act: Activation that replaces the checkpoint's; see `load`.
+        ignore: As for `load`.
         trusted: As for `load`.
 
     Returns:
@@ -196,9 +201,10 @@ def convert(source, path, *, format, drop=(), hidden_act=None, trusted=False):
     """
     found = resolve.find(source)
     if file := _keras_file(found):
+        _check_ignore(ignore, file)
         checkpoint = conversion.to_checkpoint(_load_keras(file, None, trusted))
     else:
-        checkpoint = checkpoints.read(found)
+        checkpoint = checkpoints.read(found, ignore)
         for name in checkpoint.weights:
             checkpoints.canonical.check_numbers(found, name, checkpoint.weights[name])
         hidden_act = hidden_act or resolve.hidden_act_of(source)
@@ -224,6 +230,11 @@ def _task_of_parts(checkpoint):
     raise ValueError(
         f"{checkpoint.path}: no head has all of {', '.join(sorted(parts))}; drop some of them"
     )
+
+
+def _check_ignore(ignore, file):
+    if ignore:
+        raise ValueError(f"{file}: ignore is for checkpoints; a .keras file has no unknown tensors")
 
 
 def _keras_file(path):

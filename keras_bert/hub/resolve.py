@@ -30,6 +30,7 @@ from keras_bert.runtime.terminal import waiting
 HUB_PREFIX = "hf:"
 KAGGLE_PREFIXES = ("kaggle://", "kaggle:")
 _HTTPS = "https://"
+_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[\w./-]+)?")  # org/name@revision
 # A folder with such a file may be a model, in any format.
 _MODEL_SUFFIXES = (".json", ".keras", ".safetensors", ".bin", ".index", ".pb")
 # The folder of a model has one of these files.
@@ -68,18 +69,34 @@ def check(name):
     prefixes = (HUB_PREFIX, *KAGGLE_PREFIXES, _HTTPS, "http://")
     if path is not None or name in SOURCES or name in ALIASES or name.startswith(prefixes):
         return
-    if name.lower().endswith((".keras", ".zip")):
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+    if _looks_like_path(name):
+        reason = f"{os.strerror(errno.ENOENT)}; the current folder is {os.getcwd()}"
+        raise FileNotFoundError(errno.ENOENT, reason, name)
     unknown = f"{name!r} is neither a folder nor a known model name; "
     for known, source in SOURCES.items():
         if name in (source.repository, source.repository.partition("/")[2]):
             raise ValueError(f"{unknown}did you mean {known!r} or 'hf:{source.repository}'?")
-    if close := difflib.get_close_matches(name, [*SOURCES, *ALIASES], 1):
+    if _HUB_NAME.fullmatch(name):
+        raise ValueError(
+            f"{unknown}did you mean 'hf:{name}' on the Hugging Face Hub, or the folder ./{name}?"
+        )
+    if close := difflib.get_close_matches(name.lower(), [*SOURCES, *ALIASES], 1):
         raise ValueError(f"{unknown}did you mean {close[0]!r}?")
     names = [*(name for name in SOURCES if not name.startswith("L-")), *ALIASES]
     raise ValueError(
         f"{unknown}the names are {', '.join(names)}, L-{{2,4,6,8,10,12}}_H-{{128,256,512,768}}, "
         "or hf:org/name for the Hugging Face Hub"
+    )
+
+
+def _looks_like_path(name):
+    """Return True for a name with the suffix of a model file or with the signs of a path."""
+    return (
+        name.lower().endswith((".keras", ".zip"))
+        or name.startswith((".", "~", "/"))
+        or name.endswith("/")
+        or name.count("/") > 1
+        or "\\" in name
     )
 
 

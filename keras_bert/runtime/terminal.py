@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib.util
+import logging
 import os
 import signal
 import sys
@@ -9,7 +10,7 @@ import tempfile
 import threading
 import warnings
 
-__all__ = ["printable", "progress", "quiet_imports", "stop_requests", "waiting"]
+__all__ = ["printable", "progress", "quiet", "quiet_imports", "stop_requests", "waiting"]
 
 
 def printable(text: str, limit: int | None = None) -> str:
@@ -46,6 +47,23 @@ def quiet_imports():
             sys.stderr.flush()
             os.dup2(saved, 2)
             os.close(saved)
+
+
+def quiet():
+    """Import Keras without TensorFlow's messages about GPUs and CPU features.
+
+    Also hides TensorFlow's later log messages, such as those about retracing. Call it before
+    anything else imports Keras or TensorFlow. Python's warnings and errors are still shown.
+
+    Example:
+
+    >>> import keras_bert
+    >>> keras_bert.quiet()
+    """
+    with quiet_imports():
+        importlib.import_module("keras")
+        importlib.import_module("tensorflow")
+    logging.getLogger("tensorflow").setLevel(logging.ERROR)
 
 
 @contextlib.contextmanager

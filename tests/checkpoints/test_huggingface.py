@@ -129,12 +129,33 @@ def test_all_problems_are_listed_at_once(tmp_path):
         checkpoints.read(tmp_path)
     assert str(error.value) == (
         f"{tmp_path / 'model.safetensors'}: a checkpoint must hold exactly the tensors that its "
-        "config calls for; missing (5): bert.encoder.layer.1.attention.self.key.bias, "
+        "config calls for (leave out unknown ones with ignore=); missing (5): bert.encoder.layer.1.attention.self.key.bias, "
         "cls.predictions.transform.dense.weight, cls.predictions.transform.dense.bias, "
         "cls.predictions.transform.LayerNorm.weight, cls.predictions.transform.LayerNorm.bias; "
         "unknown (1): a; wrong shape (2): bert.encoder.layer.0.attention.self.value.weight "
         "(expected (4, 4), found (4, 12)), classifier.weight (expected (3, 4), found (3, 5))"
     )
+
+
+def test_ignored_tensors_are_left_out(tmp_path):
+    extra = {f"cls.chain.{i}.weight": (3, 2) for i in range(5)} | {"step": (1,)}
+    tensors = encoder_tensors() | fill(extra)
+    tensors["step"] = tensors["step"].astype("int64")  # not even floats
+    make_folder(tmp_path, tensors)
+    found = checkpoints.read(tmp_path, ignore=["cls.chain.*", "step"])
+    make_folder(tmp_path / "plain", encoder_tensors())
+    expected = checkpoints.read(tmp_path / "plain").weights
+    assert list(found.weights) == list(expected)
+    for name, array in expected.items():
+        np.testing.assert_array_equal(found.weights[name], array)
+    with pytest.raises(ValueError, match=r"leave out unknown ones with ignore=\).*cls.chain.0"):
+        checkpoints.read(tmp_path, ignore=["step"])
+    with pytest.raises(ValueError, match="ignore names no tensor of this file with 'cls.chian'"):
+        checkpoints.read(tmp_path, ignore=["cls.chian", "step"])
+    with pytest.raises(ValueError, match="ignore must be a list of patterns"):
+        checkpoints.read(tmp_path, ignore="step")
+    with pytest.raises(ValueError, match=r"missing \(2\): bert.embeddings.LayerNorm"):
+        checkpoints.read(tmp_path, ignore=["*.embeddings.LayerNorm.*", "cls.*", "step"])
 
 
 @pytest.mark.parametrize("layers", [1, 3])

@@ -14,10 +14,34 @@ from keras_bert.hub import loading
 from tests import tiny
 
 
-@pytest.mark.parametrize("name", ["nothing", "hf", "../nothing"])
+@pytest.mark.parametrize("name", ["nothing", "hf"])
 def test_unknown_names_are_errors(name):
     with pytest.raises(ValueError, match="is neither a folder nor a known model name"):
         keras_bert.load(name)
+
+
+@pytest.mark.parametrize("name", ["../nothing", "~/nothing", "a/b/c", "my.keras", "a\\b", "a/"])
+def test_a_path_that_does_not_exist(name):
+    with pytest.raises(FileNotFoundError, match="No such file or directory; the current folder is"):
+        keras_bert.load(name)
+
+
+def test_suggested_names():
+    for name, suggestion in (
+        ("MiniLM", "did you mean 'minilm'"),
+        ("bert-bas", "the names are"),
+        ("basee", "did you mean 'base'"),
+        ("klue/bert-base", "did you mean 'hf:klue/bert-base' on the Hugging Face Hub"),
+        ("klue/bert-base@main", "did you mean 'hf:klue/bert-base@main'"),
+    ):
+        with pytest.raises(ValueError, match=suggestion):
+            keras_bert.load(name)
+
+
+def test_ignore_is_refused_for_saved_models(tmp_path):
+    loading.save(tiny.encoder(), tmp_path)
+    with pytest.raises(ValueError, match="ignore is for checkpoints"):
+        keras_bert.load(tmp_path, ignore=["a"])
 
 
 @pytest.mark.parametrize("name", ["bert-base-uncased", "google-bert/bert-base-uncased"])

@@ -26,6 +26,33 @@ def test_quiet_imports_show_the_output_of_a_failed_import(capfd):
     assert capfd.readouterr().err == "the reason"
 
 
+def test_quiet_hides_the_messages_of_tensorflow():
+    environment = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
+    program = """
+import sys
+import keras_bert
+assert "keras" not in sys.modules
+keras_bert.quiet()
+assert "tensorflow" in sys.modules
+import tensorflow as tf
+for _ in range(9):
+    tf.function(lambda x: x)(1)
+    tf.function(lambda x: x, jit_compile=True)(tf.ones(3))
+print(keras_bert.BertEncoder.__name__)
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True
+    )
+    assert (result.stdout, result.stderr) == ("BertEncoder\n", "")
+
+
+def test_progress_bar_in_a_notebook(monkeypatch):
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    for spec, disabled in ((None, True), ("any", False)):
+        monkeypatch.setattr("importlib.util.find_spec", lambda name, spec=spec: spec)
+        assert progress().disable is disabled
+
+
 def test_no_progress_bar_without_a_terminal(capfd):
     with progress("{task.fields[loss]}") as bar:
         bar.advance(bar.add_task("Working", total=2, loss=1.0), 2)

@@ -12,7 +12,7 @@ from keras_bert.tasks import inference
 from keras_bert.training import finetuning
 from tests import tiny
 
-EXAMPLES = tiny.examples(tiny.ROWS[:16])
+EXAMPLES = tiny.examples(tiny.ROWS[:12])
 DEV = tiny.examples(tiny.ROWS[16:24])
 callbacks = keras.callbacks
 
@@ -53,11 +53,11 @@ def test_callbacks_see_the_calls_of_one_fit():
     """The reference is Keras' `fit` with validation data."""
     ours, theirs = Recorder(), Recorder()
     model, _ = finetune(ours, epochs=2)
-    assert ours.model is model and ours.params["epochs"] == 2 and ours.params["steps"] == 4
+    assert ours.model is model and ours.params["epochs"] == 2 and ours.params["steps"] == 3
     inputs = keras.Input((1,))
     plain = keras.Model(inputs, keras.layers.Dense(2)(inputs))
     plain.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
-    data = np.zeros((4, 1)), np.zeros(4, int)
+    data = np.zeros((3, 1)), np.zeros(3, int)
     plain.fit(*data, 1, 2, verbose=0, callbacks=[theirs], validation_data=data)
     unseen = ("on_test_batch_begin", "on_test_batch_end")
     names = [[call[:-1] for call in each.calls if call[0] not in unseen] for each in (ours, theirs)]
@@ -109,7 +109,7 @@ def test_model_checkpoint_writes_the_callers_model(tmp_path):
     each = callbacks.ModelCheckpoint(file)
     best = callbacks.ModelCheckpoint(kept, "val_loss", save_best_only=True)
     weights = callbacks.ModelCheckpoint(tmp_path / "a.weights.h5", save_weights_only=True)
-    steps = callbacks.ModelCheckpoint(tmp_path / "step.keras", save_freq=3)
+    steps = callbacks.ModelCheckpoint(tmp_path / "step.keras", save_freq=2)
     model, metrics = finetune(each, best, weights, steps, epochs=2)
     files = sorted(path.name for path in tmp_path.iterdir())
     scores = [record["accuracy"] for record in metrics["history"]]
@@ -184,16 +184,18 @@ def test_backup_and_restore_continues_a_killed_run(tmp_path):
     assert metrics["train_loss"] == pytest.approx(expected["train_loss"], rel=1e-5)
 
 
-def test_scores_within_an_epoch(tmp_path):
+def test_scores_within_an_epoch():
+    options = {"epochs": 2, "batch_size": 3}  # 4 batches per epoch
     for every in (2, 0.5):
-        _, metrics = finetune(epochs=2, evaluate_every=every)
+        _, metrics = finetune(**options, evaluate_every=every)
         history = metrics["history"]
         assert [record["epoch"] for record in history] == [0.5, 1, 1.5, 2]
         assert all("accuracy" in record and "dev_loss" in record for record in history)
     # The scores do not change the training.
-    assert history[-1] == pytest.approx(finetune(epochs=2)[1]["history"][-1])
+    assert history[-1] == pytest.approx(finetune(**options)[1]["history"][-1])
 
 
+@pytest.mark.slow
 def test_a_run_killed_after_a_score_within_an_epoch_resumes(tmp_path):
     class Killed(Exception):
         pass
@@ -202,7 +204,7 @@ def test_a_run_killed_after_a_score_within_an_epoch_resumes(tmp_path):
         if batch == 3:
             raise Killed
 
-    options = {"epochs": 2, "evaluate_every": 2}
+    options = {"epochs": 2, "batch_size": 3, "evaluate_every": 2}
     with pytest.raises(Killed):
         finetune(callbacks.LambdaCallback(on_train_batch_end=kill), folder=tmp_path, **options)
     _, metrics = finetune(folder=tmp_path, **options)

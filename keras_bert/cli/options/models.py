@@ -31,6 +31,14 @@ def add_convert(commands):
         help="part to leave out; repeat the option for several parts",
     )
     parser.add_argument(
+        "--ignore",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="tensor of the checkpoint to leave out, such as 'cls.chain.*'; repeat the option for "
+        "several patterns",
+    )
+    parser.add_argument(
         "--hidden-act",
         choices=("gelu", "gelu_new", "relu"),
         help="activation to write instead of the model's own",

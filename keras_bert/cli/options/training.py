@@ -93,7 +93,8 @@ def _add_recipe(group):
         help="metric that selects the best epoch (default: the first one printed). "
         "Classification: accuracy, f1 (with two labels, of the label that sorts last), macro_f1, "
         "mcc. Multi-label: micro_f1, macro_f1, exact_match. Regression: pearson, spearman, rmse. "
-        "Tagging: f1, precision, recall, accuracy. Question answering: f1, exact_match. All: dev_loss",
+        "Tagging: f1, precision, recall, accuracy. Question answering: f1, exact_match. "
+        "All tasks: dev_loss",
     )
     group.add_argument(
         "--patience",
@@ -104,7 +105,8 @@ def _add_recipe(group):
         "--evaluate-every",
         type=common.positive(float),
         metavar="N",
-        help="also score --dev after every N batches; a fraction such as 0.25 is a part of an epoch",
+        help="also score --dev after every N batches; a fraction such as 0.25 is a part of an "
+        "epoch",
     )
     group.add_argument(
         "--search",
