@@ -234,68 +234,38 @@ class Preprocessor(keras.layers.Layer):
         """
         import tensorflow as tf
 
+        segments = [ids] if pair_ids is None else [ids, pair_ids]
         limit = max_sequence_length if sequence_length is None else sequence_length
-        if not isinstance(limit, int):
-            limit = tf.cast(limit, tf.int64)
-        sequences, second_start = self._join(ids, pair_ids, limit)
-        lengths = tf.cast(sequences.row_lengths(), tf.int32)
+        limit = limit if isinstance(limit, int) else tf.cast(limit, tf.int64)
+        counts = _truncated([segment.row_lengths() for segment in segments], limit)
+        lengths = tf.add_n(counts) + 1 + len(segments)  # (batch,)
         seq = sequence_length
         if sequence_length is None:
             seq = tf.maximum(tf.reduce_max(lengths), 2)  # 2: for an empty batch
-        word_ids = self._pad(sequences, sequence_length, seq)
-        position = tf.range(tf.cast(seq, tf.int32))[None]
+        position = tf.range(tf.cast(seq, tf.int64))[None]  # (1, seq)
+        # Each position is the index of its token in `values`.
+        cls, sep, pad = range(3)
+        values = [[self.tokenizer.token_id(token) for token in ("[CLS]", "[SEP]", "[PAD]")]]
+        index = tf.where(position < 1, tf.constant(cls, tf.int64), pad)
+        start, offset = tf.ones_like(lengths), tf.constant(len(values[0]), tf.int64)
+        for segment, count in zip(segments, counts, strict=True):
+            second_start, end = start, start + count
+            inside = (position >= start[:, None]) & (position < end[:, None])
+            shift = offset + segment.row_starts() - start
+            index = tf.where(inside, position + shift[:, None], index)
+            index = tf.where(position == end[:, None], tf.constant(sep, tf.int64), index)
+            values.append(segment.values)
+            start, offset = end + 1, offset + tf.size(segment.values, tf.int64)
+        word_ids = tf.gather(tf.concat(values, 0), index)  # (batch, seq)
         mask = position < lengths[:, None]
-        if second_start is None:
-            type_ids = tf.zeros_like(word_ids)
-        else:
+        type_ids = tf.zeros_like(word_ids)
+        if pair_ids is not None:
             type_ids = tf.cast(mask & (position >= second_start[:, None]), tf.int32)
         return {
             "input_word_ids": word_ids,
             "input_mask": tf.cast(mask, tf.int32),
             "input_type_ids": type_ids,
         }
-
-    def _join(self, ids, pair_ids, limit):
-        """Truncate to `limit` and add [CLS] and [SEP].
-
-        Returns a `tf.RaggedTensor` int32 (batch, tokens), and where the second text starts,
-        int32 (batch,), or `None` without `pair_ids`.
-        """
-        import tensorflow as tf
-
-        rows = ids.nrows()
-        cls = tf.fill([rows, 1], self.tokenizer.token_id("[CLS]"))
-        sep = tf.fill([rows, 1], self.tokenizer.token_id("[SEP]"))
-        if pair_ids is None:
-            if isinstance(limit, int):
-                ids = ids[:, : limit - 2]
-            else:
-                ids = _take(ids, tf.minimum(ids.row_lengths(), limit - 2))
-            return tf.concat([cls, ids, sep], axis=1), None
-        # Google removes one token at a time from the longer text, on a tie from the second. In
-        # effect, a text keeps up to half of the budget and what the other text leaves of it.
-        budget = limit - 3
-        length, pair_length = ids.row_lengths(), pair_ids.row_lengths()
-        keep = tf.maximum(budget - pair_length, budget - budget // 2)
-        keep_pair = tf.maximum(budget - length, budget // 2)
-        ids = _take(ids, tf.minimum(length, keep))
-        pair_ids = _take(pair_ids, tf.minimum(pair_length, keep_pair))
-        second_start = tf.cast(ids.row_lengths() + 2, tf.int32)
-        return tf.concat([cls, ids, sep, pair_ids, sep], axis=1), second_start
-
-    def _pad(self, sequences, sequence_length, seq):
-        """Pad ragged sequences to int32 (batch, seq); `sequence_length` is that of `pack`."""
-        import tensorflow as tf
-
-        pad = self.tokenizer.token_id("[PAD]")
-        static = sequence_length if isinstance(sequence_length, int) else None
-        word_ids = sequences.to_tensor(default_value=pad, shape=[None, static])
-        if sequence_length is None:
-            return tf.reshape(word_ids, [tf.cast(sequences.nrows(), tf.int32), seq])
-        if static is None:
-            missing = tf.maximum(tf.cast(seq, tf.int32) - tf.shape(word_ids)[1], 0)
-            return tf.pad(word_ids, [[0, 0], [0, missing]], constant_values=pad)
-        return word_ids
 
     def compute_output_spec(self, text, text_pair=None):
         # XLA does not support strings. Set this only once the layer is part of a model's graph:
@@ -340,12 +310,22 @@ class Preprocessor(keras.layers.Layer):
         return cls(**config)
 
 
-def _take(ragged, counts):
-    """Return the first `counts[i]` values of each row `i`."""
+def _truncated(lengths, limit):
+    """Return how many tokens of one or two texts fit into `limit` positions, int64 (batch,) each.
+
+    Google removes one token at a time from the longer text, on a tie from the second. In effect, a
+    text keeps up to half of the budget and what the other text leaves of it.
+    """
     import tensorflow as tf
 
-    position = tf.ragged.range(ragged.row_lengths())
-    return tf.ragged.boolean_mask(ragged, position < counts[:, None])
+    budget = limit - 1 - len(lengths)
+    if len(lengths) == 1:
+        return [tf.minimum(lengths[0], budget)]
+    first, second = lengths
+    return [
+        tf.minimum(first, tf.maximum(budget - second, budget - budget // 2)),
+        tf.minimum(second, tf.maximum(budget - first, budget // 2)),
+    ]
 
 
 def _as_text_tensor(texts):
