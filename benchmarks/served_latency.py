@@ -22,7 +22,6 @@ import time
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import keras
-import keras_hub
 import tensorflow as tf
 
 import keras_bert
@@ -40,6 +39,8 @@ def export_ours(folder):
 
 
 def export_theirs(folder):
+    import keras_hub
+
     preset = str(keras_bert.hub.resolve.find("minilm"))
     tokenizer = keras_hub.models.BertTokenizer.from_preset(preset)
     preprocessor = keras_hub.models.BertTextClassifierPreprocessor(tokenizer, sequence_length=128)

@@ -39,6 +39,7 @@ _MODULE_OF = {
 _MODULES = {
     "distribution": "keras_bert.runtime.distribution",
     "heads": "keras_bert.heads",
+    "inspect": "keras_bert.inspect",
     "layers": "keras_bert.layers",
     "optimizers": "keras_bert.optimizers",
     "pretraining": "keras_bert.pretraining",

@@ -17,7 +17,9 @@ from keras_bert.hub import resolve
 from keras_bert.runtime.terminal import printable, quiet_imports
 
 # Commands whose model is a name or a path that `resolve` knows; `serve` also takes SavedModels.
-_TAKES_MODEL = ("info", "finetune", "evaluate", "predict", "embed", "fill", "convert", "export")
+_TAKES_MODEL = (
+    "info", "finetune", "evaluate", "predict", "embed", "fill", "explain", "convert", "export"
+)  # fmt: skip
 _TRACEBACK = "KERAS_BERT_TRACEBACK"
 
 

@@ -5,14 +5,17 @@ import functools
 import keras
 
 from keras_bert import keras_internals
-from keras_bert.layers import Embeddings, Pooler, TransformerBlock
+from keras_bert.layers import Embeddings, Pooler, SentencePooling, TransformerBlock
+from keras_bert.token_model import TokenModel
 
 _INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
-_OPTIONAL_INPUTS = ("attention_mask", "position_ids", "cls_positions", "output_positions")
+_OPTIONAL_INPUTS = (
+    "attention_mask", "position_ids", "word_embeddings", "cls_positions", "output_positions"
+)  # fmt: skip
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class BertEncoder(keras.Model):
+class BertEncoder(TokenModel):
     """BERT encoder (Devlin et al., 2018): token ids to contextual vectors.
 
     The arguments are the eleven keys of Google's `bert_config.json`, and `layer_norm_eps`. The
@@ -28,6 +31,8 @@ class BertEncoder(keras.Model):
             `input_mask`. Use a block-diagonal mask for packed sequences and a triangular mask for
             a left-to-right model.
         position_ids: (batch, seq), the position of each token in its own text.
+        word_embeddings: Floats (batch, seq, hidden) in place of the word embeddings of
+            `input_word_ids`.
         cls_positions: (batch, texts), the [CLS] positions of packed sequences. `pooled_output` is
             then (batch, texts, hidden).
         output_positions: (batch, n), the positions that a head reads. The last layer computes only
@@ -58,6 +63,9 @@ class BertEncoder(keras.Model):
             `TransformerBlock`.
         preprocessor: The `Preprocessor` that makes this encoder's inputs. It is available as
             `encoder.preprocessor` and saved with the encoder, vocabulary included.
+        pooling: How the model was trained to make one vector of a text: `"mean"`, `"max"` or
+            `"cls"`. It is the default of `heads.classifier` and `heads.regressor`. `None`: BERT's
+            pooler.
         name, dtype, trainable: See `keras.Model`.
 
     Raises:
@@ -91,6 +99,7 @@ class BertEncoder(keras.Model):
         *,
         rematerialize=False,
         preprocessor=None,
+        pooling=None,
         name="bert_encoder",
         dtype=None,
         trainable=True,
@@ -110,6 +119,9 @@ class BertEncoder(keras.Model):
             "layer_norm_eps": layer_norm_eps,
         }
         _validate(bert_config)
+        if pooling not in (None, *SentencePooling.MODES):
+            modes = ", ".join(SentencePooling.MODES)
+            raise ValueError(f"pooling must be None or one of {modes}; received {pooling!r}")
         dtype = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
 
         inputs = {key: keras.Input((None,), dtype="int32", name=key) for key in _INPUTS}
@@ -122,6 +134,7 @@ class BertEncoder(keras.Model):
         self._bert_config = bert_config
         self.rematerialize = rematerialize
         self.preprocessor = preprocessor
+        self.pooling = pooling
         self.check_vocabulary()
 
     def call(self, inputs, training=None, mask=None):
@@ -164,6 +177,10 @@ class BertEncoder(keras.Model):
             )
 
     @property
+    def _for_strings(self):
+        return "encoder(encoder.preprocessor(texts))"
+
+    @property
     def bert_config(self):
         """Google's eleven keys and `layer_norm_eps`, with their values: a dict."""
         return dict(self._bert_config)
@@ -186,6 +203,7 @@ class BertEncoder(keras.Model):
             **self._bert_config,
             "rematerialize": self.rematerialize,
             "preprocessor": keras.saving.serialize_keras_object(self.preprocessor),
+            "pooling": self.pooling,
             "name": self.name,
             "dtype": keras.dtype_policies.serialize(dtype),
             "trainable": self.trainable,
@@ -273,6 +291,7 @@ def _forward(get_layer, num_layers, inputs, training=None):
         inputs["input_word_ids"],
         inputs["input_type_ids"],
         inputs.get("position_ids"),
+        word_embeddings=inputs.get("word_embeddings"),
         training=training,
     )
     encoder_outputs = []

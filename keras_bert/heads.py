@@ -19,6 +19,7 @@ from keras_bert.layers import (
     WeightedSum,
     WithoutDropout,
 )
+from keras_bert.token_model import TokenModel
 
 __all__ = [
     "TASKS",
@@ -47,12 +48,13 @@ def classifier(
     labels=None,
     pairs=False,
     multi_label=False,
+    pooling=None,
     dropout=None,
     name="classifier",
 ):
     """Build a model that classifies texts or pairs of texts.
 
-    The head is dropout and a dense layer on the pooled [CLS] vector. Fit the model with
+    The head is dropout and a dense layer on the text's vector. Fit the model with
     `keras.losses.SparseCategoricalCrossentropy(from_logits=True)`, or, if `multi_label` is True,
     with `keras.losses.BinaryCrossentropy(from_logits=True)`.
 
@@ -67,7 +69,10 @@ def classifier(
         labels: Names of the classes, in the order of the logits. Defaults to "0", "1", ...
         pairs: If True, the model reads pairs of texts, and an export of it takes both.
         multi_label: If True, a text can have several classes, or none.
-        dropout: Dropout rate of the pooled vector. Defaults to the encoder's
+        pooling: How to make the text's vector: `"pooler"`, the [CLS] vector after a dense layer
+            with tanh, as in the paper; `"mean"` or `"max"` over the tokens; or `"cls"`, the [CLS]
+            vector itself. Defaults to the encoder's `pooling`, and without one to `"pooler"`.
+        dropout: Dropout rate of the vector. Defaults to the encoder's
             `hidden_dropout_prob`.
         name: Name of the model.
 
@@ -76,8 +81,8 @@ def classifier(
         float32 logits (batch, num_classes).
 
     Raises:
-        ValueError: If there are too few classes, a label is repeated or invalid, or the number of
-            labels is not `num_classes`.
+        ValueError: If there are too few classes, a label is repeated or invalid, the number of
+            labels is not `num_classes`, or the pooling is unknown.
 
     Example:
 
@@ -89,15 +94,15 @@ def classifier(
     """
     labels = _check_labels("a classifier", num_classes, labels, least=1 if multi_label else 2)
     inputs = _inputs(encoder)
-    x = encoder(inputs)["pooled_output"]  # (batch, hidden)
+    x = _text_vector(encoder, inputs, pooling)  # (batch, hidden)
     x = _dropout_and_dense(encoder, x, len(labels), dropout)  # (batch, num_classes)
     output = TaskOutput(
         "classifier", labels=labels, pairs=pairs, multi_label=multi_label, name="output"
     )
-    return keras.Model(inputs, output(x), name=name)
+    return TokenModel(inputs, output(x), name=name)
 
 
-def regressor(encoder, *, pairs=False, dropout=None, name="regressor"):
+def regressor(encoder, *, pairs=False, pooling=None, dropout=None, name="regressor"):
     """Build a model that returns a number per text or pair of texts, such as their similarity.
 
     Fit the model with `keras.losses.MeanSquaredError()`.
@@ -107,12 +112,15 @@ def regressor(encoder, *, pairs=False, dropout=None, name="regressor"):
     Args:
         encoder: A `BertEncoder`. It is shared, not copied.
         pairs: If True, the model reads pairs of texts.
-        dropout: Dropout rate of the pooled vector. Defaults to the encoder's
-            `hidden_dropout_prob`.
+        pooling: As for `classifier`.
+        dropout: Dropout rate of the vector. Defaults to the encoder's `hidden_dropout_prob`.
         name: Name of the model.
 
     Returns:
         A functional `keras.Model` from the encoder's inputs to float32 (batch, 1).
+
+    Raises:
+        ValueError: If the pooling is unknown.
 
     Example:
 
@@ -123,9 +131,9 @@ def regressor(encoder, *, pairs=False, dropout=None, name="regressor"):
     (None, 1)
     """
     inputs = _inputs(encoder)
-    x = encoder(inputs)["pooled_output"]  # (batch, hidden)
+    x = _text_vector(encoder, inputs, pooling)  # (batch, hidden)
     x = _dropout_and_dense(encoder, x, 1, dropout)  # (batch, 1)
-    return keras.Model(inputs, TaskOutput("regressor", pairs=pairs, name="output")(x), name=name)
+    return TokenModel(inputs, TaskOutput("regressor", pairs=pairs, name="output")(x), name=name)
 
 
 def tagger(encoder, num_tags=None, *, labels=None, characters=False, dropout=None, name="tagger"):
@@ -166,7 +174,7 @@ def tagger(encoder, num_tags=None, *, labels=None, characters=False, dropout=Non
     x = encoder(inputs)["sequence_output"]  # (batch, seq, hidden)
     x = _dropout_and_dense(encoder, x, len(labels), dropout)  # (batch, seq, num_tags)
     output = TaskOutput("tagger", labels=labels, characters=characters, name="output")
-    return keras.Model(inputs, output(x), name=name)
+    return TokenModel(inputs, output(x), name=name)
 
 
 def span_selector(encoder, *, no_answer=False, dropout=0.0, name="span_selector"):
@@ -207,7 +215,7 @@ def span_selector(encoder, *, no_answer=False, dropout=0.0, name="span_selector"
         names=("start_logits", "end_logits"),
         name="output",
     )
-    return keras.Model(inputs, output(x), name=name)
+    return TokenModel(inputs, output(x), name=name)
 
 
 def multiple_choice(encoder, *, dropout=None, name="multiple_choice"):
@@ -243,7 +251,7 @@ def multiple_choice(encoder, *, dropout=None, name="multiple_choice"):
     x = encoder(merged)["pooled_output"]  # (batch * choices, hidden)
     x = _dropout_and_dense(encoder, x, 1, dropout)  # (batch * choices, 1)
     x = SplitChoices(name="split_choices")(x, inputs["input_word_ids"])  # (batch, choices)
-    return keras.Model(inputs, TaskOutput("multiple_choice", name="output")(x), name=name)
+    return TokenModel(inputs, TaskOutput("multiple_choice", name="output")(x), name=name)
 
 
 def masked_lm(encoder, *, name="masked_lm"):
@@ -271,7 +279,7 @@ def masked_lm(encoder, *, name="masked_lm"):
     """
     inputs, x = _encode_for_masked_lm(encoder)
     logits = _masked_lm_logits(encoder, x)
-    return keras.Model(inputs, TaskOutput("masked_lm", name="output")(logits), name=name)
+    return TokenModel(inputs, TaskOutput("masked_lm", name="output")(logits), name=name)
 
 
 def next_sentence(encoder, *, name="next_sentence"):
@@ -298,7 +306,7 @@ def next_sentence(encoder, *, name="next_sentence"):
     inputs = _inputs(encoder)
     x = _dense(encoder, encoder(inputs)["pooled_output"], 2, "next_sentence")  # (batch, 2)
     output = TaskOutput("next_sentence", labels=["next", "random"], pairs=True, name="output")
-    return keras.Model(inputs, output(x), name=name)
+    return TokenModel(inputs, output(x), name=name)
 
 
 def pretraining(encoder, *, name="pretraining"):
@@ -332,7 +340,7 @@ def pretraining(encoder, *, name="pretraining"):
         task: TaskOutput(task, pairs=True, name=f"{task}_output")(logits)
         for task, logits in outputs.items()
     }
-    return keras.Model(inputs, outputs, name=name)
+    return TokenModel(inputs, outputs, name=name)
 
 
 def embedder(encoder, *, pooling="mean", normalize=True, name="embedder"):
@@ -363,7 +371,7 @@ def embedder(encoder, *, pooling="mean", normalize=True, name="embedder"):
     inputs = _inputs(encoder)
     x = encoder(inputs)["sequence_output"]  # (batch, seq, hidden)
     x = SentencePooling(pooling, normalize, name="pooling")(x, inputs["input_mask"])
-    return keras.Model(inputs, TaskOutput("embedder", name="output")(x), name=name)
+    return TokenModel(inputs, TaskOutput("embedder", name="output")(x), name=name)
 
 
 def features(encoder, layers=None, combine="concat", *, name="features"):
@@ -412,7 +420,7 @@ def features(encoder, layers=None, combine="concat", *, name="features"):
     x = chosen[0]
     if len(chosen) > 1:
         x = ways[combine](dtype=_float_policy(encoder), name="combine")(chosen)
-    return keras.Model(inputs, x, name=name)
+    return TokenModel(inputs, x, name=name)
 
 
 def with_text(model, *, name="with_text"):
@@ -502,6 +510,16 @@ def _dense(encoder, x, units, name):
         dtype=_float_policy(encoder),
         name=name,
     )(x)
+
+
+def _text_vector(encoder, inputs, pooling):
+    """Return one vector per text, (batch, hidden)."""
+    pooling = pooling or encoder.pooling or "pooler"
+    outputs = encoder(inputs)
+    if pooling == "pooler":
+        return outputs["pooled_output"]
+    layer = SentencePooling(pooling, normalize=False, name="pooling")
+    return layer(outputs["sequence_output"], inputs["input_mask"])
 
 
 def _dropout_and_dense(encoder, x, units, dropout):

@@ -52,6 +52,14 @@ def parent_tensors(tensor):
     return history.operation._inbound_nodes[history.node_index].input_tensors
 
 
+def run_with(model, inputs, layer, function):
+    """Run a functional model with `function` in place of one of its layers.
+
+    `inputs` has the keys of the model's inputs. `function` takes the arguments of the layer.
+    """
+    return model._run_through_graph(inputs, lambda other: function if other is layer else other)
+
+
 def replace_value(variable, value):
     """Make a Keras variable use another backend variable, without copying it.
 

@@ -10,8 +10,11 @@ import keras
 from keras_bert import keras_internals
 from keras_bert.encoder import BertEncoder
 from keras_bert.inspection import find_encoder, find_task
+from keras_bert.layers import SentencePooling
 
-_HEAD_LAYERS = ["dropout", "logits", "output"]  # of a classifier, regressor or tagger
+# Names of the layers of a head that can be packed.
+_HEAD_LAYERS = ["dropout", "logits", "output"]
+_POOLING = "pooling"  # first layer of a head on the mean over the tokens
 
 
 def packed(model, *, name="packed"):
@@ -32,10 +35,11 @@ def packed(model, *, name="packed"):
         x = _encode(encoder, inputs)["sequence_output"]
     else:
         inputs["cls_positions"] = cls_positions = _input("cls_positions")
-        # No output positions: the head reads only the [CLS] vectors.
-        x = _encode(
-            encoder, inputs, cls_positions=cls_positions, output_positions=cls_positions[:, :0]
-        )["pooled_output"]
+        if _has_pooling(model):
+            x = _means(_encode(encoder, inputs)["sequence_output"], inputs)
+        else:  # no output positions, since the head reads only the [CLS] vectors
+            optional = {"cls_positions": cls_positions, "output_positions": cls_positions[:, :0]}
+            x = _encode(encoder, inputs, **optional)["pooled_output"]
     for layer in _HEAD_LAYERS:
         x = model.get_layer(layer)(x)
     return keras.Model(inputs, x, name=name)
@@ -71,7 +75,8 @@ def packed_pretraining(model, *, name="packed_pretraining"):
 def can_be_packed(model):
     """Return True if `packed` accepts a model: an unchanged classifier, regressor or tagger.
 
-    `packed` would lose what a user added to a model, such as another attention mask.
+    `packed` would lose what a user added to a model, such as another attention mask. A pooling
+    must be the mean.
     """
     task = find_task(model)
     if task not in ("classifier", "regressor", "tagger"):
@@ -80,17 +85,39 @@ def can_be_packed(model):
     encoder, *head = (
         each for each in model.operations if not isinstance(each, keras.layers.InputLayer)
     )
-    if not isinstance(encoder, BertEncoder) or [each.name for each in head] != _HEAD_LAYERS:
+    names = [_POOLING] * _has_pooling(model) + _HEAD_LAYERS
+    if not isinstance(encoder, BertEncoder) or [each.name for each in head] != names:
         return False
     if not isinstance(model.input, dict) or set(model.input) != set(encoder.input):
+        return False
+    if _has_pooling(model) and not _is_mean(model.get_layer(_POOLING)):
         return False
     # The head must read the default output of the encoder, not, for example, a lower layer.
     tensor = model.output
     for _ in head:
-        (tensor,) = keras_internals.parent_tensors(tensor)
+        tensor = keras_internals.parent_tensors(tensor)[0]
     paths = [path for path, _ in keras.tree.flatten_with_path(encoder.output)]
-    key = "sequence_output" if task == "tagger" else "pooled_output"
+    reads_sequence = task == "tagger" or _has_pooling(model)
+    key = "sequence_output" if reads_sequence else "pooled_output"
     return paths[keras_internals.output_index(tensor)] == (key,)
+
+
+def _has_pooling(model):
+    return any(layer.name == _POOLING for layer in model.layers)
+
+
+def _is_mean(layer):
+    return isinstance(layer, SentencePooling) and layer.mode == "mean" and not layer.normalize
+
+
+def _means(sequence_output, inputs):
+    """Return the mean over the tokens of each text, float32 (batch, texts, hidden)."""
+    numbers = keras.ops.cumsum(keras.ops.ones_like(inputs["cls_positions"]), axis=1)  # 1, 2, ...
+    is_member = keras.ops.equal(inputs["text_ids"][:, None, :], numbers[:, :, None])
+    is_member = keras.ops.cast(is_member, "float32")  # (batch, texts, seq)
+    total = keras.ops.matmul(is_member, keras.ops.cast(sequence_output, "float32"))
+    count = keras.ops.sum(is_member, axis=-1, keepdims=True)
+    return total / keras.ops.maximum(count, 1.0)
 
 
 def _input(name):

@@ -26,6 +26,7 @@ METHODS = [
         ["self", "grads", "trainable_variables", "learning_rate"],
     ),
     (keras.layers.Layer, "_flatten_layers", ["self", "include_self", "recursive"]),
+    (keras.Function, "_run_through_graph", ["self", "inputs", "operation_fn", "call_fn"]),
     # Used by tests and benchmarks.
     (keras.Model, "_symbolic_build", ["self", "iterator", "data_batch"]),
 ]
@@ -37,6 +38,7 @@ OVERRIDDEN = [
 ]
 # Private names that only keras_internals.py may contain.
 PRIVATE = r"keras\.src|\._keras_history|_inbound_nodes|_flatten_layers|\._iterations\b"
+PRIVATE += r"|_run_through_graph"
 PRIVATE += r"|optimizer\._learning_rate|_momentums|_velocities|\._value\b|"
 PRIVATE += "|".join(name for kind, name, _ in METHODS if kind is Optimizer)
 

@@ -8,8 +8,6 @@ listed in `cli/options/models.py` and in the docstring of `hub.loading.save`.
 """
 
 import os
-import shutil
-import tempfile
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -25,6 +23,7 @@ from keras_bert.checkpoints import (
 )
 from keras_bert.checkpoints.canonical import Checkpoint
 from keras_bert.checkpoints.name_tables import Variable, assign
+from keras_bert.runtime.files import temporary_folder
 from keras_bert.runtime.reading import first_line
 from keras_bert.runtime.terminal import printable
 
@@ -88,15 +87,12 @@ def write(checkpoint: Checkpoint, path: str | Path, format: str) -> None:
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise FileExistsError(f"{path} must be an empty folder or not exist; choose another")
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     try:
-        FORMATS[format].write(checkpoint, temporary)
-        temporary.chmod(0o755)
-        os.replace(temporary, path)
+        with temporary_folder(path.parent, f".{path.name}.") as temporary:
+            FORMATS[format].write(checkpoint, temporary)
+            os.replace(temporary, path)
     except Exception as error:
         # TensorFlow raises its own error for a full disk.
         if type(error).__module__.startswith("tensorflow"):
             raise OSError(f"Could not write {path}: {first_line(error)}") from error
         raise
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)

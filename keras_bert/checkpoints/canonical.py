@@ -131,6 +131,7 @@ class Checkpoint:
         task: Name of the function in `keras_bert.heads` that builds the model for these weights,
             or `None` if unknown.
         multi_label: True if a text can have several classes.
+        pooling: How the model was trained to make one vector of a text, see `BertEncoder`.
     """
 
     format: str
@@ -142,6 +143,7 @@ class Checkpoint:
     labels: list[str] | None
     task: str | None = None
     multi_label: bool = False
+    pooling: str | None = None
 
     @property
     def groups(self) -> set[str]:

@@ -5,6 +5,7 @@ configuration_utils.py (config), models/bert/tokenization_bert.py (tokenizer).
 """
 
 import re
+import shutil
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -210,6 +211,7 @@ def read(path: str | Path, ignore: Collection[str] = ()) -> Checkpoint:
         labels=_read_labels(path, weights),
         task=task,
         multi_label=multi_label,
+        pooling=_read_pooling(path),
     )
 
 
@@ -243,6 +245,8 @@ def write(checkpoint: Checkpoint, path: str | Path) -> None:
     folder.write_json(path / "config.json", config)
     contiguous = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
     save_file(contiguous, path / _SAFETENSORS, metadata={"format": "pt"})
+    # safetensors makes a private file; config.json has the permissions that the umask gives.
+    shutil.copymode(path / "config.json", path / _SAFETENSORS)
     if checkpoint.vocabulary is not None:
         folder.write_vocabulary(path / "vocab.txt", checkpoint.vocabulary)
         tokenizer_config.write(path, checkpoint.tokenizer)
@@ -374,6 +378,17 @@ def _in_order(file: Path, tokens: Iterable[tuple[Any, Any]]) -> list[str]:
         if i not in by_id:
             raise ValueError(f"{file}: ids must be contiguous from 0, received no token for id {i}")
     return [by_id[i] for i in range(len(by_id))]
+
+
+def _read_pooling(path: Path) -> str | None:
+    """Return the pooling of a model that was trained with sentence-transformers, or `None`."""
+    file = path / "1_Pooling" / "config.json"
+    if not file.is_file():
+        return None
+    found = folder.read_json(file)
+    names = {"mean": "mean_tokens", "max": "max_tokens", "cls": "cls_token"}
+    chosen = [mode for mode, name in names.items() if found.get(f"pooling_mode_{name}") is True]
+    return chosen[0] if len(chosen) == 1 else None
 
 
 def _read_labels(path: Path, weights: Mapping[str, np.ndarray]) -> list[str] | None:

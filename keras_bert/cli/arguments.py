@@ -1,6 +1,5 @@
 """Functions on parsed arguments that several commands need."""
 
-import json
 import pathlib
 
 import keras_bert
@@ -22,12 +21,7 @@ def load(args, **options):
 def metrics_of(model):
     """Return the contents of metrics.json beside a model, or an empty dict."""
     path = pathlib.Path(model)
-    folder = path.parent if path.name == loading.MODEL_FILE else path
-    try:
-        metrics = json.loads((folder / report.METRICS_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # missing, or written by another program
-        return {}
-    return metrics if isinstance(metrics, dict) else {}
+    return report.read_metrics(path.parent if path.name == loading.MODEL_FILE else path)
 
 
 def check_log_folder(path):

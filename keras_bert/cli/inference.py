@@ -28,6 +28,9 @@ from keras_bert.training import report, run_state
 
 # Extensions of text files.
 _TEXT_FILES = {".csv", ".json", ".jsonl", ".tsv", ".txt"}
+# Tasks of `predict --probabilities`, and tasks whose answers have several columns.
+_TASKS_WITH_CLASSES = ("classification", "pair", "multi-label", "multiple-choice")
+_TASKS_WITH_HEADER = ("multi-label", "question-answering")
 
 
 def _fine_tuned(args):
@@ -94,41 +97,43 @@ def predict_texts(args):
         raise ValueError("give either texts or --input")
     _check_output(args.output, args.input)
     model = _fine_tuned(args)
+    task = reading.task_of(model)
+    if args.probabilities and task not in _TASKS_WITH_CLASSES:
+        raise ValueError(
+            f"--probabilities needs a model with classes or choices; {args.model} has the task "
+            f"{task}. Remove the option"
+        )
     format = prediction_files.format_of(args.output, model)
     decoding = _decoding(args, model)
     parts = _parts(args, model)
     counts: collections.Counter[str] = collections.Counter()
     predict = inference.predict_function(model)
+    # A label, a number or a choice on the command line needs no header.
+    options = {
+        "header": bool(args.input or args.probabilities) or task in _TASKS_WITH_HEADER,
+        "probabilities": args.probabilities,
+    }
+    written = 0
     with _writer(args.output) as write, progress() as bar:
         work = bar.add_task("Predicting", total=None if args.input else 1)
 
         def answered():
+            nonlocal written
             for part in parts:
                 encoded = inference.encode(model, part)
                 counts.update(inference.counts(encoded))
                 options = {"batch_size": args.batch_size, "encoded": encoded, "predict": predict}
-                answers = inference.answers(model, part, **options, **decoding)
-                yield part, answers, _asked(part, answers) if args.texts else None
+                yield part, inference.answers(model, part, **options, **decoding)
+                written += len(part)
                 bar.advance(work, len(part))
 
-        # Label and score need no header; a list of probabilities does.
-        named = bool(args.input) or getattr(heads.find_output(model), "multi_label", False)
-        for line in prediction_files.lines(format, model, answered(), header=named):
-            write(line)
+        for line in prediction_files.lines(format, model, answered(), **options):
+            # JSON and invalid bytes in arguments can hold surrogates, which UTF-8 cannot encode.
+            write(line.encode("utf-8", "replace").decode("utf-8"))
+    if args.output not in (None, "-") and not _is_stream(args.output):
+        noun = "answer" if written == 1 else "answers"
+        print(f"{written} {noun} in {pathlib.Path(args.output).resolve()}")
     reading.print_counts(counts)
-
-
-def _asked(part, answers):
-    """Return the texts to print with each prediction: dicts, or `None`."""
-    if isinstance(part, swag.Choices):
-        rows = zip(part.choices, answers, strict=True)
-        return [{"text": its[answer.argmax()]} for its, answer in rows]
-    if not isinstance(part, tabular.Examples):
-        return None
-    if part.text_pairs is None:
-        return [{"text": text} for text in part.texts]
-    pairs = zip(part.texts, part.text_pairs, strict=True)
-    return [{"text": text, "text_pair": pair} for text, pair in pairs]
 
 
 def _parts(args, model):

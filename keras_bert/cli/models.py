@@ -6,7 +6,6 @@ import re
 import keras_bert
 from keras_bert import heads
 from keras_bert.cli import arguments
-from keras_bert.hub import resolve
 from keras_bert.runtime.terminal import printable, waiting
 
 
@@ -71,16 +70,10 @@ def _with_options(message):
 
 def export(args):
     """Write a SavedModel."""
-    metrics = arguments.metrics_of(args.model)
-    known = (resolve.license_of(name) for name in (args.model, str(metrics.get("model"))))
     before = _versions_in(args.path)
     with waiting("Writing the SavedModel"):
-        keras_bert.export(
-            arguments.load(args, task=args.task),
-            args.path,
-            metrics=metrics,
-            license=args.license or next(filter(None, known), None),
-        )
+        model = arguments.load(args, task=args.task)
+        keras_bert.export(model, args.path, license=args.license)
     for version in sorted(_versions_in(args.path) - before):  # a pair has two
         print(version)
 

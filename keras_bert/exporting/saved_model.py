@@ -20,6 +20,7 @@ from keras_bert.encoder import BertEncoder
 from keras_bert.exporting import model_card, signatures, tf_serving, tfhub
 from keras_bert.exporting.hub_layer import HubLayer
 from keras_bert.exporting.model_card import ModelInfo
+from keras_bert.runtime.files import temporary_folder
 from keras_bert.runtime.reading import first_line
 
 LABELS_FILE = "labels.txt"
@@ -48,8 +49,11 @@ def export(model, path, *, metrics=None, license=None):
         model: The trained `keras.Model`.
         path: Model folder. The version is written to `path/1`, or to the number after the highest
             one there.
-        metrics: Dict for the model card, such as `keras_bert.finetune` returns.
-        license: License of the weights that training started from, for the model card.
+        metrics: Dict for the model card, such as `keras_bert.finetune` returns. `None`: the metrics
+            of the run of `finetune`, or of `metrics.json` in the folder that was loaded, unless the
+            weights have changed since. `{}`: none.
+        license: License of the weights that training started from, for the model card. `None`: that
+            of the name given to `load`, if known.
 
     Returns:
         `pathlib.Path` of the version's folder, or of the encoder's version. The folder appears
@@ -81,6 +85,9 @@ def export(model, path, *, metrics=None, license=None):
             "TensorFlow backend: the .keras file is the same for all backends."
         )
     path = pathlib.Path(path).expanduser()
+    known_metrics, known_license = model_card.remembered(model)
+    metrics = known_metrics if metrics is None else metrics
+    license = license or known_license
     output = heads.find_output(model)
     if isinstance(model, BertEncoder) or heads.find_task(model) == "pretraining":
         return _export_pair(model, path, metrics, license)
@@ -221,19 +228,17 @@ def _write(module, functions, path, info):
     created = [folder for folder in (path, *path.parents) if not folder.exists()]
     path.mkdir(parents=True, exist_ok=True)
     # TensorFlow Serving ignores folders whose name is not a number.
-    temporary = pathlib.Path(tempfile.mkdtemp(prefix=".writing-", dir=path))
     try:
-        tf.saved_model.save(module, str(temporary), signatures=functions)
-        tf_serving.write_warmup(temporary, inputs)
-        temporary.chmod(0o755)
-        version = _rename_to_next_version(temporary, path)
+        with temporary_folder(path, ".writing-") as temporary:
+            tf.saved_model.save(module, str(temporary), signatures=functions)
+            tf_serving.write_warmup(temporary, inputs)
+            version = _rename_to_next_version(temporary, path)
         tf_serving.write_settings(path, inputs)
         model_card.write(version, info)
         return version
     except tf.errors.OpError as error:
         raise OSError(f"{path} could not be written: {first_line(error)}") from error
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
         with contextlib.suppress(OSError):  # folders that are not empty stay
             for folder in created:
                 folder.rmdir()

@@ -5,10 +5,9 @@ import json
 import os
 import pathlib
 import shutil
-import tempfile
 
 from keras_bert.hub import download
-from keras_bert.runtime.files import atomic_write
+from keras_bert.runtime.files import atomic_write, temporary_folder
 from keras_bert.runtime.terminal import waiting
 
 _STAMP_FILE = "checked.txt"  # in a cached folder: sizes and times of its files at the last check
@@ -102,8 +101,7 @@ def install(fill, folder, shown, sha256, *, record=True, **facts):
     folder.parent.mkdir(parents=True, exist_ok=True)
     for stale in folder.parent.glob(_INCOMPLETE_PREFIX + "*"):  # left by killed processes
         shutil.rmtree(stale, ignore_errors=True)
-    incomplete = pathlib.Path(tempfile.mkdtemp(prefix=_INCOMPLETE_PREFIX, dir=folder.parent))
-    try:
+    with temporary_folder(folder.parent, _INCOMPLETE_PREFIX) as incomplete:
         filled = fill(incomplete)
         first = first_download(folder)
         recorded = first.get("sha256", {})
@@ -119,14 +117,11 @@ def install(fill, folder, shown, sha256, *, record=True, **facts):
             with atomic_write(_record_file(folder)) as file:
                 content = json.dumps({"sha256": hashes, **facts}, indent=1, sort_keys=True)
                 file.write_text(content, encoding="utf-8")
-        filled.chmod(0o755)
         _write_stamp(filled)
         with contextlib.suppress(OSError):  # another process may have created the same folder
             os.rename(filled, folder)
         if not folder.is_dir():
             raise OSError(f"{folder} could not be created")
-    finally:
-        shutil.rmtree(incomplete, ignore_errors=True)
     return folder
 
 

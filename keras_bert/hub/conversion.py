@@ -30,12 +30,14 @@ def from_checkpoint(
     dtype=None,
     rematerialize=False,
     hidden_act=None,
+    pooling=None,
     **head_options,
 ):
     """Build a `BertEncoder`, or the model of the head `task`, from a `checkpoints.Checkpoint`.
 
-    The options are those of `loading.load`, except that `sequence_length` has no "auto". The
-    encoder has a `preprocessor` if the checkpoint has a vocabulary.
+    The options are those of `loading.load`, except that `sequence_length` has no "auto". `pooling`
+    is that of the encoder, by default the checkpoint's. The encoder has a `preprocessor` if the
+    checkpoint has a vocabulary.
     """
     if task == "auto":
         task = checkpoint.task
@@ -50,7 +52,10 @@ def from_checkpoint(
         raise ValueError(f"{name} needs a task, such as task='classifier'")
     try:
         with without_initial_weights(_zeros()):
-            encoder = BertEncoder(**config, dtype=dtype, rematerialize=rematerialize)
+            encoder = BertEncoder(
+                **config, dtype=dtype, rematerialize=rematerialize,
+                pooling=pooling or checkpoint.pooling,
+            )  # fmt: skip
             model = encoder
             if task is not None:
                 model = _head(encoder, task, checkpoint, fresh_head, head_options)
@@ -76,6 +81,11 @@ def to_checkpoint(model):
                 f"{model.name!r} must be an encoder or end in a head of keras_bert.heads; other "
                 "layers cannot be saved in a checkpoint"
             )
+    if task in ("classifier", "regressor") and "pooling" in [each.name for each in model.layers]:
+        raise ValueError(
+            f"{model.name!r} pools over the tokens, which only format='keras' can hold; for other "
+            "formats, build the head with pooling='pooler'"
+        )
     config = {key: encoder.get_config()[key] for key in checkpoints.canonical.CONFIG_KEYS}
     weights = {
         name: np.array(keras.ops.convert_to_numpy(keras.ops.cast(variable, "float32")))
@@ -168,6 +178,8 @@ def _head(encoder, task, checkpoint, fresh, options):
             options.setdefault("labels", checkpoint.labels or labels)
     if task == "classifier" and not fresh:
         options.setdefault("multi_label", checkpoint.multi_label)
+    if task in ("classifier", "regressor") and not fresh:
+        options.setdefault("pooling", "pooler")  # the only one that the formats have
     return heads.TASKS[task](encoder, **options)
 
 

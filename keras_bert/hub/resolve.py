@@ -112,13 +112,15 @@ def license_of(name):
     return next(iter(licenses), None)
 
 
-def hidden_act_of(name):
-    """Return the activation of a named model in Google's code, `"gelu"` or `"gelu_new"`.
+def published_options(name):
+    """Return `hidden_act` and `pooling` of a named model, as far as its files do not hold them.
 
-    Return `None` for all other models: their config has the right activation.
+    `hidden_act` is the activation in Google's code. The dict is empty for all other models.
     """
     name = ALIASES.get(os.fspath(name), os.fspath(name))
-    return SOURCES[name].hidden_act if name in SOURCES and _local(name) is None else None
+    if name not in SOURCES or _local(name) is not None:
+        return {}
+    return {key: getattr(SOURCES[name], key) for key in ("hidden_act", "pooling")}
 
 
 def table():

@@ -79,7 +79,14 @@ class Embeddings(keras.layers.Layer):
         self.layer_norm.build((*input_word_ids_shape, self.hidden_size))
         self.built = True
 
-    def call(self, input_word_ids, input_type_ids, position_ids=None, training=None):
+    def call(
+        self,
+        input_word_ids,
+        input_type_ids,
+        position_ids=None,
+        word_embeddings=None,
+        training=None,
+    ):
         """Embed a batch.
 
         Args:
@@ -87,6 +94,8 @@ class Embeddings(keras.layers.Layer):
             input_type_ids: Integers (batch, seq), from 0 to `type_vocab_size` - 1.
             position_ids: Integers (batch, seq), from 0 to `max_position_embeddings` - 1.
                 Defaults to 0, 1, 2, ...
+            word_embeddings: Floats (batch, seq, hidden) in place of the embeddings of
+                `input_word_ids`.
             training: If True, apply dropout.
 
         Returns:
@@ -97,7 +106,9 @@ class Embeddings(keras.layers.Layer):
         """
         if position_ids is None:
             position_ids = self._default_positions(input_word_ids)  # (seq,)
-        x = self.word_embeddings(input_word_ids)  # (batch, seq, hidden)
+        x = word_embeddings  # (batch, seq, hidden)
+        if x is None:
+            x = self.word_embeddings(input_word_ids)
         x = x + self.position_embeddings(position_ids)
         x = x + self.token_type_embeddings(input_type_ids)
         return self.dropout(self.layer_norm(x), training=training)
@@ -197,10 +208,41 @@ class SelfAttention(keras.layers.Layer):
         Returns:
             A tensor (batch, queries, hidden), where queries is seq or n.
         """
+        batch, _, hidden = ops.shape(hidden_states)
+        queries = ops.shape(hidden_states if positions is None else positions)[1]
+        probabilities, value, visible = self._attend(hidden_states, attention_mask, positions)
+        probabilities = ops.cast(probabilities, value.dtype)
+        probabilities = self.dropout(probabilities, training=training)
+
+        context = ops.matmul(probabilities, value)  # (batch, heads, queries, head)
+        context = ops.transpose(context, (0, 2, 1, 3))  # (batch, queries, heads, head)
+        context = ops.reshape(context, (batch, queries, hidden))
+        if visible is not None:
+            any_visible = ops.any(visible, axis=-1, keepdims=True)  # (batch, 1 or queries, 1)
+            context = context * ops.cast(any_visible, context.dtype)
+        return self.output_dense(context)
+
+    def probabilities(self, hidden_states, attention_mask=None):
+        """Return the attention probabilities without dropout.
+
+        Args:
+            hidden_states, attention_mask: As for `call`.
+
+        Returns:
+            A float32 tensor (batch, heads, queries, keys). The sum over the keys is 1.
+        """
+        return self._attend(hidden_states, attention_mask, None)[0]
+
+    def _attend(self, hidden_states, attention_mask, positions):
+        """Return probabilities, float32 (batch, heads, queries, seq), values and visible keys.
+
+        The values are (batch, heads, seq, head). The visible keys are booleans
+        (batch, 1 or queries, seq), or `None` without a mask.
+        """
         batch, seq, hidden = ops.shape(hidden_states)
         qkv = self.qkv(hidden_states)  # (batch, seq, 3 * hidden)
         qkv = ops.reshape(qkv, (batch, seq, 3, self.num_heads, self.head_size))
-        query, queries = qkv[:, :, 0], seq  # (batch, seq, heads, head)
+        query = qkv[:, :, 0]  # (batch, seq, heads, head)
         if positions is not None:
             queries = ops.shape(positions)[1]
             query = gather_positions(ops.reshape(query, (batch, seq, hidden)), positions)
@@ -212,6 +254,7 @@ class SelfAttention(keras.layers.Layer):
         value = ops.transpose(qkv[:, :, 2], (0, 2, 1, 3))  # (batch, heads, seq, head)
 
         logits = ops.cast(ops.matmul(query, key), "float32")  # (batch, heads, queries, seq)
+        visible = None
         if attention_mask is not None:
             visible = ops.not_equal(attention_mask, 0)
             if len(attention_mask.shape) == 2:
@@ -221,16 +264,7 @@ class SelfAttention(keras.layers.Layer):
             logits = ops.where(visible[:, None], logits, MASKED_LOGIT)
         # Keras warns about a softmax over a single logit.
         probabilities = ops.softmax(logits) if logits.shape[-1] != 1 else ops.ones_like(logits)
-        probabilities = ops.cast(probabilities, value.dtype)
-        probabilities = self.dropout(probabilities, training=training)
-
-        context = ops.matmul(probabilities, value)  # (batch, heads, queries, head)
-        context = ops.transpose(context, (0, 2, 1, 3))  # (batch, queries, heads, head)
-        context = ops.reshape(context, (batch, queries, hidden))
-        if attention_mask is not None:
-            any_visible = ops.any(visible, axis=-1, keepdims=True)  # (batch, 1 or queries, 1)
-            context = context * ops.cast(any_visible, context.dtype)
-        return self.output_dense(context)
+        return probabilities, value, visible
 
     def compute_output_shape(
         self, hidden_states_shape, attention_mask_shape=None, positions_shape=None

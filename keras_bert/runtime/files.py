@@ -1,9 +1,10 @@
-"""Atomic file writes and exclusive folder locks."""
+"""Atomic file writes, temporary folders and exclusive folder locks."""
 
 import contextlib
 import os
 import pathlib
 import secrets
+import shutil
 
 
 class FolderLockedError(ValueError):
@@ -35,6 +36,20 @@ def atomic_write(path, durable=False):
         raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def temporary_folder(parent, prefix):
+    """Create a folder with a unique name, and delete it at the end unless it was renamed.
+
+    Yields its path. Unlike those of `tempfile.mkdtemp`, its permissions follow the umask.
+    """
+    folder = pathlib.Path(parent, prefix + secrets.token_hex(4))
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def remove_stale_temporaries(path):

@@ -11,8 +11,7 @@ which `training` and `tasks.inference` call:
     decode             outputs of the model -> answers, one per example
     score              answers -> metrics; the first one is the main metric
     metric_names       names of these metrics, without `majority`
-    header, lines      answers -> the lines of a file
-    records            answers -> dicts, for JSON Lines and CSV
+    records            answers -> dicts, the rows of a file
 
 To add a task, write such a module and add it to `tasks.registry`. It also needs a head in `heads`,
 a class for its data in `data/` with a reader in `data.reader`, an entry in `exporting.signatures`

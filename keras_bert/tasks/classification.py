@@ -282,50 +282,29 @@ def metric_names(model, examples):
     return "accuracy", "f1" if len(output.labels) == 2 else "macro_f1", "mcc"
 
 
-def header(model):
-    """Return the tab-separated column names of a file of answers."""
-    output = heads.find_output(model)
-    if output.task == "regressor":
-        return "score"
-    if output.multi_label:
-        return "labels\t" + "\t".join(output.labels)
-    return "label\tscore"
-
-
-def lines(model, examples, answers):
-    """Yield the lines of a file of answers, one per text, without line ends.
-
-    The columns: the score; the label and its probability; or, for label sets, the labels, joined by
-    `separator`, and the probability of every label.
-    """
-    output = heads.find_output(model)
-    between = separator(output.labels)
-    for row in answers:
-        if output.task == "regressor":
-            yield f"{row:.4f}"
-        elif output.multi_label:
-            chosen = between.join(output.labels[index] for index in np.flatnonzero(row >= 0.5))
-            yield "\t".join([chosen, *(f"{probability:.4f}" for probability in row)])
-        else:
-            yield f"{output.labels[row.argmax()]}\t{row.max():.4f}"
-
-
 def separator(labels):
     """Return the first of `,;|/+` that occurs in no label, or the last one."""
     return next((sign for sign in ",;|/" if not any(sign in name for name in labels or ())), "+")
 
 
-def records(model, examples, answers):
-    """Yield a dict per text: `score`; `label` and `score`; or `labels` and `scores`.
+def records(model, examples, answers, probabilities=False):
+    """Yield a dict per text: `score`; `label` and `score`; or `labels` and `scores`; and the text.
 
-    For label sets, `labels` is a list and `scores` has the probability of every label.
+    For label sets, `labels` is a list and `scores` has the probability of every label. With
+    `probabilities`, single labels have `scores` too. `text` and `text_pair` come last.
     """
     output = heads.find_output(model)
-    for row in answers:
+    for index, row in enumerate(answers):
+        record = {}
         if output.task == "regressor":
-            yield {"score": float(row)}
+            record["score"] = float(row)
         elif output.multi_label:
-            chosen = [output.labels[index] for index in np.flatnonzero(row >= 0.5)]
-            yield {"labels": chosen, "scores": dict(zip(output.labels, row.tolist(), strict=True))}
+            record["labels"] = [output.labels[label] for label in np.flatnonzero(row >= 0.5)]
         else:
-            yield {"label": output.labels[row.argmax()], "score": float(row.max())}
+            record |= {"label": output.labels[row.argmax()], "score": float(row.max())}
+        if output.multi_label or probabilities:
+            record["scores"] = dict(zip(output.labels, row.tolist(), strict=True))
+        record["text"] = examples.texts[index]
+        if examples.text_pairs is not None:
+            record["text_pair"] = examples.text_pairs[index]
+        yield record

@@ -90,18 +90,14 @@ def metric_names(model, examples):
     return ("accuracy",)
 
 
-def header(model):
-    """Return the tab-separated column names of a file of answers."""
-    return "choice\tscore"
+def records(model, examples, answers, probabilities=False):
+    """Yield the answers as dicts: `choice`, the index of the best choice, its `score` and `text`.
 
-
-def lines(model, examples, answers):
-    """Yield the lines of a file of answers: the index of the best choice and its probability."""
-    for row in answers:
-        yield f"{row.argmax()}\t{row.max():.4f}"
-
-
-def records(model, examples, answers):
-    """Yield the answers as dicts: `choice`, the index of the best choice, and `score`."""
-    for row in answers:
-        yield {"choice": int(row.argmax()), "score": float(row.max())}
+    With `probabilities`, `scores` is a list with the probability of every choice.
+    """
+    for row, choices in zip(answers, examples.choices, strict=True):
+        best = int(row.argmax())
+        record = {"choice": best, "score": float(row[best])}
+        if probabilities:
+            record["scores"] = row.tolist()
+        yield {**record, "text": choices[best]}

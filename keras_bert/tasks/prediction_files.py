@@ -4,12 +4,15 @@ import csv
 import io
 import json
 import pathlib
+import re
 
 from keras_bert import heads
 from keras_bert.data import tabular
-from keras_bert.tasks import classification, question_answering, registry
+from keras_bert.tasks import classification, question_answering, registry, tagging
 
 FORMATS = {**tabular.FORMATS, ".json": "json"}
+# The line ends of `str.splitlines`.
+_TABS_AND_LINE_ENDS = re.compile(r"[\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
 
 
 def format_of(path, model):
@@ -26,48 +29,37 @@ def format_of(path, model):
     return format
 
 
-def lines(format, model, answered, header=True):
+def lines(format, model, answered, *, header=True, probabilities=False):
     """Yield the lines of a file of answers, each one as soon as its answer is available.
 
-    `answered` yields (examples, answers, inputs). `inputs` is `None` or a dict per answer: texts to
-    write beside the answer. Only TSV depends on `header`. `"json"` is a single string.
-    Numbers have four decimals. The columns of CSV are the keys of JSON Lines.
+    `answered` yields (examples, answers). The columns of CSV and TSV are the keys of JSON Lines,
+    and in place of `scores` a column per label. Numbers have four decimals. TSV has no header
+    without `header`; taggers write CoNLL columns instead. `"json"` is a single string.
     """
     task = registry.for_model(model)
     if format == "json":
         predictions: dict[str, str] = {}
-        for examples, answers, _ in answered:
+        for examples, answers in answered:
             predictions |= task.predictions(examples, answers)
         yield json.dumps(predictions, ensure_ascii=False)
         return
-    if format == "tsv":
-        yield from _tsv(task, model, answered, header)
-        return
-    has_header, separator = False, classification.separator(heads.find_output(model).labels)
-    for examples, answers, inputs in answered:
-        for index, record in enumerate(task.records(model, examples, answers)):
-            if inputs is not None:
-                record |= inputs[index]
+    options = {"probabilities": True} if probabilities else {}
+    separator = classification.separator(heads.find_output(model).labels)
+    row = _csv_row if format == "csv" else _tsv_row
+    header = header or format == "csv"
+    for examples, answers in answered:
+        if format == "tsv" and task is tagging:
+            yield from task.lines(model, examples, answers)
+            continue
+        for record in task.records(model, examples, answers, **options):
             if format == "jsonl":
                 yield json.dumps(_rounded(record), ensure_ascii=False)
                 continue
-            if not has_header:
-                yield _csv_row(_names(record))
-                has_header = True
-            yield _csv_row(_fields(record, separator))
-
-
-def _tsv(task, model, answered, header):
-    names = task.header(model) if header else None
-    for examples, answers, inputs in answered:
-        if names is not None:
-            yield "\t".join([names, *(inputs[0] if inputs is not None else ())])
-            names = None
-        for index, line in enumerate(task.lines(model, examples, answers)):
-            if inputs is not None:
-                # Replace tabs and line ends, which separate fields and lines.
-                line = "\t".join([line, *(" ".join(t.split()) for t in inputs[index].values())])
-            yield line
+            names, values = zip(*_columns(record, separator), strict=True)
+            if header:
+                yield row(names)
+                header = False
+            yield row(f"{value:.4f}" if isinstance(value, float) else value for value in values)
 
 
 def _rounded(value):
@@ -75,21 +67,16 @@ def _rounded(value):
         return round(value, 4)
     if isinstance(value, dict):
         return {key: _rounded(item) for key, item in value.items()}
-    return value
+    return [_rounded(item) for item in value] if isinstance(value, list) else value
 
 
-def _names(record):
-    for key, value in record.items():
-        yield from value if isinstance(value, dict) else [key]
-
-
-def _fields(record, separator):
-    for value in record.values():
-        for item in value.values() if isinstance(value, dict) else [value]:
-            if isinstance(item, float):
-                yield f"{item:.4f}"
-            else:
-                yield separator.join(item) if isinstance(item, list) else item
+def _columns(record, separator):
+    """Yield the columns of a record: pairs of name and value."""
+    for name, value in record.items():
+        if name == "scores":  # {label: probability}, or a list for multiple choice
+            yield from value.items() if isinstance(value, dict) else enumerate(value)
+        else:
+            yield name, separator.join(value) if isinstance(value, list) else value
 
 
 def _csv_row(fields):
@@ -97,3 +84,7 @@ def _csv_row(fields):
     # csv quotes fields that hold a character of the line terminator, so use "\r\n".
     csv.writer(row, lineterminator="\r\n").writerow(list(fields))
     return row.getvalue().removesuffix("\r\n")
+
+
+def _tsv_row(fields):
+    return "\t".join(_TABS_AND_LINE_ENDS.sub(" ", str(field)) for field in fields)

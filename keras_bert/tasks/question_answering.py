@@ -251,21 +251,6 @@ def _names(examples):
     return [str(number) for number in range(1, len(examples) + 1)]
 
 
-def header(model):
-    """Return the tab-separated column names of a file of answers."""
-    return "id\tanswer\tscore\tstart\tend"
-
-
-def lines(model, examples, answers):
-    """Return an iterator of the lines of a TSV file. Tabs and line ends in texts become spaces."""
-    _check_number(examples, answers)
-    return (
-        f"{_field(name)}\t{_field(answer['text'])}\t{answer['score']:.4f}"
-        f"\t{answer['start']}\t{answer['end']}"
-        for name, answer in zip(_names(examples), answers, strict=True)
-    )
-
-
 def records(model, examples, answers):
     """Return an iterator of a dict per question: `id`, `answer`, `score`, `start`, `end`."""
     _check_number(examples, answers)
@@ -279,10 +264,6 @@ def records(model, examples, answers):
         }
         for name, answer in zip(_names(examples), answers, strict=True)
     )
-
-
-def _field(text):
-    return re.sub(r"[\t\r\n]", " ", text)
 
 
 def predictions(examples, answers):

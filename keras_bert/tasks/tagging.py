@@ -363,12 +363,8 @@ def entities(tags):
     return found
 
 
-def header(model):
-    """Return `None`: a file in CoNLL columns has no header."""
-
-
 def lines(model, examples, answers):
-    """Yield lines of word, tag and score, tab-separated, and an empty line after each sentence."""
+    """Yield lines in CoNLL columns: word, tag, score; an empty line after each sentence."""
     for words, answer in zip(examples.words, answers, strict=True):
         for word, (tag, value) in zip(words, answer, strict=True):
             yield f"{word}\t{tag}\t{value:.4f}"

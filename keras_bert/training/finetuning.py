@@ -12,6 +12,7 @@ import numpy as np
 
 from keras_bert import heads, optimizers
 from keras_bert.encoder import BertEncoder
+from keras_bert.exporting import model_card
 from keras_bert.runtime import distribution
 from keras_bert.runtime.files import exclusive_lock
 from keras_bert.tasks import inference, registry
@@ -141,6 +142,7 @@ def finetune(
     _check_options(task, train, recipe.options)
     if dev is None and (metric, patience, evaluate_every) != (None, None, None):
         raise ValueError("metric, patience and evaluate_every need dev, the data that is scored")
+    start = encoder
     encoder, model = _encoder_and_model(encoder, task, train)
     for data in (train, dev):
         if data is not None:
@@ -159,6 +161,7 @@ def finetune(
             )  # fmt: skip
             stopped = training.run()
         metrics = run.metrics(state, training.finish(), stopped)
+        model_card.remember_run(model, start, train, dev, metrics)
         if on_end is not None:
             on_end(model, metrics)
         state.clear()

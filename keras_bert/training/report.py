@@ -43,6 +43,15 @@ def write_metrics(folder, metrics):
         temporary.write_text(text + "\n", encoding="utf-8")
 
 
+def read_metrics(folder):
+    """Return the contents of `metrics.json`, or {} if the file is missing or broken."""
+    try:
+        metrics = json.loads(pathlib.Path(folder, METRICS_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return metrics if isinstance(metrics, dict) else {}
+
+
 def _finite(value):
     """Replace NaN and infinity, which JSON does not have, by `None`."""
     if isinstance(value, dict):

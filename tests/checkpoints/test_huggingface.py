@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+import keras_bert
 from keras_bert import checkpoints
 from keras_bert.checkpoints import canonical, huggingface
 from tests.checkpoints.huggingface_files import (
@@ -136,6 +137,19 @@ def test_all_problems_are_listed_at_once(tmp_path):
         "unknown (1): a; wrong shape (2): bert.encoder.layer.0.attention.self.value.weight "
         "(expected (4, 4), found (4, 12)), classifier.weight (expected (3, 4), found (3, 5))"
     )
+
+
+def test_pooling_of_sentence_transformers(tmp_path):
+    make_folder(tmp_path, encoder_tensors())
+    assert checkpoints.read(tmp_path).pooling is None
+    (tmp_path / "1_Pooling").mkdir()
+    file = tmp_path / "1_Pooling" / "config.json"
+    mean, cls = "pooling_mode_mean_tokens", "pooling_mode_cls_token"
+    for found, expected in (({mean: True, cls: False}, "mean"), ({cls: True}, "cls"), ({}, None)):
+        file.write_text(json.dumps(found))
+        assert checkpoints.read(tmp_path).pooling == expected
+    file.write_text(json.dumps({mean: True}))
+    assert keras_bert.load(tmp_path).pooling == "mean"
 
 
 def test_ignored_tensors_are_left_out(tmp_path):

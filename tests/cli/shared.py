@@ -48,17 +48,24 @@ QUESTIONS = json.dumps(
 # Each task: its files, the options with which it reads them, the metric that counts, the lines
 # of answers to its own file, and one of them as it must look.
 TASKS = {
-    "classification": ("a.tsv", TEXTS, [], "accuracy", 9, r"(good|bad)\t[01]\.\d{4}"),
-    "pair": ("a.tsv", PAIRS, ["--text-pair", "other"], "accuracy", 9, r"(same|other)\t[01]\.\d{4}"),
+    "classification": ("a.tsv", TEXTS, [], "accuracy", 9, r"(good|bad)\t[01]\.\d{4}\tso good"),
+    "pair": (
+        "a.tsv",
+        PAIRS,
+        ["--text-pair", "other"],
+        "accuracy",
+        9,
+        r"(same|other)\t[01]\.\d{4}\tgood\tso good",
+    ),
     "multi-label": (
         "a.tsv",
         SETS,
         ["--separator", ";"],
         "micro_f1",
         13,
-        r"[a-z,]*(\t[01]\.\d{4}){3}",
+        r"[a-z,]*(\t[01]\.\d{4}){3}\tso good film",
     ),
-    "regression": ("a.tsv", SCORES, [], "pearson", 9, r"-?\d\.\d{4}"),
+    "regression": ("a.tsv", SCORES, [], "pearson", 9, r"-?\d\.\d{4}\tso good"),
     "tagging": ("a.conll", TAGS, [], "f1", 24, r"(this|film|so|bad)\t[A-Z][a-z-]*\t[01]\.\d{4}"),
     "question-answering": (
         "a.json",
@@ -68,7 +75,7 @@ TASKS = {
         5,
         r"q\d\t[a-z! ]*\t[01]\.\d{4}\t\d+\t\d+",
     ),
-    "multiple-choice": ("a.jsonl", CHOICES, [], "accuracy", 5, r"[01]\t[01]\.\d{4}"),
+    "multiple-choice": ("a.jsonl", CHOICES, [], "accuracy", 5, r"[01]\t[01]\.\d{4}\tso (good|bad)"),
 }
 
 
@@ -76,10 +83,10 @@ TASKS = {
 ASKED = {
     "classification": (["so good", "한국어"], 2),
     "pair": (["so good", "bad"], 1),
-    "multi-label": (["so good", "bad"], 2),
+    "multi-label": (["so good", "bad"], 3),
     "regression": (["so good"], 1),
     "tagging": (["so good!", "bad"], 6),
-    "question-answering": (["is this bad", "a film so good"], 1),
+    "question-answering": (["is this bad", "a film so good"], 2),
     "multiple-choice": (["films", "good", "bad", "so"], 1),
 }
 

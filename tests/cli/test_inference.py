@@ -24,6 +24,8 @@ pytestmark = pytest.mark.usefixtures("eager")
 
 
 SLOW = ("pair", "regression", "multi-label")  # these share their code with classification
+ANSWERS = {"multi-label": 12, "question-answering": 4, "multiple-choice": 4}
+ANSWERS |= dict.fromkeys(("classification", "pair", "regression", "tagging"), 8)
 PICTURED = ("classification", "pair", "tagging")
 
 
@@ -51,6 +53,7 @@ def test_each_task_from_file_to_answers(trained, task, tmp_path, capsys):
     output = tmp_path / "answers"
     arguments = ["--input", folder / name, "--output", output]
     assert run("predict", folder / "model", *arguments) == 0
+    assert capsys.readouterr().out == f"{ANSWERS[task]} answers in {output}\n"
     written = output.read_text().splitlines()
     assert len(written) == lines
     first = written[0] if task == "tagging" else written[1]
@@ -65,9 +68,11 @@ def test_each_task_from_the_command_line(trained, task, capsys):
     capsys.readouterr()
     assert run("predict", folder / "model", *texts) == 0
     written = capsys.readouterr().out.splitlines()
+    assert len(written) == lines
     if task == "multi-label":  # whose probabilities have no other names
         assert re.fullmatch(r"labels(\t[a-z]+){3}\ttext", written.pop(0))
-    assert len(written) == lines
+    if task == "question-answering":
+        assert written[0] == "id\tanswer\tscore\tstart\tend"
     if task in ("classification", "multi-label", "regression"):
         assert [line.split("\t")[-1] for line in written] == texts
     if task == "pair":
@@ -82,7 +87,7 @@ def test_an_answer_is_one_line_whatever_its_text(trained, capsys):
     capsys.readouterr()
     assert run("predict", folder / "model", "so\tgood\n film") == 0
     [line] = capsys.readouterr().out.splitlines()
-    assert line.split("\t")[-1] == "so good film"
+    assert line.split("\t")[-1] == "so good  film"
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "csv"])
@@ -93,9 +98,57 @@ def test_the_ending_of_the_output_is_its_format(trained, tmp_path, ending):
     assert run("predict", model, "--input", file, "--output", output) == 0
     lines = output.read_text().splitlines()
     rows = list(csv.DictReader(lines)) if ending == "csv" else list(map(json.loads, lines))
-    assert [sorted(row) for row in rows] == [["label", "score"]] * 4
+    assert [list(row) for row in rows] == [["label", "score", "text"]] * 4
+    assert [row["text"] for row in rows] == ["so good", "so bad"] * 2
     assert rows[:2] == rows[2:]  # in the order of the file
     assert isinstance(rows[0]["score"], str if ending == "csv" else float)
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv", "tsv"])
+@pytest.mark.parametrize(
+    ("task", "classes", "answer"),
+    [("classification", ["bad", "good"], "label"), ("multiple-choice", ["0", "1"], "choice")],
+)
+def test_probability_of_every_class(trained, tmp_path, ending, task, classes, answer):
+    folder, output = trained(task), tmp_path / f"answers.{ending}"
+    arguments = ["--input", folder / TASKS[task][0], "--output", output, "--probabilities"]
+    assert run("predict", folder / "model", *arguments) == 0
+    lines = output.read_text().splitlines()
+    if ending == "jsonl":
+        rows = [json.loads(line) for line in lines]
+        scores = [row["scores"] for row in rows]
+        if task == "multiple-choice":
+            scores = [dict(zip(classes, row, strict=True)) for row in scores]
+    else:
+        rows = list(csv.DictReader(lines, delimiter="\t" if ending == "tsv" else ","))
+        assert list(rows[0]) == [answer, "score", *classes, "text"]
+        scores = [{name: float(row[name]) for name in classes} for row in rows]
+    assert len(rows) == ANSWERS[task]
+    for row, each in zip(rows, scores, strict=True):
+        assert list(each) == classes and sum(each.values()) == pytest.approx(1, abs=1e-3)
+        assert each[str(row[answer])] == max(each.values()) == float(row["score"])
+
+
+def test_probabilities_of_a_text_on_the_command_line_have_a_header(trained, capsys):
+    folder = trained("classification")
+    capsys.readouterr()
+    assert run("predict", folder / "model", "so good", "--probabilities") == 0
+    assert capsys.readouterr().out.startswith("label\tscore\tbad\tgood\ttext\n")
+
+
+def test_one_answer_in_a_file(trained, tmp_path, capsys):
+    folder = trained("classification")
+    capsys.readouterr()
+    assert run("predict", folder / "model", "so good", "--output", tmp_path / "a.tsv") == 0
+    assert capsys.readouterr().out == f"1 answer in {tmp_path / 'a.tsv'}\n"
+
+
+def test_texts_with_surrogates_are_written(trained, tmp_path):
+    file, output = tmp_path / "a.jsonl", tmp_path / "answers.jsonl"
+    file.write_text('{"text": "so \\ud800 good"}\n')
+    arguments = ["--input", file, "--output", output]
+    assert run("predict", trained("classification") / "model", *arguments) == 0
+    assert json.loads(output.read_text())["text"] == "so ? good"
 
 
 def test_the_json_of_a_reader_is_squads_file_of_predictions(trained, tmp_path):
@@ -267,7 +320,7 @@ def test_a_dash_is_standard_output(trained, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     capsys.readouterr()
     assert run("predict", trained("classification") / "model", "so good", "--output", "-") == 0
-    assert capsys.readouterr().out.endswith("\tso good\n")
+    assert re.fullmatch(r"(good|bad)\t\d\.\d{4}\tso good\n", capsys.readouterr().out)
     assert list(tmp_path.iterdir()) == []
 
 

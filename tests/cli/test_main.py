@@ -65,6 +65,10 @@ pytestmark = pytest.mark.usefixtures("eager")
             ["predict", "{model}", "a", "--output", "a.json"],
             "question answering; use .jsonl",
         ),
+        (
+            ["predict", "{qa}", "a", "b", "--probabilities"],
+            "--probabilities needs a model with classes or choices; ",
+        ),
         (["evaluate", "{model}", "--input", "{rows}", "--label", "x"], "has no column 'x'"),
         (["fill", "{encoder}", "a [MASK]"], "has no masked LM head. Use a checkpoint"),
         (

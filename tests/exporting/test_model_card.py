@@ -11,8 +11,11 @@ import tensorflow as tf
 
 import keras_bert
 from keras_bert import heads
-from keras_bert.exporting import model_card, signatures
+from keras_bert.data.examples import Examples
+from keras_bert.exporting import model_card, saved_model, signatures
 from keras_bert.exporting.model_card import ModelInfo
+from keras_bert.hub import resolve
+from keras_bert.training import report
 from tests import served, tiny
 
 TEXT = tf.TensorSpec([None], tf.string, name="text")
@@ -218,3 +221,79 @@ def test_card_of_an_earlier_release_is_replaced(tmp_path):
     digest = model_card._digest(b"# old")
     (tmp_path / model_card.CARD_FILE).write_text(f"# old\n\n{mark.format(digest)}\n")
     assert model_card.write(tmp_path / "1", ModelInfo())
+
+
+@pytest.fixture
+def info_of(monkeypatch):
+    """A function that returns the facts that `export` writes on the card, without the export."""
+    written = []
+    monkeypatch.setattr(saved_model, "_write", lambda *arguments: written.append(arguments[-1]))
+
+    def info(model, export=keras_bert.export, **options):
+        export(*[model] * (export is keras_bert.export), "unused", **options)
+        return written[-1]
+
+    return info
+
+
+@pytest.fixture
+def minilm(tmp_path, monkeypatch):
+    """A folder that `load` finds by the name "minilm"."""
+    folder = tmp_path / "start"
+    keras_bert.save(tiny.encoder(num_hidden_layers=1), folder)
+    find = resolve.find
+    monkeypatch.setattr(resolve, "find", lambda name: folder if name == "minilm" else find(name))
+    return folder
+
+
+def test_card_of_a_finetuned_model(minilm, info_of, tmp_path):
+    rows = tmp_path / "rows.tsv"
+    rows.write_text("text\tlabel\nso good\tgood\nso bad\tbad\n")
+    encoder = keras_bert.load("minilm")
+    assert info_of(encoder).license == "Apache-2.0" and info_of(encoder).metrics is None
+    data = keras_bert.read(rows)
+    model, metrics = keras_bert.finetune(encoder, data, data, epochs=1, show_progress=False)
+    files = {"model": "minilm", "train": str(rows), "dev": str(rows)}
+    for export in (keras_bert.export, keras_bert.pipeline(model).export):
+        info = info_of(model, export)
+        assert (info.metrics, info.license) == ({**files, **metrics}, "Apache-2.0")
+        info = info_of(model, export, metrics={"a": 1}, license="MIT")
+        assert (info.metrics, info.license) == ({"a": 1}, "MIT")
+        assert info_of(model, export, metrics={}).metrics == {}
+    # A model that is trained further, in place.
+    model, metrics = keras_bert.finetune(model, data, epochs=1, show_progress=False)
+    del files["dev"]
+    assert info_of(model).metrics == {**files, **metrics}
+    model.weights[-1].assign(model.weights[-1] + 1)
+    assert (info_of(model).metrics, info_of(model).license) == (None, "Apache-2.0")
+
+
+def test_card_has_only_facts(info_of):
+    data = Examples(["so good", "so bad"], labels=["good", "bad"])
+    encoder = tiny.encoder(num_hidden_layers=1)
+    model, metrics = keras_bert.finetune(encoder, data, epochs=1, show_progress=False)
+    assert (info_of(model).metrics, info_of(model).license) == (metrics, None)
+    assert info_of(encoder).metrics is None
+    own = heads.classifier(encoder, labels=["no", "yes"])
+    assert (info_of(own).metrics, info_of(own).license) == (None, None)
+
+
+def test_card_of_a_loaded_run(minilm, info_of, tmp_path):
+    folder, metrics = tmp_path / "run", {"model": "minilm", "train": "a.tsv", "accuracy": 0.5}
+    keras_bert.save(heads.classifier(keras_bert.load("minilm"), labels=["no", "yes"]), folder)
+    assert info_of(keras_bert.load(folder)).metrics is None
+    report.write_metrics(folder, metrics)
+    for name in (folder, str(folder / "model.keras")):
+        info = info_of(keras_bert.load(name))
+        assert (info.metrics, info.license) == (metrics, "Apache-2.0")
+    again = keras_bert.load(folder, task="classifier", fresh_head=True, labels=["a", "b"])
+    assert (info_of(again).metrics, info_of(again).license) == (None, "Apache-2.0")
+    (folder / "model.keras").rename(folder / "other.keras")
+    assert info_of(keras_bert.load(folder / "other.keras")).metrics is None
+
+
+@pytest.mark.parametrize("content", ["broken", "[1]", "[" * 100_000, "\xff"])
+def test_broken_metrics_do_not_stop_load(minilm, info_of, content):
+    (minilm / report.METRICS_FILE).write_text(content, encoding="latin-1")
+    info = info_of(keras_bert.load(minilm))
+    assert (info.metrics, info.license) == (None, None)

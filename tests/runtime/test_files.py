@@ -1,4 +1,4 @@
-"""Atomic writes and folder locks."""
+"""Atomic writes, permissions, temporary folders and folder locks."""
 
 import errno
 import os
@@ -6,12 +6,18 @@ import stat
 
 import pytest
 
+import keras_bert
+from keras_bert import heads
+from keras_bert.__main__ import main
+from keras_bert.hub import cache
 from keras_bert.runtime.files import (
     FolderLockedError,
     atomic_write,
     exclusive_lock,
     remove_stale_temporaries,
+    temporary_folder,
 )
+from tests import tiny
 
 
 @pytest.mark.parametrize("durable", [False, True])
@@ -80,14 +86,83 @@ def test_two_writers_use_two_temporaries(tmp_path):
     assert file.read_text() == "one"
 
 
-def test_permissions_follow_the_umask(tmp_path):
-    before = os.umask(0o027)
+def write_words(folder):
+    with atomic_write(folder / "words") as temporary:
+        temporary.write_text("one")
+
+
+def write_folder(folder):
+    with temporary_folder(folder, ".new-") as temporary:
+        write_words(temporary)
+        temporary.rename(folder / "folder")
+
+
+def write_checkpoint(folder):
+    keras_bert.save(tiny.encoder(num_hidden_layers=1), folder / "new/model", format="huggingface")
+
+
+def write_keras(folder):
+    keras_bert.save(tiny.encoder(num_hidden_layers=1), folder / "new" / "model.keras")
+
+
+def write_export(folder):
+    model = heads.classifier(tiny.encoder(num_hidden_layers=1), labels=["no", "yes"])
+    keras_bert.export(model, folder / "new" / "served")
+
+
+def write_cache(folder):
+    def fill(incomplete):
+        (incomplete / "a.txt").write_text("a")
+        return incomplete
+
+    cache.install(fill, folder / "models" / "some", "some", {})
+
+
+def write_run(folder):
+    tiny_folder = folder / "encoder"
+    keras_bert.save(tiny.encoder(num_hidden_layers=1), tiny_folder)
+    rows = folder / "a.tsv"
+    rows.write_text("text\tlabel\n" + "so good\tgood\nso bad\tbad\n" * 2)
+    command = f"finetune --model {tiny_folder} --train {rows} --dev {rows} --output {folder}/run"
+    assert main([*command.split(), "--epochs", "1", "--max-length", "16"]) == 0
+    assert (folder / "run" / "metrics.json").is_file()
+
+
+@pytest.mark.parametrize("umask", [0o027, 0o022], ids=oct)
+@pytest.mark.parametrize(
+    "write",
+    [
+        write_words,
+        write_folder,
+        write_checkpoint,
+        write_keras,
+        write_cache,
+        pytest.param(write_export, marks=pytest.mark.slow),
+        pytest.param(write_run, marks=pytest.mark.slow),
+    ],
+)
+def test_permissions_follow_the_umask(write, umask, tmp_path):
+    before = os.umask(umask)
     try:
-        with atomic_write(tmp_path / "words") as temporary:
-            temporary.write_text("one")
+        write(tmp_path)
     finally:
         os.umask(before)
-    assert stat.S_IMODE((tmp_path / "words").stat().st_mode) == 0o640
+    written = sorted(tmp_path.rglob("*"))
+    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in written}
+    assert modes == {path: (0o777 if path.is_dir() else 0o666) & ~umask for path in written}
+    assert written
+
+
+def test_temporary_folder_is_deleted_unless_it_is_renamed(tmp_path):
+    with temporary_folder(tmp_path, ".new-") as one, temporary_folder(tmp_path, ".new-") as other:
+        assert one.parent == tmp_path and one.name.startswith(".new-") and one != other
+        (one / "a").touch()
+        (other / "b").touch()
+        one.rename(tmp_path / "kept")
+    assert list(tmp_path.iterdir()) == [tmp_path / "kept"]
+    with pytest.raises(KeyboardInterrupt), temporary_folder(tmp_path, ".new-"):
+        raise KeyboardInterrupt
+    assert list(tmp_path.rglob("*")) == [tmp_path / "kept", tmp_path / "kept" / "a"]
 
 
 def test_missing_folder_is_an_error(tmp_path):

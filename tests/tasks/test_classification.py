@@ -202,30 +202,41 @@ def test_scores_of_numbers():
     assert (found["pearson"], found["spearman"]) == (0.0, 0.0)
 
 
-def test_decode_and_lines():
+def rows_of(*arguments, **options):
+    """Return the values of each record, with numbers of four decimals."""
+    return [
+        [round(value, 4) if isinstance(value, float) else value for value in record.values()]
+        for record in classification.records(*arguments, **options)
+    ]
+
+
+def test_decode_and_records():
     examples = Examples(["a", "b"])
     logits = [np.array([0.0, 2.0, 1.0]), np.array([3.0, -3.0, -3.0])]
     model = model_of(labels=LABELS)
     answers = classification.decode(model, examples, None, logits)
     np.testing.assert_allclose(answers.sum(1), 1, atol=1e-6)
-    assert classification.header(model) == "label\tscore"
-    assert list(classification.lines(model, examples, answers)) == ["y\t0.6652", "x\t0.9951"]
+    assert rows_of(model, examples, answers) == [["y", 0.6652, "a"], ["x", 0.9951, "b"]]
+    record, _ = classification.records(model, examples, answers, probabilities=True)
+    assert list(record) == ["label", "score", "scores", "text"]
+    assert record["scores"] == pytest.approx({"x": 0.09, "y": 0.6652, "z": 0.2447}, abs=1e-4)
     model = model_of(labels=LABELS, multi_label=True)
     answers = classification.decode(model, examples, None, logits)
-    assert classification.header(model) == "labels\tx\ty\tz"
-    lines = list(classification.lines(model, examples, answers))
-    assert lines == ["x,y,z\t0.5000\t0.8808\t0.7311", "x\t0.9526\t0.0474\t0.0474"]
+    first, second = classification.records(model, examples, answers)
+    assert list(first) == ["labels", "scores", "text"]
+    assert (first["labels"], second["labels"]) == (["x", "y", "z"], ["x"])
+    assert first["scores"] == pytest.approx({"x": 0.5, "y": 0.8808, "z": 0.7311}, abs=1e-4)
     model = heads.regressor(tiny.encoder(num_hidden_layers=1))
     answers = classification.decode(model, examples, None, [np.array([0.5]), np.array([-2.0])])
-    assert classification.header(model) == "score"
-    assert list(classification.lines(model, examples, answers)) == ["0.5000", "-2.0000"]
+    assert rows_of(model, examples, answers) == [[0.5, "a"], [-2.0, "b"]]
+    pairs = Examples(["a", "b"], text_pairs=["c", "d"])
+    assert [list(row) for row in classification.records(model, pairs, answers)] == [
+        ["score", "text", "text_pair"]
+    ] * 2
 
 
 def test_separator_does_not_occur_in_labels():
-    model = model_of(labels=["rude", "short, but kind", "true"], multi_label=True)
-    answers = np.array([[0.9, 0.8, 0.1]], np.float32)
-    [line] = classification.lines(model, Examples(["a"]), answers)
-    assert line == "rude;short, but kind\t0.9000\t0.8000\t0.1000"
+    assert classification.separator(["rude", "short, but kind", "true"]) == ";"
     assert classification.separator([",;|/"]) == "+"
     assert [classification.separator([",;|/"[:size]]) for size in range(5)] == list(",;|/+")
 

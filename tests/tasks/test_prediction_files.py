@@ -43,12 +43,15 @@ ANSWERED = {
 }
 # The objects of JSON Lines, and the rows of CSV.
 EXPECTED = {
-    "classifier": ([{"label": "a,b", "score": 0.8765}], [["label", "score"], ["a,b", "0.8765"]]),
-    "label sets": (
-        [{"labels": ["labels", "y"], "scores": {"labels": 0.75, "y": 0.5}}],
-        [["labels", "labels", "y"], ["labels,y", "0.7500", "0.5000"]],
+    "classifier": (
+        [{"label": "a,b", "score": 0.8765, "text": "a"}],
+        [["label", "score", "text"], ["a,b", "0.8765", "a"]],
     ),
-    "regressor": ([{"score": -1.5}], [["score"], ["-1.5000"]]),
+    "label sets": (
+        [{"labels": ["labels", "y"], "scores": {"labels": 0.75, "y": 0.5}, "text": "a"}],
+        [["labels", "labels", "y", "text"], ["labels,y", "0.7500", "0.5000", "a"]],
+    ),
+    "regressor": ([{"score": -1.5, "text": "a"}], [["score", "text"], ["-1.5000", "a"]]),
     "tagger": (
         [
             {"sentence": 1, "word": "Ann", "tag": "B-x", "score": 0.5},
@@ -66,7 +69,10 @@ EXPECTED = {
         [{"id": "7", "answer": QUOTED, "score": 0.8765, "start": 2, "end": 20}],
         [["id", "answer", "score", "start", "end"], ["7", QUOTED, "0.8765", "2", "20"]],
     ),
-    "chooser": ([{"choice": 1, "score": 0.75}], [["choice", "score"], ["1", "0.7500"]]),
+    "chooser": (
+        [{"choice": 1, "score": 0.75, "text": "c"}],
+        [["choice", "score", "text"], ["1", "0.7500", "c"]],
+    ),
 }
 
 
@@ -75,13 +81,13 @@ def test_csv_separator_does_not_occur_in_labels():
     encoder = tiny.encoder(num_hidden_layers=1)
     model = heads.classifier(encoder, labels=labels, multi_label=True)
     answers = np.array([[0.9, 0.8, 0.1]], np.float32)
-    _, line = prediction_files.lines("csv", model, [(tabular.Examples(["a"]), answers, None)])
-    assert line == '"rude;short, but kind",0.9000,0.8000,0.1000'
+    _, line = prediction_files.lines("csv", model, [(tabular.Examples(["a"]), answers)])
+    assert line == '"rude;short, but kind",0.9000,0.8000,0.1000,a'
 
 
 @pytest.mark.parametrize("name", ANSWERED)
 def test_json_lines_and_csv(models, name):
-    answered = [(*ANSWERED[name], None)]
+    answered = [ANSWERED[name]]
     objects, rows = EXPECTED[name]
     written = list(prediction_files.lines("jsonl", models[name], answered))
     assert [json.loads(line) for line in written] == objects
@@ -90,7 +96,7 @@ def test_json_lines_and_csv(models, name):
 
 
 def test_lines_are_written_part_by_part(models):
-    part = (*ANSWERED["classifier"], None)
+    part = ANSWERED["classifier"]
 
     def parts():
         yield part
@@ -105,21 +111,54 @@ def test_lines_are_written_part_by_part(models):
             next(lines)
 
 
-def test_inputs_are_written_beside_answers(models):
-    inputs = [{"text": "so\tgood", "text_pair": "a\nb"}]
-    answered = [(*ANSWERED["regressor"], inputs)]
-    model = models["regressor"]
-    assert list(prediction_files.lines("tsv", model, answered, header=False)) == [
-        "-1.5000\tso good\ta b"
+@pytest.mark.parametrize("name", [name for name in ANSWERED if name != "tagger"])
+def test_tsv_has_the_columns_of_csv(models, name):
+    _, rows = EXPECTED[name]
+    written = list(prediction_files.lines("tsv", models[name], [ANSWERED[name]]))
+    assert [line.replace("\t", "|") for line in written] == [
+        "|".join(fields).replace("\n", " ") for fields in rows
     ]
-    [line] = prediction_files.lines("jsonl", model, answered)
-    assert json.loads(line) == {"score": -1.5, **inputs[0]}
+    without_header = prediction_files.lines("tsv", models[name], [ANSWERED[name]], header=False)
+    assert list(without_header) == written[1:]
+
+
+def test_tsv_of_a_tagger_is_conll(models):
+    written = list(prediction_files.lines("tsv", models["tagger"], [ANSWERED["tagger"]]))
+    assert written == ["Ann\tB-x\t0.5000", ",\tO\t1.0000", "", "so\tO\t0.2500", ""]
+
+
+def test_tabs_and_line_ends_become_spaces_in_tsv(models):
+    texts = tabular.Examples(["so\tgood\r\nfilm"], text_pairs=["a\x85b\u2028c"])
+    answered = [(texts, ANSWERED["regressor"][1])]
+    [line] = prediction_files.lines("tsv", models["regressor"], answered, header=False)
+    assert line == "-1.5000\tso good  film\ta b c"
+    [line] = prediction_files.lines("jsonl", models["regressor"], answered)
+    assert json.loads(line)["text"] == "so\tgood\r\nfilm"
+
+
+@pytest.mark.parametrize(
+    ("name", "scores", "names", "values"),
+    [
+        ("classifier", {"1": 0.1235, "a,b": 0.8765}, ["1", "a,b"], ["0.1235", "0.8765"]),
+        ("chooser", [0.25, 0.75], ["0", "1"], ["0.2500", "0.7500"]),
+    ],
+)
+def test_probabilities_of_every_class(models, name, scores, names, values):
+    def lines(format):
+        return prediction_files.lines(format, models[name], [ANSWERED[name]], probabilities=True)
+
+    [line] = lines("jsonl")
+    assert json.loads(line)["scores"] == scores
+    (_, _, *others, _), (_, _, *numbers, _) = csv.reader(lines("csv"))
+    assert (others, numbers) == (names, values)
+    (_, _, *others, _), (_, _, *numbers, _) = (line.split("\t") for line in lines("tsv"))
+    assert (others, numbers) == (names, values)
 
 
 def test_squad_predictions(models):
     model = models["reader"]
     assert prediction_files.format_of("a.JSON", model) == "json"
-    [line] = prediction_files.lines("json", model, [(*ANSWERED["reader"], None)])
+    [line] = prediction_files.lines("json", model, [ANSWERED["reader"]])
     assert json.loads(line) == {"7": QUOTED}
     with pytest.raises(ValueError, match=r"a\.json: .* only for question answering; use \.jsonl"):
         prediction_files.format_of("a.json", models["classifier"])

@@ -695,24 +695,11 @@ def test_score_rejects_missing_answers():
         question_answering.score(None, Questions([], [], []), [])
 
 
-def test_lines_replace_tabs_and_line_ends():
-    examples = Questions(["is"] * 2, ["a"] * 2, ids=["x\ty", "z"])
-    answers = [
-        {"text": "two\tor\nthree\r\nlines", "start": 3, "end": 20, "score": 0.123456},
-        {"text": "", "start": 0, "end": 0, "score": 1.0},
-    ]
-    rows = list(question_answering.lines(None, examples, answers))
-    assert rows == ["x y\ttwo or three  lines\t0.1235\t3\t20", "z\t\t1.0000\t0\t0"]
-    assert all(row.count("\t") == question_answering.header(None).count("\t") for row in rows)
-
-
 def test_default_ids_are_numbers():
     examples = Questions(["is"] * 2, ["a"] * 2)
     answers = [{"text": text, "start": 0, "end": 1, "score": 1.0} for text in "ab"]
-    assert [row.split("\t")[0] for row in question_answering.lines(None, examples, answers)] == [
-        "1",
-        "2",
-    ]
+    rows = question_answering.records(None, examples, answers)
+    assert [row["id"] for row in rows] == ["1", "2"]
     assert question_answering.predictions(examples, answers) == {"1": "a", "2": "b"}
 
 
@@ -721,7 +708,7 @@ def test_predictions_need_unique_ids():
     with pytest.raises(ValueError, match="the file: ids must be unique; 'x' occurs twice"):
         question_answering.predictions(examples, [{"text": ""}] * 2)
     for function in (
-        lambda *columns: question_answering.lines(None, *columns),
+        lambda *columns: question_answering.records(None, *columns),
         question_answering.predictions,
     ):
         with pytest.raises(ValueError, match="each of the 2 questions; received 1"):

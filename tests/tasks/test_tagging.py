@@ -436,7 +436,6 @@ def test_lines_are_valid_conll(tmp_path):
     again = conll.read(write_file(tmp_path / "a", "\n".join(lines)), tag=2)
     assert again.words == sentences.words
     assert again.tags == [["B-PER", "O"], ["O", "O"]]
-    assert tagging.header(None) is None
 
 
 def test_split_words():

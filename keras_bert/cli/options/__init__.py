@@ -7,7 +7,7 @@ import argparse
 import difflib
 import re
 
-from keras_bert.cli.options import inference, models, pretraining, serving, training
+from keras_bert.cli.options import explain, inference, models, pretraining, serving, training
 from keras_bert.version import __version__
 
 
@@ -43,6 +43,7 @@ def make_parser():
     inference.add_predict(commands)
     inference.add_embed(commands)
     inference.add_fill(commands)
+    explain.add_explain(commands)
     pretraining.add_vocab(commands)
     pretraining.add_records(commands)
     pretraining.add_pretrain(commands)

@@ -46,6 +46,11 @@ def add_predict(commands):
         "format: .jsonl, .csv, .json (question answering: SQuAD's predictions file), any other: "
         "tab-separated. Default, and -: standard output",
     )
+    parser.add_argument(
+        "--probabilities",
+        action="store_true",
+        help="classification and multiple choice: also write the probability of every class",
+    )
     common.add_null_threshold(parser)
     common.add_batch_size(parser)
 

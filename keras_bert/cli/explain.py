@@ -1,0 +1,43 @@
+"""`explain`: an HTML page on what a model looks at in a text."""
+
+import pathlib
+
+from keras_bert import heads, inspect
+from keras_bert.cli import arguments
+from keras_bert.inspect import drawing, integrated_gradients
+from keras_bert.runtime.files import atomic_write
+from keras_bert.runtime.terminal import printable, waiting
+
+
+def explain(args):
+    """Write the attributions, if the head has any, and the attention weights of a text."""
+    arguments.check_folder(args.output)
+    model = arguments.load(args, task="auto")
+    texts = [args.text] if args.text_pair is None else [args.text, args.text_pair]
+    parts, written = [], []
+    with waiting("Computing"):
+        if heads.find_task(model) in integrated_gradients.TASKS or args.target is not None:
+            found = inspect.attributions(
+                model, *texts, target=_target(model, args.target), steps=args.steps
+            )
+            parts += ["<h2>Attributions</h2>", drawing.attributions_html(found)]
+            written.append(f"attributions to {found.target}")
+        seen = inspect.attention(model, *texts)
+        parts += ["<h2>Attention</h2>", drawing.attention_html(seen)]
+    layers, count = seen.weights.shape[:2]
+    written.append(f"attention of {layers} layers with {count} heads")
+    path = pathlib.Path(args.output).resolve()  # follow links
+    with atomic_write(path) as temporary:
+        page = drawing.page(f"What {args.model} looks at", *parts)
+        temporary.write_text(page, encoding="utf-8")
+    print(printable(f"{args.output}: {' and '.join(written)}"))
+
+
+def _target(model, target):
+    """Return the target as `attributions` takes it."""
+    if target is not None and heads.find_task(model) == "tagger":
+        try:
+            return int(target)
+        except ValueError:
+            return target  # which is an error that lists the words
+    return target

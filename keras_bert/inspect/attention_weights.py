@@ -1,0 +1,119 @@
+"""Attention weights of every layer and head for one text."""
+
+import dataclasses
+
+import keras
+import numpy as np
+
+from keras_bert import heads
+from keras_bert.inspect import drawing
+from keras_bert.inspect.encoding import encode_text
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Attention:
+    """Attention weights of one text or pair. A notebook shows a heat map per layer and head.
+
+    Attributes:
+        tokens: List of the tokens, with [CLS] and [SEP].
+        weights: float32 array (layers, heads, queries, keys). `weights[l, h, i, j]` is how much
+            token `i` attends to token `j`; the sum over `j` is 1.
+
+    Example:
+
+    >>> seen = Attention(["[CLS]", "[SEP]"], np.full((1, 2, 2, 2), 0.5, np.float32))
+    >>> seen
+    Attention(tokens=['[CLS]', '[SEP]'], weights of 1 layers, 2 heads)
+    """
+
+    tokens: list
+    weights: np.ndarray
+
+    def __repr__(self):
+        layers, count = self.weights.shape[:2]
+        return f"Attention(tokens={self.tokens}, weights of {layers} layers, {count} heads)"
+
+    def plot(self, layer=None, head=None):
+        """Draw the weights.
+
+        Args:
+            layer: Index of a layer, or `None` for a grid of all layers and heads.
+            head: Index of a head of that layer, or `None` for the mean over its heads.
+
+        Returns:
+            A `matplotlib.figure.Figure`.
+
+        Raises:
+            ValueError: If the layer or head does not exist, or `head` is given without `layer`.
+        """
+        if layer is None:
+            if head is not None:
+                raise ValueError(f"head needs a layer; received head={head}. Give layer=")
+            return drawing.plot_heads(self.weights)
+        layers, count = self.weights.shape[:2]
+        for name, value, size in (("layer", layer, layers), ("head", head, count)):
+            if value is not None and not -size <= value < size:
+                raise ValueError(f"{name} must be from 0 to {size - 1}; received {value}")
+        weights = self.weights[layer]
+        title = f"Layer {layer % layers}, mean of {count} heads"
+        if head is not None:
+            title = f"Layer {layer % layers}, head {head % count}"
+        return drawing.plot_weights(
+            self.tokens, weights.mean(axis=0) if head is None else weights[head], title
+        )
+
+    def _repr_html_(self):
+        return drawing.attention_html(self)
+
+
+def attention(model, text, text_pair=None):
+    """Return the attention weights of all layers and heads for one text or pair.
+
+    The weights are those of the model's own layers: each layer projects its input to queries and
+    keys again. The text is not padded.
+
+    Source: `softmax(QK' / sqrt(d))` in Vaswani et al. (2017), section 3.2.1; Clark et al. (2019),
+    "What Does BERT Look At?", on reading it.
+
+    Args:
+        model: A `BertEncoder`, or a model with one, whose encoder has a preprocessor.
+        text: A string.
+        text_pair: The second text of a pair: for question answering the context, for multiple
+            choice one of the choices.
+
+    Returns:
+        An `Attention` with `tokens` and `weights`.
+
+    Raises:
+        ValueError: If an argument has another type, the encoder has no preprocessor, or the model
+            reads pairs and `text_pair` is missing, or the reverse.
+
+    Warns:
+        UserWarning: If the text is longer than the model's maximum. It is truncated.
+
+    Example:
+
+    >>> from keras_bert import BertEncoder, Preprocessor
+    >>> preprocessor = Preprocessor(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good"])
+    >>> encoder = BertEncoder(vocab_size=5, hidden_size=4, num_hidden_layers=3,
+    ...     num_attention_heads=2, intermediate_size=8, preprocessor=preprocessor)
+    >>> seen = attention(encoder, "good")
+    >>> seen.tokens, seen.weights.shape
+    (['[CLS]', 'good', '[SEP]'], (3, 2, 3, 3))
+    """
+    encoded = encode_text(model, text, text_pair)
+    return Attention(encoded.tokens, _weights(heads.find_encoder(model), encoded.inputs))
+
+
+def _weights(encoder, inputs):
+    """Return the weights of all layers for a batch of one, float32 (layers, heads, seq, seq)."""
+    inputs = {name: keras.ops.convert_to_tensor(value) for name, value in inputs.items()}
+    embedded = encoder.get_layer("embeddings")(
+        inputs["input_word_ids"], inputs["input_type_ids"], training=False
+    )
+    outputs = encoder(inputs, training=False)["encoder_outputs"]
+    weights = []
+    for index, hidden_states in enumerate([embedded, *outputs[:-1]]):
+        layer = encoder.get_layer(f"layer_{index}").attention
+        weights.append(keras.ops.convert_to_numpy(layer.probabilities(hidden_states))[0])
+    return np.stack(weights)

@@ -1,0 +1,320 @@
+"""Integrated gradients: how much each token adds to an output of a model."""
+
+import dataclasses
+
+import keras
+import numpy as np
+
+from keras_bert import heads, keras_internals
+from keras_bert.inspect import drawing
+from keras_bert.inspect.encoding import encode_text
+
+TASKS = (
+    "classifier", "regressor", "next_sentence", "tagger", "span_selector", "multiple_choice"
+)  # fmt: skip
+_SPANS = ("start", "end")
+_TOKENS_PER_BATCH = 2048  # bounds the memory: a batch keeps the activations of all layers
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Attributions:
+    """Scores of the tokens of one text or pair. A notebook shows the text with colored words.
+
+    Attributes:
+        target: What the scores add up to: a label, `"score"`, or `"start"` or `"end"` of an answer.
+        tokens: List of the tokens, with [CLS] and [SEP].
+        scores: float32 array (tokens,). A positive score raises the logit of the target.
+        words: List of dicts with `text`, `start` and `end` (characters), and `score`, the sum over
+            the tokens of the word. Words of the second text of a pair have `pair`: True.
+        word_scores: float32 array (words,), the scores of `words`.
+        texts: Tuple of the text, or of both texts of a pair.
+        position: Index of the token whose tag or span is explained, or `None`.
+        logit: Logit of the target for the text.
+        baseline_logit: Logit of the target for the baseline.
+        error: Sum of the scores minus (`logit` - `baseline_logit`). With exact integrals, it is 0.
+
+    Example:
+
+    >>> found = Attributions(target="yes", tokens=["[CLS]", "good", "[SEP]"],
+    ...     scores=np.array([0, 2, 0], np.float32), texts=("good",), position=None, logit=3.0,
+    ...     baseline_logit=1.0, words=[{"text": "good", "start": 0, "end": 4, "score": 2.0}])
+    >>> found.error, found.word_scores.tolist()
+    (0.0, [2.0])
+    """
+
+    target: str
+    tokens: list
+    scores: np.ndarray
+    words: list
+    texts: tuple
+    position: int | None
+    logit: float
+    baseline_logit: float
+
+    @property
+    def word_scores(self):
+        """The scores of the words, float32 (words,)."""
+        return np.array([word["score"] for word in self.words], np.float32)
+
+    @property
+    def error(self):
+        """Sum of the scores minus (`logit` - `baseline_logit`)."""
+        return float(self.scores.sum(dtype=np.float64)) - (self.logit - self.baseline_logit)
+
+    def __repr__(self):
+        words = ", ".join(f"{word['text']} {word['score']:+.2f}" for word in self.words)
+        return f"Attributions(target={self.target!r}, words: {words}, error={self.error:+.1e})"
+
+    def plot(self):
+        """Draw the score of each word as a bar; return a `matplotlib.figure.Figure`."""
+        return drawing.plot_words(self)
+
+    def _repr_html_(self):
+        return drawing.attributions_html(self)
+
+
+def attributions(model, text, text_pair=None, target=None, *, steps=32):
+    """Return how much each word of one text or pair adds to an output of a model.
+
+    The method is integrated gradients on the word embeddings, along the line from a baseline to the
+    text. The baseline has the embedding of [PAD] at each token of the text: a text of this length
+    without words. [CLS], [SEP], positions and segments stay as they are, so [CLS] and [SEP] get 0.
+    A vector of zeros would be no token that the model knows.
+
+    Gauss-Legendre quadrature computes the integrals. The scores add up to the difference between
+    the logits for the text and for the baseline; `error` says how exactly. If `error` is too large,
+    give more steps.
+
+    Source: Sundararajan, Taly and Yan (2017), "Axiomatic Attribution for Deep Networks".
+
+    Args:
+        model: A model of `keras_bert.heads` that returns classes or a number: `classifier`,
+            `regressor`, `next_sentence`, `tagger`, `span_selector` or `multiple_choice`.
+        text: A string.
+        text_pair: The second text of a pair: for question answering the context, for multiple
+            choice one of the choices.
+        target: The output to explain. Classes: a label or its index, by default the predicted one.
+            Tags: the index of a word, or a tuple of it and a tag, by default the predicted tag.
+            Question answering: `"start"` (default) or `"end"`, at its most probable token of the
+            context. For a number and a choice, `None`.
+        steps: Number of points at which the gradient is computed.
+
+    Returns:
+        An `Attributions` with `tokens`, `scores`, `words`, `word_scores`, `target` and `error`.
+
+    Raises:
+        ValueError: If the model has another head, the target does not exist, or `steps` is below 1;
+            and as from `attention`.
+
+    Warns:
+        UserWarning: If the text is longer than the model's maximum. It is truncated.
+
+    Example:
+
+    >>> from keras_bert import BertEncoder, Preprocessor
+    >>> preprocessor = Preprocessor(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good"])
+    >>> encoder = BertEncoder(vocab_size=5, hidden_size=4, num_hidden_layers=1,
+    ...     num_attention_heads=2, intermediate_size=8, preprocessor=preprocessor)
+    >>> model = heads.classifier(encoder, labels=["no", "yes"])
+    >>> found = attributions(model, "so good", target="yes")
+    >>> found.tokens, [word["text"] for word in found.words], abs(found.error) < 1e-5
+    (['[CLS]', '[UNK]', 'good', '[SEP]'], ['so', 'good'], True)
+    """
+    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
+        raise ValueError(f"steps must be an integer of at least 1; received {steps!r}")
+    encoded = encode_text(model, text, text_pair)
+    task = heads.find_task(model)
+    if task not in TASKS:
+        has = f"has the head {task}" if task else "has no head"
+        raise ValueError(
+            f"attributions need a model that returns classes or a number; {model.name!r} {has}. "
+            "Fine-tune it first, or use keras_bert.inspect.attention"
+        )
+    name, select, position = _TARGETS[task](model, encoded, target)
+    end = _word_embeddings(model, encoded.inputs["input_word_ids"])  # (seq, hidden)
+    start = _baseline(model, encoded, end)
+    nodes, weights = np.polynomial.legendre.leggauss(steps)  # of the interval from -1 to 1
+    # The logits at both ends come from the same batches. Their gradients have weight 0.
+    alphas = np.concatenate([[0], (nodes + 1) / 2, [1]])
+    weights = np.concatenate([[0], weights / 2, [0]])
+    logits, gradient = _integrate(model, encoded.inputs, select, start, end, alphas, weights)
+    scores = ((end - start) * gradient).sum(axis=1)
+    words = []
+    for word in encoded.words:
+        shown = {"text": encoded.texts[word.text][word.start : word.end], "start": word.start}
+        shown |= {"end": word.end, "score": float(scores[word.positions].sum())}
+        words.append(shown | ({"pair": True} if word.text else {}))
+    return Attributions(
+        target=name, tokens=encoded.tokens, scores=scores.astype(np.float32), words=words,
+        texts=encoded.texts, position=position, logit=float(logits[0]),
+        baseline_logit=float(logits[1]),
+    )  # fmt: skip
+
+
+def _word_embeddings(model, ids):
+    """Return the word embeddings of ids (1, seq), float64 (seq, hidden)."""
+    layer = heads.find_encoder(model).get_layer("embeddings").word_embeddings
+    embeddings = layer(keras.ops.convert_to_tensor(ids))
+    return keras.ops.convert_to_numpy(keras.ops.cast(embeddings, "float32"))[0].astype(np.float64)
+
+
+def _baseline(model, encoded, embeddings):
+    """Return the word embeddings of the baseline, float64 (seq, hidden)."""
+    pad_id = heads.find_encoder(model).preprocessor.tokenizer.token_id("[PAD]")
+    baseline = embeddings.copy()
+    pad = _word_embeddings(model, np.array([[pad_id]], np.int32))[0]
+    for word in encoded.words:
+        baseline[word.positions] = pad
+    return baseline
+
+
+def _integrate(model, inputs, select, start, end, alphas, weights):
+    """Integrate the gradient of the selected logit along the line from `start` to `end`.
+
+    Returns:
+        The logits at `end` and at `start`, and the weighted sum of the gradients at `alphas`,
+        float64 (seq, hidden).
+    """
+    size = max(1, _TOKENS_PER_BATCH // len(end))
+    logits, total = [], np.zeros_like(end)
+    for first in range(0, len(alphas), size):
+        part = alphas[first : first + size, None, None]
+        points = (start + part * (end - start)).astype(np.float32)  # (points, seq, hidden)
+        repeated = {name: np.repeat(value, len(part), axis=0) for name, value in inputs.items()}
+
+        def compute(points, repeated=repeated):
+            return select(_outputs(model, repeated, points))
+
+        values, gradients = _value_and_gradient(compute, points)
+        logits.append(values)
+        total += np.tensordot(weights[first : first + size], gradients, axes=1)
+    logits = np.concatenate(logits)
+    return (logits[-1], logits[0]), total
+
+
+def _outputs(model, inputs, word_embeddings=None):
+    """Return the outputs of a model for arrays (batch, seq), and for word embeddings if given."""
+    encoder = heads.find_encoder(model)
+    if heads.find_task(model) == "multiple_choice":
+        inputs = {name: value[:, None] for name, value in inputs.items()}  # one choice per text
+
+    def encode(given, **options):
+        if word_embeddings is not None:
+            given = {**given, "word_embeddings": word_embeddings}
+        return encoder(given, **options)
+
+    inputs = {name: keras.ops.convert_to_tensor(value) for name, value in inputs.items()}
+    return keras_internals.run_with(model, inputs, encoder, encode)
+
+
+def _value_and_gradient(function, points):
+    """Return `function(points)`, float (batch,), and the gradient of each value: NumPy arrays.
+
+    The value of a row must depend on no other row.
+    """
+    backend = keras.backend.backend()
+    if backend == "jax":
+        import jax
+
+        def total(points):
+            values = function(points)
+            return values.sum(), values
+
+        gradients, values = jax.grad(total, has_aux=True)(jax.numpy.asarray(points))
+        return np.asarray(values), np.asarray(gradients)
+    x = keras.ops.convert_to_tensor(points)
+    if backend == "torch":
+        import torch
+
+        with torch.enable_grad():
+            x.requires_grad_(True)
+            values = function(x)
+            (gradients,) = torch.autograd.grad(values.sum(), x)
+    else:
+        import tensorflow as tf
+
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(x)
+            values = function(x)
+        gradients = tape.gradient(values, x)
+    return keras.ops.convert_to_numpy(values), keras.ops.convert_to_numpy(gradients)
+
+
+# For each task: a function of the model, the encoded text and the target. It returns the name of
+# the target, a function from the outputs to the target's logits (batch,), and a token's position.
+
+
+def _class_target(model, encoded, target):
+    labels = heads.find_output(model).labels
+    if target is None:
+        index = int(_first_output(model, encoded).argmax())
+    else:
+        index = _index_of_label(labels, target)
+    return labels[index], lambda logits: logits[:, index], None
+
+
+def _number_target(model, encoded, target):
+    if target is not None:
+        raise ValueError(f"{model.name!r} returns one number; remove target={target!r:.80}")
+    return "score", lambda scores: scores[:, 0], None
+
+
+def _tag_target(model, encoded, target):
+    labels = heads.find_output(model).labels
+    index, tag = target if isinstance(target, tuple) and len(target) == 2 else (target, None)
+    count = len(encoded.words)
+    if isinstance(index, bool) or not isinstance(index, int) or not -count <= index < count:
+        shown = ", ".join(
+            f"{number} {encoded.texts[0][word.start : word.end]}"
+            for number, word in enumerate(encoded.words[:20])
+        )
+        raise ValueError(
+            f"target must be the index of a word, or a tuple of it and a tag; received "
+            f"{target!r:.80}. The words are {shown or 'none'}"
+        )
+    position = encoded.words[index].positions[0]
+    if tag is None:
+        tag = int(_first_output(model, encoded)[position].argmax())
+    tag = _index_of_label(labels, tag)
+    return labels[tag], lambda logits: logits[:, position, tag], position
+
+
+def _span_target(model, encoded, target):
+    target = "start" if target is None else target
+    if target not in _SPANS:
+        raise ValueError(f'target must be "start" or "end"; received {target!r:.80}')
+    output = f"{target}_logits"
+    context = [position for word in encoded.words if word.text for position in word.positions]
+    if not context:
+        raise ValueError("the context has no tokens; give a text_pair with words")
+    position = context[int(_first_output(model, encoded)[output][context].argmax())]
+    return target, lambda logits: logits[output][:, position], position
+
+
+_TARGETS = {
+    "classifier": _class_target,
+    "next_sentence": _class_target,
+    "regressor": _number_target,
+    "multiple_choice": _number_target,
+    "tagger": _tag_target,
+    "span_selector": _span_target,
+}
+
+
+def _first_output(model, encoded):
+    """Return the model's outputs for the text, NumPy arrays without the batch dimension."""
+    outputs = _outputs(model, encoded.inputs)
+    return keras.tree.map_structure(lambda x: keras.ops.convert_to_numpy(x)[0], outputs)
+
+
+def _index_of_label(labels, target):
+    """Return the index of a label, which is given by name or by index."""
+    if isinstance(target, str) and target in labels:
+        return labels.index(target)
+    is_index = isinstance(target, (int, np.integer)) and not isinstance(target, bool)
+    if is_index and 0 <= target < len(labels):
+        return int(target)
+    raise ValueError(
+        f"target must be a label or its index; received {target!r:.80}. The labels are "
+        f"{', '.join(labels[:20])}"
+    )

@@ -1,0 +1,47 @@
+"""Matplotlib figures without pyplot, and text that their fonts can draw."""
+
+import functools
+
+# Fonts with Hangul in order of preference. Matplotlib's default font has no Hangul.
+_FONTS = ("NanumGothic", "Noto Sans CJK KR", "Noto Sans KR", "Malgun Gothic", "AppleGothic")
+
+
+def new_figure(width, height):
+    """Return an empty figure; width and height are in inches."""
+    # pyplot would look for a display and keep each figure in memory.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), dpi=120, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def font_families():
+    """Return the names of the installed fonts to draw text with, a list."""
+    return list(_characters_of_fonts())
+
+
+def drawable(text):
+    """Return a text with the characters that no installed font has replaced by "?".
+
+    Example:
+
+    >>> drawable("a b\\U0010ffff")
+    'a b?'
+    """
+    known = frozenset().union(*_characters_of_fonts().values())
+    return "".join(char if ord(char) in known else "?" for char in text)
+
+
+@functools.cache
+def _characters_of_fonts():
+    """Return the code points of each font that is used, a dict of sets."""
+    from matplotlib import font_manager
+
+    installed = set(font_manager.get_font_names())
+    names = ["DejaVu Sans", *[name for name in _FONTS if name in installed][:1]]
+    return {
+        name: frozenset(font_manager.get_font(font_manager.findfont(name)).get_charmap())
+        for name in names
+    }
