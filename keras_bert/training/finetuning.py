@@ -15,7 +15,7 @@ from keras_bert.encoder import BertEncoder
 from keras_bert.exporting import model_card
 from keras_bert.runtime import distribution
 from keras_bert.runtime.files import exclusive_lock
-from keras_bert.tasks import inference, registry
+from keras_bert.tasks import classification, inference, registry
 from keras_bert.training import loop
 from keras_bert.training.batch_plan import BatchPlan
 from keras_bert.training.callbacks import (
@@ -24,6 +24,7 @@ from keras_bert.training.callbacks import (
     check_monitors,
     selecting_metric,
 )
+from keras_bert.training.head_start import start_from_regression
 from keras_bert.training.run_state import RunState, digest, digest_of_weights
 
 
@@ -65,9 +66,10 @@ def finetune(
 
     Args:
         encoder: A `BertEncoder` with a preprocessor, or a pretraining model: a copy of the encoder
-            gets a new head, and the encoder itself does not change. Or a model with the head of a
-            task, including a custom one that ends in a `heads.TaskOutput`: it is trained in place,
-            and its preprocessor's `max_sequence_length` is set to `max_length`.
+            gets a new head, and the encoder itself does not change. If the encoder has a `pooling`,
+            as MiniLM has, a head for texts starts from a logistic regression. Or a model with the
+            head of a task, including a custom one that ends in a `heads.TaskOutput`: it is trained
+            in place, and its preprocessor's `max_sequence_length` is set to `max_length`.
         train: The training data. Its labels are the classes.
         dev: The data for scoring, or `None`.
         epochs: Number of passes over the training data. The paper uses 2 to 4.
@@ -150,8 +152,11 @@ def finetune(
 
     with _lock(folder):
         keras.utils.set_random_seed(recipe.seed)
-        model = task.build(encoder, train) if model is None else model
+        is_new = model is None
+        model = task.build(encoder, train) if is_new else model
         run = _Run(task, model, train, dev, recipe, metric, callbacks)
+        if is_new and task is classification:
+            start_from_regression(model, run.encoded, recipe.seed)
         state = run.restore(folder, show_progress)
         steps = 1 if evaluate_every is None else run.plan.batches
         with loop.Log(show_progress, tensorboard, recipe.epochs, steps) as log:
@@ -226,14 +231,14 @@ class _Run:
         heads.find_encoder(model).preprocessor.max_sequence_length = recipe.max_length
         if "long_texts" in recipe.options:
             heads.find_output(model).long_texts = recipe.options["long_texts"]
-        self._encoded = task.encode(model, train, recipe.max_length, **recipe.options)
+        self.encoded = task.encode(model, train, recipe.max_length, **recipe.options)
         self._encoded_dev, self.score = None, None
         if dev is not None:
             self._encoded_dev = _encode_dev(task, model, train, dev, recipe.max_length)
             self.metric = selecting_metric(callbacks, metric)
             _check_metric(task, model, dev, self.metric)
             self.score = functools.partial(_score, model, dev, self._encoded_dev, recipe.batch_size)
-        if not len(self._encoded):
+        if not len(self.encoded):
             raise ValueError(
                 f"{train.source}: no text has tokens. Check the column of the texts and the "
                 "vocabulary"
@@ -241,7 +246,7 @@ class _Run:
         check_monitors(callbacks, dev and task.metric_names(model, dev))
         self.plan = BatchPlan(
             model,
-            self._encoded,
+            self.encoded,
             recipe.batch_size,
             recipe.seed,
             recipe.epochs,
@@ -288,14 +293,14 @@ class _Run:
         return {
             "data": f"{train.source}, {len(train)} examples",
             "dev data": None if dev is None else f"{dev.source}, {len(dev)} examples",
-            "sequences": len(self._encoded),
+            "sequences": len(self.encoded),
             "parameters": model.count_params(),
             "trainable variables": len(model.trainable_variables),
             "scored over characters": getattr(dev, "characters", False),
             "labels": heads.find_output(model).labels,
             "dtype": encoder.dtype_policy.name,
             "encoder's weights": digest_of_weights(encoder),
-            "content of the data": digest(self._encoded),
+            "content of the data": digest(self.encoded),
             "content of the dev data": None if dev is None else digest(self._encoded_dev),
         }
 
@@ -309,7 +314,7 @@ class _Run:
             "examples_per_second": done / max(state.seconds, 1e-9),
             "stopped": stopped,
             "history": state.history,
-            **inference.counts(self._encoded),
+            **inference.counts(self.encoded),
         }
         if best is not None:
             counts = inference.counts(self._encoded_dev)

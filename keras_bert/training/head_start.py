@@ -1,0 +1,88 @@
+"""The first weights of a new head on an encoder that was trained to make text vectors."""
+
+import keras
+import numpy as np
+
+from keras_bert import heads
+from keras_bert.data.batching import LENGTHS
+from keras_bert.tasks import inference
+
+_MAX_SEQUENCES = 2000
+_BATCH_SIZE = 32
+
+
+def start_from_regression(model, encoded, seed):
+    """Set the weights of a classifier's or regressor's head to those of a regression.
+
+    The regression, logistic for classes, is fitted to the encoder's vectors of at most 2,000
+    training texts. With random weights instead, the first gradients would change what the encoder
+    has learned. Models whose encoder has no `pooling`, such as BERT, keep their random weights.
+
+    Source: Kumar et al. (2022), Fine-tuning can distort pretrained features and underperform
+    out-of-distribution.
+    """
+    pooling = heads.find_encoder(model).pooling
+    names = [layer.name for layer in model.layers]
+    if pooling is None or "pooling" not in names or model.get_layer("pooling").mode != pooling:
+        return
+    rows = np.random.default_rng(seed).permutation(len(encoded))[:_MAX_SEQUENCES]
+    vectors, targets, weights = _vectors(model, encoded, rows)
+    kernel, bias = model.get_layer("logits").get_weights()
+    output = heads.find_output(model)
+    if output.task == "regressor":
+        columns = [_ridge(vectors, targets.ravel(), weights)]
+    elif output.multi_label:
+        columns = [_logistic(vectors, column, weights) for column in targets.T]
+    else:
+        columns = _softmax(vectors, targets, weights, len(output.labels))
+    for index, column in enumerate(columns):
+        if column is not None:
+            kernel[:, index], bias[index] = column
+    model.get_layer("logits").set_weights([kernel, bias])
+
+
+def _vectors(model, encoded, rows):
+    """Return vectors (n, hidden), targets and weights of some sequences."""
+    rows = rows[np.argsort(encoded.lengths[rows], kind="stable")]
+    pooled = keras.Model(model.input, model.get_layer("pooling").output)
+    predict, parts = inference.predict_function(pooled), []
+    for start in range(0, len(rows), _BATCH_SIZE):
+        chosen = rows[start : start + _BATCH_SIZE]
+        longest = int(encoded.lengths[chosen].max())
+        length = next((size for size in LENGTHS if size >= longest), longest)
+        inputs, targets, weights = encoded.batch(chosen, min(length, encoded.max_length))
+        parts.append((np.asarray(predict(inputs)), targets, weights))
+    return (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+
+
+def _ridge(vectors, targets, weights):
+    from sklearn.linear_model import Ridge
+
+    fitted = Ridge().fit(vectors, targets, weights)
+    return fitted.coef_, fitted.intercept_
+
+
+def _logistic(vectors, targets, weights):
+    """Return weights and bias for one of several labels, or `None` if all texts agree on it."""
+    from sklearn.linear_model import LogisticRegression
+
+    if len(np.unique(targets)) < 2:
+        return None
+    fitted = LogisticRegression(max_iter=1000).fit(vectors, targets, weights)
+    return fitted.coef_[0], fitted.intercept_[0]
+
+
+def _softmax(vectors, targets, weights, classes):
+    """Return weights and bias of each class, `None` for classes without a text."""
+    from sklearn.linear_model import LogisticRegression
+
+    columns = [None] * classes
+    if len(np.unique(targets)) < 2:
+        return columns
+    fitted = LogisticRegression(max_iter=1000).fit(vectors, targets, weights)
+    kernel, bias = fitted.coef_, fitted.intercept_
+    if len(fitted.classes_) == 2:  # scikit-learn has one column then, the difference of the two
+        kernel, bias = np.stack([-kernel[0], kernel[0]]) / 2, np.array([-bias[0], bias[0]]) / 2
+    for label, *column in zip(fitted.classes_, kernel, bias, strict=True):
+        columns[label] = column
+    return columns

@@ -1,0 +1,88 @@
+"""The first weights of a head on an encoder with a pooling."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_bert import heads
+from keras_bert.data.examples import Examples
+from keras_bert.tasks import classification, inference
+from keras_bert.training import finetuning, head_start
+from tests import tiny
+
+TEXTS = ["good", "bad", "film film", "this a"] * 50
+KINDS = {
+    "two labels": Examples(TEXTS, labels=["good", "bad"] * 100),
+    "three labels": Examples(TEXTS, labels=["a", "b", "c", "b"] * 50),
+    "label sets": Examples(TEXTS, label_sets=[["a"], ["b"], ["a", "c"], ["b", "c"]] * 50),
+    "scores": Examples(TEXTS, scores=[1, -1, 2, -2] * 50),
+}
+
+
+@pytest.fixture(autouse=True)
+def quick(eager):
+    pass
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_frozen_model_already_knows_the_labels(kind):
+    examples = KINDS[kind]
+    model = classification.build(tiny.learner(pooling="mean"), examples)
+    before = model.get_weights()
+    encoded = classification.encode(model, examples, 32)
+    head_start.start_from_regression(model, encoded, 0)
+    scores = inference.evaluate(model, examples)
+    assert next(iter(scores.values())) > 0.7
+    changed = [
+        weight.path for weight, old in zip(model.weights, before, strict=True)
+        if (keras.ops.convert_to_numpy(weight) != old).any()
+    ]  # fmt: skip
+    assert len(changed) == 2 and all("logits" in path for path in changed)
+
+
+def test_logits_of_two_classes_are_those_of_scikit_learn():
+    from sklearn.linear_model import LogisticRegression
+
+    examples = KINDS["two labels"]
+    model = classification.build(tiny.learner(pooling="mean"), examples)
+    head_start.start_from_regression(model, classification.encode(model, examples, 32), 0)
+    pooled = keras.Model(model.input, model.get_layer("pooling").output)
+    inputs = heads.find_encoder(model).preprocessor(TEXTS)
+    vectors = keras.ops.convert_to_numpy(pooled(inputs))
+    fitted = LogisticRegression(max_iter=1000).fit(vectors, examples.labels)
+    found = keras.ops.convert_to_numpy(keras.ops.softmax(model(inputs)))
+    np.testing.assert_allclose(found, fitted.predict_proba(vectors), atol=1e-3)
+
+
+def test_other_heads_keep_their_random_weights():
+    for options in ({}, {"pooling": "cls"}):
+        encoder = tiny.encoder(**options)
+        model = heads.classifier(encoder, labels=["good", "bad"], pooling="mean")
+        before = model.get_weights()
+        encoded = classification.encode(model, KINDS["two labels"], 32)
+        head_start.start_from_regression(model, encoded, 0)
+        for weight, old in zip(model.get_weights(), before, strict=True):
+            np.testing.assert_array_equal(weight, old)
+
+
+def test_labels_without_texts_keep_their_weights():
+    examples = Examples(TEXTS, label_sets=[["a"]] * 200)
+    model = heads.classifier(tiny.encoder(pooling="mean"), labels=["a", "b"], multi_label=True)
+    before = model.get_layer("logits").get_weights()
+    head_start.start_from_regression(model, classification.encode(model, examples, 32), 0)
+    for weight, old in zip(model.get_layer("logits").get_weights(), before, strict=True):
+        np.testing.assert_array_equal(weight, old)
+
+
+def test_finetune_starts_a_new_head_only():
+    examples, options = KINDS["two labels"], {"epochs": 1, "learning_rate": 0, "max_length": 16}
+    encoder = tiny.learner(pooling="mean")
+    model, metrics = finetuning.finetune(
+        encoder, examples, examples, show_progress=False, **options
+    )
+    assert metrics["accuracy"] > 0.7
+    given = heads.classifier(encoder, labels=["bad", "good"])
+    before = given.get_layer("logits").get_weights()
+    finetuning.finetune(given, examples, show_progress=False, **options)
+    for weight, old in zip(given.get_layer("logits").get_weights(), before, strict=True):
+        np.testing.assert_array_equal(weight, old)
