@@ -36,6 +36,7 @@ import sys
 import time
 
 BATCH, RATE, WARMUP, DECAY, CLIP = 32, 5e-5, 0.1, 0.01, 1.0
+EXAMPLES = pathlib.Path(__file__).resolve().parents[1] / "examples" / "data"
 STRIDE = 128  # between the windows of long contexts
 SMALL = {"hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4,
          "intermediate_size": 1024}  # fmt: skip
@@ -97,6 +98,11 @@ TASKS = {
         ("ud_english_ewt/en_ewt-ud-train.conllu", "ud_english_ewt/en_ewt-ud-dev.conllu"),
         ("accuracy", "accuracy"),
     ),
+    "support": Task(
+        "label",
+        tuple(str(EXAMPLES / f"support_{part}.tsv") for part in ("train", "dev")),
+        ("accuracy", "macro_f1"),
+    ),
     "squad11": Task(
         "questions", ("squad11/train.json", "squad11/dev.json"), ("exact_match", "f1"),
         epochs=2, max_length=384,
@@ -113,6 +119,11 @@ TASKS = {
         "tags", ("klue_ner/dev.tsv",), ("f1", "accuracy"), split=4000, **RANDOM,
     ),
 }  # fmt: skip
+# Small data: at most 500 rows.
+TASKS |= {
+    f"{name}-500": dataclasses.replace(TASKS[name], rows=500, epochs=3)
+    for name in ("sst2", "mrpc", "wnut17")
+}
 
 
 # Data

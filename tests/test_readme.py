@@ -5,7 +5,10 @@ import re
 
 import pytest
 
+import keras_bert
 import keras_bert.hub.resolve
+from keras_bert import heads
+from tests import tiny
 
 ROOT = pathlib.Path(__file__).parent.parent
 
@@ -54,3 +57,17 @@ def test_programs(folder, python):
 def test_fit_on_other_backends(folder, python, backend):
     (program,) = [each for each in programs("README.md") if "to_dataset" in each]
     python("-c", inside(folder, program), backend=backend)
+
+
+@pytest.mark.slow
+def test_load_model_without_the_package(python, tmp_path):
+    """The README has the words of Keras' error."""
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    models = {"TokenModel": heads.classifier(tiny.encoder(), 2), "BertEncoder": tiny.encoder()}
+    for name, model in models.items():
+        keras_bert.save(model, tmp_path / "model.keras")
+        program = f"import keras; keras.models.load_model({str(tmp_path / 'model.keras')!r})"
+        error = f"Could not locate class '{name}'"
+        assert error in python("-c", program, check=False)
+        assert f"`{error}`" in page
+        python("-c", f"import keras_bert\n{program}")
