@@ -58,6 +58,16 @@ LESSONS = {
         + [rf"정확도 accuracy: {SHARE} \(118 dev reviews\), 다수 클래스 majority class: 0.50"]
         + [rf"  (긍정|부정) {SHARE}  .+"] * 2,
     ),
+    "look_inside": (
+        ["--epochs", "1", "--limit", "32"],
+        [rf"{SHARE} accuracy on 140 dev messages"]
+        + [
+            r"  [a-z]+ +[+-]\d+\.\d\d: (\S+ [+-]\d+\.\d\d, ){3}\S+ [+-]\d+\.\d\d",
+            r"    error of the sum: \de[+-]\d\d",
+        ]
+        * 3
+        + [rf"Head \d of layer \d attends most to the previous token \(weight {SHARE}; .+\)"],
+    ),
     "pretrain": (
         ["--vocabulary-size", "100", "--layers", "1", "--hidden-size", "64", "--steps", "2"]
         + ["--batch-size", "4"],

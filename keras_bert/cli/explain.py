@@ -13,16 +13,19 @@ def explain(args):
     """Write the attributions, if the head has any, and the attention weights of a text."""
     arguments.check_folder(args.output)
     model = arguments.load(args, task="auto")
-    texts = [args.text] if args.text_pair is None else [args.text, args.text_pair]
     parts, written = [], []
     with waiting("Computing"):
         if heads.find_task(model) in integrated_gradients.TASKS or args.target is not None:
             found = inspect.attributions(
-                model, *texts, target=_target(model, args.target), steps=args.steps
+                model,
+                args.text,
+                args.text_pair,
+                target=_target(model, args.target),
+                steps=args.steps,
             )
             parts += ["<h2>Attributions</h2>", drawing.attributions_html(found)]
             written.append(f"attributions to {found.target}")
-        seen = inspect.attention(model, *texts)
+        seen = inspect.attention(model, args.text, args.text_pair)
         parts += ["<h2>Attention</h2>", drawing.attention_html(seen)]
     layers, count = seen.weights.shape[:2]
     written.append(f"attention of {layers} layers with {count} heads")

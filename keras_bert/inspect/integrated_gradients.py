@@ -73,7 +73,7 @@ class Attributions:
         return drawing.attributions_html(self)
 
 
-def attributions(model, text, text_pair=None, target=None, *, steps=32):
+def attributions(model, text, text_pair=None, target=None, *, steps=50):
     """Return how much each word of one text or pair adds to an output of a model.
 
     The method is integrated gradients on the word embeddings, along the line from a baseline to the

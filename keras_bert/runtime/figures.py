@@ -23,11 +23,11 @@ def font_families():
 
 
 def drawable(text):
-    """Return a text with the characters that no installed font has replaced by "?".
+    r"""Return a text with the characters that no installed font has replaced by "?".
 
     Example:
 
-    >>> drawable("a b\\U0010ffff")
+    >>> drawable("a b\U0010ffff")
     'a b?'
     """
     known = frozenset().union(*_characters_of_fonts().values())

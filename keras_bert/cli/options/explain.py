@@ -25,6 +25,6 @@ def add_explain(commands):
     parser.add_argument(
         "--steps",
         type=common.positive(int),
-        default=32,
-        help="points at which the gradient is computed (default: 32)",
+        default=50,
+        help="points at which the gradient is computed (default: 50)",
     )

@@ -1,0 +1,652 @@
+"""`keras_bert.inspect`: attention weights, attributions, and `keras-bert explain`."""
+
+import html.parser
+import re
+import warnings
+
+import keras
+import numpy as np
+import pytest
+import scipy.special
+
+import keras_bert
+from keras_bert import heads, inspect
+from keras_bert.__main__ import main
+from keras_bert.encoder import BertEncoder
+from keras_bert.runtime import figures
+from tests import tiny
+
+TEXT = "this film is so good!"
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    return tiny.encoder(initializer_range=0.3)
+
+
+@pytest.fixture(scope="module")
+def classifier(encoder):
+    return heads.classifier(encoder, labels=["bad", "good", "unclear"])
+
+
+def arrays(model):
+    return [keras.ops.convert_to_numpy(weight).copy() for weight in model.weights]
+
+
+def inputs_of(encoder, *texts):
+    """Return the inputs for one text or pair, NumPy arrays (1, seq)."""
+    packed = encoder.preprocessor.with_options(sequence_length=None)(*([each] for each in texts))
+    return {name: keras.ops.convert_to_numpy(value) for name, value in packed.items()}
+
+
+def korean():
+    """Return an encoder whose tokenizer keeps Hangul syllables whole."""
+    preprocessor = keras_bert.Preprocessor(tiny.PIECES, strip_accents=False)
+    return tiny.encoder(initializer_range=0.3, preprocessor=preprocessor)
+
+
+# --- Attention -----------------------------------------------------------------------------
+
+
+def test_attention(encoder):
+    before = arrays(encoder)
+    seen = inspect.attention(encoder, TEXT)
+    assert seen.tokens == ["[CLS]", "this", "film", "is", "so", "good", "!", "[SEP]"]
+    assert (seen.weights.shape, seen.weights.dtype) == ((2, 2, 8, 8), np.float32)
+    np.testing.assert_allclose(seen.weights.sum(axis=-1), 1, atol=1e-6)
+    assert seen.weights.std() > 0.02
+    for weight, now in zip(before, arrays(encoder), strict=True):
+        np.testing.assert_array_equal(weight, now)
+
+
+def test_layers_use_these_weights(encoder):
+    """The context of the first layer, computed from its weights and its values."""
+    seen = inspect.attention(encoder, TEXT)
+    inputs = inputs_of(encoder, TEXT)
+    x = encoder.get_layer("embeddings")(inputs["input_word_ids"], inputs["input_type_ids"])
+    layer = encoder.get_layer("layer_0").attention
+    value = np.array(layer.qkv(x))[0, :, 16:].reshape(8, 2, 4).transpose(1, 0, 2)
+    context = (seen.weights[0] @ value).transpose(1, 0, 2).reshape(1, 8, 8)
+    np.testing.assert_allclose(layer.output_dense(context), layer(x), atol=1e-5)
+
+
+def test_attention_of_pairs_and_heads(encoder, classifier):
+    seen = inspect.attention(encoder, "good film", "so bad")
+    assert seen.tokens == ["[CLS]", "good", "film", "[SEP]", "so", "bad", "[SEP]"]
+    pairs = heads.regressor(encoder, pairs=True)
+    again = inspect.attention(pairs, "good film", "so bad")
+    np.testing.assert_array_equal(seen.weights, again.weights)
+    for model in (classifier, heads.embedder(encoder), heads.masked_lm(encoder)):
+        assert inspect.attention(model, TEXT).weights.shape == (2, 2, 8, 8)
+    assert inspect.attention(heads.features(encoder), TEXT).weights.shape == (2, 2, 8, 8)
+
+
+def test_empty_long_and_korean_texts(encoder):
+    assert inspect.attention(encoder, "").tokens == ["[CLS]", "[SEP]"]
+    assert inspect.attention(korean(), "한국 good").tokens == [
+        "[CLS]", "한", "##국", "good", "[SEP]"
+    ]  # fmt: skip
+    with pytest.warns(UserWarning, match="truncated from 42 to 32 tokens") as caught:
+        seen = inspect.attention(encoder, "good " * 40)
+    assert caught[0].filename == __file__
+    assert seen.weights.shape[-1] == len(seen.tokens) == 32
+
+
+@pytest.mark.parametrize("change", ["mixed_bfloat16", "lora", "int8"])
+def test_attention_of_changed_encoders(change):
+    model = tiny.encoder(
+        initializer_range=0.3, dtype="mixed_bfloat16" if change == "mixed_bfloat16" else None
+    )
+    before = inspect.attention(model, TEXT).weights
+    if change == "lora":
+        for index in range(2):
+            qkv = model.get_layer(f"layer_{index}").attention.qkv
+            qkv.enable_lora(2)
+            qkv.lora_kernel_b.assign(np.ones(qkv.lora_kernel_b.shape) * 0.3)
+    elif change == "int8":
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Layer .* does not have a `quantize` method")
+            model.quantize("int8")
+    weights = inspect.attention(model, TEXT).weights
+    assert weights.dtype == np.float32
+    np.testing.assert_allclose(weights.sum(axis=-1), 1, atol=1e-6)
+    plain = tiny.encoder(initializer_range=0.3)
+    difference = np.abs(weights - inspect.attention(plain, TEXT).weights).max()
+    limits = {"mixed_bfloat16": (1e-5, 0.02), "lora": (0.02, 1), "int8": (1e-5, 0.05)}
+    assert limits[change][0] < difference < limits[change][1]
+    assert (change == "mixed_bfloat16") == np.array_equal(before, weights)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((["good"],), "text must be one string; received .* "),
+        (("good", 3), "text_pair must be one string; received 3"),
+        (("good", "bad"), "'classifier' reads single texts; remove text_pair"),
+        ((None,), "text must be one string; received None"),
+    ],
+)
+def test_wrong_texts(classifier, arguments, message):
+    for function in (inspect.attention, inspect.attributions):
+        with pytest.raises(ValueError, match=message.strip()):
+            function(classifier, *arguments)
+
+
+def test_wrong_models(encoder):
+    with pytest.raises(ValueError, match="received 'minilm'. Load it with keras_bert.load"):
+        inspect.attention("minilm", TEXT)
+    with pytest.raises(ValueError, match="has no preprocessor; set its `preprocessor`"):
+        inspect.attention(tiny.encoder(preprocessor=None), TEXT)
+    for head, second in (
+        (heads.regressor(encoder, pairs=True), "two texts"),
+        (heads.span_selector(encoder), "a question and its context"),
+        (heads.multiple_choice(encoder), "a text and one of its choices"),
+    ):
+        with pytest.raises(ValueError, match=f"reads pairs, {second}; give the second"):
+            inspect.attention(head, TEXT)
+    for model, reason in (
+        (encoder, "has no head"),
+        (heads.embedder(encoder), "has the head embedder"),
+        (heads.masked_lm(encoder), "has the head masked_lm"),
+        (heads.features(encoder), "has no head"),
+    ):
+        with pytest.raises(ValueError, match=f"{reason}. Fine-tune it first, or use .*attention"):
+            inspect.attributions(model, TEXT)
+
+
+# --- Attributions --------------------------------------------------------------------------
+
+
+def test_scores_add_up_to_the_difference_of_the_logits(classifier):
+    before = arrays(classifier)
+    found = inspect.attributions(classifier, TEXT, target="good")
+    encoder = heads.find_encoder(classifier)
+    inputs = inputs_of(encoder, TEXT)
+    logit = float(classifier(inputs)[0, 1])
+    ids = inputs["input_word_ids"].copy()
+    ids[0, 1:-1] = 0  # [PAD], visible
+    baseline = float(classifier({**inputs, "input_word_ids": ids})[0, 1])
+    assert found.logit == pytest.approx(logit, abs=1e-5)
+    assert found.baseline_logit == pytest.approx(baseline, abs=1e-5)
+    assert abs(logit - baseline) > 0.05
+    assert found.scores.sum() == pytest.approx(logit - baseline, abs=1e-4)
+    assert abs(found.error) < 1e-5
+    assert (found.target, found.position, found.texts) == ("good", None, (TEXT,))
+    assert found.scores[0] == found.scores[-1] == 0
+    for weight, now in zip(before, arrays(classifier), strict=True):
+        np.testing.assert_array_equal(weight, now)
+    assert abs(inspect.attributions(classifier, TEXT, target="good", steps=1).error) > 1e-4
+
+
+def reference_logits(weights, points, positions, types, layers, count):
+    """Compute the logits of a classifier from word embeddings (n, seq, hidden), in float64."""
+    names = iter(weights)
+
+    def dense(x):
+        return x @ next(names) + next(names)
+
+    def norm(x):
+        x = x - x.mean(axis=-1, keepdims=True)
+        x = x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + 1e-12)
+        return x * next(names) + next(names)
+
+    n, seq, hidden = points.shape
+    x = norm(points + positions[:seq] + types[0])
+    for _ in range(layers):
+        qkv = dense(x).reshape(n, seq, 3, count, hidden // count).transpose(2, 0, 3, 1, 4)
+        logits = qkv[0] @ qkv[1].swapaxes(-1, -2) / np.sqrt(hidden // count)
+        context = scipy.special.softmax(logits, axis=-1) @ qkv[2]
+        x = norm(x + dense(context.transpose(0, 2, 1, 3).reshape(n, seq, hidden)))
+        y = dense(x)
+        y = y * 0.5 * (1 + scipy.special.erf(y / np.sqrt(2)))
+        x = norm(x + dense(y))
+    return dense(np.tanh(dense(x[:, 0])))
+
+
+def test_an_independent_computation_gives_the_same_scores(classifier):
+    """The integral by the midpoint rule, with central differences, in NumPy and float64."""
+    encoder = heads.find_encoder(classifier)
+    values = [array.astype(np.float64) for array in arrays(classifier)]
+    by_path = dict(zip([weight.path for weight in classifier.weights], values, strict=True))
+    words, positions, types = (
+        next(by_path.pop(path) for path in list(by_path) if f"/{name}_embeddings/" in path)
+        for name in ("word", "position", "token_type")
+    )
+    ids = inputs_of(encoder, TEXT)["input_word_ids"]
+    end = words[ids[0]]
+    start = words[[ids[0, 0], *[0] * (len(end) - 2), ids[0, -1]]]
+    alphas = (np.arange(400) + 0.5) / 400
+    points = start + alphas[:, None, None] * (end - start)
+    epsilon = 1e-5
+
+    def logits(points):
+        return reference_logits(by_path.values(), points, positions, types, 2, 2)
+
+    expected = np.zeros((len(end), 3))
+    for token in range(1, len(end) - 1):
+        step = np.zeros_like(end)
+        step[token] = epsilon * (end - start)[token]
+        change = (logits(points + step) - logits(points - step)) / (2 * epsilon)
+        expected[token] = change.mean(axis=0)
+    for index, label in enumerate(["bad", "good", "unclear"]):
+        found = inspect.attributions(classifier, TEXT, target=label)
+        np.testing.assert_allclose(found.scores, expected[:, index], atol=2e-4)
+    assert expected.std() > 0.02
+
+
+def test_the_first_target_is_the_predicted_label(classifier):
+    found = inspect.attributions(classifier, TEXT)
+    ask = keras_bert.pipeline(classifier)
+    assert found.target == ask(TEXT)["label"]
+    index = heads.find_output(classifier).labels.index(found.target)
+    again = inspect.attributions(classifier, TEXT, target=index)
+    np.testing.assert_array_equal(found.scores, again.scores)
+
+
+def test_words_join_subwords_and_have_character_offsets(classifier):
+    text = "  한국 so goodly films! "
+    found = inspect.attributions(classifier, text)
+    words = [word["text"] for word in found.words]
+    assert words == ["한국", "so", "goodly", "films", "!"]
+    assert [text[word["start"] : word["end"]] for word in found.words] == words
+    assert found.tokens[1:8] == ["[UNK]", "so", "good", "##ly", "film", "##s", "!"]
+    assert found.words[2]["score"] == pytest.approx(found.scores[3:5].sum(), abs=1e-5)
+    assert found.word_scores.sum() == pytest.approx(found.scores.sum(), abs=1e-5)
+    assert found.word_scores.dtype == np.float32
+
+
+def test_korean_words():
+    text = "국어 한국 good"
+    found = inspect.attributions(heads.regressor(korean()), text)
+    assert found.tokens == ["[CLS]", "국어", "한", "##국", "good", "[SEP]"]
+    words = [(word["text"], word["start"], word["end"]) for word in found.words]
+    assert words == [("국어", 0, 2), ("한국", 3, 5), ("good", 6, 10)]
+    assert found.words[1]["score"] == pytest.approx(found.scores[2:4].sum(), abs=1e-5)
+    assert "한국</span>" in found._repr_html_()
+
+
+def test_an_empty_text_has_no_words(classifier):
+    found = inspect.attributions(classifier, "")
+    assert (found.words, found.scores.tolist()) == ([], [0, 0])
+    assert abs(found.error) < 1e-5
+    assert found.word_scores.shape == (0,)
+    assert found._repr_html_()
+    assert found.plot().axes
+
+
+def test_a_long_text_is_truncated_with_a_warning(classifier):
+    with pytest.warns(UserWarning, match="truncated from 42 to 32 tokens"):
+        found = inspect.attributions(classifier, "good " * 40, steps=4)
+    assert len(found.words) == 30
+
+
+def test_pairs(encoder):
+    model = heads.classifier(encoder, labels=["no", "yes"], pairs=True)
+    found = inspect.attributions(model, "good films", "bad film", target="yes")
+    assert found.tokens == ["[CLS]", "good", "film", "##s", "[SEP]", "bad", "film", "[SEP]"]
+    assert [word.get("pair", False) for word in found.words] == [False, False, True, True]
+    assert [word["start"] for word in found.words] == [0, 5, 0, 4]
+    assert abs(found.error) < 1e-4
+    assert found._repr_html_().count("<p style") == 2
+    following = inspect.attributions(heads.next_sentence(encoder), "good films", "bad film")
+    assert following.target in ("next", "random")
+
+
+def test_numbers_and_choices(encoder):
+    for model, texts in (
+        (heads.regressor(encoder), [TEXT]),
+        (heads.multiple_choice(encoder), ["a film", "is good"]),
+    ):
+        found = inspect.attributions(model, *texts)
+        assert found.target == "score"
+        assert abs(found.error) < 1e-4 < abs(found.logit - found.baseline_logit)
+        with pytest.raises(ValueError, match="returns one number; remove target='x'"):
+            inspect.attributions(model, *texts, target="x")
+
+
+def test_tags(encoder):
+    model = heads.tagger(encoder, labels=["O", "B-work", "I-work"])
+    logits = np.array(model(inputs_of(encoder, "films so good")))[0]
+    found = inspect.attributions(model, "films so good", target=(2, "B-work"))
+    assert (found.target, found.position, found.tokens[4]) == ("B-work", 4, "good")
+    assert found.logit == pytest.approx(logits[4, 1], abs=1e-5)
+    assert abs(found.error) < 1e-4
+    found = inspect.attributions(model, "films so good", target=0)
+    assert found.target == ["O", "B-work", "I-work"][logits[1].argmax()]
+    for target in (None, 3, "good", True):
+        with pytest.raises(ValueError, match="index of a word.* The words are 0 films, 1 so, 2 g"):
+            inspect.attributions(model, "films so good", target=target)
+    with pytest.raises(ValueError, match="The labels are O, B-work, I-work"):
+        inspect.attributions(model, "films so good", target=(0, "chess"))
+
+
+def test_tags_of_characters(encoder):
+    model = heads.tagger(encoder, labels=["O", "B"], characters=True)
+    found = inspect.attributions(model, "a!한", target=1)
+    assert [word["text"] for word in found.words] == ["a", "!", "한"]
+    assert found.position == 2
+
+
+def test_answers(encoder):
+    model = heads.span_selector(encoder)
+    question, context = "is this bad", "this film is so good!"
+    outputs = model(inputs_of(encoder, question, context))
+    outputs = {name: np.array(value)[0] for name, value in outputs.items()}
+    for target in ("start", "end"):
+        found = inspect.attributions(model, question, context, target=target)
+        logits = outputs[f"{target}_logits"]
+        assert found.position == 5 + logits[5:-1].argmax()
+        assert found.logit == pytest.approx(logits[5:-1].max(), abs=1e-5)
+        assert abs(found.error) < 1e-4
+    with pytest.raises(ValueError, match='"start" or "end"; received \'middle\''):
+        inspect.attributions(model, question, context, target="middle")
+    with pytest.raises(ValueError, match="the context has no tokens"):
+        inspect.attributions(model, question, " ")
+
+
+@pytest.mark.parametrize("target", ["nonsense", 3, -1, True, 1.0])
+def test_unknown_labels(classifier, target):
+    with pytest.raises(ValueError, match="received .*. The labels are bad, good, unclear"):
+        inspect.attributions(classifier, TEXT, target=target)
+
+
+@pytest.mark.parametrize("steps", [0, -1, 2.5, True, None])
+def test_wrong_steps(classifier, steps):
+    with pytest.raises(ValueError, match="steps must be an integer of at least 1; received"):
+        inspect.attributions(classifier, TEXT, steps=steps)
+
+
+@pytest.mark.parametrize("change", ["mixed_bfloat16", "lora", "rematerialize", "frozen"])
+def test_attributions_of_changed_encoders(change):
+    options = {
+        "mixed_bfloat16": {"dtype": "mixed_bfloat16"},
+        "rematerialize": {"rematerialize": True},
+    }
+    encoder = tiny.encoder(initializer_range=0.3, **options.get(change, {}))
+    if change == "lora":
+        qkv = encoder.get_layer("layer_0").attention.qkv
+        qkv.enable_lora(2)
+        qkv.lora_kernel_b.assign(np.ones(qkv.lora_kernel_b.shape) * 0.3)
+    encoder.trainable = change != "frozen"
+    found = inspect.attributions(heads.regressor(encoder), TEXT)
+    assert np.abs(found.scores).max() > 0.01
+    assert abs(found.error) < (5e-3 if change == "mixed_bfloat16" else 1e-4)
+
+
+def test_word_embeddings_are_an_input_of_the_encoder(encoder):
+    inputs = inputs_of(encoder, TEXT)
+    expected = encoder(inputs)
+    embeddings = encoder.get_layer("embeddings").word_embeddings(inputs["input_word_ids"])
+    other = {**inputs, "input_word_ids": np.zeros((1, 8), "int32")}
+    other["word_embeddings"] = keras.ops.convert_to_numpy(embeddings)
+    found = encoder(other)
+    np.testing.assert_allclose(found["sequence_output"], expected["sequence_output"], atol=1e-6)
+    symbolic = {name: keras.Input((None,), dtype="int32", name=name) for name in inputs}
+    symbolic["word_embeddings"] = keras.Input((None, 8), name="word_embeddings")
+    model = keras.Model(symbolic, encoder(symbolic)["pooled_output"])
+    np.testing.assert_allclose(model(other), expected["pooled_output"], atol=1e-6)
+
+
+# --- HTML and figures ----------------------------------------------------------------------
+
+
+class Tags(html.parser.HTMLParser):
+    """Names of the tags of an HTML text, its text, and what it would load."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.text, self.urls = [], "", []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.urls += [value for name, value in attributes if name in ("src", "href")]
+
+    def handle_data(self, data):
+        self.text += data
+
+
+ATTACK = '<script>alert("1")</script> & good'
+
+
+def hostile():
+    """Return a classifier whose vocabulary and label are HTML."""
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "<", "script", ">", "good", "<b>", "&"]
+    preprocessor = keras_bert.Preprocessor(vocabulary)
+    encoder = BertEncoder(
+        vocab_size=10, hidden_size=4, num_hidden_layers=1, num_attention_heads=2,
+        intermediate_size=8, preprocessor=preprocessor,
+    )  # fmt: skip
+    return heads.classifier(encoder, labels=["<img src=x>", "<b>"])
+
+
+def test_html_is_escaped():
+    model = hostile()
+    for result in (inspect.attributions(model, ATTACK), inspect.attention(model, ATTACK)):
+        shown = Tags(result._repr_html_())
+        assert not {"script", "b"} & set(shown.tags)
+        assert all(url.startswith("data:image/png;base64,") for url in shown.urls)
+    found = inspect.attributions(model, ATTACK)
+    assert ">&lt;</span>" in found._repr_html_()
+    shown = Tags(found._repr_html_())
+    assert shown.text.startswith(ATTACK)
+    assert "<img src=x>" in shown.text or "<b>" in shown.text
+    assert "img" not in shown.tags
+    tokens = inspect.Attention(["<script>"], np.ones((1, 1, 1, 1), np.float32))
+    assert "<span>&lt;script&gt;<sub>" in tokens._repr_html_()
+
+
+def test_colors_follow_the_scores(classifier):
+    found = inspect.attributions(classifier, TEXT)
+    marks = re.findall(r"rgb\((\d+),(\d+),(\d+)\);color:#000\" title=\"([-+][\d.]+)\"",
+                       found._repr_html_())  # fmt: skip
+    assert len(marks) == len(found.words)
+    for (red, _, blue, score), word in zip(marks, found.words, strict=True):
+        assert float(score) == pytest.approx(word["score"], abs=6e-4)
+        assert (int(blue) > int(red)) == (word["score"] > 0)
+
+
+def test_grid_of_heads(encoder):
+    seen = inspect.attention(encoder, TEXT)
+    assert Tags(seen._repr_html_()).tags.count("img") == 4
+    large = inspect.Attention(["a"] * 512, np.full((2, 2, 512, 512), 1 / 512, np.float32))
+    assert len(large._repr_html_()) < 40_000
+
+
+def test_figures(encoder, classifier, tmp_path):
+    seen = inspect.attention(encoder, "한국 so $good$ films")
+    for name, figure in {
+        "grid": seen.plot(),
+        "mean": seen.plot(layer=1),
+        "head": seen.plot(layer=-1, head=0),
+        "words": inspect.attributions(classifier, "한국 so $good$ films").plot(),
+    }.items():
+        figure.savefig(tmp_path / f"{name}.png")
+        assert (tmp_path / f"{name}.png").stat().st_size > 3000
+    assert seen.plot(layer=-1, head=0).axes[0].get_title() == "Layer 1, head 0"
+    with pytest.raises(ValueError, match="layer must be from 0 to 1; received 2"):
+        seen.plot(layer=2)
+    with pytest.raises(ValueError, match="head needs a layer; received head=0"):
+        seen.plot(head=0)
+
+
+def test_characters_without_a_font_are_replaced():
+    assert figures.drawable("good \U0010ffff") == "good ?"
+    assert "DejaVu Sans" in figures.font_families()
+
+
+def test_repr(encoder, classifier):
+    assert repr(inspect.attention(encoder, "good")) == (
+        "Attention(tokens=['[CLS]', 'good', '[SEP]'], weights of 2 layers, 2 heads)"
+    )
+    shown = repr(inspect.attributions(classifier, "good", target="bad"))
+    assert re.fullmatch(r"Attributions\(target='bad', words: good [+-]\d\.\d\d, error=.*\)", shown)
+
+
+# --- Command -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def saved(encoder, classifier, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    keras_bert.save(encoder, folder / "encoder.keras")
+    keras_bert.save(classifier, folder / "classifier.keras")
+    keras_bert.save(heads.tagger(encoder, labels=["O", "B"]), folder / "tagger.keras")
+    return folder
+
+
+def test_explain_writes_one_page(saved, tmp_path, capsys):
+    page = tmp_path / "explain.html"
+    model = saved / "classifier.keras"
+    assert main(["explain", str(model), ATTACK, "--output", str(page)]) == 0
+    printed = capsys.readouterr().out
+    label = r"(bad|good|unclear)"
+    expected = rf"{page}: attributions to {label} and attention of 2 layers with 2 heads\n"
+    assert re.fullmatch(expected, printed)
+    text = page.read_text(encoding="utf-8")
+    shown = Tags(text)
+    assert text.startswith("<!doctype html>")
+    assert "script" not in shown.tags and "link" not in shown.tags
+    assert all(url.startswith("data:") for url in shown.urls)
+    assert shown.tags.count("img") == 4
+    assert ATTACK in shown.text
+    assert [path.name for path in tmp_path.iterdir()] == ["explain.html"]
+
+
+def test_explain_an_encoder_and_a_tagger(saved, tmp_path, capsys):
+    page = tmp_path / "explain.html"
+    arguments = ["explain", str(saved / "encoder.keras"), "good", "bad", "--output", str(page)]
+    assert main(arguments) == 0
+    assert capsys.readouterr().out == f"{page}: attention of 2 layers with 2 heads\n"
+    assert "Attributions" not in page.read_text(encoding="utf-8")
+    arguments = ["explain", str(saved / "tagger.keras"), "so good", "--output", str(page)]
+    assert main([*arguments, "--target", "1", "--steps", "4"]) == 0
+    assert "good" in page.read_text(encoding="utf-8")
+    capsys.readouterr()
+    assert main(arguments) == 1
+    assert "The words are 0 so, 1 good" in capsys.readouterr().err
+    assert main([*arguments, "--target", "good"]) == 1
+    assert "The words are 0 so, 1 good" in capsys.readouterr().err
+
+
+def test_errors_of_explain(saved, tmp_path, capsys):
+    model = str(saved / "classifier.keras")
+    missing = str(tmp_path / "no" / "explain.html")
+    assert main(["explain", model, "good", "--output", missing]) == 1
+    assert "does not exist. Create it first" in capsys.readouterr().err
+    output = str(tmp_path / "explain.html")
+    assert main(["explain", model, "good", "bad", "--output", output]) == 1
+    assert "reads single texts; remove text_pair" in capsys.readouterr().err
+    encoder = str(saved / "encoder.keras")
+    assert main(["explain", encoder, "good", "--target", "x", "--output", output]) == 1
+    assert "has no head. Fine-tune it first" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- Other backends and transformers -------------------------------------------------------
+
+ON_BACKEND = """
+import sys
+import keras, numpy as np
+from keras_bert import heads, inspect
+from tests import tiny
+def fill(model):
+    random = np.random.default_rng(5)
+    model.set_weights([random.normal(0, 0.5, w.shape).astype("float32") for w in model.weights])
+    return model
+encoder = tiny.encoder()
+models = [
+    (fill(heads.classifier(encoder, labels=["a", "b"])), ["this film is so good!"], None),
+    (fill(heads.tagger(encoder, labels=["O", "B"])), ["films so good"], (1, "B")),
+    (fill(heads.span_selector(encoder)), ["is this bad", "a film so good"], "end"),
+    (fill(heads.multiple_choice(encoder)), ["a film", "is good"], None),
+]
+found = {}
+for model, texts, target in models:
+    result = inspect.attributions(model, *texts, target=target, steps=20)
+    found[model.name] = np.array([*result.scores, result.logit, result.baseline_logit])
+found["attention"] = inspect.attention(fill(encoder), "this film is so good!").weights
+np.savez(sys.argv[1], **found)
+"""
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param("jax", marks=pytest.mark.slow),
+        pytest.param("torch", marks=pytest.mark.peers),
+    ],
+)
+def test_backends_agree(other, python, tmp_path):
+    results = {}
+    for backend in ("tensorflow", other):
+        python("-c", ON_BACKEND, tmp_path / f"{backend}.npz", backend=backend)
+        results[backend] = dict(np.load(tmp_path / f"{backend}.npz"))
+    for name, expected in results["tensorflow"].items():
+        np.testing.assert_allclose(results[other][name], expected, atol=1e-4, err_msg=name)
+        assert expected.std() > 0.01, name
+
+
+@pytest.fixture(scope="module")
+def transformers_model(tmp_path_factory):
+    """A random classifier of transformers, and a folder with it."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(3)
+    config = transformers.BertConfig(
+        vocab_size=len(tiny.PIECES), hidden_size=24, num_hidden_layers=3, num_attention_heads=4,
+        intermediate_size=40, max_position_embeddings=40, initializer_range=0.3,
+        attn_implementation="eager", id2label={0: "no", 1: "yes"},
+    )  # fmt: skip
+    model = transformers.BertForSequenceClassification(config).eval()
+    folder = tmp_path_factory.mktemp("transformers")
+    model.save_pretrained(folder)
+    (folder / "vocab.txt").write_text("\n".join(tiny.PIECES) + "\n", encoding="utf-8")
+    return model, folder
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("pair", [None, "a bad film"])
+def test_attention_equals_that_of_transformers(transformers_model, pair):
+    import torch
+
+    original, folder = transformers_model
+    encoder = keras_bert.load(folder, task=None)
+    seen = inspect.attention(encoder, TEXT, pair)
+    inputs = inputs_of(encoder, TEXT, *([pair] if pair else []))
+    ids, types = (torch.tensor(inputs[f"input_{name}_ids"]).long() for name in ("word", "type"))
+    with torch.no_grad():
+        outputs = original(input_ids=ids, token_type_ids=types, output_attentions=True)
+    expected = np.stack([each[0].numpy() for each in outputs.attentions])
+    assert seen.weights.shape == expected.shape
+    difference = np.abs(seen.weights - expected).max()
+    print(f"attention: {difference:.1e} from transformers")
+    assert difference < 2e-5 < expected.std()
+
+
+@pytest.mark.peers
+def test_attributions_equal_those_of_torch_in_float64(transformers_model):
+    """The midpoint rule, on `inputs_embeds` of transformers."""
+    import torch
+
+    original, folder = transformers_model
+    model = keras_bert.load(folder, task="classifier")
+    found = inspect.attributions(model, TEXT, target="yes")
+    double = original.double()
+    ids = torch.tensor(inputs_of(heads.find_encoder(model), TEXT)["input_word_ids"]).long()
+    table = double.bert.embeddings.word_embeddings.weight.detach()
+    end = table[ids[0]]
+    start = end.clone()
+    start[1:-1] = table[0]
+    total = torch.zeros_like(end)
+    count = 300
+    for alpha in (torch.arange(count, dtype=torch.float64) + 0.5) / count:
+        point = (start + alpha * (end - start))[None].requires_grad_(True)
+        logit = double(inputs_embeds=point).logits[0, 1]
+        (gradient,) = torch.autograd.grad(logit, point)
+        total += gradient[0] / count
+    expected = ((end - start) * total).sum(dim=1).numpy()
+    difference = np.abs(found.scores - expected).max()
+    print(f"attributions: {difference:.1e} from torch in float64")
+    assert difference < 1e-3 < expected.std()
+    original.float()
