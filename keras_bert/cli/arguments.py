@@ -3,8 +3,8 @@
 import pathlib
 
 import keras_bert
+from keras_bert import provenance
 from keras_bert.hub import loading
-from keras_bert.training import report
 
 
 def encoder_options(args):
@@ -21,7 +21,7 @@ def load(args, **options):
 def metrics_of(model):
     """Return the contents of metrics.json beside a model, or an empty dict."""
     path = pathlib.Path(model)
-    return report.read_metrics(path.parent if path.name == loading.MODEL_FILE else path)
+    return provenance.read_metrics(path.parent if path.name == loading.MODEL_FILE else path)
 
 
 def check_log_folder(path):

@@ -10,10 +10,8 @@ import numbers
 import pathlib
 import re
 
-import keras
 import tensorflow as tf
 
-from keras_bert import heads
 from keras_bert.exporting import tf_serving
 from keras_bert.runtime.files import atomic_write
 from keras_bert.runtime.terminal import printable
@@ -147,66 +145,6 @@ class ModelInfo:
     max_sequence_length: int | None = None
     metrics: dict | None = None
     license: str | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class _Source:
-    """What `load` knows about the weights: the name given to it, and their license."""
-
-    name: str | None = None
-    license: str | None = None
-
-
-def remember_source(model, name, license):
-    """Keep the name and the license of a loaded model on its encoder, in memory only."""
-    _holder(model)._card_source = _Source(name, license)
-
-
-def remember_metrics(model, metrics):
-    """Keep the metrics of a model on it, in memory only, with a digest of its current weights."""
-    model._card_metrics = (_biases_digest(model), dict(metrics))
-
-
-def remember_run(model, start, train, dev, metrics):
-    """Keep the metrics of a run, its data files and the source of `start`, the untrained model."""
-    source = getattr(_holder(start), "_card_source", _Source())
-    _holder(model)._card_source = source
-    found = {"model": source.name, "train": _file(train), "dev": _file(dev)}
-    found = {key: value for key, value in found.items() if value is not None}
-    remember_metrics(model, {**found, **metrics})
-
-
-def remembered(model):
-    """Return the metrics and the license that are known for a model; `None` for each unknown one.
-
-    The metrics are unknown if the weights have changed since.
-    """
-    digest, metrics = getattr(model, "_card_metrics", (None, None))
-    if metrics is not None and digest != _biases_digest(model):
-        metrics = None
-    return metrics, getattr(_holder(model), "_card_source", _Source()).license
-
-
-def _holder(model):
-    """Return the encoder of a model, or the model itself if it does not have exactly one."""
-    try:
-        return heads.find_encoder(model)
-    except ValueError:
-        return model
-
-
-def _biases_digest(model):
-    """Return a hash of the weights with one axis: they are few, and any training changes them."""
-    found = hashlib.sha256()
-    for weight in model.weights:
-        if len(weight.shape) == 1:
-            found.update(keras.ops.convert_to_numpy(weight).tobytes())
-    return found.hexdigest()
-
-
-def _file(data):
-    """Return the file that data was read from. `None` for "the examples", "the table" and so on."""
-    return None if data is None or data.source.startswith("the ") else data.source
 
 
 def write(version, info):

@@ -15,7 +15,7 @@ import tempfile
 import keras
 import tensorflow as tf
 
-from keras_bert import heads, keras_internals
+from keras_bert import heads, keras_internals, provenance
 from keras_bert.encoder import BertEncoder
 from keras_bert.exporting import model_card, signatures, tf_serving, tfhub
 from keras_bert.exporting.hub_layer import HubLayer
@@ -85,7 +85,7 @@ def export(model, path, *, metrics=None, license=None):
             "TensorFlow backend: the .keras file is the same for all backends."
         )
     path = pathlib.Path(path).expanduser()
-    known_metrics, known_license = model_card.remembered(model)
+    known_metrics, known_license = provenance.remembered(model)
     metrics = known_metrics if metrics is None else metrics
     license = license or known_license
     output = heads.find_output(model)

@@ -11,14 +11,12 @@ import zipfile
 
 import keras
 
-from keras_bert import checkpoints, heads, keras_internals
+from keras_bert import checkpoints, heads, keras_internals, provenance
 from keras_bert.encoder import BertEncoder
-from keras_bert.exporting import model_card
 from keras_bert.hub import conversion, model_config, resolve
 from keras_bert.runtime.files import atomic_write
 from keras_bert.runtime.reading import first_line
 from keras_bert.runtime.terminal import printable
-from keras_bert.training import report
 
 MODEL_FILE = "model.keras"  # the model in a folder that `save` wrote
 # Parameters of a model per number in its file. Quantized kernels pack two into one number.
@@ -103,10 +101,10 @@ def load(
         model = _load_saved(file, task, fresh_head, options, head_options, trusted)
         if sequence_length != "auto":
             _set_length(model, sequence_length, file)
-        metrics = report.read_metrics(file.parent) if file.name == MODEL_FILE else {}
+        metrics = provenance.read_metrics(file.parent) if file.name == MODEL_FILE else {}
         _remember_source(model, name, metrics)
         if metrics and not fresh_head:
-            model_card.remember_metrics(model, metrics)
+            provenance.remember_metrics(model, metrics)
         return model
     published = resolve.published_options(name)
     model = conversion.from_checkpoint(
@@ -128,7 +126,7 @@ def _remember_source(model, name, metrics):
     """Keep the name and the license on the model, for its card."""
     names = (os.fspath(name), str(metrics.get("model")))
     license = next(filter(None, map(resolve.license_of, names)), None)
-    model_card.remember_source(model, names[0], license)
+    provenance.remember_source(model, names[0], license)
 
 
 def save(model, path, *, format="keras"):

@@ -295,7 +295,7 @@ def records(model, examples, answers, probabilities=False):
     """
     output = heads.find_output(model)
     for index, row in enumerate(answers):
-        record = {}
+        record: dict[str, object] = {}
         if output.task == "regressor":
             record["score"] = float(row)
         elif output.multi_label:

@@ -10,9 +10,8 @@ import sys
 import keras
 import numpy as np
 
-from keras_bert import heads, optimizers
+from keras_bert import heads, optimizers, provenance
 from keras_bert.encoder import BertEncoder
-from keras_bert.exporting import model_card
 from keras_bert.runtime import distribution
 from keras_bert.runtime.files import exclusive_lock
 from keras_bert.tasks import classification, inference, registry
@@ -166,7 +165,7 @@ def finetune(
             )  # fmt: skip
             stopped = training.run()
         metrics = run.metrics(state, training.finish(), stopped)
-        model_card.remember_run(model, start, train, dev, metrics)
+        provenance.remember_run(model, start, train, dev, metrics)
         if on_end is not None:
             on_end(model, metrics)
         state.clear()

@@ -8,9 +8,9 @@ import pathlib
 import numpy as np
 
 from keras_bert import heads
+from keras_bert.provenance import METRICS_FILE
 from keras_bert.runtime.files import atomic_write
 
-METRICS_FILE = "metrics.json"
 CURVES_FILE = "curves.png"
 CONFUSION_FILE = "confusion_matrix.png"
 _MAX_CLASSES = 60  # a plot of more classes is not readable
@@ -41,15 +41,6 @@ def write_metrics(folder, metrics):
     text = json.dumps(_finite(metrics), indent=2, ensure_ascii=False)
     with atomic_write(file) as temporary:
         temporary.write_text(text + "\n", encoding="utf-8")
-
-
-def read_metrics(folder):
-    """Return the contents of `metrics.json`, or {} if the file is missing or broken."""
-    try:
-        metrics = json.loads(pathlib.Path(folder, METRICS_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return metrics if isinstance(metrics, dict) else {}
 
 
 def _finite(value):
