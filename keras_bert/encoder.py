@@ -177,7 +177,7 @@ class BertEncoder(TokenModel):
             )
 
     @property
-    def _for_strings(self):
+    def _call_for_strings(self):
         return "encoder(encoder.preprocessor(texts))"
 
     @property

@@ -518,6 +518,9 @@ def _text_vector(encoder, inputs, pooling):
     outputs = encoder(inputs)
     if pooling == "pooler":
         return outputs["pooled_output"]
+    if pooling not in SentencePooling.MODES:
+        modes = ", ".join(SentencePooling.MODES)
+        raise ValueError(f"pooling must be one of pooler, {modes}; received {pooling!r}")
     layer = SentencePooling(pooling, normalize=False, name="pooling")
     return layer(outputs["sequence_output"], inputs["input_mask"])
 

@@ -36,7 +36,7 @@ def packed(model, *, name="packed"):
     else:
         inputs["cls_positions"] = cls_positions = _input("cls_positions")
         if _has_pooling(model):
-            x = _means(_encode(encoder, inputs)["sequence_output"], inputs)
+            x = _mean_of_each_text(_encode(encoder, inputs)["sequence_output"], inputs)
         else:  # no output positions, since the head reads only the [CLS] vectors
             optional = {"cls_positions": cls_positions, "output_positions": cls_positions[:, :0]}
             x = _encode(encoder, inputs, **optional)["pooled_output"]
@@ -75,8 +75,8 @@ def packed_pretraining(model, *, name="packed_pretraining"):
 def can_be_packed(model):
     """Return True if `packed` accepts a model: an unchanged classifier, regressor or tagger.
 
-    `packed` would lose what a user added to a model, such as another attention mask. A pooling
-    must be the mean.
+    `packed` would lose what a user added to a model, such as another attention mask. A
+    pooling layer must have the mode "mean".
     """
     task = find_task(model)
     if task not in ("classifier", "regressor", "tagger"):
@@ -110,7 +110,7 @@ def _is_mean(layer):
     return isinstance(layer, SentencePooling) and layer.mode == "mean" and not layer.normalize
 
 
-def _means(sequence_output, inputs):
+def _mean_of_each_text(sequence_output, inputs):
     """Return the mean over the tokens of each text, float32 (batch, texts, hidden)."""
     numbers = keras.ops.cumsum(keras.ops.ones_like(inputs["cls_positions"]), axis=1)  # 1, 2, ...
     is_member = keras.ops.equal(inputs["text_ids"][:, None, :], numbers[:, :, None])

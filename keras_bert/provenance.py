@@ -1,4 +1,4 @@
-"""What is known about the weights of a model: name, license and metrics, for its model card."""
+"""Source, license and metrics of a model's weights, kept in memory for its model card."""
 
 import dataclasses
 import hashlib
@@ -14,7 +14,7 @@ METRICS_FILE = "metrics.json"
 
 @dataclasses.dataclass(frozen=True)
 class _Source:
-    """What `load` knows about the weights: the name given to it, and their license."""
+    """The name that was given to `load`, and the license of the weights."""
 
     name: str | None = None
     license: str | None = None
@@ -59,7 +59,7 @@ def _holder(model):
 
 
 def _biases_digest(model):
-    """Return a hash of the weights with one axis: they are few, and any training changes them."""
+    """Return a hash of the weights with one axis, so it misses changes of kernels alone."""
     found = hashlib.sha256()
     for weight in model.weights:
         if len(weight.shape) == 1:

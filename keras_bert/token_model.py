@@ -1,4 +1,4 @@
-"""The base class of encoders and heads: a functional model that names the next step for strings."""
+"""The base class of encoders and heads, which rejects strings with the call to use instead."""
 
 import re
 
@@ -31,10 +31,11 @@ class TokenModel(keras.Model):
         dtype = str(getattr(first, "dtype", ""))
         if isinstance(first, (str, bytes)) or re.search(r"^.[US]\d|object|string", dtype):
             raise ValueError(
-                f"{self.name!r} takes token ids, not strings. Call {self._for_strings}; to train, "
-                "use keras_bert.finetune, or fit with keras_bert.Examples(...).to_dataset(model)"
+                f"{self.name!r} takes token ids, not strings. Call {self._call_for_strings}; to "
+                "train, use keras_bert.finetune, or fit with Examples(...).to_dataset(model)"
             )
 
     @property
-    def _for_strings(self):
+    def _call_for_strings(self):
+        """The call that takes strings, for the error message."""
         return "keras_bert.pipeline(model)(texts)"

@@ -493,7 +493,9 @@ def test_pooling_of_a_classifier():
             kernel, bias = model.get_layer("logits").get_weights()
             expected = vectors[pooling or "mean"] @ kernel + bias
             np.testing.assert_allclose(np.array(model(inputs)), expected, atol=1e-5)
-    with pytest.raises(ValueError, match="must be one of mean, cls, max; received 'men'"):
+    with pytest.raises(
+        ValueError, match="must be one of pooler, mean, cls, max; received 'men'"
+    ):
         heads.classifier(encoder, 3, pooling="men")
     with pytest.raises(ValueError, match="pooling must be None or one of mean, cls, max"):
         tiny.encoder(pooling="men")
@@ -501,7 +503,7 @@ def test_pooling_of_a_classifier():
 
 def test_other_formats_cannot_hold_a_pooling(tmp_path):
     model = heads.classifier(tiny.encoder(pooling="mean"), 2)
-    with pytest.raises(ValueError, match="pools over the tokens, which only format='keras'"):
+    with pytest.raises(ValueError, match="has pooling='mean', which only format='keras'"):
         keras_bert.save(model, tmp_path / "theirs", format="huggingface")
     keras_bert.save(model, tmp_path / "ours")
     inputs = heads.find_encoder(model).preprocessor(["so good"])

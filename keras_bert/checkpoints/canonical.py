@@ -174,7 +174,7 @@ def without_ignored(
         raise ValueError(f"ignore must be a list of patterns; received the string {ignore!r}")
     for pattern in ignore:
         if not any(fnmatch.fnmatchcase(name, pattern) for name in tensors):
-            raise ValueError(f"{file}: ignore names no tensor of this file with {pattern!r}")
+            raise ValueError(f"{file}: no tensor matches {pattern!r} of ignore; check its spelling")
     return {
         name: tensor
         for name, tensor in tensors.items()

@@ -60,7 +60,6 @@ def _with_options(message):
     """Add the command-line option that helps to an error message of `convert`."""
     if 'hidden_act="gelu_new"' in message:
         return f"{message}: give --hidden-act gelu_new"
-    message = message.replace("with ignore=", "with --ignore")
     if advice := re.search(r"; drop ([a-z_]+(?:, [a-z_]+)*)(?: for \w+)?$", message):
         return f"{message}: give {' '.join(f'--drop {part}' for part in advice[1].split(', '))}"
     if message.endswith("; drop some of them"):

@@ -83,8 +83,8 @@ def to_checkpoint(model):
             )
     if task in ("classifier", "regressor") and "pooling" in [each.name for each in model.layers]:
         raise ValueError(
-            f"{model.name!r} pools over the tokens, which only format='keras' can hold; for other "
-            "formats, build the head with pooling='pooler'"
+            f"{model.name!r} has pooling={model.get_layer('pooling').mode!r}, which only "
+            "format='keras' can hold; for other formats, build the head with pooling='pooler'"
         )
     config = {key: encoder.get_config()[key] for key in checkpoints.canonical.CONFIG_KEYS}
     weights = {
@@ -179,7 +179,7 @@ def _head(encoder, task, checkpoint, fresh, options):
     if task == "classifier" and not fresh:
         options.setdefault("multi_label", checkpoint.multi_label)
     if task in ("classifier", "regressor") and not fresh:
-        options.setdefault("pooling", "pooler")  # the only one that the formats have
+        options.setdefault("pooling", "pooler")  # checkpoint formats store only the pooler
     return heads.TASKS[task](encoder, **options)
 
 

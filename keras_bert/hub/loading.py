@@ -64,8 +64,8 @@ def load(
         hidden_act: Activation that replaces the checkpoint's. A named model such as `"base"` has
             the activation with which Google published it: `"gelu"` for the models of 2018,
             `"gelu_new"` (tanh) for whole word masking and the miniatures.
-        ignore: Names of tensors of a checkpoint to leave out, such as `["cls.chain.*"]`. Without
-            it, tensors that BERT does not have are an error.
+        ignore: Patterns of the tensors of a checkpoint to leave out, such as `["cls.chain.*"]`.
+            Otherwise, tensors that BERT does not have are an error.
         trusted: Use `True` only if you trust the author: the model's code can then read and write
             your files.
         **head_options: Options of the head, such as `labels` with `fresh_head`.
@@ -124,7 +124,7 @@ def load(
 
 def _remember_source(model, name, metrics):
     """Keep the name and the license on the model, for its card."""
-    names = (os.fspath(name), str(metrics.get("model")))
+    names = [str(each) for each in (os.fspath(name), metrics.get("model")) if each is not None]
     license = next(filter(None, map(resolve.license_of, names)), None)
     provenance.remember_source(model, names[0], license)
 
@@ -250,7 +250,7 @@ def _task_of_parts(checkpoint):
 
 def _check_ignore(ignore, file):
     if ignore:
-        raise ValueError(f"{file}: ignore is for checkpoints; a .keras file has no unknown tensors")
+        raise ValueError(f"{file}: ignore is for checkpoints; remove it for a .keras file")
 
 
 def _keras_file(path):

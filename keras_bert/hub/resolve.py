@@ -113,9 +113,9 @@ def license_of(name):
 
 
 def published_options(name):
-    """Return `hidden_act` and `pooling` of a named model, as far as its files do not hold them.
+    """Return the published `hidden_act` and `pooling` that the files of a named model lack.
 
-    `hidden_act` is the activation in Google's code. The dict is empty for all other models.
+    The dict is empty for all other models.
     """
     name = ALIASES.get(os.fspath(name), os.fspath(name))
     if name not in SOURCES or _local(name) is not None:

@@ -1,8 +1,6 @@
 """One text or pair of texts as the input of a model, with its tokens and words."""
 
 import dataclasses
-import os
-import sys
 import warnings
 
 import keras
@@ -10,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert import heads
+from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import inference
 from keras_bert.text.offsets import characters_of_bytes
 
@@ -80,7 +79,7 @@ def encode_text(model, text, text_pair=None):
         warnings.warn(
             f"the text was truncated from {total} to {len(tokens)} tokens, the maximum of the "
             "model. Shorten it, or look at its parts one by one",
-            stacklevel=_level_of_caller(),
+            stacklevel=level_of_caller(),
         )
     words = []
     for index, (position, count) in enumerate(_parts(inputs["input_type_ids"][0], len(texts))):
@@ -128,11 +127,3 @@ def _words(index, text, tokenized, position, count):
             first = position + int(part[0])
             words.append(Word(index, start, end, range(first, first + len(part))))
     return words
-
-
-def _level_of_caller():
-    """Return the `stacklevel` for which a warning of the calling function names the user's code."""
-    folder, frame, level = os.path.dirname(os.path.dirname(__file__)), sys._getframe(1), 1
-    while frame.f_back and frame.f_code.co_filename.startswith(folder):
-        frame, level = frame.f_back, level + 1
-    return level

@@ -2,8 +2,6 @@
 
 import contextlib
 import itertools
-import os
-import sys
 import warnings
 from collections.abc import Iterator
 
@@ -15,6 +13,7 @@ from keras_bert.exporting import saved_model
 from keras_bert.hub import loading
 from keras_bert.pipelines import results
 from keras_bert.runtime.terminal import progress
+from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import inference
 
 _LONG_INPUT = 200  # texts for which a progress bar is shown
@@ -251,7 +250,7 @@ class Pipeline:
             remedy = "Shorten them"
         warnings.warn(
             f"{truncated} of {count} texts were truncated to {encoded.max_length} tokens. {remedy}",
-            stacklevel=_level_of_caller(),
+            stacklevel=level_of_caller(),
         )
 
 
@@ -259,14 +258,6 @@ def _checked_batch_size(value):
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(f"batch_size must be an integer of at least 1; received {value!r}")
     return value
-
-
-def _level_of_caller():
-    """Return the `stacklevel` for which a warning of the calling function names the user's code."""
-    folder, frame, level = os.path.dirname(os.path.dirname(__file__)), sys._getframe(1), 1
-    while frame.f_back and frame.f_code.co_filename.startswith(folder):
-        frame, level = frame.f_back, level + 1
-    return level
 
 
 @contextlib.contextmanager

@@ -50,10 +50,10 @@ def quiet_imports():
 
 
 def quiet():
-    """Import Keras without TensorFlow's messages about GPUs and CPU features.
+    """Import Keras and TensorFlow without TensorFlow's messages about GPUs and CPU features.
 
     Also hides TensorFlow's later log messages, such as those about retracing. Call it before
-    anything else imports Keras or TensorFlow. Python's warnings and errors are still shown.
+    anything else imports Keras or TensorFlow. Errors are still shown.
 
     Example:
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from keras_bert.text import unicode_tables
 from keras_bert.text.tables import MAX_WORD_LENGTH
-from keras_bert.text.tokenizer import UNKNOWN, WordPieceTokenizer, in_parts, is_split
+from keras_bert.text.tokenizer import UNKNOWN, WordPieceTokenizer, in_parts, should_split
 
 _FILE = pathlib.Path(__file__).with_name("agreement.npz")
 _SURROGATES = range(0xD800, 0xE000)
@@ -64,7 +64,7 @@ def tokenize_function(tokenizer):
 
     def tokenize_ragged(texts):
         texts = tf.convert_to_tensor(texts, tf.string)
-        ids, row_splits = (tokenize_in_parts if is_split(texts) else tokenize)(texts)
+        ids, row_splits = (tokenize_in_parts if should_split(texts) else tokenize)(texts)
         return tf.RaggedTensor.from_row_splits(ids, row_splits, validate=False)
 
     return tokenize_ragged

@@ -237,30 +237,32 @@ class Preprocessor(keras.layers.Layer):
         segments = [ids] if pair_ids is None else [ids, pair_ids]
         limit = max_sequence_length if sequence_length is None else sequence_length
         limit = limit if isinstance(limit, int) else tf.cast(limit, tf.int64)
-        counts = _truncated([segment.row_lengths() for segment in segments], limit)
+        counts = _truncated_lengths([segment.row_lengths() for segment in segments], limit)
         lengths = tf.add_n(counts) + 1 + len(segments)  # (batch,)
         seq = sequence_length
         if sequence_length is None:
             seq = tf.maximum(tf.reduce_max(lengths), 2)  # 2: for an empty batch
         position = tf.range(tf.cast(seq, tf.int64))[None]  # (1, seq)
-        # Each position is the index of its token in `values`.
+        # index[b, p]: the place in `values` of the token at position p of text b.
         cls, sep, pad = range(3)
         values = [[self.tokenizer.token_id(token) for token in ("[CLS]", "[SEP]", "[PAD]")]]
         index = tf.where(position < 1, tf.constant(cls, tf.int64), pad)
-        start, offset = tf.ones_like(lengths), tf.constant(len(values[0]), tf.int64)
+        starts, offset = [tf.ones_like(lengths)], tf.constant(len(values[0]), tf.int64)
         for segment, count in zip(segments, counts, strict=True):
-            second_start, end = start, start + count
+            start = starts[-1]
+            end = start + count
             inside = (position >= start[:, None]) & (position < end[:, None])
             shift = offset + segment.row_starts() - start
             index = tf.where(inside, position + shift[:, None], index)
             index = tf.where(position == end[:, None], tf.constant(sep, tf.int64), index)
             values.append(segment.values)
-            start, offset = end + 1, offset + tf.size(segment.values, tf.int64)
+            starts.append(end + 1)
+            offset += tf.size(segment.values, tf.int64)
         word_ids = tf.gather(tf.concat(values, 0), index)  # (batch, seq)
         mask = position < lengths[:, None]
         type_ids = tf.zeros_like(word_ids)
         if pair_ids is not None:
-            type_ids = tf.cast(mask & (position >= second_start[:, None]), tf.int32)
+            type_ids = tf.cast(mask & (position >= starts[1][:, None]), tf.int32)
         return {
             "input_word_ids": word_ids,
             "input_mask": tf.cast(mask, tf.int32),
@@ -310,8 +312,8 @@ class Preprocessor(keras.layers.Layer):
         return cls(**config)
 
 
-def _truncated(lengths, limit):
-    """Return how many tokens of one or two texts fit into `limit` positions, int64 (batch,) each.
+def _truncated_lengths(lengths, limit):
+    """Return the length that each of one or two texts keeps within `limit`, int64 (batch,) each.
 
     Google removes one token at a time from the longer text, on a tie from the second. In effect, a
     text keeps up to half of the budget and what the other text leaves of it.

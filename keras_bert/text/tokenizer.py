@@ -84,7 +84,7 @@ class WordPieceTokenizer:
             ValueError: if `texts` is not a batch of strings.
         """
         texts = _as_strings(texts)
-        run = self._tokenize_in_parts if is_split(texts) else self._tokenize_flat
+        run = self._tokenize_in_parts if should_split(texts) else self._tokenize_flat
         ids, row_splits = run(texts)
         return tf.RaggedTensor.from_row_splits(ids, row_splits, validate=False)
 
@@ -267,11 +267,10 @@ def _as_strings(texts):
     return texts
 
 
-def is_split(texts):
+def should_split(texts):
     """Return True if `in_parts` is faster for a tensor of strings.
 
-    Traced graphs (tf.data, an export) already run in parallel, and building the graph of `in_parts`
-    takes twice as long.
+    Traced graphs (tf.data, an export) already run in parallel. The graph of `in_parts` is larger.
     """
     return tf.executing_eagerly() and len(texts) >= _LARGE_BATCH
 

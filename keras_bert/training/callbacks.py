@@ -20,8 +20,8 @@ def check_callbacks(callbacks, folder):
         name = type(callback).__name__
         if isinstance(callback, keras.callbacks.LearningRateScheduler):
             raise ValueError(
-                f"finetune does not take the callback {name}, because it has a schedule of its "
-                "own; use learning_rate and warmup, or ReduceLROnPlateau"
+                f"finetune does not take the callback {name}, because finetune sets the "
+                "learning rate; use learning_rate and warmup, or ReduceLROnPlateau"
             )
         if isinstance(callback, keras.callbacks.BackupAndRestore) and folder is not None:
             raise ValueError(f"folder already resumes a killed run; remove folder or {name}")
@@ -41,9 +41,9 @@ def check_monitors(callbacks, scores):
             continue
         received = f"{type(callback).__name__} monitors {monitor!r}"
         if scores is None:
-            raise ValueError(f"{received}, which needs dev, the data that is scored")
+            raise ValueError(f"{received}; pass dev, the data to score")
         if monitor not in known:
-            raise ValueError(f"{received}; it must be one of {', '.join(known)}")
+            raise ValueError(f"{received}; monitor must be one of {', '.join(known)}")
         if getattr(callback, "mode", None) == "auto":
             callback.mode = "min" if _record_name(monitor) in LOWER_IS_BETTER else "max"
 
@@ -51,7 +51,7 @@ def check_monitors(callbacks, scores):
 def selecting_metric(callbacks, metric):
     """Return the name of the metric that selects the best epoch of dev data.
 
-    An `EarlyStopping` that restores the best weights decides it.
+    `EarlyStopping(restore_best_weights=True)` overrides `metric`.
     """
     for callback in callbacks:
         if not getattr(callback, "restore_best_weights", False):
@@ -72,7 +72,7 @@ def selecting_metric(callbacks, metric):
 
 
 def _record_name(monitor):
-    """Return the name in a history record of a value in the logs, such as "val_f1"."""
+    """Return the key in a history record for a key in the logs: "f1" for "val_f1"."""
     score = monitor.removeprefix("val_")
     return DEV_LOSS if score == "loss" else score
 
@@ -89,7 +89,8 @@ def logs_of(record):
 class Callbacks(keras.callbacks.CallbackList):
     """Calls the caller's callbacks with the caller's model, as one `fit` over all epochs does.
 
-    Each epoch is a `fit` of its own, and of a model for packed batches. The callbacks see neither.
+    Each epoch is a `fit` of its own, and of a model for packed batches. Callbacks do not see these
+    inner calls.
 
     Args:
         callbacks: The caller's callbacks.
@@ -99,7 +100,8 @@ class Callbacks(keras.callbacks.CallbackList):
         steps: Batches per epoch.
 
     Attributes:
-        terminate_on_nan: True if a loss of NaN ends the run without an error.
+        terminate_on_nan: True if a `TerminateOnNaN` is given. A loss of NaN then ends the run
+            without an error, if there is a best epoch.
     """
 
     def __init__(self, callbacks, model, trained, epochs, steps):

@@ -66,9 +66,9 @@ def finetune(
     Args:
         encoder: A `BertEncoder` with a preprocessor, or a pretraining model: a copy of the encoder
             gets a new head, and the encoder itself does not change. If the encoder has a `pooling`,
-            as MiniLM has, a head for texts starts from a logistic regression. Or a model with the
-            head of a task, including a custom one that ends in a `heads.TaskOutput`: it is trained
-            in place, and its preprocessor's `max_sequence_length` is set to `max_length`.
+            as MiniLM has, a head for texts starts from a regression on its vectors. Or a model with
+            the head of a task, including a custom one that ends in a `heads.TaskOutput`: it is
+            trained in place, and its preprocessor's `max_sequence_length` is set to `max_length`.
         train: The training data. Its labels are the classes.
         dev: The data for scoring, or `None`.
         epochs: Number of passes over the training data. The paper uses 2 to 4.
@@ -81,8 +81,8 @@ def finetune(
         metric: Name of the metric that selects the best epoch, such as "f1" or "dev_loss".
             Default: the first of the task's `metric_names`.
         patience: Stop after this many epochs without improvement. `None`: never.
-        evaluate_every: Also score `dev` within an epoch, each time after this many batches. A
-            fraction such as 0.25 is a part of an epoch. The best epoch can then be 1.25.
+        evaluate_every: Also score `dev` within an epoch. From 1: each time after this many batches;
+            below 1: after this fraction of an epoch. `best_epoch` can then be 1.25.
         gradient_accumulation_steps: Batches per optimizer step. Their gradients are averaged. The
             last step is completed with batches of an additional pass.
         fixed_length: If `True`, pad each batch to `max_length`, so that a TPU compiles one program.
@@ -91,10 +91,12 @@ def finetune(
         on_end: Function that is called with the return values before the state is deleted. If it
             fails, for example because the disk is full, the next call repeats only `on_end`.
         tensorboard: Folder for TensorBoard, or `None`. It gets the losses and scores of each epoch.
+            With `evaluate_every`, its steps are batches.
         callbacks: `keras.callbacks.Callback`s. They see one `fit` of the returned model over all
             epochs. The logs of an epoch have `loss`, `val_loss` and the scores of `dev`, such as
             `val_accuracy`. `EarlyStopping(restore_best_weights=True)` selects the best epoch in
-            place of `metric`. A run that resumes from `folder` calls them from the start.
+            place of `metric`. A resumed run starts at the saved epoch, and its callbacks do not get
+            their earlier state back.
         show_progress: If `True`, draw a progress bar in a terminal or notebook, elsewhere print a
             line per epoch on stderr.
         **options: Options of the task: for texts `class_weight`, and `long_texts="window"` to train
@@ -143,7 +145,7 @@ def finetune(
     _check_options(task, train, recipe.options)
     if dev is None and (metric, patience, evaluate_every) != (None, None, None):
         raise ValueError("metric, patience and evaluate_every need dev, the data that is scored")
-    start = encoder
+    given = encoder
     encoder, model = _encoder_and_model(encoder, task, train)
     for data in (train, dev):
         if data is not None:
@@ -165,7 +167,7 @@ def finetune(
             )  # fmt: skip
             stopped = training.run()
         metrics = run.metrics(state, training.finish(), stopped)
-        provenance.remember_run(model, start, train, dev, metrics)
+        provenance.remember_run(model, given, train, dev, metrics)
         if on_end is not None:
             on_end(model, metrics)
         state.clear()
@@ -242,7 +244,8 @@ class _Run:
                 f"{train.source}: no text has tokens. Check the column of the texts and the "
                 "vocabulary"
             )
-        check_monitors(callbacks, dev and task.metric_names(model, dev))
+        scores = None if dev is None else task.metric_names(model, dev)
+        check_monitors(callbacks, scores)
         self.plan = BatchPlan(
             model,
             self.encoded,
@@ -266,8 +269,10 @@ class _Run:
     def evaluate_every(self):
         """Batches between two scores within an epoch, or `None`."""
         every = self._recipe.evaluate_every
-        if every is None or every >= 1:
-            return every and int(every)
+        if every is None:
+            return None
+        if every >= 1:
+            return int(every)
         return max(1, round(every * self.plan.batches))
 
     def restore(self, folder, show_progress):
@@ -434,7 +439,8 @@ def _score(model, dev, encoded, batch_size):
 def _check_metric(task, model, dev, metric):
     names = task.metric_names(model, dev)
     if metric is not None and metric not in (*names, DEV_LOSS):
-        raise ValueError(f"metric must be one of {', '.join(names)}; received {metric!r}")
+        known = ", ".join((*names, DEV_LOSS))
+        raise ValueError(f"metric must be one of {known}; received {metric!r}")
 
 
 def _compile(model, options, optimizer, plan):

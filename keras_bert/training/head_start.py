@@ -1,5 +1,7 @@
 """The first weights of a new head on an encoder that was trained to make text vectors."""
 
+import warnings
+
 import keras
 import numpy as np
 
@@ -21,6 +23,8 @@ def start_from_regression(model, encoded, seed):
     Source: Kumar et al. (2022), Fine-tuning can distort pretrained features and underperform
     out-of-distribution.
     """
+    from sklearn.exceptions import ConvergenceWarning
+
     pooling = heads.find_encoder(model).pooling
     names = [layer.name for layer in model.layers]
     if pooling is None or "pooling" not in names or model.get_layer("pooling").mode != pooling:
@@ -28,13 +32,10 @@ def start_from_regression(model, encoded, seed):
     rows = np.random.default_rng(seed).permutation(len(encoded))[:_MAX_SEQUENCES]
     vectors, targets, weights = _vectors(model, encoded, rows)
     kernel, bias = model.get_layer("logits").get_weights()
-    output = heads.find_output(model)
-    if output.task == "regressor":
-        columns = [_ridge(vectors, targets.ravel(), weights)]
-    elif output.multi_label:
-        columns = [_logistic(vectors, column, weights) for column in targets.T]
-    else:
-        columns = _softmax(vectors, targets, weights, len(output.labels))
+    with warnings.catch_warnings():
+        # The weights only have to be a good start.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        columns = _columns(heads.find_output(model), vectors, targets, weights)
     for index, column in enumerate(columns):
         if column is not None:
             kernel[:, index], bias[index] = column
@@ -53,6 +54,15 @@ def _vectors(model, encoded, rows):
         inputs, targets, weights = encoded.batch(chosen, min(length, encoded.max_length))
         parts.append((np.asarray(predict(inputs)), targets, weights))
     return (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+
+
+def _columns(output, vectors, targets, weights):
+    """Return (weights, bias) of each logit. `None`: keep the random weights."""
+    if output.task == "regressor":
+        return [_ridge(vectors, targets.ravel(), weights)]
+    if output.multi_label:
+        return [_logistic(vectors, column, weights) for column in targets.T]
+    return _softmax(vectors, targets, weights, len(output.labels))
 
 
 def _ridge(vectors, targets, weights):

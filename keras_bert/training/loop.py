@@ -140,9 +140,8 @@ class Loop:
         if self._score is not None:
             self._callbacks.on_test_begin()
             record |= self._score()
-            self._callbacks.on_test_end(
-                {name: value for name, value in record.items() if name != "epoch"}
-            )
+            logs = {name: value for name, value in record.items() if name != "epoch"}
+            self._callbacks.on_test_end(logs | {"loss": logs.pop(DEV_LOSS, None)})
             best_record, metric = best([*state.history, record], self._metric)
             self._watch.show_dev(metric, record[metric])
             if best_record is record:

@@ -9,6 +9,8 @@ import numpy as np
 
 from keras_bert import heads
 from keras_bert.provenance import METRICS_FILE
+from keras_bert.runtime.figures import FONTS
+from keras_bert.runtime.figures import new_figure as _figure
 from keras_bert.runtime.files import atomic_write
 
 CURVES_FILE = "curves.png"
@@ -20,8 +22,6 @@ _NOT_PLOTTED = {
     "seconds", "tokens_per_second", "sequences_per_second", "flop_utilization",
 }  # fmt: skip
 _LABELS = {"loss": "training loss", "dev_loss": "dev loss", "eval_loss": "held-out loss"}
-# Fonts with Hangul in order of preference. Matplotlib's default font has no Hangul.
-_FONTS = ("NanumGothic", "Noto Sans CJK KR", "Noto Sans KR", "Malgun Gothic", "AppleGothic")
 
 
 def table(metrics):
@@ -133,16 +133,6 @@ def draw_confusion(folder, model, examples, answers):
     return True
 
 
-def _figure(width, height):
-    # pyplot would look for a display and keep each figure in memory.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), dpi=120, layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
-
-
 def _drawable(labels):
     """Return the labels, or their indices if no installed font has the characters."""
     if all(label.isascii() for label in labels):
@@ -151,7 +141,7 @@ def _drawable(labels):
     from matplotlib import font_manager
 
     installed = set(font_manager.get_font_names())
-    font = next((font for font in _FONTS if font in installed), None)
+    font = next((font for font in FONTS if font in installed), None)
     if font is None:
         return [str(index) for index in range(len(labels))]
     matplotlib.rcParams["font.family"] = [font, "DejaVu Sans"]
