@@ -2,8 +2,8 @@
 
 Command:   make quickstart
 Time:      one to three minutes on 2 CPU cores
-Expected:  accuracy 0.7 to 0.75 on the dev messages. Always predicting the most frequent label gets
-           0.18
+Expected:  accuracy 0.78 to 0.80 on the dev messages (seeds 0 to 2). Always predicting the most
+           frequent label gets 0.18
 """
 
 import argparse

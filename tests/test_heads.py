@@ -493,9 +493,7 @@ def test_pooling_of_a_classifier():
             kernel, bias = model.get_layer("logits").get_weights()
             expected = vectors[pooling or "mean"] @ kernel + bias
             np.testing.assert_allclose(np.array(model(inputs)), expected, atol=1e-5)
-    with pytest.raises(
-        ValueError, match="must be one of pooler, mean, cls, max; received 'men'"
-    ):
+    with pytest.raises(ValueError, match="must be one of pooler, mean, cls, max; received 'men'"):
         heads.classifier(encoder, 3, pooling="men")
     with pytest.raises(ValueError, match="pooling must be None or one of mean, cls, max"):
         tiny.encoder(pooling="men")
