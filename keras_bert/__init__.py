@@ -60,7 +60,8 @@ class _RegisterAfterKeras:
     """Import hook that registers the layers as soon as Keras is imported.
 
     If Keras is imported by one of our own modules, the other modules cannot be imported before that
-    module is complete. The layers are then registered at the next import.
+    module is complete. The layers are then registered at the next import of another package, or
+    when the name is returned that the module was imported for.
     """
 
     is_searching = keras_is_imported = False
@@ -68,7 +69,9 @@ class _RegisterAfterKeras:
     def find_spec(self, name, path=None, target=None):
         if name == "keras" and not self.is_searching:
             return self._find_keras()
-        self.register()
+        # Registering imports our modules. One that is being searched would be loaded twice.
+        if not name.startswith("keras_bert."):
+            self.register()
         return None
 
     def _find_keras(self):
@@ -99,6 +102,14 @@ class _RegisterAfterKeras:
 
 
 def __getattr__(name):
+    try:
+        return _find(name)
+    finally:
+        _after_keras.register()
+
+
+def _find(name):
+    """Return a public name or module."""
     if name in _MODULE_OF:
         module, _, attribute = _MODULE_OF[name].partition(":")
         return getattr(importlib.import_module(module), attribute or name)
@@ -116,7 +127,8 @@ def __dir__():
     return sorted([*__all__, "__version__"])
 
 
+_after_keras = _RegisterAfterKeras()
 if "keras" in sys.modules:
     _register_layers()
 else:
-    sys.meta_path.insert(0, _RegisterAfterKeras())
+    sys.meta_path.insert(0, _after_keras)

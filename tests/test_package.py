@@ -123,3 +123,22 @@ def test_public_docstrings_are_complete(name):
 
 def test_contributing_lists_all_modules():
     assert module_map.CONTRIBUTING.read_text(encoding="utf-8") == module_map.updated()
+
+
+@pytest.mark.parametrize("name", ["Preprocessor", "BertEncoder", "heads", "pipeline", "HubLayer"])
+def test_any_name_can_be_the_first(name):
+    """No module is loaded twice, and all layers are registered afterwards."""
+    program = f"""
+import sys
+import keras_bert
+keras_bert.{name}
+import keras
+from keras_bert import heads, inspection
+assert keras_bert.BertEncoder is inspection.BertEncoder is heads.find_encoder(
+    keras_bert.BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
+                           num_attention_heads=2, intermediate_size=8)).__class__
+registered = keras.saving.get_custom_objects()
+assert registered["keras_bert>BertEncoder"] is keras_bert.BertEncoder
+assert {{"keras_bert>Preprocessor", "keras_bert>HubLayer", "keras_bert>AdamW"}} <= set(registered)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)

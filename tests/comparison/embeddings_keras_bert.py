@@ -1,0 +1,3 @@
+import keras_bert
+
+print(keras_bert.predict("model", ["so good", "bad film"]).shape)

@@ -1,0 +1,3 @@
+from sentence_transformers import SentenceTransformer
+
+print(SentenceTransformer("model").encode(["so good", "bad film"]).shape)

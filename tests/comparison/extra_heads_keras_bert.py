@@ -1,0 +1,3 @@
+import keras_bert
+
+print(keras_bert.load("extra", ignore=["cls.chain.*"]).count_params())

@@ -1,0 +1,3 @@
+import keras_hub
+
+print(keras_hub.models.BertBackbone.from_preset("extra").count_params())

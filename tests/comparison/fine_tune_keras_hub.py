@@ -1,0 +1,7 @@
+import keras_hub
+import pandas as pd
+
+train, dev = pd.read_csv("train.tsv", sep="\t"), pd.read_csv("dev.tsv", sep="\t")
+model = keras_hub.models.BertTextClassifier.from_preset("preset", num_classes=2)
+model.fit(train["text"], train["label"] == "good", batch_size=8, epochs=3)
+print("accuracy", model.evaluate(dev["text"], dev["label"] == "good")[1])

@@ -1,0 +1,3 @@
+import keras_bert
+
+print(keras_bert.predict("classifier", ["so good", "bad film"]))
