@@ -14,7 +14,8 @@ garden_models := tf-models-official==2.20.0
 
 # Peers that live comparisons need: PyTorch, which is also Keras' third backend, and transformers.
 VENV_PEERS ?= .venv-peers
-peers := torch==2.13.0 transformers==5.23.0
+peers := torch==2.13.0 transformers==5.23.0 accelerate==1.15.0 datasets==5.2.0 \
+	sentence-transformers==6.2.0
 
 # What our entity F1 is held to. There is only its source archive, which the newest setuptools_scm
 # does not build; so that is neither in setup.cfg nor fetched by the build itself.

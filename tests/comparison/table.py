@@ -31,7 +31,7 @@ TASKS = {
 NOT_AVAILABLE = {
     ("plain_fit", "transformers"): "its models are PyTorch modules",
     ("export", "transformers"): "its tokenizers are not part of a graph",
-    ("ner", "keras_hub"): "no class for the task, and its tokenizer keeps no offsets",
+    ("ner", "keras_hub"): "no class for the task",
     (
         "question_answering",
         "keras_hub",
