@@ -343,14 +343,15 @@ def pretraining(encoder, *, name="pretraining"):
     return TokenModel(inputs, outputs, name=name)
 
 
-def embedder(encoder, *, pooling="mean", normalize=True, name="embedder"):
+def embedder(encoder, *, pooling=None, normalize=True, name="embedder"):
     """Build a model that returns a vector per text, for comparing texts by cosine similarity.
 
     Source: Reimers and Gurevych (2019), Sentence-BERT, section 3.
 
     Args:
         encoder: A `BertEncoder`. It is shared, not copied.
-        pooling: `"mean"` or `"max"` over the tokens, or `"cls"`.
+        pooling: `"mean"` or `"max"` over the tokens, or `"cls"`. Defaults to the encoder's
+            `pooling`, and without one to `"mean"`.
         normalize: If True, scale vectors to length 1, so that their dot product is the cosine.
         name: Name of the model.
 
@@ -370,6 +371,7 @@ def embedder(encoder, *, pooling="mean", normalize=True, name="embedder"):
     """
     inputs = _inputs(encoder)
     x = encoder(inputs)["sequence_output"]  # (batch, seq, hidden)
+    pooling = pooling or encoder.pooling or "mean"
     x = SentencePooling(pooling, normalize, name="pooling")(x, inputs["input_mask"])
     return TokenModel(inputs, TaskOutput("embedder", name="output")(x), name=name)
 

@@ -26,10 +26,7 @@ class TokenModel(keras.Model):
         return super().predict(x, *args, **options)
 
     def _refuse_strings(self, x):
-        first = x[0] if isinstance(x, (list, tuple)) and len(x) else x
-        # NumPy: "<U4", "|S4" or "object"; TensorFlow: "<dtype: 'string'>".
-        dtype = str(getattr(first, "dtype", ""))
-        if isinstance(first, (str, bytes)) or re.search(r"^.[US]\d|object|string", dtype):
+        if _has_strings(getattr(x, "element_spec", x)):  # `element_spec` of a `tf.data.Dataset`
             raise ValueError(
                 f"{self.name!r} takes token ids, not strings. Call {self._call_for_strings}; to "
                 "train, use keras_bert.finetune, or fit with Examples(...).to_dataset(model)"
@@ -39,3 +36,15 @@ class TokenModel(keras.Model):
     def _call_for_strings(self):
         """The call that takes strings, for the error message."""
         return "keras_bert.pipeline(model)(texts)"
+
+
+def _has_strings(x):
+    """Return True for strings, tensors of strings, and lists or dicts that hold them."""
+    if isinstance(x, (str, bytes)):
+        return True
+    if isinstance(x, dict):
+        return any(map(_has_strings, x.values()))
+    if isinstance(x, (list, tuple)):
+        return any(map(_has_strings, x[:1]))
+    # NumPy: "<U4", "|S4" or "object"; pandas: "str"; TensorFlow: "<dtype: 'string'>".
+    return re.search(r"^.[US]\d|object|str", str(getattr(x, "dtype", ""))) is not None

@@ -429,7 +429,10 @@ def test_strings_are_refused_with_the_next_step():
     encoder = tiny.encoder()
     model = heads.classifier(encoder, 2)
     strings = ["so good", "bad"]
-    for given in (strings, "so good", np.array(strings), np.array(strings, object)):
+    for given in (
+        strings, "so good", np.array(strings), np.array(strings, object), [strings],
+        {"text": strings}, (strings, strings),
+    ):  # fmt: skip
         for call in (model, model.predict, model.evaluate, model.fit):
             with pytest.raises(ValueError, match=r"not strings. Call keras_bert.pipeline\(model"):
                 call(given)

@@ -170,6 +170,7 @@ def without_ignored(
 
     A pattern that matches no tensor is an error. `file` is for error messages.
     """
+    ignore = ignore or ()
     if isinstance(ignore, str):
         raise ValueError(f"ignore must be a list of patterns; received the string {ignore!r}")
     for pattern in ignore:

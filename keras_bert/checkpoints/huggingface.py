@@ -168,6 +168,14 @@ def matches(path: str | Path) -> bool:
     return (path / "config.json").is_file() and _weights_file(path) is not None
 
 
+# Keys of sentence-transformers' 1_Pooling/config.json.
+_POOLING_KEYS = {
+    "mean": "pooling_mode_mean_tokens",
+    "max": "pooling_mode_max_tokens",
+    "cls": "pooling_mode_cls_token",
+}
+
+
 def read_config(path: str | Path) -> dict[str, Any]:
     """Read config.json as keyword arguments of `BertEncoder`."""
     file = Path(path) / "config.json"
@@ -243,6 +251,8 @@ def write(checkpoint: Checkpoint, path: str | Path) -> None:
         config["label2id"] = {label: index for index, label in enumerate(labels)}
         config["problem_type"] = _PROBLEMS.get((checkpoint.task, checkpoint.multi_label))
     folder.write_json(path / "config.json", config)
+    if checkpoint.pooling is not None:
+        _write_pooling(path, checkpoint)
     contiguous = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
     save_file(contiguous, path / _SAFETENSORS, metadata={"format": "pt"})
     # safetensors makes a private file; config.json has the permissions that the umask gives.
@@ -386,9 +396,16 @@ def _read_pooling(path: Path) -> str | None:
     if not file.is_file():
         return None
     found = folder.read_json(file)
-    names = {"mean": "mean_tokens", "max": "max_tokens", "cls": "cls_token"}
-    chosen = [mode for mode, name in names.items() if found.get(f"pooling_mode_{name}") is True]
+    chosen = [mode for mode, key in _POOLING_KEYS.items() if found.get(key) is True]
     return chosen[0] if len(chosen) == 1 else None
+
+
+def _write_pooling(path: Path, checkpoint: Checkpoint) -> None:
+    file = path / "1_Pooling" / "config.json"
+    file.parent.mkdir()
+    found = {key: mode == checkpoint.pooling for mode, key in _POOLING_KEYS.items()}
+    size = checkpoint.config["hidden_size"]
+    folder.write_json(file, {"word_embedding_dimension": size, **found})
 
 
 def _read_labels(path: Path, weights: Mapping[str, np.ndarray]) -> list[str] | None:

@@ -32,7 +32,7 @@ def explain(args):
     path = pathlib.Path(args.output).resolve()  # follow links
     with atomic_write(path) as temporary:
         page = drawing.page(f"What {args.model} looks at", *parts)
-        temporary.write_text(page, encoding="utf-8")
+        temporary.write_text(page, encoding="utf-8", errors="xmlcharrefreplace")
     print(printable(f"{args.output}: {' and '.join(written)}"))
 
 

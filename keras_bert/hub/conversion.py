@@ -116,6 +116,7 @@ def to_checkpoint(model):
         labels=labels if task in _CLASSIFIERS else None,
         task=task,
         multi_label=bool(getattr(output, "multi_label", False)),
+        pooling=encoder.pooling,
     )
 
 

@@ -28,6 +28,11 @@ def _listed(inputs, name="inputs"):
     return list(inputs), False
 
 
+def _is_pair(row):
+    is_listed = hasattr(row, "__len__") and not isinstance(row, (str, bytes, dict, set))
+    return is_listed and len(row) == 2
+
+
 def _check_texts(texts, what="text"):
     for number, text in enumerate(texts, 1):
         if not isinstance(text, str):
@@ -78,7 +83,7 @@ class TextPipeline(Pipeline):
             )
             pairs = [inputs] if is_single else _listed(inputs)[0]
         for number, pair in enumerate(pairs, 1):
-            if isinstance(pair, str) or not hasattr(pair, "__len__") or len(pair) != 2:
+            if not _is_pair(pair):
                 raise ValueError(
                     f"input {number} must be a pair of texts, such as ('a', 'b'), or give "
                     f"text_pair; received {pair!r:.80}"
@@ -260,7 +265,7 @@ class QuestionAnswering(Pipeline):
             is_single = isinstance(inputs, tuple) and all(isinstance(x, str) for x in inputs)
             rows = [inputs] if is_single else _listed(inputs)[0]
             for number, row in enumerate(rows, 1):
-                if isinstance(row, str) or not hasattr(row, "__len__") or len(row) != 2:
+                if not _is_pair(row):
                     raise ValueError(
                         f"input {number} must be a question and a context; received {row!r:.80}. "
                         "Use question= and context="
@@ -320,7 +325,13 @@ class MultipleChoice(Pipeline):
         texts, is_single = _listed(inputs)
         if choices is None:
             raise ValueError("multiple choice needs choices=, a list of strings per text")
-        choices = [list(choices)] if is_single else [list(each) for each in choices]
+        choices = [choices] if is_single else list(choices)
+        for number, row in enumerate(choices, 1):
+            if isinstance(row, (str, bytes, dict)) or not hasattr(row, "__len__"):
+                raise ValueError(
+                    f"choices of text {number} must be a list of strings; received {row!r:.80}"
+                )
+        choices = [list(row) for row in choices]
         if len(texts) != len(choices):
             raise ValueError(
                 f"choices must have a list for each of the {len(texts)} texts; received "

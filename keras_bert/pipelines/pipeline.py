@@ -131,7 +131,8 @@ class Pipeline:
             ValueError: If the data has no labels or belongs to another task.
         """
         inference.check_labeled(examples)
-        answers = self._answers(examples, batch_size or self.batch_size, **options)
+        size = self.batch_size if batch_size is None else _checked_batch_size(batch_size)
+        answers = self._answers(examples, size, **options)
         return results.Metrics(inference.score(self.model, examples, answers, report=True))
 
     def errors(self, examples, n=10):

@@ -222,4 +222,4 @@ def as_embedder(model, pooling=None):
             f"{model.name!r} has a custom output, use its `predict` method; embeddings need an "
             "encoder or a model of heads.embedder"
         )
-    return heads.embedder(heads.find_encoder(model), pooling=pooling or "mean")
+    return heads.embedder(heads.find_encoder(model), pooling=pooling)

@@ -25,6 +25,8 @@ def check_callbacks(callbacks, folder):
             )
         if isinstance(callback, keras.callbacks.BackupAndRestore) and folder is not None:
             raise ValueError(f"folder already resumes a killed run; remove folder or {name}")
+        if isinstance(callback, keras.callbacks.SwapEMAWeights):
+            raise ValueError(f"finetune does not average weights; remove the callback {name}")
 
 
 def check_monitors(callbacks, scores):
@@ -62,6 +64,13 @@ def selecting_metric(callbacks, metric):
                 f"or monitor a value of dev, such as 'val_loss'; received {callback.monitor!r}"
             )
         monitored = _record_name(callback.monitor)
+        lower = "min" if monitored in LOWER_IS_BETTER else "max"
+        starts_later = getattr(callback, "start_from_epoch", None)
+        if callback.mode not in ("auto", lower) or starts_later:
+            raise ValueError(
+                f"restore_best_weights of {type(callback).__name__} needs mode={lower!r} and "
+                "start_from_epoch=0, since finetune returns the best of all epochs"
+            )
         if metric not in (None, monitored):
             raise ValueError(
                 f"metric={metric!r} and the monitor {callback.monitor!r} of "
@@ -115,8 +124,10 @@ class Callbacks(keras.callbacks.CallbackList):
         )
 
     @contextlib.contextmanager
-    def training(self):
+    def training(self, history):
         """Call `on_train_begin` and `on_train_end` around a block that trains.
+
+        `history` has the records of an earlier process, whose best values are passed on.
 
         Yields:
             The number of epochs that a `BackupAndRestore` restored, or 0.
@@ -124,14 +135,36 @@ class Callbacks(keras.callbacks.CallbackList):
         model = self._target
         model.stop_training = False
         if model is not self._trained and keras.backend.backend() == "jax":
-            # `Callback.model` calls it: within an epoch, JAX's variables are outdated.
-            model.jax_state_sync = self._trained.jax_state_sync
+            # `Callback.model` calls this method: within an epoch, JAX's variables are outdated.
+            # `predict` calls it too, for the state of `model` itself.
+            both = (self._trained.jax_state_sync, model.jax_state_sync)
+            model.jax_state_sync = lambda: [synchronize() for synchronize in both]
+        if history:
+            for callback in self.callbacks:
+                if isinstance(callback, keras.callbacks.CSVLogger):
+                    callback.append = True
         try:
             self.on_train_begin()
+            self._restore_best(history)
             yield keras_internals.pop_initial_epoch(model)
             self.on_train_end(self._last_logs)
         finally:
             model.__dict__.pop("jax_state_sync", None)
+
+    def _restore_best(self, history):
+        """Tell callbacks that monitor a value its best one so far."""
+        whole = [logs_of(record) for record in history if record["epoch"] % 1 == 0]
+        for callback in self.callbacks:
+            values = [logs.get(getattr(callback, "monitor", None)) for logs in whole]
+            if (
+                not values
+                or None in values
+                or getattr(callback, "mode", None) not in ("min", "max")
+            ):
+                continue
+            callback.best = (min if callback.mode == "min" else max)(values)
+            if hasattr(callback, "wait"):
+                callback.wait = len(values) - 1 - values.index(callback.best)
 
     @property
     def stopped(self):

@@ -95,8 +95,8 @@ def finetune(
         callbacks: `keras.callbacks.Callback`s. They see one `fit` of the returned model over all
             epochs. The logs of an epoch have `loss`, `val_loss` and the scores of `dev`, such as
             `val_accuracy`. `EarlyStopping(restore_best_weights=True)` selects the best epoch in
-            place of `metric`. A resumed run starts at the saved epoch, and its callbacks do not get
-            their earlier state back.
+            place of `metric`. When a killed run resumes, callbacks get the best value so far that
+            they monitor, and no other state.
         show_progress: If `True`, draw a progress bar in a terminal or notebook, elsewhere print a
             line per epoch on stderr.
         **options: Options of the task: for texts `class_weight`, and `long_texts="window"` to train
@@ -140,6 +140,8 @@ def finetune(
         evaluate_every=evaluate_every,
         options=options,
     )
+    if callbacks is None or isinstance(callbacks, keras.callbacks.Callback):
+        callbacks = [] if callbacks is None else [callbacks]
     callbacks = list(callbacks)
     check_callbacks(callbacks, folder)
     _check_options(task, train, recipe.options)
@@ -204,7 +206,8 @@ class _Recipe:
             )
         if self.evaluate_every is not None:
             self.evaluate_every = _float("evaluate_every", self.evaluate_every)
-            if self.evaluate_every <= 0 or self.evaluate_every > 1 and self.evaluate_every % 1 != 0:
+            is_part = 0 < self.evaluate_every < 1
+            if not is_part and not (self.evaluate_every >= 1 and self.evaluate_every % 1 == 0):
                 raise ValueError(
                     "evaluate_every must be a number of batches or a fraction of an epoch between "
                     f"0 and 1; received {self.evaluate_every}"
@@ -281,6 +284,8 @@ class _Run:
             "metric": self.metric,
             "packed": self.plan.shape,
         }
+        if isinstance(self._model.optimizer, optimizers.SettableRateAdamW):
+            settings["callback"] = "ReduceLROnPlateau"
         if folder is not None:
             settings = self._identity() | settings
         state = RunState(folder, settings)

@@ -3,12 +3,14 @@
 import sys
 import time
 import typing
+import warnings
 
 import keras
 import numpy as np
 
 from keras_bert.runtime.tensorboard import writer
 from keras_bert.runtime.terminal import progress
+from keras_bert.runtime.warn import level_of_caller
 from keras_bert.training.callbacks import DEV_LOSS, LOWER_IS_BETTER, Callbacks, logs_of
 
 _SAVE_SECONDS = 300  # between two saved states within an epoch
@@ -51,14 +53,21 @@ class Loop:
             KeyboardInterrupt: If Ctrl-C came before the first step.
             ValueError: If the loss or a weight is no longer finite.
         """
-        with self._callbacks.training() as restored_epochs:
-            self._state.epoch = max(self._state.epoch, restored_epochs)
+        state = self._state
+        with self._callbacks.training(state.history) as restored_epochs:
+            if restored_epochs > state.epoch and self._score is not None:
+                warnings.warn(
+                    "BackupAndRestore does not keep the scores of earlier epochs, so the best "
+                    "epoch is one of the following; finetune(folder=) keeps them",
+                    stacklevel=level_of_caller(),
+                )
+            state.epoch = max(state.epoch, restored_epochs)
             try:
-                while self._state.epoch < self.plan.epochs and not self._is_out_of_patience():
+                while not (
+                    state.stopped or state.epoch >= self.plan.epochs or self._is_out_of_patience()
+                ):
                     self._train_epoch()
                     self._end_epoch()
-                    if self._callbacks.stopped:
-                        break
             except KeyboardInterrupt:
                 self._synchronize()
                 if self._watch is not None:
@@ -130,6 +139,7 @@ class Loop:
         state = self._state
         record = self._record(state.epoch + 1)
         self._callbacks.on_epoch_end(state.epoch, self._watch.logs | logs_of(record))
+        state.stopped = self._callbacks.stopped
         state.next_epoch()
         state.save(self._model)
 

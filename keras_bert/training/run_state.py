@@ -36,6 +36,7 @@ class RunState:
         epoch, batch: The next batch to train on.
         history: A dict of metrics per completed epoch.
         seconds: Time spent in training.
+        stopped: True if a callback ended the training.
         loss, rows: Mean loss of the current epoch so far, and its number of rows.
     """
 
@@ -47,6 +48,7 @@ class RunState:
         self._best = None
         self.epoch, self.batch, self.history = 0, 0, []
         self.seconds, self.loss, self.rows = 0.0, 0.0, 0
+        self.stopped = False
 
     def next_epoch(self):
         """Move to the beginning of the next epoch."""
@@ -60,6 +62,7 @@ class RunState:
             model.jax_state_sync()  # during `fit` the variables are outdated
         header = {"settings": self._settings}
         header |= {key: getattr(self, key) for key in _ATTRIBUTES}
+        header |= {"stopped": True} if self.stopped else {}
         arrays = _to_arrays(_variables(model))
         state_file.write(self._folder / STATE_FILE, _HEADER, header, arrays)
 
@@ -84,6 +87,7 @@ class RunState:
             variable.assign(value)
         for key in _ATTRIBUTES:
             setattr(self, key, header[key])
+        self.stopped = bool(header.get("stopped"))
         if any(record.keys() - {"epoch", "loss"} for record in self.history):
             self._read_best(file.parent, model)  # report an error before the training, not after
         return True

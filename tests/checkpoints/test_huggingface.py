@@ -149,7 +149,10 @@ def test_pooling_of_sentence_transformers(tmp_path):
         file.write_text(json.dumps(found))
         assert checkpoints.read(tmp_path).pooling == expected
     file.write_text(json.dumps({mean: True}))
-    assert keras_bert.load(tmp_path).pooling == "mean"
+    bert = keras_bert.load(tmp_path)
+    assert bert.pooling == "mean"
+    keras_bert.save(bert, tmp_path / "again", format="huggingface")
+    assert keras_bert.load(tmp_path / "again").pooling == "mean"
 
 
 def test_ignored_tensors_are_left_out(tmp_path):

@@ -424,3 +424,26 @@ def test_garbage_texts(classify):
     assert all(np.isfinite(answer["score"]) for answer in answers)
     for text, entities in zip(garbage, tags, strict=True):
         assert all(text[e["start"] : e["end"]].strip() for e in entities)
+
+
+def test_dicts_and_strings_in_place_of_lists_are_refused():
+    pairs = keras_bert.pipeline(heads.classifier(encoder(), labels=["a", "b"], pairs=True))
+    with pytest.raises(ValueError, match="input 1 must be a pair of texts"):
+        pairs([{"text": "good", "text_pair": "bad"}])
+    choose = keras_bert.pipeline(heads.multiple_choice(encoder()))
+    for inputs, choices in (("a", "good"), (["a", "b"], ["good", "bad"])):
+        with pytest.raises(ValueError, match="choices of text 1 must be a list of strings"):
+            choose(inputs, choices=choices)
+    examples = tiny.examples(tiny.ROWS[:4])
+    classify = keras_bert.pipeline(heads.classifier(encoder(), labels=["good", "bad"]))
+    with pytest.raises(ValueError, match="batch_size must be an integer of at least 1"):
+        classify.evaluate(examples, batch_size=-1)
+
+
+def test_embeddings_have_the_pooling_of_the_encoder():
+    bert = tiny.encoder(pooling="cls")
+    found = keras_bert.pipeline(bert, task="embedder")("so good")
+    expected = keras_bert.pipeline(heads.embedder(bert, pooling="cls"))("so good")
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    other = keras_bert.pipeline(heads.embedder(bert, pooling="mean"))("so good")
+    assert np.abs(found - other).max() > 1e-3

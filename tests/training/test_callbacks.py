@@ -231,6 +231,13 @@ def test_a_run_killed_after_a_score_within_an_epoch_resumes(tmp_path):
             {"metric": "mcc"},
             "both select the best epoch",
         ),
+        (callbacks.SwapEMAWeights(), {}, "finetune does not average weights"),
+        (
+            callbacks.EarlyStopping("val_loss", mode="max", restore_best_weights=True),
+            {},
+            "needs mode='min' and start_from_epoch=0",
+        ),
+        (None, {"evaluate_every": math.nan}, "evaluate_every must be a number of batches"),
         (None, {"evaluate_every": 1.5}, "evaluate_every must be a number of batches or a fraction"),
         (None, {"evaluate_every": 2, "dev": None}, "metric, patience and evaluate_every need dev"),
     ],
@@ -284,3 +291,55 @@ assert "jax_state_sync" not in vars(model)
 @pytest.mark.slow
 def test_callbacks_on_jax(python, tmp_path):
     python("-c", JAX.format(folder=str(tmp_path)), backend="jax")
+
+
+def test_a_resumed_run_passes_the_best_values_on(tmp_path):
+    class Killed(Exception):
+        pass
+
+    def kill(epoch, logs):
+        if epoch == 2:
+            raise Killed
+
+    def made():
+        return (
+            callbacks.ModelCheckpoint(tmp_path / "b.keras", "val_loss", save_best_only=True),
+            callbacks.EarlyStopping("val_loss", patience=9),
+            callbacks.CSVLogger(str(tmp_path / "log.csv")),
+        )
+
+    options = {"epochs": 3, "folder": tmp_path / "run"}
+    with pytest.raises(Killed):
+        finetune(*made(), callbacks.LambdaCallback(on_epoch_begin=kill), **options)
+    checkpoint, stopping, logger = made()
+    seen = []
+    begin = callbacks.LambdaCallback(on_epoch_begin=lambda *_: seen.append(checkpoint.best))
+    _, metrics = finetune(checkpoint, stopping, logger, begin, **options)
+    losses = [record["dev_loss"] for record in metrics["history"]]
+    assert seen == [min(losses[:2])]
+    assert checkpoint.best == stopping.best == pytest.approx(min(losses))
+    rows = list(csv.DictReader((tmp_path / "log.csv").read_text().splitlines()))
+    assert [row["epoch"] for row in rows] == ["0", "1", "2"]
+
+
+def test_a_run_that_a_callback_stopped_does_not_go_on(tmp_path):
+    class Stop(callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            self.model.stop_training = True
+
+    def fail(model, metrics):
+        raise OSError("the disk is full")
+
+    with pytest.raises(OSError, match="full"):
+        finetune(Stop(), epochs=3, folder=tmp_path, on_end=fail)
+    _, metrics = finetune(Stop(), epochs=3, folder=tmp_path)
+    assert len(metrics["history"]) == 1
+
+
+def test_one_callback_or_none():
+    finetune(epochs=1)
+    stopping = callbacks.EarlyStopping()
+    options = {"epochs": 1, "batch_size": 4, "max_length": 16, "show_progress": False}
+    finetuning.finetune(tiny.learner(), EXAMPLES, DEV, callbacks=stopping, **options)
+    assert stopping.best is not None
+    finetuning.finetune(tiny.learner(), EXAMPLES, callbacks=None, **options)
