@@ -22,7 +22,7 @@ def test_contract(check_contract, backend, head):
 
 def test_a_classifier_is_a_functional_model_with_labels(encoder):
     model = heads.classifier(encoder, 2)
-    assert type(model) is type(keras.Model(encoder.input, encoder.output))
+    assert isinstance(model, type(keras.Model(encoder.input, encoder.output)))
     assert heads.find_encoder(model) is encoder
     output = heads.find_output(model)
     assert (output.task, output.labels) == ("classifier", ["0", "1"])

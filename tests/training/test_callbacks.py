@@ -218,8 +218,12 @@ def test_a_run_killed_after_a_score_within_an_epoch_resumes(tmp_path):
     ("given", "options", "message"),
     [
         (callbacks.LearningRateScheduler(lambda epoch: 1.0), {}, "the callback LearningRateSched"),
-        (callbacks.EarlyStopping("val_acc"), {}, "monitors 'val_acc'; it must be one of val_loss"),
-        (callbacks.EarlyStopping(), {"dev": None}, "EarlyStopping monitors 'val_loss', which need"),
+        (
+            callbacks.EarlyStopping("val_acc"),
+            {},
+            "monitors 'val_acc'; monitor must be one of val_lo",
+        ),
+        (callbacks.EarlyStopping(), {"dev": None}, "EarlyStopping monitors 'val_loss'; pass dev"),
         (print, {}, "callbacks must be keras.callbacks.Callback instances; received <built-in"),
         (
             callbacks.EarlyStopping("loss", restore_best_weights=True),
@@ -309,8 +313,10 @@ def test_a_resumed_run_passes_the_best_values_on(tmp_path):
         )
 
     options = {"epochs": 3, "folder": tmp_path / "run"}
+    first = made()
     with pytest.raises(Killed):
-        finetune(*made(), callbacks.LambdaCallback(on_epoch_begin=kill), **options)
+        finetune(*first, callbacks.LambdaCallback(on_epoch_begin=kill), **options)
+    first[-1].csv_file.close()
     checkpoint, stopping, logger = made()
     seen = []
     begin = callbacks.LambdaCallback(on_epoch_begin=lambda *_: seen.append(checkpoint.best))
