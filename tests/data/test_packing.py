@@ -186,8 +186,11 @@ def test_training_matches_unpacked_training(kind, accumulate, monkeypatch):
     pooling = "mean" if kind.endswith(" by the mean") else None
     kind = kind.removesuffix(" by the mean")
     examples = DATA[kind]
-    # Rounding errors grow with each step: the mean is a matmul here and a sum there.
-    options = {"batch_size": len(examples), "epochs": 2 if pooling else 3}
+    options = {"batch_size": len(examples), "epochs": 3}
+    if pooling:
+        # The mean is a matmul here and a sum there. Adam's first step has the size of the rate even
+        # where a gradient is nothing but the difference of their rounding errors.
+        options["learning_rate"] = 1e-3
     options["gradient_accumulation_steps"] = accumulate
     (plain, expected), (model, metrics) = (
         finetune(examples, packed, monkeypatch, tiny.learner(pooling=pooling), **options)
