@@ -26,7 +26,7 @@ OUTPUTS = {
     "question_answering": r"\bbad\b",
     "multi_label": r"'film'[\s\S]*'good'|'good'[\s\S]*'film'",
     "embeddings": r"\(2, 128\)",
-    "search": r"^(\d\.\d+ [a-z !]+\n){5}\Z",
+    "search": r"(?:^|\n)(\d\.\d+ [a-z !]+\n){5}\Z",  # after Keras' progress bar
     "attention": r"",
     "early_stopping": r"best (epoch|checkpoint) \S*\d",
     "extra_heads": r"\b\d{6}\b",
