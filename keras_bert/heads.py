@@ -8,7 +8,6 @@ import collections
 
 import keras
 
-from keras_bert.inspection import find_encoder, find_output, find_task
 from keras_bert.layers import (
     Dropout,
     MaskedLMHead,
@@ -19,6 +18,7 @@ from keras_bert.layers import (
     WeightedSum,
     WithoutDropout,
 )
+from keras_bert.model_structure import find_encoder, find_output, find_task
 from keras_bert.token_model import TokenModel
 
 __all__ = [

@@ -9,8 +9,8 @@ import keras
 
 from keras_bert import keras_internals
 from keras_bert.encoder import BertEncoder
-from keras_bert.inspection import find_encoder, find_task
 from keras_bert.layers import SentencePooling
+from keras_bert.model_structure import find_encoder, find_task
 
 # Names of the layers of a head that can be packed.
 _HEAD_LAYERS = ["dropout", "logits", "output"]
@@ -85,7 +85,7 @@ def can_be_packed(model):
     encoder, *head = (
         each for each in model.operations if not isinstance(each, keras.layers.InputLayer)
     )
-    names = [_POOLING] * _has_pooling(model) + _HEAD_LAYERS
+    names = [_POOLING, *_HEAD_LAYERS] if _has_pooling(model) else _HEAD_LAYERS
     if not isinstance(encoder, BertEncoder) or [each.name for each in head] != names:
         return False
     if not isinstance(model.input, dict) or set(model.input) != set(encoder.input):

@@ -7,7 +7,7 @@ import pathlib
 
 import keras
 
-from keras_bert.inspection import find_encoder
+from keras_bert.model_structure import find_encoder
 
 METRICS_FILE = "metrics.json"
 
@@ -39,7 +39,7 @@ def remember_run(model, start, train, dev, metrics):
     remember_metrics(model, {**found, **metrics})
 
 
-def remembered(model):
+def known_metrics_and_license(model):
     """Return the metrics and the license that are known for a model; `None` for each unknown one.
 
     The metrics are unknown if the weights have changed since.

@@ -125,7 +125,16 @@ def test_contributing_lists_all_modules():
     assert module_map.CONTRIBUTING.read_text(encoding="utf-8") == module_map.updated()
 
 
-@pytest.mark.parametrize("name", ["Preprocessor", "BertEncoder", "heads", "pipeline", "HubLayer"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Preprocessor",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("BertEncoder", "heads", "pipeline", "HubLayer")
+        ),
+    ],
+)
 def test_any_name_can_be_the_first(name):
     """No module is loaded twice, and all layers are registered afterwards."""
     program = f"""
@@ -133,8 +142,8 @@ import sys
 import keras_bert
 keras_bert.{name}
 import keras
-from keras_bert import heads, inspection
-assert keras_bert.BertEncoder is inspection.BertEncoder is heads.find_encoder(
+from keras_bert import heads, model_structure
+assert keras_bert.BertEncoder is model_structure.BertEncoder is heads.find_encoder(
     keras_bert.BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
                            num_attention_heads=2, intermediate_size=8)).__class__
 registered = keras.saving.get_custom_objects()

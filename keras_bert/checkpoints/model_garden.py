@@ -265,15 +265,15 @@ def read_weights(
     tensors: Bundle,
     key_of: Mapping[str, str],
     config: Mapping[str, Any],
-    ignored: Iterable[str] = (),
+    not_weights: Iterable[str] = (),
     ignore: Collection[str] = (),
 ) -> Mapping[str, np.ndarray]:
     """Convert the tensors of an object-based checkpoint to canonical weights.
 
-    `key_of` maps sources of `TABLE` to keys, see `resolve`. Keys in `ignored`, tensors that match
-    the patterns `ignore` and optimizer state are left out.
+    `key_of` maps sources of `TABLE` to keys, see `resolve`. Keys in `not_weights`, tensors that
+    match the patterns `ignore` and optimizer state are left out.
     """
-    known = {*key_of.values(), *ignored}
+    known = {*key_of.values(), *not_weights}
     shapes = {
         source: tensors.shapes[key]
         for source, key in key_of.items()

@@ -85,7 +85,7 @@ def export(model, path, *, metrics=None, license=None):
             "TensorFlow backend: the .keras file is the same for all backends."
         )
     path = pathlib.Path(path).expanduser()
-    known_metrics, known_license = provenance.remembered(model)
+    known_metrics, known_license = provenance.known_metrics_and_license(model)
     metrics = known_metrics if metrics is None else metrics
     license = license or known_license
     output = heads.find_output(model)

@@ -69,8 +69,7 @@ class Attention:
 def attention(model, text, text_pair=None):
     """Return the attention weights of all layers and heads for one text or pair.
 
-    The weights are those of the model's own layers: each layer projects its input to queries and
-    keys again. The text is not padded.
+    The weights are computed by the model's own layers from their inputs. The text is not padded.
 
     Source: `softmax(QK' / sqrt(d))` in Vaswani et al. (2017), section 3.2.1; Clark et al. (2019),
     "What Does BERT Look At?", on reading it.

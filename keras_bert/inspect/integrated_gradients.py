@@ -9,9 +9,6 @@ from keras_bert import heads, keras_internals
 from keras_bert.inspect import drawing
 from keras_bert.inspect.encoding import encode_text
 
-TASKS = (
-    "classifier", "regressor", "next_sentence", "tagger", "span_selector", "multiple_choice"
-)  # fmt: skip
 _SPANS = ("start", "end")
 _TOKENS_PER_BATCH = 2048  # bounds the memory: a batch keeps the activations of all layers
 
@@ -93,10 +90,10 @@ def attributions(model, text, text_pair=None, target=None, *, steps=50):
         text: A string.
         text_pair: The second text of a pair: for question answering the context, for multiple
             choice one of the choices.
-        target: The output to explain. Classes: a label or its index, by default the predicted one.
-            Tags: the index of a word, or a tuple of it and a tag, by default the predicted tag.
-            Question answering: `"start"` (default) or `"end"`, at its most probable token of the
-            context. For a number and a choice, `None`.
+        target: The output to explain. Classes: a label or its index, by default the most probable
+            one. Tags: the index of a word, or a tuple of it and a tag, by default the predicted
+            tag. Question answering: `"start"` (default) or `"end"`, at its most probable token of
+            the context. For a number and a choice, `None`.
         steps: Number of points at which the gradient is computed.
 
     Returns:
@@ -124,7 +121,7 @@ def attributions(model, text, text_pair=None, target=None, *, steps=50):
         raise ValueError(f"steps must be an integer of at least 1; received {steps!r}")
     encoded = encode_text(model, text, text_pair)
     task = heads.find_task(model)
-    if task not in TASKS:
+    if task not in _TARGETS:
         has = f"has the head {task}" if task else "has no head"
         raise ValueError(
             f"attributions need a model that returns classes or a number; {model.name!r} {has}. "
@@ -318,3 +315,6 @@ def _index_of_label(labels, target):
         f"target must be a label or its index; received {target!r:.80}. The labels are "
         f"{', '.join(labels[:20])}"
     )
+
+
+TASKS = tuple(_TARGETS)

@@ -64,11 +64,11 @@ def selecting_metric(callbacks, metric):
                 f"or monitor a value of dev, such as 'val_loss'; received {callback.monitor!r}"
             )
         monitored = _record_name(callback.monitor)
-        lower = "min" if monitored in LOWER_IS_BETTER else "max"
+        mode = "min" if monitored in LOWER_IS_BETTER else "max"
         starts_later = getattr(callback, "start_from_epoch", None)
-        if callback.mode not in ("auto", lower) or starts_later:
+        if callback.mode not in ("auto", mode) or starts_later:
             raise ValueError(
-                f"restore_best_weights of {type(callback).__name__} needs mode={lower!r} and "
+                f"restore_best_weights of {type(callback).__name__} needs mode={mode!r} and "
                 "start_from_epoch=0, since finetune returns the best of all epochs"
             )
         if metric not in (None, monitored):
@@ -155,14 +155,11 @@ class Callbacks(keras.callbacks.CallbackList):
         """Tell callbacks that monitor a value its best one so far."""
         whole = [logs_of(record) for record in history if record["epoch"] % 1 == 0]
         for callback in self.callbacks:
-            values = [logs.get(getattr(callback, "monitor", None)) for logs in whole]
-            if (
-                not values
-                or None in values
-                or getattr(callback, "mode", None) not in ("min", "max")
-            ):
+            monitor, mode = (getattr(callback, name, None) for name in ("monitor", "mode"))
+            values = [logs[monitor] for logs in whole if monitor in logs]
+            if not values or mode not in ("min", "max"):
                 continue
-            callback.best = (min if callback.mode == "min" else max)(values)
+            callback.best = min(values) if mode == "min" else max(values)
             if hasattr(callback, "wait"):
                 callback.wait = len(values) - 1 - values.index(callback.best)
 

@@ -23,7 +23,7 @@ from keras_bert.training.callbacks import (
     check_monitors,
     selecting_metric,
 )
-from keras_bert.training.head_start import start_from_regression
+from keras_bert.training.head_initialization import initialize_head
 from keras_bert.training.run_state import RunState, digest, digest_of_weights
 
 
@@ -158,9 +158,9 @@ def finetune(
         is_new = model is None
         model = task.build(encoder, train) if is_new else model
         run = _Run(task, model, train, dev, recipe, metric, callbacks)
-        if is_new and task is classification:
-            start_from_regression(model, run.encoded, recipe.seed)
         state = run.restore(folder, show_progress)
+        if is_new and task is classification and not (state.epoch or state.batch):
+            initialize_head(model, run.encoded, recipe.seed)
         steps = 1 if evaluate_every is None else run.plan.batches
         with loop.Log(show_progress, tensorboard, recipe.epochs, steps) as log:
             training = loop.Loop(

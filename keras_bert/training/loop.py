@@ -150,8 +150,10 @@ class Loop:
         if self._score is not None:
             self._callbacks.on_test_begin()
             record |= self._score()
-            logs = {name: value for name, value in record.items() if name != "epoch"}
-            self._callbacks.on_test_end(logs | {"loss": logs.pop(DEV_LOSS, None)})
+            logs = logs_of(record)
+            self._callbacks.on_test_end(
+                {key.removeprefix("val_"): logs[key] for key in logs if key != "loss"}
+            )
             best_record, metric = best([*state.history, record], self._metric)
             self._watch.show_dev(metric, record[metric])
             if best_record is record:

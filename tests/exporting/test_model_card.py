@@ -246,6 +246,7 @@ def minilm(tmp_path, monkeypatch):
     return folder
 
 
+@pytest.mark.slow
 def test_card_of_a_finetuned_model(minilm, info_of, tmp_path):
     rows = tmp_path / "rows.tsv"
     rows.write_text("text\tlabel\nso good\tgood\nso bad\tbad\n")

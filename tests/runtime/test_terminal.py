@@ -26,6 +26,7 @@ def test_quiet_imports_show_the_output_of_a_failed_import(capfd):
     assert capfd.readouterr().err == "the reason"
 
 
+@pytest.mark.slow
 def test_quiet_hides_the_messages_of_tensorflow():
     environment = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
     program = """

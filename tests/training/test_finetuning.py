@@ -571,14 +571,38 @@ def test_unknown_options_raise_before_the_model_is_built(examples, options, mess
 @pytest.mark.parametrize(
     ("kind", "metric", "message"),
     [
-        ("one label", "acuracy", "metric must be one of accuracy, f1, mcc; received 'acuracy'"),
-        ("one label", "macro_f1", "metric must be one of accuracy, f1, mcc; received 'macro_f1'"),
-        ("one label", "majority", "metric must be one of accuracy, f1, mcc; received 'majority'"),
-        ("label sets", "accuracy", "must be one of micro_f1, macro_f1, exact_match; received"),
-        ("scores", "f1", "metric must be one of pearson, spearman, rmse; received 'f1'"),
-        ("tags", "mcc", "metric must be one of f1, precision, recall, accuracy; received 'mcc'"),
-        ("questions", "accuracy", "one of f1, exact_match, has_answer_f1, no_answer_accuracy;"),
-        ("choices", "f1", "metric must be one of accuracy; received 'f1'"),
+        (
+            "one label",
+            "acuracy",
+            "metric must be one of accuracy, f1, mcc, dev_loss; received 'acuracy'",
+        ),
+        (
+            "one label",
+            "macro_f1",
+            "metric must be one of accuracy, f1, mcc, dev_loss; received 'macro_f1'",
+        ),
+        (
+            "one label",
+            "majority",
+            "metric must be one of accuracy, f1, mcc, dev_loss; received 'majority'",
+        ),
+        (
+            "label sets",
+            "accuracy",
+            "must be one of micro_f1, macro_f1, exact_match, dev_loss; received",
+        ),
+        ("scores", "f1", "metric must be one of pearson, spearman, rmse, dev_loss; received 'f1'"),
+        (
+            "tags",
+            "mcc",
+            "metric must be one of f1, precision, recall, accuracy, dev_loss; received 'mcc'",
+        ),
+        (
+            "questions",
+            "accuracy",
+            "one of f1, exact_match, has_answer_f1, no_answer_accuracy, dev_loss;",
+        ),
+        ("choices", "f1", "metric must be one of accuracy, dev_loss; received 'f1'"),
     ],
 )
 def test_metric_of_another_task_raises_before_training(kind, metric, message):

@@ -7,7 +7,7 @@ import pytest
 from keras_bert import heads
 from keras_bert.data.examples import Examples
 from keras_bert.tasks import classification, inference
-from keras_bert.training import finetuning, head_start
+from keras_bert.training import finetuning, head_initialization
 from tests import tiny
 
 TEXTS = ["good", "bad", "film film", "this a"] * 50
@@ -30,7 +30,7 @@ def test_the_frozen_model_already_knows_the_labels(kind):
     model = classification.build(tiny.learner(pooling="mean"), examples)
     before = model.get_weights()
     encoded = classification.encode(model, examples, 32)
-    head_start.start_from_regression(model, encoded, 0)
+    head_initialization.initialize_head(model, encoded, 0)
     scores = inference.evaluate(model, examples)
     assert next(iter(scores.values())) > 0.7
     changed = [
@@ -45,7 +45,7 @@ def test_logits_of_two_classes_are_those_of_scikit_learn():
 
     examples = KINDS["two labels"]
     model = classification.build(tiny.learner(pooling="mean"), examples)
-    head_start.start_from_regression(model, classification.encode(model, examples, 32), 0)
+    head_initialization.initialize_head(model, classification.encode(model, examples, 32), 0)
     pooled = keras.Model(model.input, model.get_layer("pooling").output)
     inputs = heads.find_encoder(model).preprocessor(TEXTS)
     vectors = keras.ops.convert_to_numpy(pooled(inputs))
@@ -60,7 +60,7 @@ def test_other_heads_keep_their_random_weights():
         model = heads.classifier(encoder, labels=["good", "bad"], pooling="mean")
         before = model.get_weights()
         encoded = classification.encode(model, KINDS["two labels"], 32)
-        head_start.start_from_regression(model, encoded, 0)
+        head_initialization.initialize_head(model, encoded, 0)
         for weight, old in zip(model.get_weights(), before, strict=True):
             np.testing.assert_array_equal(weight, old)
 
@@ -69,7 +69,7 @@ def test_labels_without_texts_keep_their_weights():
     examples = Examples(TEXTS, label_sets=[["a"]] * 200)
     model = heads.classifier(tiny.encoder(pooling="mean"), labels=["a", "b"], multi_label=True)
     before = model.get_layer("logits").get_weights()
-    head_start.start_from_regression(model, classification.encode(model, examples, 32), 0)
+    head_initialization.initialize_head(model, classification.encode(model, examples, 32), 0)
     for weight, old in zip(model.get_layer("logits").get_weights(), before, strict=True):
         np.testing.assert_array_equal(weight, old)
 

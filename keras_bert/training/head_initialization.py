@@ -13,7 +13,7 @@ _MAX_SEQUENCES = 2000
 _BATCH_SIZE = 32
 
 
-def start_from_regression(model, encoded, seed):
+def initialize_head(model, encoded, seed):
     """Set the weights of a classifier's or regressor's head to those of a regression.
 
     The regression, logistic for classes, is fitted to the encoder's vectors of at most 2,000
@@ -23,19 +23,19 @@ def start_from_regression(model, encoded, seed):
     Source: Kumar et al. (2022), Fine-tuning can distort pretrained features and underperform
     out-of-distribution.
     """
-    from sklearn.exceptions import ConvergenceWarning
-
     pooling = heads.find_encoder(model).pooling
     names = [layer.name for layer in model.layers]
     if pooling is None or "pooling" not in names or model.get_layer("pooling").mode != pooling:
         return
+    from sklearn.exceptions import ConvergenceWarning
+
     rows = np.random.default_rng(seed).permutation(len(encoded))[:_MAX_SEQUENCES]
     vectors, targets, weights = _vectors(model, encoded, rows)
     kernel, bias = model.get_layer("logits").get_weights()
     with warnings.catch_warnings():
         # The weights only have to be a good start.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        columns = _columns(heads.find_output(model), vectors, targets, weights)
+        columns = _logit_weights(heads.find_output(model), vectors, targets, weights)
     for index, column in enumerate(columns):
         if column is not None:
             kernel[:, index], bias[index] = column
@@ -56,7 +56,7 @@ def _vectors(model, encoded, rows):
     return (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
 
 
-def _columns(output, vectors, targets, weights):
+def _logit_weights(output, vectors, targets, weights):
     """Return (weights, bias) of each logit. `None`: keep the random weights."""
     if output.task == "regressor":
         return [_ridge(vectors, targets.ravel(), weights)]
