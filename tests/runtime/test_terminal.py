@@ -1,8 +1,6 @@
 """Terminal output."""
 
 import os
-import pathlib
-import re
 import signal
 import subprocess
 import sys
@@ -24,27 +22,6 @@ def test_quiet_imports_show_the_output_of_a_failed_import(capfd):
         os.write(2, b"the reason")
         raise ImportError
     assert capfd.readouterr().err == "the reason"
-
-
-@pytest.mark.slow
-def test_quiet_hides_the_messages_of_tensorflow():
-    environment = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
-    program = """
-import sys
-import keras_bert
-assert "keras" not in sys.modules
-keras_bert.quiet()
-assert "tensorflow" in sys.modules
-import tensorflow as tf
-for _ in range(9):
-    tf.function(lambda x: x)(1)
-    tf.function(lambda x: x, jit_compile=True)(tf.ones(3))
-print(keras_bert.BertEncoder.__name__)
-"""
-    result = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True
-    )
-    assert (result.stdout, result.stderr) == ("BertEncoder\n", "")
 
 
 def test_progress_bar_in_a_notebook(monkeypatch):
@@ -87,20 +64,21 @@ def test_command_line_shows_no_logs():
 
 
 @pytest.mark.slow
-def test_recipe_in_the_readme_keeps_a_script_quiet(tmp_path):
-    page = (pathlib.Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    [recipe] = [
-        block for block in re.findall(r"```python\n(.*?)```", page, re.S) if "dup2" in block
-    ]
+def test_quiet_keeps_a_script_quiet(tmp_path):
     script = tmp_path / "script.py"
-    script.write_text(
-        recipe
-        + """
+    script.write_text("""
+import sys
+import keras_bert
+assert "keras" not in sys.modules
+keras_bert.quiet()
+import tensorflow as tf
+for _ in range(9):  # TensorFlow warns of retracing
+    tf.function(lambda x: x)(1)
+    tf.function(lambda x: x, jit_compile=True)(tf.ones(3))
 preprocessor = keras_bert.Preprocessor(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good"])
 print(preprocessor(["good"])["input_word_ids"].shape)
 raise SystemExit("errors are shown")
-"""
-    )
+""")
     environment = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
     # The script imports this checkout, whether or not the package is installed.
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
