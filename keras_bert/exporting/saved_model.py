@@ -142,7 +142,7 @@ def _model_info(model, output, metrics, license):
 
 
 def _max_sequence_length(encoder):
-    positions = encoder.get_config()["max_position_embeddings"]
+    positions = encoder.bert_config["max_position_embeddings"]
     return min(encoder.preprocessor.max_sequence_length, positions)
 
 

@@ -72,12 +72,12 @@ class EncodedTexts:
         if examples.text_pairs is not None:
             columns.append(examples.text_pairs)
         self._ids = [tokenize_in_chunks(tokenize, texts) for texts in columns]
-        self.empty = [int(np.sum(ids.row_lengths().numpy() == 0)) for ids in self._ids]
+        self.empty = [int(np.sum(_row_lengths(ids) == 0)) for ids in self._ids]
         self.without_tokens = sum(self.empty)
         self.text_of = None
         if in_windows:
             self._split_into_windows()
-        total = sum(ids.row_lengths().numpy() for ids in self._ids) + 1 + len(self._ids)
+        total = sum(map(_row_lengths, self._ids)) + 1 + len(self._ids)
         self.lengths = np.minimum(total, max_length)
         self.truncated = int(np.sum(total > max_length))
 
@@ -85,7 +85,7 @@ class EncodedTexts:
         (ids,) = self._ids
         size = self.max_length - 2
         step = max(size - size // 4, 1)
-        counts = 1 + -(-np.maximum(ids.row_lengths().numpy() - size, 0) // step)
+        counts = 1 + -(-np.maximum(_row_lengths(ids) - size, 0) // step)
         self.text_of = np.repeat(np.arange(len(counts)), counts)
         number = np.arange(len(self.text_of)) - np.repeat(np.cumsum(counts) - counts, counts)
         start = ids.row_starts().numpy()[self.text_of] + number * step
@@ -105,7 +105,8 @@ class EncodedTexts:
         The inputs are three int32 arrays (batch, length). Targets (batch, ...) and weights, float32
         (batch,), are `None` without labels.
         """
-        packed = _pack_function(self._preprocessor, len(self._ids))(rows, length, *self._ids)
+        columns = [part for ids in self._ids for part in (ids.values, ids.row_splits)]
+        packed = _pack_function(self._preprocessor, len(self._ids))(rows, length, *columns)
         inputs = {key: value.numpy() for key, value in packed.items()}
         if self._targets is None:
             return inputs, None, None
@@ -120,12 +121,13 @@ def _pack_function(preprocessor, columns):
     MiniLM's encoder takes for a short text.
     """
     specs = [tf.TensorSpec([None], tf.int64), tf.TensorSpec([], tf.int32)]
-    specs += [tf.RaggedTensorSpec([None, None], tf.int32)] * columns
+    specs += [tf.TensorSpec([None], tf.int32), tf.TensorSpec([None], tf.int64)] * columns
 
     @tf.function(input_signature=specs, autograph=False)
     def pack(rows, length, *columns):
+        ids = map(tf.RaggedTensor.from_row_splits, columns[::2], columns[1::2])
         return preprocessor.pack(
-            *(tf.gather(ids, rows) for ids in columns),
+            *(tf.gather(ragged, rows) for ragged in ids),
             sequence_length=length,
             max_sequence_length=None,
         )
@@ -143,7 +145,12 @@ def tokenize_in_chunks(tokenize, texts):
         tokenize(tf.constant(texts[start : start + _CHUNK], tf.string))
         for start in range(0, max(len(texts), 1), _CHUNK)
     ]
-    return tf.concat(parts, axis=0)
+    return parts[0] if len(parts) == 1 else tf.concat(parts, axis=0)
+
+
+def _row_lengths(ids):
+    # `ids.row_lengths()` runs several TensorFlow operations.
+    return np.diff(ids.row_splits.numpy())
 
 
 def encode(model, examples, max_length, *, class_weight=None, long_texts=None):

@@ -93,7 +93,7 @@ def length_limit(model, max_length=None):
         raise ValueError(
             f"the encoder of {model.name!r} has no preprocessor; set its `preprocessor`"
         )
-    longest = encoder.get_config()["max_position_embeddings"]
+    longest = encoder.bert_config["max_position_embeddings"]
     return min(max_length or encoder.preprocessor.max_sequence_length, longest)
 
 

@@ -31,7 +31,7 @@ class EncodedMasks:
                 f"the vocabulary of {len(preprocessor.vocabulary)} tokens has no {MASK}, which "
                 "this task needs"
             )
-        longest = encoder.get_config()["max_position_embeddings"]
+        longest = encoder.bert_config["max_position_embeddings"]
         self.max_length = min(preprocessor.max_sequence_length, longest)
         tokenizer = preprocessor.tokenizer
         self._pad_id = tokenizer.token_id("[PAD]")
