@@ -101,7 +101,7 @@ TASKS = {
     "support": Task(
         "label",
         tuple(str(EXAMPLES / f"support_{part}.tsv") for part in ("train", "dev")),
-        ("accuracy", "macro_f1"),
+        ("accuracy", "macro_f1"), {"text": "text", "label": "label"},
     ),
     "squad11": Task(
         "questions", ("squad11/train.json", "squad11/dev.json"), ("exact_match", "f1"),

@@ -11,7 +11,8 @@ from keras_bert.checkpoints import keras_hub, model_garden_encoder
 from keras_bert.checkpoints.canonical import OPTIONAL_GROUPS, Checkpoint, group_of
 from keras_bert.encoder import BertEncoder
 from keras_bert.layers import initializer, without_initial_weights
-from keras_bert.text.preprocessor import Preprocessor, as_length
+from keras_bert.runtime.arguments import as_integer
+from keras_bert.text.preprocessor import MIN_LENGTH, Preprocessor
 
 _ALIGNMENT = 64  # bytes
 
@@ -46,7 +47,7 @@ def from_checkpoint(
         config["hidden_act"] = hidden_act
     longest = config["max_position_embeddings"]
     if sequence_length is not None:
-        sequence_length = min(as_length(sequence_length, "sequence_length"), longest)
+        sequence_length = min(as_integer("sequence_length", sequence_length, MIN_LENGTH), longest)
     if task is None and (head_options or fresh_head):
         name = next(iter(head_options), "fresh_head")
         raise ValueError(f"{name} needs a task, such as task='classifier'")

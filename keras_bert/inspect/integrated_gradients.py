@@ -8,6 +8,7 @@ import numpy as np
 from keras_bert import heads, keras_internals
 from keras_bert.inspect import drawing
 from keras_bert.inspect.encoding import encode_text
+from keras_bert.runtime.arguments import as_integer
 
 _SPANS = ("start", "end")
 _TOKENS_PER_BATCH = 2048  # bounds the memory: a batch keeps the activations of all layers
@@ -117,8 +118,7 @@ def attributions(model, text, text_pair=None, target=None, *, steps=50):
     >>> found.tokens, [word["text"] for word in found.words], abs(found.error) < 1e-5
     (['[CLS]', '[UNK]', 'good', '[SEP]'], ['so', 'good'], True)
     """
-    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
-        raise ValueError(f"steps must be an integer of at least 1; received {steps!r}")
+    steps = as_integer("steps", steps, 1)
     encoded = encode_text(model, text, text_pair)
     task = heads.find_task(model)
     if task not in _TARGETS:

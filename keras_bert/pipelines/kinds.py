@@ -12,6 +12,7 @@ from keras_bert.data.squad import Questions
 from keras_bert.data.swag import Choices
 from keras_bert.pipelines import results
 from keras_bert.pipelines.pipeline import Pipeline
+from keras_bert.runtime.arguments import as_integer
 from keras_bert.tasks import inference, masked_lm, tagging
 from keras_bert.tasks.classification import LONG_TEXTS
 from keras_bert.text.offsets import characters_of_bytes
@@ -47,8 +48,8 @@ def _none_given(**given):
 
 
 def _check_top_k(top_k):
-    if top_k is not None and (isinstance(top_k, bool) or int(top_k) != top_k or top_k < 1):
-        raise ValueError(f"top_k must be an integer of at least 1, or None; received {top_k!r}")
+    if top_k is not None:
+        as_integer("top_k", top_k, 1)
 
 
 class TextPipeline(Pipeline):

@@ -12,6 +12,7 @@ from keras_bert.encoder import BertEncoder
 from keras_bert.exporting import saved_model
 from keras_bert.hub import loading
 from keras_bert.pipelines import results
+from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.terminal import progress
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import inference
@@ -82,7 +83,7 @@ class Pipeline:
         Returns:
             The result of a single input, a list of results for several, an iterator for an
             iterator, or for a DataFrame a copy with the results as further columns. Their names
-            begin with `predicted_` where the DataFrame has such a column.
+            begin with `predicted_` where the DataFrame already has a column of this name.
 
         Raises:
             ValueError: If an input is not a string, or an option does not belong to the task.
@@ -94,8 +95,8 @@ class Pipeline:
         given = {
             "text_pair": text_pair, "question": question, "context": context, "choices": choices
         }  # fmt: skip
-        batch_size = self.batch_size if batch_size is None else _checked_batch_size(batch_size)
-        settings = {"batch_size": batch_size, "show_progress": show_progress}
+        size = as_integer("batch_size", self.batch_size if batch_size is None else batch_size, 1)
+        settings = {"batch_size": size, "show_progress": show_progress}
         ask = None
         if results.is_dataframe(inputs):
             ask = self._ask_dataframe
@@ -131,7 +132,7 @@ class Pipeline:
             ValueError: If the data has no labels or belongs to another task.
         """
         inference.check_labeled(examples)
-        size = self.batch_size if batch_size is None else _checked_batch_size(batch_size)
+        size = as_integer("batch_size", self.batch_size if batch_size is None else batch_size, 1)
         answers = self._answers(examples, size, **options)
         return results.Metrics(inference.score(self.model, examples, answers, report=True))
 
@@ -225,11 +226,12 @@ class Pipeline:
             name: frame[name].tolist() for name in self.columns[1:]
         })  # fmt: skip
         answers = results.Results(self._ask_rows(rows, settings, options))
-        taken = set(frame.columns)
-        return frame.assign(**{
-            f"predicted_{name}" if name in taken else name: column.tolist()
-            for name, column in answers.to_dataframe(frame.index).items()
-        })  # fmt: skip
+        columns = {}
+        for name, column in answers.to_dataframe(frame.index).items():
+            while name in frame.columns:
+                name = f"predicted_{name}"
+            columns[name] = column.tolist()
+        return frame.assign(**columns)
 
     def _decoding(self, options):
         """Return the options that the task's `decode` takes."""
@@ -253,12 +255,6 @@ class Pipeline:
             f"{truncated} of {count} texts were truncated to {encoded.max_length} tokens. {remedy}",
             stacklevel=level_of_caller(),
         )
-
-
-def _checked_batch_size(value):
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"batch_size must be an integer of at least 1; received {value!r}")
-    return value
 
 
 @contextlib.contextmanager
@@ -315,7 +311,7 @@ def pipeline(model, *, task=None, batch_size=32, long_texts=None, pooling=None, 
     >>> sorted(classify("good")), len(classify(["good", "bad"]))
     (['label', 'score'], 2)
     """
-    _checked_batch_size(batch_size)
+    as_integer("batch_size", batch_size, 1)
     if not isinstance(model, keras.Model):
         wanted = "auto" if task in (None, "embedder") else task
         model = loading.load(model, task=wanted, trusted=trusted)

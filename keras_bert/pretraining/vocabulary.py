@@ -13,6 +13,7 @@ import re
 import numpy as np
 
 from keras_bert.checkpoints import folder, tokenizer_config
+from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.files import atomic_write
 from keras_bert.text import unicode_tables
 from keras_bert.text.tables import MAX_WORD_LENGTH
@@ -101,8 +102,7 @@ def _check_numbers(size, min_frequency, max_bytes):
         ("min_frequency", min_frequency, 1),
         ("max_bytes", 1 if max_bytes is None else max_bytes, 1),
     ):
-        if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
-            raise ValueError(f"{name} must be an integer of at least {minimum}; received {value!r}")
+        as_integer(name, value, minimum)
     if size > _MAX_SIZE:
         raise ValueError(f"size must be at most {_MAX_SIZE}; received {size}")
 

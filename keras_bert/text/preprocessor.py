@@ -3,26 +3,16 @@
 TensorFlow is imported on first use, so that other backends can load an encoder without it.
 """
 
-import operator
 import pathlib
 
 import keras
 
 from keras_bert.checkpoints import folder
+from keras_bert.runtime.arguments import as_integer
 
 VOCABULARY_FILE = "vocab.txt"
+MIN_LENGTH = 3  # [CLS] and two [SEP]
 _TOKENIZER_OPTIONS = ("lowercase", "strip_accents", "split_cjk")
-
-
-def as_length(value, name):
-    """Return a sequence length as an int. It must be an integer of at least 3."""
-    try:
-        length = 0 if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        length = 0
-    if length < 3:
-        raise ValueError(f"{name} must be an integer of at least 3; received {value!r:.80}")
-    return length
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -92,7 +82,9 @@ class Preprocessor(keras.layers.Layer):
 
     @sequence_length.setter
     def sequence_length(self, value):
-        self._sequence_length = None if value is None else as_length(value, "sequence_length")
+        if value is not None:
+            value = as_integer("sequence_length", value, MIN_LENGTH)
+        self._sequence_length = value
 
     @property
     def max_sequence_length(self):
@@ -101,7 +93,7 @@ class Preprocessor(keras.layers.Layer):
 
     @max_sequence_length.setter
     def max_sequence_length(self, value):
-        self._max_sequence_length = as_length(value, "max_sequence_length")
+        self._max_sequence_length = as_integer("max_sequence_length", value, MIN_LENGTH)
 
     def _set_vocabulary(self, vocabulary):
         if isinstance(vocabulary, (str, pathlib.Path)):

@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import functools
 import inspect
-import operator
 import sys
 
 import keras
@@ -13,6 +12,7 @@ import numpy as np
 from keras_bert import heads, optimizers, provenance
 from keras_bert.encoder import BertEncoder
 from keras_bert.runtime import distribution
+from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.files import exclusive_lock
 from keras_bert.tasks import classification, inference, registry
 from keras_bert.training import loop
@@ -192,11 +192,11 @@ class _Recipe:
     options: dict
 
     def __post_init__(self):
-        self.epochs = _integer("epochs", self.epochs, 1)
-        self.batch_size = _integer("batch_size", self.batch_size, 1)
-        self.max_length = _integer("max_length", self.max_length, 3)
-        self.accumulate = _integer("gradient_accumulation_steps", self.accumulate, 1)
-        self.seed = _integer("seed", self.seed, 0)
+        self.epochs = as_integer("epochs", self.epochs, 1)
+        self.batch_size = as_integer("batch_size", self.batch_size, 1)
+        self.max_length = as_integer("max_length", self.max_length, 3)
+        self.accumulate = as_integer("gradient_accumulation_steps", self.accumulate, 1)
+        self.seed = as_integer("seed", self.seed, 0)
         distribution.check_accumulation(self.accumulate)
         self.learning_rate = _float("learning_rate", self.learning_rate)
         self.warmup = _float("warmup", self.warmup)
@@ -338,19 +338,6 @@ def _lock(folder):
     if folder is None:
         return contextlib.nullcontext()
     return exclusive_lock(folder, "training", keep=False)
-
-
-def _integer(name, value, minimum):
-    """Return an argument as an int; NumPy's integers are accepted too."""
-    try:
-        if isinstance(value, bool):
-            raise TypeError
-        number = operator.index(value)
-    except TypeError:
-        raise ValueError(f"{name} must be an integer; received {value!r:.80}") from None
-    if number < minimum:
-        raise ValueError(f"{name} must be at least {minimum}; received {number}")
-    return number
 
 
 def _float(name, value):

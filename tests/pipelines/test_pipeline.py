@@ -67,7 +67,7 @@ def test_top_k(classify):
     assert classify("so good", top_k=2) == every[:2]
     assert classify(["so good"], top_k=1) == [every[:1]]
     for wrong in (0, -1, True):
-        with pytest.raises(ValueError, match="top_k must be an integer of at least 1, or None"):
+        with pytest.raises(ValueError, match="top_k must be an integer of at least 1; received"):
             classify("a", top_k=wrong)
 
 
@@ -212,6 +212,9 @@ def test_dataframes(classify):
     assert classify(frame["text"]) == classify(["so good", "bad"])
     labeled = pandas.DataFrame({"text": ["so good"], "label": ["true"]})
     assert list(classify(labeled).columns) == ["text", "label", "predicted_label", "score"]
+    twice = classify(classify(labeled))
+    assert list(twice.columns)[2:4] == ["predicted_label", "score"]
+    assert list(twice.columns)[4:] == ["predicted_predicted_label", "predicted_score"]
     with pytest.raises(ValueError, match="must have the columns text; it has words"):
         classify(pandas.DataFrame({"words": ["a"]}))
 

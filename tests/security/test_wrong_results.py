@@ -158,9 +158,9 @@ def test_numpy_numbers(tmp_path):
     [
         ("learning_rate", -1, "the learning rate must be finite and at least 0; received -1"),
         ("learning_rate", float("nan"), "the learning rate must be finite and at least 0"),
-        ("epochs", 2.5, "epochs must be an integer; received 2.5"),
-        ("batch_size", "8", "batch_size must be an integer; received '8'"),
-        ("max_length", 100.7, "max_length must be an integer; received 100.7"),
+        ("epochs", 2.5, "epochs must be an integer of at least 1; received 2.5"),
+        ("batch_size", "8", "batch_size must be an integer of at least 1; received '8'"),
+        ("max_length", 100.7, "max_length must be an integer of at least 3; received 100.7"),
         ("warmup", 1.5, "warmup must be a fraction of the steps from 0 to 1; received 1.5"),
     ],
 )

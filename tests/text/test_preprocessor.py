@@ -10,7 +10,6 @@ import pytest
 import tensorflow as tf
 
 from keras_bert import Preprocessor
-from keras_bert.text.preprocessor import as_length
 from tests import contract as promises
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh", *map("##".__add__, "abcdefgh")]
@@ -159,14 +158,6 @@ def test_errors(preprocessor, args, message):
 def test_length_errors(option, length):
     with pytest.raises(ValueError, match=f"^{option} must be .*at least 3; received {length!r}"):
         Preprocessor(TOKENS, **{option: length})
-
-
-def test_as_length():
-    length = as_length(np.int64(3), "sequence_length")
-    assert length == 3 and type(length) is int
-    message = "^sequence_length must be an integer of at least 3; received 100.7$"
-    with pytest.raises(ValueError, match=message):
-        as_length(100.7, "sequence_length")
 
 
 @pytest.mark.parametrize("token", ["[PAD]", "[UNK]", "[CLS]", "[SEP]"])
