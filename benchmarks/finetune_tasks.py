@@ -171,7 +171,10 @@ def without_labels(examples):
 
 
 def score(task, dev, answers):
-    """Return the metrics of labels, numbers, (tag, score) per word, or dicts with `text`."""
+    """Return the metrics of labels, numbers, (tag, score) per word, or dicts with `text`.
+
+    F1 is that of the label that sorts last, or the mean over more than two labels.
+    """
     from scipy import stats
     from sklearn import metrics
 

@@ -95,8 +95,7 @@ class Pipeline:
         given = {
             "text_pair": text_pair, "question": question, "context": context, "choices": choices
         }  # fmt: skip
-        size = as_integer("batch_size", self.batch_size if batch_size is None else batch_size, 1)
-        settings = {"batch_size": size, "show_progress": show_progress}
+        settings = {"batch_size": self._size(batch_size), "show_progress": show_progress}
         ask = None
         if results.is_dataframe(inputs):
             ask = self._ask_dataframe
@@ -132,8 +131,7 @@ class Pipeline:
             ValueError: If the data has no labels or belongs to another task.
         """
         inference.check_labeled(examples)
-        size = as_integer("batch_size", self.batch_size if batch_size is None else batch_size, 1)
-        answers = self._answers(examples, size, **options)
+        answers = self._answers(examples, self._size(batch_size), **options)
         return results.Metrics(inference.score(self.model, examples, answers, report=True))
 
     def errors(self, examples, n=10):
@@ -161,6 +159,12 @@ class Pipeline:
     def save(self, path, **options):
         """Save the model; the arguments of `keras_bert.save`."""
         return loading.save(self.model, path, **options)
+
+    def _size(self, batch_size):
+        """Return the batch size of a call; the pipeline's own is the default."""
+        if batch_size is None:
+            return self.batch_size
+        return as_integer("batch_size", batch_size, 1)
 
     def _answers(self, examples, batch_size, on_batch=None, **options):
         encoded = self._encode(examples)
@@ -311,7 +315,7 @@ def pipeline(model, *, task=None, batch_size=32, long_texts=None, pooling=None, 
     >>> sorted(classify("good")), len(classify(["good", "bad"]))
     (['label', 'score'], 2)
     """
-    as_integer("batch_size", batch_size, 1)
+    batch_size = as_integer("batch_size", batch_size, 1)
     if not isinstance(model, keras.Model):
         wanted = "auto" if task in (None, "embedder") else task
         model = loading.load(model, task=wanted, trusted=trusted)
