@@ -8,7 +8,7 @@ from keras_bert import keras_internals
 from keras_bert.layers import Embeddings, Pooler, SentencePooling, TransformerBlock
 from keras_bert.token_model import TokenModel
 
-_INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
+INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
 _OPTIONAL_INPUTS = (
     "attention_mask", "position_ids", "word_embeddings", "cls_positions", "output_positions"
 )  # fmt: skip
@@ -124,7 +124,7 @@ class BertEncoder(TokenModel):
             raise ValueError(f"pooling must be None or one of {modes}; received {pooling!r}")
         dtype = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
 
-        inputs = {key: keras.Input((None,), dtype="int32", name=key) for key in _INPUTS}
+        inputs = {key: keras.Input((None,), dtype="int32", name=key) for key in INPUTS}
         new_layer = functools.partial(_new_layer, bert_config, rematerialize, dtype)
         outputs = _forward(new_layer, num_hidden_layers, inputs)
         super().__init__(inputs=inputs, outputs=outputs, name=name)
@@ -151,7 +151,7 @@ class BertEncoder(TokenModel):
         if not _has_other_keys(inputs):
             return super().compute_output_spec(inputs, training=training, mask=mask)
         _check_keys(inputs)
-        required = {key: inputs[key] for key in _INPUTS}
+        required = {key: inputs[key] for key in INPUTS}
         outputs = dict(super().compute_output_spec(required, training=training, mask=mask))
 
         def at(positions, output):
@@ -325,13 +325,13 @@ def _positions_of_last_layer(inputs):
 
 
 def _has_other_keys(inputs):
-    return isinstance(inputs, dict) and bool(inputs.keys() - set(_INPUTS))
+    return isinstance(inputs, dict) and bool(inputs.keys() - set(INPUTS))
 
 
 def _check_keys(inputs):
-    if inputs.keys() - {*_INPUTS, *_OPTIONAL_INPUTS} or set(_INPUTS) - inputs.keys():
+    if inputs.keys() - {*INPUTS, *_OPTIONAL_INPUTS} or set(INPUTS) - inputs.keys():
         raise ValueError(
-            f"the inputs must be {', '.join(_INPUTS)}, and optionally "
+            f"the inputs must be {', '.join(INPUTS)}, and optionally "
             f"{', '.join(_OPTIONAL_INPUTS)}; received {', '.join(inputs)}"
         )
 

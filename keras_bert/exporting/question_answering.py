@@ -12,6 +12,7 @@
 
 import tensorflow as tf
 
+from keras_bert.encoder import INPUTS
 from keras_bert.exporting import windows
 
 # As in run_squad.py of google-research/bert.
@@ -22,14 +23,14 @@ _STRIDE = 128
 _NEVER = -1e30  # logit of an impossible span
 
 
-def answer(model, no_answer, preprocessor, max_sequence_length, question, context):
+def answer(predict, no_answer, preprocessor, max_sequence_length, question, context):
     """Answer questions with spans of their contexts, both strings (batch,).
 
     The answer is the span of at most 30 tokens with the highest logit over all windows of the
     context. The score is its probability among all spans and, if `no_answer`, the empty answer.
 
     Return (batch,) tensors: string `answer`, int32 `start` and `end` in bytes of the context,
-    float32 `score`. `model` is a `heads.span_selector`.
+    float32 `score`. `predict` computes the outputs of a `heads.span_selector`.
     """
     tokens, _, starts, limits = preprocessor.tokenizer.tokenize_with_offsets(context)
     max_question = min(_MAX_QUESTION, (max_sequence_length - 3) // 2)
@@ -43,7 +44,7 @@ def answer(model, no_answer, preprocessor, max_sequence_length, question, contex
     max_distance = max((size - 1) // max(1, min(_STRIDE, size // 2)) for size in sizes)
     logits, indices = tf.TensorSpec([None], tf.float32), tf.TensorSpec([None], tf.int64)
     spans = windows.map_in_chunks(
-        lambda chunk: _best_spans(model, chunk, max_distance),
+        lambda chunk: _best_spans(predict, chunk, max_distance),
         inputs,
         {"best": logits, "span": indices, "total": logits, "no_answer": logits},
     )
@@ -88,7 +89,7 @@ def _pack_windows(preprocessor, max_sequence_length, question_tokens, tokens, si
     }
 
 
-def _best_spans(model, inputs, max_distance):
+def _best_spans(predict, inputs, max_distance):
     """Return the best span of each window, tensors (windows,).
 
     best: logit of the best span
@@ -96,7 +97,7 @@ def _best_spans(model, inputs, max_distance):
     total: logarithm of the sum of the exponentials of all span logits
     no_answer: logit of the empty answer, at [CLS]
     """
-    logits = model({key: inputs[key] for key in model.input}, training=False)
+    logits = predict({key: inputs[key] for key in INPUTS})
     start, end = logits["start_logits"], logits["end_logits"]  # (windows, seq)
     length = tf.shape(start, tf.int64)[1]
     last = tf.range(length)[:, None] + tf.range(tf.constant(_MAX_ANSWER, tf.int64))

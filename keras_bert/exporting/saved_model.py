@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from keras_bert import heads, keras_internals, provenance
 from keras_bert.encoder import BertEncoder
-from keras_bert.exporting import model_card, signatures, tf_serving, tfhub
+from keras_bert.exporting import inference_graph, model_card, signatures, tf_serving, tfhub
 from keras_bert.exporting.hub_layer import HubLayer
 from keras_bert.exporting.model_card import ModelInfo
 from keras_bert.runtime.files import temporary_folder
@@ -26,7 +26,7 @@ from keras_bert.runtime.reading import first_line
 LABELS_FILE = "labels.txt"
 
 
-def export(model, path, *, metrics=None, license=None):
+def export(model, path, *, precision=None, metrics=None, license=None):
     """Export a model as SavedModels that take strings.
 
     - A model with a head of `keras_bert.heads` becomes the next version in the model folder
@@ -90,12 +90,17 @@ def export(model, path, *, metrics=None, license=None):
     license = license or known_license
     output = heads.find_output(model)
     if isinstance(model, BertEncoder) or heads.find_task(model) == "pretraining":
+        if precision is not None:
+            raise ValueError(
+                "precision is for models with a head; an exported encoder can be trained. Use "
+                "encoder.with_options(dtype=...) for another dtype"
+            )
         return _export_pair(model, path, metrics, license)
     with tempfile.TemporaryDirectory() as assets:
         if _takes_strings(model):
-            module, functions = _functional_model(model)
+            module, functions = _functional_model(model, precision)
         elif output is not None and output.task in signatures.HEADS:
-            module, functions = _head(model, output, assets)
+            module, functions = _head(model, output, assets, precision)
         else:
             raise ValueError(
                 f"{model.name!r} must end in a head of keras_bert.heads or start at a string "
@@ -146,7 +151,7 @@ def _max_sequence_length(encoder):
     return min(encoder.preprocessor.max_sequence_length, positions)
 
 
-def _head(model, output, assets):
+def _head(model, output, assets, precision):
     """Return the `tf.Module` and the signatures of a model with a head."""
     encoder = heads.find_encoder(model)
     preprocessor = encoder.preprocessor
@@ -155,8 +160,19 @@ def _head(model, output, assets):
             f"the encoder of {model.name!r} has no preprocessor, so the export would have no "
             "vocabulary; set encoder.preprocessor"
         )
-    made = signatures.HEADS[output.task](model, output, preprocessor, _max_sequence_length(encoder))
-    module = _module(model)
+    specs = {
+        name: tf.TensorSpec(value.shape, tf.int32, name=name) for name, value in model.input.items()
+    }
+    # One function for both signatures, so that the file holds its constants once.
+    predict = tf.function(
+        inference_graph.forward(model, precision, constants=True),
+        input_signature=[specs],
+        autograph=False,
+    )
+    made = signatures.HEADS[output.task](
+        predict, output, preprocessor, _max_sequence_length(encoder)
+    )
+    module = _module(model, predict)
     if output.labels is not None:
         module.labels = tf.saved_model.Asset(_write_labels(assets, output.labels))
     module.serving_default = tf.function(
@@ -165,19 +181,19 @@ def _head(model, output, assets):
         autograph=False,
     )
     module.ids = tf.function(
-        lambda *values: made.from_ids(dict(zip(model.input, values, strict=True))),
-        input_signature=[
-            tf.TensorSpec(value.shape, tf.int32, name=name) for name, value in model.input.items()
-        ],
+        lambda *values: made.from_ids(dict(zip(specs, values, strict=True))),
+        input_signature=list(specs.values()),
         autograph=False,
     )
     return module, {"serving_default": module.serving_default, "ids": module.ids}
 
 
-def _module(model):
-    """Return a `tf.Module` with the variables of the model, without those of its optimizer."""
+def _module(model, function):
+    """Return a `tf.Module` with the variables of the model that the `tf.function` reads."""
     module = tf.Module()
-    module.model_variables = [variable.value for variable in model.variables]
+    graph = function.get_concrete_function()
+    captured = {id(tensor) for tensor in graph.captured_inputs}  # without those made constants
+    module.model_variables = [item for item in graph.variables if id(item.handle) in captured]
     # The functions of a HubLayer can also use lookup tables.
     layers = keras_internals.all_layers(model)
     module.hub_layers = [item._loaded for item in layers if isinstance(item, HubLayer)]
@@ -190,7 +206,7 @@ def _write_labels(folder, labels):
     return str(file)
 
 
-def _functional_model(model):
+def _functional_model(model, precision):
     """Return the `tf.Module` and the signature of a model with string inputs."""
     inputs = [
         tf.TensorSpec(
@@ -199,15 +215,17 @@ def _functional_model(model):
         for item in model.inputs
     ]
     names = model.output_names
+    predict = inference_graph.forward(model, precision, constants=True)
 
     def serve(*values):
-        outputs = model(keras.tree.pack_sequence_as(model.input, list(values)), training=False)
+        outputs = predict(keras.tree.pack_sequence_as(model.input, list(values)))
         if isinstance(outputs, dict):
             return _flatten_lists(outputs)
         return dict(zip(names, keras.tree.flatten(outputs), strict=True))
 
-    module = _module(model)
-    module.serving_default = tf.function(serve, input_signature=inputs, autograph=False)
+    serving_default = tf.function(serve, input_signature=inputs, autograph=False)
+    module = _module(model, serving_default)
+    module.serving_default = serving_default
     return module, {"serving_default": module.serving_default}
 
 

@@ -3,7 +3,8 @@
 Each function makes the signatures `serving_default`, which takes strings, and `ids`, which takes
 the model's inputs: `input_word_ids`, `input_mask`, `input_type_ids`, int32 (batch, seq). `ids` has
 the outputs of `serving_default` unless a docstring lists others. `output` is the `heads.TaskOutput`
-of the model; `max_sequence_length` is in tokens.
+of the model, `max_sequence_length` is in tokens, and `predict` computes the outputs of the model
+from its inputs.
 
 Signatures cannot return ragged tensors, so rows are padded with "" and 0, to the longest text of
 the batch. Long texts of a tagger and long contexts of questions are split into overlapping windows;
@@ -38,7 +39,7 @@ class Signatures(typing.NamedTuple):
     from_ids: typing.Callable
 
 
-def classifier(model, output, preprocessor, max_sequence_length):
+def classifier(predict, output, preprocessor, max_sequence_length):
     """Make the signatures of `heads.classifier` and `heads.next_sentence`.
 
     Inputs of `serving_default`:
@@ -54,8 +55,8 @@ def classifier(model, output, preprocessor, max_sequence_length):
     """
     labels = tf.constant(output.labels)
 
-    def predict(inputs):
-        logits = model(inputs, training=False)
+    def probabilities(inputs):
+        logits = predict(inputs)
         return tf.sigmoid(logits) if output.multi_label else tf.nn.softmax(logits)
 
     def answer(probabilities):
@@ -67,10 +68,10 @@ def classifier(model, output, preprocessor, max_sequence_length):
             "probabilities": probabilities,
         }
 
-    return _of_texts(output, preprocessor, max_sequence_length, predict, answer)
+    return _of_texts(output, preprocessor, max_sequence_length, probabilities, answer)
 
 
-def regressor(model, output, preprocessor, max_sequence_length):
+def regressor(predict, output, preprocessor, max_sequence_length):
     """Make the signatures of `heads.regressor`.
 
     Inputs of `serving_default`:
@@ -83,12 +84,12 @@ def regressor(model, output, preprocessor, max_sequence_length):
         output,
         preprocessor,
         max_sequence_length,
-        predict=lambda inputs: model(inputs, training=False),
+        predict,
         answer=lambda scores: {"score": scores[:, 0]},
     )
 
 
-def embedder(model, output, preprocessor, max_sequence_length):
+def embedder(predict, output, preprocessor, max_sequence_length):
     """Make the signatures of `heads.embedder`.
 
     Inputs of `serving_default`:
@@ -100,7 +101,7 @@ def embedder(model, output, preprocessor, max_sequence_length):
         output,
         preprocessor,
         max_sequence_length,
-        predict=lambda inputs: model(inputs, training=False),
+        predict,
         answer=lambda vectors: {"embedding": vectors},
     )
 
@@ -112,6 +113,14 @@ def _of_texts(output, preprocessor, max_sequence_length, predict, answer):
     the signature from them. If the model reads long texts in windows, their predictions are
     averaged.
     """
+    spec = tf.TensorSpec(output.output.shape, tf.float32)
+
+    def rows(inputs):
+        by_length = windows.map_by_length(
+            lambda chunk: {"rows": predict(chunk)}, inputs, {"rows": spec}
+        )
+        return by_length["rows"]
+
     tokenize = preprocessor.tokenizer.tokenize
 
     def pack(*tokens):
@@ -123,21 +132,16 @@ def _of_texts(output, preprocessor, max_sequence_length, predict, answer):
         tokens = tokenize(text)
         size = tf.fill([tokens.nrows()], tf.constant(max_sequence_length - 2, tf.int64))
         split = windows.split(tokens, size, size - size // 4)
-        rows = windows.map_in_chunks(
-            lambda chunk: {"rows": predict(chunk)},
-            pack(split.tokens),
-            {"rows": tf.TensorSpec([None, len(output.labels or "1")], tf.float32)},
-        )["rows"]
-        return answer(tf.math.segment_mean(rows, split.row))
+        return answer(tf.math.segment_mean(rows(pack(split.tokens)), split.row))
 
     def from_strings(*texts):
-        return answer(predict(pack(*map(tokenize, texts))))
+        return answer(rows(pack(*map(tokenize, texts))))
 
     names = ("text", "text_pair") if output.pairs else ("text",)
     return Signatures(
         from_windows if output.long_texts == "window" else from_strings,
         [_strings(name) for name in names],
-        lambda inputs: answer(predict(inputs)),
+        lambda inputs: answer(rows(inputs)),
     )
 
 
@@ -145,7 +149,7 @@ def _strings(name):
     return tf.TensorSpec([None], tf.string, name=name)
 
 
-def multiple_choice(model, output, preprocessor, max_sequence_length):
+def multiple_choice(predict, output, preprocessor, max_sequence_length):
     """Make the signatures of `heads.multiple_choice`.
 
     Inputs of `serving_default`:
@@ -164,7 +168,7 @@ def multiple_choice(model, output, preprocessor, max_sequence_length):
         return {"choice": choice, "probabilities": probabilities}
 
     def from_ids(inputs):
-        return best_choice(model(inputs, training=False))
+        return best_choice(predict(inputs))
 
     def from_strings(text, choices):
         batch, count = tf.unstack(tf.shape(choices))
@@ -179,7 +183,7 @@ def multiple_choice(model, output, preprocessor, max_sequence_length):
                 max_sequence_length=max_sequence_length,
             )
             inputs = {key: value[:, None] for key, value in packed.items()}  # (chunk, 1, seq)
-            return {"logits": model(inputs, training=False)}  # (chunk, 1)
+            return {"logits": predict(inputs)}  # (chunk, 1)
 
         # Sequences are packed chunk by chunk too, because each choice needs a copy of its text.
         logits = windows.map_in_chunks(
@@ -193,7 +197,7 @@ def multiple_choice(model, output, preprocessor, max_sequence_length):
     return Signatures(from_strings, [_strings("text"), choices], from_ids)
 
 
-def tagger(model, output, preprocessor, max_sequence_length):
+def tagger(predict, output, preprocessor, max_sequence_length):
     """Make the signatures of `heads.tagger`.
 
     Inputs of `serving_default`:
@@ -224,11 +228,11 @@ def tagger(model, output, preprocessor, max_sequence_length):
         size = tf.fill([tokens.nrows()], tf.constant(max_sequence_length - 2, tf.int64))
         split = windows.split(tokens, size, size // 2)
         logits = windows.map_in_chunks(
-            lambda chunk: {"logits": model(chunk, training=False)},
+            lambda chunk: {"logits": predict(chunk)},
             preprocessor.pack(
                 split.tokens, sequence_length=None, max_sequence_length=max_sequence_length
             ),
-            {"logits": tf.TensorSpec(model.output.shape, tf.float32)},
+            {"logits": tf.TensorSpec(output.output.shape, tf.float32)},
         )["logits"]  # (windows, seq, labels)
 
         # The tag of a word is the tag of its first token.
@@ -253,7 +257,7 @@ def tagger(model, output, preprocessor, max_sequence_length):
         return {**{name: value.to_tensor() for name, value in ragged.items()}, "count": count}
 
     def from_ids(inputs):
-        return best_tags(model(inputs, training=False))
+        return best_tags(predict(inputs))
 
     return Signatures(from_strings, [_strings("text")], from_ids)
 
@@ -294,7 +298,7 @@ def _substrings(texts, row, start, end):
     return tf.strings.reduce_join(tf.gather(parts.flat_values, indices), axis=1)
 
 
-def span_selector(model, output, preprocessor, max_sequence_length):
+def span_selector(predict, output, preprocessor, max_sequence_length):
     """Make the signatures of `heads.span_selector`.
 
     Inputs of `serving_default`:
@@ -312,16 +316,16 @@ def span_selector(model, output, preprocessor, max_sequence_length):
 
     def from_strings(question, context):
         return question_answering.answer(
-            model, output.no_answer, preprocessor, max_sequence_length, question, context
+            predict, output.no_answer, preprocessor, max_sequence_length, question, context
         )
 
     def from_ids(inputs):
-        return dict(model(inputs, training=False))
+        return dict(predict(inputs))
 
     return Signatures(from_strings, [_strings("question"), _strings("context")], from_ids)
 
 
-def masked_lm(model, output, preprocessor, max_sequence_length):
+def masked_lm(predict, output, preprocessor, max_sequence_length):
     """Make the signatures of `heads.masked_lm`.
 
     Inputs of `serving_default`:
@@ -341,14 +345,14 @@ def masked_lm(model, output, preprocessor, max_sequence_length):
         )
     vocabulary = tf.constant(preprocessor.vocabulary)
     top = min(_TOP, len(preprocessor.vocabulary))
-    max_positions = max(1, _MAX_LOGITS // model.output_shape[-1])
+    max_positions = max(1, _MAX_LOGITS // output.output.shape[-1])
 
     def from_ids(inputs):
         with tf.control_dependencies(_check_positions(inputs, max_positions)):
-            return {"logits": model(inputs, training=False)}
+            return {"logits": predict(inputs)}
 
-    def predict(inputs):
-        logits = model(inputs, training=False)
+    def best_tokens(inputs):
+        logits = predict(inputs)
         probabilities = tf.nn.softmax(logits[:, :, : len(preprocessor.vocabulary)])
         scores, best = tf.math.top_k(probabilities, top)
         return {"scores": scores, "best": best}
@@ -358,7 +362,7 @@ def masked_lm(model, output, preprocessor, max_sequence_length):
         positions = inputs["masked_lm_positions"]
         shape = [None, None, top]
         predicted = windows.map_in_chunks(
-            predict,
+            best_tokens,
             inputs,
             {"scores": tf.TensorSpec(shape, tf.float32), "best": tf.TensorSpec(shape, tf.int32)},
             chunk=tf.maximum(max_positions // tf.maximum(tf.shape(positions)[1], 1), 1),

@@ -8,6 +8,7 @@ import typing
 import tensorflow as tf
 
 _CHUNK = 16  # windows that run at once; limits the memory for a very long text
+_CHUNK_BY_LENGTH = 32  # rows of similar length that run at once
 
 
 class Windows(typing.NamedTuple):
@@ -70,3 +71,24 @@ def map_in_chunks(function, inputs, output_specs, chunk=None):
     return {
         key: tf.ensure_shape(arrays[key].concat(), spec.shape) for key, spec in output_specs.items()
     }
+
+
+def map_by_length(function, inputs, output_specs):
+    """Apply a function to 32 rows of similar length at a time, without padding that they share.
+
+    The arguments are those of `map_in_chunks`. `inputs` are those of an encoder, and the outputs
+    (rows, ...) must not depend on the padding.
+    """
+    position = tf.range(tf.shape(inputs["input_mask"])[1]) + 1
+    length = tf.reduce_max(tf.where(tf.not_equal(inputs["input_mask"], 0), position, 1), axis=1)
+    order = tf.argsort(length, direction="DESCENDING", stable=True)
+
+    def run(chunk):
+        longest = tf.maximum(tf.reduce_max(chunk.pop("length")), 1)  # a batch can be empty
+        return function({key: value[:, :longest] for key, value in chunk.items()})
+
+    by_length = {key: tf.gather(value, order) for key, value in inputs.items()}
+    by_length["length"] = tf.gather(length, order)
+    outputs = map_in_chunks(run, by_length, output_specs, _CHUNK_BY_LENGTH)
+    original = tf.argsort(order)
+    return {key: tf.gather(value, original) for key, value in outputs.items()}

@@ -100,21 +100,24 @@ def length_limit(model, max_length=None):
 def predict_function(model):
     """Return a function from the inputs of a batch, a dict of arrays, to the outputs.
 
-    On TensorFlow, it is one graph for batches of all shapes. `predict_on_batch` of a model that is
-    not compiled would compile a program for each shape.
+    On TensorFlow, it is one graph for batches of all shapes, as in an export. `predict_on_batch` of
+    a model that is not compiled would compile a program for each shape.
     """
     if keras.backend.backend() != "tensorflow":
         return model.predict_on_batch
     import tensorflow as tf
 
+    from keras_bert.exporting import inference_graph
+
     names = sorted(model.input)
     shapes = [[None] * len(model.input[name].shape) for name in names]
+    forward = inference_graph.forward(model)
 
     @tf.function(
         input_signature=[tf.TensorSpec(shape, tf.int32) for shape in shapes], autograph=False
     )
     def graph(*values):
-        return model(dict(zip(names, values, strict=True)), training=False)
+        return forward(dict(zip(names, values, strict=True)))
 
     def predict(inputs):
         outputs = graph(*(inputs[name] for name in names))

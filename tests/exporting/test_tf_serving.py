@@ -8,7 +8,6 @@ import shutil
 import subprocess
 
 import keras
-import numpy as np
 import pytest
 import tensorflow as tf
 import yaml
@@ -224,31 +223,24 @@ def test_existing_settings_are_kept(tmp_path):
     assert (tmp_path / tf_serving.BATCHING_FILE).exists()
 
 
-def check_size(version):
-    checkpoint = str(version / "variables" / "variables")
-    reader = tf.train.load_checkpoint(checkpoint)
-    kinds = reader.get_variable_to_dtype_map()
-    weights = sum(
-        kinds[name].size * int(np.prod(shape, dtype=np.int64))
-        for name, shape in reader.get_variable_to_shape_map().items()
-        if kinds[name] != tf.string  # the object graph
-    )
+def check_size(model, folder, precision, bytes_per_weight):
+    version = keras_bert.export(model, folder, precision=precision)
     total = sum(path.stat().st_size for path in version.rglob("*") if path.is_file())
-    assert total <= 1.03 * weights + 4e6, f"{total:,} bytes for {weights:,} of weights"
-    return total, weights
+    weights = bytes_per_weight * model.count_params()
+    assert weights <= total <= 1.03 * weights + 4e6
 
 
-def test_size_of_an_export(tmp_path):
-    model = keras_bert.heads.classifier(tiny.encoder(), 2)
-    check_size(keras_bert.export(model, tmp_path / "tiny"))
+@pytest.mark.parametrize(("precision", "size"), [("float32", 4), ("bfloat16", 2)])
+def test_size_of_an_export(tmp_path, precision, size):
+    check_size(keras_bert.heads.classifier(tiny.encoder(), 2), tmp_path, precision, size)
 
 
 @pytest.mark.slow
-def test_size_of_an_export_of_minilm(tmp_path):
+@pytest.mark.parametrize(("precision", "size"), [("float32", 4), ("bfloat16", 2)])
+def test_size_of_an_export_of_minilm(tmp_path, precision, size):
     try:
         keras_bert.hub.resolve.find("minilm")
     except OSError as error:
         pytest.skip(str(error))
     model = keras_bert.heads.classifier(keras_bert.load("minilm"), 2)
-    total, weights = check_size(keras_bert.export(model, tmp_path / "minilm"))
-    assert weights > 90e6 and total > weights
+    check_size(model, tmp_path, precision, size)

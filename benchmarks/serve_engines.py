@@ -1,0 +1,198 @@
+"""Question: how long does an exported model take on a CPU, compared with ONNX Runtime and OpenVINO?
+
+MiniLM with a classifier of random weights runs in all engines, in one process, in alternation. Each
+figure is the median of the calls, from strings to logits or probabilities:
+
+- keras_bert: `keras_bert.export` in float32 and in bfloat16
+- ONNX Runtime: transformers' model, exported by `torch.onnx.export` and optimized by
+  `onnxruntime.transformers`, in float32 and with its dynamic int8 quantization
+- OpenVINO: the same ONNX file, in float32 and in bfloat16, hint LATENCY
+
+The peers use transformers' fast tokenizer, pad to the longest text of the batch, and truncate where
+keras_bert does. "mixed" is 64 sentences of SST-2 and 64 paragraphs of SQuAD.
+
+    python benchmarks/serve_engines.py ../shared/data
+
+Needs torch, transformers, onnx, onnxruntime and openvino. bfloat16 is fast only on processors with
+AVX512-BF16 or AMX; the output names the instruction sets.
+"""
+
+import argparse
+import contextlib
+import importlib.metadata
+import io
+import json
+import os
+import pathlib
+import statistics
+import tempfile
+import time
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+
+import numpy as np
+import onnx
+import onnxruntime
+import openvino
+import tensorflow as tf
+import torch
+import transformers
+from onnxruntime.quantization import QuantType, quantize_dynamic
+from onnxruntime.transformers import optimizer
+from served_latency import LABELS, TEXT
+
+import keras_bert
+import keras_bert.hub.resolve
+from keras_bert.data import tabular
+
+THREADS = os.cpu_count()
+INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+# Our engine, the peer, and the ratio of the times that we aim at, for each set of texts.
+GOALS = {
+    "20 words": (("float32", "ort float32", 1.3), ("bfloat16", "ort float32", 0.95)),
+    "32 texts": (
+        ("float32", "ort float32", 0.65), ("bfloat16", "ort int8", 0.75),
+        ("bfloat16", "openvino bfloat16", 1.3),
+    ),
+    "128 mixed": (("float32", "ort float32", 0.4),),
+}  # fmt: skip
+
+
+def instruction_sets():
+    """Return the instruction sets of the processor that matter here."""
+    wanted = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8")
+    with contextlib.suppress(OSError):
+        flags = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").split()
+        return " ".join(name for name in wanted if name in flags)
+    return "unknown"
+
+
+def read_texts(data):
+    rows = tabular.read(data / "sst2" / "dev.tsv", text="sentence", label="label").texts
+    squad = json.loads((data / "squad11" / "dev.json").read_text(encoding="utf-8"))
+    paragraphs = [item["context"] for page in squad["data"] for item in page["paragraphs"]]
+    return {
+        "20 words": [TEXT],
+        "5 words": [" ".join(TEXT.split()[:5])],
+        "32 texts": rows[:32],
+        "128 mixed": [text for pair in zip(rows[:64], paragraphs, strict=False) for text in pair],
+    }
+
+
+def our_engines(model, folder):
+    engines = {}
+    for precision in ("float32", "bfloat16"):
+        version = keras_bert.export(model, folder / precision, precision=precision)
+        loaded = tf.saved_model.load(str(version))
+        engines[precision] = lambda texts, loaded=loaded: loaded.signatures["serving_default"](
+            text=tf.constant(texts)
+        )["probabilities"].numpy()
+    return engines
+
+
+def torch_model(model, source):
+    """Return transformers' model with the weights of a Keras model."""
+    peer = transformers.AutoModelForSequenceClassification.from_pretrained(
+        source, num_labels=len(LABELS)
+    ).eval()
+    kernel, bias = model.get_layer("logits").get_weights()
+    peer.classifier.weight.data = torch.tensor(kernel.T.copy())
+    peer.classifier.bias.data = torch.tensor(bias)
+    return peer
+
+
+def onnx_files(peer, tokenizer, folder):
+    """Write the ONNX files; return the paths of float32, optimized float32 and int8."""
+    paths = [str(folder / name) for name in ("model.onnx", "optimized.onnx", "int8.onnx")]
+    example = tokenizer(["a b c", "d e"], return_tensors="pt", padding=True)
+    dynamic = {name: {0: "batch", 1: "seq"} for name in INPUTS} | {"logits": {0: "batch"}}
+    with contextlib.redirect_stdout(io.StringIO()):
+        torch.onnx.export(
+            peer, tuple(example[name] for name in INPUTS), paths[0], input_names=list(INPUTS),
+            output_names=["logits"], dynamic_axes=dynamic, opset_version=17, dynamo=False,
+        )  # fmt: skip
+    config = peer.config
+    optimizer.optimize_model(
+        paths[0], "bert", num_heads=config.num_attention_heads, hidden_size=config.hidden_size
+    ).save_model_to_file(paths[1])
+    quantize_dynamic(
+        paths[1], paths[2], weight_type=QuantType.QInt8,
+        extra_options={"DefaultTensorType": onnx.TensorProto.FLOAT},
+    )  # fmt: skip
+    return paths
+
+
+def peer_engines(model, source, folder):
+    tokenizer = transformers.AutoTokenizer.from_pretrained(source)
+    max_length = keras_bert.heads.find_encoder(model).preprocessor.max_sequence_length
+    peer = torch_model(model, source)
+    plain, optimized, int8 = onnx_files(peer, tokenizer, folder)
+
+    def tokenize(texts, tensors="np"):
+        packed = tokenizer(
+            texts, return_tensors=tensors, padding=True, truncation=True, max_length=max_length
+        )
+        return {name: packed[name] for name in INPUTS}
+
+    engines = {}
+    for name, path in (("ort float32", optimized), ("ort int8", int8)):
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = THREADS
+        # Threads that spin after a call would slow down the engine that comes next.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        session = onnxruntime.InferenceSession(path, options, ["CPUExecutionProvider"])
+        engines[name] = lambda texts, session=session: session.run(None, tokenize(texts))[0]
+    for name, precision in (("openvino float32", "f32"), ("openvino bfloat16", "bf16")):
+        settings = {
+            "INFERENCE_PRECISION_HINT": precision, "INFERENCE_NUM_THREADS": THREADS,
+            "PERFORMANCE_HINT": "LATENCY",
+        }  # fmt: skip
+        compiled = openvino.Core().compile_model(plain, "CPU", settings)
+        engines[name] = lambda texts, compiled=compiled: compiled(tokenize(texts))[0]
+    return engines
+
+
+def softmax(logits):
+    exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return exponentials / exponentials.sum(axis=1, keepdims=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("data", type=pathlib.Path, help="folder with sst2 and squad11")
+    parser.add_argument("--rounds", type=int, default=60, help="for a single text")
+    args = parser.parse_args()
+    torch.set_num_threads(THREADS)
+    for name in ("tensorflow", "onnxruntime", "openvino", "torch", "transformers"):
+        print(name, importlib.metadata.version(name))
+    print(f"{THREADS} cores: {instruction_sets()}")
+    encoder = keras_bert.load("minilm")
+    model = keras_bert.heads.classifier(encoder, labels=LABELS, pooling="pooler")
+    source = str(keras_bert.hub.resolve.find("minilm"))
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+        engines = our_engines(model, folder) | peer_engines(model, source, folder)
+        for title, texts in read_texts(args.data).items():
+            rounds = {1: args.rounds, 32: args.rounds // 3}.get(len(texts), 5)
+            times = {name: [] for name in engines}
+            for turn in range(rounds + 2):
+                for name, run in engines.items():
+                    start = time.perf_counter()
+                    run(texts)
+                    if turn >= 2:
+                        times[name].append(1000 * (time.perf_counter() - start))
+            median = {name: statistics.median(values) for name, values in times.items()}
+            print(f"{title}: " + ", ".join(f"{name} {ms:.1f} ms" for name, ms in median.items()))
+            expected = engines["float32"](texts)
+            for name, run in engines.items():
+                found = run(texts)
+                found = found if name in ("float32", "bfloat16") else softmax(found)
+                print(f"    {name}: largest difference {np.abs(found - expected).max():.1e}")
+            for ours, peer, goal in GOALS.get(title, ()):
+                ratio = median[ours] / median[peer]
+                print(f"    {ours} / {peer}: {ratio:.2f} (goal {goal})")
+
+
+if __name__ == "__main__":
+    main()

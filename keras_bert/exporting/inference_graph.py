@@ -1,0 +1,235 @@
+"""A TensorFlow graph that computes a model's outputs faster than its layers do, on CPUs.
+
+- Padding is computed only inside attention. Everything else runs on the tokens of the batch,
+  (tokens, hidden).
+- The ops have the forms that TensorFlow fuses into oneDNN kernels: a matmul with its bias and the
+  exact GELU, or with its bias and the residual; and the attention logits with scale and mask.
+- Gathers of (head) rows replace the transpositions of attention.
+- Weights can be constants of the graph. oneDNN then packs them once, not in each call.
+
+The head runs as Keras layers, so that every head works, also one of your own.
+"""
+
+import keras
+import tensorflow as tf
+
+from keras_bert import keras_internals
+from keras_bert.encoder import INPUTS, BertEncoder
+from keras_bert.layers.encoder_layers import MASKED_LOGIT
+from keras_bert.model_structure import find_encoder
+
+PRECISIONS = ("float32", "bfloat16")
+# The weights of larger encoders stay variables, because a graph can have at most 2 GB.
+_MAX_CONSTANTS = 2**30
+
+
+def forward(model, precision=None, constants=False):
+    """Return a function that computes `model(inputs, training=False)` in a TensorFlow graph.
+
+    In float32, the outputs equal those of the model within 1e-5 at all tokens. At padding, the
+    vectors of the encoder are zeros. The function calls the model itself if the model has no
+    `BertEncoder` among its layers, or a quantized one, or one that computes in float16.
+
+    Args:
+        model: A functional model on a `BertEncoder`, or the encoder.
+        precision: `"float32"`, or `"bfloat16"` for the matmuls of the encoder. Defaults to the
+            compute dtype of the model.
+        constants: If True, kernels, biases and LayerNorms of the encoder become constants with
+            their present values. If False, each call reads the variables.
+
+    Returns:
+        A function of the inputs of the model.
+
+    Raises:
+        ValueError: If the precision is unknown, or the model has no encoder to compute in it.
+    """
+    if precision not in (None, *PRECISIONS):
+        raise ValueError(
+            f"precision must be one of {', '.join(PRECISIONS)}; received {precision!r}"
+        )
+    encoder = _replaceable_encoder(model)
+    if encoder is None:
+        if precision is not None:
+            raise ValueError(
+                f"precision={precision!r} needs a model on a BertEncoder that is not quantized; "
+                f"{model.name!r} is not. Leave out precision"
+            )
+        return lambda inputs: model(inputs, training=False)
+    encode = _Encoder(encoder, precision or encoder.compute_dtype, constants)
+    if model is encoder:
+        return encode
+    return lambda inputs: keras_internals.run_with(model, inputs, encoder, encode)
+
+
+def _replaceable_encoder(model):
+    """Return the encoder, or `None` if the model must be called as it is."""
+    try:
+        encoder = find_encoder(model)
+    except ValueError:
+        return None
+    is_known = type(encoder) is BertEncoder and encoder.compute_dtype in PRECISIONS
+    layers = keras_internals.all_layers(encoder)
+    if not is_known or any(getattr(layer, "quantization_mode", None) for layer in layers):
+        return None
+    return encoder if model is encoder or encoder in model.layers else None
+
+
+class _Encoder:
+    """The encoder as a function from its inputs to its outputs, see `BertEncoder`."""
+
+    def __init__(self, encoder, precision, constants):
+        self._encoder = encoder
+        self._config = encoder.bert_config
+        self._dtype = tf.as_dtype(precision)
+        size = encoder.count_params() * self._dtype.size
+        self._constants = constants and size <= _MAX_CONSTANTS
+        # Tables are variables in any case, since a text needs only a few of their rows.
+        self._tables = {}
+        if self._constants and precision != "float32":
+            self._tables = {
+                layer.name: tf.Variable(tf.cast(layer.embeddings, self._dtype), trainable=False)
+                for layer in _tables(encoder)
+            }
+        self._layers = [
+            encoder.get_layer(f"layer_{index}")
+            for index in range(self._config["num_hidden_layers"])
+        ]
+
+    def __call__(self, inputs, training=False, mask=None):
+        if training or inputs.keys() - {*INPUTS, "output_positions"}:
+            return self._encoder(inputs, training=training, mask=mask)
+        mask = tf.not_equal(inputs["input_mask"], 0)  # (batch, seq)
+        layout = _Layout(mask, self._config)
+        x = self._embed(inputs, layout)
+        hidden_states = []
+        for layer in self._layers:
+            x = self._block(layer, x, layout)
+            hidden_states.append(x)
+        cls = tf.gather(x, layout.cls)
+        pooled = self._dense(self._encoder.get_layer("pooler").dense, cls)
+        outputs = [layout.pad(x) for x in hidden_states]  # (batch, seq, hidden)
+        if (positions := inputs.get("output_positions")) is not None:
+            outputs[-1] = tf.gather(outputs[-1], positions, batch_dims=1)
+        return {
+            "pooled_output": tf.cast(tf.tanh(pooled), tf.float32),
+            "sequence_output": outputs[-1],
+            "encoder_outputs": outputs,
+        }
+
+    def _embed(self, inputs, layout):
+        """Return the embeddings of the tokens, float32 (tokens, hidden)."""
+        words = tf.gather(tf.reshape(inputs["input_word_ids"], [-1]), layout.index)
+        types = tf.gather(tf.reshape(inputs["input_type_ids"], [-1]), layout.index)
+        ids = (words, layout.position, types)
+        x = tf.add_n(
+            [self._lookup(*each) for each in zip(_tables(self._encoder), ids, strict=True)]
+        )
+        return self._layer_norm(self._encoder.get_layer("embeddings").layer_norm, x)
+
+    def _block(self, layer, x, layout):
+        """Apply a `TransformerBlock` to float32 (tokens, hidden)."""
+        context = layout.attend(self._dense(layer.attention.qkv, x))  # (tokens, hidden)
+        y = tf.cast(self._dense(layer.attention.output_dense, context), tf.float32)
+        x = self._layer_norm(layer.attention_layer_norm, x + y)
+        y = _activate(layer, self._dense(layer.intermediate, x))  # (tokens, inter)
+        y = tf.cast(self._dense(layer.output_dense, y), tf.float32)
+        return self._layer_norm(layer.output_layer_norm, x + y)
+
+    def _dense(self, layer, x):
+        kernel, bias = (self._weight(layer, name, self._dtype) for name in ("kernel", "bias"))
+        return tf.nn.bias_add(tf.matmul(tf.cast(x, self._dtype), kernel), bias)
+
+    def _layer_norm(self, layer, x):
+        gamma, beta = (self._weight(layer, name, tf.float32) for name in ("gamma", "beta"))
+        centered = x - tf.reduce_mean(x, axis=1, keepdims=True)
+        variance = tf.reduce_mean(tf.square(centered), axis=1, keepdims=True)
+        # TensorFlow replaces some other forms by a kernel whose epsilon is always 0.001.
+        return centered * tf.math.rsqrt(variance + layer.epsilon) * gamma + beta
+
+    def _lookup(self, layer, ids):
+        """Return rows of an embedding table, float32 (tokens, hidden)."""
+        table = self._tables.get(layer.name, layer.embeddings)
+        if isinstance(table, keras.Variable):
+            table = table.value  # so that TensorFlow reads only these rows
+        return tf.cast(tf.gather(table, ids), tf.float32)
+
+    def _weight(self, layer, name, dtype):
+        if not self._constants:
+            return tf.cast(tf.convert_to_tensor(getattr(layer, name)), dtype)
+        with tf.init_scope():  # outside of the graph that is being built
+            value = keras.ops.convert_to_numpy(getattr(layer, name))
+        return tf.constant(value.astype(dtype.as_numpy_dtype))
+
+
+class _Layout:
+    """Where the tokens of a padded batch are, from its mask, bool (batch, seq).
+
+    The first position of a row counts as a token even if it is masked, because heads read the
+    vector of [CLS].
+
+    index: position of each token in the flattened batch, int32 (tokens,)
+    position: position of each token in its row, int32 (tokens,)
+    cls: number of the first token of each row, int32 (batch,)
+    """
+
+    def __init__(self, mask, config):
+        heads = config["num_attention_heads"]
+        self._heads, self._head_size = heads, config["hidden_size"] // heads
+        self._shape = tf.shape(mask)
+        seq = self._shape[1]
+        is_token = tf.reshape(tf.concat([tf.ones_like(mask[:, :1]), mask[:, 1:]], axis=1), [-1])
+        self.index = tf.cast(tf.where(is_token)[:, 0], tf.int32)
+        # Broadcasting fails if the rows are longer than the table of position embeddings.
+        position = tf.range(config["max_position_embeddings"])[:seq]
+        position = tf.reshape(tf.broadcast_to(position, self._shape), [-1])
+        self.position = tf.gather(position, self.index)
+        row = self.index // seq
+        number = tf.cumsum(tf.cast(is_token, tf.int32)) - 1
+        number = tf.reshape(number, self._shape)  # of each token; at padding, of one before
+        self.cls = number[:, 0]
+
+        # Rows of heads: from (tokens, 3, heads) to (batch, heads, seq), and back.
+        head = tf.range(heads)
+        query = number[:, None] * (3 * heads) + head[:, None]
+        self._to_heads = (query, query + heads, query + 2 * heads)
+        # `expand_dims`, because TensorFlow does not see that `[:, None]` keeps the number of tokens
+        # and would not fuse the residual.
+        start = tf.expand_dims(row * (heads * seq) + self.position, axis=1)
+        self._to_tokens = start + head * seq
+
+        self._logit_mask = tf.where(mask, 0.0, MASKED_LOGIT)[:, None, None]  # (batch, 1, 1, seq)
+        any_visible = tf.reduce_any(mask, axis=1)[:, None, None, None]
+        self._any_visible = tf.cast(any_visible, tf.float32)  # (batch, 1, 1, 1)
+
+    def attend(self, qkv):
+        """Return the contexts (tokens, hidden) for queries, keys, values (tokens, 3 * hidden)."""
+        rows = tf.reshape(qkv, [-1, self._head_size])
+        query, key, value = (tf.gather(rows, to_heads) for to_heads in self._to_heads)
+        logits = tf.cast(tf.matmul(query, key, transpose_b=True), tf.float32)
+        logits = logits * self._head_size**-0.5 + self._logit_mask  # (batch, heads, seq, seq)
+        probabilities = tf.cast(tf.nn.softmax(logits), value.dtype)
+        context = tf.matmul(probabilities, value)  # (batch, heads, seq, head)
+        context *= tf.cast(self._any_visible, context.dtype)
+        rows = tf.gather(tf.reshape(context, [-1, self._head_size]), self._to_tokens)
+        return tf.reshape(rows, [-1, self._heads * self._head_size])
+
+    def pad(self, x):
+        """Return floats (tokens, hidden) as (batch, seq, hidden), with zeros at padding."""
+        batch, seq = tf.unstack(self._shape)
+        hidden = self._heads * self._head_size
+        padded = tf.scatter_nd(self.index[:, None], x, [batch * seq, hidden])
+        return tf.reshape(padded, [batch, seq, hidden])
+
+
+def _tables(encoder):
+    """Return the layers with the tables of word, position and segment embeddings."""
+    layer = encoder.get_layer("embeddings")
+    return layer.word_embeddings, layer.position_embeddings, layer.token_type_embeddings
+
+
+def _activate(layer, x):
+    """Apply the activation of a `TransformerBlock`."""
+    if layer.hidden_act != "gelu":
+        return layer.activation(x)
+    one, half, root_half = (tf.constant(value, x.dtype) for value in (1.0, 0.5, 2**-0.5))
+    return (tf.math.erf(x * root_half) + one) * half * x

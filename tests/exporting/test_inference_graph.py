@@ -1,0 +1,201 @@
+"""Tests of the inference graph. The reference is the Keras model itself."""
+
+import warnings
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.python.eager import context
+from tensorflow.python.framework.test_util import IsMklEnabled
+
+import keras_bert
+from keras_bert import heads
+from keras_bert.exporting import inference_graph
+from tests import tiny
+
+_TOKENS = np.array([[2, 5, 7, 3, 0, 0], [2, 6, 9, 10, 8, 3], [2, 3, 0, 0, 0, 0]], np.int32)
+
+
+def batch(mask=None):
+    """Return encoder inputs (3, 6), by default with a mask of the tokens."""
+    mask = (_TOKENS > 0).astype(np.int32) if mask is None else np.array(mask, np.int32)
+    types = np.tile(np.array([0, 0, 0, 1, 1, 1], np.int32), (3, 1))
+    return {"input_word_ids": _TOKENS, "input_mask": mask, "input_type_ids": types}
+
+
+def compute(model, inputs, **options):
+    """Run the inference graph of a model."""
+    function = graph(inference_graph.forward(model, **options), inputs)
+    return keras.tree.map_structure(np.array, function(inputs))
+
+
+def graph(forward, inputs):
+    """Make one graph for batches of all shapes, as in an export."""
+    specs = {key: tf.TensorSpec([None] * value.ndim, tf.int32) for key, value in inputs.items()}
+    return tf.function(forward, input_signature=[specs], autograph=False)
+
+
+def assert_equal_to_encoder(encoder, inputs, atol=1e-5, **options):
+    """Compare with the outputs of the encoder: the vectors of [CLS] and of all tokens."""
+    found = compute(encoder, inputs, **options)
+    expected = keras.tree.map_structure(np.array, encoder(inputs, training=False))
+    is_token = inputs["input_mask"] != 0
+    is_token[:, 0] = True
+    np.testing.assert_allclose(found["pooled_output"], expected["pooled_output"], atol=atol)
+    for name in ("sequence_output", "encoder_outputs"):
+        for one, other in zip(*map(keras.tree.flatten, (found[name], expected[name])), strict=True):
+            np.testing.assert_allclose(one[is_token], other[is_token], atol=atol)
+            assert not one[~is_token].any()
+
+
+@pytest.mark.parametrize("constants", [True, False])
+@pytest.mark.parametrize("hidden_act", ["gelu", "gelu_new", "relu"])
+def test_outputs_equal_those_of_the_encoder(constants, hidden_act):
+    encoder = tiny.encoder(initializer_range=1.0, hidden_act=hidden_act)
+    assert_equal_to_encoder(encoder, batch(), constants=constants)
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [
+        np.zeros((3, 6)),
+        np.ones((3, 6)),
+        [[0, 0, 1, 1, 0, 0], [1, 0, 1, 0, 1, 0], [0, 0, 0, 0, 0, 1]],
+        [[2, -1, 0, 0, 0, 3]] * 3,
+    ],
+    ids=["all padding", "no padding", "gaps", "other numbers"],
+)
+def test_any_mask(mask):
+    assert_equal_to_encoder(tiny.encoder(initializer_range=1.0), batch(mask))
+
+
+def test_a_large_epsilon():
+    """TensorFlow can replace a LayerNorm by a kernel whose epsilon is always 0.001."""
+    encoder = tiny.encoder(initializer_range=0.001, layer_norm_eps=1e-4)
+    assert_equal_to_encoder(encoder, batch(), constants=True)
+    assert_equal_to_encoder(encoder, batch())
+
+
+def test_empty_batch():
+    encoder = tiny.encoder()
+    found = compute(encoder, {key: value[:0] for key, value in batch().items()})
+    assert found["pooled_output"].shape == (0, 8)
+    assert found["sequence_output"].shape == (0, 6, 8)
+
+
+def test_sequences_beyond_the_position_embeddings_are_an_error():
+    inputs = dict.fromkeys(batch(), np.ones((1, 33), np.int32))
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        compute(tiny.encoder(), inputs)
+
+
+@pytest.mark.parametrize("build", [
+    lambda encoder: heads.classifier(encoder, 3),
+    lambda encoder: heads.embedder(encoder, pooling="max"),
+    heads.regressor,
+])  # fmt: skip
+def test_heads(build):
+    model = build(tiny.encoder(initializer_range=1.0))
+    np.testing.assert_allclose(compute(model, batch()), model(batch()), atol=1e-5)
+
+
+def test_heads_on_tokens():
+    inputs = batch()
+    is_token = inputs["input_mask"] != 0
+    tagger = heads.tagger(tiny.encoder(initializer_range=0.3), 3)
+    found, expected = compute(tagger, inputs), np.array(tagger(inputs))
+    np.testing.assert_allclose(found[is_token], expected[is_token], atol=1e-5)
+    model = heads.masked_lm(tiny.encoder(initializer_range=0.3))
+    inputs["masked_lm_positions"] = np.array([[1, 2], [4, 0], [0, 0]], np.int32)
+    np.testing.assert_allclose(compute(model, inputs), model(inputs), atol=1e-5)
+
+
+def test_a_head_of_your_own():
+    encoder = tiny.encoder(initializer_range=1.0)
+    x = encoder(encoder.input)
+    both = keras.layers.Concatenate()([x["pooled_output"], x["encoder_outputs"][0][:, 0]])
+    model = keras.Model(encoder.input, keras.layers.Dense(2)(both))
+    np.testing.assert_allclose(compute(model, batch()), model(batch()), atol=1e-5)
+
+
+def test_variables_are_read_in_each_call_and_constants_are_not():
+    model = heads.classifier(tiny.encoder(initializer_range=1.0), 2)
+    functions = [
+        graph(inference_graph.forward(model, constants=constants), batch())
+        for constants in (False, True)
+    ]
+    before = [function(batch()).numpy() for function in functions]
+    kernel = model.layers[3].get_layer("layer_0").intermediate.kernel
+    kernel.assign(2 * kernel)
+    reads, keeps = (function(batch()).numpy() for function in functions)
+    np.testing.assert_allclose(reads, model(batch()), atol=1e-5)
+    np.testing.assert_array_equal(keeps, before[1])
+    assert np.abs(reads - before[0]).max() > 1e-3
+
+
+@pytest.mark.parametrize("constants", [True, False])
+def test_bfloat16(constants):
+    encoder = tiny.encoder(initializer_range=0.3)
+    assert_equal_to_encoder(encoder, batch(), 0.1, precision="bfloat16", constants=constants)
+    difference = (
+        compute(encoder, batch(), precision="bfloat16")["pooled_output"]
+        - compute(encoder, batch())["pooled_output"]
+    )
+    assert np.abs(difference).max() > 1e-4  # it is not float32
+
+
+def test_the_precision_is_that_of_the_model():
+    encoder = tiny.encoder(initializer_range=1.0, dtype="mixed_bfloat16")
+    found = compute(encoder, batch())["pooled_output"]
+    expected = compute(encoder, batch(), precision="bfloat16")["pooled_output"]
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_lora():
+    encoder = tiny.encoder(initializer_range=1.0)
+    dense = encoder.get_layer("layer_1").intermediate
+    dense.enable_lora(2)
+    dense.lora_kernel_b.assign(np.ones(dense.lora_kernel_b.shape))
+    assert_equal_to_encoder(encoder, batch(), constants=True)
+
+
+def test_a_quantized_model_is_called_as_it_is():
+    model = heads.classifier(tiny.encoder(initializer_range=1.0), 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Keras warns of layers that it does not quantize
+        model.quantize("int8")
+    np.testing.assert_allclose(compute(model, batch()), model(batch()), atol=1e-6)
+    with pytest.raises(ValueError, match="Leave out precision"):
+        inference_graph.forward(model, "bfloat16")
+
+
+def test_dropout_that_is_always_on_stays_on():
+    encoder = tiny.encoder(initializer_range=1.0, hidden_dropout_prob=0.5)
+    model = keras.Model(encoder.input, encoder(encoder.input, training=True)["pooled_output"])
+    one, other = (compute(model, batch()) for _ in range(2))
+    assert np.abs(one - other).max() > 1e-3
+
+
+def test_unknown_precision():
+    with pytest.raises(ValueError, match="float32, bfloat16; received 'int4'"):
+        keras_bert.export(heads.classifier(tiny.encoder(), 2), "unused", precision="int4")
+
+
+@pytest.mark.skipif(not IsMklEnabled(), reason="TensorFlow runs without oneDNN")
+def test_tensorflow_fuses_the_ops():
+    encoder = tiny.encoder()
+    for weight in encoder.weights:  # TensorFlow removes biases of zeros
+        weight.assign(weight + 0.1)
+    forward = inference_graph.forward(encoder, constants=True)
+    function = graph(lambda inputs: forward(inputs)["pooled_output"], batch())
+    context.enable_run_metadata()
+    function(batch())
+    graphs = context.export_run_metadata().function_graphs
+    context.disable_run_metadata()
+    nodes = [node for graph in graphs for part in graph.partition_graphs for node in part.node]
+    fused = [b" ".join(node.attr["fused_ops"].list.s) for node in nodes if "fused_ops" in node.attr]
+    assert fused.count(b"BiasAdd GeluExact") == 2  # layers
+    assert fused.count(b"BiasAdd Add") == 4  # residuals
+    assert fused.count(b"Mul Add") == 2  # attention logits
+    assert not [node.name for node in nodes if "Transpose" in node.op]
