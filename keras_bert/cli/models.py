@@ -5,7 +5,7 @@ import re
 
 import keras_bert
 from keras_bert import heads
-from keras_bert.cli import arguments
+from keras_bert.cli import arguments, reading
 from keras_bert.runtime.terminal import printable, waiting
 
 
@@ -72,7 +72,11 @@ def export(args):
     before = _versions_in(args.path)
     with waiting("Writing the SavedModel"):
         model = arguments.load(args, task=args.task)
-        keras_bert.export(model, args.path, license=args.license)
+        dev = None
+        if args.dev is not None:
+            columns = reading.columns_of(args, args.model)
+            dev = reading.read(args.dev, reading.task_of(model), columns, args.format)
+        keras_bert.export(model, args.path, precision=args.precision, dev=dev, license=args.license)
     for version in sorted(_versions_in(args.path) - before):  # a pair has two
         print(version)
 

@@ -13,6 +13,7 @@ import re
 import tensorflow as tf
 
 from keras_bert.exporting import tf_serving
+from keras_bert.exporting.agreement import Agreement
 from keras_bert.runtime.files import atomic_write
 from keras_bert.runtime.terminal import printable
 
@@ -137,6 +138,8 @@ class ModelInfo:
     max_sequence_length: tokens of the longest sequence that the encoder receives
     metrics: dict, as `keras_bert.finetune` returns
     license: license of the weights that training started from
+    precision: dtype of the matmuls
+    agreement: `agreement.Agreement` with float32
     """
 
     task: str | None = None
@@ -145,6 +148,8 @@ class ModelInfo:
     max_sequence_length: int | None = None
     metrics: dict | None = None
     license: str | None = None
+    precision: str | None = None
+    agreement: Agreement | None = None
 
 
 def write(version, info):
@@ -265,6 +270,10 @@ def _model(info, size):
     rows = [("size of the version", f"{size / 1e6:,.1f} MB")]
     if info.parameters is not None:
         rows.append(("parameters", f"{info.parameters:,}"))
+    if info.precision is not None:
+        rows.append(("precision", info.precision))
+    if info.agreement is not None:
+        rows.append(("compared with float32", str(info.agreement)))
     if info.max_sequence_length is not None:
         is_split = info.task in ("tagger", "span_selector")
         rest = "longer texts are split into windows" if is_split else "longer texts are truncated"

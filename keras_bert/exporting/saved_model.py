@@ -17,7 +17,14 @@ import tensorflow as tf
 
 from keras_bert import heads, keras_internals, provenance
 from keras_bert.encoder import BertEncoder
-from keras_bert.exporting import inference_graph, model_card, signatures, tf_serving, tfhub
+from keras_bert.exporting import (
+    agreement,
+    inference_graph,
+    model_card,
+    signatures,
+    tf_serving,
+    tfhub,
+)
 from keras_bert.exporting.hub_layer import HubLayer
 from keras_bert.exporting.model_card import ModelInfo
 from keras_bert.runtime.files import temporary_folder
@@ -26,7 +33,7 @@ from keras_bert.runtime.reading import first_line
 LABELS_FILE = "labels.txt"
 
 
-def export(model, path, *, precision=None, metrics=None, license=None):
+def export(model, path, *, precision=None, dev=None, metrics=None, license=None):
     """Export a model as SavedModels that take strings.
 
     - A model with a head of `keras_bert.heads` becomes the next version in the model folder
@@ -60,8 +67,9 @@ def export(model, path, *, precision=None, metrics=None, license=None):
         when it is complete.
 
     Raises:
-        ValueError: If the backend is not TensorFlow, the encoder has no vocabulary, or the model
-            cannot take strings.
+        ValueError: If the backend is not TensorFlow, the encoder has no vocabulary, the model
+            cannot take strings or cannot compute in this precision, or `dev` belongs to another
+            task.
         OSError: If the folder cannot be written. Incomplete files are removed.
 
     Example:
@@ -96,6 +104,14 @@ def export(model, path, *, precision=None, metrics=None, license=None):
                 "encoder.with_options(dtype=...) for another dtype"
             )
         return _export_pair(model, path, metrics, license)
+    info = dataclasses.replace(
+        _model_info(model, output, metrics, license), precision=precision or model.compute_dtype
+    )
+    if dev is not None and (precision != "bfloat16" or _takes_strings(model)):
+        raise ValueError(
+            "dev is compared with float32, so it needs precision='bfloat16' and a model with a "
+            "head of keras_bert.heads"
+        )
     with tempfile.TemporaryDirectory() as assets:
         if _takes_strings(model):
             module, functions = _functional_model(model, precision)
@@ -106,7 +122,13 @@ def export(model, path, *, precision=None, metrics=None, license=None):
                 f"{model.name!r} must end in a head of keras_bert.heads or start at a string "
                 "keras.Input; received a model with neither. Build one with keras_bert.heads."
             )
-        return _write(module, functions, path, _model_info(model, output, metrics, license))
+        if dev is not None:
+            _, reference = _signatures(model, output, "float32")
+            in_float32 = tf.function(reference.from_strings, autograph=False)
+            names = [spec.name for spec in reference.input_signature]
+            found = agreement.compare(functions["serving_default"], in_float32, dev, names)
+            info = dataclasses.replace(info, agreement=found)
+        return _write(module, functions, path, info)
 
 
 def _takes_strings(model):
@@ -153,9 +175,28 @@ def _max_sequence_length(encoder):
 
 def _head(model, output, assets, precision):
     """Return the `tf.Module` and the signatures of a model with a head."""
+    predict, made = _signatures(model, output, precision)
+    module = _module(model, predict)
+    if output.labels is not None:
+        module.labels = tf.saved_model.Asset(_write_labels(assets, output.labels))
+    module.serving_default = tf.function(
+        signatures.check_shapes(made.from_strings, made.input_signature),
+        input_signature=made.input_signature,
+        autograph=False,
+    )
+    (specs,) = predict.input_signature
+    module.ids = tf.function(
+        lambda *values: made.from_ids(dict(zip(specs, values, strict=True))),
+        input_signature=list(specs.values()),
+        autograph=False,
+    )
+    return module, {"serving_default": module.serving_default, "ids": module.ids}
+
+
+def _signatures(model, output, precision):
+    """Return the `tf.function` of a model with a head, and its `signatures.Signatures`."""
     encoder = heads.find_encoder(model)
-    preprocessor = encoder.preprocessor
-    if preprocessor is None:
+    if encoder.preprocessor is None:
         raise ValueError(
             f"the encoder of {model.name!r} has no preprocessor, so the export would have no "
             "vocabulary; set encoder.preprocessor"
@@ -169,23 +210,9 @@ def _head(model, output, assets, precision):
         input_signature=[specs],
         autograph=False,
     )
-    made = signatures.HEADS[output.task](
-        predict, output, preprocessor, _max_sequence_length(encoder)
-    )
-    module = _module(model, predict)
-    if output.labels is not None:
-        module.labels = tf.saved_model.Asset(_write_labels(assets, output.labels))
-    module.serving_default = tf.function(
-        signatures.check_shapes(made.from_strings, made.input_signature),
-        input_signature=made.input_signature,
-        autograph=False,
-    )
-    module.ids = tf.function(
-        lambda *values: made.from_ids(dict(zip(specs, values, strict=True))),
-        input_signature=list(specs.values()),
-        autograph=False,
-    )
-    return module, {"serving_default": module.serving_default, "ids": module.ids}
+    make = signatures.HEADS[output.task]
+    length = _max_sequence_length(encoder)
+    return predict, make(predict, output, encoder.preprocessor, length)
 
 
 def _module(model, function):

@@ -33,6 +33,14 @@ def test_export(trained, tmp_path, capsys):
     assert "unknown. Check it before" in page and str(folder) not in page
 
 
+def test_export_in_bfloat16(trained, tmp_path, capsys):
+    folder = trained("classification")
+    options = ("--precision", "bfloat16", "--dev", folder / "a.tsv")
+    assert run("export", folder / "model", tmp_path / "served", *options) == 0
+    page = (tmp_path / "served" / "README.md").read_text()
+    assert "| precision | bfloat16 |" in page and "examples, 100.00% of the answers" in page
+
+
 # Of each task: what its SavedModel is asked, as `ASKED`, and the answers that `predict` prints too.
 SERVED = {
     "classification": ({"text": ["so good", "한국어"]}, ["label", "score"]),

@@ -234,3 +234,31 @@ def test_other_backends_are_an_error(classifier, tmp_path, monkeypatch):
     monkeypatch.setattr(export_module.keras.backend, "backend", lambda: "jax")
     with pytest.raises(ValueError, match="needs KERAS_BACKEND=tensorflow; this process runs jax"):
         keras_bert.export(classifier, tmp_path)
+
+
+def test_bfloat16_and_its_agreement_in_the_card(classifier, tmp_path):
+    dev = keras_bert.Examples(TEXTS * 10)
+    version = keras_bert.export(classifier, tmp_path, precision="bfloat16", dev=dev)
+    answers = tf.saved_model.load(str(version)).signatures["serving_default"](text=TEXTS)
+    expected = expected_probabilities(classifier, TEXTS)
+    difference = np.abs(answers["probabilities"] - expected).max()
+    assert 0 < difference < 0.01
+    card = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert "| precision | bfloat16 |" in card
+    assert "| compared with float32 | on 60 examples, 100.00% of the answers are equal, the" in card
+    assert f"{difference:.2g}"[:5] in card
+
+
+def test_agreement_needs_bfloat16_and_data_of_the_task(classifier, tmp_path):
+    with pytest.raises(ValueError, match="needs precision='bfloat16'"):
+        keras_bert.export(classifier, tmp_path / "a", dev=keras_bert.Examples(TEXTS))
+    tagged = keras_bert.data.conll.TaggedSentences([["good", "film"]])
+    with pytest.raises(ValueError, match="no column for the input 'text_pair'"):
+        pairs = keras_bert.heads.next_sentence(tiny.encoder())
+        keras_bert.export(pairs, tmp_path / "a", precision="bfloat16", dev=tagged)
+    assert not (tmp_path / "a").exists()
+
+
+def test_the_precision_of_an_encoder_is_not_an_option(tmp_path):
+    with pytest.raises(ValueError, match="an exported encoder can be trained"):
+        keras_bert.export(tiny.encoder(), tmp_path / "a", precision="bfloat16")

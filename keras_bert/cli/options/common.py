@@ -3,6 +3,7 @@
 MODEL_HELP = "name (see keras-bert list), hf:org/name, folder, .zip or .keras file"
 FINE_TUNED_HELP = "folder or .keras file of a fine-tuned model"
 DTYPES = ("float32", "mixed_bfloat16", "mixed_float16")
+COLUMNS_HELP = "default: the columns that the model was trained on, from its metrics.json"
 
 
 def add_command(commands, name, help, run=None):

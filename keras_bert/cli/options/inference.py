@@ -2,8 +2,6 @@
 
 from keras_bert.cli.options import common
 
-_COLUMNS_HELP = "default: the columns that the model was trained on, from its metrics.json"
-
 
 def add_evaluate(commands):
     parser = common.add_command(
@@ -12,7 +10,7 @@ def add_evaluate(commands):
     parser.set_defaults(files=("input",))
     common.add_model(parser, common.FINE_TUNED_HELP)
     parser.add_argument("--input", required=True, help="file for the model's task")
-    columns = parser.add_argument_group("columns", _COLUMNS_HELP)
+    columns = parser.add_argument_group("columns", common.COLUMNS_HELP)
     common.add_columns(columns)
     common.add_labels(columns)
     common.add_characters(parser)
@@ -39,7 +37,7 @@ def add_predict(commands):
         help="file for the model's task, of any size. Multiple choice: JSON Lines with the keys "
         "text and choices (a list), or SWAG's CSV",
     )
-    common.add_columns(parser.add_argument_group("columns", _COLUMNS_HELP))
+    common.add_columns(parser.add_argument_group("columns", common.COLUMNS_HELP))
     parser.add_argument(
         "--output",
         help="file for the predictions, in the order of the input. The extension selects the "

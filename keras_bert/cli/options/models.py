@@ -64,6 +64,19 @@ def add_export(commands):
         help="head of a pretrained model to export (default: the encoder, as a pair)",
     )
     parser.add_argument(
+        "--precision",
+        choices=("float32", "bfloat16"),
+        help="dtype of the matmuls (default: that of the model). bfloat16 is half as large, and "
+        "faster on processors with AVX512-BF16 or AMX",
+    )
+    parser.add_argument(
+        "--dev",
+        help="labeled file; the model card states how far bfloat16 agrees with float32 on it",
+    )
+    columns = parser.add_argument_group("columns of --dev", common.COLUMNS_HELP)
+    common.add_columns(columns)
+    common.add_labels(columns)
+    parser.add_argument(
         "--license",
         help="license of the source weights, for the model card (default: that of a known name)",
     )

@@ -1,0 +1,84 @@
+"""How far the answers of an export differ from those in float32."""
+
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+
+_BATCH = 32
+
+# Inputs of the signatures, and the columns of the data that hold them.
+_COLUMNS = {
+    "text": ("texts", "words"),
+    "text_pair": ("text_pairs",),
+    "question": ("questions",),
+    "context": ("contexts",),
+    "choices": ("choices",),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Agreement:
+    """Comparison of two sets of answers to the same texts.
+
+    Attributes:
+        examples: Number of examples.
+        equal: Fraction of the examples whose labels, tags or answers are equal; `None` if the
+            answers are only numbers.
+        difference: Largest difference of a score, a probability or an embedding.
+    """
+
+    examples: int
+    equal: float | None
+    difference: float
+
+    def __str__(self):
+        same = "" if self.equal is None else f"{self.equal:.2%} of the answers are equal, "
+        return (
+            f"on {self.examples:,} examples, {same}the largest difference of a number is "
+            f"{self.difference:.2g}"
+        )
+
+
+def compare(function, reference, examples, names):
+    """Compare two functions of strings that return dicts of tensors (batch, ...).
+
+    Args:
+        function, reference: The functions. They take the inputs `names`, in this order.
+        examples: Data of the task, such as `keras_bert.Examples`.
+        names: Names of the inputs, such as `["text"]`.
+
+    Returns:
+        An `Agreement`.
+
+    Raises:
+        ValueError: If the data has no column for an input.
+    """
+    columns = [_column(examples, name) for name in names]
+    size = 1 if "choices" in names else _BATCH  # the number of choices can differ
+    equal, difference = [], 0.0
+    for start in range(0, len(examples), size):
+        texts = [tf.constant(column[start : start + size], tf.string) for column in columns]
+        found, expected = function(*texts), reference(*texts)
+        same = None
+        for name, value in expected.items():
+            one, other = found[name].numpy(), value.numpy()
+            if value.dtype.is_floating:
+                difference = max(difference, float(np.abs(one - other).max(initial=0)))
+            else:
+                rows = (one == other).reshape(len(one), -1).all(axis=1)
+                same = rows if same is None else same & rows
+        if same is not None:
+            equal.extend(same)
+    return Agreement(len(examples), float(np.mean(equal)) if equal else None, difference)
+
+
+def _column(examples, name):
+    for attribute in _COLUMNS[name]:
+        column = getattr(examples, attribute, None)
+        if column is not None:
+            return [" ".join(row) for row in column] if attribute == "words" else list(column)
+    raise ValueError(
+        f"{examples.source} has no column for the input {name!r} of the model. Give data of the "
+        "model's task"
+    )

@@ -1,0 +1,53 @@
+"""Tests of the comparison of two functions of strings."""
+
+import pytest
+import tensorflow as tf
+
+from keras_bert.data import conll, squad, swag
+from keras_bert.data.examples import Examples
+from keras_bert.exporting import agreement
+
+
+def lengths(text):
+    length = tf.strings.length(text)
+    return {"label": tf.strings.as_string(length), "score": tf.cast(length, tf.float32)}
+
+
+def short_lengths(text):
+    return lengths(tf.strings.substr(text, 0, 3))
+
+
+def test_labels_and_numbers():
+    examples = Examples(["a", "bb", "ccc", "dddd"] * 20)
+    found = agreement.compare(lengths, short_lengths, examples, ["text"])
+    assert (found.examples, found.equal, found.difference) == (80, 0.75, 1.0)
+    assert "80 examples, 75.00% of the answers are equal" in str(found)
+
+
+def test_answers_that_are_only_numbers():
+    def score(function):
+        return lambda text: {"score": function(text)["score"]}
+
+    found = agreement.compare(score(lengths), score(short_lengths), Examples(["abcde"]), ["text"])
+    assert found.equal is None and found.difference == 2
+    assert "answers are equal" not in str(found)
+
+
+def test_data_of_other_tasks():
+    seen = []
+
+    def record(*texts):
+        seen.append([text.numpy().tolist() for text in texts])
+        return {"score": tf.zeros(len(texts[0]))}
+
+    tagged = conll.TaggedSentences([["so", "good"]])
+    agreement.compare(record, record, tagged, ["text"])
+    assert seen[0] == [[b"so good"]]
+    choices = swag.Choices(["a", "b"], [["c", "d"], ["e", "f", "g"]])
+    agreement.compare(record, record, choices, ["text", "choices"])
+    assert seen[-1] == [[b"b"], [[b"e", b"f", b"g"]]]
+    questions = squad.Questions(["who?"], ["me"])
+    agreement.compare(record, record, questions, ["question", "context"])
+    assert seen[-1] == [[b"who?"], [b"me"]]
+    with pytest.raises(ValueError, match="the examples has no column for the input 'text_pair'"):
+        agreement.compare(record, record, Examples(["a"]), ["text", "text_pair"])
