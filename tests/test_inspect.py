@@ -370,7 +370,8 @@ def test_attributions_of_changed_encoders(change):
     encoder.trainable = change != "frozen"
     found = inspect.attributions(heads.regressor(encoder), TEXT)
     assert np.abs(found.scores).max() > 0.01
-    assert abs(found.error) < (5e-3 if change == "mixed_bfloat16" else 1e-4)
+    # bfloat16 has 8 bits, and processors with and without AVX512-BF16 round differently.
+    assert abs(found.error) < (2**-7 if change == "mixed_bfloat16" else 1e-4)
 
 
 def test_word_embeddings_are_an_input_of_the_encoder(encoder):

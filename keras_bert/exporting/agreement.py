@@ -55,10 +55,9 @@ def compare(function, reference, examples, names):
         ValueError: If the data has no column for an input.
     """
     columns = [_column(examples, name) for name in names]
-    size = 1 if "choices" in names else _BATCH  # the number of choices can differ
     equal, difference = [], 0.0
-    for start in range(0, len(examples), size):
-        texts = [tf.constant(column[start : start + size], tf.string) for column in columns]
+    for start in range(0, len(examples), _BATCH):
+        texts = [tf.constant(column[start : start + _BATCH], tf.string) for column in columns]
         found, expected = function(*texts), reference(*texts)
         same = None
         for name, value in expected.items():

@@ -104,9 +104,6 @@ def export(model, path, *, precision=None, dev=None, metrics=None, license=None)
                 "encoder.with_options(dtype=...) for another dtype"
             )
         return _export_pair(model, path, metrics, license)
-    info = dataclasses.replace(
-        _model_info(model, output, metrics, license), precision=precision or model.compute_dtype
-    )
     if dev is not None and (precision != "bfloat16" or _takes_strings(model)):
         raise ValueError(
             "dev is compared with float32, so it needs precision='bfloat16' and a model with a "
@@ -122,6 +119,9 @@ def export(model, path, *, precision=None, dev=None, metrics=None, license=None)
                 f"{model.name!r} must end in a head of keras_bert.heads or start at a string "
                 "keras.Input; received a model with neither. Build one with keras_bert.heads."
             )
+        info = dataclasses.replace(
+            _model_info(model, output, metrics, license), precision=precision or model.compute_dtype
+        )
         if dev is not None:
             _, reference = _signatures(model, output, "float32")
             in_float32 = tf.function(reference.from_strings, autograph=False)

@@ -43,9 +43,9 @@ def test_data_of_other_tasks():
     tagged = conll.TaggedSentences([["so", "good"]])
     agreement.compare(record, record, tagged, ["text"])
     assert seen[0] == [[b"so good"]]
-    choices = swag.Choices(["a", "b"], [["c", "d"], ["e", "f", "g"]])
+    choices = swag.Choices(["a", "b"], [["c", "d"], ["e", "f"]])
     agreement.compare(record, record, choices, ["text", "choices"])
-    assert seen[-1] == [[b"b"], [[b"e", b"f", b"g"]]]
+    assert seen[-1] == [[b"a", b"b"], [[b"c", b"d"], [b"e", b"f"]]]
     questions = squad.Questions(["who?"], ["me"])
     agreement.compare(record, record, questions, ["question", "context"])
     assert seen[-1] == [[b"who?"], [b"me"]]

@@ -203,7 +203,7 @@ BAD = [
         PREDICT,
         json.dumps({"signature_name": "ids", "inputs": OUTSIDE}),
         400,
-        "indices[0,0]",
+        "indices[0] = 99",
     ),
     # Paths.
     ("POST", "/v1/models/reviews:classify", GOOD, 400, "classify needs a signature"),
