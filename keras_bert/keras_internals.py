@@ -19,6 +19,11 @@ def all_layers(layer, include_self=True):
     return layer._flatten_layers(include_self=include_self)
 
 
+def direct_sublayers(layer):
+    """Return the layers that a layer holds, without those nested in them."""
+    return layer._flatten_layers(include_self=False, recursive=False)
+
+
 def enable_lora_like(source, copy):
     """Enable LoRA in the layers of a copy that have it in the source; both have equal layers."""
     for layer, copied in zip(all_layers(source), all_layers(copy), strict=True):

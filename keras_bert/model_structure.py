@@ -25,11 +25,16 @@ def find_encoder(model):
     >>> find_encoder(heads.classifier(encoder, 2)) is encoder
     True
     """
-    layers = keras_internals.all_layers(model)
-    found = [layer for layer in layers if isinstance(layer, BertEncoder)]
+    found, pending = {}, [model]
+    while pending:
+        layer = pending.pop()
+        if isinstance(layer, BertEncoder):
+            found[id(layer)] = layer
+        else:
+            pending.extend(keras_internals.direct_sublayers(layer))
     if len(found) != 1:
         raise ValueError(f"the model must hold one BertEncoder; {model.name!r} has {len(found)}")
-    return found[0]
+    return found.popitem()[1]
 
 
 def find_output(model):

@@ -68,7 +68,7 @@ def evaluate(args):
             batch_size=args.batch_size,
             encoded=encoded,
             on_batch=on_batch,
-            predict=inference.predict_function(model),
+            predict=inference.predict_function(model, args.precision),
             **decoding,
         )
     metrics = registry.for_model(model).score(model, examples, answers)
@@ -107,7 +107,7 @@ def predict_texts(args):
     decoding = _decoding(args, model)
     parts = _parts(args, model)
     counts: collections.Counter[str] = collections.Counter()
-    predict = inference.predict_function(model)
+    predict = inference.predict_function(model, args.precision)
     # A label, a number or a choice on the command line needs no header.
     options = {
         "header": bool(args.input or args.probabilities) or task in _TASKS_WITH_HEADER,
@@ -186,7 +186,8 @@ def embed(args):
     )
     first = next(parts)
     model = inference.as_embedder(arguments.load(args, task="auto"), args.pooling)
-    shape, predict = [0, model.output_shape[-1]], inference.predict_function(model)
+    shape = [0, model.output_shape[-1]]
+    predict = inference.predict_function(model, args.precision)
     counts: collections.Counter[str] = collections.Counter()
     path = pathlib.Path(args.output).resolve()
     with atomic_write(path) as beside, open(beside, "wb") as file, progress() as bar:

@@ -106,7 +106,8 @@ class EncodedTexts:
         (batch,), are `None` without labels.
         """
         columns = [part for ids in self._ids for part in (ids.values, ids.row_splits)]
-        packed = _pack_function(self._preprocessor, len(self._ids))(rows, length, *columns)
+        pack = _pack_function(self._preprocessor, len(self._ids))
+        packed = pack(tf.constant(rows, tf.int64), tf.constant(length, tf.int32), *columns)
         inputs = {key: value.numpy() for key, value in packed.items()}
         if self._targets is None:
             return inputs, None, None
@@ -134,7 +135,7 @@ def _pack_function(preprocessor, columns):
             max_sequence_length=None,
         )
 
-    return pack
+    return pack.get_concrete_function()
 
 
 def tokenize_in_chunks(tokenize, texts):

@@ -1,5 +1,7 @@
 """Inference with fine-tuned models: encode, run, decode and score."""
 
+import functools
+
 import keras
 
 from keras_bert import heads
@@ -97,13 +99,19 @@ def length_limit(model, max_length=None):
     return min(max_length or encoder.preprocessor.max_sequence_length, longest)
 
 
-def predict_function(model):
+def predict_function(model, precision=None):
     """Return a function from the inputs of a batch, a dict of arrays, to the outputs.
 
     On TensorFlow, it is one graph for batches of all shapes, as in an export. `predict_on_batch` of
-    a model that is not compiled would compile a program for each shape.
+    a model that is not compiled would compile a program for each shape. `precision` is as in
+    `export`.
     """
     if keras.backend.backend() != "tensorflow":
+        if precision is not None:
+            raise ValueError(
+                f"precision needs KERAS_BACKEND=tensorflow; this process runs "
+                f"{keras.backend.backend()}. Load the model with dtype='mixed_bfloat16'"
+            )
         return model.predict_on_batch
     import tensorflow as tf
 
@@ -111,7 +119,7 @@ def predict_function(model):
 
     names = sorted(model.input)
     shapes = [[None] * len(model.input[name].shape) for name in names]
-    forward = inference_graph.forward(model)
+    forward = inference_graph.forward(model, precision)
 
     @tf.function(
         input_signature=[tf.TensorSpec(shape, tf.int32) for shape in shapes], autograph=False
@@ -119,8 +127,12 @@ def predict_function(model):
     def graph(*values):
         return forward(dict(zip(names, values, strict=True)))
 
+    @functools.cache
+    def concrete():
+        return graph.get_concrete_function()  # a call takes 0.5 ms less than one of `graph`
+
     def predict(inputs):
-        outputs = graph(*(inputs[name] for name in names))
+        outputs = concrete()(*(tf.constant(inputs[name], tf.int32) for name in names))
         return keras.tree.map_structure(lambda output: output.numpy(), outputs)
 
     return predict

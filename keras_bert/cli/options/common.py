@@ -78,6 +78,15 @@ def add_null_threshold(parser):
     )
 
 
+def add_precision(parser):
+    parser.add_argument(
+        "--precision",
+        choices=("float32", "bfloat16"),
+        help="dtype of the matmuls (default: that of the model). bfloat16 is faster on processors "
+        "with AVX512-BF16 or AMX, and exports are half as large",
+    )
+
+
 def add_batch_size(parser, default=32):
     parser.add_argument(
         "--batch-size", type=positive(int), default=default, help="sequences (default: 32)"

@@ -16,6 +16,7 @@ def add_evaluate(commands):
     common.add_characters(parser)
     common.add_null_threshold(parser)
     common.add_batch_size(parser)
+    common.add_precision(parser)
 
 
 def add_predict(commands):
@@ -51,6 +52,7 @@ def add_predict(commands):
     )
     common.add_null_threshold(parser)
     common.add_batch_size(parser)
+    common.add_precision(parser)
 
 
 def add_embed(commands):
@@ -68,6 +70,7 @@ def add_embed(commands):
     )
     common.add_text_column(parser)
     common.add_batch_size(parser)
+    common.add_precision(parser)
 
 
 def add_fill(commands):

@@ -63,12 +63,7 @@ def add_export(commands):
         choices=("masked_lm", "next_sentence"),
         help="head of a pretrained model to export (default: the encoder, as a pair)",
     )
-    parser.add_argument(
-        "--precision",
-        choices=("float32", "bfloat16"),
-        help="dtype of the matmuls (default: that of the model). bfloat16 is half as large, and "
-        "faster on processors with AVX512-BF16 or AMX",
-    )
+    common.add_precision(parser)
     parser.add_argument(
         "--dev",
         help="labeled file; the model card states how far bfloat16 agrees with float32 on it",

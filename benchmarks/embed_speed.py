@@ -1,0 +1,115 @@
+"""Question: how fast are texts embedded on a CPU, compared with sentence-transformers?
+
+MiniLM embeds sentences of SST-2 and paragraphs of Wikipedia, in batches of 32 sorted by length, in
+keras_bert (float32 and bfloat16) and in sentence-transformers (float32, and bfloat16 weights). Each
+round is a new process. Its first call is timed, with building the graph and without loading the
+model, and then the second call. Figures are medians of the rounds, which alternate.
+
+    python benchmarks/embed_speed.py ../shared
+
+Needs torch and sentence-transformers.
+"""
+
+import argparse
+import importlib.metadata
+import json
+import lzma
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import time
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+
+LIBRARIES = ("keras_bert", "keras_bert bfloat16", "peer", "peer bfloat16")
+
+
+def read_texts(shared):
+    from keras_bert.data import tabular
+
+    sst2 = tabular.read(shared / "data" / "sst2" / "train.tsv", text="sentence", limit=3000)
+    with lzma.open(shared / "corpus" / "en_wiki.txt.xz", "rt", encoding="utf-8") as file:
+        paragraphs = [line.strip() for line in file if line.strip()][:500]
+    return {"3,000 sentences": sst2.texts, "500 paragraphs": paragraphs}
+
+
+def ours(precision=None):
+    import keras_bert
+
+    return keras_bert.pipeline("minilm", precision=precision)
+
+
+def theirs(dtype):
+    import sentence_transformers
+    import torch
+
+    import keras_bert.hub.resolve
+
+    torch.set_num_threads(os.cpu_count())
+    source = str(keras_bert.hub.resolve.find("minilm"))
+    encoder = sentence_transformers.models.Transformer(source, max_seq_length=512)
+    pooling = sentence_transformers.models.Pooling(encoder.get_word_embedding_dimension())
+    normalize = sentence_transformers.models.Normalize()
+    model = sentence_transformers.SentenceTransformer(
+        modules=[encoder, pooling, normalize], device="cpu"
+    ).to(dtype)
+    return lambda texts: model.encode(texts, batch_size=32)
+
+
+def measure(library, texts):
+    """Print the seconds of the first and of the second call."""
+    if library.startswith("keras_bert"):
+        embed = ours("bfloat16" if "bfloat16" in library else None)
+    else:
+        import torch
+
+        embed = theirs(torch.bfloat16 if "bfloat16" in library else torch.float32)
+    seconds = []
+    for _ in range(2):
+        start = time.perf_counter()
+        embed(texts)
+        seconds.append(time.perf_counter() - start)
+    print(json.dumps(seconds))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("shared", type=pathlib.Path)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--measure", nargs=2, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    texts = read_texts(args.shared)
+    if args.measure:
+        library, title = args.measure
+        return measure(library, texts[title])
+    from serve_engines import instruction_sets
+
+    for name in ("tensorflow", "torch", "sentence-transformers"):
+        print(name, importlib.metadata.version(name))
+    print(f"{os.cpu_count()} cores: {instruction_sets()}")
+    for title, rows in texts.items():
+        seconds = {name: [] for name in LIBRARIES}
+        for _ in range(args.rounds):
+            for name in LIBRARIES:
+                command = [sys.executable, __file__, str(args.shared), "--measure", name, title]
+                result = subprocess.run(command, capture_output=True, text=True, check=True)
+                seconds[name].append(json.loads(result.stdout.splitlines()[-1]))
+        for call, word in enumerate(("first", "second")):
+            rate = {
+                name: len(rows) / statistics.median(each[call] for each in values)
+                for name, values in seconds.items()
+            }
+            print(
+                f"{title}, {word} call: "
+                + ", ".join(f"{name} {value:.0f}/s" for name, value in rate.items())
+            )
+            for name in LIBRARIES[:2]:
+                print(f"    {name} / peer: {rate[name] / rate['peer']:.2f}")
+    return None
+
+
+if __name__ == "__main__":
+    main()
