@@ -50,13 +50,11 @@ def theirs(dtype):
 
     torch.set_num_threads(os.cpu_count())
     source = str(keras_bert.hub.resolve.find("minilm"))
-    encoder = sentence_transformers.models.Transformer(source, max_seq_length=512)
-    pooling = sentence_transformers.models.Pooling(encoder.get_word_embedding_dimension())
-    normalize = sentence_transformers.models.Normalize()
-    model = sentence_transformers.SentenceTransformer(
-        modules=[encoder, pooling, normalize], device="cpu"
-    ).to(dtype)
-    return lambda texts: model.encode(texts, batch_size=32)
+    model = sentence_transformers.SentenceTransformer(source, device="cpu").to(
+        dtype
+    )  # mean pooling
+    model.max_seq_length = 512
+    return lambda texts: model.encode(texts, batch_size=32, normalize_embeddings=True)
 
 
 def measure(library, texts):
