@@ -68,15 +68,25 @@ def _with_options(message):
 
 
 def export(args):
-    """Write a SavedModel."""
+    """Write a SavedModel or an ONNX folder."""
     before = _versions_in(args.path)
-    with waiting("Writing the SavedModel"):
+    with waiting("Exporting"):
         model = arguments.load(args, task=args.task)
         dev = None
         if args.dev is not None:
             columns = reading.columns_of(args, args.model)
-            dev = reading.read(args.dev, reading.task_of(model), columns, args.format)
-        keras_bert.export(model, args.path, precision=args.precision, dev=dev, license=args.license)
+            dev = reading.read(args.dev, reading.task_of(model), columns, None)
+        written = keras_bert.export(
+            model,
+            args.path,
+            format=args.format,
+            precision=args.precision,
+            quantize=args.quantize,
+            dev=dev,
+            license=args.license,
+        )
+    if args.format == "onnx":
+        print(written)
     for version in sorted(_versions_in(args.path) - before):  # a pair has two
         print(version)
 

@@ -21,6 +21,7 @@ from keras_bert.exporting import (
     agreement,
     inference_graph,
     model_card,
+    onnx_export,
     signatures,
     tf_serving,
     tfhub,
@@ -33,8 +34,18 @@ from keras_bert.runtime.reading import first_line
 LABELS_FILE = "labels.txt"
 
 
-def export(model, path, *, precision=None, dev=None, metrics=None, license=None):
-    """Export a model as SavedModels that take strings.
+def export(
+    model,
+    path,
+    *,
+    format="saved_model",
+    precision=None,
+    quantize=None,
+    dev=None,
+    metrics=None,
+    license=None,
+):
+    """Export a model as SavedModels that take strings, or as an ONNX folder that takes ids.
 
     - A model with a head of `keras_bert.heads` becomes the next version in the model folder
       `path`, with two signatures: `serving_default` takes strings, `ids` takes the inputs of the
@@ -50,7 +61,11 @@ def export(model, path, *, precision=None, dev=None, metrics=None, license=None)
     `README.md`. Existing files stay as they are, except for a card that you have not edited.
 
     Texts are padded to the longest of their batch and truncated at the preprocessor's
-    `max_sequence_length`. Only the TensorFlow backend can export.
+    `max_sequence_length`. Only the TensorFlow backend can export SavedModels.
+
+    With `format="onnx"`, the folder `path` gets `model.onnx` for ONNX Runtime and OpenVINO, with
+    the vocabulary and Hugging Face's `tokenizer.json`; see `keras_bert.exporting.onnx_graph` for
+    its outputs. It needs `pip install keras3-bert[onnx]`.
 
     Args:
         model: The trained `keras.Model`.
@@ -86,6 +101,16 @@ def export(model, path, *, precision=None, dev=None, metrics=None, license=None)
     >>> sorted(answer), answer["probabilities"].shape
     (['label', 'probabilities', 'score'], TensorShape([1, 2]))
     """
+    if format == "onnx":
+        if precision is not None:
+            raise ValueError('precision is for SavedModels; for ONNX give quantize="int8"')
+        return onnx_export.export(model, path, quantize, dev)
+    if format != "saved_model":
+        raise ValueError(f"format must be 'saved_model' or 'onnx'; received {format!r}")
+    if quantize is not None:
+        raise ValueError(
+            "quantize is for format='onnx'; for a SavedModel give precision='bfloat16'"
+        )
     if keras.backend.backend() != "tensorflow":
         raise ValueError(
             "export writes TensorFlow graphs and needs KERAS_BACKEND=tensorflow; this process "

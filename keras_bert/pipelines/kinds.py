@@ -11,7 +11,7 @@ from keras_bert.data.examples import Examples
 from keras_bert.data.squad import Questions
 from keras_bert.data.swag import Choices
 from keras_bert.pipelines import results
-from keras_bert.pipelines.pipeline import Pipeline
+from keras_bert.pipelines.base import Pipeline
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.tasks import inference, masked_lm, tagging
 from keras_bert.tasks.classification import LONG_TEXTS

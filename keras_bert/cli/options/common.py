@@ -31,18 +31,19 @@ def add_trusted(parser):
 
 
 # No defaults here: a command uses the columns in the model's metrics.json, if there are any.
-def add_columns(parser):
+def add_columns(parser, file_format=True):
     """Add the options that say where a file has its texts."""
-    add_text_column(parser)
+    add_text_column(parser, file_format)
     parser.add_argument("--text-pair", help="column of the second text of a pair")
     parser.add_argument("--separator", help="separator of the labels of one text (default: ,)")
     parser.add_argument("--word", type=int, help="tagging: column of the word (default: 1)")
 
 
-def add_text_column(parser):
+def add_text_column(parser, file_format=True):
     parser.add_argument("--text", help="column of the text (default: text)")
-    formats = ("tsv", "csv", "jsonl", "conll", "conllu")
-    parser.add_argument("--format", choices=formats, help="file format (default: by extension)")
+    if file_format:
+        formats = ("tsv", "csv", "jsonl", "conll", "conllu")
+        parser.add_argument("--format", choices=formats, help="file format (default: by extension)")
     parser.add_argument(
         "--no-header",
         dest="header",

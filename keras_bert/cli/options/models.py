@@ -47,7 +47,7 @@ def add_convert(commands):
 
 def add_export(commands):
     parser = common.add_command(
-        commands, "export", "write a SavedModel that takes strings", "models.export"
+        commands, "export", "write a SavedModel or an ONNX folder", "models.export"
     )
     common.add_model(
         parser, "folder or .keras file of a trained model; or an encoder, by name or folder"
@@ -63,13 +63,21 @@ def add_export(commands):
         choices=("masked_lm", "next_sentence"),
         help="head of a pretrained model to export (default: the encoder, as a pair)",
     )
+    parser.add_argument(
+        "--format",
+        choices=("saved_model", "onnx"),
+        default="saved_model",
+        help="saved_model: strings in, for TensorFlow Serving (default). onnx: ids in, for ONNX "
+        "Runtime and OpenVINO",
+    )
     common.add_precision(parser)
+    parser.add_argument("--quantize", choices=("int8",), help="onnx: quantize the matmuls")
     parser.add_argument(
         "--dev",
-        help="labeled file; the model card states how far bfloat16 agrees with float32 on it",
+        help="labeled file; the model card states how far bfloat16 or int8 agrees with float32",
     )
     columns = parser.add_argument_group("columns of --dev", common.COLUMNS_HELP)
-    common.add_columns(columns)
+    common.add_columns(columns, file_format=False)
     common.add_labels(columns)
     parser.add_argument(
         "--license",

@@ -1,14 +1,11 @@
-"""`keras_bert.pipeline`: ask a model of any task from Python."""
+"""The base class of the pipelines."""
 
 import contextlib
 import itertools
 import warnings
 from collections.abc import Iterator
 
-import keras
-
 from keras_bert import heads
-from keras_bert.encoder import BertEncoder
 from keras_bert.exporting import saved_model
 from keras_bert.hub import loading
 from keras_bert.pipelines import results
@@ -270,111 +267,3 @@ def _bar(count, settings):
     with progress() as bar:
         work = bar.add_task("Predicting", total=count)
         yield lambda share: bar.advance(work, share * count)
-
-
-def pipeline(
-    model,
-    *,
-    task=None,
-    batch_size=32,
-    long_texts=None,
-    pooling=None,
-    precision=None,
-    trusted=False,
-):
-    """Make a function that asks a model, for any task.
-
-    The result of one input:
-
-    - classes: a dict with `label` and `score`; with `top_k`, a list of them, `top_k=None` for all;
-      if a text can have several labels, the list of those with a score of at least 0.5
-    - a number: a dict with `score`
-    - tags: a list of entities, dicts with `text`, `tag`, `score`, `start` and `end` (characters);
-      without BIO tags, or with `grouped=False`, a dict per word
-    - question answering: a dict with `answer`, `start`, `end` and `score`; with `top_k`, a list
-    - multiple choice: a dict with `choice` (its index), `text` and `score`
-    - masked tokens: a list of dicts with `token` and `score`, `top_k=5`; for several [MASK] a list
-      of such lists
-    - embeddings: a NumPy array (hidden,); for several texts (n, hidden)
-
-    Args:
-        model: A model with a head of `keras_bert.heads`, an encoder, or its name or path for
-            `keras_bert.load`.
-        task: A task of `keras_bert.load`, such as `"masked_lm"`. By default that of the model.
-            `"embedder"` gives embeddings of a model with any head.
-        batch_size: Sequences per batch.
-        long_texts: What happens to texts that are longer than the model's maximum: `"truncate"`
-            counts them in one warning, `"window"` averages the answers for overlapping windows, and
-            `"error"` raises. By default as the model was trained, see `keras_bert.finetune`. Tags
-            and answers are always read from windows.
-        pooling: `"mean"`, `"cls"` or `"max"`, for the embeddings of an encoder. Default: `"mean"`.
-        precision: `"float32"`, or `"bfloat16"` for the matmuls of the encoder, which is faster on
-            CPUs with AVX512-BF16 or AMX; on TensorFlow. By default as the model computes.
-        trusted: See `keras_bert.load`.
-
-    Returns:
-        A `Pipeline`. It can be called, and has the methods `evaluate`, `errors`, `export` and
-        `save`.
-
-    Raises:
-        ValueError: If the model has no preprocessor or no known head, or an argument is invalid.
-
-    Example:
-
-    >>> from keras_bert import BertEncoder, Preprocessor
-    >>> preprocessor = Preprocessor(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good"])
-    >>> encoder = BertEncoder(vocab_size=5, hidden_size=4, num_hidden_layers=1,
-    ...     num_attention_heads=2, intermediate_size=8, preprocessor=preprocessor)
-    >>> classify = pipeline(heads.classifier(encoder, labels=["no", "yes"]))
-    >>> sorted(classify("good")), len(classify(["good", "bad"]))
-    (['label', 'score'], 2)
-    """
-    batch_size = as_integer("batch_size", batch_size, 1)
-    if not isinstance(model, keras.Model):
-        wanted = "auto" if task in (None, "embedder") else task
-        model = loading.load(model, task=wanted, trusted=trusted)
-    elif task not in (None, "embedder") and task != heads.find_task(model):
-        raise ValueError(f"{model.name!r} has the task {heads.find_task(model)}; received {task!r}")
-    from keras_bert.pipelines import kinds
-
-    if heads.find_encoder(model).preprocessor is None:
-        raise ValueError(
-            f"the encoder of {model.name!r} has no preprocessor; set its `preprocessor`"
-        )
-    options = {"batch_size": batch_size, "long_texts": long_texts, "precision": precision}
-    head = heads.find_task(model)
-    if "embedder" in (task, head) or (head is None and isinstance(model, BertEncoder)):
-        return kinds.Embedding(inference.as_embedder(model, pooling), **options)
-    if pooling is not None:
-        raise ValueError(f"pooling is only for embeddings; {model.name!r} has the task {head}")
-    if head not in kinds.KINDS:
-        raise ValueError(
-            f"{model.name!r} must have a head of keras_bert.heads; use its own `predict` method"
-        )
-    return kinds.KINDS[head](model, **options)
-
-
-def predict(model, inputs, **options):
-    """Ask a model once: `pipeline(model)(inputs)`. For several calls, keep the pipeline.
-
-    Args:
-        model: As for `pipeline`.
-        inputs: As for `Pipeline.__call__`, for example a list of strings.
-        **options: Options of `Pipeline.__call__`, such as `top_k`.
-
-    Returns:
-        The results, see `pipeline`.
-
-    Raises:
-        ValueError: As from `pipeline` and its call.
-
-    Example:
-
-    >>> from keras_bert import BertEncoder, Preprocessor
-    >>> preprocessor = Preprocessor(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good"])
-    >>> encoder = BertEncoder(vocab_size=5, hidden_size=4, num_hidden_layers=1,
-    ...     num_attention_heads=2, intermediate_size=8, preprocessor=preprocessor)
-    >>> predict(encoder, ["good", "bad", ""]).shape
-    (3, 4)
-    """
-    return pipeline(model)(inputs, **options)

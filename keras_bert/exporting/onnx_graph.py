@@ -1,0 +1,346 @@
+"""A model with a head as an ONNX graph, written from its weights.
+
+The graph has standard ops of opset 12, which ONNX Runtime and OpenVINO read. ONNX Runtime fuses
+attention only up to this opset, and only in this form: three matmuls, and a mask of -10000 after
+two `Unsqueeze`. It also fuses LayerNorm with the residual, and GELU with its bias. Batch and length
+are dynamic.
+
+Inputs are those of the model, int32 (batch, seq). Outputs, float32:
+
+    classifier, next_sentence, multiple_choice  probabilities (batch, labels or choices)
+    regressor                                   score (batch,)
+    embedder                                    embedding (batch, hidden)
+    tagger                                      probabilities (batch, seq, tags)
+    span_selector                               start_logits, end_logits (batch, seq)
+    masked_lm                                   logits (batch, predictions, vocab)
+    pretraining                                 masked_lm (batch, predictions, vocab), next_sentence
+                                                (batch, 2): logits
+    an encoder                                  sequence_output (batch, seq, hidden), pooled_output
+
+A row whose mask is all zeros gives other numbers than in Keras.
+"""
+
+import keras
+import numpy as np
+
+from keras_bert import keras_internals
+from keras_bert.encoder import INPUTS, BertEncoder
+from keras_bert.layers import Dropout, MaskedLMHead, MergeChoices, SplitChoices, TaskOutput
+from keras_bert.layers.head_layers import SentencePooling
+from keras_bert.model_structure import find_encoder, find_output, find_task
+
+OPSET = 12
+_IR_VERSION = 7  # of ONNX 1.7, which introduced the opset
+_MAX_BYTES = 2**31 - 2**20  # of a file
+_HEAD_LAYERS = (
+    BertEncoder, Dropout, MaskedLMHead, MergeChoices, SplitChoices, TaskOutput, SentencePooling,
+    keras.layers.InputLayer, keras.layers.Dense,
+)  # fmt: skip
+
+
+def make(model):
+    """Return the `onnx.ModelProto` of a model of `keras_bert.heads`, or of an encoder.
+
+    Raises:
+        ValueError: If the model has other layers, is quantized, has an activation that this
+            module does not know, or is larger than 2 GB.
+    """
+    import onnx
+    from onnx import helper
+
+    _check(model)
+    graph = _Graph()
+    names = list(model.input)
+    outputs = _outputs(graph, model, names)
+    rank = len(model.input[names[0]].shape)
+    axes = ("batch", "choices", "seq") if rank == 3 else ("batch", "seq")
+    inputs = [
+        helper.make_tensor_value_info(
+            name,
+            onnx.TensorProto.INT32,
+            ("batch", "predictions") if name == "masked_lm_positions" else axes,
+        )
+        for name in names
+    ]
+    proto = helper.make_model(
+        helper.make_graph(
+            graph.nodes,
+            model.name,
+            inputs,
+            [
+                helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
+                for name, shape in outputs.items()
+            ],
+            graph.weights,
+            value_info=graph.shapes,
+        ),
+        opset_imports=[helper.make_opsetid("", OPSET)],
+        producer_name="keras_bert",
+        ir_version=_IR_VERSION,
+    )
+    if proto.ByteSize() > _MAX_BYTES:
+        raise ValueError(f"an ONNX file has at most 2 GB; {model.name!r} has more")
+    return proto
+
+
+def _check(model):
+    layers = [model] if isinstance(model, BertEncoder) else model.layers
+    other = next((layer for layer in layers if not isinstance(layer, _HEAD_LAYERS)), None)
+    if other is not None or not (isinstance(model, BertEncoder) or find_output(model)):
+        name = model.name if other is None else other.name
+        raise ValueError(
+            f"an ONNX export needs an encoder or a model of keras_bert.heads; {name!r} is not part "
+            "of one. Export a SavedModel instead"
+        )
+    for layer in keras_internals.all_layers(model):
+        if getattr(layer, "quantization_mode", None):
+            raise ValueError(
+                f"an ONNX export needs weights that are not quantized; {layer.name!r} is. "
+                'Export the original model with quantize="int8"'
+            )
+
+
+class _Graph:
+    """Nodes and weights. Methods that add a node return the name of its output."""
+
+    def __init__(self):
+        self.nodes, self.weights, self.shapes = [], [], []
+        self._constants, self._variables = {}, {}
+
+    def node(self, op, *inputs, output=None, **attributes):
+        from onnx import helper
+
+        output = output or f"{op}_{len(self.nodes)}"
+        self.nodes.append(helper.make_node(op, inputs, [output], name=output, **attributes))
+        return output
+
+    def set_shape(self, name, *shape):
+        """State the shape of a tensor, which ONNX Runtime must know to fuse ops."""
+        from onnx import TensorProto, helper
+
+        self.shapes.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, shape))
+        return name
+
+    def weight(self, value):
+        """Add a weight: a Keras variable, which is added once, or an array."""
+        from onnx import numpy_helper
+
+        key = id(value) if isinstance(value, keras.Variable) else None
+        if key in self._variables:
+            return self._variables[key]
+        name = f"weight_{len(self.weights)}"
+        if key is not None:
+            self._variables[key] = name
+        array = np.ascontiguousarray(keras.ops.convert_to_numpy(value), np.float32)
+        self.weights.append(numpy_helper.from_array(array, name))
+        return name
+
+    def constant(self, value, dtype=np.float32):
+        """Add a small constant, once."""
+        from onnx import numpy_helper
+
+        array = np.array(value, dtype)
+        key = (array.tobytes(), array.shape, array.dtype)
+        if key not in self._constants:
+            name = f"constant_{len(self._constants)}"
+            self.weights.append(numpy_helper.from_array(array, name))
+            self._constants[key] = name
+        return self._constants[key]
+
+    def integers(self, *values):
+        return self.constant(values, np.int64)
+
+    def dense(self, x, kernel, bias):
+        return self.node("Add", self.node("MatMul", x, self.weight(kernel)), self.weight(bias))
+
+    def layer_norm(self, x, layer):
+        """Add a LayerNorm in the ops from which ONNX Runtime fuses it, and attention with it."""
+        centered = self.node("Sub", x, self.node("ReduceMean", x, axes=[-1]))
+        square = self.node("Pow", centered, self.constant(2.0))
+        variance = self.node("ReduceMean", square, axes=[-1])
+        deviation = self.node("Sqrt", self.node("Add", variance, self.constant(layer.epsilon)))
+        x = self.node("Mul", self.node("Div", centered, deviation), self.weight(layer.gamma))
+        return self.node("Add", x, self.weight(layer.beta))
+
+    def activation(self, x, name):
+        if name == "gelu":
+            erf = self.node("Erf", self.node("Div", x, self.constant(2**0.5)))
+            scaled = self.node("Mul", x, self.node("Add", erf, self.constant(1.0)))
+            return self.node("Mul", scaled, self.constant(0.5))
+        if name in ("gelu_new", "gelu_pytorch_tanh"):
+            cubed = self.node(
+                "Mul", self.node("Pow", x, self.constant(3.0)), self.constant(0.044715)
+            )
+            inner = self.node("Mul", self.node("Add", x, cubed), self.constant((2 / np.pi) ** 0.5))
+            tanh = self.node("Add", self.node("Tanh", inner), self.constant(1.0))
+            return self.node("Mul", self.node("Mul", x, self.constant(0.5)), tanh)
+        if name in ("relu", "tanh", "sigmoid"):
+            return self.node(name.capitalize(), x)
+        if name in ("silu", "swish"):
+            return self.node("Mul", x, self.node("Sigmoid", x))
+        raise ValueError(
+            f"an ONNX export needs hidden_act gelu, gelu_new, relu, tanh, sigmoid or silu; "
+            f"received {name!r}"
+        )
+
+
+def _outputs(graph, model, names):
+    """Add the nodes of a model; return {output: shape}."""
+    encoder = find_encoder(model)
+    inputs = dict(zip(INPUTS, names, strict=False))
+    task = find_task(model)
+    if task == "multiple_choice":
+        seq = graph.node("Gather", graph.node("Shape", names[0]), graph.integers(2))
+        shape = graph.node("Concat", graph.integers(-1), seq, axis=0)
+        inputs = {key: graph.node("Reshape", name, shape) for key, name in inputs.items()}
+    sequence = _encode(graph, encoder, inputs)
+    hidden = encoder.bert_config["hidden_size"]
+    if model is encoder:
+        graph.node("Identity", sequence, output="sequence_output")
+        graph.node("Identity", _pooled(graph, encoder, sequence), output="pooled_output")
+        return {
+            "sequence_output": ("batch", "seq", hidden),
+            "pooled_output": ("batch", hidden),
+        }
+    if task in ("masked_lm", "pretraining"):
+        logits = _masked_lm(graph, model, sequence, names[-1])
+        name = "logits" if task == "masked_lm" else "masked_lm"
+        graph.node("Identity", logits, output=name)
+        outputs = {name: ("batch", "predictions", encoder.bert_config["vocab_size"])}
+        if task == "pretraining":
+            dense = model.get_layer("next_sentence")
+            x = graph.dense(_pooled(graph, encoder, sequence), dense.kernel, dense.bias)
+            graph.node("Identity", x, output="next_sentence")
+            outputs["next_sentence"] = ("batch", 2)
+        return outputs
+    return _head(graph, model, encoder, task, sequence, inputs["input_mask"], names)
+
+
+def _head(graph, model, encoder, task, sequence, mask, names):
+    """Add a head of fine-tuning."""
+    output = find_output(model)
+    if task in ("tagger", "span_selector"):
+        x = sequence
+    else:
+        pooling = next((each for each in model.layers if isinstance(each, SentencePooling)), None)
+        if pooling is None:
+            x = _pooled(graph, encoder, sequence)
+        else:
+            x = _pool(graph, pooling, sequence, mask)
+    if task == "embedder":
+        graph.node("Identity", x, output="embedding")
+        return {"embedding": ("batch", encoder.bert_config["hidden_size"])}
+    dense = model.get_layer("next_sentence" if task == "next_sentence" else "logits")
+    x = graph.dense(x, dense.kernel, dense.bias)
+    if task == "regressor":
+        graph.node("Squeeze", x, axes=[-1], output="score")
+        return {"score": ("batch",)}
+    if task == "span_selector":
+        for index, name in enumerate(("start_logits", "end_logits")):
+            graph.node("Gather", x, graph.constant(index, np.int64), axis=-1, output=name)
+        return dict.fromkeys(("start_logits", "end_logits"), ("batch", "seq"))
+    if task == "multiple_choice":
+        shape = graph.node("Gather", graph.node("Shape", names[0]), graph.integers(0, 1))
+        x = graph.node("Reshape", x, shape)
+        graph.node("Softmax", x, axis=-1, output="probabilities")
+        return {"probabilities": ("batch", "choices")}
+    if output.multi_label:
+        graph.node("Sigmoid", x, output="probabilities")
+    else:
+        graph.node("Softmax", x, axis=-1, output="probabilities")
+    axes = ("batch", "seq") if task == "tagger" else ("batch",)
+    return {"probabilities": (*axes, len(output.labels))}
+
+
+def _encode(graph, encoder, inputs):
+    """Add the encoder; return the name of the sequence output (batch, seq, hidden)."""
+    embeddings = encoder.get_layer("embeddings")
+    words, positions, types = (
+        graph.weight(layer.embeddings)
+        for layer in (
+            embeddings.word_embeddings,
+            embeddings.position_embeddings,
+            embeddings.token_type_embeddings,
+        )
+    )
+    shape = graph.node("Shape", inputs["input_word_ids"])
+    seq = graph.node("Gather", shape, graph.integers(1))
+    positions = graph.node("Slice", positions, graph.integers(0), seq, graph.integers(0))
+    x = graph.node("Gather", words, inputs["input_word_ids"])
+    x = graph.node("Add", x, graph.node("Gather", types, inputs["input_type_ids"]))
+    x = graph.set_shape(graph.node("Add", x, positions), "batch", "seq", embeddings.hidden_size)
+    x = graph.layer_norm(x, embeddings.layer_norm)
+    mask = graph.node("Unsqueeze", inputs["input_mask"], axes=[1])
+    mask = graph.node("Unsqueeze", mask, axes=[2])
+    mask = graph.node("Sub", graph.constant(1.0), graph.node("Cast", mask, to=1))
+    mask = graph.node("Mul", mask, graph.constant(-10000.0))  # (batch, 1, 1, seq)
+    for index in range(encoder.bert_config["num_hidden_layers"]):
+        x = _block(graph, encoder.get_layer(f"layer_{index}"), x, mask)
+    return x
+
+
+def _block(graph, layer, x, mask):
+    """Add a `TransformerBlock`."""
+    attention = layer.attention
+    heads, size = attention.num_heads, attention.head_size
+    kernels = np.split(keras.ops.convert_to_numpy(attention.qkv.kernel), 3, axis=1)
+    biases = np.split(keras.ops.convert_to_numpy(attention.qkv.bias), 3)
+    query, key, value = (
+        graph.node("Reshape", graph.dense(x, kernel, bias), graph.integers(0, 0, heads, size))
+        for kernel, bias in zip(kernels, biases, strict=True)
+    )
+    query = graph.node("Transpose", query, perm=(0, 2, 1, 3))  # (batch, heads, seq, head)
+    key = graph.node("Transpose", key, perm=(0, 2, 3, 1))
+    value = graph.node("Transpose", value, perm=(0, 2, 1, 3))
+    logits = graph.node("Div", graph.node("MatMul", query, key), graph.constant(size**0.5))
+    probabilities = graph.node("Softmax", graph.node("Add", logits, mask), axis=3)
+    context = graph.node("Transpose", graph.node("MatMul", probabilities, value), perm=(0, 2, 1, 3))
+    context = graph.node("Reshape", context, graph.integers(0, 0, heads * size))
+    y = graph.dense(context, attention.output_dense.kernel, attention.output_dense.bias)
+    x = graph.layer_norm(graph.node("Add", y, x), layer.attention_layer_norm)
+    y = graph.dense(x, layer.intermediate.kernel, layer.intermediate.bias)
+    y = graph.activation(y, layer.hidden_act)
+    y = graph.dense(y, layer.output_dense.kernel, layer.output_dense.bias)
+    return graph.layer_norm(graph.node("Add", y, x), layer.output_layer_norm)
+
+
+def _pooled(graph, encoder, sequence):
+    """Add BERT's pooler."""
+    dense = encoder.get_layer("pooler").dense
+    cls = graph.node("Gather", sequence, graph.constant(0, np.int64), axis=1)
+    return graph.node("Tanh", graph.dense(cls, dense.kernel, dense.bias))
+
+
+def _pool(graph, layer, sequence, mask):
+    """Add a `SentencePooling`."""
+    visible = graph.node("Unsqueeze", graph.node("Cast", mask, to=1), axes=[2])
+    if layer.mode == "cls":
+        x = graph.node("Gather", sequence, graph.constant(0, np.int64), axis=1)
+    elif layer.mode == "max":
+        hidden = graph.node("Sub", graph.constant(1.0), visible)
+        hidden = graph.node("Mul", hidden, graph.constant(-1e30))
+        masked = graph.node("Add", graph.node("Mul", sequence, visible), hidden)
+        x = graph.node("ReduceMax", masked, axes=[1], keepdims=0)
+    else:
+        total = graph.node("ReduceSum", graph.node("Mul", sequence, visible), axes=[1], keepdims=0)
+        count = graph.node("ReduceSum", visible, axes=[1], keepdims=0)
+        x = graph.node("Div", total, graph.node("Max", count, graph.constant(1.0)))
+    if layer.normalize:
+        square = graph.node("ReduceSum", graph.node("Mul", x, x), axes=[-1])
+        length = graph.node("Sqrt", graph.node("Max", square, graph.constant(1e-24)))
+        x = graph.node("Div", x, length)
+    return x
+
+
+def _masked_lm(graph, model, sequence, positions):
+    """Add a `MaskedLMHead`; return the logits (batch, predictions, vocab)."""
+    layer = model.get_layer("masked_lm")
+    indices = graph.node("Unsqueeze", graph.node("Cast", positions, to=7), axes=[2])
+    x = graph.node("GatherND", sequence, indices, batch_dims=1)
+    x = graph.activation(
+        graph.dense(x, layer.transform.kernel, layer.transform.bias), layer.hidden_act
+    )
+    x = graph.layer_norm(x, layer.layer_norm)
+    embeddings = find_encoder(model).get_layer("embeddings").word_embeddings
+    table = graph.node("Transpose", graph.weight(embeddings.embeddings), perm=(1, 0))
+    return graph.node("Add", graph.node("MatMul", x, table), graph.weight(layer.output_bias))

@@ -1,0 +1,157 @@
+"""Ask a model in an ONNX folder, with ONNX Runtime and neither Keras nor TensorFlow."""
+
+import pathlib
+
+MODEL_FILE = "model.onnx"
+_TASKS = ("classifier", "next_sentence", "regressor", "embedder")
+
+
+def is_onnx_folder(path):
+    """Return True for the path of a folder that `export(format="onnx")` wrote.
+
+    Example:
+
+    >>> is_onnx_folder("no such folder")
+    False
+    """
+    try:
+        return pathlib.Path(path, MODEL_FILE).is_file()
+    except (TypeError, ValueError):
+        return False
+
+
+class OnnxPipeline:
+    """A model of one answer per text, as `keras_bert.pipeline` makes it for an ONNX folder.
+
+    Args:
+        path: Folder that `keras_bert.export(model, path, format="onnx")` wrote.
+        batch_size: Sequences per batch.
+
+    Attributes:
+        task: `"classifier"`, `"next_sentence"`, `"regressor"` or `"embedder"`.
+        labels: Names of the classes, or `None`.
+
+    Raises:
+        ValueError: If a file is missing or broken, or the model has another task.
+        ImportError: If onnxruntime or tokenizers is not installed.
+    """
+
+    def __init__(self, path, *, batch_size=32):
+        path = pathlib.Path(path)
+        missing = [name for name in (MODEL_FILE, "tokenizer.json") if not (path / name).is_file()]
+        if missing:
+            raise ValueError(
+                f"{path} has no {missing[0]}. Export the model again, with its preprocessor"
+            )
+        try:
+            import onnxruntime
+            import tokenizers
+        except ImportError as error:
+            raise ImportError(
+                f"{path} needs {error.name}; run: pip install 'keras3-bert[onnx]'"
+            ) from error
+        try:
+            self._session = onnxruntime.InferenceSession(
+                str(path / MODEL_FILE), providers=["CPUExecutionProvider"]
+            )
+            self._tokenizer = tokenizers.Tokenizer.from_file(str(path / "tokenizer.json"))
+        except Exception as error:  # both raise classes of their own
+            raise ValueError(f"{path} cannot be read: {error}") from error
+        facts = self._session.get_modelmeta().custom_metadata_map
+        self.task, self.batch_size = facts.get("task"), batch_size
+        if self.task not in _TASKS:
+            raise ValueError(
+                f"a pipeline of an ONNX folder needs the task {', '.join(_TASKS)}; {path} has "
+                f"{self.task}. Its README shows how to run it with ONNX Runtime"
+            )
+        self._pairs = facts.get("pairs") == "1"
+        self._multi_label = facts.get("multi_label") == "1"
+        self.labels = None
+        if self.task in ("classifier", "next_sentence"):
+            self.labels = _read_labels(path / "labels.txt")
+
+    def __repr__(self):
+        return f"<keras_bert.pipeline of an ONNX model, task {self.task}>"
+
+    def __call__(self, inputs, text_pair=None, *, batch_size=None, **options):
+        """Ask the model.
+
+        Args:
+            inputs: A string, or an iterable of strings. Pairs are tuples of two strings.
+            text_pair: The second text of a pair, or a list of second texts.
+            batch_size: Sequences per batch. Defaults to that of the pipeline.
+            **options: `top_k` for classes: the number of labels, `None` for all.
+
+        Returns:
+            As from other pipelines, see `keras_bert.pipeline`.
+
+        Raises:
+            ValueError: If an input is not a string or a pair, or an option is unknown.
+        """
+        unknown = next((name for name in options if name != "top_k" or not self.labels), None)
+        if unknown is not None:
+            raise ValueError(f"{unknown} is not an option of this task")
+        rows, is_single = self._rows(inputs, text_pair)
+        outputs = self._run(rows, batch_size or self.batch_size)
+        if self.task == "embedder":
+            return outputs[0] if is_single else outputs
+        answers = [self._answer(row, options) for row in outputs]
+        return answers[0] if is_single else answers
+
+    def _rows(self, inputs, text_pair):
+        """Return a list of texts or pairs, and True if the inputs are a single one."""
+        is_single = isinstance(inputs, str) or (
+            self._pairs and isinstance(inputs, tuple) and len(inputs) == 2
+        )
+        rows = [inputs] if is_single else list(inputs)
+        if text_pair is not None:
+            pairs = [text_pair] if isinstance(text_pair, str) else list(text_pair)
+            rows = list(zip(rows, pairs, strict=True))
+        for number, row in enumerate(rows, 1):
+            parts = tuple(row) if self._pairs and isinstance(row, (list, tuple)) else (row,)
+            if len(parts) != 1 + self._pairs or not all(isinstance(part, str) for part in parts):
+                wanted = "a pair of strings" if self._pairs else "a string"
+                raise ValueError(f"input {number} must be {wanted}; received {row!r:.80}")
+        return [tuple(row) if self._pairs else row for row in rows], is_single
+
+    def _run(self, rows, batch_size):
+        """Return an array with the output for each row."""
+        import numpy as np
+
+        order = sorted(range(len(rows)), key=lambda index: -_characters(rows[index]))
+        found = [None] * len(rows)
+        for start in range(0, len(order), batch_size):
+            indices = order[start : start + batch_size]
+            encodings = self._tokenizer.encode_batch([rows[index] for index in indices])
+            inputs = {
+                "input_word_ids": [encoding.ids for encoding in encodings],
+                "input_mask": [encoding.attention_mask for encoding in encodings],
+                "input_type_ids": [encoding.type_ids for encoding in encodings],
+            }
+            inputs = {name: np.array(ids, np.int32) for name, ids in inputs.items()}
+            for index, row in zip(indices, self._session.run(None, inputs)[0], strict=True):
+                found[index] = row
+        shape = self._session.get_outputs()[0].shape[1:]
+        return np.stack(found) if found else np.zeros((0, *shape), np.float32)
+
+    def _answer(self, row, options):
+        if self.labels is None:
+            return {"score": float(row)}
+        order = sorted(range(len(row)), key=lambda index: -row[index])
+        ranked = [{"label": self.labels[index], "score": float(row[index])} for index in order]
+        if "top_k" in options:
+            return ranked[: options["top_k"]]
+        if self._multi_label:
+            return [item for item in ranked if item["score"] >= 0.5]
+        return ranked[0]
+
+
+def _characters(row):
+    return len(row) if isinstance(row, str) else sum(map(len, row))
+
+
+def _read_labels(file):
+    try:
+        return file.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise ValueError(f"{file} is missing. Export the model again") from error

@@ -1,0 +1,223 @@
+"""Tests of ONNX folders. The references are the Keras models, on ONNX Runtime."""
+
+import collections
+import pathlib
+import warnings
+
+import keras
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+import keras_bert
+from keras_bert import heads
+from keras_bert.exporting import onnx_graph
+from tests import tiny
+
+
+def softmax(logits):
+    return keras.ops.convert_to_numpy(keras.ops.softmax(logits))
+
+
+# Of each head: its builder, and the outputs for those of the Keras model.
+HEADS = {
+    "classifier": (lambda e: heads.classifier(e, 3), lambda y: {"probabilities": softmax(y)}),
+    "mean": (
+        lambda e: heads.classifier(e, 3, pooling="mean"), lambda y: {"probabilities": softmax(y)}
+    ),
+    "multi_label": (
+        lambda e: heads.classifier(e, 3, multi_label=True),
+        lambda y: {"probabilities": np.array(keras.ops.sigmoid(y))},
+    ),
+    "next_sentence": (heads.next_sentence, lambda y: {"probabilities": softmax(y)}),
+    "regressor": (heads.regressor, lambda y: {"score": y[:, 0]}),
+    "embedder": (heads.embedder, lambda y: {"embedding": y}),
+    "max": (lambda e: heads.embedder(e, pooling="max", normalize=False),
+            lambda y: {"embedding": y}),
+    "cls": (lambda e: heads.embedder(e, pooling="cls"), lambda y: {"embedding": y}),
+    "tagger": (lambda e: heads.tagger(e, 3), lambda y: {"probabilities": softmax(y)}),
+    "span_selector": (heads.span_selector, dict),
+    "multiple_choice": (heads.multiple_choice, lambda y: {"probabilities": softmax(y)}),
+    "masked_lm": (heads.masked_lm, lambda y: {"logits": y}),
+    "pretraining": (heads.pretraining, dict),
+    "encoder": (lambda e: e, lambda y: {k: y[k] for k in ("sequence_output", "pooled_output")}),
+}  # fmt: skip
+
+
+def inputs_for(model):
+    generator = np.random.default_rng(0)
+    shape = (2, 3, 6) if len(model.input["input_mask"].shape) == 3 else (3, 6)
+    length = generator.integers(1, 7, shape[:-1])
+    inputs = {
+        "input_word_ids": generator.integers(0, len(tiny.PIECES), shape),
+        "input_mask": np.arange(6) < length[..., None],
+        "input_type_ids": generator.integers(0, 2, shape),
+    }
+    if "masked_lm_positions" in model.input:
+        inputs["masked_lm_positions"] = generator.integers(0, 6, (3, 2))
+    return {name: value.astype(np.int32) for name, value in inputs.items()}
+
+
+def run(proto, inputs):
+    session = onnxruntime.InferenceSession(proto.SerializeToString())
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(None, inputs), strict=True))
+
+
+def check(head, hidden_act="gelu"):
+    build, outputs = HEADS[head]
+    model = build(tiny.encoder(initializer_range=0.3, hidden_act=hidden_act))
+    proto = onnx_graph.make(model)
+    onnx.checker.check_model(proto, full_check=True)
+    inputs = inputs_for(model)
+    found = run(proto, inputs)
+    expected = outputs(model(inputs, training=False))
+    assert found.keys() == expected.keys()
+    is_token = inputs["input_mask"] != 0
+    for name, value in expected.items():
+        one, other = found[name], np.array(value)
+        if one.shape[:2] == is_token.shape and head != "multiple_choice":
+            one, other = one[is_token], other[is_token]
+        np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_outputs_equal_those_of_keras(head):
+    check(head)
+
+
+def test_every_head_is_tested():
+    assert set(heads.TASKS) <= set(HEADS)
+
+
+@pytest.mark.parametrize("hidden_act", ["gelu_new", "relu", "silu"])
+def test_activations(hidden_act):
+    check("masked_lm", hidden_act)
+
+
+def test_onnx_runtime_fuses_attention_layer_norm_and_gelu(tmp_path):
+    model = heads.classifier(tiny.encoder(num_hidden_layers=3), 2)
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
+    options.log_severity_level = 3
+    onnxruntime.InferenceSession(onnx_graph.make(model).SerializeToString(), options)
+    ops = collections.Counter(
+        node.op_type for node in onnx.load(options.optimized_model_filepath).graph.node
+    )
+    assert (ops["Attention"], ops["SkipLayerNormalization"], ops["BiasGelu"]) == (3, 6, 3)
+    assert ops["Erf"] == ops["ReduceMean"] == 0
+
+
+def test_a_folder(tmp_path):
+    model = heads.classifier(tiny.encoder(initializer_range=0.3), labels=["bad", "good", "좋음"])
+    folder = keras_bert.export(model, tmp_path / "new" / "reviews", format="onnx")
+    assert sorted(file.name for file in folder.iterdir()) == [
+        "README.md", "labels.txt", "model.onnx", "tokenizer.json", "vocab.txt"
+    ]  # fmt: skip
+    assert (folder / "labels.txt").read_text(encoding="utf-8") == "bad\ngood\n좋음\n"
+    page = (folder / "README.md").read_text(encoding="utf-8")
+    program = page.partition("```python\n")[2].partition("```")[0]
+    names: dict = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        exec(program, names)
+    expected = softmax(
+        model(
+            heads.find_encoder(model).preprocessor.with_options(sequence_length=None)(
+                ["your text", "another text"]
+            )
+        )
+    )
+    np.testing.assert_allclose(names["outputs"][0], expected, atol=1e-5)
+    with pytest.raises(ValueError, match="must not exist, or be an empty folder"):
+        keras_bert.export(model, folder, format="onnx")
+
+
+def test_int8(tmp_path):
+    encoder = tiny.encoder(initializer_range=0.3, hidden_size=64, intermediate_size=128)
+    model = heads.classifier(encoder, labels=["bad", "good"])
+    dev = keras_bert.Examples(["this film is good", "so bad"] * 20)
+    sizes = []
+    for quantize in (None, "int8"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a model of random weights is inaccurate in int8
+            options = {"quantize": quantize, "dev": dev} if quantize else {}
+            folder = keras_bert.export(model, tmp_path / str(quantize), format="onnx", **options)
+        sizes.append((folder / "model.onnx").stat().st_size)
+    assert sizes[1] < 0.5 * sizes[0]
+    assert "int8 compared with float32 on 40 examples" in (folder / "README.md").read_text("utf-8")
+
+
+def test_inaccurate_int8_is_a_warning(tmp_path, monkeypatch):
+    model = heads.classifier(tiny.encoder(initializer_range=0.3), labels=["bad", "good"])
+
+    def spoil(file):
+        proto = onnx.load(file)
+        last = next(node for node in proto.graph.node if node.output[0] == "probabilities")
+        last.op_type = "LogSoftmax"
+        for weight in proto.graph.initializer:
+            if weight.dims == [2]:
+                weight.raw_data = np.array([99, -99], np.float32).tobytes()
+        onnx.save(proto, file)
+
+    monkeypatch.setattr("keras_bert.exporting.onnx_export._quantize", spoil)
+    with pytest.warns(UserWarning, match="int8 changes .*% of the answers on the examples"):
+        keras_bert.export(
+            model, tmp_path / "a", format="onnx", quantize="int8",
+            dev=keras_bert.Examples(["good", "bad", "so", "film"]),
+        )  # fmt: skip
+    assert "**More than 1%" in (tmp_path / "a" / "README.md").read_text(encoding="utf-8")
+
+
+def quantized():
+    model = heads.classifier(tiny.encoder(), 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.quantize("int8")
+    return model
+
+
+def own_head():
+    encoder = tiny.encoder()
+    x = keras.layers.Activation("relu")(encoder(encoder.input)["pooled_output"])
+    return keras.Model(encoder.input, x)
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "message"),
+    [
+        (lambda: heads.classifier(tiny.encoder(), 2), {"quantize": "int4"}, "'int8' or None"),
+        (lambda: heads.classifier(tiny.encoder(), 2), {"precision": "bfloat16"}, "for SavedModels"),
+        (lambda: heads.classifier(tiny.encoder(), 2), {"dev": [1]}, 'needs quantize="int8"'),
+        (quantized, {}, "weights that are not quantized"),
+        (own_head, {}, "an encoder or a model of keras_bert.heads"),
+        (lambda: tiny.encoder(hidden_act="elu"), {}, "hidden_act gelu, gelu_new"),
+    ],
+)
+def test_what_cannot_be_exported(make, options, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        keras_bert.export(make(), tmp_path / "a", format="onnx", **options)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_formats(tmp_path):
+    model = heads.classifier(tiny.encoder(), 2)
+    with pytest.raises(ValueError, match="'saved_model' or 'onnx'; received 'tflite'"):
+        keras_bert.export(model, tmp_path, format="tflite")
+    with pytest.raises(ValueError, match="quantize is for format='onnx'"):
+        keras_bert.export(model, tmp_path, quantize="int8")
+
+
+def test_ids_of_the_tokenizer(tmp_path):
+    """Hugging Face's tokenizer gives the ids of ours for common text."""
+    import tokenizers
+
+    model = tiny.encoder()
+    folder = pathlib.Path(keras_bert.export(model, tmp_path / "a", format="onnx"))
+    theirs = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    texts = ["This film, is GOOD!", "한국어 film", "", "good " * 100, "\x00good\u200b"]
+    ours = model.preprocessor.with_options(sequence_length=None)
+    for text in texts:
+        expected = ours([text])["input_word_ids"][0]
+        assert theirs.encode(text).ids == np.array(expected).tolist()

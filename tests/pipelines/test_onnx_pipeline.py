@@ -1,0 +1,97 @@
+"""Tests of pipelines of ONNX folders. The references are the pipelines of the Keras models."""
+
+import numpy as np
+import pytest
+
+import keras_bert
+from keras_bert import heads
+from tests import tiny
+
+TEXTS = ["this film is good!", "so bad", "", "한국어 film", "good " * 50]
+
+
+def pipelines(model, folder):
+    """Return the pipelines of a model and of its ONNX export."""
+    path = keras_bert.export(model, folder / model.name, format="onnx")
+    return keras_bert.pipeline(model), keras_bert.pipeline(path, batch_size=2)
+
+
+def assert_equal(found, expected):
+    assert [item["label"] for item in found] == [item["label"] for item in expected]
+    scores = [[item["score"] for item in items] for items in (found, expected)]
+    np.testing.assert_allclose(*scores, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:.* were truncated")
+def test_classes(tmp_path):
+    model = heads.classifier(tiny.encoder(initializer_range=0.3), labels=["a", "b", "c"])
+    keras_pipeline, onnx_pipeline = pipelines(model, tmp_path)
+    assert_equal(onnx_pipeline(TEXTS), keras_pipeline(TEXTS))
+    assert_equal([onnx_pipeline("so good")], [keras_pipeline("so good")])
+    assert_equal(onnx_pipeline("so good", top_k=2), keras_pipeline("so good", top_k=2))
+    assert_equal(onnx_pipeline(iter(TEXTS)), keras_pipeline(TEXTS))
+    assert onnx_pipeline([]) == []
+    assert (onnx_pipeline.task, onnx_pipeline.labels) == ("classifier", ["a", "b", "c"])
+
+
+def test_pairs_and_label_sets(tmp_path):
+    encoder = tiny.encoder(initializer_range=0.3)
+    model = heads.classifier(encoder, labels=["a", "b"], pairs=True)
+    keras_pipeline, onnx_pipeline = pipelines(model, tmp_path)
+    pairs = [("so good", "film"), ("bad", "a film !")]
+    assert_equal(onnx_pipeline(pairs), keras_pipeline(pairs))
+    assert_equal([onnx_pipeline("bad", "film")], [keras_pipeline(("bad", "film"))])
+    with pytest.raises(ValueError, match="input 1 must be a pair of strings"):
+        onnx_pipeline(["good"])
+    sets = heads.classifier(encoder, labels=["a", "b"], multi_label=True, name="sets")
+    keras_pipeline, onnx_pipeline = pipelines(sets, tmp_path)
+    for text in TEXTS[:4]:
+        assert_equal(onnx_pipeline(text), keras_pipeline(text))
+
+
+@pytest.mark.filterwarnings("ignore:.* were truncated")
+def test_numbers_and_embeddings(tmp_path):
+    encoder = tiny.encoder(initializer_range=0.3)
+    keras_pipeline, onnx_pipeline = pipelines(heads.regressor(encoder), tmp_path)
+    found, expected = (
+        [item["score"] for item in ask(TEXTS)] for ask in (onnx_pipeline, keras_pipeline)
+    )
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    with pytest.raises(ValueError, match="top_k is not an option"):
+        onnx_pipeline("good", top_k=1)
+    keras_pipeline, onnx_pipeline = pipelines(heads.embedder(encoder), tmp_path)
+    np.testing.assert_allclose(onnx_pipeline(TEXTS), keras_pipeline(TEXTS), atol=1e-5)
+    assert onnx_pipeline("good").shape == (8,) and onnx_pipeline([]).shape == (0, 8)
+
+
+def test_neither_keras_nor_tensorflow_is_imported(tmp_path, python):
+    model = heads.classifier(tiny.encoder(), labels=["a", "b"])
+    path = keras_bert.export(model, tmp_path / "a", format="onnx")
+    program = (
+        "import sys, keras_bert; answer = keras_bert.pipeline(sys.argv[1])('good'); "
+        "assert answer['label'] in 'ab'; "
+        "assert not {'keras', 'tensorflow', 'jax', 'torch'} & sys.modules.keys()"
+    )
+    python("-c", program, path)
+
+
+def test_broken_folders(tmp_path):
+    model = heads.classifier(tiny.encoder(), labels=["a", "b"])
+    path = keras_bert.export(model, tmp_path / "a", format="onnx")
+    with pytest.raises(ValueError, match="precision does not apply to an ONNX folder"):
+        keras_bert.pipeline(path, precision="bfloat16")
+    with pytest.raises(ValueError, match="input 2 must be a string; received 3"):
+        keras_bert.pipeline(path)(["good", 3])
+    for name, message in (
+        ("labels.txt", "labels.txt is missing"),
+        ("tokenizer.json", "has no tokenizer.json"),
+    ):
+        (path / name).unlink()
+        with pytest.raises(ValueError, match=message):
+            keras_bert.pipeline(path)
+    (path / "tokenizer.json").write_text("{}")
+    with pytest.raises(ValueError, match="cannot be read"):
+        keras_bert.pipeline(path)
+    tagger = keras_bert.export(heads.tagger(tiny.encoder(), 2), tmp_path / "b", format="onnx")
+    with pytest.raises(ValueError, match="has tagger. Its README shows"):
+        keras_bert.pipeline(tagger)
