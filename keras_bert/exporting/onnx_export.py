@@ -3,6 +3,7 @@
 import pathlib
 import warnings
 
+import keras
 import numpy as np
 
 from keras_bert.exporting import onnx_graph
@@ -134,11 +135,12 @@ def _compare(model, proto, file, dev):
     encoder = find_encoder(model)
     preprocessor = encoder.preprocessor
     columns = [dev.texts] if dev.text_pairs is None else [dev.texts, dev.text_pairs]
-    equal, difference = [], 0.0
+    equal: list[bool] = []
+    difference = 0.0
     for start in range(0, len(dev), 32):
         texts = [column[start : start + 32] for column in columns]
         packed = preprocessor.with_options(sequence_length=None)(*texts)
-        inputs = {name: np.array(value) for name, value in packed.items()}
+        inputs = {name: keras.ops.convert_to_numpy(value) for name, value in packed.items()}
         expected, found = (session.run(None, inputs)[0] for session in sessions)
         difference = max(difference, float(np.abs(expected - found).max(initial=0)))
         if expected.ndim > 1:

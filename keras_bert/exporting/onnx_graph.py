@@ -194,6 +194,7 @@ def _outputs(graph, model, names):
         shape = graph.node("Concat", graph.integers(-1), seq, axis=0)
         inputs = {key: graph.node("Reshape", name, shape) for key, name in inputs.items()}
     sequence = _encode(graph, encoder, inputs)
+    outputs: dict[str, tuple]
     hidden = encoder.bert_config["hidden_size"]
     if model is encoder:
         graph.node("Identity", sequence, output="sequence_output")

@@ -1,6 +1,7 @@
 """Ask a model in an ONNX folder, with ONNX Runtime and neither Keras nor TensorFlow."""
 
 import pathlib
+import typing
 
 MODEL_FILE = "model.onnx"
 _TASKS = ("classifier", "next_sentence", "regressor", "embedder")
@@ -119,7 +120,7 @@ class OnnxPipeline:
         import numpy as np
 
         order = sorted(range(len(rows)), key=lambda index: -_characters(rows[index]))
-        found = [None] * len(rows)
+        found: list[typing.Any] = [None] * len(rows)
         for start in range(0, len(order), batch_size):
             indices = order[start : start + batch_size]
             encodings = self._tokenizer.encode_batch([rows[index] for index in indices])
