@@ -7,6 +7,7 @@ figure is the median of the calls, from strings to logits or probabilities:
 - ONNX Runtime: transformers' model, exported by `torch.onnx.export` and optimized by
   `onnxruntime.transformers`, in float32 and with its dynamic int8 quantization
 - OpenVINO: the same ONNX file, in float32 and in bfloat16, hint LATENCY
+- keras_bert's ONNX export: in both engines, in float32 and int8, with its `tokenizer.json`
 
 The peers use transformers' fast tokenizer, pad to the longest text of the batch, and truncate where
 keras_bert does. "mixed" is 64 sentences of SST-2 and 64 paragraphs of SQuAD.
@@ -36,6 +37,7 @@ import onnx
 import onnxruntime
 import openvino
 import tensorflow as tf
+import tokenizers
 import torch
 import transformers
 from onnxruntime.quantization import QuantType, quantize_dynamic
@@ -57,6 +59,10 @@ GOALS = {
     ),
     "128 mixed": (("float32", "ort float32", 0.4),),
 }  # fmt: skip
+ONNX_GOALS = (
+    ("onnx float32", "ort float32", 1.05), ("onnx int8", "ort int8", 1.05),
+    ("onnx in openvino", "openvino float32", 1.05),
+)  # fmt: skip
 
 
 def instruction_sets():
@@ -89,6 +95,45 @@ def our_engines(model, folder):
             text=tf.constant(texts)
         )["probabilities"].numpy()
     return engines
+
+
+def our_onnx_engines(model, folder):
+    """Return engines for the ONNX folders of keras_bert."""
+    engines = {}
+    for name, quantize in (("onnx float32", None), ("onnx int8", "int8")):
+        path = keras_bert.export(model, folder / name, format="onnx", quantize=quantize)
+        ask = keras_bert.pipeline(path, batch_size=10**6)
+        ask._session = onnx_session(str(path / "model.onnx"))
+        engines[name] = lambda texts, ask=ask: ask._run(texts, len(texts))
+    path = str(folder / "onnx float32" / "model.onnx")
+    compiled = openvino_model(path, "f32")
+    tokenizer = tokenizers.Tokenizer.from_file(str(folder / "onnx float32" / "tokenizer.json"))
+
+    def run(texts):
+        encodings = tokenizer.encode_batch(texts)
+        ids = ([e.ids for e in encodings], [e.attention_mask for e in encodings])
+        ids = (*ids, [e.type_ids for e in encodings])
+        return compiled([np.array(each, np.int32) for each in ids])[0]
+
+    engines["onnx in openvino"] = run
+    return engines
+
+
+def onnx_session(path):
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = THREADS
+    options.log_severity_level = 3
+    # Threads that spin after a call would slow down the engine that comes next.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    return onnxruntime.InferenceSession(path, options, ["CPUExecutionProvider"])
+
+
+def openvino_model(path, precision):
+    settings = {
+        "INFERENCE_PRECISION_HINT": precision, "INFERENCE_NUM_THREADS": THREADS,
+        "PERFORMANCE_HINT": "LATENCY",
+    }  # fmt: skip
+    return openvino.Core().compile_model(path, "CPU", settings)
 
 
 def torch_model(model, source):
@@ -137,18 +182,10 @@ def peer_engines(model, source, folder):
 
     engines = {}
     for name, path in (("ort float32", optimized), ("ort int8", int8)):
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = THREADS
-        # Threads that spin after a call would slow down the engine that comes next.
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        session = onnxruntime.InferenceSession(path, options, ["CPUExecutionProvider"])
+        session = onnx_session(path)
         engines[name] = lambda texts, session=session: session.run(None, tokenize(texts))[0]
     for name, precision in (("openvino float32", "f32"), ("openvino bfloat16", "bf16")):
-        settings = {
-            "INFERENCE_PRECISION_HINT": precision, "INFERENCE_NUM_THREADS": THREADS,
-            "PERFORMANCE_HINT": "LATENCY",
-        }  # fmt: skip
-        compiled = openvino.Core().compile_model(plain, "CPU", settings)
+        compiled = openvino_model(plain, precision)
         engines[name] = lambda texts, compiled=compiled: compiled(tokenize(texts))[0]
     return engines
 
@@ -172,7 +209,9 @@ def main():
     source = str(keras_bert.hub.resolve.find("minilm"))
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        engines = our_engines(model, folder) | peer_engines(model, source, folder)
+        engines = our_engines(model, folder) | our_onnx_engines(model, folder)
+        ours = set(engines)
+        engines |= peer_engines(model, source, folder)
         for title, texts in read_texts(args.data).items():
             rounds = {1: args.rounds, 32: args.rounds // 3}.get(len(texts), 5)
             times = {name: [] for name in engines}
@@ -187,11 +226,11 @@ def main():
             expected = engines["float32"](texts)
             for name, run in engines.items():
                 found = run(texts)
-                found = found if name in ("float32", "bfloat16") else softmax(found)
+                found = found if name in ours else softmax(found)
                 print(f"    {name}: largest difference {np.abs(found - expected).max():.1e}")
-            for ours, peer, goal in GOALS.get(title, ()):
-                ratio = median[ours] / median[peer]
-                print(f"    {ours} / {peer}: {ratio:.2f} (goal {goal})")
+            for engine, peer, goal in (*GOALS.get(title, ()), *ONNX_GOALS):
+                ratio = median[engine] / median[peer]
+                print(f"    {engine} / {peer}: {ratio:.2f} (goal {goal})")
 
 
 if __name__ == "__main__":
