@@ -57,6 +57,16 @@ def parent_tensors(tensor):
     return history.operation._inbound_nodes[history.node_index].input_tensors
 
 
+def used_outputs(model, layer):
+    """Return the outputs of a layer that a functional model uses: positions in the flat outputs."""
+    tensors = keras.tree.flatten(model.output)
+    for operation in model.operations:
+        for node in operation._inbound_nodes:
+            tensors.extend(node.input_tensors)
+    histories = [tensor._keras_history for tensor in tensors]
+    return {history.tensor_index for history in histories if history.operation is layer}
+
+
 def run_with(model, inputs, layer, function):
     """Run a functional model with `function` in place of one of its layers.
 

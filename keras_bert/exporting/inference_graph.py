@@ -58,6 +58,11 @@ def forward(model, precision=None, constants=False):
     encode = _Encoder(encoder, precision or encoder.compute_dtype, constants)
     if model is encoder:
         return encode
+    position_of = keras.tree.pack_sequence_as(
+        encoder.output, range(len(keras.tree.flatten(encoder.output)))
+    )
+    used = keras_internals.used_outputs(model, encoder)
+    encode.only_pooled = used == {position_of["pooled_output"]}
     return lambda inputs: keras_internals.run_with(model, inputs, encoder, encode)
 
 
@@ -75,9 +80,14 @@ def _replaceable_encoder(model):
 
 
 class _Encoder:
-    """The encoder as a function from its inputs to its outputs, see `BertEncoder`."""
+    """The encoder as a function from its inputs to its outputs, see `BertEncoder`.
+
+    only_pooled: If True, the model uses only `pooled_output`, for which the last layer computes
+        nothing but the vector of [CLS]. The other outputs are then invalid.
+    """
 
     def __init__(self, encoder, precision, constants):
+        self.only_pooled = False
         self._encoder = encoder
         self._config = encoder.bert_config
         self._dtype = tf.as_dtype(precision)
@@ -103,11 +113,14 @@ class _Encoder:
         x = self._embed(inputs, layout)
         hidden_states = []
         for layer in self._layers:
-            x = self._block(layer, x, layout)
+            only_cls = self.only_pooled and layer is self._layers[-1]
+            x = self._block(layer, x, layout, only_cls)
             hidden_states.append(x)
-        cls = tf.gather(x, layout.cls)
+        cls = x if self.only_pooled else tf.gather(x, layout.cls)  # (batch, hidden)
         pooled = self._dense(self._encoder.get_layer("pooler").dense, cls)
-        outputs = [layout.pad(x) for x in hidden_states]  # (batch, seq, hidden)
+        outputs = hidden_states
+        if not self.only_pooled:
+            outputs = [layout.pad(x) for x in hidden_states]  # (batch, seq, hidden)
         if (positions := inputs.get("output_positions")) is not None:
             outputs[-1] = tf.gather(outputs[-1], positions, batch_dims=1)
         return {
@@ -126,9 +139,14 @@ class _Encoder:
         )
         return self._layer_norm(self._encoder.get_layer("embeddings").layer_norm, x)
 
-    def _block(self, layer, x, layout):
-        """Apply a `TransformerBlock` to float32 (tokens, hidden)."""
-        context = layout.attend(self._dense(layer.attention.qkv, x))  # (tokens, hidden)
+    def _block(self, layer, x, layout, only_cls):
+        """Apply a `TransformerBlock` to float32 (tokens, hidden).
+
+        With `only_cls`, return the vectors of [CLS], (batch, hidden).
+        """
+        context = layout.attend(self._dense(layer.attention.qkv, x), only_cls)
+        if only_cls:
+            x = tf.gather(x, layout.cls)
         y = tf.cast(self._dense(layer.attention.output_dense, context), tf.float32)
         x = self._layer_norm(layer.attention_layer_norm, x + y)
         y = _activate(layer, self._dense(layer.intermediate, x))  # (tokens, inter)
@@ -201,15 +219,23 @@ class _Layout:
         any_visible = tf.reduce_any(mask, axis=1)[:, None, None, None]
         self._any_visible = tf.cast(any_visible, tf.float32)  # (batch, 1, 1, 1)
 
-    def attend(self, qkv):
-        """Return the contexts (tokens, hidden) for queries, keys, values (tokens, 3 * hidden)."""
+    def attend(self, qkv, only_cls=False):
+        """Return the contexts (tokens, hidden) for queries, keys, values (tokens, 3 * hidden).
+
+        With `only_cls`, return those of the [CLS] tokens, (batch, hidden).
+        """
         rows = tf.reshape(qkv, [-1, self._head_size])
-        query, key, value = (tf.gather(rows, to_heads) for to_heads in self._to_heads)
+        to_query, *to_others = self._to_heads
+        if only_cls:
+            to_query = to_query[:, :, :1]
+        query, key, value = (tf.gather(rows, indices) for indices in (to_query, *to_others))
         logits = tf.cast(tf.matmul(query, key, transpose_b=True), tf.float32)
         logits = logits * self._head_size**-0.5 + self._logit_mask  # (batch, heads, seq, seq)
         probabilities = tf.cast(tf.nn.softmax(logits), value.dtype)
         context = tf.matmul(probabilities, value)  # (batch, heads, seq, head)
         context *= tf.cast(self._any_visible, context.dtype)
+        if only_cls:
+            return tf.reshape(context, [-1, self._heads * self._head_size])
         rows = tf.gather(tf.reshape(context, [-1, self._head_size]), self._to_tokens)
         return tf.reshape(rows, [-1, self._heads * self._head_size])
 

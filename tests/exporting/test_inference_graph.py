@@ -92,6 +92,7 @@ def test_sequences_beyond_the_position_embeddings_are_an_error():
 
 @pytest.mark.parametrize("build", [
     lambda encoder: heads.classifier(encoder, 3),
+    lambda encoder: heads.classifier(encoder, 3, pooling="mean"),
     lambda encoder: heads.embedder(encoder, pooling="max"),
     heads.regressor,
 ])  # fmt: skip
@@ -117,6 +118,19 @@ def test_a_head_of_your_own():
     both = keras.layers.Concatenate()([x["pooled_output"], x["encoder_outputs"][0][:, 0]])
     model = keras.Model(encoder.input, keras.layers.Dense(2)(both))
     np.testing.assert_allclose(compute(model, batch()), model(batch()), atol=1e-5)
+
+
+def test_a_head_on_the_pooled_vector_computes_only_cls_in_the_last_layer():
+    encoder = tiny.encoder(initializer_range=1.0)
+    encode = inference_graph._Encoder(encoder, "float32", constants=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(inference_graph, "_Encoder", lambda *args: encode)
+        for pooling, expected in ((None, True), ("mean", False)):
+            inference_graph.forward(heads.classifier(encoder, 2, pooling=pooling))
+            assert encode.only_pooled == expected
+    inputs = batch([[0] * 6, [1, 1, 1, 1, 0, 0], [0, 1, 0, 0, 0, 0]])
+    model = heads.regressor(encoder)
+    np.testing.assert_allclose(compute(model, inputs), model(inputs), atol=1e-5)
 
 
 def test_variables_are_read_in_each_call_and_constants_are_not():
