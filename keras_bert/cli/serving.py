@@ -30,6 +30,10 @@ def serve(args):
         found = models.find(args.model, args.name, trusted=args.trusted)
         with waiting("Loading"):
             export_first = None
+            if found and args.precision:
+                raise ValueError(
+                    f"--precision applies to a trained model; {args.model} is exported already"
+                )
             if not found:
                 found = _exported(args, stack.enter_context(tempfile.TemporaryDirectory()))
                 export_first = f"keras-bert export {shlex.quote(args.model)} FOLDER"
@@ -49,7 +53,7 @@ def _exported(args, folder):
     """Export a trained model to a folder; return the models there."""
     name = args.name or pathlib.Path(args.model).absolute().name.removesuffix(".keras")
     path = pathlib.Path(folder, re.sub(r"[^\w.-]+", "-", name))
-    keras_bert.export(arguments.load(args, task="auto"), path)
+    keras_bert.export(arguments.load(args, task="auto"), path, precision=args.precision)
     return models.find(path, trusted=args.trusted)
 
 

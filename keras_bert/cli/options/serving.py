@@ -11,6 +11,7 @@ def add_serve(commands):
     common.add_model(
         parser, "SavedModels: a model folder, a version or several models; or a trained model"
     )
+    common.add_precision(parser)
     parser.add_argument("--name", help="model name in URLs (default: name of the folder)")
     parser.add_argument("--host", default="127.0.0.1", help="default: 127.0.0.1, this machine only")
     parser.add_argument("--port", type=int, default=8501, help="default: 8501; 0: any free port")
