@@ -6,8 +6,8 @@ figure is the median of the calls, from strings to logits or probabilities:
 - keras_bert: `keras_bert.export` in float32 and in bfloat16
 - ONNX Runtime: transformers' model, exported by `torch.onnx.export` and optimized by
   `onnxruntime.transformers`, in float32 and with its dynamic int8 quantization
-- OpenVINO: the same ONNX file, in float32 and in bfloat16, hint LATENCY
-- keras_bert's ONNX export: in both engines, in float32 and int8, with its `tokenizer.json`
+- OpenVINO: the file of `torch.onnx.export`, in float32 and in bfloat16, hint LATENCY
+- keras_bert's ONNX export with its `tokenizer.json`: float32 in both engines, int8 in ONNX Runtime
 
 The peers use transformers' fast tokenizer, pad to the longest text of the batch, and truncate where
 keras_bert does. "mixed" is 64 sentences of SST-2 and 64 paragraphs of SQuAD.
@@ -174,9 +174,9 @@ def peer_engines(model, source, folder):
     peer = torch_model(model, source)
     plain, optimized, int8 = onnx_files(peer, tokenizer, folder)
 
-    def tokenize(texts, tensors="np"):
+    def tokenize(texts):
         packed = tokenizer(
-            texts, return_tensors=tensors, padding=True, truncation=True, max_length=max_length
+            texts, return_tensors="np", padding=True, truncation=True, max_length=max_length
         )
         return {name: packed[name] for name in INPUTS}
 
@@ -230,7 +230,7 @@ def main():
                 print(f"    {name}: largest difference {np.abs(found - expected).max():.1e}")
             for engine, peer, goal in (*GOALS.get(title, ()), *ONNX_GOALS):
                 ratio = median[engine] / median[peer]
-                print(f"    {engine} / {peer}: {ratio:.2f} (goal {goal})")
+                print(f"    {engine} / {peer}: {ratio:.2f} (goal: at most {goal})")
 
 
 if __name__ == "__main__":

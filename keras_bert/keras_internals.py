@@ -58,7 +58,7 @@ def parent_tensors(tensor):
 
 
 def used_outputs(model, layer):
-    """Return the outputs of a layer that a functional model uses: positions in the flat outputs."""
+    """Return the indices of a layer's flattened outputs that a functional model uses."""
     tensors = keras.tree.flatten(model.output)
     for operation in model.operations:
         for node in operation._inbound_nodes:

@@ -32,7 +32,7 @@ def serve(args):
             export_first = None
             if found and args.precision:
                 raise ValueError(
-                    f"--precision applies to a trained model; {args.model} is exported already"
+                    f"--precision needs a trained model; {args.model} is a SavedModel. Remove it"
                 )
             if not found:
                 found = _exported(args, stack.enter_context(tempfile.TemporaryDirectory()))

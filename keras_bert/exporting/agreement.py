@@ -40,11 +40,11 @@ class Agreement:
         )
 
 
-def compare(function, reference, examples, names):
+def compare(actual, expected, examples, names):
     """Compare two functions of strings that return dicts of tensors (batch, ...).
 
     Args:
-        function, reference: The functions. They take the inputs `names`, in this order.
+        actual, expected: The functions. They take the inputs `names`, in this order.
         examples: Data of the task, such as `keras_bert.Examples`.
         names: Names of the inputs, such as `["text"]`.
 
@@ -58,9 +58,9 @@ def compare(function, reference, examples, names):
     equal, difference = [], 0.0
     for start in range(0, len(examples), _BATCH):
         texts = [tf.constant(column[start : start + _BATCH], tf.string) for column in columns]
-        found, expected = function(*texts), reference(*texts)
+        found, reference = actual(*texts), expected(*texts)
         same = None
-        for name, value in expected.items():
+        for name, value in reference.items():
             one, other = found[name].numpy(), value.numpy()
             if value.dtype.is_floating:
                 difference = max(difference, float(np.abs(one - other).max(initial=0)))

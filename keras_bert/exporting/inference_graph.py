@@ -23,12 +23,13 @@ PRECISIONS = ("float32", "bfloat16")
 _MAX_CONSTANTS = 2**30
 
 
-def forward(model, precision=None, constants=False):
+def forward_function(model, precision=None, constants=False):
     """Return a function that computes `model(inputs, training=False)` in a TensorFlow graph.
 
     In float32, the outputs equal those of the model within 1e-5 at all tokens. At padding, the
-    vectors of the encoder are zeros. The function calls the model itself if the model has no
-    `BertEncoder` among its layers, or a quantized one, or one that computes in float16.
+    vectors of the encoder are zeros. The function calls the model itself if none of its layers is
+    a `BertEncoder`, or if that is quantized or computes in float16. It calls the encoder itself if
+    the model gives it other inputs than the three of `BertEncoder`, such as `position_ids`.
 
     Args:
         model: A functional model on a `BertEncoder`, or the encoder.
@@ -51,8 +52,8 @@ def forward(model, precision=None, constants=False):
     if encoder is None:
         if precision is not None:
             raise ValueError(
-                f"precision={precision!r} needs a model on a BertEncoder that is not quantized; "
-                f"{model.name!r} is not. Leave out precision"
+                f"precision={precision!r} needs a model with one BertEncoder as a layer, neither "
+                f"quantized nor in float16; {model.name!r} has none. Leave out precision"
             )
         return lambda inputs: model(inputs, training=False)
     encode = _Encoder(encoder, precision or encoder.compute_dtype, constants)
@@ -82,8 +83,8 @@ def _replaceable_encoder(model):
 class _Encoder:
     """The encoder as a function from its inputs to its outputs, see `BertEncoder`.
 
-    only_pooled: If True, the model uses only `pooled_output`, for which the last layer computes
-        nothing but the vector of [CLS]. The other outputs are then invalid.
+    only_pooled: If True, compute only [CLS] in the last layer. `sequence_output` and
+        `encoder_outputs` are then invalid.
     """
 
     def __init__(self, encoder, precision, constants):
@@ -107,6 +108,11 @@ class _Encoder:
 
     def __call__(self, inputs, training=False, mask=None):
         if training or inputs.keys() - {*INPUTS, "output_positions"}:
+            if self._dtype.name != self._encoder.compute_dtype:
+                raise ValueError(
+                    "precision cannot change an encoder that is called with training=True or with "
+                    "other inputs than token ids, mask and segments. Leave out precision"
+                )
             return self._encoder(inputs, training=training, mask=mask)
         mask = tf.not_equal(inputs["input_mask"], 0)  # (batch, seq)
         layout = _Layout(mask, self._config)
@@ -116,7 +122,7 @@ class _Encoder:
             only_cls = self.only_pooled and layer is self._layers[-1]
             x = self._block(layer, x, layout, only_cls)
             hidden_states.append(x)
-        cls = x if self.only_pooled else tf.gather(x, layout.cls)  # (batch, hidden)
+        cls = x if self.only_pooled else tf.gather(x, layout.cls_indices)  # (batch, hidden)
         pooled = self._dense(self._encoder.get_layer("pooler").dense, cls)
         outputs = hidden_states
         if not self.only_pooled:
@@ -131,9 +137,9 @@ class _Encoder:
 
     def _embed(self, inputs, layout):
         """Return the embeddings of the tokens, float32 (tokens, hidden)."""
-        words = tf.gather(tf.reshape(inputs["input_word_ids"], [-1]), layout.index)
-        types = tf.gather(tf.reshape(inputs["input_type_ids"], [-1]), layout.index)
-        ids = (words, layout.position, types)
+        words = tf.gather(tf.reshape(inputs["input_word_ids"], [-1]), layout.flat_indices)
+        types = tf.gather(tf.reshape(inputs["input_type_ids"], [-1]), layout.flat_indices)
+        ids = (words, layout.positions, types)
         x = tf.add_n(
             [self._lookup(*each) for each in zip(_tables(self._encoder), ids, strict=True)]
         )
@@ -146,7 +152,7 @@ class _Encoder:
         """
         context = layout.attend(self._dense(layer.attention.qkv, x), only_cls)
         if only_cls:
-            x = tf.gather(x, layout.cls)
+            x = tf.gather(x, layout.cls_indices)
         y = tf.cast(self._dense(layer.attention.output_dense, context), tf.float32)
         x = self._layer_norm(layer.attention_layer_norm, x + y)
         y = _activate(layer, self._dense(layer.intermediate, x))  # (tokens, inter)
@@ -185,9 +191,9 @@ class _Layout:
     The first position of a row counts as a token even if it is masked, because heads read the
     vector of [CLS].
 
-    index: position of each token in the flattened batch, int32 (tokens,)
-    position: position of each token in its row, int32 (tokens,)
-    cls: number of the first token of each row, int32 (batch,)
+    flat_indices: index of each token in the flattened batch, int32 (tokens,)
+    positions: position of each token in its row, int32 (tokens,)
+    cls_indices: index of the [CLS] of each row among the tokens, int32 (batch,)
     """
 
     def __init__(self, mask, config):
@@ -196,15 +202,15 @@ class _Layout:
         self._shape = tf.shape(mask)
         seq = self._shape[1]
         is_token = tf.reshape(tf.concat([tf.ones_like(mask[:, :1]), mask[:, 1:]], axis=1), [-1])
-        self.index = tf.cast(tf.where(is_token)[:, 0], tf.int32)
+        self.flat_indices = tf.cast(tf.where(is_token)[:, 0], tf.int32)
         # Broadcasting fails if the rows are longer than the table of position embeddings.
         position = tf.range(config["max_position_embeddings"])[:seq]
         position = tf.reshape(tf.broadcast_to(position, self._shape), [-1])
-        self.position = tf.gather(position, self.index)
-        row = self.index // seq
+        self.positions = tf.gather(position, self.flat_indices)
+        row = self.flat_indices // seq
         number = tf.cumsum(tf.cast(is_token, tf.int32)) - 1
-        number = tf.reshape(number, self._shape)  # of each token; at padding, of one before
-        self.cls = number[:, 0]
+        number = tf.reshape(number, self._shape)  # padding repeats the number before it
+        self.cls_indices = number[:, 0]
 
         # Rows of heads: from (tokens, 3, heads) to (batch, heads, seq), and back.
         head = tf.range(heads)
@@ -212,7 +218,7 @@ class _Layout:
         self._to_heads = (query, query + heads, query + 2 * heads)
         # `expand_dims`, because TensorFlow does not see that `[:, None]` keeps the number of tokens
         # and would not fuse the residual.
-        start = tf.expand_dims(row * (heads * seq) + self.position, axis=1)
+        start = tf.expand_dims(row * (heads * seq) + self.positions, axis=1)
         self._to_tokens = start + head * seq
 
         self._logit_mask = tf.where(mask, 0.0, MASKED_LOGIT)[:, None, None]  # (batch, 1, 1, seq)
@@ -243,7 +249,7 @@ class _Layout:
         """Return floats (tokens, hidden) as (batch, seq, hidden), with zeros at padding."""
         batch, seq = tf.unstack(self._shape)
         hidden = self._heads * self._head_size
-        padded = tf.scatter_nd(self.index[:, None], x, [batch * seq, hidden])
+        padded = tf.scatter_nd(self.flat_indices[:, None], x, [batch * seq, hidden])
         return tf.reshape(padded, [batch, seq, hidden])
 
 

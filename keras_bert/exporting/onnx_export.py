@@ -1,25 +1,30 @@
 """Export of Keras models as ONNX folders, for ONNX Runtime and OpenVINO."""
 
+import importlib
 import pathlib
 import warnings
 
 import keras
-import numpy as np
 
-from keras_bert.exporting import onnx_graph
+from keras_bert.exporting import agreement, onnx_graph
 from keras_bert.model_structure import find_encoder, find_output, find_task
 from keras_bert.runtime.files import temporary_folder
 
 MODEL_FILE = "model.onnx"
 LABELS_FILE = "labels.txt"
 QUANTIZATIONS = (None, "int8")
-_MIN_EQUAL = 0.99  # of the answers; below, int8 is reported as inaccurate
+_MIN_EQUAL = 0.99  # of the int8 answers; a smaller fraction is a warning
+# Tasks of `keras_bert.pipeline` for ONNX folders, and of `dev`.
+TEXT_TASKS = ("classifier", "next_sentence", "regressor", "embedder")
 
 _README = """\
 # {name}
 
-A BERT model for ONNX Runtime and OpenVINO, written by keras_bert. Task: {task}. Weights: {weights}.
-
+A BERT model for {engines}, written by keras_bert. Task: {task}. Weights: {weights}.
+{accuracy}
+Inputs, int32 (batch, seq): {inputs}. Outputs: {outputs}. {labels}
+{sample}"""
+_SAMPLE = """
 ```python
 import numpy as np
 import onnxruntime
@@ -27,78 +32,70 @@ import tokenizers
 
 tokenizer = tokenizers.Tokenizer.from_file("tokenizer.json")
 session = onnxruntime.InferenceSession("model.onnx")
-encodings = tokenizer.encode_batch(["your text", "another text"])
+encodings = tokenizer.encode_batch([{texts}])
 inputs = {{
     "input_word_ids": [encoding.ids for encoding in encodings],
     "input_mask": [encoding.attention_mask for encoding in encodings],
     "input_type_ids": [encoding.type_ids for encoding in encodings],
 }}
-outputs = session.run(None, {{name: np.array(ids, np.int32) for name, ids in inputs.items()}})
+inputs = {{name: np.array(ids, np.int32){batch} for name, ids in inputs.items()}}
+{positions}outputs = session.run(None, inputs)
 ```
-
-Outputs: {outputs}. {labels}
-
-`keras_bert.pipeline("this folder")` returns labels, scores and embeddings of texts, without Keras
-and TensorFlow. The ids of `tokenizer.json` can differ from Google's in texts with rare characters.
-{accuracy}
+"""
+_PIPELINE = """
+`keras_bert.pipeline` with the path of this folder answers texts, and imports neither Keras nor
+TensorFlow.
+"""
+_TOKENIZER = """
+Its ids can differ from those of Google's tokenizer, which keras_bert computes, in texts with rare
+characters.
 """
 
 
 def export(model, path, quantize=None, dev=None):
-    """Write `model.onnx`, `tokenizer.json`, `vocab.txt`, `labels.txt` and `README.md`.
+    """Write `model.onnx` and `README.md`; with a preprocessor the tokenizer; labels if any.
 
     Args:
         model: A model of `keras_bert.heads`, or an encoder.
-        path: Folder. It must not exist, or be empty.
-        quantize: `"int8"` for ONNX Runtime's dynamic quantization. OpenVINO cannot read that file.
+        path: A new or empty folder.
+        quantize: `"int8"` for ONNX Runtime's dynamic quantization of matmuls and embeddings.
+            OpenVINO cannot read that file.
         dev: `keras_bert.Examples` on which the int8 model is compared with the float32 model.
 
     Returns:
-        `pathlib.Path` of the folder.
+        `pathlib.Path` of the folder. It has `model.onnx` and `README.md`; with a preprocessor
+        `vocab.txt` and `tokenizer.json`; and `labels.txt` if the model has labels.
 
     Raises:
         ValueError: If the model cannot be exported, the folder is not empty, or an option is
             unknown.
-        ImportError: If onnx, or for int8 onnxruntime, is not installed.
+        ImportError: If onnx, tokenizers, or for int8 onnxruntime, is not installed.
     """
-    if quantize not in QUANTIZATIONS:
-        raise ValueError(f"quantize must be 'int8' or None; received {quantize!r}")
-    if dev is not None and quantize is None:
-        raise ValueError('dev is compared with float32, so it needs quantize="int8"')
-    path = pathlib.Path(path)
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise ValueError(f"{path} must not exist, or be an empty folder")
-    onnx = _import("onnx")
-    proto = onnx_graph.make(model)
-    output = find_output(model)
+    path = pathlib.Path(path).expanduser()
     task = find_task(model) or "encoder"
-    facts = {"task": task}
+    _check(path, task, model, quantize, dev)
+    onnx = _import("onnx")
+    proto = onnx_graph.build_model_proto(model)
+    output, encoder = find_output(model), find_encoder(model)
+    metadata = {"task": task}
     if output is not None:
-        facts |= {"pairs": str(int(output.pairs)), "multi_label": str(int(output.multi_label))}
-    onnx.helper.set_model_props(proto, facts)
-    labels = (output and output.labels) or []
+        metadata |= {"pairs": str(int(output.pairs)), "multi_label": str(int(output.multi_label))}
+    onnx.helper.set_model_props(proto, metadata)
     path.parent.mkdir(parents=True, exist_ok=True)
     with temporary_folder(path.parent, ".writing-") as folder:
-        accuracy = ""
         file = folder / MODEL_FILE
         file.write_bytes(proto.SerializeToString())
+        found = None
         if quantize:
             _quantize(file)
-            if dev is not None:
-                accuracy = _compare(model, proto, file, dev)
-        if find_encoder(model).preprocessor is not None:
-            _write_tokenizer(find_encoder(model), folder)
-        if labels:
-            lines = "".join(f"{label}\n" for label in labels)
+        if dev is not None:
+            found = _compare(model, proto, file, dev)
+        if encoder.preprocessor is not None:
+            _write_tokenizer(encoder, folder)
+        if output is not None and output.labels:
+            lines = "".join(f"{label}\n" for label in output.labels)
             (folder / LABELS_FILE).write_text(lines, encoding="utf-8", newline="\n")
-        text = _README.format(
-            name=path.name,
-            task=task,
-            weights="int8" if quantize else "float32",
-            outputs=", ".join(f"`{item.name}`" for item in proto.graph.output),
-            labels="The labels are in `labels.txt`." if labels else "",
-            accuracy=accuracy,
-        )
+        text = _readme(path.name, model, proto, quantize, found)
         (folder / "README.md").write_text(text, encoding="utf-8", newline="\n")
         if path.exists():
             path.rmdir()
@@ -106,9 +103,26 @@ def export(model, path, quantize=None, dev=None):
     return path
 
 
-def _import(name):
-    import importlib
+def _check(path, task, model, quantize, dev):
+    if quantize not in QUANTIZATIONS:
+        raise ValueError(f"quantize must be 'int8' or None; received {quantize!r}")
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise ValueError(f"{path} exists and is not an empty folder. Choose another path")
+    if dev is None:
+        return
+    if quantize is None:
+        raise ValueError(
+            'dev needs quantize="int8": the int8 model is compared with the float32 model on it. '
+            "Leave out dev"
+        )
+    if task not in TEXT_TASKS or find_encoder(model).preprocessor is None:
+        raise ValueError(
+            f"dev works for the tasks {', '.join(TEXT_TASKS)} with a preprocessor; {model.name!r} "
+            f"has the task {task}. Leave out dev"
+        )
 
+
+def _import(name):
     try:
         return importlib.import_module(name)
     except ImportError as error:
@@ -118,7 +132,7 @@ def _import(name):
 
 
 def _quantize(file):
-    """Replace the weights of the matmuls in a file by int8."""
+    """Replace the weights of the matmuls and embeddings in a file by int8."""
     _import("onnxruntime")
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
@@ -126,38 +140,70 @@ def _quantize(file):
 
 
 def _compare(model, proto, file, dev):
-    """Compare the file with the float32 model on texts; return a sentence for the README."""
+    """Compare the file with the float32 model on texts; return an `agreement.Agreement`."""
+    import tensorflow as tf
+
     runtime = _import("onnxruntime")
-    sessions = [
-        runtime.InferenceSession(data, providers=["CPUExecutionProvider"])
-        for data in (proto.SerializeToString(), str(file))
-    ]
-    encoder = find_encoder(model)
-    preprocessor = encoder.preprocessor
-    columns = [dev.texts] if dev.text_pairs is None else [dev.texts, dev.text_pairs]
-    equal: list[bool] = []
-    difference = 0.0
-    for start in range(0, len(dev), 32):
-        texts = [column[start : start + 32] for column in columns]
-        packed = preprocessor.with_options(sequence_length=None)(*texts)
-        inputs = {name: keras.ops.convert_to_numpy(value) for name, value in packed.items()}
-        expected, found = (session.run(None, inputs)[0] for session in sessions)
-        difference = max(difference, float(np.abs(expected - found).max(initial=0)))
-        if expected.ndim > 1:
-            equal.extend(np.ravel(expected.argmax(-1) == found.argmax(-1)))
-    share = float(np.mean(equal)) if equal else 1.0
-    sentence = (
-        f"\nint8 compared with float32 on {len(dev):,} examples: {share:.2%} of the answers are "
-        f"equal, the largest difference of a number is {difference:.2g}."
-    )
-    if share < _MIN_EQUAL:
-        sentence += " **More than 1% of the answers differ.**"
+    output, preprocessor = find_output(model), find_encoder(model).preprocessor
+    preprocessor = preprocessor.with_options(sequence_length=None)
+
+    def answers(data):
+        session = runtime.InferenceSession(data, providers=["CPUExecutionProvider"])
+
+        def answer(*texts):
+            inputs = preprocessor(*texts)
+            inputs = {name: keras.ops.convert_to_numpy(value) for name, value in inputs.items()}
+            numbers = session.run(None, inputs)[0]
+            found = {"numbers": tf.constant(numbers)}
+            if output.labels:
+                choices = numbers >= 0.5 if output.multi_label else numbers.argmax(axis=1)
+                found["choices"] = tf.constant(choices)
+            return found
+
+        return answer
+
+    names = ["text", "text_pair"] if output.pairs else ["text"]
+    float32, int8 = answers(proto.SerializeToString()), answers(str(file))
+    found = agreement.compare(int8, float32, dev, names)
+    if found.equal is not None and found.equal < _MIN_EQUAL:
         warnings.warn(
-            f"int8 changes {1 - share:.1%} of the answers on {dev.source}. Use float32 where that "
-            "is too much",
+            f"int8 changes {1 - found.equal:.1%} of the answers on {dev.source}. Use float32 where "
+            "that is too much",
             stacklevel=4,
         )
-    return sentence
+    return found
+
+
+def _readme(name, model, proto, quantize, found):
+    """Return the text of README.md."""
+    output, task = find_output(model), find_task(model) or "encoder"
+    accuracy = ""
+    if found is not None:
+        accuracy = f"\nint8 compared with float32: {found}.\n"
+        if found.equal is not None and found.equal < _MIN_EQUAL:
+            accuracy += "**More than 1% of the answers differ.**\n"
+    sample = ""
+    if find_encoder(model).preprocessor is not None:
+        texts = '"your text", "another text"'
+        if task == "multiple_choice" or (output is not None and output.pairs):
+            texts = '("your text", "its pair"), ("another text", "its pair")'
+        positions = ""
+        if "masked_lm_positions" in model.input:
+            positions = 'inputs["masked_lm_positions"] = np.array([[1], [1]], np.int32)\n'
+        batch = "[None]" if task == "multiple_choice" else ""
+        sample = _SAMPLE.format(texts=texts, positions=positions, batch=batch)
+        sample += (_PIPELINE if task in TEXT_TASKS else "") + _TOKENIZER
+    return _README.format(
+        name=name,
+        task=task,
+        engines="ONNX Runtime" if quantize else "ONNX Runtime and OpenVINO",
+        weights="int8" if quantize else "float32",
+        accuracy=accuracy,
+        inputs=", ".join(f"`{item.name}`" for item in proto.graph.input),
+        outputs=", ".join(f"`{item.name}`" for item in proto.graph.output),
+        labels="The labels are in `labels.txt`." if output is not None and output.labels else "",
+        sample=sample,
+    )
 
 
 def _write_tokenizer(encoder, folder):

@@ -2,8 +2,8 @@
 
 The graph has standard ops of opset 12, which ONNX Runtime and OpenVINO read. ONNX Runtime fuses
 attention only up to this opset, and only in this form: three matmuls, and a mask of -10000 after
-two `Unsqueeze`. It also fuses LayerNorm with the residual, and GELU with its bias. Batch and length
-are dynamic.
+two `Unsqueeze` (read in onnxruntime 1.32). It also fuses LayerNorm with the residual, and GELU with
+its bias. Batch and length are dynamic.
 
 Inputs are those of the model, int32 (batch, seq). Outputs, float32:
 
@@ -17,7 +17,8 @@ Inputs are those of the model, int32 (batch, seq). Outputs, float32:
                                                 (batch, 2): logits
     an encoder                                  sequence_output (batch, seq, hidden), pooled_output
 
-A row whose mask is all zeros gives other numbers than in Keras.
+A row whose mask is all zeros gives other numbers than in Keras, and so does a masked [CLS] with the
+pooling "cls".
 """
 
 import keras
@@ -31,14 +32,15 @@ from keras_bert.model_structure import find_encoder, find_output, find_task
 
 OPSET = 12
 _IR_VERSION = 7  # of ONNX 1.7, which introduced the opset
+_FLOAT, _INT64 = 1, 7  # of `onnx.TensorProto`
 _MAX_BYTES = 2**31 - 2**20  # of a file
 _HEAD_LAYERS = (
     BertEncoder, Dropout, MaskedLMHead, MergeChoices, SplitChoices, TaskOutput, SentencePooling,
-    keras.layers.InputLayer, keras.layers.Dense,
+    keras.layers.InputLayer,
 )  # fmt: skip
 
 
-def make(model):
+def build_model_proto(model):
     """Return the `onnx.ModelProto` of a model of `keras_bert.heads`, or of an encoder.
 
     Raises:
@@ -79,18 +81,21 @@ def make(model):
         ir_version=_IR_VERSION,
     )
     if proto.ByteSize() > _MAX_BYTES:
-        raise ValueError(f"an ONNX file has at most 2 GB; {model.name!r} has more")
+        raise ValueError(
+            f"{model.name!r} is larger than 2 GB, the limit of an ONNX file. Export a SavedModel"
+        )
     return proto
 
 
 def _check(model):
     layers = [model] if isinstance(model, BertEncoder) else model.layers
-    other = next((layer for layer in layers if not isinstance(layer, _HEAD_LAYERS)), None)
-    if other is not None or not (isinstance(model, BertEncoder) or find_output(model)):
-        name = model.name if other is None else other.name
+    other = next((layer.name for layer in layers if not _is_of_head(layer)), None)
+    if other is None and not isinstance(model, BertEncoder) and find_output(model) is None:
+        other = model.name
+    if other is not None:
         raise ValueError(
-            f"an ONNX export needs an encoder or a model of keras_bert.heads; {name!r} is not part "
-            "of one. Export a SavedModel instead"
+            f"an ONNX export needs an encoder or an unchanged model of keras_bert.heads; {other!r} "
+            "is not part of one. Export a SavedModel instead"
         )
     for layer in keras_internals.all_layers(model):
         if getattr(layer, "quantization_mode", None):
@@ -98,6 +103,14 @@ def _check(model):
                 f"an ONNX export needs weights that are not quantized; {layer.name!r} is. "
                 'Export the original model with quantize="int8"'
             )
+
+
+def _is_of_head(layer):
+    """Return True if a head of `keras_bert.heads` can have the layer."""
+    if isinstance(layer, keras.layers.Dense):
+        is_linear = layer.activation is keras.activations.linear
+        return is_linear and layer.name in ("logits", "next_sentence")
+    return isinstance(layer, _HEAD_LAYERS)
 
 
 class _Graph:
@@ -154,7 +167,7 @@ class _Graph:
         return self.node("Add", self.node("MatMul", x, self.weight(kernel)), self.weight(bias))
 
     def layer_norm(self, x, layer):
-        """Add a LayerNorm in the ops from which ONNX Runtime fuses it, and attention with it."""
+        """Add a LayerNorm as the ops that ONNX Runtime fuses. Its fusion of attention needs it."""
         centered = self.node("Sub", x, self.node("ReduceMean", x, axes=[-1]))
         square = self.node("Pow", centered, self.constant(2.0))
         variance = self.node("ReduceMean", square, axes=[-1])
@@ -273,7 +286,7 @@ def _encode(graph, encoder, inputs):
     x = graph.layer_norm(x, embeddings.layer_norm)
     mask = graph.node("Unsqueeze", inputs["input_mask"], axes=[1])
     mask = graph.node("Unsqueeze", mask, axes=[2])
-    mask = graph.node("Sub", graph.constant(1.0), graph.node("Cast", mask, to=1))
+    mask = graph.node("Sub", graph.constant(1.0), graph.node("Cast", mask, to=_FLOAT))
     mask = graph.node("Mul", mask, graph.constant(-10000.0))  # (batch, 1, 1, seq)
     for index in range(encoder.bert_config["num_hidden_layers"]):
         x = _block(graph, encoder.get_layer(f"layer_{index}"), x, mask)
@@ -314,13 +327,13 @@ def _pooled(graph, encoder, sequence):
 
 def _pool(graph, layer, sequence, mask):
     """Add a `SentencePooling`."""
-    visible = graph.node("Unsqueeze", graph.node("Cast", mask, to=1), axes=[2])
+    visible = graph.node("Unsqueeze", graph.node("Cast", mask, to=_FLOAT), axes=[2])
     if layer.mode == "cls":
         x = graph.node("Gather", sequence, graph.constant(0, np.int64), axis=1)
     elif layer.mode == "max":
-        hidden = graph.node("Sub", graph.constant(1.0), visible)
-        hidden = graph.node("Mul", hidden, graph.constant(-1e30))
-        masked = graph.node("Add", graph.node("Mul", sequence, visible), hidden)
+        bias = graph.node("Sub", graph.constant(1.0), visible)
+        bias = graph.node("Mul", bias, graph.constant(-1e30))
+        masked = graph.node("Add", graph.node("Mul", sequence, visible), bias)
         x = graph.node("ReduceMax", masked, axes=[1], keepdims=0)
     else:
         total = graph.node("ReduceSum", graph.node("Mul", sequence, visible), axes=[1], keepdims=0)
@@ -336,7 +349,7 @@ def _pool(graph, layer, sequence, mask):
 def _masked_lm(graph, model, sequence, positions):
     """Add a `MaskedLMHead`; return the logits (batch, predictions, vocab)."""
     layer = model.get_layer("masked_lm")
-    indices = graph.node("Unsqueeze", graph.node("Cast", positions, to=7), axes=[2])
+    indices = graph.node("Unsqueeze", graph.node("Cast", positions, to=_INT64), axes=[2])
     x = graph.node("GatherND", sequence, indices, batch_dims=1)
     x = graph.activation(
         graph.dense(x, layer.transform.kernel, layer.transform.bias), layer.hidden_act

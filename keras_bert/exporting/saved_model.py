@@ -65,12 +65,13 @@ def export(
 
     With `format="onnx"`, the folder `path` gets `model.onnx` for ONNX Runtime and OpenVINO, with
     the vocabulary and Hugging Face's `tokenizer.json`; see `keras_bert.exporting.onnx_graph` for
-    its outputs. It needs `pip install keras3-bert[onnx]`.
+    its outputs. It needs the extra `onnx` and works on every backend. `metrics` and `license` are
+    not used.
 
     Args:
         model: The trained `keras.Model`.
         path: Model folder. The version is written to `path/1`, or to the number after the highest
-            one there.
+            one there. For ONNX, a new or empty folder.
         metrics: Dict for the model card, such as `keras_bert.finetune` returns. `None`: the metrics
             of the run of `finetune`, or of `metrics.json` in the folder that was loaded, unless the
             weights have changed since. `{}`: none.
@@ -78,14 +79,15 @@ def export(
             of the name given to `load`, if known.
 
     Returns:
-        `pathlib.Path` of the version's folder, or of the encoder's version. The folder appears
-        when it is complete.
+        `pathlib.Path` of the version's folder, of the encoder's version, or of the ONNX folder. The
+        folder appears when it is complete.
 
     Raises:
         ValueError: If the backend is not TensorFlow, the encoder has no vocabulary, the model
             cannot take strings or cannot compute in this precision, or `dev` belongs to another
             task.
         OSError: If the folder cannot be written. Incomplete files are removed.
+        ImportError: For ONNX, if the extra is not installed.
 
     Example:
 
@@ -108,9 +110,7 @@ def export(
     if format != "saved_model":
         raise ValueError(f"format must be 'saved_model' or 'onnx'; received {format!r}")
     if quantize is not None:
-        raise ValueError(
-            "quantize is for format='onnx'; for a SavedModel give precision='bfloat16'"
-        )
+        raise ValueError("quantize needs format='onnx'. For a SavedModel give precision='bfloat16'")
     if keras.backend.backend() != "tensorflow":
         raise ValueError(
             "export writes TensorFlow graphs and needs KERAS_BACKEND=tensorflow; this process "
@@ -122,18 +122,19 @@ def export(
     metrics = known_metrics if metrics is None else metrics
     license = license or known_license
     output = heads.find_output(model)
-    if isinstance(model, BertEncoder) or heads.find_task(model) == "pretraining":
-        if precision is not None:
-            raise ValueError(
-                "precision is for models with a head; an exported encoder can be trained. Use "
-                "encoder.with_options(dtype=...) for another dtype"
-            )
-        return _export_pair(model, path, metrics, license)
+    is_pair = isinstance(model, BertEncoder) or heads.find_task(model) == "pretraining"
+    if is_pair and precision is not None:
+        raise ValueError(
+            "precision does not apply to encoders and pretraining models, whose exports can be "
+            "trained. Use encoder.with_options(dtype='mixed_bfloat16')"
+        )
     if dev is not None and (precision != "bfloat16" or _takes_strings(model)):
         raise ValueError(
-            "dev is compared with float32, so it needs precision='bfloat16' and a model with a "
-            "head of keras_bert.heads"
+            "dev needs precision='bfloat16' and a model with a head of keras_bert.heads: the "
+            "answers are compared with those in float32. Leave out dev"
         )
+    if is_pair:
+        return _export_pair(model, path, metrics, license)
     with tempfile.TemporaryDirectory() as assets:
         if _takes_strings(model):
             module, functions = _functional_model(model, precision)
@@ -144,16 +145,23 @@ def export(
                 f"{model.name!r} must end in a head of keras_bert.heads or start at a string "
                 "keras.Input; received a model with neither. Build one with keras_bert.heads."
             )
-        info = dataclasses.replace(
-            _model_info(model, output, metrics, license), precision=precision or model.compute_dtype
-        )
+        info = _model_info(model, output, metrics, license)
+        info = dataclasses.replace(info, precision=precision or _compute_dtype(model))
         if dev is not None:
-            _, reference = _signatures(model, output, "float32")
-            in_float32 = tf.function(reference.from_strings, autograph=False)
-            names = [spec.name for spec in reference.input_signature]
-            found = agreement.compare(functions["serving_default"], in_float32, dev, names)
+            _, in_float32 = _signatures(model, output, "float32")
+            expected = tf.function(in_float32.from_strings, autograph=False)
+            names = [spec.name for spec in in_float32.input_signature]
+            found = agreement.compare(functions["serving_default"], expected, dev, names)
             info = dataclasses.replace(info, agreement=found)
         return _write(module, functions, path, info)
+
+
+def _compute_dtype(model):
+    """Return the dtype of the matmuls, which an encoder can have apart from its head."""
+    try:
+        return heads.find_encoder(model).compute_dtype
+    except ValueError:
+        return model.compute_dtype
 
 
 def _takes_strings(model):
@@ -231,7 +239,7 @@ def _signatures(model, output, precision):
     }
     # One function for both signatures, so that the file holds its constants once.
     predict = tf.function(
-        inference_graph.forward(model, precision, constants=True),
+        inference_graph.forward_function(model, precision, constants=True),
         input_signature=[specs],
         autograph=False,
     )
@@ -244,7 +252,8 @@ def _module(model, function):
     """Return a `tf.Module` with the variables of the model that the `tf.function` reads."""
     module = tf.Module()
     graph = function.get_concrete_function()
-    captured = {id(tensor) for tensor in graph.captured_inputs}  # without those made constants
+    # `graph.variables` also lists the variables that became constants.
+    captured = {id(tensor) for tensor in graph.captured_inputs}
     module.model_variables = [item for item in graph.variables if id(item.handle) in captured]
     # The functions of a HubLayer can also use lookup tables.
     layers = keras_internals.all_layers(model)
@@ -267,7 +276,7 @@ def _functional_model(model, precision):
         for item in model.inputs
     ]
     names = model.output_names
-    predict = inference_graph.forward(model, precision, constants=True)
+    predict = inference_graph.forward_function(model, precision, constants=True)
 
     def serve(*values):
         outputs = predict(keras.tree.pack_sequence_as(model.input, list(values)))

@@ -7,8 +7,8 @@ of the model, `max_sequence_length` is in tokens, and `predict` computes the out
 from its inputs.
 
 Signatures cannot return ragged tensors, so rows are padded with "" and 0, to the longest text of
-the batch. Long texts of a tagger and long contexts of questions are split into overlapping windows;
-other texts are truncated.
+the batch. Long texts of a tagger, long contexts of questions, and texts of a model with
+`long_texts="window"` are split into overlapping windows; other texts are truncated.
 
 A new output needs a description in `model_card.py`. If its size depends on the inputs, add it to
 `server/batching.py`.
@@ -55,7 +55,7 @@ def classifier(predict, output, preprocessor, max_sequence_length):
     """
     labels = tf.constant(output.labels)
 
-    def probabilities(inputs):
+    def predict_probabilities(inputs):
         logits = predict(inputs)
         return tf.sigmoid(logits) if output.multi_label else tf.nn.softmax(logits)
 
@@ -68,7 +68,7 @@ def classifier(predict, output, preprocessor, max_sequence_length):
             "probabilities": probabilities,
         }
 
-    return _of_texts(output, preprocessor, max_sequence_length, probabilities, answer)
+    return _of_texts(output, preprocessor, max_sequence_length, predict_probabilities, answer)
 
 
 def regressor(predict, output, preprocessor, max_sequence_length):

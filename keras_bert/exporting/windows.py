@@ -74,7 +74,7 @@ def map_in_chunks(function, inputs, output_specs, chunk=None):
 
 
 def map_by_length(function, inputs, output_specs):
-    """Apply a function to 32 rows of similar length at a time, without padding that they share.
+    """Apply a function to the rows sorted by length, 32 at a time, cut to the longest of them.
 
     The arguments are those of `map_in_chunks`. `inputs` are those of an encoder, and the outputs
     (rows, ...) must not depend on the padding.

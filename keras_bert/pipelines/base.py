@@ -150,7 +150,7 @@ class Pipeline:
         return results.Results(self._mistakes(examples, answers)[:n])
 
     def export(self, path, **options):
-        """Export the model for TensorFlow Serving; the arguments of `keras_bert.export`."""
+        """Export the model; the arguments of `keras_bert.export`."""
         return saved_model.export(self.model, path, **options)
 
     def save(self, path, **options):

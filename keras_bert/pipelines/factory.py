@@ -34,8 +34,8 @@ def pipeline(
 
     Args:
         model: A model with a head of `keras_bert.heads`, an encoder, or its name or path for
-            `keras_bert.load`. Or the folder of an ONNX export, which then runs in ONNX Runtime,
-            without Keras and TensorFlow; for tasks with one answer per text.
+            `keras_bert.load`. Also the folder of an ONNX export of a classifier, regressor or
+            embedder: it runs in ONNX Runtime, and neither Keras nor TensorFlow is imported.
         task: A task of `keras_bert.load`, such as `"masked_lm"`. By default that of the model.
             `"embedder"` gives embeddings of a model with any head.
         batch_size: Sequences per batch.
@@ -50,7 +50,7 @@ def pipeline(
 
     Returns:
         A `Pipeline`. It can be called, and has the methods `evaluate`, `errors`, `export` and
-        `save`.
+        `save`. For an ONNX folder, an `OnnxPipeline`, which can only be called.
 
     Raises:
         ValueError: If the model has no preprocessor or no known head, or an argument is invalid.
@@ -72,7 +72,7 @@ def pipeline(
         }  # fmt: skip
         other = next((name for name, value in given.items() if value is not None), None)
         if other is not None:
-            raise ValueError(f"{other} does not apply to an ONNX folder, whose graph is fixed")
+            raise ValueError(f"{other} cannot be changed for an ONNX folder. Leave it out")
         return OnnxPipeline(model, batch_size=batch_size)
     import keras
 

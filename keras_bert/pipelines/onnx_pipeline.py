@@ -2,6 +2,10 @@
 
 import pathlib
 import typing
+import warnings
+
+from keras_bert.runtime.arguments import as_integer
+from keras_bert.runtime.warn import level_of_caller
 
 MODEL_FILE = "model.onnx"
 _TASKS = ("classifier", "next_sentence", "regressor", "embedder")
@@ -16,13 +20,13 @@ def is_onnx_folder(path):
     False
     """
     try:
-        return pathlib.Path(path, MODEL_FILE).is_file()
+        return pathlib.Path(path, MODEL_FILE).expanduser().is_file()
     except (TypeError, ValueError):
         return False
 
 
 class OnnxPipeline:
-    """A model of one answer per text, as `keras_bert.pipeline` makes it for an ONNX folder.
+    """Pipeline of an ONNX folder: classifier, next_sentence, regressor or embedder.
 
     Args:
         path: Folder that `keras_bert.export(model, path, format="onnx")` wrote.
@@ -38,7 +42,7 @@ class OnnxPipeline:
     """
 
     def __init__(self, path, *, batch_size=32):
-        path = pathlib.Path(path)
+        path = pathlib.Path(path).expanduser()
         missing = [name for name in (MODEL_FILE, "tokenizer.json") if not (path / name).is_file()]
         if missing:
             raise ValueError(
@@ -56,7 +60,7 @@ class OnnxPipeline:
                 str(path / MODEL_FILE), providers=["CPUExecutionProvider"]
             )
             self._tokenizer = tokenizers.Tokenizer.from_file(str(path / "tokenizer.json"))
-        except Exception as error:  # both raise classes of their own
+        except Exception as error:  # the errors of both libraries have no other common base
             raise ValueError(f"{path} cannot be read: {error}") from error
         facts = self._session.get_modelmeta().custom_metadata_map
         self.task, self.batch_size = facts.get("task"), batch_size
@@ -67,7 +71,7 @@ class OnnxPipeline:
             )
         self._pairs = facts.get("pairs") == "1"
         self._multi_label = facts.get("multi_label") == "1"
-        self.labels = None
+        self._has_warned, self.labels = False, None
         if self.task in ("classifier", "next_sentence"):
             self.labels = _read_labels(path / "labels.txt")
 
@@ -84,16 +88,20 @@ class OnnxPipeline:
             **options: `top_k` for classes: the number of labels, `None` for all.
 
         Returns:
-            As from other pipelines, see `keras_bert.pipeline`.
+            As from other pipelines, see `keras_bert.pipeline`. Long texts are truncated, also if
+            the Keras model reads them in windows; one warning counts them.
 
         Raises:
             ValueError: If an input is not a string or a pair, or an option is unknown.
         """
         unknown = next((name for name in options if name != "top_k" or not self.labels), None)
         if unknown is not None:
-            raise ValueError(f"{unknown} is not an option of this task")
+            raise ValueError(f"{unknown} is not an option of the task {self.task}. Remove it")
+        if options.get("top_k") is not None:
+            options["top_k"] = as_integer("top_k", options["top_k"], 1)
+        size = self.batch_size if batch_size is None else as_integer("batch_size", batch_size, 1)
         rows, is_single = self._rows(inputs, text_pair)
-        outputs = self._run(rows, batch_size or self.batch_size)
+        outputs = self._run(rows, size)
         if self.task == "embedder":
             return outputs[0] if is_single else outputs
         answers = [self._answer(row, options) for row in outputs]
@@ -119,11 +127,13 @@ class OnnxPipeline:
         """Return an array with the output for each row."""
         import numpy as np
 
+        truncated = 0
         order = sorted(range(len(rows)), key=lambda index: -_characters(rows[index]))
         found: list[typing.Any] = [None] * len(rows)
         for start in range(0, len(order), batch_size):
             indices = order[start : start + batch_size]
             encodings = self._tokenizer.encode_batch([rows[index] for index in indices])
+            truncated += sum(bool(encoding.overflowing) for encoding in encodings)
             inputs = {
                 "input_word_ids": [encoding.ids for encoding in encodings],
                 "input_mask": [encoding.attention_mask for encoding in encodings],
@@ -132,6 +142,13 @@ class OnnxPipeline:
             inputs = {name: np.array(ids, np.int32) for name, ids in inputs.items()}
             for index, row in zip(indices, self._session.run(None, inputs)[0], strict=True):
                 found[index] = row
+        if truncated and not self._has_warned:
+            self._has_warned = True
+            length = (self._tokenizer.truncation or {}).get("max_length")
+            warnings.warn(
+                f"{truncated} of {len(rows)} texts were truncated to {length} tokens. Shorten them",
+                stacklevel=level_of_caller(),
+            )
         shape = self._session.get_outputs()[0].shape[1:]
         return np.stack(found) if found else np.zeros((0, *shape), np.float32)
 

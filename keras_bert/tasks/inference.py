@@ -103,8 +103,8 @@ def predict_function(model, precision=None):
     """Return a function from the inputs of a batch, a dict of arrays, to the outputs.
 
     On TensorFlow, it is one graph for batches of all shapes, as in an export. `predict_on_batch` of
-    a model that is not compiled would compile a program for each shape. `precision` is as in
-    `export`.
+    a model that is not compiled would compile a program for each shape. `precision` is
+    `"float32"` or `"bfloat16"` for the matmuls of the encoder; `None` keeps its dtype.
     """
     if keras.backend.backend() != "tensorflow":
         if precision is not None:
@@ -119,7 +119,7 @@ def predict_function(model, precision=None):
 
     names = sorted(model.input)
     shapes = [[None] * len(model.input[name].shape) for name in names]
-    forward = inference_graph.forward(model, precision)
+    forward = inference_graph.forward_function(model, precision)
 
     @tf.function(
         input_signature=[tf.TensorSpec(shape, tf.int32) for shape in shapes], autograph=False

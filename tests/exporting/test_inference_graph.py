@@ -26,7 +26,7 @@ def batch(mask=None):
 
 def compute(model, inputs, **options):
     """Run the inference graph of a model."""
-    function = graph(inference_graph.forward(model, **options), inputs)
+    function = graph(inference_graph.forward_function(model, **options), inputs)
     return keras.tree.map_structure(np.array, function(inputs))
 
 
@@ -126,7 +126,7 @@ def test_a_head_on_the_pooled_vector_computes_only_cls_in_the_last_layer():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(inference_graph, "_Encoder", lambda *args: encode)
         for pooling, expected in ((None, True), ("mean", False)):
-            inference_graph.forward(heads.classifier(encoder, 2, pooling=pooling))
+            inference_graph.forward_function(heads.classifier(encoder, 2, pooling=pooling))
             assert encode.only_pooled == expected
     inputs = batch([[0] * 6, [1, 1, 1, 1, 0, 0], [0, 1, 0, 0, 0, 0]])
     model = heads.regressor(encoder)
@@ -136,7 +136,7 @@ def test_a_head_on_the_pooled_vector_computes_only_cls_in_the_last_layer():
 def test_variables_are_read_in_each_call_and_constants_are_not():
     model = heads.classifier(tiny.encoder(initializer_range=1.0), 2)
     functions = [
-        graph(inference_graph.forward(model, constants=constants), batch())
+        graph(inference_graph.forward_function(model, constants=constants), batch())
         for constants in (False, True)
     ]
     before = [function(batch()).numpy() for function in functions]
@@ -180,8 +180,8 @@ def test_a_quantized_model_is_called_as_it_is():
         warnings.simplefilter("ignore")  # Keras warns of layers that it does not quantize
         model.quantize("int8")
     np.testing.assert_allclose(compute(model, batch()), model(batch()), atol=1e-6)
-    with pytest.raises(ValueError, match="Leave out precision"):
-        inference_graph.forward(model, "bfloat16")
+    with pytest.raises(ValueError, match="neither quantized nor in float16"):
+        inference_graph.forward_function(model, "bfloat16")
 
 
 def test_dropout_that_is_always_on_stays_on():
@@ -201,7 +201,7 @@ def test_tensorflow_fuses_the_ops():
     encoder = tiny.encoder()
     for weight in encoder.weights:  # TensorFlow removes biases of zeros
         weight.assign(weight + 0.1)
-    forward = inference_graph.forward(encoder, constants=True)
+    forward = inference_graph.forward_function(encoder, constants=True)
     function = graph(lambda inputs: forward(inputs)["pooled_output"], batch())
     context.enable_run_metadata()
     function(batch())

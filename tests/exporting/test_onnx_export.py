@@ -68,7 +68,7 @@ def run(proto, inputs):
 def check(head, hidden_act="gelu"):
     build, outputs = HEADS[head]
     model = build(tiny.encoder(initializer_range=0.3, hidden_act=hidden_act))
-    proto = onnx_graph.make(model)
+    proto = onnx_graph.build_model_proto(model)
     onnx.checker.check_model(proto, full_check=True)
     inputs = inputs_for(model)
     found = run(proto, inputs)
@@ -101,7 +101,7 @@ def test_onnx_runtime_fuses_attention_layer_norm_and_gelu(tmp_path):
     options = onnxruntime.SessionOptions()
     options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
     options.log_severity_level = 3
-    onnxruntime.InferenceSession(onnx_graph.make(model).SerializeToString(), options)
+    onnxruntime.InferenceSession(onnx_graph.build_model_proto(model).SerializeToString(), options)
     ops = collections.Counter(
         node.op_type for node in onnx.load(options.optimized_model_filepath).graph.node
     )
@@ -130,8 +130,33 @@ def test_a_folder(tmp_path):
         )
     )
     np.testing.assert_allclose(names["outputs"][0], expected, atol=1e-5)
-    with pytest.raises(ValueError, match="must not exist, or be an empty folder"):
+    with pytest.raises(ValueError, match="exists and is not an empty folder"):
         keras_bert.export(model, folder, format="onnx")
+
+
+@pytest.mark.parametrize("head", ["masked_lm", "multiple_choice", "span_selector", "tagger"])
+def test_the_program_of_each_readme_runs(head, tmp_path, monkeypatch):
+    model = HEADS[head][0](tiny.encoder())
+    folder = keras_bert.export(model, tmp_path / "a", format="onnx")
+    page = (folder / "README.md").read_text(encoding="utf-8")
+    assert "keras_bert.pipeline" not in page  # which does not have the task
+    monkeypatch.chdir(folder)
+    exec(page.partition("```python\n")[2].partition("```")[0], {})
+
+
+def test_a_folder_without_a_tokenizer(tmp_path):
+    folder = keras_bert.export(tiny.encoder(preprocessor=None), tmp_path / "a", format="onnx")
+    assert sorted(file.name for file in folder.iterdir()) == ["README.md", "model.onnx"]
+    assert "tokenizer.json" not in (folder / "README.md").read_text(encoding="utf-8")
+
+
+def test_embeddings_have_no_share_of_equal_answers(tmp_path):
+    folder = keras_bert.export(
+        heads.embedder(tiny.encoder()), tmp_path / "a", format="onnx", quantize="int8",
+        dev=keras_bert.Examples(["good", "bad"]),
+    )  # fmt: skip
+    page = (folder / "README.md").read_text(encoding="utf-8")
+    assert "float32: on 2 examples, the largest difference of a number is" in page
 
 
 def test_int8(tmp_path):
@@ -146,9 +171,12 @@ def test_int8(tmp_path):
             folder = keras_bert.export(model, tmp_path / str(quantize), format="onnx", **options)
         sizes.append((folder / "model.onnx").stat().st_size)
     assert sizes[1] < 0.5 * sizes[0]
-    assert "int8 compared with float32 on 40 examples" in (folder / "README.md").read_text("utf-8")
+    assert "int8 compared with float32: on 40 examples, " in (folder / "README.md").read_text(
+        "utf-8"
+    )
 
 
+@pytest.mark.filterwarnings("ignore:__array__ implementation")
 def test_inaccurate_int8_is_a_warning(tmp_path, monkeypatch):
     model = heads.classifier(tiny.encoder(initializer_range=0.3), labels=["bad", "good"])
 
@@ -184,6 +212,15 @@ def own_head():
     return keras.Model(encoder.input, x)
 
 
+def deeper_head():
+    """A model with a layer that the ONNX graph would lack."""
+    encoder = tiny.encoder()
+    x = encoder(encoder.input)["pooled_output"]
+    x = keras.layers.Dense(4, activation="relu", name="extra")(x)
+    x = keras.layers.Dense(2, name="logits")(x)
+    return keras.Model(encoder.input, heads.TaskOutput("classifier", labels=["a", "b"])(x))
+
+
 @pytest.mark.parametrize(
     ("make", "options", "message"),
     [
@@ -191,7 +228,13 @@ def own_head():
         (lambda: heads.classifier(tiny.encoder(), 2), {"precision": "bfloat16"}, "for SavedModels"),
         (lambda: heads.classifier(tiny.encoder(), 2), {"dev": [1]}, 'needs quantize="int8"'),
         (quantized, {}, "weights that are not quantized"),
-        (own_head, {}, "an encoder or a model of keras_bert.heads"),
+        (own_head, {}, "an encoder or an unchanged model of keras_bert.heads"),
+        (deeper_head, {}, "'extra' is not part of one"),
+        (
+            lambda: heads.tagger(tiny.encoder(), 2),
+            {"quantize": "int8", "dev": keras_bert.Examples(["a"])},
+            "dev works for the tasks classifier",
+        ),
         (lambda: tiny.encoder(hidden_act="elu"), {}, "hidden_act gelu, gelu_new"),
     ],
 )
@@ -205,7 +248,7 @@ def test_formats(tmp_path):
     model = heads.classifier(tiny.encoder(), 2)
     with pytest.raises(ValueError, match="'saved_model' or 'onnx'; received 'tflite'"):
         keras_bert.export(model, tmp_path, format="tflite")
-    with pytest.raises(ValueError, match="quantize is for format='onnx'"):
+    with pytest.raises(ValueError, match="quantize needs format='onnx'"):
         keras_bert.export(model, tmp_path, quantize="int8")
 
 

@@ -249,8 +249,14 @@ def test_bfloat16_and_its_agreement_in_the_card(classifier, tmp_path):
     assert f"{difference:.2g}"[:5] in card
 
 
+def test_the_card_has_the_dtype_of_the_encoder(tmp_path):
+    model = keras_bert.heads.classifier(tiny.encoder(dtype="mixed_bfloat16"), 2)
+    keras_bert.export(model, tmp_path)
+    assert "| precision | bfloat16 |" in (tmp_path / "README.md").read_text(encoding="utf-8")
+
+
 def test_agreement_needs_bfloat16_and_data_of_the_task(classifier, tmp_path):
-    with pytest.raises(ValueError, match="needs precision='bfloat16'"):
+    with pytest.raises(ValueError, match="dev needs precision='bfloat16'"):
         keras_bert.export(classifier, tmp_path / "a", dev=keras_bert.Examples(TEXTS))
     tagged = keras_bert.data.conll.TaggedSentences([["good", "film"]])
     with pytest.raises(ValueError, match="no column for the input 'text_pair'"):
@@ -260,5 +266,5 @@ def test_agreement_needs_bfloat16_and_data_of_the_task(classifier, tmp_path):
 
 
 def test_the_precision_of_an_encoder_is_not_an_option(tmp_path):
-    with pytest.raises(ValueError, match="an exported encoder can be trained"):
+    with pytest.raises(ValueError, match="does not apply to encoders and pretraining models"):
         keras_bert.export(tiny.encoder(), tmp_path / "a", precision="bfloat16")

@@ -57,11 +57,18 @@ def test_numbers_and_embeddings(tmp_path):
         [item["score"] for item in ask(TEXTS)] for ask in (onnx_pipeline, keras_pipeline)
     )
     np.testing.assert_allclose(found, expected, atol=1e-5)
-    with pytest.raises(ValueError, match="top_k is not an option"):
+    with pytest.raises(ValueError, match="top_k is not an option of the task regressor"):
         onnx_pipeline("good", top_k=1)
     keras_pipeline, onnx_pipeline = pipelines(heads.embedder(encoder), tmp_path)
     np.testing.assert_allclose(onnx_pipeline(TEXTS), keras_pipeline(TEXTS), atol=1e-5)
     assert onnx_pipeline("good").shape == (8,) and onnx_pipeline([]).shape == (0, 8)
+
+
+def test_truncation_is_a_warning(tmp_path):
+    _, onnx_pipeline = pipelines(heads.embedder(tiny.encoder()), tmp_path)
+    with pytest.warns(UserWarning, match="1 of 5 texts were truncated to 32 tokens"):
+        onnx_pipeline(TEXTS)
+    onnx_pipeline(TEXTS)  # warned once
 
 
 def test_neither_keras_nor_tensorflow_is_imported(tmp_path, python):
@@ -78,7 +85,7 @@ def test_neither_keras_nor_tensorflow_is_imported(tmp_path, python):
 def test_broken_folders(tmp_path):
     model = heads.classifier(tiny.encoder(), labels=["a", "b"])
     path = keras_bert.export(model, tmp_path / "a", format="onnx")
-    with pytest.raises(ValueError, match="precision does not apply to an ONNX folder"):
+    with pytest.raises(ValueError, match="precision cannot be changed for an ONNX folder"):
         keras_bert.pipeline(path, precision="bfloat16")
     with pytest.raises(ValueError, match="input 2 must be a string; received 3"):
         keras_bert.pipeline(path)(["good", 3])

@@ -84,7 +84,7 @@ def add_precision(parser):
         "--precision",
         choices=("float32", "bfloat16"),
         help="dtype of the matmuls (default: that of the model). bfloat16 is faster on processors "
-        "with AVX512-BF16 or AMX, and exports are half as large",
+        "with AVX512-BF16 or AMX, and exports are about half as large",
     )
 
 

@@ -71,7 +71,9 @@ def add_export(commands):
         "Runtime and OpenVINO",
     )
     common.add_precision(parser)
-    parser.add_argument("--quantize", choices=("int8",), help="onnx: quantize the matmuls")
+    parser.add_argument(
+        "--quantize", choices=("int8",), help="onnx: quantize matmuls and embeddings"
+    )
     parser.add_argument(
         "--dev",
         help="labeled file; the model card states how far bfloat16 or int8 agrees with float32",
