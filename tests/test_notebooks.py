@@ -1,8 +1,9 @@
-"""The notebooks run from top to bottom in a small mode, and hold outputs."""
+"""The notebooks run in a small mode, with the package from a wheel, and hold outputs."""
 
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -17,6 +18,7 @@ names = {}
 for cell in json.load(open(sys.argv[1], encoding="utf-8"))["cells"]:
     if cell["cell_type"] == "code" and "colab" not in cell["metadata"].get("tags", ()):
         exec("".join(cell["source"]).replace('"minilm"', repr(sys.argv[2])), names)
+assert names["keras_bert"].__file__.startswith(sys.argv[3])
 """
 
 
@@ -33,20 +35,43 @@ def test_there_is_one_for_each_accelerator():
     assert [file.stem for file in NOTEBOOKS] == ["finetune_on_gpu", "finetune_on_tpu"]
 
 
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """A folder into which a wheel of the package was installed, as by the first cell."""
+    folder = tmp_path_factory.mktemp("wheel")
+    source = folder / "source"
+    source.mkdir()
+    for name in ("keras_bert", "setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copyfile
+        copy(ROOT / name, source / name)
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    build = ["wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, source]
+    subprocess.run([*pip, *build], check=True)
+    (wheel,) = folder.glob("*.whl")
+    subprocess.run([*pip, "install", "--no-deps", "--target", folder / "site", wheel], check=True)
+    return folder / "site"
+
+
+@pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.stem)
+def test_the_first_cell_installs_the_package_of_a_variable(file):
+    cells = json.loads(file.read_text(encoding="utf-8"))["cells"]
+    (cell,) = (cell for cell in cells if "colab" in cell["metadata"].get("tags", ()))
+    assert "".join(cell["source"]).endswith('PACKAGE = "keras3-bert"\n%pip install -q $PACKAGE')
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.stem)
-def test_a_notebook_runs(file, small_model, tmp_path):
+def test_a_notebook_runs(file, small_model, installed, tmp_path):
     assert '"minilm"' in "".join("".join(cell["source"]) for cell in code_cells(file))
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
     environment = {key: value for key, value in os.environ.items() if key != "KERAS_BACKEND"}
     environment |= {
         "SMALL": "1",
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": str(installed),
         # Two devices, so that the split of each batch over them is not for show.
         "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
     }
     result = subprocess.run(
-        [sys.executable, "-c", RUN, file, small_model],
+        [sys.executable, "-c", RUN, file, small_model, installed],
         cwd=tmp_path,
         env=environment,
         capture_output=True,
