@@ -8,6 +8,7 @@ import warnings
 
 import keras
 from keras import ops
+from keras.src.models import functional
 from keras.src.saving import serialization_lib
 
 # A head on the sequence, such as a tagger, does not use the pooler. That needs no warning.
@@ -57,22 +58,41 @@ def parent_tensors(tensor):
     return history.operation._inbound_nodes[history.node_index].input_tensors
 
 
+def graph_calls(model):
+    """Return the calls in a functional model, as pairs of an operation and its inputs.
+
+    An input is a pair of the operation that produced it and its index among the flattened outputs.
+    """
+    calls = []
+    for depth in sorted(model._nodes_by_depth, reverse=True):
+        for node in model._nodes_by_depth[depth]:
+            histories = [tensor._keras_history for tensor in node.input_tensors]
+            inputs = [(history.operation, history.tensor_index) for history in histories]
+            calls.append((node.operation, inputs))
+    return calls
+
+
 def used_outputs(model, layer):
     """Return the indices of a layer's flattened outputs that a functional model uses."""
-    tensors = keras.tree.flatten(model.output)
-    for operation in model.operations:
-        for node in operation._inbound_nodes:
-            tensors.extend(node.input_tensors)
-    histories = [tensor._keras_history for tensor in tensors]
-    return {history.tensor_index for history in histories if history.operation is layer}
+    histories = [tensor._keras_history for tensor in keras.tree.flatten(model.output)]
+    used = [(history.operation, history.tensor_index) for history in histories]
+    for _, inputs in graph_calls(model):
+        used.extend(inputs)
+    return {index for operation, index in used if operation is layer}
 
 
 def run_with(model, inputs, layer, function):
-    """Run a functional model with `function` in place of one of its layers.
+    """Run a functional model with `function` in place of one of its layers, without dropout.
 
     `inputs` has the keys of the model's inputs. `function` takes the arguments of the layer.
     """
-    return model._run_through_graph(inputs, lambda other: function if other is layer else other)
+
+    def replace(operation):
+        if operation is layer:
+            return function
+        return functional.operation_fn(operation, training=False)
+
+    return model._run_through_graph(inputs, replace)
 
 
 def replace_value(variable, value):

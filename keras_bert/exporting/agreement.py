@@ -63,7 +63,8 @@ def compare(actual, expected, examples, names):
         for name, value in reference.items():
             one, other = found[name].numpy(), value.numpy()
             if value.dtype.is_floating:
-                difference = max(difference, float(np.abs(one - other).max(initial=0)))
+                largest = np.abs(one - other).max(initial=0)
+                difference = float(np.maximum(difference, largest))  # NaN stays NaN
             else:
                 rows = (one == other).reshape(len(one), -1).all(axis=1)
                 same = rows if same is None else same & rows
@@ -77,7 +78,7 @@ def _column(examples, name):
         column = getattr(examples, attribute, None)
         if column is not None:
             return [" ".join(row) for row in column] if attribute == "words" else list(column)
+    source = getattr(examples, "source", type(examples).__name__)
     raise ValueError(
-        f"{examples.source} has no column for the input {name!r} of the model. Give data of the "
-        "model's task"
+        f"{source} has no column for the input {name!r} of the model. Give data of the model's task"
     )

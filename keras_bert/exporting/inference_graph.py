@@ -15,19 +15,33 @@ import tensorflow as tf
 
 from keras_bert import keras_internals
 from keras_bert.encoder import INPUTS, BertEncoder
+from keras_bert.layers import (
+    Dropout,
+    MaskedLMHead,
+    MergeChoices,
+    SentencePooling,
+    SplitChoices,
+    TaskOutput,
+)
 from keras_bert.layers.encoder_layers import MASKED_LOGIT
 from keras_bert.model_structure import find_encoder
 
 PRECISIONS = ("float32", "bfloat16")
 # The weights of larger encoders stay variables, because a graph can have at most 2 GB.
 _MAX_CONSTANTS = 2**30
+# In a model of only these layers, the vector of a token does not depend on those at padding.
+_KEEP_TOKENS_APART = (
+    BertEncoder, Dropout, MaskedLMHead, MergeChoices, SentencePooling, SplitChoices, TaskOutput,
+    keras.layers.Dense, keras.layers.Dropout, keras.layers.InputLayer,
+)  # fmt: skip
 
 
 def forward_function(model, precision=None, constants=False):
     """Return a function that computes `model(inputs, training=False)` in a TensorFlow graph.
 
-    In float32, the outputs equal those of the model within 1e-5 at all tokens. At padding, the
-    vectors of the encoder are zeros. The function calls the model itself if none of its layers is
+    In float32, the outputs equal those of the model within 1e-5. If no layer of the model mixes
+    tokens with padding, as in the heads of `keras_bert.heads`, padding is not computed, and the
+    outputs at padding are meaningless. The function calls the model itself if none of its layers is
     a `BertEncoder`, or if that is quantized or computes in float16. It calls the encoder itself if
     the model gives it other inputs than the three of `BertEncoder`, such as `position_ids`.
 
@@ -59,11 +73,14 @@ def forward_function(model, precision=None, constants=False):
     encode = _Encoder(encoder, precision or encoder.compute_dtype, constants)
     if model is encoder:
         return encode
-    position_of = keras.tree.pack_sequence_as(
+    index_of = keras.tree.pack_sequence_as(
         encoder.output, range(len(keras.tree.flatten(encoder.output)))
     )
     used = keras_internals.used_outputs(model, encoder)
-    encode.only_pooled = used == {position_of["pooled_output"]}
+    encode.only_pooled = used == {index_of["pooled_output"]}
+    encode.skip_padding = encode.only_pooled or all(
+        isinstance(operation, _KEEP_TOKENS_APART) for operation in model.operations
+    )
     return lambda inputs: keras_internals.run_with(model, inputs, encoder, encode)
 
 
@@ -83,12 +100,13 @@ def _replaceable_encoder(model):
 class _Encoder:
     """The encoder as a function from its inputs to its outputs, see `BertEncoder`.
 
+    skip_padding: If True, the vectors at padding are not computed, and are zeros.
     only_pooled: If True, compute only [CLS] in the last layer. `sequence_output` and
         `encoder_outputs` are then invalid.
     """
 
     def __init__(self, encoder, precision, constants):
-        self.only_pooled = False
+        self.skip_padding = self.only_pooled = False
         self._encoder = encoder
         self._config = encoder.bert_config
         self._dtype = tf.as_dtype(precision)
@@ -106,16 +124,16 @@ class _Encoder:
             for index in range(self._config["num_hidden_layers"])
         ]
 
-    def __call__(self, inputs, training=False, mask=None):
-        if training or inputs.keys() - {*INPUTS, "output_positions"}:
+    def __call__(self, inputs, training=None, mask=None):
+        if inputs.keys() - {*INPUTS, "output_positions"}:
             if self._dtype.name != self._encoder.compute_dtype:
                 raise ValueError(
-                    "precision cannot change an encoder that is called with training=True or with "
-                    "other inputs than token ids, mask and segments. Leave out precision"
+                    "precision cannot change an encoder that has other inputs than token ids, mask "
+                    "and segments. Leave out precision"
                 )
-            return self._encoder(inputs, training=training, mask=mask)
+            return self._encoder(inputs, training=False, mask=mask)
         mask = tf.not_equal(inputs["input_mask"], 0)  # (batch, seq)
-        layout = _Layout(mask, self._config)
+        layout = _Layout(mask, self._config, self.skip_padding)
         x = self._embed(inputs, layout)
         hidden_states = []
         for layer in self._layers:
@@ -188,20 +206,23 @@ class _Encoder:
 class _Layout:
     """Where the tokens of a padded batch are, from its mask, bool (batch, seq).
 
-    The first position of a row counts as a token even if it is masked, because heads read the
-    vector of [CLS].
+    With `skip_padding`, masked positions are not tokens, except for the first of each row, because
+    heads read the vector of [CLS]. Otherwise all positions are tokens.
 
     flat_indices: index of each token in the flattened batch, int32 (tokens,)
     positions: position of each token in its row, int32 (tokens,)
     cls_indices: index of the [CLS] of each row among the tokens, int32 (batch,)
     """
 
-    def __init__(self, mask, config):
+    def __init__(self, mask, config, skip_padding):
         heads = config["num_attention_heads"]
         self._heads, self._head_size = heads, config["hidden_size"] // heads
         self._shape = tf.shape(mask)
         seq = self._shape[1]
-        is_token = tf.reshape(tf.concat([tf.ones_like(mask[:, :1]), mask[:, 1:]], axis=1), [-1])
+        is_token = tf.ones_like(mask)
+        if skip_padding:
+            is_token = tf.concat([is_token[:, :1], mask[:, 1:]], axis=1)
+        is_token = tf.reshape(is_token, [-1])
         self.flat_indices = tf.cast(tf.where(is_token)[:, 0], tf.int32)
         # Broadcasting fails if the rows are longer than the table of position embeddings.
         position = tf.range(config["max_position_embeddings"])[:seq]

@@ -47,8 +47,8 @@ _PIPELINE = """
 TensorFlow.
 """
 _TOKENIZER = """
-Its ids can differ from those of Google's tokenizer, which keras_bert computes, in texts with rare
-characters.
+Its ids can differ from those of Google's tokenizer, which keras_bert computes: in texts with rare
+characters, and in the last token of pairs of which both texts are too long.
 """
 
 
@@ -71,8 +71,8 @@ def export(model, path, quantize=None, dev=None):
             unknown.
         ImportError: If onnx, tokenizers, or for int8 onnxruntime, is not installed.
     """
-    path = pathlib.Path(path).expanduser()
-    task = find_task(model) or "encoder"
+    path = pathlib.Path(path).expanduser().resolve()
+    task = (isinstance(model, keras.Model) and find_task(model)) or "encoder"
     _check(path, task, model, quantize, dev)
     onnx = _import("onnx")
     proto = onnx_graph.build_model_proto(model)
@@ -145,7 +145,9 @@ def _compare(model, proto, file, dev):
 
     runtime = _import("onnxruntime")
     output, preprocessor = find_output(model), find_encoder(model).preprocessor
-    preprocessor = preprocessor.with_options(sequence_length=None)
+    longest = find_encoder(model).bert_config["max_position_embeddings"]
+    longest = min(longest, preprocessor.max_sequence_length)
+    preprocessor = preprocessor.with_options(sequence_length=None, max_sequence_length=longest)
 
     def answers(data):
         session = runtime.InferenceSession(data, providers=["CPUExecutionProvider"])

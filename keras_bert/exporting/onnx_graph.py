@@ -24,20 +24,15 @@ pooling "cls".
 import keras
 import numpy as np
 
-from keras_bert import keras_internals
+from keras_bert import heads, keras_internals
 from keras_bert.encoder import INPUTS, BertEncoder
-from keras_bert.layers import Dropout, MaskedLMHead, MergeChoices, SplitChoices, TaskOutput
-from keras_bert.layers.head_layers import SentencePooling
+from keras_bert.layers import SentencePooling
 from keras_bert.model_structure import find_encoder, find_output, find_task
 
 OPSET = 12
 _IR_VERSION = 7  # of ONNX 1.7, which introduced the opset
 _FLOAT, _INT64 = 1, 7  # of `onnx.TensorProto`
 _MAX_BYTES = 2**31 - 2**20  # of a file
-_HEAD_LAYERS = (
-    BertEncoder, Dropout, MaskedLMHead, MergeChoices, SplitChoices, TaskOutput, SentencePooling,
-    keras.layers.InputLayer,
-)  # fmt: skip
 
 
 def build_model_proto(model):
@@ -88,14 +83,12 @@ def build_model_proto(model):
 
 
 def _check(model):
-    layers = [model] if isinstance(model, BertEncoder) else model.layers
-    other = next((layer.name for layer in layers if not _is_of_head(layer)), None)
-    if other is None and not isinstance(model, BertEncoder) and find_output(model) is None:
-        other = model.name
-    if other is not None:
+    """Raise an error unless the model is an encoder or as `keras_bert.heads` builds it."""
+    if not isinstance(model, BertEncoder) and not _is_unchanged_head(model):
+        name = getattr(model, "name", model)
         raise ValueError(
-            f"an ONNX export needs an encoder or an unchanged model of keras_bert.heads; {other!r} "
-            "is not part of one. Export a SavedModel instead"
+            f"an ONNX export needs an encoder or an unchanged model of keras_bert.heads; received "
+            f"{name!r}. Export a SavedModel instead"
         )
     for layer in keras_internals.all_layers(model):
         if getattr(layer, "quantization_mode", None):
@@ -105,12 +98,47 @@ def _check(model):
             )
 
 
-def _is_of_head(layer):
-    """Return True if a head of `keras_bert.heads` can have the layer."""
-    if isinstance(layer, keras.layers.Dense):
-        is_linear = layer.activation is keras.activations.linear
-        return is_linear and layer.name in ("logits", "next_sentence")
-    return isinstance(layer, _HEAD_LAYERS)
+def _is_unchanged_head(model):
+    """Compare the calls of a model with those of a new head for its task."""
+    output = find_output(model) if isinstance(model, keras.Model) else None
+    if output is None or (task := find_task(model)) not in heads.TASKS:
+        return False
+    options = {}
+    if output.labels and task != "next_sentence":
+        options["labels"] = output.labels
+    pooling = next((each for each in model.layers if isinstance(each, SentencePooling)), None)
+    if task in ("classifier", "regressor"):
+        options["pooling"] = "pooler" if pooling is None else pooling.mode
+    elif task == "embedder":
+        if pooling is None:
+            return False
+        options |= {"pooling": pooling.mode, "normalize": pooling.normalize}
+    if task == "classifier" and output.multi_label:
+        options["multi_label"] = True
+    fresh = heads.TASKS[task](find_encoder(model), **options)
+    return _calls(model) == _calls(fresh)
+
+
+def _calls(model):
+    """Return the calls of a model in a form that can be compared."""
+    calls = []
+    for operation, inputs in keras_internals.graph_calls(model):
+        sources = tuple((*_kind(source), index) for source, index in inputs)
+        calls.append((*_kind(operation), sources))
+    return sorted(calls)
+
+
+def _kind(operation):
+    """Return the class of an operation, and what else its computation depends on."""
+    details = ""
+    if isinstance(operation, keras.layers.InputLayer):
+        details = operation.name
+    elif isinstance(operation, keras.layers.Dense):
+        is_linear = operation.activation is keras.activations.linear
+        details = f"{operation.name} {operation.units} {is_linear} {operation.use_bias}"
+    elif isinstance(operation, SentencePooling):
+        details = f"{operation.mode} {operation.normalize}"
+    return type(operation).__name__, details
 
 
 class _Graph:

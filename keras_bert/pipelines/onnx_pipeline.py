@@ -14,14 +14,20 @@ _TASKS = ("classifier", "next_sentence", "regressor", "embedder")
 def is_onnx_folder(path):
     """Return True for the path of a folder that `export(format="onnx")` wrote.
 
+    Hugging Face's folders can have a `model.onnx` beside other formats.
+
     Example:
 
     >>> is_onnx_folder("no such folder")
     False
     """
     try:
-        return pathlib.Path(path, MODEL_FILE).expanduser().is_file()
-    except (TypeError, ValueError):
+        folder = pathlib.Path(path).expanduser()
+        others = ("config.json", "model.keras", "saved_model.pb")
+        return (folder / MODEL_FILE).is_file() and not any(
+            (folder / name).is_file() for name in others
+        )
+    except (TypeError, ValueError, OSError):
         return False
 
 
@@ -74,6 +80,12 @@ class OnnxPipeline:
         self._has_warned, self.labels = False, None
         if self.task in ("classifier", "next_sentence"):
             self.labels = _read_labels(path / "labels.txt")
+            count = self._session.get_outputs()[0].shape[-1]
+            if len(self.labels) != count:
+                raise ValueError(
+                    f"{path / 'labels.txt'} must have {count} lines; it has {len(self.labels)}. "
+                    "Export the model again"
+                )
 
     def __repr__(self):
         return f"<keras_bert.pipeline of an ONNX model, task {self.task}>"
@@ -112,16 +124,26 @@ class OnnxPipeline:
         is_single = isinstance(inputs, str) or (
             self._pairs and isinstance(inputs, tuple) and len(inputs) == 2
         )
+        if not is_single and (not hasattr(inputs, "__iter__") or hasattr(inputs, "keys")):
+            raise ValueError(
+                f"inputs must be a string or a list of strings; received {inputs!r:.80}"
+            )
         rows = [inputs] if is_single else list(inputs)
         if text_pair is not None:
             pairs = [text_pair] if isinstance(text_pair, str) else list(text_pair)
+            if len(rows) != len(pairs):
+                raise ValueError(
+                    f"text_pair must have as many texts as the inputs, {len(rows)}; received "
+                    f"{len(pairs)}"
+                )
             rows = list(zip(rows, pairs, strict=True))
         for number, row in enumerate(rows, 1):
             parts = tuple(row) if self._pairs and isinstance(row, (list, tuple)) else (row,)
             if len(parts) != 1 + self._pairs or not all(isinstance(part, str) for part in parts):
                 wanted = "a pair of strings" if self._pairs else "a string"
                 raise ValueError(f"input {number} must be {wanted}; received {row!r:.80}")
-        return [tuple(row) if self._pairs else row for row in rows], is_single
+        valid = [_valid(row) for row in rows]
+        return valid, is_single
 
     def _run(self, rows, batch_size):
         """Return an array with the output for each row."""
@@ -164,12 +186,20 @@ class OnnxPipeline:
         return ranked[0]
 
 
+def _valid(row):
+    """Return a text or a pair of texts without lone surrogates, which have no UTF-8."""
+    if isinstance(row, str):
+        return row.encode("utf-8", "ignore").decode("utf-8")
+    return tuple(map(_valid, row))
+
+
 def _characters(row):
     return len(row) if isinstance(row, str) else sum(map(len, row))
 
 
 def _read_labels(file):
     try:
-        return file.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise ValueError(f"{file} is missing. Export the model again") from error
+        # Not `splitlines`, because a label can contain other line separators.
+        return file.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{file} is missing or broken. Export the model again") from error

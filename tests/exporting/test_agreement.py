@@ -24,6 +24,14 @@ def test_labels_and_numbers():
     assert "80 examples, 75.00% of the answers are equal" in str(found)
 
 
+def test_nan_is_a_difference():
+    def broken(text):
+        return {**lengths(text), "score": tf.fill([len(text)], float("nan"))}
+
+    for functions in ((broken, lengths), (lengths, broken), (broken, broken)):
+        assert agreement.compare(*functions, Examples(["a", "b"]), ["text"]).difference != 0
+
+
 def test_answers_that_are_only_numbers():
     def score(function):
         return lambda text: {"score": function(text)["score"]}

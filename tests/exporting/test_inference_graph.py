@@ -36,12 +36,17 @@ def graph(forward, inputs):
     return tf.function(forward, input_signature=[specs], autograph=False)
 
 
-def assert_equal_to_encoder(encoder, inputs, atol=1e-5, **options):
+def assert_equal_to_encoder(
+    encoder, inputs, atol=1e-5, precision="float32", constants=False, skip_padding=True
+):
     """Compare with the outputs of the encoder: the vectors of [CLS] and of all tokens."""
-    found = compute(encoder, inputs, **options)
+    encode = inference_graph._Encoder(encoder, precision, constants)
+    encode.skip_padding = skip_padding
+    found = keras.tree.map_structure(np.array, graph(encode, inputs)(inputs))
     expected = keras.tree.map_structure(np.array, encoder(inputs, training=False))
     is_token = inputs["input_mask"] != 0
     is_token[:, 0] = True
+    is_token |= not skip_padding
     np.testing.assert_allclose(found["pooled_output"], expected["pooled_output"], atol=atol)
     for name in ("sequence_output", "encoder_outputs"):
         for one, other in zip(*map(keras.tree.flatten, (found[name], expected[name])), strict=True):
@@ -56,6 +61,7 @@ def test_outputs_equal_those_of_the_encoder(constants, hidden_act):
     assert_equal_to_encoder(encoder, batch(), constants=constants)
 
 
+@pytest.mark.parametrize("skip_padding", [True, False])
 @pytest.mark.parametrize(
     "mask",
     [
@@ -66,8 +72,9 @@ def test_outputs_equal_those_of_the_encoder(constants, hidden_act):
     ],
     ids=["all padding", "no padding", "gaps", "other numbers"],
 )
-def test_any_mask(mask):
-    assert_equal_to_encoder(tiny.encoder(initializer_range=1.0), batch(mask))
+def test_any_mask(mask, skip_padding):
+    encoder = tiny.encoder(initializer_range=1.0)
+    assert_equal_to_encoder(encoder, batch(mask), skip_padding=skip_padding)
 
 
 def test_a_large_epsilon():
@@ -184,11 +191,23 @@ def test_a_quantized_model_is_called_as_it_is():
         inference_graph.forward_function(model, "bfloat16")
 
 
-def test_dropout_that_is_always_on_stays_on():
+def test_a_call_with_training_true_has_no_dropout():
+    """As in Keras, where `training=False` of the model replaces that of a layer's call."""
     encoder = tiny.encoder(initializer_range=1.0, hidden_dropout_prob=0.5)
-    model = keras.Model(encoder.input, encoder(encoder.input, training=True)["pooled_output"])
-    one, other = (compute(model, batch()) for _ in range(2))
-    assert np.abs(one - other).max() > 1e-3
+    x = encoder(encoder.input, training=True)["pooled_output"]
+    model = keras.Model(encoder.input, keras.layers.Dropout(0.5)(x, training=True))
+    np.testing.assert_allclose(compute(model, batch()), model(batch(), training=False), atol=1e-5)
+
+
+@pytest.mark.parametrize("layer", [
+    keras.layers.GlobalAveragePooling1D, keras.layers.GlobalMaxPooling1D,
+    lambda: keras.layers.LSTM(3), keras.layers.Flatten,
+])  # fmt: skip
+def test_layers_that_read_padding(layer):
+    encoder = tiny.encoder(initializer_range=1.0)
+    inputs = {key: keras.Input((6,), dtype="int32", name=key) for key in encoder.input}
+    model = keras.Model(inputs, layer()(encoder(inputs)["sequence_output"]))
+    np.testing.assert_allclose(compute(model, batch()), model(batch()), atol=2e-5)
 
 
 def test_unknown_precision():

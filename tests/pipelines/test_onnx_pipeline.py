@@ -64,6 +64,20 @@ def test_numbers_and_embeddings(tmp_path):
     assert onnx_pipeline("good").shape == (8,) and onnx_pipeline([]).shape == (0, 8)
 
 
+def test_labels_with_line_separators_and_texts_with_surrogates(tmp_path):
+    model = heads.classifier(tiny.encoder(), labels=["a\u2028b", "c"])
+    keras_pipeline, onnx_pipeline = pipelines(model, tmp_path)
+    assert onnx_pipeline("good", top_k=None) != []
+    assert_equal([onnx_pipeline("so \ud800good")], [keras_pipeline("so \ud800good")])
+
+
+def test_a_folder_of_another_format_keeps_its_engine(tmp_path):
+    model = heads.classifier(tiny.encoder(), labels=["a", "b"])
+    keras_bert.save(model, tmp_path / "both")
+    (tmp_path / "both" / "model.onnx").write_bytes(b"")
+    assert keras_bert.pipeline(tmp_path / "both").task == "classifier"
+
+
 def test_truncation_is_a_warning(tmp_path):
     _, onnx_pipeline = pipelines(heads.embedder(tiny.encoder()), tmp_path)
     with pytest.warns(UserWarning, match="1 of 5 texts were truncated to 32 tokens"):
@@ -87,10 +101,22 @@ def test_broken_folders(tmp_path):
     path = keras_bert.export(model, tmp_path / "a", format="onnx")
     with pytest.raises(ValueError, match="precision cannot be changed for an ONNX folder"):
         keras_bert.pipeline(path, precision="bfloat16")
-    with pytest.raises(ValueError, match="input 2 must be a string; received 3"):
-        keras_bert.pipeline(path)(["good", 3])
+    ask = keras_bert.pipeline(path)
+    for inputs, message in (
+        (["good", 3], "input 2 must be a string; received 3"),
+        ({"text": "good"}, "a string or a list of strings"),
+        (None, "a string or a list of strings"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            ask(inputs)
+    for options in ({"top_k": 0}, {"top_k": True}, {"batch_size": 0}):
+        with pytest.raises(ValueError, match="must be an integer of at least 1"):
+            ask("good", **options)
+    (path / "labels.txt").write_text("a\n")
+    with pytest.raises(ValueError, match="must have 2 lines; it has 1"):
+        keras_bert.pipeline(path)
     for name, message in (
-        ("labels.txt", "labels.txt is missing"),
+        ("labels.txt", "labels.txt is missing or broken"),
         ("tokenizer.json", "has no tokenizer.json"),
     ):
         (path / name).unlink()
