@@ -33,8 +33,8 @@ quickstart: $(installed)
 
 # Tests of one file stay together, since they share what is slow to make. The files that take longest
 # start first (see tests/conftest.py), so that no worker runs alone at the end.
-pytest := $(bin)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile \
-    --no-loadscope-reorder -rs
+parallel := --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder -rs
+pytest := $(bin)/python -m pytest $(parallel)
 
 test: $(installed)
 	$(pytest) -m "not slow and not browser and not peers"
@@ -45,7 +45,7 @@ test-all: $(installed)
 # The torch backend, and live comparisons with transformers.
 test-peers:
 	@if $(MAKE) --no-print-directory $(VENV_PEERS)/installed; then \
-	    $(VENV_PEERS)/bin/python -m pytest -rs -m peers; \
+	    $(VENV_PEERS)/bin/python -m pytest $(parallel) -m peers; \
 	else \
 	    echo "test-peers: skipped: the environment could not be made"; \
 	fi
