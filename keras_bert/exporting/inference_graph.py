@@ -5,7 +5,8 @@
 - The ops have the forms that TensorFlow fuses into oneDNN kernels: a matmul with its bias and the
   exact GELU, or with its bias and the residual; and the attention logits with scale and mask.
 - Gathers of (head) rows replace the transpositions of attention.
-- Weights can be constants of the graph. oneDNN then packs them once, not in each call.
+- Weights of small encoders can be constants of the graph. oneDNN then packs them once, not in each
+  call.
 
 The head runs as Keras layers, so that every head works, also one of your own.
 """
@@ -27,8 +28,9 @@ from keras_bert.layers.encoder_layers import MASKED_LOGIT
 from keras_bert.model_structure import find_encoder
 
 PRECISIONS = ("float32", "bfloat16")
-# The weights of larger encoders stay variables, because a graph can have at most 2 GB.
-_MAX_CONSTANTS = 2**30
+# The weights of larger encoders stay variables. TensorFlow copies constants many times while it loads
+# and optimizes a graph: BERT-Base took 7 GB of memory with constants, 0.6 GB with variables.
+_MAX_CONSTANTS = 100 * 2**20
 # In a model of only these layers, the vector of a token does not depend on those at padding.
 _KEEP_TOKENS_APART = (
     BertEncoder, Dropout, MaskedLMHead, MergeChoices, SentencePooling, SplitChoices, TaskOutput,
@@ -36,7 +38,7 @@ _KEEP_TOKENS_APART = (
 )  # fmt: skip
 
 
-def forward_function(model, precision=None, constants=False):
+def forward_function(model, precision=None, frozen=False):
     """Return a function that computes `model(inputs, training=False)` in a TensorFlow graph.
 
     In float32, the outputs equal those of the model within 1e-5. If no layer of the model mixes
@@ -49,8 +51,8 @@ def forward_function(model, precision=None, constants=False):
         model: A functional model on a `BertEncoder`, or the encoder.
         precision: `"float32"`, or `"bfloat16"` for the matmuls of the encoder. Defaults to the
             compute dtype of the model.
-        constants: If True, kernels, biases and LayerNorms of the encoder become constants with
-            their present values. If False, each call reads the variables.
+        frozen: If True, use the present weights of the encoder: as constants up to 100 MiB, and
+            else as variables in the precision. If False, each call reads the model's variables.
 
     Returns:
         A function of the inputs of the model.
@@ -70,7 +72,7 @@ def forward_function(model, precision=None, constants=False):
                 f"quantized nor in float16; {model.name!r} has none. Leave out precision"
             )
         return lambda inputs: model(inputs, training=False)
-    encode = _Encoder(encoder, precision or encoder.compute_dtype, constants)
+    encode = _Encoder(encoder, precision or encoder.compute_dtype, frozen)
     if model is encoder:
         return encode
     index_of = keras.tree.pack_sequence_as(
@@ -105,20 +107,14 @@ class _Encoder:
         `encoder_outputs` are then invalid.
     """
 
-    def __init__(self, encoder, precision, constants):
+    def __init__(self, encoder, precision, frozen):
         self.skip_padding = self.only_pooled = False
         self._encoder = encoder
         self._config = encoder.bert_config
         self._dtype = tf.as_dtype(precision)
         size = encoder.count_params() * self._dtype.size
-        self._constants = constants and size <= _MAX_CONSTANTS
-        # Tables are variables in any case, since a text needs only a few of their rows.
-        self._tables = {}
-        if self._constants and precision != "float32":
-            self._tables = {
-                layer.name: tf.Variable(tf.cast(layer.embeddings, self._dtype), trainable=False)
-                for layer in _tables(encoder)
-            }
+        self._frozen, self._constants = frozen, frozen and size <= _MAX_CONSTANTS
+        self._copies = {}
         self._layers = [
             encoder.get_layer(f"layer_{index}")
             for index in range(self._config["num_hidden_layers"])
@@ -190,17 +186,34 @@ class _Encoder:
 
     def _lookup(self, layer, ids):
         """Return rows of an embedding table, float32 (tokens, hidden)."""
-        table = self._tables.get(layer.name, layer.embeddings)
-        if isinstance(table, keras.Variable):
-            table = table.value  # so that TensorFlow reads only these rows
+        # Not `_weight`, so that TensorFlow reads only these rows of a variable.
+        table = layer.embeddings
+        if self._frozen:
+            table = self._frozen_variable(layer, "embeddings", self._dtype)
+        elif isinstance(table, keras.Variable):
+            table = table.value
         return tf.cast(tf.gather(table, ids), tf.float32)
 
     def _weight(self, layer, name, dtype):
-        if not self._constants:
+        if not self._frozen:
             return tf.cast(tf.convert_to_tensor(getattr(layer, name)), dtype)
+        if not self._constants:
+            return tf.convert_to_tensor(self._frozen_variable(layer, name, dtype))
         with tf.init_scope():  # outside of the graph that is being built
             value = keras.ops.convert_to_numpy(getattr(layer, name))
         return tf.constant(value.astype(dtype.as_numpy_dtype))
+
+    def _frozen_variable(self, layer, name, dtype):
+        """Return the variable of a layer, or a copy if its dtype is another one."""
+        value = getattr(layer, name)  # with LoRA, this is a tensor
+        if isinstance(value, keras.Variable) and value.dtype == dtype.name:
+            return value.value
+        key = (layer.path, name)
+        if key not in self._copies:
+            with tf.init_scope():
+                value = keras.ops.convert_to_numpy(getattr(layer, name))
+                self._copies[key] = tf.Variable(tf.cast(value, dtype), trainable=False)
+        return self._copies[key]
 
 
 class _Layout:

@@ -239,7 +239,7 @@ def _signatures(model, output, precision):
     }
     # One function for both signatures, so that the file holds its constants once.
     predict = tf.function(
-        inference_graph.forward_function(model, precision, constants=True),
+        inference_graph.forward_function(model, precision, frozen=True),
         input_signature=[specs],
         autograph=False,
     )
@@ -276,7 +276,7 @@ def _functional_model(model, precision):
         for item in model.inputs
     ]
     names = model.output_names
-    predict = inference_graph.forward_function(model, precision, constants=True)
+    predict = inference_graph.forward_function(model, precision, frozen=True)
 
     def serve(*values):
         outputs = predict(keras.tree.pack_sequence_as(model.input, list(values)))

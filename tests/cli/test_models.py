@@ -90,6 +90,7 @@ def test_export_takes_a_license(tmp_path, monkeypatch):
     for options, expected in (([], None), (["--license", "MIT"], "MIT")):
         assert run("export", "minilm", tmp_path / "there", *options) == 0
         assert said.pop("license") == expected
+        assert said.pop("format") == "saved_model"
         assert set(said.values()) == {None}
 
 

@@ -37,10 +37,10 @@ def graph(forward, inputs):
 
 
 def assert_equal_to_encoder(
-    encoder, inputs, atol=1e-5, precision="float32", constants=False, skip_padding=True
+    encoder, inputs, atol=1e-5, precision="float32", frozen=False, skip_padding=True
 ):
     """Compare with the outputs of the encoder: the vectors of [CLS] and of all tokens."""
-    encode = inference_graph._Encoder(encoder, precision, constants)
+    encode = inference_graph._Encoder(encoder, precision, frozen)
     encode.skip_padding = skip_padding
     found = keras.tree.map_structure(np.array, graph(encode, inputs)(inputs))
     expected = keras.tree.map_structure(np.array, encoder(inputs, training=False))
@@ -54,11 +54,11 @@ def assert_equal_to_encoder(
             assert not one[~is_token].any()
 
 
-@pytest.mark.parametrize("constants", [True, False])
+@pytest.mark.parametrize("frozen", [True, False])
 @pytest.mark.parametrize("hidden_act", ["gelu", "gelu_new", "relu"])
-def test_outputs_equal_those_of_the_encoder(constants, hidden_act):
+def test_outputs_equal_those_of_the_encoder(frozen, hidden_act):
     encoder = tiny.encoder(initializer_range=1.0, hidden_act=hidden_act)
-    assert_equal_to_encoder(encoder, batch(), constants=constants)
+    assert_equal_to_encoder(encoder, batch(), frozen=frozen)
 
 
 @pytest.mark.parametrize("skip_padding", [True, False])
@@ -80,7 +80,7 @@ def test_any_mask(mask, skip_padding):
 def test_a_large_epsilon():
     """TensorFlow can replace a LayerNorm by a kernel whose epsilon is always 0.001."""
     encoder = tiny.encoder(initializer_range=0.001, layer_norm_eps=1e-4)
-    assert_equal_to_encoder(encoder, batch(), constants=True)
+    assert_equal_to_encoder(encoder, batch(), frozen=True)
     assert_equal_to_encoder(encoder, batch())
 
 
@@ -129,7 +129,7 @@ def test_a_head_of_your_own():
 
 def test_a_head_on_the_pooled_vector_computes_only_cls_in_the_last_layer():
     encoder = tiny.encoder(initializer_range=1.0)
-    encode = inference_graph._Encoder(encoder, "float32", constants=False)
+    encode = inference_graph._Encoder(encoder, "float32", frozen=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(inference_graph, "_Encoder", lambda *args: encode)
         for pooling, expected in ((None, True), ("mean", False)):
@@ -143,8 +143,8 @@ def test_a_head_on_the_pooled_vector_computes_only_cls_in_the_last_layer():
 def test_variables_are_read_in_each_call_and_constants_are_not():
     model = heads.classifier(tiny.encoder(initializer_range=1.0), 2)
     functions = [
-        graph(inference_graph.forward_function(model, constants=constants), batch())
-        for constants in (False, True)
+        graph(inference_graph.forward_function(model, frozen=frozen), batch())
+        for frozen in (False, True)
     ]
     before = [function(batch()).numpy() for function in functions]
     kernel = model.layers[3].get_layer("layer_0").intermediate.kernel
@@ -155,15 +155,28 @@ def test_variables_are_read_in_each_call_and_constants_are_not():
     assert np.abs(reads - before[0]).max() > 1e-3
 
 
-@pytest.mark.parametrize("constants", [True, False])
-def test_bfloat16(constants):
+@pytest.mark.parametrize("frozen", [True, False])
+def test_bfloat16(frozen):
     encoder = tiny.encoder(initializer_range=0.3)
-    assert_equal_to_encoder(encoder, batch(), 0.1, precision="bfloat16", constants=constants)
+    assert_equal_to_encoder(encoder, batch(), 0.1, precision="bfloat16", frozen=frozen)
     difference = (
         compute(encoder, batch(), precision="bfloat16")["pooled_output"]
         - compute(encoder, batch())["pooled_output"]
     )
     assert np.abs(difference).max() > 1e-4  # it is not float32
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_weights_of_a_large_encoder_stay_variables(precision, monkeypatch):
+    monkeypatch.setattr(inference_graph, "_MAX_CONSTANTS", 0)
+    encoder = tiny.encoder(initializer_range=0.3)
+    encoder.get_layer("layer_1").intermediate.enable_lora(2)
+    atol = 1e-5 if precision == "float32" else 0.1
+    assert_equal_to_encoder(encoder, batch(), atol, precision=precision, frozen=True)
+    function = graph(inference_graph.forward_function(encoder, precision, frozen=True), batch())
+    nodes = function.get_concrete_function().graph.as_graph_def().node
+    sizes = [node.attr["value"].tensor.ByteSize() for node in nodes if node.op == "Const"]
+    assert max(sizes) < 100
 
 
 def test_the_precision_is_that_of_the_model():
@@ -178,7 +191,7 @@ def test_lora():
     dense = encoder.get_layer("layer_1").intermediate
     dense.enable_lora(2)
     dense.lora_kernel_b.assign(np.ones(dense.lora_kernel_b.shape))
-    assert_equal_to_encoder(encoder, batch(), constants=True)
+    assert_equal_to_encoder(encoder, batch(), frozen=True)
 
 
 def test_a_quantized_model_is_called_as_it_is():
@@ -220,7 +233,7 @@ def test_tensorflow_fuses_the_ops():
     encoder = tiny.encoder()
     for weight in encoder.weights:  # TensorFlow removes biases of zeros
         weight.assign(weight + 0.1)
-    forward = inference_graph.forward_function(encoder, constants=True)
+    forward = inference_graph.forward_function(encoder, frozen=True)
     function = graph(lambda inputs: forward(inputs)["pooled_output"], batch())
     context.enable_run_metadata()
     function(batch())

@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 import keras_bert
+from keras_bert.data import conll
 from keras_bert.exporting import saved_model as export_module
 from tests import served, tiny
 
@@ -258,7 +259,7 @@ def test_the_card_has_the_dtype_of_the_encoder(tmp_path):
 def test_agreement_needs_bfloat16_and_data_of_the_task(classifier, tmp_path):
     with pytest.raises(ValueError, match="dev needs precision='bfloat16'"):
         keras_bert.export(classifier, tmp_path / "a", dev=keras_bert.Examples(TEXTS))
-    tagged = keras_bert.data.conll.TaggedSentences([["good", "film"]])
+    tagged = conll.TaggedSentences([["good", "film"]])
     with pytest.raises(ValueError, match="no column for the input 'text_pair'"):
         pairs = keras_bert.heads.next_sentence(tiny.encoder())
         keras_bert.export(pairs, tmp_path / "a", precision="bfloat16", dev=tagged)

@@ -20,7 +20,7 @@ from google.protobuf import (
 )
 
 import keras_bert
-from keras_bert.exporting import tf_serving
+from keras_bert.exporting import inference_graph, tf_serving
 from keras_bert.server import models
 from tests import served, tiny
 from tests.server.test_app import serving
@@ -233,6 +233,13 @@ def check_size(model, folder, precision, bytes_per_weight):
 @pytest.mark.parametrize(("precision", "size"), [("float32", 4), ("bfloat16", 2)])
 def test_size_of_an_export(tmp_path, precision, size):
     check_size(keras_bert.heads.classifier(tiny.encoder(), 2), tmp_path, precision, size)
+
+
+@pytest.mark.parametrize(("precision", "size"), [("float32", 4), ("bfloat16", 2)])
+def test_size_of_an_export_with_variables(tmp_path, precision, size, monkeypatch):
+    monkeypatch.setattr(inference_graph, "_MAX_CONSTANTS", 0)
+    encoder = tiny.encoder(hidden_size=512, intermediate_size=4096)
+    check_size(keras_bert.heads.classifier(encoder, 2), tmp_path, precision, size)
 
 
 @pytest.mark.slow
