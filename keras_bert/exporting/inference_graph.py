@@ -28,8 +28,8 @@ from keras_bert.layers.encoder_layers import MASKED_LOGIT
 from keras_bert.model_structure import find_encoder
 
 PRECISIONS = ("float32", "bfloat16")
-# The weights of larger encoders stay variables. TensorFlow copies constants many times while it loads
-# and optimizes a graph: BERT-Base took 7 GB of memory with constants, 0.6 GB with variables.
+# The weights of larger encoders stay variables. TensorFlow copies constants many times while it
+# loads and optimizes a graph: BERT-Base took 7 GB with constants, and 0.6 GB with variables.
 _MAX_CONSTANTS = 100 * 2**20
 # In a model of only these layers, the vector of a token does not depend on those at padding.
 _KEEP_TOKENS_APART = (
