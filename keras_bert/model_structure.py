@@ -79,3 +79,15 @@ def find_task(model):
         return None
     tasks = {layer.task for layer in model.layers if isinstance(layer, TaskOutput)}
     return "pretraining" if tasks == {"masked_lm", "next_sentence"} else tasks.pop()
+
+
+def max_sequence_length(encoder):
+    """Return the tokens of the longest sequence that an encoder and its preprocessor allow."""
+    positions = encoder.bert_config["max_position_embeddings"]
+    return min(encoder.preprocessor.max_sequence_length, positions)
+
+
+def embedding_layers(encoder):
+    """Return the layers with the tables of word, position and segment embeddings."""
+    layer = encoder.get_layer("embeddings")
+    return layer.word_embeddings, layer.position_embeddings, layer.token_type_embeddings

@@ -25,7 +25,7 @@ from keras_bert.layers import (
     TaskOutput,
 )
 from keras_bert.layers.encoder_layers import MASKED_LOGIT
-from keras_bert.model_structure import find_encoder
+from keras_bert.model_structure import embedding_layers, find_encoder
 
 PRECISIONS = ("float32", "bfloat16")
 # The weights of larger encoders stay variables. TensorFlow copies constants many times while it
@@ -50,7 +50,7 @@ def forward_function(model, precision=None, frozen=False):
     Args:
         model: A functional model on a `BertEncoder`, or the encoder.
         precision: `"float32"`, or `"bfloat16"` for the matmuls of the encoder. Defaults to the
-            compute dtype of the model.
+            compute dtype of the encoder.
         frozen: If True, use the present weights of the encoder: as constants up to 100 MiB, and
             else as variables in the precision. If False, each call reads the model's variables.
 
@@ -154,9 +154,8 @@ class _Encoder:
         words = tf.gather(tf.reshape(inputs["input_word_ids"], [-1]), layout.flat_indices)
         types = tf.gather(tf.reshape(inputs["input_type_ids"], [-1]), layout.flat_indices)
         ids = (words, layout.positions, types)
-        x = tf.add_n(
-            [self._lookup(*each) for each in zip(_tables(self._encoder), ids, strict=True)]
-        )
+        tables = embedding_layers(self._encoder)
+        x = tf.add_n([self._lookup(*each) for each in zip(tables, ids, strict=True)])
         return self._layer_norm(self._encoder.get_layer("embeddings").layer_norm, x)
 
     def _block(self, layer, x, layout, only_cls):
@@ -285,12 +284,6 @@ class _Layout:
         hidden = self._heads * self._head_size
         padded = tf.scatter_nd(self.flat_indices[:, None], x, [batch * seq, hidden])
         return tf.reshape(padded, [batch, seq, hidden])
-
-
-def _tables(encoder):
-    """Return the layers with the tables of word, position and segment embeddings."""
-    layer = encoder.get_layer("embeddings")
-    return layer.word_embeddings, layer.position_embeddings, layer.token_type_embeddings
 
 
 def _activate(layer, x):

@@ -7,7 +7,7 @@ import warnings
 import keras
 
 from keras_bert.exporting import agreement, onnx_graph
-from keras_bert.model_structure import find_encoder, find_output, find_task
+from keras_bert.model_structure import find_encoder, find_output, find_task, max_sequence_length
 from keras_bert.runtime.files import temporary_folder
 
 MODEL_FILE = "model.onnx"
@@ -145,9 +145,9 @@ def _compare(model, proto, file, dev):
 
     runtime = _import("onnxruntime")
     output, preprocessor = find_output(model), find_encoder(model).preprocessor
-    longest = find_encoder(model).bert_config["max_position_embeddings"]
-    longest = min(longest, preprocessor.max_sequence_length)
-    preprocessor = preprocessor.with_options(sequence_length=None, max_sequence_length=longest)
+    preprocessor = preprocessor.with_options(
+        sequence_length=None, max_sequence_length=max_sequence_length(find_encoder(model))
+    )
 
     def answers(data):
         session = runtime.InferenceSession(data, providers=["CPUExecutionProvider"])
@@ -228,7 +228,6 @@ def _write_tokenizer(encoder, folder):
     tokenizer.post_processor = tokenizers.processors.BertProcessing(
         ("[SEP]", vocabulary["[SEP]"]), ("[CLS]", vocabulary["[CLS]"])
     )
-    length = min(preprocessor.max_sequence_length, encoder.bert_config["max_position_embeddings"])
-    tokenizer.enable_truncation(length)
+    tokenizer.enable_truncation(max_sequence_length(encoder))
     tokenizer.enable_padding(pad_id=vocabulary["[PAD]"], pad_token="[PAD]")
     tokenizer.save(str(folder / "tokenizer.json"))

@@ -2,7 +2,7 @@
 
 The graph has standard ops of opset 12, which ONNX Runtime and OpenVINO read. ONNX Runtime fuses
 attention only up to this opset, and only in this form: three matmuls, and a mask of -10000 after
-two `Unsqueeze` (read in onnxruntime 1.32). It also fuses LayerNorm with the residual, and GELU with
+two `Unsqueeze` (as of onnxruntime 1.32). It also fuses LayerNorm with the residual, and GELU with
 its bias. Batch and length are dynamic.
 
 Inputs are those of the model, int32 (batch, seq). Outputs, float32:
@@ -27,7 +27,7 @@ import numpy as np
 from keras_bert import heads, keras_internals
 from keras_bert.encoder import INPUTS, BertEncoder
 from keras_bert.layers import SentencePooling
-from keras_bert.model_structure import find_encoder, find_output, find_task
+from keras_bert.model_structure import embedding_layers, find_encoder, find_output, find_task
 
 OPSET = 12
 _IR_VERSION = 7  # of ONNX 1.7, which introduced the opset
@@ -298,12 +298,7 @@ def _encode(graph, encoder, inputs):
     """Add the encoder; return the name of the sequence output (batch, seq, hidden)."""
     embeddings = encoder.get_layer("embeddings")
     words, positions, types = (
-        graph.weight(layer.embeddings)
-        for layer in (
-            embeddings.word_embeddings,
-            embeddings.position_embeddings,
-            embeddings.token_type_embeddings,
-        )
+        graph.weight(layer.embeddings) for layer in embedding_layers(encoder)
     )
     shape = graph.node("Shape", inputs["input_word_ids"])
     seq = graph.node("Gather", shape, graph.integers(1))

@@ -28,6 +28,7 @@ from keras_bert.exporting import (
 )
 from keras_bert.exporting.hub_layer import HubLayer
 from keras_bert.exporting.model_card import ModelInfo
+from keras_bert.model_structure import max_sequence_length
 from keras_bert.runtime.files import temporary_folder
 from keras_bert.runtime.reading import first_line
 
@@ -174,7 +175,7 @@ def _export_pair(model, path, metrics, license):
     masked_lm = None if model is encoder else model.get_layer("masked_lm")
     with tempfile.TemporaryDirectory() as assets, contextlib.ExitStack() as on_error:
         if encoder.preprocessor is not None:
-            length = min(tfhub.SEQUENCE_LENGTH, _max_sequence_length(encoder))
+            length = min(tfhub.SEQUENCE_LENGTH, max_sequence_length(encoder))
             module, functions = tfhub.preprocess(encoder.preprocessor, assets, length)
             info = ModelInfo("preprocess", max_sequence_length=length, license=license)
             created = [folder for folder in (path, path / "preprocess") if not folder.exists()]
@@ -197,13 +198,8 @@ def _model_info(model, output, metrics, license):
         info,
         task="multi_label" if output.multi_label else output.task,
         labels=output.labels,
-        max_sequence_length=_max_sequence_length(heads.find_encoder(model)),
+        max_sequence_length=max_sequence_length(heads.find_encoder(model)),
     )
-
-
-def _max_sequence_length(encoder):
-    positions = encoder.bert_config["max_position_embeddings"]
-    return min(encoder.preprocessor.max_sequence_length, positions)
 
 
 def _head(model, output, assets, precision):
@@ -244,7 +240,7 @@ def _signatures(model, output, precision):
         autograph=False,
     )
     make = signatures.HEADS[output.task]
-    length = _max_sequence_length(encoder)
+    length = max_sequence_length(encoder)
     return predict, make(predict, output, encoder.preprocessor, length)
 
 

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from keras_bert import heads
 from keras_bert.data.batching import pad
+from keras_bert.model_structure import max_sequence_length
 
 MASK = "[MASK]"
 
@@ -31,8 +32,7 @@ class EncodedMasks:
                 f"the vocabulary of {len(preprocessor.vocabulary)} tokens has no {MASK}, which "
                 "this task needs"
             )
-        longest = encoder.bert_config["max_position_embeddings"]
-        self.max_length = min(preprocessor.max_sequence_length, longest)
+        self.max_length = max_sequence_length(encoder)
         tokenizer = preprocessor.tokenizer
         self._pad_id = tokenizer.token_id("[PAD]")
         self._ids = [_encode(tokenizer, text, self.max_length) for text in texts]
