@@ -600,7 +600,7 @@ def test_command_serves_a_trained_model_until_ctrl_c(tmp_path, one_tokenizer):
 def test_introduction_of_an_encoder(tmp_path):
     path = tmp_path / "tiny.keras"
     keras_bert.save(tiny.encoder(num_hidden_layers=1), path)
-    arguments = argparse.Namespace(model=str(path), name=None, trusted=False)
+    arguments = argparse.Namespace(model=str(path), name=None, trusted=False, precision=None)
     found = command._exported(arguments, tmp_path / "temporary")
     for model in found:
         model.refresh(settled=False)
