@@ -3,11 +3,13 @@
 import dataclasses
 import hashlib
 import json
+import math
 import pathlib
 
 import keras
 
 from keras_bert.model_structure import find_encoder
+from keras_bert.runtime.files import atomic_write
 
 METRICS_FILE = "metrics.json"
 
@@ -79,3 +81,20 @@ def read_metrics(folder):
     except (OSError, ValueError, RecursionError):
         return {}
     return metrics if isinstance(metrics, dict) else {}
+
+
+def write_metrics(folder, metrics):
+    """Write `metrics.json` atomically. NaN and infinity become `null`."""
+    file = pathlib.Path(folder, METRICS_FILE)
+    text = json.dumps(_finite(metrics), indent=2, ensure_ascii=False)
+    with atomic_write(file) as temporary:
+        temporary.write_text(text + "\n", encoding="utf-8")
+
+
+def _finite(value):
+    """Replace NaN and infinity, which JSON does not have, by `None`."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -530,6 +530,13 @@ def test_explain_an_encoder_and_a_tagger(saved, tmp_path, capsys):
     assert "The words are 0 so, 1 good" in capsys.readouterr().err
 
 
+def test_explain_warns_once_of_a_long_text(saved, tmp_path, capsys):
+    page, long = str(tmp_path / "explain.html"), "so good " * 80
+    model = str(saved / "classifier.keras")
+    assert main(["explain", model, long, "--output", page, "--steps", "2"]) == 0
+    assert capsys.readouterr().err.count("truncated") == 1
+
+
 def test_errors_of_explain(saved, tmp_path, capsys):
     model = str(saved / "classifier.keras")
     missing = str(tmp_path / "no" / "explain.html")

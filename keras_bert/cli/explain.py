@@ -1,6 +1,7 @@
 """`explain`: an HTML page on what a model looks at in a text."""
 
 import pathlib
+import warnings
 
 from keras_bert import heads, inspect
 from keras_bert.cli import arguments
@@ -14,7 +15,8 @@ def explain(args):
     arguments.check_folder(args.output)
     model = arguments.load(args, task="auto")
     parts, written = [], []
-    with waiting("Computing"):
+    with waiting("Computing"), warnings.catch_warnings():
+        warnings.simplefilter("once")  # both parts warn of the same truncated text
         if heads.find_task(model) in integrated_gradients.TASKS or args.target is not None:
             found = inspect.attributions(
                 model,

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 
 import keras_bert
-from keras_bert import heads
+from keras_bert import heads, provenance
 from keras_bert.cli import arguments, reading
 from keras_bert.data import conll, tabular
 from keras_bert.hub import loading
@@ -125,7 +125,7 @@ def _write_run(output, model, metrics, dev):
     """Write the model, its metrics and plots."""
     keras_bert.save(model, output)
     report.clear(output)
-    report.write_metrics(output, {"task": reading.task_of(model), **metrics})
+    provenance.write_metrics(output, {"task": reading.task_of(model), **metrics})
     if metrics["history"]:
         report.draw_curves(output, metrics["history"])
     if dev is not None and heads.find_output(model).labels is not None:

@@ -138,7 +138,8 @@ def save(model, path, *, format="keras"):
         model: A `keras.Model`. Formats other than `"keras"` need an encoder or a model that a
             function of `keras_bert.heads` built.
         path: A file with the suffix `.keras`, or a folder. Missing folders are created. Formats
-            other than `"keras"` need an empty folder.
+            other than `"keras"` need an empty folder. A folder also gets `metrics.json`, if the
+            metrics of the model are known, for its model card.
         format: `"keras"`, `"huggingface"`, `"google"` or `"keras_hub"`. Weights that the format
             cannot hold are an error. Only `"keras"` keeps these options: text pairs, unanswerable
             questions, and the pooling of an embedder. Only `"keras"` and `"huggingface"` keep
@@ -168,7 +169,8 @@ def save(model, path, *, format="keras"):
             checkpoint = checkpoint.without({"pooler"})
         checkpoints.write(checkpoint, path, format)
         return
-    if path.suffix != ".keras":
+    is_folder = path.suffix != ".keras"
+    if is_folder:
         path = path / MODEL_FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     optimizer, compiled = getattr(model, "optimizer", None), model.compiled
@@ -176,11 +178,22 @@ def save(model, path, *, format="keras"):
         with atomic_write(path) as temporary:
             model.optimizer, model.compiled = None, False
             model.save(temporary)
+        if is_folder:
+            _save_metrics(model, path.parent)
     except OSError as error:
         reason = error.strerror or first_line(error)
         raise OSError(f"{path} could not be written: {reason}") from error
     finally:
         model.optimizer, model.compiled = optimizer, compiled
+
+
+def _save_metrics(model, folder):
+    """Write the metrics of a model; delete those of another model that the folder held."""
+    metrics, _ = provenance.known_metrics_and_license(model)
+    if metrics is None:
+        (folder / provenance.METRICS_FILE).unlink(missing_ok=True)
+    else:
+        provenance.write_metrics(folder, metrics)
 
 
 def convert(source, path, *, format, drop=(), hidden_act=None, ignore=(), trusted=False):

@@ -31,6 +31,7 @@ HUB_PREFIX = "hf:"
 KAGGLE_PREFIXES = ("kaggle://", "kaggle:")
 _HTTPS = "https://"
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[\w./-]+)?")  # org/name@revision
+_HUB_ADDRESS = re.compile(rf"{HUB_PREFIX}(\w[\w.-]*/)?\w[\w.-]*(@[\w./-]+)?")
 # A folder with such a file may be a model, in any format.
 _MODEL_SUFFIXES = (".json", ".keras", ".safetensors", ".bin", ".index", ".pb")
 # The folder of a model has one of these files.
@@ -62,10 +63,19 @@ def find(name):
 
 def check(name):
     """Raise an error if `find` does not know a source for a name. Download nothing."""
+    if not isinstance(name, (str, os.PathLike)) or not os.fspath(name):
+        raise ValueError(
+            f"the name of a model must be a string or a path, such as 'base'; received {name!r:.80}"
+        )
     name = os.fspath(name)
     path = _local(name)
     if path is not None and path.is_file() and path.suffix.lower() not in (".keras", ".zip"):
         raise ValueError(f"{path} must be a folder or a .keras file, or a .zip of a folder")
+    if path is None and name.startswith(HUB_PREFIX) and not _HUB_ADDRESS.fullmatch(name):
+        raise ValueError(
+            "a model on the Hugging Face Hub is hf:org/name or hf:org/name@revision; "
+            f"received {name!r}"
+        )
     prefixes = (HUB_PREFIX, *KAGGLE_PREFIXES, _HTTPS, "http://")
     if path is not None or name in SOURCES or name in ALIASES or name.startswith(prefixes):
         return

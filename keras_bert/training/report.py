@@ -1,8 +1,6 @@
 """The report of a training run: a table, `metrics.json`, and two plots."""
 
 import itertools
-import json
-import math
 import pathlib
 
 import numpy as np
@@ -33,23 +31,6 @@ def table(metrics):
     }
     width = max(map(len, values), default=0)
     return "\n".join(f"{name:{width}}  {value}" for name, value in values.items())
-
-
-def write_metrics(folder, metrics):
-    """Write `metrics.json` atomically. NaN and infinity become `null`."""
-    file = pathlib.Path(folder, METRICS_FILE)
-    text = json.dumps(_finite(metrics), indent=2, ensure_ascii=False)
-    with atomic_write(file) as temporary:
-        temporary.write_text(text + "\n", encoding="utf-8")
-
-
-def _finite(value):
-    """Replace NaN and infinity, which JSON does not have, by `None`."""
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def clear(folder):

@@ -10,12 +10,11 @@ import pytest
 import tensorflow as tf
 
 import keras_bert
-from keras_bert import heads
+from keras_bert import heads, provenance
 from keras_bert.data.examples import Examples
 from keras_bert.exporting import model_card, saved_model, signatures
 from keras_bert.exporting.model_card import ModelInfo
 from keras_bert.hub import resolve
-from keras_bert.training import report
 from tests import served, tiny
 
 TEXT = tf.TensorSpec([None], tf.string, name="text")
@@ -283,7 +282,7 @@ def test_card_of_a_loaded_run(minilm, info_of, tmp_path):
     folder, metrics = tmp_path / "run", {"model": "minilm", "train": "a.tsv", "accuracy": 0.5}
     keras_bert.save(heads.classifier(keras_bert.load("minilm"), labels=["no", "yes"]), folder)
     assert info_of(keras_bert.load(folder)).metrics is None
-    report.write_metrics(folder, metrics)
+    provenance.write_metrics(folder, metrics)
     for name in (folder, str(folder / "model.keras")):
         info = info_of(keras_bert.load(name))
         assert (info.metrics, info.license) == (metrics, "Apache-2.0")
@@ -293,8 +292,21 @@ def test_card_of_a_loaded_run(minilm, info_of, tmp_path):
     assert info_of(keras_bert.load(folder / "other.keras")).metrics is None
 
 
+def test_card_of_a_saved_run(minilm, info_of, tmp_path):
+    folder, data = tmp_path / "run", Examples(["so good", "so bad"], labels=["good", "bad"])
+    encoder = keras_bert.load("minilm")
+    model, metrics = keras_bert.finetune(encoder, data, epochs=1, show_progress=False)
+    keras_bert.save(model, folder)
+    info = info_of(keras_bert.load(folder))
+    assert info.license == "Apache-2.0"
+    assert info.metrics == {"model": "minilm", **metrics}
+    model.weights[-1].assign(model.weights[-1] + 1)
+    keras_bert.save(model, folder)
+    assert info_of(keras_bert.load(folder)).metrics is None, "those of the replaced model"
+
+
 @pytest.mark.parametrize("content", ["broken", "[1]", "[" * 100_000, "\xff"])
 def test_broken_metrics_do_not_stop_load(minilm, info_of, content):
-    (minilm / report.METRICS_FILE).write_text(content, encoding="latin-1")
+    (minilm / provenance.METRICS_FILE).write_text(content, encoding="latin-1")
     info = info_of(keras_bert.load(minilm))
     assert (info.metrics, info.license) == (None, None)

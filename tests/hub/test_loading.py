@@ -38,6 +38,12 @@ def test_suggested_names():
             keras_bert.load(name)
 
 
+@pytest.mark.parametrize("name", [None, b"base", "", "hf:", "hf:a/b/c"])
+def test_invalid_names(name):
+    with pytest.raises(ValueError, match="must be a string or a path|is hf:org/name or"):
+        keras_bert.load(name)
+
+
 def test_ignore_is_refused_for_saved_models(tmp_path):
     loading.save(tiny.encoder(), tmp_path)
     with pytest.raises(ValueError, match="ignore is for checkpoints"):

@@ -309,6 +309,23 @@ def test_trained_weights_are_used():
     assert classify("so good", top_k=None) != before
 
 
+@pytest.mark.parametrize("change", ["lora", "int8"])
+def test_changed_layers_are_used(change):
+    model = heads.classifier(encoder(), 2)
+    classify = keras_bert.pipeline(model)
+    before = classify("so good")["score"]
+    layer = heads.find_encoder(model).get_layer("layer_0").intermediate
+    if change == "lora":
+        layer.enable_lora(2)
+        layer.lora_kernel_a.assign(layer.lora_kernel_a + 1.0)
+        layer.lora_kernel_b.assign(layer.lora_kernel_b + 1.0)
+    else:
+        layer.quantize("int8")
+    again = classify("so good")["score"]
+    assert again != before
+    assert again == pytest.approx(keras_bert.pipeline(model)("so good")["score"], abs=1e-6)
+
+
 def test_evaluate_and_errors(classify):
     labels = ["good", "good", "bad", "so-so", "good"]
     examples = keras_bert.Examples(TEXTS, labels=labels)

@@ -6,7 +6,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from keras_bert import heads
+from keras_bert import heads, provenance
 from keras_bert.data.examples import Examples
 from keras_bert.training import report
 from tests import tiny
@@ -25,13 +25,13 @@ def test_table():
 
 def test_metrics_are_written_atomically(tmp_path):
     metrics = {"accuracy": 0.5, "train": "한국어.tsv", "history": HISTORY, "dev": None}
-    report.write_metrics(tmp_path, metrics)
-    file = tmp_path / report.METRICS_FILE
+    provenance.write_metrics(tmp_path, metrics)
+    file = tmp_path / provenance.METRICS_FILE
     assert json.loads(file.read_text(encoding="utf-8")) == metrics
     assert "한국어" in file.read_text(encoding="utf-8")
     before = file.read_bytes()
     with pytest.raises(TypeError):
-        report.write_metrics(tmp_path, {"a": object()})
+        provenance.write_metrics(tmp_path, {"a": object()})
     assert file.read_bytes() == before
     assert list(tmp_path.iterdir()) == [file]
 
@@ -46,8 +46,8 @@ def picture(file):
 
 def test_nan_and_infinity_become_null(tmp_path):
     metrics = {"rmse": float("inf"), "history": [{"loss": float("nan"), "name": "x", "n": 1}]}
-    report.write_metrics(tmp_path, metrics)
-    text = (tmp_path / report.METRICS_FILE).read_text()
+    provenance.write_metrics(tmp_path, metrics)
+    text = (tmp_path / provenance.METRICS_FILE).read_text()
     assert json.loads(text) == {
         "rmse": None,
         "history": [{"loss": None, "name": "x", "n": 1}],
