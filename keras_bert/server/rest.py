@@ -299,7 +299,7 @@ def _write_rows(outputs):
     blocks = []
     # Write blocks, because json.dumps blocks all other threads.
     for start in range(0, rows, step):
-        columns = [_to_lists(name, array[start : start + step]) for name, array in outputs.items()]
+        columns = [to_lists(name, array[start : start + step]) for name, array in outputs.items()]
         block = columns[0]
         if len(columns) > 1:
             block = [dict(zip(outputs, row, strict=True)) for row in zip(*columns, strict=True)]
@@ -308,11 +308,11 @@ def _write_rows(outputs):
 
 
 def _write_array(name, array):
-    return _write_rows({name: array}) if array.ndim else json.dumps(_to_lists(name, array))
+    return _write_rows({name: array}) if array.ndim else json.dumps(to_lists(name, array))
 
 
-def _to_lists(name, array):
-    """Convert an array to nested lists for `json.dumps`."""
+def to_lists(name, array):
+    """Convert an output array to nested lists for `json.dumps`."""
     if array.dtype == object:
         if name.endswith(_BYTES_SUFFIX):
             items = [{"b64": base64.b64encode(item).decode()} for item in array.ravel()]

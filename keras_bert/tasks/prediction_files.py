@@ -33,8 +33,8 @@ def lines(format, model, answered, *, header=True, probabilities=False):
     """Yield the lines of a file of answers, each one as soon as its answer is available.
 
     `answered` yields (examples, answers). The columns of CSV and TSV are the keys of JSON Lines,
-    and in place of `scores` a column per label. Numbers have four decimals. TSV has no header
-    without `header`; taggers write CoNLL columns instead. `"json"` is a single string.
+    and in place of `scores` a column per label. Numbers have four decimals. In TSV, taggers write
+    CoNLL columns without a header instead. `"json"` is a single string.
     """
     task = registry.for_model(model)
     if format == "json":
@@ -46,7 +46,6 @@ def lines(format, model, answered, *, header=True, probabilities=False):
     options = {"probabilities": True} if probabilities else {}
     separator = classification.separator(heads.find_output(model).labels)
     row = _csv_row if format == "csv" else _tsv_row
-    header = header or format == "csv"
     for examples, answers in answered:
         if format == "tsv" and task is tagging:
             yield from task.lines(model, examples, answers)

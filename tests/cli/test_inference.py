@@ -196,6 +196,41 @@ def test_a_large_file_is_read_in_parts(
     assert len(once.read_text().splitlines()) == lines
 
 
+@pytest.mark.parametrize("ending", ["jsonl", "csv", "tsv"])
+def test_an_interrupted_run_is_continued(trained, tmp_path, monkeypatch, capsys, ending):
+    model, file, folder = trained("classification") / "model", tmp_path / "in.tsv", tmp_path / "out"
+    file.write_text("text\n" + "".join(f"good {'so ' * (n % 50)}\n" for n in range(9)))
+    folder.mkdir()
+    whole, output = tmp_path / f"whole.{ending}", folder / f"answers.{ending}"
+    assert run("predict", model, "--input", file, "--output", whole) == 0
+    told = capsys.readouterr().err
+    read = tabular.read_in_parts
+    stop_after = 2
+
+    def in_twos(*args, **options):
+        for number, part in enumerate(read(*args, **options, size=2)):
+            if number == stop_after:
+                raise KeyboardInterrupt
+            yield part
+
+    monkeypatch.setattr(tabular, "read_in_parts", in_twos)
+    arguments = ["predict", model, "--input", file, "--output", output]
+    assert run(*arguments) == 130
+    assert not output.exists()
+    stop_after = None
+    capsys.readouterr()
+    assert run(*arguments, "--batch-size", 3) == 0, "other options begin anew"
+    assert "resuming" not in capsys.readouterr().err
+    stop_after = 2
+    assert run(*arguments) == 130
+    stop_after = None
+    capsys.readouterr()
+    assert run(*arguments) == 0
+    assert capsys.readouterr().err == "resuming after 4 rows\n" + told
+    assert output.read_bytes() == whole.read_bytes()
+    assert [path.name for path in folder.iterdir()] == [output.name]
+
+
 CHARACTERS = "한\tB-x\n국\tI-x\n \tO\ng\tO\n\ng\tO\n!\tO\n\n" * 4
 
 

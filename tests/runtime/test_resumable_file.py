@@ -1,0 +1,81 @@
+"""Files that a killed process continues."""
+
+import json
+import multiprocessing
+import os
+import signal
+
+import pytest
+
+from keras_bert.runtime.resumable_file import ResumableFile
+
+
+def write(path, settings, lines, *, fail=None):
+    """Write `lines` after those that are committed, one commit per line."""
+    with ResumableFile(path, settings) as file:
+        done = file.state or 0
+        for number, line in enumerate(lines[done:], done + 1):
+            file.write(line)
+            if number == fail:
+                os.kill(os.getpid(), signal.SIGKILL)
+            file.commit(number)
+        return done
+
+
+def killed(path, settings, lines, fail):
+    process = multiprocessing.get_context("spawn").Process(
+        target=write, args=(path, settings, lines), kwargs={"fail": fail}
+    )
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_killed_process_is_continued(tmp_path):
+    path, lines = tmp_path / "out.txt", ["하나", "two", "three", "four"]
+    path.write_text("old\n")
+    killed(path, {"a": 1}, lines, fail=3)
+    assert path.read_text() == "old\n", "the file is replaced when it is complete"
+    assert write(path, {"a": 1}, lines) == 2
+    assert path.read_text(encoding="utf-8") == "하나\ntwo\nthree\nfour\n"
+    assert names(tmp_path) == ["out.txt"]
+
+
+@pytest.mark.parametrize("change", ["settings", "state", "short"])
+def test_other_settings_and_broken_states_begin_anew(tmp_path, change):
+    path, lines = tmp_path / "out.txt", ["one", "two", "three"]
+    killed(path, {"a": 1}, lines, fail=3)
+    if change == "state":
+        (tmp_path / ".out.txt.partial.json").write_text("[")
+    if change == "short":
+        (tmp_path / ".out.txt.partial").write_text("o")
+    assert write(path, {"a": 2 if change == "settings" else 1}, lines) == 0
+    assert path.read_text() == "one\ntwo\nthree\n"
+
+
+def test_state_stays_after_ctrl_c_but_not_after_wrong_input(tmp_path):
+    path = tmp_path / "out.txt"
+    for error in (KeyboardInterrupt, OSError, ValueError):
+        with pytest.raises(error), ResumableFile(path, {}) as file:
+            file.write("one")
+            file.commit({"rows": 1})
+            raise error
+        left = [] if error is ValueError else [".out.txt.partial", ".out.txt.partial.json"]
+        assert names(tmp_path) == left
+    with ResumableFile(path, {}) as file:
+        assert file.state is None
+
+
+def test_second_process_is_refused(tmp_path):
+    path = tmp_path / "out.txt"
+    with (
+        ResumableFile(path, {}),
+        pytest.raises(ValueError, match="another process writes"),
+        ResumableFile(path, {}),
+    ):
+        pass
+    assert json.dumps(names(tmp_path)) == '["out.txt"]'
