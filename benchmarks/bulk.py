@@ -24,6 +24,8 @@ import sys
 import tempfile
 import time
 
+from keras_bert.runtime import processor
+
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 
@@ -108,6 +110,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--memory", metavar="PROGRAM", help="such as 'keras-bert predict'")
     args = parser.parse_args()
+    print(f"{os.cpu_count()} cores: {' '.join(processor.instruction_sets())}")
     with tempfile.TemporaryDirectory() as name:
         if args.memory:
             memory(pathlib.Path(name), args.memory)

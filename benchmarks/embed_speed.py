@@ -83,11 +83,11 @@ def main():
     if args.measure:
         library, title = args.measure
         return measure(library, texts[title])
-    from serve_engines import instruction_sets
+    from keras_bert.runtime.processor import instruction_sets
 
     for name in ("tensorflow", "torch", "sentence-transformers"):
         print(name, importlib.metadata.version(name))
-    print(f"{os.cpu_count()} cores: {instruction_sets()}")
+    print(f"{os.cpu_count()} cores: {' '.join(instruction_sets())}")
     for title, rows in texts.items():
         seconds = {name: [] for name in LIBRARIES}
         for _ in range(args.rounds):

@@ -15,6 +15,10 @@ windows for questions. The same functions score both libraries.
 
     python benchmarks/finetune_tasks.py ../shared --tasks sst2-6000,mrpc
     python benchmarks/finetune_tasks.py ../shared --tasks sst2-6000 --peer keras_hub
+    python benchmarks/finetune_tasks.py ../shared --tasks sst2-6000,wnut17,stsb --bfloat16
+
+The last command also runs keras_bert with mixed_bfloat16 and transformers under autocast to
+bfloat16, and compares each with the first of these two.
 
 Needs transformers and torch, and keras-hub for the second command. KerasHub is used as in its guide
 (the preprocessor of the model, a fixed length, jit), but with the optimizer of keras_bert.
@@ -25,6 +29,7 @@ weights, which must be better than the most frequent answer.
 
 import argparse
 import dataclasses
+import functools
 import importlib.metadata
 import json
 import os
@@ -34,6 +39,8 @@ import statistics
 import subprocess
 import sys
 import time
+
+from keras_bert.runtime import processor
 
 BATCH, RATE, WARMUP, DECAY, CLIP = 32, 5e-5, 0.1, 0.01, 1.0
 EXAMPLES = pathlib.Path(__file__).resolve().parents[1] / "examples" / "data"
@@ -212,7 +219,7 @@ def since(start):
 # keras_bert
 
 
-def run_keras_bert(task, folder, train, dev, seed):
+def run_keras_bert(task, folder, train, dev, seed, dtype="float32"):
     import keras
 
     import keras_bert
@@ -221,7 +228,7 @@ def run_keras_bert(task, folder, train, dev, seed):
 
     keras.utils.set_random_seed(seed)
     if task.vocabulary is None:
-        encoder = keras_bert.load("minilm")
+        encoder = keras_bert.load("minilm", dtype=dtype)
     else:
         preprocessor = keras_bert.Preprocessor(folder / task.vocabulary, lowercase=False)
         encoder = keras_bert.BertEncoder(
@@ -401,7 +408,7 @@ class QuestionPeer:
 PEERS = {"label": TextPeer, "score": TextPeer, "tags": TagPeer, "questions": QuestionPeer}
 
 
-def run_transformers(task, folder, train, dev, seed):
+def run_transformers(task, folder, train, dev, seed, autocast=False):
     import torch
     import transformers
 
@@ -438,7 +445,9 @@ def run_transformers(task, folder, train, dev, seed):
     model.train()
     for _ in range(task.epochs):
         for batch in loader:
-            model(**batch).loss.backward()
+            with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+                loss = model(**batch).loss
+            loss.backward()
             torch.nn.utils.clip_grad_norm_(parameters, CLIP)
             optimizer.step()
             schedule.step()
@@ -511,19 +520,23 @@ def run_keras_hub(task, folder, train, dev, seed):
 
 # The runs
 
-
+OURS_BFLOAT16, THEIRS_BFLOAT16 = "keras_bert bfloat16", "transformers bfloat16"
 LIBRARIES = {
     "keras_bert": run_keras_bert,
     "transformers": run_transformers,
     "keras_hub": run_keras_hub,
+    OURS_BFLOAT16: functools.partial(run_keras_bert, dtype="mixed_bfloat16"),
+    THEIRS_BFLOAT16: functools.partial(run_transformers, autocast=True),
 }
 
 
-def libraries_for(task, peers):
-    """Return the names of the libraries that run a task."""
-    libraries = ["keras_bert"]
+def libraries_for(task, peers, bfloat16):
+    """Return the names of the libraries that run a task; the others are compared with the first."""
+    libraries = [OURS_BFLOAT16, "keras_bert"] if bfloat16 else ["keras_bert"]
     if task.vocabulary is None:
         libraries.append("transformers")
+        if bfloat16:
+            libraries.append(THEIRS_BFLOAT16)
         if "keras_hub" in peers and task.kind in ("label", "score"):  # KerasHub has no other heads
             libraries.append("keras_hub")
     return libraries
@@ -558,16 +571,17 @@ def in_a_process(folder, options):
     return json.loads(output.stdout.splitlines()[-1])
 
 
-def run_task(name, folder, seeds, limit, epochs, peers):
+def run_task(name, folder, seeds, limit, epochs, libraries):
     """Print the runs of a task and their summary. Return the ratios of speed to each library."""
     task = TASKS[name]
     metrics = list(dict.fromkeys(task.metrics))
-    results = {library: [] for library in libraries_for(task, peers)}
+    results = {library: [] for library in libraries}
+    first = libraries[0]
     for seed in seeds:
         for library, rows in results.items():
             options = {"name": name, "library": library, "seed": seed, "limit": limit}
             result = in_a_process(folder, {**options, "epochs": epochs})
-            if seed == seeds[0] and library == "keras_bert":
+            if seed == seeds[0] and library == first:
                 print("{}: {} + {} rows".format(name, *result["rows"]), end="")
                 majority = result.get("majority")
                 print("" if majority is None else f", majority {majority:.3f}", flush=True)
@@ -590,16 +604,15 @@ def run_task(name, folder, seeds, limit, epochs, peers):
     ratios = {
         library: [
             statistics.median(
-                theirs[time] / ours[time]
-                for ours, theirs in zip(results["keras_bert"], rows, strict=True)
+                theirs[time] / ours[time] for ours, theirs in zip(results[first], rows, strict=True)
             )
             for time in ("seconds", "processor")
         ]
         for library, rows in results.items()
-        if library != "keras_bert"
+        if library != first
     }
     for library, (speed, less) in ratios.items():
-        print(f"{name}: speed {speed:.2f}x {library}, by processor time {less:.2f}x", flush=True)
+        print(f"{name}: {first} {speed:.2f}x {library}, by processor time {less:.2f}x", flush=True)
     return ratios
 
 
@@ -614,6 +627,7 @@ def main():
     parser.add_argument("--limit", type=int, help="maximum rows of training and dev data")
     parser.add_argument("--epochs", type=int, help="default: as in the task")
     parser.add_argument("--peer", action="append", choices=["keras_hub"], default=[])
+    parser.add_argument("--bfloat16", action="store_true", help="also run both in bfloat16")
     parser.add_argument("--one", type=json.loads, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.one:
@@ -624,12 +638,17 @@ def main():
     if unknown:
         parser.error(f"--tasks: no task {unknown[0]!r}; there are {', '.join(TASKS)}")
     packages = ("keras", "tensorflow", "transformers", "tokenizers", "torch", "keras-hub")
+    print(f"instruction sets: {' '.join(processor.instruction_sets())}")
     print(", ".join(f"{p} {importlib.metadata.version(p)}" for p in packages[: 5 + len(args.peer)]))
     seeds = range(args.first_seed, args.first_seed + args.seeds)
     ratios = [
-        run_task(name, args.folder, seeds, args.limit, args.epochs, args.peer) for name in names
-    ]
-    for library in ("transformers", "keras_hub"):
+        run_task(
+            name, args.folder, seeds, args.limit, args.epochs,
+            libraries_for(TASKS[name], args.peer, args.bfloat16),
+        )
+        for name in names
+    ]  # fmt: skip
+    for library in LIBRARIES:
         found = [ratio[library] for ratio in ratios if library in ratio]
         if len(found) > 1:
             speed, less = map(statistics.geometric_mean, zip(*found, strict=True))

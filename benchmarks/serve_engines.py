@@ -47,6 +47,7 @@ from served_latency import LABELS, TEXT
 import keras_bert
 import keras_bert.hub.resolve
 from keras_bert.data import tabular
+from keras_bert.runtime.processor import instruction_sets
 
 THREADS = os.cpu_count()
 BLOCK = 6  # calls with a single text before the next engine
@@ -64,15 +65,6 @@ ONNX_GOALS = (
     ("onnx float32", "ort float32", 1.05), ("onnx int8", "ort int8", 1.05),
     ("onnx in openvino", "openvino float32", 1.05),
 )  # fmt: skip
-
-
-def instruction_sets():
-    """Return the instruction sets of the processor that matter here."""
-    wanted = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8")
-    with contextlib.suppress(OSError):
-        flags = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").split()
-        return " ".join(name for name in wanted if name in flags)
-    return "unknown"
 
 
 def read_texts(data):
@@ -205,7 +197,7 @@ def main():
     torch.set_num_threads(THREADS)
     for name in ("tensorflow", "onnxruntime", "openvino", "torch", "transformers"):
         print(name, importlib.metadata.version(name))
-    print(f"{THREADS} cores: {instruction_sets()}")
+    print(f"{THREADS} cores: {' '.join(instruction_sets())}")
     encoder = keras_bert.load("minilm")
     model = keras_bert.heads.classifier(encoder, labels=LABELS, pooling="pooler")
     source = str(keras_bert.hub.resolve.find("minilm"))

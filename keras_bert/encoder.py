@@ -286,7 +286,7 @@ def _forward(get_layer, num_layers, inputs, training=None):
     if attention_mask is None:
         attention_mask = inputs["input_mask"]
     cls_positions = inputs.get("cls_positions")
-    last_positions = _positions_of_last_layer(inputs)  # (batch, texts + n) or None
+    last_positions = positions_of_last_layer(inputs)  # (batch, texts + n) or None
     x = get_layer("embeddings")(
         inputs["input_word_ids"],
         inputs["input_type_ids"],
@@ -313,7 +313,7 @@ def _forward(get_layer, num_layers, inputs, training=None):
     return {"pooled_output": pooled, "sequence_output": x, "encoder_outputs": encoder_outputs}
 
 
-def _positions_of_last_layer(inputs):
+def positions_of_last_layer(inputs):
     """Return the positions that the last layer computes, [CLS] first; `None` for all."""
     positions, cls_positions = inputs.get("output_positions"), inputs.get("cls_positions")
     if positions is None:

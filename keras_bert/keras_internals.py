@@ -81,8 +81,8 @@ def used_outputs(model, layer):
     return {index for operation, index in used if operation is layer}
 
 
-def run_with(model, inputs, layer, function):
-    """Run a functional model with `function` in place of one of its layers, without dropout.
+def run_with(model, inputs, layer, function, training=False):
+    """Run a functional model with `function` in place of one of its layers.
 
     `inputs` has the keys of the model's inputs. `function` takes the arguments of the layer.
     """
@@ -90,7 +90,7 @@ def run_with(model, inputs, layer, function):
     def replace(operation):
         if operation is layer:
             return function
-        return functional.operation_fn(operation, training=False)
+        return functional.operation_fn(operation, training=training)
 
     return model._run_through_graph(inputs, replace)
 

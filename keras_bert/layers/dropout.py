@@ -35,14 +35,14 @@ class Dropout(keras.layers.Dropout):
             return inputs
         if self.noise_shape is not None or keras.backend.backend() == "torch":
             return super().call(inputs, training=training)
-        bits = _random_bits(ops.shape(inputs), self.seed_generator.next())
+        bits = random_bits(ops.shape(inputs), self.seed_generator.next())
         # Compare 24 bits as int32: not all kernels compare uint32.
         bits = ops.cast(ops.right_shift(bits, _uint32(8)), "int32")
         keep = bits >= round(self.rate * 2**24)
         return ops.where(keep, inputs * (1.0 / (1.0 - self.rate)), ops.zeros_like(inputs))
 
 
-def _random_bits(shape, seed):
+def random_bits(shape, seed):
     """Return 32 random bits per element, uint32 of the given shape, from a seed (2,)."""
     golden = _uint32(_GOLDEN_RATIO)
     keys = _hash(ops.cast(seed, "uint32") * golden + _uint32([1, 2]))

@@ -256,6 +256,15 @@ def supports_jit_compile():
     return backend == "jax" or (backend == "tensorflow" and _strategy() is None)
 
 
+def is_tensorflow_on_cpu():
+    """Return True if the backend is TensorFlow and it sees no accelerator."""
+    if keras.backend.backend() != "tensorflow":
+        return False
+    import tensorflow as tf
+
+    return not any(tf.config.list_logical_devices(kind) for kind in ("GPU", "TPU"))
+
+
 def check_accumulation(batches):
     """Raise ValueError if Keras cannot accumulate gradients over `batches` batches per step.
 

@@ -4,7 +4,7 @@ import math
 
 import keras
 
-from keras_bert import heads, packed_heads
+from keras_bert import heads, mixed_training, packed_heads
 from keras_bert.data import packing
 from keras_bert.data.batching import LENGTHS, Batches, choose_compiled_lengths
 from keras_bert.runtime import distribution
@@ -15,6 +15,8 @@ from keras_bert.training import flops
 # two cores.
 _OPERATIONS_PER_COMPILATION = 1.7e11
 _COMPILED_SHARE = 0.65
+# The same for `mixed_training`, which compiles functions that all layers share.
+_OPERATIONS_PER_MIXED_COMPILATION = 4e11
 _PLANNED_EPOCHS = 10  # epochs that determine the shape of packed batches; later epochs may widen it
 
 
@@ -29,9 +31,10 @@ class BatchPlan:
         batches: Batches per epoch.
         steps: Total number of optimizer steps.
         missing: Batches of an additional pass that complete the last optimizer step.
-        trained: The model that takes the batches: `model`, or a packed one with its weights.
+        trained: The model that takes the batches: `model`, or a packed or a `mixed_training` one
+            with its weights.
         shape: Shape of packed batches, see `packing.packed_shape`. `None`: not packed.
-        compiled: True if XLA should compile the steps.
+        compiled: True if XLA should compile the steps as a whole.
     """
 
     def __init__(
@@ -62,9 +65,12 @@ class BatchPlan:
             width = encoder.bert_config["hidden_size"]
             replicas = distribution.replicas()
             self.shape = packing.packed_shape(encoded.lengths, self._plans, width, replicas)
-        self._choose_compilation(_cost_of_compiling(encoder), fixed_length)
         if self.shape is not None:
             self.trained = packed_heads.packed(model)
+        is_mixed = mixed_training.is_faster_here() and mixed_training.can_train(self.trained)
+        self._choose_compilation(_cost_of_compiling(encoder, is_mixed), fixed_length)
+        if is_mixed and self.compiled:
+            self.compiled, self.trained = False, mixed_training.TrainedModel(self.trained)
 
     def _choose_compilation(self, cost, fixed_length):
         """Set `compiled` and the lengths that batches are padded to."""
@@ -103,23 +109,16 @@ def _can_pack_here():
     return distribution.replicas() == 1
 
 
-def _cost_of_compiling(encoder):
+def _cost_of_compiling(encoder, is_mixed):
     """Return the number of positions that could be computed during one compilation."""
     if not distribution.supports_jit_compile():
         return math.inf
-    if not _is_tensorflow_on_cpu():
+    if not distribution.is_tensorflow_on_cpu():
         return 0.0  # Keras always compiles
     if encoder.rematerialize:  # on a CPU XLA undoes half of the memory savings
         return math.inf
     config = encoder.bert_config
     flops_per_position = flops.of_encoder(config, 32) / 32
+    if is_mixed:
+        return _OPERATIONS_PER_MIXED_COMPILATION / flops_per_position
     return _OPERATIONS_PER_COMPILATION * config["num_hidden_layers"] / flops_per_position
-
-
-def _is_tensorflow_on_cpu():
-    """Return True if the backend is TensorFlow and it sees no accelerator."""
-    if keras.backend.backend() != "tensorflow":
-        return False
-    import tensorflow as tf
-
-    return not any(tf.config.list_logical_devices(kind) for kind in ("GPU", "TPU"))
