@@ -4,6 +4,7 @@ No other module of this package may use them. `tests/test_keras_internals.py` na
 fails if a new version of Keras removes it or changes its signature.
 """
 
+import typing
 import warnings
 
 import keras
@@ -134,6 +135,8 @@ class BertOptimizerMixin(keras.optimizers.Optimizer):
     A subclass implements `step_scalars` and `update_step(gradient, variable, scalars)`.
     """
 
+    _known_norm: typing.Any = None  # of the gradients that are being applied
+
     def step_scalars(self, learning_rate):
         """Return the scalar tensors that `update_step` needs, computed once per step."""
         raise NotImplementedError
@@ -161,6 +164,12 @@ class BertOptimizerMixin(keras.optimizers.Optimizer):
         self.assign_add(second, (ops.square(gradient) - second) * (1 - self.beta_2))
         return first, second
 
+    def apply_with_norm(self, grads, trainable_variables, global_norm):
+        """Apply gradients whose global norm is known. Accumulated gradients have another norm."""
+        self._known_norm = None if self.gradient_accumulation_steps else global_norm
+        self.apply(grads, trainable_variables)
+        self._known_norm = None
+
     def apply(self, grads, trainable_variables=None):
         """Apply the gradients, without a warning if the model does not use the pooler."""
         with warnings.catch_warnings():
@@ -184,6 +193,9 @@ class BertOptimizerMixin(keras.optimizers.Optimizer):
         all_reduce = getattr(super(), "_all_reduce_sum_gradients", None)
         if all_reduce is not None:
             grads = [grad for grad, _ in all_reduce([(grad, None) for grad in grads])]
+        if self._known_norm is not None and self.global_clipnorm:
+            scale = self.global_clipnorm / ops.maximum(self._known_norm, self.global_clipnorm)
+            return [grad * ops.cast(scale, grad.dtype) for grad in grads]
         return super()._clip_gradients(grads)
 
     def _all_reduce_sum_gradients(self, grads_and_vars):

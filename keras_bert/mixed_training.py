@@ -83,17 +83,17 @@ class TrainedModel(keras.Model):
             self._loss_tracker.update_state(loss)
         variables = [variable.value for variable in self.trainable_variables]
         gradients = tape.gradient(loss, variables)
-        # Sum the gradients of an embedding here: XLA would take longer.
+        # XLA takes longer to sum the gradients of an embedding, and for the norm.
         gradients = [
             tf.convert_to_tensor(gradient) if isinstance(gradient, tf.IndexedSlices) else gradient
             for gradient in gradients
         ]
-        self._apply(gradients)
+        self._apply(gradients, tf.linalg.global_norm(gradients))
         return self.compute_metrics(x, y, outputs, weights)
 
     @tf.function(autograph=False, jit_compile=True)
-    def _apply(self, gradients):
-        self.optimizer.apply(gradients, self.trainable_variables)
+    def _apply(self, gradients, norm):
+        self.optimizer.apply_with_norm(gradients, self.trainable_variables, norm)
 
 
 def _fused(function):
@@ -139,10 +139,10 @@ class _Encoder:
         self._epsilon, self._activation = config["layer_norm_eps"], self._blocks[0].activation
         self._rate = config["hidden_dropout_prob"]
         self._attention_rate = config["attention_probs_dropout_prob"]
-        self._sum_and_norm = _fused(self._sum_and_norm)
-        self._split, self._merge = _fused(self._split), _fused(self._merge)
-        self._probabilities = _fused(self._probabilities)
-        self._add_and_norm, self._activate = _fused(self._add_and_norm), _fused(self._activate)
+        self._embedding = _fused(self._sum_and_norm)
+        self._heads_of, self._merged = _fused(self._split), _fused(self._merge)
+        self._attention = _fused(self._probabilities)
+        self._residual, self._activation_of = _fused(self._add_and_norm), _fused(self._activate)
 
     def __call__(self, inputs, training=None, mask=None):
         if inputs.keys() - _KNOWN_INPUTS:
@@ -180,12 +180,12 @@ class _Encoder:
             tf.gather(tf.convert_to_tensor(table.embeddings), tf.reshape(each, [-1]))
             for table, each in zip(tables, (ids, positions, inputs["input_type_ids"]), strict=True)
         ]
-        return self._sum_and_norm(*rows, *_norm(layer.layer_norm), _seed(layer.dropout))
+        return self._embedding(*rows, *_norm(layer.layer_norm), _seed(layer.dropout))
 
     def _block(self, block, x, mask, positions):
         attention = block.attention
         qkv, bias = _dense(attention.qkv, x)
-        query, key, value = self._split(qkv, bias, mask)  # (batch, heads, seq, head)
+        query, key, value = self._heads_of(qkv, bias, mask)  # (batch, heads, seq, head)
         if positions is not None:
             query = tf.transpose(query, (0, 2, 1, 3))
             query = tf.transpose(tf.gather(query, positions, batch_dims=1), (0, 2, 1, 3))
@@ -194,15 +194,15 @@ class _Encoder:
             if len(mask.shape) == 3:
                 mask = tf.gather(mask, positions, batch_dims=1)
         logits = tf.matmul(query, key, transpose_b=True)  # (batch, heads, queries, seq)
-        probabilities = self._probabilities(logits, mask, _seed(attention.dropout))
-        context = self._merge(tf.matmul(probabilities, value))
+        probabilities = self._attention(logits, mask, _seed(attention.dropout))
+        context = self._merged(tf.matmul(probabilities, value))
         y, bias = _dense(attention.output_dense, context)
         seed = _seed(block.attention_output_dropout)
-        x = self._add_and_norm(y, bias, x, *_norm(block.attention_layer_norm), seed)
-        y = self._activate(*_dense(block.intermediate, x))
+        x = self._residual(y, bias, x, *_norm(block.attention_layer_norm), seed)
+        y = self._activation_of(*_dense(block.intermediate, x))
         y, bias = _dense(block.output_dense, y)
         seed = _seed(block.output_dropout)
-        return self._add_and_norm(y, bias, x, *_norm(block.output_layer_norm), seed)
+        return self._residual(y, bias, x, *_norm(block.output_layer_norm), seed)
 
     # The functions between two matmuls. They compute in float32.
 

@@ -53,7 +53,7 @@ class BatchPlan:
         self.batches = -(-len(encoded.lengths) // batch_size)
         self.steps = -(-epochs * self.batches // gradient_accumulation_steps)
         self.missing = -epochs * self.batches % gradient_accumulation_steps
-        self.trained, self.shape = model, None
+        self.trained, self.shape, self.compiled = model, None, False
         self._of_positions = heads.find_task(model) == "tagger"
         encoder = heads.find_encoder(model)
         if not fixed_length and packed_heads.can_be_packed(model) and _can_pack_here():
