@@ -16,6 +16,8 @@ about half of the positions of unpacked rows are padding.
 
 `stream`: rows per second that the stream generates from records, and rows per second of the step.
 
+`bfloat16`: the same steps in float32 and in mixed_bfloat16, as `pretrain` runs them.
+
 `peer` needs keras-hub. The corpus is synthetic: random words.
 """
 
@@ -35,8 +37,9 @@ import numpy as np
 import tensorflow as tf
 
 import keras_bert
-from keras_bert import heads, optimizers, packed_heads
+from keras_bert import heads, mixed_training, optimizers, packed_heads
 from keras_bert.pretraining import records, stream, train
+from keras_bert.runtime import processor
 from keras_bert.training import flops
 
 VOCAB = 30522
@@ -60,25 +63,55 @@ def ours(model, batch):
     return lambda steps: model.fit(dataset, steps_per_epoch=steps, epochs=1, verbose=0)
 
 
-def against_keras_hub(size, rounds, steps):
-    import keras_hub
-
-    layers, hidden, rows = SIZES[size]
+def batch_of(rows):
+    """Return a batch of random ids: inputs, targets and weights of `heads.pretraining`."""
     random = np.random.default_rng(0)
     ids = random.integers(1000, VOCAB, (rows, LENGTH), dtype=np.int32)
     positions = np.sort(random.permuted(np.tile(np.arange(1, LENGTH - 1), (rows, 1)), axis=1)
                         [:, :PREDICTIONS]).astype(np.int32)  # fmt: skip
     labels = np.take_along_axis(ids, positions, axis=1)
-    ones, weights = np.ones_like(ids), np.ones(positions.shape, np.float32)
-
-    mine = heads.pretraining(encoder(size))
-    train.compile_model(mine, optimizers.adamw(1e-4, total_steps=10**6, warmup_steps=10**4))
-    inputs = {"input_word_ids": ids, "input_mask": ones, "input_type_ids": 0 * ids,
+    weights = np.ones(positions.shape, np.float32)
+    inputs = {"input_word_ids": ids, "input_mask": np.ones_like(ids), "input_type_ids": 0 * ids,
               "masked_lm_positions": positions}  # fmt: skip
     next_sentence = random.integers(0, 2, rows, dtype=np.int32)
-    batch = (inputs, {"masked_lm": labels, "next_sentence": next_sentence},
-             {"masked_lm": weights, "next_sentence": np.ones(rows, np.float32)})  # fmt: skip
+    return (inputs, {"masked_lm": labels, "next_sentence": next_sentence},
+            {"masked_lm": weights, "next_sentence": np.ones(rows, np.float32)})  # fmt: skip
 
+
+def compiled(model):
+    train.compile_model(model, optimizers.adamw(1e-4, total_steps=10**6, warmup_steps=10**4))
+    return model
+
+
+def in_bfloat16(size, rounds, steps):
+    """Print the ratio of the step in float32 to the one in mixed_bfloat16."""
+    rows = SIZES[size][2]
+    batch, runs = batch_of(rows), {}
+    for dtype in ("float32", "mixed_bfloat16"):
+        model = heads.pretraining(encoder(size).with_options(dtype=dtype))
+        if dtype == "mixed_bfloat16" and mixed_training.is_faster_here():
+            model = mixed_training.TrainedModel(model)
+        runs[dtype] = ours(compiled(model), batch)
+    seconds, _ = in_turns(runs, rounds, steps)
+    one, other = (statistics.median(values) / steps for values in seconds.values())
+    print(
+        f"{size}, {rows} x {LENGTH}, {PREDICTIONS} masked: float32 {one * 1e3:.0f} ms, "
+        f"mixed_bfloat16 {other * 1e3:.0f} ms; {one / other:.2f}x",
+        flush=True,
+    )
+
+
+def against_keras_hub(size, rounds, steps):
+    import keras_hub
+
+    layers, hidden, rows = SIZES[size]
+    batch = batch_of(rows)
+    inputs, targets, _ = batch
+    ids, ones, positions = (
+        inputs[name] for name in ("input_word_ids", "input_mask", "masked_lm_positions")
+    )
+    labels, weights = targets["masked_lm"], np.ones(positions.shape, np.float32)
+    mine = compiled(heads.pretraining(encoder(size)))
     backbone = keras_hub.models.BertBackbone(VOCAB, layers, hidden // 64, hidden, 4 * hidden)
     theirs = keras_hub.models.BertMaskedLM(backbone=backbone, preprocessor=None)
     theirs.compile(
@@ -230,16 +263,17 @@ def stream_against_step(size, steps, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--questions", default="peer,packed,stream")
-    parser.add_argument("--sizes", default="tiny,base", help="sizes for `peer`")
+    parser.add_argument("--questions", default="peer,packed,stream,bfloat16")
+    parser.add_argument("--sizes", default="tiny,base", help="sizes for `peer` and `bfloat16`")
     parser.add_argument("--packed-size", default="mini", help="size for `packed`")
     parser.add_argument("--rounds", type=int, default=21)
     args = parser.parse_args()
     questions = args.questions.split(",")
     print(f"keras {keras.__version__}, tensorflow {tf.__version__}, {os.cpu_count()} cores")
-    if "peer" in questions:
-        for size in args.sizes.split(","):
-            against_keras_hub(size, args.rounds, 3 if size != "base" else 1)
+    print(f"instruction sets: {' '.join(processor.instruction_sets())}")
+    for question, compare in (("peer", against_keras_hub), ("bfloat16", in_bfloat16)):
+        for size in args.sizes.split(",") if question in questions else ():
+            compare(size, args.rounds, 3 if size != "base" else 1)
     for question, ask in (
         (
             "packed",

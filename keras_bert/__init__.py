@@ -20,9 +20,12 @@ from keras_bert.version import __version__
 # Public name -> module, and after a colon the name in that module if it differs.
 _MODULE_OF = {
     "BertEncoder": "keras_bert.encoder",
+    "Choices": "keras_bert.data.swag",
     "Examples": "keras_bert.data.examples",
     "HubLayer": "keras_bert.exporting.hub_layer",
     "Preprocessor": "keras_bert.text.preprocessor",
+    "Questions": "keras_bert.data.squad",
+    "TaggedSentences": "keras_bert.data.conll",
     "Tokenizer": "keras_bert.text.tokenizer:WordPieceTokenizer",
     "convert": "keras_bert.hub.loading",
     "evaluate": "keras_bert.tasks.inference",

@@ -493,6 +493,11 @@ def _input(name):
 
 
 def _inputs(encoder):
+    if not isinstance(encoder, keras.Model):
+        raise ValueError(
+            f"encoder must be a BertEncoder; received {encoder!r:.80}. Load one with "
+            "keras_bert.load"
+        )
     return {key: _input(key) for key in encoder.input}
 
 
@@ -573,6 +578,8 @@ def _check_layers(layers, count):
 
 def _check_labels(head, count, labels, least):
     """Return the labels as strings."""
+    if isinstance(labels, str):
+        raise ValueError(f"labels must be a list of strings; received the string {labels!r:.80}")
     if labels is None:
         labels = [str(index) for index in range(count or 0)]
     labels = [str(label) for label in labels]
@@ -581,7 +588,10 @@ def _check_labels(head, count, labels, least):
             f"{head} with {count} classes needs {count} labels; received {len(labels)}"
         )
     if len(labels) < least:
-        raise ValueError(f"{head} needs at least {least} classes; received {len(labels)}")
+        raise ValueError(
+            f"{head} needs at least {least} classes; received {len(labels)}. Give labels, the "
+            "names of the classes, or num_classes"
+        )
     repeated = [label for label, count in collections.Counter(labels).items() if count > 1]
     if repeated:
         raise ValueError(f"labels must be unique; received {repeated[0]!r} more than once")

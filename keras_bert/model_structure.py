@@ -1,5 +1,7 @@
 """Functions that find out what a Keras model contains: its encoder, its output layer, its task."""
 
+import keras
+
 from keras_bert import keras_internals
 from keras_bert.encoder import BertEncoder
 from keras_bert.layers import TaskOutput
@@ -25,6 +27,11 @@ def find_encoder(model):
     >>> find_encoder(heads.classifier(encoder, 2)) is encoder
     True
     """
+    if not isinstance(model, keras.Model):
+        raise ValueError(
+            f"model must be a keras.Model; received {model!r:.80}. Load a name or a path with "
+            "keras_bert.load; a pipeline has its model as `pipeline.model`"
+        )
     found, pending = {}, [model]
     while pending:
         layer = pending.pop()

@@ -52,6 +52,11 @@ def detect(path: str | Path) -> str:
     if not path.is_dir():
         found = "a file" if path.exists() else "nothing there"
         raise FileNotFoundError(f"{path}: must be the folder of a checkpoint, received {found}")
+    if (path / "assets/labels.txt").is_file() or any(path.glob("[0-9]*/assets/labels.txt")):
+        raise ValueError(
+            f"{path} is an export with a head, which cannot be loaded. Load the model that was "
+            "exported; or ask the export with keras-bert serve or tf.saved_model.load"
+        )
     formats = [name for name, module in FORMATS.items() if module.matches(path)]
     if len(formats) == 1:
         return formats[0]

@@ -2,15 +2,28 @@
 
 import pathlib
 
+import keras
+
 import keras_bert
-from keras_bert import provenance
+from keras_bert import mixed_training, provenance
 from keras_bert.hub import loading
 
 
 def encoder_options(args):
     """Return the options of an encoder that the command line sets, as a dict."""
-    options = {"dtype": args.dtype, "rematerialize": args.rematerialize}
+    options = {"dtype": dtype_of(args), "rematerialize": args.rematerialize}
     return {name: value for name, value in options.items() if value}
+
+
+def dtype_of(args):
+    """Return the dtype policy of the command line; print the choice for "auto"."""
+    if args.dtype != "auto":
+        return args.dtype
+    has_tpu = any(device.startswith("tpu") for device in keras.distribution.list_devices())
+    is_faster = has_tpu or mixed_training.is_faster_here()
+    dtype = "mixed_bfloat16" if is_faster else "float32"
+    print(f"--dtype auto: {dtype}", flush=True)
+    return dtype
 
 
 def load(args, **options):

@@ -168,7 +168,7 @@ def pretrain(args):
         else:
             model = keras_bert.BertEncoder(
                 **_bert_config(args, made),
-                dtype=args.dtype,
+                dtype=arguments.dtype_of(args),
                 rematerialize=args.rematerialize,
                 preprocessor=made.preprocessor(),
             )

@@ -7,7 +7,7 @@ import pathlib
 import re
 import sys
 
-from keras_bert.data.examples import check_count, check_list, check_strings
+from keras_bert.data.examples import check_count, check_list, check_strings, summary
 from keras_bert.data.text_files import check_limit, numbered_lines, open_utf8
 
 FORMATS = ("conll", "conllu")
@@ -17,7 +17,7 @@ _CONLLU_COLUMNS = 10
 _FORM, _UPOS = 2, 4  # numbers of columns of CoNLL-U, from 1
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class TaggedSentences:
     """Sentences, each a list of words, optionally with a tag per word.
 
@@ -43,6 +43,7 @@ class TaggedSentences:
     first: int = 1
 
     def __post_init__(self):
+        check_list(f"{self.source}: words", self.words)
         words = [
             check_strings(self._location(number), "words", row)
             for number, row in enumerate(self.words, self.first)
@@ -65,6 +66,9 @@ class TaggedSentences:
             check_count(location, "tags", row, "words", len(sentence))
             tags.append([str(tag) for tag in row])
         object.__setattr__(self, "tags", tags)
+
+    def __repr__(self):
+        return summary(self, len(self), [] if self.tags is None else ["tags"])
 
     def _location(self, number):
         return f"{self.source}, sentence {number}"

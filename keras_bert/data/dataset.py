@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from keras_bert import heads
 from keras_bert.data.batching import LENGTHS
+from keras_bert.runtime.arguments import as_integer
 from keras_bert.text.fast_tokenizer import tokenize_function
 
 
@@ -20,8 +21,21 @@ def of_examples(examples, model, batch_size, shuffle, seed, pad):
             "to_dataset needs a Preprocessor, or a model whose encoder has one; received "
             f"{model!r:.80}"
         )
-    if pad != "batch" and (isinstance(pad, bool) or not isinstance(pad, int) or pad < 3):
-        raise ValueError(f'pad must be "batch" or a length of at least 3; received {pad!r}')
+    batch_size = as_integer("batch_size", batch_size, 1)
+    if pad != "batch":
+        pad = as_integer('pad, if it is not "batch",', pad, 3)
+        longest = (
+            heads.find_encoder(model).bert_config["max_position_embeddings"] if output else pad
+        )
+        if pad > longest:
+            raise ValueError(
+                f"pad must be at most {longest}, the maximum of the model; received {pad}"
+            )
+    if not len(examples):
+        raise ValueError(f"{examples.source} contains no examples")
+    if output is not None and output.pairs != (examples.text_pairs is not None):
+        reads = "pairs of texts" if output.pairs else "single texts"
+        raise ValueError(f"{model.name!r} reads {reads}; {examples.source} has the other kind")
     targets = targets_of(examples, output)
     columns = [examples.texts]
     if examples.text_pairs is not None:

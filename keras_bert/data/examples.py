@@ -9,7 +9,7 @@ from collections.abc import Iterable
 _MAX_SCORE = 1e18
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Examples:
     """Texts or pairs of texts, optionally labeled. All columns have the same length.
 
@@ -52,40 +52,34 @@ class Examples:
             raise ValueError(f"{self.source}: give only one of labels, label_sets and scores")
         for name in ("texts", "text_pairs", "labels", "label_sets", "scores"):
             column = getattr(self, name)
-            if column is None:
+            if column is None and name != "texts":
                 continue
-            check_list(f"{self.source}: {name}", column)
-            if name == "labels":
-                column = self._labels(column)
-            elif name == "label_sets":
-                column = [tuple(self._labels(labels)) for labels in column]
-            elif name == "scores":
-                column = [check_score(f"{self.source}: scores", score) for score in column]
-            else:
+            where = f"{self.source}: {name}"
+            check_list(where, column)
+            if name in ("texts", "text_pairs"):
                 column = check_strings(self.source, name, column)
-            check_count(self.source, name, column, "texts", len(self.texts))
+            elif name == "labels":
+                column = _labels(where, column)
+            elif name == "label_sets":
+                column = [
+                    _label_set(f"{where}, row {number}", labels)
+                    for number, labels in enumerate(column, 1)
+                ]
+            else:
+                column = [
+                    check_score(where, score, number) for number, score in enumerate(column, 1)
+                ]
             object.__setattr__(self, name, column)
-
-    def _labels(self, labels):
-        """Return labels as a list of strings."""
-        if isinstance(labels, str) or not isinstance(labels, Iterable):
-            raise ValueError(
-                f"{self.source}: each of label_sets must be a list of labels; "
-                f"received {labels!r:.80}"
-            )
-        labels = list(labels)
-        for number, label in enumerate(labels, 1):
-            # Only NaN and NaT differ from themselves.
-            if label is None or label == "" or label != label:
-                raise ValueError(
-                    f"{self.source}: labels must not be missing; received {label!r} in row {number}"
-                )
-            if isinstance(label, bytes):
-                raise ValueError(f"{self.source}: labels must be strings; received {label!r:.80}")
-        return [str(label) for label in labels]
+            check_count(self.source, name, column, "texts", len(self.texts))
 
     def __len__(self):
         return len(self.texts)
+
+    def __repr__(self):
+        kinds = {"labels": self.labels, "label_sets": self.label_sets, "scores": self.scores}
+        columns = ["text_pairs"] if self.text_pairs is not None else []
+        columns += [name for name, column in kinds.items() if column is not None]
+        return summary(self, len(self), columns)
 
     def location(self, index):
         """Return where an example comes from, for messages: "a.tsv, row 2"."""
@@ -102,7 +96,8 @@ class Examples:
             shuffle: If True, each epoch has another order.
             seed: Seed of the order.
             pad: `"batch"` pads each batch to its longest text, with JAX to one of a few lengths.
-                An int pads to that length.
+                An int pads to that length. Longer texts are truncated, with `"batch"` to the
+                preprocessor's `max_sequence_length`.
 
         Returns:
             A dataset of (inputs, targets), or of inputs without labels. The inputs are a dict of
@@ -110,7 +105,8 @@ class Examples:
             label sets, and float32 (batch, 1) for scores.
 
         Raises:
-            ValueError: If the model has no preprocessor or does not know a label.
+            ValueError: If the model has no preprocessor, reads pairs and the examples are single
+                texts, or the reverse, or if it does not know a label.
 
         Example:
 
@@ -141,10 +137,65 @@ class Examples:
         return max(counts.values()) / counts.total()
 
 
+def summary(data, count, columns=()):
+    """Return a short `repr` of data: its type, its number of items, its columns and its source."""
+    also = f" with {', '.join(columns)}" if columns else ""
+    return f"<{type(data).__name__}: {count:,} items{also}, from {data.source}>"
+
+
 def check_list(name, column):
-    """Raise a `ValueError` if a column is a single string."""
+    """Raise a `ValueError` if a column is a single string, a table or not iterable."""
     if isinstance(column, str):
         raise ValueError(f"{name} must be a list of strings; received one string")
+    if isinstance(column, dict) or hasattr(column, "columns"):
+        raise ValueError(
+            f"{name} must be a list; received a {type(column).__name__}. Read tables with "
+            "keras_bert.read"
+        )
+    if not isinstance(column, Iterable):
+        raise ValueError(f"{name} must be a list; received {column!r:.80}")
+
+
+def _labels(name, labels):
+    """Return labels as a list of strings."""
+    if hasattr(labels, "numpy"):  # tensors do not compare with strings
+        labels = labels.numpy()
+    labels = list(labels)
+    for number, label in enumerate(labels, 1):
+        if isinstance(label, bytes):
+            raise ValueError(f"{name} must be strings; received {label!r:.80} in row {number}")
+        if isinstance(label, Iterable) and not isinstance(label, str):
+            raise ValueError(
+                f"{name} must be strings or numbers; received {label!r:.80} in row {number}. For "
+                "any number of labels per text, give label_sets (the task multi_label)"
+            )
+        if _is_missing(label):
+            raise ValueError(f"{name} must not be missing; received {label!r} in row {number}")
+    return [str(label) for label in labels]
+
+
+def _label_set(name, labels):
+    """Return the labels of one text as a tuple of strings."""
+    if isinstance(labels, (str, bytes)) or not isinstance(labels, Iterable):
+        raise ValueError(f"{name} must be a list of labels; received {labels!r:.80}")
+    if getattr(getattr(labels, "dtype", None), "kind", None) in tuple("biuf"):
+        raise ValueError(
+            f"{name} must be the names of the labels; received the numbers {labels!r:.80}. Convert "
+            "columns of 0 and 1 to the names of the columns with 1"
+        )
+    labels = tuple(_labels(name, labels))
+    repeated = [label for label, count in collections.Counter(labels).items() if count > 1]
+    if repeated:
+        raise ValueError(f"{name} must not repeat a label; received {repeated[0]!r} twice")
+    return labels
+
+
+def _is_missing(label):
+    """Return True for `None`, an empty string, NaN, NaT and pandas' NA."""
+    try:
+        return label is None or bool(label == "") or bool(label != label)
+    except TypeError:  # the truth of pandas' NA
+        return True
 
 
 def check_strings(source, name, column):
@@ -168,16 +219,18 @@ def check_count(source, name, column, other, count):
         )
 
 
-def check_score(name, value):
+def check_score(name, value, row=None):
     """Return a number or numeric string as a finite float, at most 1e18 in absolute value."""
+    where = "" if row is None else f" in row {row}"
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):  # OverflowError: an int with 400 digits
         number = math.nan
     if not math.isfinite(number):
-        raise ValueError(f"{name} must be numbers; received {value!r:.80}")
+        raise ValueError(f"{name} must be numbers; received {value!r:.80}{where}")
     if abs(number) > _MAX_SCORE:
         raise ValueError(
-            f"{name} must have an absolute value of at most {_MAX_SCORE:g}; received {value!r:.80}"
+            f"{name} must have an absolute value of at most {_MAX_SCORE:g}; received "
+            f"{value!r:.80}{where}"
         )
     return number

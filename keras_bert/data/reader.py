@@ -98,6 +98,10 @@ def read(
         options["kind"] = LABEL_KINDS[task]
         return tabular.read(data, **options) if is_file else tables.read(data, **options)
     if not is_file:
-        raise ValueError(f"the task {task!r} reads a file; received {type(data).__name__}")
+        kind = {"tagging": "TaggedSentences", "multiple_choice": "Choices"}.get(task, "Questions")
+        raise ValueError(
+            f"the task {task!r} reads a file; received {type(data).__name__}. For data in memory, "
+            f"use keras_bert.{kind}"
+        )
     reader = {"tagging": conll, "question_answering": squad, "multiple_choice": swag}[task]
     return reader.read(data, **options)

@@ -8,13 +8,13 @@ import pathlib
 
 import numpy as np
 
-from keras_bert.data.examples import check_count, check_list, check_strings
+from keras_bert.data.examples import check_count, check_list, check_strings, summary
 from keras_bert.data.text_files import check_limit, open_utf8
 
 _TYPES = {dict: "an object", list: "a list", str: "a string", int: "an integer", bool: "a bool"}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Questions:
     """Questions, the contexts that answer them and, optionally, their answers.
 
@@ -95,6 +95,9 @@ class Questions:
 
     def __len__(self):
         return len(self.questions)
+
+    def __repr__(self):
+        return summary(self, len(self), [] if self.answers is None else ["answers"])
 
 
 def _is_answer(pair):

@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 
-from keras_bert.data.examples import check_count
+from keras_bert.data.examples import check_count, summary
 from keras_bert.data.tabular import FORMATS
 from keras_bert.data.text_files import (
     allow_long_csv_fields,
@@ -18,7 +18,7 @@ from keras_bert.data.text_files import (
 )
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Choices:
     """Texts, each with the same number of continuations to choose from.
 
@@ -57,6 +57,9 @@ class Choices:
 
     def __len__(self):
         return len(self.texts)
+
+    def __repr__(self):
+        return summary(self, len(self), [] if self.labels is None else ["labels"])
 
 
 def _check(location, text, choices, label, count):

@@ -3,11 +3,14 @@
 import typing
 
 from keras_bert.data.examples import Examples
+from keras_bert.data.text_files import check_limit, warn_of_text_pair
 
 
 def read(table, *, text, text_pair, label, kind, separator, limit, **of_files):
     """Read `Examples` from a table with columns `table[name]`; arguments as in `tabular.read`."""
     names = _column_names(table)
+    check_limit(limit)
+    warn_of_text_pair(names, text_pair)
     columns = {"texts": text, "text_pairs": text_pair, f"{kind}s": label}
     columns = {role: name for role, name in columns.items() if name is not None}
     missing = next((name for name in columns.values() if name not in names), None)

@@ -13,6 +13,7 @@ from keras_bert.data.text_files import (
     json_lines,
     numbered_lines,
     open_utf8,
+    warn_of_text_pair,
 )
 from keras_bert.heads import check_label
 from keras_bert.runtime.terminal import printable
@@ -186,6 +187,7 @@ def _table_rows(path, file, columns, format, header):
                 width = len(row)
                 indices = _column_indices(path, columns, row if header else None, width)
                 if header:
+                    warn_of_text_pair(row, columns.get("text_pair"))
                     continue
             if row in ([], [""]):
                 if width > 1:

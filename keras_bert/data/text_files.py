@@ -5,12 +5,26 @@ import csv
 import json
 import pathlib
 import sys
+import warnings
+
+from keras_bert.runtime.arguments import as_integer
+from keras_bert.runtime.warn import level_of_caller
 
 
 def check_limit(limit):
     """Raise a `ValueError` if `limit` is below 1; `None` means all rows."""
-    if limit is not None and limit < 1:
-        raise ValueError(f"limit (--limit) must be at least 1; received {limit}")
+    if limit is not None:
+        as_integer("limit (--limit)", limit, 1)
+
+
+def warn_of_text_pair(names, text_pair):
+    """Warn if data has a column `text_pair` that is not read."""
+    if text_pair is None and "text_pair" in names:
+        warnings.warn(
+            "the column text_pair is not read. For pairs of texts, give the task 'pair' and "
+            "text_pair='text_pair' (--task pair --text-pair text_pair)",
+            stacklevel=level_of_caller(),
+        )
 
 
 @contextlib.contextmanager

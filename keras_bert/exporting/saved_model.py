@@ -104,6 +104,14 @@ def export(
     >>> sorted(answer), answer["probabilities"].shape
     (['label', 'probabilities', 'score'], TensorShape([1, 2]))
     """
+    if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
+        raise ValueError(f"path must be a folder; received {path!r:.80}")
+    if metrics is not None and not isinstance(metrics, dict):
+        raise ValueError(f"metrics must be a dict; received {metrics!r:.80}")
+    if license is not None and not isinstance(license, str):
+        raise ValueError(f"license must be a string; received {license!r:.80}")
+    if not isinstance(model, keras.Model):
+        raise ValueError(f"export takes a keras.Model; received {model!r:.80}")
     if format == "onnx":
         if precision is not None:
             raise ValueError('precision is for SavedModels; for ONNX give quantize="int8"')

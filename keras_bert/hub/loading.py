@@ -129,6 +129,10 @@ def _remember_source(model, name, metrics):
     provenance.remember_source(model, names[0], license)
 
 
+# Extensions of files that `save` does not write.
+_OTHER_FILES = (".h5", ".hdf5", ".pt", ".pth", ".bin", ".safetensors", ".onnx", ".pb", ".json")
+
+
 def save(model, path, *, format="keras"):
     """Save a model with its vocabulary and labels, so that `load` can read it.
 
@@ -159,7 +163,13 @@ def save(model, path, *, format="keras"):
     ...     load(folder + "/mine.keras").count_params()
     3
     """
+    if not isinstance(model, keras.Model):
+        raise ValueError(f"save takes a keras.Model; received {model!r:.80}")
+    if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
+        raise ValueError(f"path must be a folder or a .keras file; received {path!r:.80}")
     path = pathlib.Path(path).expanduser()
+    if path.suffix.lower() in _OTHER_FILES:
+        raise ValueError(f"path must be a folder or a .keras file; received {path}")
     if format != "keras":
         if format not in checkpoints.WRITABLE:
             known = ", ".join(("keras", *checkpoints.WRITABLE))

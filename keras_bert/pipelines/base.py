@@ -87,6 +87,11 @@ class Pipeline:
         """
         unknown = next((name for name in options if name not in self.options), None)
         if unknown is not None:
+            if unknown in ("long_texts", "precision", "pooling"):
+                raise ValueError(
+                    f"{unknown} is an argument of keras_bert.pipeline, not of its calls: "
+                    f"keras_bert.pipeline(model, {unknown}=...)"
+                )
             takes = f"takes {', '.join(self.options)}" if self.options else "has no options"
             raise ValueError(f"{unknown} is not an option of this task, which {takes}")
         given = {
@@ -145,6 +150,7 @@ class Pipeline:
         Raises:
             ValueError: If the data has no labels, or the task has no single answer per text.
         """
+        n = as_integer("n", n, 1)
         inference.check_labeled(examples)
         answers = self._answers(examples, self.batch_size)
         return results.Results(self._mistakes(examples, answers)[:n])
@@ -245,11 +251,11 @@ class Pipeline:
         raise ValueError(f"errors is not available for the task {self.task}")
 
     def _warn_of_truncation(self, encoded, count):
-        truncated = getattr(encoded, "truncated", 0)
+        truncated = getattr(encoded, "truncated", 0) or getattr(encoded, "cut_questions", 0)
         if not truncated or self._has_warned:
             return
         self._has_warned = True
-        remedy = 'Use long_texts="window" to read long texts in parts'
+        remedy = 'keras_bert.pipeline(model, long_texts="window") reads them in parts'
         if "window" not in self.long_texts_options or self._output.pairs:
             remedy = "Shorten them"
         warnings.warn(

@@ -22,6 +22,10 @@ SOURCE = "the inputs"
 
 def _listed(inputs, name="inputs"):
     """Return inputs as a list, and True if they are a single string."""
+    if hasattr(inputs, "numpy"):  # a tensor of TensorFlow
+        inputs = np.char.decode(np.asarray(inputs.numpy(), "S"), "utf-8", "replace")
+    if getattr(inputs, "ndim", 1) == 0:
+        inputs = inputs.item()
     if isinstance(inputs, (str, bytes)):
         return [inputs], True
     if inputs is None or isinstance(inputs, (dict, set)) or not hasattr(inputs, "__iter__"):
@@ -65,7 +69,10 @@ class TextPipeline(Pipeline):
         _none_given(**others)
         if not self._pairs:
             if text_pair is not None:
-                raise ValueError(f"{self.model.name!r} reads single texts; remove text_pair")
+                raise ValueError(
+                    f"{self.model.name!r} reads single texts; remove text_pair, or load a model of "
+                    "pairs from another format with keras_bert.load(name, pairs=True)"
+                )
             rows, is_single = _listed(inputs)
             return _check_texts(rows), is_single
         if text_pair is not None:
@@ -82,6 +89,11 @@ class TextPipeline(Pipeline):
                 and len(inputs) == 2
                 and all(isinstance(text, str) for text in inputs)
             )
+            if isinstance(inputs, tuple) and len(inputs) == 2 and not is_single:
+                raise ValueError(
+                    "give two lists of texts as inputs and text_pair, or a list of pairs; received "
+                    "a tuple of two"
+                )
             pairs = [inputs] if is_single else _listed(inputs)[0]
         for number, pair in enumerate(pairs, 1):
             if not _is_pair(pair):
@@ -171,6 +183,8 @@ class Embedding(TextPipeline):
     """Pipeline of `heads.embedder`. Its results are arrays."""
 
     def _answers(self, examples, batch_size, on_batch=None, **options):
+        if getattr(examples, "text_pairs", None) is not None:
+            raise ValueError("embeddings are of single texts; remove text_pairs")
         encoded = inference.encode_texts(self.model, examples.texts)
         self._warn_of_truncation(encoded, len(examples))
         vectors = inference.run(

@@ -8,6 +8,7 @@ from keras_bert import heads, keras_internals
 from keras_bert.data.batching import LENGTHS, Batches
 from keras_bert.data.examples import Examples
 from keras_bert.encoder import BertEncoder
+from keras_bert.runtime.arguments import as_integer
 from keras_bert.tasks import registry
 from keras_bert.tasks.classification import EncodedTexts
 
@@ -63,6 +64,7 @@ def counts(encoded):
         A dict of counts above 0, of: `truncated` texts; texts `without_tokens` and
         `words_without_tokens`, which have no tokens; `cut_words`, `cut_questions` and
         `cut_answers`, which are longer than a window; `invisible_answers`, which have no tokens.
+        For data that is not encoded: `lost_answers` and `moved_answers`, see `data.squad`.
 
     Example:
 
@@ -72,7 +74,7 @@ def counts(encoded):
     """
     names = (
         "truncated", "without_tokens", "words_without_tokens", "cut_words", "cut_questions",
-        "cut_answers", "invisible_answers",
+        "cut_answers", "invisible_answers", "lost_answers", "moved_answers",
     )  # fmt: skip
     return {name: count for name in names if (count := getattr(encoded, name, 0))}
 
@@ -96,6 +98,8 @@ def length_limit(model, max_length=None):
             f"the encoder of {model.name!r} has no preprocessor; set its `preprocessor`"
         )
     longest = encoder.bert_config["max_position_embeddings"]
+    if max_length is not None:
+        max_length = as_integer("max_length", max_length, 3)
     return min(max_length or encoder.preprocessor.max_sequence_length, longest)
 
 
@@ -120,6 +124,8 @@ def predict_function(model, precision=None):
     names = sorted(model.input)
     specs = [tf.TensorSpec([None] * len(model.input[name].shape), tf.int32) for name in names]
     layers = keras_internals.all_layers(model)
+
+    inference_graph.forward_function(model, precision)  # raises an error for a wrong precision
 
     @functools.lru_cache(maxsize=1)
     def graph(weight_forms):
@@ -205,6 +211,7 @@ def score(model, examples, found, report=False):
 
 def check_labeled(examples):
     """Raise an error if examples, of any task, have no labels."""
+    registry.for_data(examples)
     if not is_labeled(examples):
         raise ValueError(f"{examples.source} has no labels to score against")
 

@@ -33,7 +33,8 @@ def for_data(examples):
             return task
     kinds = ", ".join(kind.__name__ for kind in _BY_DATA)
     raise ValueError(
-        f"examples must be one of {kinds}, see keras_bert.data; received {type(examples).__name__}"
+        f"the data must be one of keras_bert's {kinds}; received {type(examples).__name__}. Files, "
+        "DataFrames and dicts of columns become such data with keras_bert.read"
     )
 
 
@@ -53,6 +54,11 @@ def for_model(model):
     output = heads.find_output(model)
     task = None if output is None else _BY_HEAD.get(output.task)
     if task is None:
+        if any(heads.find_output(layer) for layer in model.layers if hasattr(layer, "layers")):
+            raise ValueError(
+                f"{model.name!r} contains a model with a head, as after heads.with_text. Pass that "
+                "inner model"
+            )
         advice = "fine-tune it first, or use keras_bert.pipeline for embeddings and masked tokens"
         raise ValueError(
             f"{model.name!r} must be a model with one of the heads {', '.join(sorted(_BY_HEAD))}; "

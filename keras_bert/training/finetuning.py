@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import difflib
 import functools
 import inspect
 import sys
@@ -128,6 +129,8 @@ def finetune(
     ((None, 2), False)
     """
     task = registry.for_data(train)
+    if on_end is not None and not callable(on_end):
+        raise ValueError(f"on_end must be a function; received {on_end!r:.80}")
     recipe = _Recipe(
         epochs=epochs,
         batch_size=batch_size,
@@ -174,6 +177,14 @@ def finetune(
             on_end(model, metrics)
         state.clear()
         return model, metrics
+
+
+# Names of arguments in Keras and transformers.
+_NAMES_ELSEWHERE = {
+    "lr": "learning_rate", "verbose": "show_progress", "num_train_epochs": "epochs",
+    "validation_data": "dev", "eval_dataset": "dev", "per_device_train_batch_size": "batch_size",
+    "output_dir": "folder", "warmup_ratio": "warmup", "early_stopping_patience": "patience",
+}  # fmt: skip
 
 
 @dataclasses.dataclass
@@ -324,6 +335,7 @@ class _Run:
             "stopped": stopped,
             "history": state.history,
             **inference.counts(self.encoded),
+            **inference.counts(self._train),
         }
         if best is not None:
             counts = inference.counts(self._encoded_dev)
@@ -351,8 +363,16 @@ def _check_options(task, train, options):
     """Raise an error for an option that the task's `encode` does not have."""
     for name in options:
         if name not in inspect.signature(task.encode).parameters:
+            takes = [
+                option
+                for option, parameter in inspect.signature(task.encode).parameters.items()
+                if parameter.kind is parameter.KEYWORD_ONLY
+            ]
+            known = [*inspect.signature(finetune).parameters, *takes]
+            close = difflib.get_close_matches(_NAMES_ELSEWHERE.get(name, name), known, 1)
+            advice = f"did you mean {close[0]}?" if close else f"its options are {', '.join(takes)}"
             raise ValueError(
-                f"{train.source}: {name} is not an option for {type(train).__name__}; remove it"
+                f"{name} is not an argument of finetune for {type(train).__name__}; {advice}"
             )
 
 

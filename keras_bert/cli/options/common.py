@@ -2,7 +2,11 @@
 
 MODEL_HELP = "name (see keras-bert list), hf:org/name, folder, .zip or .keras file"
 FINE_TUNED_HELP = "folder or .keras file of a fine-tuned model"
-DTYPES = ("float32", "mixed_bfloat16", "mixed_float16")
+DTYPES = ("float32", "mixed_bfloat16", "mixed_float16", "auto")
+DTYPE_HELP = (
+    "auto: mixed_bfloat16 on TPUs, and with TensorFlow on processors with AVX512-BF16 or AMX; "
+    "otherwise float32"
+)
 COLUMNS_HELP = "default: the columns that the model was trained on, from its metrics.json"
 
 

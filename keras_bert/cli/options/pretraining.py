@@ -168,7 +168,9 @@ def _add_machine(group):
         default=1,
         help="parts in which a step's batch is computed, to save memory (default: 1)",
     )
-    group.add_argument("--dtype", choices=common.DTYPES, help="default: float32")
+    group.add_argument(
+        "--dtype", choices=common.DTYPES, help=f"{common.DTYPE_HELP} (default: float32)"
+    )
     group.add_argument(
         "--rematerialize", action="store_true", help="save memory, at the cost of time"
     )

@@ -124,7 +124,7 @@ def _add_machine(group):
     group.add_argument(
         "--dtype",
         choices=common.DTYPES,
-        help="default: that of --model; float32 for a checkpoint",
+        help=f"{common.DTYPE_HELP} (default: that of --model; float32 for a checkpoint)",
     )
     group.add_argument(
         "--rematerialize", action="store_true", help="save memory, at the cost of time"

@@ -1,0 +1,159 @@
+"""Mistakes of users: each is an error that names the mistake and the next step."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import tensorflow as tf
+
+import keras_bert
+from keras_bert import Examples, Questions, TaggedSentences, heads
+from tests import tiny
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    return tiny.encoder(num_hidden_layers=1)
+
+
+@pytest.fixture(scope="module")
+def model(encoder):
+    return heads.classifier(encoder, labels=["no", "yes"])
+
+
+@pytest.fixture(scope="module")
+def pairs(encoder):
+    return heads.classifier(encoder, labels=["no", "yes"], pairs=True)
+
+
+TWO = ["a", "b"]
+DATA = {
+    "one-hot sets": (lambda: Examples(TWO, label_sets=np.eye(2)), "names of the labels; received"),
+    "repeated label": (lambda: Examples(["a"], label_sets=[["x", "x"]]), "must not repeat a label"),
+    "lists as labels": (lambda: Examples(TWO, labels=[["x"], ["y"]]), "give label_sets"),
+    "matrix": (lambda: Examples(TWO, labels=np.eye(2)), "give label_sets"),
+    "missing": (lambda: Examples(["a"], labels=[pd.NA]), "must not be missing.* in row 1"),
+    "number as labels": (lambda: Examples(["a"], labels=5), "labels must be a list; received 5"),
+    "score": (lambda: Examples(TWO, scores=[1, np.nan]), "received nan in row 2"),
+    "frame": (lambda: Examples(pd.DataFrame({"text": TWO})), "with keras_bert.read"),
+    "dict": (lambda: Examples({"text": TWO}), "with keras_bert.read"),
+    "none": (lambda: Examples(None), "texts must be a list"),
+    "words": (lambda: TaggedSentences(None), "words must be a list"),
+    "limit": (lambda: keras_bert.read({"text": TWO, "label": TWO}, limit=-1), "limit"),
+    "tagging": (lambda: keras_bert.read({"text": TWO}, "tagging"), "keras_bert.TaggedSentences"),
+}
+
+
+@pytest.mark.parametrize("name", DATA)
+def test_data(name):
+    make, message = DATA[name]
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_data_that_is_accepted():
+    examples = Examples(iter(TWO), labels=tf.constant([0, 1]))
+    assert (examples.texts, examples.labels) == (TWO, ["0", "1"])
+    assert repr(examples) == "<Examples: 2 items with labels, from the examples>"
+    assert "1 items with tags" in repr(TaggedSentences([["a"]], [["O"]]))
+
+
+def test_column_of_pairs_that_is_not_read(tmp_path):
+    columns = {"text": TWO, "text_pair": TWO, "label": TWO}
+    with pytest.warns(UserWarning, match="text_pair is not read. For pairs of texts, give"):
+        keras_bert.read(columns)
+    (file := tmp_path / "a.tsv").write_text("text\ttext_pair\tlabel\na\tb\tc\n")
+    with pytest.warns(UserWarning, match="text_pair is not read"):
+        keras_bert.read(file)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        keras_bert.read(file, "pair", text_pair="text_pair")
+
+
+CALLS = {
+    "evaluate a table": (
+        lambda m, p: keras_bert.pipeline(m).evaluate(pd.DataFrame({"text": TWO})),
+        "become such data with keras_bert.read",
+    ),
+    "finetune a table": (
+        lambda m, p: keras_bert.finetune(m, {"text": TWO}), "with keras_bert.read"
+    ),
+    "evaluate a name": (
+        lambda m, p: keras_bert.evaluate("minilm", Examples(["a"], labels=["yes"])),
+        "Load a name or a path with keras_bert.load",
+    ),
+    "save a pipeline": (
+        lambda m, p: keras_bert.save(keras_bert.pipeline(m), "x"), "save takes a keras.Model"
+    ),
+    "save to h5": (lambda m, p: keras_bert.save(m, "x.h5"), "a folder or a .keras file"),
+    "save nowhere": (lambda m, p: keras_bert.save(m, ""), "a folder or a .keras file"),
+    "export a name": (lambda m, p: keras_bert.export("minilm", "x"), "export takes a keras.Model"),
+    "head of a name": (lambda m, p: heads.classifier("minilm", 2), "Load one with keras_bert.load"),
+    "no classes": (lambda m, p: heads.classifier(heads.find_encoder(m)), "Give labels, the names"),
+    "one string of labels": (
+        lambda m, p: heads.classifier(heads.find_encoder(m), labels="ab"), "a list of strings"
+    ),
+    "learning rate": (
+        lambda m, p: keras_bert.finetune(m, Examples(TWO, labels=["no", "yes"]), lr=1),
+        "did you mean learning_rate",
+    ),
+    "option of the pipeline": (
+        lambda m, p: keras_bert.pipeline(m)("a", long_texts="window"),
+        r"keras_bert.pipeline\(model, long_texts=",
+    ),
+    "precision": (lambda m, p: keras_bert.pipeline(m, precision="fp16"), "must be one of"),
+    "errors": (
+        lambda m, p: keras_bert.pipeline(m).errors(Examples(["a"], labels=["yes"]), -1), "n must be"
+    ),
+    "pairs for embeddings": (
+        lambda m, p: keras_bert.pipeline(heads.find_encoder(m))(Examples(["a"], text_pairs=["b"])),
+        "single texts; remove text_pairs",
+    ),
+    "two columns": (lambda m, p: keras_bert.pipeline(p)((TWO, TWO)), "inputs and text_pair"),
+    "single texts for pairs": (lambda m, p: Examples(["a"]).to_dataset(p), "reads pairs of texts"),
+    "pairs for single texts": (
+        lambda m, p: Examples(["a"], text_pairs=["b"]).to_dataset(m), "reads single texts"
+    ),
+    "long padding": (lambda m, p: Examples(["a"]).to_dataset(m, pad=5000), "must be at most"),
+    "no examples": (lambda m, p: Examples([]).to_dataset(m), "contains no examples"),
+    "batch size": (lambda m, p: Examples(["a"]).to_dataset(m, batch_size=None), "batch_size"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_calls(name, model, pairs):
+    call, message = CALLS[name]
+    with pytest.raises(ValueError, match=message):
+        call(model, pairs)
+
+
+def test_tensors_and_arrays_of_strings(model):
+    classify = keras_bert.pipeline(model)
+    expected = classify(["so good", "한국"])
+    assert classify(tf.constant(["so good", "한국"])) == expected
+    assert classify(np.array("so good")) == classify(tf.constant("so good")) == expected[0]
+
+
+def test_model_inside_of_another(model):
+    with pytest.raises(ValueError, match="Pass that inner model"):
+        keras_bert.finetune(heads.with_text(model), Examples(TWO, labels=["no", "yes"]))
+
+
+def test_export_is_not_a_model(model, tmp_path):
+    version = keras_bert.export(model, tmp_path / "served")
+    for path in (version, version.parent):
+        with pytest.raises(ValueError, match="is an export with a head"):
+            keras_bert.pipeline(path)
+
+
+def test_answers_that_are_lost(encoder):
+    questions = Questions(["Who?"] * 2, ["so good", "so bad"], [[("zz", 0)], [("bad", 3)]])
+    _, metrics = keras_bert.finetune(encoder, questions, epochs=1, show_progress=False)
+    assert metrics["lost_answers"] == 1
+
+
+def test_long_questions_are_counted(encoder):
+    ask = keras_bert.pipeline(heads.span_selector(encoder))
+    with pytest.warns(UserWarning, match="1 of 1 texts were truncated"):
+        ask(question="so good " * 100, context="bad film")
