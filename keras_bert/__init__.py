@@ -46,6 +46,7 @@ _MODULES = {
     "layers": "keras_bert.layers",
     "optimizers": "keras_bert.optimizers",
     "pretraining": "keras_bert.pretraining",
+    "search": "keras_bert.search",
 }
 
 __all__ = [*_MODULE_OF, *_MODULES]

@@ -343,23 +343,39 @@ def pretraining(encoder, *, name="pretraining"):
     return TokenModel(inputs, outputs, name=name)
 
 
-def embedder(encoder, *, pooling=None, normalize=True, name="embedder"):
-    """Build a model that returns a vector per text, for comparing texts by cosine similarity.
+def embedder(
+    encoder,
+    *,
+    pooling=None,
+    layers=(),
+    normalize=True,
+    prompts=None,
+    default_prompt=None,
+    similarity="cosine",
+    name="embedder",
+):
+    """Build a model that returns a vector per text, for comparing texts.
 
     Source: Reimers and Gurevych (2019), Sentence-BERT, section 3.
 
     Args:
         encoder: A `BertEncoder`. It is shared, not copied.
-        pooling: `"mean"` or `"max"` over the tokens, or `"cls"`. Defaults to the encoder's
-            `pooling`, and without one to `"mean"`.
+        pooling: A mode of `layers.SentencePooling`, such as `"mean"`, `"cls"` or `"max"`, or a list
+            of modes. Defaults to the encoder's `pooling`, and without one to `"mean"`.
+        layers: Keras layers for the pooled vectors, such as `[keras.layers.Dense(128)]`.
         normalize: If True, scale vectors to length 1, so that their dot product is the cosine.
+        prompts: Dict from names to texts that come before each text, for example
+            `{"query": "query: "}`.
+        default_prompt: Name of the prompt that is used by default.
+        similarity: `"cosine"`, `"dot"`, `"euclidean"` or `"manhattan"`; how to compare vectors.
         name: Name of the model.
 
     Returns:
-        A functional `keras.Model` from the encoder's inputs to float32 (batch, hidden).
+        A functional `keras.Model` from the encoder's inputs to float32 (batch, width), where width
+        is that of the last layer.
 
     Raises:
-        ValueError: If the pooling is unknown.
+        ValueError: If the pooling or the similarity is unknown.
 
     Example:
 
@@ -368,12 +384,23 @@ def embedder(encoder, *, pooling=None, normalize=True, name="embedder"):
     ...                       num_attention_heads=2, intermediate_size=8)
     >>> embedder(encoder).output_shape
     (None, 4)
+    >>> embedder(encoder, pooling=["cls", "mean"], layers=[keras.layers.Dense(3)]).output_shape
+    (None, 3)
     """
     inputs = _inputs(encoder)
     x = encoder(inputs)["sequence_output"]  # (batch, seq, hidden)
     pooling = pooling or encoder.pooling or "mean"
-    x = SentencePooling(pooling, normalize, name="pooling")(x, inputs["input_mask"])
-    return TokenModel(inputs, TaskOutput("embedder", name="output")(x), name=name)
+    layers = list(layers)
+    x = SentencePooling(pooling, normalize and not layers, name="pooling")(x, inputs["input_mask"])
+    for layer in layers:
+        x = layer(x)
+    if normalize and layers:
+        x = keras.layers.UnitNormalization(dtype="float32", name="normalize")(x)
+    output = TaskOutput(
+        "embedder", prompts=prompts, default_prompt=default_prompt, similarity=similarity,
+        name="output",
+    )  # fmt: skip
+    return TokenModel(inputs, output(x), name=name)
 
 
 def features(encoder, layers=None, combine="concat", *, name="features"):

@@ -180,7 +180,7 @@ def test_classifier_errors(encoder, options, message):
         (lambda e: heads.tagger(e, labels=["O", ""]), "must not be empty or contain tabs"),
         (lambda e: heads.classifier(e, labels=["a\tb", "c"]), r"received 'a\\tb'"),
         (lambda e: heads.classifier(e, multi_label=True), "at least 1 classes; received 0"),
-        (lambda e: heads.embedder(e, pooling="sum"), "one of mean, cls, max; received 'sum'"),
+        (lambda e: heads.embedder(e, pooling="sum"), "one of mean, cls, max, .*; received 'sum'"),
         (lambda e: heads.features(e, 2), "between -2 and 1 for an encoder of 2 layers; received 2"),
         (lambda e: heads.features(e, -3), "received -3"),
         (lambda e: heads.features(e, ()), "at least one layer; received none"),
@@ -496,7 +496,9 @@ def test_pooling_of_a_classifier():
             kernel, bias = model.get_layer("logits").get_weights()
             expected = vectors[pooling or "mean"] @ kernel + bias
             np.testing.assert_allclose(np.array(model(inputs)), expected, atol=1e-5)
-    with pytest.raises(ValueError, match="must be one of pooler, mean, cls, max; received 'men'"):
+    with pytest.raises(
+        ValueError, match="must be one of pooler, mean, cls, max, .*; received 'men'"
+    ):
         heads.classifier(encoder, 3, pooling="men")
     with pytest.raises(ValueError, match="pooling must be None or one of mean, cls, max"):
         tiny.encoder(pooling="men")

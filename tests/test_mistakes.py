@@ -29,7 +29,10 @@ def pairs(encoder):
 
 TWO = ["a", "b"]
 DATA = {
-    "one-hot sets": (lambda: Examples(TWO, label_sets=np.eye(2)), "names of the labels; received"),
+    "one-hot sets": (
+        lambda: Examples(TWO, label_sets=np.eye(2)),
+        "names of the labels; received an array",
+    ),
     "repeated label": (lambda: Examples(["a"], label_sets=[["x", "x"]]), "must not repeat a label"),
     "lists as labels": (lambda: Examples(TWO, labels=[["x"], ["y"]]), "give label_sets"),
     "matrix": (lambda: Examples(TWO, labels=np.eye(2)), "give label_sets"),

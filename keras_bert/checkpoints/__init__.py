@@ -20,6 +20,7 @@ from keras_bert.checkpoints import (
     keras_hub,
     model_garden,
     saved_model,
+    sentence_transformers,
 )
 from keras_bert.checkpoints.canonical import Checkpoint
 from keras_bert.checkpoints.name_tables import Variable, assign
@@ -41,8 +42,11 @@ __all__ = [
 ]
 
 FORMATS: dict[str, Any] = {
-    module.FORMAT: module for module in (google, huggingface, keras_hub, model_garden, saved_model)
-}
+    module.FORMAT: module
+    for module in (
+        google, huggingface, keras_hub, model_garden, saved_model, sentence_transformers
+    )
+}  # fmt: skip
 WRITABLE = tuple(name for name, module in FORMATS.items() if hasattr(module, "write"))
 
 

@@ -115,6 +115,40 @@ def names(config: Mapping[str, Any]) -> list[str]:
 
 
 @dataclasses.dataclass(frozen=True)
+class DenseLayer:
+    """A dense layer after the pooling of an embedder.
+
+    Attributes:
+        kernel: float32 (in, out).
+        bias: float32 (out,), or `None`.
+        activation: Name of an activation in Keras.
+    """
+
+    kernel: np.ndarray
+    bias: np.ndarray | None
+    activation: str
+
+
+@dataclasses.dataclass(frozen=True)
+class EmbeddingModules:
+    """How an embedder makes the vector of a text from the vectors of its tokens.
+
+    Attributes:
+        pooling: Modes of `layers.SentencePooling`.
+        layers: The layers after the pooling, in their order; `None` scales vectors to length 1.
+        prompts: Name -> text that comes before each text.
+        default_prompt: Name of the prompt that is used by default, or `None`.
+        similarity: "cosine", "dot", "euclidean" or "manhattan".
+    """
+
+    pooling: tuple[str, ...]
+    layers: tuple[DenseLayer | None, ...] = ()
+    prompts: dict[str, str] = dataclasses.field(default_factory=dict)
+    default_prompt: str | None = None
+    similarity: str = "cosine"
+
+
+@dataclasses.dataclass(frozen=True)
 class Checkpoint:
     """A checkpoint in canonical form.
 
@@ -132,6 +166,7 @@ class Checkpoint:
             or `None` if unknown.
         multi_label: True if a text can have several classes.
         pooling: How the model was trained to make one vector of a text, see `BertEncoder`.
+        embedding: The modules of an embedder, or `None`.
     """
 
     format: str
@@ -144,6 +179,7 @@ class Checkpoint:
     task: str | None = None
     multi_label: bool = False
     pooling: str | None = None
+    embedding: EmbeddingModules | None = None
 
     @property
     def groups(self) -> set[str]:

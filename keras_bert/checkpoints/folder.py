@@ -18,6 +18,11 @@ def read_json(file: Path) -> dict[str, Any]:
     return reading.parse_json(reading.read_bytes(file, _MAX_JSON), file)
 
 
+def read_json_list(file: Path) -> list[Any]:
+    """Read a JSON file in UTF-8 that holds one list."""
+    return reading.parse_json_list(reading.read_bytes(file, _MAX_JSON), file)
+
+
 def write_json(file: Path, value: Any) -> None:
     """Write a JSON file: indented, non-ASCII characters as they are."""
     text = json.dumps(value, ensure_ascii=False, indent=2)

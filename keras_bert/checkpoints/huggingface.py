@@ -5,7 +5,6 @@ configuration_utils.py (config), models/bert/tokenization_bert.py (tokenizer).
 """
 
 import re
-import shutil
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -165,7 +164,8 @@ _WEIGHTS_FILES = tuple(
 def matches(path: str | Path) -> bool:
     """Return True if the folder has the files of this format."""
     path = Path(path)
-    return (path / "config.json").is_file() and _weights_file(path) is not None
+    has_files = (path / "config.json").is_file() and _weights_file(path) is not None
+    return has_files and not (path / "modules.json").is_file()
 
 
 # Keys of sentence-transformers' 1_Pooling/config.json.
@@ -228,8 +228,6 @@ def write(checkpoint: Checkpoint, path: str | Path) -> None:
 
     Task and heads determine the class in transformers. A class with exactly these heads must exist.
     """
-    from safetensors.numpy import save_file
-
     path = Path(path)
     architecture = _architecture(checkpoint)
     tensors = name_tables.to_source(TABLE, checkpoint.config, checkpoint.weights, format=FORMAT)
@@ -253,10 +251,7 @@ def write(checkpoint: Checkpoint, path: str | Path) -> None:
     folder.write_json(path / "config.json", config)
     if checkpoint.pooling is not None:
         _write_pooling(path, checkpoint)
-    contiguous = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
-    save_file(contiguous, path / _SAFETENSORS, metadata={"format": "pt"})
-    # safetensors makes a private file; config.json has the permissions that the umask gives.
-    shutil.copymode(path / "config.json", path / _SAFETENSORS)
+    tensor_files.write(path / _SAFETENSORS, tensors)
     if checkpoint.vocabulary is not None:
         folder.write_vocabulary(path / "vocab.txt", checkpoint.vocabulary)
         tokenizer_config.write(path, checkpoint.tokenizer)

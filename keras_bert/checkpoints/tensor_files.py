@@ -130,3 +130,14 @@ def _read_bfloat16_safetensors(file: Path) -> dict[str, np.ndarray]:
         flat = name_tables.bfloat16_to_float32(flat) if found["dtype"] == "BF16" else flat
         tensors[name] = flat.reshape(found["shape"])
     return tensors
+
+
+def write(file: Path, tensors: Mapping[str, np.ndarray]) -> None:
+    """Write a safetensors file."""
+    from safetensors.numpy import save_file
+
+    contiguous = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
+    file.touch()
+    mode = file.stat().st_mode
+    save_file(contiguous, file, metadata={"format": "pt"})
+    file.chmod(mode)  # safetensors makes a private file; this is what the umask gives

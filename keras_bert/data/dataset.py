@@ -23,7 +23,7 @@ def of_examples(examples, model, batch_size, shuffle, seed, pad):
         )
     batch_size = as_integer("batch_size", batch_size, 1)
     if pad != "batch":
-        pad = as_integer('pad, if it is not "batch",', pad, 3)
+        pad = as_integer('pad, unless it is "batch",', pad, 3)
         longest = (
             heads.find_encoder(model).bert_config["max_position_embeddings"] if output else pad
         )

@@ -61,6 +61,7 @@ class Examples:
             elif name == "labels":
                 column = _labels(where, column)
             elif name == "label_sets":
+                _check_names(where, column)
                 column = [
                     _label_set(f"{where}, row {number}", labels)
                     for number, labels in enumerate(column, 1)
@@ -156,34 +157,38 @@ def check_list(name, column):
         raise ValueError(f"{name} must be a list; received {column!r:.80}")
 
 
-def _labels(name, labels):
-    """Return labels as a list of strings."""
+def _labels(name, labels, item="row"):
+    """Return labels as a list of strings; `item` says in messages what a label belongs to."""
     if hasattr(labels, "numpy"):  # tensors do not compare with strings
         labels = labels.numpy()
     labels = list(labels)
     for number, label in enumerate(labels, 1):
         if isinstance(label, bytes):
-            raise ValueError(f"{name} must be strings; received {label!r:.80} in row {number}")
+            raise ValueError(f"{name} must be strings; received {label!r:.80} in {item} {number}")
         if isinstance(label, Iterable) and not isinstance(label, str):
             raise ValueError(
-                f"{name} must be strings or numbers; received {label!r:.80} in row {number}. For "
-                "any number of labels per text, give label_sets (the task multi_label)"
+                f"{name} must be strings or numbers; received {label!r:.80} in {item} {number}. "
+                "For any number of labels per text, give label_sets (the task multi_label)"
             )
         if _is_missing(label):
-            raise ValueError(f"{name} must not be missing; received {label!r} in row {number}")
+            raise ValueError(f"{name} must not be missing; received {label!r} in {item} {number}")
     return [str(label) for label in labels]
+
+
+def _check_names(name, column):
+    """Raise a `ValueError` if label sets are a matrix with a column of 0 and 1 for each label."""
+    if getattr(column, "ndim", 1) > 1:
+        raise ValueError(
+            f"{name} must be lists of the names of the labels; received an array of the shape "
+            f"{tuple(column.shape)}. Convert columns of 0 and 1 to the names of the columns with 1"
+        )
 
 
 def _label_set(name, labels):
     """Return the labels of one text as a tuple of strings."""
     if isinstance(labels, (str, bytes)) or not isinstance(labels, Iterable):
         raise ValueError(f"{name} must be a list of labels; received {labels!r:.80}")
-    if getattr(getattr(labels, "dtype", None), "kind", None) in tuple("biuf"):
-        raise ValueError(
-            f"{name} must be the names of the labels; received the numbers {labels!r:.80}. Convert "
-            "columns of 0 and 1 to the names of the columns with 1"
-        )
-    labels = tuple(_labels(name, labels))
+    labels = tuple(_labels(f"{name}: labels", labels, "item"))
     repeated = [label for label, count in collections.Counter(labels).items() if count > 1]
     if repeated:
         raise ValueError(f"{name} must not repeat a label; received {repeated[0]!r} twice")

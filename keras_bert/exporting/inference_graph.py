@@ -35,6 +35,7 @@ _MAX_CONSTANTS = 100 * 2**20
 _KEEP_TOKENS_APART = (
     BertEncoder, Dropout, MaskedLMHead, MergeChoices, SentencePooling, SplitChoices, TaskOutput,
     keras.layers.Dense, keras.layers.Dropout, keras.layers.InputLayer,
+    keras.layers.UnitNormalization,
 )  # fmt: skip
 
 

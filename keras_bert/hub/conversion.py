@@ -8,7 +8,13 @@ import numpy as np
 
 from keras_bert import checkpoints, heads
 from keras_bert.checkpoints import keras_hub, model_garden_encoder
-from keras_bert.checkpoints.canonical import OPTIONAL_GROUPS, Checkpoint, group_of
+from keras_bert.checkpoints.canonical import (
+    OPTIONAL_GROUPS,
+    Checkpoint,
+    DenseLayer,
+    EmbeddingModules,
+    group_of,
+)
 from keras_bert.encoder import BertEncoder
 from keras_bert.layers import initializer, without_initial_weights
 from keras_bert.runtime.arguments import as_integer
@@ -42,6 +48,8 @@ def from_checkpoint(
     """
     if task == "auto":
         task = checkpoint.task
+    if task == "embedder" and checkpoint.embedding is not None and not fresh_head:
+        head_options = _embedder_options(checkpoint.embedding) | head_options
     config = dict(checkpoint.config)
     if hidden_act is not None:
         config["hidden_act"] = hidden_act
@@ -118,6 +126,7 @@ def to_checkpoint(model):
         task=task,
         multi_label=bool(getattr(output, "multi_label", False)),
         pooling=encoder.pooling,
+        embedding=_embedding_modules(model) if task == "embedder" else None,
     )
 
 
@@ -185,6 +194,63 @@ def _head(encoder, task, checkpoint, fresh, options):
     return heads.TASKS[task](encoder, **options)
 
 
+def _embedder_options(embedding):
+    """Return the options of `heads.embedder` for an `EmbeddingModules`."""
+    layers = list(embedding.layers)
+    normalize = bool(layers) and layers[-1] is None
+    layers = layers[:-1] if normalize else layers
+    return {
+        "pooling": list(embedding.pooling),
+        "layers": [_dense_or_normalize(*each) for each in enumerate(layers, 1)],
+        "normalize": normalize,
+        "prompts": embedding.prompts,
+        "default_prompt": embedding.default_prompt,
+        "similarity": embedding.similarity,
+    }
+
+
+def _dense_or_normalize(number, layer):
+    """Return the Keras layer of a `DenseLayer`; of `None`, one that scales vectors to length 1."""
+    if layer is None:
+        return keras.layers.UnitNormalization(dtype="float32", name=f"normalize_{number}")
+    dense = keras.layers.Dense(
+        layer.kernel.shape[1],
+        activation=layer.activation,
+        use_bias=layer.bias is not None,
+        kernel_initializer=keras.initializers.Constant(layer.kernel),
+        dtype="float32",
+        name=f"dense_{number}",
+    )
+    dense.build((None, layer.kernel.shape[0]))
+    dense.set_weights([layer.kernel, *([] if layer.bias is None else [layer.bias])])
+    return dense
+
+
+def _embedding_modules(model):
+    """Return the `EmbeddingModules` of a model of `heads.embedder`."""
+    pooling, output = model.get_layer("pooling"), heads.find_output(model)
+    layers: list[DenseLayer | None] = [None] if pooling.normalize else []
+    first = model.layers.index(pooling) + 1
+    for layer in model.layers[first:-1]:
+        if isinstance(layer, keras.layers.UnitNormalization):
+            layers.append(None)
+            continue
+        is_dense = type(layer) is keras.layers.Dense
+        activation = keras.activations.serialize(layer.activation) if is_dense else None
+        if not isinstance(activation, str):
+            raise ValueError(
+                f"{model.name!r} has the layer {layer.name!r} after its pooling; this format holds "
+                "only Dense and UnitNormalization. Use format='keras'"
+            )
+        weights = [keras.ops.convert_to_numpy(weight) for weight in layer.weights]
+        bias = weights[1] if layer.use_bias else None
+        layers.append(DenseLayer(weights[0], bias, activation))
+    modes = pooling.mode if isinstance(pooling.mode, tuple) else (pooling.mode,)
+    return EmbeddingModules(
+        modes, tuple(layers), output.prompts, output.default_prompt, output.similarity
+    )
+
+
 def _complete_vocabulary(vocabulary, config):
     """Return the vocabulary with a name for each id, because file formats need all of them."""
     unnamed = range(len(vocabulary), config["vocab_size"])
@@ -194,9 +260,12 @@ def _complete_vocabulary(vocabulary, config):
 def _variables(model, task):
     """Return {canonical name: variable} of a model."""
     group = "classifier" if task in _CLASSIFIERS else task
+    variables = model.variables
+    if task == "embedder":  # its layers after the pooling are in `Checkpoint.embedding`
+        variables = heads.find_encoder(model).variables
     return {
         variable.path.replace("logits/", f"{group}/", 1): variable
-        for variable in model.variables
+        for variable in variables
         if "seed_generator" not in variable.path
     }
 

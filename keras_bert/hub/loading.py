@@ -144,10 +144,12 @@ def save(model, path, *, format="keras"):
         path: A file with the suffix `.keras`, or a folder. Missing folders are created. Formats
             other than `"keras"` need an empty folder. A folder also gets `metrics.json`, if the
             metrics of the model are known, for its model card.
-        format: `"keras"`, `"huggingface"`, `"google"` or `"keras_hub"`. Weights that the format
-            cannot hold are an error. Only `"keras"` keeps these options: text pairs, unanswerable
-            questions, and the pooling of an embedder. Only `"keras"` and `"huggingface"` keep
-            labels and the task. Hugging Face's classes without a pooler drop the pooler of the
+        format: `"keras"`, `"huggingface"`, `"google"`, `"keras_hub"` or
+            `"sentence_transformers"`, which is for embedders and encoders with a pooling. Weights
+            that the format cannot hold are an error. Only `"keras"` keeps these options: text
+            pairs and unanswerable questions. Only `"keras"` and `"sentence_transformers"` keep
+            embedders, and only `"keras"` and `"huggingface"` labels and the other tasks. Hugging
+            Face's classes without a pooler drop the pooler of the
             encoder. KerasHub has one dropout rate for hidden states and attention.
 
     Raises:

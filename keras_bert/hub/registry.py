@@ -14,8 +14,14 @@ HUB_FILES = (
     "vocab.txt",
     "tokenizer.json",
     "tokenizer_config.json",
-    "1_Pooling/config.json",
     "sentence_bert_config.json",
+    # Of sentence-transformers.
+    "modules.json",
+    "config_sentence_transformers.json",
+    "0_Transformer/*",
+    "?_Pooling/config.json",
+    "?_Dense/*",
+    "?_Normalize/config.json",
 )
 
 

@@ -35,7 +35,10 @@ _HUB_ADDRESS = re.compile(rf"{HUB_PREFIX}(\w[\w.-]*/)?\w[\w.-]*(@[\w./-]+)?")
 # A folder with such a file may be a model, in any format.
 _MODEL_SUFFIXES = (".json", ".keras", ".safetensors", ".bin", ".index", ".pb")
 # The folder of a model has one of these files.
-_MODEL_FILES = ("bert_config.json", "config.json", "model.keras", "params.yaml", "saved_model.pb")
+_MODEL_FILES = (
+    "bert_config.json", "config.json", "model.keras", "modules.json", "params.yaml",
+    "saved_model.pb",
+)  # fmt: skip
 
 
 def find(name):

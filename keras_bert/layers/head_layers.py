@@ -24,15 +24,21 @@ class TaskOutput(keras.layers.Layer):
         names: Names of the outputs, one per logit. Defaults to one output with all logits.
         characters: If True, the words to tag are single characters.
         long_texts: `"truncate"`, or `"window"` to average the answers for parts of long texts.
+        prompts: Dict from names to texts that come before each text to embed, or `None`.
+        default_prompt: Name of the prompt that is used by default, or `None`.
+        similarity: How to compare embeddings: one of `SIMILARITIES`.
 
     Raises:
-        ValueError: In a call, if there are not as many logits as labels.
+        ValueError: If the similarity or the default prompt is unknown. In a call, if there are not
+            as many logits as labels.
 
     Example:
 
     >>> tuple(TaskOutput("classifier", labels=["no", "yes"])(keras.ops.ones((1, 2))).shape)
     (1, 2)
     """
+
+    SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
 
     def __init__(
         self,
@@ -44,6 +50,9 @@ class TaskOutput(keras.layers.Layer):
         names=None,
         characters=False,
         long_texts="truncate",
+        prompts=None,
+        default_prompt=None,
+        similarity="cosine",
         **kwargs,
     ):
         super().__init__(**{**kwargs, "dtype": "float32"})
@@ -53,6 +62,14 @@ class TaskOutput(keras.layers.Layer):
         self.pairs = pairs
         self.multi_label = multi_label
         self.no_answer = no_answer
+        if similarity not in self.SIMILARITIES:
+            known = ", ".join(self.SIMILARITIES)
+            raise ValueError(f"similarity must be one of {known}; received {similarity!r}")
+        if default_prompt is not None and default_prompt not in (prompts or {}):
+            known = ", ".join(prompts or {}) or "none"
+            raise ValueError(f"the prompts are {known}; received default_prompt={default_prompt!r}")
+        self.default_prompt, self.similarity = default_prompt, similarity
+        self._prompts = tuple((prompts or {}).items())
         # Tuples, because Keras replaces list attributes with tracked lists.
         self._labels = None if labels is None else tuple(str(label) for label in labels)
         self._names = None if names is None else tuple(names)
@@ -63,6 +80,11 @@ class TaskOutput(keras.layers.Layer):
     def labels(self):
         """List of the class names, or `None`."""
         return None if self._labels is None else list(self._labels)
+
+    @property
+    def prompts(self):
+        """Dict from the names of prompts to their texts."""
+        return dict(self._prompts)
 
     def call(self, logits):
         """Return logits (batch, ..., labels) in float32; with names, a dict of (batch, ...)."""
@@ -92,6 +114,9 @@ class TaskOutput(keras.layers.Layer):
             "names": None if self._names is None else list(self._names),
             "characters": self.characters,
             "long_texts": self.long_texts,
+            "prompts": self.prompts,
+            "default_prompt": self.default_prompt,
+            "similarity": self.similarity,
         }
 
 
@@ -225,14 +250,18 @@ class MaskedLMHead(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class SentencePooling(keras.layers.Layer):
-    """One vector per text: the [CLS] vector, or the mean or maximum over its tokens.
+    """One vector per text from the vectors of its tokens.
 
     Computed in float32 under every dtype policy. A row of padding gives zeros.
 
-    Source: Reimers and Gurevych (2019), Sentence-BERT, section 3.
+    Source: Reimers and Gurevych (2019), Sentence-BERT, section 3; the modes are those of
+    sentence-transformers.
 
     Args:
-        mode: `"mean"`, `"cls"` or `"max"`.
+        mode: `"mean"` or `"max"` over the tokens; `"cls"`, the first token; `"lasttoken"`;
+            `"mean_sqrt_len_tokens"`, the sum divided by the square root of the number of tokens;
+            or `"weightedmean"`, whose weights are the positions, from 1. Of a list of modes, the
+            vectors are concatenated.
         normalize: If True, scale the vectors to length 1.
 
     Raises:
@@ -246,39 +275,63 @@ class SentencePooling(keras.layers.Layer):
     2.0
     """
 
-    MODES = ("mean", "cls", "max")
+    MODES = ("mean", "cls", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
 
     def __init__(self, mode="mean", normalize=True, **kwargs):
         super().__init__(**{**kwargs, "dtype": "float32"})
-        if mode not in self.MODES:
-            raise ValueError(f"mode must be one of {', '.join(self.MODES)}; received {mode!r}")
-        self.mode = mode
+        modes = [mode] if isinstance(mode, str) else list(mode)
+        for each in modes:
+            if each not in self.MODES:
+                raise ValueError(f"mode must be one of {', '.join(self.MODES)}; received {each!r}")
+        if not modes:
+            raise ValueError("mode must not be an empty list")
+        # A tuple, because Keras replaces list attributes with tracked lists.
+        self._modes = tuple(modes)
         self.normalize = normalize
         self.built = True
 
+    @property
+    def mode(self):
+        """The mode, or a tuple of several."""
+        return self._modes[0] if len(self._modes) == 1 else self._modes
+
     def call(self, sequence_output, input_mask):
-        """Pool floats (batch, seq, hidden) with a mask (batch, seq) to (batch, hidden)."""
+        """Pool floats (batch, seq, hidden) with a mask (batch, seq) to (batch, hidden * modes)."""
         x = ops.cast(sequence_output, "float32")
         visible = ops.not_equal(input_mask, 0)[:, :, None]  # (batch, seq, 1)
-        if self.mode == "cls":
-            x = ops.where(visible[:, 0], x[:, 0], 0.0)
-        elif self.mode == "max":
-            x = ops.max(ops.where(visible, x, MASKED_LOGIT), axis=1)
-            x = ops.where(ops.any(visible, axis=1), x, 0.0)
-        else:
-            count = ops.sum(ops.cast(visible, "float32"), axis=1)  # (batch, 1)
-            x = ops.sum(ops.where(visible, x, 0.0), axis=1) / ops.maximum(count, 1.0)
+        pooled = [self._pool(mode, x, visible) for mode in self._modes]
+        x = pooled[0] if len(pooled) == 1 else ops.concatenate(pooled, axis=-1)
         if self.normalize:
             # Clip before the square root, which has no gradient at 0.
             length = ops.sqrt(ops.maximum(ops.sum(x * x, axis=-1, keepdims=True), 1e-24))
             x = x / length
         return x
 
+    def _pool(self, mode, x, visible):
+        if mode == "cls":
+            return ops.where(visible[:, 0], x[:, 0], 0.0)
+        if mode == "max":
+            x = ops.max(ops.where(visible, x, MASKED_LOGIT), axis=1)
+            return ops.where(ops.any(visible, axis=1), x, 0.0)
+        weights = ops.cast(visible, "float32")  # (batch, seq, 1)
+        position = ops.arange(1, ops.shape(x)[1] + 1, dtype="float32")[:, None] * weights
+        if mode == "lasttoken":
+            last = ops.max(position, axis=1, keepdims=True)
+            weights = ops.cast(ops.equal(position, last), "float32") * weights
+        elif mode == "weightedmean":
+            weights = position
+        total = ops.sum(ops.where(visible, x, 0.0) * weights, axis=1)
+        count = ops.sum(weights, axis=1)  # (batch, 1)
+        if mode == "mean_sqrt_len_tokens":
+            count = ops.sqrt(count)
+        return total / ops.maximum(count, 1.0)
+
     def compute_output_shape(self, sequence_output_shape, input_mask_shape):
-        return (sequence_output_shape[0], sequence_output_shape[-1])
+        return (sequence_output_shape[0], sequence_output_shape[-1] * len(self._modes))
 
     def get_config(self):
-        return {**super().get_config(), "mode": self.mode, "normalize": self.normalize}
+        mode = self.mode if len(self._modes) == 1 else list(self._modes)
+        return {**super().get_config(), "mode": mode, "normalize": self.normalize}
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")

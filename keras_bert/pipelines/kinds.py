@@ -5,7 +5,7 @@ import dataclasses
 
 import numpy as np
 
-from keras_bert import heads
+from keras_bert import heads, search
 from keras_bert.data.conll import TaggedSentences, is_bio
 from keras_bert.data.examples import Examples
 from keras_bert.data.squad import Questions
@@ -182,21 +182,73 @@ class Regression(Classification):
 class Embedding(TextPipeline):
     """Pipeline of `heads.embedder`. Its results are arrays."""
 
+    options = ("prompt", "normalize", "truncate_dim")
+
+    def encode(self, inputs, **options):
+        """Return the embeddings of texts; the same as a call of the pipeline.
+
+        Args:
+            inputs: As for `__call__`.
+            **options: `batch_size` and `show_progress`, see `__call__`. `prompt`: the name of one
+                of the model's prompts, or a text that comes before each text; by default the
+                model's default prompt, and `""` for none. `normalize`: if True, scale vectors to
+                length 1. `truncate_dim`: keep that many first numbers of each vector.
+
+        Returns:
+            A float32 array (width,) for one text, (texts, width) for several.
+        """
+        return self(inputs, **options)
+
+    def similarity(self, first, second):
+        """Compare each vector of one array with each of another, as the model was trained.
+
+        Args:
+            first: Floats (n, width) or (width,).
+            second: Floats (m, width) or (width,).
+
+        Returns:
+            A float32 array (n, m). A higher number means more similar, so distances are negative.
+
+        Raises:
+            ValueError: If the widths differ.
+        """
+        return search.similarity(first, second, self._output.similarity)
+
+    def _decoding(self, options):
+        return options
+
     def _answers(self, examples, batch_size, on_batch=None, **options):
         if getattr(examples, "text_pairs", None) is not None:
             raise ValueError("embeddings are of single texts; remove text_pairs")
-        encoded = inference.encode_texts(self.model, examples.texts)
+        width = self.model.output_shape[-1]
+        if (kept := options.get("truncate_dim")) is not None:
+            kept = as_integer("truncate_dim", kept, 1)
+            if kept > width:
+                raise ValueError(f"truncate_dim must be at most {width}; received {kept}")
+        prompt = self._prompt(options.get("prompt"))
+        texts = [prompt + text for text in examples.texts] if prompt else examples.texts
+        encoded = inference.encode_texts(self.model, texts)
         self._warn_of_truncation(encoded, len(examples))
         vectors = inference.run(
             self.model, encoded, batch_size=batch_size, on_batch=on_batch, predict=self._predict
         )
-        return [np.asarray(vector, np.float32) for vector in vectors]
+        vectors = np.reshape(np.array(vectors, np.float32), (-1, width))[:, :kept]
+        return list(search.unit_length(vectors) if options.get("normalize") else vectors)
+
+    def _prompt(self, prompt):
+        """Return the text of a prompt."""
+        if prompt is None:
+            prompt = self._output.default_prompt or ""
+        if not isinstance(prompt, str):
+            raise ValueError(f"prompt must be a string; received {prompt!r:.80}")
+        return self._output.prompts.get(prompt, prompt)
 
     def _results(self, examples, answers, **options):
         return answers
 
     def _joined(self, answers):
-        return np.reshape(np.array(answers, np.float32), (-1, self.model.output_shape[-1]))
+        width = len(answers[0]) if len(answers) else self.model.output_shape[-1]
+        return np.reshape(np.array(answers, np.float32), (-1, width))
 
 
 class Tagging(Pipeline):

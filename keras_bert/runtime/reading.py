@@ -38,12 +38,23 @@ def parse_json(data: bytes, file: object) -> dict[str, Any]:
 
     `file` is the name for error messages.
     """
+    value: dict[str, Any] = _parse(data, file, dict, "object")
+    return value
+
+
+def parse_json_list(data: bytes, file: object) -> list[Any]:
+    """Parse JSON in UTF-8 that holds one list; `file` is the name for error messages."""
+    value: list[Any] = _parse(data, file, list, "list")
+    return value
+
+
+def _parse(data: bytes, file: object, kind: type, name: str) -> Any:
     try:
         value = json.loads(data.decode("utf-8"), object_pairs_hook=_reject_duplicates)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{file}: must be JSON in UTF-8, received {one_line(error)}") from error
-    if not isinstance(value, dict):
-        raise ValueError(f"{file}: must hold a JSON object, received {type(value).__name__}")
+    if not isinstance(value, kind):
+        raise ValueError(f"{file}: must hold a JSON {name}, received {type(value).__name__}")
     return value
 
 

@@ -370,7 +370,9 @@ def _check_options(task, train, options):
             ]
             known = [*inspect.signature(finetune).parameters, *takes]
             close = difflib.get_close_matches(_NAMES_ELSEWHERE.get(name, name), known, 1)
-            advice = f"did you mean {close[0]}?" if close else f"its options are {', '.join(takes)}"
+            advice = f"the options are {', '.join(takes) or 'none'}"
+            if close:
+                advice = f"did you mean {close[0]}?"
             raise ValueError(
                 f"{name} is not an argument of finetune for {type(train).__name__}; {advice}"
             )

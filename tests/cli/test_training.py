@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import keras_bert
+from keras_bert import mixed_training
 from keras_bert.cli import reading, training
 from keras_bert.data import conll, squad, tabular
 from keras_bert.runtime import files
@@ -87,6 +88,17 @@ def test_what_needs_scores_needs_dev(option, encoder_folder, tmp_path, capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("is_faster", [True, False])
+def test_dtype_auto(calls, encoder_folder, tmp_path, monkeypatch, capsys, is_faster):
+    (file := tmp_path / "a.tsv").write_text(TEXTS)
+    monkeypatch.setattr(mixed_training, "is_faster_here", lambda: is_faster)
+    arguments = ["--train", file, "--output", tmp_path / "out", "--dtype", "auto"]
+    assert run("finetune", "--model", encoder_folder, *arguments) == 1  # `calls` stops it
+    dtype = "mixed_bfloat16" if is_faster else "float32"
+    assert calls[0][0].dtype_policy.name == dtype
+    assert f"--dtype auto: {dtype}\n" in capsys.readouterr().out
+
+
 def test_nothing_of_another_run_stays(encoder_folder, tmp_path):
     (file := tmp_path / "a.tsv").write_text(TEXTS)
     (scores := tmp_path / "b.tsv").write_text("text\tlabel\na good film\t1\na bad film\t2\n")

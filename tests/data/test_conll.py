@@ -83,7 +83,7 @@ def test_conllu_without_its_extension_is_detected(tmp_path):
     file = tmp_path / "a.txt"
     assert conll.read(file, format="conllu").tags == [["PROPN"]]
     assert conll.read(file, word=2, tag=4).tags == [["PROPN"]]  # explicit columns are read as given
-    with pytest.raises(ValueError, match="limit .* must be at least 1; received 0"):
+    with pytest.raises(ValueError, match="limit .* at least 1; received 0"):
         conll.read(file, limit=0)
 
 

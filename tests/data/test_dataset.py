@@ -60,8 +60,8 @@ def test_shuffled_epochs_differ_and_repeat_with_the_seed():
     ("call", "message"),
     [
         (lambda e, m: e.to_dataset("minilm"), "needs a Preprocessor, or a model whose encoder"),
-        (lambda e, m: e.to_dataset(m, pad=2), 'pad must be "batch" or a length of at least 3'),
-        (lambda e, m: e.to_dataset(m, pad="longest"), 'pad must be "batch" or a length'),
+        (lambda e, m: e.to_dataset(m, pad=2), "must be an integer of at least 3"),
+        (lambda e, m: e.to_dataset(m, pad="longest"), "must be an integer of at least 3"),
         (lambda e, m: e.to_dataset(heads.regressor(heads.find_encoder(m))), "takes scores"),
         (lambda e, m: e.to_dataset(m), "the label 'good' is not one of the model's labels"),
     ],

@@ -71,7 +71,7 @@ def test_missing_labels_are_rejected(label):
         with pytest.raises(ValueError, match="labels must (not be missing|be strings); received"):
             Examples(["a", "b"], **column)
     if label is not None and label != "" and not isinstance(label, bytes):
-        with pytest.raises(ValueError, match="each of label_sets must be a list of labels"):
+        with pytest.raises(ValueError, match="label_sets, row 1 must be a list of labels"):
             Examples(["a"], label_sets=[label])
 
 

@@ -104,7 +104,7 @@ def test_format_option_and_limit(tmp_path):
     csv_file = write_file(tmp_path / "a.txt", "sent1,sent2,ending0,ending1,label\na,b,c,d,1\n")
     assert swag.read(jsonl).choices == [["b", "c"]]
     assert swag.read(csv_file, format="csv").choices == [["b c", "b d"]]
-    with pytest.raises(ValueError, match="limit .* must be at least 1; received 0"):
+    with pytest.raises(ValueError, match="limit .* at least 1; received 0"):
         swag.read(jsonl, limit=0)
 
 

@@ -11,7 +11,9 @@ from tests.tiny import write_file
 def test_limit_must_be_positive():
     text_files.check_limit(None)
     text_files.check_limit(1)
-    with pytest.raises(ValueError, match=r"limit \(--limit\) must be at least 1; received 0"):
+    with pytest.raises(
+        ValueError, match=r"limit \(--limit\) must be an integer of at least 1; received 0"
+    ):
         text_files.check_limit(0)
 
 

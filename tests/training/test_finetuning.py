@@ -553,13 +553,13 @@ def test_unusable_data_raises(examples, dev, message):
     [
         (tiny.examples(), {"metric": "f1"}, "metric, patience and evaluate_every need dev"),
         (tiny.examples(), {"patience": 1}, "metric, patience and evaluate_every need dev"),
-        (tiny.examples(), {"stride": 4}, "stride is not an option for Examples"),
+        (tiny.examples(), {"stride": 4}, "stride is not an argument of finetune for Examples"),
         (
             tiny.tagged(),
             {"class_weight": "balanced"},
-            "class_weight is not an option for TaggedSentences",
+            "class_weight is not an argument of finetune for TaggedSentences",
         ),
-        (tiny.choices(), {"stride": 4}, "stride is not an option for Choices"),
+        (tiny.choices(), {"stride": 4}, "stride is not an argument of finetune for Choices"),
     ],
 )
 def test_unknown_options_raise_before_the_model_is_built(examples, options, message, monkeypatch):

@@ -21,7 +21,9 @@ def add_convert(commands):
     common.add_model(parser)
     parser.add_argument("path", help="empty folder to write to; for keras also a .keras file")
     parser.add_argument(
-        "--to", required=True, choices=("keras", "huggingface", "google", "keras_hub")
+        "--to",
+        required=True,
+        choices=("keras", "huggingface", "google", "keras_hub", "sentence_transformers"),
     )
     parser.add_argument(
         "--drop",

@@ -1,0 +1,254 @@
+"""Folders of sentence-transformers: a BERT checkpoint, and the modules that make embeddings of it.
+
+Source: UKPLab/sentence-transformers, `sentence_transformers/base/modules` and
+`sentence_transformer/modules`.
+"""
+
+import dataclasses
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_bert.checkpoints import folder, huggingface, tensor_files
+from keras_bert.checkpoints.canonical import Checkpoint, DenseLayer, EmbeddingModules
+
+FORMAT = "sentence_transformers"
+FILES = "modules.json with the folders that it names"
+
+_MODULES_FILE = "modules.json"
+_CONFIG_FILE = "config_sentence_transformers.json"
+# Keys of older files, in the order in which the pooled vectors are concatenated.
+_OLD_MODES = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}
+_MODES = tuple(_OLD_MODES.values())
+# Name of the class in torch.nn -> activation in Keras.
+_ACTIVATIONS = {
+    "Identity": "linear", "Tanh": "tanh", "ReLU": "relu", "GELU": "gelu", "Sigmoid": "sigmoid",
+    "SiLU": "silu",
+}  # fmt: skip
+_TORCH_MODULES = {"Identity": "torch.nn.modules.linear"}
+_SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
+_TYPES = "sentence_transformers.models."
+
+
+def matches(path: str | Path) -> bool:
+    """Return True if the folder has the files of this format."""
+    return (Path(path) / _MODULES_FILE).is_file()
+
+
+def read_config(path: str | Path) -> dict[str, Any]:
+    """Read the config of the encoder as keyword arguments of `BertEncoder`."""
+    (_, encoder), *_ = _read_modules(Path(path))
+    return huggingface.read_config(encoder)
+
+
+def read(path: str | Path, ignore: Collection[str] = ()) -> Checkpoint:
+    """Read a folder that `SentenceTransformer.save` wrote. An unknown module is a `ValueError`."""
+    path = Path(path)
+    (_, encoder), *modules = _read_modules(path)
+    checkpoint = huggingface.read(encoder, ignore)
+    embedding = _read_embedding(path, modules)
+    tokenizer = dict(checkpoint.tokenizer)
+    if _optional(encoder / "sentence_bert_config.json").get("do_lower_case") is True:
+        tokenizer["lowercase"] = True
+    is_only_pooling = len(embedding.pooling) == 1 and not any(embedding.layers)
+    pooling = embedding.pooling[0] if is_only_pooling else None
+    return dataclasses.replace(
+        checkpoint,
+        format=FORMAT,
+        path=str(path),
+        tokenizer=tokenizer,
+        task="embedder",
+        pooling=pooling,
+        embedding=embedding,
+    )
+
+
+def write(checkpoint: Checkpoint, path: str | Path) -> None:
+    """Write a folder that sentence-transformers loads: the inverse of `read`."""
+    path = Path(path)
+    embedding = checkpoint.embedding
+    if embedding is None:
+        if checkpoint.pooling is None:
+            raise ValueError(
+                f"{checkpoint.path!r} has no pooling. Save a model of heads.embedder, or an "
+                "encoder with a pooling"
+            )
+        embedding = EmbeddingModules(pooling=(checkpoint.pooling,))
+    huggingface.write(
+        dataclasses.replace(checkpoint, task=None, pooling=None, embedding=None), path
+    )
+    length = checkpoint.tokenizer["sequence_length"]
+    folder.write_json(
+        path / "sentence_bert_config.json", {"max_seq_length": length, "do_lower_case": False}
+    )
+    types = ["Transformer", "Pooling"]
+    size = checkpoint.config["hidden_size"]
+    # Before version 5.7, sentence-transformers knows only the old keys, which have no order.
+    pooling: dict[str, Any] = {"pooling_mode": list(embedding.pooling)}
+    if embedding.pooling == tuple(mode for mode in _MODES if mode in embedding.pooling):
+        pooling = {key: mode in embedding.pooling for key, mode in _OLD_MODES.items()}
+    (path / "1_Pooling").mkdir()
+    folder.write_json(path / "1_Pooling/config.json", {"word_embedding_dimension": size, **pooling})
+    for layer in embedding.layers:
+        name = f"{len(types)}_{'Normalize' if layer is None else 'Dense'}"
+        (path / name).mkdir()
+        if layer is None:
+            types.append("Normalize")
+            continue
+        types.append("Dense")
+        _write_dense(path / name, layer)
+    modules = [
+        {
+            "idx": index,
+            "name": str(index),
+            "path": "" if index == 0 else f"{index}_{type}",
+            "type": f"{_TYPES}{type}",
+        }
+        for index, type in enumerate(types)
+    ]
+    folder.write_json(path / _MODULES_FILE, modules)
+    folder.write_json(
+        path / _CONFIG_FILE,
+        {
+            "prompts": embedding.prompts,
+            "default_prompt_name": embedding.default_prompt,
+            "similarity_fn_name": embedding.similarity,
+        },
+    )
+
+
+def _read_modules(path: Path) -> list[tuple[str, Path]]:
+    """Return the class name and the folder of each module; the first one is the encoder."""
+    file = path / _MODULES_FILE
+    listed = folder.read_json_list(file)
+    modules = []
+    for module in listed:
+        if not isinstance(module, dict) or not isinstance(module.get("type"), str):
+            raise ValueError(f"{file}: a module must have a type; received {module!r:.80}")
+        name, place = module["type"].rpartition(".")[2], module.get("path", "")
+        if not isinstance(place, str) or Path(place).is_absolute() or ".." in Path(place).parts:
+            raise ValueError(f"{file}: a path must be below the folder; received {place!r:.80}")
+        modules.append((name, path / place))
+    if [name for name, _ in modules[:2]] != ["Transformer", "Pooling"]:
+        found = ", ".join(name for name, _ in modules)
+        raise ValueError(f"{file}: the modules must begin with Transformer, Pooling; found {found}")
+    return modules
+
+
+def _read_embedding(path: Path, modules: list[tuple[str, Path]]) -> EmbeddingModules:
+    (_, pooling_folder), *others = modules
+    layers: list[DenseLayer | None] = []
+    for name, place in others:
+        if name == "Normalize":
+            layers.append(None)
+        elif name == "Dense":
+            layers.append(_read_dense(place))
+        elif name != "Dropout":  # only for training
+            raise ValueError(
+                f"{path / _MODULES_FILE}: unknown module {name!r}; known are Transformer, Pooling, "
+                "Dense, Normalize and Dropout"
+            )
+    config = _optional(path / _CONFIG_FILE)
+    prompts = config.get("prompts") or {}
+    if not isinstance(prompts, dict) or not all(isinstance(p, str) for p in prompts.values()):
+        raise ValueError(
+            f"{path / _CONFIG_FILE}: prompts must be strings; received {prompts!r:.80}"
+        )
+    similarity = config.get("similarity_fn_name") or "cosine"
+    if similarity not in _SIMILARITIES:
+        raise ValueError(
+            f"{path / _CONFIG_FILE}: similarity_fn_name must be one of "
+            f"{', '.join(_SIMILARITIES)}; received {similarity!r:.80}"
+        )
+    default = config.get("default_prompt_name")
+    if default is not None and default not in prompts:
+        raise ValueError(
+            f"{path / _CONFIG_FILE}: default_prompt_name must be one of the prompts; received "
+            f"{default!r:.80}"
+        )
+    return EmbeddingModules(
+        pooling=_read_pooling(pooling_folder / "config.json"),
+        layers=tuple(layers),
+        prompts=prompts,
+        default_prompt=default,
+        similarity=similarity,
+    )
+
+
+def _read_pooling(file: Path) -> tuple[str, ...]:
+    config = folder.read_json(file)
+    if config.get("include_prompt") is False:
+        raise ValueError(f"{file}: include_prompt must be true; received false")
+    modes = config.get("pooling_mode")
+    if modes is None:
+        modes = [mode for key, mode in _OLD_MODES.items() if config.get(key) is True] or ["mean"]
+    modes = [modes] if isinstance(modes, str) else modes
+    if not isinstance(modes, list) or not modes or not set(map(str, modes)) <= set(_MODES):
+        raise ValueError(
+            f"{file}: the pooling must be of {', '.join(_MODES)}; received {modes!r:.80}"
+        )
+    return tuple(modes)
+
+
+def _read_dense(path: Path) -> DenseLayer:
+    file = path / "config.json"
+    config = folder.read_json(file)
+    name = str(config.get("activation_function", "")).rpartition(".")[2]
+    if name not in _ACTIVATIONS:
+        raise ValueError(
+            f"{file}: activation_function must be one of {', '.join(_ACTIVATIONS)}; received "
+            f"{config.get('activation_function')!r:.80}"
+        )
+    for key in ("module_input_name", "module_output_name"):
+        if config.get(key) not in (None, "sentence_embedding"):
+            raise ValueError(
+                f"{file}: {key} must be sentence_embedding; received {config[key]!r:.80}"
+            )
+    if config.get("use_residual"):
+        raise ValueError(f"{file}: use_residual must be false; received true")
+    weights = next(
+        (f for f in (path / "model.safetensors", path / "pytorch_model.bin") if f.is_file()), None
+    )
+    if weights is None:
+        raise FileNotFoundError(f"{path}: no weights, looked for model.safetensors")
+    tensors = {key: tensor.load() for key, tensor in tensor_files.read(weights).items()}
+    kernel, bias = tensors.get("linear.weight"), tensors.get("linear.bias")
+    sizes = config.get("out_features"), config.get("in_features")
+    if kernel is None or kernel.shape != sizes or (bias is not None and bias.shape != sizes[:1]):
+        shapes = {key: tensor.shape for key, tensor in tensors.items()}
+        raise ValueError(f"{weights}: linear.weight must have the shape {sizes}; found {shapes}")
+    return DenseLayer(
+        kernel=np.asarray(kernel, np.float32).T,
+        bias=None if bias is None else np.asarray(bias, np.float32),
+        activation=_ACTIVATIONS[name],
+    )
+
+
+def _write_dense(path: Path, layer: DenseLayer) -> None:
+    name = next(name for name, known in _ACTIVATIONS.items() if known == layer.activation)
+    module = _TORCH_MODULES.get(name, "torch.nn.modules.activation")
+    size, units = layer.kernel.shape
+    config = {
+        "in_features": size,
+        "out_features": units,
+        "bias": layer.bias is not None,
+        "activation_function": f"{module}.{name}",
+    }
+    folder.write_json(path / "config.json", config)
+    tensors = {"linear.weight": np.ascontiguousarray(layer.kernel.T)}
+    if layer.bias is not None:
+        tensors["linear.bias"] = layer.bias
+    tensor_files.write(path / "model.safetensors", tensors)
+
+
+def _optional(file: Path) -> dict[str, Any]:
+    return folder.read_json(file) if file.is_file() else {}

@@ -1,0 +1,118 @@
+"""Exact search of the nearest vectors, with NumPy."""
+
+import numpy as np
+
+_BLOCK = 2**24  # numbers in a block of similarities, 64 MB
+
+
+def similarity(first, second, kind="cosine"):
+    """Compare each vector of one array with each of another.
+
+    Args:
+        first: Floats (n, width) or (width,).
+        second: Floats (m, width) or (width,).
+        kind: `"cosine"`, `"dot"`, or the negative distances `"euclidean"` and `"manhattan"`.
+
+    Returns:
+        A float32 array (n, m). A higher number means more similar.
+
+    Raises:
+        ValueError: If the widths differ or the kind is unknown.
+
+    Example:
+
+    >>> similarity([[1.0, 0.0]], [[2.0, 0.0], [0.0, 1.0]]).tolist()
+    [[1.0, 0.0]]
+    """
+    first, second = _vectors("first", first), _vectors("second", second)
+    if first.shape[1] != second.shape[1]:
+        raise ValueError(
+            f"the vectors must have the same width; received {first.shape[1]} and {second.shape[1]}"
+        )
+    if kind == "cosine":
+        return unit_length(first) @ unit_length(second).T
+    if kind == "dot":
+        return first @ second.T
+    if kind == "euclidean":
+        # The difference of large squares would lose digits.
+        return np.stack([-np.linalg.norm(second - row, axis=1) for row in first])
+    if kind == "manhattan":
+        return np.stack([-np.abs(second - row).sum(axis=1) for row in first])
+    raise ValueError(f"kind must be cosine, dot, euclidean or manhattan; received {kind!r}")
+
+
+def top_k(queries, corpus, k=5):
+    """Find the vectors of a corpus with the highest cosine similarity to each query.
+
+    The search is exact. It computes blocks of the similarities, so that its memory does not grow
+    with the corpus.
+
+    Args:
+        queries: Floats (n, width) or (width,), such as from `keras_bert.pipeline(model).encode`.
+        corpus: Floats (m, width). An array of `np.load(file, mmap_mode="r")` stays on disk.
+        k: Number of vectors to find for each query, at most m are found.
+
+    Returns:
+        A tuple of arrays (n, k): the indices in the corpus, int64, the most similar one first, and
+        the similarities, float32. Equal similarities are in the order of the corpus.
+
+    Raises:
+        ValueError: If the widths differ, a vector holds NaN, or `k` is below 1.
+
+    Example:
+
+    >>> indices, scores = top_k([1.0, 0.0], [[0.0, 1.0], [2.0, 0.0], [1.0, 1.0]], k=2)
+    >>> indices.tolist(), scores.round(2).tolist()
+    ([[1, 2]], [[1.0, 0.7099999785423279]])
+    """
+    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
+        raise ValueError(f"k must be an integer of at least 1; received {k!r:.80}")
+    queries = unit_length(_vectors("queries", queries))
+    if getattr(corpus, "ndim", None) != 2:
+        corpus = _vectors("corpus", corpus)
+    if queries.shape[1] != corpus.shape[1]:
+        raise ValueError(
+            f"queries and corpus must have the same width; received {queries.shape[1]} and "
+            f"{corpus.shape[1]}"
+        )
+    count = min(k, len(corpus))
+    best = np.full((len(queries), 0), -np.inf, np.float32)
+    indices = np.zeros((len(queries), 0), np.int64)
+    rows = max(1, _BLOCK // max(len(queries), queries.shape[1], 1))
+    for start in range(0, len(corpus), rows):
+        block = unit_length(_vectors("corpus", corpus[start : start + rows]))
+        scores = np.concatenate([best, queries @ block.T], axis=1)
+        numbers = np.arange(start, start + len(block))
+        numbers = np.concatenate([indices, np.tile(numbers, (len(queries), 1))], axis=1)
+        # Stable: equal scores stay in the order of the corpus.
+        chosen = np.argsort(-scores, axis=1, kind="stable")[:, :count]
+        best = np.take_along_axis(scores, chosen, axis=1)
+        indices = np.take_along_axis(numbers, chosen, axis=1)
+    return indices, best
+
+
+def unit_length(vectors):
+    """Scale vectors (n, width) to length 1; vectors of zeros stay.
+
+    Example:
+
+    >>> unit_length(np.array([[3.0, 4.0], [0.0, 0.0]])).tolist()
+    [[0.6, 0.8], [0.0, 0.0]]
+    """
+    length = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return vectors / np.where(length == 0, 1, length)
+
+
+def _vectors(name, values):
+    """Return values as a float32 array (n, width) without NaN."""
+    try:
+        vectors = np.asarray(values, np.float32)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be vectors, floats (n, width)") from None
+    if vectors.ndim == 1:
+        vectors = vectors[None]
+    if vectors.ndim != 2:
+        raise ValueError(f"{name} must have the shape (n, width); received {vectors.shape}")
+    if not np.isfinite(vectors).all():
+        raise ValueError(f"{name} must not hold NaN or infinity")
+    return vectors

@@ -1,0 +1,192 @@
+"""Folders of sentence-transformers, read and written."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+
+import keras_bert
+from keras_bert import checkpoints, heads
+from tests import tiny
+
+TEXTS = ["so good", "bad", "", "a good film so bad", "한국 good"]
+STACKS = {
+    "cls": {"pooling": "cls"},
+    "several modes": {"pooling": ["cls", "mean"], "layers": [(4, "tanh")]},
+    "dense": {
+        "pooling": "mean_sqrt_len_tokens",
+        "layers": [(8, "relu"), (3, "linear")],
+        "normalize": False,
+        "similarity": "dot",
+    },
+    "prompts": {
+        "pooling": "weightedmean",
+        "prompts": {"query": "so ", "document": ""},
+        "default_prompt": "query",
+    },
+    "no order": {"pooling": ["lasttoken", "max"], "normalize": False, "similarity": "euclidean"},
+    "normalized before": {"pooling": "max", "layers": [None, (4, "gelu")], "normalize": False},
+}
+
+
+def embedder(pooling, layers=(), **options):
+    encoder = tiny.encoder(num_hidden_layers=1, initializer_range=0.5)
+    keras.utils.set_random_seed(1)
+    layers = [
+        keras.layers.UnitNormalization(name="unit")
+        if each is None
+        else keras.layers.Dense(each[0], activation=each[1], bias_initializer="random_normal")
+        for each in layers
+    ]
+    return heads.embedder(encoder, pooling=pooling, layers=layers, **options)
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_round_trip(name, tmp_path):
+    model = embedder(**STACKS[name])
+    expected = keras_bert.pipeline(model).encode(TEXTS)
+    keras_bert.save(model, tmp_path / "st", format="sentence_transformers")
+    keras_bert.save(model, tmp_path / "model.keras")
+    assert checkpoints.detect(tmp_path / "st") == "sentence_transformers"
+    for path in ("st", "model.keras"):
+        pipeline = keras_bert.pipeline(tmp_path / path)
+        np.testing.assert_allclose(pipeline.encode(TEXTS), expected, atol=1e-6)
+        output, again = heads.find_output(model), heads.find_output(pipeline.model)
+        for option in ("prompts", "default_prompt", "similarity"):
+            assert getattr(again, option) == getattr(output, option)
+    loaded = keras_bert.load(tmp_path / "st")
+    single = isinstance(STACKS[name]["pooling"], str) and "layers" not in STACKS[name]
+    assert loaded.pooling == (STACKS[name]["pooling"] if single else None)
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("name", STACKS)
+def test_vectors_are_those_of_sentence_transformers(name, tmp_path):
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    pipeline = keras_bert.pipeline(embedder(**STACKS[name]))
+    keras_bert.save(pipeline.model, tmp_path / "ours", format="sentence_transformers")
+    peer = sentence_transformers.SentenceTransformer(str(tmp_path / "ours"))
+    expected = peer.encode(TEXTS)
+    np.testing.assert_allclose(pipeline.encode(TEXTS), expected, atol=1e-5)
+    options = {"prompt": "bad ", "truncate_dim": 2}
+    np.testing.assert_allclose(
+        pipeline.encode(TEXTS, normalize=True, **options),
+        peer.encode(TEXTS, normalize_embeddings=True, **options),
+        atol=1e-5,
+    )
+    np.testing.assert_allclose(
+        pipeline.similarity(expected, expected), peer.similarity(expected, expected), atol=1e-5
+    )
+    peer.save(str(tmp_path / "theirs"))  # in their newest layout
+    back = keras_bert.pipeline(tmp_path / "theirs")
+    np.testing.assert_allclose(back.encode(TEXTS), expected, atol=1e-5)
+
+
+def folder_of(tmp_path, **options):
+    path = tmp_path / "folder"
+    keras_bert.save(embedder(**options), path, format="sentence_transformers")
+    return path
+
+
+def change(file, **values):
+    content = json.loads(file.read_text())
+    file.write_text(json.dumps(content | values))
+
+
+@pytest.mark.parametrize(
+    ("file", "values", "message"),
+    [
+        ("1_Pooling/config.json", {"include_prompt": False}, "include_prompt must be true"),
+        ("1_Pooling/config.json", {"pooling_mode": "median"}, "pooling must be of cls, max"),
+        (
+            "2_Dense/config.json",
+            {"activation_function": "torch.nn.Hardswish"},
+            "received 'torch.nn.H",
+        ),
+        ("2_Dense/config.json", {"use_residual": True}, "use_residual must be false"),
+        ("2_Dense/config.json", {"out_features": 5}, "must have the shape"),
+        ("config_sentence_transformers.json", {"similarity_fn_name": "x"}, "must be one of cosine"),
+        ("config_sentence_transformers.json", {"default_prompt_name": "x"}, "one of the prompts"),
+        ("config_sentence_transformers.json", {"prompts": {"a": 1}}, "prompts must be strings"),
+    ],
+)
+def test_what_is_unknown_is_named(tmp_path, file, values, message):
+    path = folder_of(tmp_path, pooling="mean", layers=[(4, "tanh")])
+    change(path / file, **values)
+    with pytest.raises(ValueError, match=message):
+        keras_bert.pipeline(path)
+
+
+@pytest.mark.parametrize(
+    ("modules", "message"),
+    [
+        (["Transformer", "Pooling", "LSTM"], "unknown module 'LSTM'"),
+        (["Transformer", "Normalize"], "must begin with Transformer, Pooling"),
+        (["BoW", "Pooling"], "must begin with Transformer, Pooling"),
+    ],
+)
+def test_unknown_modules(tmp_path, modules, message):
+    path = folder_of(tmp_path, pooling="mean")
+    listed = [
+        {"idx": n, "path": "1_Pooling" if name == "Pooling" else "", "type": f"a.b.{name}"}
+        for n, name in enumerate(modules)
+    ]
+    (path / "modules.json").write_text(json.dumps(listed))
+    with pytest.raises(ValueError, match=message):
+        keras_bert.load(path)
+
+
+@pytest.mark.parametrize("place", ["../other", "/etc"])
+def test_modules_stay_in_the_folder(tmp_path, place):
+    path = folder_of(tmp_path, pooling="mean")
+    modules = json.loads((path / "modules.json").read_text())
+    modules[1]["path"] = place
+    (path / "modules.json").write_text(json.dumps(modules))
+    with pytest.raises(ValueError, match="must be below the folder"):
+        keras_bert.load(path)
+
+
+def test_lowercasing_of_the_folder(tmp_path):
+    path = folder_of(tmp_path, pooling="mean")
+    change(path / "tokenizer_config.json", do_lower_case=False, strip_accents=False)
+    assert not keras_bert.load(path).preprocessor.lowercase
+    change(path / "sentence_bert_config.json", do_lower_case=True, max_seq_length=7)
+    preprocessor = keras_bert.load(path).preprocessor
+    assert (preprocessor.lowercase, preprocessor.max_sequence_length) == (True, 7)
+
+
+def test_models_that_the_format_cannot_hold(tmp_path):
+    encoder = tiny.encoder(num_hidden_layers=1)
+    with pytest.raises(ValueError, match="has no pooling. Save a model of heads.embedder"):
+        keras_bert.save(encoder, tmp_path / "a", format="sentence_transformers")
+    model = heads.embedder(encoder, layers=[keras.layers.LayerNormalization()])
+    with pytest.raises(ValueError, match="only Dense and UnitNormalization"):
+        keras_bert.save(model, tmp_path / "b", format="sentence_transformers")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_options_of_encode():
+    encode = keras_bert.pipeline(embedder(**STACKS["prompts"])).encode
+    np.testing.assert_allclose(encode("good"), encode("so good", prompt=""), atol=1e-6)
+    np.testing.assert_allclose(
+        encode("good", prompt="document"), encode("good", prompt=""), atol=1e-6
+    )
+    assert encode(TEXTS, truncate_dim=3, normalize=True).shape == (5, 3)
+    for options, message in (
+        ({"truncate_dim": 9}, "at most 8"), ({"truncate_dim": 0}, "at least 1"),
+        ({"prompt": 3}, "must be a string"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            encode("good", **options)
+
+
+def test_wrong_options_of_the_head():
+    encoder = tiny.encoder(num_hidden_layers=1)
+    for options, message in (
+        ({"pooling": "median"}, "mode must be one of"),
+        ({"similarity": "x"}, "similarity must be one of"),
+        ({"default_prompt": "query"}, "the prompts are none"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            heads.embedder(encoder, **options)
