@@ -21,6 +21,7 @@ from keras_bert.version import __version__
 _MODULE_OF = {
     "BertEncoder": "keras_bert.encoder",
     "Choices": "keras_bert.data.swag",
+    "EmbeddingExamples": "keras_bert.data.embedding_examples",
     "Examples": "keras_bert.data.examples",
     "HubLayer": "keras_bert.exporting.hub_layer",
     "Preprocessor": "keras_bert.text.preprocessor",
@@ -44,6 +45,7 @@ _MODULES = {
     "heads": "keras_bert.heads",
     "inspect": "keras_bert.inspect",
     "layers": "keras_bert.layers",
+    "losses": "keras_bert.losses",
     "optimizers": "keras_bert.optimizers",
     "pretraining": "keras_bert.pretraining",
     "search": "keras_bert.search",
@@ -54,7 +56,7 @@ __all__ = [*_MODULE_OF, *_MODULES]
 
 def _register_layers():
     """Import the modules with classes that Keras must know to load a saved model."""
-    for name in ("encoder", "heads", "layers", "optimizers"):
+    for name in ("encoder", "heads", "layers", "losses", "optimizers"):
         importlib.import_module(f"keras_bert.{name}")
     importlib.import_module("keras_bert.exporting.hub_layer")
     importlib.import_module("keras_bert.text.preprocessor")

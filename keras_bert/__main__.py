@@ -18,7 +18,8 @@ from keras_bert.runtime.terminal import printable, quiet_imports
 
 # Commands whose model is a name or a path that `resolve` knows; `serve` also takes SavedModels.
 _TAKES_MODEL = (
-    "info", "finetune", "evaluate", "predict", "embed", "fill", "explain", "convert", "export"
+    "info", "finetune", "evaluate", "predict", "embed", "fill", "explain", "convert", "export",
+    "search",
 )  # fmt: skip
 _TRACEBACK = "KERAS_BERT_TRACEBACK"
 

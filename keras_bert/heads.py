@@ -403,6 +403,48 @@ def embedder(
     return TokenModel(inputs, output(x), name=name)
 
 
+def siamese(model, *, name="siamese"):
+    """Build a model that embeds rows of texts, such as queries with their answers, for training.
+
+    Fit it with a loss of `keras_bert.losses`. It shares the weights of the embedder.
+
+    Source: Reimers and Gurevych (2019), Sentence-BERT, section 3.
+
+    Args:
+        model: A model of `embedder`.
+        name: Name of the model.
+
+    Returns:
+        A functional `keras.Model` from the encoder's inputs, each int32 (batch, texts, seq), to
+        float32 (batch, texts, width).
+
+    Raises:
+        ValueError: If the model is not one of `embedder`.
+
+    Example:
+
+    >>> from keras_bert import BertEncoder
+    >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
+    ...                       num_attention_heads=2, intermediate_size=8)
+    >>> siamese(embedder(encoder)).output_shape
+    (None, None, 4)
+    """
+    if find_task(model) != "embedder":
+        raise ValueError(f"siamese needs a model of heads.embedder; received {model.name!r}")
+    encoder, pooling = find_encoder(model), model.get_layer("pooling")
+    inputs = {
+        key: keras.Input(shape=(None, None), dtype="int32", name=key) for key in encoder.input
+    }
+    merged = {key: MergeChoices(name=f"merge_{key}")(value) for key, value in inputs.items()}
+    x = pooling(encoder(merged)["sequence_output"], merged["input_mask"])
+    *layers, output = model.layers[model.layers.index(pooling) + 1 :]
+    for layer in layers:
+        x = layer(x)
+    x = SplitChoices(name="split_texts")(x, inputs["input_word_ids"])  # (batch, texts, width)
+    output = TaskOutput.from_config(output.get_config())
+    return TokenModel(inputs, output(x), name=name)
+
+
 def features(encoder, layers=None, combine="concat", *, name="features"):
     """Build a model that returns vectors of a frozen copy of an encoder, without dropout.
 

@@ -1,6 +1,7 @@
 """Export of Keras models as ONNX folders, for ONNX Runtime and OpenVINO."""
 
 import importlib
+import json
 import pathlib
 import warnings
 
@@ -80,6 +81,8 @@ def export(model, path, quantize=None, dev=None):
     metadata = {"task": task}
     if output is not None:
         metadata |= {"pairs": str(int(output.pairs)), "multi_label": str(int(output.multi_label))}
+        prompts = {"prompts": output.prompts, "default_prompt": output.default_prompt}
+        metadata |= {"prompts": json.dumps(prompts)} if output.prompts else {}
     onnx.helper.set_model_props(proto, metadata)
     path.parent.mkdir(parents=True, exist_ok=True)
     with temporary_folder(path.parent, ".writing-") as folder:

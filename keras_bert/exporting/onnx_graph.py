@@ -98,6 +98,9 @@ def _check(model):
             )
 
 
+_EMBEDDER_LAYERS = (keras.layers.Dense, keras.layers.UnitNormalization)
+
+
 def _is_unchanged_head(model):
     """Compare the calls of a model with those of a new head for its task."""
     output = find_output(model) if isinstance(model, keras.Model) else None
@@ -112,11 +115,27 @@ def _is_unchanged_head(model):
     elif task == "embedder":
         if pooling is None:
             return False
-        options |= {"pooling": pooling.mode, "normalize": pooling.normalize}
+        layers = _layers_after(model, pooling)
+        if not all(type(layer) in _EMBEDDER_LAYERS for layer in layers):
+            return False
+        options |= {
+            "pooling": pooling.mode,
+            "normalize": pooling.normalize,
+            "layers": [type(layer).from_config(layer.get_config()) for layer in layers],
+        }
+        if layers:  # a final normalization is one of the layers
+            options["normalize"] = False
+            if pooling.normalize:
+                return False
     if task == "classifier" and output.multi_label:
         options["multi_label"] = True
     fresh = heads.TASKS[task](find_encoder(model), **options)
     return _calls(model) == _calls(fresh)
+
+
+def _layers_after(model, pooling):
+    """Return the layers between the pooling and the output of an embedder."""
+    return model.layers[model.layers.index(pooling) + 1 : -1]
 
 
 def _calls(model):
@@ -270,8 +289,15 @@ def _head(graph, model, encoder, task, sequence, mask, names):
         else:
             x = _pool(graph, pooling, sequence, mask)
     if task == "embedder":
+        for layer in _layers_after(model, pooling):
+            if isinstance(layer, keras.layers.UnitNormalization):
+                x = _unit_length(graph, x)
+                continue
+            x = graph.dense(x, layer.kernel, layer.bias)
+            activation = keras.activations.serialize(layer.activation)
+            x = x if activation == "linear" else graph.activation(x, activation)
         graph.node("Identity", x, output="embedding")
-        return {"embedding": ("batch", encoder.bert_config["hidden_size"])}
+        return {"embedding": ("batch", model.output_shape[-1])}
     dense = model.get_layer("next_sentence" if task == "next_sentence" else "logits")
     x = graph.dense(x, dense.kernel, dense.bias)
     if task == "regressor":
@@ -351,22 +377,44 @@ def _pooled(graph, encoder, sequence):
 def _pool(graph, layer, sequence, mask):
     """Add a `SentencePooling`."""
     visible = graph.node("Unsqueeze", graph.node("Cast", mask, to=_FLOAT), axes=[2])
-    if layer.mode == "cls":
-        x = graph.node("Gather", sequence, graph.constant(0, np.int64), axis=1)
-    elif layer.mode == "max":
+    modes = layer.mode if isinstance(layer.mode, tuple) else (layer.mode,)
+    pooled = [_pool_by(graph, mode, sequence, visible) for mode in modes]
+    x = pooled[0] if len(pooled) == 1 else graph.node("Concat", *pooled, axis=1)
+    return _unit_length(graph, x) if layer.normalize else x
+
+
+def _pool_by(graph, mode, sequence, visible):
+    """Add one mode of a `SentencePooling`; `visible` is 1 at tokens, float (batch, seq, 1)."""
+    if mode == "cls":
+        return graph.node("Gather", sequence, graph.constant(0, np.int64), axis=1)
+    if mode == "max":
         bias = graph.node("Sub", graph.constant(1.0), visible)
         bias = graph.node("Mul", bias, graph.constant(-1e30))
         masked = graph.node("Add", graph.node("Mul", sequence, visible), bias)
-        x = graph.node("ReduceMax", masked, axes=[1], keepdims=0)
-    else:
-        total = graph.node("ReduceSum", graph.node("Mul", sequence, visible), axes=[1], keepdims=0)
-        count = graph.node("ReduceSum", visible, axes=[1], keepdims=0)
-        x = graph.node("Div", total, graph.node("Max", count, graph.constant(1.0)))
-    if layer.normalize:
-        square = graph.node("ReduceSum", graph.node("Mul", x, x), axes=[-1])
-        length = graph.node("Sqrt", graph.node("Max", square, graph.constant(1e-24)))
-        x = graph.node("Div", x, length)
-    return x
+        return graph.node("ReduceMax", masked, axes=[1], keepdims=0)
+    weights = visible
+    if mode in ("weightedmean", "lasttoken"):
+        ones = graph.node(
+            "Add", graph.node("Mul", visible, graph.constant(0.0)), graph.constant(1.0)
+        )
+        position = graph.node("CumSum", ones, graph.constant(1, np.int64))
+        weights = graph.node("Mul", position, visible)
+    if mode == "lasttoken":
+        last = graph.node("ReduceMax", weights, axes=[1], keepdims=1)
+        weights = graph.node("Cast", graph.node("Equal", weights, last), to=_FLOAT)
+        weights = graph.node("Mul", weights, visible)
+    total = graph.node("ReduceSum", graph.node("Mul", sequence, weights), axes=[1], keepdims=0)
+    count = graph.node("ReduceSum", weights, axes=[1], keepdims=0)
+    if mode == "mean_sqrt_len_tokens":
+        count = graph.node("Sqrt", count)
+    return graph.node("Div", total, graph.node("Max", count, graph.constant(1.0)))
+
+
+def _unit_length(graph, x):
+    """Scale vectors to length 1."""
+    square = graph.node("ReduceSum", graph.node("Mul", x, x), axes=[-1])
+    length = graph.node("Sqrt", graph.node("Max", square, graph.constant(1e-24)))
+    return graph.node("Div", x, length)
 
 
 def _masked_lm(graph, model, sequence, positions):

@@ -227,7 +227,17 @@ def _head(model, output, assets, precision):
         input_signature=list(specs.values()),
         autograph=False,
     )
-    return module, {"serving_default": module.serving_default, "ids": module.ids}
+    functions = {"serving_default": module.serving_default, "ids": module.ids}
+    if output.prompts:
+        encoder = heads.find_encoder(model)
+        with_prompt, inputs = signatures.embedder_with_prompts(
+            predict, output, encoder.preprocessor, max_sequence_length(encoder)
+        )
+        module.with_prompt = tf.function(
+            signatures.check_shapes(with_prompt, inputs), input_signature=inputs, autograph=False
+        )
+        functions["with_prompt"] = module.with_prompt
+    return module, functions
 
 
 def _signatures(model, output, precision):

@@ -93,9 +93,9 @@ def embedder(predict, output, preprocessor, max_sequence_length):
     """Make the signatures of `heads.embedder`.
 
     Inputs of `serving_default`:
-        text: string (batch,)
+        text: string (batch,); the model's default prompt comes before it
     Outputs:
-        embedding: float32 (batch, hidden_size)
+        embedding: float32 (batch, width)
     """
     return _of_texts(
         output,
@@ -103,15 +103,47 @@ def embedder(predict, output, preprocessor, max_sequence_length):
         max_sequence_length,
         predict,
         answer=lambda vectors: {"embedding": vectors},
+        prompt=output.prompts.get(output.default_prompt, ""),
     )
 
 
-def _of_texts(output, preprocessor, max_sequence_length, predict, answer):
+def embedder_with_prompts(predict, output, preprocessor, max_sequence_length):
+    """Make the signature `with_prompt` of a model of `heads.embedder` that has prompts.
+
+    Inputs:
+        text: string (batch,)
+        prompt_name: string (batch,), names of the model's prompts; "" for none
+    Outputs:
+        embedding: float32 (batch, width)
+    """
+    plain = _of_texts(
+        output,
+        preprocessor,
+        max_sequence_length,
+        predict,
+        answer=lambda vectors: {"embedding": vectors},
+    )
+    names, texts = (
+        tf.constant(["", *column]) for column in zip(*output.prompts.items(), strict=True)
+    )
+    message = f"prompt_name must be one of {', '.join(output.prompts)}, or empty"
+
+    def from_strings(text, prompt_name):
+        is_name = tf.equal(prompt_name[:, None], names)  # (batch, prompts)
+        check = tf.debugging.Assert(tf.reduce_all(tf.reduce_any(is_name, axis=1)), [message])
+        with tf.control_dependencies([check]):
+            prompt = tf.gather(texts, tf.argmax(tf.cast(is_name, tf.int32), axis=1))
+        return plain.from_strings(tf.strings.join([prompt, text]))
+
+    return from_strings, [_strings("text"), _strings("prompt_name")]
+
+
+def _of_texts(output, preprocessor, max_sequence_length, predict, answer, prompt=""):
     """Return `Signatures` of a model with one answer for each text or pair of texts.
 
     `predict` computes float32 (batch, n) from the inputs of the model, and `answer` the outputs of
     the signature from them. If the model reads long texts in windows, their predictions are
-    averaged.
+    averaged. `prompt` is a text that comes before each text.
     """
     spec = tf.TensorSpec(output.output.shape, tf.float32)
 
@@ -135,6 +167,8 @@ def _of_texts(output, preprocessor, max_sequence_length, predict, answer):
         return answer(tf.math.segment_mean(rows(pack(split.tokens)), split.row))
 
     def from_strings(*texts):
+        if prompt:
+            texts = [tf.strings.join([prompt, text]) for text in texts]
         return answer(rows(pack(*map(tokenize, texts))))
 
     names = ("text", "text_pair") if output.pairs else ("text",)

@@ -434,6 +434,8 @@ class MergeChoices(keras.layers.Layer):
 class SplitChoices(keras.layers.Layer):
     """Reshape logits (batch * choices, 1) to (batch, choices), the shape of the given ids.
 
+    Vectors (batch * choices, width) become (batch, choices, width).
+
     Example:
 
     >>> ids = keras.ops.ones((2, 3, 4), dtype="int32")
@@ -446,7 +448,8 @@ class SplitChoices(keras.layers.Layer):
         self.built = True
 
     def call(self, logits, ids):
-        return ops.reshape(logits, ops.shape(ids)[:2])
+        width = logits.shape[-1:] if logits.shape[-1] != 1 else ()
+        return ops.reshape(logits, (*ops.shape(ids)[:2], *width))
 
     def compute_output_shape(self, logits_shape, ids_shape):
-        return ids_shape[:2]
+        return (*ids_shape[:2], *(logits_shape[-1:] if logits_shape[-1] != 1 else ()))

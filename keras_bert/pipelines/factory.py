@@ -43,7 +43,8 @@ def pipeline(
             counts them in one warning, `"window"` averages the answers for overlapping windows, and
             `"error"` raises. By default as the model was trained, see `keras_bert.finetune`. Tags
             and answers are always read from windows.
-        pooling: `"mean"`, `"cls"` or `"max"`, for the embeddings of an encoder. Default: `"mean"`.
+        pooling: A mode of `layers.SentencePooling`, such as `"cls"`, for the embeddings of an
+            encoder. Default: the encoder's `pooling`, and without one `"mean"`, with a warning.
         precision: `"float32"`, or `"bfloat16"` for the matmuls of the encoder, which is faster on
             CPUs with AVX512-BF16 or AMX; on TensorFlow. By default as the model computes.
         trusted: See `keras_bert.load`.

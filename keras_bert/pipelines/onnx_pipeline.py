@@ -1,5 +1,6 @@
 """Ask a model in an ONNX folder, with ONNX Runtime and neither Keras nor TensorFlow."""
 
+import json
 import pathlib
 import typing
 import warnings
@@ -79,6 +80,8 @@ class OnnxPipeline:
             )
         self.pairs = facts.get("pairs") == "1"
         self.multi_label = facts.get("multi_label") == "1"
+        prompts = json.loads(facts.get("prompts", "{}"))
+        self._prompts, self._default = prompts.get("prompts", {}), prompts.get("default_prompt")
         self._has_warned, self.labels = False, None
         if self.task in ("classifier", "next_sentence"):
             self.labels = _read_labels(path / "labels.txt")
@@ -99,7 +102,8 @@ class OnnxPipeline:
             inputs: A string, or an iterable of strings. Pairs are tuples of two strings.
             text_pair: The second text of a pair, or a list of second texts.
             batch_size: Sequences per batch. Defaults to that of the pipeline.
-            **options: `top_k` for classes: the number of labels, `None` for all.
+            **options: `top_k` for classes: the number of labels, `None` for all. For embeddings
+                `prompt`, the name of one of the model's prompts or a text before each text.
 
         Returns:
             As from other pipelines, see `keras_bert.pipeline`. Long texts are truncated, also if
@@ -108,13 +112,18 @@ class OnnxPipeline:
         Raises:
             ValueError: If an input is not a string or a pair, or an option is unknown.
         """
-        unknown = next((name for name in options if name != "top_k" or not self.labels), None)
+        known = {"embedder": "prompt"}.get(self.task, "top_k" if self.labels else None)
+        unknown = next((name for name in options if name != known), None)
         if unknown is not None:
             raise ValueError(f"{unknown} is not an option of the task {self.task}. Remove it")
         if options.get("top_k") is not None:
             options["top_k"] = as_integer("top_k", options["top_k"], 1)
         size = self.batch_size if batch_size is None else as_integer("batch_size", batch_size, 1)
         rows, is_single = self._rows(inputs, text_pair)
+        if self.task == "embedder":
+            prompt = options.get("prompt", self._default) or ""
+            prompt = self._prompts.get(prompt, prompt)
+            rows = [prompt + row for row in rows]
         outputs = self._run(rows, size)
         if self.task == "embedder":
             return outputs[0] if is_single else outputs

@@ -1,6 +1,7 @@
 """Inference with fine-tuned models: encode, run, decode and score."""
 
 import functools
+import warnings
 
 import keras
 
@@ -9,6 +10,7 @@ from keras_bert.data.batching import LENGTHS, Batches
 from keras_bert.data.examples import Examples
 from keras_bert.encoder import BertEncoder
 from keras_bert.runtime.arguments import as_integer
+from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import registry
 from keras_bert.tasks.classification import EncodedTexts
 
@@ -30,12 +32,15 @@ def answers(
     `max_length` and `encoded` are as in `encode`, the other arguments as in `run`. `options` are
     those of `decode`.
     """
+    task = registry.for_model(model)
     encoded = encode(model, examples, max_length) if encoded is None else encoded
+    if hasattr(task, "model_of_rows"):
+        model = task.model_of_rows(model)
     outputs = run(
         model, encoded, batch_size=batch_size, on_batch=on_batch, on_outputs=on_outputs,
         predict=predict,
     )  # fmt: skip
-    return registry.for_model(model).decode(model, examples, encoded, outputs, **options)
+    return task.decode(model, examples, encoded, outputs, **options)
 
 
 def encode(model, examples, max_length=None, **options):
@@ -224,7 +229,7 @@ def is_labeled(examples):
     >>> is_labeled(Examples(["a"])), is_labeled(Examples(["a"], scores=[1]))
     (False, True)
     """
-    columns = ("labels", "label_sets", "scores", "tags", "answers")
+    columns = ("labels", "label_sets", "scores", "tags", "answers", "positives")
     return any(getattr(examples, column, None) is not None for column in columns)
 
 
@@ -247,4 +252,11 @@ def as_embedder(model, pooling=None):
             f"{model.name!r} has a custom output, use its `predict` method; embeddings need an "
             "encoder or a model of heads.embedder"
         )
-    return heads.embedder(heads.find_encoder(model), pooling=pooling)
+    encoder = heads.find_encoder(model)
+    if pooling is None and encoder.pooling is None:
+        warnings.warn(
+            f"{model.name!r} does not say how it pools; the mean over the tokens is used. Give "
+            "pooling='mean' (--pooling mean) to hide this warning",
+            stacklevel=level_of_caller(),
+        )
+    return heads.embedder(encoder, pooling=pooling)

@@ -2,16 +2,24 @@
 
 from keras_bert import heads
 from keras_bert.data.conll import TaggedSentences
+from keras_bert.data.embedding_examples import EmbeddingExamples
 from keras_bert.data.examples import Examples
 from keras_bert.data.squad import Questions
 from keras_bert.data.swag import Choices
-from keras_bert.tasks import classification, multiple_choice, question_answering, tagging
+from keras_bert.tasks import (
+    classification,
+    embedding,
+    multiple_choice,
+    question_answering,
+    tagging,
+)
 
 _BY_DATA = {
     Examples: classification,
     TaggedSentences: tagging,
     Questions: question_answering,
     Choices: multiple_choice,
+    EmbeddingExamples: embedding,
 }
 _BY_HEAD = {head: task for task in set(_BY_DATA.values()) for head in task.HEADS}
 

@@ -160,7 +160,9 @@ def finetune(
         keras.utils.set_random_seed(recipe.seed)
         is_new = model is None
         model = task.build(encoder, train) if is_new else model
-        run = _Run(task, model, train, dev, recipe, metric, callbacks)
+        # Embedders are trained on rows of texts.
+        trained = task.model_of_rows(model) if hasattr(task, "model_of_rows") else model
+        run = _Run(task, trained, train, dev, recipe, metric, callbacks)
         state = run.restore(folder, show_progress)
         if is_new and task is classification and not (state.epoch or state.batch):
             initialize_head(model, run.encoded, recipe.seed)
@@ -277,7 +279,11 @@ class _Run:
         )
         if any(isinstance(each, keras.callbacks.ReduceLROnPlateau) for each in callbacks):
             optimizer = optimizers.SettableRateAdamW.from_config(optimizer.get_config())
-        _compile(model, task.compile_options(model), optimizer, self.plan)
+        if hasattr(task, "model_of_rows"):
+            options = task.compile_options(model, self.encoded)
+        else:
+            options = task.compile_options(model)
+        _compile(model, options, optimizer, self.plan)
 
     @property
     def evaluate_every(self):

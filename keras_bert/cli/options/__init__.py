@@ -42,6 +42,7 @@ def make_parser():
     inference.add_evaluate(commands)
     inference.add_predict(commands)
     inference.add_embed(commands)
+    inference.add_search(commands)
     inference.add_fill(commands)
     explain.add_explain(commands)
     pretraining.add_vocab(commands)

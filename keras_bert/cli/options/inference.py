@@ -2,6 +2,8 @@
 
 from keras_bert.cli.options import common
 
+_POOLING = ("mean", "cls", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
+
 
 def add_evaluate(commands):
     parser = common.add_command(
@@ -63,14 +65,42 @@ def add_embed(commands):
     common.add_model(parser, "an encoder: name, hf:org/name, folder or .keras file")
     parser.add_argument("--input", required=True, help="TSV, CSV or JSON Lines file")
     parser.add_argument("--output", required=True, help=".npy file for the vectors")
-    parser.add_argument(
-        "--pooling",
-        choices=("mean", "cls", "max"),
-        help="how an encoder's token vectors become one vector (default: mean)",
-    )
+    add_pooling(parser)
     common.add_text_column(parser)
     common.add_batch_size(parser)
     common.add_precision(parser)
+
+
+def add_search(commands):
+    parser = common.add_command(
+        commands, "search", "find the texts of a file that are nearest to a query", "search.find"
+    )
+    parser.set_defaults(files=("file",))
+    parser.add_argument("file", help="TSV, CSV, JSON Lines or text file; the vectors of its texts "
+                        "are saved beside it")  # fmt: skip
+    parser.add_argument("query", help="text to search for")
+    parser.add_argument(
+        "--model", default="minilm", help="an encoder or embedder: name, hf:org/name, folder or "
+        ".keras file (default: minilm)"
+    )  # fmt: skip
+    common.add_trusted(parser)
+    parser.add_argument("--top", type=common.positive(int), default=5, help="texts (default: 5)")
+    parser.add_argument(
+        "--prompt", help="prompt of the query: a name of the model's prompts, or a text"
+    )
+    parser.add_argument("--corpus-prompt", help="prompt of the texts of the file")
+    add_pooling(parser)
+    common.add_text_column(parser)
+    common.add_batch_size(parser)
+    common.add_precision(parser)
+
+
+def add_pooling(parser):
+    parser.add_argument(
+        "--pooling",
+        choices=_POOLING,
+        help="how an encoder's token vectors become one vector (default: that of the model)",
+    )
 
 
 def add_fill(commands):

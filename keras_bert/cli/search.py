@@ -1,0 +1,61 @@
+"""`search`: the texts of a file that are nearest to a query."""
+
+import hashlib
+import pathlib
+import sys
+
+import numpy as np
+
+import keras_bert
+from keras_bert import search
+from keras_bert.checkpoints import containers
+from keras_bert.cli import arguments, reading
+from keras_bert.data import tabular
+from keras_bert.runtime.files import atomic_write
+from keras_bert.runtime.terminal import printable
+from keras_bert.tasks import inference
+from keras_bert.training.run_state import digest_of_weights
+
+
+def find(args):
+    """Print the texts of a file with the highest similarity to a query, and their rows."""
+    columns = reading.columns_of(args)
+    examples = tabular.read(
+        args.file, text=columns["text"], header=columns["header"], format=args.format
+    )
+    model = inference.as_embedder(arguments.load(args, task="auto"), args.pooling)
+    embed = keras_bert.pipeline(model, batch_size=args.batch_size, precision=args.precision)
+    # The config holds the pooling and the layers after it.
+    settings = [digest_of_weights(model), str(model.get_config()), str(args.corpus_prompt)]
+    vectors = _cached_vectors(embed, examples.texts, args, settings)
+    query = embed.encode(args.query, prompt=args.prompt)
+    indices, scores = search.top_k(query, vectors, args.top)
+    for index, score in zip(indices[0], scores[0], strict=True):
+        print(f"{score:.4f}\t{index + 1}\t{printable(examples.texts[index])}")
+
+
+def _cached_vectors(embed, texts, args, settings):
+    """Return the vectors of the texts, from the file beside them if it fits."""
+    file = pathlib.Path(args.file)
+    cache = file.with_name(f"{file.name}.vectors.npz")
+    key = hashlib.sha256()
+    for part in (*settings, str(args.precision), *texts):
+        data = part.encode("utf-8", "surrogatepass")
+        key.update(len(data).to_bytes(8, "little") + data)
+    wanted = np.frombuffer(key.digest(), np.uint8)
+    try:
+        found = containers.read_npz(cache)
+        if np.array_equal(found["key"], wanted) and len(found["vectors"]) == len(texts):
+            return found["vectors"]
+        print(f"{cache} belongs to other texts or another model; computing anew", file=sys.stderr)
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        print(f"{cache} is broken ({error}); computing anew", file=sys.stderr)
+    vectors = embed.encode(texts, prompt=args.corpus_prompt)
+    try:
+        with atomic_write(cache) as temporary, open(temporary, "wb") as stream:
+            np.savez(stream, key=wanted, vectors=vectors)
+    except OSError as error:  # the folder may be read-only
+        print(f"the vectors were not saved: {error}", file=sys.stderr)
+    return vectors

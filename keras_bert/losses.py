@@ -1,0 +1,260 @@
+"""Losses for embeddings, as plain Keras losses.
+
+`y_pred` are the embeddings of rows of texts, floats (batch, texts, width), as from
+`heads.siamese`. The losses scale them to length 1 themselves.
+
+Names and defaults are those of sentence-transformers.
+"""
+
+import keras
+from keras import ops
+
+_PACKAGE = "keras_bert"
+
+
+class _EmbeddingLoss(keras.losses.Loss):
+    """Base class: a mean over rows with a weight, by default."""
+
+    def __init__(self, name, reduction="mean_with_sample_weight", dtype=None):
+        super().__init__(name=name, reduction=reduction, dtype=dtype)
+
+    def get_config(self):
+        return {"name": self.name, "reduction": self.reduction, "dtype": self.dtype}
+
+
+@keras.saving.register_keras_serializable(package=_PACKAGE)
+class MultipleNegativesRanking(_EmbeddingLoss):
+    """Cross-entropy of the positive of each query against all candidates of the batch.
+
+    The candidates are the positives and the hard negatives of all rows. Equal positives count once,
+    and other positives of the same query are no negatives.
+
+    Source: Henderson et al. (2017), Efficient natural language response suggestion, section 4.4.
+
+    Args:
+        scale: Factor of the cosine similarities.
+        symmetric: If True, add the loss of finding the query of each positive.
+        name, reduction, dtype: See `keras.losses.Loss`.
+
+    Example:
+
+    >>> loss = MultipleNegativesRanking()
+    >>> embeddings = ops.array([[[1.0, 0.0], [1.0, 0.0]], [[0.0, 1.0], [0.0, 1.0]]])
+    >>> float(loss(ops.array([[0, 0], [1, 1]]), embeddings)) < 1e-6
+    True
+    """
+
+    def __init__(self, scale=20.0, symmetric=False, name="multiple_negatives_ranking", **options):
+        super().__init__(name, **options)
+        self.scale, self.symmetric = scale, symmetric
+
+    def call(self, y_true, y_pred):
+        """Return the loss of each row, (batch,).
+
+        `y_true` are numbers of the query and of the positive of each row, int (batch, 2); equal
+        texts have equal numbers.
+        """
+        query_ids, positive_ids = ops.unstack(ops.cast(y_true, "int32"), 2, axis=1)
+        vectors = _unit_length(y_pred)
+        query, positive = vectors[:, 0], vectors[:, 1]
+        scores = self.scale * ops.matmul(query, ops.transpose(positive))  # (batch, batch)
+        negatives = ops.reshape(vectors[:, 2:], (-1, vectors.shape[-1]))
+        hard = self.scale * ops.matmul(query, ops.transpose(negatives))  # (batch, negatives)
+        total = self._loss(scores, query_ids, positive_ids, hard)
+        if self.symmetric:
+            other = self._loss(ops.transpose(scores), positive_ids, query_ids, hard[:, :0])
+            total = (total + other) / 2
+        return total
+
+    def _loss(self, scores, query_ids, positive_ids, hard):
+        same_query = ops.equal(query_ids[:, None], query_ids)
+        same_positive = ops.equal(positive_ids[:, None], positive_ids)
+        numbers = ops.arange(ops.shape(scores)[0], dtype="int32")
+        # The first row with this positive stands for all of them.
+        first = ops.min(ops.where(same_positive, numbers, ops.shape(scores)[0]), axis=1)
+        is_positive = ops.equal(first[:, None], numbers)
+        is_candidate = ops.logical_and(ops.equal(first, numbers), ops.logical_not(same_query))
+        is_candidate = ops.logical_or(is_candidate, is_positive)
+        scores = ops.where(is_candidate, scores, -1e9)
+        at_positive = ops.sum(ops.where(is_positive, scores, 0.0), axis=1)
+        return ops.logsumexp(ops.concatenate([scores, hard], axis=1), axis=1) - at_positive
+
+    def get_config(self):
+        return {**super().get_config(), "scale": self.scale, "symmetric": self.symmetric}
+
+
+@keras.saving.register_keras_serializable(package=_PACKAGE)
+class CosineSimilarity(_EmbeddingLoss):
+    """Squared difference of the cosine similarity of a pair and its score.
+
+    Source: Reimers and Gurevych (2019), Sentence-BERT, section 3.
+
+    Args: See `keras.losses.Loss`.
+
+    Example:
+
+    >>> embeddings = ops.array([[[1.0, 0.0], [0.0, 1.0]]])
+    >>> float(CosineSimilarity()(ops.array([0.5]), embeddings))
+    0.25
+    """
+
+    def __init__(self, name="cosine_similarity", **options):
+        super().__init__(name, **options)
+
+    def call(self, y_true, y_pred):
+        return ops.square(_cosine(y_pred) - ops.cast(ops.reshape(y_true, (-1,)), y_pred.dtype))
+
+
+@keras.saving.register_keras_serializable(package=_PACKAGE)
+class CoSENT(_EmbeddingLoss):
+    """Ranks pairs: a pair with a higher score should have a higher cosine similarity.
+
+    The loss is the logarithm of 1 plus the sum of exp(scale * (cosine of the pair with the lower
+    score - cosine of the other)) over all two pairs of the batch with different scores.
+
+    Source: Su (2022), CoSENT, kexue.fm/archives/8847.
+
+    Args:
+        scale: Factor of the cosine similarities.
+        name, reduction, dtype: See `keras.losses.Loss`.
+
+    Example:
+
+    >>> embeddings = ops.array([[[1.0, 0.0], [1.0, 0.0]], [[0.0, 1.0], [1.0, 0.0]]])
+    >>> float(CoSENT()(ops.array([1.0, 0.0]), embeddings)) < 1e-6
+    True
+    """
+
+    def __init__(self, scale=20.0, name="cosent", **options):
+        super().__init__(name, **options)
+        self.scale = scale
+
+    def call(self, y_true, y_pred):
+        cosine = self.scale * _cosine(y_pred)
+        score = ops.cast(ops.reshape(y_true, (-1,)), cosine.dtype)
+        difference = cosine[:, None] - cosine  # (batch, batch)
+        wrong = ops.where(score[:, None] < score, difference, -1e9)
+        wrong = ops.concatenate([ops.reshape(wrong, (-1,)), ops.zeros((1,), wrong.dtype)], axis=0)
+        return ops.broadcast_to(ops.logsumexp(wrong), ops.shape(score))
+
+    def get_config(self):
+        return {**super().get_config(), "scale": self.scale}
+
+
+@keras.saving.register_keras_serializable(package=_PACKAGE)
+class Triplet(_EmbeddingLoss):
+    """The positive should be nearer to the anchor than the negative, by a margin.
+
+    Source: Schroff et al. (2015), FaceNet, equation 3, with the cosine distance.
+
+    Args:
+        margin: Smallest difference of the two distances without a loss.
+        name, reduction, dtype: See `keras.losses.Loss`.
+
+    Example:
+
+    >>> embeddings = ops.array([[[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]])
+    >>> float(Triplet(margin=0.5)(ops.array([0]), embeddings))
+    0.0
+    """
+
+    def __init__(self, margin=0.5, name="triplet", **options):
+        super().__init__(name, **options)
+        self.margin = margin
+
+    def call(self, y_true, y_pred):
+        near, far = 1 - _cosine(y_pred, 0, 1), 1 - _cosine(y_pred, 0, 2)
+        return ops.maximum(near - far + self.margin, 0.0)
+
+    def get_config(self):
+        return {**super().get_config(), "margin": self.margin}
+
+
+@keras.saving.register_keras_serializable(package=_PACKAGE)
+class Contrastive(_EmbeddingLoss):
+    """Pulls pairs of the score 1 together, and pairs of the score 0 apart up to a margin.
+
+    Source: Hadsell et al. (2006), Dimensionality reduction by learning an invariant mapping, with
+    the cosine distance.
+
+    Args:
+        margin: Distance beyond which a pair of the score 0 has no loss.
+        name, reduction, dtype: See `keras.losses.Loss`.
+
+    Example:
+
+    >>> embeddings = ops.array([[[1.0, 0.0], [0.0, 1.0]]])
+    >>> float(Contrastive()(ops.array([0.0]), embeddings)), float(Contrastive()([1.0], embeddings))
+    (0.0, 0.5)
+    """
+
+    def __init__(self, margin=0.5, name="contrastive", **options):
+        super().__init__(name, **options)
+        self.margin = margin
+
+    def call(self, y_true, y_pred):
+        distance = 1 - _cosine(y_pred)
+        same = ops.cast(ops.reshape(y_true, (-1,)), distance.dtype)
+        apart = ops.square(ops.maximum(self.margin - distance, 0.0))
+        return (same * ops.square(distance) + (1 - same) * apart) / 2
+
+    def get_config(self):
+        return {**super().get_config(), "margin": self.margin}
+
+
+@keras.saving.register_keras_serializable(package=_PACKAGE)
+class Matryoshka(_EmbeddingLoss):
+    """Applies a loss to the first numbers of the embeddings, for several widths.
+
+    Source: Kusupati et al. (2022), Matryoshka representation learning.
+
+    Args:
+        loss: Another loss of this module.
+        dims: Widths, such as `[384, 128, 64]`.
+        weights: Weight of the loss of each width. Default: 1 for each.
+        name, reduction, dtype: See `keras.losses.Loss`.
+
+    Raises:
+        ValueError: If there is not a weight for each width.
+
+    Example:
+
+    >>> embeddings = ops.array([[[1.0, 0.0], [1.0, 5.0]]])
+    >>> float(Matryoshka(CosineSimilarity(), dims=[1])(ops.array([1.0]), embeddings))
+    0.0
+    """
+
+    def __init__(self, loss, dims, weights=None, name="matryoshka", **options):
+        super().__init__(name, **options)
+        self.loss, self.dims = loss, tuple(dims)
+        self.weights = tuple(weights or [1.0] * len(self.dims))
+        if len(self.weights) != len(self.dims) or not self.dims:
+            raise ValueError(
+                f"weights must have one number for each of dims, {self.dims}; received "
+                f"{self.weights}"
+            )
+
+    def call(self, y_true, y_pred):
+        return sum(
+            weight * self.loss.call(y_true, y_pred[:, :, :size])
+            for size, weight in zip(self.dims, self.weights, strict=True)
+        )
+
+    def get_config(self):
+        loss = keras.saving.serialize_keras_object(self.loss)
+        return {**super().get_config(), "loss": loss, "dims": self.dims, "weights": self.weights}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**config | {"loss": keras.saving.deserialize_keras_object(config["loss"])})
+
+
+def _unit_length(x):
+    # Clip before the square root, which has no gradient at 0.
+    return x * ops.rsqrt(ops.maximum(ops.sum(ops.square(x), axis=-1, keepdims=True), 1e-24))
+
+
+def _cosine(y_pred, first=0, second=1):
+    """Return the cosine similarity of two texts of each row, (batch,)."""
+    vectors = _unit_length(y_pred)
+    return ops.sum(vectors[:, first] * vectors[:, second], axis=-1)

@@ -1,0 +1,232 @@
+"""Training and scoring of embedders."""
+
+import keras
+import numpy as np
+import pytest
+import scipy.stats
+from sklearn import metrics as sklearn_metrics
+
+import keras_bert
+from keras_bert import EmbeddingExamples, heads, losses
+from keras_bert.tasks import embedding, inference
+from tests import tiny
+
+WORDS = [token for token in tiny.PIECES if token.isalpha()]
+
+
+def encoder(**options):
+    rates = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    options = {"num_hidden_layers": 1, "initializer_range": 0.3, **rates, **options}
+    return tiny.encoder(pooling="mean", **options)
+
+
+def rows(count=24, negatives=0, seed=0):
+    """Return rows whose texts share a word; the negatives share none."""
+    rng = np.random.default_rng(seed)
+    made = []
+    for number in range(count):
+        word = WORDS[number % len(WORDS)]
+        others = [" ".join(rng.choice(WORDS, 2)) for _ in range(negatives)]
+        made.append((f"{word} so", f"{word} {rng.choice(WORDS)}", *others))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("examples", "options"),
+    [
+        (EmbeddingExamples(rows()), {}),
+        (EmbeddingExamples(rows(negatives=1)), {"loss": "triplet"}),
+        (EmbeddingExamples(rows(negatives=2)), {"matryoshka_dims": [8, 4]}),
+        (EmbeddingExamples(rows(), scores=np.linspace(0, 1, 24)), {}),
+        (EmbeddingExamples(rows(), scores=[0, 1] * 12), {"loss": "contrastive"}),
+        (EmbeddingExamples(rows(), scores=[0, 1] * 12), {"loss": "cosine_similarity"}),
+    ],
+)
+def test_finetune_lowers_the_loss(examples, options, tmp_path):
+    model, found = keras_bert.finetune(
+        encoder(), examples, dev=examples, epochs=8, batch_size=8, learning_rate=1e-2,
+        show_progress=False, **options,
+    )  # fmt: skip
+    history = found["history"]
+    assert history[-1]["loss"] < history[0]["loss"]
+    assert heads.find_task(model) == "embedder" and model.output_shape == (None, 8)
+    names = embedding.metric_names(model, examples)
+    scores = keras_bert.evaluate(model, examples)
+    assert list(scores)[: len(names)] == list(names)
+    assert scores[names[1]] == pytest.approx(found[names[1]], abs=1e-5)
+    keras_bert.save(model, tmp_path / "model.keras")
+    texts = [row[0] for row in examples.texts]
+    again = keras_bert.pipeline(tmp_path / "model.keras").encode(texts)
+    np.testing.assert_allclose(again, keras_bert.pipeline(model).encode(texts), atol=1e-6)
+
+
+def test_rows_are_embedded_like_texts():
+    model = heads.embedder(encoder(), layers=[keras.layers.Dense(5, "tanh")])
+    examples = EmbeddingExamples(rows(3, negatives=1))
+    answers = inference.answers(model, examples)
+    embed = keras_bert.pipeline(model)
+    for row, vectors in zip(examples.texts, answers, strict=True):
+        np.testing.assert_allclose(vectors, embed(list(row)), atol=1e-5)
+
+
+def test_training_starts_from_an_embedder():
+    model = heads.embedder(encoder(), prompts={"query": "so "}, similarity="dot")
+    trained, _ = keras_bert.finetune(
+        model, EmbeddingExamples(rows()), epochs=1, show_progress=False
+    )
+    assert trained is model
+    assert heads.find_output(trained).similarity == "dot"
+
+
+# Losses, compared with sums over the pairs in NumPy.
+
+
+def unit(x):
+    return x / np.linalg.norm(x, axis=-1, keepdims=True)
+
+
+@pytest.fixture
+def vectors():
+    return np.random.default_rng(0).normal(size=(5, 3, 4)).astype("float32")
+
+
+def log_softmax_at(scores, index):
+    return scores[index] - np.log(np.exp(scores).sum())
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_multiple_negatives_ranking(vectors, symmetric):
+    ids = np.array([[0, 1], [2, 3], [0, 4], [5, 3], [6, 7]])  # rows 0, 2: one query; 1, 3: positive
+    query, positive, negative = np.swapaxes(unit(vectors), 0, 1)
+    positive[3] = positive[1]
+    query[2] = query[0]
+    given = np.stack([query, positive, negative], axis=1)
+    expected = []
+    for row in range(5):
+        columns = {0: [0, 1, 4], 1: [0, 1, 2, 4], 2: [1, 2, 4], 3: [0, 1, 2, 4], 4: [0, 1, 2, 4]}[
+            row
+        ]
+        at = 1 if row == 3 else row
+        scores = 20 * np.concatenate([query[row] @ positive[columns].T, query[row] @ negative.T])
+        loss = -log_softmax_at(scores, columns.index(at))
+        if symmetric:
+            columns = {
+                0: [0, 1, 3, 4],
+                1: [0, 1, 4],
+                2: [0, 1, 3, 4],
+                3: [0, 3, 4],
+                4: [0, 1, 3, 4],
+            }
+            at = 0 if row == 2 else row
+            scores = 20 * query[columns[row]] @ positive[row]
+            loss = (loss - log_softmax_at(scores, columns[row].index(at))) / 2
+        expected.append(loss)
+    loss = losses.MultipleNegativesRanking(symmetric=symmetric, reduction=None)
+    np.testing.assert_allclose(np.array(loss(ids, given)), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_cosent(vectors):
+    scores = np.array([0.1, 0.9, 0.9, 0.0, 0.5])
+    cosine = 20 * (unit(vectors)[:, 0] * unit(vectors)[:, 1]).sum(-1)
+    terms = [
+        np.exp(cosine[low] - cosine[high])
+        for low, high in np.ndindex(5, 5)
+        if scores[low] < scores[high]
+    ]
+    got = float(losses.CoSENT()(scores, vectors[:, :2]))
+    np.testing.assert_allclose(got, np.log(1 + np.sum(terms)), rtol=1e-5)
+
+
+def test_matryoshka(vectors):
+    inner = losses.CosineSimilarity()
+    loss = losses.Matryoshka(inner, dims=[4, 2], weights=[1.0, 0.5])
+    targets = np.linspace(0, 1, 5)
+    expected = float(inner(targets, vectors)) + 0.5 * float(inner(targets, vectors[:, :, :2]))
+    np.testing.assert_allclose(float(loss(targets, vectors)), expected, rtol=1e-5)
+    again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(loss))
+    np.testing.assert_allclose(float(again(targets, vectors)), expected, rtol=1e-5)
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize(
+    "name", ["MultipleNegativesRanking", "CoSENT", "CosineSimilarity", "Triplet", "Contrastive"]
+)
+def test_losses_are_those_of_sentence_transformers(vectors, name):
+    torch = pytest.importorskip("torch")
+    theirs = pytest.importorskip("sentence_transformers.sentence_transformer.losses")
+    given = [torch.tensor(vectors[:, index]) for index in range(3)]
+    count = {"MultipleNegativesRanking": 3, "Triplet": 3}.get(name, 2)
+    targets = np.array([0.1, 0.9, 0.9, 0.0, 0.5])
+    if name in ("Contrastive", "Triplet"):
+        targets = np.array([0, 1, 1, 0, 1])
+    options = {}
+    if name == "Triplet":
+        options = {
+            "distance_metric": theirs.TripletDistanceMetric.COSINE, "triplet_margin": 0.5
+        }  # fmt: skip
+
+    class Model(torch.nn.Module):
+        def forward(self, features):
+            return {"sentence_embedding": features}
+
+        def __getitem__(self, index):
+            return self
+
+    loss = getattr(theirs, f"{name}Loss")(Model(), **options)
+    labels = torch.tensor(targets, dtype=torch.float32)
+    expected = loss([{"x": each}["x"] for each in given[:count]], labels)
+    ids = np.arange(10).reshape(5, 2)
+    ours = getattr(losses, name)()(
+        ids if name == "MultipleNegativesRanking" else targets, vectors[:, :count]
+    )
+    np.testing.assert_allclose(float(ours), float(expected), rtol=1e-4)
+
+
+def test_metrics_of_scores_and_retrieval():
+    answers = np.random.default_rng(1).normal(size=(9, 2, 4)).astype("float32")
+    examples = EmbeddingExamples(rows(9), scores=np.arange(9))
+    cosine = (unit(answers)[:, 0] * unit(answers)[:, 1]).sum(-1)
+    found = embedding.score(None, examples, list(answers))
+    assert found["spearman"] == pytest.approx(scipy.stats.spearmanr(cosine, range(9)).statistic)
+    assert found["pearson"] == pytest.approx(scipy.stats.pearsonr(cosine, range(9)).statistic)
+    rng = np.random.default_rng(2)
+    ranked = np.stack([rng.permutation(30)[:10] for _ in range(20)])
+    relevant = [{int(number)} for number in rng.integers(0, 30, 20)]
+    found = embedding.retrieval_metrics(ranked, relevant)
+    ndcg = []
+    for documents, (wanted,) in zip(ranked, map(tuple, relevant), strict=True):
+        if wanted not in documents:
+            ndcg.append(0.0)
+            continue
+        truth = np.array([[document == wanted for document in documents]], float)
+        ndcg.append(sklearn_metrics.ndcg_score(truth, -np.arange(10.0)[None]))
+    assert found["ndcg@10"] == pytest.approx(np.mean(ndcg))
+    hits = [next(iter(w)) in row for w, row in zip(relevant, ranked, strict=True)]
+    assert found["recall@10"] == np.mean(hits)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: EmbeddingExamples([("a",)]), "at least two texts"),
+        (lambda: EmbeddingExamples([("a", "b"), ("a", "b", "c")]), "row 2: must have"),
+        (lambda: EmbeddingExamples([("a", 3)]), "texts must be strings"),
+        (lambda: EmbeddingExamples([("a", "b")], scores=[np.nan]), "received nan in row 1"),
+        (lambda: EmbeddingExamples([("a", "b", "c")], scores=[1]), "scores need rows of two"),
+        (lambda: EmbeddingExamples([("a", "b")], scores=[1, 2]), "same length"),
+        (lambda: train(loss="x"), "loss must be one of"),
+        (lambda: train(loss="cosent"), "needs scored pairs"),
+        (lambda: train(loss="triplet"), "needs rows of three texts"),
+        (lambda: train(matryoshka_dims=[9]), "from 1 to 8"),
+        (lambda: heads.siamese(heads.classifier(encoder(), 2)), "needs a model of heads.embedder"),
+        (lambda: losses.Matryoshka(losses.CoSENT(), [1], [1, 2]), "one number for each of dims"),
+    ],
+)
+def test_wrong_inputs(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def train(**options):
+    examples = EmbeddingExamples(rows())
+    return keras_bert.finetune(encoder(), examples, show_progress=False, **options)
