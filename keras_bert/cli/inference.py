@@ -60,6 +60,7 @@ def evaluate(args):
             f"task {task}"
         )
     decoding = _decoding(args, model)
+    model = inference.model_for_data(model)
     examples = reading.read(args.input, task, reading.columns_of(args, args.model), args.format)
     encoded = inference.encode(model, examples)
     with _bar("Scoring") as on_batch:

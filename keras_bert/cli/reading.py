@@ -5,16 +5,18 @@ import sys
 from keras_bert import heads
 from keras_bert.cli import arguments
 from keras_bert.data import conll, squad, swag, tabular
+from keras_bert.data.embedding_examples import EmbeddingExamples
 from keras_bert.tasks import registry
 
 # Task -> how `tabular.read` reads labels.
 _KINDS = {"classification": "label", "pair": "label", "multi-label": "label_set"}
-_KINDS |= {"regression": "score"}
+_KINDS |= {"regression": "score", "embedding": "score"}
 _HEAD_TASKS = {
     "tagger": "tagging",
     "span_selector": "question-answering",
     "multiple_choice": "multiple-choice",
     "regressor": "regression",
+    "embedder": "embedding",
 }
 
 # Names of `inference.counts` -> text of the note.
@@ -56,7 +58,10 @@ def columns_of(args, model=None):
     if model is not None and not given:
         trained = arguments.metrics_of(model).get("columns")
         given = trained if isinstance(trained, dict) else {}
-    return {name: given.get(name, default) for name, default in COLUMNS.items()}
+    columns = {name: given.get(name, default) for name, default in COLUMNS.items()}
+    if getattr(args, "task", None) == "embedding" and "label" not in given:
+        columns["label"] = None  # pairs without scores
+    return columns
 
 
 def read(path, task, columns, format, limit=None):
@@ -70,7 +75,8 @@ def read(path, task, columns, format, limit=None):
     if task == "multiple-choice":
         return swag.read(path, format=format, limit=limit)
     options = _of_texts(columns, task) | {"skip_ragged": columns["skip_ragged"]}
-    return tabular.read(path, **options, format=format, limit=limit)
+    examples = tabular.read(path, **options, format=format, limit=limit)
+    return EmbeddingExamples.of_pairs(examples) if task == "embedding" else examples
 
 
 def read_in_parts(path, task, columns, format):
@@ -92,8 +98,8 @@ def _check_no_format(format):
 
 def _of_texts(columns, task):
     """Return the columns of texts or pairs, as arguments of `tabular.read`."""
-    if task == "pair" and not columns["text_pair"]:
-        raise ValueError("the task pair needs --text-pair, the column of the second text")
+    if task in ("pair", "embedding") and not columns["text_pair"]:
+        raise ValueError(f"the task {task} needs --text-pair, the column of the second text")
     names = ("text", "text_pair", "label", "separator", "header")
     return {**{name: columns[name] for name in names}, "kind": _KINDS[task]}
 

@@ -10,6 +10,7 @@ import keras_bert
 from keras_bert import heads, provenance
 from keras_bert.cli import arguments, reading
 from keras_bert.data import conll, tabular
+from keras_bert.data.embedding_examples import EmbeddingExamples
 from keras_bert.hub import loading
 from keras_bert.pretraining import vocabulary
 from keras_bert.runtime.files import exclusive_lock
@@ -52,9 +53,16 @@ def finetune(args):
 def _finetune(args, output, examples, dev, columns):
     """Train and write the run to `output`, which is locked."""
     # "auto", since a checkpoint with another head may have no pooler.
-    encoder = heads.find_encoder(arguments.load(args, task="auto"))
+    loaded = arguments.load(args, task="auto")
+    encoder = heads.find_encoder(loaded)
     if changes := arguments.encoder_options(args):
         encoder = encoder.with_options(**changes)
+    start = encoder
+    if isinstance(examples, EmbeddingExamples) and heads.find_task(loaded) == "embedder":
+        if changes:
+            names = ", ".join(f"--{name}" for name in changes)
+            raise ValueError(f"{names} cannot change {args.model}, which is an embedder. Remove it")
+        start = loaded  # with its pooling, dense layers and prompts
     for note in (
         _note_of_vocabulary(examples, encoder.preprocessor, args.model),
         _note_of_words(examples, encoder.preprocessor),
@@ -97,7 +105,7 @@ def _finetune(args, output, examples, dev, columns):
         save(model, metrics, search=tried)
     else:
         model, metrics = finetuning.finetune(
-            encoder,
+            start,
             examples,
             dev,
             folder=output,
@@ -114,7 +122,7 @@ def _recipe_options(args):
     """Return two dicts: other options of `finetune`, and the given options of `_SEARCHED`."""
     names = ("warmup", "max_length", "metric", "patience", "fixed_length", "seed", "evaluate_every")
     options = {name: getattr(args, name) for name in (*names, "gradient_accumulation_steps")}
-    for name in ("class_weight", "stride"):
+    for name in ("class_weight", "stride", "loss"):
         if (value := getattr(args, name)) is not None:
             options[name] = value
     given = {name: getattr(args, name) for name in _SEARCHED if getattr(args, name) is not None}
@@ -200,6 +208,8 @@ def _note_of_vocabulary(examples, preprocessor, name):
         return None
     if isinstance(examples, conll.TaggedSentences):
         texts = [" ".join(words) for words in examples.words[:_SAMPLE]]
+    elif isinstance(examples, EmbeddingExamples):
+        texts = [text for row in examples.texts[:_SAMPLE] for text in row]
     else:
         texts = getattr(examples, "texts", None) or examples.contexts
     try:

@@ -51,6 +51,15 @@ class EmbeddingExamples:
             check_count(self.source, "scores", scores, "texts", len(rows))
             object.__setattr__(self, "scores", scores)
 
+    @classmethod
+    def of_pairs(cls, examples):
+        """Return `Examples` of pairs, with or without scores, as `EmbeddingExamples`."""
+        return cls(
+            [*zip(examples.texts, examples.text_pairs, strict=True)],
+            examples.scores,
+            source=examples.source,
+        )
+
     def __len__(self):
         return len(self.texts)
 

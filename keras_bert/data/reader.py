@@ -4,6 +4,7 @@ import inspect
 import os
 
 from keras_bert.data import conll, squad, swag, tables, tabular
+from keras_bert.data.embedding_examples import EmbeddingExamples
 
 # Task -> how `tabular.read` reads labels.
 LABEL_KINDS = {
@@ -12,7 +13,7 @@ LABEL_KINDS = {
     "multi_label": "label_set",
     "regression": "score",
 }
-TASKS = (*LABEL_KINDS, "tagging", "question_answering", "multiple_choice")
+TASKS = (*LABEL_KINDS, "embedding", "tagging", "question_answering", "multiple_choice")
 _OF_TEXTS = ("text", "text_pair", "label", "separator", "format", "header", "skip_ragged", "limit")
 _OPTIONS = {
     "tagging": ("word", "tag", "format", "limit"),
@@ -27,7 +28,7 @@ def read(
     *,
     text="text",
     text_pair=None,
-    label="label",
+    label="default",
     separator=",",
     format=None,
     header=True,
@@ -43,11 +44,13 @@ def read(
         data: A file. Texts: TSV, CSV or JSON Lines. Tagging: CoNLL columns or CoNLL-U. Question
             answering: SQuAD's JSON. Multiple choice: JSON Lines or SWAG's CSV. For texts also a
             table in memory: a pandas DataFrame, a Hugging Face `Dataset`, or a dict of columns.
-        task: `"classification"`, `"pair"`, `"multi_label"`, `"regression"`, `"tagging"`,
-            `"question_answering"` or `"multiple_choice"`.
+        task: `"classification"`, `"pair"`, `"multi_label"`, `"regression"`, `"embedding"` (pairs,
+            scored if `label` names a column), `"tagging"`, `"question_answering"` or
+            `"multiple_choice"`.
         text: Texts: column of the text, a name, or a number from 1 if the file has no header.
         text_pair: Texts: column of the second text.
-        label: Texts: column of the label. `None` reads no labels.
+        label: Texts: column of the label. `None` reads no labels. Default: `"label"`, for
+            embeddings `None`.
         separator: Texts: the string between the labels of a set.
         format: `"tsv"`, `"csv"` or `"jsonl"` for texts, `"conll"` or `"conllu"` for tagging. By
             default from the file's extension.
@@ -79,6 +82,8 @@ def read(
     >>> read({"review": ["Good."], "stars": [5]}, "regression", text="review", label="stars").scores
     [5.0]
     """
+    if label == "default":
+        label = None if task == "embedding" else "label"
     given = {
         "text": text, "text_pair": text_pair, "label": label, "separator": separator,
         "format": format, "header": header, "skip_ragged": skip_ragged, "word": word, "tag": tag,
@@ -88,15 +93,17 @@ def read(
         raise ValueError(f"task must be one of {', '.join(TASKS)}; received {task!r}")
     takes = _OPTIONS.get(task, _OF_TEXTS)
     for name, parameter in inspect.signature(read).parameters.items():
-        if name in given and name not in takes and given[name] != parameter.default:
+        default = "label" if name == "label" else parameter.default
+        if name in given and name not in takes and given[name] != default:
             raise ValueError(f"{name} does not apply to the task {task!r}; remove it")
     options = {name: given[name] for name in takes}
-    if task == "pair" and text_pair is None:
-        raise ValueError("the task 'pair' needs text_pair, the column of the second text")
+    if task in ("pair", "embedding") and text_pair is None:
+        raise ValueError(f"the task {task!r} needs text_pair, the column of the second text")
     is_file = isinstance(data, (str, os.PathLike))
-    if task in LABEL_KINDS:
-        options["kind"] = LABEL_KINDS[task]
-        return tabular.read(data, **options) if is_file else tables.read(data, **options)
+    if task in LABEL_KINDS or task == "embedding":
+        options["kind"] = LABEL_KINDS.get(task, "score")
+        examples = tabular.read(data, **options) if is_file else tables.read(data, **options)
+        return EmbeddingExamples.of_pairs(examples) if task == "embedding" else examples
     if not is_file:
         kind = {"tagging": "TaggedSentences", "multiple_choice": "Choices"}.get(task, "Questions")
         raise ValueError(

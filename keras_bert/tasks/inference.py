@@ -34,13 +34,18 @@ def answers(
     """
     task = registry.for_model(model)
     encoded = encode(model, examples, max_length) if encoded is None else encoded
-    if hasattr(task, "model_of_rows"):
-        model = task.model_of_rows(model)
+    model = model_for_data(model)
     outputs = run(
         model, encoded, batch_size=batch_size, on_batch=on_batch, on_outputs=on_outputs,
         predict=predict,
     )  # fmt: skip
     return task.decode(model, examples, encoded, outputs, **options)
+
+
+def model_for_data(model):
+    """Return the model that takes the encoded data of a task: for embedders `heads.siamese`."""
+    task = registry.for_model(model)
+    return task.model_of_rows(model) if hasattr(task, "model_of_rows") else model
 
 
 def encode(model, examples, max_length=None, **options):

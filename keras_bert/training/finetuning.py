@@ -160,8 +160,7 @@ def finetune(
         keras.utils.set_random_seed(recipe.seed)
         is_new = model is None
         model = task.build(encoder, train) if is_new else model
-        # Embedders are trained on rows of texts.
-        trained = task.model_of_rows(model) if hasattr(task, "model_of_rows") else model
+        trained = inference.model_for_data(model)
         run = _Run(task, trained, train, dev, recipe, metric, callbacks)
         state = run.restore(folder, show_progress)
         if is_new and task is classification and not (state.epoch or state.batch):

@@ -202,6 +202,7 @@ def test_an_interrupted_run_is_continued(trained, tmp_path, monkeypatch, capsys,
     file.write_text("text\n" + "".join(f"good {'so ' * (n % 50)}\n" for n in range(9)))
     folder.mkdir()
     whole, output = tmp_path / f"whole.{ending}", folder / f"answers.{ending}"
+    capsys.readouterr()
     assert run("predict", model, "--input", file, "--output", whole) == 0
     told = capsys.readouterr().err
     read = tabular.read_in_parts

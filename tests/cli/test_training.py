@@ -17,6 +17,7 @@ from keras_bert.cli import reading, training
 from keras_bert.data import conll, squad, tabular
 from keras_bert.runtime import files
 from keras_bert.training import finetuning
+from tests import tiny
 from tests.cli.shared import TEXTS, run
 
 pytestmark = pytest.mark.usefixtures("eager")
@@ -423,3 +424,47 @@ def test_training_without_dev_says_that_nothing_was_scored(encoder_folder, tmp_p
     arguments = ["--train", file, "--epochs", 1, "--output", tmp_path / "out"]
     assert run("finetune", "--model", encoder_folder, *arguments) == 0
     assert "nothing was scored, since --dev was not given" in capsys.readouterr().out
+
+
+def test_embedding(tmp_path, capsys):
+    model = tmp_path / "start.keras"
+    head = keras_bert.heads.embedder(tiny.encoder(num_hidden_layers=1), prompts={"query": "so "})
+    keras_bert.save(head, model)
+    (file := tmp_path / "a.tsv").write_text("q\ta\tscore\nso good\tgood\t1\nbad film\tbad\t0\n" * 4)
+    out = tmp_path / "out"
+    common = ["finetune", "--model", model, "--task", "embedding", "--train", file, "--dev", file]
+    columns = ["--text", "q", "--text-pair", "a", "--epochs", 1]
+    assert run(*common, *columns, "--output", out) == 0
+    assert "mrr@10" in capsys.readouterr().out
+    assert keras_bert.heads.find_output(keras_bert.load(out)).prompts == {"query": "so "}
+    assert run("evaluate", out, "--input", file) == 0
+    assert "mrr@10" in capsys.readouterr().out
+    assert run(*common, *columns, "--label", "score", "--loss", "contrastive", "--output", out) == 0
+    assert "spearman" in capsys.readouterr().out
+    assert run(*common, "--text", "q", "--output", out) == 1
+    assert "needs --text-pair" in capsys.readouterr().err
+
+
+def test_search(tmp_path, capsys, monkeypatch):
+    model = tmp_path / "model.keras"
+    keras_bert.save(keras_bert.heads.embedder(tiny.encoder(initializer_range=0.5)), model)
+    (file := tmp_path / "texts.tsv").write_text("text\nso good\nbad film\ngood\n")
+    arguments = ["search", file, "bad film", "--model", model, "--top", 2]
+    assert run(*arguments) == 0
+    out, err = capsys.readouterr()
+    first, second = out.splitlines()
+    assert first == "1.0000\t2\tbad film" and len(second.split("\t")) == 3 and err == ""
+    vectors = tmp_path / "texts.tsv.vectors.npz"
+    written = vectors.stat().st_mtime_ns
+    assert run(*arguments) == 0
+    assert capsys.readouterr().out == out and vectors.stat().st_mtime_ns == written
+    file.write_text("text\nso good\nbad film\ngood\nbad film\n")
+    assert run(*arguments) == 0
+    out, err = capsys.readouterr()
+    assert {line.split("\t")[1] for line in out.splitlines()} == {"2", "4"}
+    assert "belongs to other texts or another model" in err
+    vectors.write_bytes(b"broken")
+    assert run(*arguments) == 0
+    out, err = capsys.readouterr()
+    assert "2\tbad film" in out and "is broken" in err
+    assert run("search", tmp_path / "no.tsv", "a", "--model", model) == 1

@@ -7,10 +7,13 @@ TASKS = (
     "pair",
     "multi-label",
     "regression",
+    "embedding",
     "tagging",
     "question-answering",
     "multiple-choice",
 )
+
+LOSSES = ("multiple_negatives_ranking", "cosent", "cosine_similarity", "contrastive")
 
 
 def add_finetune(commands):
@@ -32,7 +35,8 @@ def add_finetune(commands):
 def _add_data(group):
     group.add_argument(
         "--train",
-        help="TSV (without quoting), CSV or JSON Lines. Tagging: CoNLL columns or CoNLL-U. "
+        help="TSV (without quoting), CSV or JSON Lines. Embedding: pairs of texts with --text and "
+        "--text-pair; with --label, their scores. Tagging: CoNLL columns or CoNLL-U. "
         "Question answering: SQuAD's JSON. Multiple choice: JSON Lines with the keys text, "
         "choices (a list) and label (index of the correct choice, from 0), or SWAG's CSV",
     )
@@ -70,6 +74,11 @@ def _add_recipe(group):
         type=common.length(3),
         help="maximum tokens per sequence (default: 128; question answering: 384). Longer "
         "texts are truncated, or split into windows in tagging and question answering",
+    )
+    group.add_argument(
+        "--loss",
+        choices=LOSSES,
+        help="embedding (default: cosent for scored pairs, else multiple_negatives_ranking)",
     )
     group.add_argument(
         "--stride",
