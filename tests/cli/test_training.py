@@ -430,7 +430,8 @@ def test_embedding(tmp_path, capsys):
     model = tmp_path / "start.keras"
     head = keras_bert.heads.embedder(tiny.encoder(num_hidden_layers=1), prompts={"query": "so "})
     keras_bert.save(head, model)
-    (file := tmp_path / "a.tsv").write_text("q\ta\tscore\nso good\tgood\t1\nbad film\tbad\t0\n" * 4)
+    rows = "so good\tgood\t1\nbad film\tbad\t0\n" * 4
+    (file := tmp_path / "a.tsv").write_text(f"q\ta\tscore\n{rows}")
     out = tmp_path / "out"
     common = ["finetune", "--model", model, "--task", "embedding", "--train", file, "--dev", file]
     columns = ["--text", "q", "--text-pair", "a", "--epochs", 1]

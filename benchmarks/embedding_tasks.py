@@ -1,0 +1,193 @@
+"""Question: how good and fast is the training of embeddings, compared with sentence-transformers?
+
+MiniLM is trained by one recipe with both libraries, each run in a new process, in alternation:
+batches of 32, peak rate 2e-5 after 10% warm-up, then linear decay, AdamW with decay 0.01 on
+matrices only, gradients clipped at norm 1.0, float32, two CPU cores.
+
+`squad`: questions of 30 articles of SQuAD 1.1 and the paragraphs with their answers, one epoch with
+in-batch negatives (`MultipleNegativesRanking`, no query or paragraph twice in a batch for
+sentence-transformers), at most 256 tokens. The questions of 8 other articles search among all
+paragraphs of these articles: MRR@10. `stsb`: scored pairs, 3 epochs with `CoSENT`, Spearman's rank
+correlation on the dev data.
+
+    python benchmarks/embedding_tasks.py ../shared --tasks stsb,squad --seeds 3
+
+Needs sentence-transformers and torch.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import time
+
+from keras_bert.runtime import processor
+
+BATCH, RATE, WARMUP = 32, 2e-5, 0.1
+EPOCHS = {"squad": 1, "stsb": 3}
+LENGTH = {"squad": 256, "stsb": 128}
+
+
+def read(task, folder, limit):
+    """Return training and dev data as `EmbeddingExamples`."""
+    from keras_bert import EmbeddingExamples
+    from keras_bert.data import squad, tabular
+
+    if task == "stsb":
+        options = {"text": "6", "text_pair": "7", "label": "5", "header": False, "kind": "score"}
+        parts = [
+            tabular.read(folder / "data/stsb" / f"{name}.tsv", format="tsv", **options)
+            for name in ("train", "dev")
+        ]
+        return [EmbeddingExamples.of_pairs(part) for part in parts]
+    parts = [squad.read(folder / "data/squad11" / f"{name}.json") for name in ("train", "dev")]
+    return [
+        EmbeddingExamples(list(zip(part.questions, part.contexts, strict=True))[:limit])
+        for part in parts
+    ]
+
+
+def ours(task, train, seed):
+    import keras_bert
+
+    bert = keras_bert.load("minilm")
+    start = time.perf_counter()
+    model, _ = keras_bert.finetune(
+        bert, train, epochs=EPOCHS[task], batch_size=BATCH, learning_rate=RATE, warmup=WARMUP,
+        max_length=LENGTH[task], seed=seed, show_progress=False,
+    )  # fmt: skip
+    return time.perf_counter() - start, keras_bert.pipeline(model).encode
+
+
+def before(task, train, seed):
+    import keras_bert
+
+    return 1.0, keras_bert.pipeline("minilm", task="embedder").encode
+
+
+def theirs(task, train, seed):
+    import torch
+    import transformers
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.base.modules import Normalize, Transformer
+    from sentence_transformers.sentence_transformer import losses
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    import keras_bert.hub.resolve
+
+    torch.set_num_threads(2)
+    transformers.set_seed(seed)
+    transformer = Transformer(
+        str(keras_bert.hub.resolve.find("minilm")), max_seq_length=LENGTH[task]
+    )
+    model = SentenceTransformer(
+        modules=[transformer, Pooling(384, "mean"), Normalize()], device="cpu"
+    )
+    made = {"squad": losses.MultipleNegativesRankingLoss, "stsb": losses.CoSENTLoss}[task](model)
+    start = time.perf_counter()
+    generator = torch.Generator().manual_seed(seed)
+    parameters = list(model.parameters())
+    optimizer = torch.optim.AdamW(
+        [
+            {"params": [p for p in parameters if p.ndim > 1], "weight_decay": 0.01},
+            {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
+        ],
+        lr=RATE, eps=1e-6,
+    )  # fmt: skip
+    batches = -(-len(train) // BATCH)
+    steps = EPOCHS[task] * batches
+    schedule = transformers.get_linear_schedule_with_warmup(optimizer, round(WARMUP * steps), steps)
+    model.train()
+    for _ in range(EPOCHS[task]):
+        order = torch.randperm(len(train), generator=generator).tolist()
+        for number in range(batches):
+            rows = order[number * BATCH : (number + 1) * BATCH]
+            if task == "squad":  # no text twice
+                seen, kept = set(), []
+                for row in rows:
+                    if seen.isdisjoint(train.texts[row]):
+                        kept.append(row)
+                        seen.update(train.texts[row])
+                rows = kept
+            columns = zip(*(train.texts[row] for row in rows), strict=True)
+            features = [model.preprocess(list(column)) for column in columns]
+            labels = torch.tensor([train.scores[row] for row in rows] if train.scores else [0.0])
+            made(features, labels).backward()
+            torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+            optimizer.step()
+            schedule.step()
+            optimizer.zero_grad()
+    model.eval()
+    seconds = time.perf_counter() - start
+    return seconds, lambda texts: model.encode(texts, show_progress_bar=False)
+
+
+RUNS = {"keras_bert": ours, "sentence-transformers": theirs, "before": before}
+
+
+def run_one(task, library, folder, seed, limit):
+    """Run a task in this process; return its metrics and examples per second."""
+    import numpy as np
+
+    from keras_bert.tasks import embedding
+
+    train, dev = read(task, folder, limit)
+    seconds, encode = RUNS[library](task, train, seed)
+    texts = list(dict.fromkeys(text for row in dev.texts for text in row))
+    vectors = dict(zip(texts, np.asarray(encode(texts)), strict=True))
+    answers = [np.stack([vectors[text] for text in row]) for row in dev.texts]
+    scores = embedding.score(None, dev, answers)
+    return {**scores, "rate": len(train) * EPOCHS[task] / seconds, "rows": [len(train), len(dev)]}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=pathlib.Path, help="folder with data/")
+    parser.add_argument("--tasks", default="stsb,squad")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--limit", type=int, help="maximum rows of SQuAD")
+    parser.add_argument("--one", type=json.loads, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.one:
+        print(json.dumps(run_one(folder=args.folder, **args.one)))
+        return
+    print(f"instruction sets: {' '.join(processor.instruction_sets())}")
+    for task in args.tasks.split(","):
+        results: dict[str, list] = {}
+        for seed in range(args.seeds):
+            for library in RUNS:
+                if library == "before" and seed:
+                    continue
+                options = {"task": task, "library": library, "seed": seed, "limit": args.limit}
+                command = [sys.executable, __file__, str(args.folder), "--one", json.dumps(options)]
+                output = subprocess.run(
+                    command, env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+                    capture_output=True, text=True,
+                )  # fmt: skip
+                if output.returncode:
+                    sys.exit(output.stderr[-3000:])
+                result = json.loads(output.stdout.splitlines()[-1])
+                results.setdefault(library, []).append(result)
+                name = "spearman" if task == "stsb" else "mrr@10"
+                rate = f", {result['rate']:.1f} examples/s" if library != "before" else ""
+                print(
+                    f"{task}, {library}, seed {seed}: {name} {result[name]:.4f}{rate}", flush=True
+                )
+        for library, found in results.items():
+            values = [result[name] for result in found]
+            spread = statistics.stdev(values) if len(values) > 1 else 0.0
+            print(f"{task}, {library}: {name} {statistics.mean(values):.4f} ± {spread:.4f}")
+        rates = [
+            one["rate"] / other["rate"]
+            for one, other in zip(
+                results["keras_bert"], results["sentence-transformers"], strict=True
+            )
+        ]
+        print(f"{task}: speed {statistics.median(rates):.2f}x sentence-transformers", flush=True)
+
+
+if __name__ == "__main__":
+    main()
