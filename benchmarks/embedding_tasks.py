@@ -42,7 +42,8 @@ def read(task, folder, limit):
             tabular.read(folder / "data/stsb" / f"{name}.tsv", format="tsv", **options)
             for name in ("train", "dev")
         ]
-        return [EmbeddingExamples.of_pairs(part) for part in parts]
+        parts = [EmbeddingExamples.of_pairs(part) for part in parts]
+        return [EmbeddingExamples(part.texts[:limit], part.scores[:limit]) for part in parts]
     parts = [squad.read(folder / "data/squad11" / f"{name}.json") for name in ("train", "dev")]
     return [
         EmbeddingExamples(list(zip(part.questions, part.contexts, strict=True))[:limit])
@@ -148,7 +149,7 @@ def main():
     parser.add_argument("folder", type=pathlib.Path, help="folder with data/")
     parser.add_argument("--tasks", default="stsb,squad")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--limit", type=int, help="maximum rows of SQuAD")
+    parser.add_argument("--limit", type=int, help="maximum rows of training and dev data")
     parser.add_argument("--one", type=json.loads, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.one:

@@ -1,0 +1,76 @@
+"""Exports of embedders with pooling modes, dense layers and prompts."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import keras_bert
+from keras_bert import heads
+from tests import tiny
+
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() != "tensorflow", reason="SavedModels need TensorFlow"
+)
+TEXTS = ["so good", "bad", "", "a good film so bad", "한국 good"]
+PROMPTS = {"query": "so ", "document": "film "}
+
+
+def embedder(pooling, layers=(), **options):
+    encoder = tiny.encoder(num_hidden_layers=1, initializer_range=0.5)
+    keras.utils.set_random_seed(1)
+    layers = [
+        keras.layers.UnitNormalization(name="unit")
+        if each is None
+        else keras.layers.Dense(each[0], activation=each[1], bias_initializer="random_normal")
+        for each in layers
+    ]
+    return heads.embedder(encoder, pooling=pooling, layers=layers, **options)
+
+
+@pytest.mark.parametrize(
+    ("pooling", "layers", "normalize"),
+    [
+        ("mean", [], True),
+        ("cls", [(4, "tanh")], True),
+        (["cls", "max", "mean_sqrt_len_tokens"], [(4, "gelu"), (3, None)], False),
+        ("weightedmean", [None, (5, "sigmoid")], False),
+        ("lasttoken", [], False),
+    ],
+)
+def test_vectors_of_both_formats(pooling, layers, normalize, tmp_path):
+    model = embedder(pooling, layers, normalize=normalize, prompts=PROMPTS, default_prompt="query")
+    embed = keras_bert.pipeline(model)
+    expected = embed.encode(TEXTS)
+    assert not np.allclose(expected, embed.encode(TEXTS, prompt=""))
+
+    loaded = tf.saved_model.load(str(keras_bert.export(model, tmp_path / "served")))
+    served = loaded.signatures["serving_default"](text=tf.constant(TEXTS))["embedding"]
+    np.testing.assert_allclose(served, expected, atol=1e-5)
+    with_prompt = loaded.signatures["with_prompt"]
+    names = ["query", "document", "", "query", "document"]
+    found = with_prompt(text=tf.constant(TEXTS), prompt_name=tf.constant(names))["embedding"]
+    one_by_one = [embed.encode(t, prompt=n) for t, n in zip(TEXTS, names, strict=True)]
+    np.testing.assert_allclose(found, one_by_one, atol=1e-5)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="must be one of query, document"):
+        with_prompt(text=tf.constant(["a"]), prompt_name=tf.constant(["other"]))
+
+    keras_bert.export(model, tmp_path / "onnx", format="onnx")
+    onnx = keras_bert.pipeline(tmp_path / "onnx")
+    np.testing.assert_allclose(onnx(TEXTS), expected, atol=1e-5)
+    np.testing.assert_allclose(
+        onnx(TEXTS, prompt="document"), embed.encode(TEXTS, prompt="document"), atol=1e-5
+    )
+    np.testing.assert_allclose(onnx(TEXTS, prompt=""), embed.encode(TEXTS, prompt=""), atol=1e-5)
+
+
+def test_no_signature_without_prompts(tmp_path):
+    loaded = tf.saved_model.load(str(keras_bert.export(embedder("mean"), tmp_path)))
+    assert sorted(loaded.signatures) == ["ids", "serving_default"]
+
+
+def test_other_layers_are_refused_in_onnx(tmp_path):
+    encoder = tiny.encoder(num_hidden_layers=1)
+    model = heads.embedder(encoder, layers=[keras.layers.LayerNormalization()])
+    with pytest.raises(ValueError, match="head"):
+        keras_bert.export(model, tmp_path / "onnx", format="onnx")
