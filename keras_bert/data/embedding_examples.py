@@ -52,10 +52,13 @@ class EmbeddingExamples:
             object.__setattr__(self, "scores", scores)
 
     @classmethod
-    def of_pairs(cls, examples):
-        """Return `Examples` of pairs, with or without scores, as `EmbeddingExamples`."""
+    def of_pairs(cls, examples, negatives=()):
+        """Return `Examples` of pairs, with or without scores, as `EmbeddingExamples`.
+
+        `negatives` are columns of hard negatives, lists of texts.
+        """
         return cls(
-            [*zip(examples.texts, examples.text_pairs, strict=True)],
+            [*zip(examples.texts, examples.text_pairs, *negatives, strict=True)],
             examples.scores,
             source=examples.source,
         )

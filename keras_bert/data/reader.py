@@ -36,6 +36,7 @@ def read(
     word=1,
     tag=-1,
     characters=None,
+    negatives=(),
     limit=None,
 ):
     r"""Read the examples of a task.
@@ -60,6 +61,7 @@ def read(
         tag: Tagging: column of the tag. `None` reads no tags.
         characters: Question answering: whether to score answers as in KorQuAD. By default, the
             file says it.
+        negatives: Embeddings: columns of hard negatives, a list.
         limit: Maximum number of examples.
 
     Returns:
@@ -87,11 +89,12 @@ def read(
     given = {
         "text": text, "text_pair": text_pair, "label": label, "separator": separator,
         "format": format, "header": header, "skip_ragged": skip_ragged, "word": word, "tag": tag,
-        "characters": characters, "limit": limit,
+        "characters": characters, "negatives": negatives, "limit": limit,
     }  # fmt: skip
     if task not in TASKS:
         raise ValueError(f"task must be one of {', '.join(TASKS)}; received {task!r}")
     takes = _OPTIONS.get(task, _OF_TEXTS)
+    takes = (*takes, "negatives") if task == "embedding" else takes
     for name, parameter in inspect.signature(read).parameters.items():
         default = "label" if name == "label" else parameter.default
         if name in given and name not in takes and given[name] != default:
@@ -102,8 +105,14 @@ def read(
     is_file = isinstance(data, (str, os.PathLike))
     if task in LABEL_KINDS or task == "embedding":
         options["kind"] = LABEL_KINDS.get(task, "score")
-        examples = tabular.read(data, **options) if is_file else tables.read(data, **options)
-        return EmbeddingExamples.of_pairs(examples) if task == "embedding" else examples
+        columns = options.pop("negatives", ())
+        reader = tabular if is_file else tables
+        examples = reader.read(data, **options)
+        if task != "embedding":
+            return examples
+        options |= {"text_pair": None, "label": None}
+        others = [reader.read(data, **options | {"text": name}).texts for name in columns]
+        return EmbeddingExamples.of_pairs(examples, others)
     if not is_file:
         kind = {"tagging": "TaggedSentences", "multiple_choice": "Choices"}.get(task, "Questions")
         raise ValueError(

@@ -7,6 +7,7 @@ import numpy as np
 
 from keras_bert import heads, search
 from keras_bert.data.conll import TaggedSentences, is_bio
+from keras_bert.data.embedding_examples import EmbeddingExamples
 from keras_bert.data.examples import Examples
 from keras_bert.data.squad import Questions
 from keras_bert.data.swag import Choices
@@ -18,6 +19,7 @@ from keras_bert.tasks.classification import LONG_TEXTS
 from keras_bert.text.offsets import characters_of_bytes
 
 SOURCE = "the inputs"
+_MINED = 20  # texts that are looked at for each negative
 
 
 def _listed(inputs, name="inputs"):
@@ -198,6 +200,48 @@ class Embedding(TextPipeline):
             A float32 array (width,) for one text, (texts, width) for several.
         """
         return self(inputs, **options)
+
+    def mine_negatives(self, examples, count=1, *, margin=0.05, prompt=None):
+        """Add hard negatives to pairs: the most similar other texts that are no positives.
+
+        Args:
+            examples: `keras_bert.EmbeddingExamples` of pairs without scores. The second texts are
+                the corpus.
+            count: Negatives per row. Rows with fewer are left out.
+            margin: A text whose cosine similarity is not below that of the positive by the margin
+                is left out, because it may be another right answer.
+            prompt: Prompt of the first texts, see `encode`.
+
+        Returns:
+            `EmbeddingExamples` of rows with 2 + `count` texts, for `keras_bert.finetune`.
+
+        Raises:
+            ValueError: If the examples are not pairs without scores, or no row has negatives.
+        """
+        count = as_integer("count", count, 1)
+        if examples.scores is not None or any(len(row) != 2 for row in examples.texts[:1]):
+            raise ValueError(f"{examples.source} must hold pairs without scores")
+        positives = collections.defaultdict(set)
+        for query, positive in examples.texts:
+            positives[query].add(positive)
+        corpus = list(dict.fromkeys(examples.positives))
+        vectors = self.encode(corpus, normalize=True)
+        queries = self.encode([row[0] for row in examples.texts], prompt=prompt, normalize=True)
+        most = max(map(len, positives.values()))
+        found, scores = search.top_k(queries, vectors, _MINED * count + most)
+        place = {text: number for number, text in enumerate(corpus)}
+        rows = []
+        for number, row in enumerate(examples.texts):
+            limit = queries[number] @ vectors[place[row[1]]] - margin
+            ranked = zip((corpus[index] for index in found[number]), scores[number], strict=True)
+            negatives = [
+                text for text, score in ranked if score < limit and text not in positives[row[0]]
+            ]
+            if len(negatives) >= count:
+                rows.append((*row, *negatives[:count]))
+        if not rows:
+            raise ValueError(f"no row of {examples.source} has {count} negatives; lower the margin")
+        return EmbeddingExamples(rows, source=examples.source)
 
     def similarity(self, first, second):
         """Compare each vector of one array with each of another, as the model was trained.

@@ -78,6 +78,48 @@ def test_training_starts_from_an_embedder():
     assert heads.find_output(trained).similarity == "dot"
 
 
+def test_read(tmp_path):
+    table = {"q": ["a", "b"], "p": ["c", "d"], "n": ["e", "f"], "score": [0.5, 1]}
+    (file := tmp_path / "a.tsv").write_text("q\tp\tn\tscore\na\tc\te\t0.5\nb\td\tf\t1\n")
+    for data in (table, file):
+        pairs = keras_bert.read(data, "embedding", text="q", text_pair="p")
+        assert (pairs.texts, pairs.scores) == ([("a", "c"), ("b", "d")], None)
+        scored = keras_bert.read(data, "embedding", text="q", text_pair="p", label="score")
+        assert scored.scores == [0.5, 1.0]
+        rows = keras_bert.read(data, "embedding", text="q", text_pair="p", negatives=["n"])
+        assert rows.texts == [("a", "c", "e"), ("b", "d", "f")]
+    with pytest.raises(ValueError, match="needs text_pair"):
+        keras_bert.read(table, "embedding", text="q")
+    with pytest.raises(ValueError, match="negatives does not apply"):
+        keras_bert.read(table, text="q", label="score", negatives=["n"])
+
+
+def test_mined_negatives():
+    embed = keras_bert.pipeline(heads.embedder(encoder()))
+    pairs = [
+        ("so good", "good"),
+        ("so good", "good film"),
+        ("bad", "bad film"),
+        ("film", "this film"),
+    ]
+    found = embed.mine_negatives(EmbeddingExamples(pairs), 1, margin=-2.0)
+    assert [row[:2] for row in found.texts] == pairs
+    corpus = [positive for _, positive in pairs]
+    for query, _, negative in found.texts:
+        right = {positive for other, positive in pairs if other == query}
+        others = [text for text in corpus if text not in right]
+        similar = embed.similarity(embed.encode(query), embed.encode(others))[0]
+        assert negative == others[similar.argmax()]
+    fewer = embed.mine_negatives(EmbeddingExamples(pairs), 1, margin=0.0)
+    for query, positive, negative in fewer.texts:
+        near, far = embed.similarity(embed.encode(query), embed.encode([positive, negative]))[0]
+        assert far < near
+    with pytest.raises(ValueError, match="lower the margin"):
+        embed.mine_negatives(EmbeddingExamples(pairs), 1, margin=3.0)
+    with pytest.raises(ValueError, match="pairs without scores"):
+        embed.mine_negatives(EmbeddingExamples(pairs, scores=[1, 2, 3, 4]))
+
+
 # Losses, compared with sums over the pairs in NumPy.
 
 
