@@ -9,11 +9,12 @@ import keras
 
 from keras_bert import keras_internals
 from keras_bert.encoder import BertEncoder
-from keras_bert.layers import SentencePooling
+from keras_bert.layers import GatherTexts, SentencePooling
 from keras_bert.model_structure import find_encoder, find_task
 
 # Names of the layers of a head that can be packed.
 _HEAD_LAYERS = ["dropout", "logits", "output"]
+_SIAMESE_AXES = 3  # rows, texts, width
 _POOLING = "pooling"  # first layer of a head on the mean over the tokens
 
 
@@ -45,6 +46,26 @@ def packed(model, *, name="packed"):
     return keras.Model(inputs, x, name=name)
 
 
+def packed_siamese(model, *, name="packed_siamese"):
+    """Return a version of a model of `heads.siamese` for packed sequences; it shares layers.
+
+    Inputs, int32: those of `packed`, and `text_numbers` (rows, texts): for each text of a row of
+    texts its number among all texts of the batch, if each packed sequence had the width of
+    `cls_positions`. Output: embeddings (rows, texts, width). The pooling must be "mean".
+    """
+    inputs, encoder = _packed_inputs(), find_encoder(model)
+    inputs |= {key: _input(key) for key in ("cls_positions", "text_numbers")}
+    x = _mean_of_each_text(_encode(encoder, inputs)["sequence_output"], inputs)
+    pooling = model.get_layer(_POOLING)
+    if pooling.normalize:
+        x = keras.layers.UnitNormalization(dtype="float32", name="normalize_mean")(x)
+    *layers, _, output = model.layers[model.layers.index(pooling) + 1 :]
+    for layer in layers:
+        x = layer(x)
+    x = GatherTexts(name="gather_texts")(x, inputs["text_numbers"])
+    return keras.Model(inputs, output(x), name=name)
+
+
 def packed_pretraining(model, *, name="packed_pretraining"):
     """Return a version of a pretraining or masked LM model for packed sequences; it shares layers.
 
@@ -73,12 +94,14 @@ def packed_pretraining(model, *, name="packed_pretraining"):
 
 
 def can_be_packed(model):
-    """Return True if `packed` accepts a model: an unchanged classifier, regressor or tagger.
+    """Return True if a model can be packed: an unchanged classifier, regressor, tagger or siamese.
 
     `packed` would lose what a user added to a model, such as another attention mask. A
     pooling layer must have the mode "mean".
     """
     task = find_task(model)
+    if task == "embedder":
+        return _is_siamese_of_mean(model)
     if task not in ("classifier", "regressor", "tagger"):
         return False
     # `model.operations` also lists operations of `keras.ops`, which are not layers.
@@ -100,6 +123,13 @@ def can_be_packed(model):
     reads_sequence = task == "tagger" or _has_pooling(model)
     key = "sequence_output" if reads_sequence else "pooled_output"
     return paths[keras_internals.output_index(tensor)] == (key,)
+
+
+def _is_siamese_of_mean(model):
+    if len(model.output_shape) != _SIAMESE_AXES or not _has_pooling(model):
+        return False
+    layer = model.get_layer(_POOLING)
+    return isinstance(layer, SentencePooling) and layer.mode == "mean"
 
 
 def _has_pooling(model):

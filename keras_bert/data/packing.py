@@ -54,6 +54,32 @@ class PackedBatches(Batches):
         return packed, layout.of_sequences(targets), layout.of_sequences(weights)
 
 
+class PackedRows(PackedBatches):
+    """The batches of one epoch for `packed_heads.packed_siamese`; the texts are packed.
+
+    encoded: rows of texts, with the attributes `texts`, `texts_per_row` and `targets` of
+        `tasks.embedding.EncodedRows`
+    """
+
+    def __getitem__(self, index):
+        """Return (inputs, targets, weights)."""
+        rows, texts = self.rows[index], self._encoded.texts
+        chosen = texts_of_rows(rows, self._encoded.texts_per_row)
+        lengths = texts.lengths[chosen]
+        row, number, offset = _assign_rows(lengths, self._shape[0])
+        layout = Layout(lengths, row, number, offset, self._shape)
+        inputs, _, _ = texts.batch(chosen, int(lengths.max()))
+        packed = layout.inputs(inputs["input_word_ids"], inputs["input_type_ids"], texts.pad_id)
+        numbers = (row * self._shape[2] + number).astype(np.int32)
+        packed["text_numbers"] = numbers.reshape(len(rows), -1)
+        return packed, self._encoded.targets[rows], np.ones(len(rows), np.float32)
+
+
+def texts_of_rows(rows, count):
+    """Return the indices of the texts of rows that have `count` texts each."""
+    return (np.asarray(rows)[:, None] * count + np.arange(count)).ravel()
+
+
 def plan_batches(lengths, batch_size, seed):
     """Return the indices of the sequences of each batch, so that all batches have similar totals.
 

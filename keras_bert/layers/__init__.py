@@ -17,6 +17,7 @@ from keras_bert.layers.activations import activation
 from keras_bert.layers.dropout import Dropout
 from keras_bert.layers.encoder_layers import Embeddings, Pooler, SelfAttention, TransformerBlock
 from keras_bert.layers.head_layers import (
+    GatherTexts,
     MaskedLMHead,
     MergeChoices,
     SentencePooling,
@@ -28,6 +29,7 @@ from keras_bert.layers.head_layers import (
 from keras_bert.layers.initializers import initializer, without_initial_weights
 
 __all__ = [
+    "GatherTexts",
     "Dropout",
     "Embeddings",
     "MaskedLMHead",

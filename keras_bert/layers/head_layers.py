@@ -453,3 +453,27 @@ class SplitChoices(keras.layers.Layer):
 
     def compute_output_shape(self, logits_shape, ids_shape):
         return (*ids_shape[:2], *(logits_shape[-1:] if logits_shape[-1] != 1 else ()))
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class GatherTexts(keras.layers.Layer):
+    """Collect the vectors of texts from packed sequences.
+
+    Example:
+
+    >>> vectors = keras.ops.reshape(keras.ops.arange(4.0), (2, 2, 1))
+    >>> GatherTexts()(vectors, keras.ops.array([[3, 0]])).shape[1:]
+    (2, 1)
+    """
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.built = True
+
+    def call(self, vectors, numbers):
+        """Return vectors (rows, texts, width) for numbers (rows, texts) of (batch, n, width)."""
+        flat = ops.reshape(vectors, (-1, vectors.shape[-1]))
+        return ops.take(flat, ops.cast(numbers, "int32"), axis=0)
+
+    def compute_output_shape(self, vectors_shape, numbers_shape):
+        return (*numbers_shape, vectors_shape[-1])

@@ -6,6 +6,7 @@ Source: Reimers and Gurevych (2019), Sentence-BERT.
 import numpy as np
 
 from keras_bert import heads, losses, search
+from keras_bert.data import packing
 from keras_bert.data.examples import Examples
 from keras_bert.tasks.classification import EncodedTexts
 
@@ -46,21 +47,24 @@ class EncodedRows:
         truncated: Number of truncated texts.
         without_tokens: Number of texts without tokens.
         loss: The Keras loss for the targets.
+        texts: The `EncodedTexts` of all rows, one row after the other.
+        texts_per_row: Number of texts of a row.
+        targets: See `batch`.
     """
 
     def __init__(self, preprocessor, examples, max_length, loss):
         self.max_length, self.loss = max_length, loss
-        self._count = len(examples.texts[0])
+        self.texts_per_row = len(examples.texts[0])
         texts = [text for row in examples.texts for text in row]
-        self._encoded = EncodedTexts(preprocessor, Examples(texts), max_length)
-        self.lengths = self._encoded.lengths.reshape(-1, self._count).max(axis=1)
-        self.truncated = self._encoded.truncated
-        (self.without_tokens,) = self._encoded.empty
+        self.texts = EncodedTexts(preprocessor, Examples(texts), max_length)
+        self.lengths = self.texts.lengths.reshape(-1, self.texts_per_row).max(axis=1)
+        self.truncated = self.texts.truncated
+        (self.without_tokens,) = self.texts.empty
         if examples.scores is not None:
-            self._targets = np.array(examples.scores, np.float32)
+            self.targets = np.array(examples.scores, np.float32)
         else:
             numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
-            self._targets = np.array(
+            self.targets = np.array(
                 [[numbers[text] for text in row[:2]] for row in examples.texts], np.int32
             )
 
@@ -73,13 +77,12 @@ class EncodedRows:
         The targets are float32 (batch,) scores, or int32 (batch, 2): the numbers of the first two
         texts, equal for equal texts.
         """
-        rows = np.asarray(rows)
-        flat = (rows[:, None] * self._count + np.arange(self._count)).ravel()
-        inputs, _, _ = self._encoded.batch(flat, length)
+        inputs, _, _ = self.texts.batch(packing.texts_of_rows(rows, self.texts_per_row), length)
         inputs = {
-            key: value.reshape(len(rows), self._count, length) for key, value in inputs.items()
+            key: value.reshape(len(rows), self.texts_per_row, length)
+            for key, value in inputs.items()
         }
-        return inputs, self._targets[rows], np.ones(len(rows), np.float32)
+        return inputs, self.targets[rows], np.ones(len(rows), np.float32)
 
 
 def encode(model, examples, max_length, *, loss=None, matryoshka_dims=None):

@@ -58,15 +58,17 @@ class BatchPlan:
         encoder = heads.find_encoder(model)
         if not fixed_length and packed_heads.can_be_packed(model) and _can_pack_here():
             # One more epoch if some of its batches complete the last step.
-            self._plans = [
-                packing.plan_batches(encoded.lengths, batch_size, (seed, epoch))
-                for epoch in range(min(epochs + (self.missing > 0), _PLANNED_EPOCHS))
-            ]
-            width = encoder.bert_config["hidden_size"]
-            replicas = distribution.replicas()
-            self.shape = packing.packed_shape(encoded.lengths, self._plans, width, replicas)
+            count = min(epochs + (self.missing > 0), _PLANNED_EPOCHS)
+            self._plans = [self._plan((seed, epoch)) for epoch in range(count)]
+            self.shape = packing.packed_shape(
+                self._sequences().lengths,
+                [self._packed_sequences(plan) for plan in self._plans],
+                encoder.bert_config["hidden_size"],
+                distribution.replicas(),
+            )
         if self.shape is not None:
-            self.trained = packed_heads.packed(model)
+            make = packed_heads.packed_siamese if self._has_rows() else packed_heads.packed
+            self.trained = make(model)
         is_mixed = mixed_training.is_faster_here() and mixed_training.can_train(self.trained)
         self._choose_compilation(_cost_of_compiling(encoder, is_mixed), fixed_length)
         if is_mixed and self.compiled:
@@ -92,13 +94,35 @@ class BatchPlan:
         seed = self._seed, number
         if self.shape is None:
             return Batches(self._encoded, self.batch_size, seed, self._lengths)
-        shape, lengths = self.shape, self._encoded.lengths
+        shape, lengths = self.shape, self._sequences().lengths
         if number < len(self._plans):
             plan = self._plans[number]
         else:
-            plan = packing.plan_batches(lengths, self.batch_size, seed)
-            shape = packing.widen_shape(shape, lengths, plan)
+            plan = self._plan(seed)
+            shape = packing.widen_shape(shape, lengths, self._packed_sequences(plan))
+        if self._has_rows():
+            return packing.PackedRows(self._encoded, plan, shape, of_positions=False)
         return packing.PackedBatches(self._encoded, plan, shape, of_positions=self._of_positions)
+
+    def _has_rows(self):
+        """Return True for embedders, whose examples are rows of several texts."""
+        return hasattr(self._encoded, "texts_per_row")
+
+    def _sequences(self):
+        """Return the encoded sequences that are packed."""
+        return self._encoded.texts if self._has_rows() else self._encoded
+
+    def _plan(self, seed):
+        """Return the indices of the examples of each batch, see `packing.plan_batches`."""
+        lengths = self._sequences().lengths.reshape(len(self._encoded), -1).sum(axis=1)
+        return packing.plan_batches(lengths, self.batch_size, seed)
+
+    def _packed_sequences(self, plan):
+        """Return the indices of the sequences of each batch."""
+        if not self._has_rows():
+            return plan
+        count = self._encoded.texts_per_row
+        return [packing.texts_of_rows(rows, count) for rows in plan]
 
 
 def _can_pack_here():

@@ -9,6 +9,7 @@ from sklearn import metrics as sklearn_metrics
 import keras_bert
 from keras_bert import EmbeddingExamples, heads, losses
 from keras_bert.tasks import embedding, inference
+from keras_bert.training.batch_plan import BatchPlan
 from tests import tiny
 
 WORDS = [token for token in tiny.PIECES if token.isalpha()]
@@ -58,6 +59,28 @@ def test_finetune_lowers_the_loss(examples, options, tmp_path):
     texts = [row[0] for row in examples.texts]
     again = keras_bert.pipeline(tmp_path / "model.keras").encode(texts)
     np.testing.assert_allclose(again, keras_bert.pipeline(model).encode(texts), atol=1e-6)
+
+
+@pytest.mark.parametrize("layers", [[], [5]])
+def test_packed_rows_give_the_same_vectors(layers):
+    made = [keras.layers.Dense(units, "tanh") for units in layers]
+    model = heads.siamese(heads.embedder(encoder(), layers=made))
+    encoded = embedding.encode(model, EmbeddingExamples(rows(24, negatives=1)), 32)
+    plan = BatchPlan(model, encoded, 8, seed=0, epochs=2)
+    assert plan.shape is not None
+    seen = []
+    for epoch in range(2):
+        batches = plan.epoch(epoch)
+        for index, chosen in enumerate(batches.rows):
+            inputs, targets, weights = batches[index]
+            plain, expected_targets, _ = encoded.batch(chosen, int(encoded.lengths[chosen].max()))
+            np.testing.assert_allclose(
+                plan.trained(inputs, training=False), model(plain, training=False), atol=1e-5
+            )
+            np.testing.assert_array_equal(targets, expected_targets)
+            assert weights.tolist() == [1.0] * len(chosen)
+            seen.extend(chosen)
+    assert sorted(seen) == sorted([*range(24), *range(24)])
 
 
 def test_rows_are_embedded_like_texts():
