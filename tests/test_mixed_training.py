@@ -157,6 +157,7 @@ def with_bfloat16(monkeypatch):
 TEXTS = Examples(["so good", "so bad", "good film", "bad"] * 4, labels=["yes", "no"] * 8)
 
 
+@pytest.mark.slow
 def test_finetune_uses_it_and_resumes(with_bfloat16, monkeypatch, tmp_path):
     compiled = []
     original = mixed_training.TrainedModel.compile

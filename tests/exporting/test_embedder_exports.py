@@ -32,10 +32,10 @@ def embedder(pooling, layers=(), **options):
     ("pooling", "layers", "normalize"),
     [
         ("mean", [], True),
-        ("cls", [(4, "tanh")], True),
+        pytest.param("cls", [(4, "tanh")], True, marks=pytest.mark.slow),
         (["cls", "max", "mean_sqrt_len_tokens"], [(4, "gelu"), (3, None)], False),
-        ("weightedmean", [None, (5, "sigmoid")], False),
-        ("lasttoken", [], False),
+        pytest.param("weightedmean", [None, (5, "sigmoid")], False, marks=pytest.mark.slow),
+        pytest.param("lasttoken", [], False, marks=pytest.mark.slow),
     ],
 )
 def test_vectors_of_both_formats(pooling, layers, normalize, tmp_path):

@@ -36,11 +36,25 @@ def rows(count=24, negatives=0, seed=0):
     ("examples", "options"),
     [
         (EmbeddingExamples(rows()), {}),
-        (EmbeddingExamples(rows(negatives=1)), {"loss": "triplet"}),
-        (EmbeddingExamples(rows(negatives=2)), {"matryoshka_dims": [8, 4]}),
+        pytest.param(
+            EmbeddingExamples(rows(negatives=1)), {"loss": "triplet"}, marks=pytest.mark.slow
+        ),
+        pytest.param(
+            EmbeddingExamples(rows(negatives=2)),
+            {"matryoshka_dims": [8, 4]},
+            marks=pytest.mark.slow,
+        ),
         (EmbeddingExamples(rows(), scores=np.linspace(0, 1, 24)), {}),
-        (EmbeddingExamples(rows(), scores=[0, 1] * 12), {"loss": "contrastive"}),
-        (EmbeddingExamples(rows(), scores=[0, 1] * 12), {"loss": "cosine_similarity"}),
+        pytest.param(
+            EmbeddingExamples(rows(), scores=[0, 1] * 12),
+            {"loss": "contrastive"},
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            EmbeddingExamples(rows(), scores=[0, 1] * 12),
+            {"loss": "cosine_similarity"},
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_finetune_lowers_the_loss(examples, options, tmp_path):
