@@ -429,8 +429,10 @@ def siamese(model, *, name="siamese"):
     >>> siamese(embedder(encoder)).output_shape
     (None, None, 4)
     """
-    if find_task(model) != "embedder":
-        raise ValueError(f"siamese needs a model of heads.embedder; received {model.name!r}")
+    is_model = isinstance(model, keras.Model)
+    if not is_model or find_task(model) != "embedder" or len(model.output_shape) != 2:
+        received = model.name if is_model else model
+        raise ValueError(f"siamese needs a model of heads.embedder; received {received!r:.80}")
     encoder, pooling = find_encoder(model), model.get_layer("pooling")
     inputs = {
         key: keras.Input(shape=(None, None), dtype="int32", name=key) for key in encoder.input

@@ -35,10 +35,14 @@ def similarity(first, second, kind="cosine"):
         return first @ second.T
     if kind == "euclidean":
         # The difference of large squares would lose digits.
-        return np.stack([-np.linalg.norm(second - row, axis=1) for row in first])
+        return _rows([-np.linalg.norm(second - row, axis=1) for row in first], second)
     if kind == "manhattan":
-        return np.stack([-np.abs(second - row).sum(axis=1) for row in first])
+        return _rows([-np.abs(second - row).sum(axis=1) for row in first], second)
     raise ValueError(f"kind must be cosine, dot, euclidean or manhattan; received {kind!r}")
+
+
+def _rows(rows, second):
+    return np.stack(rows) if rows else np.zeros((0, len(second)), np.float32)
 
 
 def top_k(queries, corpus, k=5):
@@ -99,8 +103,11 @@ def unit_length(vectors):
     >>> unit_length(np.array([[3.0, 4.0], [0.0, 0.0]])).tolist()
     [[0.6, 0.8], [0.0, 0.0]]
     """
-    length = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    return vectors / np.where(length == 0, 1, length)
+    vectors = np.asarray(vectors)
+    largest = np.abs(vectors).max(axis=-1, keepdims=True, initial=0)
+    scaled = vectors / np.where(largest == 0, 1, largest)  # so that no square overflows
+    length = np.linalg.norm(scaled, axis=-1, keepdims=True)
+    return scaled / np.where(length == 0, 1, length)
 
 
 def _vectors(name, values):

@@ -31,6 +31,16 @@ def test_small_corpora_and_one_query():
     assert indices.shape == scores.shape == (1, 0)
 
 
+@pytest.mark.parametrize("size", [1e30, 1e-30])
+def test_squares_that_overflow(size):
+    np.testing.assert_allclose(search.similarity([[size, size]], [[size, 0]]), 0.5**0.5, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["cosine", "dot", "euclidean", "manhattan"])
+def test_no_vectors(kind):
+    assert search.similarity(np.zeros((0, 3)), np.ones((2, 3)), kind).shape == (0, 2)
+
+
 def test_corpus_on_disk(tmp_path):
     corpus = np.eye(4, dtype="float32")
     np.save(tmp_path / "vectors.npy", corpus)

@@ -135,12 +135,15 @@ def _read_modules(path: Path) -> list[tuple[str, Path]]:
         if not isinstance(module, dict) or not isinstance(module.get("type"), str):
             raise ValueError(f"{file}: a module must have a type; received {module!r:.80}")
         name, place = module["type"].rpartition(".")[2], module.get("path", "")
-        if not isinstance(place, str) or Path(place).is_absolute() or ".." in Path(place).parts:
+        is_below = isinstance(place, str) and "\0" not in place and ".." not in Path(place).parts
+        if not is_below or Path(place).is_absolute():
             raise ValueError(f"{file}: a path must be below the folder; received {place!r:.80}")
         modules.append((name, path / place))
     if [name for name, _ in modules[:2]] != ["Transformer", "Pooling"]:
         found = ", ".join(name for name, _ in modules)
-        raise ValueError(f"{file}: the modules must begin with Transformer, Pooling; found {found}")
+        raise ValueError(
+            f"{file}: the modules must begin with Transformer, Pooling; found {found or 'none'}"
+        )
     return modules
 
 
@@ -170,7 +173,7 @@ def _read_embedding(path: Path, modules: list[tuple[str, Path]]) -> EmbeddingMod
             f"{', '.join(_SIMILARITIES)}; received {similarity!r:.80}"
         )
     default = config.get("default_prompt_name")
-    if default is not None and default not in prompts:
+    if default is not None and not (isinstance(default, str) and default in prompts):
         raise ValueError(
             f"{path / _CONFIG_FILE}: default_prompt_name must be one of the prompts; received "
             f"{default!r:.80}"
@@ -190,7 +193,10 @@ def _read_pooling(file: Path) -> tuple[str, ...]:
         raise ValueError(f"{file}: include_prompt must be true; received false")
     modes = config.get("pooling_mode")
     if modes is None:
-        modes = [mode for key, mode in _OLD_MODES.items() if config.get(key) is True] or ["mean"]
+        given = {mode: config[key] for key, mode in _OLD_MODES.items() if key in config}
+        if not all(isinstance(value, bool) for value in given.values()):
+            raise ValueError(f"{file}: the modes must be true or false; received {given}")
+        modes = [mode for mode, chosen in given.items() if chosen] if given else ["mean"]
     modes = [modes] if isinstance(modes, str) else modes
     if not isinstance(modes, list) or not modes or not set(map(str, modes)) <= set(_MODES):
         raise ValueError(
@@ -223,9 +229,18 @@ def _read_dense(path: Path) -> DenseLayer:
     tensors = {key: tensor.load() for key, tensor in tensor_files.read(weights).items()}
     kernel, bias = tensors.get("linear.weight"), tensors.get("linear.bias")
     sizes = config.get("out_features"), config.get("in_features")
-    if kernel is None or kernel.shape != sizes or (bias is not None and bias.shape != sizes[:1]):
+    has_bias = config.get("bias", True)
+    if (
+        kernel is None
+        or kernel.shape != sizes
+        or 0 in kernel.shape
+        or (None if bias is None else bias.shape) != (sizes[:1] if has_bias else None)
+    ):
         shapes = {key: tensor.shape for key, tensor in tensors.items()}
-        raise ValueError(f"{weights}: linear.weight must have the shape {sizes}; found {shapes}")
+        raise ValueError(
+            f"{weights}: must hold linear.weight {sizes}{' and linear.bias' * bool(has_bias)}; "
+            f"found {shapes}"
+        )
     return DenseLayer(
         kernel=np.asarray(kernel, np.float32).T,
         bias=None if bias is None else np.asarray(bias, np.float32),
@@ -234,7 +249,13 @@ def _read_dense(path: Path) -> DenseLayer:
 
 
 def _write_dense(path: Path, layer: DenseLayer) -> None:
-    name = next(name for name, known in _ACTIVATIONS.items() if known == layer.activation)
+    names = {activation: name for name, activation in _ACTIVATIONS.items()}
+    if layer.activation not in names:
+        raise ValueError(
+            f"{FORMAT}: the activation of a dense layer must be one of {', '.join(names)}; "
+            f"received {layer.activation!r}"
+        )
+    name = names[layer.activation]
     module = _TORCH_MODULES.get(name, "torch.nn.modules.activation")
     size, units = layer.kernel.shape
     config = {

@@ -293,6 +293,8 @@ def _writer(args, format):
             yield _Stream(file)
         return
     settings = {name: value for name, value in vars(args).items() if name != "output"}
+    if args.input and _is_stream(args.input):
+        settings["process"] = os.getpid()  # a pipe cannot be read again, so do not resume
     settings["columns"] = reading.columns_of(args, args.model)
     settings["files"] = [_version_of(file) for file in (args.input, args.model) if file]
     with ResumableFile(path.resolve(), settings) as file:  # follow links
@@ -317,11 +319,12 @@ class _Stream:
 
 
 def _version_of(name):
-    """Return a list that changes when a file or the model in a folder changes."""
+    """Return a list that changes when a file, or a file in a folder, changes."""
     path = pathlib.Path(name).absolute()
-    if path.is_dir():
-        path = path / loading.MODEL_FILE
-    if not path.is_file():
-        return [str(name)]
-    status = path.stat()
-    return [str(path), status.st_size, status.st_mtime_ns]
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    found: list = [str(name)]
+    for file in files:
+        if file.is_file():
+            status = file.stat()
+            found.append([str(file), status.st_size, status.st_mtime_ns])
+    return found

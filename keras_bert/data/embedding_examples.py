@@ -42,6 +42,7 @@ class EmbeddingExamples:
                 )
         object.__setattr__(self, "texts", rows)
         if self.scores is not None:
+            check_list(f"{self.source}: scores", self.scores)
             if rows and len(rows[0]) != 2:
                 raise ValueError(f"{self.source}: scores need rows of two texts")
             scores = [

@@ -232,15 +232,17 @@ def _embedding_modules(model):
     layers: list[DenseLayer | None] = [None] if pooling.normalize else []
     first = model.layers.index(pooling) + 1
     for layer in model.layers[first:-1]:
-        if isinstance(layer, keras.layers.UnitNormalization):
+        if isinstance(layer, keras.layers.UnitNormalization) and layer.axis in (-1, 1):
             layers.append(None)
             continue
-        is_dense = type(layer) is keras.layers.Dense
+        is_dense = type(layer) is keras.layers.Dense and not (
+            layer.lora_enabled or layer.quantization_mode
+        )
         activation = keras.activations.serialize(layer.activation) if is_dense else None
         if not isinstance(activation, str):
             raise ValueError(
                 f"{model.name!r} has the layer {layer.name!r} after its pooling; this format holds "
-                "only Dense and UnitNormalization. Use format='keras'"
+                "only UnitNormalization, and Dense without LoRA or quantization. Use format='keras'"
             )
         weights = [keras.ops.convert_to_numpy(weight) for weight in layer.weights]
         bias = weights[1] if layer.use_bias else None

@@ -24,7 +24,7 @@ _MINED = 20  # texts that are looked at for each negative
 
 def _listed(inputs, name="inputs"):
     """Return inputs as a list, and True if they are a single string."""
-    if hasattr(inputs, "numpy"):  # a tensor of TensorFlow
+    if hasattr(inputs, "numpy") and inputs.dtype == "string":  # a tensor of TensorFlow
         inputs = np.char.decode(np.asarray(inputs.numpy(), "S"), "utf-8", "replace")
     if getattr(inputs, "ndim", 1) == 0:
         inputs = inputs.item()
@@ -258,17 +258,31 @@ class Embedding(TextPipeline):
         """
         return search.similarity(first, second, self._output.similarity)
 
+    def __call__(self, inputs=None, *args, **options):
+        if isinstance(inputs, EmbeddingExamples):
+            raise ValueError("give a list of texts; EmbeddingExamples are for `evaluate`")
+        self._width = self._kept(options.get("truncate_dim"))
+        return super().__call__(inputs, *args, **options)
+
+    def _kept(self, truncate_dim):
+        """Return the width of the vectors of a call."""
+        width = self.model.output_shape[-1]
+        if truncate_dim is None:
+            return width
+        truncate_dim = as_integer("truncate_dim", truncate_dim, 1)
+        if truncate_dim > width:
+            raise ValueError(f"truncate_dim must be at most {width}; received {truncate_dim}")
+        return truncate_dim
+
     def _decoding(self, options):
         return options
 
     def _answers(self, examples, batch_size, on_batch=None, **options):
         if getattr(examples, "text_pairs", None) is not None:
             raise ValueError("embeddings are of single texts; remove text_pairs")
-        width = self.model.output_shape[-1]
-        if (kept := options.get("truncate_dim")) is not None:
-            kept = as_integer("truncate_dim", kept, 1)
-            if kept > width:
-                raise ValueError(f"truncate_dim must be at most {width}; received {kept}")
+        if isinstance(examples, EmbeddingExamples):
+            return inference.answers(self.model, examples, batch_size=batch_size)
+        width, kept = self.model.output_shape[-1], options.get("truncate_dim")
         prompt = self._prompt(options.get("prompt"))
         texts = [prompt + text for text in examples.texts] if prompt else examples.texts
         encoded = inference.encode_texts(self.model, texts)
@@ -291,8 +305,7 @@ class Embedding(TextPipeline):
         return answers
 
     def _joined(self, answers):
-        width = len(answers[0]) if len(answers) else self.model.output_shape[-1]
-        return np.reshape(np.array(answers, np.float32), (-1, width))
+        return np.reshape(np.array(answers, np.float32), (-1, self._width))
 
 
 class Tagging(Pipeline):

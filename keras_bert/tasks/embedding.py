@@ -8,6 +8,7 @@ import numpy as np
 from keras_bert import heads, losses, search
 from keras_bert.data import packing
 from keras_bert.data.examples import Examples
+from keras_bert.runtime.arguments import as_integer
 from keras_bert.tasks.classification import EncodedTexts
 
 HEADS = ("embedder",)
@@ -93,7 +94,7 @@ def encode(model, examples, max_length, *, loss=None, matryoshka_dims=None):
     """
     has_scores = examples.scores is not None
     loss = loss or ("cosent" if has_scores else "multiple_negatives_ranking")
-    if loss not in LOSSES:
+    if not isinstance(loss, str) or loss not in LOSSES:
         raise ValueError(f"loss must be one of {', '.join(LOSSES)}; received {loss!r:.80}")
     if has_scores != (loss in _OF_SCORES):
         kind = "scored pairs" if loss in _OF_SCORES else "rows without scores"
@@ -103,7 +104,9 @@ def encode(model, examples, max_length, *, loss=None, matryoshka_dims=None):
     made = LOSSES[loss]()
     if matryoshka_dims is not None:
         width = model.output_shape[-1]
-        if not matryoshka_dims or not all(0 < size <= width for size in matryoshka_dims):
+        if not isinstance(matryoshka_dims, (list, tuple)) or not matryoshka_dims:
+            raise ValueError(f"matryoshka_dims must be a list; received {matryoshka_dims!r:.80}")
+        if max(as_integer("matryoshka_dims", size, 1) for size in matryoshka_dims) > width:
             raise ValueError(
                 f"matryoshka_dims must be from 1 to {width}; received {matryoshka_dims}"
             )

@@ -248,6 +248,10 @@ def as_embedder(model, pooling=None):
     """Return the embedder for a model: itself, or a new head on its encoder."""
     output = heads.find_output(model)
     if output is not None and output.task == "embedder":
+        if len(model.output_shape) != 2:
+            raise ValueError(
+                f"{model.name!r} is a model of heads.siamese, for training; use its embedder"
+            )
         own = model.get_layer("pooling").mode
         if pooling not in (None, own):
             raise ValueError(f"{model.name!r} has the pooling {own!r}; received {pooling!r}")

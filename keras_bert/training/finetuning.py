@@ -224,9 +224,10 @@ class _Recipe:
                     "evaluate_every must be a number of batches or a fraction of an epoch between "
                     f"0 and 1; received {self.evaluate_every}"
                 )
-        # JSON cannot represent NumPy's numbers.
+        # JSON cannot represent NumPy's numbers and arrays.
         self.options = keras.tree.map_structure(
-            lambda item: item.item() if isinstance(item, np.generic) else item, self.options
+            lambda item: item.tolist() if isinstance(item, (np.generic, np.ndarray)) else item,
+            self.options,
         )
 
     def to_dict(self):
@@ -446,7 +447,10 @@ def _score(model, dev, encoded, batch_size):
     losses, counts = [], []
 
     def add_loss(outputs, targets, weights):
-        losses.append(float(model.compute_loss(None, targets, outputs, weights)))
+        if hasattr(encoded, "loss"):  # of embedders; the dev data may be of another kind
+            losses.append(float(encoded.loss(targets, outputs, weights)))
+        else:
+            losses.append(float(model.compute_loss(None, targets, outputs, weights)))
         counts.append(float(keras.tree.flatten(weights)[0].sum()))
 
     metrics = inference.evaluate(

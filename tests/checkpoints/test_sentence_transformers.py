@@ -105,9 +105,13 @@ def change(file, **values):
             "received 'torch.nn.H",
         ),
         ("2_Dense/config.json", {"use_residual": True}, "use_residual must be false"),
-        ("2_Dense/config.json", {"out_features": 5}, "must have the shape"),
+        ("2_Dense/config.json", {"out_features": 5}, "must hold linear.weight"),
         ("config_sentence_transformers.json", {"similarity_fn_name": "x"}, "must be one of cosine"),
         ("config_sentence_transformers.json", {"default_prompt_name": "x"}, "one of the prompts"),
+        ("2_Dense/config.json", {"bias": False}, "must hold linear.weight"),
+        ("1_Pooling/config.json", {"pooling_mode_mean_tokens": False}, "the pooling must be of"),
+        ("1_Pooling/config.json", {"pooling_mode_mean_tokens": "true"}, "must be true or false"),
+        ("config_sentence_transformers.json", {"default_prompt_name": ["a"]}, "one of the prompts"),
         ("config_sentence_transformers.json", {"prompts": {"a": 1}}, "prompts must be strings"),
     ],
 )
@@ -161,8 +165,18 @@ def test_models_that_the_format_cannot_hold(tmp_path):
     with pytest.raises(ValueError, match="has no pooling. Save a model of heads.embedder"):
         keras_bert.save(encoder, tmp_path / "a", format="sentence_transformers")
     model = heads.embedder(encoder, layers=[keras.layers.LayerNormalization()])
-    with pytest.raises(ValueError, match="only Dense and UnitNormalization"):
+    with pytest.raises(ValueError, match="only UnitNormalization, and Dense"):
         keras_bert.save(model, tmp_path / "b", format="sentence_transformers")
+    lora = keras.layers.Dense(3)
+    model = heads.embedder(encoder, layers=[lora])
+    lora.enable_lora(2)
+    for layer in (lora, keras.layers.UnitNormalization(axis=0)):
+        model = heads.embedder(encoder, layers=[layer])
+        with pytest.raises(ValueError, match="Dense without LoRA"):
+            keras_bert.save(model, tmp_path / "c", format="sentence_transformers")
+    model = heads.embedder(encoder, layers=[keras.layers.Dense(3, activation="leaky_relu")])
+    with pytest.raises(ValueError, match="activation of a dense layer must be one of"):
+        keras_bert.save(model, tmp_path / "d", format="sentence_transformers")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -173,6 +187,7 @@ def test_options_of_encode():
         encode("good", prompt="document"), encode("good", prompt=""), atol=1e-6
     )
     assert encode(TEXTS, truncate_dim=3, normalize=True).shape == (5, 3)
+    assert encode([], truncate_dim=3).shape == (0, 3)
     for options, message in (
         ({"truncate_dim": 9}, "at most 8"), ({"truncate_dim": 0}, "at least 1"),
         ({"prompt": 3}, "must be a string"),

@@ -106,6 +106,25 @@ def test_rows_are_embedded_like_texts():
         np.testing.assert_allclose(vectors, embed(list(row)), atol=1e-5)
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_dev_data_of_another_kind(order):
+    kinds = [
+        EmbeddingExamples(rows(8, negatives=1)), EmbeddingExamples(rows(8), scores=[0.0, 1.0] * 4)
+    ][::order]  # fmt: skip
+    _, found = keras_bert.finetune(
+        encoder(), kinds[0], dev=kinds[1], epochs=1, batch_size=4, show_progress=False
+    )
+    assert embedding.metric_names(None, kinds[1])[0] in found
+    assert np.isfinite(found["history"][0]["dev_loss"])
+
+
+def test_pipelines_evaluate():
+    examples = EmbeddingExamples(rows(8))
+    model = heads.embedder(encoder())
+    found = keras_bert.pipeline(model).evaluate(examples)
+    assert found["mrr@10"] == pytest.approx(keras_bert.evaluate(model, examples)["mrr@10"])
+
+
 def test_training_starts_from_an_embedder():
     model = heads.embedder(encoder(), prompts={"query": "so "}, similarity="dot")
     trained, _ = keras_bert.finetune(
@@ -297,6 +316,14 @@ def test_metrics_of_scores_and_retrieval():
         (lambda: train(loss="cosent"), "needs scored pairs"),
         (lambda: train(loss="triplet"), "needs rows of three texts"),
         (lambda: train(matryoshka_dims=[9]), "from 1 to 8"),
+        (lambda: train(matryoshka_dims=4), "must be a list"),
+        (lambda: train(matryoshka_dims=[4.5]), "must be an integer"),
+        (lambda: train(loss=["x"]), "loss must be one of"),
+        (lambda: EmbeddingExamples([("a", "b")], 5), "scores must be a list"),
+        (lambda: heads.siamese(heads.siamese(heads.embedder(encoder()))), "needs a model of"),
+        (lambda: heads.siamese(None), "needs a model of"),
+        (lambda: keras_bert.pipeline(heads.siamese(heads.embedder(encoder()))), "use its embedder"),
+        (lambda: keras_bert.pipeline(encoder())(EmbeddingExamples(rows())), "are for `evaluate`"),
         (lambda: heads.siamese(heads.classifier(encoder(), 2)), "needs a model of heads.embedder"),
         (lambda: losses.Matryoshka(losses.CoSENT(), [1], [1, 2]), "one number for each of dims"),
     ],
