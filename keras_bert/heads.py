@@ -15,6 +15,7 @@ from keras_bert.layers import (
     SentencePooling,
     SplitChoices,
     TaskOutput,
+    UnitLength,
     WeightedSum,
     WithoutDropout,
 )
@@ -395,7 +396,7 @@ def embedder(
     for layer in layers:
         x = layer(x)
     if normalize and layers:
-        x = keras.layers.UnitNormalization(dtype="float32", name="normalize")(x)
+        x = UnitLength(name="normalize")(x)
     output = TaskOutput(
         "embedder", prompts=prompts, default_prompt=default_prompt, similarity=similarity,
         name="output",

@@ -9,7 +9,7 @@ import keras
 
 from keras_bert import keras_internals
 from keras_bert.encoder import BertEncoder
-from keras_bert.layers import GatherTexts, SentencePooling
+from keras_bert.layers import GatherTexts, SentencePooling, UnitLength
 from keras_bert.model_structure import find_encoder, find_task
 
 # Names of the layers of a head that can be packed.
@@ -58,7 +58,7 @@ def packed_siamese(model, *, name="packed_siamese"):
     x = _mean_of_each_text(_encode(encoder, inputs)["sequence_output"], inputs)
     pooling = model.get_layer(_POOLING)
     if pooling.normalize:
-        x = keras.layers.UnitNormalization(dtype="float32", name="normalize_mean")(x)
+        x = UnitLength(name="normalize_mean")(x)  # some texts of a row are empty, zeros
     *layers, _, output = model.layers[model.layers.index(pooling) + 1 :]
     for layer in layers:
         x = layer(x)

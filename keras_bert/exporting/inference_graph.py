@@ -23,6 +23,7 @@ from keras_bert.layers import (
     SentencePooling,
     SplitChoices,
     TaskOutput,
+    UnitLength,
 )
 from keras_bert.layers.encoder_layers import MASKED_LOGIT
 from keras_bert.model_structure import embedding_layers, find_encoder
@@ -35,7 +36,7 @@ _MAX_CONSTANTS = 100 * 2**20
 _KEEP_TOKENS_APART = (
     BertEncoder, Dropout, MaskedLMHead, MergeChoices, SentencePooling, SplitChoices, TaskOutput,
     keras.layers.Dense, keras.layers.Dropout, keras.layers.InputLayer,
-    keras.layers.UnitNormalization,
+    keras.layers.UnitNormalization, UnitLength,
 )  # fmt: skip
 
 

@@ -26,7 +26,7 @@ import numpy as np
 
 from keras_bert import heads, keras_internals
 from keras_bert.encoder import INPUTS, BertEncoder
-from keras_bert.layers import SentencePooling
+from keras_bert.layers import SentencePooling, UnitLength
 from keras_bert.model_structure import embedding_layers, find_encoder, find_output, find_task
 
 OPSET = 12
@@ -98,7 +98,7 @@ def _check(model):
             )
 
 
-_EMBEDDER_LAYERS = (keras.layers.Dense, keras.layers.UnitNormalization)
+_EMBEDDER_LAYERS = (keras.layers.Dense, keras.layers.UnitNormalization, UnitLength)
 
 
 def _is_unchanged_head(model):
@@ -290,7 +290,7 @@ def _head(graph, model, encoder, task, sequence, mask, names):
             x = _pool(graph, pooling, sequence, mask)
     if task == "embedder":
         for layer in _layers_after(model, pooling):
-            if isinstance(layer, keras.layers.UnitNormalization):
+            if isinstance(layer, (UnitLength, keras.layers.UnitNormalization)):
                 x = _unit_length(graph, x)
                 continue
             x = graph.dense(x, layer.kernel, layer.bias)

@@ -16,7 +16,7 @@ from keras_bert.checkpoints.canonical import (
     group_of,
 )
 from keras_bert.encoder import BertEncoder
-from keras_bert.layers import initializer, without_initial_weights
+from keras_bert.layers import UnitLength, initializer, without_initial_weights
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.text.preprocessor import MIN_LENGTH, Preprocessor
 
@@ -212,7 +212,7 @@ def _embedder_options(embedding):
 def _dense_or_normalize(number, layer):
     """Return the Keras layer of a `DenseLayer`; of `None`, one that scales vectors to length 1."""
     if layer is None:
-        return keras.layers.UnitNormalization(dtype="float32", name=f"normalize_{number}")
+        return UnitLength(name=f"normalize_{number}")
     dense = keras.layers.Dense(
         layer.kernel.shape[1],
         activation=layer.activation,
@@ -232,7 +232,8 @@ def _embedding_modules(model):
     layers: list[DenseLayer | None] = [None] if pooling.normalize else []
     first = model.layers.index(pooling) + 1
     for layer in model.layers[first:-1]:
-        if isinstance(layer, keras.layers.UnitNormalization) and layer.axis in (-1, 1):
+        is_last_axis = getattr(layer, "axis", -1) in (-1, 1)
+        if isinstance(layer, (UnitLength, keras.layers.UnitNormalization)) and is_last_axis:
             layers.append(None)
             continue
         is_dense = type(layer) is keras.layers.Dense and not (
@@ -242,7 +243,7 @@ def _embedding_modules(model):
         if not isinstance(activation, str):
             raise ValueError(
                 f"{model.name!r} has the layer {layer.name!r} after its pooling; this format holds "
-                "only UnitNormalization, and Dense without LoRA or quantization. Use format='keras'"
+                "only UnitLength, and Dense without LoRA or quantization. Use format='keras'"
             )
         weights = [keras.ops.convert_to_numpy(weight) for weight in layer.weights]
         bias = weights[1] if layer.use_bias else None

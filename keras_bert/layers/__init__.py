@@ -23,6 +23,7 @@ from keras_bert.layers.head_layers import (
     SentencePooling,
     SplitChoices,
     TaskOutput,
+    UnitLength,
     WeightedSum,
     WithoutDropout,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "SplitChoices",
     "TaskOutput",
     "TransformerBlock",
+    "UnitLength",
     "WeightedSum",
     "WithoutDropout",
     "activation",

@@ -301,11 +301,7 @@ class SentencePooling(keras.layers.Layer):
         visible = ops.not_equal(input_mask, 0)[:, :, None]  # (batch, seq, 1)
         pooled = [self._pool(mode, x, visible) for mode in self._modes]
         x = pooled[0] if len(pooled) == 1 else ops.concatenate(pooled, axis=-1)
-        if self.normalize:
-            # Clip before the square root, which has no gradient at 0.
-            length = ops.sqrt(ops.maximum(ops.sum(x * x, axis=-1, keepdims=True), 1e-24))
-            x = x / length
-        return x
+        return unit_length(x) if self.normalize else x
 
     def _pool(self, mode, x, visible):
         if mode == "cls":
@@ -462,8 +458,8 @@ class GatherTexts(keras.layers.Layer):
     Example:
 
     >>> vectors = keras.ops.reshape(keras.ops.arange(4.0), (2, 2, 1))
-    >>> GatherTexts()(vectors, keras.ops.array([[3, 0]])).shape[1:]
-    (2, 1)
+    >>> tuple(GatherTexts()(vectors, keras.ops.array([[3, 0]])).shape)
+    (1, 2, 1)
     """
 
     def __init__(self, **kwargs):
@@ -477,3 +473,38 @@ class GatherTexts(keras.layers.Layer):
 
     def compute_output_shape(self, vectors_shape, numbers_shape):
         return (*numbers_shape, vectors_shape[-1])
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class UnitLength(keras.layers.Layer):
+    """Scale vectors to length 1.
+
+    Unlike that of `keras.layers.UnitNormalization`, the gradient at a vector of zeros is not NaN.
+
+    Example:
+
+    >>> tuple(UnitLength()(keras.ops.array([[3.0, 4.0]])).shape)
+    (1, 2)
+    """
+
+    def __init__(self, **kwargs):
+        super().__init__(**{**kwargs, "dtype": "float32"})
+        self.built = True
+
+    def call(self, vectors):
+        return unit_length(ops.cast(vectors, "float32"))
+
+    def compute_output_shape(self, vectors_shape):
+        return vectors_shape
+
+
+def unit_length(x):
+    """Scale vectors, floats (..., width), to length 1.
+
+    Example:
+
+    >>> ops.convert_to_numpy(unit_length(ops.array([[3.0, 4.0], [0.0, 0.0]]))).round(2).tolist()
+    [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
+    """
+    # Clip before the square root, which has no gradient at 0.
+    return x / ops.sqrt(ops.maximum(ops.sum(x * x, axis=-1, keepdims=True), 1e-24))

@@ -97,6 +97,12 @@ def test_packed_rows_give_the_same_vectors(layers):
     assert sorted(seen) == sorted([*range(24), *range(24)])
 
 
+def test_empty_places_of_packed_rows_have_no_nan_gradient():
+    examples = EmbeddingExamples(rows(25))  # not as many texts in each packed row
+    _, found = keras_bert.finetune(encoder(), examples, epochs=2, batch_size=8, show_progress=False)
+    assert np.isfinite(found["train_loss"])
+
+
 def test_rows_are_embedded_like_texts():
     model = heads.embedder(encoder(), layers=[keras.layers.Dense(5, "tanh")])
     examples = EmbeddingExamples(rows(3, negatives=1))
