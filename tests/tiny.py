@@ -115,3 +115,23 @@ def eagerly():
         yield
     finally:
         keras.Model.compile = plain
+
+
+def embedder(pooling, layers=(), **options):
+    """Return a model of `heads.embedder`.
+
+    `layers` are (units, activation) of dense layers; `None` scales vectors to length 1.
+    """
+    import keras
+
+    import keras_bert
+
+    base = encoder(num_hidden_layers=1, initializer_range=0.5)
+    keras.utils.set_random_seed(1)
+    layers = [
+        keras.layers.UnitNormalization(name="unit")
+        if each is None
+        else keras.layers.Dense(each[0], activation=each[1], bias_initializer="random_normal")
+        for each in layers
+    ]
+    return keras_bert.heads.embedder(base, pooling=pooling, layers=layers, **options)

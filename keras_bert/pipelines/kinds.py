@@ -261,8 +261,11 @@ class Embedding(TextPipeline):
     def __call__(self, inputs=None, *args, **options):
         if isinstance(inputs, EmbeddingExamples):
             raise ValueError("give a list of texts; EmbeddingExamples are for `evaluate`")
-        self._width = self._kept(options.get("truncate_dim"))
         return super().__call__(inputs, *args, **options)
+
+    def _ask_rows(self, rows, settings, options):
+        width = self._kept(options.get("truncate_dim"))
+        return np.reshape(super()._ask_rows(rows, settings, options), (-1, width))
 
     def _kept(self, truncate_dim):
         """Return the width of the vectors of a call."""
@@ -305,7 +308,7 @@ class Embedding(TextPipeline):
         return answers
 
     def _joined(self, answers):
-        return np.reshape(np.array(answers, np.float32), (-1, self._width))
+        return np.array(answers, np.float32)
 
 
 class Tagging(Pipeline):

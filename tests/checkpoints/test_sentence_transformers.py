@@ -30,21 +30,9 @@ STACKS = {
 }
 
 
-def embedder(pooling, layers=(), **options):
-    encoder = tiny.encoder(num_hidden_layers=1, initializer_range=0.5)
-    keras.utils.set_random_seed(1)
-    layers = [
-        keras.layers.UnitNormalization(name="unit")
-        if each is None
-        else keras.layers.Dense(each[0], activation=each[1], bias_initializer="random_normal")
-        for each in layers
-    ]
-    return heads.embedder(encoder, pooling=pooling, layers=layers, **options)
-
-
 @pytest.mark.parametrize("name", STACKS)
 def test_round_trip(name, tmp_path):
-    model = embedder(**STACKS[name])
+    model = tiny.embedder(**STACKS[name])
     expected = keras_bert.pipeline(model).encode(TEXTS)
     keras_bert.save(model, tmp_path / "st", format="sentence_transformers")
     keras_bert.save(model, tmp_path / "model.keras")
@@ -64,7 +52,7 @@ def test_round_trip(name, tmp_path):
 @pytest.mark.parametrize("name", STACKS)
 def test_vectors_are_those_of_sentence_transformers(name, tmp_path):
     sentence_transformers = pytest.importorskip("sentence_transformers")
-    pipeline = keras_bert.pipeline(embedder(**STACKS[name]))
+    pipeline = keras_bert.pipeline(tiny.embedder(**STACKS[name]))
     keras_bert.save(pipeline.model, tmp_path / "ours", format="sentence_transformers")
     peer = sentence_transformers.SentenceTransformer(str(tmp_path / "ours"))
     expected = peer.encode(TEXTS)
@@ -85,7 +73,7 @@ def test_vectors_are_those_of_sentence_transformers(name, tmp_path):
 
 def folder_of(tmp_path, **options):
     path = tmp_path / "folder"
-    keras_bert.save(embedder(**options), path, format="sentence_transformers")
+    keras_bert.save(tiny.embedder(**options), path, format="sentence_transformers")
     return path
 
 
@@ -181,7 +169,7 @@ def test_models_that_the_format_cannot_hold(tmp_path):
 
 
 def test_options_of_encode():
-    encode = keras_bert.pipeline(embedder(**STACKS["prompts"])).encode
+    encode = keras_bert.pipeline(tiny.embedder(**STACKS["prompts"])).encode
     np.testing.assert_allclose(encode("good"), encode("so good", prompt=""), atol=1e-6)
     np.testing.assert_allclose(
         encode("good", prompt="document"), encode("good", prompt=""), atol=1e-6

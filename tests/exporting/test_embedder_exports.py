@@ -16,18 +16,6 @@ TEXTS = ["so good", "bad", "", "a good film so bad", "한국 good"]
 PROMPTS = {"query": "so ", "document": "film "}
 
 
-def embedder(pooling, layers=(), **options):
-    encoder = tiny.encoder(num_hidden_layers=1, initializer_range=0.5)
-    keras.utils.set_random_seed(1)
-    layers = [
-        keras.layers.UnitNormalization(name="unit")
-        if each is None
-        else keras.layers.Dense(each[0], activation=each[1], bias_initializer="random_normal")
-        for each in layers
-    ]
-    return heads.embedder(encoder, pooling=pooling, layers=layers, **options)
-
-
 @pytest.mark.parametrize(
     ("pooling", "layers", "normalize"),
     [
@@ -39,7 +27,9 @@ def embedder(pooling, layers=(), **options):
     ],
 )
 def test_vectors_of_both_formats(pooling, layers, normalize, tmp_path):
-    model = embedder(pooling, layers, normalize=normalize, prompts=PROMPTS, default_prompt="query")
+    model = tiny.embedder(
+        pooling, layers, normalize=normalize, prompts=PROMPTS, default_prompt="query"
+    )
     embed = keras_bert.pipeline(model)
     expected = embed.encode(TEXTS)
     assert not np.allclose(expected, embed.encode(TEXTS, prompt=""))
@@ -65,7 +55,7 @@ def test_vectors_of_both_formats(pooling, layers, normalize, tmp_path):
 
 
 def test_no_signature_without_prompts(tmp_path):
-    loaded = tf.saved_model.load(str(keras_bert.export(embedder("mean"), tmp_path)))
+    loaded = tf.saved_model.load(str(keras_bert.export(tiny.embedder("mean"), tmp_path)))
     assert sorted(loaded.signatures) == ["ids", "serving_default"]
 
 

@@ -103,6 +103,13 @@ def test_empty_places_of_packed_rows_have_no_nan_gradient():
     assert np.isfinite(found["train_loss"])
 
 
+def test_calls_between_the_results_of_an_iterator():
+    embed = keras_bert.pipeline(heads.embedder(encoder()))
+    found = embed(iter(["good", "bad"]), truncate_dim=3)
+    assert embed("film").shape == (8,)
+    assert [vector.shape for vector in found] == [(3,), (3,)]
+
+
 def test_rows_are_embedded_like_texts():
     model = heads.embedder(encoder(), layers=[keras.layers.Dense(5, "tanh")])
     examples = EmbeddingExamples(rows(3, negatives=1))
