@@ -479,7 +479,8 @@ class GatherTexts(keras.layers.Layer):
 class UnitLength(keras.layers.Layer):
     """Scale vectors to length 1.
 
-    Unlike that of `keras.layers.UnitNormalization`, the gradient at a vector of zeros is not NaN.
+    In a step that XLA compiles, `keras.layers.UnitNormalization` has a NaN gradient at a vector of
+    zeros; this layer has none.
 
     Example:
 
