@@ -155,7 +155,7 @@ pytestmark = pytest.mark.usefixtures("eager")
         (
             ["finetune", "--model", "{encoder}", "--train", "{rows}", "--output", "x"]
             + ["--stride", "4"],
-            "stride is not an option for Examples",
+            "stride is not an argument of finetune for Examples",
         ),
         (
             [
