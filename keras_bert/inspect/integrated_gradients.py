@@ -9,6 +9,7 @@ from keras_bert import heads, keras_internals
 from keras_bert.inspect import drawing
 from keras_bert.inspect.encoding import encode_text
 from keras_bert.runtime.arguments import as_integer
+from keras_bert.runtime.gradients import value_and_gradient
 
 _SPANS = ("start", "end")
 _TOKENS_PER_BATCH = 2048  # bounds the memory: a batch keeps the activations of all layers
@@ -182,7 +183,8 @@ def _integrate(model, inputs, select, start, end, alphas, weights):
         def compute(points, repeated=repeated):
             return select(_outputs(model, repeated, points))
 
-        values, gradients = _value_and_gradient(compute, points)
+        # The value of a row depends on no other row.
+        values, gradients = value_and_gradient(compute, points)
         logits.append(values)
         total += np.tensordot(weights[first : first + size], gradients, axes=1)
     logits = np.concatenate(logits)
@@ -202,39 +204,6 @@ def _outputs(model, inputs, word_embeddings=None):
 
     inputs = {name: keras.ops.convert_to_tensor(value) for name, value in inputs.items()}
     return keras_internals.run_with(model, inputs, encoder, encode)
-
-
-def _value_and_gradient(function, points):
-    """Return `function(points)`, float (batch,), and the gradient of each value: NumPy arrays.
-
-    The value of a row must depend on no other row.
-    """
-    backend = keras.backend.backend()
-    if backend == "jax":
-        import jax
-
-        def total(points):
-            values = function(points)
-            return values.sum(), values
-
-        gradients, values = jax.grad(total, has_aux=True)(jax.numpy.asarray(points))
-        return np.asarray(values), np.asarray(gradients)
-    x = keras.ops.convert_to_tensor(points)
-    if backend == "torch":
-        import torch
-
-        with torch.enable_grad():
-            x.requires_grad_(True)
-            values = function(x)
-            (gradients,) = torch.autograd.grad(values.sum(), x)
-    else:
-        import tensorflow as tf
-
-        with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch(x)
-            values = function(x)
-        gradients = tape.gradient(values, x)
-    return keras.ops.convert_to_numpy(values), keras.ops.convert_to_numpy(gradients)
 
 
 # For each task: a function of the model, the encoded text and the target. It returns the name of

@@ -51,7 +51,10 @@ class EncodedRows:
         texts: The `EncodedTexts` of all rows, one row after the other.
         texts_per_row: Number of texts of a row.
         targets: See `batch`.
+        gradient_caching: True if the rows of all batches of an optimizer step are compared.
     """
+
+    gradient_caching = False
 
     def __init__(self, preprocessor, examples, max_length, loss):
         self.max_length, self.loss = max_length, loss
@@ -86,7 +89,9 @@ class EncodedRows:
         return inputs, self.targets[rows], np.ones(len(rows), np.float32)
 
 
-def encode(model, examples, max_length, *, loss=None, matryoshka_dims=None):
+def encode(
+    model, examples, max_length, *, loss=None, matryoshka_dims=None, gradient_caching=False
+):
     """Encode `EmbeddingExamples`, truncated to `max_length`.
 
     `loss` is a key of `LOSSES`, by default `"cosent"` for scored pairs and else
@@ -111,7 +116,9 @@ def encode(model, examples, max_length, *, loss=None, matryoshka_dims=None):
                 f"matryoshka_dims must be from 1 to {width}; received {matryoshka_dims}"
             )
         made = losses.Matryoshka(made, matryoshka_dims)
-    return EncodedRows(heads.find_encoder(model).preprocessor, examples, max_length, made)
+    encoded = EncodedRows(heads.find_encoder(model).preprocessor, examples, max_length, made)
+    encoded.gradient_caching = gradient_caching
+    return encoded
 
 
 def decode(model, examples, encoded, outputs):

@@ -9,6 +9,7 @@ from keras_bert.data import packing
 from keras_bert.data.batching import LENGTHS, Batches, choose_compiled_lengths
 from keras_bert.runtime import distribution
 from keras_bert.training import flops
+from keras_bert.training.gradient_caching import CachedModel, GradientCache
 
 # On a CPU: the number of operations that take as long as the compilation of one layer for one
 # length, and the time of a compiled step relative to an uncompiled one. Measured with MiniLM on
@@ -31,10 +32,14 @@ class BatchPlan:
         batches: Batches per epoch.
         steps: Total number of optimizer steps.
         missing: Batches of an additional pass that complete the last optimizer step.
-        trained: The model that takes the batches: `model`, or a packed or a `mixed_training` one
-            with its weights.
+        trained: The model that takes the batches: `model`, or a packed, a `mixed_training` or a
+            `gradient_caching` one with its weights.
         shape: Shape of packed batches, see `packing.packed_shape`. `None`: not packed.
         compiled: True if XLA should compile the steps as a whole.
+        cache: The `GradientCache`, or `None`.
+
+    Raises:
+        ValueError: If gradient caching is asked for without several batches per step.
     """
 
     def __init__(
@@ -73,6 +78,18 @@ class BatchPlan:
         self._choose_compilation(_cost_of_compiling(encoder, is_mixed), fixed_length)
         if is_mixed and self.compiled:
             self.compiled, self.trained = False, mixed_training.TrainedModel(self.trained)
+        self.cache = None
+        self._epoch_of_cache = None, None
+        if getattr(encoded, "gradient_caching", False):
+            if gradient_accumulation_steps == 1 or distribution.replicas() > 1:
+                raise ValueError(
+                    "gradient_caching needs gradient_accumulation_steps of at least 2 and a single "
+                    f"device; received {gradient_accumulation_steps} and "
+                    f"{distribution.replicas()} devices"
+                )
+            shape = (batch_size, encoded.texts_per_row, model.output_shape[-1])
+            self.trained = CachedModel(self.trained, gradient_accumulation_steps, shape)
+            self.cache = GradientCache(self.trained, encoded.loss, seed, self._batch)
 
     def _choose_compilation(self, cost, fixed_length):
         """Set `compiled` and the lengths that batches are padded to."""
@@ -103,6 +120,19 @@ class BatchPlan:
         if self._has_rows():
             return packing.PackedRows(self._encoded, plan, shape, of_positions=False)
         return packing.PackedBatches(self._encoded, plan, shape, of_positions=self._of_positions)
+
+    def callbacks(self, epoch, batch):
+        """Return the callbacks of a `fit` that begins with this batch of an epoch, a list."""
+        if self.cache is None:
+            return []
+        return [self.cache.starting_at(epoch * self.batches + batch)]
+
+    def _batch(self, number):
+        """Return a batch by its number over all epochs and the additional pass."""
+        epoch = min(number // self.batches, self.epochs)
+        if self._epoch_of_cache[0] != epoch:
+            self._epoch_of_cache = epoch, self.epoch(epoch)
+        return self._epoch_of_cache[1][(number - epoch * self.batches) % self.batches]
 
     def _has_rows(self):
         """Return True for embedders, whose examples are rows of several texts."""

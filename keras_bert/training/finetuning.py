@@ -24,6 +24,7 @@ from keras_bert.training.callbacks import (
     check_monitors,
     selecting_metric,
 )
+from keras_bert.training.gradient_caching import seed_dropout
 from keras_bert.training.head_initialization import initialize_head
 from keras_bert.training.run_state import RunState, digest, digest_of_weights
 
@@ -243,7 +244,8 @@ class _Run:
     def __init__(self, task, model, train, dev, recipe, metric, callbacks):
         self._model, self._train, self._dev, self._recipe = model, train, dev, recipe
         self.metric = metric
-        _seed_dropout(model, recipe.seed)
+        # The generators got their seeds when the encoder was created or loaded.
+        seed_dropout(model, recipe.seed)
         recipe.max_length = inference.length_limit(model, recipe.max_length)
         heads.find_encoder(model).preprocessor.max_sequence_length = recipe.max_length
         if "long_texts" in recipe.options:
@@ -420,14 +422,6 @@ def _check_data(task, train, data):
         raise ValueError(f"{data.source}: contains no examples")
 
 
-def _seed_dropout(model, seed):
-    """Seed dropout, whose generators got their seeds when the encoder was created or loaded."""
-    states = [v for v in model.variables if v.path.endswith("seed_generator_state")]
-    seeds = np.random.default_rng(seed).integers(0, 2**31, len(states))
-    for state, number in zip(states, seeds, strict=True):
-        state.assign(np.array([number, 0], state.dtype))
-
-
 def _encode_dev(task, model, train, dev, max_length):
     """Encode the dev data; raise an error for a label that the training data does not have."""
     try:
@@ -471,6 +465,8 @@ def _compile(model, options, optimizer, plan):
     trained = plan.trained
     optimizer = optimizers.with_loss_scale(optimizer, heads.find_encoder(model).dtype_policy)
     trained.compile(optimizer, **options, jit_compile=plan.compiled)
+    if plan.cache is not None:
+        plan.cache.compile(plan.compiled)
     if isinstance(model.output, dict):
         # Keras would create the mean of several losses during the first step, and TensorFlow would
         # trace the step a second time. (`RunState.restore` creates the optimizer's variables.)

@@ -114,14 +114,16 @@ class Loop:
         self._watch = _Watch(
             self._log.bar, state, batches, plan.epochs, self._callbacks, self._after_batch
         )
+        callbacks = [*plan.callbacks(state.epoch, state.batch), self._watch]
         self._model.fit(
-            batches.dataset(state.batch), shuffle=False, verbose=0, callbacks=[self._watch]
+            batches.dataset(state.batch), shuffle=False, verbose=0, callbacks=callbacks
         )
         self._watch.read()  # a callback can stop the epoch before its last batch
         if plan.missing and state.epoch + 1 == plan.epochs:
             # Without further batches, the last accumulated gradients would never be applied.
             more = plan.epoch(plan.epochs).dataset().repeat().take(plan.missing)
-            self._model.fit(more, shuffle=False, verbose=0)
+            callbacks = plan.callbacks(plan.epochs, 0)
+            self._model.fit(more, shuffle=False, verbose=0, callbacks=callbacks)
         _check_weights(self._model)
 
     def _after_batch(self, batch):
