@@ -26,6 +26,7 @@ _MODULE_OF = {
     "HubLayer": "keras_bert.exporting.hub_layer",
     "Preprocessor": "keras_bert.text.preprocessor",
     "Questions": "keras_bert.data.squad",
+    "RetrievalData": "keras_bert.data.retrieval",
     "TaggedSentences": "keras_bert.data.conll",
     "Tokenizer": "keras_bert.text.tokenizer:WordPieceTokenizer",
     "convert": "keras_bert.hub.loading",

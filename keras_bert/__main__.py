@@ -6,6 +6,7 @@ Keras is imported only when a command runs, so that `--help` is fast.
 import contextlib
 import errno
 import importlib
+import itertools
 import logging
 import os
 import stat
@@ -19,7 +20,7 @@ from keras_bert.runtime.terminal import printable, quiet_imports
 # Commands whose model is a name or a path that `resolve` knows; `serve` also takes SavedModels.
 _TAKES_MODEL = (
     "info", "finetune", "evaluate", "predict", "embed", "fill", "explain", "convert", "export",
-    "search",
+    "search", "mine",
 )  # fmt: skip
 _TRACEBACK = "KERAS_BERT_TRACEBACK"
 
@@ -82,9 +83,14 @@ def _message(error):
 
 def _check_files(args):
     """Raise an error if an input file is missing or empty, before TensorFlow is imported."""
-    for path in filter(None, (getattr(args, name) for name in getattr(args, "files", ()))):
+    given = [getattr(args, name) for name in getattr(args, "files", ())]
+    for path in filter(
+        None, itertools.chain(*(each if isinstance(each, list) else [each] for each in given))
+    ):
         status = os.stat(path)  # not opened, since a pipe can be read only once
         if stat.S_ISDIR(status.st_mode):
+            if getattr(args, "takes_folders", False):
+                continue
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         if not os.access(path, os.R_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)

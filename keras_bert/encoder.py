@@ -244,6 +244,38 @@ class BertEncoder(TokenModel):
             keras_internals.freeze_like(self, encoder)
         return encoder
 
+    def keep_layers(self, layers):
+        """Return a smaller encoder with some of the transformer layers.
+
+        Args:
+            layers: Numbers of the layers to keep, from 0, in increasing order.
+
+        Returns:
+            A new `BertEncoder` with copies of the weights and the same preprocessor.
+
+        Raises:
+            ValueError: If the numbers are not increasing, or a layer does not exist.
+
+        Example:
+
+        >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=3,
+        ...                       num_attention_heads=2, intermediate_size=8)
+        >>> encoder.keep_layers([0, 2]).bert_config["num_hidden_layers"]
+        2
+        """
+        layers, count = list(layers), self.bert_config["num_hidden_layers"]
+        if not layers or layers != sorted({*layers} & {*range(count)}):
+            raise ValueError(
+                f"layers must be increasing numbers from 0 to {count - 1}; received {layers!r:.80}"
+            )
+        config = {**self.get_config(), "preprocessor": self.preprocessor}
+        encoder = type(self).from_config({**config, "num_hidden_layers": len(layers)})
+        pairs = {"embeddings": "embeddings", "pooler": "pooler"}
+        pairs |= {f"layer_{new}": f"layer_{old}" for new, old in enumerate(layers)}
+        for new, old in pairs.items():
+            encoder.get_layer(new).set_weights(self.get_layer(old).get_weights())
+        return encoder
+
     @classmethod
     def from_config(cls, config, custom_objects=None):
         """Build an encoder from the result of `get_config`."""

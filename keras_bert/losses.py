@@ -203,6 +203,30 @@ class Contrastive(_EmbeddingLoss):
 
 
 @keras.saving.register_keras_serializable(package=_PACKAGE)
+class Distillation(_EmbeddingLoss):
+    """1 - the cosine similarity of an embedding and the vector of a teacher.
+
+    Source: Reimers and Gurevych (2020), Making monolingual sentence embeddings multilingual using
+    knowledge distillation, section 2, with the cosine distance.
+
+    Args: See `keras.losses.Loss`.
+
+    Example:
+
+    >>> float(Distillation()(ops.array([[0.0, 1.0]]), ops.array([[[1.0, 0.0]]])))
+    1.0
+    """
+
+    def __init__(self, name="distillation", **options):
+        super().__init__(name, **options)
+
+    def call(self, y_true, y_pred):
+        """Return the loss of each row; `y_true` are the vectors, floats (batch, width)."""
+        wanted = _unit_length(ops.cast(y_true, y_pred.dtype)[:, : y_pred.shape[-1]])
+        return 1 - ops.sum(_unit_length(y_pred[:, 0]) * wanted, axis=-1)
+
+
+@keras.saving.register_keras_serializable(package=_PACKAGE)
 class Matryoshka(_EmbeddingLoss):
     """Applies a loss to the first numbers of the embeddings, for several widths.
 

@@ -19,6 +19,7 @@ from keras_bert.runtime.files import atomic_write
 from keras_bert.runtime.resumable_file import ResumableFile
 from keras_bert.runtime.terminal import progress
 from keras_bert.tasks import (
+    embedding,
     inference,
     masked_lm,
     prediction_files,
@@ -52,7 +53,10 @@ def _fine_tuned(args):
 
 def evaluate(args):
     """Score a model on a labeled file."""
-    model = _fine_tuned(args)
+    if args.task == "embedding":
+        model = inference.as_embedder(arguments.load(args, task="auto"))
+    else:
+        model = _fine_tuned(args)
     task = reading.task_of(model)
     if args.characters and task != "question-answering":
         raise ValueError(
@@ -61,7 +65,7 @@ def evaluate(args):
         )
     decoding = _decoding(args, model)
     model = inference.model_for_data(model)
-    examples = reading.read(args.input, task, reading.columns_of(args, args.model), args.format)
+    examples = _labeled_data(args, model, task)
     encoded = inference.encode(model, examples)
     with _bar("Scoring") as on_batch:
         answers = inference.answers(
@@ -77,6 +81,19 @@ def evaluate(args):
     print(report.table({"examples": len(examples), **metrics}))
     for note in reading.notes(examples, metrics=inference.counts(encoded)):
         print(note)
+
+
+def _labeled_data(args, model, task):
+    """Read the data to score a model on."""
+    if task == "embedding":
+        if found := reading.read_retrieval(args.input, args.split):
+            return found.with_prompts(
+                *(embedding.prompt_of(model, name) for name in (args.prompt, args.corpus_prompt))
+            )
+    elif args.prompt or args.corpus_prompt:
+        raise ValueError("--prompt and --corpus-prompt apply only to embeddings")
+    columns = reading.columns_of(args, args.model) | {"negatives": ()}
+    return reading.read(args.input, task, columns, args.format)
 
 
 def _decoding(args, model):

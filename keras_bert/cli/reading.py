@@ -1,11 +1,11 @@
 """Reading of data files: columns, tasks, and notes about truncated or skipped rows."""
 
+import os
 import sys
 
 from keras_bert import heads
 from keras_bert.cli import arguments
-from keras_bert.data import conll, squad, swag, tabular
-from keras_bert.data.embedding_examples import EmbeddingExamples
+from keras_bert.data import conll, reader, retrieval, squad, swag, tabular
 from keras_bert.tasks import registry
 
 # Task -> how `tabular.read` reads labels.
@@ -46,6 +46,7 @@ COLUMNS = {
     "header": True,
     "word": 1,
     "tag": -1,
+    "negatives": (),
     "skip_ragged": False,  # not an option: only for GLUE's QQP, which has broken rows
     "characters": False,
 }
@@ -75,8 +76,17 @@ def read(path, task, columns, format, limit=None):
     if task == "multiple-choice":
         return swag.read(path, format=format, limit=limit)
     options = _of_texts(columns, task) | {"skip_ragged": columns["skip_ragged"]}
-    examples = tabular.read(path, **options, format=format, limit=limit)
-    return EmbeddingExamples.of_pairs(examples) if task == "embedding" else examples
+    if task == "embedding":
+        del options["kind"]
+        options["negatives"] = columns["negatives"]
+        return reader.read(path, "embedding", **options, format=format, limit=limit)
+    return tabular.read(path, **options, format=format, limit=limit)
+
+
+def read_retrieval(path, split):
+    """Return `data.retrieval.RetrievalData` if the path is a folder or JSON, else `None`."""
+    is_retrieval = os.path.isdir(path) or os.path.splitext(path)[1].lower() == ".json"
+    return retrieval.read(path, split) if is_retrieval else None
 
 
 def read_in_parts(path, task, columns, format):

@@ -1,4 +1,4 @@
-"""`search`: the texts of a file that are nearest to a query."""
+"""`search`: the texts of a file that are nearest to a query. `mine`: hard negatives."""
 
 import hashlib
 import pathlib
@@ -13,7 +13,7 @@ from keras_bert.cli import arguments, reading
 from keras_bert.data import tabular
 from keras_bert.runtime.files import atomic_write
 from keras_bert.runtime.terminal import printable
-from keras_bert.tasks import inference
+from keras_bert.tasks import inference, prediction_files
 from keras_bert.training.run_state import digest_of_weights
 
 
@@ -23,15 +23,38 @@ def find(args):
     examples = tabular.read(
         args.file, text=columns["text"], header=columns["header"], format=args.format
     )
-    model = inference.as_embedder(arguments.load(args, task="auto"), args.pooling)
-    embed = keras_bert.pipeline(model, batch_size=args.batch_size, precision=args.precision)
+    embed = _pipeline(args)
     # The config holds the pooling and the layers after it.
-    settings = [digest_of_weights(model), str(model.get_config()), str(args.corpus_prompt)]
+    config = str(embed.model.get_config())
+    settings = [digest_of_weights(embed.model), config, str(args.corpus_prompt)]
     vectors = _cached_vectors(embed, examples.texts, args, settings)
     query = embed.encode(args.query, prompt=args.prompt)
     indices, scores = search.top_k(query, vectors, args.top)
     for index, score in zip(indices[0], scores[0], strict=True):
         print(f"{score:.4f}\t{index + 1}\t{printable(examples.texts[index])}")
+
+
+def mine(args):
+    """Write the rows of a file with hard negatives."""
+    arguments.check_folder(args.output)
+    columns = reading.columns_of(args)
+    pairs = reading.read(args.file, "embedding", {**columns, "label": None}, args.format)
+    found = _pipeline(args).mine_negatives(
+        pairs, args.count, margin=args.margin, prompt=args.prompt,
+        corpus_prompt=args.corpus_prompt,
+    )  # fmt: skip
+    numbers = range(1, args.count + 1)
+    names = [columns["text"], args.text_pair, *(f"negative_{number}" for number in numbers)]
+    rows = prediction_files.table_lines(args.output, names, found.texts)
+    with atomic_write(args.output) as temporary, open(temporary, "w", encoding="utf-8") as file:
+        file.writelines(f"{row}\n" for row in rows)
+    left_out = len(pairs) - len(found)
+    print(f"{len(found)} rows written to {args.output}; {left_out} without enough negatives")
+
+
+def _pipeline(args):
+    model = inference.as_embedder(arguments.load(args, task="auto"), args.pooling)
+    return keras_bert.pipeline(model, batch_size=args.batch_size, precision=args.precision)
 
 
 def _cached_vectors(embed, texts, args, settings):

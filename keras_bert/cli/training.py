@@ -4,6 +4,7 @@ import contextlib
 import pathlib
 import sys
 
+import keras
 import numpy as np
 
 import keras_bert
@@ -55,6 +56,8 @@ def _finetune(args, output, examples, dev, columns):
     # "auto", since a checkpoint with another head may have no pooler.
     loaded = arguments.load(args, task="auto")
     encoder = heads.find_encoder(loaded)
+    if args.keep_layers:
+        loaded = encoder = encoder.keep_layers(args.keep_layers)
     if changes := arguments.encoder_options(args):
         encoder = encoder.with_options(**changes)
     start = encoder
@@ -63,6 +66,11 @@ def _finetune(args, output, examples, dev, columns):
             names = ", ".join(f"--{name}" for name in changes)
             raise ValueError(f"{names} cannot change {args.model}, which is an embedder. Remove it")
         start = loaded  # with its pooling, dense layers and prompts
+    if args.teacher:
+        examples = _vectors_of_teacher(args, examples)
+        width = examples.vectors.shape[1]
+        if start is encoder and encoder.bert_config["hidden_size"] != width:
+            start = heads.embedder(encoder, layers=[keras.layers.Dense(width, name="dense")])
     for note in (
         _note_of_vocabulary(examples, encoder.preprocessor, args.model),
         _note_of_words(examples, encoder.preprocessor),
@@ -118,12 +126,20 @@ def _finetune(args, output, examples, dev, columns):
     print(f"saved in {output}")
 
 
+def _vectors_of_teacher(args, examples):
+    """Return the texts of the examples with the vectors of `--teacher`."""
+    if not isinstance(examples, EmbeddingExamples):
+        raise ValueError("--teacher applies only to --task embedding")
+    teacher = keras_bert.load(args.teacher, trusted=args.trusted, task="auto")
+    return keras_bert.pipeline(inference.as_embedder(teacher)).as_teacher(examples)
+
+
 def _recipe_options(args):
     """Return two dicts: other options of `finetune`, and the given options of `_SEARCHED`."""
     names = ("warmup", "max_length", "metric", "patience", "fixed_length", "seed", "evaluate_every")
     options = {name: getattr(args, name) for name in (*names, "gradient_accumulation_steps")}
-    for name in ("class_weight", "stride", "loss"):
-        if (value := getattr(args, name)) is not None:
+    for name in ("class_weight", "stride", "loss", "gradient_caching", "sampling"):
+        if (value := getattr(args, name)) not in (None, False):
             options[name] = value
     given = {name: getattr(args, name) for name in _SEARCHED if getattr(args, name) is not None}
     return options, given
@@ -179,9 +195,20 @@ def _read_training_data(args):
     if not args.train:
         raise ValueError("finetune needs --train or --glue")
     task, columns = args.task or "classification", reading.columns_of(args)
-    examples = reading.read(args.train, task, columns, args.format, limit=args.limit)
-    dev = reading.read(args.dev, task, columns, args.format) if args.dev else None
+    if len(args.train) > 1 and task != "embedding":
+        raise ValueError(f"the task {task} takes one --train file; received {len(args.train)}")
+    parts = [
+        reading.read(path, task, columns, args.format, limit=args.limit) for path in args.train
+    ]
+    examples = EmbeddingExamples.of_sets(parts) if len(parts) > 1 else parts[0]
+    dev = _read_dev(args, task, columns) if args.dev else None
     return examples, dev, columns
+
+
+def _read_dev(args, task, columns):
+    if task == "embedding" and (found := reading.read_retrieval(args.dev, "dev")):
+        return found
+    return reading.read(args.dev, task, columns | {"negatives": ()}, args.format)
 
 
 def _note_of_words(examples, preprocessor):

@@ -42,7 +42,9 @@ class Batches:
             # Sequences that are padded to the same length stay in random order. Otherwise a batch
             # could hold, for example, the windows of one paragraph, whose lengths are similar.
             sizes = np.searchsorted(lengths, sizes)
-        self.rows = _plan(sizes, batch_size, seed)
+        self.rows = plan_of_sets(
+            encoded, seed, lambda rows, seed: _plan(sizes[rows], batch_size, seed)
+        )
         self.sizes = [len(rows) if lengths is None else batch_size for rows in self.rows]
 
     def __len__(self):
@@ -80,6 +82,26 @@ class Batches:
         )
         size = tf.data.experimental.assert_cardinality(len(self) - start)
         return dataset.apply(size).prefetch(2)
+
+
+def plan_of_sets(encoded, seed, plan):
+    """Return the indices of the sequences of each batch, so that a batch is of one data set.
+
+    `encoded` may have `sets`, the indices of the sequences of each set, and `sampling`:
+    "proportional" (all batches of all sets in random order) or "round_robin" (one batch of each set
+    in turn, until a set ends). `plan` is a function from sequences and a seed to batches of
+    indices into these sequences.
+    """
+    sets = getattr(encoded, "sets", None)
+    if sets is None or seed is None:
+        return plan(slice(None), seed)
+    plans = [
+        [rows[chosen] for chosen in plan(rows, (*seed, number))] for number, rows in enumerate(sets)
+    ]
+    if encoded.sampling == "round_robin":
+        return [chosen for turn in zip(*plans, strict=False) for chosen in turn]
+    batches = list(itertools.chain(*plans))
+    return [batches[index] for index in np.random.default_rng(seed).permutation(len(batches))]
 
 
 def choose_compiled_lengths(needed, cost, share):

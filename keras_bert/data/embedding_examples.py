@@ -1,6 +1,9 @@
-"""The data of embedding training: pairs and triplets of texts, optionally scored."""
+"""The data of embedding training: pairs and triplets of texts, scored pairs, vectors to imitate."""
 
+import collections
 import dataclasses
+
+import numpy as np
 
 from keras_bert.data.examples import check_count, check_list, check_score, check_strings, summary
 
@@ -12,12 +15,16 @@ class EmbeddingExamples:
     Attributes:
         texts: Rows of the same number of texts, at least two. Without scores, a row is a text, such
             as a question, its positive, such as a paragraph with the answer, and optionally hard
-            negatives.
+            negatives. With vectors, a row is one text.
         scores: For pairs, how similar they are, one number per row, or `None`.
         source: Where the texts come from, for messages.
+        vectors: The embeddings to imitate, floats (rows, width), or `None`.
+        classes: For pairs, the class of both texts. Other rows of the class are no negatives.
+        set_sizes: Number of rows of each data set, see `of_sets`.
 
     Raises:
-        ValueError: If the rows differ in length, a text is not a string or a score not a number.
+        ValueError: If the rows differ in length, a text is not a string, a score not a number or a
+            vector not finite.
 
     Example:
 
@@ -28,29 +35,47 @@ class EmbeddingExamples:
     texts: list[tuple[str, ...]]
     scores: list[float] | None = None
     source: str = "the pairs"
+    vectors: np.ndarray | None = None
+    classes: list[str] | None = None
+    set_sizes: tuple[int, ...] | None = None
 
     def __post_init__(self):
         check_list(f"{self.source}: texts", self.texts)
         rows = []
+        least = 2 if self.vectors is None else 1
         for number, row in enumerate(self.texts, 1):
             where = f"{self.source}, row {number}"
             rows.append(tuple(check_strings(where, "texts", row)))
-            if len(rows[-1]) != len(rows[0]) or len(rows[-1]) < 2:
+            if len(rows[-1]) != len(rows[0]) or len(rows[-1]) < least:
                 raise ValueError(
                     f"{where}: must have at least two texts, as many as the first row; received "
                     f"{len(rows[-1])}"
                 )
         object.__setattr__(self, "texts", rows)
+        for name in ("scores", "classes"):
+            if getattr(self, name) is not None and rows and len(rows[0]) != 2:
+                raise ValueError(f"{self.source}: {name} need rows of two texts")
         if self.scores is not None:
             check_list(f"{self.source}: scores", self.scores)
-            if rows and len(rows[0]) != 2:
-                raise ValueError(f"{self.source}: scores need rows of two texts")
             scores = [
                 check_score(f"{self.source}: scores", score, number)
                 for number, score in enumerate(self.scores, 1)
             ]
             check_count(self.source, "scores", scores, "texts", len(rows))
             object.__setattr__(self, "scores", scores)
+        if self.classes is not None:
+            check_count(self.source, "classes", self.classes, "texts", len(rows))
+        if self.vectors is not None:
+            object.__setattr__(self, "vectors", self._checked_vectors(rows))
+
+    def _checked_vectors(self, rows):
+        vectors = np.asarray(self.vectors, np.float32)
+        if vectors.ndim != 2 or any(len(row) != 1 for row in rows[:1]):
+            raise ValueError(f"{self.source}: vectors need rows of one text, and two axes")
+        check_count(self.source, "vectors", vectors, "texts", len(rows))
+        if not np.isfinite(vectors).all():
+            raise ValueError(f"{self.source}: the vectors hold NaN or infinity")
+        return vectors
 
     @classmethod
     def of_pairs(cls, examples, negatives=()):
@@ -64,13 +89,66 @@ class EmbeddingExamples:
             source=examples.source,
         )
 
+    @classmethod
+    def of_texts(cls, texts, source="the texts"):
+        """Return rows of the same text twice, for training without labels.
+
+        Dropout makes the two embeddings of a text differ. Source: Gao et al. (2021), SimCSE.
+        """
+        return cls([(text, text) for text in texts], source=source)
+
+    @classmethod
+    def of_classes(cls, examples, seed=0):
+        """Return `Examples` with labels as pairs of texts of the same class.
+
+        The second text of a pair is drawn with the seed. A text that is alone in its class has no
+        pair.
+        """
+        members = collections.defaultdict(list)
+        for text, label in zip(examples.texts, examples.labels, strict=True):
+            members[label].append(text)
+        rows: list[tuple[str, ...]] = []
+        classes: list[str] = []
+        generator = np.random.default_rng(seed)
+        for label, texts in members.items():
+            # Each text is paired with the text that many places further.
+            shifts = generator.integers(1, max(2, len(texts)), len(texts))
+            if len(texts) > 1:
+                places = (np.arange(len(texts)) + shifts) % len(texts)
+                rows += zip(texts, (texts[place] for place in places), strict=True)
+                classes += [label] * len(texts)
+        return cls(rows, source=examples.source, classes=classes)
+
+    @classmethod
+    def of_sets(cls, sets):
+        """Return several `EmbeddingExamples` as one. A batch holds rows of one set.
+
+        The sets must be of the same kind: all with scores or none, and as many texts per row.
+        """
+        sets = list(sets)
+        kinds = {(each.scores is None, len(each.texts[0]) if each.texts else 0) for each in sets}
+        has_others = any(each.vectors is not None or each.classes is not None for each in sets)
+        if len(kinds) != 1 or has_others:
+            raise ValueError(
+                "the sets must all have scores or none, and as many texts per row; train on others "
+                "one after the other"
+            )
+        scores = None if sets[0].scores is None else [s for each in sets for s in each.scores]
+        return cls(
+            [row for each in sets for row in each.texts],
+            scores,
+            source=", ".join(dict.fromkeys(each.source for each in sets)),
+            set_sizes=tuple(len(each) for each in sets),
+        )
+
     def __len__(self):
         return len(self.texts)
 
     def __repr__(self):
-        return summary(self, len(self), [] if self.scores is None else ["scores"])
+        names = ("scores", "vectors", "classes")
+        return summary(self, len(self), [n for n in names if getattr(self, n) is not None])
 
     @property
     def positives(self):
-        """The second text of each row."""
-        return [row[1] for row in self.texts]
+        """The second text of each row, or its only one."""
+        return [row[min(1, len(row) - 1)] for row in self.texts]

@@ -3,7 +3,7 @@
 import inspect
 import os
 
-from keras_bert.data import conll, squad, swag, tables, tabular
+from keras_bert.data import conll, retrieval, squad, swag, tables, tabular
 from keras_bert.data.embedding_examples import EmbeddingExamples
 
 # Task -> how `tabular.read` reads labels.
@@ -13,12 +13,15 @@ LABEL_KINDS = {
     "multi_label": "label_set",
     "regression": "score",
 }
-TASKS = (*LABEL_KINDS, "embedding", "tagging", "question_answering", "multiple_choice")
+TASKS = (
+    *LABEL_KINDS, "embedding", "retrieval", "tagging", "question_answering", "multiple_choice",
+)  # fmt: skip
 _OF_TEXTS = ("text", "text_pair", "label", "separator", "format", "header", "skip_ragged", "limit")
 _OPTIONS = {
     "tagging": ("word", "tag", "format", "limit"),
     "question_answering": ("limit", "characters"),
     "multiple_choice": ("format", "limit"),
+    "retrieval": ("split",),
 }
 
 
@@ -37,6 +40,7 @@ def read(
     tag=-1,
     characters=None,
     negatives=(),
+    split="test",
     limit=None,
 ):
     r"""Read the examples of a task.
@@ -46,7 +50,8 @@ def read(
             answering: SQuAD's JSON. Multiple choice: JSON Lines or SWAG's CSV. For texts also a
             table in memory: a pandas DataFrame, a Hugging Face `Dataset`, or a dict of columns.
         task: `"classification"`, `"pair"`, `"multi_label"`, `"regression"`, `"embedding"` (pairs,
-            scored if `label` names a column), `"tagging"`, `"question_answering"` or
+            scored if `label` names a column), `"retrieval"` (a folder in the format of BEIR or
+            TREC, or a file in SQuAD's format), `"tagging"`, `"question_answering"` or
             `"multiple_choice"`.
         text: Texts: column of the text, a name, or a number from 1 if the file has no header.
         text_pair: Texts: column of the second text.
@@ -62,11 +67,12 @@ def read(
         characters: Question answering: whether to score answers as in KorQuAD. By default, the
             file says it.
         negatives: Embeddings: columns of hard negatives, a list.
+        split: Retrieval: the file in `qrels/` of the folder, without its extension.
         limit: Maximum number of examples.
 
     Returns:
-        `data.examples.Examples`, `data.conll.TaggedSentences`, `data.squad.Questions` or
-        `data.swag.Choices`, for `finetune` and `evaluate`.
+        `Examples`, `EmbeddingExamples`, `RetrievalData`, `TaggedSentences`, `Questions` or
+        `Choices`, for `finetune` and `evaluate`.
 
     Raises:
         ValueError: If the task is unknown, an argument does not apply to it, or the data is not
@@ -89,7 +95,7 @@ def read(
     given = {
         "text": text, "text_pair": text_pair, "label": label, "separator": separator,
         "format": format, "header": header, "skip_ragged": skip_ragged, "word": word, "tag": tag,
-        "characters": characters, "negatives": negatives, "limit": limit,
+        "characters": characters, "negatives": negatives, "split": split, "limit": limit,
     }  # fmt: skip
     if task not in TASKS:
         raise ValueError(f"task must be one of {', '.join(TASKS)}; received {task!r}")
@@ -119,5 +125,7 @@ def read(
             f"the task {task!r} reads a file; received {type(data).__name__}. For data in memory, "
             f"use keras_bert.{kind}"
         )
+    if task == "retrieval":
+        return retrieval.read(data, split)
     reader = {"tagging": conll, "question_answering": squad, "multiple_choice": swag}[task]
     return reader.read(data, **options)

@@ -9,12 +9,13 @@ from keras_bert import heads, search
 from keras_bert.data.conll import TaggedSentences, is_bio
 from keras_bert.data.embedding_examples import EmbeddingExamples
 from keras_bert.data.examples import Examples
+from keras_bert.data.retrieval import RetrievalData
 from keras_bert.data.squad import Questions
 from keras_bert.data.swag import Choices
 from keras_bert.pipelines import results
 from keras_bert.pipelines.base import Pipeline
 from keras_bert.runtime.arguments import as_integer
-from keras_bert.tasks import inference, masked_lm, tagging
+from keras_bert.tasks import embedding, inference, masked_lm, tagging
 from keras_bert.tasks.classification import LONG_TEXTS
 from keras_bert.text.offsets import characters_of_bytes
 
@@ -201,7 +202,7 @@ class Embedding(TextPipeline):
         """
         return self(inputs, **options)
 
-    def mine_negatives(self, examples, count=1, *, margin=0.05, prompt=None):
+    def mine_negatives(self, examples, count=1, *, margin=0.05, prompt=None, corpus_prompt=None):
         """Add hard negatives to pairs: the most similar other texts that are no positives.
 
         Args:
@@ -211,6 +212,7 @@ class Embedding(TextPipeline):
             margin: A text whose cosine similarity is not below that of the positive by the margin
                 is left out, because it may be another right answer.
             prompt: Prompt of the first texts, see `encode`.
+            corpus_prompt: Prompt of the second texts.
 
         Returns:
             `EmbeddingExamples` of rows with 2 + `count` texts, for `keras_bert.finetune`.
@@ -225,7 +227,7 @@ class Embedding(TextPipeline):
         for query, positive in examples.texts:
             positives[query].add(positive)
         corpus = list(dict.fromkeys(examples.positives))
-        vectors = self.encode(corpus, normalize=True)
+        vectors = self.encode(corpus, prompt=corpus_prompt, normalize=True)
         queries = self.encode([row[0] for row in examples.texts], prompt=prompt, normalize=True)
         most = max(map(len, positives.values()))
         found, scores = search.top_k(queries, vectors, _MINED * count + most)
@@ -243,6 +245,26 @@ class Embedding(TextPipeline):
             raise ValueError(f"no row of {examples.source} has {count} negatives; lower the margin")
         return EmbeddingExamples(rows, source=examples.source)
 
+    def as_teacher(self, texts, *, prompt=None):
+        """Return texts with their embeddings, to train a smaller model on.
+
+        Args:
+            texts: A list of texts, or `keras_bert.EmbeddingExamples`, whose texts are taken.
+            prompt: See `encode`.
+
+        Returns:
+            `EmbeddingExamples` with `vectors`, for `keras_bert.finetune`.
+
+        Raises:
+            ValueError: If a text is not a string.
+        """
+        source = getattr(texts, "source", SOURCE)
+        if isinstance(texts, EmbeddingExamples):
+            texts = [text for row in texts.texts for text in row]
+        texts = list(dict.fromkeys(_check_texts(list(texts))))
+        vectors = self.encode(texts, prompt=prompt)
+        return EmbeddingExamples([(text,) for text in texts], source=source, vectors=vectors)
+
     def similarity(self, first, second):
         """Compare each vector of one array with each of another, as the model was trained.
 
@@ -259,8 +281,9 @@ class Embedding(TextPipeline):
         return search.similarity(first, second, self._output.similarity)
 
     def __call__(self, inputs=None, *args, **options):
-        if isinstance(inputs, EmbeddingExamples):
-            raise ValueError("give a list of texts; EmbeddingExamples are for `evaluate`")
+        if isinstance(inputs, (EmbeddingExamples, RetrievalData)):
+            kind = type(inputs).__name__
+            raise ValueError(f"give a list of texts; {kind} are for `evaluate`")
         return super().__call__(inputs, *args, **options)
 
     def _ask_rows(self, rows, settings, options):
@@ -283,10 +306,10 @@ class Embedding(TextPipeline):
     def _answers(self, examples, batch_size, on_batch=None, **options):
         if getattr(examples, "text_pairs", None) is not None:
             raise ValueError("embeddings are of single texts; remove text_pairs")
-        if isinstance(examples, EmbeddingExamples):
+        if isinstance(examples, (EmbeddingExamples, RetrievalData)):
             return inference.answers(self.model, examples, batch_size=batch_size)
         width, kept = self.model.output_shape[-1], options.get("truncate_dim")
-        prompt = self._prompt(options.get("prompt"))
+        prompt = embedding.prompt_of(self.model, options.get("prompt"))
         texts = [prompt + text for text in examples.texts] if prompt else examples.texts
         encoded = inference.encode_texts(self.model, texts)
         self._warn_of_truncation(encoded, len(examples))
@@ -295,14 +318,6 @@ class Embedding(TextPipeline):
         )
         vectors = np.reshape(np.array(vectors, np.float32), (-1, width))[:, :kept]
         return list(search.unit_length(vectors) if options.get("normalize") else vectors)
-
-    def _prompt(self, prompt):
-        """Return the text of a prompt."""
-        if prompt is None:
-            prompt = self._output.default_prompt or ""
-        if not isinstance(prompt, str):
-            raise ValueError(f"prompt must be a string; received {prompt!r:.80}")
-        return self._output.prompts.get(prompt, prompt)
 
     def _results(self, examples, answers, **options):
         return answers

@@ -5,10 +5,12 @@ Source: Reimers and Gurevych (2019), Sentence-BERT.
 
 import numpy as np
 
-from keras_bert import heads, losses, search
+from keras_bert import heads, losses
 from keras_bert.data import packing
 from keras_bert.data.examples import Examples
+from keras_bert.data.retrieval import RetrievalData
 from keras_bert.runtime.arguments import as_integer
+from keras_bert.tasks import embedding_metrics
 from keras_bert.tasks.classification import EncodedTexts
 
 HEADS = ("embedder",)
@@ -19,10 +21,21 @@ LOSSES = {
     "cosent": losses.CoSENT,
     "triplet": losses.Triplet,
     "contrastive": losses.Contrastive,
+    "distillation": losses.Distillation,
 }
 _OF_SCORES = ("cosine_similarity", "cosent", "contrastive")
 _TEXTS_OF_TRIPLET = 3
-_TOP = 10  # results of a query that are scored
+SAMPLINGS = ("proportional", "round_robin")
+
+
+def prompt_of(model, prompt=None):
+    """Return the text of a prompt: a name of the model's prompts, a text, or its default prompt."""
+    output = heads.find_output(model)
+    if prompt is None:
+        prompt = output.default_prompt or ""
+    if not isinstance(prompt, str):
+        raise ValueError(f"prompt must be a string; received {prompt!r:.80}")
+    return output.prompts.get(prompt, prompt)
 
 
 def build(encoder, train):
@@ -50,27 +63,23 @@ class EncodedRows:
         loss: The Keras loss for the targets.
         texts: The `EncodedTexts` of all rows, one row after the other.
         texts_per_row: Number of texts of a row.
-        targets: See `batch`.
+        targets: See `batch`; `None` for data that is only scored.
         gradient_caching: True if the rows of all batches of an optimizer step are compared.
+        sets: Indices of the rows of each data set, a list of int arrays, or `None`.
+        sampling: A value of `SAMPLINGS`: how the batches of the sets take turns.
     """
 
-    gradient_caching = False
+    gradient_caching, sampling = False, "proportional"
+    sets: list[np.ndarray] | None = None
 
-    def __init__(self, preprocessor, examples, max_length, loss):
-        self.max_length, self.loss = max_length, loss
-        self.texts_per_row = len(examples.texts[0])
-        texts = [text for row in examples.texts for text in row]
+    def __init__(self, preprocessor, rows, targets, max_length, loss):
+        self.max_length, self.loss, self.targets = max_length, loss, targets
+        self.texts_per_row = len(rows[0])
+        texts = [text for row in rows for text in row]
         self.texts = EncodedTexts(preprocessor, Examples(texts), max_length)
         self.lengths = self.texts.lengths.reshape(-1, self.texts_per_row).max(axis=1)
         self.truncated = self.texts.truncated
         (self.without_tokens,) = self.texts.empty
-        if examples.scores is not None:
-            self.targets = np.array(examples.scores, np.float32)
-        else:
-            numbers = {text: number for number, text in enumerate(dict.fromkeys(texts))}
-            self.targets = np.array(
-                [[numbers[text] for text in row[:2]] for row in examples.texts], np.int32
-            )
 
     def __len__(self):
         return len(self.lengths)
@@ -78,37 +87,66 @@ class EncodedRows:
     def batch(self, rows, length):
         """Return inputs, a dict of int32 (batch, texts, length), targets and weights (batch,).
 
-        The targets are float32 (batch,) scores, or int32 (batch, 2): the numbers of the first two
-        texts, equal for equal texts.
+        The targets are float32 (batch,) scores, float32 (batch, width) vectors, or int32 (batch,
+        2): the numbers of the query, or its class, and of the positive. Equal texts have equal
+        numbers.
         """
         inputs, _, _ = self.texts.batch(packing.texts_of_rows(rows, self.texts_per_row), length)
         inputs = {
             key: value.reshape(len(rows), self.texts_per_row, length)
             for key, value in inputs.items()
         }
+        if self.targets is None:
+            return inputs, None, None
         return inputs, self.targets[rows], np.ones(len(rows), np.float32)
 
 
-def encode(
-    model, examples, max_length, *, loss=None, matryoshka_dims=None, gradient_caching=False
-):
-    """Encode `EmbeddingExamples`, truncated to `max_length`.
+def _targets(examples):
+    """Return the targets of all rows, see `EncodedRows.batch`."""
+    if examples.vectors is not None:
+        return examples.vectors
+    if examples.scores is not None:
+        return np.array(examples.scores, np.float32)
+    texts = dict.fromkeys(text for row in examples.texts for text in row[:2])
+    numbers = {text: number for number, text in enumerate(texts)}
+    targets = np.array([[numbers[text] for text in row[:2]] for row in examples.texts], np.int32)
+    if examples.classes is not None:
+        classes = {label: number for number, label in enumerate(dict.fromkeys(examples.classes))}
+        targets[:, 0] = [classes[label] for label in examples.classes]
+    return targets
 
-    `loss` is a key of `LOSSES`, by default `"cosent"` for scored pairs and else
-    `"multiple_negatives_ranking"`. `matryoshka_dims` are widths for `losses.Matryoshka`.
+
+def encode(
+    model,
+    examples,
+    max_length,
+    *,
+    loss=None,
+    matryoshka_dims=None,
+    gradient_caching=False,
+    sampling="proportional",
+):
+    """Encode `EmbeddingExamples` or `RetrievalData`, truncated to `max_length`.
+
+    `loss` is a key of `LOSSES`, by default `"distillation"` for vectors, `"cosent"` for scored
+    pairs and else `"multiple_negatives_ranking"`. `matryoshka_dims` are widths for
+    `losses.Matryoshka`. `gradient_caching` and `sampling` are attributes of `EncodedRows`.
     """
-    has_scores = examples.scores is not None
-    loss = loss or ("cosent" if has_scores else "multiple_negatives_ranking")
-    if not isinstance(loss, str) or loss not in LOSSES:
-        raise ValueError(f"loss must be one of {', '.join(LOSSES)}; received {loss!r:.80}")
-    if has_scores != (loss in _OF_SCORES):
-        kind = "scored pairs" if loss in _OF_SCORES else "rows without scores"
-        raise ValueError(f"the loss {loss} needs {kind}; {examples.source} has others")
-    if loss == "triplet" and len(examples.texts[0]) < _TEXTS_OF_TRIPLET:
-        raise ValueError(f"the loss triplet needs rows of three texts; see {examples.source}")
-    made = LOSSES[loss]()
+    preprocessor = heads.find_encoder(model).preprocessor
+    if isinstance(examples, RetrievalData):
+        rows = [(text,) for text in _texts_of(examples).values()]
+        return EncodedRows(preprocessor, rows, None, max_length, None)
+    if sampling not in SAMPLINGS:
+        raise ValueError(f"sampling must be {' or '.join(SAMPLINGS)}; received {sampling!r:.80}")
+    made = _make_loss(loss, examples)
+    width = model.output_shape[-1]
+    if examples.vectors is not None and examples.vectors.shape[1] != width:
+        raise ValueError(
+            f"the embeddings have the width {width}, and {examples.source} has vectors of the "
+            f"width {examples.vectors.shape[1]}; give heads.embedder a layer: "
+            f"layers=[keras.layers.Dense({examples.vectors.shape[1]})]"
+        )
     if matryoshka_dims is not None:
-        width = model.output_shape[-1]
         if not isinstance(matryoshka_dims, (list, tuple)) or not matryoshka_dims:
             raise ValueError(f"matryoshka_dims must be a list; received {matryoshka_dims!r:.80}")
         if max(as_integer("matryoshka_dims", size, 1) for size in matryoshka_dims) > width:
@@ -116,9 +154,29 @@ def encode(
                 f"matryoshka_dims must be from 1 to {width}; received {matryoshka_dims}"
             )
         made = losses.Matryoshka(made, matryoshka_dims)
-    encoded = EncodedRows(heads.find_encoder(model).preprocessor, examples, max_length, made)
-    encoded.gradient_caching = gradient_caching
+    encoded = EncodedRows(preprocessor, examples.texts, _targets(examples), max_length, made)
+    encoded.gradient_caching, encoded.sampling = gradient_caching, sampling
+    if examples.set_sizes is not None:
+        ends = np.cumsum(examples.set_sizes)
+        encoded.sets = np.split(np.arange(ends[-1]), ends[:-1])
     return encoded
+
+
+def _make_loss(loss, examples):
+    """Return the Keras loss of a name, by default the one for the kind of data."""
+    has_scores, has_vectors = examples.scores is not None, examples.vectors is not None
+    if loss is None:
+        of_texts = "cosent" if has_scores else "multiple_negatives_ranking"
+        loss = "distillation" if has_vectors else of_texts
+    if not isinstance(loss, str) or loss not in LOSSES:
+        raise ValueError(f"loss must be one of {', '.join(LOSSES)}; received {loss!r:.80}")
+    if (has_scores, has_vectors) != (loss in _OF_SCORES, loss == "distillation"):
+        kind = "scored pairs" if loss in _OF_SCORES else "rows without scores"
+        kind = "rows with vectors" if loss == "distillation" else kind
+        raise ValueError(f"the loss {loss} needs {kind}; {examples.source} has others")
+    if loss == "triplet" and len(examples.texts[0]) < _TEXTS_OF_TRIPLET:
+        raise ValueError(f"the loss triplet needs rows of three texts; see {examples.source}")
+    return LOSSES[loss]()
 
 
 def decode(model, examples, encoded, outputs):
@@ -127,74 +185,53 @@ def decode(model, examples, encoded, outputs):
 
 
 def score(model, examples, answers):
-    """Return the metrics of the embeddings.
+    """Return the metrics of the embeddings, see `embedding_metrics`.
 
-    For scores: the rank correlation `spearman`, and `pearson`, of the cosine similarities. Without
-    scores: each first text searches among the different other texts: `mrr@10`, the mean of 1 / rank
-    of the first positive, `ndcg@10`, and `recall@1`, whether a positive is found first.
+    Without scores or vectors, each first text of a row searches among the different other texts.
     """
+    if isinstance(examples, RetrievalData):
+        vectors = dict(zip([*_texts_of(examples)], answers, strict=True))
+        return _of_retrieval(
+            {query: vectors["query", query][0] for query in examples.queries},
+            {document: vectors["document", document][0] for document in examples.corpus},
+            examples.relevant,
+        )
+    if examples.vectors is not None:
+        return embedding_metrics.of_vectors(np.concatenate(answers), examples.vectors)
     if examples.scores is not None:
-        from scipy import stats
-
-        pairs = np.array(answers)
-        first, second = search.unit_length(pairs[:, 0]), search.unit_length(pairs[:, 1])
-        cosine = (first * second).sum(axis=1)
-        return {
-            "spearman": _correlation(stats.spearmanr, cosine, examples.scores),
-            "pearson": _correlation(stats.pearsonr, cosine, examples.scores),
-        }
+        return embedding_metrics.of_scores(np.array(answers), examples.scores)
+    queries: dict[str, np.ndarray] = {}
     corpus: dict[str, np.ndarray] = {}
-    positives: dict[str, set] = {}
-    queries = {}
+    relevant: dict[str, dict] = {}
     for row, vectors in zip(examples.texts, answers, strict=True):
         queries[row[0]] = vectors[0]
         corpus |= zip(row[1:], vectors[1:], strict=True)
-        positives.setdefault(row[0], set()).add(row[1])
-    numbers = {text: number for number, text in enumerate(corpus)}
-    relevant = [{numbers[text] for text in positives[query]} for query in queries]
-    found, _ = search.top_k(np.array(list(queries.values())), np.array(list(corpus.values())), _TOP)
-    return retrieval_metrics(found, relevant)
+        relevant.setdefault(row[0], {})[row[1]] = 1.0
+    return _of_retrieval(queries, corpus, relevant)
 
 
-def _correlation(function, first, second):
-    value = float(function(first, second).statistic) if len(first) > 1 else 0.0
-    return value if np.isfinite(value) else 0.0  # of constants
+def _of_retrieval(queries, corpus, relevant):
+    """Return the metrics of retrieval for dicts of vectors, and grades by the keys of both."""
+    numbers = {key: number for number, key in enumerate(corpus)}
+    scored = [query for query in queries if relevant.get(query)]
+    return embedding_metrics.of_retrieval(
+        np.array([queries[query] for query in scored]),
+        np.array(list(corpus.values())),
+        [{numbers[key]: grade for key, grade in relevant[query].items()} for query in scored],
+    )
 
 
-def retrieval_metrics(found, relevant):
-    """Return `mrr@10`, `ndcg@10`, `recall@10` and `recall@1`, means over the queries.
-
-    Args:
-        found: Numbers of the documents found for each query, the best one first, int (n, k).
-        relevant: For each query, the set of the numbers of its relevant documents.
-
-    Source: Manning et al. (2008), Introduction to Information Retrieval, section 8.4.
-
-    Example:
-
-    >>> retrieval_metrics(np.array([[3, 1]]), [{1}])["mrr@10"]
-    0.5
-    """
-    discount = 1 / np.log2(np.arange(_TOP) + 2)
-    rows = []
-    for documents, wanted in zip(found, relevant, strict=True):
-        hits = np.array([document in wanted for document in documents[:_TOP]], bool)
-        ideal = discount[: min(len(wanted), _TOP)].sum()
-        rows.append(
-            (
-                1 / (hits.argmax() + 1) if hits.any() else 0.0,
-                (discount[: len(hits)] * hits).sum() / ideal,
-                hits.sum() / len(wanted),
-                hits[:1].sum() / len(wanted),
-            )
-        )
-    means = np.mean(rows, axis=0)
-    names = ("mrr@10", "ndcg@10", "recall@10", "recall@1")
-    return {name: float(value) for name, value in zip(names, means, strict=True)}
+def _texts_of(examples):
+    """Return the texts of `RetrievalData`, a dict with the keys ("query" or "document", id)."""
+    queries = {("query", key): text for key, text in examples.queries.items()}
+    return queries | {("document", key): text for key, text in examples.corpus.items()}
 
 
 def metric_names(model, examples):
     """Return the names of the metrics of `score`, the main one first."""
-    if examples.scores is not None:
-        return ("spearman", "pearson")
-    return ("mrr@10", "ndcg@10", "recall@10", "recall@1")
+    if getattr(examples, "vectors", None) is not None:
+        return ("cosine",)
+    if getattr(examples, "scores", None) is not None:
+        both = set(examples.scores) == {0.0, 1.0}
+        return ("spearman", "pearson", "average_precision") if both else ("spearman", "pearson")
+    return embedding_metrics.RETRIEVAL

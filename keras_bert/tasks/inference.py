@@ -234,7 +234,7 @@ def is_labeled(examples):
     >>> is_labeled(Examples(["a"])), is_labeled(Examples(["a"], scores=[1]))
     (False, True)
     """
-    columns = ("labels", "label_sets", "scores", "tags", "answers", "positives")
+    columns = ("labels", "label_sets", "scores", "tags", "answers", "positives", "relevant")
     return any(getattr(examples, column, None) is not None for column in columns)
 
 

@@ -61,6 +61,19 @@ def lines(format, model, answered, *, header=True, probabilities=False):
             yield row(f"{value:.4f}" if isinstance(value, float) else value for value in values)
 
 
+def table_lines(path, names, rows):
+    """Yield the lines of a table of strings, in the format of the file's extension."""
+    format = tabular.FORMATS.get(pathlib.Path(path).suffix.lower(), "tsv")
+    if format == "jsonl":
+        for row in rows:
+            yield json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False)
+        return
+    line = _csv_row if format == "csv" else _tsv_row
+    yield line(names)
+    for row in rows:
+        yield line(row)
+
+
 def _rounded(value):
     if isinstance(value, float):
         return round(value, 4)

@@ -4,6 +4,7 @@ from keras_bert import heads
 from keras_bert.data.conll import TaggedSentences
 from keras_bert.data.embedding_examples import EmbeddingExamples
 from keras_bert.data.examples import Examples
+from keras_bert.data.retrieval import RetrievalData
 from keras_bert.data.squad import Questions
 from keras_bert.data.swag import Choices
 from keras_bert.tasks import (
@@ -20,6 +21,7 @@ _BY_DATA = {
     Questions: question_answering,
     Choices: multiple_choice,
     EmbeddingExamples: embedding,
+    RetrievalData: embedding,
 }
 _BY_HEAD = {head: task for task in set(_BY_DATA.values()) for head in task.HEADS}
 

@@ -6,7 +6,7 @@ import keras
 
 from keras_bert import heads, mixed_training, packed_heads
 from keras_bert.data import packing
-from keras_bert.data.batching import LENGTHS, Batches, choose_compiled_lengths
+from keras_bert.data.batching import LENGTHS, Batches, choose_compiled_lengths, plan_of_sets
 from keras_bert.runtime import distribution
 from keras_bert.training import flops
 from keras_bert.training.gradient_caching import CachedModel, GradientCache
@@ -30,6 +30,7 @@ class BatchPlan:
 
     Attributes:
         batches: Batches per epoch.
+        rows: Sequences or rows of texts per epoch.
         steps: Total number of optimizer steps.
         missing: Batches of an additional pass that complete the last optimizer step.
         trained: The model that takes the batches: `model`, or a packed, a `mixed_training` or a
@@ -55,7 +56,9 @@ class BatchPlan:
     ):
         self._encoded, self._seed = encoded, seed
         self.epochs, self.batch_size = epochs, batch_size
-        self.batches = -(-len(encoded.lengths) // batch_size)
+        first_epoch = Batches(encoded, batch_size, (seed, 0)).rows
+        self.batches = len(first_epoch)
+        self.rows = sum(map(len, first_epoch))
         self.steps = -(-epochs * self.batches // gradient_accumulation_steps)
         self.missing = -epochs * self.batches % gradient_accumulation_steps
         self.trained, self.shape, self.compiled = model, None, False
@@ -79,7 +82,7 @@ class BatchPlan:
         if is_mixed and self.compiled:
             self.compiled, self.trained = False, mixed_training.TrainedModel(self.trained)
         self.cache = None
-        self._epoch_of_cache = None, None
+        self._epoch_of_cache: tuple = (None, None)
         if getattr(encoded, "gradient_caching", False):
             if gradient_accumulation_steps == 1 or distribution.replicas() > 1:
                 raise ValueError(
@@ -145,7 +148,11 @@ class BatchPlan:
     def _plan(self, seed):
         """Return the indices of the examples of each batch, see `packing.plan_batches`."""
         lengths = self._sequences().lengths.reshape(len(self._encoded), -1).sum(axis=1)
-        return packing.plan_batches(lengths, self.batch_size, seed)
+        return plan_of_sets(
+            self._encoded,
+            seed,
+            lambda rows, seed: packing.plan_batches(lengths[rows], self.batch_size, seed),
+        )
 
     def _packed_sequences(self, plan):
         """Return the indices of the sequences of each batch."""

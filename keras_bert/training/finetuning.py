@@ -255,15 +255,14 @@ class _Run:
         if dev is not None:
             self._encoded_dev = _encode_dev(task, model, train, dev, recipe.max_length)
             self.metric = selecting_metric(callbacks, metric)
-            _check_metric(task, model, dev, self.metric)
+            _check_metric(self._score_names(task), self.metric)
             self.score = functools.partial(_score, model, dev, self._encoded_dev, recipe.batch_size)
         if not len(self.encoded):
             raise ValueError(
                 f"{train.source}: no text has tokens. Check the column of the texts and the "
                 "vocabulary"
             )
-        scores = None if dev is None else task.metric_names(model, dev)
-        check_monitors(callbacks, scores)
+        check_monitors(callbacks, None if dev is None else task.metric_names(model, dev))
         self.plan = BatchPlan(
             model,
             self.encoded,
@@ -286,6 +285,12 @@ class _Run:
         else:
             options = task.compile_options(model)
         _compile(model, options, optimizer, self.plan)
+
+    def _score_names(self, task):
+        """Return the names of the scores of the dev data, and of its loss if it has targets."""
+        names = task.metric_names(self._model, self._dev)
+        has_loss = getattr(self._encoded_dev, "targets", ()) is not None
+        return (*names, DEV_LOSS) if has_loss else names
 
     @property
     def evaluate_every(self):
@@ -334,7 +339,8 @@ class _Run:
 
     def metrics(self, state, best, stopped):
         """Return the metrics that `finetune` returns; `best` is the record of the best epoch."""
-        done = (state.epoch + state.batch / self.plan.batches) * len(self._train)
+        rows = len(self._train) * self.plan.rows / len(self.encoded)
+        done = (state.epoch + state.batch / self.plan.batches) * rows
         metrics = {
             "recipe": self._recipe.to_dict(),
             "train_loss": state.history[-1]["loss"] if state.history else state.loss,
@@ -440,7 +446,9 @@ def _score(model, dev, encoded, batch_size):
     """Return the metrics of the dev data and the mean of the loss over its targets."""
     losses, counts = [], []
 
-    def add_loss(outputs, targets, weights):
+    def add_loss(outputs, targets=None, weights=None):
+        if targets is None:  # retrieval data, which has no loss
+            return
         if hasattr(encoded, "loss"):  # of embedders; the dev data may be of another kind
             losses.append(float(encoded.loss(targets, outputs, weights)))
         else:
@@ -450,14 +458,14 @@ def _score(model, dev, encoded, batch_size):
     metrics = inference.evaluate(
         model, dev, batch_size=batch_size, encoded=encoded, on_outputs=add_loss
     )
+    if not losses:
+        return metrics
     return metrics | {DEV_LOSS: float(np.dot(losses, counts) / max(sum(counts), 1e-9))}
 
 
-def _check_metric(task, model, dev, metric):
-    names = task.metric_names(model, dev)
-    if metric is not None and metric not in (*names, DEV_LOSS):
-        known = ", ".join((*names, DEV_LOSS))
-        raise ValueError(f"metric must be one of {known}; received {metric!r}")
+def _check_metric(names, metric):
+    if metric is not None and metric not in names:
+        raise ValueError(f"metric must be one of {', '.join(names)}; received {metric!r}")
 
 
 def _compile(model, options, optimizer, plan):

@@ -115,9 +115,7 @@ class Loop:
             self._log.bar, state, batches, plan.epochs, self._callbacks, self._after_batch
         )
         callbacks = [*plan.callbacks(state.epoch, state.batch), self._watch]
-        self._model.fit(
-            batches.dataset(state.batch), shuffle=False, verbose=0, callbacks=callbacks
-        )
+        self._model.fit(batches.dataset(state.batch), shuffle=False, verbose=0, callbacks=callbacks)
         self._watch.read()  # a callback can stop the epoch before its last batch
         if plan.missing and state.epoch + 1 == plan.epochs:
             # Without further batches, the last accumulated gradients would never be applied.

@@ -1,5 +1,6 @@
 """`finetune`."""
 
+import csv
 import json
 import re
 import shutil
@@ -469,3 +470,83 @@ def test_search(tmp_path, capsys, monkeypatch):
     out, err = capsys.readouterr()
     assert "2\tbad film" in out and "is broken" in err
     assert run("search", tmp_path / "no.tsv", "a", "--model", model) == 1
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    """Return an encoder with pooling, and a file of pairs."""
+    keras_bert.save(tiny.encoder(num_hidden_layers=2, pooling="mean"), tmp_path / "encoder")
+    rows = [f"{word} so\t{word}" for word in ("good", "bad", "film", "a", "b", "c", "d", "e")]
+    (tmp_path / "a.tsv").write_text("q\ta\n" + "\n".join(rows) + "\n")
+    return tmp_path / "encoder", tmp_path / "a.tsv"
+
+
+def test_mine_and_train_with_the_negatives(pairs, tmp_path, capsys):
+    encoder, file = pairs
+    columns = ["--text", "q", "--text-pair", "a"]
+    out, mined = tmp_path / "out", tmp_path / "mined.csv"
+    arguments = ["--model", encoder, "--output", mined, "--negatives", 2, "--margin", -2]
+    assert run("mine", file, *columns, *arguments) == 0
+    assert f"8 rows written to {mined}; 0 without enough" in capsys.readouterr().out
+    header, *rows = csv.reader(mined.read_text().splitlines())
+    assert header == ["q", "a", "negative_1", "negative_2"]
+    assert len(rows) == 8 and all(len(set(row[1:])) == 3 for row in rows)
+    common = ["finetune", "--model", encoder, "--task", "embedding", *columns, "--epochs", 1]
+    common += ["--output", out, "--batch-size", 4]
+    negatives = ["--negatives", "negative_1", "negative_2", "--loss", "triplet"]
+    assert run(*common, "--train", mined, *negatives, "--dev", file) == 0
+    assert "mrr@10" in capsys.readouterr().out
+    assert run("evaluate", out, "--input", file) == 0  # the file has no negatives
+    assert run(*common, "--train", mined, "--negatives", "x") == 1
+    assert "has no column 'x'" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_several_sets_with_gradient_caching(pairs, tmp_path, capsys):
+    encoder, file = pairs
+    arguments = [
+        "finetune", "--model", encoder, "--task", "embedding", "--text", "q", "--text-pair", "a",
+        "--epochs", 2, "--batch-size", 4, "--output", tmp_path / "out",
+    ]  # fmt: skip
+    caching = ["--gradient-caching", "--gradient-accumulation-steps", 2]
+    assert run(*arguments, "--train", file, file, *caching, "--sampling", "round_robin") == 0
+    recipe = json.loads((tmp_path / "out" / "metrics.json").read_text())["recipe"]
+    assert recipe["gradient_caching"] is True and recipe["sampling"] == "round_robin"
+    capsys.readouterr()
+    assert run(*arguments, "--train", file, "--gradient-caching") == 1
+    assert "gradient_accumulation_steps of at least 2" in capsys.readouterr().err
+    assert run("finetune", "--train", file, file, "--output", tmp_path / "out") == 1
+    assert "the task classification takes one --train file" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_teacher_and_evaluation_of_an_encoder(pairs, tmp_path, capsys):
+    encoder, file = pairs
+    columns = ["--text", "q", "--text-pair", "a"]
+    arguments = ["finetune", "--model", encoder, "--task", "embedding", *columns]
+    arguments += ["--train", file, "--dev", file, "--teacher", encoder, "--epochs", 1]
+    assert run(*arguments, "--keep-layers", 1, "--output", tmp_path / "out") == 0
+    student = keras_bert.load(tmp_path / "out")
+    assert keras_bert.heads.find_encoder(student).bert_config["num_hidden_layers"] == 1
+    capsys.readouterr()
+    assert run("evaluate", encoder, "--task", "embedding", "--input", file, *columns) == 0
+    assert "mrr@10" in capsys.readouterr().out
+    assert run(*arguments, "--keep-layers", 7, "--output", tmp_path / "out") == 1
+    assert "increasing numbers from 0 to 1" in capsys.readouterr().err
+    narrow = tmp_path / "narrow"
+    keras_bert.save(tiny.encoder(hidden_size=4, num_attention_heads=2, pooling="mean"), narrow)
+    other = [*arguments[:2], narrow, *arguments[3:]]
+    assert run(*other, "--output", tmp_path / "other") == 0
+    assert keras_bert.load(tmp_path / "other").output_shape == (None, 8)
+
+
+def test_evaluate_retrieval(pairs, tmp_path, capsys):
+    from tests.data.test_retrieval import beir
+
+    encoder, _ = pairs
+    (folder := tmp_path / "beir").mkdir()
+    arguments = ["evaluate", encoder, "--task", "embedding", "--input", beir(folder)]
+    assert run(*arguments, "--prompt", "so ") == 0
+    assert "ndcg@10" in capsys.readouterr().out
+    assert run(*arguments, "--split", "dev") == 1
+    assert "dev.tsv: No such file" in capsys.readouterr().err

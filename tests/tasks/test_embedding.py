@@ -3,8 +3,6 @@
 import keras
 import numpy as np
 import pytest
-import scipy.stats
-from sklearn import metrics as sklearn_metrics
 
 import keras_bert
 from keras_bert import EmbeddingExamples, heads, losses
@@ -310,33 +308,12 @@ def test_losses_are_those_of_sentence_transformers(vectors, name):
     np.testing.assert_allclose(float(ours), float(expected), rtol=1e-4)
 
 
-def test_metrics_of_scores_and_retrieval():
-    answers = np.random.default_rng(1).normal(size=(9, 2, 4)).astype("float32")
-    examples = EmbeddingExamples(rows(9), scores=np.arange(9))
-    cosine = (unit(answers)[:, 0] * unit(answers)[:, 1]).sum(-1)
-    found = embedding.score(None, examples, list(answers))
-    assert found["spearman"] == pytest.approx(scipy.stats.spearmanr(cosine, range(9)).statistic)
-    assert found["pearson"] == pytest.approx(scipy.stats.pearsonr(cosine, range(9)).statistic)
-    rng = np.random.default_rng(2)
-    ranked = np.stack([rng.permutation(30)[:10] for _ in range(20)])
-    relevant = [{int(number)} for number in rng.integers(0, 30, 20)]
-    found = embedding.retrieval_metrics(ranked, relevant)
-    ndcg = []
-    for documents, (wanted,) in zip(ranked, map(tuple, relevant), strict=True):
-        if wanted not in documents:
-            ndcg.append(0.0)
-            continue
-        truth = np.array([[document == wanted for document in documents]], float)
-        ndcg.append(sklearn_metrics.ndcg_score(truth, -np.arange(10.0)[None]))
-    assert found["ndcg@10"] == pytest.approx(np.mean(ndcg))
-    hits = [next(iter(w)) in row for w, row in zip(relevant, ranked, strict=True)]
-    assert found["recall@10"] == np.mean(hits)
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: EmbeddingExamples([("a",)]), "at least two texts"),
+        (lambda: train(loss="distillation"), "needs rows with vectors"),
+        (lambda: train(sampling="all"), "sampling must be proportional or round_robin"),
         (lambda: EmbeddingExamples([("a", "b"), ("a", "b", "c")]), "row 2: must have"),
         (lambda: EmbeddingExamples([("a", 3)]), "texts must be strings"),
         (lambda: EmbeddingExamples([("a", "b")], scores=[np.nan]), "received nan in row 1"),
@@ -366,79 +343,3 @@ def test_wrong_inputs(call, message):
 def train(**options):
     examples = EmbeddingExamples(rows())
     return keras_bert.finetune(encoder(), examples, show_progress=False, **options)
-
-
-def weights_after(batch_size, steps, examples, bert=None, **options):
-    model, found = keras_bert.finetune(
-        bert or encoder(), examples, epochs=1, batch_size=batch_size, warmup=0.0,
-        gradient_accumulation_steps=steps, show_progress=False, **options,
-    )  # fmt: skip
-    return model.get_weights(), found["train_loss"]
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        pytest.param({"matryoshka_dims": [8, 4]}, marks=pytest.mark.slow),
-    ],
-)
-def test_gradient_caching_equals_a_large_batch(options):
-    examples = EmbeddingExamples(rows(24, negatives=1))
-    bert = encoder()
-    expected, loss = weights_after(24, 1, examples, bert, **options)
-    caching = {"gradient_caching": True, **options}
-    found, cached_loss = weights_after(8, 3, examples, bert, **caching)
-    assert cached_loss == pytest.approx(loss, rel=1e-5)
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-6)
-    without, _ = weights_after(8, 3, examples, bert, **options)
-    assert max(abs(a - b).max() for a, b in zip(without, expected, strict=True)) > 1e-5
-
-
-def test_gradient_caching_repeats_dropout():
-    """The embeddings of the second pass are those of the first."""
-    bert = encoder(hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.3)
-    model = heads.siamese(heads.embedder(bert))
-    encoded = embedding.encode(model, EmbeddingExamples(rows()), 32, gradient_caching=True)
-    plan = BatchPlan(model, encoded, 8, seed=0, epochs=2, gradient_accumulation_steps=2)
-    plan.cache.compile(False)
-    (cache,) = plan.callbacks(epoch=0, batch=1)
-    seen = []
-    predict = cache._forward.predict_on_batch
-    cache._forward.predict_on_batch = lambda inputs: seen.append(predict(inputs)) or seen[-1]
-    plan.trained.compile("sgd")
-    cache.on_train_batch_begin(0)  # number 1, the second batch of the first step
-    inputs, _, _ = plan.epoch(0)[1]
-    again = plan.trained(inputs, training=True)
-    np.testing.assert_allclose(again, seen[1], atol=1e-6)
-    assert abs(np.asarray(plan.trained(inputs, training=True)) - seen[1]).max() > 1e-3
-
-
-@pytest.mark.slow
-def test_gradient_caching_resumes_within_a_step(tmp_path, monkeypatch):
-    from keras_bert.training import loop
-
-    examples = EmbeddingExamples(rows(32, negatives=1))
-    bert = encoder(hidden_dropout_prob=0.3)
-    options = {"gradient_caching": True, "bert": bert}
-    expected, _ = weights_after(8, 3, examples, **options)
-
-    def stop(self, batch):
-        if batch == 2:  # within the first step of three batches
-            self._watch.read()
-            self._state.save(self._model)
-            raise RuntimeError("killed")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(loop.Loop, "_after_batch", stop)
-        with pytest.raises(RuntimeError, match="killed"):
-            weights_after(8, 3, examples, folder=tmp_path, **options)
-    found, _ = weights_after(8, 3, examples, folder=tmp_path, **options)
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
-def test_gradient_caching_needs_several_batches_per_step():
-    with pytest.raises(ValueError, match="gradient_accumulation_steps of at least 2"):
-        weights_after(8, 1, EmbeddingExamples(rows()), gradient_caching=True)

@@ -43,6 +43,7 @@ def make_parser():
     inference.add_predict(commands)
     inference.add_embed(commands)
     inference.add_search(commands)
+    inference.add_mine(commands)
     inference.add_fill(commands)
     explain.add_explain(commands)
     pretraining.add_vocab(commands)

@@ -64,6 +64,14 @@ def add_labels(parser):
     )
 
 
+def add_prompts(parser):
+    parser.add_argument(
+        "--prompt",
+        help="embeddings: prompt of the queries, a name of the model's prompts or a text",
+    )
+    parser.add_argument("--corpus-prompt", help="embeddings: prompt of the texts to find")
+
+
 def add_characters(parser):
     parser.add_argument(
         "--characters",

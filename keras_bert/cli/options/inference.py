@@ -9,9 +9,21 @@ def add_evaluate(commands):
     parser = common.add_command(
         commands, "evaluate", "score a trained model on a labeled file", "inference.evaluate"
     )
-    parser.set_defaults(files=("input",))
+    parser.set_defaults(files=("input",), takes_folders=True)
     common.add_model(parser, common.FINE_TUNED_HELP)
-    parser.add_argument("--input", required=True, help="file for the model's task")
+    parser.add_argument(
+        "--task", choices=("embedding",), help="score the embeddings of an encoder without a head"
+    )
+    parser.add_argument(
+        "--input",
+        required=True,
+        help="file for the model's task. Embeddings: pairs, or a folder in the format of BEIR or "
+        "TREC, or SQuAD's JSON, to search for the paragraph of each question",
+    )
+    parser.add_argument(
+        "--split", default="test", help="embeddings: the file in qrels/ of a folder (default: test)"
+    )
+    common.add_prompts(parser)
     columns = parser.add_argument_group("columns", common.COLUMNS_HELP)
     common.add_columns(columns)
     common.add_labels(columns)
@@ -85,12 +97,48 @@ def add_search(commands):
     )  # fmt: skip
     common.add_trusted(parser)
     parser.add_argument("--top", type=common.positive(int), default=5, help="texts (default: 5)")
-    parser.add_argument(
-        "--prompt", help="prompt of the query: a name of the model's prompts, or a text"
-    )
-    parser.add_argument("--corpus-prompt", help="prompt of the texts of the file")
+    common.add_prompts(parser)
     add_pooling(parser)
     common.add_text_column(parser)
+    common.add_batch_size(parser)
+    common.add_precision(parser)
+
+
+def add_mine(commands):
+    parser = common.add_command(
+        commands,
+        "mine",
+        "add hard negatives to a file of pairs, to train embeddings",
+        "search.mine",
+    )
+    parser.set_defaults(files=("file",))
+    parser.add_argument(
+        "file", help="TSV, CSV or JSON Lines file of queries and positives; the negatives are "
+        "other positives"
+    )  # fmt: skip
+    parser.add_argument(
+        "--output", required=True, help=".tsv, .csv or .jsonl file with the columns of the texts "
+        "and negative_1, negative_2, ..."
+    )  # fmt: skip
+    parser.add_argument(
+        "--model", default="minilm", help="an encoder or embedder (default: minilm)"
+    )
+    common.add_trusted(parser)
+    parser.add_argument(
+        "--negatives",
+        dest="count",
+        type=common.positive(int),
+        default=1,
+        help="negatives per row (default: 1)",
+    )
+    parser.add_argument(
+        "--margin", type=float, default=0.05, help="a negative is less similar than the positive "
+        "by at least this (default: 0.05)"
+    )  # fmt: skip
+    common.add_prompts(parser)
+    add_pooling(parser)
+    common.add_text_column(parser)
+    parser.add_argument("--text-pair", required=True, help="column of the positives")
     common.add_batch_size(parser)
     common.add_precision(parser)
 

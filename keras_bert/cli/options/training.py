@@ -13,7 +13,9 @@ TASKS = (
     "multiple-choice",
 )
 
-LOSSES = ("multiple_negatives_ranking", "cosent", "cosine_similarity", "contrastive")
+LOSSES = (
+    "multiple_negatives_ranking", "triplet", "cosent", "cosine_similarity", "contrastive",
+)  # fmt: skip
 
 
 def add_finetune(commands):
@@ -23,6 +25,19 @@ def add_finetune(commands):
     parser.set_defaults(files=("train", "dev"))
     parser.add_argument("--model", default="minilm", help="encoder to start from (default: minilm)")
     common.add_trusted(parser)
+    parser.add_argument(
+        "--keep-layers",
+        nargs="+",
+        type=int,
+        metavar="NUMBER",
+        help="keep only these layers of the encoder, from 0",
+    )
+    parser.add_argument(
+        "--teacher",
+        metavar="MODEL",
+        help="embedding: an embedder, whose vectors of the texts in --train are imitated. Scores "
+        "and negatives in --train are not used",
+    )
     parser.add_argument("--task", choices=TASKS, help="default: classification")
     _add_data(parser.add_argument_group("data"))
     _add_recipe(parser.add_argument_group("recipe; the defaults are those of the paper"))
@@ -35,8 +50,10 @@ def add_finetune(commands):
 def _add_data(group):
     group.add_argument(
         "--train",
-        help="TSV (without quoting), CSV or JSON Lines. Embedding: pairs of texts with --text and "
-        "--text-pair; with --label, their scores. Tagging: CoNLL columns or CoNLL-U. "
+        nargs="+",
+        help="TSV (without quoting), CSV or JSON Lines. Embedding: one or several files of pairs "
+        "of texts with --text and --text-pair; with --label, their scores. Tagging: CoNLL columns "
+        "or CoNLL-U. "
         "Question answering: SQuAD's JSON. Multiple choice: JSON Lines with the keys text, "
         "choices (a list) and label (index of the correct choice, from 0), or SWAG's CSV",
     )
@@ -50,6 +67,9 @@ def _add_data(group):
     )
     common.add_columns(group)
     common.add_labels(group)
+    group.add_argument(
+        "--negatives", nargs="+", metavar="COLUMN", help="embedding: columns of hard negatives"
+    )
     group.add_argument(
         "--limit", type=common.positive(int), help="train on the first rows only (default: all)"
     )
@@ -79,6 +99,18 @@ def _add_recipe(group):
         "--loss",
         choices=LOSSES,
         help="embedding (default: cosent for scored pairs, else multiple_negatives_ranking)",
+    )
+    group.add_argument(
+        "--gradient-caching",
+        action="store_true",
+        help="embedding: compare the rows of all batches of an optimizer step with one another "
+        "(needs --gradient-accumulation-steps)",
+    )
+    group.add_argument(
+        "--sampling",
+        choices=("proportional", "round_robin"),
+        help="embedding: how the batches of several --train files take turns (default: "
+        "proportional)",
     )
     group.add_argument(
         "--stride",

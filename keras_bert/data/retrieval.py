@@ -1,0 +1,149 @@
+"""Retrieval data: queries, a corpus, and which documents are relevant to which query."""
+
+import collections
+import dataclasses
+import math
+import pathlib
+
+from keras_bert.data import squad
+from keras_bert.data.examples import summary
+from keras_bert.data.text_files import json_lines, numbered_lines, open_utf8
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class RetrievalData:
+    """Queries, a corpus, and the relevant documents of each query, to score an embedder on.
+
+    Queries without a relevant document are not scored.
+
+    Attributes:
+        queries: Id -> text.
+        corpus: Id -> text.
+        relevant: Id of a query -> {id of a document: grade}, with grades above 0.
+        source: Where the data comes from, for messages.
+
+    Raises:
+        ValueError: If a relevant id is unknown, or no query has a relevant document.
+
+    Example:
+
+    >>> RetrievalData({"q": "Who wrote it?"}, {"d": "Ada wrote it."}, {"q": {"d": 1}})
+    <RetrievalData: 1 items, from the queries>
+    """
+
+    queries: dict[str, str]
+    corpus: dict[str, str]
+    relevant: dict[str, dict[str, float]]
+    source: str = "the queries"
+
+    def __post_init__(self):
+        if not any(self.relevant.values()):
+            raise ValueError(f"{self.source}: no query has a relevant document")
+        for query, documents in self.relevant.items():
+            if query not in self.queries:
+                raise ValueError(f"{self.source}: the relevant query {query!r:.80} has no text")
+            for document in documents:
+                if document not in self.corpus:
+                    raise ValueError(f"{self.source}: the document {document!r:.80} has no text")
+
+    @classmethod
+    def of_questions(cls, questions):
+        """Return `data.squad.Questions` as questions that search for their context."""
+        numbers = {
+            text: str(number) for number, text in enumerate(dict.fromkeys(questions.contexts))
+        }
+        queries = {str(number): text for number, text in enumerate(questions.questions)}
+        relevant = {
+            str(number): {numbers[context]: 1.0}
+            for number, context in enumerate(questions.contexts)
+        }
+        corpus = {number: text for text, number in numbers.items()}
+        return cls(queries, corpus, relevant, source=questions.source)
+
+    def with_prompts(self, query, corpus):
+        """Return the data with a prompt before each query, and one before each document."""
+        return dataclasses.replace(
+            self,
+            queries={key: query + text for key, text in self.queries.items()},
+            corpus={key: corpus + text for key, text in self.corpus.items()},
+        )
+
+    def __len__(self):
+        return sum(bool(documents) for documents in self.relevant.values())
+
+    def __repr__(self):
+        return summary(self, len(self), [])
+
+
+def read(path, split="test"):
+    """Read a folder in the format of BEIR or TREC, or a file in SQuAD's format.
+
+    A folder holds `corpus.jsonl` and `queries.jsonl` (keys `_id`, `text`, and optionally `title`,
+    which precedes the text), or `corpus.tsv` and `queries.tsv` (id and text), and the relevant
+    documents: `qrels/<split>.tsv` (columns query, document and grade, after a header) or
+    `qrels.txt` (TREC's columns query, 0, document and grade).
+
+    Returns:
+        `RetrievalData`.
+
+    Raises:
+        ValueError: If a line is not valid.
+        OSError: If a file is missing or cannot be read.
+    """
+    path = pathlib.Path(path)
+    if not path.is_dir():
+        return RetrievalData.of_questions(squad.read(path, labeled=False))
+    beir, trec = path / "qrels" / f"{split}.tsv", path / "qrels.txt"
+    relevant = _qrels(trec, (0, 2, 3), header=False) if trec.exists() else _qrels(beir, (0, 1, 2))
+    return RetrievalData(_texts(path, "queries"), _texts(path, "corpus"), relevant, str(path))
+
+
+def _texts(folder, name):
+    """Return {id: text} of a JSON Lines or TSV file."""
+    found: dict[str, str] = {}
+    file = folder / f"{name}.tsv"
+    if file.exists():
+        with open_utf8(file) as stream:
+            for number, line in numbered_lines(file, stream):
+                identifier, tab, text = line.partition("\t")
+                if not tab:
+                    raise ValueError(f"{file}, line {number}: must have an id, a tab and a text")
+                _add(found, identifier, text, f"{file}, line {number}")
+        return found
+    file = folder / f"{name}.jsonl"
+    with open_utf8(file) as stream:
+        for number, row in json_lines(file, stream):
+            parts = [row.get("title") or "", row.get("text")]
+            if not all(isinstance(part, str) for part in (row.get("_id"), *parts)):
+                raise ValueError(f"{file}, line {number}: _id and text must be strings")
+            _add(found, row["_id"], " ".join(filter(None, parts)), f"{file}, line {number}")
+    return found
+
+
+def _add(found, identifier, text, where):
+    if identifier in found:
+        raise ValueError(f"{where}: the id {identifier!r:.80} occurs twice")
+    found[identifier] = text
+
+
+def _qrels(file, columns, header=True):
+    """Return {query: {document: grade}} of a file, with grades above 0."""
+    relevant: dict[str, dict[str, float]] = collections.defaultdict(dict)
+    with open_utf8(file) as stream:
+        for number, line in numbered_lines(file, stream):
+            if header and number == 1 or not line.strip():
+                continue
+            row = line.split("\t") if "\t" in line else line.split()
+            try:
+                query, document, grade = (row[column] for column in columns)
+                grade = float(grade)
+                if not math.isfinite(grade):
+                    raise ValueError
+            except (IndexError, ValueError):
+                raise ValueError(
+                    f"{file}, line {number}: must have a query, a document and a grade; received "
+                    f"{line!r:.80}"
+                ) from None
+            if grade > 0:
+                relevant[query][document] = grade
+    return dict(relevant)

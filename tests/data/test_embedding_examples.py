@@ -1,0 +1,83 @@
+"""Data of embedding training."""
+
+import numpy as np
+import pytest
+
+from keras_bert import EmbeddingExamples, Examples
+from keras_bert.data import packing
+from keras_bert.data.batching import Batches
+from keras_bert.training.batch_plan import BatchPlan
+from tests.tasks.test_embedding import encoder, rows
+
+
+def test_texts_are_pairs_of_themselves():
+    assert EmbeddingExamples.of_texts(["a", "b"]).texts == [("a", "a"), ("b", "b")]
+
+
+def test_classes_give_pairs_of_one_class():
+    texts, labels = list("abcdefg"), ["x", "y", "x", "y", "x", "z", "y"]
+    examples = EmbeddingExamples.of_classes(Examples(texts, labels=labels))
+    label_of = dict(zip(texts, labels, strict=True))
+    assert sorted(row[0] for row in examples.texts) == list("abcdeg")  # "f" is alone
+    for (first, second), label in zip(examples.texts, examples.classes, strict=True):
+        assert first != second and label_of[first] == label_of[second] == label
+    again = EmbeddingExamples.of_classes(Examples(texts, labels=labels))
+    assert again.texts == examples.texts
+    others = [
+        EmbeddingExamples.of_classes(Examples(texts, labels=labels), seed=s) for s in range(9)
+    ]
+    assert any(each.texts != examples.texts for each in others)
+
+
+def set_plan(sampling, batch_size=8):
+    from keras_bert import heads
+    from keras_bert.tasks import embedding
+
+    sets = [EmbeddingExamples(rows(24)), EmbeddingExamples(rows(60, seed=1), source="b")]
+    examples = EmbeddingExamples.of_sets(sets)
+    assert examples.set_sizes == (24, 60) and examples.source == "the pairs, b"
+    model = heads.siamese(heads.embedder(encoder()))
+    encoded = embedding.encode(model, examples, 32, sampling=sampling)
+    return encoded, BatchPlan(model, encoded, batch_size, seed=0, epochs=2)
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_batches_of_sets_are_proportional(packed):
+    encoded, plan = set_plan("proportional")
+    batches = plan.epoch(1) if packed else Batches(encoded, 8, (0, 1))
+    assert isinstance(batches, packing.PackedRows) == packed
+    numbers = [{int(row >= 24) for row in chosen} for chosen in batches.rows]
+    assert all(len(each) == 1 for each in numbers), "a batch is of one set"
+    assert sorted(np.concatenate(batches.rows)) == list(range(84))
+    assert len(batches.rows) == plan.batches == 3 + 8
+    assert plan.rows == 84
+
+
+def test_batches_of_sets_take_turns():
+    _, plan = set_plan("round_robin")
+    numbers = [int(chosen[0] >= 24) for chosen in plan.epoch(0).rows]
+    assert numbers == [0, 1, 0, 1, 0, 1]
+    assert plan.batches == 6
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: EmbeddingExamples.of_sets([]), "the sets must all have"),
+        (
+            lambda: EmbeddingExamples.of_sets(
+                [EmbeddingExamples([("a", "b")]), EmbeddingExamples([("a", "b")], [1.0])]
+            ),
+            "all have scores or none",
+        ),
+        (lambda: EmbeddingExamples([("a", "b")], vectors=[[1.0]]), "vectors need rows of one text"),
+        (lambda: EmbeddingExamples([("a",)], vectors=[1.0]), "vectors need rows of one text"),
+        (lambda: EmbeddingExamples([("a",)], vectors=[[np.nan]]), "hold NaN or infinity"),
+        (lambda: EmbeddingExamples([("a",)], vectors=[[1.0]] * 2), "same length"),
+        (lambda: EmbeddingExamples([("a", "b", "c")], classes=["x"]), "classes need rows of two"),
+        (lambda: EmbeddingExamples([("a", "b")], classes=["x", "y"]), "same length"),
+    ],
+)
+def test_wrong_data(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

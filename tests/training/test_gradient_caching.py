@@ -1,0 +1,85 @@
+"""Gradient caching equals training with one large batch."""
+
+import numpy as np
+import pytest
+
+import keras_bert
+from keras_bert import EmbeddingExamples, heads
+from keras_bert.tasks import embedding
+from keras_bert.training import loop
+from keras_bert.training.batch_plan import BatchPlan
+from tests.tasks.test_embedding import encoder, rows
+
+
+def weights_after(batch_size, steps, examples, bert=None, **options):
+    model, found = keras_bert.finetune(
+        bert or encoder(), examples, epochs=1, batch_size=batch_size, warmup=0.0,
+        gradient_accumulation_steps=steps, show_progress=False, **options,
+    )  # fmt: skip
+    return model.get_weights(), found["train_loss"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        pytest.param({"matryoshka_dims": [8, 4]}, marks=pytest.mark.slow),
+    ],
+)
+def test_gradient_caching_equals_a_large_batch(options):
+    examples = EmbeddingExamples(rows(24, negatives=1))
+    bert = encoder()
+    expected, loss = weights_after(24, 1, examples, bert, **options)
+    caching = {"gradient_caching": True, **options}
+    found, cached_loss = weights_after(8, 3, examples, bert, **caching)
+    assert cached_loss == pytest.approx(loss, rel=1e-5)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+    without, _ = weights_after(8, 3, examples, bert, **options)
+    assert max(abs(a - b).max() for a, b in zip(without, expected, strict=True)) > 1e-5
+
+
+def test_gradient_caching_repeats_dropout():
+    """The embeddings of the second pass are those of the first."""
+    bert = encoder(hidden_dropout_prob=0.3, attention_probs_dropout_prob=0.3)
+    model = heads.siamese(heads.embedder(bert))
+    encoded = embedding.encode(model, EmbeddingExamples(rows()), 32, gradient_caching=True)
+    plan = BatchPlan(model, encoded, 8, seed=0, epochs=2, gradient_accumulation_steps=2)
+    plan.cache.compile(False)
+    (cache,) = plan.callbacks(epoch=0, batch=1)
+    seen = []
+    predict = cache._forward.predict_on_batch
+    cache._forward.predict_on_batch = lambda inputs: seen.append(predict(inputs)) or seen[-1]
+    plan.trained.compile("sgd")
+    cache.on_train_batch_begin(0)  # number 1, the second batch of the first step
+    inputs, _, _ = plan.epoch(0)[1]
+    again = plan.trained(inputs, training=True)
+    np.testing.assert_allclose(again, seen[1], atol=1e-6)
+    assert abs(np.asarray(plan.trained(inputs, training=True)) - seen[1]).max() > 1e-3
+
+
+@pytest.mark.slow
+def test_gradient_caching_resumes_within_a_step(tmp_path, monkeypatch):
+    examples = EmbeddingExamples(rows(32, negatives=1))
+    bert = encoder(hidden_dropout_prob=0.3)
+    options = {"gradient_caching": True, "bert": bert}
+    expected, _ = weights_after(8, 3, examples, **options)
+
+    def stop(self, batch):
+        if batch == 2:  # within the first step of three batches
+            self._watch.read()
+            self._state.save(self._model)
+            raise RuntimeError("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop.Loop, "_after_batch", stop)
+        with pytest.raises(RuntimeError, match="killed"):
+            weights_after(8, 3, examples, folder=tmp_path, **options)
+    found, _ = weights_after(8, 3, examples, folder=tmp_path, **options)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_gradient_caching_needs_several_batches_per_step():
+    with pytest.raises(ValueError, match="gradient_accumulation_steps of at least 2"):
+        weights_after(8, 1, EmbeddingExamples(rows()), gradient_caching=True)
