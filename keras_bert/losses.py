@@ -9,6 +9,8 @@ Names and defaults are those of sentence-transformers.
 import keras
 from keras import ops
 
+from keras_bert.runtime import distribution
+
 _PACKAGE = "keras_bert"
 
 
@@ -26,8 +28,9 @@ class _EmbeddingLoss(keras.losses.Loss):
 class MultipleNegativesRanking(_EmbeddingLoss):
     """Cross-entropy of the positive of each query against all candidates of the batch.
 
-    The candidates are the positives and the hard negatives of all rows. Equal positives count once,
-    and other positives of the same query are no negatives.
+    The candidates are the positives and the hard negatives of all rows, also those of the other
+    replicas of a strategy. Equal positives count once, and other positives of the same query are no
+    negatives.
 
     Source: Henderson et al. (2017), Efficient natural language response suggestion, section 4.4.
 
@@ -54,7 +57,8 @@ class MultipleNegativesRanking(_EmbeddingLoss):
         `y_true` are numbers of the query and of the positive of each row, int (batch, 2); equal
         texts have equal numbers.
         """
-        query_ids, positive_ids = ops.unstack(ops.cast(y_true, "int32"), 2, axis=1)
+        select, y_true, y_pred = distribution.gather_replicas(ops.cast(y_true, "int32"), y_pred)
+        query_ids, positive_ids = ops.unstack(y_true, 2, axis=1)
         vectors = _unit_length(y_pred)
         query, positive = vectors[:, 0], vectors[:, 1]
         scores = self.scale * ops.matmul(query, ops.transpose(positive))  # (batch, batch)
@@ -64,7 +68,7 @@ class MultipleNegativesRanking(_EmbeddingLoss):
         if self.symmetric:
             other = self._loss(ops.transpose(scores), positive_ids, query_ids, hard[:, :0])
             total = (total + other) / 2
-        return total
+        return select(total)
 
     def _loss(self, scores, query_ids, positive_ids, hard):
         same_query = ops.equal(query_ids[:, None], query_ids)
@@ -130,12 +134,13 @@ class CoSENT(_EmbeddingLoss):
         self.scale = scale
 
     def call(self, y_true, y_pred):
+        score = ops.cast(ops.reshape(y_true, (-1,)), y_pred.dtype)
+        select, score, y_pred = distribution.gather_replicas(score, y_pred)
         cosine = self.scale * _cosine(y_pred)
-        score = ops.cast(ops.reshape(y_true, (-1,)), cosine.dtype)
         difference = cosine[:, None] - cosine  # (batch, batch)
         wrong = ops.where(score[:, None] < score, difference, -1e9)
         wrong = ops.concatenate([ops.reshape(wrong, (-1,)), ops.zeros((1,), wrong.dtype)], axis=0)
-        return ops.broadcast_to(ops.logsumexp(wrong), ops.shape(score))
+        return ops.broadcast_to(ops.logsumexp(wrong), ops.shape(select(score)))
 
     def get_config(self):
         return {**super().get_config(), "scale": self.scale}

@@ -219,6 +219,47 @@ def _strategy():
     return keras.distribution.distribution()
 
 
+def gather_replicas(*tensors):
+    """Concatenate tensors over the replicas of a TensorFlow strategy, along their first axis.
+
+    Args:
+        *tensors: Tensors with the same first axis, of numbers that float32 can represent.
+
+    Returns:
+        A function that selects this replica's rows of a tensor, and the tensors. Outside of a step
+        of several replicas, nothing changes. With JAX the tensors are whole already.
+
+    Example:
+
+    >>> select, values = gather_replicas(keras.ops.arange(3))
+    >>> select(values).shape
+    (3,)
+    """
+    context = None
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        context = tf.distribute.get_replica_context()
+    if context is None or context.num_replicas_in_sync == 1:
+        return lambda tensor: tensor, *tensors
+    # One collective operation, since the order of several could differ between the replicas.
+    rows = tf.shape(tensors[0])[0]
+    columns = [tf.reshape(tf.cast(tensor, tf.float32), (rows, -1)) for tensor in tensors]
+    number = tf.cast(context.replica_id_in_sync_group, tf.float32)
+    gathered = context.all_gather(tf.concat([tf.fill((rows, 1), number), *columns], axis=1), axis=0)
+    is_own = tf.equal(gathered[:, 0], number)
+    sizes = [1, *(tf.shape(column)[1] for column in columns)]
+    parts = tf.split(gathered, sizes, axis=1)[1:]
+    found = [
+        tf.ensure_shape(
+            tf.cast(tf.reshape(part, tf.concat([[-1], tf.shape(tensor)[1:]], 0)), tensor.dtype),
+            [None, *tensor.shape[1:]],
+        )
+        for part, tensor in zip(parts, tensors, strict=True)
+    ]
+    return lambda tensor: tf.boolean_mask(tensor, is_own), *found
+
+
 def replicas():
     """Return the number of parts into which the current strategy splits a batch."""
     strategy = _strategy()

@@ -343,3 +343,45 @@ def test_wrong_inputs(call, message):
 def train(**options):
     examples = EmbeddingExamples(rows())
     return keras_bert.finetune(encoder(), examples, show_progress=False, **options)
+
+
+PROGRAM = """
+import sys
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_bert import losses
+
+(cpu,) = tf.config.list_physical_devices("CPU")
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+rng = np.random.default_rng(0)
+inputs = rng.normal(size=(14, 3, 6)).astype("float32")
+ids = np.stack([np.arange(14) // 2, np.arange(14) % 5], axis=1)
+scores = rng.random(14).astype("float32")
+targets, loss = {
+    "ranking": (ids, losses.MultipleNegativesRanking(scale=2.0, symmetric=True)),
+    "cosent": (scores, losses.CoSENT(scale=2.0)),
+    "matryoshka": (ids, losses.Matryoshka(losses.MultipleNegativesRanking(scale=2.0), [4, 2])),
+}[sys.argv[1]]
+found = []
+for strategy in (tf.distribute.get_strategy(), tf.distribute.MirroredStrategy()):
+    with strategy.scope():
+        model = keras.Sequential([keras.layers.Dense(4, "tanh", kernel_initializer="ones")])
+        model.compile(keras.optimizers.SGD(1.0), loss, jit_compile=False)
+    data = tf.data.Dataset.from_tensor_slices((inputs, targets)).batch(8)  # 8 rows, then 6
+    value = model.fit(data, shuffle=False, verbose=0).history["loss"][0]
+    found.append([np.float32(value), *model.get_weights()])
+assert strategy.num_replicas_in_sync == 2
+for one, two in zip(*found):
+    np.testing.assert_allclose(one, two, atol=1e-5)
+print("equal")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", ["ranking", "cosent", "matryoshka"])
+def test_negatives_come_from_all_replicas(python, loss):
+    """A step on two devices equals a step on one with the same batch."""
+    assert "equal" in python("-c", PROGRAM, loss, backend="tensorflow")
