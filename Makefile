@@ -9,7 +9,7 @@ export TF_CPP_MIN_LOG_LEVEL ?= 3
 # tests/garden alone need the Model Garden, which is made for TensorFlow 2.20. Of what it asks for,
 # 127 packages, the modules that we use import these; another, seqeval, does not build unaided.
 VENV_GARDEN ?= .venv-garden
-garden := tensorflow==2.20.0 tf_keras gin-config pytest 'tensorflow-hub' 'setuptools<82'
+garden := tensorflow==2.20.0 tensorflow-text==2.20.1 tf_keras gin-config pytest 'tensorflow-hub' 'setuptools<82'
 garden_models := tf-models-official==2.20.0
 
 # Apache Beam needs protobuf 6; constraints.txt has 7.
