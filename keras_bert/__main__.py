@@ -59,6 +59,9 @@ def _run(args):
     if args.command == "list":  # needs no Keras
         print(resolve.table())
         return
+    if args.command == "doctor":  # Keras may be broken
+        importlib.import_module("keras_bert.cli.doctor").doctor(args)
+        return
     _check_files(args)
     if args.command in _TAKES_MODEL:
         resolve.check(args.model)
