@@ -78,3 +78,17 @@ def test_pre_commit_has_the_ruff_of_the_constraints():
     (locked,) = re.findall(r"^ruff==(.+)", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
     revisions = {entry["repo"]: entry["rev"] for entry in load(".pre-commit-config.yaml")["repos"]}
     assert [rev for repo, rev in revisions.items() if "ruff" in repo] == [f"v{locked}"]
+
+
+@pytest.mark.parametrize("name", ["serving", "training"])
+def test_dockerfiles(name):
+    text = (ROOT / "docker" / f"{name}.Dockerfile").read_text(encoding="utf-8")
+    assert re.findall(r"^USER (\S+)", text, re.MULTILINE)[-1] == "1000"
+    assert text.count("\nFROM ") == 2
+    allowed = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    copied = [line.split()[1:-1] for line in re.findall(r"^COPY [^-].*", text, re.MULTILINE)]
+    for source in sum(copied, []):
+        assert (ROOT / source).exists() and f"!{source}" in allowed
+    extras = re.search(r"'\.\[(.*?)\]'", text)[1].split(",")
+    setup = (ROOT / "setup.cfg").read_text(encoding="utf-8")
+    assert all(re.search(rf"^{extra} =", setup, re.MULTILINE) for extra in extras)
