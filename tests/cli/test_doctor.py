@@ -90,7 +90,7 @@ def test_missing_extras(no_imports, monkeypatch, capsys):
         "extra fast         needs no-such-text: pip install 'keras3-bert[fast]'",
         "extra serve        needs no-such.a, no-such-b: pip install 'keras3-bert[serve]'",
     ]
-    monkeypatch.setattr(doctor.os, "name", "nt")
+    monkeypatch.setattr(doctor, "os", types.SimpleNamespace(name="nt"))
     assert list(doctor._missing_extras()) == ["serve"]
 
 
