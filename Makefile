@@ -1,4 +1,5 @@
-# make quickstart | test | test-all | test-peers | test-garden | test-beam | fuzz | check | format | lock | clean
+# make quickstart | test | test-all | test-peers | test-garden | test-beam | fuzz | check | format
+# make dist | lock | clean
 # Another Python: make test PYTHON=python3.13 VENV=.venv-3.13
 
 PYTHON ?= python3
@@ -9,7 +10,7 @@ export TF_CPP_MIN_LOG_LEVEL ?= 3
 # tests/garden alone need the Model Garden, which is made for TensorFlow 2.20. Of what it asks for,
 # 127 packages, the modules that we use import these; another, seqeval, does not build unaided.
 VENV_GARDEN ?= .venv-garden
-garden := tensorflow==2.20.0 tf_keras gin-config pytest 'tensorflow-hub' 'setuptools<82'
+garden := tensorflow==2.20.0 tensorflow-text==2.20.1 tf_keras gin-config pytest 'tensorflow-hub' 'setuptools<82'
 garden_models := tf-models-official==2.20.0
 
 # Apache Beam needs protobuf 6; constraints.txt has 7.
@@ -29,7 +30,7 @@ seqeval_build := 'setuptools_scm<8' wheel
 bin := $(VENV)/bin
 installed := $(VENV)/installed
 
-.PHONY: quickstart test test-all test-peers test-garden test-beam fuzz check format lock clean
+.PHONY: quickstart test test-all test-peers test-garden test-beam fuzz check format dist lock clean
 .DELETE_ON_ERROR:
 
 quickstart: $(installed)
@@ -83,6 +84,15 @@ format: $(installed)
 	$(bin)/ruff format
 	$(bin)/ruff check --fix
 
+# The wheel and the source archive, in dist/.
+dist:
+	rm -rf build dist $(VENV)-dist
+	$(PYTHON) -m venv $(VENV)-dist
+	$(VENV)-dist/bin/python -m pip install --quiet --disable-pip-version-check build twine
+	$(VENV)-dist/bin/python -m build
+	$(VENV)-dist/bin/python -m twine check --strict dist/*
+	rm -rf $(VENV)-dist
+
 # Run it when a dependency in setup.cfg changes, or to move to newer versions. The environment is
 # then brought up to date by the next target that needs it.
 lock:
@@ -99,7 +109,7 @@ lock:
 	rm -rf $(VENV)-lock
 
 clean:
-	rm -rf $(VENV) $(VENV)-lock $(VENV_PEERS) $(VENV_GARDEN) $(VENV_BEAM) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-lock $(VENV)-dist $(VENV_PEERS) $(VENV_GARDEN) $(VENV_BEAM) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # pip is the last thing venv installs: without it the environment is half made.

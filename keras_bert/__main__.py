@@ -15,7 +15,7 @@ import warnings
 
 from keras_bert.cli.options import make_parser
 from keras_bert.hub import resolve
-from keras_bert.runtime.terminal import printable, quiet_imports
+from keras_bert.runtime.terminal import printable, quiet_imports, use_utf8
 
 # Commands whose model is a name or a path that `resolve` knows; `serve` also takes SavedModels.
 _TAKES_MODEL = (
@@ -31,6 +31,7 @@ def main(argv=None):
     Return the exit status: 0; 1 after an error, which is one line on stderr; 2 for wrong arguments
     or without a command; 130 after Ctrl-C.
     """
+    use_utf8()
     parser = make_parser()
     args, unknown = parser.parse_known_args(argv)
     if unknown:
@@ -58,6 +59,9 @@ def main(argv=None):
 def _run(args):
     if args.command == "list":  # needs no Keras
         print(resolve.table())
+        return
+    if args.command == "doctor":  # Keras may be broken
+        importlib.import_module("keras_bert.cli.doctor").doctor(args)
         return
     _check_files(args)
     if args.command in _TAKES_MODEL:

@@ -99,7 +99,9 @@ def write(checkpoint: Checkpoint, path: str | Path, format: str) -> None:
     try:
         with temporary_folder(path.parent, f".{path.name}.") as temporary:
             FORMATS[format].write(checkpoint, temporary)
-            os.replace(temporary, path)
+            if path.exists():  # Windows does not replace folders
+                path.rmdir()
+            os.rename(temporary, path)
     except Exception as error:
         # TensorFlow raises its own error for a full disk.
         if type(error).__module__.startswith("tensorflow"):

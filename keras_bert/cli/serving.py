@@ -35,7 +35,9 @@ def serve(args):
                     f"--precision needs a trained model; {args.model} is a SavedModel. Remove it"
                 )
             if not found:
-                found = _exported(args, stack.enter_context(tempfile.TemporaryDirectory()))
+                # Windows cannot delete files that TensorFlow has open.
+                folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+                found = _exported(args, stack.enter_context(folder))
                 export_first = f"keras-bert export {shlex.quote(args.model)} FOLDER"
             for model in found:
                 model.refresh(settled=False)

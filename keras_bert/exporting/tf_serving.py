@@ -129,7 +129,7 @@ def write_settings(folder, inputs):
     }
     for file, content in files.items():
         if not (folder / file).exists():
-            (folder / file).write_text(content, encoding="utf-8")
+            (folder / file).write_text(content, encoding="utf-8", newline="\n")
 
 
 def can_batch(inputs):

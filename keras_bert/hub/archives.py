@@ -13,6 +13,7 @@ _BLOCK_BYTES = 2**20
 _MAX_ENTRIES = 10_000
 _MAX_EXPANSION = 100  # unpacked size / archive size; weights compress little
 _ALWAYS_ALLOWED_BYTES = 2**20  # unpacked size that any archive may have
+_DEVICE = re.compile(r"(con|prn|aux|nul|(com|lpt)[0-9]) *(\..*)?", re.IGNORECASE)
 # Exceptions of zipfile for a damaged archive or an unknown compression method.
 _ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, OverflowError)
 
@@ -131,11 +132,13 @@ def _check_entry(entry):
 
 
 def _stays_inside(name):
-    # On Windows, backslash and ":" are separators and "a." and "a " are other names of "a".
+    # On Windows, backslash and ":" are separators, "a." and "a " are other names of "a", and names
+    # such as "nul" and "con.txt" are devices.
     parts = name.removesuffix("/").split("/")
     return (
         not re.search(r'[\x00-\x1f\x7f\\:*?"<>|]', name)
         and all(part and part == part.rstrip(". ") for part in parts)
+        and not any(_DEVICE.fullmatch(part) for part in parts)
         and len(os.fsencode(name)) < 1024
     )
 

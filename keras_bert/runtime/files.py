@@ -27,8 +27,10 @@ def atomic_write(path, durable=False):
         if durable:
             _sync(temporary)
         os.replace(temporary, path)
-        if durable and os.name != "nt":  # Windows cannot open folders
-            _sync(path.parent)
+        if durable:
+            # Windows cannot open folders, and some network drives cannot sync them.
+            with contextlib.suppress(OSError):
+                _sync(path.parent)
     except OSError as error:
         # Name the file that the caller knows. Errors about a full disk have no file name.
         if error.errno is None or error.filename not in (None, str(temporary)):

@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib.util
+import io
 import logging
 import os
 import signal
@@ -10,7 +11,15 @@ import tempfile
 import threading
 import warnings
 
-__all__ = ["printable", "progress", "quiet", "quiet_imports", "stop_requests", "waiting"]
+__all__ = [
+    "printable",
+    "progress",
+    "quiet",
+    "quiet_imports",
+    "stop_requests",
+    "use_utf8",
+    "waiting",
+]
 
 
 def printable(text: str, limit: int | None = None) -> str:
@@ -23,6 +32,14 @@ def printable(text: str, limit: int | None = None) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
+def use_utf8():
+    """Print UTF-8 on Windows, where redirected output otherwise has a code page without Korean."""
+    if os.name == "nt":
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(encoding="utf-8")
+
+
 @contextlib.contextmanager
 def quiet_imports():
     """Hide what TensorFlow writes to stderr while it is imported.
@@ -33,7 +50,10 @@ def quiet_imports():
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sys.stderr.flush()
     saved = os.dup(2)
-    with tempfile.TemporaryFile() as hidden, open(os.dup(saved), "w") as terminal:
+    with (
+        tempfile.TemporaryFile() as hidden,
+        open(os.dup(saved), "w", encoding="utf-8") as terminal,
+    ):
         os.dup2(hidden.fileno(), 2)
         try:
             with waiting("Starting TensorFlow", terminal), warnings.catch_warnings():

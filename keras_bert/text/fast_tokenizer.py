@@ -8,10 +8,12 @@ To write the file again: `python -m keras_bert.text.fast_tokenizer`
 
 import functools
 import pathlib
+import warnings
 
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.runtime.warn import level_of_caller
 from keras_bert.text import unicode_tables
 from keras_bert.text.tables import MAX_WORD_LENGTH
 from keras_bert.text.tokenizer import UNKNOWN, WordPieceTokenizer, in_parts, should_split
@@ -79,6 +81,13 @@ def _fast_tokenizer(tokenizer):
     try:
         import tensorflow_text
     except ImportError:
+        return None
+    except tf.errors.NotFoundError:  # a symbol of another version of TensorFlow
+        warnings.warn(
+            f"tensorflow-text does not load with tensorflow {tf.__version__}, so tokenization is "
+            "slower; run pip install 'keras3-bert[fast]'",
+            stacklevel=level_of_caller(),
+        )
         return None
     try:
         return tensorflow_text.FastBertTokenizer(

@@ -1,6 +1,8 @@
 """The fast tokenizer gives the ids of the graph, and falls back to the graph where needed."""
 
+import json
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -126,6 +128,44 @@ def test_without_tensorflow_text_all_texts_use_the_graph(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow_text", None)
     tokenizer = WordPieceTokenizer(["[UNK]", "a"])
     assert fast_tokenizer.tokenize_function(tokenizer) == tokenizer.tokenize
+
+
+def test_a_tensorflow_text_that_does_not_load_is_a_warning(monkeypatch):
+    def find(name, *_):
+        if name == "tensorflow_text":
+            raise tf.errors.NotFoundError(None, None, "undefined symbol")
+
+    monkeypatch.delitem(sys.modules, "tensorflow_text", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [types.SimpleNamespace(find_spec=find), *sys.meta_path])
+    tokenizer = WordPieceTokenizer(["[UNK]", "b"])
+    with pytest.warns(UserWarning, match="tensorflow-text does not load with tensorflow 2.*fast"):
+        assert fast_tokenizer.tokenize_function(tokenizer) == tokenizer.tokenize
+
+
+FINETUNE = """
+import json, sys
+if sys.argv[1] == "without":
+    sys.modules["tensorflow_text"] = None
+import keras_bert
+from keras_bert.text.fast_tokenizer import tokenize_function
+from tests import tiny
+
+texts = ["this film is só good!", "Straße…", "한국어 국어", "", "a" * 201]
+tokenizer = tiny.encoder().preprocessor.tokenizer
+tokenize = tokenize_function(tokenizer)
+assert (tokenize == tokenizer.tokenize) == (sys.argv[1] == "without")
+options = {"epochs": 1, "batch_size": 8, "learning_rate": 1e-2, "seed": 1}
+model, _ = keras_bert.finetune(tiny.learner(), tiny.examples(), tiny.examples(), **options)
+print(json.dumps([tokenize(texts).to_list(), *(float(abs(w).sum()) for w in model.get_weights())]))
+"""
+
+
+@pytest.mark.slow
+def test_a_process_without_tensorflow_text_gives_the_same_results(tensorflow_text, python):
+    found = [python("-c", FINETUNE, given).splitlines()[0] for given in ("with", "without")]
+    (ids, *weights), (other_ids, *other_weights) = map(json.loads, found)
+    assert ids == other_ids
+    assert weights == pytest.approx(other_weights, rel=1e-5)
 
 
 def test_write_compares_each_code_point(tmp_path, monkeypatch):

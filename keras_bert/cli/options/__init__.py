@@ -37,6 +37,7 @@ def make_parser():
     parser.add_argument("--version", action="version", version=f"keras_bert {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command")
     models.add_list(commands)
+    models.add_doctor(commands)
     models.add_info(commands)
     training.add_finetune(commands)
     inference.add_evaluate(commands)

@@ -1,10 +1,18 @@
-"""Options of `list`, `info`, `convert` and `export`."""
+"""Options of `list`, `doctor`, `info`, `convert` and `export`."""
 
 from keras_bert.cli.options import common
 
 
 def add_list(commands):
     common.add_command(commands, "list", "list the models that have a name")
+
+
+def add_doctor(commands):
+    common.add_command(
+        commands,
+        "doctor",
+        "print versions, devices, the cache and missing packages, for reports of bugs",
+    )
 
 
 def add_info(commands):

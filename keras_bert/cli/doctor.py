@@ -1,0 +1,122 @@
+"""`doctor`: print versions, devices and missing packages, also where packages are broken.
+
+Each package is imported in a process of its own, since a broken one can end its process.
+"""
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import re
+import shutil
+import signal
+import subprocess
+import sys
+
+from keras_bert.hub.cache import cache_folder
+from keras_bert.runtime.processor import instruction_sets
+from keras_bert.runtime.terminal import printable
+from keras_bert.version import __version__
+
+_TIMEOUT = 120  # seconds; an accelerator that another process holds can block the import
+# Distribution -> its module, and what to print about the module `m` after its version.
+_PACKAGES = {
+    "keras": ("keras", "'backend', m.backend.backend()"),
+    "tensorflow": (
+        "tensorflow",
+        "*(d.name.removeprefix('/physical_device:') for d in m.config.list_physical_devices())",
+    ),
+    "tensorflow-text": ("tensorflow_text", ""),
+    "jax": ("jax", "*m.devices()"),
+    "torch": ("torch", "*map(m.cuda.get_device_name, range(m.cuda.device_count()))"),
+    "numpy": ("numpy", ""),
+    "onnxruntime": ("onnxruntime", "*m.get_available_providers()"),
+}
+_HIDDEN_EXTRAS = ("dev", "docs", "garden")
+_REQUIREMENT = re.compile(r"""([\w.-]+).*\bextra == ["']([\w-]+)["']""")
+
+
+def doctor(args):
+    """Print one line per fact. A package that is missing or broken is a line, not an error."""
+    _print("keras_bert", f"{__version__}, {os.path.dirname(os.path.dirname(__file__))}")
+    _print("python", f"{platform.python_version()}, {platform.platform()}, {sys.executable}")
+    started = {name: _start(*package) for name, package in _PACKAGES.items()}
+    for name, process in started.items():
+        _print(name, "not installed" if process is None else _result(process))
+    sets = " ".join(instruction_sets()) or "unknown instruction sets"
+    _print("processor", f"{os.cpu_count()} CPUs, {sets}")
+    folder = cache_folder()
+    _print("cache", f"{folder}, {_size(folder) / 1e9:.1f} GB, {_free(folder)}")
+    for extra, missing in _missing_extras().items():
+        _print(f"extra {extra}", f"needs {', '.join(missing)}: pip install 'keras3-bert[{extra}]'")
+
+
+def _print(name, value):
+    print(f"{name:17}  {printable(value)}", flush=True)
+
+
+def _start(module, details):
+    """Start a process that imports a module; return `None` if it is not installed."""
+    if importlib.util.find_spec(module) is None:
+        return None
+    code = f"import {module} as m; print(getattr(m, '__version__', 'unknown version'), {details})"
+    return subprocess.Popen(
+        [sys.executable, "-c", code],
+        # Without the second setting, JAX reserves most of a GPU's memory.
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        errors="replace",
+    )
+
+
+def _result(process):
+    """Return the last line of output of a process, or its error."""
+    try:
+        output, errors = process.communicate(timeout=_TIMEOUT)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        return f"ERROR: the import took more than {_TIMEOUT} seconds"
+    if process.returncode < 0:
+        return f"ERROR: the import ended with {signal.Signals(-process.returncode).name}"
+    if process.returncode == 0 and output.strip():
+        return output.strip().splitlines()[-1]
+    lines = errors.strip().splitlines() or [f"exit status {process.returncode}"]
+    # TensorFlow's message has general advice after the reason.
+    reasons = [line for line in lines if re.match(r"[\w.]+(Error|Exception): ", line)]
+    return f"ERROR: {(reasons or lines)[-1][:300]}"
+
+
+def _size(folder):
+    """Return the bytes of the files in a folder that can be read."""
+    paths = (os.path.join(root, name) for root, _, names in os.walk(folder) for name in names)
+    return sum(os.lstat(path).st_size for path in paths if os.path.lexists(path))
+
+
+def _free(folder):
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    try:
+        return f"{shutil.disk_usage(folder).free / 1e9:.1f} GB free"
+    except OSError as error:
+        return f"free space unknown ({error.strerror})"
+
+
+def _missing_extras():
+    """Return the extras of this package that lack packages, {extra: [package]}."""
+    try:
+        requirements = importlib.metadata.requires("keras3-bert") or []
+    except importlib.metadata.PackageNotFoundError:  # a source folder on the path
+        return {}
+    missing: dict[str, list[str]] = {}
+    for match in filter(None, map(_REQUIREMENT.match, requirements)):
+        name, extra = match.groups()
+        if extra in _HIDDEN_EXTRAS or (os.name == "nt" and '!= "Windows"' in match[0]):
+            continue
+        try:
+            importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            missing.setdefault(extra, []).append(name)
+    return missing

@@ -1,0 +1,131 @@
+"""`doctor` reports packages that are missing or broken, and does not fail."""
+
+import importlib.metadata
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import types
+
+import pytest
+
+import keras_bert
+from keras_bert.cli import doctor
+from keras_bert.hub import cache
+from tests.cli.shared import run
+from tests.conftest import ROOT
+
+
+def ask(*options, **environment):
+    """Return the lines of the command in a new process, {name: value}."""
+    done = subprocess.run(
+        [sys.executable, *options, "-m", "keras_bert", "doctor"],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return dict(re.split(r" {2,}", line, maxsplit=1) for line in done.stdout.splitlines())
+
+
+def test_without_any_package(tmp_path):
+    lines = ask("-S", PYTHONPATH=str(ROOT), KERAS_BERT_CACHE=str(tmp_path / "none"))
+    assert lines["keras_bert"].startswith(keras_bert.__version__)
+    assert lines["python"].startswith(sys.version.split()[0])
+    for name in doctor._PACKAGES:
+        assert lines[name] == "not installed"
+    assert f"{os.cpu_count()} CPUs" in lines["processor"]
+    assert lines["cache"].startswith(f"{tmp_path / 'none'}, 0.0 GB, ")
+
+
+def test_broken_packages_are_lines(tmp_path):
+    def write(name, text):
+        tmp_path.joinpath(name).write_text(text)
+
+    write("keras.py", "__version__ = '3.99'\nclass backend:\n    backend = lambda: 'jax'")
+    reason = "raise ImportError('Traceback:\\nImportError: no libcudart\\nSee the guide')"
+    write("tensorflow.py", reason)
+    write("tensorflow_text.py", "import sys; sys.exit(3)")
+    write("jax.py", "import os; os.abort()")
+    write("numpy.py", "")
+    write("onnxruntime.py", "print('\\033[2J'); __version__ = '\\033[2J'\nno_such_name")
+    lines = ask("-S", PYTHONPATH=os.pathsep.join([str(tmp_path), str(ROOT)]))
+    assert lines["keras"] == "3.99 backend jax"
+    assert lines["tensorflow"] == "ERROR: ImportError: no libcudart"
+    assert lines["tensorflow-text"] == "ERROR: exit status 3"
+    assert lines["jax"] == "ERROR: the import ended with SIGABRT"
+    assert lines["torch"] == "not installed"
+    assert lines["numpy"] == "unknown version"
+    assert lines["onnxruntime"] == "ERROR: NameError: name 'no_such_name' is not defined"
+
+
+@pytest.mark.slow
+def test_installed_packages():
+    lines = ask()
+    for name, backend in (("keras", "backend tensorflow"), ("tensorflow", "CPU:0")):
+        assert lines[name].startswith(importlib.metadata.version(name)) and backend in lines[name]
+    assert lines["numpy"] == importlib.metadata.version("numpy")
+
+
+@pytest.fixture
+def no_imports(monkeypatch):
+    monkeypatch.setattr(doctor, "_PACKAGES", {})
+
+
+def test_missing_extras(no_imports, monkeypatch, capsys):
+    requirements = [
+        "keras<3.16,>=3.15",
+        'pytest-none; extra == "dev"',
+        'no-such-text!=2.21.0,>=2.20.1; platform_system != "Windows" and extra == "fast"',
+        "pytest; extra == 'serve'",
+        "no-such.a; extra == 'serve'",
+        "no-such-b>=2; extra == 'serve'",
+    ]
+    monkeypatch.setattr(importlib.metadata, "requires", lambda name: requirements)
+    assert run("doctor") == 0
+    extras = re.findall(r"extra .*", capsys.readouterr().out)
+    assert extras == [
+        "extra fast         needs no-such-text: pip install 'keras3-bert[fast]'",
+        "extra serve        needs no-such.a, no-such-b: pip install 'keras3-bert[serve]'",
+    ]
+    monkeypatch.setattr(doctor, "os", types.SimpleNamespace(name="nt"))
+    assert list(doctor._missing_extras()) == ["serve"]
+
+
+def test_without_a_distribution_there_are_no_extras(no_imports, monkeypatch, capsys):
+    def requires(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "requires", requires)
+    assert run("doctor") == 0
+    assert "extra" not in capsys.readouterr().out
+
+
+def test_the_cache(no_imports, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("KERAS_BERT_CACHE", str(tmp_path))
+    tmp_path.joinpath("model").mkdir()
+    with open(tmp_path / "model" / "weights", "wb") as file:
+        file.truncate(2_500_000_000)
+    tmp_path.joinpath("dangling").symlink_to(tmp_path / "none")
+    usage = types.SimpleNamespace(free=3_210_000_000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+    assert run("doctor") == 0
+    line = f"{cache.cache_folder()}, 2.5 GB, 3.2 GB free\n"
+    assert line in capsys.readouterr().out
+
+    def fails(path):
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(shutil, "disk_usage", fails)
+    assert doctor._free(pathlib.Path(tmp_path)) == "free space unknown (Permission denied)"
+
+
+def test_an_import_that_hangs(monkeypatch, tmp_path):
+    tmp_path.joinpath("slow_package.py").write_text("import time; time.sleep(100)")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(doctor, "_TIMEOUT", 0.5)
+    said = doctor._result(doctor._start("slow_package", ""))
+    assert said == "ERROR: the import took more than 0.5 seconds"
