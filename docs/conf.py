@@ -1,0 +1,46 @@
+"""Configuration of Sphinx for the documentation."""
+
+import os
+import pathlib
+import sys
+
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[1])]
+
+import generate_reference
+
+from keras_bert.version import __version__
+
+project = "keras_bert"
+author = "The keras3-bert authors"
+project_copyright = author
+release = version = __version__
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+]
+exclude_patterns = ["_build"]
+html_theme = "furo"
+html_title = f"keras_bert {version}"
+html_show_copyright = False
+html_copy_source = False
+
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 3
+
+# Docstrings use single backticks for code.
+default_role = "code"
+autodoc_typehints = "none"
+autodoc_member_order = "bysource"
+napoleon_use_rtype = False
+# Names of other libraries. Their inventories would need a network.
+nitpick_ignore_regex = [("py:exc", ".*"), ("py:class", ".*"), ("py:obj", ".*")]
+
+
+def setup(app):
+    """Write the pages that come from the package before Sphinx looks for pages."""
+    generate_reference.write(pathlib.Path(app.srcdir) / "reference")
