@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import sys
 
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
@@ -37,10 +38,18 @@ default_role = "code"
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 napoleon_use_rtype = False
+# Attributes that are also properties would be described twice.
+napoleon_use_ivar = True
 # Names of other libraries. Their inventories would need a network.
 nitpick_ignore_regex = [("py:exc", ".*"), ("py:class", ".*"), ("py:obj", ".*")]
 
 
+def _separate_plurals(app, what, name, obj, options, lines):
+    """Write `Document`s in a docstring as reStructuredText needs it."""
+    lines[:] = [re.sub(r"(`[^`]+`)(?=s\b)", r"\1\\ ", line) for line in lines]
+
+
 def setup(app):
     """Write the pages that come from the package before Sphinx looks for pages."""
+    app.connect("autodoc-process-docstring", _separate_plurals)
     generate_reference.write(pathlib.Path(app.srcdir) / "reference")

@@ -1,8 +1,10 @@
-"""Write the reference pages that come from the package: public names and commands."""
+"""Write the reference pages that come from elsewhere: public names, commands, files of the root."""
 
 import argparse
 import importlib
 import inspect
+import pathlib
+import re
 
 import keras_bert
 from keras_bert.cli.options import make_parser
@@ -14,11 +16,21 @@ _PARTS = {
     ),
 }  # fmt: skip
 
+ROOT = pathlib.Path(__file__).parents[1]
+# File in the repository -> page of the reference.
+_COPIED = {
+    "CHANGELOG.md": "changelog.md",
+    "SECURITY.md": "security.md",
+    "benchmarks/RESULTS.md": "results.md",
+}
+
 
 def write(folder):
-    """Write `api/` and `commands/` in the folder of the reference."""
+    """Write `api/`, `commands/` and the copied pages in the folder of the reference."""
+    _seen.clear()
     pages = {f"api/{name}.md": _api_page(name) for name in keras_bert.__all__}
     pages |= {f"commands/{name}.md": _command_page(parser) for name, parser in commands().items()}
+    pages |= {page: _copy(name) for name, page in _COPIED.items()}
     for name, text in pages.items():
         path = folder / name
         path.parent.mkdir(exist_ok=True)
@@ -28,6 +40,21 @@ def write(folder):
     for path in [*folder.glob("api/*.md"), *folder.glob("commands/*.md")]:
         if path.relative_to(folder).as_posix() not in pages:
             path.unlink()
+
+
+def _copy(name):
+    """Return a file of the repository with links to pages of the site."""
+
+    def replaced(found):
+        text, target = found.groups()
+        if target.startswith(("http", "#")):
+            return found[0]
+        path = (ROOT / name).parent / target
+        target = path.resolve().relative_to(ROOT).as_posix()
+        # Other files of the repository are not part of the site.
+        return f"[{text}]({_COPIED[target]})" if target in _COPIED else f"`{target}`"
+
+    return re.sub(r"\[([^]]*)\]\(([^)]*)\)", replaced, (ROOT / name).read_text(encoding="utf-8"))
 
 
 def _api_page(name):
@@ -62,12 +89,18 @@ def _members(path, module):
     ]
 
 
+_seen: set[int] = set()
+
+
 def _directive(path, item):
     """Return the lines of an autodoc directive."""
-    lines = ["```{eval-rst}"]
+    kind = "autoclass" if inspect.isclass(item) else "autofunction"
+    lines = ["```{eval-rst}", f".. {kind}:: {path}"]
+    if id(item) in _seen:  # two modules have this name
+        lines.append("   :no-index:")
+    _seen.add(id(item))
     if not inspect.isclass(item):
-        return [*lines, f".. autofunction:: {path}", "```", ""]
-    lines.append(f".. autoclass:: {path}")
+        return [*lines, "```", ""]
     # Keras calls these methods, so they are no part of the API.
     public = [
         name
