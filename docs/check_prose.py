@@ -29,11 +29,11 @@ def pages():
 
 
 def paragraphs(text):
-    """Yield (line number, paragraph) of the prose: no code, tables, front matter or link targets.
+    r"""Yield (line number, paragraph) of the prose: no code, tables, front matter or link targets.
 
     Example:
 
-    >>> list(paragraphs("# A page\\n\\nSome [prose](a.md)\\nhere.\\n"))
+    >>> list(paragraphs("# A page\n\nSome [prose](a.md)\nhere.\n"))
     [(1, 'A page'), (3, 'Some prose here.')]
     """
     fence, block, start = None, [], 0

@@ -9,9 +9,9 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[1])]
 
-import generate_reference
+import generate_reference  # noqa: E402
 
-from keras_bert.version import __version__
+from keras_bert.version import __version__  # noqa: E402
 
 project = "keras_bert"
 author = "The keras3-bert authors"
