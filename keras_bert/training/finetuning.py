@@ -103,7 +103,8 @@ def finetune(
             line per epoch on stderr.
         **options: Options of the task: for texts `class_weight`, and `long_texts="window"` to train
             on overlapping parts of long texts and average their answers; for tags and questions
-            `stride`.
+            `stride`; for embeddings `loss`, `matryoshka_dims`, `gradient_caching` and `sampling`,
+            see `tasks.embedding.encode`.
 
     Returns:
         A tuple `(model, metrics)`: a `keras.Model` from token ids to logits, and a dict with

@@ -1,0 +1,55 @@
+"""Configuration of Sphinx for the documentation."""
+
+import os
+import pathlib
+import re
+import sys
+
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[1])]
+
+import generate_reference  # noqa: E402
+
+from keras_bert.version import __version__  # noqa: E402
+
+project = "keras_bert"
+author = "The keras3-bert authors"
+project_copyright = author
+release = version = __version__
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx_copybutton",
+]
+exclude_patterns = ["_build"]
+html_theme = "furo"
+html_title = f"keras_bert {version}"
+html_show_copyright = False
+html_copy_source = False
+
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 3
+
+# Docstrings use single backticks for code.
+default_role = "code"
+autodoc_typehints = "none"
+autodoc_member_order = "bysource"
+napoleon_use_rtype = False
+# Attributes that are also properties would be described twice.
+napoleon_use_ivar = True
+# Names of other libraries. Their inventories would need a network.
+nitpick_ignore_regex = [("py:exc", ".*"), ("py:class", ".*"), ("py:obj", ".*")]
+
+
+def _separate_plurals(app, what, name, obj, options, lines):
+    """Write `Document`s in a docstring as reStructuredText needs it."""
+    lines[:] = [re.sub(r"(`[^`]+`)(?=s\b)", r"\1\\ ", line) for line in lines]
+
+
+def setup(app):
+    """Write the pages that come from the package before Sphinx looks for pages."""
+    app.connect("autodoc-process-docstring", _separate_plurals)
+    generate_reference.write(pathlib.Path(app.srcdir) / "reference")

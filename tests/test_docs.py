@@ -1,0 +1,77 @@
+"""The documentation: its prose, its commands, and its programs."""
+
+import importlib.util
+import re
+import shlex
+
+import pytest
+
+from docs import check_prose
+from keras_bert.cli.options import make_parser
+from tests import docs_pages
+from tests.test_readme import folder  # noqa: F401
+
+ROOT = docs_pages.ROOT
+PAGES = {page.name: page for page in docs_pages.pages()}
+
+
+def test_prose():
+    assert [found for page in check_prose.pages() for found in check_prose.findings(page)] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("A module is a house.", ["docs/page.md:1: excluded by the style guide: house"]),
+        ("word " * 31 + ".", ["docs/page.md:1: 32 words: " + "word " * 31 + "."]),
+        ("```\nA house.\n```", []),
+        ("See `house`.", []),
+    ],
+)
+def test_prose_findings(text, found, tmp_path, monkeypatch):
+    monkeypatch.setattr(check_prose, "ROOT", tmp_path)
+    page = tmp_path / "docs" / "page.md"
+    page.parent.mkdir()
+    page.write_text(text)
+    assert list(check_prose.findings(page)) == found
+
+
+def test_commands():
+    """The commands in the pages are valid."""
+    parser, count = make_parser(), 0
+    for path in docs_pages.DOCS.rglob("*.md"):
+        for block in re.findall(r"^```bash\n(.*?)^```", path.read_text(), re.DOTALL | re.MULTILINE):
+            for line in block.replace("\\\n", " ").splitlines():
+                if line.startswith("keras-bert "):
+                    arguments = shlex.split(line, comments=True)[1:]
+                    if not {"--help", "--version"} & set(arguments):
+                        assert parser.parse_args(arguments), (path, line)
+                    count += 1
+    assert count > 20
+
+
+def test_pages_that_do_not_run_say_why():
+    reasons = [page.options["not-executable"] for page in PAGES.values() if not _runs(page)]
+    assert all(len(reason.split()) >= 3 for reason in reasons)
+    assert len(reasons) < 5
+
+
+def _runs(page):
+    return "not-executable" not in page.options
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name, page in PAGES.items() if _runs(page)])
+def test_programs(name, folder, python):  # noqa: F811
+    page = PAGES[name]
+    if "requires" in page.options:
+        pytest.importorskip(page.options["requires"])
+    backend = page.options.get("backend", "tensorflow")
+    if backend == "torch" and importlib.util.find_spec("torch") is None:
+        pytest.skip("no torch")
+    (folder / "saved_models").mkdir()
+    outputs = page.printed(python("-c", page.program(folder), backend=backend))
+    assert len(outputs) == len(page.blocks)
+    for (line, _, wanted), got in zip(page.blocks, outputs, strict=True):
+        where = f"{name}, line {line}"
+        assert wanted is None or docs_pages.matches(wanted.strip(), got), (where, wanted, got)
