@@ -23,6 +23,7 @@ PORT = 8599
 
 
 def wait_for(url):
+    """Return the answer of a server that is starting."""
     for _ in range(300):
         try:
             return urllib.request.urlopen(url).read()
@@ -32,6 +33,7 @@ def wait_for(url):
 
 
 def main():
+    """Serve the model, ask, and take the picture."""
     model = pathlib.Path(sys.argv[1])
     address = f"http://127.0.0.1:{PORT}"
     server = subprocess.Popen(

@@ -66,8 +66,8 @@ class Page:
 
 
 def pages():
-    """Return the pages with programs."""
-    found = map(Page, sorted(DOCS.rglob("*.md")))
+    """Return the pages with programs, and the README."""
+    found = map(Page, [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))])
     return [page for page in found if page.blocks]
 
 

@@ -1,4 +1,4 @@
-"""The programs in the READMEs run as they stand."""
+"""The two READMEs agree, and Keras' words for a missing import are in the documentation."""
 
 import pathlib
 import re
@@ -11,13 +11,13 @@ from keras_bert import heads
 from tests import tiny
 
 ROOT = pathlib.Path(__file__).parent.parent
+MAX_LINES = 120
 
 
-def programs(name):
-    """Return the Python programs in a README, those blocks that import something first."""
-    page = (ROOT / name).read_text(encoding="utf-8")
-    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    return [block for block in blocks if block.startswith(("import", "from"))]
+def programs(path):
+    """Return the Python programs of a page."""
+    page = (ROOT / path).read_text(encoding="utf-8")
+    return re.findall(r"```python\n(.*?)```", page, re.DOTALL)
 
 
 @pytest.fixture
@@ -32,37 +32,36 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def inside(folder, program):
-    return f"import os; os.chdir({str(folder)!r})\n{program}"
-
-
-def test_both_readmes_have_the_same_programs():
-    """Their comments and printed lines are in two languages."""
-    both = [
-        [re.sub(r"\s*#.*|print\(.*", "", program) for program in programs(name)]
-        for name in ("README.md", "README.ko.md")
-    ]
+def test_both_readmes_are_one_screen_and_have_the_same_programs():
+    """Their comments are in two languages. tests/test_docs.py runs the programs."""
+    both = []
+    for name in ("README.md", "README.ko.md"):
+        assert len((ROOT / name).read_text(encoding="utf-8").splitlines()) <= MAX_LINES
+        both.append([re.sub(r"\s*#.*", "", program) for program in programs(name)])
     assert both[0] == both[1]
-    assert len(both[0]) > 5
 
 
-@pytest.mark.slow
-def test_programs(folder, python):
-    for program in programs("README.md"):
-        python("-c", inside(folder, program), backend="tensorflow")
+def test_links_lead_to_files():
+    for name in ("README.md", "README.ko.md", "CONTRIBUTING.md", "examples/README.md"):
+        page = (ROOT / name).read_text(encoding="utf-8")
+        for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page):
+            assert (ROOT / name).parent.joinpath(link).exists(), (name, link)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["jax", pytest.param("torch", marks=pytest.mark.peers)])
 def test_fit_on_other_backends(folder, python, backend):
-    (program,) = [each for each in programs("README.md") if "to_dataset" in each]
-    python("-c", inside(folder, program), backend=backend)
+    """The program of the guide that says that it runs on every backend."""
+    blocks = programs("docs/guides/plain-keras.md")
+    (program,) = [block for block in blocks if "to_dataset" in block]
+    start = f"import os; os.chdir({str(folder)!r})\nimport keras\nimport keras_bert\n"
+    python("-c", start + program, backend=backend)
 
 
 @pytest.mark.slow
 def test_load_model_without_the_package(python, tmp_path):
-    """The README has the words of Keras' error."""
-    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    """The guide has the words of Keras' error."""
+    page = (ROOT / "docs/guides/plain-keras.md").read_text(encoding="utf-8")
     models = {"TokenModel": heads.classifier(tiny.encoder(), 2), "BertEncoder": tiny.encoder()}
     for name, model in models.items():
         keras_bert.save(model, tmp_path / "model.keras")
