@@ -5,9 +5,9 @@ file are kept in memory as one array, 1.5 KB per paragraph, and searched exactly
 the command line, see `keras-bert search`.
 
 Command:   python examples/semantic_search.py
-Time:      about 20 seconds on 2 CPU cores; 6,000 paragraphs take about 2 minutes
-Expected:  the right paragraph of 75 is found first for 0.68 of 225 questions, and among the first
-           five for 0.92
+Time:      about 20 seconds on 2 CPU cores
+Expected:  the right paragraph of 75 is found first for 0.74 of 225 questions, and among the first
+           five for 0.89
 """
 
 import argparse

@@ -12,6 +12,7 @@ import sys
 import keras
 import pytest
 
+import keras_bert
 import keras_bert.hub.resolve
 from keras_bert.data import conll, squad, tabular
 
@@ -67,6 +68,26 @@ LESSONS = {
         ]
         * 3
         + [rf"Head \d of layer \d attends most to the previous token \(weight {SHARE}; .+\)"],
+    ),
+    "korean_search": (
+        ["--epochs", "1", "--limit", "32"],
+        [rf"BM25 +MRR@10 {SHARE}", rf"학습 전 before +MRR@10 {SHARE}"]
+        + [rf"학습 후 trained +MRR@10 {SHARE} \(24 dev questions\)"]
+        + [r"  -?\d\.\d\d  .+\? → .+", r"  -?\d\.\d\d  .+요 → .+"],
+    ),
+    "semantic_search": (
+        ["--limit", "20"],
+        [r"20 paragraphs, vectors of \d\.\d MB"] + [r".+\?", *[r"  -?\d\.\d\d  .+"] * 3] * 3,
+    ),
+    "train_embeddings": (
+        ["--epochs", "1", "--limit", "32"],
+        [
+            rf"before +average precision {SHARE}",
+            rf"scored pairs \(CoSENT\) +average precision {SHARE}",
+        ]
+        + [r"  .+", r"  \+ .+", r"  - .+"]
+        + [rf"pairs with hard negatives +average precision {SHARE}"]
+        + [rf"student of two layers +average precision {SHARE}", r"exported to .+"],
     ),
     "pretrain": (
         ["--vocabulary-size", "100", "--layers", "1", "--hidden-size", "64", "--steps", "2"]
@@ -138,8 +159,10 @@ def test_lesson(name, small_model, monkeypatch, capsys, tmp_path):
         corpus.write_text("\n\n".join(DOCUMENTS))
         arguments = [str(corpus), *arguments]
         arguments += ["--output", str(tmp_path / "mine")] * (name == "pretrain")
-    elif name != "korean_sentiment":  # which makes its own
+    elif name not in ("korean_sentiment", "korean_search"):  # which make their own
         arguments = [*arguments, "--model", str(small_model)]
+    if name == "train_embeddings":
+        arguments += ["--output", str(tmp_path / "exported")]
     monkeypatch.setattr(sys, "argv", [f"{name}.py", *arguments])
     runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
     printed = capsys.readouterr().out.splitlines()
@@ -253,3 +276,13 @@ def test_korean_data():
         assert all(re.search("[가-힣]", text) for text in part.texts)
     check_no_text_twice(train.texts, dev.texts)
     check_in_readme("korean_reviews_*.tsv", len(train), len(dev))
+
+
+def test_korean_questions():
+    options = {"task": "embedding", "text": "question", "text_pair": "answer"}
+    train, dev = read_both("korean_faq_*.tsv", keras_bert.read, **options)
+    assert sorted(dev.positives) == sorted(set(train.positives)), "one new question per answer"
+    assert set(collections.Counter(train.positives).values()) == {4}
+    questions = [row[0] for row in (*train.texts, *dev.texts)]
+    assert len(set(questions)) == len(questions)
+    check_in_readme("korean_faq_*.tsv", len(train), len(dev))
