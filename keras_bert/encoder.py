@@ -6,6 +6,7 @@ import keras
 
 from keras_bert import keras_internals
 from keras_bert.layers import Embeddings, Pooler, SentencePooling, TransformerBlock
+from keras_bert.runtime.arguments import as_integer
 from keras_bert.token_model import TokenModel
 
 INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
@@ -246,6 +247,34 @@ class BertEncoder(TokenModel):
         if "trainable" not in options:
             keras_internals.freeze_like(self, encoder)
         return encoder
+
+    def enable_lora(self, rank):
+        """Train two small matrices for each matrix of the layers in place of the weights.
+
+        All other weights of the encoder are frozen.
+
+        Source: Hu et al. (2022), LoRA: low-rank adaptation of large language models.
+
+        Args:
+            rank: Width of the small matrices.
+
+        Raises:
+            ValueError: If the rank is below 1.
+
+        Example:
+
+        >>> encoder = BertEncoder(vocab_size=9, hidden_size=4, num_hidden_layers=1,
+        ...                       num_attention_heads=2, intermediate_size=8)
+        >>> encoder.enable_lora(2)
+        >>> sum(weight.shape[0] * weight.shape[1] for weight in encoder.trainable_weights)
+        112
+        """
+        rank = as_integer("rank", rank, 1)
+        for layer in keras_internals.all_layers(self):
+            if isinstance(layer, keras.layers.Dense) and not layer.lora_enabled:
+                layer.enable_lora(rank)
+        for variable in self.weights:
+            variable.trainable = variable.name.startswith("lora_kernel")
 
     def keep_layers(self, layers):
         """Return a smaller encoder with some of the transformer layers.

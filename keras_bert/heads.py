@@ -650,6 +650,8 @@ def _check_layers(layers, count):
 
 def _check_labels(head, count, labels, least):
     """Return the labels as strings."""
+    if isinstance(count, (list, tuple)):
+        raise ValueError(f"num_classes must be an integer; give labels={count!r:.80} by name")
     if isinstance(labels, str):
         raise ValueError(f"labels must be a list of strings; received the string {labels!r:.80}")
     if labels is None:

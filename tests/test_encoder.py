@@ -7,7 +7,8 @@ import keras
 import numpy as np
 import pytest
 
-from keras_bert import BertEncoder, Preprocessor, checkpoints, layers, optimizers
+import keras_bert
+from keras_bert import BertEncoder, Preprocessor, checkpoints, heads, layers, optimizers
 from tests import contract, tiny
 
 GOLDEN = pathlib.Path(__file__).parent / "golden" / "encoder_parameters.json"
@@ -371,3 +372,28 @@ def test_with_options_copies_lora_and_frozen_layers():
     trainable = [[v.path for v in each.trainable_variables] for each in (encoder, copy)]
     assert trainable[0] == trainable[1] and any("lora" in path for path in trainable[1])
     assert copy.with_options(trainable=False).trainable_variables == []
+
+
+def test_enable_lora_trains_only_its_matrices():
+    encoder = tiny.encoder(num_hidden_layers=1)
+    before = encoder.get_weights()
+    encoder.enable_lora(np.int64(2))
+    names = {variable.name for variable in encoder.trainable_variables}
+    assert names == {"lora_kernel_a", "lora_kernel_b"}
+    assert len(encoder.trainable_variables) == 2 * 5  # four matrices of the layer, and the pooler
+    model = heads.classifier(encoder, labels=["bad", "good"])
+    examples = keras_bert.Examples(
+        ["good", "so good", "bad", "film"], labels=["good", "good", "bad", "bad"]
+    )
+    model, _ = keras_bert.finetune(model, examples, epochs=2, show_progress=False)
+    assert any(variable.numpy().any() for variable in encoder.trainable_variables)
+    copy = encoder.with_options()
+    np.testing.assert_array_equal(
+        copy(copy.preprocessor(["good"]))["pooled_output"],
+        encoder(encoder.preprocessor(["good"]))["pooled_output"],
+    )
+    frozen = [weight for weight in encoder.weights if not weight.name.startswith("lora")]
+    for weight, value in zip(frozen, before, strict=True):
+        np.testing.assert_array_equal(weight, value)
+    with pytest.raises(ValueError, match="rank must be an integer of at least 1"):
+        encoder.enable_lora(0)

@@ -249,7 +249,8 @@ class Embedding(TextPipeline):
         """Return texts with their embeddings, to train a smaller model on.
 
         Args:
-            texts: A list of texts, or `keras_bert.EmbeddingExamples`, whose texts are taken.
+            texts: A list of texts, or `keras_bert.Examples` or `EmbeddingExamples`, whose texts are
+                taken.
             prompt: See `encode`.
 
         Returns:
@@ -261,7 +262,10 @@ class Embedding(TextPipeline):
         source = getattr(texts, "source", SOURCE)
         if isinstance(texts, EmbeddingExamples):
             texts = [text for row in texts.texts for text in row]
-        texts = list(dict.fromkeys(_check_texts(list(texts))))
+        elif isinstance(texts, Examples):
+            texts = [*texts.texts, *(texts.text_pairs or ())]
+        texts, _ = _listed(texts, "texts")
+        texts = list(dict.fromkeys(_check_texts(texts)))
         vectors = self.encode(texts, prompt=prompt)
         return EmbeddingExamples([(text,) for text in texts], source=source, vectors=vectors)
 

@@ -257,7 +257,10 @@ class _Run:
             self._encoded_dev = _encode_dev(task, model, train, dev, recipe.max_length)
             self.metric = selecting_metric(callbacks, metric)
             _check_metric(self._score_names(task), self.metric)
-            self.score = functools.partial(_score, model, dev, self._encoded_dev, recipe.batch_size)
+            self.score = functools.partial(
+                _score, model, dev, self._encoded_dev, recipe.batch_size,
+                inference.predict_function(model) if distribution.replicas() == 1 else None,
+            )  # fmt: skip
         if not len(self.encoded):
             raise ValueError(
                 f"{train.source}: no text has tokens. Check the column of the texts and the "
@@ -443,7 +446,7 @@ def _encode_dev(task, model, train, dev, max_length):
         ) from error
 
 
-def _score(model, dev, encoded, batch_size):
+def _score(model, dev, encoded, batch_size, predict):
     """Return the metrics of the dev data and the mean of the loss over its targets."""
     losses, counts = [], []
 
@@ -457,7 +460,7 @@ def _score(model, dev, encoded, batch_size):
         counts.append(float(keras.tree.flatten(weights)[0].sum()))
 
     metrics = inference.evaluate(
-        model, dev, batch_size=batch_size, encoded=encoded, on_outputs=add_loss
+        model, dev, batch_size=batch_size, encoded=encoded, on_outputs=add_loss, predict=predict
     )
     if not losses:
         return metrics
