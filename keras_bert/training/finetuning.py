@@ -293,8 +293,7 @@ class _Run:
     def _score_names(self, task):
         """Return the names of the scores of the dev data, and of its loss if it has targets."""
         names = task.metric_names(self._model, self._dev)
-        has_loss = getattr(self._encoded_dev, "targets", ()) is not None
-        return (*names, DEV_LOSS) if has_loss else names
+        return (*names, DEV_LOSS) if _has_targets(self._encoded_dev) else names
 
     @property
     def evaluate_every(self):
@@ -446,13 +445,16 @@ def _encode_dev(task, model, train, dev, max_length):
         ) from error
 
 
+def _has_targets(encoded):
+    """Return False for retrieval data, which has no loss."""
+    return getattr(encoded, "targets", ()) is not None
+
+
 def _score(model, dev, encoded, batch_size, predict):
     """Return the metrics of the dev data and the mean of the loss over its targets."""
     losses, counts = [], []
 
-    def add_loss(outputs, targets=None, weights=None):
-        if targets is None:  # retrieval data, which has no loss
-            return
+    def add_loss(outputs, targets, weights):
         if hasattr(encoded, "loss"):  # of embedders; the dev data may be of another kind
             losses.append(float(encoded.loss(targets, outputs, weights)))
         else:
@@ -460,9 +462,14 @@ def _score(model, dev, encoded, batch_size, predict):
         counts.append(float(keras.tree.flatten(weights)[0].sum()))
 
     metrics = inference.evaluate(
-        model, dev, batch_size=batch_size, encoded=encoded, on_outputs=add_loss, predict=predict
+        model,
+        dev,
+        batch_size=batch_size,
+        encoded=encoded,
+        predict=predict,
+        on_outputs=add_loss if _has_targets(encoded) else None,
     )
-    if not losses:
+    if not _has_targets(encoded):
         return metrics
     return metrics | {DEV_LOSS: float(np.dot(losses, counts) / max(sum(counts), 1e-9))}
 
