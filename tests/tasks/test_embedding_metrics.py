@@ -38,6 +38,7 @@ def test_ndcg_equals_scikit_learn(ranking):
 
 
 @pytest.mark.peers
+@pytest.mark.filterwarnings("ignore:unsafe cast")  # of numba
 def test_metrics_equal_ranx(ranking):
     ranx = pytest.importorskip("ranx")
     found, relevant = ranking
