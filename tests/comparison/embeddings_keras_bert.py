@@ -1,3 +1,3 @@
 import keras_bert
 
-print(keras_bert.predict("model", ["so good", "bad film"]).shape)
+print(keras_bert.pipeline("model", pooling="mean")(["so good", "bad film"]).shape)
