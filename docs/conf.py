@@ -10,6 +10,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[1])]
 
 import generate_reference  # noqa: E402
+import pictures  # noqa: E402
 
 from keras_bert.version import __version__  # noqa: E402
 
@@ -50,6 +51,7 @@ def _separate_plurals(app, what, name, obj, options, lines):
 
 
 def setup(app):
-    """Write the pages that come from the package before Sphinx looks for pages."""
+    """Write generated pages and pictures before Sphinx looks for pages."""
     app.connect("autodoc-process-docstring", _separate_plurals)
     generate_reference.write(pathlib.Path(app.srcdir) / "reference")
+    pictures.write(pathlib.Path(app.srcdir) / "_static")

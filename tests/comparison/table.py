@@ -1,4 +1,4 @@
-"""Write the table of docs/comparison.md: the lines of each program.
+"""Write the table of docs/coming-from/comparison.md: the lines of each program.
 
     python -m tests.comparison.table
 
@@ -10,7 +10,7 @@ import ast
 import pathlib
 
 FOLDER = pathlib.Path(__file__).parent
-PAGE = FOLDER.parents[1] / "docs" / "comparison.md"
+PAGE = FOLDER.parents[1] / "docs" / "coming-from" / "comparison.md"
 START, END = "<!-- lines -->\n", "<!-- end of lines -->\n"
 LIBRARIES = ("keras_bert", "transformers", "keras_hub")
 TASKS = {
@@ -77,7 +77,7 @@ def rows():
     for task, title in TASKS.items():
         found = counts(task)
         cells = [
-            f"[{found[library]}](../tests/comparison/{program(task, library).name})"
+            f"[{found[library]}](../../tests/comparison/{program(task, library).name})"
             if library in found
             else f"not available: {NOT_AVAILABLE[task, library]}"
             for library in LIBRARIES

@@ -1,4 +1,4 @@
-"""The programs of docs/comparison.md run, and ours are never longer than those of the peers."""
+"""The programs of docs/coming-from/comparison.md run; ours are never longer than the peers'."""
 
 import importlib.util
 import os

@@ -1,0 +1,132 @@
+"""Draw the pictures of the documentation: the layers of the model, packing and attention.
+
+Run it as `python docs/pictures.py`. `conf.py` calls `write` before Sphinx looks for pages. The
+colors are readable on light and dark pages.
+"""
+
+import io
+import pathlib
+
+import matplotlib
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch, Rectangle
+
+FOLDER = pathlib.Path(__file__).parent / "_static"
+GRAY, BLUE, ORANGE, GREEN = "#808080", "#4c8bd0", "#d08a3c", "#4fa06a"
+
+# Layer 0, head 4 of MiniLM for "The bank of the river was muddy", from
+# `keras_bert.inspect.attention(keras_bert.load("minilm"), text).weights[0, 4].round(2)`.
+TOKENS = []
+WEIGHTS = []
+
+
+def write(folder=FOLDER):
+    """Write the pictures that changed, as SVG files."""
+    folder.mkdir(exist_ok=True)
+    pictures = {"architecture": architecture, "packing": packing, "attention": attention}
+    for name, draw in pictures.items():
+        svg = _svg(draw())
+        path = folder / f"{name}.svg"
+        # Sphinx reads pages again if the time of a picture has changed.
+        if not path.exists() or path.read_bytes() != svg:
+            path.write_bytes(svg)
+
+
+def architecture():
+    """Draw the layers from token ids to the outputs."""
+    figure, axes = _blank(7, 5.2)
+    axes.set(xlim=(0, 7), ylim=(0, 5.2))
+    for x, name in ((0.2, "input_word_ids"), (2.45, "input_mask"), (4.7, "input_type_ids")):
+        _box(axes, x, 0.1, 2.1, name, GRAY)
+        if name != "input_mask":
+            _arrow(axes, x + 1.05, 0.5, 3.5, 0.95)
+    _box(axes, 0.2, 0.95, 6.6, "embeddings: word + position + type, LayerNorm", BLUE)
+    _arrow(axes, 3.5, 1.35, 3.5, 1.75)
+    axes.add_patch(Rectangle((0.1, 1.65), 6.8, 1.45, fill=False, edgecolor=GRAY, linestyle="--"))
+    _box(axes, 0.2, 1.75, 6.2, "self-attention, residual, LayerNorm", ORANGE)
+    _arrow(axes, 3.3, 2.15, 3.3, 2.6)
+    _box(axes, 0.2, 2.6, 6.2, "feed-forward with GELU, residual, LayerNorm", ORANGE)
+    axes.text(6.65, 2.38, "× layers", rotation=90, ha="center", va="center", color=GRAY, size=10)
+    _arrow(axes, 1.7, 3.0, 1.7, 3.5)
+    _arrow(axes, 5.2, 3.0, 5.2, 3.5)
+    _box(axes, 0.2, 3.5, 3.0, "pooler: dense, tanh on [CLS]", GREEN)
+    _box(axes, 3.7, 3.5, 3.1, "sequence_output", GRAY)
+    _arrow(axes, 1.7, 3.9, 1.7, 4.3)
+    _arrow(axes, 5.2, 3.9, 5.2, 4.3)
+    _box(axes, 0.2, 4.3, 3.0, "classes, next sentence", GREEN)
+    _box(axes, 3.7, 4.3, 3.1, "tags, answers, masked tokens", GREEN)
+    return figure
+
+
+def packing():
+    """Draw a batch without and with packing."""
+    figure, axes = _blank(7, 2.6)
+    axes.set(xlim=(0, 17), ylim=(0, 7.2))
+    lengths, colors = (8, 3, 5, 2, 6), (BLUE, ORANGE, GREEN, GRAY, "#a06fb8")
+    axes.text(0, 6.6, "5 rows of 8, 16 positions of padding", color=GRAY, size=10)
+    axes.text(9, 6.6, "3 rows of 8, no padding", color=GRAY, size=10)
+    for row, (length, color) in enumerate(zip(lengths, colors, strict=True)):
+        for column in range(8):
+            _cell(axes, column, 5 - row, color if column < length else None)
+    # Text, its row and its first position.
+    places = ((0, 0, 0), (2, 1, 0), (1, 1, 5), (4, 2, 0), (3, 2, 6))
+    for text, row, first in places:
+        for column in range(lengths[text]):
+            _cell(axes, 9 + first + column, 5 - row, colors[text])
+    return figure
+
+
+def attention():
+    """Draw the weights of a head of MiniLM."""
+    figure, axes = _blank(4.6, 4.2)
+    size = len(TOKENS)
+    axes.set(xlim=(-3, size), ylim=(-0.3, size + 2.4))
+    for row, (token, weights) in enumerate(zip(TOKENS, WEIGHTS, strict=True)):
+        y = size - 1 - row
+        axes.text(-0.2, y + 0.5, token, ha="right", va="center", color=GRAY, size=10)
+        axes.text(row + 0.5, size + 0.2, token, ha="center", rotation=90, color=GRAY, size=10)
+        for column, weight in enumerate(weights):
+            patch = Rectangle((column, y), 1, 1, facecolor=BLUE, alpha=weight, edgecolor="none")
+            axes.add_patch(patch)
+            axes.add_patch(Rectangle((column, y), 1, 1, fill=False, edgecolor=GRAY, linewidth=0.4))
+    return figure
+
+
+def _blank(width, height):
+    figure = Figure(figsize=(width, height))
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set_axis_off()
+    return figure, axes
+
+
+def _box(axes, x, y, width, text, color):
+    box = FancyBboxPatch(
+        (x, y), width, 0.4, boxstyle="round,pad=0,rounding_size=0.08", fill=False, edgecolor=color
+    )
+    axes.add_patch(box)
+    axes.text(x + width / 2, y + 0.2, text, ha="center", va="center", color=color, size=10)
+
+
+def _arrow(axes, x, y, to_x, to_y):
+    arrow = {"arrowstyle": "->", "color": GRAY, "shrinkA": 0, "shrinkB": 0}
+    axes.annotate("", (to_x, to_y), (x, y), arrowprops=arrow)
+
+
+def _cell(axes, x, y, color):
+    axes.add_patch(
+        Rectangle(
+            (x, y), 0.9, 0.9, facecolor=color or "none", edgecolor=GRAY, linewidth=0.5, alpha=0.8
+        )
+    )
+
+
+def _svg(figure):
+    """Return a figure as SVG with a transparent background; equal figures give equal bytes."""
+    stream = io.BytesIO()
+    with matplotlib.rc_context({"svg.hashsalt": "keras_bert"}):
+        figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
+    return stream.getvalue()
+
+
+if __name__ == "__main__":
+    write()
