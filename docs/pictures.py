@@ -43,7 +43,7 @@ def architecture():
     _box(axes, 0.2, 0.95, 6.6, "embeddings: word + position + type, LayerNorm", BLUE)
     _arrow(axes, 3.5, 1.35, 3.5, 1.75)
     axes.add_patch(Rectangle((0.1, 1.65), 6.8, 1.45, fill=False, edgecolor=GRAY, linestyle="--"))
-    _box(axes, 0.2, 1.75, 6.2, "self-attention, residual, LayerNorm", ORANGE)
+    _box(axes, 0.2, 1.75, 6.2, "self-attention within input_mask, residual, LayerNorm", ORANGE)
     _arrow(axes, 3.3, 2.15, 3.3, 2.6)
     _box(axes, 0.2, 2.6, 6.2, "feed-forward with GELU, residual, LayerNorm", ORANGE)
     axes.text(6.65, 2.38, "× layers", rotation=90, ha="center", va="center", color=GRAY, size=10)
