@@ -14,10 +14,20 @@ from matplotlib.patches import FancyBboxPatch, Rectangle
 FOLDER = pathlib.Path(__file__).parent / "_static"
 GRAY, BLUE, ORANGE, GREEN = "#808080", "#4c8bd0", "#d08a3c", "#4fa06a"
 
-# Layer 0, head 4 of MiniLM for "The bank of the river was muddy", from
-# `keras_bert.inspect.attention(keras_bert.load("minilm"), text).weights[0, 4].round(2)`.
-TOKENS = []
-WEIGHTS = []
+# Layer 1, head 8 of MiniLM for "The bank of the river was muddy", from
+# `keras_bert.inspect.attention(keras_bert.load("minilm"), text).weights[1, 8].round(2)`.
+TOKENS = ["[CLS]", "the", "bank", "of", "the", "river", "was", "muddy", "[SEP]"]
+WEIGHTS = [
+    [0.88, 0.01, 0.01, 0.01, 0.02, 0.02, 0.01, 0.02, 0.02],
+    [0.19, 0.06, 0.73, 0, 0, 0, 0, 0.01, 0],
+    [0.26, 0, 0.05, 0.68, 0.01, 0, 0, 0, 0.01],
+    [0.1, 0, 0, 0, 0.89, 0.01, 0, 0, 0],
+    [0.12, 0, 0, 0, 0.05, 0.83, 0, 0, 0],
+    [0.61, 0.02, 0, 0, 0, 0.14, 0.21, 0.02, 0],
+    [0.15, 0, 0.02, 0, 0, 0, 0.02, 0.79, 0.01],
+    [0.77, 0, 0, 0, 0, 0, 0, 0.02, 0.2],
+    [0.9, 0, 0, 0, 0.01, 0, 0, 0, 0.09],
+]
 
 
 def write(folder=FOLDER):
@@ -78,9 +88,9 @@ def packing():
 
 def attention():
     """Draw the weights of a head of MiniLM."""
-    figure, axes = _blank(4.6, 4.2)
+    figure, axes = _blank(4.4, 4.2)
     size = len(TOKENS)
-    axes.set(xlim=(-3, size), ylim=(-0.3, size + 2.4))
+    axes.set(xlim=(-1.8, size + 0.2), ylim=(-0.2, size + 1.6))
     for row, (token, weights) in enumerate(zip(TOKENS, WEIGHTS, strict=True)):
         y = size - 1 - row
         axes.text(-0.2, y + 0.5, token, ha="right", va="center", color=GRAY, size=10)
