@@ -1,11 +1,14 @@
 """The documentation: its prose, its commands, and its programs."""
 
+import ast
 import importlib.util
+import inspect
 import re
 import shlex
 
 import pytest
 
+import keras_bert
 from docs import check_prose
 from keras_bert.cli.options import make_parser
 from tests import docs_pages
@@ -48,6 +51,39 @@ def test_commands():
                         assert parser.parse_args(arguments), (path, line)
                     count += 1
     assert count > 20
+
+
+def _messages():
+    """Return the string literals of the package, with `...` for the values in f-strings."""
+    for file in (ROOT / "keras_bert").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value
+            elif isinstance(node, ast.JoinedStr):
+                yield "".join(
+                    part.value if isinstance(part, ast.Constant) else "..." for part in node.values
+                )
+
+
+def test_quoted_messages_exist():
+    """Each part of a message occurs in the package. Several literals can make one message."""
+    page = (docs_pages.DOCS / "reference" / "troubleshooting.md").read_text(encoding="utf-8")
+    ours = page.partition("\n## Messages of keras_bert\n")[2].partition("\n## ")[0]
+    quoted = re.findall(r"^```text\n(.*?)\n```", ours, re.DOTALL | re.MULTILINE)
+    assert len(quoted) > 20
+    messages = "\n".join(_messages())
+    for message in quoted:
+        for part in re.split(r"\.\.\.|[;,.:] | \(|\)", message):
+            assert part.strip(" .;,?") in messages, (message, part)
+
+
+def test_formats_are_complete():
+    """The page on formats has all keys of the encoder, and our environment variables."""
+    page = (docs_pages.DOCS / "reference" / "formats.md").read_text(encoding="utf-8")
+    arguments = set(inspect.signature(keras_bert.BertEncoder).parameters)
+    assert {key for key in arguments if f"| `{key}` |" not in page} == set()
+    variables = {name for text in _messages() for name in re.findall(r"KERAS_BERT_[A-Z]+", text)}
+    assert {name for name in variables if f"| `{name}` |" not in page} == set()
 
 
 def test_pages_that_do_not_run_say_why():
