@@ -399,16 +399,31 @@ def test_headers_have_command_time_and_expected_output():
         assert re.search(r"^Expected:  .*\d", header, re.M)
 
 
-def test_links_and_json_of_the_readme():
-    page = (FOLDER / "README.md").read_text(encoding="utf-8")
-    for target in re.findall(r"\]\(([^)#:]+)\)", page):
+def test_links_of_the_readme_and_json_of_the_page():
+    readme = (FOLDER / "README.md").read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)#:]+)\)", readme):
         assert (FOLDER / target).exists(), target
+    page = (FOLDER.parents[1] / "docs/deploy/tensorflow-serving.md").read_text(encoding="utf-8")
     for body in re.findall(r"curl .*?-d '(.+?)'", page, re.S):
         assert isinstance(json.loads(body), dict)
     blocks = re.findall(r"```(\w+)\n(.*?)```", page, re.S)
     for _, text in (block for block in blocks if block[0] == "json"):
         json.loads(text)
     assert [models_config(text) for kind, text in blocks if kind == "proto"]
+
+
+def test_kubernetes():
+    """The manifest parses, and its parts refer to each other. It was not applied to a cluster."""
+    text = (FOLDER / "kubernetes.yaml").read_text(encoding="utf-8")
+    deployment, service = yaml.safe_load_all(text)
+    assert (deployment["kind"], service["kind"]) == ("Deployment", "Service")
+    template = deployment["spec"]["template"]
+    labels = template["metadata"]["labels"]
+    assert deployment["spec"]["selector"]["matchLabels"] == service["spec"]["selector"] == labels
+    [container] = template["spec"]["containers"]
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert ports == {"grpc": 8500, "rest": 8501}
+    assert {port["name"]: port["port"] for port in service["spec"]["ports"]} == ports
 
 
 def test_clients_do_not_import_keras():
