@@ -81,6 +81,7 @@ def pipeline(
     from keras_bert.encoder import BertEncoder
     from keras_bert.hub import loading
     from keras_bert.pipelines import kinds
+    from keras_bert.pipelines.embedding import Embedding
     from keras_bert.tasks import inference
 
     if not isinstance(model, keras.Model):
@@ -95,7 +96,7 @@ def pipeline(
     options = {"batch_size": batch_size, "long_texts": long_texts, "precision": precision}
     head = heads.find_task(model)
     if "embedder" in (task, head) or (head is None and isinstance(model, BertEncoder)):
-        return kinds.Embedding(inference.as_embedder(model, pooling), **options)
+        return Embedding(inference.as_embedder(model, pooling), **options)
     if pooling is not None:
         raise ValueError(f"pooling is only for embeddings; {model.name!r} has the task {head}")
     if head not in kinds.KINDS:

@@ -5,25 +5,22 @@ import dataclasses
 
 import numpy as np
 
-from keras_bert import heads, search
+from keras_bert import heads
 from keras_bert.data.conll import TaggedSentences, is_bio
-from keras_bert.data.embedding_examples import EmbeddingExamples
 from keras_bert.data.examples import Examples
-from keras_bert.data.retrieval import RetrievalData
 from keras_bert.data.squad import Questions
 from keras_bert.data.swag import Choices
 from keras_bert.pipelines import results
 from keras_bert.pipelines.base import Pipeline
 from keras_bert.runtime.arguments import as_integer
-from keras_bert.tasks import embedding, inference, masked_lm, tagging
+from keras_bert.tasks import inference, masked_lm, tagging
 from keras_bert.tasks.classification import LONG_TEXTS
 from keras_bert.text.offsets import characters_of_bytes
 
 SOURCE = "the inputs"
-_MINED = 20  # texts that are looked at for each negative
 
 
-def _listed(inputs, name="inputs"):
+def listed(inputs, name="inputs"):
     """Return inputs as a list, and True if they are a single string."""
     if hasattr(inputs, "numpy") and inputs.dtype == "string":  # a tensor of TensorFlow
         inputs = np.char.decode(np.asarray(inputs.numpy(), "S"), "utf-8", "replace")
@@ -41,7 +38,8 @@ def _is_pair(row):
     return is_listed and len(row) == 2
 
 
-def _check_texts(texts, what="text"):
+def check_texts(texts, what="text"):
+    """Return the texts; raise a `ValueError` that gives the number of one that is no string."""
     for number, text in enumerate(texts, 1):
         if not isinstance(text, str):
             raise ValueError(f"{what} {number} must be a string; received {text!r:.80}")
@@ -76,10 +74,10 @@ class TextPipeline(Pipeline):
                     f"{self.model.name!r} reads single texts; remove text_pair, or load a model of "
                     "pairs from another format with keras_bert.load(name, pairs=True)"
                 )
-            rows, is_single = _listed(inputs)
-            return _check_texts(rows), is_single
+            rows, is_single = listed(inputs)
+            return check_texts(rows), is_single
         if text_pair is not None:
-            (first, is_single), (second, _) = _listed(inputs), _listed(text_pair, "text_pair")
+            (first, is_single), (second, _) = listed(inputs), listed(text_pair, "text_pair")
             if len(first) != len(second):
                 raise ValueError(
                     f"text_pair must have as many texts as the inputs, {len(first)}; received "
@@ -97,14 +95,14 @@ class TextPipeline(Pipeline):
                     "give two lists of texts as inputs and text_pair, or a list of pairs; received "
                     "a tuple of two"
                 )
-            pairs = [inputs] if is_single else _listed(inputs)[0]
+            pairs = [inputs] if is_single else listed(inputs)[0]
         for number, pair in enumerate(pairs, 1):
             if not _is_pair(pair):
                 raise ValueError(
                     f"input {number} must be a pair of texts, such as ('a', 'b'), or give "
                     f"text_pair; received {pair!r:.80}"
                 )
-            _check_texts(pair, f"input {number}, text")
+            check_texts(pair, f"input {number}, text")
         return [tuple(pair) for pair in pairs], is_single
 
     def _examples(self, rows):
@@ -182,154 +180,6 @@ class Regression(Classification):
         return mistakes
 
 
-class Embedding(TextPipeline):
-    """Pipeline of `heads.embedder`. Its results are arrays."""
-
-    options = ("prompt", "normalize", "truncate_dim")
-
-    def encode(self, inputs, **options):
-        """Return the embeddings of texts; the same as a call of the pipeline.
-
-        Args:
-            inputs: As for `__call__`.
-            **options: `batch_size` and `show_progress`, see `__call__`. `prompt`: the name of one
-                of the model's prompts, or a text that comes before each text; by default the
-                model's default prompt, and `""` for none. `normalize`: if True, scale vectors to
-                length 1. `truncate_dim`: keep that many first numbers of each vector.
-
-        Returns:
-            A float32 array (width,) for one text, (texts, width) for several.
-        """
-        return self(inputs, **options)
-
-    def mine_negatives(self, examples, count=1, *, margin=0.05, prompt=None, corpus_prompt=None):
-        """Add hard negatives to pairs: the most similar other texts that are no positives.
-
-        Args:
-            examples: `keras_bert.EmbeddingExamples` of pairs without scores. The second texts are
-                the corpus.
-            count: Negatives per row. Rows with fewer are left out.
-            margin: A text whose cosine similarity is not below that of the positive by the margin
-                is left out, because it may be another right answer.
-            prompt: Prompt of the first texts, see `encode`.
-            corpus_prompt: Prompt of the second texts.
-
-        Returns:
-            `EmbeddingExamples` of rows with 2 + `count` texts, for `keras_bert.finetune`.
-
-        Raises:
-            ValueError: If the examples are not pairs without scores, or no row has negatives.
-        """
-        count = as_integer("count", count, 1)
-        if examples.scores is not None or any(len(row) != 2 for row in examples.texts[:1]):
-            raise ValueError(f"{examples.source} must hold pairs without scores")
-        positives = collections.defaultdict(set)
-        for query, positive in examples.texts:
-            positives[query].add(positive)
-        corpus = list(dict.fromkeys(examples.positives))
-        vectors = self.encode(corpus, prompt=corpus_prompt, normalize=True)
-        queries = self.encode([row[0] for row in examples.texts], prompt=prompt, normalize=True)
-        most = max(map(len, positives.values()))
-        found, scores = search.top_k(queries, vectors, _MINED * count + most)
-        place = {text: number for number, text in enumerate(corpus)}
-        rows = []
-        for number, row in enumerate(examples.texts):
-            limit = queries[number] @ vectors[place[row[1]]] - margin
-            ranked = zip((corpus[index] for index in found[number]), scores[number], strict=True)
-            negatives = [
-                text for text, score in ranked if score < limit and text not in positives[row[0]]
-            ]
-            if len(negatives) >= count:
-                rows.append((*row, *negatives[:count]))
-        if not rows:
-            raise ValueError(f"no row of {examples.source} has {count} negatives; lower the margin")
-        return EmbeddingExamples(rows, source=examples.source)
-
-    def as_teacher(self, texts, *, prompt=None):
-        """Return texts with their embeddings, to train a smaller model on.
-
-        Args:
-            texts: A list of texts, or `keras_bert.Examples` or `EmbeddingExamples`, whose texts are
-                taken.
-            prompt: See `encode`.
-
-        Returns:
-            `EmbeddingExamples` with `vectors`, for `keras_bert.finetune`.
-
-        Raises:
-            ValueError: If a text is not a string.
-        """
-        source = getattr(texts, "source", SOURCE)
-        if isinstance(texts, EmbeddingExamples):
-            texts = [text for row in texts.texts for text in row]
-        elif isinstance(texts, Examples):
-            texts = [*texts.texts, *(texts.text_pairs or ())]
-        texts, _ = _listed(texts, "texts")
-        texts = list(dict.fromkeys(_check_texts(texts)))
-        vectors = self.encode(texts, prompt=prompt)
-        return EmbeddingExamples([(text,) for text in texts], source=source, vectors=vectors)
-
-    def similarity(self, first, second):
-        """Compare each vector of one array with each of another, as the model was trained.
-
-        Args:
-            first: Floats (n, width) or (width,).
-            second: Floats (m, width) or (width,).
-
-        Returns:
-            A float32 array (n, m). A higher number means more similar, so distances are negative.
-
-        Raises:
-            ValueError: If the widths differ.
-        """
-        return search.similarity(first, second, self._output.similarity)
-
-    def __call__(self, inputs=None, *args, **options):
-        if isinstance(inputs, (EmbeddingExamples, RetrievalData)):
-            kind = type(inputs).__name__
-            raise ValueError(f"give a list of texts; {kind} are for `evaluate`")
-        return super().__call__(inputs, *args, **options)
-
-    def _ask_rows(self, rows, settings, options):
-        width = self._kept(options.get("truncate_dim"))
-        return np.reshape(super()._ask_rows(rows, settings, options), (-1, width))
-
-    def _kept(self, truncate_dim):
-        """Return the width of the vectors of a call."""
-        width = self.model.output_shape[-1]
-        if truncate_dim is None:
-            return width
-        truncate_dim = as_integer("truncate_dim", truncate_dim, 1)
-        if truncate_dim > width:
-            raise ValueError(f"truncate_dim must be at most {width}; received {truncate_dim}")
-        return truncate_dim
-
-    def _decoding(self, options):
-        return options
-
-    def _answers(self, examples, batch_size, on_batch=None, **options):
-        if getattr(examples, "text_pairs", None) is not None:
-            raise ValueError("embeddings are of single texts; remove text_pairs")
-        if isinstance(examples, (EmbeddingExamples, RetrievalData)):
-            return inference.answers(self.model, examples, batch_size=batch_size)
-        width, kept = self.model.output_shape[-1], options.get("truncate_dim")
-        prompt = embedding.prompt_of(self.model, options.get("prompt"))
-        texts = [prompt + text for text in examples.texts] if prompt else examples.texts
-        encoded = inference.encode_texts(self.model, texts)
-        self._warn_of_truncation(encoded, len(examples))
-        vectors = inference.run(
-            self.model, encoded, batch_size=batch_size, on_batch=on_batch, predict=self._predict
-        )
-        vectors = np.reshape(np.array(vectors, np.float32), (-1, width))[:, :kept]
-        return list(search.unit_length(vectors) if options.get("normalize") else vectors)
-
-    def _results(self, examples, answers, **options):
-        return answers
-
-    def _joined(self, answers):
-        return np.array(answers, np.float32)
-
-
 class Tagging(Pipeline):
     """Pipeline of `heads.tagger`."""
 
@@ -338,8 +188,8 @@ class Tagging(Pipeline):
 
     def _rows(self, inputs, **others):
         _none_given(**others)
-        rows, is_single = _listed(inputs)
-        return _check_texts(rows), is_single
+        rows, is_single = listed(inputs)
+        return check_texts(rows), is_single
 
     def _examples(self, rows):
         tokenizer = heads.find_encoder(self.model).preprocessor.tokenizer
@@ -409,7 +259,7 @@ class QuestionAnswering(Pipeline):
             question, inputs = inputs, None
         if inputs is not None:  # (question, context), or a list of such pairs
             is_single = isinstance(inputs, tuple) and all(isinstance(x, str) for x in inputs)
-            rows = [inputs] if is_single else _listed(inputs)[0]
+            rows = [inputs] if is_single else listed(inputs)[0]
             for number, row in enumerate(rows, 1):
                 if not _is_pair(row):
                     raise ValueError(
@@ -419,8 +269,8 @@ class QuestionAnswering(Pipeline):
         elif question is None or context is None:
             raise ValueError("question answering needs question= and context=")
         else:
-            questions, is_single = _listed(question, "question")
-            contexts, is_shared = _listed(context, "context")
+            questions, is_single = listed(question, "question")
+            contexts, is_shared = listed(context, "context")
             if is_shared:
                 contexts *= len(questions)
             if len(questions) != len(contexts):
@@ -430,7 +280,7 @@ class QuestionAnswering(Pipeline):
                 )
             rows = list(zip(questions, contexts, strict=True))
         for number, row in enumerate(rows, 1):
-            _check_texts(row, f"input {number}, text")
+            check_texts(row, f"input {number}, text")
         return rows, is_single
 
     def _examples(self, rows):
@@ -468,7 +318,7 @@ class MultipleChoice(Pipeline):
 
     def _rows(self, inputs, choices=None, **others):
         _none_given(**others)
-        texts, is_single = _listed(inputs)
+        texts, is_single = listed(inputs)
         if choices is None:
             raise ValueError("multiple choice needs choices=, a list of strings per text")
         choices = [choices] if is_single else list(choices)
@@ -483,7 +333,7 @@ class MultipleChoice(Pipeline):
                 f"choices must have a list for each of the {len(texts)} texts; received "
                 f"{len(choices)}"
             )
-        return list(zip(_check_texts(texts), choices, strict=True)), is_single
+        return list(zip(check_texts(texts), choices, strict=True)), is_single
 
     def _ask_rows(self, rows, settings, options):
         # A batch has the same number of choices in each row.

@@ -1,0 +1,163 @@
+"""The pipeline of embedders."""
+
+import collections
+
+import numpy as np
+
+from keras_bert import search
+from keras_bert.data.embedding_examples import EmbeddingExamples
+from keras_bert.data.examples import Examples
+from keras_bert.data.retrieval import RetrievalData
+from keras_bert.pipelines.kinds import SOURCE, TextPipeline, check_texts, listed
+from keras_bert.runtime.arguments import as_integer
+from keras_bert.tasks import embedding, inference
+
+_MINED = 20  # texts that are looked at for each negative
+
+
+class Embedding(TextPipeline):
+    """Pipeline of `heads.embedder`. Its results are arrays."""
+
+    options = ("prompt", "normalize", "truncate_dim")
+
+    def encode(self, inputs, **options):
+        """Return the embeddings of texts; the same as a call of the pipeline.
+
+        Args:
+            inputs: As for `__call__`.
+            **options: `batch_size` and `show_progress`, see `__call__`. `prompt`: the name of one
+                of the model's prompts, or a text that comes before each text; by default the
+                model's default prompt, and `""` for none. `normalize`: if True, scale vectors to
+                length 1. `truncate_dim`: keep that many first numbers of each vector.
+
+        Returns:
+            A float32 array (width,) for one text, (texts, width) for several.
+        """
+        return self(inputs, **options)
+
+    def mine_negatives(self, examples, count=1, *, margin=0.05, prompt=None, corpus_prompt=None):
+        """Add hard negatives to pairs: the most similar other texts that are no positives.
+
+        Args:
+            examples: `keras_bert.EmbeddingExamples` of pairs without scores. The second texts are
+                the corpus.
+            count: Negatives per row. Rows with fewer are left out.
+            margin: A text whose cosine similarity is not below that of the positive by the margin
+                is left out, because it may be another right answer.
+            prompt: Prompt of the first texts, see `encode`.
+            corpus_prompt: Prompt of the second texts.
+
+        Returns:
+            `EmbeddingExamples` of rows with 2 + `count` texts, for `keras_bert.finetune`.
+
+        Raises:
+            ValueError: If the examples are not pairs without scores, or no row has negatives.
+        """
+        count = as_integer("count", count, 1)
+        if examples.scores is not None or any(len(row) != 2 for row in examples.texts[:1]):
+            raise ValueError(f"{examples.source} must hold pairs without scores")
+        positives = collections.defaultdict(set)
+        for query, positive in examples.texts:
+            positives[query].add(positive)
+        corpus = list(dict.fromkeys(examples.positives))
+        vectors = self.encode(corpus, prompt=corpus_prompt, normalize=True)
+        queries = self.encode([row[0] for row in examples.texts], prompt=prompt, normalize=True)
+        most = max(map(len, positives.values()))
+        found, scores = search.top_k(queries, vectors, _MINED * count + most)
+        place = {text: number for number, text in enumerate(corpus)}
+        rows = []
+        for number, row in enumerate(examples.texts):
+            limit = queries[number] @ vectors[place[row[1]]] - margin
+            ranked = zip((corpus[index] for index in found[number]), scores[number], strict=True)
+            negatives = [
+                text for text, score in ranked if score < limit and text not in positives[row[0]]
+            ]
+            if len(negatives) >= count:
+                rows.append((*row, *negatives[:count]))
+        if not rows:
+            raise ValueError(f"no row of {examples.source} has {count} negatives; lower the margin")
+        return EmbeddingExamples(rows, source=examples.source)
+
+    def as_teacher(self, texts, *, prompt=None):
+        """Return texts with their embeddings, to train a smaller model on.
+
+        Args:
+            texts: A list of texts, or `keras_bert.Examples` or `EmbeddingExamples`, whose texts are
+                taken.
+            prompt: See `encode`.
+
+        Returns:
+            `EmbeddingExamples` with `vectors`, for `keras_bert.finetune`.
+
+        Raises:
+            ValueError: If a text is not a string.
+        """
+        source = getattr(texts, "source", SOURCE)
+        if isinstance(texts, EmbeddingExamples):
+            texts = [text for row in texts.texts for text in row]
+        elif isinstance(texts, Examples):
+            texts = [*texts.texts, *(texts.text_pairs or ())]
+        texts, _ = listed(texts, "texts")
+        texts = list(dict.fromkeys(check_texts(texts)))
+        vectors = self.encode(texts, prompt=prompt)
+        return EmbeddingExamples([(text,) for text in texts], source=source, vectors=vectors)
+
+    def similarity(self, first, second):
+        """Compare each vector of one array with each of another, as the model was trained.
+
+        Args:
+            first: Floats (n, width) or (width,).
+            second: Floats (m, width) or (width,).
+
+        Returns:
+            A float32 array (n, m). A higher number means more similar, so distances are negative.
+
+        Raises:
+            ValueError: If the widths differ.
+        """
+        return search.similarity(first, second, self._output.similarity)
+
+    def __call__(self, inputs=None, *args, **options):
+        if isinstance(inputs, (EmbeddingExamples, RetrievalData)):
+            kind = type(inputs).__name__
+            raise ValueError(f"give a list of texts; {kind} are for `evaluate`")
+        return super().__call__(inputs, *args, **options)
+
+    def _ask_rows(self, rows, settings, options):
+        width = self._kept(options.get("truncate_dim"))
+        return np.reshape(super()._ask_rows(rows, settings, options), (-1, width))
+
+    def _kept(self, truncate_dim):
+        """Return the width of the vectors of a call."""
+        width = self.model.output_shape[-1]
+        if truncate_dim is None:
+            return width
+        truncate_dim = as_integer("truncate_dim", truncate_dim, 1)
+        if truncate_dim > width:
+            raise ValueError(f"truncate_dim must be at most {width}; received {truncate_dim}")
+        return truncate_dim
+
+    def _decoding(self, options):
+        return options
+
+    def _answers(self, examples, batch_size, on_batch=None, **options):
+        if getattr(examples, "text_pairs", None) is not None:
+            raise ValueError("embeddings are of single texts; remove text_pairs")
+        if isinstance(examples, (EmbeddingExamples, RetrievalData)):
+            return inference.answers(self.model, examples, batch_size=batch_size)
+        width, kept = self.model.output_shape[-1], options.get("truncate_dim")
+        prompt = embedding.prompt_of(self.model, options.get("prompt"))
+        texts = [prompt + text for text in examples.texts] if prompt else examples.texts
+        encoded = inference.encode_texts(self.model, texts)
+        self._warn_of_truncation(encoded, len(examples))
+        vectors = inference.run(
+            self.model, encoded, batch_size=batch_size, on_batch=on_batch, predict=self._predict
+        )
+        vectors = np.reshape(np.array(vectors, np.float32), (-1, width))[:, :kept]
+        return list(search.unit_length(vectors) if options.get("normalize") else vectors)
+
+    def _results(self, examples, answers, **options):
+        return answers
+
+    def _joined(self, answers):
+        return np.array(answers, np.float32)
