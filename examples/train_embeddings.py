@@ -6,8 +6,9 @@ negatives, texts that the model finds similar although they ask for something el
 student of two layers learns to give the vectors of the trained model.
 
 Command:   python examples/train_embeddings.py
-Time:      about two minutes on 2 CPU cores
-Expected:  average precision on 100 dev pairs: 0.85 before, 0.88 trained on scores
+Time:      about three minutes on 2 CPU cores
+Expected:  average precision on 100 dev pairs: 0.85 before, 0.92 trained on scores, 0.91 with hard
+           negatives, 0.89 for the student of the first one
 """
 
 import argparse

@@ -83,17 +83,25 @@ def train(
     )
     if not counts:
         raise ValueError("The corpus has no words; check the documents.")
+    tokens = _tokens(counts, size, min_frequency)
+    if len(tokens) < size:
+        possible = len(tokens)
+        # A smaller vocabulary also keeps fewer characters, so it can have fewer tokens still.
+        while len(smaller := _tokens(counts, possible, min_frequency)) < possible:
+            possible = len(smaller)
+        raise ValueError(
+            f"size must be at most {possible}, the number of tokens in this corpus with "
+            f"min_frequency={min_frequency}; received {size}. Use a smaller size or more text."
+        )
+    return tokens
+
+
+def _tokens(counts, size, min_frequency):
+    """Return a vocabulary of at most `size` tokens."""
     first = GOOGLE_FIRST_TOKENS if size >= MIN_GOOGLE_SIZE else SPECIAL
     room = size - len(first)
     counts, alphabet = _alphabet(counts, room, min_frequency)
-    learned = _learn(counts, alphabet, room, min_frequency)
-    if len(learned) < room:
-        raise ValueError(
-            f"size must be at most {len(first) + len(learned)}, the number of tokens in this "
-            f"corpus with min_frequency={min_frequency}; received {size}. Use a smaller size or "
-            "more text."
-        )
-    return [*first, *learned]
+    return [*first, *_learn(counts, alphabet, room, min_frequency)]
 
 
 def _check_numbers(size, min_frequency, max_bytes):

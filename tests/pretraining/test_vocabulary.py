@@ -194,6 +194,15 @@ def test_a_size_above_the_tokens_of_the_corpus_is_an_error_with_the_maximum():
         vocabulary.train(documents, possible + 1)
 
 
+def test_the_maximum_can_be_reached_when_fewer_characters_fit():
+    characters = [chr(0xAC00 + number) for number in range(400)]
+    documents = ["".join(characters[start : start + 4]) for start in range(0, 400, 4)] * 2
+    with pytest.raises(ValueError, match=r"size must be at most (\d+), .* received 2000") as error:
+        vocabulary.train(documents, 2000)
+    possible = int(str(error.value).split("at most ")[1].split(",")[0])
+    assert len(vocabulary.train(documents, possible)) == possible
+
+
 def test_a_size_above_int32_is_an_error():
     with pytest.raises(ValueError, match="size must be at most 2147483647; received 9"):
         vocabulary.train(["low lower"] * 3, 99_999_999_999)
