@@ -46,10 +46,12 @@ parallel := --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-
 pytest := $(bin)/python -m pytest $(parallel)
 
 test: $(installed)
-	$(pytest) -m "not slow and not browser and not peers"
+	$(pytest) -m "not slow and not browser and not peers and not documents"
 
+# .ci/run leaves out the programs in the documentation, which take half an hour.
+ALL ?= not peers
 test-all: $(installed)
-	$(pytest) -m "not peers"
+	$(pytest) -m "$(ALL)"
 
 # The torch backend, and live comparisons with transformers.
 test-peers:

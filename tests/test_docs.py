@@ -96,7 +96,7 @@ def _runs(page):
     return "not-executable" not in page.options
 
 
-@pytest.mark.slow
+@pytest.mark.documents
 @pytest.mark.parametrize("name", [name for name, page in PAGES.items() if _runs(page)])
 def test_programs(name, folder, python):  # noqa: F811
     page = PAGES[name]

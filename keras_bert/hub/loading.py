@@ -290,7 +290,7 @@ def _reading(path):
         yield
     except Exception as error:  # Keras raises many types for a damaged file
         reason = printable(first_line(error).partition(" Full object config")[0], 500)
-        raise ValueError(f"{path} is not a model that Keras can read: {reason}") from error
+        raise ValueError(f"{path} could not be loaded: {reason}") from error
 
 
 def _load_keras(path, task, trusted):

@@ -131,7 +131,7 @@ def test_plain_fit_on_other_backends(run, backend):
     ("library", "task"),
     [
         *(pytest.param("transformers", x, marks=pytest.mark.peers) for x in runs("transformers")),
-        *(pytest.param("keras_hub", x, marks=pytest.mark.slow) for x in runs("keras_hub")),
+        *(pytest.param("keras_hub", x, marks=pytest.mark.documents) for x in runs("keras_hub")),
     ],
 )
 def test_peers(run, library, task):
