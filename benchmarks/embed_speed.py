@@ -5,7 +5,9 @@ keras_bert (float32 and bfloat16) and in sentence-transformers (float32, and bfl
 round is a new process. Its first call is timed, with building the graph and without loading the
 model, and then the second call. Figures are medians of the rounds, which alternate.
 
-    python benchmarks/embed_speed.py ../shared
+    python benchmarks/embed_speed.py ../shared --sentences 10000 --paragraphs 2000
+
+`--float32` leaves out bfloat16, for processors without its instructions.
 
 Needs torch and sentence-transformers.
 """
@@ -27,13 +29,13 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 LIBRARIES = ("keras_bert", "keras_bert bfloat16", "peer", "peer bfloat16")
 
 
-def read_texts(shared):
+def read_texts(shared, sentences, paragraphs):
     from keras_bert.data import tabular
 
-    sst2 = tabular.read(shared / "data" / "sst2" / "train.tsv", text="sentence", limit=3000)
+    sst2 = tabular.read(shared / "data" / "sst2" / "train.tsv", text="sentence", limit=sentences)
     with lzma.open(shared / "corpus" / "en_wiki.txt.xz", "rt", encoding="utf-8") as file:
-        paragraphs = [line.strip() for line in file if line.strip()][:500]
-    return {"3,000 sentences": sst2.texts, "500 paragraphs": paragraphs}
+        lines = [line.strip() for line in file if line.strip()][:paragraphs]
+    return {f"{sentences:,} sentences": sst2.texts, f"{paragraphs:,} paragraphs": lines}
 
 
 def ours(precision=None):
@@ -77,9 +79,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("shared", type=pathlib.Path)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--sentences", type=int, default=10_000)
+    parser.add_argument("--paragraphs", type=int, default=2000)
+    parser.add_argument("--float32", action="store_true")
     parser.add_argument("--measure", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
-    texts = read_texts(args.shared)
+    texts = read_texts(args.shared, args.sentences, args.paragraphs)
+    libraries = [name for name in LIBRARIES if not (args.float32 and "bfloat16" in name)]
+    numbers = ["--sentences", str(args.sentences), "--paragraphs", str(args.paragraphs)]
     if args.measure:
         library, title = args.measure
         return measure(library, texts[title])
@@ -89,10 +96,11 @@ def main():
         print(name, importlib.metadata.version(name))
     print(f"{os.cpu_count()} cores: {' '.join(instruction_sets())}")
     for title, rows in texts.items():
-        seconds = {name: [] for name in LIBRARIES}
+        seconds = {name: [] for name in libraries}
         for _ in range(args.rounds):
-            for name in LIBRARIES:
-                command = [sys.executable, __file__, str(args.shared), "--measure", name, title]
+            for name in libraries:
+                command = [sys.executable, __file__, str(args.shared), *numbers]
+                command += ["--measure", name, title]
                 result = subprocess.run(command, capture_output=True, text=True, check=True)
                 seconds[name].append(json.loads(result.stdout.splitlines()[-1]))
         for call, word in enumerate(("first", "second")):
@@ -104,7 +112,9 @@ def main():
                 f"{title}, {word} call: "
                 + ", ".join(f"{name} {value:.0f}/s" for name, value in rate.items())
             )
-            for name in LIBRARIES[:2]:
+            for name in libraries:
+                if name.startswith("peer"):
+                    continue
                 print(f"    {name} / peer: {rate[name] / rate['peer']:.2f}")
     return None
 

@@ -96,8 +96,16 @@ def _runs(page):
     return "not-executable" not in page.options
 
 
-@pytest.mark.documents
-@pytest.mark.parametrize("name", [name for name, page in PAGES.items() if _runs(page)])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(
+            name, marks=getattr(pytest.mark, "slow" if name == "README.md" else "documents")
+        )
+        for name, page in PAGES.items()
+        if _runs(page)
+    ],
+)
 def test_programs(name, folder, python):  # noqa: F811
     page = PAGES[name]
     if "requires" in page.options:
