@@ -147,7 +147,7 @@ class BatchPlan:
 
     def _plan(self, seed):
         """Return the indices of the examples of each batch, see `packing.plan_batches`."""
-        lengths = self._sequences().lengths.reshape(len(self._encoded), -1).sum(axis=1)
+        lengths = self._sequences().lengths.reshape(len(self._encoded.lengths), -1).sum(axis=1)
         return plan_of_sets(
             self._encoded,
             seed,
