@@ -8,7 +8,7 @@ student of two layers learns to give the vectors of the trained model.
 Command:   python examples/train_embeddings.py
 Time:      about three minutes on 2 CPU cores
 Expected:  average precision on 100 dev pairs: 0.85 before, 0.92 trained on scores, 0.91 with hard
-           negatives, 0.89 for the student of the first one
+           negatives, 0.89 for the student of the model trained on scores
 """
 
 import argparse

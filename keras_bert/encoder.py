@@ -249,9 +249,7 @@ class BertEncoder(TokenModel):
         return encoder
 
     def enable_lora(self, rank):
-        """Train two small matrices for each matrix of the layers in place of the weights.
-
-        All other weights of the encoder are frozen.
+        """Add LoRA to all dense layers: train two small matrices per kernel, and freeze all others.
 
         Source: Hu et al. (2022), LoRA: low-rank adaptation of large language models.
 
@@ -259,7 +257,7 @@ class BertEncoder(TokenModel):
             rank: Width of the small matrices.
 
         Raises:
-            ValueError: If the rank is below 1.
+            ValueError: If the rank is below 1, or LoRA is already enabled.
 
         Example:
 
@@ -270,9 +268,12 @@ class BertEncoder(TokenModel):
         112
         """
         rank = as_integer("rank", rank, 1)
-        for layer in keras_internals.all_layers(self):
-            if isinstance(layer, keras.layers.Dense) and not layer.lora_enabled:
-                layer.enable_lora(rank)
+        layers = keras_internals.all_layers(self)
+        dense = [layer for layer in layers if isinstance(layer, keras.layers.Dense)]
+        if any(layer.lora_enabled for layer in dense):
+            raise ValueError("LoRA is already enabled; load the encoder again for another rank")
+        for layer in dense:
+            layer.enable_lora(rank)
         for variable in self.weights:
             variable.trainable = variable.name.startswith("lora_kernel")
 
@@ -286,7 +287,8 @@ class BertEncoder(TokenModel):
             A new `BertEncoder` with copies of the weights and the same preprocessor.
 
         Raises:
-            ValueError: If the numbers are not increasing, or a layer does not exist.
+            ValueError: If the numbers are not increasing, a layer does not exist, or LoRA is
+                enabled.
 
         Example:
 
@@ -295,6 +297,10 @@ class BertEncoder(TokenModel):
         >>> encoder.keep_layers([0, 2]).bert_config["num_hidden_layers"]
         2
         """
+        if any(getattr(layer, "lora_enabled", None) for layer in keras_internals.all_layers(self)):
+            raise ValueError(
+                "keep_layers needs an encoder without LoRA; call it before enable_lora"
+            )
         layers, count = list(layers), self.bert_config["num_hidden_layers"]
         if not layers or layers != sorted({*layers} & {*range(count)}):
             raise ValueError(

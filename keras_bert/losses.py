@@ -3,7 +3,8 @@
 `y_pred` are the embeddings of rows of texts, floats (batch, texts, width), as from
 `heads.siamese`. The losses scale them to length 1 themselves.
 
-Names and defaults are those of sentence-transformers.
+Defaults are those of sentence-transformers, except for `Triplet`, which uses the cosine distance
+and a margin of 0.5. `Distillation` has no counterpart there.
 """
 
 import keras
@@ -12,6 +13,7 @@ from keras import ops
 from keras_bert.runtime import distribution
 
 _PACKAGE = "keras_bert"
+_MASKED = -1e9  # a score that does not count
 
 
 class _EmbeddingLoss(keras.losses.Loss):
@@ -28,9 +30,9 @@ class _EmbeddingLoss(keras.losses.Loss):
 class MultipleNegativesRanking(_EmbeddingLoss):
     """Cross-entropy of the positive of each query against all candidates of the batch.
 
-    The candidates are the positives and the hard negatives of all rows, also those of the other
-    replicas of a strategy. Equal positives count once, and other positives of the same query are no
-    negatives.
+    The candidates are the positives and the hard negatives of all rows, on all replicas. A text
+    that occurs several times is one candidate. Another positive of the same query is not used as a
+    negative.
 
     Source: Henderson et al. (2017), Efficient natural language response suggestion, section 4.4.
 
@@ -54,33 +56,42 @@ class MultipleNegativesRanking(_EmbeddingLoss):
     def call(self, y_true, y_pred):
         """Return the loss of each row, (batch,).
 
-        `y_true` are numbers of the query and of the positive of each row, int (batch, 2); equal
-        texts have equal numbers.
+        `y_true` are numbers of the texts, int (batch, texts); equal texts have equal numbers.
         """
         select, y_true, y_pred = distribution.gather_replicas(ops.cast(y_true, "int32"), y_pred)
-        query_ids, positive_ids = ops.unstack(y_true, 2, axis=1)
+        query_ids, positive_ids = y_true[:, 0], y_true[:, 1]
+        negative_ids = ops.reshape(y_true[:, 2:], (-1,))
         vectors = _unit_length(y_pred)
         query, positive = vectors[:, 0], vectors[:, 1]
         scores = self.scale * ops.matmul(query, ops.transpose(positive))  # (batch, batch)
         negatives = ops.reshape(vectors[:, 2:], (-1, vectors.shape[-1]))
         hard = self.scale * ops.matmul(query, ops.transpose(negatives))  # (batch, negatives)
-        total = self._loss(scores, query_ids, positive_ids, hard)
+        total = self._loss(scores, query_ids, positive_ids, hard, negative_ids)
         if self.symmetric:
-            other = self._loss(ops.transpose(scores), positive_ids, query_ids, hard[:, :0])
+            no_hard = hard[:, :0], negative_ids[:0]
+            other = self._loss(ops.transpose(scores), positive_ids, query_ids, *no_hard)
             total = (total + other) / 2
         return select(total)
 
-    def _loss(self, scores, query_ids, positive_ids, hard):
-        same_query = ops.equal(query_ids[:, None], query_ids)
-        same_positive = ops.equal(positive_ids[:, None], positive_ids)
-        numbers = ops.arange(ops.shape(scores)[0], dtype="int32")
-        # The first row with this positive stands for all of them.
-        first = ops.min(ops.where(same_positive, numbers, ops.shape(scores)[0]), axis=1)
+    def _loss(self, scores, query_ids, positive_ids, hard, negative_ids):
+        same_query = ops.cast(ops.equal(query_ids[:, None], query_ids), scores.dtype)
+
+        def are_positives(ids):  # True where a text is a positive of the query, (batch, texts)
+            same = ops.cast(ops.equal(positive_ids[:, None], ids), scores.dtype)
+            return ops.matmul(same_query, same) > 0
+
+        first, numbers = _first_occurrences(positive_ids)
         is_positive = ops.equal(first[:, None], numbers)
-        is_candidate = ops.logical_and(ops.equal(first, numbers), ops.logical_not(same_query))
-        is_candidate = ops.logical_or(is_candidate, is_positive)
-        scores = ops.where(is_candidate, scores, -1e9)
+        is_negative = ops.logical_and(
+            ops.equal(first, numbers), ops.logical_not(are_positives(positive_ids))
+        )
+        scores = ops.where(ops.logical_or(is_negative, is_positive), scores, _MASKED)
         at_positive = ops.sum(ops.where(is_positive, scores, 0.0), axis=1)
+        first, numbers = _first_occurrences(negative_ids)
+        is_negative = ops.logical_and(
+            ops.equal(first, numbers), ops.logical_not(are_positives(negative_ids))
+        )
+        hard = ops.where(is_negative, hard, _MASKED)
         return ops.logsumexp(ops.concatenate([scores, hard], axis=1), axis=1) - at_positive
 
     def get_config(self):
@@ -153,7 +164,8 @@ class Triplet(_EmbeddingLoss):
     Source: Schroff et al. (2015), FaceNet, equation 3, with the cosine distance.
 
     Args:
-        margin: Smallest difference of the two distances without a loss.
+        margin: The loss is 0 if the negative is farther from the anchor than the positive by at
+            least this.
         name, reduction, dtype: See `keras.losses.Loss`.
 
     Example:
@@ -276,6 +288,15 @@ class Matryoshka(_EmbeddingLoss):
     @classmethod
     def from_config(cls, config):
         return cls(**config | {"loss": keras.saving.deserialize_keras_object(config["loss"])})
+
+
+def _first_occurrences(ids):
+    """Return the number of the first equal id for each id, and the numbers 0, 1, ..."""
+    count = ops.shape(ids)[0]
+    numbers = ops.arange(count, dtype="int32")
+    same = ops.equal(ids[:, None], ids)
+    # A comparison with the minimum works for no ids, too, for which `argmax` has no result.
+    return ops.min(ops.where(same, numbers, count), axis=1, initial=2**31 - 1), numbers
 
 
 def _unit_length(x):

@@ -396,4 +396,4 @@ def test_enable_lora_trains_only_its_matrices():
     for weight, value in zip(frozen, before, strict=True):
         np.testing.assert_array_equal(weight, value)
     with pytest.raises(ValueError, match="rank must be an integer of at least 1"):
-        encoder.enable_lora(0)
+        tiny.encoder(num_hidden_layers=1).enable_lora(0)

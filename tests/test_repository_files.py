@@ -16,7 +16,8 @@ FILES = [
 
 
 def load(name):
-    return yaml.safe_load((ROOT / name).read_text(encoding="utf-8"))
+    (first, *_) = yaml.safe_load_all((ROOT / name).read_text(encoding="utf-8"))
+    return first
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)

@@ -85,14 +85,14 @@ def evaluate(args):
 
 def _labeled_data(args, model, task):
     """Read the data to score a model on."""
-    if task == "embedding":
-        if found := reading.read_retrieval(args.input, args.split):
-            return found.with_prompts(
-                *(embedding.prompt_of(model, name) for name in (args.prompt, args.corpus_prompt))
-            )
-    elif args.prompt or args.corpus_prompt:
-        raise ValueError("--prompt and --corpus-prompt apply only to embeddings")
+    if task == "embedding" and (found := reading.read_retrieval(args.input, args.split)):
+        given = (args.prompt or "", args.corpus_prompt or "")
+        return found.with_prompts(*(embedding.prompt_of(model, name) for name in given))
+    if args.prompt or args.corpus_prompt:
+        raise ValueError("--prompt and --corpus-prompt apply only to data of retrieval")
     columns = reading.columns_of(args, args.model) | {"negatives": ()}
+    if task == "embedding" and (args.text or args.text_pair) and args.label is None:
+        columns["label"] = None
     return reading.read(args.input, task, columns, args.format)
 
 

@@ -56,6 +56,10 @@ def _finetune(args, output, examples, dev, columns):
     # "auto", since a checkpoint with another head may have no pooler.
     loaded = arguments.load(args, task="auto")
     encoder = heads.find_encoder(loaded)
+    if args.keep_layers and heads.find_task(loaded) == "embedder":
+        raise ValueError(
+            f"--keep-layers cannot change {args.model}, which is an embedder. Remove --keep-layers"
+        )
     if args.keep_layers:
         loaded = encoder = encoder.keep_layers(args.keep_layers)
     if changes := arguments.encoder_options(args):
@@ -77,6 +81,8 @@ def _finetune(args, output, examples, dev, columns):
     ):
         if note:
             print(note, flush=True)
+    if args.search and start is not encoder:
+        raise ValueError("--search needs an encoder of the width of its data. Remove --search")
     encoder.trainable = not args.freeze
     options, given = _recipe_options(args)
 

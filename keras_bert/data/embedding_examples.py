@@ -83,6 +83,8 @@ class EmbeddingExamples:
 
         `negatives` are columns of hard negatives, lists of texts.
         """
+        if examples.text_pairs is None:
+            raise ValueError(f"{examples.source} has no pairs; use of_texts for single texts")
         return cls(
             [*zip(examples.texts, examples.text_pairs, *negatives, strict=True)],
             examples.scores,
@@ -104,6 +106,8 @@ class EmbeddingExamples:
         The second text of a pair is drawn with the seed. A text that is alone in its class has no
         pair.
         """
+        if examples.labels is None or examples.text_pairs is not None:
+            raise ValueError(f"{examples.source} must have single texts with labels")
         members = collections.defaultdict(list)
         for text, label in zip(examples.texts, examples.labels, strict=True):
             members[label].append(text)
@@ -111,9 +115,9 @@ class EmbeddingExamples:
         classes: list[str] = []
         generator = np.random.default_rng(seed)
         for label, texts in members.items():
-            # Each text is paired with the text that many places further.
-            shifts = generator.integers(1, max(2, len(texts)), len(texts))
             if len(texts) > 1:
+                # Pair each text with a random other text of its class.
+                shifts = generator.integers(1, len(texts), len(texts))
                 places = (np.arange(len(texts)) + shifts) % len(texts)
                 rows += zip(texts, (texts[place] for place in places), strict=True)
                 classes += [label] * len(texts)

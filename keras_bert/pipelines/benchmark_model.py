@@ -48,7 +48,7 @@ class BenchmarkModel:
 
         `corpus` is a list of dicts with `text` and optionally `title`.
         """
-        texts = [f"{row.get('title', '')} {row['text']}".strip() for row in corpus]
+        texts = [f"{row.get('title') or ''} {row['text']}".strip() for row in corpus]
         return self._embed.encode(texts, prompt=self._prompts["document"], batch_size=batch_size)
 
     def similarity(self, first, second):

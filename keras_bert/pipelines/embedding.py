@@ -36,7 +36,7 @@ class Embedding(TextPipeline):
         return self(inputs, **options)
 
     def mine_negatives(self, examples, count=1, *, margin=0.05, prompt=None, corpus_prompt=None):
-        """Add hard negatives to pairs: the most similar other texts that are no positives.
+        """Add hard negatives to pairs: the most similar texts that are not positives of the query.
 
         Args:
             examples: `keras_bert.EmbeddingExamples` of pairs without scores. The second texts are
@@ -54,8 +54,16 @@ class Embedding(TextPipeline):
             ValueError: If the examples are not pairs without scores, or no row has negatives.
         """
         count = as_integer("count", count, 1)
-        if examples.scores is not None or any(len(row) != 2 for row in examples.texts[:1]):
-            raise ValueError(f"{examples.source} must hold pairs without scores")
+        if not isinstance(examples, EmbeddingExamples):
+            raise ValueError(
+                f"examples must be EmbeddingExamples; received {type(examples).__name__}"
+            )
+        if (
+            (examples.scores, examples.classes) != (None, None)
+            or not len(examples)
+            or any(len(row) != 2 for row in examples.texts[:1])
+        ):
+            raise ValueError(f"{examples.source} must hold pairs without scores and classes")
         positives = collections.defaultdict(set)
         for query, positive in examples.texts:
             positives[query].add(positive)
@@ -75,7 +83,9 @@ class Embedding(TextPipeline):
             if len(negatives) >= count:
                 rows.append((*row, *negatives[:count]))
         if not rows:
-            raise ValueError(f"no row of {examples.source} has {count} negatives; lower the margin")
+            raise ValueError(
+                f"no row of {examples.source} has {count} negatives; lower count or margin"
+            )
         return EmbeddingExamples(rows, source=examples.source)
 
     def as_teacher(self, texts, *, prompt=None):
@@ -144,6 +154,8 @@ class Embedding(TextPipeline):
         if getattr(examples, "text_pairs", None) is not None:
             raise ValueError("embeddings are of single texts; remove text_pairs")
         if isinstance(examples, (EmbeddingExamples, RetrievalData)):
+            if options:
+                raise ValueError(f"{', '.join(options)} cannot be changed in evaluate; remove it")
             return inference.answers(self.model, examples, batch_size=batch_size)
         width, kept = self.model.output_shape[-1], options.get("truncate_dim")
         prompt = embedding.prompt_of(self.model, options.get("prompt"))

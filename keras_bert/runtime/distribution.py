@@ -226,13 +226,13 @@ def gather_replicas(*tensors):
         *tensors: Tensors with the same first axis, of numbers that float32 can represent.
 
     Returns:
-        A function that selects this replica's rows of a tensor, and the tensors. Outside of a step
-        of several replicas, nothing changes. With JAX the tensors are whole already.
+        A tuple `(select, *tensors)`: a function that returns this replica's rows of a gathered
+        tensor, and the gathered tensors. With one replica, and on JAX, they do not change.
 
     Example:
 
     >>> select, values = gather_replicas(keras.ops.arange(3))
-    >>> select(values).shape
+    >>> tuple(select(values).shape)
     (3,)
     """
     context = None

@@ -88,8 +88,8 @@ class EncodedRows:
         """Return inputs, a dict of int32 (batch, texts, length), targets and weights (batch,).
 
         The targets are float32 (batch,) scores, float32 (batch, width) vectors, or int32 (batch,
-        2): the numbers of the query, or its class, and of the positive. Equal texts have equal
-        numbers.
+        texts): the number of each text, or of the class in place of the first. Equal texts have
+        equal numbers.
         """
         inputs, _, _ = self.texts.batch(packing.texts_of_rows(rows, self.texts_per_row), length)
         inputs = {
@@ -107,9 +107,9 @@ def _targets(examples):
         return examples.vectors
     if examples.scores is not None:
         return np.array(examples.scores, np.float32)
-    texts = dict.fromkeys(text for row in examples.texts for text in row[:2])
+    texts = dict.fromkeys(text for row in examples.texts for text in row)
     numbers = {text: number for number, text in enumerate(texts)}
-    targets = np.array([[numbers[text] for text in row[:2]] for row in examples.texts], np.int32)
+    targets = np.array([[numbers[text] for text in row] for row in examples.texts], np.int32)
     if examples.classes is not None:
         classes = {label: number for number, label in enumerate(dict.fromkeys(examples.classes))}
         targets[:, 0] = [classes[label] for label in examples.classes]
@@ -138,6 +138,8 @@ def encode(
         return EncodedRows(preprocessor, rows, None, max_length, None)
     if sampling not in SAMPLINGS:
         raise ValueError(f"sampling must be {' or '.join(SAMPLINGS)}; received {sampling!r:.80}")
+    if gradient_caching and examples.set_sizes is not None:
+        raise ValueError("gradient_caching compares rows of all sets; train on one set")
     made = _make_loss(loss, examples)
     width = model.output_shape[-1]
     if examples.vectors is not None and examples.vectors.shape[1] != width:
@@ -173,9 +175,22 @@ def _make_loss(loss, examples):
     if (has_scores, has_vectors) != (loss in _OF_SCORES, loss == "distillation"):
         kind = "scored pairs" if loss in _OF_SCORES else "rows without scores"
         kind = "rows with vectors" if loss == "distillation" else kind
-        raise ValueError(f"the loss {loss} needs {kind}; {examples.source} has others")
+        raise ValueError(
+            f"the loss {loss} needs {kind}; {examples.source} has others. Leave out loss to use "
+            "the default"
+        )
+    low, high = {"cosine_similarity": (-1, 1), "contrastive": (0, 1)}.get(loss, (-np.inf, np.inf))
+    wrong = [score for score in examples.scores or () if not low <= score <= high]
+    if wrong:
+        raise ValueError(
+            f"the loss {loss} needs scores from {low} to {high}; {examples.source} has {wrong[0]}. "
+            "Scale the scores, or use the loss cosent"
+        )
     if loss == "triplet" and len(examples.texts[0]) < _TEXTS_OF_TRIPLET:
-        raise ValueError(f"the loss triplet needs rows of three texts; see {examples.source}")
+        raise ValueError(
+            f"the loss triplet needs rows of three texts; {examples.source} has rows of "
+            f"{len(examples.texts[0])}. Add hard negatives"
+        )
     return LOSSES[loss]()
 
 
@@ -187,7 +202,8 @@ def decode(model, examples, encoded, outputs):
 def score(model, examples, answers):
     """Return the metrics of the embeddings, see `embedding_metrics`.
 
-    Without scores or vectors, each first text of a row searches among the different other texts.
+    Without scores or vectors, the first text of each row is a query, and the distinct other texts
+    of all rows are the corpus.
     """
     if isinstance(examples, RetrievalData):
         vectors = dict(zip([*_texts_of(examples)], answers, strict=True))
@@ -207,17 +223,29 @@ def score(model, examples, answers):
         queries[row[0]] = vectors[0]
         corpus |= zip(row[1:], vectors[1:], strict=True)
         relevant.setdefault(row[0], {})[row[1]] = 1.0
-    return _of_retrieval(queries, corpus, relevant)
+    if examples.classes is not None:
+        members: dict[str, dict] = {}
+        for row, label in zip(examples.texts, examples.classes, strict=True):
+            members.setdefault(label, {})[row[1]] = 1.0
+        for row, label in zip(examples.texts, examples.classes, strict=True):
+            relevant[row[0]] = {text: 1.0 for text in members[label] if text != row[0]}
+    return _of_retrieval(queries, corpus, relevant, own_text=True)
 
 
-def _of_retrieval(queries, corpus, relevant):
-    """Return the metrics of retrieval for dicts of vectors, and grades by the keys of both."""
+def _of_retrieval(queries, corpus, relevant, own_text=False):
+    """Return the metrics of retrieval for dicts of vectors, and grades by the keys of both.
+
+    With `own_text`, the keys are texts, and a query does not find itself unless it is relevant.
+    """
     numbers = {key: number for number, key in enumerate(corpus)}
     scored = [query for query in queries if relevant.get(query)]
     return embedding_metrics.of_retrieval(
         np.array([queries[query] for query in scored]),
         np.array(list(corpus.values())),
         [{numbers[key]: grade for key, grade in relevant[query].items()} for query in scored],
+        [numbers.get(query) if query not in relevant[query] else None for query in scored]
+        if own_text
+        else None,
     )
 
 

@@ -22,7 +22,8 @@ def of_scores(vectors, scores):
 
     Example:
 
-    >>> of_scores(np.eye(2)[[[0, 0], [0, 1]]], [1.0, 0.0])
+    >>> found = of_scores(np.eye(2)[[[0, 0], [0, 1]]], [1.0, 0.0])
+    >>> {name: round(value, 3) for name, value in found.items()}
     {'spearman': 1.0, 'pearson': 1.0, 'average_precision': 1.0}
     """
     from scipy import stats
@@ -57,15 +58,18 @@ def of_vectors(vectors, wanted):
     return {"cosine": float(cosine.mean())}
 
 
-def of_retrieval(queries, corpus, relevant):
+def of_retrieval(queries, corpus, relevant, excluded=None):
     """Search a corpus for each query, and return the metrics of `of_ranking`.
 
     Args:
         queries: Embeddings of the queries, floats (n, width).
         corpus: Embeddings of the documents, floats (m, width).
         relevant: See `of_ranking`.
+        excluded: For each query, the number of a document that is not a result, or `None`.
     """
-    found, _ = search.top_k(queries, corpus, DEPTH)
+    found, _ = search.top_k(queries, corpus, DEPTH + 1)
+    if excluded is not None:
+        found = [row[row != number] for row, number in zip(found, excluded, strict=True)]
     return of_ranking(found, relevant)
 
 
@@ -73,7 +77,7 @@ def of_ranking(found, relevant):
     """Return the metrics of ranked documents, means over the queries.
 
     Args:
-        found: Numbers of the documents found for each query, the best one first, int (n, k).
+        found: Numbers of the documents found for each query, the best one first, int arrays.
         relevant: For each query, a dict of the numbers of its relevant documents and their grades.
 
     Returns:

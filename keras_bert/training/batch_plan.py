@@ -84,11 +84,14 @@ class BatchPlan:
         self.cache = None
         self._epoch_of_cache: tuple = (None, None)
         if getattr(encoded, "gradient_caching", False):
-            if gradient_accumulation_steps == 1 or distribution.replicas() > 1:
+            if gradient_accumulation_steps == 1:
                 raise ValueError(
-                    "gradient_caching needs gradient_accumulation_steps of at least 2 and a single "
-                    f"device; received {gradient_accumulation_steps} and "
-                    f"{distribution.replicas()} devices"
+                    "gradient_caching needs gradient_accumulation_steps of at least 2; received 1"
+                )
+            if distribution.replicas() > 1:
+                raise ValueError(
+                    "gradient_caching works on one device; received "
+                    f"{distribution.replicas()}. Use keras_bert.distribution.scope('one-device')"
                 )
             shape = (batch_size, encoded.texts_per_row, model.output_shape[-1])
             self.trained = CachedModel(self.trained, gradient_accumulation_steps, shape)

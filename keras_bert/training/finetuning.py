@@ -11,6 +11,7 @@ import keras
 import numpy as np
 
 from keras_bert import heads, optimizers, provenance
+from keras_bert.data.retrieval import RetrievalData
 from keras_bert.encoder import BertEncoder
 from keras_bert.runtime import distribution
 from keras_bert.runtime.arguments import as_integer
@@ -153,6 +154,10 @@ def finetune(
     if dev is None and (metric, patience, evaluate_every) != (None, None, None):
         raise ValueError("metric, patience and evaluate_every need dev, the data that is scored")
     given = encoder
+    if isinstance(train, RetrievalData):
+        raise ValueError(
+            f"{train.source}: RetrievalData only scores a model; train on EmbeddingExamples"
+        )
     encoder, model = _encoder_and_model(encoder, task, train)
     for data in (train, dev):
         if data is not None:

@@ -60,10 +60,26 @@ def test_batches_of_sets_take_turns():
     assert plan.batches == 6
 
 
+def test_a_query_of_classes_does_not_find_itself():
+    """All texts of a class have one vector: each of the others is a right answer."""
+    from keras_bert.tasks import embedding
+
+    labels = ["x"] * 4 + ["y"] * 4
+    examples = EmbeddingExamples.of_classes(Examples(list("abcdefgh"), labels=labels))
+    vectors = np.eye(2)[[int(label == "y") for label in examples.classes]]
+    found = embedding.score(None, examples, [np.stack([row, row]) for row in vectors])
+    assert found["mrr@10"] == found["map@100"] == found["recall@10"] == 1.0
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: EmbeddingExamples.of_sets([]), "the sets must all have"),
+        (
+            lambda: EmbeddingExamples.of_classes(Examples(["a"])),
+            "must have single texts with labels",
+        ),
+        (lambda: EmbeddingExamples.of_pairs(Examples(["a"])), "has no pairs; use of_texts"),
         (
             lambda: EmbeddingExamples.of_sets(
                 [EmbeddingExamples([("a", "b")]), EmbeddingExamples([("a", "b")], [1.0])]

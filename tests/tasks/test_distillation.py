@@ -60,6 +60,15 @@ def test_teachers_read_texts_and_pairs(teacher):
     np.testing.assert_allclose(found.vectors, teacher.encode(["a", "so", "b"]), atol=1e-6)
 
 
+def test_keep_layers_before_lora(teacher):
+    bert = heads.find_encoder(teacher.model).keep_layers([0])
+    bert.enable_lora(2)
+    with pytest.raises(ValueError, match="call it before enable_lora"):
+        bert.keep_layers([0])
+    with pytest.raises(ValueError, match="LoRA is already enabled"):
+        bert.enable_lora(4)
+
+
 @pytest.mark.parametrize("layers", [[], [1, 0], [0, 0], [2], [-1], ["0"], [0.5]])
 def test_wrong_layers(teacher, layers):
     with pytest.raises(ValueError, match="layers must be increasing numbers from 0 to 1"):

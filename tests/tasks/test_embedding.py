@@ -198,7 +198,7 @@ def test_mined_negatives():
     for query, positive, negative in fewer.texts:
         near, far = embed.similarity(embed.encode(query), embed.encode([positive, negative]))[0]
         assert far < near
-    with pytest.raises(ValueError, match="lower the margin"):
+    with pytest.raises(ValueError, match="lower count or margin"):
         embed.mine_negatives(EmbeddingExamples(pairs), 1, margin=3.0)
     with pytest.raises(ValueError, match="pairs without scores"):
         embed.mine_negatives(EmbeddingExamples(pairs, scores=[1, 2, 3, 4]))
@@ -222,7 +222,8 @@ def log_softmax_at(scores, index):
 
 @pytest.mark.parametrize("symmetric", [False, True])
 def test_multiple_negatives_ranking(vectors, symmetric):
-    ids = np.array([[0, 1], [2, 3], [0, 4], [5, 3], [6, 7]])  # rows 0, 2: one query; 1, 3: positive
+    # Rows 0 and 2 have the same query, rows 1 and 3 the same positive.
+    ids = np.array([[0, 1, 10], [2, 3, 11], [0, 4, 12], [5, 3, 13], [6, 7, 14]])
     query, positive, negative = np.swapaxes(unit(vectors), 0, 1)
     positive[3] = positive[1]
     query[2] = query[0]
@@ -249,6 +250,32 @@ def test_multiple_negatives_ranking(vectors, symmetric):
         expected.append(loss)
     loss = losses.MultipleNegativesRanking(symmetric=symmetric, reduction=None)
     np.testing.assert_allclose(np.array(loss(ids, given)), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_positives_of_a_query_are_no_negatives(vectors):
+    """The texts P and Q are positives of query A; row 0 has P with another query."""
+    loss = losses.MultipleNegativesRanking(reduction=None)
+    one, two, negative, other = 1, 2, 5, 6
+    ids = np.array([[9, one, negative], [0, one, other], [0, two, one]])
+    given = vectors[:3].copy()
+    given[1, 1] = given[2, 2] = given[0, 1]  # P
+    given[2, 0] = given[1, 0]  # A
+    query, positive, hard = np.swapaxes(unit(given), 0, 1)
+    hard = hard[:2]  # P in row 2 is a candidate already, and a positive of A
+    for row, columns in ((1, [0]), (2, [2])):
+        scores = 20 * np.concatenate([query[row] @ positive[columns].T, query[row] @ hard.T])
+        expected = -log_softmax_at(scores, 0)
+        np.testing.assert_allclose(np.array(loss(ids, given))[row], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_filler_rows_do_not_count_twice(vectors):
+    """The last batch of compiled steps is filled with copies of its first row."""
+    loss = losses.MultipleNegativesRanking()
+    ids = np.arange(15).reshape(5, 3)
+    filled = np.concatenate([vectors, vectors[:1], vectors[:1]])
+    weights = np.array([1.0] * 5 + [0.0] * 2)
+    again = loss(np.concatenate([ids, ids[:1], ids[:1]]), filled, weights)
+    np.testing.assert_allclose(float(again), float(loss(ids, vectors)), rtol=1e-5)
 
 
 def test_cosent(vectors):
@@ -278,10 +305,13 @@ def test_matryoshka(vectors):
     "name", ["MultipleNegativesRanking", "CoSENT", "CosineSimilarity", "Triplet", "Contrastive"]
 )
 def test_losses_are_those_of_sentence_transformers(vectors, name):
+    def given_texts(name):
+        return {"MultipleNegativesRanking": 3, "Triplet": 3}.get(name, 2)
+
     torch = pytest.importorskip("torch")
     theirs = pytest.importorskip("sentence_transformers.sentence_transformer.losses")
     given = [torch.tensor(vectors[:, index]) for index in range(3)]
-    count = {"MultipleNegativesRanking": 3, "Triplet": 3}.get(name, 2)
+    count = given_texts(name)
     targets = np.array([0.1, 0.9, 0.9, 0.0, 0.5])
     if name in ("Contrastive", "Triplet"):
         targets = np.array([0, 1, 1, 0, 1])
@@ -301,7 +331,7 @@ def test_losses_are_those_of_sentence_transformers(vectors, name):
     loss = getattr(theirs, f"{name}Loss")(Model(), **options)
     labels = torch.tensor(targets, dtype=torch.float32)
     expected = loss([{"x": each}["x"] for each in given[:count]], labels)
-    ids = np.arange(10).reshape(5, 2)
+    ids = np.arange(5 * given_texts(name)).reshape(5, -1)
     ours = getattr(losses, name)()(
         ids if name == "MultipleNegativesRanking" else targets, vectors[:, :count]
     )
@@ -314,6 +344,8 @@ def test_losses_are_those_of_sentence_transformers(vectors, name):
         (lambda: EmbeddingExamples([("a",)]), "at least two texts"),
         (lambda: train(loss="distillation"), "needs rows with vectors"),
         (lambda: train(sampling="all"), "sampling must be proportional or round_robin"),
+        (lambda: scored([0.5, 5.0], loss="contrastive"), "needs scores from 0 to 1; .* has 5.0"),
+        (lambda: scored([-1.5, 0.5], loss="cosine_similarity"), "needs scores from -1 to 1"),
         (lambda: EmbeddingExamples([("a", "b"), ("a", "b", "c")]), "row 2: must have"),
         (lambda: EmbeddingExamples([("a", 3)]), "texts must be strings"),
         (lambda: EmbeddingExamples([("a", "b")], scores=[np.nan]), "received nan in row 1"),
@@ -340,6 +372,11 @@ def test_wrong_inputs(call, message):
         call()
 
 
+def scored(scores, **options):
+    examples = EmbeddingExamples(rows(2), scores)
+    return keras_bert.finetune(encoder(), examples, show_progress=False, **options)
+
+
 def train(**options):
     examples = EmbeddingExamples(rows())
     return keras_bert.finetune(encoder(), examples, show_progress=False, **options)
@@ -358,7 +395,7 @@ from keras_bert import losses
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 rng = np.random.default_rng(0)
 inputs = rng.normal(size=(14, 3, 6)).astype("float32")
-ids = np.stack([np.arange(14) // 2, np.arange(14) % 5], axis=1)
+ids = np.stack([np.arange(14) // 2, np.arange(14) % 5, np.arange(14) + 99], axis=1)
 scores = rng.random(14).astype("float32")
 targets, loss = {
     "ranking": (ids, losses.MultipleNegativesRanking(scale=2.0, symmetric=True)),

@@ -134,7 +134,7 @@ def _add_recipe(group):
         help="metric that selects the best epoch (default: the first one printed). "
         "Classification: accuracy, f1 (with two labels, of the label that sorts last), macro_f1 "
         "(three or more labels), mcc. Multi-label: micro_f1, macro_f1, exact_match. Regression: "
-        "pearson, spearman, rmse. Embedding: spearman, mrr@10, cosine for a teacher. "
+        "pearson, spearman, rmse. Embedding: spearman, mrr@10. "
         "Tagging: f1, precision, recall, accuracy. Question answering: f1, exact_match. "
         "All tasks: dev_loss",
     )
