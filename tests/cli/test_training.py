@@ -502,17 +502,22 @@ def test_mine_and_train_with_the_negatives(pairs, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_several_sets_with_gradient_caching(pairs, tmp_path, capsys):
+def test_several_sets_and_gradient_caching(pairs, tmp_path, capsys):
     encoder, file = pairs
     arguments = [
         "finetune", "--model", encoder, "--task", "embedding", "--text", "q", "--text-pair", "a",
         "--epochs", 2, "--batch-size", 4, "--output", tmp_path / "out",
     ]  # fmt: skip
     caching = ["--gradient-caching", "--gradient-accumulation-steps", 2]
-    assert run(*arguments, "--train", file, file, *caching, "--sampling", "round_robin") == 0
+    assert run(*arguments, "--train", file, *caching) == 0
     recipe = json.loads((tmp_path / "out" / "metrics.json").read_text())["recipe"]
-    assert recipe["gradient_caching"] is True and recipe["sampling"] == "round_robin"
+    assert recipe["gradient_caching"] is True
+    assert run(*arguments, "--train", file, file, "--sampling", "round_robin") == 0
+    recipe = json.loads((tmp_path / "out" / "metrics.json").read_text())["recipe"]
+    assert recipe["sampling"] == "round_robin"
     capsys.readouterr()
+    assert run(*arguments, "--train", file, file, *caching) == 1
+    assert "train on one set" in capsys.readouterr().err
     assert run(*arguments, "--train", file, "--gradient-caching") == 1
     assert "gradient_accumulation_steps of at least 2" in capsys.readouterr().err
     assert run("finetune", "--train", file, file, "--output", tmp_path / "out") == 1
