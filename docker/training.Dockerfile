@@ -1,7 +1,7 @@
 # Fine-tuning and pretraining, with the CUDA libraries of TensorFlow. Models, data and the cache
 # are in the current folder.
 #   docker build --file docker/training.Dockerfile --tag keras-bert-training .
-#   docker run --rm --gpus all --user "$(id -u):$(id -g)" --volume "$PWD:/work" \
+#   docker run --rm --gpus all --user "$(id -u):$(id -g)" --volume "$PWD:/data" \
 #       keras-bert-training finetune --train train.tsv --output my_model
 FROM python:3.12-slim AS build
 WORKDIR /source
@@ -13,9 +13,9 @@ RUN python -m venv /opt/keras_bert && \
 
 FROM python:3.12-slim
 COPY --from=build /opt/keras_bert /opt/keras_bert
-# Without a home of its own, a user of any ID keeps its caches in the mounted folder.
-ENV PATH=/opt/keras_bert/bin:$PATH KERAS_BACKEND=tensorflow HOME=/work
-RUN useradd --no-create-home --home-dir /work --uid 1000 bert && install --directory --owner bert /work
+# HOME is the mounted folder, so that a user of any ID can write caches there.
+ENV PATH=/opt/keras_bert/bin:$PATH KERAS_BACKEND=tensorflow HOME=/data
+RUN useradd --no-create-home --home-dir /data --uid 1000 bert && install --directory --owner bert /data
 USER 1000
-WORKDIR /work
+WORKDIR /data
 ENTRYPOINT ["keras-bert"]
