@@ -92,7 +92,9 @@ def test_empty_long_and_korean_texts(encoder):
     assert seen.weights.shape[-1] == len(seen.tokens) == 32
 
 
-@pytest.mark.parametrize("change", ["mixed_bfloat16", "lora", "int8"])
+@pytest.mark.parametrize(
+    "change", ["mixed_bfloat16", "lora", pytest.param("int8", marks=pytest.mark.slow)]
+)
 def test_attention_of_changed_encoders(change):
     model = tiny.encoder(
         initializer_range=0.3, dtype="mixed_bfloat16" if change == "mixed_bfloat16" else None

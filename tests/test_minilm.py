@@ -68,6 +68,7 @@ def test_outputs_match_the_golden_file(minilm, backend):
         assert float(line[2]) < TOLERANCE
 
 
+@pytest.mark.slow
 def test_padding_does_not_change_outputs(minilm):
     bert = keras_bert.load("minilm")
     text = ["어떤 길이로 채워도 같은 값", "short"]

@@ -71,7 +71,7 @@ def outputs_and_gradients(model, inputs):
 
 
 @pytest.mark.parametrize("kind", ["padded", "packed", "pretraining"])
-@pytest.mark.parametrize("dropout", [0.0, 0.4])
+@pytest.mark.parametrize("dropout", [pytest.param(0.0, marks=pytest.mark.slow), 0.4])
 def test_outputs_and_gradients_are_those_of_the_layers(kind, dropout):
     rates = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
     _, model = models(kind, "float32", **rates)
@@ -117,7 +117,7 @@ def test_lora_and_frozen_layers():
         np.testing.assert_allclose(a, b, atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("accumulated", [None, 2])
+@pytest.mark.parametrize("accumulated", [None, pytest.param(2, marks=pytest.mark.slow)])
 def test_steps_are_those_of_the_layers(accumulated):
     options = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     _, model = models("padded", "float32", **options)

@@ -174,7 +174,7 @@ def finetune(examples, packed, monkeypatch, encoder=None, **options):
     [
         ("one label", 1),
         ("tags", 1),
-        ("one label by the mean", 1),
+        pytest.param("one label by the mean", 1, marks=pytest.mark.slow),
         pytest.param("pairs", 1, marks=pytest.mark.slow),
         pytest.param("label sets", 1, marks=pytest.mark.slow),
         pytest.param("scores", 1, marks=pytest.mark.slow),

@@ -257,7 +257,7 @@ def test_heads_on_one_encoder_are_unchanged():
         (lambda: heads.classifier(tiny.encoder(), 2), {"quantize": "int4"}, "'int8' or None"),
         (lambda: heads.classifier(tiny.encoder(), 2), {"precision": "bfloat16"}, "for SavedModels"),
         (lambda: heads.classifier(tiny.encoder(), 2), {"dev": [1]}, 'needs quantize="int8"'),
-        (quantized, {}, "weights that are not quantized"),
+        pytest.param(quantized, {}, "weights that are not quantized", marks=pytest.mark.slow),
         (own_head, {}, "an encoder or an unchanged model of keras_bert.heads"),
         (
             lambda: heads.tagger(tiny.encoder(), 2),

@@ -43,7 +43,9 @@ def rows(count=24, negatives=0, seed=0):
             {"matryoshka_dims": [8, 4]},
             marks=pytest.mark.slow,
         ),
-        (EmbeddingExamples(rows(), scores=np.linspace(0, 1, 24)), {}),
+        pytest.param(
+            EmbeddingExamples(rows(), scores=np.linspace(0, 1, 24)), {}, marks=pytest.mark.slow
+        ),
         pytest.param(
             EmbeddingExamples(rows(), scores=[0, 1] * 12),
             {"loss": "contrastive"},

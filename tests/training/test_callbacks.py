@@ -174,6 +174,7 @@ def test_terminate_on_nan_returns_the_best_epoch():
         finetune(Spoil(), epochs=3)
 
 
+@pytest.mark.slow
 def test_backup_and_restore_continues_a_killed_run(tmp_path):
     with pytest.raises(Killed):
         finetune(
@@ -299,6 +300,7 @@ def test_callbacks_on_jax(python, tmp_path):
     python("-c", JAX.format(folder=str(tmp_path)), backend="jax")
 
 
+@pytest.mark.slow
 def test_a_resumed_run_passes_the_best_values_on(tmp_path):
     def made():
         return (

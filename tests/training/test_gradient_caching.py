@@ -19,13 +19,8 @@ def weights_after(batch_size, steps, examples, bert=None, **options):
     return model.get_weights(), found["train_loss"]
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        pytest.param({"matryoshka_dims": [8, 4]}, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{}, {"matryoshka_dims": [8, 4]}])
 def test_gradient_caching_equals_a_large_batch(options):
     examples = EmbeddingExamples(rows(24, negatives=1))
     bert = encoder()
