@@ -14,7 +14,8 @@ from apache_beam.io import filesystems, parquetio
 from apache_beam.metrics import Metrics
 from apache_beam.ml.inference.base import ModelHandler, RunInference
 
-from keras_bert.pipelines.onnx_pipeline import OnnxPipeline, is_onnx_folder
+from keras_bert.pipelines.factory import pipeline
+from keras_bert.pipelines.onnx_engine import is_onnx_folder
 
 FORMATS = {".txt": "text", ".jsonl": "jsonl", ".parquet": "parquet"}
 
@@ -212,30 +213,37 @@ class _SavedModel:
         ]
 
 
+_ONNX_TASKS = ("classifier", "next_sentence", "regressor", "embedder")
+
+
 class _OnnxModel:
     """An ONNX folder, for lists of dicts. Its answers are those of the SavedModel of its head."""
 
     def __init__(self, path):
-        self._pipeline: typing.Any = OnnxPipeline(path)
-        self.inputs = ["text", "text_pair"] if self._pipeline.pairs else ["text"]
+        self._pipeline: typing.Any = pipeline(path)
+        if self._pipeline.task not in _ONNX_TASKS:
+            raise ValueError(
+                f"an ONNX folder must have one of the tasks {', '.join(_ONNX_TASKS)}; {path} has "
+                f"{self._pipeline.task}. Use the exported SavedModel"
+            )
+        self.inputs = list(self._pipeline.columns)
 
     def __call__(self, rows):
-        pipeline = self._pipeline
         texts = [tuple(row[name] for name in self.inputs) for row in rows]
-        if not pipeline.pairs:
+        if len(self.inputs) == 1:
             texts = [text for (text,) in texts]
-        if pipeline.labels is None:
-            answers = pipeline(texts)
-            if pipeline.task == "embedder":
-                return [{"embedding": vector.tolist()} for vector in answers]
-            return answers
-        return [self._classes(ranked) for ranked in pipeline(texts, top_k=None)]
+        if self._pipeline.task == "embedder":
+            return [{"embedding": vector.tolist()} for vector in self._pipeline(texts)]
+        if self._pipeline.task == "regressor":
+            return self._pipeline(texts)
+        return [self._classes(ranked) for ranked in self._pipeline(texts, top_k=None)]
 
     def _classes(self, ranked):
         """Return the outputs for a list of labels with their scores, the best one first."""
         scores = {each["label"]: each["score"] for each in ranked}
-        probabilities = [scores[label] for label in self._pipeline.labels]
-        if self._pipeline.multi_label:
+        output = self._pipeline.output
+        probabilities = [scores[label] for label in output.labels]
+        if output.multi_label:
             chosen = [score >= 0.5 for score in probabilities]
             return {"probabilities": probabilities, "chosen": chosen}
         return {**ranked[0], "probabilities": probabilities}

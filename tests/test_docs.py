@@ -96,15 +96,16 @@ def _runs(page):
     return "not-executable" not in page.options
 
 
+def _marks(page):
+    if page.name == "README.md":
+        return pytest.mark.slow
+    needs_peers = page.options.get("requires") == "faiss" or page.options.get("backend") == "torch"
+    return [pytest.mark.documents, *[pytest.mark.peers] * needs_peers]
+
+
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(
-            name, marks=getattr(pytest.mark, "slow" if name == "README.md" else "documents")
-        )
-        for name, page in PAGES.items()
-        if _runs(page)
-    ],
+    [pytest.param(name, marks=_marks(page)) for name, page in PAGES.items() if _runs(page)],
 )
 def test_programs(name, folder, python):  # noqa: F811
     page = PAGES[name]

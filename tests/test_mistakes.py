@@ -150,6 +150,22 @@ def test_export_is_not_a_model(model, tmp_path):
             keras_bert.pipeline(path)
 
 
+def test_folders_that_are_not_checkpoints(encoder, model, tmp_path):
+    keras_bert.export(encoder, tmp_path / "pair")
+    for path in ("pair", "pair/encoder", "pair/encoder/1", "pair/preprocess/1"):
+        with pytest.raises(ValueError, match=r"pair/encoder/1', trusted=True"):
+            keras_bert.load(tmp_path / path)
+    (tmp_path / "onnx").mkdir()
+    (tmp_path / "onnx/model.onnx").touch()
+    with pytest.raises(ValueError, match="is an ONNX export"):
+        keras_bert.load(tmp_path / "onnx")
+    (tmp_path / "tf").mkdir()
+    for name in ("config.json", "tf_model.h5"):
+        (tmp_path / "tf" / name).touch()
+    with pytest.raises(ValueError, match="only in tf_model.h5.*from_tf=True"):
+        keras_bert.load(tmp_path / "tf")
+
+
 def test_answers_that_are_lost(encoder):
     questions = Questions(["Who?"] * 2, ["so good", "so bad"], [[("zz", 0)], [("bad", 3)]])
     _, metrics = keras_bert.finetune(encoder, questions, epochs=1, show_progress=False)

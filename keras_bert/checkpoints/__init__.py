@@ -56,11 +56,7 @@ def detect(path: str | Path) -> str:
     if not path.is_dir():
         found = "a file" if path.exists() else "nothing there"
         raise FileNotFoundError(f"{path}: must be the folder of a checkpoint, received {found}")
-    if (path / "assets/labels.txt").is_file() or any(path.glob("[0-9]*/assets/labels.txt")):
-        raise ValueError(
-            f"{path} is an export with a head, which cannot be loaded. Load the model that was "
-            "exported; or ask the export with keras-bert serve or tf.saved_model.load"
-        )
+    _raise_if_unreadable(path)
     formats = [name for name, module in FORMATS.items() if module.matches(path)]
     if len(formats) == 1:
         return formats[0]
@@ -72,6 +68,37 @@ def detect(path: str | Path) -> str:
         f"{path}: must hold a checkpoint of one known format, received {holds}; looked for "
         f"{looked_for}; found {', '.join(names[:20]) or 'an empty folder'}{rest}"
     )
+
+
+def _raise_if_unreadable(path: Path) -> None:
+    """Raise ValueError with a remedy for a known kind of folder that is not a checkpoint."""
+    pair = next((each for each in (path, *path.absolute().parents[:2]) if _is_pair(each)), None)
+    if pair is not None:
+        raise ValueError(
+            f"{path} is an export of an encoder and its preprocessor, which cannot be loaded. Load "
+            f"the model that was exported, or use keras_bert.HubLayer({str(pair / 'encoder/1')!r}, "
+            "trusted=True)"
+        )
+    if (path / "assets/labels.txt").is_file() or any(path.glob("[0-9]*/assets/labels.txt")):
+        raise ValueError(
+            f"{path} is an export with a head, which cannot be loaded. Load the model that was "
+            "exported; or ask the export with keras-bert serve or tf.saved_model.load"
+        )
+    if (path / "model.onnx").is_file() and not (path / "config.json").is_file():
+        raise ValueError(
+            f"{path} is an ONNX export, which cannot be loaded. Load the model that was exported; "
+            "or ask the export with keras_bert.pipeline"
+        )
+    if (path / "tf_model.h5").is_file() and not huggingface.matches(path):
+        raise ValueError(
+            f"{path} has its weights only in tf_model.h5, which cannot be read. Convert it with "
+            "transformers 4: AutoModel.from_pretrained(path, from_tf=True).save_pretrained(other)"
+        )
+
+
+def _is_pair(path: Path) -> bool:
+    """Return True for the folder of an exported encoder and its preprocessor."""
+    return all((path / name / "1/saved_model.pb").is_file() for name in ("encoder", "preprocess"))
 
 
 def read(path: str | Path, ignore: Collection[str] = ()) -> Checkpoint:

@@ -15,11 +15,11 @@ from keras_bert import heads
 from keras_bert.cli import arguments, reading
 from keras_bert.data import conll, squad, swag, tabular
 from keras_bert.hub import loading
+from keras_bert.pipelines.inputs import prompt_of
 from keras_bert.runtime.files import atomic_write
 from keras_bert.runtime.resumable_file import ResumableFile
 from keras_bert.runtime.terminal import progress
 from keras_bert.tasks import (
-    embedding,
     inference,
     masked_lm,
     prediction_files,
@@ -54,7 +54,9 @@ def _fine_tuned(args):
 def evaluate(args):
     """Score a model on a labeled file."""
     if args.task == "embedding":
-        model = inference.as_embedder(arguments.load(args, task="auto"))
+        model = inference.as_embedder(arguments.load(args, task="auto"), args.pooling)
+    elif args.pooling is not None:
+        raise ValueError("--pooling applies only with --task embedding")
     else:
         model = _fine_tuned(args)
     task = reading.task_of(model)
@@ -87,7 +89,8 @@ def _labeled_data(args, model, task):
     """Read the data to score a model on."""
     if task == "embedding" and (found := reading.read_retrieval(args.input, args.split)):
         given = (args.prompt or "", args.corpus_prompt or "")
-        return found.with_prompts(*(embedding.prompt_of(model, name) for name in given))
+        output = heads.find_output(model)
+        return found.with_prompts(*(prompt_of(output, name) for name in given))
     if args.prompt or args.corpus_prompt:
         raise ValueError("--prompt and --corpus-prompt apply only to data of retrieval")
     columns = reading.columns_of(args, args.model) | {"negatives": ()}
@@ -218,6 +221,7 @@ def embed(args):
     first = next(parts)
     model = inference.as_embedder(arguments.load(args, task="auto"), args.pooling)
     shape = [0, model.output_shape[-1]]
+    prompt = prompt_of(heads.find_output(model), args.prompt)
     predict = inference.predict_function(model, args.precision)
     counts: collections.Counter[str] = collections.Counter()
     path = pathlib.Path(args.output).resolve()
@@ -225,7 +229,7 @@ def embed(args):
         work = bar.add_task("Embedding", total=None)
         _write_header(file, shape)
         for part in itertools.chain([first], parts):
-            encoded = inference.encode_texts(model, part.texts)
+            encoded = inference.encode_texts(model, [prompt + text for text in part.texts])
             counts.update(inference.counts(encoded))
             options = {"batch_size": args.batch_size, "predict": predict}
             vectors = inference.run(model, encoded, **options)
@@ -247,9 +251,10 @@ def _write_header(file, shape):
 def fill_masks(args):
     """Print candidates for [MASK]."""
     model = _load_masked_lm(args)
-    encoded = masked_lm.EncodedMasks(model, args.texts)
+    encoded = inference.encode_masks(model, args.texts)
     outputs = inference.run(model, encoded, predict=inference.predict_function(model))
-    answers = masked_lm.decode(model, encoded, outputs, args.top)
+    vocabulary = heads.find_encoder(model).preprocessor.vocabulary
+    answers = masked_lm.decode(vocabulary, encoded, outputs, args.top)
     for text, masks in zip(args.texts, answers, strict=True):
         for number, candidates in enumerate(masks, 1):
             for token, probability in candidates:

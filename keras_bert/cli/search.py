@@ -11,6 +11,8 @@ from keras_bert import search
 from keras_bert.checkpoints import containers
 from keras_bert.cli import arguments, reading
 from keras_bert.data import tabular
+from keras_bert.data.text_files import numbered_lines, open_utf8
+from keras_bert.model_structure import find_encoder
 from keras_bert.runtime.files import atomic_write
 from keras_bert.runtime.terminal import printable
 from keras_bert.tasks import inference, prediction_files
@@ -19,19 +21,30 @@ from keras_bert.training.run_state import digest_of_weights
 
 def find(args):
     """Print the texts of a file with the highest similarity to a query, and their rows."""
-    columns = reading.columns_of(args)
-    examples = tabular.read(
-        args.file, text=columns["text"], header=columns["header"], format=args.format
-    )
+    texts = _read_texts(args)
     embed = _pipeline(args)
     # The config holds the pooling and the layers after it.
     config = str(embed.model.get_config())
-    settings = [digest_of_weights(embed.model), config, str(args.corpus_prompt)]
-    vectors = _cached_vectors(embed, examples.texts, args, settings)
+    vocabulary = "\n".join(find_encoder(embed.model).preprocessor.vocabulary)
+    settings = [digest_of_weights(embed.model), config, vocabulary, str(args.corpus_prompt)]
+    vectors = _cached_vectors(embed, texts, args, settings)
     query = embed.encode(args.query, prompt=args.prompt)
     indices, scores = search.top_k(query, vectors, args.top)
     for index, score in zip(indices[0], scores[0], strict=True):
-        print(f"{score:.4f}\t{index + 1}\t{printable(examples.texts[index])}")
+        print(f"{score:.4f}\t{index + 1}\t{printable(texts[index])}")
+
+
+def _read_texts(args):
+    """Return the texts of a table, or the lines of a .txt file without columns."""
+    columns = reading.columns_of(args)
+    options = {"text": columns["text"], "header": columns["header"], "format": args.format}
+    is_txt = pathlib.Path(args.file).suffix.lower() == ".txt" and args.format is None
+    if is_txt and args.text is None and columns["header"]:
+        with open_utf8(args.file) as file:
+            lines = [line for _, line in numbered_lines(args.file, file)]
+        if not any("\t" in line for line in lines[:1]) and lines[:1] != ["text"]:
+            return lines
+    return tabular.read(args.file, **options).texts
 
 
 def mine(args):
@@ -70,11 +83,14 @@ def _cached_vectors(embed, texts, args, settings):
         found = containers.read_npz(cache)
         if np.array_equal(found["key"], wanted) and len(found["vectors"]) == len(texts):
             return found["vectors"]
-        print(f"{cache} belongs to other texts or another model; computing anew", file=sys.stderr)
+        print(
+            f"{cache} belongs to other texts or another model; recomputing the vectors",
+            file=sys.stderr,
+        )
     except FileNotFoundError:
         pass
     except (OSError, ValueError, KeyError, TypeError) as error:
-        print(f"{cache} is broken ({error}); computing anew", file=sys.stderr)
+        print(f"{cache} is broken ({error}); recomputing the vectors", file=sys.stderr)
     vectors = embed.encode(texts, prompt=args.corpus_prompt)
     try:
         with atomic_write(cache) as temporary, open(temporary, "wb") as stream:

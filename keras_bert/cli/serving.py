@@ -22,7 +22,7 @@ def serve(args):
         from keras_bert.server import app
     except ImportError as error:
         raise ImportError(
-            f"keras-bert serve needs {error.name}. Install it with: pip install starlette uvicorn"
+            f"keras-bert serve needs {error.name}. Run: pip install 'keras3-bert[serve]'"
         ) from error
     with contextlib.ExitStack() as stack:
         stack.enter_context(_terminable())

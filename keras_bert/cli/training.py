@@ -60,6 +60,10 @@ def _finetune(args, output, examples, dev, columns):
         raise ValueError(
             f"--keep-layers cannot change {args.model}, which is an embedder. Remove --keep-layers"
         )
+    if args.pooling and heads.find_task(loaded) == "embedder":
+        inference.as_embedder(loaded, args.pooling)  # raises an error for another pooling
+    elif args.pooling:
+        loaded = encoder = encoder.with_options(pooling=args.pooling)
     if args.keep_layers:
         loaded = encoder = encoder.keep_layers(args.keep_layers)
     if changes := arguments.encoder_options(args):
@@ -134,8 +138,6 @@ def _finetune(args, output, examples, dev, columns):
 
 def _vectors_of_teacher(args, examples):
     """Return the texts of the examples with the vectors of `--teacher`."""
-    if not isinstance(examples, EmbeddingExamples):
-        raise ValueError("--teacher applies only to --task embedding")
     teacher = keras_bert.load(args.teacher, trusted=args.trusted, task="auto")
     return keras_bert.pipeline(inference.as_embedder(teacher)).as_teacher(examples)
 
@@ -144,7 +146,14 @@ def _recipe_options(args):
     """Return two dicts: other options of `finetune`, and the given options of `_SEARCHED`."""
     names = ("warmup", "max_length", "metric", "patience", "fixed_length", "seed", "evaluate_every")
     options = {name: getattr(args, name) for name in (*names, "gradient_accumulation_steps")}
-    for name in ("class_weight", "stride", "loss", "gradient_caching", "sampling"):
+    for name in (
+        "class_weight",
+        "stride",
+        "loss",
+        "gradient_caching",
+        "sampling",
+        "matryoshka_dims",
+    ):
         if (value := getattr(args, name)) not in (None, False):
             options[name] = value
     given = {name: getattr(args, name) for name in _SEARCHED if getattr(args, name) is not None}
@@ -201,6 +210,10 @@ def _read_training_data(args):
     if not args.train:
         raise ValueError("finetune needs --train or --glue")
     task, columns = args.task or "classification", reading.columns_of(args)
+    if task != "embedding":
+        for name in ("negatives", "pooling", "teacher"):
+            if getattr(args, name):
+                raise ValueError(f"--{name} applies only to --task embedding")
     if len(args.train) > 1 and task != "embedding":
         raise ValueError(f"the task {task} takes one --train file; received {len(args.train)}")
     parts = [

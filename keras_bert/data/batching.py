@@ -129,14 +129,6 @@ def choose_compiled_lengths(needed, cost, share):
     return chosen
 
 
-def pad(sequences, length, value=0):
-    """Stack int sequences into one int32 array (sequences, length), padded with `value`."""
-    result = np.full((len(sequences), length), value, np.int32)
-    for row, sequence in zip(result, sequences, strict=True):
-        row[: len(sequence)] = sequence
-    return result
-
-
 def _fill(arrays, missing, weight=1):
     """Append `missing` copies of the first row, multiplied by `weight`."""
     if not missing:

@@ -21,6 +21,7 @@ class RetrievalData:
         corpus: Id -> text.
         relevant: Id of a query -> {id of a document: grade}, with grades above 0.
         source: Where the data comes from, for messages.
+        has_prompts: True if the texts include their prompts, see `with_prompts`.
 
     Raises:
         ValueError: If a relevant id is unknown, or no query has a relevant document.
@@ -35,6 +36,7 @@ class RetrievalData:
     corpus: dict[str, str]
     relevant: dict[str, dict[str, float]]
     source: str = "the queries"
+    has_prompts: bool = False
 
     def __post_init__(self):
         if not any(self.relevant.values()):
@@ -66,6 +68,7 @@ class RetrievalData:
             self,
             queries={key: query + text for key, text in self.queries.items()},
             corpus={key: corpus + text for key, text in self.corpus.items()},
+            has_prompts=True,
         )
 
     def __len__(self):

@@ -9,8 +9,8 @@ import sys
 import numpy as np
 
 from keras_bert.data.examples import check_count, summary
-from keras_bert.data.tabular import FORMATS
 from keras_bert.data.text_files import (
+    FORMATS,
     allow_long_csv_fields,
     check_limit,
     json_lines,

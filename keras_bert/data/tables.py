@@ -1,5 +1,6 @@
 """Examples from tables in memory: DataFrames, Hugging Face datasets and dicts of columns."""
 
+import itertools
 import typing
 
 from keras_bert.data.examples import Examples
@@ -22,12 +23,30 @@ def read(table, *, text, text_pair, label, kind, separator, limit, **of_files):
     values: dict[str, typing.Any] = {
         role: list(table[name])[:limit] for role, name in columns.items()
     }
-    names = getattr(getattr(table, "features", {}).get(label), "names", None)
-    if names and "labels" in values:  # Hugging Face's ClassLabel
-        values["labels"] = [names[index] for index in values["labels"]]
+    feature = getattr(table, "features", {}).get(label)  # of a Hugging Face dataset
+    names = getattr(feature, "names", None)  # of a ClassLabel
+    if names and "labels" in values:
+        values["labels"] = _named(values["labels"], names, itertools.count(1))
+    names = getattr(getattr(feature, "feature", None), "names", None)  # of lists of classes
+    if names and "label_sets" in values:
+        values["label_sets"] = [
+            _named(labels, names, itertools.repeat(number))
+            for number, labels in enumerate(values["label_sets"], 1)
+        ]
     if "label_sets" in values:
         values["label_sets"] = [_split(labels, separator) for labels in values["label_sets"]]
     return Examples(**values, source="the table")
+
+
+def _named(indices, names, rows):
+    """Return the names of the classes of Hugging Face's ClassLabel."""
+    for index, row in zip(indices, rows, strict=False):
+        if index is None or not 0 <= index < len(names):
+            raise ValueError(
+                f"the table, row {row}: has no label; received {index!r}. For data without labels, "
+                "give label=None"
+            )
+    return [names[index] for index in indices]
 
 
 def _column_names(table):

@@ -8,6 +8,7 @@ import sys
 
 from keras_bert.data.examples import Examples, check_score
 from keras_bert.data.text_files import (
+    FORMATS,
     allow_long_csv_fields,
     check_limit,
     json_lines,
@@ -18,7 +19,6 @@ from keras_bert.data.text_files import (
 from keras_bert.heads import check_label
 from keras_bert.runtime.terminal import printable
 
-FORMATS = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".txt": "tsv"}
 KINDS = ("label", "label_set", "score")
 
 

@@ -10,6 +10,8 @@ import warnings
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.warn import level_of_caller
 
+FORMATS = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".txt": "tsv"}
+
 
 def check_limit(limit):
     """Raise a `ValueError` if `limit` is below 1; `None` means all rows."""

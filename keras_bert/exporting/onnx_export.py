@@ -15,7 +15,12 @@ MODEL_FILE = "model.onnx"
 LABELS_FILE = "labels.txt"
 QUANTIZATIONS = (None, "int8")
 _MIN_EQUAL = 0.99  # of the int8 answers; a smaller fraction is a warning
-# Tasks of `keras_bert.pipeline` for ONNX folders, and of `dev`.
+# Attributes of `layers.TaskOutput` that `pipelines.onnx_engine` needs.
+_OUTPUT_OPTIONS = (
+    "pairs", "multi_label", "no_answer", "characters", "long_texts", "prompts", "default_prompt",
+    "similarity",
+)  # fmt: skip
+# Tasks for `dev`.
 TEXT_TASKS = ("classifier", "next_sentence", "regressor", "embedder")
 
 _README = """\
@@ -80,9 +85,8 @@ def export(model, path, quantize=None, dev=None):
     output, encoder = find_output(model), find_encoder(model)
     metadata = {"task": task}
     if output is not None:
-        metadata |= {"pairs": str(int(output.pairs)), "multi_label": str(int(output.multi_label))}
-        prompts = {"prompts": output.prompts, "default_prompt": output.default_prompt}
-        metadata |= {"prompts": json.dumps(prompts)} if output.prompts else {}
+        options = {name: getattr(output, name) for name in _OUTPUT_OPTIONS}
+        metadata["output"] = json.dumps(options, ensure_ascii=False)
     onnx.helper.set_model_props(proto, metadata)
     path.parent.mkdir(parents=True, exist_ok=True)
     with temporary_folder(path.parent, ".writing-") as folder:
@@ -197,7 +201,7 @@ def _readme(name, model, proto, quantize, found):
             positions = 'inputs["masked_lm_positions"] = np.array([[1], [1]], np.int32)\n'
         batch = "[None]" if task == "multiple_choice" else ""
         sample = _SAMPLE.format(texts=texts, positions=positions, batch=batch)
-        sample += (_PIPELINE if task in TEXT_TASKS else "") + _TOKENIZER
+        sample += ("" if output is None else _PIPELINE) + _TOKENIZER
     return _README.format(
         name=name,
         task=task,

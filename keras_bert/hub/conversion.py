@@ -2,6 +2,7 @@
 
 import math
 import types
+import warnings
 
 import keras
 import numpy as np
@@ -18,6 +19,7 @@ from keras_bert.checkpoints.canonical import (
 from keras_bert.encoder import BertEncoder
 from keras_bert.layers import UnitLength, initializer, without_initial_weights
 from keras_bert.runtime.arguments import as_integer
+from keras_bert.runtime.warn import level_of_caller
 from keras_bert.text.preprocessor import MIN_LENGTH, Preprocessor
 
 _ALIGNMENT = 64  # bytes
@@ -50,6 +52,8 @@ def from_checkpoint(
         task = checkpoint.task
     if task == "embedder" and checkpoint.embedding is not None and not fresh_head:
         head_options = _embedder_options(checkpoint.embedding) | head_options
+    elif task is None and checkpoint.embedding is not None:
+        _warn_of_modules(checkpoint)
     config = dict(checkpoint.config)
     if hidden_act is not None:
         config["hidden_act"] = hidden_act
@@ -74,6 +78,17 @@ def from_checkpoint(
     if checkpoint.vocabulary is not None:
         encoder.preprocessor = _preprocessor(checkpoint, sequence_length, longest)
     return model
+
+
+def _warn_of_modules(checkpoint):
+    """Warn if embeddings of the encoder alone would not be those of the checkpoint."""
+    if checkpoint.embedding != EmbeddingModules((checkpoint.pooling,), (None,)):
+        warnings.warn(
+            f"{checkpoint.path} has settings for embeddings that an encoder does not hold, such as "
+            "layers, prompts or vectors without normalization. For embeddings, load it with "
+            "task='embedder', or pass its path to keras_bert.pipeline",
+            stacklevel=level_of_caller(),
+        )
 
 
 def to_checkpoint(model):

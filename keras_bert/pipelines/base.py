@@ -5,28 +5,27 @@ import itertools
 import warnings
 from collections.abc import Iterator
 
-from keras_bert import heads
-from keras_bert.exporting import saved_model
-from keras_bert.hub import loading
 from keras_bert.pipelines import results
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.terminal import progress
 from keras_bert.runtime.warn import level_of_caller
-from keras_bert.tasks import inference
 
 _LONG_INPUT = 200  # texts for which a progress bar is shown
 
 
 class Pipeline:
-    """A model and what is needed to ask it. `keras_bert.pipeline` makes one.
+    """A function from texts to results. `keras_bert.pipeline` makes one.
+
+    It computes with a `KerasEngine` or an `OnnxEngine`.
 
     Each task has a subclass, which implements `_rows` (inputs to a list of rows), `_examples` (rows
     to the data of the task) and `_results` (answers of the task to a list of results). `options`
     are the names of its options of `__call__`.
 
     Attributes:
-        model: The `keras.Model`.
+        model: The `keras.Model`; not for an ONNX folder.
         task: Name of its head, such as `"classifier"`.
+        output: Its labels and options, as in `layers.TaskOutput`.
         batch_size: Sequences per batch.
     """
 
@@ -35,21 +34,23 @@ class Pipeline:
     long_texts_options: tuple[str, ...] = ("truncate",)
     chunk = 8192  # rows that are tokenized and computed at once
 
-    def __init__(self, model, *, batch_size=32, long_texts=None, precision=None):
-        self.model, self.batch_size = model, batch_size
-        self.task = heads.find_task(model)
+    def __init__(self, engine, *, batch_size=32, long_texts=None):
+        self._engine, self.output = engine, engine.output
+        self.task, self.batch_size = engine.task, batch_size
         if long_texts not in (None, *self.long_texts_options):
             raise ValueError(
                 f"long_texts must be one of {', '.join(self.long_texts_options)} for the task "
                 f"{self.task}; received {long_texts!r}"
             )
         self.long_texts = long_texts
-        self._output = heads.find_output(model)
-        self._predict = inference.predict_function(model, precision)
-        self._has_warned = False
+        self._has_warned, self._truncated, self._read = False, 0, 0
+
+    @property
+    def model(self):
+        return self._engine.model
 
     def __repr__(self):
-        return f"<keras_bert.pipeline of {self.model.name!r}, task {self.task}>"
+        return f"<keras_bert.pipeline of {self._engine.name!r}, task {self.task}>"
 
     def __call__(
         self,
@@ -132,9 +133,10 @@ class Pipeline:
         Raises:
             ValueError: If the data has no labels or belongs to another task.
         """
-        inference.check_labeled(examples)
+        self._engine.check_labeled(examples)
         answers = self._answers(examples, self._size(batch_size), **options)
-        return results.Metrics(inference.score(self.model, examples, answers, report=True))
+        self._warn_of_truncation()
+        return results.Metrics(self._engine.score(examples, answers))
 
     def errors(self, examples, n=10):
         """Return the most confident mistakes.
@@ -151,16 +153,20 @@ class Pipeline:
             ValueError: If the data has no labels, or the task has no single answer per text.
         """
         n = as_integer("n", n, 1)
-        inference.check_labeled(examples)
+        self._engine.check_labeled(examples)
         answers = self._answers(examples, self.batch_size)
         return results.Results(self._mistakes(examples, answers)[:n])
 
     def export(self, path, **options):
         """Export the model; the arguments of `keras_bert.export`."""
+        from keras_bert.exporting import saved_model
+
         return saved_model.export(self.model, path, **options)
 
     def save(self, path, **options):
         """Save the model; the arguments of `keras_bert.save`."""
+        from keras_bert.hub import loading
+
         return loading.save(self.model, path, **options)
 
     def _size(self, batch_size):
@@ -171,15 +177,9 @@ class Pipeline:
 
     def _answers(self, examples, batch_size, on_batch=None, **options):
         encoded = self._encode(examples)
-        self._warn_of_truncation(encoded, len(examples))
-        return inference.answers(
-            self.model,
-            examples,
-            batch_size=batch_size,
-            encoded=encoded,
-            on_batch=on_batch,
-            predict=self._predict,
-            **options,
+        self._count_truncated(encoded, len(examples))
+        return self._engine.answers(
+            examples, encoded, batch_size=batch_size, on_batch=on_batch, **options
         )
 
     def _rows(self, inputs, **given):
@@ -195,25 +195,32 @@ class Pipeline:
         raise NotImplementedError
 
     def _encode(self, examples):
-        return inference.encode(self.model, examples)
+        return self._engine.encode(examples)
 
     def _ask(self, examples, settings, options):
         """Return the results for the data of the task."""
         with _bar(len(examples), settings) as advance:
-            answers = self._answers(
-                examples, settings["batch_size"], advance, **self._decoding(options)
-            )
-        return self._joined(results.Results(self._results(examples, answers, **options)))
+            found = self._part(examples, settings, options, advance)
+        self._warn_of_truncation()
+        return self._joined(found)
 
     def _ask_rows(self, rows, settings, options):
         found = results.Results()
         with _bar(len(rows), settings) as advance:
             for start in range(0, len(rows), self.chunk):
-                part = rows[start : start + self.chunk]
-                quiet = {**settings, "show_progress": False}
-                found.extend(self._ask(self._examples(part), quiet, options))
-                advance(len(part) / len(rows))
+                part = self._examples(rows[start : start + self.chunk])
+                found.extend(self._part(part, settings, options, advance))
+        self._warn_of_truncation()
         return self._joined(found)
+
+    def _part(self, examples, settings, options, advance):
+        def on_batch(share):
+            advance(share * len(examples))
+
+        answers = self._answers(
+            examples, settings["batch_size"], on_batch, **self._decoding(options)
+        )
+        return results.Results(self._results(examples, answers, **options))
 
     def _ask_iterator(self, inputs, settings, options):
         settings = {**settings, "show_progress": False}
@@ -248,28 +255,42 @@ class Pipeline:
         return answers
 
     def _mistakes(self, examples, answers):
-        raise ValueError(f"errors is not available for the task {self.task}")
-
-    def _warn_of_truncation(self, encoded, count):
-        truncated = getattr(encoded, "truncated", 0) or getattr(encoded, "cut_questions", 0)
-        if not truncated or self._has_warned:
-            return
-        self._has_warned = True
-        remedy = 'keras_bert.pipeline(model, long_texts="window") reads them in parts'
-        if "window" not in self.long_texts_options or self._output.pairs:
-            remedy = "Shorten them"
-        warnings.warn(
-            f"{truncated} of {count} texts were truncated to {encoded.max_length} tokens. {remedy}",
-            stacklevel=level_of_caller(),
+        raise ValueError(
+            f"the task {self.task} has no single answer that can be wrong. Use evaluate"
         )
+
+    def _count_truncated(self, encoded, count):
+        """Add to the counts of the warning."""
+        truncated = getattr(encoded, "truncated", 0) or getattr(encoded, "cut_questions", 0)
+        if truncated and self.long_texts == "error":
+            raise ValueError(
+                f"{truncated} of {count} texts have more than {encoded.max_length} tokens. Shorten "
+                "them, or leave out long_texts to truncate them"
+            )
+        self._truncated += truncated
+        self._read, self._max_length = self._read + count, encoded.max_length
+
+    def _warn_of_truncation(self):
+        """Warn of truncated texts, once per pipeline."""
+        if self._truncated and not self._has_warned:
+            self._has_warned = True
+            remedy = 'keras_bert.pipeline(model, long_texts="window") reads them in parts'
+            if "window" not in self.long_texts_options or self.output.pairs:
+                remedy = "Shorten them"
+            warnings.warn(
+                f"{self._truncated} of {self._read} texts were truncated to {self._max_length} "
+                f"tokens. {remedy}",
+                stacklevel=level_of_caller(),
+            )
+        self._truncated = self._read = 0
 
 
 @contextlib.contextmanager
 def _bar(count, settings):
-    """Show a progress bar for long inputs; yields a function that takes the fraction done."""
+    """Show a progress bar for long inputs; yields a function that takes a number of texts."""
     if not settings["show_progress"] or count <= _LONG_INPUT:
-        yield lambda share: None
+        yield lambda done: None
         return
     with progress() as bar:
         work = bar.add_task("Predicting", total=count)
-        yield lambda share: bar.advance(work, share * count)
+        yield lambda done: bar.advance(work, done)

@@ -8,9 +8,9 @@ from keras_bert import search
 from keras_bert.data.embedding_examples import EmbeddingExamples
 from keras_bert.data.examples import Examples
 from keras_bert.data.retrieval import RetrievalData
-from keras_bert.pipelines.kinds import SOURCE, TextPipeline, check_texts, listed
+from keras_bert.pipelines.inputs import SOURCE, check_texts, listed, prompt_of
+from keras_bert.pipelines.kinds import TextPipeline
 from keras_bert.runtime.arguments import as_integer
-from keras_bert.tasks import embedding, inference
 
 _MINED = 20  # texts that are looked at for each negative
 
@@ -19,6 +19,7 @@ class Embedding(TextPipeline):
     """Pipeline of `heads.embedder`. Its results are arrays."""
 
     options = ("prompt", "normalize", "truncate_dim")
+    long_texts_options = ("truncate", "error")
 
     def encode(self, inputs, **options):
         """Return the embeddings of texts; the same as a call of the pipeline.
@@ -68,6 +69,10 @@ class Embedding(TextPipeline):
         for query, positive in examples.texts:
             positives[query].add(positive)
         corpus = list(dict.fromkeys(examples.positives))
+        if len(corpus) == 1:
+            raise ValueError(
+                f"{examples.source}: all rows have the same positive, so there are no negatives"
+            )
         vectors = self.encode(corpus, prompt=corpus_prompt, normalize=True)
         queries = self.encode([row[0] for row in examples.texts], prompt=prompt, normalize=True)
         most = max(map(len, positives.values()))
@@ -125,7 +130,7 @@ class Embedding(TextPipeline):
         Raises:
             ValueError: If the widths differ.
         """
-        return search.similarity(first, second, self._output.similarity)
+        return search.similarity(first, second, self.output.similarity)
 
     def __call__(self, inputs=None, *args, **options):
         if isinstance(inputs, (EmbeddingExamples, RetrievalData)):
@@ -139,7 +144,7 @@ class Embedding(TextPipeline):
 
     def _kept(self, truncate_dim):
         """Return the width of the vectors of a call."""
-        width = self.model.output_shape[-1]
+        width = self._engine.width
         if truncate_dim is None:
             return width
         truncate_dim = as_integer("truncate_dim", truncate_dim, 1)
@@ -156,16 +161,14 @@ class Embedding(TextPipeline):
         if isinstance(examples, (EmbeddingExamples, RetrievalData)):
             if options:
                 raise ValueError(f"{', '.join(options)} cannot be changed in evaluate; remove it")
-            return inference.answers(self.model, examples, batch_size=batch_size)
-        width, kept = self.model.output_shape[-1], options.get("truncate_dim")
-        prompt = embedding.prompt_of(self.model, options.get("prompt"))
+            return self._engine.answers(examples, batch_size=batch_size)
+        prompt = prompt_of(self.output, options.get("prompt"))
         texts = [prompt + text for text in examples.texts] if prompt else examples.texts
-        encoded = inference.encode_texts(self.model, texts)
-        self._warn_of_truncation(encoded, len(examples))
-        vectors = inference.run(
-            self.model, encoded, batch_size=batch_size, on_batch=on_batch, predict=self._predict
-        )
-        vectors = np.reshape(np.array(vectors, np.float32), (-1, width))[:, :kept]
+        encoded = self._engine.encode_texts(texts)
+        self._count_truncated(encoded, len(examples))
+        vectors = self._engine.outputs(encoded, batch_size=batch_size, on_batch=on_batch)
+        vectors = np.reshape(np.array(vectors, np.float32), (-1, self._engine.width))
+        vectors = vectors[:, : options.get("truncate_dim")]
         return list(search.unit_length(vectors) if options.get("normalize") else vectors)
 
     def _results(self, examples, answers, **options):

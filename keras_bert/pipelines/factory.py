@@ -3,7 +3,9 @@
 Keras is imported in the function, because an ONNX folder does not need it.
 """
 
-from keras_bert.pipelines.onnx_pipeline import OnnxPipeline, is_onnx_folder
+from keras_bert.pipelines import kinds
+from keras_bert.pipelines.embedding import Embedding
+from keras_bert.pipelines.onnx_engine import OnnxEngine, is_onnx_folder
 from keras_bert.runtime.arguments import as_integer
 
 
@@ -34,8 +36,8 @@ def pipeline(
 
     Args:
         model: A model with a head of `keras_bert.heads`, an encoder, or its name or path for
-            `keras_bert.load`. Also the folder of an ONNX export of a classifier, regressor or
-            embedder: it runs in ONNX Runtime, and neither Keras nor TensorFlow is imported.
+            `keras_bert.load`. Also the folder of an ONNX export of a model with a head: it runs in
+            ONNX Runtime, and neither Keras nor TensorFlow is imported.
         task: A task of `keras_bert.load`, such as `"masked_lm"`. By default that of the model.
             `"embedder"` gives embeddings of a model with any head.
         batch_size: Sequences per batch.
@@ -51,7 +53,7 @@ def pipeline(
 
     Returns:
         A `Pipeline`. It can be called, and has the methods `evaluate`, `errors`, `export` and
-        `save`. For an ONNX folder, an `OnnxPipeline`, which can only be called.
+        `save`, which need a Keras model.
 
     Raises:
         ValueError: If the model has no preprocessor or no known head, or an argument is invalid.
@@ -68,20 +70,19 @@ def pipeline(
     """
     batch_size = as_integer("batch_size", batch_size, 1)
     if is_onnx_folder(model):
-        given = {
-            "task": task, "long_texts": long_texts, "pooling": pooling, "precision": precision
-        }  # fmt: skip
+        given = {"task": task, "pooling": pooling, "precision": precision}
         other = next((name for name, value in given.items() if value is not None), None)
         if other is not None:
             raise ValueError(f"{other} cannot be changed for an ONNX folder. Leave it out")
-        return OnnxPipeline(model, batch_size=batch_size)
+        engine = OnnxEngine(model)
+        kind = kinds.KINDS.get(engine.task, Embedding)
+        return kind(engine, batch_size=batch_size, long_texts=long_texts)
     import keras
 
     from keras_bert import heads
     from keras_bert.encoder import BertEncoder
     from keras_bert.hub import loading
-    from keras_bert.pipelines import kinds
-    from keras_bert.pipelines.embedding import Embedding
+    from keras_bert.pipelines.keras_engine import KerasEngine
     from keras_bert.tasks import inference
 
     if not isinstance(model, keras.Model):
@@ -93,17 +94,18 @@ def pipeline(
         raise ValueError(
             f"the encoder of {model.name!r} has no preprocessor; set its `preprocessor`"
         )
-    options = {"batch_size": batch_size, "long_texts": long_texts, "precision": precision}
+    options = {"batch_size": batch_size, "long_texts": long_texts}
     head = heads.find_task(model)
     if "embedder" in (task, head) or (head is None and isinstance(model, BertEncoder)):
-        return Embedding(inference.as_embedder(model, pooling), **options)
+        engine = KerasEngine(inference.as_embedder(model, pooling), precision)
+        return Embedding(engine, **options)
     if pooling is not None:
         raise ValueError(f"pooling is only for embeddings; {model.name!r} has the task {head}")
     if head not in kinds.KINDS:
         raise ValueError(
             f"{model.name!r} must have a head of keras_bert.heads; use its own `predict` method"
         )
-    return kinds.KINDS[head](model, **options)
+    return kinds.KINDS[head](KerasEngine(model, precision), **options)
 
 
 def predict(model, inputs, **options):

@@ -5,74 +5,39 @@ import dataclasses
 
 import numpy as np
 
-from keras_bert import heads
 from keras_bert.data.conll import TaggedSentences, is_bio
-from keras_bert.data.examples import Examples
+from keras_bert.data.examples import LONG_TEXTS, Examples
 from keras_bert.data.squad import Questions
 from keras_bert.data.swag import Choices
 from keras_bert.pipelines import results
 from keras_bert.pipelines.base import Pipeline
-from keras_bert.runtime.arguments import as_integer
-from keras_bert.tasks import inference, masked_lm, tagging
-from keras_bert.tasks.classification import LONG_TEXTS
-from keras_bert.text.offsets import characters_of_bytes
-
-SOURCE = "the inputs"
-
-
-def listed(inputs, name="inputs"):
-    """Return inputs as a list, and True if they are a single string."""
-    if hasattr(inputs, "numpy") and inputs.dtype == "string":  # a tensor of TensorFlow
-        inputs = np.char.decode(np.asarray(inputs.numpy(), "S"), "utf-8", "replace")
-    if getattr(inputs, "ndim", 1) == 0:
-        inputs = inputs.item()
-    if isinstance(inputs, (str, bytes)):
-        return [inputs], True
-    if inputs is None or isinstance(inputs, (dict, set)) or not hasattr(inputs, "__iter__"):
-        raise ValueError(f"{name} must be a string or a list of strings; received {inputs!r:.80}")
-    return list(inputs), False
-
-
-def _is_pair(row):
-    is_listed = hasattr(row, "__len__") and not isinstance(row, (str, bytes, dict, set))
-    return is_listed and len(row) == 2
-
-
-def check_texts(texts, what="text"):
-    """Return the texts; raise a `ValueError` that gives the number of one that is no string."""
-    for number, text in enumerate(texts, 1):
-        if not isinstance(text, str):
-            raise ValueError(f"{what} {number} must be a string; received {text!r:.80}")
-    return texts
-
-
-def _none_given(**given):
-    for name, value in given.items():
-        if value is not None:
-            raise ValueError(f"{name} is not an input of this task; remove it")
-
-
-def _check_top_k(top_k):
-    if top_k is not None:
-        as_integer("top_k", top_k, 1)
+from keras_bert.pipelines.inputs import (
+    SOURCE,
+    check_not_given,
+    check_texts,
+    check_top_k,
+    is_pair,
+    listed,
+)
+from keras_bert.tasks import tag_windows
 
 
 class TextPipeline(Pipeline):
     """Pipeline of a task that reads texts or pairs of texts."""
 
-    def __init__(self, model, **options):
-        super().__init__(model, **options)
-        self._pairs = self._output is not None and self._output.pairs
+    def __init__(self, engine, **options):
+        super().__init__(engine, **options)
+        self._pairs = self.output is not None and self.output.pairs
         if self._pairs:
             self.columns = ("text", "text_pair")
 
     def _rows(self, inputs, text_pair=None, **others):
-        _none_given(**others)
+        check_not_given(**others)
         if not self._pairs:
             if text_pair is not None:
                 raise ValueError(
-                    f"{self.model.name!r} reads single texts; remove text_pair, or load a model of "
-                    "pairs from another format with keras_bert.load(name, pairs=True)"
+                    f"{self._engine.name!r} reads single texts; remove text_pair, or load a model "
+                    "of pairs from another format with keras_bert.load(name, pairs=True)"
                 )
             rows, is_single = listed(inputs)
             return check_texts(rows), is_single
@@ -97,7 +62,7 @@ class TextPipeline(Pipeline):
                 )
             pairs = [inputs] if is_single else listed(inputs)[0]
         for number, pair in enumerate(pairs, 1):
-            if not _is_pair(pair):
+            if not is_pair(pair):
                 raise ValueError(
                     f"input {number} must be a pair of texts, such as ('a', 'b'), or give "
                     f"text_pair; received {pair!r:.80}"
@@ -119,18 +84,18 @@ class Classification(TextPipeline):
     long_texts_options = LONG_TEXTS
 
     def _encode(self, examples):
-        return inference.encode(self.model, examples, long_texts=self.long_texts)
+        return self._engine.encode(examples, long_texts=self.long_texts)
 
     def _results(self, examples, answers, **options):
-        _check_top_k(options.get("top_k"))
-        labels = self._output.labels
+        check_top_k(options.get("top_k"))
+        labels = self.output.labels
         found: list[results.Label | results.Labels] = []
         for text, row in zip(examples.texts, answers, strict=True):
             order = np.argsort(-row, kind="stable")
             ranked = [{"label": labels[index], "score": float(row[index])} for index in order]
             if "top_k" in options:
                 ranked = ranked[: options["top_k"]]
-            elif self._output.multi_label:
+            elif self.output.multi_label:
                 ranked = [each for each in ranked if each["score"] >= 0.5]
             else:
                 found.append(results.Label(ranked[0], text))
@@ -139,9 +104,9 @@ class Classification(TextPipeline):
         return found
 
     def _mistakes(self, examples, answers):
-        labels, mistakes = self._output.labels, []
+        labels, mistakes = self.output.labels, []
         for index, row in enumerate(answers):
-            if self._output.multi_label:
+            if self.output.multi_label:
                 expected = set(examples.label_sets[index])
                 given = {labels[number] for number in np.flatnonzero(row >= 0.5)}
                 wrong = [abs(row[labels.index(label)] - 0.5) + 0.5 for label in expected ^ given]
@@ -187,22 +152,21 @@ class Tagging(Pipeline):
     long_texts_options = ("window",)
 
     def _rows(self, inputs, **others):
-        _none_given(**others)
+        check_not_given(**others)
         rows, is_single = listed(inputs)
         return check_texts(rows), is_single
 
     def _examples(self, rows):
-        tokenizer = heads.find_encoder(self.model).preprocessor.tokenizer
-        words, spans = tagging.split_words(rows, tokenizer, self._output.characters)
+        words, spans = self._engine.split_words(rows)
         return _TaggedTexts(words, source=SOURCE, texts=tuple(rows), spans=tuple(spans))
 
     def _results(self, examples, answers, *, grouped=True, **options):
-        grouped = grouped and any(map(is_bio, self._output.labels))
+        grouped = grouped and any(map(is_bio, self.output.labels))
         if not hasattr(examples, "texts"):  # sentences that are split into words
             spans = [_spans_of_words(words) for words in examples.words]
             texts = [" ".join(words) for words in examples.words]
         else:
-            texts, spans = examples.texts, map(_in_characters, examples.texts, examples.spans)
+            texts, spans = examples.texts, examples.spans
         found = []
         for text, span, answer in zip(texts, spans, answers, strict=True):
             words = [(tag, score, *ends) for (tag, score), ends in zip(answer, span, strict=True)]
@@ -215,10 +179,21 @@ class Tagging(Pipeline):
             ))  # fmt: skip
         return found
 
+    def _mistakes(self, examples, answers):
+        mistakes = []
+        for words, tags, answer in zip(examples.words, examples.tags, answers, strict=True):
+            for word, expected, (tag, score) in zip(words, tags, answer, strict=True):
+                if tag != expected:
+                    mistakes.append({
+                        "text": " ".join(words), "word": word, "expected": expected, "tag": tag,
+                        "score": float(score),
+                    })  # fmt: skip
+        return sorted(mistakes, key=lambda mistake: -mistake["score"])
+
 
 @dataclasses.dataclass(frozen=True)
 class _TaggedTexts(TaggedSentences):
-    """Sentences with their texts, and the span of each word in bytes."""
+    """Sentences with their texts, and the span of each word in characters."""
 
     texts: tuple = ()
     spans: tuple = ()
@@ -230,15 +205,9 @@ def _spans_of_words(words):
     return [(int(end) - len(word), int(end)) for word, end in zip(words, ends, strict=True)]
 
 
-def _in_characters(text, spans):
-    """Convert spans of UTF-8 bytes to spans of characters."""
-    of_byte = characters_of_bytes(text)
-    return [(int(of_byte[start]), int(of_byte[end - 1]) + 1) for start, end in spans]
-
-
 def _group(tags, words):
     """Join the words of each entity; its score is the mean of their scores."""
-    for type, first, end in sorted(tagging.entities(tags), key=lambda entity: entity[1]):
+    for type, first, end in sorted(tag_windows.entities(tags), key=lambda entity: entity[1]):
         score = np.mean([score for _, score, *_ in words[first:end]])
         yield type, score, words[first][2], words[end - 1][3]
 
@@ -251,17 +220,17 @@ class QuestionAnswering(Pipeline):
     long_texts_options = ("window",)
 
     def _rows(self, inputs=None, text_pair=None, question=None, context=None, **others):
-        _none_given(**others)
+        check_not_given(**others)
         if context is None and question is None and text_pair is not None:
             context, text_pair = text_pair, None
-        _none_given(text_pair=text_pair)
+        check_not_given(text_pair=text_pair)
         if inputs is not None and context is not None and question is None:
             question, inputs = inputs, None
         if inputs is not None:  # (question, context), or a list of such pairs
             is_single = isinstance(inputs, tuple) and all(isinstance(x, str) for x in inputs)
             rows = [inputs] if is_single else listed(inputs)[0]
             for number, row in enumerate(rows, 1):
-                if not _is_pair(row):
+                if not is_pair(row):
                     raise ValueError(
                         f"input {number} must be a question and a context; received {row!r:.80}. "
                         "Use question= and context="
@@ -287,7 +256,7 @@ class QuestionAnswering(Pipeline):
         return Questions([a for a, _ in rows], [b for _, b in rows], source=SOURCE)
 
     def _decoding(self, options):
-        _check_top_k(options.get("top_k"))
+        check_top_k(options.get("top_k"))
         return options
 
     def _results(self, examples, answers, *, top_k=None, **options):
@@ -315,9 +284,10 @@ class MultipleChoice(Pipeline):
     """Pipeline of `heads.multiple_choice`."""
 
     columns = ("text", "choices")
+    long_texts_options = ("truncate", "error")
 
     def _rows(self, inputs, choices=None, **others):
-        _none_given(**others)
+        check_not_given(**others)
         texts, is_single = listed(inputs)
         if choices is None:
             raise ValueError("multiple choice needs choices=, a list of strings per text")
@@ -378,19 +348,16 @@ class MaskedLM(TextPipeline):
     options = ("top_k",)
     chunk = 256  # the logits of a masked token take 4 bytes per token of the vocabulary
 
-    def __init__(self, model, **options):
-        super().__init__(model, **options)
+    def __init__(self, engine, **options):
+        super().__init__(engine, **options)
         self._pairs, self.columns = False, ("text",)
 
     def _answers(self, examples, batch_size, on_batch=None, *, top_k=5, **options):
-        encoded = masked_lm.EncodedMasks(self.model, examples.texts)
-        outputs = inference.run(
-            self.model, encoded, batch_size=batch_size, on_batch=on_batch, predict=self._predict
-        )
-        return masked_lm.decode(self.model, encoded, outputs, top_k)
+        encoded = self._engine.encode_masks(examples.texts)
+        return self._engine.candidates(encoded, top_k, batch_size=batch_size, on_batch=on_batch)
 
     def _decoding(self, options):
-        _check_top_k(options.get("top_k"))
+        check_top_k(options.get("top_k"))
         return options
 
     def _results(self, examples, answers, **options):

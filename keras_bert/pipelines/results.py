@@ -53,10 +53,10 @@ class Entities(Results):
 
     def __init__(self, values, text, label="tag"):
         super().__init__(values)
-        self.text, self._label = text, label
+        self.text, self.label = text, label
 
     def _repr_html_(self):
-        return _marked(self.text, self, self._label)
+        return _marked(self.text, self, self.label)
 
 
 class Answer(dict):
@@ -88,7 +88,7 @@ def _column_of(result):
     if isinstance(result, Labels):
         return "labels"
     if isinstance(result, Entities):
-        return "entities"
+        return "entities" if result.label else "answers"
     return "tokens" if isinstance(result, list) else "embedding"
 
 

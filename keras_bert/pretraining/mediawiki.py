@@ -7,7 +7,7 @@ formulas, pictures and categories, and replaces links by their labels.
 import html
 import re
 
-_INSTALL = "wikitext needs mwparserfromhell; install it: pip install mwparserfromhell"
+_INSTALL = "wikitext needs mwparserfromhell; run: pip install 'keras3-bert[pretraining]'"
 
 # Elements that are dropped with their content, and elements whose content becomes a paragraph. The
 # content of all other elements stays in its paragraph.

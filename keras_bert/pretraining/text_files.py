@@ -85,7 +85,7 @@ def _zstandard(path):
         import zstandard
     except ImportError as error:
         raise ValueError(
-            f"{path}: zstd files need zstandard; install it: pip install zstandard"
+            f"{path}: zstd files need zstandard; run: pip install 'keras3-bert[pretraining]'"
         ) from error
     return zstandard
 

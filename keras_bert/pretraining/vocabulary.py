@@ -370,7 +370,7 @@ def _trainer_library():
         import tokenizers
     except ImportError as error:
         raise ValueError(
-            "Training a vocabulary needs tokenizers; install it: pip install tokenizers"
+            "Training a vocabulary needs tokenizers; run: pip install 'keras3-bert[pretraining]'"
         ) from error
     return tokenizers
 

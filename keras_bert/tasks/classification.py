@@ -10,11 +10,11 @@ import tensorflow as tf
 from keras_bert import heads
 from keras_bert.data.batching import REDUCTION
 from keras_bert.data.dataset import targets_of
+from keras_bert.data.examples import LONG_TEXTS
 from keras_bert.text.fast_tokenizer import tokenize_function
 
 HEADS = ("classifier", "regressor", "next_sentence")
 MAX_LENGTH = 128
-LONG_TEXTS = ("truncate", "window", "error")
 _CHUNK = 4096  # texts per call of the tokenizer
 
 

@@ -3,6 +3,9 @@
 Source: Reimers and Gurevych (2019), Sentence-BERT.
 """
 
+import warnings
+
+import keras
 import numpy as np
 
 from keras_bert import heads, losses
@@ -10,6 +13,7 @@ from keras_bert.data import packing
 from keras_bert.data.examples import Examples
 from keras_bert.data.retrieval import RetrievalData
 from keras_bert.runtime.arguments import as_integer
+from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import embedding_metrics
 from keras_bert.tasks.classification import EncodedTexts
 
@@ -28,19 +32,20 @@ _TEXTS_OF_TRIPLET = 3
 SAMPLINGS = ("proportional", "round_robin")
 
 
-def prompt_of(model, prompt=None):
-    """Return the text of a prompt: a name of the model's prompts, a text, or its default prompt."""
-    output = heads.find_output(model)
-    if prompt is None:
-        prompt = output.default_prompt or ""
-    if not isinstance(prompt, str):
-        raise ValueError(f"prompt must be a string; received {prompt!r:.80}")
-    return output.prompts.get(prompt, prompt)
-
-
 def build(encoder, train):
     """Build a model of `heads.embedder` for `EmbeddingExamples`."""
+    warn_of_pooling(encoder)
     return heads.embedder(encoder)
+
+
+def warn_of_pooling(encoder):
+    """Warn if an encoder does not say how it makes one vector of a text."""
+    if encoder.pooling is None:
+        warnings.warn(
+            f"{encoder.name!r} does not say how it pools; the mean over the tokens is used. Give "
+            "pooling='mean' to keras_bert.load or --pooling mean to hide this warning",
+            stacklevel=level_of_caller(),
+        )
 
 
 def model_of_rows(model):
@@ -128,19 +133,30 @@ def encode(
 ):
     """Encode `EmbeddingExamples` or `RetrievalData`, truncated to `max_length`.
 
-    `loss` is a key of `LOSSES`, by default `"distillation"` for vectors, `"cosent"` for scored
-    pairs and else `"multiple_negatives_ranking"`. `matryoshka_dims` are widths for
-    `losses.Matryoshka`. `gradient_caching` and `sampling` are attributes of `EncodedRows`.
+    `loss` is a key of `LOSSES` or one of its losses, by default `"distillation"` for vectors,
+    `"cosent"` for scored pairs and else `"multiple_negatives_ranking"`. `matryoshka_dims` are
+    widths for `losses.Matryoshka`. `gradient_caching` and `sampling` are attributes of
+    `EncodedRows`. The model's default prompt comes before each text, unless the data has its own
+    prompts.
     """
-    preprocessor = heads.find_encoder(model).preprocessor
+    preprocessor, output = heads.find_encoder(model).preprocessor, heads.find_output(model)
+    prompt = output.prompts.get(output.default_prompt, "")
     if isinstance(examples, RetrievalData):
-        rows = [(text,) for text in _texts_of(examples).values()]
+        prompt = "" if examples.has_prompts else prompt
+        rows = [(prompt + text,) for text in _texts_of(examples).values()]
         return EncodedRows(preprocessor, rows, None, max_length, None)
     if sampling not in SAMPLINGS:
         raise ValueError(f"sampling must be {' or '.join(SAMPLINGS)}; received {sampling!r:.80}")
+    if sampling != SAMPLINGS[0] and examples.set_sizes is None:
+        raise ValueError(
+            f"sampling={sampling!r} needs several sets; make them with EmbeddingExamples.of_sets, "
+            "or give several --train files"
+        )
     if gradient_caching and examples.set_sizes is not None:
         raise ValueError("gradient_caching compares rows of all sets; train on one set")
     made = _make_loss(loss, examples)
+    if isinstance(made, losses.MultipleNegativesRanking):
+        _check_positives(examples)
     width = model.output_shape[-1]
     if examples.vectors is not None and examples.vectors.shape[1] != width:
         raise ValueError(
@@ -156,7 +172,8 @@ def encode(
                 f"matryoshka_dims must be from 1 to {width}; received {matryoshka_dims}"
             )
         made = losses.Matryoshka(made, matryoshka_dims)
-    encoded = EncodedRows(preprocessor, examples.texts, _targets(examples), max_length, made)
+    rows = [tuple(prompt + text for text in row) for row in examples.texts]
+    encoded = EncodedRows(preprocessor, rows, _targets(examples), max_length, made)
     encoded.gradient_caching, encoded.sampling = gradient_caching, sampling
     if examples.set_sizes is not None:
         ends = np.cumsum(examples.set_sizes)
@@ -164,14 +181,29 @@ def encode(
     return encoded
 
 
+def _check_positives(examples):
+    """Raise an error if there is no text that can be a negative."""
+    if len({text for row in examples.texts for text in row[1:]}) == 1 and len(examples) > 1:
+        raise ValueError(
+            f"{examples.source}: all rows have the same positive, {examples.texts[0][1]!r:.80}, so "
+            "there are no negatives. Give rows with different positives, or scores"
+        )
+
+
 def _make_loss(loss, examples):
-    """Return the Keras loss of a name, by default the one for the kind of data."""
+    """Return the Keras loss, by default the one for the kind of data."""
+    given = loss
+    if isinstance(loss, tuple(LOSSES.values())):
+        loss = next(name for name, kind in LOSSES.items() if type(given) is kind)
     has_scores, has_vectors = examples.scores is not None, examples.vectors is not None
     if loss is None:
         of_texts = "cosent" if has_scores else "multiple_negatives_ranking"
         loss = "distillation" if has_vectors else of_texts
     if not isinstance(loss, str) or loss not in LOSSES:
-        raise ValueError(f"loss must be one of {', '.join(LOSSES)}; received {loss!r:.80}")
+        raise ValueError(
+            f"loss must be one of {', '.join(LOSSES)}, or a loss of keras_bert.losses; received "
+            f"{loss!r:.80}"
+        )
     if (has_scores, has_vectors) != (loss in _OF_SCORES, loss == "distillation"):
         kind = "scored pairs" if loss in _OF_SCORES else "rows without scores"
         kind = "rows with vectors" if loss == "distillation" else kind
@@ -191,7 +223,7 @@ def _make_loss(loss, examples):
             f"the loss triplet needs rows of three texts; {examples.source} has rows of "
             f"{len(examples.texts[0])}. Add hard negatives"
         )
-    return LOSSES[loss]()
+    return given if isinstance(given, keras.losses.Loss) else LOSSES[loss]()
 
 
 def decode(model, examples, encoded, outputs):

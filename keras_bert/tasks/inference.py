@@ -1,7 +1,7 @@
 """Inference with fine-tuned models: encode, run, decode and score."""
 
 import functools
-import warnings
+import inspect
 
 import keras
 
@@ -10,8 +10,7 @@ from keras_bert.data.batching import LENGTHS, Batches
 from keras_bert.data.examples import Examples
 from keras_bert.encoder import BertEncoder
 from keras_bert.runtime.arguments import as_integer
-from keras_bert.runtime.warn import level_of_caller
-from keras_bert.tasks import registry
+from keras_bert.tasks import embedding, masked_lm, registry
 from keras_bert.tasks.classification import EncodedTexts
 
 
@@ -33,6 +32,14 @@ def answers(
     those of `decode`.
     """
     task = registry.for_model(model)
+    parameters = inspect.signature(task.decode).parameters.values()
+    takes = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
+    unknown = next((name for name in options if name not in takes), None)
+    if unknown is not None:
+        raise ValueError(
+            f"{unknown} is not an option for {type(examples).__name__}; the options are "
+            f"{', '.join(takes) or 'none'}"
+        )
     encoded = encode(model, examples, max_length) if encoded is None else encoded
     model = model_for_data(model)
     outputs = run(
@@ -244,6 +251,27 @@ def encode_texts(model, texts):
     return EncodedTexts(heads.find_encoder(model).preprocessor, Examples(texts), limit)
 
 
+def encode_masks(model, texts):
+    """Encode texts with [MASK] for `heads.masked_lm` or `heads.pretraining`, as `EncodedMasks`."""
+    import tensorflow as tf
+
+    limit = length_limit(model)
+    preprocessor = heads.find_encoder(model).preprocessor
+    if masked_lm.MASK not in preprocessor.vocabulary:
+        raise ValueError(
+            f"the vocabulary of {len(preprocessor.vocabulary)} tokens has no {masked_lm.MASK}, "
+            "which this task needs"
+        )
+    tokenizer = preprocessor.tokenizer
+
+    def tokenize(texts):
+        encoded = [text.encode("utf-8", "ignore") for text in texts]
+        return tokenizer.tokenize(tf.constant(encoded, tf.string)).to_list()
+
+    special_ids = map(tokenizer.token_id, ("[CLS]", "[SEP]", "[PAD]", masked_lm.MASK))
+    return masked_lm.EncodedMasks(texts, tokenize, special_ids, limit)
+
+
 def as_embedder(model, pooling=None):
     """Return the embedder for a model: itself, or a new head on its encoder."""
     output = heads.find_output(model)
@@ -262,10 +290,6 @@ def as_embedder(model, pooling=None):
             "encoder or a model of heads.embedder"
         )
     encoder = heads.find_encoder(model)
-    if pooling is None and encoder.pooling is None:
-        warnings.warn(
-            f"{model.name!r} does not say how it pools; the mean over the tokens is used. Give "
-            "pooling='mean' (--pooling mean) to hide this warning",
-            stacklevel=level_of_caller(),
-        )
+    if pooling is None:
+        embedding.warn_of_pooling(encoder)
     return heads.embedder(encoder, pooling=pooling)

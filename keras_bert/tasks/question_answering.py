@@ -11,15 +11,19 @@ import string
 
 import keras
 import numpy as np
-import scipy.special
+import tensorflow as tf
 
 from keras_bert import heads
 from keras_bert.data.batching import REDUCTION
+from keras_bert.tasks import question_windows
 from keras_bert.tasks.question_windows import MIN_LENGTH, OUTPUTS, EncodedQuestions
+from keras_bert.text.fast_tokenizer import tokenize_function
+from keras_bert.text.offsets import characters_of_bytes
 
 HEADS = ("span_selector",)
 MAX_LENGTH = 384
 
+_CHUNK = 1_000_000  # characters per call of the tokenizer
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 # KorQuAD replaces quotation marks and brackets by spaces, and deletes other punctuation.
@@ -54,12 +58,18 @@ def compile_options(model):
     }
 
 
-def encode(model, examples, max_length, *, stride=128, max_question_length=64):
+def encode(
+    model,
+    examples,
+    max_length,
+    *,
+    stride=question_windows.STRIDE,
+    max_question_length=question_windows.MAX_QUESTION_LENGTH,
+):
     """Cut questions and contexts into windows of at most `max_length` tokens: `EncodedQuestions`.
 
-    `stride` is the number of context tokens between the starts of two windows. It is reduced so
-    that windows overlap by at least half of their context. A question takes at most half of a
-    window.
+    Each distinct context is tokenized once. `stride` and `max_question_length` are as in
+    `EncodedQuestions`.
     Source: `convert_examples_to_features` in google-research/bert `run_squad.py`.
     """
     for name, value, minimum in (
@@ -74,108 +84,76 @@ def encode(model, examples, max_length, *, stride=128, max_question_length=64):
         raise ValueError(
             f"the encoder of {model.name!r} has no preprocessor; set its `preprocessor`"
         )
+    tokenizer = preprocessor.tokenizer
     return EncodedQuestions(
-        preprocessor.tokenizer, examples, max_length, stride, max_question_length
+        examples,
+        _tokenize_questions(tokenizer, examples.questions),
+        _tokenize_contexts(tokenizer, question_windows.distinct_contexts(examples)),
+        [tokenizer.token_id(token) for token in ("[CLS]", "[SEP]", "[PAD]")],
+        max_length,
+        stride,
+        max_question_length,
     )
+
+
+def _chunks(texts):
+    """Split a list of texts into lists of about `_CHUNK` characters."""
+    first, characters = 0, 0
+    for end, text in enumerate(texts, 1):
+        characters += len(text)
+        if characters >= _CHUNK or end == len(texts):
+            yield texts[first:end]
+            first, characters = end, 0
+
+
+def _tokenize_questions(tokenizer, questions):
+    """Return the ids, int32 (tokens,), and the splits, int (questions + 1,)."""
+    tokenize = tokenize_function(tokenizer)
+    ids, sizes = [np.zeros(0, np.int32)], [np.zeros(0, int)]
+    for chunk in _chunks(questions):
+        tokens = tokenize(tf.constant([text.encode("utf-8", "ignore") for text in chunk]))
+        ids.append(tokens.flat_values.numpy())
+        sizes.append(tokens.row_lengths().numpy())
+    return np.concatenate(ids), question_windows.splits_of(np.concatenate(sizes))
+
+
+def _tokenize_contexts(tokenizer, texts):
+    """Return the ids, starts and ends, int32 (tokens,), and the splits, int (contexts + 1,).
+
+    Starts and ends are indices of characters of each text.
+    """
+    flat = [np.zeros((3, 0), np.int32)]
+    sizes = [np.zeros(0, int)]
+    for chunk in _chunks(texts):
+        encoded = [text.encode("utf-8", "ignore") for text in chunk]
+        ids, _, starts, ends = tokenizer.tokenize_with_offsets(tf.constant(encoded))
+        size = ids.row_lengths().numpy()
+        # The character of each byte, in the concatenation of the chunk's texts.
+        of_byte = characters_of_bytes("".join(chunk))
+        first_byte = np.repeat(
+            question_windows.splits_of([len(text) for text in encoded])[:-1], size
+        )
+        first_character = np.repeat(
+            question_windows.splits_of([len(text) for text in chunk])[:-1], size
+        )
+        starts = of_byte[starts.flat_values.numpy() + first_byte] - first_character
+        ends = of_byte[ends.flat_values.numpy() + first_byte - 1] + 1 - first_character
+        flat.append(np.stack([ids.flat_values.numpy(), starts, ends]).astype(np.int32))
+        sizes.append(size)
+    ids, starts, ends = np.concatenate(flat, axis=1)
+    return ids, starts, ends, question_windows.splits_of(np.concatenate(sizes))
 
 
 def decode(
     model, examples, encoded, outputs, *, max_answer_length=30, null_threshold=0.0, top_k=None
 ):
-    """Return a dict per question: `text`, `start`, `end` (in characters), `score` (a probability).
+    """Return a dict per question, see `question_windows.decode`.
 
-    `outputs` has a dict of `start_logits` and `end_logits`, (seq,), per window. `text` is "" if the
-    logit of no answer exceeds that of the best span by more than `null_threshold`. With `top_k`,
-    return a list of that many answers per question, the most probable first.
-    Source: `write_predictions` in google-research/bert `run_squad.py`.
+    `outputs` has a dict of `start_logits` and `end_logits`, (seq,), per window.
     """
-    if max_answer_length < 1:
-        raise ValueError(f"max_answer_length must be at least 1; received {max_answer_length}")
-    if len(outputs) != len(encoded):
-        raise ValueError(
-            f"{examples.source}: give one output for each of the {len(encoded)} windows; "
-            f"received {len(outputs)}"
-        )
+    options = {"max_answer_length": max_answer_length, "null_threshold": null_threshold}
     no_answer = heads.find_output(model).no_answer
-    answers = []
-    for question, context in enumerate(examples.contexts):
-        rows = range(*encoded.window_splits[question : question + 2])
-        spans, total = _best_spans(encoded, outputs, rows, max_answer_length, top_k or 1)
-        if no_answer:
-            none = _null_score(outputs, rows)
-            total = np.logaddexp(total, none)
-            before = sum(none - logit <= null_threshold for logit, _, _ in spans)
-            spans.insert(before, (none, None, None))
-        offset = encoded.context_splits[encoded.context[question]]
-        ranked = []
-        for logit, first, last in spans or [(-np.inf, None, None)]:  # a context without tokens
-            start = end = 0
-            if first is not None:
-                start, end = int(encoded.starts[offset + first]), int(encoded.ends[offset + last])
-            score = float(np.exp(logit - total)) if np.isfinite(logit) else 0.0
-            ranked.append({"text": context[start:end], "start": start, "end": end, "score": score})
-        answers.append(ranked[0] if top_k is None else ranked[:top_k])
-    return answers
-
-
-def _null_score(outputs, rows):
-    """Return the logit of no answer: the lowest one of all windows."""
-    return min(float(sum(outputs[row][name][0] for name in OUTPUTS)) for row in rows)
-
-
-def _best_spans(encoded, outputs, rows, max_answer_length, count):
-    """Return the best spans of all windows of one question, and the sum of all spans.
-
-    A span is `(logit, first, last)`, with its first and last token of the context. The sum is the
-    log-sum-exp of the logits of all spans, minus infinity if there is none.
-    """
-    windows = _span_windows(encoded, rows, max_answer_length)
-    spans, total = [], -np.inf
-    for row in rows:
-        first, size = encoded.part_start[row], encoded.part_size[row]
-        if not size:
-            continue
-        begin = 2 + encoded.question_size[encoded.question[row]]
-        start, end = (
-            np.asarray(outputs[row][name], np.float64)[begin : begin + size] for name in OUTPUTS
-        )
-        # Row i holds the logits of the spans that start at token i, shortest first.
-        end = np.concatenate([end, np.full(max_answer_length - 1, -np.inf)])
-        table = start[:, None] + np.lib.stride_tricks.sliding_window_view(end, max_answer_length)
-        table[windows[first : first + size] != row] = -np.inf
-        total = np.logaddexp(total, scipy.special.logsumexp(table))
-        flat = table.ravel()
-        best = [flat.argmax()] if count == 1 else np.argsort(-flat, kind="stable")[:count]
-        for index in best:
-            token, more = divmod(int(index), max_answer_length)
-            if np.isfinite(flat[index]):
-                spans.append((float(flat[index]), first + token, first + token + more))
-    spans.sort(key=lambda span: -span[0])  # stable: of equal spans, the first window's
-    return spans[:count], total
-
-
-def _span_windows(encoded, rows, max_answer_length):
-    """Return the window of each span, int (tokens of the context, max_answer_length), -1 for none.
-
-    The axes are the first token of the span and its length minus 1. Of the windows that contain a
-    span, take the one with the most context on the shorter side of its first token. run_squad.py
-    drops the span if that window does not contain its end.
-    """
-    shape = (encoded.part_start[rows[-1]] + encoded.part_size[rows[-1]], max_answer_length)
-    windows, max_context = np.full(shape, -1), np.full(shape, -1)
-    for row in rows:
-        first, size = encoded.part_start[row], encoded.part_size[row]
-        left = np.arange(size)
-        right = size - 1 - left
-        # 100 times the score of run_squad.py: the shorter side + 0.01 x the size of the window.
-        context = (100 * np.minimum(left, right) + size)[:, None]
-        contained = np.arange(max_answer_length) <= right[:, None]
-        better = contained & (context > max_context[first : first + size])
-        windows[first : first + size][better] = row
-        max_context[first : first + size] = np.where(
-            better, context, max_context[first : first + size]
-        )
-    return windows
+    return question_windows.decode(examples, encoded, outputs, no_answer, top_k=top_k, **options)
 
 
 def score(model, examples, answers, *, characters=None):

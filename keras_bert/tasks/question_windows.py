@@ -1,22 +1,33 @@
 """Questions and contexts as overlapping windows of token ids, with the positions of answers."""
 
 import numpy as np
-import tensorflow as tf
-
-from keras_bert.text.fast_tokenizer import tokenize_function
-from keras_bert.text.offsets import characters_of_bytes
+import scipy.special
 
 OUTPUTS = ("start_logits", "end_logits")  # of `heads.span_selector`
 MIN_LENGTH = 5  # [CLS] question [SEP] context [SEP], with one token each
+STRIDE, MAX_QUESTION_LENGTH = 128, 64  # in tokens; run_squad.py's defaults
 
-_CHUNK = 1_000_000  # characters per call of the tokenizer
+
+def distinct_contexts(examples):
+    """Return the contexts of `Questions` without repetitions, a list."""
+    return list(dict.fromkeys(examples.contexts))
 
 
 class EncodedQuestions:
     """Tokenized questions and contexts in windows, for `data.batching.Batches`.
 
-    A window is [CLS] question [SEP] part of the context [SEP]. Each distinct context is tokenized
-    once. `stride` and `max_question_length` are as in `question_answering.encode`.
+    A window is [CLS] question [SEP] part of the context [SEP].
+
+    Args:
+        examples: `Questions`.
+        questions: Ids of the questions, int32 (tokens,), and their splits, int (questions + 1,).
+        contexts: Ids of the `distinct_contexts`, with `starts`, `ends` and `context_splits` as in
+            the attributes.
+        special_ids: Ids of [CLS], [SEP] and [PAD].
+        max_length: Maximum number of tokens of a window.
+        stride: Number of context tokens between the starts of two windows. It is reduced so that
+            windows overlap by at least half of their context.
+        max_question_length: A question takes at most this, and at most half of a window.
 
     Attributes:
         cut_questions: Number of truncated questions.
@@ -36,16 +47,23 @@ class EncodedQuestions:
         starts, ends: First character and end of each token in its context, int32 (tokens,).
     """
 
-    def __init__(self, tokenizer, examples, max_length, stride, max_question_length):
+    def __init__(
+        self,
+        examples,
+        questions,
+        contexts,
+        special_ids,
+        max_length,
+        stride=STRIDE,
+        max_question_length=MAX_QUESTION_LENGTH,
+    ):
         self.max_length = max_length
-        self._cls, self._sep, self._pad = map(tokenizer.token_id, ("[CLS]", "[SEP]", "[PAD]"))
-        texts = list(dict.fromkeys(examples.contexts))
+        self._cls, self._sep, self._pad = special_ids
+        texts = distinct_contexts(examples)
         index = {text: number for number, text in enumerate(texts)}
         self.context = np.array([index[text] for text in examples.contexts], int)
-        self._ids, self.starts, self.ends, self.context_splits = _tokenize_contexts(
-            tokenizer, texts
-        )
-        self._question_ids, splits = _tokenize_questions(tokenizer, examples.questions)
+        self._ids, self.starts, self.ends, self.context_splits = contexts
+        self._question_ids, splits = questions
         self._question_start = splits[:-1]
         self.question_size = np.minimum(
             np.diff(splits), min(max_question_length, (max_length - 3) // 2)
@@ -59,7 +77,7 @@ class EncodedQuestions:
         step = np.maximum(1, np.minimum(stride, capacity // 2))
         tokens = np.diff(self.context_splits)[self.context]
         windows = 1 + np.maximum(0, -(-(tokens - capacity) // step))
-        self.window_splits = _splits(windows)
+        self.window_splits = splits_of(windows)
         self.question = np.repeat(np.arange(len(examples)), windows)
         self.part_start = _ranges(np.zeros_like(windows), windows) * step[self.question]
         self.part_size = np.minimum(
@@ -106,7 +124,7 @@ class EncodedQuestions:
         start = np.array([start for _, start in answers], int)
         end = np.array([start + len(text) for text, start in answers], int)
         # Positions in the concatenation of all contexts, so that one search is enough.
-        text_starts = _splits([len(text) for text in texts])[:-1]
+        text_starts = splits_of([len(text) for text in texts])[:-1]
         token_shift = np.repeat(text_starts, np.diff(self.context_splits))
         answer_shift = text_starts[self.context]
         first = np.searchsorted(self.ends + token_shift, start + answer_shift, "right")
@@ -159,55 +177,110 @@ class EncodedQuestions:
         return inputs, targets, dict.fromkeys(OUTPUTS, weights[rows])
 
 
-def _splits(sizes):
+def splits_of(sizes):
     """Return the start of each of several consecutive parts, and the end of the last one."""
     return np.concatenate([[0], np.cumsum(sizes, dtype=int)])
 
 
 def _ranges(starts, sizes):
     """Concatenate the ranges `start, start + 1, ..., start + size - 1`."""
-    return np.repeat(starts - _splits(sizes)[:-1], sizes) + np.arange(sizes.sum())
+    return np.repeat(starts - splits_of(sizes)[:-1], sizes) + np.arange(sizes.sum())
 
 
-def _chunks(texts):
-    """Split a list of texts into lists of about `_CHUNK` characters."""
-    first, characters = 0, 0
-    for end, text in enumerate(texts, 1):
-        characters += len(text)
-        if characters >= _CHUNK or end == len(texts):
-            yield texts[first:end]
-            first, characters = end, 0
+def decode(
+    examples, encoded, outputs, no_answer, *, max_answer_length=30, null_threshold=0.0, top_k=None
+):
+    """Return a dict per question: `text`, `start`, `end` (in characters), `score` (a probability).
 
-
-def _tokenize_questions(tokenizer, questions):
-    """Return the ids, int32 (tokens,), and the splits, int (questions + 1,)."""
-    tokenize = tokenize_function(tokenizer)
-    ids, sizes = [np.zeros(0, np.int32)], [np.zeros(0, int)]
-    for chunk in _chunks(questions):
-        tokens = tokenize(tf.constant([text.encode("utf-8", "ignore") for text in chunk]))
-        ids.append(tokens.flat_values.numpy())
-        sizes.append(tokens.row_lengths().numpy())
-    return np.concatenate(ids), _splits(np.concatenate(sizes))
-
-
-def _tokenize_contexts(tokenizer, texts):
-    """Return the ids, starts and ends, int32 (tokens,), and the splits, int (contexts + 1,).
-
-    Starts and ends are indices of characters of each text.
+    `outputs` has a dict of `start_logits` and `end_logits`, (seq,), per window. With `no_answer`,
+    `text` is "" if the logit of no answer exceeds that of the best span by more than
+    `null_threshold`. With `top_k`, return a list of that many answers per question, the most
+    probable first.
+    Source: `write_predictions` in google-research/bert `run_squad.py`.
     """
-    flat = [np.zeros((3, 0), np.int32)]
-    sizes = [np.zeros(0, int)]
-    for chunk in _chunks(texts):
-        encoded = [text.encode("utf-8", "ignore") for text in chunk]
-        ids, _, starts, ends = tokenizer.tokenize_with_offsets(tf.constant(encoded))
-        size = ids.row_lengths().numpy()
-        # The character of each byte, in the concatenation of the chunk's texts.
-        of_byte = characters_of_bytes("".join(chunk))
-        first_byte = np.repeat(_splits([len(text) for text in encoded])[:-1], size)
-        first_character = np.repeat(_splits([len(text) for text in chunk])[:-1], size)
-        starts = of_byte[starts.flat_values.numpy() + first_byte] - first_character
-        ends = of_byte[ends.flat_values.numpy() + first_byte - 1] + 1 - first_character
-        flat.append(np.stack([ids.flat_values.numpy(), starts, ends]).astype(np.int32))
-        sizes.append(size)
-    ids, starts, ends = np.concatenate(flat, axis=1)
-    return ids, starts, ends, _splits(np.concatenate(sizes))
+    if max_answer_length < 1:
+        raise ValueError(f"max_answer_length must be at least 1; received {max_answer_length}")
+    if len(outputs) != len(encoded):
+        raise ValueError(
+            f"{examples.source}: give one output for each of the {len(encoded)} windows; "
+            f"received {len(outputs)}"
+        )
+    answers = []
+    for question, context in enumerate(examples.contexts):
+        rows = range(*encoded.window_splits[question : question + 2])
+        spans, total = _best_spans(encoded, outputs, rows, max_answer_length, top_k or 1)
+        if no_answer:
+            none = _null_score(outputs, rows)
+            total = np.logaddexp(total, none)
+            before = sum(none - logit <= null_threshold for logit, _, _ in spans)
+            spans.insert(before, (none, None, None))
+        offset = encoded.context_splits[encoded.context[question]]
+        ranked = []
+        for logit, first, last in spans or [(-np.inf, None, None)]:  # a context without tokens
+            start = end = 0
+            if first is not None:
+                start, end = int(encoded.starts[offset + first]), int(encoded.ends[offset + last])
+            score = float(np.exp(logit - total)) if np.isfinite(logit) else 0.0
+            ranked.append({"text": context[start:end], "start": start, "end": end, "score": score})
+        answers.append(ranked[0] if top_k is None else ranked[:top_k])
+    return answers
+
+
+def _null_score(outputs, rows):
+    """Return the logit of no answer: the lowest one of all windows."""
+    return min(float(sum(outputs[row][name][0] for name in OUTPUTS)) for row in rows)
+
+
+def _best_spans(encoded, outputs, rows, max_answer_length, count):
+    """Return the best spans of all windows of one question, and the sum of all spans.
+
+    A span is `(logit, first, last)`, with its first and last token of the context. The sum is the
+    log-sum-exp of the logits of all spans, minus infinity if there is none.
+    """
+    windows = _span_windows(encoded, rows, max_answer_length)
+    spans, total = [], -np.inf
+    for row in rows:
+        first, size = encoded.part_start[row], encoded.part_size[row]
+        if not size:
+            continue
+        begin = 2 + encoded.question_size[encoded.question[row]]
+        start, end = (
+            np.asarray(outputs[row][name], np.float64)[begin : begin + size] for name in OUTPUTS
+        )
+        # Row i holds the logits of the spans that start at token i, shortest first.
+        end = np.concatenate([end, np.full(max_answer_length - 1, -np.inf)])
+        table = start[:, None] + np.lib.stride_tricks.sliding_window_view(end, max_answer_length)
+        table[windows[first : first + size] != row] = -np.inf
+        total = np.logaddexp(total, scipy.special.logsumexp(table))
+        flat = table.ravel()
+        best = [flat.argmax()] if count == 1 else np.argsort(-flat, kind="stable")[:count]
+        for index in best:
+            token, more = divmod(int(index), max_answer_length)
+            if np.isfinite(flat[index]):
+                spans.append((float(flat[index]), first + token, first + token + more))
+    spans.sort(key=lambda span: -span[0])  # stable: of equal spans, the first window's
+    return spans[:count], total
+
+
+def _span_windows(encoded, rows, max_answer_length):
+    """Return the window of each span, int (tokens of the context, max_answer_length), -1 for none.
+
+    The axes are the first token of the span and its length minus 1. Of the windows that contain a
+    span, take the one with the most context on the shorter side of its first token. run_squad.py
+    drops the span if that window does not contain its end.
+    """
+    shape = (encoded.part_start[rows[-1]] + encoded.part_size[rows[-1]], max_answer_length)
+    windows, max_context = np.full(shape, -1), np.full(shape, -1)
+    for row in rows:
+        first, size = encoded.part_start[row], encoded.part_size[row]
+        left = np.arange(size)
+        right = size - 1 - left
+        # 100 times the score of run_squad.py: the shorter side + 0.01 x the size of the window.
+        context = (100 * np.minimum(left, right) + size)[:, None]
+        contained = np.arange(max_answer_length) <= right[:, None]
+        better = contained & (context > max_context[first : first + size])
+        windows[first : first + size][better] = row
+        max_context[first : first + size] = np.where(
+            better, context, max_context[first : first + size]
+        )
+    return windows

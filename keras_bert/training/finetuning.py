@@ -241,7 +241,10 @@ class _Recipe:
         values = dataclasses.asdict(self)
         if self.evaluate_every is None:  # states of earlier versions do not have it
             del values["evaluate_every"]
-        return values | values.pop("options")
+        options = values.pop("options")
+        if isinstance(options.get("loss"), keras.losses.Loss):
+            options["loss"] = options["loss"].get_config()
+        return values | options
 
 
 class _Run:

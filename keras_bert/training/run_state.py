@@ -77,7 +77,7 @@ class RunState:
             self.clear()  # without a state, the best weights belong to some other run
             return False
         variables = _variables(model)
-        remedy = "delete it to start afresh"
+        remedy = "delete it to start over"
         header, values = _read(file, _TYPES, remedy)
         # Different settings can change the variables, so compare the settings first.
         state_file.check_settings(file, header["settings"], self._settings, remedy)
@@ -122,7 +122,7 @@ class RunState:
     def _read_best(self, folder, model):
         """Return the record of the best epoch and its weights."""
         file = folder / BEST_FILE
-        remedy = f"delete {STATE_FILE} beside it to start afresh"
+        remedy = f"delete {STATE_FILE} beside it to start over"
         if not file.is_file():
             raise ValueError(f"{file}, the best weights of the run, is missing; {remedy}")
         record, values = _read(file, {"epoch": (int, float)}, remedy)

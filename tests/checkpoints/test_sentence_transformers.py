@@ -1,6 +1,7 @@
 """Folders of sentence-transformers, read and written."""
 
 import json
+from contextlib import nullcontext as nothing
 
 import keras
 import numpy as np
@@ -43,9 +44,20 @@ def test_round_trip(name, tmp_path):
         output, again = heads.find_output(model), heads.find_output(pipeline.model)
         for option in ("prompts", "default_prompt", "similarity"):
             assert getattr(again, option) == getattr(output, option)
-    loaded = keras_bert.load(tmp_path / "st")
+    match = "has settings for embeddings that an encoder does not"
+    with nothing() if name == "cls" else pytest.warns(UserWarning, match=match):
+        loaded = keras_bert.load(tmp_path / "st")
     single = isinstance(STACKS[name]["pooling"], str) and "layers" not in STACKS[name]
     assert loaded.pooling == (STACKS[name]["pooling"] if single else None)
+
+
+def test_an_encoder_can_embed_like_its_folder(tmp_path):
+    """A folder with only a pooling and a normalization needs no warning."""
+    model = tiny.embedder(pooling="max")
+    keras_bert.save(model, tmp_path / "st", format="sentence_transformers")
+    embed = keras_bert.pipeline(keras_bert.load(tmp_path / "st"))
+    expected = keras_bert.pipeline(tmp_path / "st").encode(TEXTS)
+    np.testing.assert_allclose(embed.encode(TEXTS), expected, atol=1e-6)
 
 
 @pytest.mark.peers

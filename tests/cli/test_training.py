@@ -20,6 +20,7 @@ from keras_bert.runtime import files
 from keras_bert.training import finetuning
 from tests import tiny
 from tests.cli.shared import TEXTS, run
+from tests.data.test_retrieval import beir
 
 pytestmark = pytest.mark.usefixtures("eager")
 
@@ -445,6 +446,33 @@ def test_embedding(tmp_path, capsys):
     assert "spearman" in capsys.readouterr().out
     assert run(*common, "--text", "q", "--output", out) == 1
     assert "needs --text-pair" in capsys.readouterr().err
+    (tmp_path / "beir").mkdir()
+    common[-1] = beir(tmp_path / "beir")
+    (tmp_path / "beir/qrels/test.tsv").rename(tmp_path / "beir/qrels/dev.tsv")
+    assert run(*common, *columns, "--matryoshka-dims", 8, 4, "--output", out) == 0
+    assert "ndcg@10" in capsys.readouterr().out
+
+
+def test_options_of_embeddings_are_refused_for_other_tasks(tmp_path, capsys):
+    (file := tmp_path / "a.tsv").write_text("text\tlabel\na\tb\n")
+    for option in ("--negatives", "--pooling", "--teacher"):
+        arguments = ["finetune", "--train", file, "--output", tmp_path / "out"]
+        assert run(*arguments, option, "mean") == 1
+        assert f"{option} applies only to --task embedding" in capsys.readouterr().err
+
+
+def test_embed_uses_prompts(tmp_path):
+    bert = tiny.encoder(num_hidden_layers=1, pooling="mean")
+    head = keras_bert.heads.embedder(bert, prompts={"q": "so ", "d": "bad "}, default_prompt="q")
+    keras_bert.save(head, tmp_path / "model.keras")
+    (file := tmp_path / "a.tsv").write_text("text\ngood\nfilm\n")
+    embed, out = keras_bert.pipeline(head), tmp_path / "vectors.npy"
+    for options, prompt in (([], None), (["--prompt", "d"], "d"), (["--prompt", "x "], "x ")):
+        assert (
+            run("embed", tmp_path / "model.keras", "--input", file, "--output", out, *options) == 0
+        )
+        expected = embed.encode(["good", "film"], prompt=prompt)
+        np.testing.assert_allclose(np.load(out), expected, atol=1e-5)
 
 
 def test_search(tmp_path, capsys, monkeypatch):
@@ -470,6 +498,13 @@ def test_search(tmp_path, capsys, monkeypatch):
     out, err = capsys.readouterr()
     assert "2\tbad film" in out and "is broken" in err
     assert run("search", tmp_path / "no.tsv", "a", "--model", model) == 1
+    other = tmp_path / "other.keras"
+    keras_bert.save(keras_bert.heads.embedder(tiny.encoder(initializer_range=0.1)), other)
+    assert run("search", file, "bad film", "--model", other) == 0
+    assert "belongs to other texts or another model" in capsys.readouterr().err
+    (plain := tmp_path / "plain.txt").write_text("so good\nbad film\n")
+    assert run("search", plain, "bad film", "--model", model, "--top", 1) == 0
+    assert capsys.readouterr().out == "1.0000\t2\tbad film\n"
 
 
 @pytest.fixture

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from keras_bert.data.batching import LENGTHS, Batches, choose_compiled_lengths, pad
+from keras_bert.data.batching import LENGTHS, Batches, choose_compiled_lengths
 from keras_bert.data.examples import Examples
+from keras_bert.data.padding import pad
 from keras_bert.tasks.classification import EncodedTexts
 from tests import tiny
 

@@ -28,6 +28,13 @@ def test_hugging_face_dataset():
         features = {"label": types.SimpleNamespace(names=["neg", "pos"]), "text": None}  # noqa: RUF012
 
     assert keras_bert.read(Dataset(text=["a", "b"], label=[1, 0])).labels == ["pos", "neg"]
+    for wrong in (-1, None, 2):  # -1 is what unlabeled rows of GLUE have
+        with pytest.raises(ValueError, match="the table, row 2: has no label; received"):
+            keras_bert.read(Dataset(text=["a", "b"], label=[1, wrong]))
+    sets = types.SimpleNamespace(feature=Dataset.features["label"])
+    Dataset.features = {"label": sets}
+    found = keras_bert.read(Dataset(text=["a", "b"], label=[[1, 0], []]), "multi_label")
+    assert found.label_sets == [("pos", "neg"), ()]
 
 
 def test_dataframe():

@@ -1,6 +1,10 @@
 """Tests of pipelines of ONNX folders. The references are the pipelines of the Keras models."""
 
+import types
+from contextlib import nullcontext as nothing
+
 import numpy as np
+import pandas as pd
 import pytest
 
 import keras_bert
@@ -29,9 +33,13 @@ def test_classes(tmp_path):
     assert_equal(onnx_pipeline(TEXTS), keras_pipeline(TEXTS))
     assert_equal([onnx_pipeline("so good")], [keras_pipeline("so good")])
     assert_equal(onnx_pipeline("so good", top_k=2), keras_pipeline("so good", top_k=2))
-    assert_equal(onnx_pipeline(iter(TEXTS)), keras_pipeline(TEXTS))
+    found = onnx_pipeline(iter(TEXTS))
+    assert isinstance(found, types.GeneratorType)
+    assert_equal(list(found), keras_pipeline(TEXTS))
     assert onnx_pipeline([]) == []
-    assert (onnx_pipeline.task, onnx_pipeline.labels) == ("classifier", ["a", "b", "c"])
+    assert (onnx_pipeline.task, onnx_pipeline.output.labels) == ("classifier", ["a", "b", "c"])
+    frame = pd.DataFrame({"text": TEXTS})
+    assert onnx_pipeline(frame)["label"].tolist() == keras_pipeline(frame)["label"].tolist()
 
 
 def test_pairs_and_label_sets(tmp_path):
@@ -41,7 +49,7 @@ def test_pairs_and_label_sets(tmp_path):
     pairs = [("so good", "film"), ("bad", "a film !")]
     assert_equal(onnx_pipeline(pairs), keras_pipeline(pairs))
     assert_equal([onnx_pipeline("bad", "film")], [keras_pipeline(("bad", "film"))])
-    with pytest.raises(ValueError, match="input 1 must be a pair of strings"):
+    with pytest.raises(ValueError, match="input 1 must be a pair of texts"):
         onnx_pipeline(["good"])
     sets = heads.classifier(encoder, labels=["a", "b"], multi_label=True, name="sets")
     keras_pipeline, onnx_pipeline = pipelines(sets, tmp_path)
@@ -57,17 +65,101 @@ def test_numbers_and_embeddings(tmp_path):
         [item["score"] for item in ask(TEXTS)] for ask in (onnx_pipeline, keras_pipeline)
     )
     np.testing.assert_allclose(found, expected, atol=1e-5)
-    with pytest.raises(ValueError, match="top_k is not an option of the task regressor"):
+    with pytest.raises(ValueError, match="top_k is not an option of this task"):
         onnx_pipeline("good", top_k=1)
     keras_pipeline, onnx_pipeline = pipelines(heads.embedder(encoder), tmp_path)
     np.testing.assert_allclose(onnx_pipeline(TEXTS), keras_pipeline(TEXTS), atol=1e-5)
     assert onnx_pipeline("good").shape == (8,) and onnx_pipeline([]).shape == (0, 8)
+    options = {"normalize": True, "truncate_dim": 3}
+    expected = keras_pipeline.encode(TEXTS, **options)
+    np.testing.assert_allclose(onnx_pipeline.encode(TEXTS, **options), expected, atol=1e-5)
+    assert onnx_pipeline.similarity(expected, expected).shape == (5, 5)
+
+
+def test_long_texts_in_windows(tmp_path):
+    model = heads.classifier(tiny.encoder(initializer_range=0.3), labels=["a", "b"])
+    path = keras_bert.export(model, tmp_path / "a", format="onnx")
+    texts = ["good bad " * length for length in (1, 15, 16, 25, 40)]
+    found, expected = (
+        keras_bert.pipeline(each, long_texts="window")(texts) for each in (path, model)
+    )
+    assert_equal(found, expected)
+    with pytest.raises(ValueError, match="3 of 5 texts have more than 32 tokens"):
+        keras_bert.pipeline(path, long_texts="error")(texts)
+
+
+KOREAN = "so \ud800good 한국어 film, this!  is 🙂 bad"
+
+
+@pytest.mark.parametrize("characters", [False, True])
+@pytest.mark.parametrize("labels", [["O", "B-x", "I-x", "B-y"], ["A", "B"]])
+def test_tags(labels, characters, tmp_path):
+    encoder = tiny.encoder(initializer_range=1.0)
+    model = heads.tagger(encoder, labels=labels, characters=characters)
+    keras_pipeline, onnx_pipeline = pipelines(model, tmp_path)
+    texts = [*TEXTS, KOREAN, " \t", "a film so bad " * 30]
+    for options in ({}, {"grouped": False}):
+        for found, expected in zip(
+            onnx_pipeline(texts, **options), keras_pipeline(texts, **options), strict=True
+        ):
+            keys = ("text", "tag", "start", "end")
+            assert [[e[k] for k in keys] for e in found] == [[e[k] for k in keys] for e in expected]
+            scores = [[each["score"] for each in row] for row in (found, expected)]
+            np.testing.assert_allclose(*scores, atol=1e-5)
+
+
+@pytest.mark.parametrize("no_answer", [False, True])
+def test_questions(no_answer, tmp_path):
+    encoder = tiny.encoder(initializer_range=1.0)
+    model = heads.span_selector(encoder, no_answer=no_answer)
+    keras_pipeline, onnx_pipeline = pipelines(model, tmp_path)
+    questions = ["this film?", "so " * 60, "bad"]
+    contexts = [KOREAN, "a film so bad ! " * 30, ""]
+    rows = list(zip(questions, contexts, strict=True))
+    for options in ({}, {"top_k": 3}, {"max_answer_length": 2}, {"null_threshold": 9.0}):
+        with pytest.warns(UserWarning, match="were truncated") if not options else nothing():
+            found = onnx_pipeline(rows, **options)
+        with pytest.warns(UserWarning, match="were truncated") if not options else nothing():
+            expected = keras_pipeline(rows, **options)
+        for one, other in zip(found, expected, strict=True):
+            one, other = ([each] if isinstance(each, dict) else each for each in (one, other))
+            for a, b in zip(one, other, strict=True):
+                assert a | {"score": 0} == b | {"score": 0}
+                assert a["score"] == pytest.approx(b["score"], abs=1e-5)
+    answer = onnx_pipeline(question="bad", context=KOREAN)
+    assert answer.keys() == {"answer", "start", "end", "score"}
+
+
+def test_choices(tmp_path):
+    model = heads.multiple_choice(tiny.encoder(initializer_range=0.3))
+    keras_pipeline, onnx_pipeline = pipelines(model, tmp_path)
+    texts, choices = ["so", "this film"], [["good", "bad film !"], ["is", "a", "good " * 9]]
+    for found, expected in zip(
+        onnx_pipeline(texts, choices=choices), keras_pipeline(texts, choices=choices), strict=True
+    ):
+        assert found | {"score": 0} == expected | {"score": 0}
+        assert found["score"] == pytest.approx(expected["score"], abs=1e-5)
+
+
+@pytest.mark.parametrize("head", [heads.masked_lm, heads.pretraining])
+def test_masks(head, tmp_path):
+    model = head(tiny.encoder(initializer_range=0.3))
+    keras_pipeline, onnx_pipeline = pipelines(model, tmp_path)
+    texts = ["so [MASK]", "[MASK] film [MASK]!", KOREAN + "[MASK]"]
+    for found, expected in zip(onnx_pipeline(texts), keras_pipeline(texts), strict=True):
+        found, expected = (sum(each, []) if isinstance(each[0], list) else each
+                           for each in (found, expected))  # fmt: skip
+        assert [item["token"] for item in found] == [item["token"] for item in expected]
+        scores = [[item["score"] for item in items] for items in (found, expected)]
+        np.testing.assert_allclose(*scores, atol=1e-5)
+    with pytest.raises(ValueError, match=r"at least one \[MASK\]"):
+        onnx_pipeline("so good")
 
 
 def test_labels_with_line_separators_and_texts_with_surrogates(tmp_path):
     model = heads.classifier(tiny.encoder(), labels=["a\u2028b", "c"])
     keras_pipeline, onnx_pipeline = pipelines(model, tmp_path)
-    assert onnx_pipeline.labels == ["a\u2028b", "c"]
+    assert onnx_pipeline.output.labels == ["a\u2028b", "c"]
     assert_equal(onnx_pipeline("good", top_k=None), keras_pipeline("good", top_k=None))
     assert_equal([onnx_pipeline("so \ud800good")], [keras_pipeline("so \ud800good")])
 
@@ -104,7 +196,7 @@ def test_broken_folders(tmp_path):
         keras_bert.pipeline(path, precision="bfloat16")
     ask = keras_bert.pipeline(path)
     for inputs, message in (
-        (["good", 3], "input 2 must be a string; received 3"),
+        (["good", 3], "text 2 must be a string; received 3"),
         ({"text": "good"}, "a string or a list of strings"),
         (None, "a string or a list of strings"),
     ):
@@ -126,6 +218,18 @@ def test_broken_folders(tmp_path):
     (path / "tokenizer.json").write_text("{}")
     with pytest.raises(ValueError, match="cannot be read"):
         keras_bert.pipeline(path)
-    tagger = keras_bert.export(heads.tagger(tiny.encoder(), 2), tmp_path / "b", format="onnx")
-    with pytest.raises(ValueError, match="has tagger. Its README shows"):
-        keras_bert.pipeline(tagger)
+    encoder = keras_bert.export(tiny.encoder(), tmp_path / "b", format="onnx")
+    with pytest.raises(ValueError, match="has encoder. Its README shows"):
+        keras_bert.pipeline(encoder)
+
+
+def test_what_needs_the_keras_model(tmp_path):
+    model = heads.classifier(tiny.encoder(), labels=["a", "b"])
+    ask = keras_bert.pipeline(keras_bert.export(model, tmp_path / "a", format="onnx"))
+    examples = keras_bert.Examples(["good"], labels=["a"])
+    for call in (
+        lambda: ask.model, lambda: ask.evaluate(examples), lambda: ask.errors(examples),
+        lambda: ask.export(tmp_path / "b"), lambda: ask.save(tmp_path / "b"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match="is an ONNX folder, which only answers"):
+            call()

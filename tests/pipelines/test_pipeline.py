@@ -1,5 +1,6 @@
 """Pipelines: inputs of each task, results, long texts, and what is refused."""
 
+import contextlib
 import warnings
 
 import keras
@@ -9,6 +10,7 @@ import tensorflow as tf
 
 import keras_bert
 from keras_bert import heads
+from keras_bert.pipelines import base
 from keras_bert.tasks import inference
 from tests import tiny
 
@@ -233,6 +235,38 @@ def test_long_texts_are_truncated_with_one_warning():
         classify("good " * 40)
 
 
+def test_truncated_texts_of_all_chunks_are_counted(classify, monkeypatch):
+    classify = keras_bert.pipeline(classify.model)
+    monkeypatch.setattr(classify, "chunk", 2)
+    with pytest.warns(UserWarning, match="2 of 4 texts were truncated"):
+        classify(["bad", "good " * 40, "good " * 40, "bad"])
+
+
+def test_long_texts_can_be_errors():
+    for head, options in ((heads.embedder, {}), (heads.multiple_choice, {"choices": ["a", "b"]})):
+        ask = keras_bert.pipeline(head(encoder(pooling="mean")), long_texts="error")
+        with pytest.raises(ValueError, match="texts have more than 32 tokens. Shorten them"):
+            ask("good " * 40, **options)
+
+
+def test_the_bar_advances_after_each_batch(classify, monkeypatch):
+    steps = []
+
+    class Bar:
+        def add_task(self, title, total):
+            assert total == 300
+
+        def advance(self, task, count):
+            steps.append(count)
+
+    monkeypatch.setattr(base, "progress", lambda: contextlib.nullcontext(Bar()))
+    classify(["good"] * 300, batch_size=100)
+    assert steps == pytest.approx([100, 100, 100])
+    classify(["good"] * 300, show_progress=False)
+    classify(["good"] * 200)
+    assert len(steps) == 3
+
+
 def test_long_texts_in_windows():
     model = heads.classifier(encoder(), 3)
     classify = keras_bert.pipeline(model, long_texts="window")
@@ -347,6 +381,13 @@ def test_report_of_a_tagger():
     tagger = keras_bert.pipeline(heads.tagger(encoder(), labels=sentences.label_names()))
     report = tagger.evaluate(sentences)["report"]
     assert report["work"]["support"] == 12 and report["mood"]["support"] == 12
+    mistakes = tagger.errors(sentences, 99)
+    assert all(mistake["tag"] != mistake["expected"] for mistake in mistakes)
+    assert all(mistake["word"] in mistake["text"].split() for mistake in mistakes)
+    with pytest.raises(ValueError, match="has no single answer that can be wrong. Use evaluate"):
+        keras_bert.pipeline(encoder(pooling="mean")).errors(
+            keras_bert.EmbeddingExamples([("a", "b")])
+        )
 
 
 @pytest.mark.slow

@@ -127,7 +127,7 @@ def test_extreme_nesting_is_ignored():
 
 def test_missing_mwparserfromhell_raises(monkeypatch):
     monkeypatch.setitem(sys.modules, "mwparserfromhell", None)
-    with pytest.raises(ValueError, match=r"pip install mwparserfromhell"):
+    with pytest.raises(ValueError, match=r"run: pip install"):
         mediawiki.paragraphs("text")
 
 

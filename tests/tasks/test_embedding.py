@@ -164,6 +164,38 @@ def test_training_starts_from_an_embedder():
     assert heads.find_output(trained).similarity == "dot"
 
 
+def test_a_loss_can_be_an_object():
+    made = losses.MultipleNegativesRanking(scale=3.0)
+    _, found = train(loss=made, epochs=1)
+    assert found["recipe"]["loss"]["scale"] == 3.0
+    encoded = embedding.encode(
+        heads.embedder(encoder()), EmbeddingExamples(rows()), 16, loss=made, matryoshka_dims=[4]
+    )
+    assert encoded.loss.loss is made
+
+
+def test_the_default_prompt_is_used_as_in_encode():
+    examples = EmbeddingExamples(rows(8))
+    options = {"prompts": {"query": "film bad "}, "default_prompt": "query"}
+    bert = encoder()
+    embed = keras_bert.pipeline(heads.embedder(bert, **options))
+    prompted = EmbeddingExamples([tuple(f"film bad {text}" for text in row) for row in rows(8)])
+    plain = keras_bert.pipeline(heads.embedder(bert))
+    assert embed.evaluate(examples) == pytest.approx(plain.evaluate(prompted))
+    found = keras_bert.RetrievalData({"q": "so"}, {"d": "good", "e": "bad"}, {"q": {"d": 1}})
+    expected = plain.evaluate(found.with_prompts("film bad ", "film bad "))
+    assert embed.evaluate(found) == pytest.approx(expected)
+    with_own = found.with_prompts("a ", "")
+    assert embed.evaluate(with_own) == pytest.approx(plain.evaluate(with_own))
+
+
+def test_an_assumed_pooling_is_a_warning():
+    bert = encoder().with_options(pooling=None)
+    for use in (lambda: embedding.build(bert, None), lambda: keras_bert.pipeline(bert)):
+        with pytest.warns(UserWarning, match="does not say how it pools; the mean over"):
+            use()
+
+
 def test_read(tmp_path):
     table = {"q": ["a", "b"], "p": ["c", "d"], "n": ["e", "f"], "score": [0.5, 1]}
     (file := tmp_path / "a.tsv").write_text("q\tp\tn\tscore\na\tc\te\t0.5\nb\td\tf\t1\n")
@@ -346,6 +378,16 @@ def test_losses_are_those_of_sentence_transformers(vectors, name):
         (lambda: EmbeddingExamples([("a",)]), "at least two texts"),
         (lambda: train(loss="distillation"), "needs rows with vectors"),
         (lambda: train(sampling="all"), "sampling must be proportional or round_robin"),
+        (lambda: train(sampling="round_robin"), "needs several sets"),
+        (lambda: one_positive(), "all rows have the same positive, 'x', so there are no neg"),
+        (lambda: mine(one_positive_rows()), "all rows have the same positive"),
+        (lambda: train(loss=keras.losses.MeanSquaredError()), "or a loss of keras_bert.losses"),
+        (
+            lambda: keras_bert.evaluate(
+                heads.embedder(encoder()), EmbeddingExamples(rows()), top_k=1
+            ),
+            "top_k is not an option for EmbeddingExamples; the options are none",
+        ),
         (lambda: scored([0.5, 5.0], loss="contrastive"), "needs scores from 0 to 1; .* has 5.0"),
         (lambda: scored([-1.5, 0.5], loss="cosine_similarity"), "needs scores from -1 to 1"),
         (lambda: EmbeddingExamples([("a", "b"), ("a", "b", "c")]), "row 2: must have"),
@@ -377,6 +419,18 @@ def test_wrong_inputs(call, message):
 def scored(scores, **options):
     examples = EmbeddingExamples(rows(2), scores)
     return keras_bert.finetune(encoder(), examples, show_progress=False, **options)
+
+
+def one_positive_rows():
+    return EmbeddingExamples([("a", "x"), ("b", "x")])
+
+
+def one_positive():
+    return keras_bert.finetune(encoder(), one_positive_rows(), show_progress=False)
+
+
+def mine(examples):
+    return keras_bert.pipeline(encoder()).mine_negatives(examples)
 
 
 def train(**options):

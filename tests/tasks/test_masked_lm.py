@@ -15,12 +15,13 @@ def model():
 
 
 def fill(model, texts, top=5):
-    encoded = masked_lm.EncodedMasks(model, texts)
-    return masked_lm.decode(model, encoded, inference.run(model, encoded, batch_size=2), top)
+    encoded = inference.encode_masks(model, texts)
+    outputs = inference.run(model, encoded, batch_size=2)
+    return masked_lm.decode(tiny.PIECES, encoded, outputs, top)
 
 
 def test_ids_and_positions(model):
-    encoded = masked_lm.EncodedMasks(model, ["so[MASK] bads [MASK][MASK]", "[MASK]"])
+    encoded = inference.encode_masks(model, ["so[MASK] bads [MASK][MASK]", "[MASK]"])
     inputs, targets, weights = encoded.batch([0, 1], 8)
     tokens = [tiny.PIECES[id_] for id_ in inputs["input_word_ids"][0]]
     assert tokens == ["[CLS]", "so", "[MASK]", "bad", "##s", "[MASK]", "[MASK]", "[SEP]"]

@@ -7,7 +7,7 @@ import pytest
 import keras_bert
 from keras_bert import heads
 from keras_bert.data.squad import Questions
-from keras_bert.tasks import inference, question_answering, question_windows
+from keras_bert.tasks import inference, question_answering
 from tests import tiny
 
 PAD, UNK, CLS, SEP, GOOD, BAD, FILM, THIS, IS = 0, 1, 2, 3, 5, 6, 7, 12, 13
@@ -216,7 +216,7 @@ def test_chunk_size_does_not_change_the_result(model, monkeypatch):
     texts = ["é good", "", "😀 bad film", "good", "한 bad", "this \ud83d good"]
     examples = Questions([text[::-1] for text in texts], texts)
     whole = question_answering.encode(model, examples, 16)
-    monkeypatch.setattr(question_windows, "_CHUNK", 7)
+    monkeypatch.setattr(question_answering, "_CHUNK", 7)
     parts = question_answering.encode(model, examples, 16)
     for name in ("starts", "ends", "context_splits", "lengths", "question_size"):
         np.testing.assert_array_equal(getattr(whole, name), getattr(parts, name))

@@ -127,7 +127,7 @@ def test_killed_run_equals_uninterrupted_run(killed, tmp_path, monkeypatch):
     ],
 )
 def test_other_settings_raise(killed, options, setting):
-    with pytest.raises(ValueError, match="belongs to a run .*delete it to start afresh") as caught:
+    with pytest.raises(ValueError, match="belongs to a run .*delete it to start over") as caught:
         finetune(killed, **options)
     assert setting in str(caught.value)
     assert (killed / run_state.STATE_FILE).is_file()
@@ -164,7 +164,7 @@ def test_weights_that_are_not_finite_raise(model, tmp_path, name):
 
 
 def test_best_weights_without_a_state_are_ignored(model, tmp_path):
-    """A user who deletes the state to start afresh may leave the file with the best weights."""
+    """A user who deletes the state to start over may leave the file with the best weights."""
     run_state.RunState(tmp_path, {}).keep_best(model, {})
     before = [np.add(weight.numpy(), 1) for weight in model.weights]
     model.set_weights(before)

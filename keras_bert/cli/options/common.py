@@ -10,6 +10,9 @@ DTYPE_HELP = (
 COLUMNS_HELP = "default: the columns that the model was trained on, from its metrics.json"
 
 
+POOLING = ("mean", "cls", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
+
+
 def add_command(commands, name, help, run=None):
     """Add a command and return its parser.
 
@@ -70,6 +73,14 @@ def add_prompts(parser):
         help="embeddings: prompt of the queries, a name of the model's prompts or a text",
     )
     parser.add_argument("--corpus-prompt", help="embeddings: prompt of the texts to find")
+
+
+def add_pooling(parser):
+    parser.add_argument(
+        "--pooling",
+        choices=POOLING,
+        help="how an encoder's token vectors become one vector (default: that of the model)",
+    )
 
 
 def add_characters(parser):

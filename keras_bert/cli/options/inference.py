@@ -2,8 +2,6 @@
 
 from keras_bert.cli.options import common
 
-_POOLING = ("mean", "cls", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
-
 
 def add_evaluate(commands):
     parser = common.add_command(
@@ -14,6 +12,7 @@ def add_evaluate(commands):
     parser.add_argument(
         "--task", choices=("embedding",), help="score the embeddings of an encoder without a head"
     )
+    common.add_pooling(parser)
     parser.add_argument(
         "--input",
         required=True,
@@ -77,7 +76,12 @@ def add_embed(commands):
     common.add_model(parser, "an encoder: name, hf:org/name, folder or .keras file")
     parser.add_argument("--input", required=True, help="TSV, CSV or JSON Lines file")
     parser.add_argument("--output", required=True, help=".npy file for the vectors")
-    add_pooling(parser)
+    parser.add_argument(
+        "--prompt",
+        help="comes before each text: a name of the model's prompts or a text (default: the "
+        "model's default prompt)",
+    )
+    common.add_pooling(parser)
     common.add_text_column(parser)
     common.add_batch_size(parser)
     common.add_precision(parser)
@@ -88,8 +92,8 @@ def add_search(commands):
         commands, "search", "find the texts of a file that are nearest to a query", "search.find"
     )
     parser.set_defaults(files=("file",))
-    parser.add_argument("file", help="TSV, CSV, JSON Lines or text file; the vectors of its texts "
-                        "are saved beside it")  # fmt: skip
+    parser.add_argument("file", help="TSV, CSV or JSON Lines file, or a .txt file with a text per "
+                        "line; the vectors of its texts are saved beside it")  # fmt: skip
     parser.add_argument("query", help="text to search for")
     parser.add_argument(
         "--model", default="minilm", help="an encoder or embedder: name, hf:org/name, folder or "
@@ -98,7 +102,7 @@ def add_search(commands):
     common.add_trusted(parser)
     parser.add_argument("--top", type=common.positive(int), default=5, help="texts (default: 5)")
     common.add_prompts(parser)
-    add_pooling(parser)
+    common.add_pooling(parser)
     common.add_text_column(parser)
     common.add_batch_size(parser)
     common.add_precision(parser)
@@ -136,19 +140,11 @@ def add_mine(commands):
         "by at least this (default: 0.05)"
     )  # fmt: skip
     common.add_prompts(parser)
-    add_pooling(parser)
+    common.add_pooling(parser)
     common.add_text_column(parser)
     parser.add_argument("--text-pair", required=True, help="column of the positives")
     common.add_batch_size(parser)
     common.add_precision(parser)
-
-
-def add_pooling(parser):
-    parser.add_argument(
-        "--pooling",
-        choices=_POOLING,
-        help="how an encoder's token vectors become one vector (default: that of the model)",
-    )
 
 
 def add_fill(commands):

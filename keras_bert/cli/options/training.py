@@ -22,7 +22,7 @@ def add_finetune(commands):
     parser = common.add_command(
         commands, "finetune", "train a model on a labeled file", "training.finetune"
     )
-    parser.set_defaults(files=("train", "dev"))
+    parser.set_defaults(files=("train", "dev"), takes_folders=True)
     parser.add_argument("--model", default="minilm", help="encoder to start from (default: minilm)")
     common.add_trusted(parser)
     parser.add_argument(
@@ -38,6 +38,7 @@ def add_finetune(commands):
         help="embedding: an embedder, whose vectors of the texts in --train are imitated. Scores "
         "and negatives in --train are not used",
     )
+    common.add_pooling(parser)
     parser.add_argument("--task", choices=TASKS, help="default: classification")
     _add_data(parser.add_argument_group("data"))
     _add_recipe(parser.add_argument_group("recipe; the defaults are those of the paper"))
@@ -58,7 +59,9 @@ def _add_data(group):
         "choices (a list) and label (index of the correct choice, from 0), or SWAG's CSV",
     )
     group.add_argument(
-        "--dev", help="file to score the model on after each epoch (default: no scores)"
+        "--dev",
+        help="file to score the model on after each epoch (default: no scores). Embedding: also a "
+        "folder in the format of BEIR or TREC",
     )
     group.add_argument(
         "--glue",
@@ -99,6 +102,13 @@ def _add_recipe(group):
         "--loss",
         choices=LOSSES,
         help="embedding (default: cosent for scored pairs, else multiple_negatives_ranking)",
+    )
+    group.add_argument(
+        "--matryoshka-dims",
+        nargs="+",
+        type=common.positive(int),
+        metavar="WIDTH",
+        help="embedding: also train the first numbers of each vector, for these widths",
     )
     group.add_argument(
         "--gradient-caching",

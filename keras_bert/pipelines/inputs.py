@@ -1,0 +1,56 @@
+"""Checks of what a pipeline is asked."""
+
+import numpy as np
+
+from keras_bert.runtime.arguments import as_integer
+
+SOURCE = "the inputs"
+
+
+def listed(inputs, name="inputs"):
+    """Return inputs as a list, and True if they are a single string."""
+    if hasattr(inputs, "numpy") and inputs.dtype == "string":  # a tensor of TensorFlow
+        inputs = np.char.decode(np.asarray(inputs.numpy(), "S"), "utf-8", "replace")
+    if getattr(inputs, "ndim", 1) == 0:
+        inputs = inputs.item()
+    if isinstance(inputs, (str, bytes)):
+        return [inputs], True
+    if inputs is None or isinstance(inputs, (dict, set)) or not hasattr(inputs, "__iter__"):
+        raise ValueError(f"{name} must be a string or a list of strings; received {inputs!r:.80}")
+    return list(inputs), False
+
+
+def is_pair(row):
+    """Return True for a list, tuple or array of two."""
+    is_listed = hasattr(row, "__len__") and not isinstance(row, (str, bytes, dict, set))
+    return is_listed and len(row) == 2
+
+
+def check_texts(texts, what="text"):
+    """Return the texts; raise a `ValueError` that gives the number of one that is no string."""
+    for number, text in enumerate(texts, 1):
+        if not isinstance(text, str):
+            raise ValueError(f"{what} {number} must be a string; received {text!r:.80}")
+    return texts
+
+
+def check_not_given(**given):
+    """Raise an error for the first input that is not `None`."""
+    for name, value in given.items():
+        if value is not None:
+            raise ValueError(f"{name} is not an input of this task; remove it")
+
+
+def check_top_k(top_k):
+    """Raise an error unless `top_k` is `None` or an integer of at least 1."""
+    if top_k is not None:
+        as_integer("top_k", top_k, 1)
+
+
+def prompt_of(output, prompt=None):
+    """Return the text of a prompt: a name of the model's prompts, a text, or its default prompt."""
+    if prompt is None:
+        prompt = output.default_prompt or ""
+    if not isinstance(prompt, str):
+        raise ValueError(f"prompt must be a string; received {prompt!r:.80}")
+    return output.prompts.get(prompt, prompt)

@@ -1,0 +1,72 @@
+"""Encode and compute with a Keras model, for pipelines."""
+
+from keras_bert import heads
+from keras_bert.tasks import inference, masked_lm, tagging
+from keras_bert.text.offsets import characters_of_bytes
+
+
+class KerasEngine:
+    """A Keras model with its preprocessor.
+
+    Attributes:
+        model: The `keras.Model`.
+        name: Its name.
+        task: Name of its head.
+        output: Its `layers.TaskOutput`.
+        width: Size of the vectors of an embedder.
+    """
+
+    def __init__(self, model, precision=None):
+        self.model, self.name = model, model.name
+        self.task, self.output = heads.find_task(model), heads.find_output(model)
+        self.width = model.output_shape[-1] if self.task == "embedder" else None
+        self._precision = precision
+        self._predict = inference.predict_function(model, precision)
+
+    def encode(self, examples, **options):
+        """Encode the data of the task; `options` are those of the task's `encode`."""
+        return inference.encode(self.model, examples, **options)
+
+    def answers(self, examples, encoded=None, **options):
+        """Return the answers for encoded data, see `tasks.inference.answers`."""
+        predict, model = self._predict, inference.model_for_data(self.model)
+        if model is not self.model:  # rows of texts
+            predict = inference.predict_function(model, self._precision)
+        return inference.answers(self.model, examples, encoded=encoded, predict=predict, **options)
+
+    def check_labeled(self, examples):
+        """Raise an error if data has no labels."""
+        inference.check_labeled(examples)
+
+    def score(self, examples, answers):
+        """Return the metrics of answers, with those of each label."""
+        return inference.score(self.model, examples, answers, report=True)
+
+    def encode_texts(self, texts):
+        """Encode single texts for an embedder."""
+        return inference.encode_texts(self.model, texts)
+
+    def encode_masks(self, texts):
+        """Encode texts with [MASK]."""
+        return inference.encode_masks(self.model, texts)
+
+    def outputs(self, encoded, **options):
+        """Return the outputs of the model for encoded texts, see `tasks.inference.run`."""
+        return inference.run(self.model, encoded, predict=self._predict, **options)
+
+    def candidates(self, encoded, top_k, **options):
+        """Return the most probable tokens for each [MASK], see `tasks.masked_lm.decode`."""
+        vocabulary = heads.find_encoder(self.model).preprocessor.vocabulary
+        return masked_lm.decode(vocabulary, encoded, self.outputs(encoded, **options), top_k)
+
+    def split_words(self, texts):
+        """Split texts into words: a list of strings per text, and their spans in characters."""
+        tokenizer = heads.find_encoder(self.model).preprocessor.tokenizer
+        words, spans = tagging.split_words(texts, tokenizer, self.output.characters)
+        return words, [_in_characters(*each) for each in zip(texts, spans, strict=True)]
+
+
+def _in_characters(text, spans):
+    """Convert spans of UTF-8 bytes to spans of characters."""
+    of_byte = characters_of_bytes(text)
+    return [(int(of_byte[start]), int(of_byte[end - 1]) + 1) for start, end in spans]

@@ -1,0 +1,338 @@
+"""Encode with Hugging Face's tokenizers and compute with ONNX Runtime, for pipelines.
+
+Neither Keras nor TensorFlow is imported.
+"""
+
+import dataclasses
+import json
+import pathlib
+
+import numpy as np
+
+from keras_bert.data.padding import pad
+from keras_bert.tasks import masked_lm, question_windows, tag_windows
+
+MODEL_FILE = "model.onnx"
+TASKS = (
+    "classifier", "next_sentence", "regressor", "embedder", "tagger", "span_selector",
+    "multiple_choice", "masked_lm", "pretraining",
+)  # fmt: skip
+_SPECIAL_TOKENS = ("[CLS]", "[SEP]", "[PAD]")
+_INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
+
+
+def is_onnx_folder(path):
+    """Return True for the path of a folder that `export(format="onnx")` wrote.
+
+    Hugging Face's folders can have a `model.onnx` beside other formats.
+
+    Example:
+
+    >>> is_onnx_folder("no such folder")
+    False
+    """
+    try:
+        folder = pathlib.Path(path).expanduser()
+        others = ("config.json", "model.keras", "saved_model.pb")
+        return (folder / MODEL_FILE).is_file() and not any(
+            (folder / name).is_file() for name in others
+        )
+    except (TypeError, ValueError, OSError):
+        return False
+
+
+@dataclasses.dataclass
+class OnnxOutput:
+    """The attributes of `layers.TaskOutput` that an ONNX folder holds."""
+
+    labels: list[str] | None = None
+    pairs: bool = False
+    multi_label: bool = False
+    no_answer: bool = False
+    characters: bool = False
+    long_texts: str = "truncate"
+    prompts: dict = dataclasses.field(default_factory=dict)
+    default_prompt: str | None = None
+    similarity: str = "cosine"
+
+
+class OnnxEngine:
+    """The model and the tokenizer of an ONNX folder.
+
+    Args:
+        path: Folder that `keras_bert.export(model, path, format="onnx")` wrote.
+
+    Attributes:
+        name: The path.
+        task: One of `TASKS`.
+        output: The `OnnxOutput`.
+        width: Size of the vectors of an embedder.
+
+    Raises:
+        ValueError: If a file is missing or broken, or the model has no head.
+        ImportError: If onnxruntime or tokenizers is not installed.
+    """
+
+    def __init__(self, path):
+        path = pathlib.Path(path).expanduser()
+        self.name = str(path)
+        missing = [name for name in (MODEL_FILE, "tokenizer.json") if not (path / name).is_file()]
+        if missing:
+            raise ValueError(
+                f"{path} has no {missing[0]}. Export the model again, with its preprocessor"
+            )
+        try:
+            import onnxruntime
+            import tokenizers
+        except ImportError as error:
+            raise ImportError(
+                f"{path} needs {error.name}; run: pip install 'keras3-bert[onnx]'"
+            ) from error
+        try:
+            self._session = onnxruntime.InferenceSession(
+                str(path / MODEL_FILE), providers=["CPUExecutionProvider"]
+            )
+            facts = self._session.get_modelmeta().custom_metadata_map
+            self.output = OnnxOutput(**json.loads(facts.get("output", "{}")))
+            self._truncating, self._tokenizer = (
+                tokenizers.Tokenizer.from_file(str(path / "tokenizer.json")) for _ in range(2)
+            )
+            self._max_length = (self._truncating.truncation or {})["max_length"]
+        except Exception as error:  # the errors of both libraries have no other common base
+            raise ValueError(f"{path} cannot be read: {error}") from error
+        self._truncating.no_padding()
+        self._tokenizer.no_padding()
+        self._tokenizer.no_truncation()
+        self._special_ids = [self._tokenizer.token_to_id(token) for token in _SPECIAL_TOKENS]
+        self._outputs = [output.name for output in self._session.get_outputs()]
+        shape = self._session.get_outputs()[0].shape
+        self.task = facts.get("task")
+        if self.task not in TASKS:
+            raise ValueError(
+                f"a pipeline needs a model with a head; {path} has {self.task}. Its README shows "
+                "how to run it with ONNX Runtime"
+            )
+        self.width = shape[-1] if self.task == "embedder" else None
+        if self.task in ("classifier", "next_sentence", "tagger"):
+            self.output.labels = _read_labels(path / "labels.txt", shape[-1])
+
+    @property
+    def model(self):
+        """Raise an error: an ONNX folder holds no Keras model."""
+        raise ValueError(
+            f"{self.name} is an ONNX folder, which only answers. Use the pipeline of the Keras "
+            "model"
+        )
+
+    def check_labeled(self, examples):
+        """Raise an error: metrics need the Keras model."""
+        self.model  # noqa: B018
+
+    def encode(self, examples, long_texts=None):
+        """Encode the data of the task."""
+        if self.task == "tagger":
+            words = [word for sentence in examples.words for word in sentence]
+            ids = self._ids(words)
+            return tag_windows.encode(
+                _joined(ids), _sizes(ids), examples.words, self._special_ids, self._max_length
+            )
+        if self.task == "span_selector":
+            return self._encode_questions(examples)
+        if self.task == "multiple_choice":
+            rows = zip(examples.texts, examples.choices, strict=True)
+            pairs = [(text, choice) for text, choices in rows for choice in choices]
+            return self._encode_pairs(pairs, len(examples.choices[0]))
+        if self.output.pairs:
+            return self._encode_pairs(
+                list(zip(examples.texts, examples.text_pairs, strict=True)), None
+            )
+        return self.encode_texts(examples.texts, long_texts or self.output.long_texts)
+
+    def encode_texts(self, texts, long_texts="truncate"):
+        """Encode single texts, truncated, or in windows if `long_texts` is "window"."""
+        first, last, pad_id = self._special_ids
+        size = self._max_length - 2
+        step = max(size - size // 4, 1)
+        sequences, text_of, truncated = [], [], 0
+        for number, ids in enumerate(self._ids(texts)):
+            starts = [0]
+            if len(ids) > size and long_texts == "window":
+                starts = range(0, len(ids) - size + step, step)
+            elif len(ids) > size:
+                truncated += 1
+            sequences += [[first, *ids[start : start + size], last] for start in starts]
+            text_of += [number] * len(starts)
+        types = [[0] * len(ids) for ids in sequences]
+        encoded = _Sequences(sequences, types, pad_id, self._max_length, truncated)
+        encoded.text_of = np.array(text_of, int)
+        return encoded
+
+    def encode_masks(self, texts):
+        """Encode texts with [MASK]."""
+        mask_id = self._tokenizer.token_to_id(masked_lm.MASK)
+        if mask_id is None:
+            raise ValueError(f"{self.name} has no token {masked_lm.MASK}, which this task needs")
+        special_ids = (*self._special_ids, mask_id)
+        return masked_lm.EncodedMasks(texts, self._ids, special_ids, self._max_length)
+
+    def split_words(self, texts):
+        """Split texts into words: a list of strings per text, and their spans in characters."""
+        spans = [self._characters(text) for text in texts] if self.output.characters else []
+        for text in [] if self.output.characters else texts:
+            encoding, places = self._encode_with_offsets(text)
+            ends: dict[int, tuple[int, int]] = {}  # by the number of the word
+            for word, (start, end) in zip(encoding.word_ids, places, strict=True):
+                ends[word] = (ends.get(word, (start, end))[0], end)
+            spans.append(list(ends.values()))
+        words = [
+            [text[start:end] for start, end in row] for text, row in zip(texts, spans, strict=True)
+        ]
+        return words, spans
+
+    def answers(self, examples, encoded, *, batch_size, on_batch=None, **options):
+        """Return one answer per example, as the `decode` of the task does."""
+        outputs = self.outputs(encoded, batch_size=batch_size, on_batch=on_batch)
+        if self.task == "tagger":
+            return tag_windows.decode(self.output.labels, examples.words, encoded, outputs)
+        if self.task == "span_selector":
+            return question_windows.decode(
+                examples, encoded, outputs, self.output.no_answer, **options
+            )
+        if self.task == "multiple_choice":
+            return outputs
+        rows = np.array(outputs)
+        if encoded.text_of is None:
+            return rows
+        starts = np.flatnonzero(np.diff(encoded.text_of, prepend=-1))
+        counts = np.diff(starts, append=len(rows))
+        return np.add.reduceat(rows, starts, axis=0) / counts.reshape(-1, *[1] * (rows.ndim - 1))
+
+    def candidates(self, encoded, top_k, **options):
+        """Return the most probable tokens for each [MASK], see `tasks.masked_lm.decode`."""
+        count = self._tokenizer.get_vocab_size()
+        vocabulary = [self._tokenizer.id_to_token(index) for index in range(count)]
+        return masked_lm.decode(vocabulary, encoded, self.outputs(encoded, **options), top_k)
+
+    def outputs(self, encoded, *, batch_size, on_batch=None):
+        """Return the outputs of the model for each sequence: arrays, or dicts of arrays."""
+        found = [None] * len(encoded)
+        order = np.argsort(-encoded.lengths, kind="stable")
+        for start in range(0, len(order), batch_size):
+            rows = order[start : start + batch_size]
+            inputs, _, _ = encoded.batch(rows, int(encoded.lengths[rows].max()))
+            outputs = self._session.run(None, inputs)
+            for index, row in enumerate(rows):
+                one = [output[index] for output in outputs]
+                found[row] = one[0] if len(one) == 1 else dict(zip(self._outputs, one, strict=True))
+            if on_batch:
+                on_batch(len(rows) / len(encoded))
+        return found
+
+    def _ids(self, texts):
+        """Return the ids of each text without special tokens, a list of lists."""
+        texts = [_without_surrogates(text)[0] for text in texts]
+        return [
+            encoding.ids
+            for encoding in self._tokenizer.encode_batch(texts, add_special_tokens=False)
+        ]
+
+    def _encode_with_offsets(self, text):
+        """Return an encoding without special tokens, and its spans in characters of the text."""
+        valid, places = _without_surrogates(text)
+        encoding = self._tokenizer.encode(valid, add_special_tokens=False)
+        if places is None:
+            return encoding, encoding.offsets
+        return encoding, [(places[start], places[end - 1] + 1) for start, end in encoding.offsets]
+
+    def _characters(self, text):
+        """Return the spans of the characters of a text that have a token."""
+        ids = self._ids(list(text))
+        return [(index, index + 1) for index, found in enumerate(ids) if found]
+
+    def _encode_questions(self, examples):
+        questions = self._ids(examples.questions)
+        contexts, starts, ends = [], [], []
+        for text in question_windows.distinct_contexts(examples):
+            encoding, places = self._encode_with_offsets(text)
+            contexts.append(encoding.ids)
+            starts.append([start for start, _ in places])
+            ends.append([end for _, end in places])
+        splits_of = question_windows.splits_of
+        return question_windows.EncodedQuestions(
+            examples,
+            (_joined(questions), splits_of(_sizes(questions))),
+            (_joined(contexts), _joined(starts), _joined(ends), splits_of(_sizes(contexts))),
+            self._special_ids,
+            self._max_length,
+        )
+
+    def _encode_pairs(self, pairs, count):
+        """Encode pairs of texts; with `count`, that many of them are a row."""
+        pairs = [tuple(_without_surrogates(text)[0] for text in pair) for pair in pairs]
+        encodings = self._truncating.encode_batch(pairs)
+        ids, types = ([getattr(each, name) for each in encodings] for name in ("ids", "type_ids"))
+        truncated = sum(bool(encoding.overflowing) for encoding in encodings)
+        return _Sequences(ids, types, self._special_ids[-1], self._max_length, truncated, count)
+
+
+class _Sequences:
+    """Sequences of ids, see `data.batching`. With `count`, that many of them are a row."""
+
+    text_of: np.ndarray | None = None  # text of each sequence, int (n,), if it can have several
+
+    def __init__(self, ids, types, pad_id, max_length, truncated, count=None):
+        self._ids, self._types, self._pad_id, self._count = ids, types, pad_id, count
+        self.max_length, self.truncated = max_length, truncated
+        self.lengths = _sizes(ids)
+        if count is not None:
+            self.lengths = self.lengths.reshape(-1, count).max(axis=1)
+
+    def __len__(self):
+        return len(self.lengths)
+
+    def batch(self, rows, length):
+        """Return the inputs, int32 (batch, length) or (batch, count, length), and `None` twice."""
+        count, shape = self._count or 1, (len(rows), length)
+        if self._count is not None:
+            shape = (len(rows), count, length)
+        chosen = [row * count + number for row in rows for number in range(count)]
+        ids = [self._ids[index] for index in chosen]
+        values = (
+            pad(ids, length, self._pad_id),
+            (np.arange(length) < _sizes(ids)[:, None]).astype(np.int32),
+            pad([self._types[index] for index in chosen], length),
+        )
+        inputs = {name: value.reshape(shape) for name, value in zip(_INPUTS, values, strict=True)}
+        return inputs, None, None
+
+
+def _joined(rows):
+    return np.array([value for row in rows for value in row], np.int32)
+
+
+def _sizes(rows):
+    return np.array([len(row) for row in rows], int)
+
+
+def _without_surrogates(text):
+    """Return a text without lone surrogates, which have no UTF-8, and the place of each character.
+
+    The places are `None` if there are no surrogates.
+    """
+    valid = text.encode("utf-8", "ignore").decode("utf-8")
+    if len(valid) == len(text):
+        return text, None
+    return valid, [index for index, char in enumerate(text) if not "\ud800" <= char <= "\udfff"]
+
+
+def _read_labels(file, count):
+    try:
+        # Not `splitlines`, because a label can contain other line separators.
+        labels = file.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{file} is missing or broken. Export the model again") from error
+    if len(labels) != count:
+        raise ValueError(
+            f"{file} must have {count} lines; it has {len(labels)}. Export the model again"
+        )
+    return labels
