@@ -50,8 +50,15 @@ def _separate_plurals(app, what, name, obj, options, lines):
     lines[:] = [re.sub(r"(`[^`]+`)(?=s\b)", r"\1\\ ", line) for line in lines]
 
 
+def _link_to_copies(app, docname, source):
+    """Replace links to files of the repository by links to their pages of the site."""
+    for file, page in generate_reference.COPIED.items():
+        source[0] = re.sub(rf"\]\((\.\./)+{re.escape(file)}", f"](/reference/{page}", source[0])
+
+
 def setup(app):
     """Write generated pages and pictures before Sphinx looks for pages."""
+    app.connect("source-read", _link_to_copies)
     app.connect("autodoc-process-docstring", _separate_plurals)
     generate_reference.write(pathlib.Path(app.srcdir) / "reference")
     pictures.write(pathlib.Path(app.srcdir) / "_static")

@@ -18,7 +18,7 @@ _PARTS = {
 
 ROOT = pathlib.Path(__file__).parents[1]
 # File in the repository -> page of the reference.
-_COPIED = {
+COPIED = {
     "CHANGELOG.md": "changelog.md",
     "SECURITY.md": "security.md",
     "benchmarks/RESULTS.md": "results.md",
@@ -30,7 +30,7 @@ def write(folder):
     _seen.clear()
     pages = {f"api/{name}.md": _api_page(name) for name in keras_bert.__all__}
     pages |= {f"commands/{name}.md": _command_page(parser) for name, parser in commands().items()}
-    pages |= {page: _copy(name) for name, page in _COPIED.items()}
+    pages |= {page: _copy(name) for name, page in COPIED.items()}
     for name, text in pages.items():
         path = folder / name
         path.parent.mkdir(exist_ok=True)
@@ -52,7 +52,7 @@ def _copy(name):
         path = (ROOT / name).parent / target
         target = path.resolve().relative_to(ROOT).as_posix()
         # Other files of the repository are not part of the site.
-        return f"[{text}]({_COPIED[target]})" if target in _COPIED else f"`{target}`"
+        return f"[{text}]({COPIED[target]})" if target in COPIED else f"`{target}`"
 
     return re.sub(r"\[([^]]*)\]\(([^)]*)\)", replaced, (ROOT / name).read_text(encoding="utf-8"))
 
