@@ -1,4 +1,4 @@
-"""Draw the pictures of the documentation: the layers of the model, packing and attention.
+"""Draw the pictures of the documentation: the layers of the model, packing, attention, speed.
 
 Run it as `python docs/pictures.py`. `conf.py` calls `write` before Sphinx looks for pages. The
 colors are readable on light and dark pages.
@@ -6,6 +6,7 @@ colors are readable on light and dark pages.
 
 import io
 import pathlib
+import re
 
 import matplotlib
 from matplotlib.figure import Figure
@@ -33,7 +34,9 @@ WEIGHTS = [
 def write(folder=FOLDER):
     """Write the pictures that changed, as SVG files."""
     folder.mkdir(exist_ok=True)
-    pictures = {"architecture": architecture, "packing": packing, "attention": attention}
+    pictures = {
+        "architecture": architecture, "packing": packing, "attention": attention, "speed": speed
+    }  # fmt: skip
     for name, draw in pictures.items():
         svg = _svg(draw())
         path = folder / f"{name}.svg"
@@ -99,6 +102,29 @@ def attention():
             patch = Rectangle((column, y), 1, 1, facecolor=BLUE, alpha=weight, edgecolor="none")
             axes.add_patch(patch)
             axes.add_patch(Rectangle((column, y), 1, 1, fill=False, edgecolor=GRAY, linewidth=0.4))
+    return figure
+
+
+def speed():
+    """Draw the ratios of times in the table of deploy/speed.md."""
+    page = FOLDER.with_name("deploy") / "speed.md"
+    table = re.findall(
+        r"^\| (.+?) \| (SavedModel|ONNX) \| (.+?) \| ([\d.]+) \|$", page.read_text(), re.MULTILINE
+    )
+    figure = Figure(figsize=(7, 0.4 * len(table) + 0.6))
+    axes = figure.add_axes((0.48, 0.1, 0.48, 0.82))
+    axes.axvline(1, color=GRAY, linewidth=1)
+    for row, (request, export, peer, ratio) in enumerate(reversed(table)):
+        value = float(ratio)
+        axes.barh(row, value, 0.6, color=GREEN if value < 1 else ORANGE)
+        axes.text(value + 0.05, row, ratio, va="center", color=GRAY, size=9)
+        text = f"{request.replace('`', '')}\n{export} and {peer.replace('`', '')}"
+        axes.text(-0.08, row, text, ha="right", va="center", color=GRAY, size=7.5)
+    axes.set(yticks=[], xlim=(0, 3), ylim=(-0.6, len(table) - 0.4), title="ratio of times")
+    axes.title.set(color=GRAY, size=9)
+    axes.tick_params(colors=GRAY, labelsize=8)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
     return figure
 
 

@@ -108,8 +108,8 @@ def _check_no_format(format):
 
 def _of_texts(columns, task):
     """Return the columns of texts or pairs, as arguments of `tabular.read`."""
-    if task in ("pair", "embedding") and not columns["text_pair"]:
-        raise ValueError(f"the task {task} needs --text-pair, the column of the second text")
+    if task == "pair" and not columns["text_pair"]:
+        raise ValueError("the task pair needs --text-pair, the column of the second text")
     names = ("text", "text_pair", "label", "separator", "header")
     return {**{name: columns[name] for name in names}, "kind": _KINDS[task]}
 

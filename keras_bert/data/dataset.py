@@ -10,7 +10,7 @@ from keras_bert.runtime.arguments import as_integer
 from keras_bert.text.fast_tokenizer import tokenize_function
 
 
-def of_examples(examples, model, batch_size, shuffle, seed, pad):
+def of_examples(examples, model, batch_size, shuffle, seed, pad, labels):
     """Return the dataset of `Examples.to_dataset`."""
     output = None
     preprocessor = model
@@ -36,7 +36,9 @@ def of_examples(examples, model, batch_size, shuffle, seed, pad):
     if output is not None and output.pairs != (examples.text_pairs is not None):
         reads = "pairs of texts" if output.pairs else "single texts"
         raise ValueError(f"{model.name!r} reads {reads}; {examples.source} has the other kind")
-    targets = targets_of(examples, output)
+    if labels is not None and output is not None:
+        raise ValueError("labels are those of the model; remove labels, or give a Preprocessor")
+    targets = targets_of(examples, output, labels)
     columns = [examples.texts]
     if examples.text_pairs is not None:
         columns.append(examples.text_pairs)
@@ -52,10 +54,11 @@ def of_examples(examples, model, batch_size, shuffle, seed, pad):
     )
 
 
-def targets_of(examples, output=None):
+def targets_of(examples, output=None, labels=None):
     """Return the targets of examples: (n,), (n, 1) or (n, labels); `None` without labels.
 
-    `output` is the `TaskOutput` of a model; without one, the labels are those of the examples.
+    `output` is the `TaskOutput` of a model; without one, the labels are `labels`, by default those
+    of the examples.
     """
     kinds = {
         "labels": examples.labels,
@@ -73,14 +76,18 @@ def targets_of(examples, output=None):
             raise ValueError(f"the model takes {wanted}; received {kind} in {examples.source}")
     if kind == "scores":
         return np.array(column, np.float32)[:, None]
-    labels = examples.label_names() if output is None else output.labels
+    if output is not None:
+        labels = output.labels
+    elif labels is None:
+        labels = examples.label_names()
     index = {label: number for number, label in enumerate(labels)}
     sets = column if kind == "label sets" else [(label,) for label in column]
     for row, names in enumerate(sets):
         for name in names:
             if name not in index:
+                whose = "" if output is None else "model's "
                 raise ValueError(
-                    f"{examples.location(row)}: the label {name!r} is not one of the model's "
+                    f"{examples.location(row)}: the label {name!r} is not one of the {whose}"
                     f"labels: {', '.join(labels[:20])}"
                 )
     if kind == "labels":

@@ -89,18 +89,21 @@ class Examples:
         where = f"example {index + 1}" if self.locations is None else self.locations[index]
         return f"{self.source}, {where}"
 
-    def to_dataset(self, model, batch_size=32, *, shuffle=False, seed=0, pad="batch"):
+    def to_dataset(self, model, batch_size=32, *, shuffle=False, seed=0, pad="batch", labels=None):
         """Return a `tf.data.Dataset` for Keras' `fit`, `evaluate` and `predict` on every backend.
 
         Args:
             model: A classifier or regressor of `keras_bert.heads`, whose labels give the targets;
-                or a `Preprocessor`, with the sorted labels of these examples.
+                or a `Preprocessor`.
             batch_size: Texts per batch.
             shuffle: If True, each epoch has another order.
             seed: Seed of the order.
             pad: `"batch"` pads each batch to its longest text, with JAX to one of a few lengths.
                 An int pads to that length. Longer texts are truncated, with `"batch"` to the
                 preprocessor's `max_sequence_length`.
+            labels: With a `Preprocessor`, the names of the labels in the order of the targets. By
+                default the sorted labels of these examples; give dev data those of the training
+                data.
 
         Returns:
             A dataset of (inputs, targets), or of inputs without labels. The inputs are a dict of
@@ -121,7 +124,7 @@ class Examples:
         """
         from keras_bert.data import dataset
 
-        return dataset.of_examples(self, model, batch_size, shuffle, seed, pad)
+        return dataset.of_examples(self, model, batch_size, shuffle, seed, pad, labels)
 
     def label_names(self):
         """Return the distinct labels, sorted: by value if all are numbers, else as strings."""

@@ -50,7 +50,8 @@ def read(
             answering: SQuAD's JSON. Multiple choice: JSON Lines or SWAG's CSV. For texts also a
             table in memory: a pandas DataFrame, a Hugging Face `Dataset`, or a dict of columns.
         task: `"classification"`, `"pair"`, `"multi_label"`, `"regression"`, `"embedding"` (pairs,
-            scored if `label` names a column), `"retrieval"` (a folder in the format of BEIR or
+            scored if `label` names a column; without `text_pair`, texts of the classes in `label`,
+            or texts without labels), `"retrieval"` (a folder in the format of BEIR or
             TREC, or a file in SQuAD's format), `"tagging"`, `"question_answering"` or
             `"multiple_choice"`.
         text: Texts: column of the text, a name, or a number from 1 if the file has no header.
@@ -106,16 +107,22 @@ def read(
         if name in given and name not in takes and given[name] != default:
             raise ValueError(f"{name} does not apply to the task {task!r}; remove it")
     options = {name: given[name] for name in takes}
-    if task in ("pair", "embedding") and text_pair is None:
-        raise ValueError(f"the task {task!r} needs text_pair, the column of the second text")
+    if task == "pair" and text_pair is None:
+        raise ValueError("the task 'pair' needs text_pair, the column of the second text")
     is_file = isinstance(data, (str, os.PathLike))
     if task in LABEL_KINDS or task == "embedding":
-        options["kind"] = LABEL_KINDS.get(task, "score")
+        options["kind"] = LABEL_KINDS.get(task, "score" if text_pair else "label")
         columns = options.pop("negatives", ())
         reader = tabular if is_file else tables
         examples = reader.read(data, **options)
         if task != "embedding":
             return examples
+        if text_pair is None:
+            if columns:
+                raise ValueError("negatives need text_pair, the column of the second text")
+            if examples.labels is not None:
+                return EmbeddingExamples.of_classes(examples)
+            return EmbeddingExamples.of_texts(examples.texts, source=examples.source)
         options |= {"text_pair": None, "label": None}
         others = [reader.read(data, **options | {"text": name}).texts for name in columns]
         return EmbeddingExamples.of_pairs(examples, others)

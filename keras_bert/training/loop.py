@@ -252,7 +252,7 @@ class _Watch(keras.callbacks.Callback):
             f"Epoch {state.epoch + 1} of {epochs}",
             total=sum(self._sizes),
             completed=sum(self._sizes[: state.batch]),
-            **{"loss": "\u2013", "rate": "compiling", "dev": ""},
+            **{"loss": "\u2013", "rate": "" if state.epoch else "compiling", "dev": ""},
         )
 
     def on_train_batch_begin(self, batch, logs=None):

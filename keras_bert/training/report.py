@@ -49,7 +49,7 @@ def draw_curves(folder, history, x="epoch"):
     names = {name: None for record in history for name in record if name not in _NOT_PLOTTED}
     losses = [name for name in names if name.endswith("loss")]
     _plot(left, history, x, losses)
-    left.set(title="Loss", xlabel=x, ylabel="mean loss per target (cross-entropy: nats)")
+    left.set(title="Loss", xlabel=x, ylabel="mean loss per target")
     _plot(right, history, x, [name for name in names if name not in losses])
     right.set(title="Scores", xlabel=x, ylabel="score (1 is perfect)")
     with atomic_write(pathlib.Path(folder, CURVES_FILE)) as temporary:

@@ -2,7 +2,9 @@
 
 import json
 
+import numpy as np
 import pytest
+import safetensors.numpy
 
 import keras_bert
 from tests import tiny
@@ -123,3 +125,15 @@ def test_convert(tmp_path, capsys):
         assert (ours.numpy() == theirs.numpy()).all()
     assert run("convert", tmp_path / "b", tmp_path / "c", "--to", "huggingface") == 1
     assert "must be an empty folder" in capsys.readouterr().err
+
+
+def test_convert_leaves_out_unknown_tensors(tmp_path, capsys):
+    keras_bert.save(tiny.encoder(), tmp_path / "a", format="huggingface")
+    file = tmp_path / "a" / "model.safetensors"
+    tensors = safetensors.numpy.load_file(file)
+    safetensors.numpy.save_file({**tensors, "cls.chain.weight": np.ones(3, np.float32)}, file)
+    arguments = ["convert", tmp_path / "a", tmp_path / "b", "--to", "keras"]
+    assert run(*arguments) == 1
+    assert "unknown (1): cls.chain.weight" in capsys.readouterr().err
+    assert run(*arguments, "--ignore", "cls.chain.*") == 0
+    assert keras_bert.load(tmp_path / "b").count_params() == tiny.encoder().count_params()

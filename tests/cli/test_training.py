@@ -444,8 +444,22 @@ def test_embedding(tmp_path, capsys):
     assert "mrr@10" in capsys.readouterr().out
     assert run(*common, *columns, "--label", "score", "--loss", "contrastive", "--output", out) == 0
     assert "spearman" in capsys.readouterr().out
-    assert run(*common, "--text", "q", "--output", out) == 1
-    assert "needs --text-pair" in capsys.readouterr().err
+    (words := tmp_path / "words.tsv").write_text(
+        "q\tclass\n" + "good\tx\nbad\ty\nfilm\tx\na\ty\n" * 2
+    )
+    for options in ([], ["--label", "class"]):
+        arguments = [
+            "finetune",
+            "--model",
+            model,
+            "--task",
+            "embedding",
+            "--text",
+            "q",
+            "--train",
+            words,
+        ]
+        assert run(*arguments, *options, "--epochs", 1, "--output", out) == 0
     (tmp_path / "beir").mkdir()
     common[-1] = beir(tmp_path / "beir")
     (tmp_path / "beir/qrels/test.tsv").rename(tmp_path / "beir/qrels/dev.tsv")
@@ -534,6 +548,23 @@ def test_mine_and_train_with_the_negatives(pairs, tmp_path, capsys):
     assert run("evaluate", out, "--input", file) == 0  # the file has no negatives
     assert run(*common, "--train", mined, "--negatives", "x") == 1
     assert "has no column 'x'" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_embedders_have_the_options_of_other_tasks(pairs, tmp_path, capsys):
+    encoder, file = pairs
+    out, board = tmp_path / "out", tmp_path / "board"
+    arguments = [
+        "finetune", "--model", encoder, "--task", "embedding", "--train", file, "--dev", file,
+        "--text", "q", "--text-pair", "a", "--epochs", 9, "--learning-rate", 1e-12, "--patience", 1,
+        "--tensorboard", board, "--dtype", "mixed_bfloat16", "--output", out,
+    ]  # fmt: skip
+    assert run(*arguments) == 0
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert len(metrics["history"]) == 2 and metrics["recipe"]["dtype"] == "mixed_bfloat16"
+    assert (out / "curves.png").is_file() and any(board.rglob("events*"))
+    assert run("export", out, tmp_path / "exported") == 0
+    assert "mrr@10" in (tmp_path / "exported" / "README.md").read_text()
 
 
 @pytest.mark.slow

@@ -33,6 +33,12 @@ def test_targets_of_each_kind_of_labels():
     examples = keras_bert.Examples(TEXTS, labels=["good", "bad", "good"])
     ((_, targets),) = batches(examples.to_dataset(model))
     assert targets.tolist() == [1, 2, 1]
+    given = examples.to_dataset(encoder.preprocessor, labels=["so-so", "good", "bad"])
+    assert batches(given)[0][1].tolist() == [1, 2, 1]
+    with pytest.raises(ValueError, match="'bad' is not one of the labels: good, x"):
+        examples.to_dataset(encoder.preprocessor, labels=["good", "x"])
+    with pytest.raises(ValueError, match="labels are those of the model"):
+        examples.to_dataset(model, labels=["good", "bad"])
     sets = keras_bert.Examples(TEXTS, label_sets=[["a"], [], ["b", "a"]])
     ((_, targets),) = batches(sets.to_dataset(encoder.preprocessor))
     assert targets.tolist() == [[1, 0], [0, 0], [1, 1]]

@@ -1,6 +1,7 @@
 """The table of named models."""
 
 import dataclasses
+import fnmatch
 import re
 
 import pytest
@@ -54,3 +55,11 @@ def test_sources_are_consistent():
 def test_sizes_equal_those_of_the_files():
     assert registry.SOURCES["base"].size == pytest.approx(440449768, rel=1e-3)
     assert registry.SOURCES["large"].size == pytest.approx(1344951957, rel=1e-3)
+
+
+def test_files_of_sentence_transformers_are_downloaded():
+    for name in (
+        "modules.json", "config_sentence_transformers.json", "sentence_bert_config.json",
+        "1_Pooling/config.json", "2_Dense/config.json", "2_Dense/model.safetensors",
+    ):  # fmt: skip
+        assert any(fnmatch.fnmatch(name, pattern) for pattern in registry.HUB_FILES), name

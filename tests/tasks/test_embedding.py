@@ -206,8 +206,13 @@ def test_read(tmp_path):
         assert scored.scores == [0.5, 1.0]
         rows = keras_bert.read(data, "embedding", text="q", text_pair="p", negatives=["n"])
         assert rows.texts == [("a", "c", "e"), ("b", "d", "f")]
-    with pytest.raises(ValueError, match="needs text_pair"):
-        keras_bert.read(table, "embedding", text="q")
+    for data in (table, file):
+        twice = keras_bert.read(data, "embedding", text="q")
+        assert twice.texts == [("a", "a"), ("b", "b")] and twice.classes is None
+        same = {"text": "q", "label": "n"}
+        assert len(keras_bert.read(data, "embedding", **same)) == 0  # each class has one text
+    with pytest.raises(ValueError, match="negatives need text_pair"):
+        keras_bert.read(table, "embedding", text="q", negatives=["n"])
     with pytest.raises(ValueError, match="negatives does not apply"):
         keras_bert.read(table, text="q", label="score", negatives=["n"])
 
@@ -436,6 +441,42 @@ def mine(examples):
 def train(**options):
     examples = EmbeddingExamples(rows())
     return keras_bert.finetune(encoder(), examples, show_progress=False, **options)
+
+
+OTHER_BACKENDS = """
+import numpy as np
+
+import keras_bert
+from keras_bert import EmbeddingExamples
+from tests.tasks.test_embedding import encoder, rows
+
+bert, examples = encoder(), EmbeddingExamples(rows(16, negatives=1))
+
+
+def train(batch_size, steps, **options):
+    return keras_bert.finetune(
+        bert, examples, dev=examples, epochs=2, batch_size=batch_size, learning_rate=1e-2,
+        gradient_accumulation_steps=steps, show_progress=False, **options,
+    )
+
+
+model, found = train(16, 1)
+assert found["history"][1]["loss"] < found["history"][0]["loss"]
+cached, _ = train(8, 2, gradient_caching=True)
+for one, other in zip(cached.get_weights(), model.get_weights(), strict=True):
+    np.testing.assert_allclose(one, other, atol=2e-5)
+embed = keras_bert.pipeline(model)
+assert embed.encode(["good", "bad so"]).shape == (2, 8)
+assert embed.evaluate(examples)["mrr@10"] == found["mrr@10"]
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("other", ["jax", pytest.param("torch", marks=pytest.mark.peers)])
+def test_other_backends_train(other, python):
+    if other == "torch":
+        pytest.importorskip("torch")
+    python("-c", OTHER_BACKENDS, backend=other)
 
 
 PROGRAM = """

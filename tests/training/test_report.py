@@ -63,6 +63,18 @@ def test_curves(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == [report.CURVES_FILE]
 
 
+def test_curves_have_titles_and_both_losses(tmp_path, monkeypatch):
+    figures, plain = [], report._figure
+    monkeypatch.setattr(report, "_figure", lambda *size: figures.append(plain(*size)) or figures[0])
+    report.draw_curves(tmp_path, [{**record, "dev_loss": 0.7} for record in HISTORY])
+    left, right = figures[0].axes
+    assert (left.get_title(), right.get_title()) == ("Loss", "Scores")
+    assert (left.get_xlabel(), left.get_ylabel()) == ("epoch", "mean loss per target")
+    assert right.get_ylabel() == "score (1 is perfect)"
+    names = [text.get_text() for text in left.get_legend().get_texts()]
+    assert len(left.lines) == 2 and len(names) == 2, names
+
+
 def test_curves_of_pretraining(tmp_path, monkeypatch):
     figures, plain = [], report._figure
     monkeypatch.setattr(report, "_figure", lambda *size: figures.append(plain(*size)) or figures[0])

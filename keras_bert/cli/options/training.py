@@ -53,8 +53,9 @@ def _add_data(group):
         "--train",
         nargs="+",
         help="TSV (without quoting), CSV or JSON Lines. Embedding: one or several files of pairs "
-        "of texts with --text and --text-pair; with --label, their scores. Tagging: CoNLL columns "
-        "or CoNLL-U. "
+        "of texts with --text and --text-pair; with --label, their scores. Without --text-pair, "
+        "texts whose classes are in --label, or texts without labels (SimCSE). Tagging: CoNLL "
+        "columns or CoNLL-U. "
         "Question answering: SQuAD's JSON. Multiple choice: JSON Lines with the keys text, "
         "choices (a list) and label (index of the correct choice, from 0), or SWAG's CSV",
     )
