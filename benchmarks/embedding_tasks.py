@@ -2,7 +2,8 @@
 
 MiniLM is trained by one recipe with both libraries, each run in a new process, in alternation:
 batches of 32, peak rate 2e-5 after 10% warm-up, then linear decay, AdamW with decay 0.01 on
-matrices only, gradients clipped at norm 1.0, float32, two CPU cores.
+matrices only, gradients clipped at norm 1.0, float32, two CPU cores. `--bfloat16` adds keras_bert
+in mixed_bfloat16, and sentence-transformers under bfloat16 autocast.
 
 `squad`: questions of 30 articles of SQuAD 1.1 and the paragraphs with their answers, one epoch with
 in-batch negatives (`MultipleNegativesRanking`, no query or paragraph twice in a batch for
@@ -16,6 +17,7 @@ Needs sentence-transformers and torch.
 """
 
 import argparse
+import functools
 import json
 import os
 import pathlib
@@ -51,10 +53,10 @@ def read(task, folder, limit):
     ]
 
 
-def ours(task, train, seed):
+def ours(task, train, seed, dtype=None):
     import keras_bert
 
-    bert = keras_bert.load("minilm")
+    bert = keras_bert.load("minilm", dtype=dtype)
     start = time.perf_counter()
     model, _ = keras_bert.finetune(
         bert, train, epochs=EPOCHS[task], batch_size=BATCH, learning_rate=RATE, warmup=WARMUP,
@@ -69,7 +71,7 @@ def before(task, train, seed):
     return 1.0, keras_bert.pipeline("minilm", task="embedder").encode
 
 
-def theirs(task, train, seed):
+def theirs(task, train, seed, autocast=False):
     import torch
     import transformers
     from sentence_transformers import SentenceTransformer
@@ -116,7 +118,9 @@ def theirs(task, train, seed):
             columns = zip(*(train.texts[row] for row in rows), strict=True)
             features = [model.preprocess(list(column)) for column in columns]
             labels = torch.tensor([train.scores[row] for row in rows] if train.scores else [0.0])
-            made(features, labels).backward()
+            with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+                loss = made(features, labels)
+            loss.backward()
             torch.nn.utils.clip_grad_norm_(parameters, 1.0)
             optimizer.step()
             schedule.step()
@@ -126,7 +130,11 @@ def theirs(task, train, seed):
     return seconds, lambda texts: model.encode(texts, show_progress_bar=False)
 
 
-RUNS = {"keras_bert": ours, "sentence-transformers": theirs, "before": before}
+RUNS = {
+    "keras_bert": ours, "sentence-transformers": theirs, "before": before,
+    "keras_bert bfloat16": functools.partial(ours, dtype="mixed_bfloat16"),
+    "sentence-transformers bfloat16": functools.partial(theirs, autocast=True),
+}  # fmt: skip
 
 
 def run_one(task, library, folder, seed, limit):
@@ -150,6 +158,7 @@ def main():
     parser.add_argument("--tasks", default="stsb,squad")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--limit", type=int, help="maximum rows of training and dev data")
+    parser.add_argument("--bfloat16", action="store_true")
     parser.add_argument("--one", type=json.loads, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.one:
@@ -160,7 +169,7 @@ def main():
         results: dict[str, list] = {}
         for seed in range(args.seeds):
             for library in RUNS:
-                if library == "before" and seed:
+                if library == "before" and seed or "bfloat16" in library and not args.bfloat16:
                     continue
                 options = {"task": task, "library": library, "seed": seed, "limit": args.limit}
                 command = [sys.executable, __file__, str(args.folder), "--one", json.dumps(options)]
@@ -181,13 +190,12 @@ def main():
             values = [result[name] for result in found]
             spread = statistics.stdev(values) if len(values) > 1 else 0.0
             print(f"{task}, {library}: {name} {statistics.mean(values):.4f} ± {spread:.4f}")
-        rates = [
-            one["rate"] / other["rate"]
-            for one, other in zip(
-                results["keras_bert"], results["sentence-transformers"], strict=True
+        for dtype in ("", " bfloat16")[: 1 + args.bfloat16]:
+            pairs = zip(
+                results[f"keras_bert{dtype}"], results[f"sentence-transformers{dtype}"], strict=True
             )
-        ]
-        print(f"{task}: speed {statistics.median(rates):.2f}x sentence-transformers", flush=True)
+            speed = statistics.median(one["rate"] / other["rate"] for one, other in pairs)
+            print(f"{task}{dtype}: speed {speed:.2f}x sentence-transformers", flush=True)
 
 
 if __name__ == "__main__":

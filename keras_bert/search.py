@@ -45,8 +45,8 @@ def _rows(rows, second):
     return np.stack(rows) if rows else np.zeros((0, len(second)), np.float32)
 
 
-def top_k(queries, corpus, k=5):
-    """Find the vectors of a corpus with the highest cosine similarity to each query.
+def top_k(queries, corpus, k=5, kind="cosine"):
+    """Find the vectors of a corpus that are most similar to each query.
 
     The search is exact. It computes blocks of the similarities, so that its memory does not grow
     with the corpus.
@@ -55,13 +55,15 @@ def top_k(queries, corpus, k=5):
         queries: Floats (n, width) or (width,), such as from `keras_bert.pipeline(model).encode`.
         corpus: Floats (m, width). An array of `np.load(file, mmap_mode="r")` stays on disk.
         k: Number of vectors to find for each query, at most m are found.
+        kind: See `similarity`.
 
     Returns:
         A tuple of arrays (n, k): the indices in the corpus, int64, the most similar one first, and
         the similarities, float32. Equal similarities are in the order of the corpus.
 
     Raises:
-        ValueError: If the widths differ, a vector holds NaN, or `k` is below 1.
+        ValueError: If the widths differ, a vector holds NaN, `k` is below 1, or the kind is
+            unknown.
 
     Example:
 
@@ -71,7 +73,7 @@ def top_k(queries, corpus, k=5):
     """
     if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
         raise ValueError(f"k must be an integer of at least 1; received {k!r:.80}")
-    queries = unit_length(_vectors("queries", queries))
+    queries = _vectors("queries", queries)
     if getattr(corpus, "ndim", None) != 2:
         corpus = _vectors("corpus", corpus)
     if queries.shape[1] != corpus.shape[1]:
@@ -84,8 +86,8 @@ def top_k(queries, corpus, k=5):
     indices = np.zeros((len(queries), 0), np.int64)
     rows = max(1, _BLOCK // max(len(queries), queries.shape[1], 1))
     for start in range(0, len(corpus), rows):
-        block = unit_length(_vectors("corpus", corpus[start : start + rows]))
-        scores = np.concatenate([best, queries @ block.T], axis=1)
+        block = _vectors("corpus", corpus[start : start + rows])
+        scores = np.concatenate([best, similarity(queries, block, kind)], axis=1)
         numbers = np.arange(start, start + len(block))
         numbers = np.concatenate([indices, np.tile(numbers, (len(queries), 1))], axis=1)
         # Stable: equal scores stay in the order of the corpus.

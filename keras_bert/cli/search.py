@@ -29,7 +29,7 @@ def find(args):
     settings = [digest_of_weights(embed.model), config, vocabulary, str(args.corpus_prompt)]
     vectors = _cached_vectors(embed, texts, args, settings)
     query = embed.encode(args.query, prompt=args.prompt)
-    indices, scores = search.top_k(query, vectors, args.top)
+    indices, scores = search.top_k(query, vectors, args.top, embed.output.similarity)
     for index, score in zip(indices[0], scores[0], strict=True):
         print(f"{score:.4f}\t{index + 1}\t{printable(texts[index])}")
 

@@ -2,8 +2,6 @@
 
 import numpy as np
 
-from keras_bert import search
-
 
 class BenchmarkModel:
     """An embedder with the methods that mteb and beir call.
@@ -56,9 +54,9 @@ class BenchmarkModel:
         return self._embed.similarity(np.asarray(first), np.asarray(second))
 
     def similarity_pairwise(self, first, second):
-        """Return the cosine of the vectors with the same index, float32 (n,)."""
-        first, second = (search.unit_length(np.asarray(each)) for each in (first, second))
-        return (first * second).sum(axis=1)
+        """Return the similarities of the vectors with the same index, float32 (n,)."""
+        pairs = zip(np.asarray(first), np.asarray(second), strict=True)
+        return np.array([self._embed.similarity(*pair).item() for pair in pairs], np.float32)
 
     @property
     def mteb_model_meta(self):

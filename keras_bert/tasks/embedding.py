@@ -235,14 +235,16 @@ def score(model, examples, answers):
     """Return the metrics of the embeddings, see `embedding_metrics`.
 
     Without scores or vectors, the first text of each row is a query, and the distinct other texts
-    of all rows are the corpus.
+    of all rows are the corpus. If `model` is `None`, the similarity is the cosine.
     """
+    kind = "cosine" if model is None else heads.find_output(model).similarity
     if isinstance(examples, RetrievalData):
         vectors = dict(zip([*_texts_of(examples)], answers, strict=True))
         return _of_retrieval(
             {query: vectors["query", query][0] for query in examples.queries},
             {document: vectors["document", document][0] for document in examples.corpus},
             examples.relevant,
+            kind,
         )
     if examples.vectors is not None:
         return embedding_metrics.of_vectors(np.concatenate(answers), examples.vectors)
@@ -261,10 +263,10 @@ def score(model, examples, answers):
             members.setdefault(label, {})[row[1]] = 1.0
         for row, label in zip(examples.texts, examples.classes, strict=True):
             relevant[row[0]] = {text: 1.0 for text in members[label] if text != row[0]}
-    return _of_retrieval(queries, corpus, relevant, own_text=True)
+    return _of_retrieval(queries, corpus, relevant, kind, own_text=True)
 
 
-def _of_retrieval(queries, corpus, relevant, own_text=False):
+def _of_retrieval(queries, corpus, relevant, kind, own_text=False):
     """Return the metrics of retrieval for dicts of vectors, and grades by the keys of both.
 
     With `own_text`, the keys are texts, and a query does not find itself unless it is relevant.
@@ -278,6 +280,7 @@ def _of_retrieval(queries, corpus, relevant, own_text=False):
         [numbers.get(query) if query not in relevant[query] else None for query in scored]
         if own_text
         else None,
+        kind,
     )
 
 

@@ -58,7 +58,7 @@ def of_vectors(vectors, wanted):
     return {"cosine": float(cosine.mean())}
 
 
-def of_retrieval(queries, corpus, relevant, excluded=None):
+def of_retrieval(queries, corpus, relevant, excluded=None, kind="cosine"):
     """Search a corpus for each query, and return the metrics of `of_ranking`.
 
     Args:
@@ -66,8 +66,9 @@ def of_retrieval(queries, corpus, relevant, excluded=None):
         corpus: Embeddings of the documents, floats (m, width).
         relevant: See `of_ranking`.
         excluded: For each query, the number of a document that is not a result, or `None`.
+        kind: See `search.similarity`.
     """
-    found, _ = search.top_k(queries, corpus, DEPTH + 1)
+    found, _ = search.top_k(queries, corpus, DEPTH + 1, kind)
     if excluded is not None:
         found = [row[row != number] for row, number in zip(found, excluded, strict=True)]
     return of_ranking(found, relevant)

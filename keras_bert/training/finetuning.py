@@ -99,7 +99,8 @@ def finetune(
             epochs. The logs of an epoch have `loss`, `val_loss` and the scores of `dev`, such as
             `val_accuracy`. `EarlyStopping(restore_best_weights=True)` selects the best epoch in
             place of `metric`. When a killed run resumes, callbacks get the best value so far that
-            they monitor, and no other state.
+            they monitor, and no other state. `on_test_batch_begin` and `on_test_batch_end` are not
+            called.
         show_progress: If `True`, draw a progress bar in a terminal or notebook, elsewhere print a
             line per epoch on stderr.
         **options: Options of the task: for texts `class_weight`, and `long_texts="window"` to train

@@ -34,6 +34,16 @@ def test_prompts(embed):
     )
 
 
+@pytest.mark.parametrize("similarity", ["cosine", "dot", "manhattan"])
+def test_pairwise_similarity(embed, similarity):
+    model = BenchmarkModel(keras_bert.pipeline(heads.embedder(
+        heads.find_encoder(embed.model), normalize=False, similarity=similarity
+    )))  # fmt: skip
+    first, second = model.encode([{"text": WORDS[:3]}]), model.encode([{"text": WORDS[3:6]}])
+    expected = np.diag(model.similarity(first, second))
+    np.testing.assert_allclose(model.similarity_pairwise(first, second), expected, atol=1e-6)
+
+
 @pytest.mark.peers
 def test_beir(embed):
     pytest.importorskip("beir")

@@ -189,6 +189,15 @@ def test_the_default_prompt_is_used_as_in_encode():
     assert embed.evaluate(with_own) == pytest.approx(plain.evaluate(with_own))
 
 
+def test_retrieval_compares_as_the_model_was_trained():
+    queries, corpus = {"q": np.array([1.0, 0.0])}, {"long": [2.0, 9.0], "near": [1.0, 0.0]}
+    vectors = [np.array([queries["q"]]), *([np.array(each)] for each in corpus.values())]
+    data = keras_bert.RetrievalData({"q": "a"}, dict.fromkeys(corpus, "b"), {"q": {"long": 1}})
+    for kind, rank in (("dot", 1.0), ("cosine", 0.5), ("euclidean", 0.5)):
+        model = heads.embedder(encoder(), similarity=kind)
+        assert embedding.score(model, data, vectors)["mrr@10"] == rank
+
+
 def test_an_assumed_pooling_is_a_warning():
     bert = encoder().with_options(pooling=None)
     for use in (lambda: embedding.build(bert, None), lambda: keras_bert.pipeline(bert)):
