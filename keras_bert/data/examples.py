@@ -5,8 +5,6 @@ import dataclasses
 import math
 from collections.abc import Iterable
 
-# What can happen to texts that are longer than the maximum of a model.
-LONG_TEXTS = ("truncate", "window", "error")
 # The square of a larger score overflows in float32.
 _MAX_SCORE = 1e18
 

@@ -6,7 +6,7 @@ import dataclasses
 import numpy as np
 
 from keras_bert.data.conll import TaggedSentences, is_bio
-from keras_bert.data.examples import LONG_TEXTS, Examples
+from keras_bert.data.examples import Examples
 from keras_bert.data.squad import Questions
 from keras_bert.data.swag import Choices
 from keras_bert.pipelines import results
@@ -20,6 +20,7 @@ from keras_bert.pipelines.inputs import (
     listed,
 )
 from keras_bert.tasks import tag_windows
+from keras_bert.tasks.long_texts import LONG_TEXTS
 
 
 class TextPipeline(Pipeline):

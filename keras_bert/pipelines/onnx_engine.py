@@ -11,6 +11,7 @@ import numpy as np
 
 from keras_bert.data.padding import pad
 from keras_bert.tasks import masked_lm, question_windows, tag_windows
+from keras_bert.tasks.long_texts import mean_per_text
 
 MODEL_FILE = "model.onnx"
 TASKS = (
@@ -126,7 +127,7 @@ class OnnxEngine:
 
     def check_labeled(self, examples):
         """Raise an error: metrics need the Keras model."""
-        self.model  # noqa: B018
+        return self.model
 
     def encode(self, examples, long_texts=None):
         """Encode the data of the task."""
@@ -200,12 +201,7 @@ class OnnxEngine:
             )
         if self.task == "multiple_choice":
             return outputs
-        rows = np.array(outputs)
-        if encoded.text_of is None:
-            return rows
-        starts = np.flatnonzero(np.diff(encoded.text_of, prepend=-1))
-        counts = np.diff(starts, append=len(rows))
-        return np.add.reduceat(rows, starts, axis=0) / counts.reshape(-1, *[1] * (rows.ndim - 1))
+        return mean_per_text(encoded.text_of, np.array(outputs))
 
     def candidates(self, encoded, top_k, **options):
         """Return the most probable tokens for each [MASK], see `tasks.masked_lm.decode`."""

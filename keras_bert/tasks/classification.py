@@ -10,7 +10,7 @@ import tensorflow as tf
 from keras_bert import heads
 from keras_bert.data.batching import REDUCTION
 from keras_bert.data.dataset import targets_of
-from keras_bert.data.examples import LONG_TEXTS
+from keras_bert.tasks.long_texts import LONG_TEXTS, mean_per_text
 from keras_bert.text.fast_tokenizer import tokenize_function
 
 HEADS = ("classifier", "regressor", "next_sentence")
@@ -229,19 +229,10 @@ def decode(model, examples, encoded, outputs):
     output = heads.find_output(model)
     logits = np.reshape(outputs, (len(outputs), -1)).astype(np.float32)
     if output.task == "regressor":
-        return _mean_per_text(encoded, logits[:, 0])
+        return mean_per_text(encoded.text_of, logits[:, 0])
     if output.multi_label:
-        return _mean_per_text(encoded, scipy.special.expit(logits))
-    return _mean_per_text(encoded, scipy.special.softmax(logits, axis=-1))
-
-
-def _mean_per_text(encoded, rows):
-    """Return the mean of the rows (n, ...) of each text that was split into windows."""
-    if getattr(encoded, "text_of", None) is None:
-        return rows
-    starts = np.flatnonzero(np.diff(encoded.text_of, prepend=-1))
-    counts = np.diff(starts, append=len(rows))
-    return np.add.reduceat(rows, starts, axis=0) / counts.reshape(-1, *[1] * (rows.ndim - 1))
+        return mean_per_text(encoded.text_of, scipy.special.expit(logits))
+    return mean_per_text(encoded.text_of, scipy.special.softmax(logits, axis=-1))
 
 
 def score(model, examples, answers):

@@ -1,5 +1,7 @@
 """Tests of classification and regression: heads, targets, weights, answers, metrics."""
 
+import types
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -210,24 +212,27 @@ def rows_of(*arguments, **options):
     ]
 
 
+WHOLE = types.SimpleNamespace(text_of=None)  # texts that are not split into windows
+
+
 def test_decode_and_records():
     examples = Examples(["a", "b"])
     logits = [np.array([0.0, 2.0, 1.0]), np.array([3.0, -3.0, -3.0])]
     model = model_of(labels=LABELS)
-    answers = classification.decode(model, examples, None, logits)
+    answers = classification.decode(model, examples, WHOLE, logits)
     np.testing.assert_allclose(answers.sum(1), 1, atol=1e-6)
     assert rows_of(model, examples, answers) == [["y", 0.6652, "a"], ["x", 0.9951, "b"]]
     record, _ = classification.records(model, examples, answers, probabilities=True)
     assert list(record) == ["label", "score", "scores", "text"]
     assert record["scores"] == pytest.approx({"x": 0.09, "y": 0.6652, "z": 0.2447}, abs=1e-4)
     model = model_of(labels=LABELS, multi_label=True)
-    answers = classification.decode(model, examples, None, logits)
+    answers = classification.decode(model, examples, WHOLE, logits)
     first, second = classification.records(model, examples, answers)
     assert list(first) == ["labels", "scores", "text"]
     assert (first["labels"], second["labels"]) == (["x", "y", "z"], ["x"])
     assert first["scores"] == pytest.approx({"x": 0.5, "y": 0.8808, "z": 0.7311}, abs=1e-4)
     model = heads.regressor(tiny.encoder(num_hidden_layers=1))
-    answers = classification.decode(model, examples, None, [np.array([0.5]), np.array([-2.0])])
+    answers = classification.decode(model, examples, WHOLE, [np.array([0.5]), np.array([-2.0])])
     assert rows_of(model, examples, answers) == [[0.5, "a"], [-2.0, "b"]]
     pairs = Examples(["a", "b"], text_pairs=["c", "d"])
     assert [list(row) for row in classification.records(model, pairs, answers)] == [
@@ -243,5 +248,5 @@ def test_separator_does_not_occur_in_labels():
 
 def test_large_logits_do_not_overflow():
     model = model_of(labels=LABELS, multi_label=True)
-    answers = classification.decode(model, Examples(["a"]), None, [np.array([-200.0, 0.0, 200.0])])
+    answers = classification.decode(model, Examples(["a"]), WHOLE, [np.array([-200.0, 0.0, 200.0])])
     np.testing.assert_allclose(answers, [[0, 0.5, 1]], atol=1e-6)
