@@ -100,11 +100,13 @@ _TEMPLATE = """\
 
 {usage}
 
+{license}
+"""
+_LICENSE = """\
 ## License
 
 License of the weights that training started from{source}: {license}.
-The training data may have a license of its own.
-"""
+The training data may have a license of its own."""
 _USAGE = """\
 ## Usage
 
@@ -206,7 +208,6 @@ def _render(name, version, info, signatures, size):
         pipeline_tag=pipeline_tag,
         tags=["bert", "tensorflow", "saved-model"],
     )
-    source = (info.metrics or {}).get("model")
     usage = ""
     if _DEFAULT in signatures:
         specs = signatures[_DEFAULT][0]
@@ -224,10 +225,9 @@ def _render(name, version, info, signatures, size):
         ),
         labels=_labels(info.labels),
         model=_model(info, size),
-        metrics=_metrics(info),
+        metrics="" if info.task == "preprocess" else metrics_section(info.metrics),
         usage=usage,
-        source=f" ({_source(source)})" if source else "",
-        license=_escape(info.license) if info.license else _UNKNOWN_LICENSE,
+        license=license_section(info.metrics, info.license),
     )
     return re.sub(r"\n{3,}", "\n\n", text)
 
@@ -282,15 +282,23 @@ def _model(info, size):
     return _table(("", ""), rows)
 
 
-def _metrics(info):
-    if info.task == "preprocess":
-        return ""
+def metrics_section(metrics):
+    """Return the section of a card with the metrics of a run, a dict or `None`."""
     rows = [
         (_escape(_SOURCES.get(key, key)), _source(value) if key in _SOURCES else _metric(value))
-        for key, value in (info.metrics or {}).items()
+        for key, value in (metrics or {}).items()
         if isinstance(value, (numbers.Real, str)) and key not in _NOT_METRICS
     ]
     return "## Metrics\n\n" + (_table(("metric", "value"), rows) if rows else "Not recorded.")
+
+
+def license_section(metrics, license):
+    """Return the section of a card with the license, a string or `None`."""
+    source = (metrics or {}).get("model")
+    return _LICENSE.format(
+        source=f" ({_source(source)})" if source else "",
+        license=_escape(license) if license else _UNKNOWN_LICENSE,
+    )
 
 
 def _metric(value):

@@ -7,7 +7,7 @@ import warnings
 
 import keras
 
-from keras_bert.exporting import agreement, onnx_graph
+from keras_bert.exporting import agreement, model_card, onnx_graph
 from keras_bert.model_structure import find_encoder, find_output, find_task, max_sequence_length
 from keras_bert.runtime.files import temporary_folder
 
@@ -58,7 +58,7 @@ characters, and in the last token of pairs of which both texts are too long.
 """
 
 
-def export(model, path, quantize=None, dev=None):
+def export(model, path, quantize=None, dev=None, metrics=None, license=None):
     """Write `model.onnx` and `README.md`; with a preprocessor the tokenizer; labels if any.
 
     Args:
@@ -67,6 +67,7 @@ def export(model, path, quantize=None, dev=None):
         quantize: `"int8"` for ONNX Runtime's dynamic quantization of matmuls and embeddings.
             OpenVINO cannot read that file.
         dev: `keras_bert.Examples` on which the int8 model is compared with the float32 model.
+        metrics, license: Facts for `README.md`, see `keras_bert.export`.
 
     Returns:
         `pathlib.Path` of the folder. It has `model.onnx` and `README.md`; with a preprocessor
@@ -103,6 +104,8 @@ def export(model, path, quantize=None, dev=None):
             lines = "".join(f"{label}\n" for label in output.labels)
             (folder / LABELS_FILE).write_text(lines, encoding="utf-8", newline="\n")
         text = _readme(path.name, model, proto, quantize, found)
+        text += f"\n{model_card.metrics_section(metrics)}\n"
+        text += f"\n{model_card.license_section(metrics, license)}\n"
         (folder / "README.md").write_text(text, encoding="utf-8", newline="\n")
         if path.exists():
             path.rmdir()

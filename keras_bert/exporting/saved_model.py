@@ -66,8 +66,7 @@ def export(
 
     With `format="onnx"`, the folder `path` gets `model.onnx` for ONNX Runtime and OpenVINO, with
     the vocabulary and Hugging Face's `tokenizer.json`; see `keras_bert.exporting.onnx_graph` for
-    its outputs. It needs the extra `onnx` and works on every backend. `metrics` and `license` are
-    not used.
+    its outputs. It needs the extra `onnx` and works on every backend.
 
     Args:
         model: The trained `keras.Model`.
@@ -112,10 +111,13 @@ def export(
         raise ValueError(f"license must be a string; received {license!r:.80}")
     if not isinstance(model, keras.Model):
         raise ValueError(f"export takes a keras.Model; received {model!r:.80}")
+    known_metrics, known_license = provenance.known_metrics_and_license(model)
+    metrics = known_metrics if metrics is None else metrics
+    license = license or known_license
     if format == "onnx":
         if precision is not None:
             raise ValueError('precision is for SavedModels; for ONNX give quantize="int8"')
-        return onnx_export.export(model, path, quantize, dev)
+        return onnx_export.export(model, path, quantize, dev, metrics, license)
     if format != "saved_model":
         raise ValueError(f"format must be 'saved_model' or 'onnx'; received {format!r}")
     if quantize is not None:
@@ -127,9 +129,6 @@ def export(
             "TensorFlow backend: the .keras file is the same for all backends."
         )
     path = pathlib.Path(path).expanduser()
-    known_metrics, known_license = provenance.known_metrics_and_license(model)
-    metrics = known_metrics if metrics is None else metrics
-    license = license or known_license
     output = heads.find_output(model)
     is_pair = isinstance(model, BertEncoder) or heads.find_task(model) == "pretraining"
     if is_pair and precision is not None:

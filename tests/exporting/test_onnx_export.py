@@ -145,6 +145,17 @@ def test_the_program_of_each_readme_runs(head, tmp_path, monkeypatch):
     exec(page.partition("```python\n")[2].partition("```")[0], {})
 
 
+def test_the_readme_has_metrics_and_license(tmp_path):
+    model = heads.classifier(tiny.encoder(), labels=["a", "b"])
+    metrics = {"accuracy": 0.875, "train": "folder/train.tsv"}
+    folder = keras_bert.export(
+        model, tmp_path / "a", format="onnx", metrics=metrics, license="Apache-2.0"
+    )
+    page = (folder / "README.md").read_text(encoding="utf-8")
+    assert "| accuracy | 0.875 |" in page and "| trained on | train.tsv |" in page
+    assert "training started from: Apache-2.0." in page
+
+
 def test_a_folder_without_a_tokenizer(tmp_path):
     folder = keras_bert.export(tiny.encoder(preprocessor=None), tmp_path / "a", format="onnx")
     assert sorted(file.name for file in folder.iterdir()) == ["README.md", "model.onnx"]
