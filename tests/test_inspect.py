@@ -148,7 +148,6 @@ def test_wrong_models(encoder):
             inspect.attention(head, TEXT)
     for model, reason in (
         (encoder, "has no head"),
-        (heads.embedder(encoder), "has the head embedder"),
         (heads.masked_lm(encoder), "has the head masked_lm"),
         (heads.features(encoder), "has no head"),
     ):
@@ -178,6 +177,17 @@ def test_scores_add_up_to_the_difference_of_the_logits(classifier):
     for weight, now in zip(before, arrays(classifier), strict=True):
         np.testing.assert_array_equal(weight, now)
     assert abs(inspect.attributions(classifier, TEXT, target="good", steps=1).error) > 1e-4
+
+
+def test_words_that_make_two_texts_similar(encoder):
+    model = heads.embedder(encoder, pooling="mean")
+    found = inspect.attributions(model, "this film is good", target="good film")
+    first, second = keras_bert.pipeline(model).encode(["this film is good", "good film"])
+    assert found.logit == pytest.approx(float(first @ second), abs=1e-5)
+    assert found.target == "good film" and abs(found.error) < 1e-4
+    assert [word["text"] for word in found.words] == ["this", "film", "is", "good"]
+    with pytest.raises(ValueError, match="target must be a text to compare with; received None"):
+        inspect.attributions(model, "this film is good")
 
 
 def reference_logits(weights, points, positions, types, layers, count):

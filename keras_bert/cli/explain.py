@@ -17,7 +17,9 @@ def explain(args):
     parts, written = [], []
     with waiting("Computing"), warnings.catch_warnings():
         warnings.simplefilter("once")  # both parts warn of the same truncated text
-        if heads.find_task(model) in integrated_gradients.TASKS or args.target is not None:
+        task = heads.find_task(model)
+        has_target = task in integrated_gradients.TASKS and task != "embedder"
+        if has_target or args.target is not None:
             found = inspect.attributions(
                 model,
                 args.text,

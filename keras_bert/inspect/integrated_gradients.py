@@ -87,15 +87,16 @@ def attributions(model, text, text_pair=None, target=None, *, steps=50):
     Source: Sundararajan, Taly and Yan (2017), "Axiomatic Attribution for Deep Networks".
 
     Args:
-        model: A model of `keras_bert.heads` that returns classes or a number: `classifier`,
-            `regressor`, `next_sentence`, `tagger`, `span_selector` or `multiple_choice`.
+        model: A model of `keras_bert.heads`: `classifier`, `regressor`, `next_sentence`, `tagger`,
+            `span_selector`, `multiple_choice` or `embedder`.
         text: A string.
         text_pair: The second text of a pair: for question answering the context, for multiple
             choice one of the choices.
         target: The output to explain. Classes: a label or its index, by default the most probable
             one. Tags: the index of a word, or a tuple of it and a tag, by default the predicted
             tag. Question answering: `"start"` (default) or `"end"`, at its most probable token of
-            the context. For a number and a choice, `None`.
+            the context. Embeddings: another text; the output is the cosine similarity to it. For a
+            number and a choice, `None`.
         steps: Number of points at which the gradient is computed.
 
     Returns:
@@ -125,8 +126,8 @@ def attributions(model, text, text_pair=None, target=None, *, steps=50):
     if task not in _TARGETS:
         has = f"has the head {task}" if task else "has no head"
         raise ValueError(
-            f"attributions need a model that returns classes or a number; {model.name!r} {has}. "
-            "Fine-tune it first, or use keras_bert.inspect.attention"
+            f"attributions need a model with one of the heads {', '.join(_TARGETS)}; "
+            f"{model.name!r} {has}. Fine-tune it first, or use keras_bert.inspect.attention"
         )
     name, select, position = _TARGETS[task](model, encoded, target)
     end = _word_embeddings(model, encoded.inputs["input_word_ids"])  # (seq, hidden)
@@ -257,6 +258,18 @@ def _span_target(model, encoded, target):
     return target, lambda logits: logits[output][:, position], position
 
 
+def _similarity_target(model, encoded, target):
+    if not isinstance(target, str):
+        raise ValueError(f"target must be a text to compare with; received {target!r:.80}")
+    vector = _unit_length(_first_output(model, encode_text(model, target, None)))
+    return target, lambda vectors: keras.ops.sum(_unit_length(vectors) * vector, axis=-1), None
+
+
+def _unit_length(vectors):
+    square = keras.ops.sum(keras.ops.square(vectors), axis=-1, keepdims=True)
+    return vectors * keras.ops.rsqrt(keras.ops.maximum(square, 1e-24))
+
+
 _TARGETS = {
     "classifier": _class_target,
     "next_sentence": _class_target,
@@ -264,6 +277,7 @@ _TARGETS = {
     "multiple_choice": _number_target,
     "tagger": _tag_target,
     "span_selector": _span_target,
+    "embedder": _similarity_target,
 }
 
 
