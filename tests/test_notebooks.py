@@ -9,6 +9,8 @@ import sys
 
 import pytest
 
+from docs import notebooks
+
 ROOT = pathlib.Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
 # With a small model in the place of MiniLM, which the quickstart has.
@@ -29,6 +31,11 @@ def code_cells(file):
         for cell in cells
         if cell["cell_type"] == "code" and "colab" not in cell["metadata"].get("tags", ())
     ]
+
+
+def test_they_are_made_from_pages_of_the_documentation():
+    made = notebooks.notebooks()
+    assert {file: file.read_text(encoding="utf-8") for file in NOTEBOOKS} == made
 
 
 def test_there_is_one_for_each_accelerator():

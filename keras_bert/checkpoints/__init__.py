@@ -76,12 +76,13 @@ def _raise_if_unreadable(path: Path) -> None:
     if pair is not None:
         raise ValueError(
             f"{path} is an export of an encoder and its preprocessor, which cannot be loaded. Load "
-            f"the model that was exported, or use keras_bert.HubLayer({str(pair / 'encoder/1')!r}, "
-            "trusted=True)"
+            f"the model that was exported, or use keras_bert.HubLayer({str(pair / 'encoder/1')!r})"
         )
-    if (path / "assets/labels.txt").is_file() or any(path.glob("[0-9]*/assets/labels.txt")):
+    # `export` writes models.config beside the versions of a model.
+    folder = path.absolute().parent if (path / "saved_model.pb").is_file() else path
+    if (folder / "models.config").is_file() or (path / "assets/labels.txt").is_file():
         raise ValueError(
-            f"{path} is an export with a head, which cannot be loaded. Load the model that was "
+            f"{path} is an exported model, which cannot be loaded. Load the model that was "
             "exported; or ask the export with keras-bert serve or tf.saved_model.load"
         )
     if (path / "model.onnx").is_file() and not (path / "config.json").is_file():

@@ -47,7 +47,8 @@ def _fine_tuned(args):
     try:
         registry.for_model(model)
     except ValueError as error:
-        raise ValueError(f"{name}: {error}") from error
+        hint = "; to score embeddings, add --task embedding" if args.command == "evaluate" else ""
+        raise ValueError(f"{name}: {error}{hint}") from error
     return model
 
 

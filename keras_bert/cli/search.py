@@ -11,7 +11,6 @@ from keras_bert import search
 from keras_bert.checkpoints import containers
 from keras_bert.cli import arguments, reading
 from keras_bert.data import tabular
-from keras_bert.data.text_files import numbered_lines, open_utf8
 from keras_bert.model_structure import find_encoder
 from keras_bert.runtime.files import atomic_write
 from keras_bert.runtime.terminal import printable
@@ -21,7 +20,12 @@ from keras_bert.training.run_state import digest_of_weights
 
 def find(args):
     """Print the texts of a file with the highest similarity to a query, and their rows."""
-    texts = _read_texts(args)
+    columns = reading.columns_of(args)
+    examples = tabular.read(
+        args.file, text=columns["text"], header=columns["header"], format=args.format
+    )
+    numbers = [number for number, text in enumerate(examples.texts, 1) if text.strip()]
+    texts = [examples.texts[number - 1] for number in numbers]
     embed = _pipeline(args)
     # The config holds the pooling and the layers after it.
     config = str(embed.model.get_config())
@@ -31,20 +35,7 @@ def find(args):
     query = embed.encode(args.query, prompt=args.prompt)
     indices, scores = search.top_k(query, vectors, args.top, embed.output.similarity)
     for index, score in zip(indices[0], scores[0], strict=True):
-        print(f"{score:.4f}\t{index + 1}\t{printable(texts[index])}")
-
-
-def _read_texts(args):
-    """Return the texts of a table, or the lines of a .txt file without columns."""
-    columns = reading.columns_of(args)
-    options = {"text": columns["text"], "header": columns["header"], "format": args.format}
-    is_txt = pathlib.Path(args.file).suffix.lower() == ".txt" and args.format is None
-    if is_txt and args.text is None and columns["header"]:
-        with open_utf8(args.file) as file:
-            lines = [line for _, line in numbered_lines(args.file, file)]
-        if not any("\t" in line for line in lines[:1]) and lines[:1] != ["text"]:
-            return lines
-    return tabular.read(args.file, **options).texts
+        print(f"{score:.4f}\t{numbers[index]}\t{printable(texts[index])}")
 
 
 def mine(args):

@@ -266,5 +266,5 @@ def _note_of_vocabulary(examples, preprocessor, name):
         return None
     return (
         f"the vocabulary of {name} does not fit these texts: {fits['tokens_per_word']:.1f} tokens "
-        f"per word, {fits['unknown']:.1%} unknown. Use a model for their language"
+        f"per word, {fits['unknown']:.1%} unknown. Use a model for their language or subject"
     )

@@ -26,7 +26,8 @@ def read(path, **options):
     r"""Read examples from a file.
 
     TSV fields end at the next tab, and quotes have no meaning, as in GLUE's files. CSV fields may
-    be quoted. Files are UTF-8.
+    be quoted. Files are UTF-8. A .txt file that is read without labels, and whose first line is
+    neither `text` nor has a tab, has a text per line.
 
     Args:
         path: The file.
@@ -180,9 +181,13 @@ def _table_rows(path, file, columns, format, header):
         rows = csv.reader(file, strict=True)  # strict: an unclosed quote is an error
     else:
         rows = (line.split("\t") for _, line in numbered_lines(path, file))
-    indices, number = None, 0
+    indices, number, is_plain = None, 0, False
     try:
         for number, row in enumerate(rows, 1):
+            if indices is None and header and _is_plain(path, columns, row):
+                indices, width, is_plain = {"text": 0}, 1, True
+            if is_plain:
+                row = ["\t".join(row)]
             if indices is None:
                 width = len(row)
                 indices = _column_indices(path, columns, row if header else None, width)
@@ -208,6 +213,14 @@ def _table_rows(path, file, columns, format, header):
         raise ValueError(f"{path}, after row {number}: {error}") from error
 
 
+def _is_plain(path, columns, first_row):
+    """Return True for a text file without columns, from the columns to read and its first row."""
+    return (
+        path.suffix.lower() == ".txt" and columns == {"text": "text"} and len(first_row) == 1
+        and first_row != ["text"]
+    )  # fmt: skip
+
+
 def _column_indices(path, columns, names, width):
     """Return the index of the column of each role, a dict."""
     if names is None:
@@ -225,6 +238,7 @@ def _column_indices(path, columns, names, width):
             raise ValueError(
                 f"{path} has {how_many} {column!r}; its columns are {found}; give the name of "
                 f"the column as `{role}` (--{role.replace('_', '-')})"
+                + (", or label=None for data without labels" if role == "label" else "")
             )
     return {role: names.index(column) for role, column in columns.items()}
 

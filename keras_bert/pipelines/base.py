@@ -169,6 +169,13 @@ class Pipeline:
 
         return loading.save(self.model, path, **options)
 
+    def encode(self, *args, **options):
+        """Raise an error: only the pipeline of an embedder has embeddings."""
+        raise ValueError(
+            f"a pipeline of the task {self.task} has no embeddings. Give its model to "
+            "keras_bert.pipeline(model, task='embedder')"
+        )
+
     def _size(self, batch_size):
         """Return the batch size of a call; the pipeline's own is the default."""
         if batch_size is None:
@@ -234,7 +241,8 @@ class Pipeline:
         if missing:
             raise ValueError(
                 f"the DataFrame must have the columns {', '.join(self.columns)}; it has "
-                f"{', '.join(map(str, frame.columns))}"
+                f"{', '.join(map(str, frame.columns))}. Rename yours: "
+                f"frame.rename(columns={{...: {missing[0]!r}}})"
             )
         rows, _ = self._rows(*(frame[name].tolist() for name in self.columns[:1]), **{
             name: frame[name].tolist() for name in self.columns[1:]
