@@ -36,8 +36,10 @@ def of_examples(examples, model, batch_size, shuffle, seed, pad, labels):
     if output is not None and output.pairs != (examples.text_pairs is not None):
         reads = "pairs of texts" if output.pairs else "single texts"
         raise ValueError(f"{model.name!r} reads {reads}; {examples.source} has the other kind")
-    if labels is not None and output is not None:
-        raise ValueError("labels are those of the model; remove labels, or give a Preprocessor")
+    if labels is not None:
+        if output is not None:
+            raise ValueError("labels are those of the model; remove labels, or give a Preprocessor")
+        labels = _checked_labels(labels, examples)
     targets = targets_of(examples, output, labels)
     columns = [examples.texts]
     if examples.text_pairs is not None:
@@ -52,6 +54,18 @@ def of_examples(examples, model, batch_size, shuffle, seed, pad, labels):
         .map(lambda texts, *targets: (encode(*texts), *targets), tf.data.AUTOTUNE)
         .prefetch(2)
     )
+
+
+def _checked_labels(labels, examples):
+    """Return labels as a list of distinct strings."""
+    if not isinstance(labels, (list, tuple, np.ndarray)):
+        raise ValueError(f"labels must be a list of names; received {labels!r:.80}")
+    names = [str(label) for label in labels]
+    if len(set(names)) < len(names):
+        raise ValueError(f"labels must not repeat a name; received {', '.join(names[:20])}")
+    if examples.scores is not None:
+        raise ValueError(f"{examples.source} has scores, which have no labels; remove labels")
+    return names
 
 
 def targets_of(examples, output=None, labels=None):

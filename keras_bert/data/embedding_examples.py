@@ -64,7 +64,15 @@ class EmbeddingExamples:
             check_count(self.source, "scores", scores, "texts", len(rows))
             object.__setattr__(self, "scores", scores)
         if self.classes is not None:
+            check_list(f"{self.source}: classes", self.classes)
             check_count(self.source, "classes", self.classes, "texts", len(rows))
+            if self.scores is not None:
+                raise ValueError(f"{self.source}: rows have scores or classes, not both")
+        if self.set_sizes is not None and sum(self.set_sizes) != len(rows):
+            raise ValueError(
+                f"{self.source}: set_sizes must sum to the {len(rows)} rows; received "
+                f"{self.set_sizes}. Use EmbeddingExamples.of_sets"
+            )
         if self.vectors is not None:
             object.__setattr__(self, "vectors", self._checked_vectors(rows))
 
@@ -97,6 +105,7 @@ class EmbeddingExamples:
 
         Dropout makes the two embeddings of a text differ. Source: Gao et al. (2021), SimCSE.
         """
+        check_list(source, texts)
         return cls([(text, text) for text in texts], source=source)
 
     @classmethod
@@ -121,6 +130,11 @@ class EmbeddingExamples:
                 places = (np.arange(len(texts)) + shifts) % len(texts)
                 rows += zip(texts, (texts[place] for place in places), strict=True)
                 classes += [label] * len(texts)
+        if not rows:
+            raise ValueError(
+                f"{examples.source}: no class has two texts. The labels must be classes; for "
+                "scores, give pairs of texts"
+            )
         return cls(rows, source=examples.source, classes=classes)
 
     @classmethod

@@ -6,7 +6,7 @@ import math
 import pathlib
 
 from keras_bert.data import squad
-from keras_bert.data.examples import summary
+from keras_bert.data.examples import check_score, check_strings, summary
 from keras_bert.data.text_files import json_lines, numbered_lines, open_utf8
 
 
@@ -39,6 +39,27 @@ class RetrievalData:
     has_prompts: bool = False
 
     def __post_init__(self):
+        for name in ("queries", "corpus"):
+            texts = getattr(self, name)
+            if not isinstance(texts, dict):
+                raise ValueError(f"{self.source}: {name} must be a dict; received {texts!r:.80}")
+            check_strings(self.source, name, list(texts.values()))
+        if not isinstance(self.relevant, dict) or not all(
+            isinstance(documents, dict) for documents in self.relevant.values()
+        ):
+            raise ValueError(
+                f"{self.source}: relevant must be a dict of dicts, such as {{'q': {{'d': 1}}}}; "
+                f"received {self.relevant!r:.80}"
+            )
+        relevant = {
+            query: {
+                document: value
+                for document, grade in documents.items()
+                if (value := check_score(f"{self.source}: grades", grade)) > 0
+            }
+            for query, documents in self.relevant.items()
+        }
+        object.__setattr__(self, "relevant", relevant)
         if not any(self.relevant.values()):
             raise ValueError(f"{self.source}: no query has a relevant document")
         for query, documents in self.relevant.items():

@@ -1,6 +1,7 @@
 """Examples from tables in memory: DataFrames, Hugging Face datasets and dicts of columns."""
 
 import itertools
+import numbers
 import typing
 
 from keras_bert.data.examples import Examples
@@ -25,6 +26,11 @@ def read(table, *, text, text_pair, label, kind, separator, limit, **of_files):
     }
     feature = getattr(table, "features", {}).get(label)  # of a Hugging Face dataset
     names = getattr(feature, "names", None)  # of a ClassLabel
+    if names and "scores" in values:
+        raise ValueError(
+            f"the column {label!r} of the table holds classes, and scores are needed. Give the "
+            "column of the scores as label"
+        )
     if names and "labels" in values:
         values["labels"] = _named(values["labels"], names, itertools.count(1))
     names = getattr(getattr(feature, "feature", None), "names", None)  # of lists of classes
@@ -40,13 +46,18 @@ def read(table, *, text, text_pair, label, kind, separator, limit, **of_files):
 
 def _named(indices, names, rows):
     """Return the names of the classes of Hugging Face's ClassLabel."""
-    for index, row in zip(indices, rows, strict=False):
-        if index is None or not 0 <= index < len(names):
+    found = []
+    for index, row in zip(indices or (), rows, strict=False):
+        if isinstance(index, str) and index in names:
+            found.append(index)
+            continue
+        if not isinstance(index, numbers.Integral) or not 0 <= int(index) < len(names):
             raise ValueError(
                 f"the table, row {row}: has no label; received {index!r}. For data without labels, "
                 "give label=None"
             )
-    return [names[index] for index in indices]
+        found.append(names[int(index)])
+    return found
 
 
 def _column_names(table):

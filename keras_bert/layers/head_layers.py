@@ -65,6 +65,12 @@ class TaskOutput(keras.layers.Layer):
         if similarity not in self.SIMILARITIES:
             known = ", ".join(self.SIMILARITIES)
             raise ValueError(f"similarity must be one of {known}; received {similarity!r}")
+        if not isinstance(prompts or {}, dict) or not all(
+            isinstance(part, str) for pair in (prompts or {}).items() for part in pair
+        ):
+            raise ValueError(
+                f"prompts must be a dict from names to texts; received {prompts!r:.80}"
+            )
         if default_prompt is not None and default_prompt not in (prompts or {}):
             known = ", ".join(prompts or {}) or "none"
             raise ValueError(f"the prompts are {known}; received default_prompt={default_prompt!r}")

@@ -5,6 +5,7 @@ import itertools
 import warnings
 from collections.abc import Iterator
 
+from keras_bert.data.examples import Examples
 from keras_bert.pipelines import results
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.terminal import progress
@@ -31,6 +32,7 @@ class Pipeline:
 
     columns: tuple[str, ...] = ("text",)  # of a DataFrame
     options: tuple[str, ...] = ()
+    data: tuple[type, ...] = (Examples,)  # the data of the task
     long_texts_options: tuple[str, ...] = ("truncate",)
     chunk = 8192  # rows that are tokenized and computed at once
 
@@ -133,7 +135,9 @@ class Pipeline:
         Raises:
             ValueError: If the data has no labels or belongs to another task.
         """
-        self._engine.check_labeled(examples)
+        self._check_data(examples, scored=True)
+        if "top_k" in options:
+            raise ValueError("top_k is not an option of evaluate; remove it")
         answers = self._answers(examples, self._size(batch_size), **options)
         self._warn_of_truncation()
         return results.Metrics(self._engine.score(examples, answers))
@@ -153,7 +157,7 @@ class Pipeline:
             ValueError: If the data has no labels, or the task has no single answer per text.
         """
         n = as_integer("n", n, 1)
-        self._engine.check_labeled(examples)
+        self._check_data(examples, scored=True)
         answers = self._answers(examples, self.batch_size)
         return results.Results(self._mistakes(examples, answers)[:n])
 
@@ -176,6 +180,16 @@ class Pipeline:
             "keras_bert.pipeline(model, task='embedder')"
         )
 
+    def _check_data(self, examples, scored=False):
+        """Raise an error for data of another task; with `scored`, also for data without labels."""
+        if scored:
+            self._engine.check_labeled(examples)
+        if not isinstance(examples, self.data):
+            raise ValueError(
+                f"{self._engine.name!r} does not take {type(examples).__name__}; received "
+                f"{examples.source}"
+            )
+
     def _size(self, batch_size):
         """Return the batch size of a call; the pipeline's own is the default."""
         if batch_size is None:
@@ -184,7 +198,7 @@ class Pipeline:
 
     def _answers(self, examples, batch_size, on_batch=None, **options):
         encoded = self._encode(examples)
-        self._count_truncated(encoded, len(examples))
+        self._count_truncated(encoded, self._sequences(examples))
         return self._engine.answers(
             examples, encoded, batch_size=batch_size, on_batch=on_batch, **options
         )
@@ -206,6 +220,7 @@ class Pipeline:
 
     def _ask(self, examples, settings, options):
         """Return the results for the data of the task."""
+        self._check_data(examples)
         with _bar(len(examples), settings) as advance:
             found = self._part(examples, settings, options, advance)
         self._warn_of_truncation()
@@ -237,6 +252,8 @@ class Pipeline:
             yield from self._ask_rows(rows, settings, options)
 
     def _ask_dataframe(self, frame, settings, options):
+        if not frame.columns.is_unique:
+            raise ValueError("the DataFrame has a column twice; rename one of them")
         missing = [name for name in self.columns if name not in frame.columns]
         if missing:
             raise ValueError(
@@ -267,10 +284,15 @@ class Pipeline:
             f"the task {self.task} has no single answer that can be wrong. Use evaluate"
         )
 
+    def _sequences(self, examples):
+        """Return the number of texts that can be truncated."""
+        return len(examples)
+
     def _count_truncated(self, encoded, count):
         """Add to the counts of the warning."""
         truncated = getattr(encoded, "truncated", 0) or getattr(encoded, "cut_questions", 0)
-        if truncated and self.long_texts == "error":
+        long_texts = self.long_texts or getattr(self.output, "long_texts", None)
+        if truncated and long_texts == "error":
             raise ValueError(
                 f"{truncated} of {count} texts have more than {encoded.max_length} tokens. Shorten "
                 "them, or leave out long_texts to truncate them"

@@ -1,6 +1,7 @@
 """The pipeline of embedders."""
 
 import collections
+import numbers
 
 import numpy as np
 
@@ -55,16 +56,20 @@ class Embedding(TextPipeline):
             ValueError: If the examples are not pairs without scores, or no row has negatives.
         """
         count = as_integer("count", count, 1)
+        if isinstance(margin, bool) or not isinstance(margin, numbers.Real) or margin != margin:
+            raise ValueError(f"margin must be a number; received {margin!r:.80}")
         if not isinstance(examples, EmbeddingExamples):
             raise ValueError(
                 f"examples must be EmbeddingExamples; received {type(examples).__name__}"
             )
         if (
-            (examples.scores, examples.classes) != (None, None)
+            (examples.scores, examples.classes, examples.set_sizes) != (None, None, None)
             or not len(examples)
             or any(len(row) != 2 for row in examples.texts[:1])
         ):
-            raise ValueError(f"{examples.source} must hold pairs without scores and classes")
+            raise ValueError(
+                f"{examples.source} must hold pairs of one set, without scores and classes"
+            )
         positives = collections.defaultdict(set)
         for query, positive in examples.texts:
             positives[query].add(positive)
@@ -152,6 +157,17 @@ class Embedding(TextPipeline):
             raise ValueError(f"truncate_dim must be at most {width}; received {truncate_dim}")
         return truncate_dim
 
+    def _check_data(self, examples, scored=False):
+        if not scored:
+            return super()._check_data(examples)
+        if not isinstance(examples, (EmbeddingExamples, RetrievalData)):
+            raise ValueError(
+                f"evaluate takes EmbeddingExamples or RetrievalData; received "
+                f"{type(examples).__name__}. Make them with EmbeddingExamples.of_pairs, "
+                "EmbeddingExamples.of_classes or RetrievalData.of_questions"
+            )
+        return self._engine.check_labeled(examples)
+
     def _decoding(self, options):
         return options
 
@@ -161,7 +177,9 @@ class Embedding(TextPipeline):
         if isinstance(examples, (EmbeddingExamples, RetrievalData)):
             if options:
                 raise ValueError(f"{', '.join(options)} cannot be changed in evaluate; remove it")
-            return self._engine.answers(examples, batch_size=batch_size)
+            encoded = self._engine.encode(examples)
+            self._count_truncated(encoded, len(encoded))
+            return self._engine.answers(examples, encoded, batch_size=batch_size)
         prompt = prompt_of(self.output, options.get("prompt"))
         texts = [prompt + text for text in examples.texts] if prompt else examples.texts
         encoded = self._engine.encode_texts(texts)

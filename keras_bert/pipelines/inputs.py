@@ -15,7 +15,8 @@ def listed(inputs, name="inputs"):
         inputs = inputs.item()
     if isinstance(inputs, (str, bytes)):
         return [inputs], True
-    if inputs is None or isinstance(inputs, (dict, set)) or not hasattr(inputs, "__iter__"):
+    is_table = isinstance(inputs, (dict, set)) or hasattr(inputs, "columns")
+    if inputs is None or is_table or not hasattr(inputs, "__iter__"):
         raise ValueError(f"{name} must be a string or a list of strings; received {inputs!r:.80}")
     return list(inputs), False
 

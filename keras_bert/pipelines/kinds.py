@@ -31,6 +31,16 @@ class TextPipeline(Pipeline):
         self._pairs = self.output is not None and self.output.pairs
         if self._pairs:
             self.columns = ("text", "text_pair")
+            if self.long_texts == "window":
+                raise ValueError(
+                    'long_texts="window" is only for single texts; use "truncate" for pairs'
+                )
+
+    def _check_data(self, examples, scored=False):
+        super()._check_data(examples, scored)
+        if isinstance(examples, Examples) and self._pairs != (examples.text_pairs is not None):
+            reads, has = ("pairs of texts", "single texts")[:: 1 if self._pairs else -1]
+            raise ValueError(f"{self._engine.name!r} reads {reads}; {examples.source} has {has}")
 
     def _rows(self, inputs, text_pair=None, **others):
         check_not_given(**others)
@@ -150,6 +160,7 @@ class Tagging(Pipeline):
     """Pipeline of `heads.tagger`."""
 
     options = ("grouped",)
+    data = (TaggedSentences,)
     long_texts_options = ("window",)
 
     def _rows(self, inputs, **others):
@@ -218,6 +229,7 @@ class QuestionAnswering(Pipeline):
 
     columns = ("question", "context")
     options = ("top_k", "max_answer_length", "null_threshold")
+    data = (Questions,)
     long_texts_options = ("window",)
 
     def _rows(self, inputs=None, text_pair=None, question=None, context=None, **others):
@@ -285,6 +297,7 @@ class MultipleChoice(Pipeline):
     """Pipeline of `heads.multiple_choice`."""
 
     columns = ("text", "choices")
+    data = (Choices,)
     long_texts_options = ("truncate", "error")
 
     def _rows(self, inputs, choices=None, **others):
@@ -292,7 +305,7 @@ class MultipleChoice(Pipeline):
         texts, is_single = listed(inputs)
         if choices is None:
             raise ValueError("multiple choice needs choices=, a list of strings per text")
-        choices = [choices] if is_single else list(choices)
+        choices = [choices] if is_single else listed(choices, "choices")[0]
         for number, row in enumerate(choices, 1):
             if isinstance(row, (str, bytes, dict)) or not hasattr(row, "__len__"):
                 raise ValueError(
@@ -305,6 +318,9 @@ class MultipleChoice(Pipeline):
                 f"{len(choices)}"
             )
         return list(zip(check_texts(texts), choices, strict=True)), is_single
+
+    def _sequences(self, examples):
+        return sum(map(len, examples.choices))
 
     def _ask_rows(self, rows, settings, options):
         # A batch has the same number of choices in each row.

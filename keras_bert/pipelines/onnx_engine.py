@@ -6,6 +6,7 @@ Neither Keras nor TensorFlow is imported.
 import dataclasses
 import json
 import pathlib
+import unicodedata
 
 import numpy as np
 
@@ -94,20 +95,24 @@ class OnnxEngine:
                 str(path / MODEL_FILE), providers=["CPUExecutionProvider"]
             )
             facts = self._session.get_modelmeta().custom_metadata_map
+            self.task = facts.get("task")
+            if self.task is None:
+                raise ValueError("it was not written by keras_bert.export")
             self.output = OnnxOutput(**json.loads(facts.get("output", "{}")))
             self._truncating, self._tokenizer = (
                 tokenizers.Tokenizer.from_file(str(path / "tokenizer.json")) for _ in range(2)
             )
             self._max_length = (self._truncating.truncation or {})["max_length"]
         except Exception as error:  # the errors of both libraries have no other common base
-            raise ValueError(f"{path} cannot be read: {error}") from error
+            raise ValueError(f"{path} cannot be read: {error}. Export the model again") from error
         self._truncating.no_padding()
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
         self._special_ids = [self._tokenizer.token_to_id(token) for token in _SPECIAL_TOKENS]
         self._outputs = [output.name for output in self._session.get_outputs()]
         shape = self._session.get_outputs()[0].shape
-        self.task = facts.get("task")
+        if None in self._special_ids:
+            raise ValueError(f"{path / 'tokenizer.json'} lacks a token. Export the model again")
         if self.task not in TASKS:
             raise ValueError(
                 f"a pipeline needs a model with a head; {path} has {self.task}. Its README shows "
@@ -205,8 +210,8 @@ class OnnxEngine:
 
     def candidates(self, encoded, top_k, **options):
         """Return the most probable tokens for each [MASK], see `tasks.masked_lm.decode`."""
-        count = self._tokenizer.get_vocab_size()
-        vocabulary = [self._tokenizer.id_to_token(index) for index in range(count)]
+        # The tokenizer does not name the ids of repeated tokens.
+        vocabulary = _read_lines(pathlib.Path(self.name) / "vocab.txt")
         return masked_lm.decode(vocabulary, encoded, self.outputs(encoded, **options), top_k)
 
     def outputs(self, encoded, *, batch_size, on_batch=None):
@@ -236,9 +241,10 @@ class OnnxEngine:
         """Return an encoding without special tokens, and its spans in characters of the text."""
         valid, places = _without_surrogates(text)
         encoding = self._tokenizer.encode(valid, add_special_tokens=False)
+        spans = _with_marks(valid, encoding.offsets)
         if places is None:
-            return encoding, encoding.offsets
-        return encoding, [(places[start], places[end - 1] + 1) for start, end in encoding.offsets]
+            return encoding, spans
+        return encoding, [(places[start], places[end - 1] + 1) for start, end in spans]
 
     def _characters(self, text):
         """Return the spans of the characters of a text that have a token."""
@@ -246,6 +252,11 @@ class OnnxEngine:
         return [(index, index + 1) for index, found in enumerate(ids) if found]
 
     def _encode_questions(self, examples):
+        if self._max_length < question_windows.MIN_LENGTH:
+            raise ValueError(
+                f"{self.name} reads {self._max_length} tokens; question answering needs at least "
+                f"{question_windows.MIN_LENGTH}"
+            )
         questions = self._ids(examples.questions)
         contexts, starts, ends = [], [], []
         for text in question_windows.distinct_contexts(examples):
@@ -321,12 +332,27 @@ def _without_surrogates(text):
     return valid, [index for index, char in enumerate(text) if not "\ud800" <= char <= "\udfff"]
 
 
-def _read_labels(file, count):
+def _with_marks(text, spans):
+    """Extend the span of each token over the accents after it, which the tokenizer drops."""
+    limits = [*(start for start, _ in spans[1:]), len(text)]
+    extended = []
+    for (start, end), limit in zip(spans, limits, strict=False):
+        while end < limit and unicodedata.category(text[end]) == "Mn":
+            end += 1
+        extended.append((start, end))
+    return extended
+
+
+def _read_lines(file):
     try:
         # Not `splitlines`, because a label can contain other line separators.
-        labels = file.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        return file.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{file} is missing or broken. Export the model again") from error
+
+
+def _read_labels(file, count):
+    labels = _read_lines(file)
     if len(labels) != count:
         raise ValueError(
             f"{file} must have {count} lines; it has {len(labels)}. Export the model again"

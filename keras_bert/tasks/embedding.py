@@ -174,6 +174,8 @@ def encode(
         made = losses.Matryoshka(made, matryoshka_dims)
     rows = [tuple(prompt + text for text in row) for row in examples.texts]
     encoded = EncodedRows(preprocessor, rows, _targets(examples), max_length, made)
+    if len(rows) and encoded.without_tokens == len(rows) * len(rows[0]):
+        raise ValueError(f"{examples.source}: no text has tokens")
     encoded.gradient_caching, encoded.sampling = gradient_caching, sampling
     if examples.set_sizes is not None:
         ends = np.cumsum(examples.set_sizes)
@@ -188,17 +190,21 @@ def _check_positives(examples):
             f"{examples.source}: all rows have the same positive, {examples.texts[0][1]!r:.80}, so "
             "there are no negatives. Give rows with different positives, or scores"
         )
+    if examples.classes is not None and len(set(examples.classes)) == 1:
+        raise ValueError(f"{examples.source}: all rows have one class, so there are no negatives")
 
 
 def _make_loss(loss, examples):
     """Return the Keras loss, by default the one for the kind of data."""
     given = loss
     if isinstance(loss, tuple(LOSSES.values())):
-        loss = next(name for name, kind in LOSSES.items() if type(given) is kind)
+        loss = next(name for name, kind in LOSSES.items() if isinstance(given, kind))
     has_scores, has_vectors = examples.scores is not None, examples.vectors is not None
     if loss is None:
         of_texts = "cosent" if has_scores else "multiple_negatives_ranking"
         loss = "distillation" if has_vectors else of_texts
+    if isinstance(loss, losses.Matryoshka):
+        raise ValueError("give the loss inside as loss, and the widths as matryoshka_dims")
     if not isinstance(loss, str) or loss not in LOSSES:
         raise ValueError(
             f"loss must be one of {', '.join(LOSSES)}, or a loss of keras_bert.losses; received "
@@ -237,6 +243,7 @@ def score(model, examples, answers):
     Without scores or vectors, the first text of each row is a query, and the distinct other texts
     of all rows are the corpus. If `model` is `None`, the similarity is the cosine.
     """
+    _check_scorable(examples)
     kind = "cosine" if model is None else heads.find_output(model).similarity
     if isinstance(examples, RetrievalData):
         vectors = dict(zip([*_texts_of(examples)], answers, strict=True))
@@ -266,6 +273,17 @@ def score(model, examples, answers):
     return _of_retrieval(queries, corpus, relevant, kind, own_text=True)
 
 
+def _check_scorable(examples):
+    """Raise an error for pairs of equal texts, whose scores would always be perfect."""
+    columns = [getattr(examples, name, None) for name in ("vectors", "scores", "classes")]
+    is_pairs = not isinstance(examples, RetrievalData) and columns == [None] * 3
+    if is_pairs and all(len(set(row)) == 1 for row in examples.texts):
+        raise ValueError(
+            f"{examples.source}: texts without labels cannot be scored. Give pairs, scores or "
+            "classes"
+        )
+
+
 def _of_retrieval(queries, corpus, relevant, kind, own_text=False):
     """Return the metrics of retrieval for dicts of vectors, and grades by the keys of both.
 
@@ -273,6 +291,8 @@ def _of_retrieval(queries, corpus, relevant, kind, own_text=False):
     """
     numbers = {key: number for number, key in enumerate(corpus)}
     scored = [query for query in queries if relevant.get(query)]
+    if not scored:
+        raise ValueError("no text has a relevant text other than itself; there is nothing to score")
     return embedding_metrics.of_retrieval(
         np.array([queries[query] for query in scored]),
         np.array(list(corpus.values())),
@@ -292,6 +312,7 @@ def _texts_of(examples):
 
 def metric_names(model, examples):
     """Return the names of the metrics of `score`, the main one first."""
+    _check_scorable(examples)
     if getattr(examples, "vectors", None) is not None:
         return ("cosine",)
     if getattr(examples, "scores", None) is not None:

@@ -213,6 +213,8 @@ def evaluate(model, examples, **options):
     ['accuracy', 'f1', 'mcc', 'majority']
     """
     check_labeled(examples)
+    if "top_k" in options:
+        raise ValueError("top_k is not an option of evaluate; remove it")
     return score(model, examples, answers(model, examples, **options))
 
 

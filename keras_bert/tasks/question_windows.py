@@ -1,7 +1,11 @@
 """Questions and contexts as overlapping windows of token ids, with the positions of answers."""
 
+import numbers
+
 import numpy as np
 import scipy.special
+
+from keras_bert.runtime.arguments import as_integer
 
 OUTPUTS = ("start_logits", "end_logits")  # of `heads.span_selector`
 MIN_LENGTH = 5  # [CLS] question [SEP] context [SEP], with one token each
@@ -198,8 +202,11 @@ def decode(
     probable first.
     Source: `write_predictions` in google-research/bert `run_squad.py`.
     """
-    if max_answer_length < 1:
-        raise ValueError(f"max_answer_length must be at least 1; received {max_answer_length}")
+    max_answer_length = as_integer("max_answer_length", max_answer_length, 1)
+    max_answer_length = min(max_answer_length, encoded.max_length)
+    is_number = isinstance(null_threshold, numbers.Real) and not isinstance(null_threshold, bool)
+    if not is_number or null_threshold != null_threshold:
+        raise ValueError(f"null_threshold must be a number; received {null_threshold!r:.80}")
     if len(outputs) != len(encoded):
         raise ValueError(
             f"{examples.source}: give one output for each of the {len(encoded)} windows; "

@@ -28,9 +28,12 @@ def test_hugging_face_dataset():
         features = {"label": types.SimpleNamespace(names=["neg", "pos"]), "text": None}  # noqa: RUF012
 
     assert keras_bert.read(Dataset(text=["a", "b"], label=[1, 0])).labels == ["pos", "neg"]
-    for wrong in (-1, None, 2):  # -1 is what unlabeled rows of GLUE have
+    for wrong in (-1, None, 2, 1.0, "other"):  # -1 is what unlabeled rows of GLUE have
         with pytest.raises(ValueError, match="the table, row 2: has no label; received"):
             keras_bert.read(Dataset(text=["a", "b"], label=[1, wrong]))
+    assert keras_bert.read(Dataset(text=["a"], label=["pos"])).labels == ["pos"]
+    with pytest.raises(ValueError, match="holds classes, and scores are needed"):
+        keras_bert.read(Dataset(text=["a"], label=[1]), "regression")
     sets = types.SimpleNamespace(feature=Dataset.features["label"])
     Dataset.features = {"label": sets}
     found = keras_bert.read(Dataset(text=["a", "b"], label=[[1, 0], []]), "multi_label")

@@ -88,7 +88,7 @@ def test_long_texts_in_windows(tmp_path):
         keras_bert.pipeline(path, long_texts="error")(texts)
 
 
-KOREAN = "so \ud800good 한국어 film, this!  is 🙂 bad"
+KOREAN = "so \ud800good 한국어 film\u0301, this!  is 🙂 bad cafe\u0301"
 
 
 @pytest.mark.parametrize("characters", [False, True])
@@ -156,6 +156,13 @@ def test_masks(head, tmp_path):
         onnx_pipeline("so good")
 
 
+def test_repeated_tokens_have_names(tmp_path):
+    preprocessor = keras_bert.Preprocessor([*tiny.PIECES, "good", "[MASK]"])
+    model = heads.masked_lm(tiny.encoder(preprocessor=preprocessor, vocab_size=20))
+    found, expected = (ask("so [MASK]", top_k=None) for ask in pipelines(model, tmp_path))
+    assert [item["token"] for item in found] == [item["token"] for item in expected]
+
+
 def test_labels_with_line_separators_and_texts_with_surrogates(tmp_path):
     model = heads.classifier(tiny.encoder(), labels=["a\u2028b", "c"])
     keras_pipeline, onnx_pipeline = pipelines(model, tmp_path)
@@ -216,11 +223,29 @@ def test_broken_folders(tmp_path):
         with pytest.raises(ValueError, match=message):
             keras_bert.pipeline(path)
     (path / "tokenizer.json").write_text("{}")
-    with pytest.raises(ValueError, match="cannot be read"):
+    with pytest.raises(ValueError, match="cannot be read.*Export the model again"):
         keras_bert.pipeline(path)
     encoder = keras_bert.export(tiny.encoder(), tmp_path / "b", format="onnx")
     with pytest.raises(ValueError, match="has encoder. Its README shows"):
         keras_bert.pipeline(encoder)
+
+
+def test_data_of_another_task(tmp_path):
+    model = heads.classifier(tiny.encoder(), labels=["a", "b"])
+    for ask in pipelines(model, tmp_path):
+        with pytest.raises(ValueError, match="reads single texts; .* has pairs of texts"):
+            ask(keras_bert.Examples(["good"], text_pairs=["bad"]))
+        for data in (tiny.questions(), tiny.choices(), tiny.tagged()):
+            with pytest.raises(ValueError, match="does not take"):
+                ask(data)
+
+
+def test_texts_of_a_model_that_refuses_long_ones(tmp_path):
+    model = heads.classifier(tiny.encoder(), labels=["a", "b"])
+    heads.find_output(model).long_texts = "error"
+    for ask in pipelines(model, tmp_path):
+        with pytest.raises(ValueError, match="have more than 32 tokens"):
+            ask("good " * 60)
 
 
 def test_what_needs_the_keras_model(tmp_path):

@@ -283,9 +283,8 @@ def test_long_texts_in_windows():
         keras_bert.pipeline(model, long_texts="cut")
     with pytest.raises(ValueError, match="long_texts must be one of window for the task tagger"):
         keras_bert.pipeline(heads.tagger(encoder(), 2), long_texts="truncate")
-    pairs = keras_bert.pipeline(heads.classifier(encoder(), 2, pairs=True), long_texts="window")
     with pytest.raises(ValueError, match='"window" is only for single texts'):
-        pairs(("a", "b"))
+        keras_bert.pipeline(heads.classifier(encoder(), 2, pairs=True), long_texts="window")
 
 
 @pytest.mark.slow

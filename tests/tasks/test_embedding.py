@@ -198,6 +198,21 @@ def test_retrieval_compares_as_the_model_was_trained():
         assert embedding.score(model, data, vectors)["mrr@10"] == rank
 
 
+def test_grades_of_zero_are_not_relevant():
+    grades = {"q": {"d": 0, "e": 1}, "r": {"d": 0}}
+    data = keras_bert.RetrievalData({"q": "a", "r": "b"}, {"d": "a", "e": "b"}, grades)
+    assert data.relevant == {"q": {"e": 1.0}, "r": {}} and len(data) == 1
+
+
+def test_a_loss_of_a_subclass():
+    class Own(losses.MultipleNegativesRanking):
+        pass
+
+    made = Own(scale=2.0)
+    encoded = embedding.encode(heads.embedder(encoder()), EmbeddingExamples(rows()), 16, loss=made)
+    assert encoded.loss is made
+
+
 def test_an_assumed_pooling_is_a_warning():
     bert = encoder().with_options(pooling=None)
     for use in (lambda: embedding.build(bert, None), lambda: keras_bert.pipeline(bert)):
@@ -218,8 +233,8 @@ def test_read(tmp_path):
     for data in (table, file):
         twice = keras_bert.read(data, "embedding", text="q")
         assert twice.texts == [("a", "a"), ("b", "b")] and twice.classes is None
-        same = {"text": "q", "label": "n"}
-        assert len(keras_bert.read(data, "embedding", **same)) == 0  # each class has one text
+        with pytest.raises(ValueError, match="no class has two texts"):
+            keras_bert.read(data, "embedding", text="q", label="n")
     with pytest.raises(ValueError, match="negatives need text_pair"):
         keras_bert.read(table, "embedding", text="q", negatives=["n"])
     with pytest.raises(ValueError, match="negatives does not apply"):
@@ -248,7 +263,7 @@ def test_mined_negatives():
         assert far < near
     with pytest.raises(ValueError, match="lower count or margin"):
         embed.mine_negatives(EmbeddingExamples(pairs), 1, margin=3.0)
-    with pytest.raises(ValueError, match="pairs without scores"):
+    with pytest.raises(ValueError, match="without scores and classes"):
         embed.mine_negatives(EmbeddingExamples(pairs, scores=[1, 2, 3, 4]))
 
 
@@ -400,7 +415,36 @@ def test_losses_are_those_of_sentence_transformers(vectors, name):
             lambda: keras_bert.evaluate(
                 heads.embedder(encoder()), EmbeddingExamples(rows()), top_k=1
             ),
-            "top_k is not an option for EmbeddingExamples; the options are none",
+            "top_k is not an option of evaluate; remove it",
+        ),
+        (
+            lambda: keras_bert.evaluate(heads.embedder(encoder()), EmbeddingExamples(rows()), n=1),
+            "n is not an option for EmbeddingExamples; the options are none",
+        ),
+        (lambda: train(loss=losses.Matryoshka(losses.CoSENT(), [4])), "widths as matryoshka_dims"),
+        (lambda: EmbeddingExamples([("a", "b")] * 3, set_sizes=(1,)), "must sum to the 3 rows"),
+        (lambda: EmbeddingExamples([("a", "b")], [1.0], classes=["x"]), "scores or classes, not"),
+        (lambda: EmbeddingExamples([("a", "b")], classes=3), "classes must be a list"),
+        (lambda: EmbeddingExamples.of_texts("abc"), "must be a list"),
+        (lambda: keras_bert.RetrievalData({"q": 3}, {"d": "a"}, {"q": {"d": 1}}), "be strings"),
+        (lambda: keras_bert.RetrievalData({"q": "a"}, {"d": "a"}, {"q": ["d"]}), "dict of dicts"),
+        (lambda: keras_bert.RetrievalData({"q": "a"}, {"d": "a"}, {"q": {"d": np.nan}}), "nan"),
+        (
+            lambda: keras_bert.pipeline(encoder()).evaluate(EmbeddingExamples.of_texts(["a", "b"])),
+            "texts without labels cannot be scored",
+        ),
+        (lambda: keras_bert.pipeline(encoder()).evaluate(tiny.examples()), "of_pairs"),
+        (lambda: keras_bert.pipeline(encoder())(tiny.questions()), "does not take Questions"),
+        (
+            lambda: keras_bert.pipeline(encoder()).mine_negatives(
+                EmbeddingExamples(rows()), margin="x"
+            ),
+            "margin must be a number",
+        ),
+        (lambda: heads.embedder(encoder(), prompts={"a": 1}), "prompts must be a dict"),
+        (
+            lambda: keras_bert.finetune(encoder(), EmbeddingExamples([("\u200b", " ")] * 2)),
+            "all rows have the same positive|no text has tokens",
         ),
         (lambda: scored([0.5, 5.0], loss="contrastive"), "needs scores from 0 to 1; .* has 5.0"),
         (lambda: scored([-1.5, 0.5], loss="cosine_similarity"), "needs scores from -1 to 1"),

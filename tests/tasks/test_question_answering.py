@@ -578,7 +578,7 @@ def test_decode_rejects_a_wrong_number_of_outputs(model):
     count = len(encoded)
     with pytest.raises(ValueError, match=f"each of the {count} windows; received {count - 1}"):
         question_answering.decode(model, examples, encoded, logits(encoded)[1:])
-    with pytest.raises(ValueError, match="max_answer_length must be at least 1; received 0"):
+    with pytest.raises(ValueError, match="max_answer_length must be an integer of at least 1"):
         question_answering.decode(model, examples, encoded, logits(encoded), max_answer_length=0)
 
 
