@@ -1,10 +1,8 @@
 """Make the notebooks for Colab from pages of the documentation.
 
-    python docs/notebooks.py
-
-writes a notebook for each page whose title block has a line such as `notebook: finetune_on_gpu`.
-`python` and `ipython` blocks are code cells. A `text` block directly after a `python` block is its
-output. All other text is Markdown.
+Run `python docs/notebooks.py`. It writes a notebook for each page whose title block has a line such
+as `notebook: finetune_on_gpu`. `python` and `ipython` blocks are code cells. A `text` block
+directly after a `python` block is its output. All other text is Markdown.
 """
 
 import json
@@ -35,8 +33,8 @@ def notebooks():
 def _notebook(text, accelerator):
     """Return the notebook of a page as JSON."""
     cells, end = [], 0
-    for block in _CODE.finditer(text):
-        cells += [_markdown(text[end : block.start()]), _code(len(cells), *block.groups())]
+    for number, block in enumerate(_CODE.finditer(text), 1):
+        cells += [_markdown(text[end : block.start()]), _code(number, *block.groups())]
         end = block.end()
     cells = [cell for cell in [*cells, _markdown(text[end:])] if cell["source"]]
     for number, cell in enumerate(cells):
@@ -57,14 +55,14 @@ def _markdown(text):
 
 
 def _code(number, language, source, output):
-    """Return a code cell; those in IPython's language are only for Colab."""
+    """Return a code cell. Cells of `ipython` blocks get the tag "colab"; tests skip them."""
     outputs = []
     if output is not None:
         lines = f"{output}\n".splitlines(keepends=True)
         outputs = [{"name": "stdout", "output_type": "stream", "text": lines}]
     return {
         "cell_type": "code",
-        "execution_count": number + 1,
+        "execution_count": number,
         "metadata": {"tags": ["colab"]} if language == "ipython" else {},
         "outputs": outputs,
         "source": source.splitlines(keepends=True),

@@ -14,6 +14,7 @@ from apache_beam.io import filesystems, parquetio
 from apache_beam.metrics import Metrics
 from apache_beam.ml.inference.base import ModelHandler, RunInference
 
+from keras_bert.exporting.onnx_folder import TEXT_TASKS
 from keras_bert.pipelines.factory import pipeline
 from keras_bert.pipelines.onnx_engine import is_onnx_folder
 
@@ -213,17 +214,14 @@ class _SavedModel:
         ]
 
 
-_ONNX_TASKS = ("classifier", "next_sentence", "regressor", "embedder")
-
-
 class _OnnxModel:
     """An ONNX folder, for lists of dicts. Its answers are those of the SavedModel of its head."""
 
     def __init__(self, path):
         self._pipeline: typing.Any = pipeline(path)
-        if self._pipeline.task not in _ONNX_TASKS:
+        if self._pipeline.task not in TEXT_TASKS:
             raise ValueError(
-                f"an ONNX folder must have one of the tasks {', '.join(_ONNX_TASKS)}; {path} has "
+                f"an ONNX folder must have one of the tasks {', '.join(TEXT_TASKS)}; {path} has "
                 f"{self._pipeline.task}. Use the exported SavedModel"
             )
         self.inputs = list(self._pipeline.columns)

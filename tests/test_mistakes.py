@@ -59,7 +59,7 @@ def test_data_that_is_accepted():
     examples = Examples(iter(TWO), labels=tf.constant([0, 1]))
     assert (examples.texts, examples.labels) == (TWO, ["0", "1"])
     assert repr(examples) == "<Examples: 2 items with labels, from the examples>"
-    assert "1 items with tags" in repr(TaggedSentences([["a"]], [["O"]]))
+    assert "1 item with tags" in repr(TaggedSentences([["a"]], [["O"]]))
 
 
 def test_column_of_pairs_that_is_not_read(tmp_path):

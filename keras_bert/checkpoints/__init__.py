@@ -72,23 +72,26 @@ def detect(path: str | Path) -> str:
 
 def _raise_if_unreadable(path: Path) -> None:
     """Raise ValueError with a remedy for a known kind of folder that is not a checkpoint."""
-    pair = next((each for each in (path, *path.absolute().parents[:2]) if _is_pair(each)), None)
-    if pair is not None:
+    exported = next(
+        (each for each in (path, *path.absolute().parents[:2]) if _is_encoder_export(each)), None
+    )
+    if exported is not None:
         raise ValueError(
             f"{path} is an export of an encoder and its preprocessor, which cannot be loaded. Load "
-            f"the model that was exported, or use keras_bert.HubLayer({str(pair / 'encoder/1')!r})"
+            "the model that was exported, or use "
+            f"keras_bert.HubLayer({str(exported / 'encoder/1')!r})"
         )
     # `export` writes models.config beside the versions of a model.
     folder = path.absolute().parent if (path / "saved_model.pb").is_file() else path
     if (folder / "models.config").is_file() or (path / "assets/labels.txt").is_file():
         raise ValueError(
             f"{path} is an exported model, which cannot be loaded. Load the model that was "
-            "exported; or ask the export with keras-bert serve or tf.saved_model.load"
+            "exported, or run the export with keras-bert serve or tf.saved_model.load"
         )
     if (path / "model.onnx").is_file() and not (path / "config.json").is_file():
         raise ValueError(
-            f"{path} is an ONNX export, which cannot be loaded. Load the model that was exported; "
-            "or ask the export with keras_bert.pipeline"
+            f"{path} is an ONNX export, which cannot be loaded. Load the model that was exported, "
+            "or run the ONNX export with keras_bert.pipeline"
         )
     if (path / "tf_model.h5").is_file() and not huggingface.matches(path):
         raise ValueError(
@@ -97,7 +100,7 @@ def _raise_if_unreadable(path: Path) -> None:
         )
 
 
-def _is_pair(path: Path) -> bool:
+def _is_encoder_export(path: Path) -> bool:
     """Return True for the folder of an exported encoder and its preprocessor."""
     return all((path / name / "1/saved_model.pb").is_file() for name in ("encoder", "preprocess"))
 

@@ -11,15 +11,15 @@ from keras_bert.runtime.terminal import printable, waiting
 
 
 def explain(args):
-    """Write the attributions, if the head has any, and the attention weights of a text."""
+    """Write the attention weights of a text, and the attributions if head and --target allow."""
     arguments.check_folder(args.output)
     model = arguments.load(args, task="auto")
     parts, written = [], []
     with waiting("Computing"), warnings.catch_warnings():
         warnings.simplefilter("once")  # both parts warn of the same truncated text
         task = heads.find_task(model)
-        has_target = task in integrated_gradients.TASKS and task != "embedder"
-        if has_target or args.target is not None:
+        has_default_target = task in integrated_gradients.TASKS and task != "embedder"
+        if has_default_target or args.target is not None:
             found = inspect.attributions(
                 model,
                 args.text,

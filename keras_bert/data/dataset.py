@@ -38,7 +38,9 @@ def of_examples(examples, model, batch_size, shuffle, seed, pad, labels):
         raise ValueError(f"{model.name!r} reads {reads}; {examples.source} has the other kind")
     if labels is not None:
         if output is not None:
-            raise ValueError("labels are those of the model; remove labels, or give a Preprocessor")
+            raise ValueError(
+                "the labels of the model are used; remove labels, or pass a Preprocessor"
+            )
         labels = _checked_labels(labels, examples)
     targets = targets_of(examples, output, labels)
     columns = [examples.texts]
@@ -64,7 +66,7 @@ def _checked_labels(labels, examples):
     if len(set(names)) < len(names):
         raise ValueError(f"labels must not repeat a name; received {', '.join(names[:20])}")
     if examples.scores is not None:
-        raise ValueError(f"{examples.source} has scores, which have no labels; remove labels")
+        raise ValueError(f"{examples.source} has scores instead of labels; remove labels")
     return names
 
 

@@ -144,7 +144,8 @@ class Examples:
 def summary(data, count, columns=()):
     """Return a short `repr` of data: its type, its number of items, its columns and its source."""
     also = f" with {', '.join(columns)}" if columns else ""
-    return f"<{type(data).__name__}: {count:,} items{also}, from {data.source}>"
+    unit = "item" if count == 1 else "items"
+    return f"<{type(data).__name__}: {count:,} {unit}{also}, from {data.source}>"
 
 
 def check_list(name, column):

@@ -1,4 +1,4 @@
-"""Sequences of different lengths as one array."""
+"""Pad sequences of different lengths to one array."""
 
 import numpy as np
 

@@ -29,7 +29,7 @@ class RetrievalData:
     Example:
 
     >>> RetrievalData({"q": "Who wrote it?"}, {"d": "Ada wrote it."}, {"q": {"d": 1}})
-    <RetrievalData: 1 items, from the queries>
+    <RetrievalData: 1 item, from the queries>
     """
 
     queries: dict[str, str]

@@ -26,8 +26,8 @@ def read(path, **options):
     r"""Read examples from a file.
 
     TSV fields end at the next tab, and quotes have no meaning, as in GLUE's files. CSV fields may
-    be quoted. Files are UTF-8. A .txt file that is read without labels, and whose first line is
-    neither `text` nor has a tab, has a text per line.
+    be quoted. Files are UTF-8. A .txt file has one text per line if it is read without labels
+    and its first line is not `text` and has no tab.
 
     Args:
         path: The file.
@@ -214,7 +214,7 @@ def _table_rows(path, file, columns, format, header):
 
 
 def _is_plain(path, columns, first_row):
-    """Return True for a text file without columns, from the columns to read and its first row."""
+    """Return True if a .txt file has one text per line instead of columns."""
     return (
         path.suffix.lower() == ".txt" and columns == {"text": "text"} and len(first_row) == 1
         and first_row != ["text"]

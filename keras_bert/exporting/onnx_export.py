@@ -8,20 +8,12 @@ import warnings
 import keras
 
 from keras_bert.exporting import agreement, model_card, onnx_graph
+from keras_bert.exporting.onnx_folder import LABELS_FILE, MODEL_FILE, TEXT_TASKS, OnnxOutput
 from keras_bert.model_structure import find_encoder, find_output, find_task, max_sequence_length
 from keras_bert.runtime.files import temporary_folder
 
-MODEL_FILE = "model.onnx"
-LABELS_FILE = "labels.txt"
 QUANTIZATIONS = (None, "int8")
 _MIN_EQUAL = 0.99  # of the int8 answers; a smaller fraction is a warning
-# Attributes of `layers.TaskOutput` that `pipelines.onnx_engine` needs.
-_OUTPUT_OPTIONS = (
-    "pairs", "multi_label", "no_answer", "characters", "long_texts", "prompts", "default_prompt",
-    "similarity",
-)  # fmt: skip
-# Tasks for `dev`.
-TEXT_TASKS = ("classifier", "next_sentence", "regressor", "embedder")
 
 _README = """\
 # {name}
@@ -49,7 +41,7 @@ inputs = {{name: np.array(ids, np.int32){batch} for name, ids in inputs.items()}
 ```
 """
 _PIPELINE = """
-`keras_bert.pipeline` with the path of this folder answers texts, and imports neither Keras nor
+`keras_bert.pipeline` with the path of this folder runs the model. It imports neither Keras nor
 TensorFlow.
 """
 _TOKENIZER = """
@@ -67,7 +59,7 @@ def export(model, path, quantize=None, dev=None, metrics=None, license=None):
         quantize: `"int8"` for ONNX Runtime's dynamic quantization of matmuls and embeddings.
             OpenVINO cannot read that file.
         dev: `keras_bert.Examples` on which the int8 model is compared with the float32 model.
-        metrics, license: Facts for `README.md`, see `keras_bert.export`.
+        metrics, license: Contents of `README.md`, see `keras_bert.export`.
 
     Returns:
         `pathlib.Path` of the folder. It has `model.onnx` and `README.md`; with a preprocessor
@@ -86,7 +78,7 @@ def export(model, path, quantize=None, dev=None, metrics=None, license=None):
     output, encoder = find_output(model), find_encoder(model)
     metadata = {"task": task}
     if output is not None:
-        options = {name: getattr(output, name) for name in _OUTPUT_OPTIONS}
+        options = {name: getattr(output, name) for name in OnnxOutput.option_names()}
         metadata["output"] = json.dumps(options, ensure_ascii=False)
     onnx.helper.set_model_props(proto, metadata)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -84,9 +84,9 @@ def _warn_of_modules(checkpoint):
     """Warn if embeddings of the encoder alone would not be those of the checkpoint."""
     if checkpoint.embedding != EmbeddingModules((checkpoint.pooling,), (None,)):
         warnings.warn(
-            f"{checkpoint.path} has settings for embeddings that an encoder does not hold, such as "
-            "layers, prompts or vectors without normalization. For embeddings, load it with "
-            "task='embedder', or pass its path to keras_bert.pipeline",
+            f"{checkpoint.path} has layers, prompts or other settings of embeddings, which an "
+            "encoder does not include. To use them, load it with task='embedder', or pass its path "
+            "to keras_bert.pipeline",
             stacklevel=level_of_caller(),
         )
 

@@ -8,6 +8,7 @@ import numpy as np
 from keras_bert import heads, keras_internals
 from keras_bert.inspect import drawing
 from keras_bert.inspect.encoding import encode_text
+from keras_bert.layers.head_layers import unit_length
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.gradients import value_and_gradient
 
@@ -261,13 +262,8 @@ def _span_target(model, encoded, target):
 def _similarity_target(model, encoded, target):
     if not isinstance(target, str):
         raise ValueError(f"target must be a text to compare with; received {target!r:.80}")
-    vector = _unit_length(_first_output(model, encode_text(model, target, None)))
-    return target, lambda vectors: keras.ops.sum(_unit_length(vectors) * vector, axis=-1), None
-
-
-def _unit_length(vectors):
-    square = keras.ops.sum(keras.ops.square(vectors), axis=-1, keepdims=True)
-    return vectors * keras.ops.rsqrt(keras.ops.maximum(square, 1e-24))
+    vector = unit_length(_first_output(model, encode_text(model, target, None)))
+    return target, lambda vectors: keras.ops.sum(unit_length(vectors) * vector, axis=-1), None
 
 
 _TARGETS = {

@@ -2,11 +2,13 @@
 
 import contextlib
 import itertools
+import typing
 import warnings
 from collections.abc import Iterator
 
 from keras_bert.data.examples import Examples
 from keras_bert.pipelines import results
+from keras_bert.pipelines.inputs import check_top_k
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.terminal import progress
 from keras_bert.runtime.warn import level_of_caller
@@ -45,7 +47,7 @@ class Pipeline:
                 f"{self.task}; received {long_texts!r}"
             )
         self.long_texts = long_texts
-        self._has_warned, self._truncated, self._read = False, 0, 0
+        self._has_warned, self._truncated, self._read, self._max_length = False, 0, 0, None
 
     @property
     def model(self):
@@ -66,7 +68,7 @@ class Pipeline:
         show_progress=True,
         **options,
     ):
-        """Ask the model.
+        """Compute the results for the inputs.
 
         Args:
             inputs: A string, or several: a list, a tuple, a NumPy array, a pandas Series, an
@@ -97,27 +99,28 @@ class Pipeline:
                 )
             takes = f"takes {', '.join(self.options)}" if self.options else "has no options"
             raise ValueError(f"{unknown} is not an option of this task, which {takes}")
+        check_top_k(options.get("top_k"))
         given = {
             "text_pair": text_pair, "question": question, "context": context, "choices": choices
         }  # fmt: skip
         settings = {"batch_size": self._size(batch_size), "show_progress": show_progress}
-        ask = None
+        run = None
         if results.is_dataframe(inputs):
-            ask = self._ask_dataframe
+            run = self._run_dataframe
         elif isinstance(inputs, Iterator):
-            ask = self._ask_iterator
+            run = self._run_iterator
         elif hasattr(inputs, "source"):  # the data of a task
-            ask = self._ask
-        if ask is not None:
+            run = self._run
+        if run is not None:
             other = next((name for name, value in given.items() if value is not None), None)
             if other is not None:
                 raise ValueError(
                     f"{other} cannot be combined with a {type(inputs).__name__}, which holds all "
                     "inputs itself"
                 )
-            return ask(inputs, settings, options)
+            return run(inputs, settings, options)
         rows, is_single = self._rows(inputs, **given)
-        answers = self._ask_rows(rows, settings, options)
+        answers = self._run_rows(rows, settings, options)
         return answers[0] if is_single else answers
 
     def evaluate(self, examples, *, batch_size=None, **options):
@@ -157,6 +160,8 @@ class Pipeline:
             ValueError: If the data has no labels, or the task has no single answer per text.
         """
         n = as_integer("n", n, 1)
+        if self._mistakes is None:
+            raise ValueError(f"the task {self.task} has no single answer per text. Use evaluate")
         self._check_data(examples, scored=True)
         answers = self._answers(examples, self.batch_size)
         return results.Results(self._mistakes(examples, answers)[:n])
@@ -176,7 +181,7 @@ class Pipeline:
     def encode(self, *args, **options):
         """Raise an error: only the pipeline of an embedder has embeddings."""
         raise ValueError(
-            f"a pipeline of the task {self.task} has no embeddings. Give its model to "
+            f"a pipeline of the task {self.task} has no embeddings. Load the Keras model with "
             "keras_bert.pipeline(model, task='embedder')"
         )
 
@@ -186,8 +191,8 @@ class Pipeline:
             self._engine.check_labeled(examples)
         if not isinstance(examples, self.data):
             raise ValueError(
-                f"{self._engine.name!r} does not take {type(examples).__name__}; received "
-                f"{examples.source}"
+                f"{self._engine.name!r} takes {self.data[0].__name__}; received "
+                f"{type(examples).__name__}, {examples.source}"
             )
 
     def _size(self, batch_size):
@@ -218,7 +223,7 @@ class Pipeline:
     def _encode(self, examples):
         return self._engine.encode(examples)
 
-    def _ask(self, examples, settings, options):
+    def _run(self, examples, settings, options):
         """Return the results for the data of the task."""
         self._check_data(examples)
         with _bar(len(examples), settings) as advance:
@@ -226,7 +231,7 @@ class Pipeline:
         self._warn_of_truncation()
         return self._joined(found)
 
-    def _ask_rows(self, rows, settings, options):
+    def _run_rows(self, rows, settings, options):
         found = results.Results()
         with _bar(len(rows), settings) as advance:
             for start in range(0, len(rows), self.chunk):
@@ -244,16 +249,17 @@ class Pipeline:
         )
         return results.Results(self._results(examples, answers, **options))
 
-    def _ask_iterator(self, inputs, settings, options):
+    def _run_iterator(self, inputs, settings, options):
         settings = {**settings, "show_progress": False}
         size = min(self.chunk, 16 * settings["batch_size"])
         while part := list(itertools.islice(inputs, size)):
             rows, _ = self._rows(part)
-            yield from self._ask_rows(rows, settings, options)
+            yield from self._run_rows(rows, settings, options)
 
-    def _ask_dataframe(self, frame, settings, options):
+    def _run_dataframe(self, frame, settings, options):
         if not frame.columns.is_unique:
-            raise ValueError("the DataFrame has a column twice; rename one of them")
+            repeated = frame.columns[frame.columns.duplicated()][0]
+            raise ValueError(f"the DataFrame has several columns {repeated!r}; rename them")
         missing = [name for name in self.columns if name not in frame.columns]
         if missing:
             raise ValueError(
@@ -261,10 +267,9 @@ class Pipeline:
                 f"{', '.join(map(str, frame.columns))}. Rename yours: "
                 f"frame.rename(columns={{...: {missing[0]!r}}})"
             )
-        rows, _ = self._rows(*(frame[name].tolist() for name in self.columns[:1]), **{
-            name: frame[name].tolist() for name in self.columns[1:]
-        })  # fmt: skip
-        answers = results.Results(self._ask_rows(rows, settings, options))
+        first, *others = (frame[name].tolist() for name in self.columns)
+        rows, _ = self._rows(first, **dict(zip(self.columns[1:], others, strict=True)))
+        answers = results.Results(self._run_rows(rows, settings, options))
         columns = {}
         for name, column in answers.to_dataframe(frame.index).items():
             while name in frame.columns:
@@ -279,23 +284,20 @@ class Pipeline:
     def _joined(self, answers):
         return answers
 
-    def _mistakes(self, examples, answers):
-        raise ValueError(
-            f"the task {self.task} has no single answer that can be wrong. Use evaluate"
-        )
+    _mistakes: typing.Any = None  # a function of examples and answers, if one can be wrong
 
     def _sequences(self, examples):
         """Return the number of texts that can be truncated."""
         return len(examples)
 
     def _count_truncated(self, encoded, count):
-        """Add to the counts of the warning."""
+        """Count truncated texts for the warning; raise an error if `long_texts` is "error"."""
         truncated = getattr(encoded, "truncated", 0) or getattr(encoded, "cut_questions", 0)
         long_texts = self.long_texts or getattr(self.output, "long_texts", None)
         if truncated and long_texts == "error":
             raise ValueError(
                 f"{truncated} of {count} texts have more than {encoded.max_length} tokens. Shorten "
-                "them, or leave out long_texts to truncate them"
+                'them, or pass long_texts="truncate"'
             )
         self._truncated += truncated
         self._read, self._max_length = self._read + count, encoded.max_length

@@ -19,7 +19,7 @@ def pipeline(
     precision=None,
     trusted=False,
 ):
-    """Make a function that asks a model, for any task.
+    """Return a pipeline: a function that computes the results of a model from texts, for any task.
 
     The result of one input:
 

@@ -1,4 +1,4 @@
-"""Checks of what a pipeline is asked."""
+"""Checks of the inputs and options of a pipeline."""
 
 import numpy as np
 

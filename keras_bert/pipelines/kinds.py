@@ -1,4 +1,4 @@
-"""The pipelines of the tasks: what they take and what they return."""
+"""The pipelines of the tasks, with their inputs and results."""
 
 import collections
 import dataclasses
@@ -15,7 +15,6 @@ from keras_bert.pipelines.inputs import (
     SOURCE,
     check_not_given,
     check_texts,
-    check_top_k,
     is_pair,
     listed,
 )
@@ -28,7 +27,7 @@ class TextPipeline(Pipeline):
 
     def __init__(self, engine, **options):
         super().__init__(engine, **options)
-        self._pairs = self.output is not None and self.output.pairs
+        self._pairs = self.output.pairs
         if self._pairs:
             self.columns = ("text", "text_pair")
             if self.long_texts == "window":
@@ -39,7 +38,8 @@ class TextPipeline(Pipeline):
     def _check_data(self, examples, scored=False):
         super()._check_data(examples, scored)
         if isinstance(examples, Examples) and self._pairs != (examples.text_pairs is not None):
-            reads, has = ("pairs of texts", "single texts")[:: 1 if self._pairs else -1]
+            reads = "pairs of texts" if self._pairs else "single texts"
+            has = "single texts" if self._pairs else "pairs of texts"
             raise ValueError(f"{self._engine.name!r} reads {reads}; {examples.source} has {has}")
 
     def _rows(self, inputs, text_pair=None, **others):
@@ -98,7 +98,6 @@ class Classification(TextPipeline):
         return self._engine.encode(examples, long_texts=self.long_texts)
 
     def _results(self, examples, answers, **options):
-        check_top_k(options.get("top_k"))
         labels = self.output.labels
         found: list[results.Label | results.Labels] = []
         for text, row in zip(examples.texts, answers, strict=True):
@@ -269,7 +268,6 @@ class QuestionAnswering(Pipeline):
         return Questions([a for a, _ in rows], [b for _, b in rows], source=SOURCE)
 
     def _decoding(self, options):
-        check_top_k(options.get("top_k"))
         return options
 
     def _results(self, examples, answers, *, top_k=None, **options):
@@ -322,20 +320,21 @@ class MultipleChoice(Pipeline):
     def _sequences(self, examples):
         return sum(map(len, examples.choices))
 
-    def _ask_rows(self, rows, settings, options):
+    def _run_rows(self, rows, settings, options):
         # A batch has the same number of choices in each row.
         groups = collections.defaultdict(list)
         for index, (_, choices) in enumerate(rows):
             groups[len(choices)].append(index)
         found = results.Results([None] * len(rows))
         for indices in groups.values():
-            part = super()._ask_rows([rows[index] for index in indices], settings, options)
+            part = super()._run_rows([rows[index] for index in indices], settings, options)
             for index, result in zip(indices, part, strict=True):
                 found[index] = result
         return found
 
     def _examples(self, rows):
-        return Choices([text for text, _ in rows], [list(c) for _, c in rows], source=SOURCE)
+        texts, choices = map(list, zip(*rows, strict=True))
+        return Choices(texts, choices, source=SOURCE)
 
     def _results(self, examples, answers, **options):
         return [
@@ -346,11 +345,8 @@ class MultipleChoice(Pipeline):
     def _mistakes(self, examples, answers):
         mistakes = []
         for index, row in enumerate(answers):
-            chosen, expected, choices = (
-                row.argmax(),
-                examples.labels[index],
-                examples.choices[index],
-            )
+            choices = examples.choices[index]
+            chosen, expected = row.argmax(), examples.labels[index]
             if chosen != expected:
                 mistakes.append({
                     "text": examples.texts[index], "expected": choices[expected],
@@ -374,7 +370,6 @@ class MaskedLM(TextPipeline):
         return self._engine.candidates(encoded, top_k, batch_size=batch_size, on_batch=on_batch)
 
     def _decoding(self, options):
-        check_top_k(options.get("top_k"))
         return options
 
     def _results(self, examples, answers, **options):

@@ -3,7 +3,7 @@
 Neither Keras nor TensorFlow is imported.
 """
 
-import dataclasses
+import functools
 import json
 import pathlib
 import unicodedata
@@ -11,14 +11,10 @@ import unicodedata
 import numpy as np
 
 from keras_bert.data.padding import pad
+from keras_bert.exporting.onnx_folder import MODEL_FILE, TASKS, OnnxOutput
 from keras_bert.tasks import masked_lm, question_windows, tag_windows
-from keras_bert.tasks.long_texts import mean_per_text
+from keras_bert.tasks.long_texts import mean_per_text, window_step
 
-MODEL_FILE = "model.onnx"
-TASKS = (
-    "classifier", "next_sentence", "regressor", "embedder", "tagger", "span_selector",
-    "multiple_choice", "masked_lm", "pretraining",
-)  # fmt: skip
 _SPECIAL_TOKENS = ("[CLS]", "[SEP]", "[PAD]")
 _INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
 
@@ -41,21 +37,6 @@ def is_onnx_folder(path):
         )
     except (TypeError, ValueError, OSError):
         return False
-
-
-@dataclasses.dataclass
-class OnnxOutput:
-    """The attributes of `layers.TaskOutput` that an ONNX folder holds."""
-
-    labels: list[str] | None = None
-    pairs: bool = False
-    multi_label: bool = False
-    no_answer: bool = False
-    characters: bool = False
-    long_texts: str = "truncate"
-    prompts: dict = dataclasses.field(default_factory=dict)
-    default_prompt: str | None = None
-    similarity: str = "cosine"
 
 
 class OnnxEngine:
@@ -94,29 +75,32 @@ class OnnxEngine:
             self._session = onnxruntime.InferenceSession(
                 str(path / MODEL_FILE), providers=["CPUExecutionProvider"]
             )
-            facts = self._session.get_modelmeta().custom_metadata_map
-            self.task = facts.get("task")
+            metadata = self._session.get_modelmeta().custom_metadata_map
+            self.task = metadata.get("task")
             if self.task is None:
                 raise ValueError("it was not written by keras_bert.export")
-            self.output = OnnxOutput(**json.loads(facts.get("output", "{}")))
-            self._truncating, self._tokenizer = (
+            self.output = OnnxOutput(**json.loads(metadata.get("output", "{}")))
+            self._truncating_tokenizer, self._tokenizer = (
                 tokenizers.Tokenizer.from_file(str(path / "tokenizer.json")) for _ in range(2)
             )
-            self._max_length = (self._truncating.truncation or {})["max_length"]
+            self._max_length = (self._truncating_tokenizer.truncation or {})["max_length"]
         except Exception as error:  # the errors of both libraries have no other common base
             raise ValueError(f"{path} cannot be read: {error}. Export the model again") from error
-        self._truncating.no_padding()
+        self._truncating_tokenizer.no_padding()
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
         self._special_ids = [self._tokenizer.token_to_id(token) for token in _SPECIAL_TOKENS]
         self._outputs = [output.name for output in self._session.get_outputs()]
         shape = self._session.get_outputs()[0].shape
         if None in self._special_ids:
-            raise ValueError(f"{path / 'tokenizer.json'} lacks a token. Export the model again")
+            raise ValueError(
+                f"{path / 'tokenizer.json'} must have the tokens {', '.join(_SPECIAL_TOKENS)}. "
+                "Export the model again"
+            )
         if self.task not in TASKS:
             raise ValueError(
-                f"a pipeline needs a model with a head; {path} has {self.task}. Its README shows "
-                "how to run it with ONNX Runtime"
+                f"a pipeline needs a model with a head; {path} has the task {self.task!r}. Run it "
+                "with ONNX Runtime, as its README shows"
             )
         self.width = shape[-1] if self.task == "embedder" else None
         if self.task in ("classifier", "next_sentence", "tagger"):
@@ -124,15 +108,18 @@ class OnnxEngine:
 
     @property
     def model(self):
-        """Raise an error: an ONNX folder holds no Keras model."""
-        raise ValueError(
-            f"{self.name} is an ONNX folder, which only answers. Use the pipeline of the Keras "
-            "model"
-        )
+        """Raise an error: an ONNX folder has no Keras model."""
+        raise self._no_keras_model()
 
     def check_labeled(self, examples):
-        """Raise an error: metrics need the Keras model."""
-        return self.model
+        """Raise an error: only a Keras model can be scored."""
+        raise self._no_keras_model()
+
+    def _no_keras_model(self):
+        return ValueError(
+            f"{self.name} is an ONNX folder, which has no Keras model. Give the model that was "
+            "exported to keras_bert.pipeline"
+        )
 
     def encode(self, examples, long_texts=None):
         """Encode the data of the task."""
@@ -158,7 +145,7 @@ class OnnxEngine:
         """Encode single texts, truncated, or in windows if `long_texts` is "window"."""
         first, last, pad_id = self._special_ids
         size = self._max_length - 2
-        step = max(size - size // 4, 1)
+        step = window_step(size)
         sequences, text_of, truncated = [], [], 0
         for number, ids in enumerate(self._ids(texts)):
             starts = [0]
@@ -185,9 +172,9 @@ class OnnxEngine:
         """Split texts into words: a list of strings per text, and their spans in characters."""
         spans = [self._characters(text) for text in texts] if self.output.characters else []
         for text in [] if self.output.characters else texts:
-            encoding, places = self._encode_with_offsets(text)
+            encoding, offsets = self._encode_with_offsets(text)
             ends: dict[int, tuple[int, int]] = {}  # by the number of the word
-            for word, (start, end) in zip(encoding.word_ids, places, strict=True):
+            for word, (start, end) in zip(encoding.word_ids, offsets, strict=True):
                 ends[word] = (ends.get(word, (start, end))[0], end)
             spans.append(list(ends.values()))
         words = [
@@ -210,9 +197,12 @@ class OnnxEngine:
 
     def candidates(self, encoded, top_k, **options):
         """Return the most probable tokens for each [MASK], see `tasks.masked_lm.decode`."""
-        # The tokenizer does not name the ids of repeated tokens.
-        vocabulary = _read_lines(pathlib.Path(self.name) / "vocab.txt")
-        return masked_lm.decode(vocabulary, encoded, self.outputs(encoded, **options), top_k)
+        return masked_lm.decode(self._vocabulary, encoded, self.outputs(encoded, **options), top_k)
+
+    @functools.cached_property
+    def _vocabulary(self):
+        # Not from the tokenizer, which has only one of several ids of a repeated token.
+        return _read_lines(pathlib.Path(self.name) / "vocab.txt")
 
     def outputs(self, encoded, *, batch_size, on_batch=None):
         """Return the outputs of the model for each sequence: arrays, or dicts of arrays."""
@@ -225,7 +215,7 @@ class OnnxEngine:
             for index, row in enumerate(rows):
                 one = [output[index] for output in outputs]
                 found[row] = one[0] if len(one) == 1 else dict(zip(self._outputs, one, strict=True))
-            if on_batch:
+            if on_batch is not None:
                 on_batch(len(rows) / len(encoded))
         return found
 
@@ -239,12 +229,12 @@ class OnnxEngine:
 
     def _encode_with_offsets(self, text):
         """Return an encoding without special tokens, and its spans in characters of the text."""
-        valid, places = _without_surrogates(text)
+        valid, indices = _without_surrogates(text)
         encoding = self._tokenizer.encode(valid, add_special_tokens=False)
-        spans = _with_marks(valid, encoding.offsets)
-        if places is None:
+        spans = _include_accents(valid, encoding.offsets)
+        if indices is None:
             return encoding, spans
-        return encoding, [(places[start], places[end - 1] + 1) for start, end in spans]
+        return encoding, [(indices[start], indices[end - 1] + 1) for start, end in spans]
 
     def _characters(self, text):
         """Return the spans of the characters of a text that have a token."""
@@ -260,10 +250,10 @@ class OnnxEngine:
         questions = self._ids(examples.questions)
         contexts, starts, ends = [], [], []
         for text in question_windows.distinct_contexts(examples):
-            encoding, places = self._encode_with_offsets(text)
+            encoding, offsets = self._encode_with_offsets(text)
             contexts.append(encoding.ids)
-            starts.append([start for start, _ in places])
-            ends.append([end for _, end in places])
+            starts.append([start for start, _ in offsets])
+            ends.append([end for _, end in offsets])
         splits_of = question_windows.splits_of
         return question_windows.EncodedQuestions(
             examples,
@@ -274,16 +264,16 @@ class OnnxEngine:
         )
 
     def _encode_pairs(self, pairs, count):
-        """Encode pairs of texts; with `count`, that many of them are a row."""
+        """Encode pairs of texts. With `count`, each `count` consecutive pairs form a row."""
         pairs = [tuple(_without_surrogates(text)[0] for text in pair) for pair in pairs]
-        encodings = self._truncating.encode_batch(pairs)
+        encodings = self._truncating_tokenizer.encode_batch(pairs)
         ids, types = ([getattr(each, name) for each in encodings] for name in ("ids", "type_ids"))
         truncated = sum(bool(encoding.overflowing) for encoding in encodings)
         return _Sequences(ids, types, self._special_ids[-1], self._max_length, truncated, count)
 
 
 class _Sequences:
-    """Sequences of ids, see `data.batching`. With `count`, that many of them are a row."""
+    """Sequences of ids, see `data.batching`. With `count`, each `count` of them form a row."""
 
     text_of: np.ndarray | None = None  # text of each sequence, int (n,), if it can have several
 
@@ -322,9 +312,9 @@ def _sizes(rows):
 
 
 def _without_surrogates(text):
-    """Return a text without lone surrogates, which have no UTF-8, and the place of each character.
+    """Return a text without lone surrogates, which UTF-8 cannot encode, and original indices.
 
-    The places are `None` if there are no surrogates.
+    These are the index of each character in the given text, a list, or `None` without surrogates.
     """
     valid = text.encode("utf-8", "ignore").decode("utf-8")
     if len(valid) == len(text):
@@ -332,10 +322,11 @@ def _without_surrogates(text):
     return valid, [index for index, char in enumerate(text) if not "\ud800" <= char <= "\udfff"]
 
 
-def _with_marks(text, spans):
+def _include_accents(text, spans):
     """Extend the span of each token over the accents after it, which the tokenizer drops."""
     limits = [*(start for start, _ in spans[1:]), len(text)]
     extended = []
+    # strict=False: a text without tokens has one limit and no span.
     for (start, end), limit in zip(spans, limits, strict=False):
         while end < limit and unicodedata.category(text[end]) == "Mn":
             end += 1

@@ -10,7 +10,7 @@ import tensorflow as tf
 from keras_bert import heads
 from keras_bert.data.batching import REDUCTION
 from keras_bert.data.dataset import targets_of
-from keras_bert.tasks.long_texts import LONG_TEXTS, mean_per_text
+from keras_bert.tasks.long_texts import LONG_TEXTS, mean_per_text, window_step
 from keras_bert.text.fast_tokenizer import tokenize_function
 
 HEADS = ("classifier", "regressor", "next_sentence")
@@ -84,7 +84,7 @@ class EncodedTexts:
     def _split_into_windows(self):
         (ids,) = self._ids
         size = self.max_length - 2
-        step = max(size - size // 4, 1)
+        step = window_step(size)
         counts = 1 + -(-np.maximum(_row_lengths(ids) - size, 0) // step)
         self.text_of = np.repeat(np.arange(len(counts)), counts)
         number = np.arange(len(self.text_of)) - np.repeat(np.cumsum(counts) - counts, counts)

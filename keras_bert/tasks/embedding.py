@@ -42,8 +42,8 @@ def warn_of_pooling(encoder):
     """Warn if an encoder does not say how it makes one vector of a text."""
     if encoder.pooling is None:
         warnings.warn(
-            f"{encoder.name!r} does not say how it pools; the mean over the tokens is used. Give "
-            "pooling='mean' to keras_bert.load or --pooling mean to hide this warning",
+            f"{encoder.name!r} has no pooling; the mean over the tokens is used. Pass "
+            "pooling='mean' to keras_bert.load, or --pooling mean, to hide this warning",
             stacklevel=level_of_caller(),
         )
 
@@ -214,8 +214,8 @@ def _make_loss(loss, examples):
         kind = "scored pairs" if loss in _OF_SCORES else "rows without scores"
         kind = "rows with vectors" if loss == "distillation" else kind
         raise ValueError(
-            f"the loss {loss} needs {kind}; {examples.source} has others. Leave out loss to use "
-            "the default"
+            f"the loss {loss} needs {kind}, which {examples.source} does not have. Leave out loss "
+            "to use the default"
         )
     low, high = {"cosine_similarity": (-1, 1), "contrastive": (0, 1)}.get(loss, (-np.inf, np.inf))
     wrong = [score for score in examples.scores or () if not low <= score <= high]

@@ -1,8 +1,13 @@
-"""Texts that are longer than the maximum of a model."""
+"""Options, windows and averages for texts that are longer than a model's maximum."""
 
 import numpy as np
 
 LONG_TEXTS = ("truncate", "window", "error")
+
+
+def window_step(size):
+    """Return the number of tokens between the starts of two windows, three quarters of `size`."""
+    return max(size - size // 4, 1)
 
 
 def mean_per_text(text_of, rows):

@@ -45,14 +45,15 @@ class EncodedMasks:
         if len(parts) < 2:
             raise ValueError(f"a text must contain at least one {MASK}; received {text!r:.80}")
         first, last = self._ends
-        ids = [first]
-        # The texts around a [MASK] can be tokenized separately, because it is a word of its own.
-        for number, part in enumerate(tokenize(parts)):
-            ids += [self._mask_id] * (number > 0) + part
+        # [MASK] is a separate word, so the parts around it can be tokenized separately.
+        before, *others = tokenize(parts)
+        ids = [first, *before]
+        for part in others:
+            ids += [self._mask_id, *part]
         ids.append(last)
         if len(ids) > self.max_length:
             raise ValueError(
-                f"a text must have at most {self.max_length} tokens; received {len(ids)}; shorten "
+                f"a text must have at most {self.max_length} tokens; received {len(ids)}. Shorten "
                 "it"
             )
         return np.array(ids)

@@ -7,6 +7,7 @@ import numpy as np
 
 from keras_bert.data.conll import OUTSIDE
 from keras_bert.data.packed_layout import within
+from keras_bert.tasks.long_texts import window_step
 
 
 class Windows(NamedTuple):
@@ -120,7 +121,7 @@ def encode(ids, counts, sentences, special_ids, max_length, *, stride=None, targ
     if max_length < 3:
         raise ValueError(f"max_length must be at least 3; received {max_length}")
     capacity = max_length - 2
-    stride = capacity - capacity // 4 if stride is None else stride
+    stride = window_step(capacity) if stride is None else stride
     if not 1 <= stride <= capacity:
         raise ValueError(f"stride must be from 1 to max_length - 2, {capacity}; received {stride}")
     cut_words = int((counts > capacity).sum())

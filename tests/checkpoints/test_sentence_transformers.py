@@ -44,7 +44,7 @@ def test_round_trip(name, tmp_path):
         output, again = heads.find_output(model), heads.find_output(pipeline.model)
         for option in ("prompts", "default_prompt", "similarity"):
             assert getattr(again, option) == getattr(output, option)
-    match = "has settings for embeddings that an encoder does not"
+    match = "settings of embeddings, which an encoder does not"
     with nothing() if name == "cls" else pytest.warns(UserWarning, match=match):
         loaded = keras_bert.load(tmp_path / "st")
     single = isinstance(STACKS[name]["pooling"], str) and "layers" not in STACKS[name]

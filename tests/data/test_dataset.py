@@ -43,7 +43,7 @@ def test_targets_of_each_kind_of_labels():
     ):  # fmt: skip
         with pytest.raises(ValueError, match=message):
             examples.to_dataset(encoder.preprocessor, labels=wrong)
-    with pytest.raises(ValueError, match="labels are those of the model"):
+    with pytest.raises(ValueError, match="the labels of the model are used"):
         examples.to_dataset(model, labels=["good", "bad"])
     sets = keras_bert.Examples(TEXTS, label_sets=[["a"], [], ["b", "a"]])
     ((_, targets),) = batches(sets.to_dataset(encoder.preprocessor))

@@ -236,7 +236,7 @@ def test_data_of_another_task(tmp_path):
         with pytest.raises(ValueError, match="reads single texts; .* has pairs of texts"):
             ask(keras_bert.Examples(["good"], text_pairs=["bad"]))
         for data in (tiny.questions(), tiny.choices(), tiny.tagged()):
-            with pytest.raises(ValueError, match="does not take"):
+            with pytest.raises(ValueError, match="takes Examples; received"):
                 ask(data)
 
 
@@ -256,5 +256,5 @@ def test_what_needs_the_keras_model(tmp_path):
         lambda: ask.model, lambda: ask.evaluate(examples), lambda: ask.errors(examples),
         lambda: ask.export(tmp_path / "b"), lambda: ask.save(tmp_path / "b"),
     ):  # fmt: skip
-        with pytest.raises(ValueError, match="is an ONNX folder, which only answers"):
+        with pytest.raises(ValueError, match="is an ONNX folder, which has no Keras model"):
             call()

@@ -383,7 +383,7 @@ def test_report_of_a_tagger():
     mistakes = tagger.errors(sentences, 99)
     assert all(mistake["tag"] != mistake["expected"] for mistake in mistakes)
     assert all(mistake["word"] in mistake["text"].split() for mistake in mistakes)
-    with pytest.raises(ValueError, match="has no single answer that can be wrong. Use evaluate"):
+    with pytest.raises(ValueError, match="has no single answer per text. Use evaluate"):
         keras_bert.pipeline(encoder(pooling="mean")).errors(
             keras_bert.EmbeddingExamples([("a", "b")])
         )

@@ -10,7 +10,7 @@ DTYPE_HELP = (
 COLUMNS_HELP = "default: the columns that the model was trained on, from its metrics.json"
 
 
-POOLING = ("mean", "cls", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
+_POOLING = ("mean", "cls", "max", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
 
 
 def add_command(commands, name, help, run=None):
@@ -78,8 +78,9 @@ def add_prompts(parser):
 def add_pooling(parser):
     parser.add_argument(
         "--pooling",
-        choices=POOLING,
-        help="how an encoder's token vectors become one vector (default: that of the model)",
+        choices=_POOLING,
+        help="embeddings: how the token vectors become one vector (default: the pooling of the "
+        "model)",
     )
 
 

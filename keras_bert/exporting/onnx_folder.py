@@ -1,0 +1,29 @@
+"""What an ONNX folder holds. This module needs neither Keras nor onnx."""
+
+import dataclasses
+
+MODEL_FILE = "model.onnx"
+LABELS_FILE = "labels.txt"
+# Tasks of texts and pairs.
+TEXT_TASKS = ("classifier", "next_sentence", "regressor", "embedder")
+TASKS = (*TEXT_TASKS, "tagger", "span_selector", "multiple_choice", "masked_lm", "pretraining")
+
+
+@dataclasses.dataclass
+class OnnxOutput:
+    """The attributes of `layers.TaskOutput` that an ONNX folder holds; labels are in a file."""
+
+    labels: list[str] | None = None
+    pairs: bool = False
+    multi_label: bool = False
+    no_answer: bool = False
+    characters: bool = False
+    long_texts: str = "truncate"
+    prompts: dict = dataclasses.field(default_factory=dict)
+    default_prompt: str | None = None
+    similarity: str = "cosine"
+
+    @classmethod
+    def option_names(cls):
+        """Return the names of the attributes except `labels`."""
+        return [field.name for field in dataclasses.fields(cls) if field.name != "labels"]
