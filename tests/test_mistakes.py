@@ -111,7 +111,7 @@ CALLS = {
     ),
     "pairs for embeddings": (
         lambda m, p: keras_bert.pipeline(heads.find_encoder(m))(Examples(["a"], text_pairs=["b"])),
-        "single texts; remove text_pairs",
+        "reads single texts; the examples has pairs of texts",
     ),
     "two columns": (lambda m, p: keras_bert.pipeline(p)((TWO, TWO)), "inputs and text_pair"),
     "single texts for pairs": (lambda m, p: Examples(["a"]).to_dataset(p), "reads pairs of texts"),

@@ -172,8 +172,6 @@ class Embedding(TextPipeline):
         return options
 
     def _answers(self, examples, batch_size, on_batch=None, **options):
-        if getattr(examples, "text_pairs", None) is not None:
-            raise ValueError("embeddings are of single texts; remove text_pairs")
         if isinstance(examples, (EmbeddingExamples, RetrievalData)):
             if options:
                 raise ValueError(f"{', '.join(options)} cannot be changed in evaluate; remove it")

@@ -275,9 +275,10 @@ def score(model, examples, answers):
 
 def _check_scorable(examples):
     """Raise an error for pairs of equal texts, whose scores would always be perfect."""
-    columns = [getattr(examples, name, None) for name in ("vectors", "scores", "classes")]
-    is_pairs = not isinstance(examples, RetrievalData) and columns == [None] * 3
-    if is_pairs and all(len(set(row)) == 1 for row in examples.texts):
+    has_labels = isinstance(examples, RetrievalData) or any(
+        getattr(examples, name) is not None for name in ("vectors", "scores", "classes")
+    )
+    if not has_labels and all(len(set(row)) == 1 for row in examples.texts):
         raise ValueError(
             f"{examples.source}: texts without labels cannot be scored. Give pairs, scores or "
             "classes"

@@ -132,7 +132,7 @@ def test_detect(tmp_path, names, expected):
 
 
 def test_detect_error_lists_expected_and_found_files(tmp_path):
-    touch(tmp_path, "config.json", "tf_model.h5")
+    touch(tmp_path, "config.json", "weights.h5")
     with pytest.raises(ValueError) as error:
         checkpoints.detect(tmp_path)
     message = str(error.value)
@@ -141,7 +141,7 @@ def test_detect_error_lists_expected_and_found_files(tmp_path):
         str(tmp_path),
         "bert_model.ckpt.index",
         "model.safetensors",
-        "found config.json, tf",
+        "found config.json, weights",
     ):
         assert part in message
 
