@@ -372,6 +372,7 @@ def test_two_towers_with_shared_weights(learner):
     np.testing.assert_allclose(same, 1.0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_freeze_and_unfreeze(learner):
     model = heads.classifier(learner, 2)
     inputs, target = contract.batch(), np.array([0, 1, 1])

@@ -194,6 +194,7 @@ def test_lora():
     assert_equal_to_encoder(encoder, batch(), frozen=True)
 
 
+@pytest.mark.slow
 def test_a_quantized_model_is_called_as_it_is():
     model = heads.classifier(tiny.encoder(initializer_range=1.0), 2)
     with warnings.catch_warnings():

@@ -91,8 +91,10 @@ def test_long_texts_in_windows(tmp_path):
 KOREAN = "so \ud800good 한국어 film\u0301, this!  is 🙂 bad cafe\u0301"
 
 
-@pytest.mark.parametrize("characters", [False, True])
-@pytest.mark.parametrize("labels", [["O", "B-x", "I-x", "B-y"], ["A", "B"]])
+@pytest.mark.parametrize("characters", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "labels", [["O", "B-x", "I-x", "B-y"], pytest.param(["A", "B"], marks=pytest.mark.slow)]
+)
 def test_tags(labels, characters, tmp_path):
     encoder = tiny.encoder(initializer_range=1.0)
     model = heads.tagger(encoder, labels=labels, characters=characters)
@@ -108,7 +110,7 @@ def test_tags(labels, characters, tmp_path):
             np.testing.assert_allclose(*scores, atol=1e-5)
 
 
-@pytest.mark.parametrize("no_answer", [False, True])
+@pytest.mark.parametrize("no_answer", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_questions(no_answer, tmp_path):
     encoder = tiny.encoder(initializer_range=1.0)
     model = heads.span_selector(encoder, no_answer=no_answer)
@@ -141,7 +143,9 @@ def test_choices(tmp_path):
         assert found["score"] == pytest.approx(expected["score"], abs=1e-5)
 
 
-@pytest.mark.parametrize("head", [heads.masked_lm, heads.pretraining])
+@pytest.mark.parametrize(
+    "head", [heads.masked_lm, pytest.param(heads.pretraining, marks=pytest.mark.slow)]
+)
 def test_masks(head, tmp_path):
     model = head(tiny.encoder(initializer_range=0.3))
     keras_pipeline, onnx_pipeline = pipelines(model, tmp_path)
@@ -226,7 +230,7 @@ def test_broken_folders(tmp_path):
     with pytest.raises(ValueError, match="cannot be read.*Export the model again"):
         keras_bert.pipeline(path)
     encoder = keras_bert.export(tiny.encoder(), tmp_path / "b", format="onnx")
-    with pytest.raises(ValueError, match="has encoder. Its README shows"):
+    with pytest.raises(ValueError, match="has the task 'encoder'. Run it with ONNX Runtime"):
         keras_bert.pipeline(encoder)
 
 

@@ -518,7 +518,7 @@ def test_options_learn_and_resume(options, eager, after, records, tmp_path):
     assert heads.find_task(keras_bert.load(tmp_path / "mine")) == "pretraining"
 
 
-@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("packed", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_masked_lm_without_next_sentence(packed, eager, records, tmp_path):
     model = heads.masked_lm(runs.encoder())
     model, history = runs.pretrain(records, tmp_path, model, packed=packed)

@@ -200,6 +200,7 @@ for number in (None, "two"):
 """
 
 
+@pytest.mark.slow
 def test_missing_cluster_is_an_error(python, monkeypatch):
     for name in ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"):
         monkeypatch.delenv(name, raising=False)

@@ -148,6 +148,7 @@ def test_csv_logger_and_lambda_callback(tmp_path):
         assert float(row["val_f1"]) == pytest.approx(logs["val_f1"])
 
 
+@pytest.mark.slow
 def test_reduce_lr_on_plateau_scales_the_rest_of_the_schedule():
     reduce = callbacks.ReduceLROnPlateau("val_loss", factor=0.1, patience=1, min_delta=99)
     rates = []
@@ -339,6 +340,7 @@ def test_a_run_that_a_callback_stopped_does_not_go_on(tmp_path):
     assert len(metrics["history"]) == 1
 
 
+@pytest.mark.slow
 def test_one_callback_or_none():
     finetune(epochs=1)
     stopping = callbacks.EarlyStopping()
