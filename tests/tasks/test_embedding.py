@@ -519,9 +519,12 @@ def train(batch_size, steps, **options):
 model, found = train(16, 1)
 assert found["history"][1]["loss"] < found["history"][0]["loss"]
 cached, _ = train(8, 2, gradient_caching=True)
-for one, other in zip(cached.get_weights(), model.get_weights(), strict=True):
-    np.testing.assert_allclose(one, other, atol=2e-5)
 embed = keras_bert.pipeline(model)
+texts = [text for row in examples.texts for text in row]
+# Not the weights: the gradient of the bias of the keys is 0, and Adam scales its rounding errors.
+np.testing.assert_allclose(
+    keras_bert.pipeline(cached).encode(texts), embed.encode(texts), atol=1e-4
+)
 assert embed.encode(["good", "bad so"]).shape == (2, 8)
 assert embed.evaluate(examples)["mrr@10"] == found["mrr@10"]
 """
