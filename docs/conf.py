@@ -11,6 +11,7 @@ sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).p
 
 import generate_reference  # noqa: E402
 import pictures  # noqa: E402
+from pygments.lexers import TextLexer  # noqa: E402
 
 from keras_bert.version import __version__  # noqa: E402
 
@@ -59,6 +60,7 @@ def _link_to_copies(app, docname, source):
 def setup(app):
     """Write generated pages and pictures before Sphinx looks for pages."""
     app.connect("source-read", _link_to_copies)
+    app.add_lexer("ipython", TextLexer)  # Pygments knows no `%pip`
     app.connect("autodoc-process-docstring", _separate_plurals)
     generate_reference.write(pathlib.Path(app.srcdir) / "reference")
     pictures.write(pathlib.Path(app.srcdir) / "_static")
