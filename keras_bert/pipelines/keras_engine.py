@@ -29,8 +29,9 @@ class KerasEngine:
 
     def answers(self, examples, encoded=None, **options):
         """Return the answers for encoded data, see `tasks.inference.answers`."""
-        predict, model = self._predict, inference.model_for_data(self.model)
-        if model is not self.model:  # rows of texts
+        predict = self._predict
+        if self.task == "embedder":  # rows of texts
+            model = inference.model_for_data(self.model)
             predict = inference.predict_function(model, self._precision)
         return inference.answers(self.model, examples, encoded=encoded, predict=predict, **options)
 

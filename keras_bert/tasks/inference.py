@@ -32,6 +32,19 @@ def answers(
     those of `decode`.
     """
     task = registry.for_model(model)
+    if options:
+        _check_options(task, examples, options)
+    encoded = encode(model, examples, max_length) if encoded is None else encoded
+    model = model_for_data(model)
+    outputs = run(
+        model, encoded, batch_size=batch_size, on_batch=on_batch, on_outputs=on_outputs,
+        predict=predict,
+    )  # fmt: skip
+    return task.decode(model, examples, encoded, outputs, **options)
+
+
+def _check_options(task, examples, options):
+    """Raise an error for an option that the task's `decode` does not have."""
     parameters = inspect.signature(task.decode).parameters.values()
     takes = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
     unknown = next((name for name in options if name not in takes), None)
@@ -40,13 +53,6 @@ def answers(
             f"{unknown} is not an option for {type(examples).__name__}; the options are "
             f"{', '.join(takes) or 'none'}"
         )
-    encoded = encode(model, examples, max_length) if encoded is None else encoded
-    model = model_for_data(model)
-    outputs = run(
-        model, encoded, batch_size=batch_size, on_batch=on_batch, on_outputs=on_outputs,
-        predict=predict,
-    )  # fmt: skip
-    return task.decode(model, examples, encoded, outputs, **options)
 
 
 def model_for_data(model):

@@ -446,8 +446,8 @@ def test_losses_are_those_of_sentence_transformers(vectors, name):
         ),
         (lambda: heads.embedder(encoder(), prompts={"a": 1}), "prompts must be a dict"),
         (
-            lambda: keras_bert.finetune(encoder(), EmbeddingExamples([("\u200b", " ")] * 2)),
-            "all rows have the same positive|no text has tokens",
+            lambda: keras_bert.finetune(encoder(), EmbeddingExamples([("\u200b", " "), (" ", "")])),
+            "no text has tokens",
         ),
         (lambda: scored([0.5, 5.0], loss="contrastive"), "needs scores from 0 to 1; .* has 5.0"),
         (lambda: scored([-1.5, 0.5], loss="cosine_similarity"), "needs scores from -1 to 1"),
