@@ -148,7 +148,6 @@ def test_wrong_models(encoder):
             inspect.attention(head, TEXT)
     for model, reason in (
         (encoder, "has no head"),
-        (heads.masked_lm(encoder), "has the head masked_lm"),
         (heads.features(encoder), "has no head"),
     ):
         with pytest.raises(ValueError, match=f"{reason}. Fine-tune it first, or use .*attention"):
@@ -354,6 +353,42 @@ def test_answers(encoder):
         inspect.attributions(model, question, context, target="middle")
     with pytest.raises(ValueError, match="the context has no tokens"):
         inspect.attributions(model, question, " ")
+
+
+@pytest.mark.parametrize("head", [heads.masked_lm, heads.pretraining])
+def test_masked_tokens(encoder, head):
+    model = head(encoder)
+    text = "this [MASK] is so[MASK] 한국 good"
+    candidates = keras_bert.pipeline(model)(text, top_k=None)
+    found = inspect.attributions(model, text)
+    assert found.tokens == "[CLS] this [MASK] is so [MASK] [UNK] good [SEP]".split()
+    assert (found.target, found.position) == (candidates[0][0]["token"], 2)
+    words = [(word["text"], text[word["start"] : word["end"]]) for word in found.words]
+    assert words == [(word, word) for word in ("this", "is", "so", "한국", "good")]
+    assert found.scores[[0, 2, 5, 8]].tolist() == [0, 0, 0, 0]
+    assert abs(found.error) < 1e-4 < np.abs(found.scores).max()
+    assert found._repr_html_() and found.plot().axes
+
+    second = [inspect.attributions(model, text, target=(1, token)) for token in ("film", "good")]
+    assert [each.position for each in second] == [5, 5]
+    scores = {each["token"]: each["score"] for each in candidates[1]}
+    assert second[0].logit - second[1].logit == pytest.approx(
+        np.log(scores["film"] / scores["good"]), abs=1e-4
+    )
+    assert inspect.attention(model, text).tokens == found.tokens
+
+
+def test_wrong_masked_tokens(encoder):
+    model = heads.masked_lm(encoder)
+    for text, target, message in (
+        ("this film", None, r"the text must contain \[MASK\]; received 'this film'"),
+        ("so [MASK]", "goodness", "target must be a token of the vocabulary; received 'goodness'"),
+        ("so [MASK]", 3, "target must be a token of the vocabulary; received 3"),
+        ("so [MASK]", (1, "good"), r"index of a \[MASK\] from 0 to 0 and a token; received"),
+        ("so [MASK]", ("good", 0), r"index of a \[MASK\] from 0 to 0 and a token; received"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            inspect.attributions(model, text, target=target)
 
 
 @pytest.mark.parametrize("target", ["nonsense", 3, -1, True, 1.0])

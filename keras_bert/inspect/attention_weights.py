@@ -106,7 +106,7 @@ def attention(model, text, text_pair=None):
 
 def _weights(encoder, inputs):
     """Return the weights of all layers for a batch of one, float32 (layers, heads, seq, seq)."""
-    inputs = {name: keras.ops.convert_to_tensor(value) for name, value in inputs.items()}
+    inputs = {name: keras.ops.convert_to_tensor(inputs[name]) for name in encoder.input}
     embedded = encoder.get_layer("embeddings")(
         inputs["input_word_ids"], inputs["input_type_ids"], training=False
     )

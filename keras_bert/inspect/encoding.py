@@ -10,10 +10,13 @@ import tensorflow as tf
 from keras_bert import heads
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import inference
+from keras_bert.tasks.masked_lm import MASK
 from keras_bert.text.offsets import characters_of_bytes
 
+OF_MASKS = ("masked_lm", "pretraining")
 # Tasks that read single texts or pairs, whichever they get.
-_TAKE_BOTH = (None, "masked_lm", "pretraining")
+_TAKE_BOTH = (None, *OF_MASKS)
+_NO_WORD = -1
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -24,7 +27,7 @@ class EncodedText:
         inputs: Dict of int32 arrays (1, seq), the encoder's inputs.
         tokens: List of the tokens, with [CLS] and [SEP].
         texts: The text, or both texts of a pair.
-        words: List of `Word`.
+        words: List of `Word`, without [MASK].
     """
 
     inputs: dict
@@ -68,11 +71,17 @@ def encode_text(model, text, text_pair=None):
     tokenize = preprocessor.tokenizer.tokenize_with_offsets
     if getattr(heads.find_output(model), "characters", False):
         tokenize = preprocessor.tokenizer.tokenize_characters_with_offsets
-    tokenized = [tokenize(tf.constant([each.encode("utf-8", "ignore")])) for each in texts]
+    reads_masks, mask_id = heads.find_task(model) in OF_MASKS, None
+    if reads_masks and MASK in preprocessor.vocabulary:
+        mask_id = preprocessor.tokenizer.token_id(MASK)
+    tokenized = [_tokenize(tokenize, each, mask_id) for each in texts]
     packed = preprocessor.pack(
         *(ids for ids, *_ in tokenized), sequence_length=None, max_sequence_length=limit
     )
     inputs = {name: value.numpy() for name, value in packed.items()}
+    if reads_masks:
+        _, positions = np.nonzero(inputs["input_word_ids"] == mask_id)
+        inputs["masked_lm_positions"] = positions[None].astype(np.int32)
     tokens = [preprocessor.vocabulary[index] for index in inputs["input_word_ids"][0]]
     total = sum(ids.flat_values.shape[0] for ids, *_ in tokenized) + 1 + len(texts)
     if total > len(tokens):
@@ -108,6 +117,35 @@ def _check(model, text, text_pair):
         raise ValueError(f"{model.name!r} reads single texts; remove text_pair")
 
 
+def _tokenize(tokenize, text, mask_id):
+    """Return the results of `tokenize` for one text.
+
+    With `mask_id`, each [MASK] is a token, and the index of its word is `_NO_WORD`.
+    """
+    parts = [text] if mask_id is None else text.split(MASK)
+    parts = [part.encode("utf-8", "ignore") for part in parts]
+    ids, words, starts, limits = ([] for _ in range(4))
+    first_byte = 0
+    for part, *found in zip(parts, *tokenize(tf.constant(parts)), strict=True):
+        if first_byte:
+            ids.append([mask_id])
+            words.append([_NO_WORD])
+            starts.append([first_byte - len(MASK)])
+            limits.append([first_byte])
+        part_ids, part_words, part_starts, part_limits = (values.numpy() for values in found)
+        ids.append(part_ids)
+        words.append(part_words + sum(map(len, words)))
+        starts.append(part_starts + first_byte)
+        limits.append(part_limits + first_byte)
+        first_byte += len(part) + len(MASK)
+    return [
+        tf.RaggedTensor.from_tensor(tf.constant(np.concatenate(values), dtype)[None])
+        for values, dtype in zip(
+            (ids, words, starts, limits), (tf.int32, tf.int32, tf.int64, tf.int64), strict=True
+        )
+    ]
+
+
 def _parts(type_ids, count):
     """Return the position of the first token and the number of tokens of each text."""
     if count == 1:
@@ -122,7 +160,7 @@ def _words(index, text, tokenized, position, count):
     of_byte = characters_of_bytes(text)
     words = []
     for part in np.split(np.arange(count), np.flatnonzero(np.diff(of_word)) + 1):
-        if len(part):
+        if len(part) and of_word[part[0]] != _NO_WORD:
             start, end = int(of_byte[starts[part[0]]]), int(of_byte[limits[part[-1]] - 1]) + 1
             first = position + int(part[0])
             words.append(Word(index, start, end, range(first, first + len(part))))

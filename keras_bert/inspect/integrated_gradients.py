@@ -11,6 +11,7 @@ from keras_bert.inspect.encoding import encode_text
 from keras_bert.layers.head_layers import unit_length
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.gradients import value_and_gradient
+from keras_bert.tasks.masked_lm import MASK
 
 _SPANS = ("start", "end")
 _TOKENS_PER_BATCH = 2048  # bounds the memory: a batch keeps the activations of all layers
@@ -21,14 +22,15 @@ class Attributions:
     """Scores of the tokens of one text or pair. A notebook shows the text with colored words.
 
     Attributes:
-        target: What the scores add up to: a label, `"score"`, or `"start"` or `"end"` of an answer.
+        target: What the scores add up to: a label, a token for [MASK], `"score"`, or `"start"` or
+            `"end"` of an answer.
         tokens: List of the tokens, with [CLS] and [SEP].
         scores: float32 array (tokens,). A positive score raises the logit of the target.
         words: List of dicts with `text`, `start` and `end` (characters), and `score`, the sum over
             the tokens of the word. Words of the second text of a pair have `pair`: True.
         word_scores: float32 array (words,), the scores of `words`.
         texts: Tuple of the text, or of both texts of a pair.
-        position: Index of the token whose tag or span is explained, or `None`.
+        position: Index of the token whose tag, span or [MASK] is explained, or `None`.
         logit: Logit of the target for the text.
         baseline_logit: Logit of the target for the baseline.
         error: Sum of the scores minus (`logit` - `baseline_logit`). With exact integrals, it is 0.
@@ -78,8 +80,8 @@ def attributions(model, text, text_pair=None, target=None, *, steps=50):
 
     The method is integrated gradients on the word embeddings, along the line from a baseline to the
     text. The baseline has the embedding of [PAD] at each token of the text: a text of this length
-    without words. [CLS], [SEP], positions and segments stay as they are, so [CLS] and [SEP] get 0.
-    A vector of zeros would be no token that the model knows.
+    without words. [CLS], [SEP], [MASK], positions and segments stay as they are, so these tokens
+    get 0. A vector of zeros would be no token that the model knows.
 
     Gauss-Legendre quadrature computes the integrals. The scores add up to the difference between
     the logits for the text and for the baseline; `error` says how exactly. If `error` is too large,
@@ -88,24 +90,24 @@ def attributions(model, text, text_pair=None, target=None, *, steps=50):
     Source: Sundararajan, Taly and Yan (2017), "Axiomatic Attribution for Deep Networks".
 
     Args:
-        model: A model of `keras_bert.heads`: `classifier`, `regressor`, `next_sentence`, `tagger`,
-            `span_selector`, `multiple_choice` or `embedder`.
+        model: A model of `keras_bert.heads`.
         text: A string.
         text_pair: The second text of a pair: for question answering the context, for multiple
             choice one of the choices.
         target: The output to explain. Classes: a label or its index, by default the most probable
             one. Tags: the index of a word, or a tuple of it and a tag, by default the predicted
             tag. Question answering: `"start"` (default) or `"end"`, at its most probable token of
-            the context. Embeddings: another text; the output is the cosine similarity to it. For a
-            number and a choice, `None`.
+            the context. Masked tokens: a token for the first [MASK], by default the most probable
+            one, or a tuple of the index of a [MASK] and a token. Embeddings: another text; the
+            output is the cosine similarity to it. For a number and a choice, `None`.
         steps: Number of points at which the gradient is computed.
 
     Returns:
         An `Attributions` with `tokens`, `scores`, `words`, `word_scores`, `target` and `error`.
 
     Raises:
-        ValueError: If the model has another head, the target does not exist, or `steps` is below 1;
-            and as from `attention`.
+        ValueError: If the model has no head, the target does not exist, or `steps` is below 1; and
+            as from `attention`.
 
     Warns:
         UserWarning: If the text is longer than the model's maximum. It is truncated.
@@ -259,6 +261,31 @@ def _span_target(model, encoded, target):
     return target, lambda logits: logits[output][:, position], position
 
 
+def _mask_target(model, encoded, target):
+    number, token = target if isinstance(target, tuple) and len(target) == 2 else (0, target)
+    positions = encoded.inputs["masked_lm_positions"][0]
+    if not len(positions):
+        raise ValueError(f"the text must contain {MASK}; received {encoded.texts[0]!r:.80}")
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < len(positions):
+        raise ValueError(
+            f"target must be a token, or a tuple of the index of a {MASK} from 0 to "
+            f"{len(positions) - 1} and a token; received {target!r:.80}"
+        )
+
+    def logits_of(outputs):
+        return (outputs["masked_lm"] if isinstance(outputs, dict) else outputs)[:, number]
+
+    vocabulary = heads.find_encoder(model).preprocessor.vocabulary
+    if token is None:
+        outputs = _outputs(model, encoded.inputs)
+        logits = keras.ops.convert_to_numpy(logits_of(outputs))[0, : len(vocabulary)]
+        token = vocabulary[int(logits.argmax())]
+    if token not in vocabulary:
+        raise ValueError(f"target must be a token of the vocabulary; received {token!r:.80}")
+    index = vocabulary.index(token)
+    return token, lambda outputs: logits_of(outputs)[:, index], int(positions[number])
+
+
 def _similarity_target(model, encoded, target):
     if not isinstance(target, str):
         raise ValueError(f"target must be a text to compare with; received {target!r:.80}")
@@ -273,6 +300,8 @@ _TARGETS = {
     "multiple_choice": _number_target,
     "tagger": _tag_target,
     "span_selector": _span_target,
+    "masked_lm": _mask_target,
+    "pretraining": _mask_target,
     "embedder": _similarity_target,
 }
 
