@@ -146,7 +146,9 @@ def predict_function(model, precision=None):
 
     names = sorted(model.input)
     specs = [tf.TensorSpec([None] * len(model.input[name].shape), tf.int32) for name in names]
-    layers = keras_internals.all_layers(model)
+    layers = [
+        layer for layer in keras_internals.all_layers(model) if hasattr(layer, "lora_enabled")
+    ]
 
     inference_graph.forward_function(model, precision)  # raises an error for a wrong precision
 
@@ -161,8 +163,7 @@ def predict_function(model, precision=None):
     def predict(inputs):
         # LoRA and quantization change which variables a layer computes with.
         forms = tuple(
-            (getattr(layer, "lora_enabled", None), getattr(layer, "quantization_mode", None))
-            for layer in layers
+            (layer.lora_enabled, layer.quantization_mode) for layer in layers
         )
         outputs = graph(forms)(*(tf.constant(inputs[name], tf.int32) for name in names))
         return keras.tree.map_structure(lambda output: output.numpy(), outputs)

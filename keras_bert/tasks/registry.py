@@ -1,5 +1,7 @@
 """Find the task module of a model or of examples."""
 
+import keras
+
 from keras_bert import heads
 from keras_bert.data.conll import TaggedSentences
 from keras_bert.data.embedding_examples import EmbeddingExamples
@@ -60,10 +62,10 @@ def for_model(model):
     Raises:
         ValueError: If the model has no head, or a head without a task module.
     """
-    heads.find_encoder(model)
-    output = heads.find_output(model)
+    output = heads.find_output(model) if isinstance(model, keras.Model) else None
     task = None if output is None else _BY_HEAD.get(output.task)
     if task is None:
+        heads.find_encoder(model)  # raises an error if there is none
         if any(heads.find_output(layer) for layer in model.layers if hasattr(layer, "layers")):
             raise ValueError(
                 f"{model.name!r} contains a model with a head, as after heads.with_text. Pass that "

@@ -64,9 +64,11 @@ def tokenize_function(tokenizer):
     def tokenize_in_parts(texts):
         return in_parts(tokenize, texts)
 
+    tokenize_batch = tokenize.get_concrete_function()  # a call takes 0.1 ms less
+
     def tokenize_ragged(texts):
         texts = tf.convert_to_tensor(texts, tf.string)
-        ids, row_splits = (tokenize_in_parts if should_split(texts) else tokenize)(texts)
+        ids, row_splits = (tokenize_in_parts if should_split(texts) else tokenize_batch)(texts)
         return tf.RaggedTensor.from_row_splits(ids, row_splits, validate=False)
 
     return tokenize_ragged
