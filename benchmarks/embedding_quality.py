@@ -26,7 +26,7 @@ import statistics
 import time
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-os.environ["KERAS_BACKEND"] = "tensorflow"
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
 import numpy as np
 
@@ -92,7 +92,7 @@ def student(shared, seed, limit):
     yield from _scores("teacher", teacher, shared)
     yield from _scores("layers 0 and 5", keras_bert.pipeline(small), shared)
     data = teacher.as_teacher(texts)
-    trained = train(small, data, seed, learning_rate=1e-4, max_length=64)
+    trained = train(small, data, seed, learning_rate=1e-4, max_length=256)
     yield from _scores("student", keras_bert.pipeline(trained), shared)
 
 
@@ -206,12 +206,13 @@ def main():
     parser.add_argument("shared", type=pathlib.Path, help="folder with data/ and corpus/")
     parser.add_argument("--tasks", default=",".join(TASKS))
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--limit", type=int, help="rows of training data")
     args = parser.parse_args()
     print(f"instruction sets: {' '.join(processor.instruction_sets())}")
     for task in args.tasks.split(","):
         run, limit = TASKS[task]
-        for seed in range(args.seeds):
+        for seed in range(args.first_seed, args.first_seed + args.seeds):
             for name, value in run(args.shared, seed, args.limit or limit):
                 print(f"{task}, seed {seed}, {name}: {value:.4f}", flush=True)
 

@@ -13,6 +13,8 @@ correlation on the dev data.
 
     python benchmarks/embedding_tasks.py ../shared --tasks stsb,squad --seeds 3
 
+keras_bert runs on the backend of KERAS_BACKEND. Both use a GPU if there is one.
+
 Needs sentence-transformers and torch.
 """
 
@@ -82,12 +84,13 @@ def theirs(task, train, seed, autocast=False):
     import keras_bert.hub.resolve
 
     torch.set_num_threads(2)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
     transformers.set_seed(seed)
     transformer = Transformer(
         str(keras_bert.hub.resolve.find("minilm")), max_seq_length=LENGTH[task]
     )
     model = SentenceTransformer(
-        modules=[transformer, Pooling(384, "mean"), Normalize()], device="cpu"
+        modules=[transformer, Pooling(384, "mean"), Normalize()], device=device
     )
     made = {"squad": losses.MultipleNegativesRankingLoss, "stsb": losses.CoSENTLoss}[task](model)
     start = time.perf_counter()
@@ -116,9 +119,16 @@ def theirs(task, train, seed, autocast=False):
                         seen.update(train.texts[row])
                 rows = kept
             columns = zip(*(train.texts[row] for row in rows), strict=True)
-            features = [model.preprocess(list(column)) for column in columns]
-            labels = torch.tensor([train.scores[row] for row in rows] if train.scores else [0.0])
-            with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            features = [
+                {
+                    name: value.to(device) if hasattr(value, "to") else value
+                    for name, value in model.preprocess(list(column)).items()
+                }
+                for column in columns
+            ]
+            labels = [train.scores[row] for row in rows] if train.scores else [0.0]
+            labels = torch.tensor(labels, device=device)
+            with torch.autocast(device, torch.bfloat16, enabled=autocast):
                 loss = made(features, labels)
             loss.backward()
             torch.nn.utils.clip_grad_norm_(parameters, 1.0)
@@ -126,6 +136,7 @@ def theirs(task, train, seed, autocast=False):
             schedule.step()
             optimizer.zero_grad()
     model.eval()
+    loss.item()  # waits for a GPU
     seconds = time.perf_counter() - start
     return seconds, lambda texts: model.encode(texts, show_progress_bar=False)
 
