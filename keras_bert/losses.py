@@ -10,6 +10,7 @@ and a margin of 0.5. `Distillation` has no counterpart there.
 import keras
 from keras import ops
 
+from keras_bert.layers.head_layers import unit_length
 from keras_bert.runtime import distribution
 
 _PACKAGE = "keras_bert"
@@ -61,7 +62,7 @@ class MultipleNegativesRanking(_EmbeddingLoss):
         select, y_true, y_pred = distribution.gather_replicas(ops.cast(y_true, "int32"), y_pred)
         query_ids, positive_ids = y_true[:, 0], y_true[:, 1]
         negative_ids = ops.reshape(y_true[:, 2:], (-1,))
-        vectors = _unit_length(y_pred)
+        vectors = unit_length(y_pred)
         query, positive = vectors[:, 0], vectors[:, 1]
         scores = self.scale * ops.matmul(query, ops.transpose(positive))  # (batch, batch)
         negatives = ops.reshape(vectors[:, 2:], (-1, vectors.shape[-1]))
@@ -239,8 +240,8 @@ class Distillation(_EmbeddingLoss):
 
     def call(self, y_true, y_pred):
         """Return the loss of each row; `y_true` are the vectors, floats (batch, width)."""
-        wanted = _unit_length(ops.cast(y_true, y_pred.dtype)[:, : y_pred.shape[-1]])
-        return 1 - ops.sum(_unit_length(y_pred[:, 0]) * wanted, axis=-1)
+        wanted = unit_length(ops.cast(y_true, y_pred.dtype)[:, : y_pred.shape[-1]])
+        return 1 - ops.sum(unit_length(y_pred[:, 0]) * wanted, axis=-1)
 
 
 @keras.saving.register_keras_serializable(package=_PACKAGE)
@@ -299,12 +300,7 @@ def _first_occurrences(ids):
     return ops.min(ops.where(same, numbers, count), axis=1, initial=2**31 - 1), numbers
 
 
-def _unit_length(x):
-    # Clip before the square root, which has no gradient at 0.
-    return x * ops.rsqrt(ops.maximum(ops.sum(ops.square(x), axis=-1, keepdims=True), 1e-24))
-
-
 def _cosine(y_pred, first=0, second=1):
     """Return the cosine similarity of two texts of each row, (batch,)."""
-    vectors = _unit_length(y_pred)
+    vectors = unit_length(y_pred)
     return ops.sum(vectors[:, first] * vectors[:, second], axis=-1)

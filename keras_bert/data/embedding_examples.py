@@ -2,10 +2,12 @@
 
 import collections
 import dataclasses
+import warnings
 
 import numpy as np
 
 from keras_bert.data.examples import check_count, check_list, check_score, check_strings, summary
+from keras_bert.runtime.warn import level_of_caller
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -113,7 +115,7 @@ class EmbeddingExamples:
         """Return `Examples` with labels as pairs of texts of the same class.
 
         The second text of a pair is drawn with the seed. A text that is alone in its class has no
-        pair.
+        pair; a warning says how many there are.
         """
         if examples.labels is None or examples.text_pairs is not None:
             raise ValueError(f"{examples.source} must have single texts with labels")
@@ -134,6 +136,12 @@ class EmbeddingExamples:
             raise ValueError(
                 f"{examples.source}: no class has two texts. The labels must be classes; for "
                 "scores, give pairs of texts"
+            )
+        if alone := len(examples) - len(rows):
+            warnings.warn(
+                f"{examples.source}: {alone} of {len(examples)} texts were left out, because no "
+                "other text has their class",
+                stacklevel=level_of_caller(),
             )
         return cls(rows, source=examples.source, classes=classes)
 

@@ -1,5 +1,7 @@
 """Encode and compute with a Keras model, for pipelines."""
 
+import functools
+
 from keras_bert import heads
 from keras_bert.tasks import inference, masked_lm, tagging
 from keras_bert.text.offsets import characters_of_bytes
@@ -29,11 +31,13 @@ class KerasEngine:
 
     def answers(self, examples, encoded=None, **options):
         """Return the answers for encoded data, see `tasks.inference.answers`."""
-        predict = self._predict
-        if self.task == "embedder":  # rows of texts
-            model = inference.model_for_data(self.model)
-            predict = inference.predict_function(model, self._precision)
+        predict = self._predict_rows if self.task == "embedder" else self._predict
         return inference.answers(self.model, examples, encoded=encoded, predict=predict, **options)
+
+    @functools.cached_property
+    def _predict_rows(self):
+        """Function from rows of texts to the vectors of an embedder."""
+        return inference.predict_function(inference.model_for_data(self.model), self._precision)
 
     def check_labeled(self, examples):
         """Raise an error if data has no labels."""

@@ -97,6 +97,10 @@ class OnnxEngine:
                 f"{path / 'tokenizer.json'} must have the tokens {', '.join(_SPECIAL_TOKENS)}. "
                 "Export the model again"
             )
+        if (path / "vocab.txt").is_file() and not self._has_vocabulary_of(path / "vocab.txt"):
+            raise ValueError(
+                f"{path}: tokenizer.json and vocab.txt have different tokens. Export the model again"
+            )
         if self.task not in TASKS:
             raise ValueError(
                 f"a pipeline needs a model with a head; {path} has the task {self.task!r}. Run it "
@@ -120,6 +124,11 @@ class OnnxEngine:
             f"{self.name} is an ONNX folder, which has no Keras model. Give the model that was "
             "exported to keras_bert.pipeline"
         )
+
+    def _has_vocabulary_of(self, file):
+        lines = _read_lines(file)
+        tokens = self._tokenizer.get_vocab()
+        return all(index < len(lines) and lines[index] == token for token, index in tokens.items())
 
     def encode(self, examples, long_texts=None):
         """Encode the data of the task."""

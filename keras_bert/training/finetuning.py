@@ -16,7 +16,7 @@ from keras_bert.encoder import BertEncoder
 from keras_bert.runtime import distribution
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.files import exclusive_lock
-from keras_bert.tasks import classification, inference, registry
+from keras_bert.tasks import inference, registry
 from keras_bert.training import loop
 from keras_bert.training.batch_plan import BatchPlan
 from keras_bert.training.callbacks import (
@@ -68,10 +68,11 @@ def finetune(
 
     Args:
         encoder: A `BertEncoder` with a preprocessor, or a pretraining model: a copy of the encoder
-            gets a new head, and the encoder itself does not change. If the encoder has a `pooling`,
-            as MiniLM has, a head for texts starts from a regression on its vectors. Or a model with
-            the head of a task, including a custom one that ends in a `heads.TaskOutput`: it is
-            trained in place, and its preprocessor's `max_sequence_length` is set to `max_length`.
+            gets a new head, and the encoder itself does not change. A tagger's head starts from a
+            regression on the encoder's vectors of words, and a head for texts from one on the
+            vectors of texts if the encoder has a `pooling`, as MiniLM has. Or a model with the head
+            of a task, including a custom one that ends in a `heads.TaskOutput`: it is trained in
+            place, and its preprocessor's `max_sequence_length` is set to `max_length`.
         train: The training data. Its labels are the classes.
         dev: The data for scoring, or `None`.
         epochs: Number of passes over the training data. The paper uses 2 to 4.
@@ -171,7 +172,7 @@ def finetune(
         trained = inference.model_for_data(model)
         run = _Run(task, trained, train, dev, recipe, metric, callbacks)
         state = run.restore(folder, show_progress)
-        if is_new and task is classification and not (state.epoch or state.batch):
+        if is_new and not (state.epoch or state.batch):
             initialize_head(model, run.encoded, recipe.seed)
         steps = 1 if evaluate_every is None else run.plan.batches
         with loop.Log(show_progress, tensorboard, recipe.epochs, steps) as log:

@@ -1,4 +1,4 @@
-"""The first weights of a new head on an encoder that was trained to make text vectors."""
+"""The first weights of a new head."""
 
 import warnings
 
@@ -9,33 +9,41 @@ from keras_bert import heads
 from keras_bert.data.batching import LENGTHS
 from keras_bert.tasks import inference
 
-_MAX_SEQUENCES = 2000
+# Training sequences that a regression is fitted to. Each word of a tagger's is an example.
+_MAX_SEQUENCES = {"classifier": 2000, "regressor": 2000, "tagger": 500}
 _BATCH_SIZE = 32
 
 
 def initialize_head(model, encoded, seed):
-    """Set the weights of a classifier's or regressor's head to those of a regression.
+    """Set the weights of a new head to those of a regression on the encoder's vectors.
 
-    The regression, logistic for classes, is fitted to the encoder's vectors of at most 2,000
-    training texts. With random weights instead, the first gradients would change what the encoder
-    has learned. Models whose encoder has no `pooling`, such as BERT, keep their random weights.
+    The regression, logistic for classes and tags, is fitted to at most 2,000 training texts or 500
+    sentences. With random weights instead, the first gradients would change what the encoder has
+    learned, and 500 sentences would be too few to learn a tag. Classifiers and regressors whose
+    encoder has no `pooling`, such as BERT, keep their random weights: their texts' vectors mean
+    nothing before the training.
 
     Source: Kumar et al. (2022), Fine-tuning can distort pretrained features and underperform
     out-of-distribution.
     """
+    output = heads.find_output(model)
+    if output.task not in _MAX_SEQUENCES:
+        return
     pooling = heads.find_encoder(model).pooling
     names = [layer.name for layer in model.layers]
-    if pooling is None or "pooling" not in names or model.get_layer("pooling").mode != pooling:
+    if output.task != "tagger" and (
+        pooling is None or "pooling" not in names or model.get_layer("pooling").mode != pooling
+    ):
         return
     from sklearn.exceptions import ConvergenceWarning
 
-    rows = np.random.default_rng(seed).permutation(len(encoded))[:_MAX_SEQUENCES]
+    rows = np.random.default_rng(seed).permutation(len(encoded))[: _MAX_SEQUENCES[output.task]]
     vectors, targets, weights = _vectors(model, encoded, rows)
     kernel, bias = model.get_layer("logits").get_weights()
     with warnings.catch_warnings():
         # The weights only have to be a good start.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        columns = _logit_weights(heads.find_output(model), vectors, targets, weights)
+        columns = _logit_weights(output, vectors, targets, weights)
     for index, column in enumerate(columns):
         if column is not None:
             kernel[:, index], bias[index] = column
@@ -43,16 +51,20 @@ def initialize_head(model, encoded, seed):
 
 
 def _vectors(model, encoded, rows):
-    """Return vectors (n, hidden), targets and weights of some sequences."""
+    """Return vectors (n, hidden), targets and weights of some sequences or their words."""
     rows = rows[np.argsort(encoded.lengths[rows], kind="stable")]
-    pooled = keras.Model(model.input, model.get_layer("pooling").output)
-    predict, parts = inference.predict_function(pooled), []
+    features = keras.Model(model.input, model.get_layer("logits").input)
+    predict, parts = inference.predict_function(features), []
     for start in range(0, len(rows), _BATCH_SIZE):
         chosen = rows[start : start + _BATCH_SIZE]
         longest = int(encoded.lengths[chosen].max())
         length = next((size for size in LENGTHS if size >= longest), longest)
         inputs, targets, weights = encoded.batch(chosen, min(length, encoded.max_length))
-        parts.append((np.asarray(predict(inputs)), targets, weights))
+        vectors = np.asarray(predict(inputs))
+        if vectors.ndim == 3:  # those of all tokens, of which the first of each word has a weight
+            is_word = weights > 0
+            vectors, targets, weights = vectors[is_word], targets[is_word], is_word[is_word]
+        parts.append((vectors, targets, weights))
     return (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
 
 

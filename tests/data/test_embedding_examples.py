@@ -14,9 +14,11 @@ def test_texts_are_pairs_of_themselves():
     assert EmbeddingExamples.of_texts(["a", "b"]).texts == [("a", "a"), ("b", "b")]
 
 
+@pytest.mark.filterwarnings("ignore:.*texts were left out")
 def test_classes_give_pairs_of_one_class():
     texts, labels = list("abcdefg"), ["x", "y", "x", "y", "x", "z", "y"]
-    examples = EmbeddingExamples.of_classes(Examples(texts, labels=labels))
+    with pytest.warns(UserWarning, match="the data: 1 of 7 texts were left out, because no other"):
+        examples = EmbeddingExamples.of_classes(Examples(texts, labels=labels, source="the data"))
     label_of = dict(zip(texts, labels, strict=True))
     assert sorted(row[0] for row in examples.texts) == list("abcdeg")  # "f" is alone
     for (first, second), label in zip(examples.texts, examples.classes, strict=True):

@@ -216,6 +216,11 @@ def test_broken_folders(tmp_path):
     for options in ({"top_k": 0}, {"top_k": True}, {"batch_size": 0}):
         with pytest.raises(ValueError, match="must be an integer of at least 1"):
             ask("good", **options)
+    vocabulary = (path / "vocab.txt").read_text(encoding="utf-8")
+    (path / "vocab.txt").write_text(vocabulary.replace("good\n", "goods\n"), encoding="utf-8")
+    with pytest.raises(ValueError, match="tokenizer.json and vocab.txt have different tokens"):
+        keras_bert.pipeline(path)
+    (path / "vocab.txt").write_text(vocabulary, encoding="utf-8")
     (path / "labels.txt").write_text("a\n")
     with pytest.raises(ValueError, match="must have 2 lines; it has 1"):
         keras_bert.pipeline(path)

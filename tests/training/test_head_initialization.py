@@ -1,12 +1,13 @@
-"""The first weights of a head on an encoder with a pooling."""
+"""The first weights of a new head."""
 
 import keras
 import numpy as np
 import pytest
 
 from keras_bert import heads
+from keras_bert.data.conll import TaggedSentences
 from keras_bert.data.examples import Examples
-from keras_bert.tasks import classification, inference
+from keras_bert.tasks import classification, inference, tagging
 from keras_bert.training import finetuning, head_initialization
 from tests import tiny
 
@@ -63,6 +64,21 @@ def test_other_heads_keep_their_random_weights():
         head_initialization.initialize_head(model, encoded, 0)
         for weight, old in zip(model.get_weights(), before, strict=True):
             np.testing.assert_array_equal(weight, old)
+
+
+def test_a_frozen_tagger_already_knows_the_tags():
+    words = [["this", "good", "film"], ["bad", "films"], ["so", "goodly"]] * 20
+    tags = [["O", "B-a", "O"], ["B-b", "O"], ["O", "B-a"]] * 20
+    examples = TaggedSentences(words, tags)
+    model = tagging.build(tiny.learner(), examples)
+    before = model.get_weights()
+    head_initialization.initialize_head(model, tagging.encode(model, examples, 32), 0)
+    assert inference.evaluate(model, examples)["f1"] > 0.9
+    changed = [
+        weight.path for weight, old in zip(model.weights, before, strict=True)
+        if (keras.ops.convert_to_numpy(weight) != old).any()
+    ]  # fmt: skip
+    assert len(changed) == 2 and all("logits" in path for path in changed)
 
 
 def test_labels_without_texts_keep_their_weights():
