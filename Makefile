@@ -23,7 +23,8 @@ VENV_DOCS ?= .venv-docs
 # Peers that live comparisons need: PyTorch, which is also Keras' third backend, and transformers.
 VENV_PEERS ?= .venv-peers
 peers := torch==2.13.0 transformers==5.23.0 accelerate==1.15.0 datasets==5.2.0 \
-	sentence-transformers==6.2.0 mteb==2.26.24 beir==2.2.0 ranx==0.3.21 faiss-cpu==1.15.1
+	sentence-transformers==6.2.0 mteb==2.26.24 beir==2.2.0 ranx==0.3.21 faiss-cpu==1.15.1 \
+	openvino==2026.4.1
 
 # What our entity F1 is held to. There is only its source archive, which the newest setuptools_scm
 # does not build; so that is neither in setup.cfg nor fetched by the build itself.

@@ -1,4 +1,4 @@
-"""Tests of ONNX folders. The references are the Keras models, on ONNX Runtime."""
+"""Tests of ONNX folders on ONNX Runtime and OpenVINO. The references are the Keras models."""
 
 import collections
 import pathlib
@@ -60,13 +60,22 @@ def inputs_for(model):
     return {name: value.astype(np.int32) for name, value in inputs.items()}
 
 
+def run_openvino(proto, inputs):
+    openvino = pytest.importorskip("openvino")
+    model = openvino.Core().read_model(proto.SerializeToString())
+    precision = {"INFERENCE_PRECISION_HINT": "f32"}
+    compiled = openvino.Core().compile_model(model, "CPU", precision)
+    found = compiled(inputs)
+    return {output.name: found[output.name] for output in proto.graph.output}
+
+
 def run(proto, inputs):
     session = onnxruntime.InferenceSession(proto.SerializeToString())
     names = [output.name for output in session.get_outputs()]
     return dict(zip(names, session.run(None, inputs), strict=True))
 
 
-def check(head, hidden_act="gelu"):
+def check(head, hidden_act="gelu", run=run):
     build, outputs = HEADS[head]
     model = build(tiny.encoder(initializer_range=0.3, hidden_act=hidden_act))
     proto = onnx_graph.build_model_proto(model)
@@ -86,6 +95,12 @@ def check(head, hidden_act="gelu"):
 @pytest.mark.parametrize("head", HEADS)
 def test_outputs_equal_those_of_keras(head):
     check(head)
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("head", HEADS)
+def test_outputs_of_openvino_equal_those_of_keras(head):
+    check(head, run=run_openvino)
 
 
 def test_every_head_is_tested():
