@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import zipfile
 import pytest
 
 import keras_bert
+import keras_bert.hub.resolve
 from tests import tiny
 from tests.conftest import ROOT
 
@@ -92,25 +94,113 @@ def test_twine_accepts_both(archives, tmp_path):
     run(sys.executable, "-m", "twine", "check", "--strict", *archives, cwd=tmp_path)
 
 
-def test_the_installed_wheel_works_without_the_repository(archives, tmp_path):
-    environment = tmp_path / "environment"
-    venv.create(environment)
-    scripts = environment / ("Scripts" if os.name == "nt" else "bin")
-    python = scripts / pathlib.Path(sys.executable).name
-    install = (sys.executable, "-m", "pip", "--python", python, "install", "--no-deps")
-    run(*install, "--no-index", "--quiet", archives[1], cwd=tmp_path)
-    paths = {"base": environment, "platbase": environment}
-    packages = pathlib.Path(sysconfig.get_path("purelib", "venv", paths))
-    # The dependencies of this environment. Its own .pth files, of an editable installation, are
-    # not read there.
-    packages.joinpath("dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+# Of each extra, a program that needs it. `make test-beam` tests `beam`, `make test-garden` `garden`.
+START = """
+import re, subprocess, sys, urllib.request
+import keras_bert
+model, output = sys.argv[1:]
+ask = keras_bert.pipeline(keras_bert.load(model))
+assert ask("so good")["label"] in ("good", "bad")
+"""
+OF_EXTRA = {
+    "fast": """
+from keras_bert.text.fast_tokenizer import tokenize_function
+tokenizer = keras_bert.heads.find_encoder(ask.model).preprocessor.tokenizer
+assert tokenize_function(tokenizer) != tokenizer.tokenize
+""",
+    "serve": """
+keras_bert.export(ask.model, output)
+command = [sys.executable, "-m", "keras_bert", "serve", output, "--port", "0"]
+with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+    try:
+        address = next(filter(None, (re.search(r"http://[^ ]+", line) for line in server.stdout)))
+        assert b"<html" in urllib.request.urlopen(address[0].rstrip("/,.")).read()
+    finally:
+        server.kill()
+""",
+    "onnx": """
+folder = keras_bert.export(ask.model, output, format="onnx")
+assert keras_bert.pipeline(folder)("so good")["label"] == ask("so good")["label"]
+""",
+    "search": """
+import faiss
+vectors = keras_bert.pipeline(ask.model, task="embedder").encode(["so good", "bad film"])
+index = faiss.IndexFlatIP(vectors.shape[1])
+index.add(vectors)
+assert index.search(vectors, 1)[1].ravel().tolist() == [0, 1]
+""",
+    "pretraining": """
+from keras_bert.pretraining import vocabulary
+assert "good" in vocabulary.train(["so good"] * 9, 12)
+import mwparserfromhell, zstandard
+""",
+    "interop": """
+import keras_hub
+backbone = keras_hub.models.BertBackbone(12, 1, 2, 8, 16)
+assert keras_bert.load(backbone).bert_config["hidden_size"] == 8
+""",
+}
 
-    keras_bert.save(
-        keras_bert.heads.classifier(tiny.encoder(), labels=["bad", "good"]), tmp_path / "it"
-    )
+
+def scripts(environment):
+    return environment / ("Scripts" if os.name == "nt" else "bin")
+
+
+def packages(environment):
+    paths = {"base": environment, "platbase": environment}
+    return pathlib.Path(sysconfig.get_path("purelib", "venv", paths))
+
+
+def install(environment, package):
+    """Install a package and its dependencies in an environment."""
+    python = scripts(environment) / "python"
+    command = (sys.executable, "-m", "pip", "--python", python, "install", "--quiet")
+    constraints = ("-c", ROOT / "constraints.txt")
+    run(*command, "--disable-pip-version-check", *constraints, package, cwd=environment)
+    return python
+
+
+@pytest.fixture(scope="module")
+def base(archives, tmp_path_factory):
+    """A folder with an environment, in which the wheel is installed, and a saved model."""
+    folder = tmp_path_factory.mktemp("base")
+    venv.create(folder / "environment")
+    install(folder / "environment", archives[1])
+    model = keras_bert.heads.classifier(tiny.encoder(), labels=["bad", "good"])
+    keras_bert.save(model, folder / "model")
+    return folder
+
+
+def test_the_installed_wheel_works_without_the_repository(base, tmp_path):
+    environment = base / "environment"
     program = tiny.write_file(tmp_path / "program.py", PROGRAM)
     # In the folder of the clone, too, the installed package is used.
     for cwd, output in ((tmp_path, "a"), (ROOT, "b")):
-        run(python, program, environment, tmp_path / "it", tmp_path / output, cwd=cwd)
-    said = run(scripts / "keras-bert", "--version", cwd=tmp_path)
+        python = scripts(environment) / "python"
+        run(python, program, environment, base / "model", tmp_path / output, cwd=cwd)
+    said = run(scripts(environment) / "keras-bert", "--version", cwd=tmp_path)
     assert said == f"keras_bert {keras_bert.__version__}\n"
+
+
+def test_the_example_of_the_readme(base, tmp_path):
+    try:
+        keras_bert.hub.resolve.find("minilm")
+    except OSError as error:
+        pytest.skip(str(error))
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    programs = "".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
+    program = tiny.write_file(tmp_path / "program.py", programs)
+    shutil.copytree(ROOT / "examples/data", tmp_path / "examples/data")
+    printed = run(scripts(base / "environment") / "python", program, cwd=tmp_path)
+    assert "'label': 'billing'" in printed and "[b'billing']" in printed
+
+
+@pytest.mark.parametrize("extra", OF_EXTRA)
+def test_each_extra_alone(archives, base, tmp_path, extra):
+    environment = tmp_path / "environment"
+    venv.create(environment)
+    dependencies = f"{packages(base / 'environment')}\n"
+    (packages(environment) / "dependencies.pth").write_text(dependencies)
+    python = install(environment, f"keras3-bert[{extra}] @ {archives[1].as_uri()}")
+    program = tiny.write_file(tmp_path / "program.py", START + OF_EXTRA[extra])
+    run(python, program, base / "model", tmp_path / "output", cwd=tmp_path)
