@@ -361,7 +361,7 @@ def test_masked_tokens(encoder, head):
     text = "this [MASK] is so[MASK] 한국 good"
     candidates = keras_bert.pipeline(model)(text, top_k=None)
     found = inspect.attributions(model, text)
-    assert found.tokens == "[CLS] this [MASK] is so [MASK] [UNK] good [SEP]".split()
+    assert " ".join(found.tokens) == "[CLS] this [MASK] is so [MASK] [UNK] good [SEP]"
     assert (found.target, found.position) == (candidates[0][0]["token"], 2)
     words = [(word["text"], text[word["start"] : word["end"]]) for word in found.words]
     assert words == [(word, word) for word in ("this", "is", "so", "한국", "good")]

@@ -94,7 +94,7 @@ def test_twine_accepts_both(archives, tmp_path):
     run(sys.executable, "-m", "twine", "check", "--strict", *archives, cwd=tmp_path)
 
 
-# Of each extra, a program that needs it. `make test-beam` tests `beam`, `make test-garden` `garden`.
+# A program for each extra. `make test-beam` tests `beam`, and `make test-garden` tests `garden`.
 START = """
 import re, subprocess, sys, urllib.request
 import keras_bert

@@ -99,7 +99,8 @@ class OnnxEngine:
             )
         if (path / "vocab.txt").is_file() and not self._has_vocabulary_of(path / "vocab.txt"):
             raise ValueError(
-                f"{path}: tokenizer.json and vocab.txt have different tokens. Export the model again"
+                f"{path}: tokenizer.json and vocab.txt have different tokens. Export the model "
+                "again"
             )
         if self.task not in TASKS:
             raise ValueError(

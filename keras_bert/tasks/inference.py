@@ -162,9 +162,7 @@ def predict_function(model, precision=None):
 
     def predict(inputs):
         # LoRA and quantization change which variables a layer computes with.
-        forms = tuple(
-            (layer.lora_enabled, layer.quantization_mode) for layer in layers
-        )
+        forms = tuple((layer.lora_enabled, layer.quantization_mode) for layer in layers)
         outputs = graph(forms)(*(tf.constant(inputs[name], tf.int32) for name in names))
         return keras.tree.map_structure(lambda output: output.numpy(), outputs)
 
