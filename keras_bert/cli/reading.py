@@ -47,6 +47,7 @@ COLUMNS = {
     "word": 1,
     "tag": -1,
     "negatives": (),
+    "score_range": None,
     "skip_ragged": False,  # not an option: only for GLUE's QQP, which has broken rows
     "characters": False,
 }
@@ -78,7 +79,7 @@ def read(path, task, columns, format, limit=None):
     options = _of_texts(columns, task) | {"skip_ragged": columns["skip_ragged"]}
     if task == "embedding":
         del options["kind"]
-        options["negatives"] = columns["negatives"]
+        options |= {name: columns[name] for name in ("negatives", "score_range")}
         return reader.read(path, "embedding", **options, format=format, limit=limit)
     return tabular.read(path, **options, format=format, limit=limit)
 

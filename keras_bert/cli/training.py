@@ -75,7 +75,8 @@ def _finetune(args, output, examples, dev, columns):
             raise ValueError(f"{names} cannot change {args.model}, which is an embedder. Remove it")
         start = loaded  # with its pooling, dense layers and prompts
     if args.teacher:
-        examples = _vectors_of_teacher(args, examples)
+        examples = _answers_of_teacher(args, examples)
+    if getattr(examples, "vectors", None) is not None:
         width = examples.vectors.shape[1]
         if start is encoder and encoder.bert_config["hidden_size"] != width:
             start = heads.embedder(encoder, layers=[keras.layers.Dense(width, name="dense")])
@@ -136,10 +137,11 @@ def _finetune(args, output, examples, dev, columns):
     print(f"saved in {output}")
 
 
-def _vectors_of_teacher(args, examples):
-    """Return the texts of the examples with the vectors of `--teacher`."""
+def _answers_of_teacher(args, examples):
+    """Return the texts of the examples with the vectors or the scores of `--teacher`."""
     teacher = keras_bert.load(args.teacher, trusted=args.trusted, task="auto")
-    return keras_bert.pipeline(inference.as_embedder(teacher)).as_teacher(examples)
+    target = "scores" if args.loss in ("cosent", "cosine_similarity") else "vectors"
+    return keras_bert.pipeline(inference.as_embedder(teacher)).as_teacher(examples, target=target)
 
 
 def _recipe_options(args):
@@ -211,9 +213,9 @@ def _read_training_data(args):
         raise ValueError("finetune needs --train or --glue")
     task, columns = args.task or "classification", reading.columns_of(args)
     if task != "embedding":
-        for name in ("negatives", "pooling", "teacher"):
+        for name in ("negatives", "pooling", "score_range", "teacher"):
             if getattr(args, name):
-                raise ValueError(f"--{name} applies only to --task embedding")
+                raise ValueError(f"--{name.replace('_', '-')} applies only to --task embedding")
     if len(args.train) > 1 and task != "embedding":
         raise ValueError(f"the task {task} takes one --train file; received {len(args.train)}")
     parts = [

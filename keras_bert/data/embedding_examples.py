@@ -88,16 +88,20 @@ class EmbeddingExamples:
         return vectors
 
     @classmethod
-    def of_pairs(cls, examples, negatives=()):
+    def of_pairs(cls, examples, negatives=(), *, score_range=None):
         """Return `Examples` of pairs, with or without scores, as `EmbeddingExamples`.
 
-        `negatives` are columns of hard negatives, lists of texts.
+        `negatives` are columns of hard negatives, lists of texts. `score_range` is the lowest and
+        the highest score, such as `(0, 5)`; the scores are then scaled to 0 to 1.
         """
         if examples.text_pairs is None:
             raise ValueError(f"{examples.source} has no pairs; use of_texts for single texts")
+        scores = examples.scores
+        if score_range is not None:
+            scores = _scaled(examples, score_range)
         return cls(
             [*zip(examples.texts, examples.text_pairs, *negatives, strict=True)],
-            examples.scores,
+            scores,
             source=examples.source,
         )
 
@@ -178,3 +182,24 @@ class EmbeddingExamples:
     def positives(self):
         """The second text of each row, or its only one."""
         return [row[min(1, len(row) - 1)] for row in self.texts]
+
+
+def _scaled(examples, score_range):
+    """Return the scores of `Examples`, scaled from a range to 0 to 1."""
+    if not isinstance(score_range, (list, tuple)) or len(score_range) != 2:
+        raise ValueError(
+            "score_range must be the lowest and the highest score, such as (0, 5); received "
+            f"{score_range!r:.80}"
+        )
+    low, high = (check_score("score_range", value) for value in score_range)
+    if not low < high:
+        raise ValueError(f"score_range must start with the lowest score; received {score_range}")
+    if examples.scores is None:
+        raise ValueError(f"{examples.source} has no scores, so score_range does not apply")
+    for number, score in enumerate(examples.scores, 1):
+        if not low <= score <= high:
+            raise ValueError(
+                f"{examples.source}: the score {score:g} in row {number} is not from {low:g} to "
+                f"{high:g}, the score_range"
+            )
+    return [(score - low) / (high - low) for score in examples.scores]

@@ -40,6 +40,7 @@ def read(
     tag=-1,
     characters=None,
     negatives=(),
+    score_range=None,
     split="test",
     limit=None,
 ):
@@ -68,6 +69,8 @@ def read(
         characters: Question answering: whether to score answers as in KorQuAD. By default, the
             file says it.
         negatives: Embeddings: columns of hard negatives, a list.
+        score_range: Embeddings: the lowest and the highest score, such as `(0, 5)`. The scores are
+            then scaled to 0 to 1.
         split: Retrieval: the file in `qrels/` of the folder, without its extension.
         limit: Maximum number of examples.
 
@@ -96,12 +99,13 @@ def read(
     given = {
         "text": text, "text_pair": text_pair, "label": label, "separator": separator,
         "format": format, "header": header, "skip_ragged": skip_ragged, "word": word, "tag": tag,
-        "characters": characters, "negatives": negatives, "split": split, "limit": limit,
+        "characters": characters, "negatives": negatives, "score_range": score_range, "split": split,
+        "limit": limit,
     }  # fmt: skip
     if task not in TASKS:
         raise ValueError(f"task must be one of {', '.join(TASKS)}; received {task!r}")
     takes = _OPTIONS.get(task, _OF_TEXTS)
-    takes = (*takes, "negatives") if task == "embedding" else takes
+    takes = (*takes, "negatives", "score_range") if task == "embedding" else takes
     for name, parameter in inspect.signature(read).parameters.items():
         default = "label" if name == "label" else parameter.default
         if name in given and name not in takes and given[name] != default:
@@ -113,19 +117,21 @@ def read(
     if task in LABEL_KINDS or task == "embedding":
         options["kind"] = LABEL_KINDS.get(task, "score" if text_pair else "label")
         columns = options.pop("negatives", ())
+        score_range = options.pop("score_range", None)
         reader = tabular if is_file else tables
         examples = reader.read(data, **options)
         if task != "embedding":
             return examples
         if text_pair is None:
-            if columns:
-                raise ValueError("negatives need text_pair, the column of the second text")
+            given = "score_range" if score_range is not None else "negatives"
+            if columns or score_range is not None:
+                raise ValueError(f"{given} needs text_pair, the column of the second text")
             if examples.labels is not None:
                 return EmbeddingExamples.of_classes(examples)
             return EmbeddingExamples.of_texts(examples.texts, source=examples.source)
         options |= {"text_pair": None, "label": None}
         others = [reader.read(data, **options | {"text": name}).texts for name in columns]
-        return EmbeddingExamples.of_pairs(examples, others)
+        return EmbeddingExamples.of_pairs(examples, others, score_range=score_range)
     if not is_file:
         kind = {"tagging": "TaggedSentences", "multiple_choice": "Choices"}.get(task, "Questions")
         raise ValueError(

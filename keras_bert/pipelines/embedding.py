@@ -9,7 +9,7 @@ from keras_bert import search
 from keras_bert.data.embedding_examples import EmbeddingExamples
 from keras_bert.data.examples import Examples
 from keras_bert.data.retrieval import RetrievalData
-from keras_bert.pipelines.inputs import SOURCE, check_texts, listed, prompt_of
+from keras_bert.pipelines.inputs import SOURCE, check_texts, is_pair, listed, prompt_of
 from keras_bert.pipelines.kinds import TextPipeline
 from keras_bert.runtime.arguments import as_integer
 
@@ -98,29 +98,37 @@ class Embedding(TextPipeline):
             )
         return EmbeddingExamples(rows, source=examples.source)
 
-    def as_teacher(self, texts, *, prompt=None):
-        """Return texts with their embeddings, to train a smaller model on.
+    def as_teacher(self, texts, *, target="vectors", prompt=None):
+        """Return texts with what this model makes of them, to train a smaller model on.
 
         Args:
             texts: A list of texts, or `keras_bert.Examples` or `EmbeddingExamples`, whose texts are
-                taken.
+                taken. For scores, pairs: a list of tuples, or such data.
+            target: `"vectors"`, the embeddings of the texts, or `"scores"`, the cosine similarities
+                of the pairs. The embeddings of a model that learns scores can have any width.
             prompt: See `encode`.
 
         Returns:
-            `EmbeddingExamples` with `vectors`, for `keras_bert.finetune`.
+            `EmbeddingExamples` with `vectors` or `scores`, for `keras_bert.finetune`.
 
         Raises:
-            ValueError: If a text is not a string.
+            ValueError: If a text is not a string, or scores are wanted of other rows than pairs.
         """
+        if target not in ("vectors", "scores"):
+            raise ValueError(f'target must be "vectors" or "scores"; received {target!r:.80}')
         source = getattr(texts, "source", SOURCE)
-        if isinstance(texts, EmbeddingExamples):
-            texts = [text for row in texts.texts for text in row]
-        elif isinstance(texts, Examples):
-            texts = [*texts.texts, *(texts.text_pairs or ())]
-        texts, _ = listed(texts, "texts")
-        texts = list(dict.fromkeys(check_texts(texts)))
-        vectors = self.encode(texts, prompt=prompt)
-        return EmbeddingExamples([(text,) for text in texts], source=source, vectors=vectors)
+        rows = _rows_of(texts)
+        is_pairs = all(len(row) == 2 for row in rows) and any(row[0] != row[1] for row in rows)
+        if target == "scores" and not is_pairs:
+            raise ValueError(f"{source}: scores need pairs of different texts")
+        distinct = list(dict.fromkeys(check_texts([text for row in rows for text in row])))
+        vectors = self.encode(distinct, prompt=prompt, normalize=target == "scores")
+        if target == "vectors":
+            rows = [(text,) for text in distinct]
+            return EmbeddingExamples(rows, source=source, vectors=vectors)
+        vector_of = dict(zip(distinct, vectors, strict=True))
+        scores = [float(vector_of[first] @ vector_of[second]) for first, second in rows]
+        return EmbeddingExamples(rows, scores, source=source)
 
     def similarity(self, first, second):
         """Compare each vector of one array with each of another, as the model was trained.
@@ -192,3 +200,14 @@ class Embedding(TextPipeline):
 
     def _joined(self, answers):
         return np.array(answers, np.float32)
+
+
+def _rows_of(texts):
+    """Return data of texts, or a list of texts or pairs, as a list of tuples of texts."""
+    if isinstance(texts, EmbeddingExamples):
+        return texts.texts
+    if isinstance(texts, Examples):
+        columns = [texts.texts] + [texts.text_pairs] * (texts.text_pairs is not None)
+        return list(zip(*columns, strict=True))
+    texts, _ = listed(texts, "texts")
+    return [tuple(row) if is_pair(row) else (row,) for row in texts]

@@ -469,9 +469,12 @@ def test_embedding(tmp_path, capsys):
 
 def test_options_of_embeddings_are_refused_for_other_tasks(tmp_path, capsys):
     (file := tmp_path / "a.tsv").write_text("text\tlabel\na\tb\n")
-    for option in ("--negatives", "--pooling", "--teacher"):
+    for option, *values in (
+        ("--negatives", "mean"), ("--pooling", "mean"), ("--teacher", "mean"),
+        ("--score-range", 0, 5),
+    ):  # fmt: skip
         arguments = ["finetune", "--train", file, "--output", tmp_path / "out"]
-        assert run(*arguments, option, "mean") == 1
+        assert run(*arguments, option, *values) == 1
         assert f"{option} applies only to --task embedding" in capsys.readouterr().err
 
 
@@ -609,6 +612,23 @@ def test_teacher_and_evaluation_of_an_encoder(pairs, tmp_path, capsys):
     other = [*arguments[:2], narrow, *arguments[3:]]
     assert run(*other, "--output", tmp_path / "other") == 0
     assert keras_bert.load(tmp_path / "other").output_shape == (None, 8)
+    assert run(*other, "--loss", "cosent", "--output", tmp_path / "scores") == 0
+    assert keras_bert.load(tmp_path / "scores").output_shape == (None, 4)
+
+
+def test_scores_of_a_range(pairs, tmp_path, capsys):
+    encoder, _ = pairs
+    (file := tmp_path / "scored.tsv").write_text("a\tb\ts\ngood\tso\t0\nbad\tfilm\t5\n")
+    arguments = ["finetune", "--model", encoder, "--task", "embedding", "--train", file]
+    arguments += ["--text", "a", "--text-pair", "b", "--label", "s", "--epochs", 1]
+    arguments += ["--loss", "cosine_similarity", "--output", tmp_path / "out"]
+    assert run(*arguments) == 1
+    assert "needs scores from -1 to 1" in capsys.readouterr().err
+    assert run(*arguments, "--score-range", 0, 4) == 1
+    assert "the score 5 in row 2 is not from 0 to 4" in capsys.readouterr().err
+    assert run(*arguments, "--score-range", 0, 5) == 0
+    assert run("evaluate", tmp_path / "out", "--input", file) == 0
+    assert "spearman" in capsys.readouterr().out
 
 
 def test_evaluate_retrieval(pairs, tmp_path, capsys):

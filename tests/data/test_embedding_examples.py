@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import keras_bert
 from keras_bert import EmbeddingExamples, Examples
 from keras_bert.data import packing
 from keras_bert.data.batching import Batches
@@ -99,3 +100,25 @@ def test_a_query_of_classes_does_not_find_itself():
 def test_wrong_data(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_scores_of_a_range_are_scaled(tmp_path):
+    table = {"text": ["a", "b", "c"], "other": ["d", "e", "f"], "label": [0, 5, "2.5"]}
+    options = {"text_pair": "other", "label": "label"}
+    found = keras_bert.read(table, "embedding", **options, score_range=(0, 5))
+    assert found.scores == [0.0, 1.0, 0.5]
+    assert keras_bert.read(table, "embedding", **options).scores == [0.0, 5.0, 2.5]
+    for score_range, message in (
+        ((0, 4), "the score 5 in row 2 is not from 0 to 4, the score_range"),
+        ((5, 0), "score_range must start with the lowest score"),
+        (5, "must be the lowest and the highest score"),
+        ((0, "x"), "score_range must be numbers"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            keras_bert.read(table, "embedding", **options, score_range=score_range)
+    with pytest.raises(ValueError, match="has no scores, so score_range does not apply"):
+        keras_bert.read(table, "embedding", text_pair="other", score_range=(0, 5))
+    with pytest.raises(ValueError, match="score_range needs text_pair"):
+        keras_bert.read(table, "embedding", score_range=(0, 5))
+    with pytest.raises(ValueError, match="score_range does not apply to the task 'regression'"):
+        keras_bert.read(table, "regression", score_range=(0, 5))

@@ -1,5 +1,7 @@
 """Students that imitate the vectors of a teacher."""
 
+import itertools
+
 import keras
 import numpy as np
 import pytest
@@ -58,6 +60,31 @@ def test_teachers_read_texts_and_pairs(teacher):
     found = teacher.as_teacher(EmbeddingExamples([("a", "so"), ("so", "b")], source="x"))
     assert found.texts == [("a",), ("so",), ("b",)] and found.source == "x"
     np.testing.assert_allclose(found.vectors, teacher.encode(["a", "so", "b"]), atol=1e-6)
+
+
+def test_a_student_of_another_width_learns_the_scores_of_its_teacher(teacher):
+    pairs = list(itertools.combinations(TEXTS[:12], 2))
+    data = teacher.as_teacher(pairs, target="scores")
+    first, second = (teacher.encode(column) for column in zip(*pairs, strict=True))
+    np.testing.assert_allclose(data.scores, np.sum(first * second, axis=1), atol=1e-5)
+    assert data.texts == pairs and data.vectors is None
+    bert = encoder(hidden_size=4, num_attention_heads=2)
+    before = keras_bert.evaluate(heads.embedder(bert), data)
+    student, found = keras_bert.finetune(
+        bert, data, data, epochs=4, batch_size=16, learning_rate=1e-2, show_progress=False
+    )
+    assert student.output_shape == (None, 4)
+    assert found["spearman"] > max(0.6, before["spearman"])
+    again = teacher.as_teacher(EmbeddingExamples(pairs, source="x"), target="scores")
+    assert again.scores == data.scores and again.source == "x"
+
+
+def test_wrong_targets(teacher):
+    with pytest.raises(ValueError, match='"vectors" or "scores"; received \'logits\''):
+        teacher.as_teacher(TEXTS, target="logits")
+    for texts in (TEXTS, [("a", "a")], EmbeddingExamples([("a", "b", "c")])):
+        with pytest.raises(ValueError, match="scores need pairs of different texts"):
+            teacher.as_teacher(texts, target="scores")
 
 
 def test_keep_layers_before_lora(teacher):

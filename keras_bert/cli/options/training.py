@@ -35,8 +35,9 @@ def add_finetune(commands):
     parser.add_argument(
         "--teacher",
         metavar="MODEL",
-        help="embedding: an embedder, whose vectors of the texts in --train are imitated. Scores "
-        "and negatives in --train are not used",
+        help="embedding: an embedder, whose vectors of the texts in --train are imitated; with "
+        "--loss cosent or cosine_similarity, its similarities of pairs. Scores and negatives in "
+        "--train are not used",
     )
     common.add_pooling(parser)
     parser.add_argument("--task", choices=TASKS, help="default: classification")
@@ -73,6 +74,13 @@ def _add_data(group):
     common.add_labels(group)
     group.add_argument(
         "--negatives", nargs="+", metavar="COLUMN", help="embedding: columns of hard negatives"
+    )
+    group.add_argument(
+        "--score-range",
+        nargs=2,
+        type=float,
+        metavar=("LOW", "HIGH"),
+        help="embedding: the lowest and the highest score in --label, which are scaled to 0 and 1",
     )
     group.add_argument(
         "--limit", type=common.positive(int), help="train on the first rows only (default: all)"
