@@ -123,9 +123,11 @@ def read(
         if task != "embedding":
             return examples
         if text_pair is None:
-            given = "score_range" if score_range is not None else "negatives"
-            if columns or score_range is not None:
-                raise ValueError(f"{given} needs text_pair, the column of the second text")
+            for name, value in (("negatives", columns), ("score_range", score_range)):
+                if value:
+                    raise ValueError(
+                        f"{name} is only for pairs; give text_pair, the column of the second text"
+                    )
             if examples.labels is not None:
                 return EmbeddingExamples.of_classes(examples)
             return EmbeddingExamples.of_texts(examples.texts, source=examples.source)

@@ -118,7 +118,7 @@ def test_scores_of_a_range_are_scaled(tmp_path):
             keras_bert.read(table, "embedding", **options, score_range=score_range)
     with pytest.raises(ValueError, match="has no scores, so score_range does not apply"):
         keras_bert.read(table, "embedding", text_pair="other", score_range=(0, 5))
-    with pytest.raises(ValueError, match="score_range needs text_pair"):
+    with pytest.raises(ValueError, match="score_range is only for pairs; give text_pair"):
         keras_bert.read(table, "embedding", score_range=(0, 5))
     with pytest.raises(ValueError, match="score_range does not apply to the task 'regression'"):
         keras_bert.read(table, "regression", score_range=(0, 5))
