@@ -4,6 +4,7 @@ No other module of this package may use them. `tests/test_keras_internals.py` na
 fails if a new version of Keras removes it or changes its signature.
 """
 
+import contextlib
 import typing
 import warnings
 
@@ -94,6 +95,30 @@ def run_with(model, inputs, layer, function, training=False):
         return functional.operation_fn(operation, training=training)
 
     return model._run_through_graph(inputs, replace)
+
+
+@contextlib.contextmanager
+def keeping_variables(model):
+    """Give a model its variables back if the block, which runs it on JAX, raises an error.
+
+    Keras empties them during `fit`, `evaluate` and `predict`, and an error leaves them empty.
+    """
+    if keras.backend.backend() != "jax":
+        yield
+        return
+    variables = list(model.variables)
+    if getattr(model, "optimizer", None) is not None:
+        variables += model.optimizer.variables
+    values = [variable._value for variable in variables]
+    try:
+        yield
+    except BaseException:
+        model.jax_state_sync()  # the state after the last complete step
+        for variable, value in zip(variables, values, strict=True):
+            # A complete step deletes the arrays that it read.
+            if variable._value is None and value is not None and not value.is_deleted():
+                variable._value = value
+        raise
 
 
 def replace_value(variable, value):

@@ -4,6 +4,8 @@ import re
 
 import keras
 
+from keras_bert import keras_internals
+
 
 @keras.saving.register_keras_serializable(package="keras_bert")
 class TokenModel(keras.Model):
@@ -13,17 +15,34 @@ class TokenModel(keras.Model):
         self._refuse_strings(inputs)
         return super().__call__(inputs, *args, **options)
 
-    def fit(self, x=None, *args, **options):
+    def fit(self, x=None, *args, validation_data=None, **options):
         self._refuse_strings(x)
-        return super().fit(x, *args, **options)
+        if isinstance(validation_data, (list, tuple)):
+            self._refuse_strings(validation_data[0])
+        with keras_internals.keeping_variables(self):
+            return super().fit(x, *args, validation_data=validation_data, **options)
 
     def evaluate(self, x=None, *args, **options):
         self._refuse_strings(x)
-        return super().evaluate(x, *args, **options)
+        with keras_internals.keeping_variables(self):
+            return super().evaluate(x, *args, **options)
 
     def predict(self, x, *args, **options):
         self._refuse_strings(x)
-        return super().predict(x, *args, **options)
+        with keras_internals.keeping_variables(self):
+            return super().predict(x, *args, **options)
+
+    def train_on_batch(self, x, *args, **options):
+        self._refuse_strings(x)
+        return super().train_on_batch(x, *args, **options)
+
+    def test_on_batch(self, x, *args, **options):
+        self._refuse_strings(x)
+        return super().test_on_batch(x, *args, **options)
+
+    def predict_on_batch(self, x):
+        self._refuse_strings(x)
+        return super().predict_on_batch(x)
 
     def _refuse_strings(self, x):
         if _has_strings(getattr(x, "element_spec", x)):  # `element_spec` of a `tf.data.Dataset`
@@ -39,9 +58,11 @@ class TokenModel(keras.Model):
 
 
 def _has_strings(x):
-    """Return True for strings, tensors of strings, and lists or dicts that hold them."""
-    if isinstance(x, (str, bytes)):
+    """Return True for strings, tensors, tables and lists of strings, dicts of them, `Examples`."""
+    if isinstance(x, (str, bytes)) or hasattr(x, "to_dataset"):
         return True
+    if hasattr(x, "columns") and hasattr(x, "dtypes"):  # a DataFrame
+        return any(_has_strings(x[name]) for name in x.columns)
     if isinstance(x, dict):
         return any(map(_has_strings, x.values()))
     if isinstance(x, (list, tuple)):

@@ -118,6 +118,9 @@ def predict_texts(args):
     """Predict for texts or a file."""
     if bool(args.texts) == bool(args.input):
         raise ValueError("give either texts or --input")
+    for text in args.texts:
+        if pathlib.Path(text).suffix.lower() in _TEXT_FILES and os.path.isfile(text):
+            raise ValueError(f"{text} is a file. To read it, give --input {text}")
     _check_output(args.output, args.input)
     model = _fine_tuned(args)
     task = reading.task_of(model)

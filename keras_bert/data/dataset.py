@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from keras_bert import heads
 from keras_bert.data.batching import LENGTHS
+from keras_bert.data.examples import UnknownLabel
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.text.fast_tokenizer import tokenize_function
 
@@ -102,7 +103,7 @@ def targets_of(examples, output=None, labels=None):
         for name in names:
             if name not in index:
                 whose = "" if output is None else "model's "
-                raise ValueError(
+                raise UnknownLabel(
                     f"{examples.location(row)}: the label {name!r} is not one of the {whose}"
                     f"labels: {', '.join(labels[:20])}"
                 )

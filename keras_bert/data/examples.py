@@ -141,6 +141,10 @@ class Examples:
         return max(counts.values()) / counts.total()
 
 
+class UnknownLabel(ValueError):
+    """A label of the data is not one of the model's labels."""
+
+
 def summary(data, count, columns=()):
     """Return a short `repr` of data: its type, its number of items, its columns and its source."""
     also = f" with {', '.join(columns)}" if columns else ""

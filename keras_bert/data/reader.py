@@ -99,8 +99,8 @@ def read(
     given = {
         "text": text, "text_pair": text_pair, "label": label, "separator": separator,
         "format": format, "header": header, "skip_ragged": skip_ragged, "word": word, "tag": tag,
-        "characters": characters, "negatives": negatives, "score_range": score_range, "split": split,
-        "limit": limit,
+        "characters": characters, "negatives": negatives, "score_range": score_range,
+        "split": split, "limit": limit,
     }  # fmt: skip
     if task not in TASKS:
         raise ValueError(f"task must be one of {', '.join(TASKS)}; received {task!r}")

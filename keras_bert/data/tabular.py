@@ -135,9 +135,11 @@ def _check_options(path, columns, kind, separator, format):
         raise ValueError(f"kind must be one of {', '.join(KINDS)}; received {kind!r}")
     if format not in FORMATS.values():
         received = format or path.suffix or "a file without an extension"
+        advice = "give `format` (--format)"
+        if received in (".conll", ".conllu", "conll", "conllu"):
+            advice = "for tagged words, give task='tagging' (--task tagging)"
         raise ValueError(
-            f"{path}: the format must be one of tsv, csv, jsonl; received {received!r}; "
-            "give `format` (--format)"
+            f"{path}: the format must be one of tsv, csv, jsonl; received {received!r}; {advice}"
         )
     if not separator:
         raise ValueError("separator (--separator) must not be empty")

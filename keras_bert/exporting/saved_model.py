@@ -110,7 +110,10 @@ def export(
     if license is not None and not isinstance(license, str):
         raise ValueError(f"license must be a string; received {license!r:.80}")
     if not isinstance(model, keras.Model):
-        raise ValueError(f"export takes a keras.Model; received {model!r:.80}")
+        raise ValueError(
+            f"export takes a keras.Model; received {model!r:.80}. A pipeline has its model as "
+            "`pipeline.model`"
+        )
     known_metrics, known_license = provenance.known_metrics_and_license(model)
     metrics = known_metrics if metrics is None else metrics
     license = license or known_license

@@ -3,6 +3,9 @@
 import concurrent.futures
 import contextlib
 import dataclasses
+import difflib
+import inspect
+import itertools
 import json
 import math
 import os
@@ -93,6 +96,7 @@ def load(
     """
     if task not in (None, "auto") and task not in heads.TASKS:
         raise ValueError(f"task must be one of {', '.join(heads.TASKS)}; received {task!r}")
+    _check_head_options(head_options)
     path = resolve.find(name)
     if file := _keras_file(path):
         options = {"dtype": dtype, "rematerialize": rematerialize, "hidden_act": hidden_act}
@@ -120,6 +124,21 @@ def load(
     )
     _remember_source(model, name, {})
     return model
+
+
+def _check_head_options(options):
+    """Raise an error for an option that no head has."""
+    heads_take = {
+        name
+        for head in heads.TASKS.values()
+        for name in itertools.islice(inspect.signature(head).parameters, 1, None)
+    }
+    for name in options:
+        if name not in heads_take:
+            known = [*inspect.signature(load).parameters, *sorted(heads_take)]
+            close = difflib.get_close_matches(name, known, 1)
+            advice = f"did you mean {close[0]}?" if close else "remove it"
+            raise ValueError(f"{name} is not an argument of load; {advice}")
 
 
 def _remember_source(model, name, metrics):

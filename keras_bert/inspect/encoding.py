@@ -99,7 +99,8 @@ def encode_text(model, text, text_pair=None):
 def _check(model, text, text_pair):
     if not isinstance(model, keras.Model):
         raise ValueError(
-            f"model must be a Keras model; received {model!r:.80}. Load it with keras_bert.load"
+            f"model must be a Keras model; received {model!r:.80}. Load it with keras_bert.load; a "
+            "pipeline has its model as `pipeline.model`"
         )
     for name, value in (("text", text), ("text_pair", text_pair)):
         if not isinstance(value, str) and (name == "text" or value is not None):

@@ -265,7 +265,10 @@ def _mask_target(model, encoded, target):
     number, token = target if isinstance(target, tuple) and len(target) == 2 else (0, target)
     positions = encoded.inputs["masked_lm_positions"][0]
     if not len(positions):
-        raise ValueError(f"the text must contain {MASK}; received {encoded.texts[0]!r:.80}")
+        hint = ""
+        if heads.find_task(model) == "pretraining":
+            hint = ". For next sentences, load the saved model with task='next_sentence'"
+        raise ValueError(f"the text must contain {MASK}; received {encoded.texts[0]!r:.80}{hint}")
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < len(positions):
         raise ValueError(
             f"target must be a token, or a tuple of the index of a {MASK} from 0 to "

@@ -85,7 +85,8 @@ class Pipeline:
         Returns:
             The result of a single input, a list of results for several, an iterator for an
             iterator, or for a DataFrame a copy with the results as further columns. Their names
-            begin with `predicted_` where the DataFrame already has a column of this name.
+            begin with `predicted_` where the DataFrame already has a column of this name; columns
+            with such a name are replaced.
 
         Raises:
             ValueError: If an input is not a string, or an option does not belong to the task.
@@ -161,7 +162,7 @@ class Pipeline:
         """
         n = as_integer("n", n, 1)
         if self._mistakes is None:
-            raise ValueError(f"the task {self.task} has no single answer per text. Use evaluate")
+            raise ValueError(f"the task {self.task} has no single answer per text, so no mistakes")
         self._check_data(examples, scored=True)
         answers = self._answers(examples, self.batch_size)
         return results.Results(self._mistakes(examples, answers)[:n])
@@ -231,13 +232,14 @@ class Pipeline:
         self._warn_of_truncation()
         return self._joined(found)
 
-    def _run_rows(self, rows, settings, options):
+    def _run_rows(self, rows, settings, options, warn=True):
         found = results.Results()
         with _bar(len(rows), settings) as advance:
             for start in range(0, len(rows), self.chunk):
                 part = self._examples(rows[start : start + self.chunk])
                 found.extend(self._part(part, settings, options, advance))
-        self._warn_of_truncation()
+        if warn:
+            self._warn_of_truncation()
         return self._joined(found)
 
     def _part(self, examples, settings, options, advance):
@@ -252,9 +254,12 @@ class Pipeline:
     def _run_iterator(self, inputs, settings, options):
         settings = {**settings, "show_progress": False}
         size = min(self.chunk, 16 * settings["batch_size"])
-        while part := list(itertools.islice(inputs, size)):
-            rows, _ = self._rows(part)
-            yield from self._run_rows(rows, settings, options)
+        try:
+            while part := list(itertools.islice(inputs, size)):
+                rows, _ = self._rows(part)
+                yield from self._run_rows(rows, settings, options, warn=False)
+        finally:
+            self._warn_of_truncation()
 
     def _run_dataframe(self, frame, settings, options):
         if not frame.columns.is_unique:
@@ -272,9 +277,12 @@ class Pipeline:
         answers = results.Results(self._run_rows(rows, settings, options))
         columns = {}
         for name, column in answers.to_dataframe(frame.index).items():
-            while name in frame.columns:
+            values = column.tolist()
+            if name in frame.columns:
+                if name == "label" and frame[name].dtype.kind in "iu":
+                    values = _integers(values)
                 name = f"predicted_{name}"
-            columns[name] = column.tolist()
+            columns[name] = values
         return frame.assign(**columns)
 
     def _decoding(self, options):
@@ -315,6 +323,15 @@ class Pipeline:
                 stacklevel=level_of_caller(),
             )
         self._truncated = self._read = 0
+
+
+def _integers(labels):
+    """Return labels as the integers that `read` made strings of, if all of them are."""
+    try:
+        found = [int(label) for label in labels]
+    except ValueError:
+        return labels
+    return found if list(map(str, found)) == labels else labels
 
 
 @contextlib.contextmanager

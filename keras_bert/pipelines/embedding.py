@@ -151,9 +151,9 @@ class Embedding(TextPipeline):
             raise ValueError(f"give a list of texts; {kind} are for `evaluate`")
         return super().__call__(inputs, *args, **options)
 
-    def _run_rows(self, rows, settings, options):
+    def _run_rows(self, rows, settings, options, warn=True):
         width = self._kept(options.get("truncate_dim"))
-        return np.reshape(super()._run_rows(rows, settings, options), (-1, width))
+        return np.reshape(super()._run_rows(rows, settings, options, warn), (-1, width))
 
     def _kept(self, truncate_dim):
         """Return the width of the vectors of a call."""

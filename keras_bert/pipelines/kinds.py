@@ -320,16 +320,19 @@ class MultipleChoice(Pipeline):
     def _sequences(self, examples):
         return sum(map(len, examples.choices))
 
-    def _run_rows(self, rows, settings, options):
+    def _run_rows(self, rows, settings, options, warn=True):
         # A batch has the same number of choices in each row.
         groups = collections.defaultdict(list)
         for index, (_, choices) in enumerate(rows):
             groups[len(choices)].append(index)
         found = results.Results([None] * len(rows))
         for indices in groups.values():
-            part = super()._run_rows([rows[index] for index in indices], settings, options)
+            part = [rows[index] for index in indices]
+            part = super()._run_rows(part, settings, options, warn=False)
             for index, result in zip(indices, part, strict=True):
                 found[index] = result
+        if warn:
+            self._warn_of_truncation()
         return found
 
     def _examples(self, rows):

@@ -20,9 +20,12 @@ class Results(list):
         return pandas.DataFrame(rows, index=index)
 
     def _repr_html_(self):
-        if self and all(isinstance(row, dict) for row in self):
+        if not self:
+            return "<p>no results</p>"
+        if all(isinstance(row, dict) for row in self):
             return _table(list(self))
-        parts = [getattr(row, "_repr_html_", lambda row=row: _escape(row))() for row in self]
+        rows = [Results(row) if type(row) is list else row for row in self]
+        parts = [getattr(row, "_repr_html_", lambda row=row: _escape(row))() for row in rows]
         return "<hr>".join(parts)
 
 
@@ -45,7 +48,8 @@ class Labels(Results):
         self.text = text
 
     def _repr_html_(self):
-        return f"<p>{_escape(self.text)}</p>{_table(list(self))}"
+        table = _table(list(self)) if self else "<p>no label</p>"
+        return f"<p>{_escape(self.text)}</p>{table}"
 
 
 class Entities(Results):

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from keras_bert import heads
 from keras_bert.data.conll import is_bio
-from keras_bert.data.examples import check_strings
+from keras_bert.data.examples import UnknownLabel, check_strings
 from keras_bert.tasks import tag_windows
 from keras_bert.text.fast_tokenizer import tokenize_function
 
@@ -87,7 +87,7 @@ def _targets(examples, labels):
     for number, row in enumerate(examples.tags, examples.first):
         unknown = next((tag for tag in row if tag not in index), None)
         if unknown is not None:
-            raise ValueError(
+            raise UnknownLabel(
                 f"{examples.source}, sentence {number}: the tag {unknown!r} is not one of the "
                 f"model's labels: {', '.join(labels[:20])}"
             )

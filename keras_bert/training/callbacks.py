@@ -29,25 +29,28 @@ def check_callbacks(callbacks, folder):
             raise ValueError(f"finetune does not average weights; remove the callback {name}")
 
 
-def check_monitors(callbacks, scores):
+def check_monitors(callbacks, scores, names):
     """Check what callbacks monitor, and set their `mode`, which Keras cannot know for F1.
 
-    `scores` are the names of the scores of the dev data, or `None` without dev data.
+    `scores` are the names of the scores of the dev data, or `None` without dev data. `names` are
+    those of the other values in the logs.
     """
     known = ["val_loss", *(f"val_{score}" for score in scores or ())]
     for callback in callbacks:
         monitor = getattr(callback, "monitor", None)
-        if not isinstance(monitor, str) or not monitor.startswith("val_"):
+        if not isinstance(monitor, str):
             continue
         if not getattr(callback, "save_best_only", True):  # a ModelCheckpoint of each epoch
             continue
         received = f"{type(callback).__name__} monitors {monitor!r}"
-        if scores is None:
+        if scores is None and monitor.startswith("val_"):
             raise ValueError(f"{received}; pass dev, the data to score")
-        if monitor not in known:
-            raise ValueError(f"{received}; monitor must be one of {', '.join(known)}")
+        all_known = [*names, *(known if scores is not None else ())]
+        if monitor not in all_known:
+            raise ValueError(f"{received}; monitor must be one of {', '.join(all_known)}")
         if getattr(callback, "mode", None) == "auto":
-            callback.mode = "min" if _record_name(monitor) in LOWER_IS_BETTER else "max"
+            is_loss = monitor.endswith("loss") or _record_name(monitor) in LOWER_IS_BETTER
+            callback.mode = "min" if is_loss else "max"
 
 
 def selecting_metric(callbacks, metric):

@@ -11,6 +11,7 @@ import keras
 import numpy as np
 
 from keras_bert import heads, optimizers, provenance
+from keras_bert.data.examples import UnknownLabel
 from keras_bert.data.retrieval import RetrievalData
 from keras_bert.encoder import BertEncoder
 from keras_bert.runtime import distribution
@@ -170,7 +171,7 @@ def finetune(
         is_new = model is None
         model = task.build(encoder, train) if is_new else model
         trained = inference.model_for_data(model)
-        run = _Run(task, trained, train, dev, recipe, metric, callbacks)
+        run = _Run(task, trained, train, dev, recipe, metric, callbacks, show_progress)
         state = run.restore(folder, show_progress)
         if is_new and not (state.epoch or state.batch):
             initialize_head(model, run.encoded, recipe.seed)
@@ -252,7 +253,7 @@ class _Recipe:
 class _Run:
     """The encoded data, the plan and the compiled model of one call of `finetune`."""
 
-    def __init__(self, task, model, train, dev, recipe, metric, callbacks):
+    def __init__(self, task, model, train, dev, recipe, metric, callbacks, show_progress):
         self._model, self._train, self._dev, self._recipe = model, train, dev, recipe
         self.metric = metric
         # The generators got their seeds when the encoder was created or loaded.
@@ -276,7 +277,14 @@ class _Run:
                 f"{train.source}: no text has tokens. Check the column of the texts and the "
                 "vocabulary"
             )
-        check_monitors(callbacks, None if dev is None else task.metric_names(model, dev))
+        if hasattr(task, "model_of_rows"):
+            options = task.compile_options(model, self.encoded)
+        else:
+            options = task.compile_options(model)
+        scores = None if dev is None else task.metric_names(model, dev)
+        check_monitors(callbacks, scores, _names_of_logs(options))
+        self._note_truncated(train, self.encoded, show_progress)
+        self._note_truncated(dev, self._encoded_dev, show_progress)
         self.plan = BatchPlan(
             model,
             self.encoded,
@@ -294,11 +302,16 @@ class _Run:
         )
         if any(isinstance(each, keras.callbacks.ReduceLROnPlateau) for each in callbacks):
             optimizer = optimizers.SettableRateAdamW.from_config(optimizer.get_config())
-        if hasattr(task, "model_of_rows"):
-            options = task.compile_options(model, self.encoded)
-        else:
-            options = task.compile_options(model)
         _compile(model, options, optimizer, self.plan)
+
+    def _note_truncated(self, data, encoded, show_progress):
+        """Print how many texts are truncated; the metrics have the numbers, too."""
+        if show_progress and getattr(encoded, "truncated", 0):
+            print(
+                f"{data.source}: {encoded.truncated} texts are truncated to "
+                f"{encoded.max_length} tokens (max_length)",
+                file=sys.stderr,
+            )
 
     def _score_names(self, task):
         """Return the names of the scores of the dev data, and of its loss if it has targets."""
@@ -436,7 +449,8 @@ def _check_data(task, train, data):
             f"received {type(data).__name__}"
         )
     if not inference.is_labeled(data):
-        raise ValueError(f"{data.source}: has no labels; finetune needs labeled data")
+        part = "train" if data is train else "dev"
+        raise ValueError(f"{part}, {data.source}: has no labels; finetune needs labeled data")
     if not len(data):
         raise ValueError(f"{data.source}: contains no examples")
 
@@ -445,10 +459,7 @@ def _encode_dev(task, model, train, dev, max_length):
     """Encode the dev data; raise an error for a label that the training data does not have."""
     try:
         return task.encode(model, dev, max_length)
-    except ValueError as error:
-        names = getattr(dev, "label_names", set)
-        if not set(names()) - set(heads.find_output(model).labels or names()):
-            raise
+    except UnknownLabel as error:
         raise ValueError(
             f"{error}. No row of the training data, {train.source}, has this label; add some "
             "there, or remove it from the dev data"
@@ -487,6 +498,13 @@ def _score(model, dev, encoded, batch_size, predict):
 def _check_metric(names, metric):
     if metric is not None and metric not in names:
         raise ValueError(f"metric must be one of {', '.join(names)}; received {metric!r}")
+
+
+def _names_of_logs(options):
+    """Return the names that Keras' logs of a training epoch have, for arguments of `compile`."""
+    losses, metrics = options["loss"], options.get("weighted_metrics") or ()
+    names = [f"{name}_loss" for name in losses] if isinstance(losses, dict) else []
+    return ["loss", *names, *(metric.name for metric in metrics)]
 
 
 def _compile(model, options, optimizer, plan):

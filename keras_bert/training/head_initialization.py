@@ -12,6 +12,10 @@ from keras_bert.tasks import inference
 # Training sequences that a regression is fitted to. Each word of a tagger's is an example.
 _MAX_SEQUENCES = {"classifier": 2000, "regressor": 2000, "tagger": 500}
 _BATCH_SIZE = 32
+# `C` of scikit-learn's logistic regression on words. A looser fit, with `C` of 1, would already be
+# so good on a few sentences that the encoder learns little: entity F1 of 0.85 instead of 0.92 on
+# the sentences of examples/data. With 0.001, 500 sentences of WNUT-17 give 0.38 instead of 0.42.
+_C_OF_WORDS = 0.01
 
 
 def initialize_head(model, encoded, seed):
@@ -74,7 +78,8 @@ def _logit_weights(output, vectors, targets, weights):
         return [_ridge(vectors, targets.ravel(), weights)]
     if output.multi_label:
         return [_logistic(vectors, column, weights) for column in targets.T]
-    return _softmax(vectors, targets, weights, len(output.labels))
+    c = _C_OF_WORDS if output.task == "tagger" else 1.0
+    return _softmax(vectors, targets, weights, len(output.labels), c)
 
 
 def _ridge(vectors, targets, weights):
@@ -94,14 +99,14 @@ def _logistic(vectors, targets, weights):
     return fitted.coef_[0], fitted.intercept_[0]
 
 
-def _softmax(vectors, targets, weights, classes):
+def _softmax(vectors, targets, weights, classes, c):
     """Return weights and bias of each class, `None` for classes without a text."""
     from sklearn.linear_model import LogisticRegression
 
     columns = [None] * classes
     if len(np.unique(targets)) < 2:
         return columns
-    fitted = LogisticRegression(max_iter=1000).fit(vectors, targets, weights)
+    fitted = LogisticRegression(C=c, max_iter=1000).fit(vectors, targets, weights)
     kernel, bias = fitted.coef_, fitted.intercept_
     if len(fitted.classes_) == 2:  # scikit-learn has one column then, the difference of the two
         kernel, bias = np.stack([-kernel[0], kernel[0]]) / 2, np.array([-bias[0], bias[0]]) / 2

@@ -46,6 +46,7 @@ pytestmark = pytest.mark.usefixtures("eager")
         ),
         (["predict", "{model}"], "give either texts or --input"),
         (["predict", "{model}", "a", "--input", "{rows}"], "give either texts or --input"),
+        (["predict", "{model}", "{rows}"], "a.tsv is a file. To read it, give --input "),
         (["predict", "{model}", "--input", "missing"], "missing: No such file"),
         (
             ["predict", "{model}", "a", "--output", "no/such"],

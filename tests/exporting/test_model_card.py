@@ -268,6 +268,13 @@ def test_card_of_a_finetuned_model(minilm, info_of, tmp_path):
     assert (info_of(model).metrics, info_of(model).license) == (None, "Apache-2.0")
 
 
+def test_copies_of_an_encoder_keep_its_license(minilm):
+    encoder = keras_bert.load("minilm")
+    for copy in (encoder, encoder.with_options(hidden_dropout_prob=0.0), encoder.keep_layers([0])):
+        _, license = provenance.known_metrics_and_license(heads.classifier(copy, 2))
+        assert license == "Apache-2.0"
+
+
 def test_card_has_only_facts(info_of):
     data = Examples(["so good", "so bad"], labels=["good", "bad"])
     encoder = tiny.encoder(num_hidden_layers=1)

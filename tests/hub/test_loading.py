@@ -428,6 +428,9 @@ def test_fresh_head_on_a_saved_model(tmp_path):
         ({"dtype": "mixed_bfloat16"}, "the head classifier, whose options are fixed; remove dtype"),
         ({"rematerialize": True}, "options are fixed; remove rematerialize"),
         ({"num_classes": 3}, "num_classes is only possible with fresh_head"),
+        ({"squence_length": 64}, "squence_length is not an argument of load; did you mean sequen"),
+        ({"lables": ["a"], "fresh_head": True}, "lables is not an .*; did you mean labels?"),
+        ({"zzz": 1}, "zzz is not an argument of load; remove it"),
         ({"fresh_head": True}, "fresh_head needs a task"),
         ({"task": "tagger"}, "has the head classifier, not tagger; pass fresh_head=True"),
         (

@@ -214,11 +214,39 @@ def test_dataframes(classify):
     assert classify(frame["text"]) == classify(["so good", "bad"])
     labeled = pandas.DataFrame({"text": ["so good"], "label": ["true"]})
     assert list(classify(labeled).columns) == ["text", "label", "predicted_label", "score"]
-    twice = classify(classify(labeled))
-    assert list(twice.columns)[2:4] == ["predicted_label", "score"]
-    assert list(twice.columns)[4:] == ["predicted_predicted_label", "predicted_score"]
+    names = ["text", "label", "predicted_label", "score", "predicted_score"]
+    for _ in range(3):  # a cell that is run again
+        labeled = classify(labeled)
+    assert list(labeled.columns) == names
     with pytest.raises(ValueError, match="must have the columns text; it has words"):
         classify(pandas.DataFrame({"words": ["a"]}))
+
+
+def test_labels_of_a_dataframe_keep_their_type():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"text": ["so good", "bad"], "label": [1, 0]})
+    ask = keras_bert.pipeline(heads.classifier(encoder(), labels=["0", "1"]))
+    answered = ask(frame)
+    assert answered["predicted_label"].dtype == frame["label"].dtype
+    assert ask(frame["text"])[0]["label"] == str(answered["predicted_label"][0])
+    ask = keras_bert.pipeline(heads.classifier(encoder(), labels=["01", "1"]))
+    assert set(ask(frame)["predicted_label"]) <= {"01", "1"}
+
+
+def test_truncated_texts_of_an_iterator_are_counted_to_its_end(classify):
+    texts = ["good " * 40] * 600
+    with pytest.warns(UserWarning, match="600 of 600 texts were truncated") as caught:
+        list(classify(iter(texts), batch_size=8))
+    assert len(caught) == 1
+
+
+def test_results_without_rows_are_shown(classify):
+    assert classify([])._repr_html_() == "<p>no results</p>"
+    assert classify(["good"], top_k=1)[0].__class__([], "so")._repr_html_() == (
+        "<p>so</p><p>no label</p>"
+    )
+    ask = keras_bert.pipeline(heads.masked_lm(encoder()))
+    assert ask("so [MASK] [MASK]")._repr_html_().count("<table>") == 2
 
 
 def test_long_texts_are_truncated_with_one_warning():

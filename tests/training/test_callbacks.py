@@ -202,6 +202,15 @@ def test_scores_within_an_epoch():
     assert history[-1] == pytest.approx(finetune(**options)[1]["history"][-1])
 
 
+def test_callbacks_can_monitor_the_training():
+    stop = callbacks.EarlyStopping("accuracy", patience=1)
+    _, metrics = finetune(stop, epochs=4, learning_rate=1e-12)
+    assert stop.mode == "max" and len(metrics["history"]) == 2
+    stop = callbacks.EarlyStopping("loss", min_delta=9.0, patience=1)
+    _, metrics = finetune(stop, epochs=4, dev=None)
+    assert len(metrics["history"]) == 2
+
+
 @pytest.mark.slow
 def test_a_run_killed_after_a_score_within_an_epoch_resumes(tmp_path):
     def kill(batch, logs):
@@ -225,7 +234,17 @@ def test_a_run_killed_after_a_score_within_an_epoch_resumes(tmp_path):
         (
             callbacks.EarlyStopping("val_acc"),
             {},
-            "monitors 'val_acc'; monitor must be one of val_lo",
+            "monitors 'val_acc'; monitor must be one of loss, accuracy, val_lo",
+        ),
+        (
+            callbacks.ReduceLROnPlateau("acc"),
+            {},
+            "ReduceLROnPlateau monitors 'acc'; monitor must be one of loss, accuracy, val_loss",
+        ),
+        (
+            callbacks.EarlyStopping("acc"),
+            {"dev": None},
+            "monitors 'acc'; monitor must be one of loss, accuracy$",
         ),
         (callbacks.EarlyStopping(), {"dev": None}, "EarlyStopping monitors 'val_loss'; pass dev"),
         (print, {}, "callbacks must be keras.callbacks.Callback instances; received <built-in"),

@@ -506,8 +506,8 @@ def test_numbers_below_the_minimum_raise(option):
 @pytest.mark.parametrize(
     ("examples", "dev", "message"),
     [
-        (tabular.Examples(["a"]), None, "the examples: has no labels"),
-        (tiny.examples(), tabular.Examples(["a"]), "the examples: has no labels"),
+        (tabular.Examples(["a"]), None, "train, the examples: has no labels"),
+        (tiny.examples(), tabular.Examples(["a"]), "dev, the examples: has no labels"),
         (tabular.Examples([], labels=[]), None, "the examples: contains no examples"),
         (
             tiny.examples([("good", "a")] * 3, source="the training file"),
@@ -532,7 +532,7 @@ def test_numbers_below_the_minimum_raise(option):
         (
             tiny.examples(),
             tabular.Examples(["a"], text_pairs=["b"], labels=["good"], source="the dev file"),
-            "the dev file.* pairs",
+            "single texts; the dev file has pairs of texts$",
         ),
         (
             conll.TaggedSentences([["a"]], [["O"]], source="the train file"),
@@ -546,6 +546,12 @@ def test_numbers_below_the_minimum_raise(option):
 def test_unusable_data_raises(examples, dev, message):
     with pytest.raises(ValueError, match=message):
         finetune(examples, dev, epochs=1)
+
+
+def test_truncated_texts_are_counted_in_a_note(capsys):
+    long = tiny.examples([("good", "a " * 40), ("bad", "b")] * 2, source="it")
+    finetune(long, long, epochs=1, max_length=8, show_progress=True)
+    assert capsys.readouterr().err.count("it: 2 texts are truncated to 8 tokens") == 2
 
 
 @pytest.mark.parametrize(
