@@ -124,8 +124,7 @@ class Embedding(TextPipeline):
         distinct = list(dict.fromkeys(check_texts([text for row in rows for text in row])))
         vectors = self.encode(distinct, prompt=prompt, normalize=target == "scores")
         if target == "vectors":
-            rows = [(text,) for text in distinct]
-            return EmbeddingExamples(rows, source=source, vectors=vectors)
+            return EmbeddingExamples([(text,) for text in distinct], source=source, vectors=vectors)
         vector_of = dict(zip(distinct, vectors, strict=True))
         scores = [float(vector_of[first] @ vector_of[second]) for first, second in rows]
         return EmbeddingExamples(rows, scores, source=source)
