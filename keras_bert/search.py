@@ -2,7 +2,7 @@
 
 import numpy as np
 
-_BLOCK = 2**24  # numbers in a block of similarities, 64 MB
+_BLOCK = 2**23  # numbers in a block of similarities; sorting it takes 160 MB
 
 
 def similarity(first, second, kind="cosine"):
@@ -88,12 +88,15 @@ def top_k(queries, corpus, k=5, kind="cosine"):
     for start in range(0, len(corpus), rows):
         block = _vectors("corpus", corpus[start : start + rows])
         scores = np.concatenate([best, similarity(queries, block, kind)], axis=1)
-        numbers = np.arange(start, start + len(block))
-        numbers = np.concatenate([indices, np.tile(numbers, (len(queries), 1))], axis=1)
         # Stable: equal scores stay in the order of the corpus.
-        chosen = np.argsort(-scores, axis=1, kind="stable")[:, :count]
+        chosen = np.argsort(-scores, axis=1, kind="stable")[:, :count].copy()
         best = np.take_along_axis(scores, chosen, axis=1)
-        indices = np.take_along_axis(numbers, chosen, axis=1)
+        kept = indices.shape[1]  # the first columns are the best ones of earlier blocks
+        new = start + chosen - kept
+        if kept:
+            earlier = np.take_along_axis(indices, np.minimum(chosen, kept - 1), axis=1)
+            new = np.where(chosen < kept, earlier, new)
+        indices = new
     return indices, best
 
 

@@ -1,5 +1,7 @@
 """Exact search, compared with a full sort."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -22,6 +24,17 @@ def test_top_k(monkeypatch, block):
     order, cosine = expected(queries, corpus, 10)
     np.testing.assert_allclose(scores, cosine, atol=1e-6)
     assert np.mean(indices == order) > 0.99
+
+
+def test_the_memory_does_not_grow_with_the_corpus():
+    queries, corpus = np.ones((2000, 8), "float32"), np.ones((40_000, 8), "float32")
+    tracemalloc.start()
+    try:
+        search.top_k(queries, corpus, 5)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert 32e6 < peak < 200e6  # all similarities would take 320 MB
 
 
 def test_small_corpora_and_one_query():

@@ -402,6 +402,22 @@ def test_evaluate_and_errors(classify):
         classify.errors(keras_bert.Examples(TEXTS))
 
 
+def test_report_of_label_sets():
+    classify = keras_bert.pipeline(
+        heads.classifier(encoder(), labels=["a", "b"], multi_label=True)
+    )
+    given = [{each["label"] for each in row} for row in classify(TEXTS)]
+    label_sets = [["a"], ["b"], ["a", "b"], [], ["b"]]
+    report = classify.evaluate(keras_bert.Examples(TEXTS, label_sets=label_sets))["report"]
+    for label, row in report.items():
+        expected = [label in labels for labels in label_sets]
+        found = [label in labels for labels in given]
+        right = sum(a and b for a, b in zip(expected, found, strict=True))
+        assert row["support"] == sum(expected)
+        assert row["recall"] == pytest.approx(right / sum(expected))
+        assert row["precision"] == pytest.approx(right / max(1, sum(found)))
+
+
 @pytest.mark.slow
 def test_report_of_a_tagger():
     sentences = tiny.tagged()

@@ -1,7 +1,9 @@
 """Keras' callbacks in `finetune`: they see one `fit` of the caller's model."""
 
+import contextlib
 import csv
 import math
+import re
 
 import keras
 import numpy as np
@@ -9,7 +11,7 @@ import pytest
 
 import keras_bert
 from keras_bert.tasks import inference
-from keras_bert.training import finetuning
+from keras_bert.training import finetuning, loop
 from tests import tiny
 
 EXAMPLES = tiny.examples(tiny.ROWS[:12])
@@ -200,6 +202,27 @@ def test_scores_within_an_epoch():
         assert all("accuracy" in record and "dev_loss" in record for record in history)
     # The scores do not change the training.
     assert history[-1] == pytest.approx(finetune(**options)[1]["history"][-1])
+
+
+def test_the_bar_says_compiling_until_the_first_step_is_done(monkeypatch):
+    rates = []
+
+    class Bar(contextlib.nullcontext):
+        disable = False
+
+        def add_task(self, name, rate, **fields):
+            rates.append((name, rate))
+
+        def update(self, task, rate=None, **fields):
+            if rate is not None:
+                rates.append(("update", rate))
+
+    monkeypatch.setattr(loop, "progress", lambda *columns, show: Bar())
+    finetune(epochs=2)
+    assert rates[0] == ("Epoch 1 of 2", "compiling")
+    assert [rate for name, rate in rates if name == "Epoch 2 of 2"] == [""]
+    updates = [rate for name, rate in rates if name == "update"]
+    assert updates and all(re.fullmatch(r"\d+ examples/s", rate) for rate in updates)
 
 
 def test_callbacks_can_monitor_the_training():
