@@ -246,7 +246,7 @@ class BertEncoder(TokenModel):
         encoder.set_weights(self.get_weights())
         if "trainable" not in options:
             keras_internals.freeze_like(self, encoder)
-        self._copy_card(encoder)
+        self._copy_source(encoder)
         return encoder
 
     def enable_lora(self, rank):
@@ -313,10 +313,10 @@ class BertEncoder(TokenModel):
         pairs |= {f"layer_{new}": f"layer_{old}" for new, old in enumerate(layers)}
         for new, old in pairs.items():
             encoder.get_layer(new).set_weights(self.get_layer(old).get_weights())
-        self._copy_card(encoder)
+        self._copy_source(encoder)
         return encoder
 
-    def _copy_card(self, encoder):
+    def _copy_source(self, encoder):
         """Copy the source and the license, which `provenance` keeps for the model card."""
         if hasattr(self, "_card_source"):
             encoder._card_source = self._card_source

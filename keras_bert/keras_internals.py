@@ -98,17 +98,19 @@ def run_with(model, inputs, layer, function, training=False):
 
 
 @contextlib.contextmanager
-def keeping_variables(model):
-    """Give a model its variables back if the block, which runs it on JAX, raises an error.
+def restore_variables_on_error(model):
+    """Restore a model's variables if its `fit`, `evaluate` or `predict` fails on JAX.
 
-    Keras empties them during `fit`, `evaluate` and `predict`, and an error leaves them empty.
+    Keras empties them during these calls, and an error leaves them empty.
     """
     if keras.backend.backend() != "jax":
         yield
         return
-    variables = list(model.variables)
-    if getattr(model, "optimizer", None) is not None:
-        variables += model.optimizer.variables
+    variables = [*model.variables, *model.metrics_variables]
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is not None:
+        optimizer.build(model.trainable_variables)  # `fit` would build it and empty its variables
+        variables += optimizer.variables
     values = [variable._value for variable in variables]
     try:
         yield

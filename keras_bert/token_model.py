@@ -15,21 +15,22 @@ class TokenModel(keras.Model):
         self._refuse_strings(inputs)
         return super().__call__(inputs, *args, **options)
 
-    def fit(self, x=None, *args, validation_data=None, **options):
+    def fit(self, x=None, *args, **options):
         self._refuse_strings(x)
-        if isinstance(validation_data, (list, tuple)):
+        validation_data = options.get("validation_data")
+        if isinstance(validation_data, (list, tuple)) and validation_data:
             self._refuse_strings(validation_data[0])
-        with keras_internals.keeping_variables(self):
-            return super().fit(x, *args, validation_data=validation_data, **options)
+        with keras_internals.restore_variables_on_error(self):
+            return super().fit(x, *args, **options)
 
     def evaluate(self, x=None, *args, **options):
         self._refuse_strings(x)
-        with keras_internals.keeping_variables(self):
+        with keras_internals.restore_variables_on_error(self):
             return super().evaluate(x, *args, **options)
 
     def predict(self, x, *args, **options):
         self._refuse_strings(x)
-        with keras_internals.keeping_variables(self):
+        with keras_internals.restore_variables_on_error(self):
             return super().predict(x, *args, **options)
 
     def train_on_batch(self, x, *args, **options):
@@ -62,10 +63,14 @@ def _has_strings(x):
     if isinstance(x, (str, bytes)) or hasattr(x, "to_dataset"):
         return True
     if hasattr(x, "columns") and hasattr(x, "dtypes"):  # a DataFrame
-        return any(_has_strings(x[name]) for name in x.columns)
+        return any(map(_is_string, x.dtypes))
     if isinstance(x, dict):
         return any(map(_has_strings, x.values()))
     if isinstance(x, (list, tuple)):
         return any(map(_has_strings, x[:1]))
+    return _is_string(getattr(x, "dtype", ""))
+
+
+def _is_string(dtype):
     # NumPy: "<U4", "|S4" or "object"; pandas: "str"; TensorFlow: "<dtype: 'string'>".
-    return re.search(r"^.[US]\d|object|str", str(getattr(x, "dtype", ""))) is not None
+    return re.search(r"^.[US]\d|object|str", str(dtype)) is not None

@@ -25,6 +25,15 @@ def broken():  # a batch without two of the inputs
     for x, y in data:
         yield {"input_word_ids": x["input_mask"]}, y
 
+class Stop(keras.callbacks.Callback):
+    def on_train_batch_begin(self, batch, logs=None):
+        raise KeyboardInterrupt
+
+try:  # the variables of the optimizer exist, and no step is complete
+    model.fit(data, shuffle=False, verbose=0, callbacks=[Stop()])
+except KeyboardInterrupt:
+    pass
+model.fit(data, shuffle=False, verbose=0)
 for run in range(2):  # also after a training
     before = [keras.ops.convert_to_numpy(weight).copy() for weight in model.weights]
     for call in (
@@ -39,6 +48,8 @@ for run in range(2):  # also after a training
         else:
             raise AssertionError("it did not fail")
         assert encoder(inputs)["pooled_output"].shape == (1, 8)
+        batch, targets = next(iter(data.as_numpy_iterator()))
+        assert np.isfinite(model.test_on_batch(batch, targets))
         for weight, old in zip(model.weights, before):
             np.testing.assert_array_equal(keras.ops.convert_to_numpy(weight), old)
     model.fit(data, shuffle=False, verbose=0)

@@ -6,7 +6,7 @@ import warnings
 from keras_bert import heads, inspect
 from keras_bert.cli import arguments
 from keras_bert.inspect import drawing, integrated_gradients
-from keras_bert.inspect.encoding import OF_MASKS
+from keras_bert.inspect.encoding import MASKED_LM_TASKS
 from keras_bert.runtime.files import atomic_write
 from keras_bert.runtime.terminal import printable, waiting
 from keras_bert.tasks.masked_lm import MASK
@@ -21,8 +21,10 @@ def explain(args):
         warnings.simplefilter("once")  # both parts warn of the same truncated text
         task = heads.find_task(model)
         has_default_target = task in integrated_gradients.TASKS and task != "embedder"
-        if task in OF_MASKS:
-            has_default_target = MASK in args.text
+        if task in MASKED_LM_TASKS:
+            vocabulary = heads.find_encoder(model).preprocessor.vocabulary
+            texts = (args.text, args.text_pair or "")
+            has_default_target = MASK in vocabulary and any(MASK in text for text in texts)
         if has_default_target or args.target is not None:
             found = inspect.attributions(
                 model,

@@ -94,7 +94,7 @@ def _labeled_data(args, model, task):
         return found.with_prompts(*(prompt_of(output, name) for name in given))
     if args.prompt or args.corpus_prompt:
         raise ValueError("--prompt and --corpus-prompt apply only to data of retrieval")
-    columns = reading.columns_of(args, args.model) | {"negatives": ()}
+    columns = reading.columns_of(args, args.model) | {"negatives": (), "score_range": None}
     if task == "embedding" and (args.text or args.text_pair) and args.label is None:
         columns["label"] = None
     return reading.read(args.input, task, columns, args.format)
@@ -119,7 +119,7 @@ def predict_texts(args):
     if bool(args.texts) == bool(args.input):
         raise ValueError("give either texts or --input")
     for text in args.texts:
-        if pathlib.Path(text).suffix.lower() in _TEXT_FILES and os.path.isfile(text):
+        if pathlib.Path(text).suffix and os.path.isfile(text):
             raise ValueError(f"{text} is a file. To read it, give --input {text}")
     _check_output(args.output, args.input)
     model = _fine_tuned(args)

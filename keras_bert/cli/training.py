@@ -75,7 +75,7 @@ def _finetune(args, output, examples, dev, columns):
             raise ValueError(f"{names} cannot change {args.model}, which is an embedder. Remove it")
         start = loaded  # with its pooling, dense layers and prompts
     if args.teacher:
-        examples = _answers_of_teacher(args, examples)
+        examples = _teacher_targets(args, examples)
     if getattr(examples, "vectors", None) is not None:
         width = examples.vectors.shape[1]
         if start is encoder and encoder.bert_config["hidden_size"] != width:
@@ -137,7 +137,7 @@ def _finetune(args, output, examples, dev, columns):
     print(f"saved in {output}")
 
 
-def _answers_of_teacher(args, examples):
+def _teacher_targets(args, examples):
     """Return the texts of the examples with the vectors or the scores of `--teacher`."""
     teacher = keras_bert.load(args.teacher, trusted=args.trusted, task="auto")
     target = "scores" if args.loss in ("cosent", "cosine_similarity") else "vectors"
@@ -218,6 +218,8 @@ def _read_training_data(args):
                 raise ValueError(f"--{name.replace('_', '-')} applies only to --task embedding")
     if len(args.train) > 1 and task != "embedding":
         raise ValueError(f"the task {task} takes one --train file; received {len(args.train)}")
+    if args.teacher:
+        columns["negatives"] = ()
     parts = [
         reading.read(path, task, columns, args.format, limit=args.limit) for path in args.train
     ]

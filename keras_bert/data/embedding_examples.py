@@ -141,9 +141,9 @@ class EmbeddingExamples:
                 f"{examples.source}: no class has two texts. The labels must be classes; for "
                 "scores, give pairs of texts"
             )
-        if alone := len(examples) - len(rows):
+        if unpaired := len(examples) - len(rows):
             warnings.warn(
-                f"{examples.source}: {alone} of {len(examples)} texts were left out, because no "
+                f"{examples.source}: {unpaired} of {len(examples)} texts were left out, because no "
                 "other text has their class",
                 stacklevel=level_of_caller(),
             )
@@ -196,10 +196,10 @@ def _scaled(examples, score_range):
         raise ValueError(f"score_range must start with the lowest score; received {score_range}")
     if examples.scores is None:
         raise ValueError(f"{examples.source} has no scores, so score_range does not apply")
-    for number, score in enumerate(examples.scores, 1):
+    for row, score in enumerate(examples.scores):
         if not low <= score <= high:
             raise ValueError(
-                f"{examples.source}: the score {score:g} in row {number} is not from {low:g} to "
-                f"{high:g}, the score_range"
+                f"{examples.location(row)}: the score {score:g} is not from {low:g} to {high:g}, "
+                "the score_range"
             )
     return [(score - low) / (high - low) for score in examples.scores]

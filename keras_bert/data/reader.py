@@ -126,7 +126,8 @@ def read(
             for name, value in (("negatives", columns), ("score_range", score_range)):
                 if value:
                     raise ValueError(
-                        f"{name} is only for pairs; give text_pair, the column of the second text"
+                        f"{name} applies only to pairs; give text_pair, the column of the "
+                        "second text"
                     )
             if examples.labels is not None:
                 return EmbeddingExamples.of_classes(examples)

@@ -68,7 +68,7 @@ def _column_names(table):
         return list(table)
     raise ValueError(
         "data must be a file, a DataFrame, a Dataset or a dict of columns; received "
-        f"{type(table).__name__}. Lists become data with Examples(texts, labels=labels)"
+        f"{type(table).__name__}. For lists, use Examples(texts, labels=labels)"
     )
 
 

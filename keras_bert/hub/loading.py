@@ -135,9 +135,9 @@ def _check_head_options(options):
     }
     for name in options:
         if name not in heads_take:
-            known = [*inspect.signature(load).parameters, *sorted(heads_take)]
-            close = difflib.get_close_matches(name, known, 1)
-            advice = f"did you mean {close[0]}?" if close else "remove it"
+            known = {*inspect.signature(load).parameters, *heads_take} - {"head_options", "name"}
+            close = difflib.get_close_matches(name, sorted(known), 1)
+            advice = f"did you mean {close[0]!r}?" if close else "remove it"
             raise ValueError(f"{name} is not an argument of load; {advice}")
 
 

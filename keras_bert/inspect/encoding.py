@@ -13,9 +13,9 @@ from keras_bert.tasks import inference
 from keras_bert.tasks.masked_lm import MASK
 from keras_bert.text.offsets import characters_of_bytes
 
-OF_MASKS = ("masked_lm", "pretraining")
+MASKED_LM_TASKS = ("masked_lm", "pretraining")
 # Tasks that read single texts or pairs, whichever they get.
-_TAKE_BOTH = (None, *OF_MASKS)
+_TAKE_BOTH = (None, *MASKED_LM_TASKS)
 _NO_WORD = -1
 
 
@@ -71,7 +71,7 @@ def encode_text(model, text, text_pair=None):
     tokenize = preprocessor.tokenizer.tokenize_with_offsets
     if getattr(heads.find_output(model), "characters", False):
         tokenize = preprocessor.tokenizer.tokenize_characters_with_offsets
-    reads_masks, mask_id = heads.find_task(model) in OF_MASKS, None
+    reads_masks, mask_id = heads.find_task(model) in MASKED_LM_TASKS, None
     if reads_masks and MASK in preprocessor.vocabulary:
         mask_id = preprocessor.tokenizer.token_id(MASK)
     tokenized = [_tokenize(tokenize, each, mask_id) for each in texts]

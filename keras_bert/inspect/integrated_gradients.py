@@ -263,13 +263,20 @@ def _span_target(model, encoded, target):
 
 def _mask_target(model, encoded, target):
     number, token = target if isinstance(target, tuple) and len(target) == 2 else (0, target)
+    vocabulary = heads.find_encoder(model).preprocessor.vocabulary
+    if MASK not in vocabulary:
+        raise ValueError(f"the vocabulary of {model.name!r} has no {MASK}")
     positions = encoded.inputs["masked_lm_positions"][0]
     if not len(positions):
         hint = ""
         if heads.find_task(model) == "pretraining":
             hint = ". For next sentences, load the saved model with task='next_sentence'"
-        raise ValueError(f"the text must contain {MASK}; received {encoded.texts[0]!r:.80}{hint}")
-    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < len(positions):
+        raise ValueError(
+            f"the text must contain {MASK} in its first {len(encoded.tokens)} tokens; received "
+            f"{encoded.texts[0]!r:.80}{hint}"
+        )
+    is_index = isinstance(number, (int, np.integer)) and not isinstance(number, bool)
+    if not is_index or not 0 <= number < len(positions):
         raise ValueError(
             f"target must be a token, or a tuple of the index of a {MASK} from 0 to "
             f"{len(positions) - 1} and a token; received {target!r:.80}"
@@ -278,13 +285,15 @@ def _mask_target(model, encoded, target):
     def logits_of(outputs):
         return (outputs["masked_lm"] if isinstance(outputs, dict) else outputs)[:, number]
 
-    vocabulary = heads.find_encoder(model).preprocessor.vocabulary
     if token is None:
         outputs = _outputs(model, encoded.inputs)
         logits = keras.ops.convert_to_numpy(logits_of(outputs))[0, : len(vocabulary)]
         token = vocabulary[int(logits.argmax())]
     if token not in vocabulary:
-        raise ValueError(f"target must be a token of the vocabulary; received {token!r:.80}")
+        raise ValueError(
+            f"target must be a token of the vocabulary, such as 'good' or '##ly'; received "
+            f"{token!r:.80}"
+        )
     index = vocabulary.index(token)
     return token, lambda outputs: logits_of(outputs)[:, index], int(positions[number])
 

@@ -85,8 +85,8 @@ class Pipeline:
         Returns:
             The result of a single input, a list of results for several, an iterator for an
             iterator, or for a DataFrame a copy with the results as further columns. Their names
-            begin with `predicted_` where the DataFrame already has a column of this name; columns
-            with such a name are replaced.
+            begin with `predicted_` where the DataFrame already has a column of this name. An
+            existing column `predicted_...` is overwritten.
 
         Raises:
             ValueError: If an input is not a string, or an option does not belong to the task.
@@ -162,7 +162,7 @@ class Pipeline:
         """
         n = as_integer("n", n, 1)
         if self._mistakes is None:
-            raise ValueError(f"the task {self.task} has no single answer per text, so no mistakes")
+            raise ValueError(f"errors does not apply to the task {self.task}")
         self._check_data(examples, scored=True)
         answers = self._answers(examples, self.batch_size)
         return results.Results(self._mistakes(examples, answers)[:n])
@@ -254,12 +254,18 @@ class Pipeline:
     def _run_iterator(self, inputs, settings, options):
         settings = {**settings, "show_progress": False}
         size = min(self.chunk, 16 * settings["batch_size"])
+        truncated = read = 0
         try:
             while part := list(itertools.islice(inputs, size)):
                 rows, _ = self._rows(part)
-                yield from self._run_rows(rows, settings, options, warn=False)
-        finally:
-            self._warn_of_truncation()
+                results = self._run_rows(rows, settings, options, warn=False)
+                truncated, read = truncated + self._truncated, read + self._read
+                self._truncated = self._read = 0
+                yield from results
+        except GeneratorExit:  # the caller stopped
+            self._warn_of_truncation(truncated, read)
+            raise
+        self._warn_of_truncation(truncated, read)
 
     def _run_dataframe(self, frame, settings, options):
         if not frame.columns.is_unique:
@@ -310,8 +316,9 @@ class Pipeline:
         self._truncated += truncated
         self._read, self._max_length = self._read + count, encoded.max_length
 
-    def _warn_of_truncation(self):
+    def _warn_of_truncation(self, truncated=0, read=0):
         """Warn of truncated texts, once per pipeline."""
+        self._truncated, self._read = self._truncated + truncated, self._read + read
         if self._truncated and not self._has_warned:
             self._has_warned = True
             remedy = 'keras_bert.pipeline(model, long_texts="window") reads them in parts'
@@ -326,7 +333,7 @@ class Pipeline:
 
 
 def _integers(labels):
-    """Return labels as the integers that `read` made strings of, if all of them are."""
+    """Convert labels to integers if each is the decimal form of one."""
     try:
         found = [int(label) for label in labels]
     except ValueError:

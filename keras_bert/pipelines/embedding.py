@@ -99,7 +99,7 @@ class Embedding(TextPipeline):
         return EmbeddingExamples(rows, source=examples.source)
 
     def as_teacher(self, texts, *, target="vectors", prompt=None):
-        """Return texts with what this model makes of them, to train a smaller model on.
+        """Return training data for a smaller model: texts with their embeddings, or scored pairs.
 
         Args:
             texts: A list of texts, or `keras_bert.Examples` or `EmbeddingExamples`, whose texts are
@@ -112,7 +112,8 @@ class Embedding(TextPipeline):
             `EmbeddingExamples` with `vectors` or `scores`, for `keras_bert.finetune`.
 
         Raises:
-            ValueError: If a text is not a string, or scores are wanted of other rows than pairs.
+            ValueError: If a text is not a string, or `target` is `"scores"` and a row is not a
+                pair.
         """
         if target not in ("vectors", "scores"):
             raise ValueError(f'target must be "vectors" or "scores"; received {target!r:.80}')
@@ -120,13 +121,16 @@ class Embedding(TextPipeline):
         rows = _rows_of(texts)
         is_pairs = all(len(row) == 2 for row in rows) and any(row[0] != row[1] for row in rows)
         if target == "scores" and not is_pairs:
-            raise ValueError(f"{source}: scores need pairs of different texts")
+            raise ValueError(
+                f"{source}: scores need pairs of different texts. Give a list of tuples"
+            )
         distinct = list(dict.fromkeys(check_texts([text for row in rows for text in row])))
         vectors = self.encode(distinct, prompt=prompt, normalize=target == "scores")
         if target == "vectors":
             return EmbeddingExamples([(text,) for text in distinct], source=source, vectors=vectors)
         vector_of = dict(zip(distinct, vectors, strict=True))
-        scores = [float(vector_of[first] @ vector_of[second]) for first, second in rows]
+        cosines = [vector_of[first] @ vector_of[second] for first, second in rows]
+        scores = [float(np.clip(cosine, -1, 1)) for cosine in cosines]  # rounding can exceed 1
         return EmbeddingExamples(rows, scores, source=source)
 
     def similarity(self, first, second):

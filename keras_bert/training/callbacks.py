@@ -25,32 +25,46 @@ def check_callbacks(callbacks, folder):
             )
         if isinstance(callback, keras.callbacks.BackupAndRestore) and folder is not None:
             raise ValueError(f"folder already resumes a killed run; remove folder or {name}")
+        monitor = getattr(callback, "monitor", None) if _is_keras(callback) else None
+        of_training = monitor not in (None, "loss") and not monitor.startswith("val_")
+        if of_training and folder is not None:
+            raise ValueError(
+                f"{name} monitors {monitor!r}, which folder does not keep for a killed run. "
+                "Monitor a score of dev, or remove folder"
+            )
         if isinstance(callback, keras.callbacks.SwapEMAWeights):
             raise ValueError(f"finetune does not average weights; remove the callback {name}")
 
 
-def check_monitors(callbacks, scores, names):
+def check_monitors(callbacks, scores, train_names):
     """Check what callbacks monitor, and set their `mode`, which Keras cannot know for F1.
 
-    `scores` are the names of the scores of the dev data, or `None` without dev data. `names` are
-    those of the other values in the logs.
+    `scores` are the names of the scores of the dev data, or `None` without dev data. `train_names`
+    are those of the training loss and metrics.
     """
     known = ["val_loss", *(f"val_{score}" for score in scores or ())]
     for callback in callbacks:
         monitor = getattr(callback, "monitor", None)
         if not isinstance(monitor, str):
             continue
+        if not monitor.startswith("val_") and not _is_keras(callback):
+            continue  # another callback of the caller may add this value to the logs
         if not getattr(callback, "save_best_only", True):  # a ModelCheckpoint of each epoch
             continue
         received = f"{type(callback).__name__} monitors {monitor!r}"
         if scores is None and monitor.startswith("val_"):
             raise ValueError(f"{received}; pass dev, the data to score")
-        all_known = [*names, *(known if scores is not None else ())]
+        all_known = [*train_names, *(known if scores is not None else ())]
         if monitor not in all_known:
             raise ValueError(f"{received}; monitor must be one of {', '.join(all_known)}")
         if getattr(callback, "mode", None) == "auto":
             is_loss = monitor.endswith("loss") or _record_name(monitor) in LOWER_IS_BETTER
             callback.mode = "min" if is_loss else "max"
+
+
+def _is_keras(callback):
+    """Return True for an instance of a callback class of Keras itself."""
+    return type(callback).__module__.split(".")[0] == "keras"
 
 
 def selecting_metric(callbacks, metric):

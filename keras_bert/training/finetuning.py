@@ -98,11 +98,11 @@ def finetune(
         tensorboard: Folder for TensorBoard, or `None`. It gets the losses and scores of each epoch.
             With `evaluate_every`, its steps are batches.
         callbacks: `keras.callbacks.Callback`s. They see one `fit` of the returned model over all
-            epochs. The logs of an epoch have `loss`, `val_loss` and the scores of `dev`, such as
-            `val_accuracy`. `EarlyStopping(restore_best_weights=True)` selects the best epoch in
-            place of `metric`. When a killed run resumes, callbacks get the best value so far that
-            they monitor, and no other state. `on_test_batch_begin` and `on_test_batch_end` are not
-            called.
+            epochs. The logs of an epoch have the metrics of the training, such as `loss`,
+            `val_loss` and the scores of `dev`, such as `val_accuracy`.
+            `EarlyStopping(restore_best_weights=True)` selects the best epoch in place of `metric`.
+            When a killed run resumes, callbacks get the best value so far that they monitor, and no
+            other state. `on_test_batch_begin` and `on_test_batch_end` are not called.
         show_progress: If `True`, draw a progress bar in a terminal or notebook, elsewhere print a
             line per epoch on stderr.
         **options: Options of the task: for texts `class_weight`, and `long_texts="window"` to train
@@ -283,8 +283,10 @@ class _Run:
             options = task.compile_options(model)
         scores = None if dev is None else task.metric_names(model, dev)
         check_monitors(callbacks, scores, _names_of_logs(options))
-        self._note_truncated(train, self.encoded, show_progress)
-        self._note_truncated(dev, self._encoded_dev, show_progress)
+        if show_progress:
+            for data, encoded in ((train, self.encoded), (dev, self._encoded_dev)):
+                if count := getattr(encoded, "truncated", 0):
+                    _note(f"{data.source}: texts cut to max_length={recipe.max_length}: {count}")
         self.plan = BatchPlan(
             model,
             self.encoded,
@@ -303,15 +305,6 @@ class _Run:
         if any(isinstance(each, keras.callbacks.ReduceLROnPlateau) for each in callbacks):
             optimizer = optimizers.SettableRateAdamW.from_config(optimizer.get_config())
         _compile(model, options, optimizer, self.plan)
-
-    def _note_truncated(self, data, encoded, show_progress):
-        """Print how many texts are truncated; the metrics have the numbers, too."""
-        if show_progress and getattr(encoded, "truncated", 0):
-            print(
-                f"{data.source}: {encoded.truncated} texts are truncated to "
-                f"{encoded.max_length} tokens (max_length)",
-                file=sys.stderr,
-            )
 
     def _score_names(self, task):
         """Return the names of the scores of the dev data, and of its loss if it has targets."""
@@ -449,8 +442,8 @@ def _check_data(task, train, data):
             f"received {type(data).__name__}"
         )
     if not inference.is_labeled(data):
-        part = "train" if data is train else "dev"
-        raise ValueError(f"{part}, {data.source}: has no labels; finetune needs labeled data")
+        part = "training" if data is train else "dev"
+        raise ValueError(f"the {part} data, {data.source}, has no labels. Give labeled examples")
     if not len(data):
         raise ValueError(f"{data.source}: contains no examples")
 
@@ -500,8 +493,14 @@ def _check_metric(names, metric):
         raise ValueError(f"metric must be one of {', '.join(names)}; received {metric!r}")
 
 
+@functools.cache
+def _note(text):
+    """Print a note, once in the many runs of a search."""
+    print(text, file=sys.stderr)
+
+
 def _names_of_logs(options):
-    """Return the names that Keras' logs of a training epoch have, for arguments of `compile`."""
+    """Return the keys of Keras' epoch logs for these arguments of `compile`."""
     losses, metrics = options["loss"], options.get("weighted_metrics") or ()
     names = [f"{name}_loss" for name in losses] if isinstance(losses, dict) else []
     return ["loss", *names, *(metric.name for metric in metrics)]

@@ -9,13 +9,14 @@ from keras_bert import heads
 from keras_bert.data.batching import LENGTHS
 from keras_bert.tasks import inference
 
-# Training sequences that a regression is fitted to. Each word of a tagger's is an example.
+# Sequences that a regression is fitted to. For a tagger, each word is an example.
 _MAX_SEQUENCES = {"classifier": 2000, "regressor": 2000, "tagger": 500}
+_MAX_TOKENS_OF_TAGGER = 30_000
 _BATCH_SIZE = 32
-# `C` of scikit-learn's logistic regression on words. A looser fit, with `C` of 1, would already be
-# so good on a few sentences that the encoder learns little: entity F1 of 0.85 instead of 0.92 on
+# `C` of scikit-learn's logistic regression on words. With 1, its default, the head fits a small
+# training set so closely that the encoder gets small gradients: entity F1 0.85 instead of 0.92 on
 # the sentences of examples/data. With 0.001, 500 sentences of WNUT-17 give 0.38 instead of 0.42.
-_C_OF_WORDS = 0.01
+_TAGGER_C = 0.01
 
 
 def initialize_head(model, encoded, seed):
@@ -24,8 +25,8 @@ def initialize_head(model, encoded, seed):
     The regression, logistic for classes and tags, is fitted to at most 2,000 training texts or 500
     sentences. With random weights instead, the first gradients would change what the encoder has
     learned, and 500 sentences would be too few to learn a tag. Classifiers and regressors whose
-    encoder has no `pooling`, such as BERT, keep their random weights: their texts' vectors mean
-    nothing before the training.
+    encoder has no `pooling`, such as BERT, keep their random weights: it was not trained to make
+    vectors of texts.
 
     Source: Kumar et al. (2022), Fine-tuning can distort pretrained features and underperform
     out-of-distribution.
@@ -42,6 +43,8 @@ def initialize_head(model, encoded, seed):
     from sklearn.exceptions import ConvergenceWarning
 
     rows = np.random.default_rng(seed).permutation(len(encoded))[: _MAX_SEQUENCES[output.task]]
+    if output.task == "tagger":
+        rows = rows[np.cumsum(encoded.lengths[rows]) <= _MAX_TOKENS_OF_TAGGER]
     vectors, targets, weights = _vectors(model, encoded, rows)
     kernel, bias = model.get_layer("logits").get_weights()
     with warnings.catch_warnings():
@@ -67,7 +70,8 @@ def _vectors(model, encoded, rows):
         vectors = np.asarray(predict(inputs))
         if vectors.ndim == 3:  # those of all tokens, of which the first of each word has a weight
             is_word = weights > 0
-            vectors, targets, weights = vectors[is_word], targets[is_word], is_word[is_word]
+            vectors, targets = vectors[is_word], targets[is_word]
+            weights = np.ones(len(targets))
         parts.append((vectors, targets, weights))
     return (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
 
@@ -78,7 +82,7 @@ def _logit_weights(output, vectors, targets, weights):
         return [_ridge(vectors, targets.ravel(), weights)]
     if output.multi_label:
         return [_logistic(vectors, column, weights) for column in targets.T]
-    c = _C_OF_WORDS if output.task == "tagger" else 1.0
+    c = _TAGGER_C if output.task == "tagger" else 1.0
     return _softmax(vectors, targets, weights, len(output.labels), c)
 
 
@@ -100,16 +104,17 @@ def _logistic(vectors, targets, weights):
 
 
 def _softmax(vectors, targets, weights, classes, c):
-    """Return weights and bias of each class, `None` for classes without a text."""
+    """Return weights and bias of each class, `None` if all examples have one class."""
     from sklearn.linear_model import LogisticRegression
 
-    columns = [None] * classes
     if len(np.unique(targets)) < 2:
-        return columns
+        return [None] * classes
     fitted = LogisticRegression(C=c, max_iter=1000).fit(vectors, targets, weights)
     kernel, bias = fitted.coef_, fitted.intercept_
     if len(fitted.classes_) == 2:  # scikit-learn has one column then, the difference of the two
         kernel, bias = np.stack([-kernel[0], kernel[0]]) / 2, np.array([-bias[0], bias[0]]) / 2
+    # A class without examples starts as the least probable one.
+    columns = [(np.zeros(vectors.shape[1]), bias.min())] * classes
     for label, *column in zip(fitted.classes_, kernel, bias, strict=True):
         columns[label] = column
     return columns

@@ -625,7 +625,7 @@ def test_scores_of_a_range(pairs, tmp_path, capsys):
     assert run(*arguments) == 1
     assert "needs scores from -1 to 1" in capsys.readouterr().err
     assert run(*arguments, "--score-range", 0, 4) == 1
-    assert "the score 5 in row 2 is not from 0 to 4" in capsys.readouterr().err
+    assert "row 3: the score 5 is not from 0 to 4" in capsys.readouterr().err
     assert run(*arguments, "--score-range", 0, 5) == 0
     assert run("evaluate", tmp_path / "out", "--input", file) == 0
     assert "spearman" in capsys.readouterr().out

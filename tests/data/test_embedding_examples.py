@@ -109,7 +109,7 @@ def test_scores_of_a_range_are_scaled(tmp_path):
     assert found.scores == [0.0, 1.0, 0.5]
     assert keras_bert.read(table, "embedding", **options).scores == [0.0, 5.0, 2.5]
     for score_range, message in (
-        ((0, 4), "the score 5 in row 2 is not from 0 to 4, the score_range"),
+        ((0, 4), "the score 5 is not from 0 to 4, the score_range"),
         ((5, 0), "score_range must start with the lowest score"),
         (5, "must be the lowest and the highest score"),
         ((0, "x"), "score_range must be numbers"),
@@ -118,7 +118,7 @@ def test_scores_of_a_range_are_scaled(tmp_path):
             keras_bert.read(table, "embedding", **options, score_range=score_range)
     with pytest.raises(ValueError, match="has no scores, so score_range does not apply"):
         keras_bert.read(table, "embedding", text_pair="other", score_range=(0, 5))
-    with pytest.raises(ValueError, match="score_range is only for pairs; give text_pair"):
+    with pytest.raises(ValueError, match="score_range applies only to pairs; give text_pair"):
         keras_bert.read(table, "embedding", score_range=(0, 5))
     with pytest.raises(ValueError, match="score_range does not apply to the task 'regression'"):
         keras_bert.read(table, "regression", score_range=(0, 5))

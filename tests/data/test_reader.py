@@ -57,7 +57,7 @@ def test_dataframe():
         ({"text": ["a", 3], "label": [1, 2]}, {}, "must be strings; received 3 in row 2"),
         ({}, {"task": "tagging"}, "the task 'tagging' reads a file; received dict"),
         (3, {}, "must be a file, a DataFrame, a Dataset or a dict of columns; received int"),
-        ([("a", "b")], {}, r"received list. Lists become data with Examples\(texts, labels"),
+        ([("a", "b")], {}, r"received list. For lists, use Examples\(texts, labels"),
         ("a.conll", {}, "for tagged words, give task='tagging'"),
         ("a.tsv", {"tag": 2}, "tag does not apply to the task 'classification'; remove it"),
         ("a.conll", {"task": "tagging", "text": "x"}, "text does not apply to the task 'tagging'"),

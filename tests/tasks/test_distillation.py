@@ -79,6 +79,12 @@ def test_a_student_of_another_width_learns_the_scores_of_its_teacher(teacher):
     assert again.scores == data.scores and again.source == "x"
 
 
+def test_scores_of_equal_texts_are_at_most_1(teacher):
+    pairs = [(text, text) for text in dict.fromkeys(TEXTS)]
+    scores = teacher.as_teacher([*pairs, ("a", "b")], target="scores").scores
+    assert max(scores) <= 1 and scores[:-1] == pytest.approx([1] * len(pairs), abs=1e-6)
+
+
 def test_wrong_targets(teacher):
     with pytest.raises(ValueError, match='"vectors" or "scores"; received \'logits\''):
         teacher.as_teacher(TEXTS, target="logits")

@@ -235,7 +235,7 @@ def test_read(tmp_path):
         assert twice.texts == [("a", "a"), ("b", "b")] and twice.classes is None
         with pytest.raises(ValueError, match="no class has two texts"):
             keras_bert.read(data, "embedding", text="q", label="n")
-    with pytest.raises(ValueError, match="negatives is only for pairs; give text_pair"):
+    with pytest.raises(ValueError, match="negatives applies only to pairs; give text_pair"):
         keras_bert.read(table, "embedding", text="q", negatives=["n"])
     with pytest.raises(ValueError, match="negatives does not apply"):
         keras_bert.read(table, text="q", label="score", negatives=["n"])

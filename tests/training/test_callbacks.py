@@ -269,6 +269,11 @@ def test_a_run_killed_after_a_score_within_an_epoch_resumes(tmp_path):
             {"dev": None},
             "monitors 'acc'; monitor must be one of loss, accuracy$",
         ),
+        (
+            callbacks.EarlyStopping("accuracy"),
+            {"folder": "run"},
+            "EarlyStopping monitors 'accuracy', which folder does not keep",
+        ),
         (callbacks.EarlyStopping(), {"dev": None}, "EarlyStopping monitors 'val_loss'; pass dev"),
         (print, {}, "callbacks must be keras.callbacks.Callback instances; received <built-in"),
         (

@@ -506,8 +506,8 @@ def test_numbers_below_the_minimum_raise(option):
 @pytest.mark.parametrize(
     ("examples", "dev", "message"),
     [
-        (tabular.Examples(["a"]), None, "train, the examples: has no labels"),
-        (tiny.examples(), tabular.Examples(["a"]), "dev, the examples: has no labels"),
+        (tabular.Examples(["a"]), None, "the training data, the examples, has no labels"),
+        (tiny.examples(), tabular.Examples(["a"]), "the dev data, the examples, has no labels"),
         (tabular.Examples([], labels=[]), None, "the examples: contains no examples"),
         (
             tiny.examples([("good", "a")] * 3, source="the training file"),
@@ -551,7 +551,8 @@ def test_unusable_data_raises(examples, dev, message):
 def test_truncated_texts_are_counted_in_a_note(capsys):
     long = tiny.examples([("good", "a " * 40), ("bad", "b")] * 2, source="it")
     finetune(long, long, epochs=1, max_length=8, show_progress=True)
-    assert capsys.readouterr().err.count("it: 2 texts are truncated to 8 tokens") == 2
+    finetune(long, epochs=1, max_length=8, show_progress=True)
+    assert capsys.readouterr().err.count("it: texts cut to max_length=8: 2\n") == 1
 
 
 @pytest.mark.parametrize(

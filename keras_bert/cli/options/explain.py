@@ -20,8 +20,9 @@ def add_explain(commands):
     parser.add_argument(
         "--target",
         help="output to explain. Classes: a label (default: the predicted one). Tagging: the index "
-        "of a word, from 0. Question answering: start or end (default: start). Embeddings: a text "
-        "to compare with",
+        "of a word, from 0. Question answering: start or end (default: start). Masked tokens: "
+        "a token for the first [MASK] (default: the most probable one). Embeddings: a text to "
+        "compare with",
     )
     parser.add_argument(
         "--steps",

@@ -35,8 +35,8 @@ def add_finetune(commands):
     parser.add_argument(
         "--teacher",
         metavar="MODEL",
-        help="embedding: an embedder, whose vectors of the texts in --train are imitated; with "
-        "--loss cosent or cosine_similarity, its similarities of pairs. Scores and negatives in "
+        help="embedding: an embedder to imitate: its vectors of the texts in --train, or with "
+        "--loss cosent or cosine_similarity its scores of the pairs. Scores and negatives in "
         "--train are not used",
     )
     common.add_pooling(parser)
