@@ -382,8 +382,8 @@ def test_wrong_masked_tokens(encoder):
     model = heads.masked_lm(encoder)
     for text, target, message in (
         ("this film", None, r"the text must contain \[MASK\] in its first 4 tokens; received"),
-        ("so [MASK]", "goodness", "target must be a token of the vocabulary; received 'goodness'"),
-        ("so [MASK]", 3, "target must be a token of the vocabulary; received 3"),
+        ("so [MASK]", "goodness", "a token of the vocabulary, .*; received 'goodness'"),
+        ("so [MASK]", 3, "a token of the vocabulary, .*; received 3"),
         ("so [MASK]", (1, "good"), r"index of a \[MASK\] from 0 to 0 and a token; received"),
         ("so [MASK]", ("good", 0), r"index of a \[MASK\] from 0 to 0 and a token; received"),
     ):
