@@ -36,7 +36,11 @@ def of_examples(examples, model, batch_size, shuffle, seed, pad, labels):
         raise ValueError(f"{examples.source} contains no examples")
     if output is not None and output.pairs != (examples.text_pairs is not None):
         reads = "pairs of texts" if output.pairs else "single texts"
-        raise ValueError(f"{model.name!r} reads {reads}; {examples.source} has the other kind")
+        other = "single texts" if output.pairs else "pairs of texts"
+        raise ValueError(
+            f"{model.name!r} reads {reads}; {examples.source} has {other}. Give {reads}, or train "
+            f"a model on {other}"
+        )
     if labels is not None:
         if output is not None:
             raise ValueError(

@@ -89,7 +89,10 @@ def pipeline(
         wanted = "auto" if task in (None, "embedder") else task
         model = loading.load(model, task=wanted, trusted=trusted)
     elif task not in (None, "embedder") and task != heads.find_task(model):
-        raise ValueError(f"{model.name!r} has the task {heads.find_task(model)}; received {task!r}")
+        raise ValueError(
+            f"{model.name!r} has the task {heads.find_task(model)}; received {task!r}. Leave out "
+            "task, or load another model"
+        )
     if heads.find_encoder(model).preprocessor is None:
         raise ValueError(
             f"the encoder of {model.name!r} has no preprocessor; set its `preprocessor`"

@@ -31,7 +31,9 @@ def check_texts(texts, what="text"):
     """Return the texts; raise a `ValueError` that gives the number of one that is no string."""
     for number, text in enumerate(texts, 1):
         if not isinstance(text, str):
-            raise ValueError(f"{what} {number} must be a string; received {text!r:.80}")
+            raise ValueError(
+                f"{what} {number} must be a string; received {text!r:.80}. Convert or remove it"
+            )
     return texts
 
 

@@ -170,7 +170,10 @@ def encode(model, examples, max_length, *, class_weight=None, long_texts=None):
                 f"{model.name!r} reads pairs of texts; {examples.source} has single texts; give "
                 "the column of the second text (--text-pair)"
             )
-        raise ValueError(f"{model.name!r} reads single texts; {examples.source} has pairs of texts")
+        raise ValueError(
+            f"{model.name!r} reads single texts; {examples.source} has pairs of texts. Give single "
+            "texts, or train on pairs"
+        )
     targets = targets_of(examples, output)
     weights = None
     if class_weight is not None:

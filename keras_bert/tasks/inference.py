@@ -237,7 +237,7 @@ def check_labeled(examples):
     """Raise an error if examples, of any task, have no labels."""
     registry.for_data(examples)
     if not is_labeled(examples):
-        raise ValueError(f"{examples.source} has no labels to score against")
+        raise ValueError(f"{examples.source} has no labels to score against. Give labeled examples")
 
 
 def is_labeled(examples):

@@ -532,7 +532,7 @@ def test_numbers_below_the_minimum_raise(option):
         (
             tiny.examples(),
             tabular.Examples(["a"], text_pairs=["b"], labels=["good"], source="the dev file"),
-            "single texts; the dev file has pairs of texts$",
+            "single texts; the dev file has pairs of texts. Give single texts, or train on pairs$",
         ),
         (
             conll.TaggedSentences([["a"]], [["O"]], source="the train file"),
