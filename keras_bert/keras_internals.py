@@ -98,18 +98,20 @@ def run_with(model, inputs, layer, function, training=False):
 
 
 @contextlib.contextmanager
-def restore_variables_on_error(model):
+def restore_variables_on_error(model, trains=False):
     """Restore a model's variables if its `fit`, `evaluate` or `predict` fails on JAX.
 
-    Keras empties them during these calls, and an error leaves them empty.
+    Keras empties them during these calls, and an error leaves them empty. `trains` is True for
+    `fit`, which also empties those of the optimizer.
     """
     if keras.backend.backend() != "jax":
         yield
         return
     variables = [*model.variables, *model.metrics_variables]
     optimizer = getattr(model, "optimizer", None)
-    if optimizer is not None:
-        optimizer.build(model.trainable_variables)  # `fit` would build it and empty its variables
+    if trains and optimizer is not None:
+        if not optimizer.built:  # `fit` would build it and empty its variables
+            optimizer.build(model.trainable_variables)
         variables += optimizer.variables
     values = [variable._value for variable in variables]
     try:

@@ -20,7 +20,7 @@ class TokenModel(keras.Model):
         validation_data = options.get("validation_data")
         if isinstance(validation_data, (list, tuple)) and validation_data:
             self._refuse_strings(validation_data[0])
-        with keras_internals.restore_variables_on_error(self):
+        with keras_internals.restore_variables_on_error(self, trains=True):
             return super().fit(x, *args, **options)
 
     def evaluate(self, x=None, *args, **options):
