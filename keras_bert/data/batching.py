@@ -6,6 +6,7 @@ Encoded sequences are objects such as `tasks.classification.EncodedTexts`, with 
     max_length           maximum length of a sequence
     batch(rows, length)  (inputs, targets, weights) of the sequences with the indices `rows`: arrays
                          or dicts of arrays; targets and weights are `None` without labels
+    filler_target        optional: target of rows of weight 0; by default a copy of a target
 """
 
 import collections
@@ -61,11 +62,10 @@ class Batches:
         missing = self.sizes[index] - len(rows)
         if targets is None:
             return (_fill(inputs, missing),)
-        return (
-            _fill(inputs, missing),
-            _fill(targets, missing),
-            _fill(weights, missing, weight=0),
-        )
+        targets = _fill(targets, missing)
+        if missing and (value := getattr(self._encoded, "filler_target", None)) is not None:
+            targets[-missing:] = value
+        return _fill(inputs, missing), targets, _fill(weights, missing, weight=0)
 
     def longest(self, index):
         """Return the length of the longest sequence of a batch."""

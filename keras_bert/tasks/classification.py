@@ -1,6 +1,7 @@
 """Classification and regression of texts or pairs: one label, a set of labels, or a number."""
 
 import functools
+import warnings
 
 import keras
 import numpy as np
@@ -10,11 +11,13 @@ import tensorflow as tf
 from keras_bert import heads
 from keras_bert.data.batching import REDUCTION
 from keras_bert.data.dataset import targets_of
+from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks.long_texts import LONG_TEXTS, mean_per_text, window_step
 from keras_bert.text.fast_tokenizer import tokenize_function
 
 HEADS = ("classifier", "regressor", "next_sentence")
 MAX_LENGTH = 128
+_FEW_LABELS = 20  # not suspicious, however few texts there are
 _CHUNK = 4096  # texts per call of the tokenizer
 
 
@@ -31,6 +34,12 @@ def build(encoder, train):
     if not multi_label and len(labels) < 2:
         received = f"only {labels[0]!r}" if labels else "none"
         raise ValueError(f"{train.source}: needs at least two labels; received {received}")
+    if not multi_label and len(labels) > max(_FEW_LABELS, len(train) / 2):
+        warnings.warn(
+            f"{train.source}: {len(train)} texts have {len(labels)} different labels, such as "
+            f"{labels[0]!r:.80}. Is the right column used as the label?",
+            stacklevel=level_of_caller(),
+        )
     return heads.classifier(encoder, labels=labels, pairs=pairs, multi_label=multi_label)
 
 

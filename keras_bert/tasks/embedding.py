@@ -72,9 +72,11 @@ class EncodedRows:
         gradient_caching: True if the rows of all batches of an optimizer step are compared.
         sets: Indices of the rows of each data set, a list of int arrays, or `None`.
         sampling: A value of `SAMPLINGS`: how the batches of the sets take turns.
+        filler_target: Target of rows that fill the last batch; `None` for that of another row.
     """
 
     gradient_caching, sampling = False, "proportional"
+    filler_target: float | None = None
     sets: list[np.ndarray] | None = None
 
     def __init__(self, preprocessor, rows, targets, max_length, loss):
@@ -155,6 +157,7 @@ def encode(
     if gradient_caching and examples.set_sizes is not None:
         raise ValueError("gradient_caching compares rows of all sets; train on one set")
     made = _make_loss(loss, examples)
+    filler_target = np.nan if isinstance(made, losses.CoSENT) else None
     if isinstance(made, losses.MultipleNegativesRanking):
         _check_positives(examples)
     width = model.output_shape[-1]
@@ -177,6 +180,7 @@ def encode(
     if len(rows) and encoded.without_tokens == len(rows) * len(rows[0]):
         raise ValueError(f"{examples.source}: no text has tokens")
     encoded.gradient_caching, encoded.sampling = gradient_caching, sampling
+    encoded.filler_target = filler_target
     if examples.set_sizes is not None:
         ends = np.cumsum(examples.set_sizes)
         encoded.sets = np.split(np.arange(ends[-1]), ends[:-1])

@@ -6,6 +6,7 @@ import pytest
 
 import keras_bert
 from keras_bert import EmbeddingExamples, heads, losses
+from keras_bert.data.batching import Batches
 from keras_bert.packed_heads import packed_siamese
 from keras_bert.tasks import embedding, inference
 from keras_bert.training.batch_plan import BatchPlan
@@ -339,6 +340,17 @@ def test_filler_rows_do_not_count_twice(vectors):
     weights = np.array([1.0] * 5 + [0.0] * 2)
     again = loss(np.concatenate([ids, ids[:1], ids[:1]]), filled, weights)
     np.testing.assert_allclose(float(again), float(loss(ids, vectors)), rtol=1e-5)
+
+
+def test_filler_rows_of_cosent_do_not_count():
+    data = EmbeddingExamples([("a b", "c"), ("b", "a"), ("c c", "a")], scores=[0.1, 0.5, 0.9])
+    model = heads.embedder(encoder())
+    encoded = embedding.encode(model, data, 16)
+    ((inputs, targets, weights),) = Batches(encoded, 5, seed=(0, 0), lengths=(16,))
+    assert weights.tolist() == [1, 1, 1, 0, 0] and np.isnan(targets[3:]).all()
+    vectors = np.asarray(heads.siamese(model)(inputs))
+    expected = float(losses.CoSENT()(targets[:3], vectors[:3]))
+    assert float(losses.CoSENT()(targets, vectors, weights)) == pytest.approx(expected, rel=1e-5)
 
 
 def test_cosent(vectors):
