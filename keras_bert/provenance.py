@@ -5,13 +5,16 @@ import hashlib
 import json
 import math
 import pathlib
+import zipfile
 
 import keras
 
+from keras_bert.checkpoints import containers
 from keras_bert.model_structure import find_encoder
 from keras_bert.runtime.files import atomic_write
 
 METRICS_FILE = "metrics.json"
+MODEL_FILE = "model.keras"  # the model in a folder that `save` wrote
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,21 +77,41 @@ def _file(data):
     return None if data is None or data.source.startswith("the ") else data.source
 
 
-def read_metrics(folder):
-    """Return the contents of `metrics.json`, or {} if the file is missing or broken."""
+def read_metrics(path):
+    """Return the metrics of a saved model, or {} if there are none or they cannot be read.
+
+    `path` is a folder with `metrics.json`, or a `.keras` file that has it as a member or beside it.
+    """
+    path = pathlib.Path(path)
+    if path.name == MODEL_FILE and (metrics := read_metrics(path.parent)):
+        return metrics
     try:
-        metrics = json.loads(pathlib.Path(folder, METRICS_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        if path.is_file():
+            containers.check_zip(path)
+            with zipfile.ZipFile(path) as archive:
+                content = archive.read(METRICS_FILE)
+        else:
+            content = (path / METRICS_FILE).read_bytes()
+        metrics = json.loads(content)
+    except (OSError, ValueError, KeyError, RecursionError, zipfile.BadZipFile):
         return {}
     return metrics if isinstance(metrics, dict) else {}
 
 
 def write_metrics(folder, metrics):
     """Write `metrics.json` atomically. NaN and infinity become `null`."""
-    file = pathlib.Path(folder, METRICS_FILE)
-    text = json.dumps(_finite(metrics), indent=2, ensure_ascii=False)
-    with atomic_write(file) as temporary:
-        temporary.write_text(text + "\n", encoding="utf-8")
+    with atomic_write(pathlib.Path(folder, METRICS_FILE)) as temporary:
+        temporary.write_text(_to_json(metrics), encoding="utf-8")
+
+
+def add_metrics(file, metrics):
+    """Add `metrics.json` to a `.keras` file, which is a zip file."""
+    with zipfile.ZipFile(file, "a") as archive:
+        archive.writestr(zipfile.ZipInfo(METRICS_FILE), _to_json(metrics))
+
+
+def _to_json(metrics):
+    return json.dumps(_finite(metrics), indent=2, ensure_ascii=False) + "\n"
 
 
 def _finite(value):

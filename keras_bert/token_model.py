@@ -59,8 +59,11 @@ class TokenModel(keras.Model):
 
 
 def _has_strings(x):
-    """Return True for strings, tensors, tables and lists of strings, dicts of them, `Examples`."""
-    if isinstance(x, (str, bytes)) or hasattr(x, "to_dataset"):
+    """Return True for strings, tensors, tables and lists of strings, dicts of them, `Examples`.
+
+    Also for a `datasets.Dataset` of Hugging Face, which Keras does not take.
+    """
+    if isinstance(x, (str, bytes)) or hasattr(x, "to_dataset") or hasattr(x, "column_names"):
         return True
     if hasattr(x, "columns") and hasattr(x, "dtypes"):  # a DataFrame
         return any(map(_is_string, x.dtypes))

@@ -184,7 +184,11 @@ def read_weights(
         if s in shapes and not _fits(shapes[s], e.source_shape)
     ]
     unknown = sorted(set(shapes).difference(*(e.sources for e in entries)))
-    hint = " (leave out unknown ones with ignore=, or convert --ignore)" if unknown else ""
+    hint = (
+        " (leave out unknown ones with keras_bert.load(name, ignore=[...]), or convert --ignore)"
+        if unknown
+        else ""
+    )
     canonical.raise_if(
         file,
         f"a checkpoint must hold exactly the tensors that its config calls for{hint}",

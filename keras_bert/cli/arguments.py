@@ -5,8 +5,7 @@ import pathlib
 import keras
 
 import keras_bert
-from keras_bert import mixed_training, provenance
-from keras_bert.hub import loading
+from keras_bert import mixed_training
 
 
 def encoder_options(args):
@@ -29,12 +28,6 @@ def dtype_of(args):
 def load(args, **options):
     """Load the model that the command line names, with options of `keras_bert.load`."""
     return keras_bert.load(args.model, trusted=args.trusted, **options)
-
-
-def metrics_of(model):
-    """Return the contents of metrics.json beside a model, or an empty dict."""
-    path = pathlib.Path(model)
-    return provenance.read_metrics(path.parent if path.name == loading.MODEL_FILE else path)
 
 
 def check_log_folder(path):

@@ -3,8 +3,7 @@
 import os
 import sys
 
-from keras_bert import heads
-from keras_bert.cli import arguments
+from keras_bert import heads, provenance
 from keras_bert.data import conll, reader, retrieval, squad, swag, tabular
 from keras_bert.tasks import registry
 
@@ -58,7 +57,7 @@ def columns_of(args, model=None):
     given = {name: getattr(args, name, None) for name in COLUMNS}
     given = {name: value for name, value in given.items() if value is not None}
     if model is not None and not given:
-        trained = arguments.metrics_of(model).get("columns")
+        trained = provenance.read_metrics(model).get("columns")
         given = trained if isinstance(trained, dict) else {}
     columns = {name: given.get(name, default) for name, default in COLUMNS.items()}
     if getattr(args, "task", None) == "embedding" and "label" not in given:

@@ -1,5 +1,7 @@
 """`tf.data` datasets of examples, for Keras' own training loop."""
 
+import warnings
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -8,7 +10,8 @@ from keras_bert import heads
 from keras_bert.data.batching import LENGTHS
 from keras_bert.data.examples import UnknownLabel
 from keras_bert.runtime.arguments import as_integer
-from keras_bert.text.fast_tokenizer import tokenize_function
+from keras_bert.runtime.warn import level_of_caller
+from keras_bert.text.fast_tokenizer import tokenize_function, tokenize_in_chunks
 
 
 def of_examples(examples, model, batch_size, shuffle, seed, pad, labels):
@@ -51,16 +54,30 @@ def of_examples(examples, model, batch_size, shuffle, seed, pad, labels):
     columns = [examples.texts]
     if examples.text_pairs is not None:
         columns.append(examples.text_pairs)
-    texts = tuple(np.array([t.encode("utf-8", "ignore") for t in column]) for column in columns)
-    dataset = tf.data.Dataset.from_tensor_slices((texts,) if targets is None else (texts, targets))
+    tokenize = tokenize_function(preprocessor.tokenizer)
+    ids = tuple(tokenize_in_chunks(tokenize, column) for column in columns)
+    limit = preprocessor.max_sequence_length if pad == "batch" else pad
+    _warn_of_truncation(examples, ids, limit)
+    dataset = tf.data.Dataset.from_tensor_slices((ids,) if targets is None else (ids, targets))
     if shuffle:
         dataset = dataset.shuffle(len(examples), seed=seed, reshuffle_each_iteration=True)
-    encode = _encoder(preprocessor, pad)
+    pack = _pack_function(preprocessor, pad, limit)
     return (
         dataset.batch(batch_size)
-        .map(lambda texts, *targets: (encode(*texts), *targets), tf.data.AUTOTUNE)
+        .map(lambda ids, *targets: (pack(*ids), *targets), tf.data.AUTOTUNE)
         .prefetch(2)
     )
+
+
+def _warn_of_truncation(examples, ids, limit):
+    """Warn if sequences of token ids, a tuple of `tf.RaggedTensor` columns, are too long."""
+    total = sum(column.row_lengths().numpy() for column in ids) + 1 + len(ids)
+    if truncated := int(np.sum(total > limit)):
+        warnings.warn(
+            f"{examples.source}: {truncated} of {len(examples)} texts were truncated to {limit} "
+            "tokens",
+            stacklevel=level_of_caller(),
+        )
 
 
 def _checked_labels(labels, examples):
@@ -119,20 +136,17 @@ def targets_of(examples, output=None, labels=None):
     return targets
 
 
-def _encoder(preprocessor, pad):
-    """Return a TensorFlow function from strings (batch,), or two of them, to the inputs."""
-    tokenize = tokenize_function(preprocessor.tokenizer)
-    limit = preprocessor.max_sequence_length if pad == "batch" else pad
+def _pack_function(preprocessor, pad, limit):
+    """Return a TensorFlow function from one or two ragged columns of ids to the inputs."""
 
-    def encode(*texts):
-        tokens = [tokenize(text) for text in texts]
+    def pack_ids(*ids):
         length = None if pad == "batch" else pad
         if length is None and keras.backend.backend() == "jax":
             # JAX compiles the step for each length.
-            total = sum(ids.row_lengths() for ids in tokens) + 1 + len(tokens)
+            total = sum(column.row_lengths() for column in ids) + 1 + len(ids)
             longest = tf.minimum(tf.reduce_max(total), limit)
             lengths = tf.constant([*(size for size in LENGTHS if size < limit), limit], tf.int64)
             length = lengths[tf.searchsorted(lengths, longest[None])[0]]
-        return preprocessor.pack(*tokens, sequence_length=length, max_sequence_length=limit)
+        return preprocessor.pack(*ids, sequence_length=length, max_sequence_length=limit)
 
-    return encode
+    return pack_ids

@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 
-from keras_bert.data.examples import check_count, check_list, check_score, check_strings, summary
+from keras_bert.data.examples import check_count, check_list, check_score, summary
 from keras_bert.runtime.warn import level_of_caller
 
 
@@ -47,7 +47,11 @@ class EmbeddingExamples:
         least = 2 if self.vectors is None else 1
         for number, row in enumerate(self.texts, 1):
             where = f"{self.source}, row {number}"
-            rows.append(tuple(check_strings(where, "texts", row)))
+            check_list(f"{where}: texts", row)
+            rows.append(tuple(row))
+            wrong = [text for text in rows[-1] if not isinstance(text, str)]
+            if wrong:
+                raise ValueError(f"{where}: texts must be strings; received {wrong[0]!r:.80}")
             if len(rows[-1]) != len(rows[0]) or len(rows[-1]) < least:
                 raise ValueError(
                     f"{where}: must have at least two texts, as many as the first row; received "

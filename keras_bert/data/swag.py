@@ -69,10 +69,11 @@ def _check(location, text, choices, label, count):
     for item in (text, *choices):
         if not isinstance(item, str):
             raise ValueError(f"{location}: texts must be strings; received {item!r:.80}")
-    if len(choices) != count or count < 2:
+    if len(choices) < 2:
+        raise ValueError(f"{location}: must have at least two choices; received {len(choices)}")
+    if len(choices) != count:
         raise ValueError(
-            f"{location}: must have {max(count, 2)} choices, as the first item; received "
-            f"{len(choices)}"
+            f"{location}: must have {count} choices, as the first item; received {len(choices)}"
         )
     if not isinstance(label, (int, np.integer)) or not 0 <= label < count:
         raise ValueError(

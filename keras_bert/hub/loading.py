@@ -17,11 +17,11 @@ import keras
 from keras_bert import checkpoints, heads, keras_internals, provenance
 from keras_bert.encoder import BertEncoder
 from keras_bert.hub import conversion, model_config, resolve
+from keras_bert.provenance import MODEL_FILE
 from keras_bert.runtime.files import atomic_write
 from keras_bert.runtime.reading import first_line
 from keras_bert.runtime.terminal import printable
 
-MODEL_FILE = "model.keras"  # the model in a folder that `save` wrote
 # Parameters of a model per number in its file. Quantized kernels pack two into one number.
 _MAX_PARAMETERS_PER_NUMBER = 2
 
@@ -98,14 +98,15 @@ def load(
         raise ValueError(f"task must be one of {', '.join(heads.TASKS)}; received {task!r}")
     _check_head_options(head_options)
     path = resolve.find(name)
-    if file := _keras_file(path):
+    file = _keras_file(path)
+    _check_ignore(ignore, file)
+    if file:
         options = {"dtype": dtype, "rematerialize": rematerialize, "hidden_act": hidden_act}
         options = {key: value for key, value in options.items() if value is not None}
-        _check_ignore(ignore, file)
         model = _load_saved(file, task, fresh_head, options, head_options, trusted)
         if sequence_length != "auto":
             _set_length(model, sequence_length, file)
-        metrics = provenance.read_metrics(file.parent) if file.name == MODEL_FILE else {}
+        metrics = provenance.read_metrics(file)
         _remember_source(model, name, metrics)
         if metrics and not fresh_head:
             provenance.remember_metrics(model, metrics)
@@ -161,8 +162,8 @@ def save(model, path, *, format="keras"):
         model: A `keras.Model`. Formats other than `"keras"` need an encoder or a model that a
             function of `keras_bert.heads` built.
         path: A file with the suffix `.keras`, or a folder. Missing folders are created. Formats
-            other than `"keras"` need an empty folder. A folder also gets `metrics.json`, if the
-            metrics of the model are known, for its model card.
+            other than `"keras"` need an empty folder. If the metrics of the model are known, they
+            are saved as well, for its model card: in the file, or in a folder as `metrics.json`.
         format: `"keras"`, `"huggingface"`, `"google"`, `"keras_hub"` or
             `"sentence_transformers"`, which is for embedders and encoders with a pooling. Weights
             that the format cannot hold are an error. Only `"keras"` keeps these options: text
@@ -205,12 +206,15 @@ def save(model, path, *, format="keras"):
         path = path / MODEL_FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     optimizer, compiled = getattr(model, "optimizer", None), model.compiled
+    metrics, _ = provenance.known_metrics_and_license(model)
     try:
         with atomic_write(path) as temporary:
             model.optimizer, model.compiled = None, False
             model.save(temporary)
+            if metrics is not None and not is_folder:
+                provenance.add_metrics(temporary, metrics)
         if is_folder:
-            _save_metrics(model, path.parent)
+            _save_metrics(metrics, path.parent)
     except OSError as error:
         reason = error.strerror or first_line(error)
         raise OSError(f"{path} could not be written: {reason}") from error
@@ -218,9 +222,8 @@ def save(model, path, *, format="keras"):
         model.optimizer, model.compiled = optimizer, compiled
 
 
-def _save_metrics(model, folder):
+def _save_metrics(metrics, folder):
     """Write the metrics of a model; delete those of another model that the folder held."""
-    metrics, _ = provenance.known_metrics_and_license(model)
     if metrics is None:
         (folder / provenance.METRICS_FILE).unlink(missing_ok=True)
     else:
@@ -260,8 +263,9 @@ def convert(source, path, *, format, drop=(), hidden_act=None, ignore=(), truste
     'huggingface'
     """
     found = resolve.find(source)
-    if file := _keras_file(found):
-        _check_ignore(ignore, file)
+    file = _keras_file(found)
+    _check_ignore(ignore, file)
+    if file:
         checkpoint = conversion.to_checkpoint(_load_keras(file, None, trusted))
     else:
         checkpoint = checkpoints.read(found, ignore)
@@ -292,9 +296,13 @@ def _task_of_parts(checkpoint):
     )
 
 
-def _check_ignore(ignore, file):
-    if ignore:
-        raise ValueError(f"{file}: ignore is for checkpoints; remove it for a .keras file")
+def _check_ignore(ignore, keras_file):
+    if not isinstance(ignore, (list, tuple)) or not all(isinstance(each, str) for each in ignore):
+        raise ValueError(
+            f'ignore must be a list of patterns, such as ["cls.chain.*"]; received {ignore!r:.80}'
+        )
+    if ignore and keras_file:
+        raise ValueError(f"{keras_file}: ignore is for checkpoints; remove it for a .keras file")
 
 
 def _keras_file(path):

@@ -105,12 +105,13 @@ class Pipeline:
             "text_pair": text_pair, "question": question, "context": context, "choices": choices
         }  # fmt: skip
         settings = {"batch_size": self._size(batch_size), "show_progress": show_progress}
+        inputs, given = _zip_iterators(inputs, given)
         run = None
         if results.is_dataframe(inputs):
             run = self._run_dataframe
         elif isinstance(inputs, Iterator):
             run = self._run_iterator
-        elif hasattr(inputs, "source"):  # the data of a task
+        elif isinstance(getattr(inputs, "source", None), str):  # the data of a task
             run = self._run
         if run is not None:
             other = next((name for name, value in given.items() if value is not None), None)
@@ -254,10 +255,15 @@ class Pipeline:
     def _run_iterator(self, inputs, settings, options):
         settings = {**settings, "show_progress": False}
         size = min(self.chunk, 16 * settings["batch_size"])
-        truncated = read = 0
+        done = truncated = read = 0
         try:
             while part := list(itertools.islice(inputs, size)):
-                rows, _ = self._rows(part)
+                try:
+                    rows, _ = self._rows(part)
+                except ValueError as error:
+                    after = f"after {done} inputs: " if done else ""
+                    raise ValueError(f"{after}{error}") from None
+                done += len(part)
                 results = self._run_rows(rows, settings, options, warn=False)
                 truncated, read = truncated + self._truncated, read + self._read
                 self._truncated = self._read = 0
@@ -278,6 +284,8 @@ class Pipeline:
                 f"{', '.join(map(str, frame.columns))}. Rename yours: "
                 f"frame.rename(columns={{...: {missing[0]!r}}})"
             )
+        if not len(frame):
+            return self._run_empty(frame, settings, options)
         first, *others = (frame[name].tolist() for name in self.columns)
         rows, _ = self._rows(first, **dict(zip(self.columns[1:], others, strict=True)))
         answers = results.Results(self._run_rows(rows, settings, options))
@@ -290,6 +298,15 @@ class Pipeline:
                 name = f"predicted_{name}"
             columns[name] = values
         return frame.assign(**columns)
+
+    def _run_empty(self, frame, settings, options):
+        """Add the columns of the results to a DataFrame without rows."""
+        row: dict[str, typing.Any] = dict.fromkeys(self.columns, "[MASK]")
+        if "choices" in row:
+            row["choices"] = ["[MASK]", "[MASK]"]
+        one = type(frame)([dict.fromkeys(frame.columns) | row])
+        columns = self._run_dataframe(one, settings, options).columns
+        return frame.assign(**{name: [] for name in columns if name not in frame.columns})
 
     def _decoding(self, options):
         """Return the options that the task's `decode` takes."""
@@ -330,6 +347,19 @@ class Pipeline:
                 stacklevel=level_of_caller(),
             )
         self._truncated = self._read = 0
+
+
+def _zip_iterators(inputs, given):
+    """Return two columns as an iterator of rows, if the first of them is an iterator."""
+    columns = (
+        given["question"], inputs, given["context"], given["text_pair"], given["choices"]
+    )  # fmt: skip
+    first, *others = [column for column in columns if column is not None] or [None]
+    if not isinstance(first, Iterator) or len(others) != 1:
+        return inputs, given
+    if isinstance(others[0], str):  # a shared context
+        return ((each, others[0]) for each in first), {}
+    return zip(first, others[0], strict=True), {}
 
 
 def _integers(labels):

@@ -300,10 +300,17 @@ class MultipleChoice(Pipeline):
 
     def _rows(self, inputs, choices=None, **others):
         check_not_given(**others)
-        texts, is_single = listed(inputs)
-        if choices is None:
-            raise ValueError("multiple choice needs choices=, a list of strings per text")
-        choices = [choices] if is_single else listed(choices, "choices")[0]
+        if choices is None:  # (text, choices), or a list of such pairs
+            is_single = (
+                is_pair(inputs) and isinstance(inputs[0], str) and not isinstance(inputs[1], str)
+            )
+            pairs = [inputs] if is_single else listed(inputs)[0]
+            if not all(map(is_pair, pairs)):
+                raise ValueError("multiple choice needs choices=, a list of strings per text")
+            texts, choices = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+        else:
+            texts, is_single = listed(inputs)
+            choices = [choices] if is_single else listed(choices, "choices")[0]
         for number, row in enumerate(choices, 1):
             if isinstance(row, (str, bytes, dict)) or not hasattr(row, "__len__"):
                 raise ValueError(
@@ -367,6 +374,14 @@ class MaskedLM(TextPipeline):
     def __init__(self, engine, **options):
         super().__init__(engine, **options)
         self._pairs, self.columns = False, ("text",)
+
+    def _check_data(self, examples, scored=False):
+        if scored:
+            raise ValueError(
+                "evaluate and errors do not apply to masked tokens. keras-bert pretrain --held-out "
+                "scores a model while it is trained"
+            )
+        super()._check_data(examples)
 
     def _answers(self, examples, batch_size, on_batch=None, *, top_k=5, **options):
         encoded = self._engine.encode_masks(examples.texts)

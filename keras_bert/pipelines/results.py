@@ -113,12 +113,18 @@ def _table(rows):
 
 
 def _marked(text, spans, label):
-    """Return a text as HTML with its spans marked; overlapping spans are left out."""
+    """Return a text as HTML with its spans marked.
+
+    Of overlapping spans, only the first in the order of `spans` is marked.
+    """
+    marked, kept = bytearray(len(text)), []
+    for span in spans:
+        if span["start"] < span["end"] and not any(marked[span["start"] : span["end"]]):
+            marked[span["start"] : span["end"]] = b"x" * (span["end"] - span["start"])
+            kept.append(span)
     parts, position = [], 0
-    for span in sorted(spans, key=lambda span: span["start"]):
+    for span in sorted(kept, key=lambda span: span["start"]):
         start, end = span["start"], span["end"]
-        if start < position or start == end:
-            continue
         name = "" if label is None else str(span[label])
         color = _COLORS[zlib.crc32(name.encode()) % len(_COLORS)]
         note = f" <small>{html.escape(name)} {span['score']:.2f}</small>"

@@ -1,20 +1,30 @@
 """Matplotlib figures without pyplot, and text that their fonts can draw."""
 
 import functools
+import io
 
 # Fonts with Hangul in order of preference. Matplotlib's default font has no Hangul.
 FONTS = ("NanumGothic", "Noto Sans CJK KR", "Noto Sans KR", "Malgun Gothic", "AppleGothic")
 
 
 def new_figure(width, height):
-    """Return an empty figure; width and height are in inches."""
+    """Return an empty figure; width and height are in inches. Notebooks show it."""
     # pyplot would look for a display and keep each figure in memory.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
+    # IPython itself knows only figures of pyplot.
+    setattr(figure, "_repr_png_", functools.partial(_png, figure))  # noqa: B010
     return figure
+
+
+def _png(figure):
+    """Return a figure as the bytes of a PNG file."""
+    file = io.BytesIO()
+    figure.savefig(file, format="png")
+    return file.getvalue()
 
 
 def font_families():

@@ -1,7 +1,8 @@
 """Terminal output: safe text, spinners, progress bars, quiet imports and requests to stop."""
 
 import contextlib
-import importlib.util
+import functools
+import importlib
 import io
 import logging
 import os
@@ -9,7 +10,9 @@ import signal
 import sys
 import tempfile
 import threading
+import time
 import warnings
+from typing import Any
 
 __all__ = [
     "printable",
@@ -20,6 +23,8 @@ __all__ = [
     "use_utf8",
     "waiting",
 ]
+
+_SECONDS_BETWEEN_UPDATES = 0.1  # of a progress bar in a notebook
 
 
 def printable(text: str, limit: int | None = None) -> str:
@@ -97,7 +102,7 @@ def waiting(title, terminal=None):
 
 
 def progress(*columns, show=True):
-    """Return a `rich.progress.Progress` on stderr, or in the cell of a notebook with ipywidgets.
+    """Return a `rich.progress.Progress` on stderr, or in the cell of a notebook.
 
     Elsewhere it is disabled. `columns` are format strings of further columns, such as
     `"loss {task.fields[loss]:.3f}"`.
@@ -106,16 +111,57 @@ def progress(*columns, show=True):
     from rich.console import Console
 
     console = Console(stderr=True)
-    has_widgets = console.is_jupyter and importlib.util.find_spec("ipywidgets") is not None
-    return rich_progress.Progress(
+    kind = _cell_progress() if console.is_jupyter else rich_progress.Progress
+    return kind(
         rich_progress.TextColumn("{task.description}"),
         rich_progress.BarColumn(),
         rich_progress.MofNCompleteColumn(),
         *(rich_progress.TextColumn(column) for column in columns),
         rich_progress.TimeRemainingColumn(elapsed_when_finished=True),
         console=console,
-        disable=not (show and (console.is_terminal or has_widgets)),
+        disable=not (show and (console.is_terminal or console.is_jupyter)),
     )
+
+
+@functools.cache
+def _cell_progress():
+    """Return the class of progress bars in a notebook's cell; rich's needs ipywidgets."""
+    from IPython import display
+    from rich.console import Console
+    from rich.progress import Progress
+
+    class CellProgress(Progress):
+        _output: Any = None
+        _shown = 0.0
+
+        def start(self):
+            if not self.disable:
+                self._output = display.display(display.HTML(""), display_id=True)
+
+        def stop(self):
+            self._show()
+
+        def refresh(self):
+            if time.monotonic() - self._shown > _SECONDS_BETWEEN_UPDATES:
+                self._show()
+
+        def update(self, *args, **options):
+            super().update(*args, **options)
+            self.refresh()
+
+        def advance(self, *args, **options):
+            super().advance(*args, **options)
+            self.refresh()
+
+        def _show(self):
+            if self._output is not None:
+                console = Console(file=io.StringIO(), record=True, width=110, force_jupyter=False)
+                console.print(self.get_renderable())
+                page = console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
+                self._output.update(display.HTML(page))
+                self._shown = time.monotonic()
+
+    return CellProgress
 
 
 @contextlib.contextmanager

@@ -13,12 +13,11 @@ from keras_bert.data.batching import REDUCTION
 from keras_bert.data.dataset import targets_of
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks.long_texts import LONG_TEXTS, mean_per_text, window_step
-from keras_bert.text.fast_tokenizer import tokenize_function
+from keras_bert.text.fast_tokenizer import tokenize_function, tokenize_in_chunks
 
 HEADS = ("classifier", "regressor", "next_sentence")
 MAX_LENGTH = 128
 _FEW_LABELS = 20  # not suspicious, however few texts there are
-_CHUNK = 4096  # texts per call of the tokenizer
 
 
 def build(encoder, train):
@@ -145,19 +144,6 @@ def _pack_function(preprocessor, columns):
         )
 
     return pack.get_concrete_function()
-
-
-def tokenize_in_chunks(tokenize, texts):
-    """Tokenize a list of strings to a `tf.RaggedTensor` int32 (texts, tokens).
-
-    Chunks limit the memory of `tokenize`, which is from `tokenize_function`.
-    """
-    texts = [text.encode("utf-8", "ignore") for text in texts]
-    parts = [
-        tokenize(tf.constant(texts[start : start + _CHUNK], tf.string))
-        for start in range(0, max(len(texts), 1), _CHUNK)
-    ]
-    return parts[0] if len(parts) == 1 else tf.concat(parts, axis=0)
 
 
 def _row_lengths(ids):

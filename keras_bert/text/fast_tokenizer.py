@@ -20,6 +20,7 @@ from keras_bert.text.tokenizer import UNKNOWN, WordPieceTokenizer, in_parts, sho
 
 _FILE = pathlib.Path(__file__).with_name("agreement.npz")
 _SURROGATES = range(0xD800, 0xE000)
+_CHUNK = 4096  # texts per call of the tokenizer
 
 
 @functools.lru_cache(maxsize=8)
@@ -100,6 +101,19 @@ def tokenize_function(tokenizer):
         return tf.RaggedTensor.from_row_splits(*found, validate=False)
 
     return tokenize_ragged
+
+
+def tokenize_in_chunks(tokenize, texts):
+    """Tokenize a list of strings to a `tf.RaggedTensor` int32 (texts, tokens).
+
+    Chunks limit the memory of `tokenize`, see `tokenize_function`.
+    """
+    texts = [text.encode("utf-8", "ignore") for text in texts]
+    parts = [
+        tokenize(tf.constant(texts[start : start + _CHUNK], tf.string))
+        for start in range(0, max(len(texts), 1), _CHUNK)
+    ]
+    return parts[0] if len(parts) == 1 else tf.concat(parts, axis=0)
 
 
 def _traced(function):

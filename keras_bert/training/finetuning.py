@@ -81,7 +81,7 @@ def finetune(
         learning_rate: The peak learning rate. The paper uses 5e-5, 3e-5 or 2e-5.
         warmup: Fraction of the steps during which the learning rate rises.
         max_length: Maximum number of positions per sequence; longer ones are cut. Default: 128,
-            for question answering 384.
+            for question answering 384, but at most the maximum of the encoder.
         seed: Seed for the weights of the head, the order of the data and dropout.
         metric: Name of the metric that selects the best epoch, such as "f1" or "dev_loss".
             Default: the first of the task's `metric_names`.
@@ -162,6 +162,12 @@ def finetune(
             f"{train.source}: RetrievalData only scores a model; train on EmbeddingExamples"
         )
     encoder, model = _encoder_and_model(encoder, task, train)
+    limit = heads.find_encoder(encoder).bert_config["max_position_embeddings"]
+    if max_length is not None and recipe.max_length > limit:
+        raise ValueError(
+            f"max_length must be at most {limit}, the maximum of the encoder; received "
+            f"{recipe.max_length}"
+        )
     for data in (train, dev):
         if data is not None:
             _check_data(task, train, data)
@@ -441,11 +447,13 @@ def _check_data(task, train, data):
             f"{data.source}: must be {type(train).__name__}, as the training data; "
             f"received {type(data).__name__}"
         )
+    part = "training" if data is train else "dev"
     if not inference.is_labeled(data):
-        part = "training" if data is train else "dev"
         raise ValueError(f"the {part} data, {data.source}, has no labels. Give labeled examples")
     if not len(data):
-        raise ValueError(f"{data.source}: contains no examples")
+        raise ValueError(
+            f"the {part} data, {data.source}, contains no examples. Check its file or filter"
+        )
 
 
 def _encode_dev(task, model, train, dev, max_length):

@@ -75,9 +75,14 @@ class Loop:
                 if not self._state.epoch and not self._state.batch:  # no weights to return
                     raise
                 return True
-            except Diverged:
-                if not (self._callbacks.terminate_on_nan and self._state.has_best):
+            except Diverged as error:
+                if not self._state.has_best:
                     raise
+                if not self._callbacks.terminate_on_nan:
+                    raise Diverged(
+                        f"{error}. With the callback keras.callbacks.TerminateOnNaN(), finetune "
+                        "returns the best weights before that"
+                    ) from None
         return False
 
     def finish(self):
@@ -91,7 +96,8 @@ class Loop:
         if self._score is None:
             return None
         if record is None:  # stopped during the first epoch
-            record = {"epoch": 1, "loss": state.loss, **self._score()}
+            epoch = round(state.batch / self.plan.batches, 3)
+            record = {"epoch": epoch, "loss": state.loss, **self._score()}
         if record["epoch"] not in [each["epoch"] for each in state.history]:
             state.history.append(record)  # stopped before the epoch was recorded
         return record
@@ -225,8 +231,9 @@ class Log:
 class Diverged(ValueError):
     """The loss or a weight is NaN or infinite."""
 
-    def __init__(self, what):
-        super().__init__(f"training diverged, {what}; a lower learning rate may help")
+
+def _diverged(what):
+    return Diverged(f"training diverged, {what}; a lower learning rate may help")
 
 
 class _Watch(keras.callbacks.Callback):
@@ -245,7 +252,7 @@ class _Watch(keras.callbacks.Callback):
         self._loss, self._rows = state.loss, state.rows
         self._start = self._saved = self._read = time.perf_counter()
         # The first batch, which includes the compilation, does not count for the rate.
-        self._timed_from, self._timed_batches = None, 0
+        self._timed_from, self._timed_batches = 0.0, 0
         self._seconds_before = state.seconds
         self.logs = {}
         self._task = bar.add_task(
@@ -263,12 +270,15 @@ class _Watch(keras.callbacks.Callback):
         now = time.perf_counter()
         done = self._first + batch + 1
         save = now - self._saved > _SAVE_SECONDS
-        is_first = self._timed_from is None
+        is_first = not self._timed_batches
         if save or is_first or now - self._read > _READ_SECONDS or done == len(self._sizes):
             self.read()
         if is_first:
             self._timed_from, self._timed_batches = time.perf_counter(), done
+        before = time.perf_counter()
         self._after_batch(done)
+        pause = time.perf_counter() - before  # to score the model
+        self._timed_from, self._start = self._timed_from + pause, self._start + pause
         if save and self._state.batch < len(self._sizes):
             self._state.save(self.model)
             self._saved = now
@@ -279,11 +289,12 @@ class _Watch(keras.callbacks.Callback):
 
     def read(self):
         """Copy progress and loss to the state. Waits until the device has done the last step."""
-        if self._last is None or self._state.epoch != self._epoch:
+        has_read = self._state.batch == self._first + (self._batch or 0) + 1
+        if self._last is None or self._state.epoch != self._epoch or has_read:
             return
         state, loss = self._state, float(self._last["loss"])
         if not np.isfinite(loss):
-            raise Diverged(f"the loss is {loss}")
+            raise _diverged(f"the loss is {loss}")
         now = time.perf_counter()
         state.batch = self._first + self._batch + 1
         # Keras' loss is the mean over the rows since the beginning of `fit`.
@@ -293,7 +304,7 @@ class _Watch(keras.callbacks.Callback):
         state.seconds = self._seconds_before + now - self._start
         completed = sum(self._sizes[: state.batch])
         self._bar.update(self._task, completed=completed, loss=f"{loss:.3f}")
-        if self._timed_from is not None and state.batch > self._timed_batches:
+        if 0 < self._timed_batches < state.batch:
             timed = completed - sum(self._sizes[: self._timed_batches])
             rate = timed / (now - self._timed_from)
             self._bar.update(self._task, rate=f"{rate:.0f} examples/s")
@@ -311,4 +322,4 @@ def _check_weights(model):
     """
     for variable in model.trainable_variables:
         if not np.isfinite(keras.ops.convert_to_numpy(variable)).all():
-            raise Diverged(f"{variable.path} holds NaN or infinity")
+            raise _diverged(f"{variable.path} holds NaN or infinity")

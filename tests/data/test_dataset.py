@@ -23,8 +23,17 @@ def test_batches_have_the_inputs_of_the_preprocessor():
         np.testing.assert_array_equal(first[key], value)
     assert targets.tolist() == [1, 0] and targets.dtype == np.int32
     assert second["input_word_ids"].shape == (1, 8)
-    ((padded, _),) = batches(examples.to_dataset(encoder.preprocessor, 8, pad=5))
-    assert padded["input_word_ids"].shape == (3, 5)
+    ((padded, _),) = batches(examples.to_dataset(encoder.preprocessor, 8, pad=9))
+    assert padded["input_word_ids"].shape == (3, 9)
+
+
+def test_truncated_texts_are_counted():
+    examples = keras_bert.Examples([*TEXTS, "good " * 99])
+    preprocessor = tiny.encoder().preprocessor
+    for options, length in (({"pad": 6}, 6), ({}, preprocessor.max_sequence_length)):
+        with pytest.warns(UserWarning, match=f" of 4 texts were truncated to {length} tokens"):
+            ((inputs, *_),) = batches(examples.to_dataset(preprocessor, 8, **options))
+        assert inputs["input_word_ids"].shape == (4, length)
 
 
 def test_targets_of_each_kind_of_labels():

@@ -91,6 +91,10 @@ def test_a_query_of_classes_does_not_find_itself():
         ),
         (lambda: EmbeddingExamples([("a", "b")], vectors=[[1.0]]), "vectors need rows of one text"),
         (lambda: EmbeddingExamples([("a",)], vectors=[1.0]), "vectors need rows of one text"),
+        (
+            lambda: EmbeddingExamples([("a", "b"), ("c", None)]),
+            "row 2: texts must be strings; received None",
+        ),
         (lambda: EmbeddingExamples([("a",)], vectors=[[np.nan]]), "hold NaN or infinity"),
         (lambda: EmbeddingExamples([("a",)], vectors=[[1.0]] * 2), "same length"),
         (lambda: EmbeddingExamples([("a", "b", "c")], classes=["x"]), "classes need rows of two"),

@@ -285,6 +285,19 @@ def test_card_has_only_facts(info_of):
     assert (info_of(own).metrics, info_of(own).license) == (None, None)
 
 
+def test_card_of_a_loaded_file(minilm, info_of, tmp_path):
+    model = heads.classifier(keras_bert.load("minilm"), labels=["no", "yes"])
+    metrics = {"model": "minilm", "train": "한국어.tsv", "accuracy": 0.5, "loss": float("nan")}
+    provenance.remember_metrics(model, metrics)
+    keras_bert.save(model, tmp_path / "mine.keras")
+    info = info_of(keras_bert.load(tmp_path / "mine.keras"))
+    assert (info.metrics, info.license) == ({**metrics, "loss": None}, "Apache-2.0")
+    keras.saving.load_model(tmp_path / "mine.keras")
+    model.weights[-1].assign(model.weights[-1] + 1)
+    keras_bert.save(model, tmp_path / "mine.keras")
+    assert info_of(keras_bert.load(tmp_path / "mine.keras")).metrics is None
+
+
 def test_card_of_a_loaded_run(minilm, info_of, tmp_path):
     folder, metrics = tmp_path / "run", {"model": "minilm", "train": "a.tsv", "accuracy": 0.5}
     keras_bert.save(heads.classifier(keras_bert.load("minilm"), labels=["no", "yes"]), folder)

@@ -48,6 +48,9 @@ def test_ignore_is_refused_for_saved_models(tmp_path):
     loading.save(tiny.encoder(), tmp_path)
     with pytest.raises(ValueError, match="ignore is for checkpoints"):
         keras_bert.load(tmp_path, ignore=["a"])
+    for wrong in ("cls.*", 3, [3], None):
+        with pytest.raises(ValueError, match="ignore must be a list of patterns, such as"):
+            keras_bert.load(tmp_path, ignore=wrong)
 
 
 @pytest.mark.parametrize("name", ["bert-base-uncased", "google-bert/bert-base-uncased"])

@@ -1,6 +1,7 @@
 """Pipelines: inputs of each task, results, long texts, and what is refused."""
 
 import contextlib
+import itertools
 import warnings
 
 import keras
@@ -10,7 +11,7 @@ import tensorflow as tf
 
 import keras_bert
 from keras_bert import heads
-from keras_bert.pipelines import base
+from keras_bert.pipelines import base, results
 from keras_bert.tasks import inference
 from tests import tiny
 
@@ -60,6 +61,30 @@ def test_iterator_gives_an_iterator(classify):
     assert next(answers)["label"] in ("bad", "good", "so-so")
     assert 0 < len(asked) < 1000
     assert len(list(answers)) == 999
+
+
+def test_iterators_of_two_columns_give_an_iterator():
+    ask = keras_bert.pipeline(heads.span_selector(encoder()))
+    answers = ask(question=itertools.cycle(["who", "so"]), context=KOREAN)
+    assert next(answers)["answer"] == ask(question="who", context=KOREAN)["answer"]
+    ask = keras_bert.pipeline(heads.multiple_choice(encoder()))
+    texts, choices = ["this film is", "so"], [["good", "bad"], ["a", "is"]]
+    expected = ask(texts, choices=choices)
+    assert list(ask(iter(texts), choices=iter(choices))) == expected
+    assert list(ask(zip(texts, choices, strict=True))) == expected
+    ask = keras_bert.pipeline(heads.classifier(encoder(), 2, pairs=True))
+    assert list(ask(iter(texts), text_pair=iter(["a", "b"]))) == ask(texts, text_pair=["a", "b"])
+
+
+def test_errors_in_an_iterator_say_where(classify):
+    texts = iter(["good"] * 40 + [None])
+    with pytest.raises(ValueError, match="after 32 inputs: text 9 must be a string; received None"):
+        list(classify(texts, batch_size=2))
+
+
+def test_columns_of_another_library_are_lists(classify):
+    column = type("Column", (list,), {"source": object()})(["so good", "bad"])
+    assert classify(column) == classify(["so good", "bad"])
 
 
 def test_top_k(classify):
@@ -220,6 +245,16 @@ def test_dataframes(classify):
     assert list(labeled.columns) == names
     with pytest.raises(ValueError, match="must have the columns text; it has words"):
         classify(pandas.DataFrame({"words": ["a"]}))
+
+
+def test_dataframes_without_rows(classify):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"text": ["a"], "label": ["x"]})[:0]
+    assert list(classify(frame).columns) == ["text", "label", "predicted_label", "score"]
+    assert not len(classify(frame))
+    ask = keras_bert.pipeline(heads.multiple_choice(encoder()))
+    answered = ask(pandas.DataFrame({"text": [], "choices": []}))
+    assert list(answered.columns) == ["text", "choices", "choice", "predicted_text", "score"]
 
 
 def test_labels_of_a_dataframe_keep_their_type():
@@ -463,6 +498,17 @@ def test_notebooks_show_marked_text():
     assert "<b>" not in answer._repr_html_() and "<mark" in answer._repr_html_()
 
 
+def test_the_best_of_overlapping_answers_is_marked():
+    spans = [
+        {"answer": "four minutes", "start": 14, "end": 26, "score": 0.6},
+        {"answer": "1.7 litres; four", "start": 2, "end": 18, "score": 0.3},
+        {"answer": "1.7", "start": 2, "end": 5, "score": 0.1},
+    ]
+    page = results.Entities(spans, "a 1.7 litres; four minutes", None)._repr_html_()
+    assert "four minutes <small> 0.60" in page and "1.7 <small> 0.10" in page
+    assert page.count("<mark") == 2
+
+
 def test_notebooks_show_tables(classify):
     assert "<td>bad &lt;b&gt;</td>" in classify("bad <b>")._repr_html_()
     assert classify(["bad", "good"])._repr_html_().count("<tr>") == 3
@@ -504,8 +550,9 @@ def test_wrong_options_and_models(classify):
                  lambda: classify("a", batch_size=-1)):  # fmt: skip
         with pytest.raises(ValueError, match="batch_size must be an integer of at least 1"):
             call()
-    with pytest.raises(ValueError, match="text_pair cannot be combined with a generator"):
-        classify((text for text in "ab"), text_pair=["a", "b"])
+    frame = pytest.importorskip("pandas").DataFrame({"text": ["a"]})
+    with pytest.raises(ValueError, match="text_pair cannot be combined with a DataFrame"):
+        classify(frame, text_pair=["a", "b"])
     with pytest.raises(ValueError, match="has the task classifier; received 'masked_lm'"):
         keras_bert.pipeline(classify.model, task="masked_lm")
     with pytest.raises(ValueError, match="pooling is only for embeddings"):

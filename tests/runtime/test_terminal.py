@@ -4,9 +4,11 @@ import os
 import signal
 import subprocess
 import sys
+import types
 
 import pytest
 
+from keras_bert.runtime import terminal
 from keras_bert.runtime.terminal import progress, quiet_imports, stop_requests
 
 
@@ -25,10 +27,21 @@ def test_quiet_imports_show_the_output_of_a_failed_import(capfd):
 
 
 def test_progress_bar_in_a_notebook(monkeypatch):
+    """The bar is one output of the cell, which is replaced."""
+    shown = []
+    output = types.SimpleNamespace(update=shown.append)
+    display = types.SimpleNamespace(HTML=str, display=lambda *_, **options: output)
+    monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(display=display))
     monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
-    for spec, disabled in ((None, True), ("any", False)):
-        monkeypatch.setattr("importlib.util.find_spec", lambda name, spec=spec: spec)
-        assert progress().disable is disabled
+    terminal._cell_progress.cache_clear()
+    with progress("{task.fields[loss]}") as bar:
+        bar.advance(bar.add_task("Epoch <1>", total=2, loss="0.25"), 2)
+    assert shown[-1].count("Epoch &lt;1&gt;") == 1 and "2/2" in shown[-1] and "0.25" in shown[-1]
+    shown.clear()
+    with progress(show=False) as bar:
+        bar.add_task("Epoch 1", total=2)
+    assert bar.disable and shown == []
+    terminal._cell_progress.cache_clear()
 
 
 def test_no_progress_bar_without_a_terminal(capfd):

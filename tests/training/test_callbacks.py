@@ -4,6 +4,7 @@ import contextlib
 import csv
 import math
 import re
+import types
 
 import keras
 import numpy as np
@@ -173,7 +174,7 @@ def test_terminate_on_nan_returns_the_best_epoch():
     model, metrics = finetune(Spoil(), callbacks.TerminateOnNaN(), epochs=3)
     assert len(metrics["history"]) == metrics["best_epoch"] == 1
     assert all(np.isfinite(weight).all() for weight in model.get_weights())
-    with pytest.raises(ValueError, match="training diverged"):
+    with pytest.raises(ValueError, match=r"training diverged, .*TerminateOnNaN\(\), finetune ret"):
         finetune(Spoil(), epochs=3)
 
 
@@ -223,6 +224,33 @@ def test_the_bar_says_compiling_until_the_first_step_is_done(monkeypatch):
     assert [rate for name, rate in rates if name == "Epoch 2 of 2"] == [""]
     updates = [rate for name, rate in rates if name == "update"]
     assert updates and all(re.fullmatch(r"\d+ examples/s", rate) for rate in updates)
+
+
+def test_the_rate_leaves_out_what_is_not_training(monkeypatch):
+    """The time to score the model, and the end of `fit`, which waits for other threads."""
+    rates = []
+    batches = types.SimpleNamespace(rows=[[0, 1]] * 4, sizes=[2] * 4)
+    state = types.SimpleNamespace(epoch=0, batch=0, loss=0.0, rows=0, seconds=0.0)
+    bar = types.SimpleNamespace(
+        add_task=lambda *_, **fields: 0,
+        update=lambda _, rate=None, **fields: rates.append(rate),
+    )
+    clock = [0.0]
+    monkeypatch.setattr(loop.time, "perf_counter", lambda: clock[0])
+
+    def pass_time(seconds):
+        clock[0] += seconds
+
+    watch = loop._Watch(
+        bar, state, batches, 1, callbacks.Callback(), lambda done: pass_time(50.0 * (done == 2))
+    )
+    for batch in range(4):
+        pass_time(1.0)
+        watch.on_train_batch_end(batch, {"loss": 1.0})
+    pass_time(30.0)
+    watch.read()
+    assert [rate for rate in rates if rate] == ["2 examples/s"] * 3
+    assert (state.batch, state.seconds) == (4, 4.0)
 
 
 def test_callbacks_can_monitor_the_training():
