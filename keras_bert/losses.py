@@ -126,8 +126,8 @@ class CoSENT(_EmbeddingLoss):
     """Ranks pairs: a pair with a higher score should have a higher cosine similarity.
 
     The loss is the logarithm of 1 plus the sum of exp(scale * (cosine of the pair with the lower
-    score - cosine of the other)) over all two pairs of the batch with different scores. Pairs with
-    the score NaN are left out.
+    score - cosine of the other)) over all two pairs of the batch with different scores. Rows
+    that only fill the last batch have the score NaN, and are left out.
 
     Source: Su (2022), CoSENT, kexue.fm/archives/8847.
 

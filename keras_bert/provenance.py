@@ -1,4 +1,4 @@
-"""Source, license and metrics of a model's weights, kept in memory for its model card."""
+"""Source, license and metrics of a model's weights, for its model card."""
 
 import dataclasses
 import hashlib

@@ -46,6 +46,11 @@ class TokenModel(keras.Model):
         return super().predict_on_batch(x)
 
     def _refuse_strings(self, x):
+        if hasattr(x, "column_names"):  # a `datasets.Dataset`
+            raise ValueError(
+                f"{self.name!r} does not take a {type(x).__name__}. Read it with "
+                "keras_bert.read(dataset, ...), then call to_dataset(model) on the result"
+            )
         if _has_strings(getattr(x, "element_spec", x)):  # `element_spec` of a `tf.data.Dataset`
             raise ValueError(
                 f"{self.name!r} takes token ids, not strings. Call {self._call_for_strings}; to "
@@ -59,11 +64,8 @@ class TokenModel(keras.Model):
 
 
 def _has_strings(x):
-    """Return True for strings, tensors, tables and lists of strings, dicts of them, `Examples`.
-
-    Also for a `datasets.Dataset` of Hugging Face, which Keras does not take.
-    """
-    if isinstance(x, (str, bytes)) or hasattr(x, "to_dataset") or hasattr(x, "column_names"):
+    """Return True for strings, tensors, tables and lists of strings, dicts of them, `Examples`."""
+    if isinstance(x, (str, bytes)) or hasattr(x, "to_dataset"):
         return True
     if hasattr(x, "columns") and hasattr(x, "dtypes"):  # a DataFrame
         return any(map(_is_string, x.dtypes))

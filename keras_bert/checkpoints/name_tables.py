@@ -185,7 +185,7 @@ def read_weights(
     ]
     unknown = sorted(set(shapes).difference(*(e.sources for e in entries)))
     hint = (
-        " (leave out unknown ones with keras_bert.load(name, ignore=[...]), or convert --ignore)"
+        " (leave out unknown ones with keras_bert.load(name, ignore=[...]), or keras-bert convert --ignore PATTERN)"
         if unknown
         else ""
     )

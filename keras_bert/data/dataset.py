@@ -74,8 +74,8 @@ def _warn_of_truncation(examples, ids, limit):
     total = sum(column.row_lengths().numpy() for column in ids) + 1 + len(ids)
     if truncated := int(np.sum(total > limit)):
         warnings.warn(
-            f"{examples.source}: {truncated} of {len(examples)} texts were truncated to {limit} "
-            "tokens",
+            f"{examples.source}: {truncated} of {len(examples)} examples were truncated to {limit} "
+            "tokens. Shorten them, or split them into several examples",
             stacklevel=level_of_caller(),
         )
 

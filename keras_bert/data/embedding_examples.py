@@ -52,9 +52,11 @@ class EmbeddingExamples:
             wrong = [text for text in rows[-1] if not isinstance(text, str)]
             if wrong:
                 raise ValueError(f"{where}: texts must be strings; received {wrong[0]!r:.80}")
-            if len(rows[-1]) != len(rows[0]) or len(rows[-1]) < least:
+            if len(rows[-1]) < least:
+                raise ValueError(f"{where}: must have at least two texts; received {len(rows[-1])}")
+            if len(rows[-1]) != len(rows[0]):
                 raise ValueError(
-                    f"{where}: must have at least two texts, as many as the first row; received "
+                    f"{where}: must have as many texts as the first row, {len(rows[0])}; received "
                     f"{len(rows[-1])}"
                 )
         object.__setattr__(self, "texts", rows)

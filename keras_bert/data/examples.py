@@ -98,7 +98,7 @@ class Examples:
             seed: Seed of the order.
             pad: `"batch"` pads each batch to its longest text, with JAX to one of a few lengths.
                 An int pads to that length. Longer texts are truncated, with `"batch"` to the
-                preprocessor's `max_sequence_length`; a warning says how many.
+                preprocessor's `max_sequence_length`, with a warning.
             labels: With a `Preprocessor`, the names of the labels in the order of the targets. By
                 default the sorted labels of these examples; give dev data those of the training
                 data.

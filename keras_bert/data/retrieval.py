@@ -19,7 +19,8 @@ class RetrievalData:
     Attributes:
         queries: Id -> text.
         corpus: Id -> text.
-        relevant: Id of a query -> {id of a document: grade}, with grades above 0.
+        relevant: Id of a query -> {id of a document: grade}, with grades above 0, or a set of ids
+            with the grade 1.
         source: Where the data comes from, for messages.
         has_prompts: True if the texts include their prompts, see `with_prompts`.
 
@@ -45,20 +46,20 @@ class RetrievalData:
                 raise ValueError(f"{self.source}: {name} must be a dict; received {texts!r:.80}")
             check_strings(self.source, name, list(texts.values()))
         if not isinstance(self.relevant, dict) or not all(
-            isinstance(documents, dict) for documents in self.relevant.values()
+            isinstance(documents, (dict, set)) for documents in self.relevant.values()
         ):
             raise ValueError(
-                f"{self.source}: relevant must be a dict of dicts, such as {{'q': {{'d': 1}}}}; "
-                f"received {self.relevant!r:.80}"
+                f"{self.source}: relevant must be a dict of dicts or sets, such as "
+                f"{{'q': {{'d': 1}}}}; received {self.relevant!r:.80}"
             )
-        relevant = {
-            query: {
+        relevant = {}
+        for query, documents in self.relevant.items():
+            grades = dict.fromkeys(documents, 1) if isinstance(documents, set) else documents
+            relevant[query] = {
                 document: value
-                for document, grade in documents.items()
+                for document, grade in grades.items()
                 if (value := check_score(f"{self.source}: grades", grade)) > 0
             }
-            for query, documents in self.relevant.items()
-        }
         object.__setattr__(self, "relevant", relevant)
         if not any(self.relevant.values()):
             raise ValueError(f"{self.source}: no query has a relevant document")

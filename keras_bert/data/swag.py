@@ -73,7 +73,8 @@ def _check(location, text, choices, label, count):
         raise ValueError(f"{location}: must have at least two choices; received {len(choices)}")
     if len(choices) != count:
         raise ValueError(
-            f"{location}: must have {count} choices, as the first item; received {len(choices)}"
+            f"{location}: must have as many choices as the first item, {count}; received "
+            f"{len(choices)}"
         )
     if not isinstance(label, (int, np.integer)) or not 0 <= label < count:
         raise ValueError(

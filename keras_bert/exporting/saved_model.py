@@ -73,7 +73,7 @@ def export(
         path: Model folder. The version is written to `path/1`, or to the number after the highest
             one there. For ONNX, a new or empty folder.
         metrics: Dict for the model card, such as `keras_bert.finetune` returns. `None`: the metrics
-            of the run of `finetune`, or of `metrics.json` in the folder that was loaded, unless the
+            of the run of `finetune`, or of the file or folder that was loaded, unless the
             weights have changed since. `{}`: none.
         license: License of the weights that training started from, for the model card. `None`: that
             of the name given to `load`, if known.

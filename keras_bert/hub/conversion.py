@@ -52,6 +52,8 @@ def from_checkpoint(
         task = checkpoint.task
     if task == "embedder" and checkpoint.embedding is not None and not fresh_head:
         head_options = _embedder_options(checkpoint.embedding) | head_options
+        if pooling is not None:
+            head_options["pooling"] = pooling
     elif task is None and checkpoint.embedding is not None:
         _warn_of_modules(checkpoint)
     config = dict(checkpoint.config)

@@ -35,6 +35,7 @@ def load(
     dtype=None,
     rematerialize=None,
     hidden_act=None,
+    pooling=None,
     ignore=(),
     trusted=False,
     **head_options,
@@ -67,6 +68,8 @@ def load(
         hidden_act: Activation that replaces the checkpoint's. A named model such as `"base"` has
             the activation with which Google published it: `"gelu"` for the models of 2018,
             `"gelu_new"` (tanh) for whole word masking and the miniatures.
+        pooling: Pooling of the encoder for embeddings, such as `"mean"` or `"cls"`. `None` means
+            that of the model, if it is known.
         ignore: Patterns of the tensors of a checkpoint to leave out, such as `["cls.chain.*"]`.
             Otherwise, tensors that BERT does not have are an error.
         trusted: Use `True` only if you trust the author: the model's code can then read and write
@@ -101,7 +104,10 @@ def load(
     file = _keras_file(path)
     _check_ignore(ignore, file)
     if file:
-        options = {"dtype": dtype, "rematerialize": rematerialize, "hidden_act": hidden_act}
+        options = {
+            "dtype": dtype, "rematerialize": rematerialize, "hidden_act": hidden_act,
+            "pooling": pooling,
+        }  # fmt: skip
         options = {key: value for key, value in options.items() if value is not None}
         model = _load_saved(file, task, fresh_head, options, head_options, trusted)
         if sequence_length != "auto":
@@ -120,7 +126,7 @@ def load(
         dtype=dtype,
         rematerialize=bool(rematerialize),
         hidden_act=hidden_act or published.get("hidden_act"),
-        pooling=published.get("pooling"),
+        pooling=pooling or published.get("pooling"),
         **head_options,
     )
     _remember_source(model, name, {})
@@ -162,8 +168,8 @@ def save(model, path, *, format="keras"):
         model: A `keras.Model`. Formats other than `"keras"` need an encoder or a model that a
             function of `keras_bert.heads` built.
         path: A file with the suffix `.keras`, or a folder. Missing folders are created. Formats
-            other than `"keras"` need an empty folder. If the metrics of the model are known, they
-            are saved as well, for its model card: in the file, or in a folder as `metrics.json`.
+            other than `"keras"` need an empty folder. Known metrics are saved, too, for the
+            model card: in the `.keras` file, and in a folder also as `metrics.json`.
         format: `"keras"`, `"huggingface"`, `"google"`, `"keras_hub"` or
             `"sentence_transformers"`, which is for embedders and encoders with a pooling. Weights
             that the format cannot hold are an error. Only `"keras"` keeps these options: text
@@ -201,8 +207,7 @@ def save(model, path, *, format="keras"):
             checkpoint = checkpoint.without({"pooler"})
         checkpoints.write(checkpoint, path, format)
         return
-    is_folder = path.suffix != ".keras"
-    if is_folder:
+    if path.suffix != ".keras":
         path = path / MODEL_FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     optimizer, compiled = getattr(model, "optimizer", None), model.compiled
@@ -211,9 +216,9 @@ def save(model, path, *, format="keras"):
         with atomic_write(path) as temporary:
             model.optimizer, model.compiled = None, False
             model.save(temporary)
-            if metrics is not None and not is_folder:
+            if metrics is not None:
                 provenance.add_metrics(temporary, metrics)
-        if is_folder:
+        if path.name == MODEL_FILE:
             _save_metrics(metrics, path.parent)
     except OSError as error:
         reason = error.strerror or first_line(error)

@@ -116,7 +116,10 @@ def _looks_like_path(name):
 def license_of(name):
     """Return the license of a named model or of its Hub repository, or `None` for others."""
     name = ALIASES.get(name, name)
-    if _local(name) is not None:
+    try:
+        if _local(name) is not None:
+            return None
+    except (OSError, ValueError, RuntimeError):  # also a folder here, or a user without a home
         return None
     if name in SOURCES:
         return SOURCES[name].license

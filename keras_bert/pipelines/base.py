@@ -2,13 +2,14 @@
 
 import contextlib
 import itertools
+import os
 import typing
 import warnings
 from collections.abc import Iterator
 
 from keras_bert.data.examples import Examples
 from keras_bert.pipelines import results
-from keras_bert.pipelines.inputs import check_top_k
+from keras_bert.pipelines.inputs import check_top_k, listed
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.terminal import progress
 from keras_bert.runtime.warn import level_of_caller
@@ -72,12 +73,12 @@ class Pipeline:
 
         Args:
             inputs: A string, or several: a list, a tuple, a NumPy array, a pandas Series, an
-                iterator or a DataFrame. Pairs are tuples of two strings. Or the data of the task,
-                such as `keras_bert.Examples`.
-            text_pair: The second text of a pair, or a list of second texts.
-            question, context: For question answering, strings or lists. Several questions may share
-                one context.
-            choices: For multiple choice, the choices of a text, or a list of them per text.
+                iterator or a DataFrame. Pairs are tuples of two strings; for multiple choice,
+                tuples of a text and a list. Or the data of the task, such as `keras_bert.Examples`.
+            text_pair: The second text of a pair, or a list or iterator of second texts.
+            question, context: For question answering, strings, lists or iterators. Several
+                questions may share one context.
+            choices: For multiple choice, the choices of a text, or a list or iterator of them.
             batch_size: Sequences per batch. Defaults to that of the pipeline.
             show_progress: If True, show a progress bar for long inputs.
             **options: Options of the task, see `keras_bert.pipeline`.
@@ -105,13 +106,13 @@ class Pipeline:
             "text_pair": text_pair, "question": question, "context": context, "choices": choices
         }  # fmt: skip
         settings = {"batch_size": self._size(batch_size), "show_progress": show_progress}
-        inputs, given = _zip_iterators(inputs, given)
+        inputs, given = self._zip_iterators(inputs, given)
         run = None
         if results.is_dataframe(inputs):
             run = self._run_dataframe
         elif isinstance(inputs, Iterator):
             run = self._run_iterator
-        elif isinstance(getattr(inputs, "source", None), str):  # the data of a task
+        elif isinstance(getattr(inputs, "source", None), (str, os.PathLike)):  # a task's data
             run = self._run
         if run is not None:
             other = next((name for name, value in given.items() if value is not None), None)
@@ -252,6 +253,25 @@ class Pipeline:
         )
         return results.Results(self._results(examples, answers, **options))
 
+    def _zip_iterators(self, inputs, given):
+        """Return the two columns of the task as an iterator of rows, if the first is an iterator.
+
+        `given` are the other inputs of `__call__` by name.
+        """
+        names = {name for name, value in given.items() if value is not None}
+        if len(self.columns) < 2 or names | {self.columns[0]} != {*self.columns}:
+            return inputs, given
+        if inputs is not None and self.columns[0] in names:
+            return inputs, given
+        first = given.get(self.columns[0]) if inputs is None else inputs
+        second = given[self.columns[1]]
+        is_text = isinstance(second, str) and self.columns[1] != "context"
+        if not isinstance(first, Iterator) or is_text:
+            return inputs, given
+        if not isinstance(second, (str, Iterator)):
+            second = listed(second, self.columns[1])[0]
+        return _paired(first, second, self.columns[1]), {}
+
     def _run_iterator(self, inputs, settings, options):
         settings = {**settings, "show_progress": False}
         size = min(self.chunk, 16 * settings["batch_size"])
@@ -260,14 +280,16 @@ class Pipeline:
             while part := list(itertools.islice(inputs, size)):
                 try:
                     rows, _ = self._rows(part)
+                    found = self._run_rows(rows, settings, options, warn=False)
                 except ValueError as error:
-                    after = f"after {done} inputs: " if done else ""
-                    raise ValueError(f"{after}{error}") from None
+                    if not done:
+                        raise
+                    where = f"in the inputs {done + 1} to {done + len(part)}"
+                    raise ValueError(f"{where}: {error}") from None
                 done += len(part)
-                results = self._run_rows(rows, settings, options, warn=False)
                 truncated, read = truncated + self._truncated, read + self._read
                 self._truncated = self._read = 0
-                yield from results
+                yield from found
         except GeneratorExit:  # the caller stopped
             self._warn_of_truncation(truncated, read)
             raise
@@ -301,11 +323,12 @@ class Pipeline:
 
     def _run_empty(self, frame, settings, options):
         """Add the columns of the results to a DataFrame without rows."""
-        row: dict[str, typing.Any] = dict.fromkeys(self.columns, "[MASK]")
-        if "choices" in row:
-            row["choices"] = ["[MASK]", "[MASK]"]
-        one = type(frame)([dict.fromkeys(frame.columns) | row])
-        columns = self._run_dataframe(one, settings, options).columns
+        # A masked language model needs a [MASK]; the other tasks take any text.
+        sample: dict[str, typing.Any] = dict.fromkeys(self.columns, "[MASK]")
+        if "choices" in sample:
+            sample["choices"] = ["[MASK]", "[MASK]"]
+        one_row = type(frame)([dict.fromkeys(frame.columns) | sample])
+        columns = self._run_dataframe(one_row, settings, options).columns
         return frame.assign(**{name: [] for name in columns if name not in frame.columns})
 
     def _decoding(self, options):
@@ -349,17 +372,16 @@ class Pipeline:
         self._truncated = self._read = 0
 
 
-def _zip_iterators(inputs, given):
-    """Return two columns as an iterator of rows, if the first of them is an iterator."""
-    columns = (
-        given["question"], inputs, given["context"], given["text_pair"], given["choices"]
-    )  # fmt: skip
-    first, *others = [column for column in columns if column is not None] or [None]
-    if not isinstance(first, Iterator) or len(others) != 1:
-        return inputs, given
-    if isinstance(others[0], str):  # a shared context
-        return ((each, others[0]) for each in first), {}
-    return zip(first, others[0], strict=True), {}
+def _paired(first, second, name):
+    """Yield rows of two columns; `second` may be one text for all rows."""
+    if isinstance(second, str):
+        yield from ((item, second) for item in first)
+        return
+    end = object()
+    for item, other in itertools.zip_longest(first, second, fillvalue=end):
+        if item is end or other is end:
+            raise ValueError(f"{name} must have as many items as the other input")
+        yield item, other
 
 
 def _integers(labels):

@@ -56,4 +56,10 @@ def prompt_of(output, prompt=None):
         prompt = output.default_prompt or ""
     if not isinstance(prompt, str):
         raise ValueError(f"prompt must be a string; received {prompt!r:.80}")
+    if prompt not in output.prompts and prompt.isidentifier():
+        has = f"has the prompts {', '.join(output.prompts)}" if output.prompts else "has no prompts"
+        raise ValueError(
+            f"the model {has}; received {prompt!r:.80}. A prompt of your own ends with a colon or "
+            "a space, such as 'query: '"
+        )
     return output.prompts.get(prompt, prompt)

@@ -302,7 +302,10 @@ class MultipleChoice(Pipeline):
         check_not_given(**others)
         if choices is None:  # (text, choices), or a list of such pairs
             is_single = (
-                is_pair(inputs) and isinstance(inputs[0], str) and not isinstance(inputs[1], str)
+                isinstance(inputs, (list, tuple))
+                and is_pair(inputs)
+                and isinstance(inputs[0], str)
+                and not isinstance(inputs[1], str)
             )
             pairs = [inputs] if is_single else listed(inputs)[0]
             if not all(map(is_pair, pairs)):
@@ -315,6 +318,10 @@ class MultipleChoice(Pipeline):
             if isinstance(row, (str, bytes, dict)) or not hasattr(row, "__len__"):
                 raise ValueError(
                     f"choices of text {number} must be a list of strings; received {row!r:.80}"
+                )
+            if len(row) < 2:
+                raise ValueError(
+                    f"choices of text {number} must be at least two; received {len(row)}"
                 )
         choices = [list(row) for row in choices]
         if len(texts) != len(choices):

@@ -111,8 +111,8 @@ def progress(*columns, show=True):
     from rich.console import Console
 
     console = Console(stderr=True)
-    kind = _cell_progress() if console.is_jupyter else rich_progress.Progress
-    return kind(
+    progress_class = _notebook_progress() if console.is_jupyter else rich_progress.Progress
+    return progress_class(
         rich_progress.TextColumn("{task.description}"),
         rich_progress.BarColumn(),
         rich_progress.MofNCompleteColumn(),
@@ -124,26 +124,26 @@ def progress(*columns, show=True):
 
 
 @functools.cache
-def _cell_progress():
-    """Return the class of progress bars in a notebook's cell; rich's needs ipywidgets."""
+def _notebook_progress():
+    """Return the class of progress bars in a notebook's cell; rich's own needs ipywidgets."""
     from IPython import display
     from rich.console import Console
     from rich.progress import Progress
 
-    class CellProgress(Progress):
+    class NotebookProgress(Progress):
         _output: Any = None
-        _shown = 0.0
+        _rendered_at = 0.0
 
         def start(self):
             if not self.disable:
                 self._output = display.display(display.HTML(""), display_id=True)
 
         def stop(self):
-            self._show()
+            self._render()
 
         def refresh(self):
-            if time.monotonic() - self._shown > _SECONDS_BETWEEN_UPDATES:
-                self._show()
+            if time.monotonic() - self._rendered_at > _SECONDS_BETWEEN_UPDATES:
+                self._render()
 
         def update(self, *args, **options):
             super().update(*args, **options)
@@ -153,15 +153,15 @@ def _cell_progress():
             super().advance(*args, **options)
             self.refresh()
 
-        def _show(self):
+        def _render(self):
             if self._output is not None:
                 console = Console(file=io.StringIO(), record=True, width=110, force_jupyter=False)
                 console.print(self.get_renderable())
                 page = console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
                 self._output.update(display.HTML(page))
-                self._shown = time.monotonic()
+                self._rendered_at = time.monotonic()
 
-    return CellProgress
+    return NotebookProgress
 
 
 @contextlib.contextmanager

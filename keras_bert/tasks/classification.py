@@ -17,7 +17,7 @@ from keras_bert.text.fast_tokenizer import tokenize_function, tokenize_in_chunks
 
 HEADS = ("classifier", "regressor", "next_sentence")
 MAX_LENGTH = 128
-_FEW_LABELS = 20  # not suspicious, however few texts there are
+_FEW_LABELS = 20  # up to this many, there is no warning
 
 
 def build(encoder, train):
@@ -36,7 +36,7 @@ def build(encoder, train):
     if not multi_label and len(labels) > max(_FEW_LABELS, len(train) / 2):
         warnings.warn(
             f"{train.source}: {len(train)} texts have {len(labels)} different labels, such as "
-            f"{labels[0]!r:.80}. Is the right column used as the label?",
+            f"{labels[0]!r:.80}. Check the label column",
             stacklevel=level_of_caller(),
         )
     return heads.classifier(encoder, labels=labels, pairs=pairs, multi_label=multi_label)

@@ -72,7 +72,7 @@ class EncodedRows:
         gradient_caching: True if the rows of all batches of an optimizer step are compared.
         sets: Indices of the rows of each data set, a list of int arrays, or `None`.
         sampling: A value of `SAMPLINGS`: how the batches of the sets take turns.
-        filler_target: Target of rows that fill the last batch; `None` for that of another row.
+        filler_target: Target of rows that fill the last batch; `None`: a copy of another target.
     """
 
     gradient_caching, sampling = False, "proportional"

@@ -106,7 +106,7 @@ def tokenize_function(tokenizer):
 def tokenize_in_chunks(tokenize, texts):
     """Tokenize a list of strings to a `tf.RaggedTensor` int32 (texts, tokens).
 
-    Chunks limit the memory of `tokenize`, see `tokenize_function`.
+    `tokenize` is a function from `tokenize_function`. Chunks limit its memory.
     """
     texts = [text.encode("utf-8", "ignore") for text in texts]
     parts = [

@@ -80,8 +80,8 @@ def finetune(
         batch_size: Sequences per batch. The paper uses 16 or 32.
         learning_rate: The peak learning rate. The paper uses 5e-5, 3e-5 or 2e-5.
         warmup: Fraction of the steps during which the learning rate rises.
-        max_length: Maximum number of positions per sequence; longer ones are cut. Default: 128,
-            for question answering 384, but at most the maximum of the encoder.
+        max_length: Maximum number of positions per sequence; longer ones are cut. Default: 128 (for
+            question answering 384) or the encoder's maximum, whichever is smaller.
         seed: Seed for the weights of the head, the order of the data and dropout.
         metric: Name of the metric that selects the best epoch, such as "f1" or "dev_loss".
             Default: the first of the task's `metric_names`.
@@ -116,7 +116,7 @@ def finetune(
         `examples_per_second`, `stopped` (`True` after Ctrl-C), `history` (a dict per epoch), and
         the `inference.counts` of the training data. With `dev` also the counts of `dev`, such as
         `dev_truncated`, the metrics of the best epoch, its number `best_epoch` and the name of the
-        `metric` that selected it.
+        `metric` that selected it. After Ctrl-C within an epoch, `best_epoch` can be 0.5.
 
     Raises:
         ValueError: If an argument or the data is invalid, a callback cannot work, another process

@@ -80,8 +80,9 @@ class Loop:
                     raise
                 if not self._callbacks.terminate_on_nan:
                     raise Diverged(
-                        f"{error}. With the callback keras.callbacks.TerminateOnNaN(), finetune "
-                        "returns the best weights before that"
+                        error.what,
+                        ". To keep the best epoch in such a case, pass "
+                        "callbacks=[keras.callbacks.TerminateOnNaN()] to keras_bert.finetune",
                     ) from None
         return False
 
@@ -95,8 +96,8 @@ class Loop:
         record = state.restore_best(self._model)
         if self._score is None:
             return None
-        if record is None:  # stopped during the first epoch
-            epoch = round(state.batch / self.plan.batches, 3)
+        if record is None:  # stopped before the first score
+            epoch = round(state.epoch + state.batch / self.plan.batches, 3)
             record = {"epoch": epoch, "loss": state.loss, **self._score()}
         if record["epoch"] not in [each["epoch"] for each in state.history]:
             state.history.append(record)  # stopped before the epoch was recorded
@@ -231,9 +232,9 @@ class Log:
 class Diverged(ValueError):
     """The loss or a weight is NaN or infinite."""
 
-
-def _diverged(what):
-    return Diverged(f"training diverged, {what}; a lower learning rate may help")
+    def __init__(self, what, advice=""):
+        super().__init__(f"training diverged, {what}; a lower learning rate may help{advice}")
+        self.what = what
 
 
 class _Watch(keras.callbacks.Callback):
@@ -289,25 +290,27 @@ class _Watch(keras.callbacks.Callback):
 
     def read(self):
         """Copy progress and loss to the state. Waits until the device has done the last step."""
-        has_read = self._state.batch == self._first + (self._batch or 0) + 1
-        if self._last is None or self._state.epoch != self._epoch or has_read:
+        if self._last is None or self._state.epoch != self._epoch:
+            return
+        done = self._first + self._batch + 1
+        if self._state.batch == done:
             return
         state, loss = self._state, float(self._last["loss"])
         if not np.isfinite(loss):
-            raise _diverged(f"the loss is {loss}")
+            raise Diverged(f"the loss is {loss}")
         now = time.perf_counter()
-        state.batch = self._first + self._batch + 1
+        state.batch = done
         # Keras' loss is the mean over the rows since the beginning of `fit`.
         rows = sum(self._batches.sizes[self._first : state.batch])
         state.rows = self._rows + rows
         state.loss = (self._loss * self._rows + loss * rows) / state.rows
         state.seconds = self._seconds_before + now - self._start
         completed = sum(self._sizes[: state.batch])
-        self._bar.update(self._task, completed=completed, loss=f"{loss:.3f}")
+        fields = {"loss": f"{loss:.3f}"}
         if 0 < self._timed_batches < state.batch:
             timed = completed - sum(self._sizes[: self._timed_batches])
-            rate = timed / (now - self._timed_from)
-            self._bar.update(self._task, rate=f"{rate:.0f} examples/s")
+            fields["rate"] = f"{timed / (now - self._timed_from):.0f} examples/s"
+        self._bar.update(self._task, completed=completed, **fields)
         self._read = now
 
     def show_dev(self, metric, value):
@@ -322,4 +325,4 @@ def _check_weights(model):
     """
     for variable in model.trainable_variables:
         if not np.isfinite(keras.ops.convert_to_numpy(variable)).all():
-            raise _diverged(f"{variable.path} holds NaN or infinity")
+            raise Diverged(f"{variable.path} holds NaN or infinity")

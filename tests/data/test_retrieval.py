@@ -30,6 +30,11 @@ def beir(folder, qrels="query-id\tcorpus-id\tscore\nq1\td1\t2\nq1\td2\t0\nq2\td2
     )
 
 
+def test_relevant_documents_can_be_sets():
+    data = RetrievalData({"q": "b"}, {"d": "b", "e": "c"}, {"q": {"d", "e"}})
+    assert data.relevant == {"q": {"d": 1.0, "e": 1.0}}
+
+
 def test_beir(tmp_path):
     found = keras_bert.read(beir(tmp_path), "retrieval")
     assert found.queries == {"q1": "b", "q2": "d", "q3": "e"}

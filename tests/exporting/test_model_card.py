@@ -293,6 +293,9 @@ def test_card_of_a_loaded_file(minilm, info_of, tmp_path):
     info = info_of(keras_bert.load(tmp_path / "mine.keras"))
     assert (info.metrics, info.license) == ({**metrics, "loss": None}, "Apache-2.0")
     keras.saving.load_model(tmp_path / "mine.keras")
+    provenance.write_metrics(tmp_path, {"accuracy": 0.9})  # of another model
+    keras_bert.save(model, tmp_path / "model.keras")
+    assert info_of(keras_bert.load(tmp_path)).metrics == {**metrics, "loss": None}
     model.weights[-1].assign(model.weights[-1] + 1)
     keras_bert.save(model, tmp_path / "mine.keras")
     assert info_of(keras_bert.load(tmp_path / "mine.keras")).metrics is None

@@ -38,6 +38,15 @@ def test_suggested_names():
             keras_bert.load(name)
 
 
+def test_pooling_of_a_checkpoint(tmp_path):
+    keras_bert.save(tiny.encoder(num_hidden_layers=1), tmp_path / "hf", format="huggingface")
+    keras_bert.save(tiny.encoder(num_hidden_layers=1), tmp_path / "mine.keras")
+    for name in ("hf", "mine.keras"):
+        assert keras_bert.load(tmp_path / name, pooling="cls").pooling == "cls"
+    model = keras_bert.load(tmp_path / "hf", task="embedder", pooling="cls")
+    assert model.get_layer("pooling").mode == "cls"
+
+
 @pytest.mark.parametrize("name", [None, b"base", "", "hf:", "hf:a/b/c"])
 def test_invalid_names(name):
     with pytest.raises(ValueError, match="must be a string or a path|is hf:org/name or"):

@@ -254,6 +254,7 @@ def test_licenses(tmp_path, monkeypatch):
     assert resolve.license_of(hub) == resolve.license_of(f"{hub}@main") == "Apache-2.0"
     assert resolve.license_of("hf:some/body") is None
     assert resolve.license_of(tmp_path) is None
+    assert resolve.license_of("~nobody-has-this-name/model") is None
 
 
 def test_known_name_takes_precedence_over_a_folder(tmp_path, monkeypatch):

@@ -74,11 +74,17 @@ def test_iterators_of_two_columns_give_an_iterator():
     assert list(ask(zip(texts, choices, strict=True))) == expected
     ask = keras_bert.pipeline(heads.classifier(encoder(), 2, pairs=True))
     assert list(ask(iter(texts), text_pair=iter(["a", "b"]))) == ask(texts, text_pair=["a", "b"])
+    with pytest.raises(ValueError, match="text_pair must have as many items as the other input"):
+        list(ask(iter(texts), text_pair=["a"]))
+    with pytest.raises(ValueError, match="text_pair must be a string or a list of strings"):
+        ask(iter(texts), text_pair=5)
+    with pytest.raises(ValueError, match="question is not an input of this task"):
+        ask(question=iter(texts), context=["a", "b"])
 
 
 def test_errors_in_an_iterator_say_where(classify):
     texts = iter(["good"] * 40 + [None])
-    with pytest.raises(ValueError, match="after 32 inputs: text 9 must be a string; received None"):
+    with pytest.raises(ValueError, match="in the inputs 33 to 41: text 9 must be a string"):
         list(classify(texts, batch_size=2))
 
 
@@ -197,8 +203,11 @@ def test_multiple_choice():
     assert one["text"] == ["good", "bad"][one["choice"]] and 0.5 <= one["score"] <= 1
     rows = ask(["a", "this film is"], choices=[["so", "is", "a"], ["good", "bad"]])
     assert rows[1] == {**one, "score": pytest.approx(one["score"], abs=1e-5)}
-    with pytest.raises(ValueError, match="needs choices="):
-        ask("this film is")
+    for wrong in ("this film is", np.array(["so good", "a"])):
+        with pytest.raises(ValueError, match="needs choices="):
+            ask(wrong)
+    with pytest.raises(ValueError, match="choices of text 3 must be at least two; received 1"):
+        ask(["a", "b", "c"], choices=[["x", "y"], ["x", "y"], ["z"]])
 
 
 def test_masked_tokens():
@@ -550,9 +559,8 @@ def test_wrong_options_and_models(classify):
                  lambda: classify("a", batch_size=-1)):  # fmt: skip
         with pytest.raises(ValueError, match="batch_size must be an integer of at least 1"):
             call()
-    frame = pytest.importorskip("pandas").DataFrame({"text": ["a"]})
-    with pytest.raises(ValueError, match="text_pair cannot be combined with a DataFrame"):
-        classify(frame, text_pair=["a", "b"])
+    with pytest.raises(ValueError, match="text_pair cannot be combined with a generator"):
+        classify((text for text in "ab"), text_pair=["a", "b"])
     with pytest.raises(ValueError, match="has the task classifier; received 'masked_lm'"):
         keras_bert.pipeline(classify.model, task="masked_lm")
     with pytest.raises(ValueError, match="pooling is only for embeddings"):

@@ -33,7 +33,7 @@ def test_progress_bar_in_a_notebook(monkeypatch):
     display = types.SimpleNamespace(HTML=str, display=lambda *_, **options: output)
     monkeypatch.setitem(sys.modules, "IPython", types.SimpleNamespace(display=display))
     monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
-    terminal._cell_progress.cache_clear()
+    terminal._notebook_progress.cache_clear()
     with progress("{task.fields[loss]}") as bar:
         bar.advance(bar.add_task("Epoch <1>", total=2, loss="0.25"), 2)
     assert shown[-1].count("Epoch &lt;1&gt;") == 1 and "2/2" in shown[-1] and "0.25" in shown[-1]
@@ -41,7 +41,7 @@ def test_progress_bar_in_a_notebook(monkeypatch):
     with progress(show=False) as bar:
         bar.add_task("Epoch 1", total=2)
     assert bar.disable and shown == []
-    terminal._cell_progress.cache_clear()
+    terminal._notebook_progress.cache_clear()
 
 
 def test_no_progress_bar_without_a_terminal(capfd):
