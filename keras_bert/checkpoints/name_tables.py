@@ -184,11 +184,12 @@ def read_weights(
         if s in shapes and not _fits(shapes[s], e.source_shape)
     ]
     unknown = sorted(set(shapes).difference(*(e.sources for e in entries)))
-    hint = (
-        " (leave out unknown ones with keras_bert.load(name, ignore=[...]), or keras-bert convert --ignore PATTERN)"
-        if unknown
-        else ""
-    )
+    hint = ""
+    if unknown:
+        hint = (
+            " (leave out unknown ones with keras_bert.load(name, ignore=[...]), or keras-bert "
+            "convert --ignore)"
+        )
     canonical.raise_if(
         file,
         f"a checkpoint must hold exactly the tensors that its config calls for{hint}",

@@ -191,7 +191,7 @@ def test_all_problems_are_listed_at_once(tmp_path):
     assert str(error.value) == (
         f"{tmp_path / 'bert_model.ckpt'}: a checkpoint must hold exactly the tensors that its "
         "config calls for (leave out unknown ones with keras_bert.load(name, ignore=[...]), "
-        "or convert --ignore); missing (2): "
+        "or keras-bert convert --ignore); missing (2): "
         "bert/encoder/layer_1/attention/self/key/bias, "
         "cls/seq_relationship/output_bias; unknown (1): a; wrong shape (1): "
         "bert/encoder/layer_0/intermediate/dense/kernel (expected (4, 6), found (6, 4))"

@@ -131,7 +131,7 @@ def test_all_problems_are_listed_at_once(tmp_path):
     assert str(error.value) == (
         f"{tmp_path / 'model.safetensors'}: a checkpoint must hold exactly the tensors that its "
         "config calls for (leave out unknown ones with keras_bert.load(name, ignore=[...]), "
-        "or convert --ignore); missing (5): "
+        "or keras-bert convert --ignore); missing (5): "
         "bert.encoder.layer.1.attention.self.key.bias, "
         "cls.predictions.transform.dense.weight, cls.predictions.transform.dense.bias, "
         "cls.predictions.transform.LayerNorm.weight, cls.predictions.transform.LayerNorm.bias; "

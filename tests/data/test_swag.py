@@ -53,7 +53,7 @@ GOOD = {"text": "a", "choices": ["b", "c"], "label": 0}
         (
             "a.jsonl",
             json.dumps(GOOD) + "\n" + json.dumps(GOOD | {"choices": ["b", "c", "d"]}),
-            "line 2: must have 2 choices, as the first item; received 3",
+            "line 2: must have as many choices as the first item, 2; received 3",
         ),
         ("a.jsonl", json.dumps(GOOD | {"label": "x"}), "line 1: the label .* received 'x'"),
         ("a.jsonl", json.dumps(GOOD | {"label": None}), "line 1: the label .* received None"),

@@ -57,7 +57,7 @@ def test_build_rejects_data_without_labels(examples, message):
 def test_build_warns_if_the_labels_look_like_texts():
     numbers = [str(number) for number in range(30)]
     encoder = tiny.encoder(num_hidden_layers=1)
-    with pytest.warns(UserWarning, match="30 texts have 30 different labels, such as '0'. Is the"):
+    with pytest.warns(UserWarning, match="30 texts have 30 different labels, such as '0'. Check"):
         classification.build(encoder, Examples(numbers, labels=numbers))
     classification.build(encoder, Examples(numbers * 2, labels=numbers * 2))
 
