@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import math
 import pathlib
+from collections.abc import Mapping
 
 from keras_bert.data import squad
 from keras_bert.data.examples import check_score, check_strings, summary
@@ -35,7 +36,7 @@ class RetrievalData:
 
     queries: dict[str, str]
     corpus: dict[str, str]
-    relevant: dict[str, dict[str, float]]
+    relevant: Mapping[str, dict[str, float] | set[str]]
     source: str = "the queries"
     has_prompts: bool = False
 
