@@ -159,12 +159,18 @@ class EmbeddingExamples:
     def of_sets(cls, sets):
         """Return several `EmbeddingExamples` as one. A batch holds rows of one set.
 
-        The sets must be of the same kind: all with scores or none, and as many texts per row.
+        The sets must be of the same kind: all with scores or none, and as many texts per row. They
+        cannot have classes or vectors.
         """
         sets = list(sets)
         kinds = {(each.scores is None, len(each.texts[0]) if each.texts else 0) for each in sets}
         has_others = any(each.vectors is not None or each.classes is not None for each in sets)
-        if len(kinds) != 1 or has_others:
+        if has_others:
+            raise ValueError(
+                "of_sets does not take sets with classes or vectors; train on them one after the "
+                "other"
+            )
+        if len(kinds) != 1:
             raise ValueError(
                 "the sets must all have scores or none, and as many texts per row; train on others "
                 "one after the other"

@@ -68,7 +68,7 @@ def read(
         tag: Tagging: column of the tag. `None` reads no tags.
         characters: Question answering: whether to score answers as in KorQuAD. By default, the
             file says it.
-        negatives: Embeddings: columns of hard negatives, a list.
+        negatives: Embeddings: a column of hard negatives, or a list of columns.
         score_range: Embeddings: the lowest and the highest score, such as `(0, 5)`. The scores are
             then scaled to 0 to 1.
         split: Retrieval: the file in `qrels/` of the folder, without its extension.
@@ -117,6 +117,7 @@ def read(
     if task in LABEL_KINDS or task == "embedding":
         options["kind"] = LABEL_KINDS.get(task, "score" if text_pair else "label")
         columns = options.pop("negatives", ())
+        columns = [columns] if isinstance(columns, str) else columns
         score_range = options.pop("score_range", None)
         reader = tabular if is_file else tables
         examples = reader.read(data, **options)

@@ -20,8 +20,8 @@ class RetrievalData:
     Attributes:
         queries: Id -> text.
         corpus: Id -> text.
-        relevant: Id of a query -> {id of a document: grade}, with grades above 0, or a set of ids
-            with the grade 1.
+        relevant: Id of a query -> {id of a document: grade}, with grades above 0, or a set or
+            list of ids, whose grade is 1.
         source: Where the data comes from, for messages.
         has_prompts: True if the texts include their prompts, see `with_prompts`.
 
@@ -36,7 +36,7 @@ class RetrievalData:
 
     queries: dict[str, str]
     corpus: dict[str, str]
-    relevant: Mapping[str, dict[str, float] | set[str]]
+    relevant: Mapping[str, dict[str, float] | set[str] | list[str]]
     source: str = "the queries"
     has_prompts: bool = False
 
@@ -47,7 +47,7 @@ class RetrievalData:
                 raise ValueError(f"{self.source}: {name} must be a dict; received {texts!r:.80}")
             check_strings(self.source, name, list(texts.values()))
         if not isinstance(self.relevant, dict) or not all(
-            isinstance(documents, (dict, set)) for documents in self.relevant.values()
+            isinstance(documents, (dict, set, list, tuple)) for documents in self.relevant.values()
         ):
             raise ValueError(
                 f"{self.source}: relevant must be a dict of dicts or sets, such as "
@@ -55,7 +55,7 @@ class RetrievalData:
             )
         relevant = {}
         for query, documents in self.relevant.items():
-            grades = dict.fromkeys(documents, 1) if isinstance(documents, set) else documents
+            grades = documents if isinstance(documents, dict) else dict.fromkeys(documents, 1)
             relevant[query] = {
                 document: value
                 for document, grade in grades.items()
@@ -86,7 +86,18 @@ class RetrievalData:
         return cls(queries, corpus, relevant, source=questions.source)
 
     def with_prompts(self, query, corpus):
-        """Return the data with a prompt before each query, and one before each document."""
+        """Return the data with a text before each query, and one before each document.
+
+        The texts are such as "query: ", not the names of a model's prompts.
+        """
+        if self.has_prompts:
+            raise ValueError(f"{self.source}: the texts already have prompts")
+        for prompt in (query, corpus):
+            if prompt.isidentifier():
+                raise ValueError(
+                    f"with_prompts takes texts such as 'query: '; received {prompt!r:.80}. A "
+                    "pipeline has the texts of its model in output.prompts"
+                )
         return dataclasses.replace(
             self,
             queries={key: query + text for key, text in self.queries.items()},

@@ -42,6 +42,7 @@ _TASKS = {
 _MEANINGS = {
     "text": "UTF-8",
     "text_pair": "second text, UTF-8",
+    "prompt_name": 'name of a prompt that comes before the text, "" for none',
     "question": "UTF-8",
     "context": "text that holds the answer, UTF-8",
     "choices": "possible continuations, the same number for each text",

@@ -62,10 +62,10 @@ class Embedding(TextPipeline):
             raise ValueError(
                 f"examples must be EmbeddingExamples; received {type(examples).__name__}"
             )
-        if (
-            (examples.scores, examples.classes, examples.set_sizes) != (None, None, None)
-            or not len(examples)
-            or any(len(row) != 2 for row in examples.texts[:1])
+        if not len(examples):
+            raise ValueError(f"{examples.source}: there are no rows")
+        if (examples.scores, examples.classes, examples.set_sizes) != (None, None, None) or any(
+            len(row) != 2 for row in examples.texts[:1]
         ):
             raise ValueError(
                 f"{examples.source} must hold pairs of one set, without scores and classes"
@@ -195,6 +195,11 @@ class Embedding(TextPipeline):
         self._count_truncated(encoded, len(examples))
         vectors = self._engine.outputs(encoded, batch_size=batch_size, on_batch=on_batch)
         vectors = np.reshape(np.array(vectors, np.float32), (-1, self._engine.width))
+        if not np.isfinite(vectors).all():
+            raise ValueError(
+                f"{self._engine.name!r} returned NaN or infinity, so its weights are damaged. Load "
+                "or train the model again"
+            )
         vectors = vectors[:, : options.get("truncate_dim")]
         return list(search.unit_length(vectors) if options.get("normalize") else vectors)
 

@@ -91,6 +91,24 @@ class EncodedRows:
     def __len__(self):
         return len(self.lengths)
 
+    @property
+    def compares_rows(self):
+        """True if the loss of a row alone is always 0."""
+        loss = getattr(self.loss, "loss", self.loss)  # of `Matryoshka`
+        has_negatives = self.texts_per_row > 2
+        return isinstance(loss, losses.CoSENT) or (
+            isinstance(loss, losses.MultipleNegativesRanking) and not has_negatives
+        )
+
+    def share_loss(self, dev):
+        """Use this loss for dev data, if its targets are of the same kind."""
+        targets = self.targets, dev.targets
+        if all(kind is not None for kind in targets) and (
+            len({(kind.ndim, kind.dtype) for kind in targets}) == 1
+            and (self.texts_per_row == dev.texts_per_row or self.targets.ndim == 1)
+        ):
+            dev.loss, dev.filler_target = self.loss, self.filler_target
+
     def batch(self, rows, length):
         """Return inputs, a dict of int32 (batch, texts, length), targets and weights (batch,).
 
@@ -160,6 +178,11 @@ def encode(
     filler_target = np.nan if isinstance(made, losses.CoSENT) else None
     if isinstance(made, losses.MultipleNegativesRanking):
         _check_positives(examples)
+    if isinstance(made, losses.CoSENT) and len(examples) > 1 and len(set(examples.scores)) == 1:
+        raise ValueError(
+            f"{examples.source}: all scores are {examples.scores[0]}, so there is nothing to rank. "
+            "Give pairs with different scores"
+        )
     width = model.output_shape[-1]
     if examples.vectors is not None and examples.vectors.shape[1] != width:
         raise ValueError(
@@ -215,10 +238,13 @@ def _make_loss(loss, examples):
             f"{loss!r:.80}"
         )
     if (has_scores, has_vectors) != (loss in _OF_SCORES, loss == "distillation"):
-        kind = "scored pairs" if loss in _OF_SCORES else "rows without scores"
-        kind = "rows with vectors" if loss == "distillation" else kind
+        needed = "scored pairs" if loss in _OF_SCORES else "rows without scores"
+        needed = "rows with vectors" if loss == "distillation" else needed
+        given = (
+            "vectors" if has_vectors else "scores" if has_scores else "neither scores nor vectors"
+        )
         raise ValueError(
-            f"the loss {loss} needs {kind}, which {examples.source} does not have. Leave out loss "
+            f"the loss {loss} needs {needed}; {examples.source}: there are {given}. Leave out loss "
             "to use the default"
         )
     low, high = {"cosine_similarity": (-1, 1), "contrastive": (0, 1)}.get(loss, (-np.inf, np.inf))

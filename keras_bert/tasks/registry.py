@@ -46,7 +46,8 @@ def for_data(examples):
     kinds = ", ".join(kind.__name__ for kind in _BY_DATA)
     raise ValueError(
         f"the data must be one of keras_bert's {kinds}; received {type(examples).__name__}. Files, "
-        "DataFrames and dicts of columns become such data with keras_bert.read"
+        "DataFrames, Hugging Face datasets and dicts of columns become such data with "
+        "keras_bert.read"
     )
 
 

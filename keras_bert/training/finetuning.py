@@ -272,6 +272,8 @@ class _Run:
         self._encoded_dev, self.score = None, None
         if dev is not None:
             self._encoded_dev = _encode_dev(task, model, train, dev, recipe.max_length)
+            if hasattr(self.encoded, "share_loss"):
+                self.encoded.share_loss(self._encoded_dev)
             self.metric = selecting_metric(callbacks, metric)
             _check_metric(self._score_names(task), self.metric)
             self.score = functools.partial(
@@ -282,6 +284,11 @@ class _Run:
             raise ValueError(
                 f"{train.source}: no text has tokens. Check the column of the texts and the "
                 "vocabulary"
+            )
+        if getattr(self.encoded, "compares_rows", False) and recipe.batch_size == 1:
+            raise ValueError(
+                "batch_size must be at least 2, because the loss compares the rows of a batch; "
+                "received 1"
             )
         if hasattr(task, "model_of_rows"):
             options = task.compile_options(model, self.encoded)

@@ -33,6 +33,18 @@ def beir(folder, qrels="query-id\tcorpus-id\tscore\nq1\td1\t2\nq1\td2\t0\nq2\td2
 def test_relevant_documents_can_be_sets():
     data = RetrievalData({"q": "b"}, {"d": "b", "e": "c"}, {"q": {"d", "e"}})
     assert data.relevant == {"q": {"d": 1.0, "e": 1.0}}
+    same = RetrievalData(data.queries, data.corpus, {"q": ["d", "e"]})
+    assert same.relevant == data.relevant
+
+
+def test_prompts_are_texts_not_names():
+    data = RetrievalData({"q": "b"}, {"d": "b"}, {"q": {"d"}})
+    with pytest.raises(ValueError, match="takes texts such as 'query: '; received 'query'"):
+        data.with_prompts("query", "")
+    prompted = data.with_prompts("query: ", "")
+    assert prompted.queries == {"q": "query: b"}
+    with pytest.raises(ValueError, match="already have prompts"):
+        prompted.with_prompts("query: ", "")
 
 
 def test_beir(tmp_path):

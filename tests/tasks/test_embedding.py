@@ -342,6 +342,33 @@ def test_filler_rows_do_not_count_twice(vectors):
     np.testing.assert_allclose(float(again), float(loss(ids, vectors)), rtol=1e-5)
 
 
+@pytest.mark.parametrize("loss", ["cosine_similarity", losses.CoSENT(scale=2.0), None])
+def test_dev_loss_is_that_of_the_training(loss):
+    data = EmbeddingExamples(rows(6), scores=np.linspace(0, 1, 6))
+    model, found = keras_bert.finetune(
+        encoder(), data, data, epochs=1, loss=loss, learning_rate=1e-9, show_progress=False
+    )
+    assert found["dev_loss"] == pytest.approx(found["train_loss"], rel=1e-4)
+
+
+def test_training_that_would_learn_nothing_is_refused():
+    scored = EmbeddingExamples(rows(6), scores=[0.5] * 6)
+    with pytest.raises(ValueError, match="all scores are 0.5, so there is nothing to rank"):
+        keras_bert.finetune(encoder(), scored, epochs=1)
+    with pytest.raises(
+        ValueError, match="batch_size must be at least 2, because the loss compares"
+    ):
+        keras_bert.finetune(encoder(), EmbeddingExamples(rows(6)), batch_size=1)
+
+
+def test_vectors_with_nan_are_an_error():
+    model = encoder()
+    weight = model.trainable_variables[0]
+    weight.assign(weight * np.nan)
+    with pytest.raises(ValueError, match="returned NaN or infinity, so its weights are damaged"):
+        keras_bert.pipeline(model).encode(["so good"])
+
+
 def test_filler_rows_of_cosent_do_not_count():
     data = EmbeddingExamples([("a b", "c"), ("b", "a"), ("c c", "a")], scores=[0.1, 0.5, 0.9])
     model = heads.embedder(encoder())
@@ -439,7 +466,7 @@ def test_losses_are_those_of_sentence_transformers(vectors, name):
         (lambda: EmbeddingExamples([("a", "b")], classes=3), "classes must be a list"),
         (lambda: EmbeddingExamples.of_texts("abc"), "must be a list"),
         (lambda: keras_bert.RetrievalData({"q": 3}, {"d": "a"}, {"q": {"d": 1}}), "be strings"),
-        (lambda: keras_bert.RetrievalData({"q": "a"}, {"d": "a"}, {"q": ["d"]}), "dict of dicts"),
+        (lambda: keras_bert.RetrievalData({"q": "a"}, {"d": "a"}, {"q": "d"}), "dict of dicts"),
         (lambda: keras_bert.RetrievalData({"q": "a"}, {"d": "a"}, {"q": {"d": np.nan}}), "nan"),
         (
             lambda: keras_bert.pipeline(encoder()).evaluate(EmbeddingExamples.of_texts(["a", "b"])),
