@@ -6,6 +6,8 @@ Scores only, no speeds but that of the student. Peers are the model before, and 
   of 64, rate 1e-5). Spearman on the dev data of STS-B.
 - `student`: layers 0 and 5 of MiniLM imitate its vectors of sentences of Wikipedia (one epoch,
   batches of 64, rate 1e-4). Spearman on STS-B, MRR@10 on SQuAD, and the time of a short text.
+- `tiny`: the same for an encoder of the size of `tiny` (2 layers of width 128) with random weights
+  (four epochs, rate 1e-3).
 - `negatives`: MiniLM is trained on questions and paragraphs of SQuAD, then with mined hard
   negatives (one epoch each, batches of 32, rate 2e-5). MRR@10 on other articles.
 - `korsts`: a small encoder with random weights is trained on KorSTS (10 epochs of `CoSENT`).
@@ -13,7 +15,7 @@ Scores only, no speeds but that of the student. Peers are the model before, and 
 - `kowiki`: the same encoder learns to find the paragraph that a first sentence belongs to. MRR@10,
   beside BM25 on syllable pairs.
 
-    python benchmarks/embedding_quality.py ../shared --tasks simcse,student,negatives,korsts,kowiki
+    python benchmarks/embedding_quality.py ../shared
 """
 
 import argparse
@@ -28,6 +30,7 @@ import time
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 
+import keras
 import numpy as np
 
 import keras_bert
@@ -93,6 +96,20 @@ def student(shared, seed, limit):
     yield from _scores("layers 0 and 5", keras_bert.pipeline(small), shared)
     data = teacher.as_teacher(texts)
     trained = train(small, data, seed, learning_rate=1e-4, max_length=256)
+    yield from _scores("student", keras_bert.pipeline(trained), shared)
+
+
+def tiny(shared, seed, limit):
+    teacher, minilm = keras_bert.pipeline("minilm"), keras_bert.load("minilm")
+    small = keras_bert.BertEncoder(
+        vocab_size=minilm.bert_config["vocab_size"], hidden_size=128, num_hidden_layers=2,
+        num_attention_heads=2, intermediate_size=512, hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0, preprocessor=minilm.preprocessor, pooling="mean",
+    )  # fmt: skip
+    model = keras_bert.heads.embedder(small, layers=[keras.layers.Dense(384)])
+    data = teacher.as_teacher(first_sentences(wikipedia(shared, "en", limit)))
+    trained = train(model, data, seed, epochs=4, learning_rate=1e-3, max_length=256)
+    yield from _scores("teacher", teacher, shared)
     yield from _scores("student", keras_bert.pipeline(trained), shared)
 
 
@@ -196,7 +213,8 @@ def kowiki(shared, seed, limit):
 
 
 TASKS = {
-    "simcse": (simcse, 100_000), "student": (student, 100_000), "negatives": (negatives, None),
+    "simcse": (simcse, 100_000), "student": (student, 100_000), "tiny": (tiny, 30_000),
+    "negatives": (negatives, None),
     "korsts": (korsts, None), "kowiki": (kowiki, 20_000),
 }  # fmt: skip
 
