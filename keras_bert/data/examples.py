@@ -90,6 +90,8 @@ class Examples:
     def to_dataset(self, model, batch_size=32, *, shuffle=False, seed=0, pad="batch", labels=None):
         """Return a `tf.data.Dataset` for Keras' `fit`, `evaluate` and `predict` on every backend.
 
+        The texts are tokenized once, in this call.
+
         Args:
             model: A classifier or regressor of `keras_bert.heads`, whose labels give the targets;
                 or a `Preprocessor`.
@@ -97,8 +99,8 @@ class Examples:
             shuffle: If True, each epoch has another order.
             seed: Seed of the order.
             pad: `"batch"` pads each batch to its longest text, with JAX to one of a few lengths.
-                An int pads to that length. Longer texts are truncated, with `"batch"` to the
-                preprocessor's `max_sequence_length`, with a warning.
+                An int pads to that length. Texts longer than that, or with `"batch"` than the
+                preprocessor's `max_sequence_length`, are truncated, and a warning counts them.
             labels: With a `Preprocessor`, the names of the labels in the order of the targets. By
                 default the sorted labels of these examples; give dev data those of the training
                 data.

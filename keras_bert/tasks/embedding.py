@@ -102,10 +102,10 @@ class EncodedRows:
 
     def share_loss(self, dev):
         """Use this loss for dev data, if its targets are of the same kind."""
-        targets = self.targets, dev.targets
-        if all(kind is not None for kind in targets) and (
-            len({(kind.ndim, kind.dtype) for kind in targets}) == 1
-            and (self.texts_per_row == dev.texts_per_row or self.targets.ndim == 1)
+        if self.targets is None or dev.targets is None:  # `RetrievalData` has no targets
+            return
+        if (self.targets.ndim, self.targets.dtype) == (dev.targets.ndim, dev.targets.dtype) and (
+            self.texts_per_row == dev.texts_per_row
         ):
             dev.loss, dev.filler_target = self.loss, self.filler_target
 
