@@ -91,6 +91,8 @@ def find_task(model):
 def max_sequence_length(encoder):
     """Return the tokens of the longest sequence that an encoder and its preprocessor allow."""
     positions = encoder.bert_config["max_position_embeddings"]
+    if encoder.preprocessor is None:
+        return positions
     return min(encoder.preprocessor.max_sequence_length, positions)
 
 

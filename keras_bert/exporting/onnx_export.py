@@ -20,8 +20,8 @@ _README = """\
 
 A BERT model for {engines}, written by keras_bert. Task: {task}. Weights: {weights}.
 {accuracy}
-Inputs, int32 (batch, seq): {inputs}. Outputs: {outputs}. {labels}
-{sample}"""
+Inputs, int32 (batch, seq): {inputs}; at most {length} tokens. Outputs: {outputs}. {labels}
+{prompts}{sample}"""
 _SAMPLE = """
 ```python
 import numpy as np
@@ -204,10 +204,24 @@ def _readme(name, model, proto, quantize, found):
         weights="int8" if quantize else "float32",
         accuracy=accuracy,
         inputs=", ".join(f"`{item.name}`" for item in proto.graph.input),
+        length=max_sequence_length(find_encoder(model)),
         outputs=", ".join(f"`{item.name}`" for item in proto.graph.output),
+        prompts=_prompts(output),
         labels="The labels are in `labels.txt`." if output is not None and output.labels else "",
         sample=sample,
     )
+
+
+def _prompts(output):
+    """Return the line on the prompts of an embedder, or an empty string."""
+    if output is None or not output.prompts:
+        return ""
+    names = [
+        f"{name}, `{json.dumps(text, ensure_ascii=False)}`"
+        + " (default)" * (name == output.default_prompt)
+        for name, text in output.prompts.items()
+    ]
+    return f"\nPrompts, which come before the text: {'; '.join(names)}.\n"
 
 
 def _write_tokenizer(encoder, folder):

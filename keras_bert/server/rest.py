@@ -205,7 +205,7 @@ def _by_name(value, inputs, where):
     if value.keys() != inputs.keys():
         raise ValueError(
             f"{where} must have the inputs of the signature, {_show_names(inputs)}; received "
-            f"{_show_names(value)}"
+            f"{_show_names(value)}. 'signature_name' selects another signature"
         )
     return value
 

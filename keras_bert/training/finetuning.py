@@ -56,8 +56,9 @@ def finetune(
 ):
     """Fine-tune an encoder with a new head on labeled data.
 
-    The type of `train` selects the task: `data.examples.Examples` with labels, label sets or
-    scores, `data.conll.TaggedSentences`, `data.squad.Questions` or `data.swag.Choices`.
+    The type of `train` selects the task: `Examples` with labels, label sets or scores,
+    `EmbeddingExamples`, `data.conll.TaggedSentences`, `data.squad.Questions` or
+    `data.swag.Choices`.
 
     Batches contain little padding. Texts, pairs and tagged sentences are packed, several per row
     (see `packed_heads`). The other tasks, custom models and TensorFlow's strategies use batches of
@@ -107,8 +108,9 @@ def finetune(
             line per epoch on stderr.
         **options: Options of the task: for texts `class_weight`, and `long_texts="window"` to train
             on overlapping parts of long texts and average their answers; for tags and questions
-            `stride`; for embeddings `loss`, `matryoshka_dims`, `gradient_caching` and `sampling`,
-            see `tasks.embedding.encode`.
+            `stride`. For embeddings `loss`, a name such as `"cosent"` or a loss of `losses`;
+            `matryoshka_dims`, a list of widths; `gradient_caching=True` for batches larger than the
+            memory; and `sampling="round_robin"` for one batch of each set in turn.
 
     Returns:
         A tuple `(model, metrics)`: a `keras.Model` from token ids to logits, and a dict with

@@ -537,7 +537,7 @@ def test_mine_and_train_with_the_negatives(pairs, tmp_path, capsys):
     encoder, file = pairs
     columns = ["--text", "q", "--text-pair", "a"]
     out, mined = tmp_path / "out", tmp_path / "mined.csv"
-    arguments = ["--model", encoder, "--output", mined, "--negatives", 2, "--margin", -2]
+    arguments = ["--model", encoder, "--output", mined, "--count", 2, "--margin", -2]
     assert run("mine", file, *columns, *arguments) == 0
     assert f"8 rows written to {mined}; 0 without enough" in capsys.readouterr().out
     header, *rows = csv.reader(mined.read_text().splitlines())

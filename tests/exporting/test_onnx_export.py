@@ -171,6 +171,16 @@ def test_the_readme_has_metrics_and_license(tmp_path):
     assert "training started from: Apache-2.0." in page
 
 
+def test_the_readme_has_the_prompts_and_the_longest_input(tmp_path):
+    model = heads.embedder(
+        tiny.encoder(), prompts={"query": "질문: ", "text": ""}, default_prompt="query"
+    )
+    folder = keras_bert.export(model, tmp_path / "a", format="onnx")
+    page = (folder / "README.md").read_text(encoding="utf-8")
+    assert 'before the text: query, `"질문: "` (default); text, `""`.' in page
+    assert "at most 32 tokens" in page
+
+
 def test_a_folder_without_a_tokenizer(tmp_path):
     folder = keras_bert.export(tiny.encoder(preprocessor=None), tmp_path / "a", format="onnx")
     assert sorted(file.name for file in folder.iterdir()) == ["README.md", "model.onnx"]

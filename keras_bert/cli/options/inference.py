@@ -129,8 +129,7 @@ def add_mine(commands):
     )
     common.add_trusted(parser)
     parser.add_argument(
-        "--negatives",
-        dest="count",
+        "--count",
         type=common.positive(int),
         default=1,
         help="negatives per row (default: 1)",
