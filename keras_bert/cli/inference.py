@@ -88,16 +88,26 @@ def evaluate(args):
 
 def _labeled_data(args, model, task):
     """Read the data to score a model on."""
-    if task == "embedding" and (found := reading.read_retrieval(args.input, args.split)):
-        given = (args.prompt or "", args.corpus_prompt or "")
+    prompts = (args.prompt, args.corpus_prompt)
+    if task == "embedding":
         output = heads.find_output(model)
-        return found.with_prompts(*(prompt_of(output, name) for name in given))
-    if args.prompt or args.corpus_prompt:
-        raise ValueError("--prompt and --corpus-prompt apply only to data of retrieval")
+        found = _embedding_data(args)
+        if prompts != (None, None):
+            found = found.with_prompts(*(prompt_of(output, name or "") for name in prompts))
+        return found
+    if prompts != (None, None):
+        raise ValueError("--prompt and --corpus-prompt apply only to --task embedding")
+    return reading.read(args.input, task, reading.columns_of(args, args.model), args.format)
+
+
+def _embedding_data(args):
+    """Read the data to score an embedder on: queries and a corpus, or pairs."""
+    if found := reading.read_retrieval(args.input, args.split):
+        return found
     columns = reading.columns_of(args, args.model) | {"negatives": (), "score_range": None}
-    if task == "embedding" and (args.text or args.text_pair) and args.label is None:
+    if (args.text or args.text_pair) and args.label is None:
         columns["label"] = None
-    return reading.read(args.input, task, columns, args.format)
+    return reading.read(args.input, "embedding", columns, args.format)
 
 
 def _decoding(args, model):

@@ -6,7 +6,13 @@ import warnings
 
 import numpy as np
 
-from keras_bert.data.examples import check_count, check_list, check_score, summary
+from keras_bert.data.examples import (
+    check_count,
+    check_list,
+    check_prompts,
+    check_score,
+    summary,
+)
 from keras_bert.runtime.warn import level_of_caller
 
 
@@ -23,6 +29,7 @@ class EmbeddingExamples:
         vectors: The embeddings to imitate, floats (rows, width), or `None`.
         classes: For pairs, the class of both texts. Other rows of the class are no negatives.
         set_sizes: Number of rows of each data set, see `of_sets`.
+        has_prompts: True if the texts include their prompts, see `with_prompts`.
 
     Raises:
         ValueError: If the rows differ in length, a text is not a string, a score not a number or a
@@ -40,6 +47,7 @@ class EmbeddingExamples:
     vectors: np.ndarray | None = None
     classes: list[str] | None = None
     set_sizes: tuple[int, ...] | None = None
+    has_prompts: bool = False
 
     def __post_init__(self):
         check_list(f"{self.source}: texts", self.texts)
@@ -159,11 +167,14 @@ class EmbeddingExamples:
     def of_sets(cls, sets):
         """Return several `EmbeddingExamples` as one. A batch holds rows of one set.
 
-        The sets must be of the same kind: all with scores or none, and as many texts per row. They
-        cannot have classes or vectors.
+        The sets must be of the same kind: all with scores or none, all with prompts or none, and as
+        many texts per row. They cannot have classes or vectors.
         """
         sets = list(sets)
-        kinds = {(each.scores is None, len(each.texts[0]) if each.texts else 0) for each in sets}
+        kinds = {
+            (each.scores is None, each.has_prompts, len(each.texts[0]) if each.texts else 0)
+            for each in sets
+        }
         has_others = any(each.vectors is not None or each.classes is not None for each in sets)
         if has_others:
             raise ValueError(
@@ -172,8 +183,8 @@ class EmbeddingExamples:
             )
         if len(kinds) != 1:
             raise ValueError(
-                "the sets must all have scores or none, and as many texts per row; train on others "
-                "one after the other"
+                "the sets must all have scores or none, prompts or none, and as many texts per "
+                "row; train on others one after the other"
             )
         scores = None if sets[0].scores is None else [s for each in sets for s in each.scores]
         return cls(
@@ -181,7 +192,18 @@ class EmbeddingExamples:
             scores,
             source=", ".join(dict.fromkeys(each.source for each in sets)),
             set_sizes=tuple(len(each) for each in sets),
+            has_prompts=sets[0].has_prompts,
         )
+
+    def with_prompts(self, query, positive):
+        """Return the rows with a text before each query, and one before all other texts of its row.
+
+        The texts are such as "query: ", not the names of a model's prompts. They replace the
+        model's default prompt.
+        """
+        check_prompts(self, query, positive)
+        texts = [(query + row[0], *(positive + text for text in row[1:])) for row in self.texts]
+        return dataclasses.replace(self, texts=texts, has_prompts=True)
 
     def __len__(self):
         return len(self.texts)

@@ -234,6 +234,18 @@ def check_count(source, name, column, other, count):
         )
 
 
+def check_prompts(data, *prompts):
+    """Raise a `ValueError` if data has prompts, or a prompt is a name or no string."""
+    if data.has_prompts:
+        raise ValueError(f"{data.source}: the texts already have prompts")
+    for prompt in prompts:
+        if not isinstance(prompt, str) or prompt.isidentifier():
+            raise ValueError(
+                f"with_prompts takes texts such as 'query: '; received {prompt!r:.80}. A pipeline "
+                "has the texts of its model in output.prompts"
+            )
+
+
 def check_score(name, value, row=None):
     """Return a number or numeric string as a finite float, at most 1e18 in absolute value."""
     where = "" if row is None else f" in row {row}"

@@ -7,7 +7,7 @@ import pathlib
 from collections.abc import Mapping
 
 from keras_bert.data import squad
-from keras_bert.data.examples import check_score, check_strings, summary
+from keras_bert.data.examples import check_prompts, check_score, check_strings, summary
 from keras_bert.data.text_files import json_lines, numbered_lines, open_utf8
 
 
@@ -90,14 +90,7 @@ class RetrievalData:
 
         The texts are such as "query: ", not the names of a model's prompts.
         """
-        if self.has_prompts:
-            raise ValueError(f"{self.source}: the texts already have prompts")
-        for prompt in (query, corpus):
-            if prompt.isidentifier():
-                raise ValueError(
-                    f"with_prompts takes texts such as 'query: '; received {prompt!r:.80}. A "
-                    "pipeline has the texts of its model in output.prompts"
-                )
+        check_prompts(self, query, corpus)
         return dataclasses.replace(
             self,
             queries={key: query + text for key, text in self.queries.items()},

@@ -62,6 +62,11 @@ class Embedding(TextPipeline):
             raise ValueError(
                 f"examples must be EmbeddingExamples; received {type(examples).__name__}"
             )
+        if examples.has_prompts:
+            raise ValueError(
+                f"{examples.source}: the texts have prompts; mine negatives before with_prompts, "
+                "and give prompt= and corpus_prompt="
+            )
         if not len(examples):
             raise ValueError(f"{examples.source}: there are no rows")
         if (examples.scores, examples.classes, examples.set_sizes) != (None, None, None) or any(
@@ -117,7 +122,8 @@ class Embedding(TextPipeline):
         """
         if target not in ("vectors", "scores"):
             raise ValueError(f'target must be "vectors" or "scores"; received {target!r:.80}')
-        source = getattr(texts, "source", SOURCE)
+        source, has_prompts = getattr(texts, "source", SOURCE), getattr(texts, "has_prompts", False)
+        prompt = "" if has_prompts and prompt is None else prompt
         rows = _rows_of(texts)
         is_pairs = all(len(row) == 2 for row in rows) and any(row[0] != row[1] for row in rows)
         if target == "scores" and not is_pairs:
@@ -127,11 +133,16 @@ class Embedding(TextPipeline):
         distinct = list(dict.fromkeys(check_texts([text for row in rows for text in row])))
         vectors = self.encode(distinct, prompt=prompt, normalize=target == "scores")
         if target == "vectors":
-            return EmbeddingExamples([(text,) for text in distinct], source=source, vectors=vectors)
+            return EmbeddingExamples(
+                [(text,) for text in distinct],
+                source=source,
+                vectors=vectors,
+                has_prompts=has_prompts,
+            )
         vector_of = dict(zip(distinct, vectors, strict=True))
         cosines = [vector_of[first] @ vector_of[second] for first, second in rows]
         scores = [float(np.clip(cosine, -1, 1)) for cosine in cosines]  # rounding can exceed 1
-        return EmbeddingExamples(rows, scores, source=source)
+        return EmbeddingExamples(rows, scores, source=source, has_prompts=has_prompts)
 
     def similarity(self, first, second):
         """Compare each vector of one array with each of another, as the model was trained.

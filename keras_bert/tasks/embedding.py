@@ -160,9 +160,8 @@ def encode(
     prompts.
     """
     preprocessor, output = heads.find_encoder(model).preprocessor, heads.find_output(model)
-    prompt = output.prompts.get(output.default_prompt, "")
+    prompt = "" if examples.has_prompts else output.prompts.get(output.default_prompt, "")
     if isinstance(examples, RetrievalData):
-        prompt = "" if examples.has_prompts else prompt
         rows = [(prompt + text,) for text in _texts_of(examples).values()]
         return EncodedRows(preprocessor, rows, None, max_length, None)
     if sampling not in SAMPLINGS:

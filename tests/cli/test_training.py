@@ -641,3 +641,13 @@ def test_evaluate_retrieval(pairs, tmp_path, capsys):
     assert "ndcg@10" in capsys.readouterr().out
     assert run(*arguments, "--split", "dev") == 1
     assert "dev.tsv: No such file" in capsys.readouterr().err
+
+
+def test_evaluate_pairs_with_prompts(pairs, capsys):
+    encoder, file = pairs
+    columns = ["--text", "q", "--text-pair", "a"]
+    arguments = ["evaluate", encoder, "--task", "embedding", "--input", file, *columns]
+    assert run(*arguments, "--prompt", "so ", "--corpus-prompt", "bad ") == 0
+    assert "mrr@10" in capsys.readouterr().out
+    assert run(*arguments, "--prompt", "query") == 1
+    assert "the model has no prompts; received 'query'" in capsys.readouterr().err

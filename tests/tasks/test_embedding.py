@@ -190,6 +190,28 @@ def test_the_default_prompt_is_used_as_in_encode():
     assert embed.evaluate(with_own) == pytest.approx(plain.evaluate(with_own))
 
 
+def test_own_prompts_replace_the_default_prompt():
+    bert, pairs = encoder(), EmbeddingExamples(rows(8), [0.1 * number for number in range(8)])
+    prompted = pairs.with_prompts("film ", "bad ")
+    assert prompted.texts[0] == tuple(map("".join, zip(("film ", "bad "), rows(1)[0], strict=True)))
+    options = {"prompts": {"query": "so "}, "default_prompt": "query"}
+    embed = keras_bert.pipeline(heads.embedder(bert, **options))
+    plain = keras_bert.pipeline(heads.embedder(bert))
+    assert embed.evaluate(prompted) == pytest.approx(plain.evaluate(prompted))
+    assert embed.evaluate(prompted) != pytest.approx(embed.evaluate(pairs))
+    taught = embed.as_teacher(prompted)
+    np.testing.assert_allclose(taught.vectors[0], plain("film " + rows(1)[0][0]), atol=1e-5)
+    assert taught.has_prompts and embed.as_teacher(prompted, target="scores").has_prompts
+    with pytest.raises(ValueError, match="mine negatives before with_prompts"):
+        embed.mine_negatives(prompted)
+    with pytest.raises(ValueError, match="all have scores or none, prompts or none"):
+        EmbeddingExamples.of_sets([pairs, prompted])
+    with pytest.raises(ValueError, match="already have prompts"):
+        prompted.with_prompts("", "")
+    with pytest.raises(ValueError, match="takes texts such as 'query: '; received 'query'"):
+        pairs.with_prompts("query", "")
+
+
 def test_retrieval_compares_as_the_model_was_trained():
     queries, corpus = {"q": np.array([1.0, 0.0])}, {"long": [2.0, 9.0], "near": [1.0, 0.0]}
     vectors = [np.array([queries["q"]]), *([np.array(each)] for each in corpus.values())]
