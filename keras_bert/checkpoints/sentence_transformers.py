@@ -35,8 +35,10 @@ _ACTIVATIONS = {
     "SiLU": "silu",
 }  # fmt: skip
 _TORCH_MODULES = {"Identity": "torch.nn.modules.linear"}
+_DEFAULT_ACTIVATION = "torch.nn.modules.activation.Tanh"
 _SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
-_TYPES = "sentence_transformers.models."
+_PACKAGE = "sentence_transformers"
+_TYPES = f"{_PACKAGE}.models."
 
 
 def matches(path: str | Path) -> bool:
@@ -55,7 +57,7 @@ def read(path: str | Path, ignore: Collection[str] = ()) -> Checkpoint:
     path = Path(path)
     (_, encoder), *modules = _read_modules(path)
     checkpoint = huggingface.read(encoder, ignore)
-    embedding = _read_embedding(path, modules)
+    embedding = _read_embedding(path, modules, checkpoint.config["hidden_size"])
     tokenizer = dict(checkpoint.tokenizer)
     if _optional(encoder / "sentence_bert_config.json").get("do_lower_case") is True:
         tokenizer["lowercase"] = True
@@ -134,7 +136,10 @@ def _read_modules(path: Path) -> list[tuple[str, Path]]:
     for module in listed:
         if not isinstance(module, dict) or not isinstance(module.get("type"), str):
             raise ValueError(f"{file}: a module must have a type; received {module!r:.80}")
-        name, place = module["type"].rpartition(".")[2], module.get("path", "")
+        name, place = module["type"], module.get("path", "")
+        # A class of another package can have the name of a known one.
+        if name.startswith(f"{_PACKAGE}."):
+            name = name.rpartition(".")[2]
         is_below = isinstance(place, str) and "\0" not in place and ".." not in Path(place).parts
         if not is_below or Path(place).is_absolute():
             raise ValueError(f"{file}: a path must be below the folder; received {place!r:.80}")
@@ -147,14 +152,21 @@ def _read_modules(path: Path) -> list[tuple[str, Path]]:
     return modules
 
 
-def _read_embedding(path: Path, modules: list[tuple[str, Path]]) -> EmbeddingModules:
+def _read_embedding(
+    path: Path, modules: list[tuple[str, Path]], hidden_size: int
+) -> EmbeddingModules:
     (_, pooling_folder), *others = modules
+    pooling = _read_pooling(pooling_folder / "config.json")
+    width = hidden_size * len(pooling)
     layers: list[DenseLayer | None] = []
     for name, place in others:
         if name == "Normalize":
+            _check_inputs(place / "config.json")
             layers.append(None)
         elif name == "Dense":
-            layers.append(_read_dense(place))
+            layer = _read_dense(place, width)
+            width = layer.kernel.shape[1]
+            layers.append(layer)
         elif name != "Dropout":  # only for training
             raise ValueError(
                 f"{path / _MODULES_FILE}: unknown module {name!r}; known are Transformer, Pooling, "
@@ -178,8 +190,13 @@ def _read_embedding(path: Path, modules: list[tuple[str, Path]]) -> EmbeddingMod
             f"{path / _CONFIG_FILE}: default_prompt_name must be one of the prompts; received "
             f"{default!r:.80}"
         )
+    if (size := config.get("truncate_dim")) is not None:
+        raise ValueError(
+            f"{path / _CONFIG_FILE}: truncate_dim must be null; received {size!r:.80}. Remove it "
+            "from the file, and pass truncate_dim to encode"
+        )
     return EmbeddingModules(
-        pooling=_read_pooling(pooling_folder / "config.json"),
+        pooling=pooling,
         layers=tuple(layers),
         prompts=prompts,
         default_prompt=default,
@@ -188,6 +205,8 @@ def _read_embedding(path: Path, modules: list[tuple[str, Path]]) -> EmbeddingMod
 
 
 def _read_pooling(file: Path) -> tuple[str, ...]:
+    if not file.is_file():
+        raise FileNotFoundError(f"{file}: missing; {_MODULES_FILE} names its folder")
     config = folder.read_json(file)
     if config.get("include_prompt") is False:
         raise ValueError(f"{file}: include_prompt must be true; received false")
@@ -200,35 +219,48 @@ def _read_pooling(file: Path) -> tuple[str, ...]:
     modes = [modes] if isinstance(modes, str) else modes
     if not isinstance(modes, list) or not modes or not set(map(str, modes)) <= set(_MODES):
         raise ValueError(
-            f"{file}: the pooling must be of {', '.join(_MODES)}; received {modes!r:.80}"
+            f"{file}: the pooling must be of {', '.join(_MODES)}; received {modes or config!r:.80}"
         )
     return tuple(modes)
 
 
-def _read_dense(path: Path) -> DenseLayer:
-    file = path / "config.json"
-    config = folder.read_json(file)
-    name = str(config.get("activation_function", "")).rpartition(".")[2]
-    if name not in _ACTIVATIONS:
-        raise ValueError(
-            f"{file}: activation_function must be one of {', '.join(_ACTIVATIONS)}; received "
-            f"{config.get('activation_function')!r:.80}"
-        )
+def _check_inputs(file: Path) -> None:
+    """Raise an error if a module reads or writes another vector than that of the text."""
+    config = _optional(file)
     for key in ("module_input_name", "module_output_name"):
         if config.get(key) not in (None, "sentence_embedding"):
             raise ValueError(
                 f"{file}: {key} must be sentence_embedding; received {config[key]!r:.80}"
             )
+
+
+def _read_dense(path: Path, width: int) -> DenseLayer:
+    """Read a dense layer for vectors of a width."""
+    file = path / "config.json"
+    _check_inputs(file)
+    config = folder.read_json(file)
+    activation = str(config.get("activation_function", _DEFAULT_ACTIVATION))
+    package, _, name = activation.rpartition(".")
+    if name not in _ACTIVATIONS or not package.startswith("torch.nn"):
+        raise ValueError(
+            f"{file}: activation_function must be one of {', '.join(_ACTIVATIONS)} of torch.nn; "
+            f"received {activation!r:.80}"
+        )
     if config.get("use_residual"):
         raise ValueError(f"{file}: use_residual must be false; received true")
     weights = next(
         (f for f in (path / "model.safetensors", path / "pytorch_model.bin") if f.is_file()), None
     )
     if weights is None:
-        raise FileNotFoundError(f"{path}: no weights, looked for model.safetensors")
+        raise FileNotFoundError(f"{path}: no weights, looked for model.safetensors, pytorch_model.bin")
     tensors = {key: tensor.load() for key, tensor in tensor_files.read(weights).items()}
     kernel, bias = tensors.get("linear.weight"), tensors.get("linear.bias")
     sizes = config.get("out_features"), config.get("in_features")
+    if sizes[1] != width:
+        raise ValueError(
+            f"{file}: in_features must be {width}, the width of the vectors before the layer; "
+            f"received {sizes[1]!r:.80}"
+        )
     has_bias = config.get("bias", True)
     if (
         kernel is None

@@ -25,7 +25,10 @@ def read(
     path = Path(path)
     file = path / FILE
     found = folder.read_json(file) if file.is_file() else {}
-    # Ignoring these two options would silently change the ids.
+    # Ignoring these options would silently change the ids.
+    for key in ("padding_side", "truncation_side"):
+        if found.get(key, "right") != "right":
+            raise ValueError(f"{file}: {key} must be 'right', received {found[key]!r:.80}")
     if found.get("tokenizer_class") == "BertJapaneseTokenizer":
         raise ValueError(
             f"{file}: tokenizer_class must be one of BERT's, received 'BertJapaneseTokenizer'"

@@ -9,6 +9,7 @@ import contextlib
 import difflib
 import errno
 import fnmatch
+import glob
 import hashlib
 import importlib.util
 import json
@@ -405,22 +406,24 @@ def _from_hub(repository, revision, files):
     """Return a snapshot of a Hugging Face repository. huggingface_hub caches it."""
     import huggingface_hub
 
-    def snapshot(**options):
+    def snapshot(patterns=files, **options):
         return pathlib.Path(
             huggingface_hub.snapshot_download(
-                repository, revision=revision, allow_patterns=list(files), **options
+                repository, revision=revision, allow_patterns=list(patterns), **options
             )
         )
 
     reason = "HF_HUB_OFFLINE is set"
     if not _is_offline():
         try:
-            return snapshot(ignore_patterns=_redundant(repository, revision, files))
+            found = snapshot(ignore_patterns=_redundant(repository, revision, files))
+            folders = [each for each in _module_folders(found) if not (found / each).is_dir()]
+            return snapshot([f"{glob.escape(each)}/*" for each in folders]) if folders else found
         except Exception as error:  # the errors have no other common base class
             reason = first_line(error)
     with contextlib.suppress(FileNotFoundError):
         found = snapshot(local_files_only=True)
-        names = {file.name for file in found.iterdir()}
+        names = {file.name for file in found.joinpath(*_module_folders(found)[:1]).iterdir()}
         weights = [name for name in names if name.endswith((".safetensors", ".bin"))]
         # A killed download may have left only some of the files.
         if weights and "config.json" in names and names & {"vocab.txt", "tokenizer.json"}:
@@ -428,6 +431,17 @@ def _from_hub(repository, revision, files):
                 print(f"{repository}: {reason}; using the copy in the Hub's cache", file=sys.stderr)
             return found
     raise OSError(f"Could not download {repository} from the Hugging Face Hub: {reason}")
+
+
+def _module_folders(folder):
+    """Return the folders that modules.json of sentence-transformers names, that of BERT first."""
+    try:
+        modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
+        places = [module["path"] for module in modules]
+    except (OSError, ValueError, KeyError, TypeError):  # the reader of the folder reports it
+        return []
+    is_below = [isinstance(place, str) and ".." not in place for place in places]
+    return [place for place, below in zip(places, is_below, strict=True) if below]
 
 
 def _redundant(repository, revision, files):

@@ -113,10 +113,16 @@ def change(file, **values):
         ("1_Pooling/config.json", {"pooling_mode_mean_tokens": "true"}, "must be true or false"),
         ("config_sentence_transformers.json", {"default_prompt_name": ["a"]}, "one of the prompts"),
         ("config_sentence_transformers.json", {"prompts": {"a": 1}}, "prompts must be strings"),
+        ("config_sentence_transformers.json", {"truncate_dim": 2}, "pass truncate_dim to encode"),
+        ("2_Dense/config.json", {"activation_function": "my.GELU"}, "of torch.nn; received 'my.G"),
+        ("2_Dense/config.json", {"in_features": 9}, "in_features must be 8, the width"),
+        ("3_Normalize/config.json", {"module_input_name": "x"}, "must be sentence_embedding"),
+        ("tokenizer_config.json", {"padding_side": "left"}, "padding_side must be 'right'"),
     ],
 )
 def test_what_is_unknown_is_named(tmp_path, file, values, message):
-    path = folder_of(tmp_path, pooling="mean", layers=[(4, "tanh")])
+    path = folder_of(tmp_path, pooling="mean", layers=[(4, "tanh"), None])
+    (path / "3_Normalize/config.json").write_text("{}")
     change(path / file, **values)
     with pytest.raises(ValueError, match=message):
         keras_bert.pipeline(path)
@@ -128,17 +134,38 @@ def test_what_is_unknown_is_named(tmp_path, file, values, message):
         (["Transformer", "Pooling", "LSTM"], "unknown module 'LSTM'"),
         (["Transformer", "Normalize"], "must begin with Transformer, Pooling"),
         (["BoW", "Pooling"], "must begin with Transformer, Pooling"),
+        (["Transformer", "Pooling", "other.Dense"], "unknown module 'other.Dense'"),
     ],
 )
 def test_unknown_modules(tmp_path, modules, message):
     path = folder_of(tmp_path, pooling="mean")
     listed = [
-        {"idx": n, "path": "1_Pooling" if name == "Pooling" else "", "type": f"a.b.{name}"}
+        {
+            "idx": n,
+            "path": "1_Pooling" if name == "Pooling" else "",
+            "type": name if "." in name else f"sentence_transformers.models.{name}",
+        }
         for n, name in enumerate(modules)
     ]
     (path / "modules.json").write_text(json.dumps(listed))
     with pytest.raises(ValueError, match=message):
         keras_bert.load(path)
+
+
+def test_a_missing_folder_is_named(tmp_path):
+    path = folder_of(tmp_path, pooling="mean")
+    (path / "1_Pooling/config.json").unlink()
+    with pytest.raises(FileNotFoundError, match=r"1_Pooling.config.json: missing; modules.json"):
+        keras_bert.load(path)
+
+
+def test_the_default_activation_is_tanh(tmp_path):
+    path = folder_of(tmp_path, pooling="mean", layers=[(4, "tanh")])
+    expected = keras_bert.pipeline(path).encode(TEXTS)
+    config = json.loads((path / "2_Dense/config.json").read_text())
+    del config["activation_function"]
+    (path / "2_Dense/config.json").write_text(json.dumps(config))
+    np.testing.assert_array_equal(keras_bert.pipeline(path).encode(TEXTS), expected)
 
 
 @pytest.mark.parametrize("place", ["../other", "/etc"])
