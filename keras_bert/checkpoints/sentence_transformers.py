@@ -252,7 +252,9 @@ def _read_dense(path: Path, width: int) -> DenseLayer:
         (f for f in (path / "model.safetensors", path / "pytorch_model.bin") if f.is_file()), None
     )
     if weights is None:
-        raise FileNotFoundError(f"{path}: no weights, looked for model.safetensors, pytorch_model.bin")
+        raise FileNotFoundError(
+            f"{path}: no weights, looked for model.safetensors, pytorch_model.bin"
+        )
     tensors = {key: tensor.load() for key, tensor in tensor_files.read(weights).items()}
     kernel, bias = tensors.get("linear.weight"), tensors.get("linear.bias")
     sizes = config.get("out_features"), config.get("in_features")
