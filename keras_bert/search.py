@@ -59,7 +59,7 @@ def top_k(queries, corpus, k=5, kind="cosine"):
 
     Returns:
         A tuple of arrays (n, k): the indices in the corpus, int64, the most similar one first, and
-        the similarities, float32. Equal similarities are in the order of the corpus.
+        the similarities, float32. Rounding decides the order of vectors that are equal.
 
     Raises:
         ValueError: If the widths differ, a vector holds NaN, `k` is below 1, or the kind is
@@ -88,7 +88,6 @@ def top_k(queries, corpus, k=5, kind="cosine"):
     for start in range(0, len(corpus), rows):
         block = _vectors("corpus", corpus[start : start + rows])
         scores = np.concatenate([best, similarity(queries, block, kind)], axis=1)
-        # Stable: equal scores stay in the order of the corpus.
         chosen = np.argsort(-scores, axis=1, kind="stable")[:, :count].copy()
         best = np.take_along_axis(scores, chosen, axis=1)
         kept = indices.shape[1]  # the first columns are the best ones of earlier blocks
@@ -113,6 +112,15 @@ def unit_length(vectors):
     scaled = vectors / np.where(largest == 0, 1, largest)  # so that no square overflows
     length = np.linalg.norm(scaled, axis=-1, keepdims=True)
     return scaled / np.where(length == 0, 1, length)
+
+
+def check_finite(vectors, model):
+    """Raise an error if the vectors of the model with the name `model` hold NaN or infinity."""
+    if not np.isfinite(vectors).all():
+        raise ValueError(
+            f"{model!r} returned NaN or infinity, so its weights are damaged. Load or train the "
+            "model again"
+        )
 
 
 def _vectors(name, values):

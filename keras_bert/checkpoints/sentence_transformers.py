@@ -84,7 +84,8 @@ def write(checkpoint: Checkpoint, path: str | Path) -> None:
                 f"{checkpoint.path!r} has no pooling. Save a model of heads.embedder, or an "
                 "encoder with a pooling"
             )
-        embedding = EmbeddingModules(pooling=(checkpoint.pooling,))
+        # `keras_bert.pipeline` makes the same vectors of an encoder.
+        embedding = EmbeddingModules(pooling=(checkpoint.pooling,), layers=(None,))
     huggingface.write(
         dataclasses.replace(checkpoint, task=None, pooling=None, embedding=None), path
     )

@@ -34,10 +34,17 @@ def check_log_folder(path):
     """Raise an error if a log folder (or `None`) is a file or lies below one."""
     for part in (pathlib.Path(path), *pathlib.Path(path).parents) if path else ():
         if part.exists() and not part.is_dir():
-            raise ValueError(f"{path} must be a folder, but {part} is a file")
+            raise ValueError(f"{path} cannot be a folder, because {part} is a file")
 
 
 def check_folder(path):
     """Raise an error if the folder of an output (or `None`) does not exist."""
     if path and not pathlib.Path(path).absolute().parent.is_dir():
         raise ValueError(f"the folder of {path} does not exist. Create it first")
+
+
+def check_output(path, input):
+    """Raise an error if the output (or `None`) cannot be written, or is the input."""
+    check_folder(path)
+    if path and input and pathlib.Path(path).is_file() and pathlib.Path(path).samefile(input):
+        raise ValueError(f"the output must not be the input; received {path} for both")

@@ -11,7 +11,7 @@ import sys
 
 import numpy as np
 
-from keras_bert import heads
+from keras_bert import heads, search
 from keras_bert.cli import arguments, reading
 from keras_bert.data import conll, squad, swag, tabular
 from keras_bert.hub import loading
@@ -131,7 +131,7 @@ def predict_texts(args):
     for text in args.texts:
         if pathlib.Path(text).suffix and os.path.isfile(text):
             raise ValueError(f"{text} is a file. To read it, give --input {text}")
-    _check_output(args.output, args.input)
+    arguments.check_output(args.output, args.input)
     model = _fine_tuned(args)
     task = reading.task_of(model)
     if args.probabilities and task not in _TASKS_WITH_CLASSES:
@@ -218,7 +218,7 @@ def _parts(args, model):
 
 def embed(args):
     """Write a vector for each text of a file."""
-    _check_output(args.output, args.input)
+    arguments.check_output(args.output, args.input)
     if args.output == "-" or _is_stream(args.output):
         raise ValueError(
             f"{args.output} is not a file. Vectors need a file; give --output a name with .npy"
@@ -246,8 +246,9 @@ def embed(args):
             encoded = inference.encode_texts(model, [prompt + text for text in part.texts])
             counts.update(inference.counts(encoded))
             options = {"batch_size": args.batch_size, "predict": predict}
-            vectors = inference.run(model, encoded, **options)
-            file.write(np.array(vectors, np.float32).tobytes())
+            vectors = np.array(inference.run(model, encoded, **options), np.float32)
+            search.check_finite(vectors, args.model)
+            file.write(vectors.tobytes())
             shape[0] += len(part)
             bar.advance(work, len(part))
         file.seek(0)
@@ -297,13 +298,6 @@ def _bar(title):
     with progress() as bar:
         work = bar.add_task(title, total=1)
         yield lambda share: bar.advance(work, share)
-
-
-def _check_output(path, input):
-    """Raise an error if the output cannot be written, or is the input."""
-    arguments.check_folder(path)
-    if path and input and pathlib.Path(path).is_file() and pathlib.Path(path).samefile(input):
-        raise ValueError(f"--output and --input must be different files; received {path} for both")
 
 
 def _is_stream(path):

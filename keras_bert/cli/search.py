@@ -26,13 +26,15 @@ def find(args):
     )
     numbers = [number for number, text in enumerate(examples.texts, 1) if text.strip()]
     texts = [examples.texts[number - 1] for number in numbers]
+    if not texts or not args.query.strip():
+        raise ValueError(f"{args.file if not texts else 'the query'} has no text to search")
     embed = _pipeline(args)
+    query = embed.encode(args.query, prompt=args.prompt)
     # The config holds the pooling and the layers after it.
     config = str(embed.model.get_config())
     vocabulary = "\n".join(find_encoder(embed.model).preprocessor.vocabulary)
     settings = [digest_of_weights(embed.model), config, vocabulary, str(args.corpus_prompt)]
-    vectors = _cached_vectors(embed, texts, args, settings)
-    query = embed.encode(args.query, prompt=args.prompt)
+    vectors = _cached_vectors(embed, texts, args, settings, len(query))
     indices, scores = search.top_k(query, vectors, args.top, embed.output.similarity)
     for index, score in zip(indices[0], scores[0], strict=True):
         print(f"{score:.4f}\t{numbers[index]}\t{printable(texts[index])}")
@@ -40,7 +42,7 @@ def find(args):
 
 def mine(args):
     """Write the rows of a file with hard negatives."""
-    arguments.check_folder(args.output)
+    arguments.check_output(args.output, args.file)
     columns = reading.columns_of(args)
     pairs = reading.read(args.file, "embedding", {**columns, "label": None}, args.format)
     found = _pipeline(args).mine_negatives(
@@ -61,7 +63,7 @@ def _pipeline(args):
     return keras_bert.pipeline(model, batch_size=args.batch_size, precision=args.precision)
 
 
-def _cached_vectors(embed, texts, args, settings):
+def _cached_vectors(embed, texts, args, settings, width):
     """Return the vectors of the texts, from the file beside them if it fits."""
     file = pathlib.Path(args.file)
     cache = file.with_name(f"{file.name}.vectors.npz")
@@ -72,10 +74,15 @@ def _cached_vectors(embed, texts, args, settings):
     wanted = np.frombuffer(key.digest(), np.uint8)
     try:
         found = containers.read_npz(cache)
-        if np.array_equal(found["key"], wanted) and len(found["vectors"]) == len(texts):
-            return found["vectors"]
+        if np.array_equal(found["key"], wanted):
+            vectors = found["vectors"]
+            if (vectors.dtype, vectors.shape) != (np.float32, (len(texts), width)):
+                raise ValueError(f"vectors of the shape {vectors.shape}, {vectors.dtype}")
+            if not np.isfinite(vectors).all():
+                raise ValueError("NaN or infinity")
+            return vectors
         print(
-            f"{cache} belongs to other texts or another model; recomputing the vectors",
+            f"{cache} belongs to other texts, another model or prompt; recomputing the vectors",
             file=sys.stderr,
         )
     except FileNotFoundError:

@@ -140,7 +140,13 @@ def _finetune(args, output, examples, dev, columns):
 def _teacher_targets(args, examples):
     """Return the texts of the examples with the vectors or the scores of `--teacher`."""
     teacher = keras_bert.load(args.teacher, trusted=args.trusted, task="auto")
-    target = "scores" if args.loss in ("cosent", "cosine_similarity") else "vectors"
+    of_scores = ("cosent", "cosine_similarity")
+    if args.loss not in (None, "distillation", *of_scores):
+        raise ValueError(
+            "--teacher works with --loss distillation (the default), cosent and cosine_similarity; "
+            f"received {args.loss}"
+        )
+    target = "scores" if args.loss in of_scores else "vectors"
     return keras_bert.pipeline(inference.as_embedder(teacher)).as_teacher(examples, target=target)
 
 

@@ -229,7 +229,9 @@ def _scaled(examples, score_range):
     if not low < high:
         raise ValueError(f"score_range must start with the lowest score; received {score_range}")
     if examples.scores is None:
-        raise ValueError(f"{examples.source} has no scores, so score_range does not apply")
+        raise ValueError(
+            f"{examples.source}: score_range needs scores; name their column with label (--label)"
+        )
     for row, score in enumerate(examples.scores):
         if not low <= score <= high:
             raise ValueError(

@@ -134,7 +134,11 @@ def read(
                 return EmbeddingExamples.of_classes(examples)
             return EmbeddingExamples.of_texts(examples.texts, source=examples.source)
         options |= {"text_pair": None, "label": None}
-        others = [reader.read(data, **options | {"text": name}).texts for name in columns]
+        try:
+            others = [reader.read(data, **options | {"text": name}).texts for name in columns]
+        except ValueError as error:
+            message = str(error).replace("`text` (--text)", "`negatives` (--negatives)")
+            raise ValueError(message) from error
         return EmbeddingExamples.of_pairs(examples, others, score_range=score_range)
     if not is_file:
         kind = {"tagging": "TaggedSentences", "multiple_choice": "Choices"}.get(task, "Questions")

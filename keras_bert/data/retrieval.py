@@ -46,6 +46,8 @@ class RetrievalData:
             if not isinstance(texts, dict):
                 raise ValueError(f"{self.source}: {name} must be a dict; received {texts!r:.80}")
             check_strings(self.source, name, list(texts.values()))
+            if not texts:
+                raise ValueError(f"{self.source}: there are no texts in {name}")
         if not isinstance(self.relevant, dict) or not all(
             isinstance(documents, (dict, set, list, tuple)) for documents in self.relevant.values()
         ):
@@ -66,10 +68,16 @@ class RetrievalData:
             raise ValueError(f"{self.source}: no query has a relevant document")
         for query, documents in self.relevant.items():
             if query not in self.queries:
-                raise ValueError(f"{self.source}: the relevant query {query!r:.80} has no text")
+                raise ValueError(
+                    f"{self.source}: {query!r:.80} is not the id of a query, but has relevant "
+                    "documents"
+                )
             for document in documents:
                 if document not in self.corpus:
-                    raise ValueError(f"{self.source}: the document {document!r:.80} has no text")
+                    raise ValueError(
+                        f"{self.source}: the document {document!r:.80} of the query {query!r:.80} "
+                        "is not in the corpus"
+                    )
 
     @classmethod
     def of_questions(cls, questions):
@@ -110,7 +118,7 @@ def read(path, split="test"):
 
     A folder holds `corpus.jsonl` and `queries.jsonl` (keys `_id`, `text`, and optionally `title`,
     which precedes the text), or `corpus.tsv` and `queries.tsv` (id and text), and the relevant
-    documents: `qrels/<split>.tsv` (columns query, document and grade, after a header) or
+    documents: `qrels/<split>.tsv` (columns query, document and grade, with or without a header) or
     `qrels.txt` (TREC's columns query, 0, document and grade).
 
     Returns:
@@ -124,7 +132,10 @@ def read(path, split="test"):
     if not path.is_dir():
         return RetrievalData.of_questions(squad.read(path, labeled=False))
     beir, trec = path / "qrels" / f"{split}.tsv", path / "qrels.txt"
-    relevant = _qrels(trec, (0, 2, 3), header=False) if trec.exists() else _qrels(beir, (0, 1, 2))
+    if not trec.exists() and not beir.exists():
+        splits = ", ".join(sorted(file.stem for file in path.glob("qrels/*.tsv"))) or "none"
+        raise FileNotFoundError(f"{beir}: no such file; the splits of this folder are {splits}")
+    relevant = _qrels(trec, (0, 2, 3)) if trec.exists() else _qrels(beir, (0, 1, 2))
     return RetrievalData(_texts(path, "queries"), _texts(path, "corpus"), relevant, str(path))
 
 
@@ -156,14 +167,25 @@ def _add(found, identifier, text, where):
     found[identifier] = text
 
 
-def _qrels(file, columns, header=True):
-    """Return {query: {document: grade}} of a file, with grades above 0."""
+def _is_header(row, column):
+    """Return True if a row has text in the column of the grade."""
+    try:
+        float(row[column])
+    except ValueError:
+        return True
+    except IndexError:
+        pass
+    return False
+
+
+def _qrels(file, columns):
+    """Return {query: {document: grade}} of a file, with grades above 0. It may have a header."""
     relevant: dict[str, dict[str, float]] = collections.defaultdict(dict)
     with open_utf8(file) as stream:
         for number, line in numbered_lines(file, stream):
-            if header and number == 1 or not line.strip():
-                continue
             row = line.split("\t") if "\t" in line else line.split()
+            if not row or number == 1 and _is_header(row, columns[-1]):
+                continue
             try:
                 query, document, grade = (row[column] for column in columns)
                 grade = float(grade)

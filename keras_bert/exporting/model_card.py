@@ -6,6 +6,7 @@ header of Hugging Face's model cards.
 
 import dataclasses
 import hashlib
+import json
 import numbers
 import pathlib
 import re
@@ -143,6 +144,7 @@ class ModelInfo:
     license: license of the weights that training started from
     precision: dtype of the matmuls
     agreement: `agreement.Agreement` with float32
+    prompts, default_prompt: as in `layers.TaskOutput`
     """
 
     task: str | None = None
@@ -153,6 +155,8 @@ class ModelInfo:
     license: str | None = None
     precision: str | None = None
     agreement: Agreement | None = None
+    prompts: dict[str, str] = dataclasses.field(default_factory=dict)
+    default_prompt: str | None = None
 
 
 def write(version, info):
@@ -224,7 +228,7 @@ def _render(name, version, info, signatures, size):
             _signature(key, inputs, outputs, info.task)
             for key, (inputs, outputs) in signatures.items()
         ),
-        labels=_labels(info.labels),
+        labels=_labels(info.labels) + prompts_section(info.prompts, info.default_prompt),
         model=_model(info, size),
         metrics="" if info.task == "preprocess" else metrics_section(info.metrics),
         usage=usage,
@@ -265,6 +269,21 @@ def _labels(labels):
     text = f"## Labels\n\n{_table(('index', 'label'), rows)}"
     more = len(labels) - len(rows)
     return f"{text}\n\nand {more:,} more, in `assets/labels.txt` of the version." if more else text
+
+
+def prompts_section(prompts, default):
+    """Return the section of a card with the prompts of an embedder, or an empty string."""
+    if not prompts:
+        return ""
+    rows = [
+        (
+            _escape(name) + " (default)" * (name == default),
+            _escape(json.dumps(text, ensure_ascii=False)),
+        )
+        for name, text in prompts.items()
+    ]
+    table = _table(("name", "text that comes before the input"), rows)
+    return f"## Prompts\n\n{table}"
 
 
 def _model(info, size):

@@ -21,7 +21,7 @@ _README = """\
 A BERT model for {engines}, written by keras_bert. Task: {task}. Weights: {weights}.
 {accuracy}
 Inputs, int32 (batch, seq): {inputs}; at most {length} tokens. Outputs: {outputs}. {labels}
-{prompts}{sample}"""
+{sample}"""
 _SAMPLE = """
 ```python
 import numpy as np
@@ -96,6 +96,8 @@ def export(model, path, quantize=None, dev=None, metrics=None, license=None):
             lines = "".join(f"{label}\n" for label in output.labels)
             (folder / LABELS_FILE).write_text(lines, encoding="utf-8", newline="\n")
         text = _readme(path.name, model, proto, quantize, found)
+        if output is not None and output.prompts:
+            text += f"\n{model_card.prompts_section(output.prompts, output.default_prompt)}\n"
         text += f"\n{model_card.metrics_section(metrics)}\n"
         text += f"\n{model_card.license_section(metrics, license)}\n"
         (folder / "README.md").write_text(text, encoding="utf-8", newline="\n")
@@ -206,22 +208,9 @@ def _readme(name, model, proto, quantize, found):
         inputs=", ".join(f"`{item.name}`" for item in proto.graph.input),
         length=max_sequence_length(find_encoder(model)),
         outputs=", ".join(f"`{item.name}`" for item in proto.graph.output),
-        prompts=_prompts(output),
         labels="The labels are in `labels.txt`." if output is not None and output.labels else "",
         sample=sample,
     )
-
-
-def _prompts(output):
-    """Return the line on the prompts of an embedder, or an empty string."""
-    if output is None or not output.prompts:
-        return ""
-    names = [
-        f"{name}, `{json.dumps(text, ensure_ascii=False)}`"
-        + " (default)" * (name == output.default_prompt)
-        for name, text in output.prompts.items()
-    ]
-    return f"\nPrompts, which come before the text: {'; '.join(names)}.\n"
 
 
 def _write_tokenizer(encoder, folder):

@@ -208,6 +208,8 @@ def _model_info(model, output, metrics, license):
         info,
         task="multi_label" if output.multi_label else output.task,
         labels=output.labels,
+        prompts=output.prompts,
+        default_prompt=output.default_prompt,
         max_sequence_length=max_sequence_length(heads.find_encoder(model)),
     )
 

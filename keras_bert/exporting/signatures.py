@@ -126,11 +126,12 @@ def embedder_with_prompts(predict, output, preprocessor, max_sequence_length):
     names, texts = (
         tf.constant(["", *column]) for column in zip(*output.prompts.items(), strict=True)
     )
-    message = f"prompt_name must be one of {', '.join(output.prompts)}, or empty"
+    message = f"prompt_name must be one of {', '.join(output.prompts)}, or empty; received"
 
     def from_strings(text, prompt_name):
         is_name = tf.equal(prompt_name[:, None], names)  # (batch, prompts)
-        check = tf.debugging.Assert(tf.reduce_all(tf.reduce_any(is_name, axis=1)), [message])
+        is_known = tf.reduce_all(tf.reduce_any(is_name, axis=1))
+        check = tf.debugging.Assert(is_known, [message, prompt_name])
         with tf.control_dependencies([check]):
             prompt = tf.gather(texts, tf.argmax(tf.cast(is_name, tf.int32), axis=1))
         return plain.from_strings(tf.strings.join([prompt, text]))

@@ -7,7 +7,7 @@ import warnings
 import keras
 import numpy as np
 
-from keras_bert import checkpoints, heads
+from keras_bert import checkpoints, heads, keras_internals
 from keras_bert.checkpoints import keras_hub, model_garden_encoder
 from keras_bert.checkpoints.canonical import (
     OPTIONAL_GROUPS,
@@ -96,8 +96,8 @@ def _warn_of_modules(checkpoint):
 def to_checkpoint(model):
     """Return the weights of a model, copied, as a `checkpoints.Checkpoint`.
 
-    The model must be a `BertEncoder` or have a head of `keras_bert.heads`. Quantized and LoRA
-    weights are a ValueError.
+    The model must be a `BertEncoder` or have a head of `keras_bert.heads`. LoRA weights are added
+    to the weights that they adapt. Quantized weights are a ValueError.
     """
     encoder, output, task = heads.find_encoder(model), heads.find_output(model), None
     if model is not encoder:
@@ -117,11 +117,12 @@ def to_checkpoint(model):
         name: np.array(keras.ops.convert_to_numpy(keras.ops.cast(variable, "float32")))
         for name, variable in _variables(model, task).items()
     }
+    _merge_lora(model, task, weights)
     labels = getattr(output, "labels", None)
     known = checkpoints.canonical.names(config)
     checkpoints.canonical.raise_if(
         model.name,
-        "weights must be those of BERT, neither quantized nor LoRA; use save with format='keras'",
+        "weights must be those of BERT, and not quantized; use save with format='keras'",
         unknown=[name for name in weights if name not in known],
     )
     preprocessor = encoder.preprocessor
@@ -288,6 +289,20 @@ def _variables(model, task):
         for variable in variables
         if "seed_generator" not in variable.path
     }
+
+
+def _merge_lora(model, task, weights):
+    """Add the LoRA weights among `weights`, {canonical name: array}, to their kernels, in place."""
+    names = {variable.path: name for name, variable in _variables(model, task).items()}
+    for layer in keras_internals.all_layers(model):
+        if not getattr(layer, "lora_enabled", False) or layer.quantization_mode:
+            continue
+        name = names.get(layer.lora_kernel_a.path)
+        if name is not None:
+            prefix = name.removesuffix("lora_kernel_a")
+            factors = weights.pop(name), weights.pop(f"{prefix}lora_kernel_b")
+            scale = layer.lora_alpha / layer.lora_rank
+            weights[f"{prefix}kernel"] += np.float32(scale) * np.matmul(*factors)
 
 
 def _assign(model, task, checkpoint, fresh_head):

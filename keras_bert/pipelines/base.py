@@ -1,6 +1,7 @@
 """The base class of the pipelines."""
 
 import contextlib
+import difflib
 import itertools
 import os
 import typing
@@ -99,8 +100,10 @@ class Pipeline:
                     f"{unknown} is an argument of keras_bert.pipeline, not of its calls: "
                     f"keras_bert.pipeline(model, {unknown}=...)"
                 )
-            takes = f"takes {', '.join(self.options)}" if self.options else "has no options"
-            raise ValueError(f"{unknown} is not an option of this task, which {takes}")
+            known = (*self.options, "batch_size", "show_progress")
+            close = difflib.get_close_matches(unknown, known, 1)
+            advice = f"did you mean {close[0]}?" if close else f"the options are {', '.join(known)}"
+            raise ValueError(f"{unknown} is not an option of this task; {advice}")
         check_top_k(options.get("top_k"))
         given = {
             "text_pair": text_pair, "question": question, "context": context, "choices": choices

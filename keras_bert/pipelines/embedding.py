@@ -206,11 +206,7 @@ class Embedding(TextPipeline):
         self._count_truncated(encoded, len(examples))
         vectors = self._engine.outputs(encoded, batch_size=batch_size, on_batch=on_batch)
         vectors = np.reshape(np.array(vectors, np.float32), (-1, self._engine.width))
-        if not np.isfinite(vectors).all():
-            raise ValueError(
-                f"{self._engine.name!r} returned NaN or infinity, so its weights are damaged. Load "
-                "or train the model again"
-            )
+        search.check_finite(vectors, self._engine.name)
         vectors = vectors[:, : options.get("truncate_dim")]
         return list(search.unit_length(vectors) if options.get("normalize") else vectors)
 

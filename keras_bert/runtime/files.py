@@ -71,14 +71,15 @@ def exclusive_lock(folder, doing, *, keep=True):
 
     Creates the folder if needed; the lock is a hidden file in it. `doing` is a word such as
     "training" for the `FolderLockedError` of another process. If not `keep`, the lock file is
-    deleted at the end; two processes that start while a third one ends may then both get the
-    lock.
+    deleted at the end, and the folder if it was created and is empty; two processes that start
+    while a third one ends may then both get the lock.
     """
     import filelock
 
     folder = pathlib.Path(folder)
     if folder.is_file():
         raise NotADirectoryError(f"{folder} must be a folder; it is a file")
+    is_new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     lock = filelock.FileLock(folder / ".lock", timeout=0)
     try:
@@ -93,6 +94,8 @@ def exclusive_lock(folder, doing, *, keep=True):
         if not keep:
             with contextlib.suppress(OSError):  # Windows cannot delete open files
                 pathlib.Path(lock.lock_file).unlink()
+                if is_new:
+                    folder.rmdir()  # fails if the folder has files
         lock.release()
 
 

@@ -175,8 +175,6 @@ def encode(
         raise ValueError("gradient_caching compares rows of all sets; train on one set")
     made = _make_loss(loss, examples)
     filler_target = np.nan if isinstance(made, losses.CoSENT) else None
-    if isinstance(made, losses.MultipleNegativesRanking):
-        _check_positives(examples)
     if isinstance(made, losses.CoSENT) and len(examples) > 1 and len(set(examples.scores)) == 1:
         raise ValueError(
             f"{examples.source}: all scores are {examples.scores[0]}, so there is nothing to rank. "
@@ -189,18 +187,13 @@ def encode(
             f"width {examples.vectors.shape[1]}; give heads.embedder a layer: "
             f"layers=[keras.layers.Dense({examples.vectors.shape[1]})]"
         )
-    if matryoshka_dims is not None:
-        if not isinstance(matryoshka_dims, (list, tuple)) or not matryoshka_dims:
-            raise ValueError(f"matryoshka_dims must be a list; received {matryoshka_dims!r:.80}")
-        if max(as_integer("matryoshka_dims", size, 1) for size in matryoshka_dims) > width:
-            raise ValueError(
-                f"matryoshka_dims must be from 1 to {width}; received {matryoshka_dims}"
-            )
-        made = losses.Matryoshka(made, matryoshka_dims)
+    whole = made if matryoshka_dims is None else _matryoshka(made, matryoshka_dims, width)
     rows = [tuple(prompt + text for text in row) for row in examples.texts]
-    encoded = EncodedRows(preprocessor, rows, _targets(examples), max_length, made)
+    encoded = EncodedRows(preprocessor, rows, _targets(examples), max_length, whole)
     if len(rows) and encoded.without_tokens == len(rows) * len(rows[0]):
         raise ValueError(f"{examples.source}: no text has tokens")
+    if isinstance(made, losses.MultipleNegativesRanking):
+        _check_negatives(examples)
     encoded.gradient_caching, encoded.sampling = gradient_caching, sampling
     encoded.filler_target = filler_target
     if examples.set_sizes is not None:
@@ -209,9 +202,24 @@ def encode(
     return encoded
 
 
-def _check_positives(examples):
+def _matryoshka(loss, sizes, width):
+    """Return the loss for the first numbers of vectors with a width, too."""
+    if not isinstance(sizes, (list, tuple)) or not sizes:
+        raise ValueError(f"matryoshka_dims must be a list of widths; received {sizes!r:.80}")
+    if max(as_integer("matryoshka_dims", size, 1) for size in sizes) > width:
+        raise ValueError(f"matryoshka_dims must be from 1 to {width}; received {sizes}")
+    return losses.Matryoshka(loss, sizes)
+
+
+def _check_negatives(examples):
     """Raise an error if there is no text that can be a negative."""
-    if len({text for row in examples.texts for text in row[1:]}) == 1 and len(examples) > 1:
+    queries = {row[0] for row in examples.texts}
+    if len(queries) == 1 and len(examples.texts[0]) < _TEXTS_OF_TRIPLET:
+        raise ValueError(
+            f"{examples.source}: all rows have the same query, {examples.texts[0][0]!r:.80}, so "
+            "there are no negatives. Give rows with different queries, hard negatives, or scores"
+        )
+    if len({text for row in examples.texts for text in row[1:]}) == 1:
         raise ValueError(
             f"{examples.source}: all rows have the same positive, {examples.texts[0][1]!r:.80}, so "
             "there are no negatives. Give rows with different positives, or scores"

@@ -375,8 +375,11 @@ class _Run:
         """Return the metrics that `finetune` returns; `best` is the record of the best epoch."""
         rows = len(self._train) * self.plan.rows / len(self.encoded)
         done = (state.epoch + state.batch / self.plan.batches) * rows
+        recipe = self._recipe.to_dict()
+        if (loss := getattr(self.encoded, "loss", None)) is not None:
+            recipe.setdefault("loss", getattr(loss, "loss", loss).name)  # Matryoshka has a loss
         metrics = {
-            "recipe": self._recipe.to_dict(),
+            "recipe": recipe,
             "train_loss": state.history[-1]["loss"] if state.history else state.loss,
             "train_seconds": state.seconds,
             "examples_per_second": done / max(state.seconds, 1e-9),

@@ -83,6 +83,15 @@ def test_vectors_are_those_of_sentence_transformers(name, tmp_path):
     np.testing.assert_allclose(back.encode(TEXTS), expected, atol=1e-5)
 
 
+def test_an_encoder_is_saved_as_the_pipeline_embeds_it(tmp_path):
+    encoder = tiny.encoder(pooling="cls")
+    keras_bert.save(encoder, tmp_path / "a", format="sentence_transformers")
+    expected = keras_bert.pipeline(encoder).encode(TEXTS)
+    np.testing.assert_allclose(
+        keras_bert.pipeline(tmp_path / "a").encode(TEXTS), expected, atol=1e-6
+    )
+
+
 def folder_of(tmp_path, **options):
     path = tmp_path / "folder"
     keras_bert.save(tiny.embedder(**options), path, format="sentence_transformers")

@@ -509,16 +509,28 @@ def test_search(tmp_path, capsys, monkeypatch):
     assert run(*arguments) == 0
     out, err = capsys.readouterr()
     assert {line.split("\t")[1] for line in out.splitlines()} == {"2", "4"}
-    assert "belongs to other texts or another model" in err
+    assert "belongs to other texts, another model or prompt" in err
     vectors.write_bytes(b"broken")
     assert run(*arguments) == 0
     out, err = capsys.readouterr()
     assert "2\tbad film" in out and "is broken" in err
+    for change in (lambda array: array * np.nan, lambda array: array[:, 1:], np.float64):
+        with np.load(vectors) as found:
+            np.savez(vectors, key=found["key"], vectors=change(found["vectors"]))
+        assert run(*arguments) == 0
+        changed, err = capsys.readouterr()
+        assert changed == out and "is broken" in err
+    assert run("search", file, " ", "--model", model) == 1
+    assert "the query has no text to search" in capsys.readouterr().err
+    (blank := tmp_path / "blank.tsv").write_text("text\tn\n\t1\n \t2\n")
+    assert run("search", blank, "good", "--model", model) == 1
+    assert "blank.tsv has no text to search" in capsys.readouterr().err
+    assert not (tmp_path / "blank.tsv.vectors.npz").exists()
     assert run("search", tmp_path / "no.tsv", "a", "--model", model) == 1
     other = tmp_path / "other.keras"
     keras_bert.save(keras_bert.heads.embedder(tiny.encoder(initializer_range=0.1)), other)
     assert run("search", file, "bad film", "--model", other) == 0
-    assert "belongs to other texts or another model" in capsys.readouterr().err
+    assert "belongs to other texts, another model or prompt" in capsys.readouterr().err
     (plain := tmp_path / "plain.txt").write_text("so good\nbad film\n")
     assert run("search", plain, "bad film", "--model", model, "--top", 1) == 0
     assert capsys.readouterr().out == "1.0000\t2\tbad film\n"
@@ -550,7 +562,33 @@ def test_mine_and_train_with_the_negatives(pairs, tmp_path, capsys):
     assert "mrr@10" in capsys.readouterr().out
     assert run("evaluate", out, "--input", file) == 0  # the file has no negatives
     assert run(*common, "--train", mined, "--negatives", "x") == 1
-    assert "has no column 'x'" in capsys.readouterr().err
+    message = "no column 'x'; .* give the name of the column as `negatives` "
+    assert re.search(message, capsys.readouterr().err)
+    content = file.read_bytes()
+    assert run("mine", file, *columns, "--model", encoder, "--output", file) == 1
+    assert "the output must not be the input" in capsys.readouterr().err
+    assert file.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "message"),
+    [
+        (["a\tb", "a\tc"], [], "all rows have the same query, 'a', so there are no negatives"),
+        (["a\tb"], [], "all rows have the same query"),
+        ([" \t ", " \t "], [], "no text has tokens"),
+        (["a\tb", "c\td"], ["--score-range", 0, 1], "name their column with label"),
+        (["a\tb", "c\td"], ["--teacher", "x", "--loss", "contrastive"], "--teacher works with"),
+    ],
+)
+def test_rows_without_anything_to_learn(rows, options, message, pairs, tmp_path, capsys):
+    encoder, _ = pairs
+    (file := tmp_path / "rows.tsv").write_text("q\ta\n" + "\n".join(rows) + "\n")
+    options = [encoder if option == "x" else option for option in options]
+    arguments = ["finetune", "--model", encoder, "--task", "embedding", "--train", file, *options]
+    arguments += ["--text", "q", "--text-pair", "a", "--output", tmp_path / "out"]
+    assert run(*arguments) == 1
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.slow
@@ -640,7 +678,7 @@ def test_evaluate_retrieval(pairs, tmp_path, capsys):
     assert run(*arguments, "--prompt", "so ") == 0
     assert "ndcg@10" in capsys.readouterr().out
     assert run(*arguments, "--split", "dev") == 1
-    assert "dev.tsv: No such file" in capsys.readouterr().err
+    assert "dev.tsv: no such file; the splits of this folder are test" in capsys.readouterr().err
 
 
 def test_evaluate_pairs_with_prompts(pairs, capsys):

@@ -120,7 +120,7 @@ def test_scores_of_a_range_are_scaled(tmp_path):
     ):
         with pytest.raises(ValueError, match=message):
             keras_bert.read(table, "embedding", **options, score_range=score_range)
-    with pytest.raises(ValueError, match="has no scores, so score_range does not apply"):
+    with pytest.raises(ValueError, match="score_range needs scores; name their column with label"):
         keras_bert.read(table, "embedding", text_pair="other", score_range=(0, 5))
     with pytest.raises(ValueError, match="score_range applies only to pairs; give text_pair"):
         keras_bert.read(table, "embedding", score_range=(0, 5))

@@ -177,7 +177,7 @@ def test_the_readme_has_the_prompts_and_the_longest_input(tmp_path):
     )
     folder = keras_bert.export(model, tmp_path / "a", format="onnx")
     page = (folder / "README.md").read_text(encoding="utf-8")
-    assert 'before the text: query, `"질문: "` (default); text, `""`.' in page
+    assert '| query (default) | "질문: " |\n| text | "" |' in page
     assert "at most 32 tokens" in page
 
 

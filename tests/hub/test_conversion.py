@@ -164,8 +164,27 @@ def test_other_models_are_refused():
         conversion.to_checkpoint(keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]))
     quantized = tiny.encoder()
     quantized.quantize("int8")
-    with pytest.raises(ValueError, match="neither quantized nor LoRA.*unknown"):
+    with pytest.raises(ValueError, match="of BERT, and not quantized.*unknown"):
         conversion.to_checkpoint(quantized)
+
+
+@pytest.mark.parametrize("alpha", [2, 8])
+def test_lora_weights_are_merged(alpha, tmp_path):
+    encoder = tiny.encoder()
+    encoder.get_layer("layer_0").intermediate.enable_lora(2, lora_alpha=alpha)
+    encoder.get_layer("pooler").dense.enable_lora(2, lora_alpha=alpha)
+    generator = np.random.default_rng(0)
+    for variable in encoder.variables:
+        if variable.name.startswith("lora_kernel"):
+            variable.assign(generator.normal(size=variable.shape))
+    keras_bert.save(encoder, tmp_path / "merged", format="huggingface")
+    inputs = encoder.preprocessor(["so good", "bad film"])
+    expected = encoder(inputs)
+    found = keras_bert.load(tmp_path / "merged")
+    assert not any("lora" in variable.path for variable in found.variables)
+    outputs = found(inputs)
+    for name, value in expected.items():
+        np.testing.assert_allclose(outputs[name], value, atol=1e-5)
 
 
 def test_folder_that_is_not_empty_is_refused(tmp_path):

@@ -546,7 +546,7 @@ def test_wrong_inputs_are_named(classify, inputs, message):
 
 def test_wrong_options_and_models(classify):
     with pytest.raises(
-        ValueError, match="grouped is not an option of this task, which takes top_k"
+        ValueError, match="grouped is not an option of this task; the options are top_k, batch_size"
     ):
         classify("a", grouped=True)
     with pytest.raises(ValueError, match="context is not an input of this task"):

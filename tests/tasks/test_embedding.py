@@ -391,6 +391,11 @@ def test_vectors_with_nan_are_an_error():
         keras_bert.pipeline(model).encode(["so good"])
 
 
+def test_the_recipe_names_the_loss():
+    _, found = train(epochs=1, matryoshka_dims=[4])
+    assert found["recipe"]["loss"] == "multiple_negatives_ranking"
+
+
 def test_filler_rows_of_cosent_do_not_count():
     data = EmbeddingExamples([("a b", "c"), ("b", "a"), ("c c", "a")], scores=[0.1, 0.5, 0.9])
     model = heads.embedder(encoder())

@@ -63,7 +63,7 @@ def _add_data(group):
     group.add_argument(
         "--dev",
         help="file to score the model on after each epoch (default: no scores). Embedding: also a "
-        "folder in the format of BEIR or TREC",
+        "folder in the format of BEIR, whose qrels/dev.tsv is read, or TREC",
     )
     group.add_argument(
         "--glue",
