@@ -276,6 +276,8 @@ def _read_dense(path: Path, width: int) -> DenseLayer:
             f"{weights}: must hold linear.weight {sizes}{' and linear.bias' * bool(has_bias)}; "
             f"found {shapes}"
         )
+    if not all(np.isfinite(tensor).all() for tensor in (kernel, bias) if tensor is not None):
+        raise ValueError(f"{weights}: must hold finite numbers, received NaN or infinity")
     return DenseLayer(
         kernel=np.asarray(kernel, np.float32).T,
         bias=None if bias is None else np.asarray(bias, np.float32),

@@ -9,6 +9,7 @@ import pytest
 
 import keras_bert
 from keras_bert import checkpoints, heads
+from keras_bert.checkpoints import tensor_files
 from tests import tiny
 
 TEXTS = ["so good", "bad", "", "a good film so bad", "한국 good"]
@@ -166,6 +167,15 @@ def test_a_missing_folder_is_named(tmp_path):
     (path / "1_Pooling/config.json").unlink()
     with pytest.raises(FileNotFoundError, match=r"1_Pooling.config.json: missing; modules.json"):
         keras_bert.load(path)
+
+
+def test_a_dense_layer_with_nan_is_refused(tmp_path):
+    path = folder_of(tmp_path, pooling="mean", layers=[(4, "tanh")])
+    file = path / "2_Dense/model.safetensors"
+    tensors = {name: tensor.load() for name, tensor in tensor_files.read(file).items()}
+    tensor_files.write(file, {name: array * np.nan for name, array in tensors.items()})
+    with pytest.raises(ValueError, match="2_Dense.model.safetensors: must hold finite numbers"):
+        keras_bert.pipeline(path)
 
 
 def test_the_default_activation_is_tanh(tmp_path):

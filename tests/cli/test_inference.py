@@ -469,6 +469,18 @@ def test_embed(encoder_folder, tmp_path, capsys, pooling):
     assert sorted(file.name for file in tmp_path.iterdir()) == ["a.tsv", "v.npy"]
 
 
+def test_vectors_with_nan_are_not_written(tmp_path, capsys):
+    encoder = tiny.encoder(pooling="mean")
+    for variable in encoder.trainable_variables:
+        variable.assign(variable * 1e37)  # overflows
+    keras_bert.save(encoder, tmp_path / "damaged.keras")
+    output = tmp_path / "v.npy"
+    (file := tmp_path / "a.tsv").write_text("text\nso good\n")
+    assert run("embed", tmp_path / "damaged.keras", "--input", file, "--output", output) == 1
+    assert "damaged.keras' returned NaN or infinity" in capsys.readouterr().err
+    assert not output.exists()
+
+
 def test_vectors_of_a_large_file_are_written_part_by_part(encoder_folder, tmp_path, monkeypatch):
     file = tmp_path / "a.tsv"
     file.write_text("text\nso good\nbad\nthis film\n")
