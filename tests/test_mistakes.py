@@ -159,11 +159,6 @@ def test_folders_that_are_not_checkpoints(encoder, model, tmp_path):
     (tmp_path / "onnx/model.onnx").touch()
     with pytest.raises(ValueError, match="is an ONNX export"):
         keras_bert.load(tmp_path / "onnx")
-    (tmp_path / "tf").mkdir()
-    for name in ("config.json", "tf_model.h5"):
-        (tmp_path / "tf" / name).touch()
-    with pytest.raises(ValueError, match="only in tf_model.h5.*from_tf=True"):
-        keras_bert.load(tmp_path / "tf")
 
 
 def test_answers_that_are_lost(encoder):

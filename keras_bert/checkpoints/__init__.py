@@ -93,11 +93,6 @@ def _raise_if_unreadable(path: Path) -> None:
             f"{path} is an ONNX export, which cannot be loaded. Load the model that was exported, "
             "or run the ONNX export with keras_bert.pipeline"
         )
-    if (path / "tf_model.h5").is_file() and not huggingface.matches(path):
-        raise ValueError(
-            f"{path} has its weights only in tf_model.h5, which cannot be read. Convert it with "
-            "transformers 4: AutoModel.from_pretrained(path, from_tf=True).save_pretrained(other)"
-        )
 
 
 def _is_encoder_export(path: Path) -> bool:

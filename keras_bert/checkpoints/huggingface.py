@@ -1,7 +1,8 @@
-"""Hugging Face: config.json, model.safetensors or pytorch_model.bin, and tokenizer files.
+"""Hugging Face: config.json, the weights of a PyTorch or TensorFlow class, and tokenizer files.
 
 Source: huggingface/transformers, models/bert/modeling_bert.py (names), configuration_bert.py and
-configuration_utils.py (config), models/bert/tokenization_bert.py (tokenizer).
+configuration_utils.py (config), models/bert/tokenization_bert.py (tokenizer), and of version 4
+modeling_tf_pytorch_utils.py (names of the TensorFlow classes).
 """
 
 import re
@@ -17,7 +18,10 @@ from keras_bert.checkpoints.name_tables import Layout, rule
 from keras_bert.checkpoints.tensor_files import Tensor
 
 FORMAT = "huggingface"
-FILES = "config.json with model.safetensors or pytorch_model.bin (or the .index.json of either)"
+FILES = (
+    "config.json with model.safetensors or pytorch_model.bin (or the .index.json of either), or "
+    "tf_model.h5"
+)
 
 _LAYER = "bert.encoder.layer.{i}"
 TABLE = {
@@ -77,6 +81,9 @@ _SPELLINGS = (
     (r"LayerNorm\.gamma$", "LayerNorm.weight"),
     (r"LayerNorm\.beta$", "LayerNorm.bias"),
 )
+# Names of the TensorFlow classes, as (pattern, replacement), and last parts of names.
+_FROM_TENSORFLOW = ((r":0$", ""), (r"^\w+___", ""), (r"_\._", "."), (r"/", "."))
+_KINDS = {"kernel": "weight", "embeddings": "weight"}
 IGNORED = frozenset({"bert.embeddings.position_ids"})  # 0, 1, 2, ...
 # Some versions of transformers write copies of tied tensors. The copies must be equal.
 COPIES = {
@@ -155,9 +162,11 @@ _PROBLEMS: dict[tuple[str | None, bool], str] = {
 
 _SAFETENSORS = "model.safetensors"
 _PICKLE = "pytorch_model.bin"
+_HDF5 = "tf_model.h5"
 # In order of preference.
-_WEIGHTS_FILES = tuple(
-    name + ending for name in (_SAFETENSORS, _PICKLE) for ending in ("", tensor_files.INDEX)
+_WEIGHTS_FILES = (
+    *(name + ending for name in (_SAFETENSORS, _PICKLE) for ending in ("", tensor_files.INDEX)),
+    _HDF5,
 )
 
 
@@ -191,8 +200,8 @@ def read_config(path: str | Path) -> dict[str, Any]:
 def read(path: str | Path, ignore: Collection[str] = ()) -> Checkpoint:
     """Read a folder that `save_pretrained` wrote, or a snapshot of a Hugging Face repository.
 
-    It holds config.json; model.safetensors or pytorch_model.bin, sharded or not; and optionally
-    the vocabulary, in vocab.txt or tokenizer.json.
+    It holds config.json; model.safetensors or pytorch_model.bin, sharded or not, or tf_model.h5;
+    and optionally the vocabulary, in vocab.txt or tokenizer.json.
     """
     path = Path(path)
     config = read_config(path)
@@ -308,7 +317,7 @@ def _normalize(file: Path, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     normal: dict[str, Tensor] = {}
     twice = []
     for source, tensor in tensors.items():
-        name = source
+        name, tensor = _from_tensorflow(source, tensor) if "/" in source else (source, tensor)
         for pattern, replacement in _SPELLINGS:
             name = re.sub(pattern, replacement, name)
         if name in normal:
@@ -328,6 +337,21 @@ def _normalize(file: Path, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         unequal=unequal,
     )
     return normal
+
+
+def _from_tensorflow(name: str, tensor: Tensor) -> tuple[str, Tensor]:
+    """Convert a weight of a TensorFlow class to the name and the layout of PyTorch.
+
+    For example "mlm___cls/predictions/transform/dense/kernel:0" is
+    "cls.predictions.transform.dense.weight", with its axes swapped.
+    """
+    for pattern, replacement in _FROM_TENSORFLOW:
+        name = re.sub(pattern, replacement, name)
+    module, _, kind = name.rpartition(".")
+    if kind == "kernel":
+        shape, dtype, load = tensor
+        tensor = Tensor(shape[::-1], dtype, lambda: load().T)
+    return f"{module}.{_KINDS.get(kind, kind)}", tensor
 
 
 def _same_bits(one: Tensor, other: Tensor) -> bool:

@@ -1,4 +1,4 @@
-"""Read tensors from safetensors files, torch pickles, and shards of either."""
+"""Read tensors from safetensors files, torch pickles, shards of either, and HDF5 files."""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keras_bert.checkpoints import canonical, folder, name_tables, torch_pickle
+from keras_bert.checkpoints import canonical, containers, folder, name_tables, torch_pickle
 from keras_bert.runtime import reading
 
 INDEX = ".index.json"  # ending of the file that lists the shards
@@ -37,11 +37,13 @@ def _in_memory(tensors: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
 
 
 def read(file: Path) -> dict[str, Tensor]:
-    """Read name -> `Tensor` of a safetensors file, a torch pickle (.bin) or an index of shards."""
+    """Read name -> `Tensor` of a file: safetensors, .bin (a torch pickle), .h5, or an index."""
     if file.name.endswith(INDEX):
         return _read_shards(file)
     if file.name.endswith(".bin"):
         return _in_memory(torch_pickle.read(file))
+    if file.name.endswith(".h5"):
+        return _in_memory(_read_hdf5(file))
     return _read_safetensors(file)
 
 
@@ -109,6 +111,34 @@ def _read_safetensors(file: Path) -> dict[str, Tensor]:
         name: Tensor(shape, _NUMPY_TYPES.get(dtype, dtype), functools.partial(load, name))
         for name, (shape, dtype) in found.items()
     }
+
+
+def _read_hdf5(file: Path) -> dict[str, np.ndarray]:
+    """Read the weights that `save_weights` of Keras 2 wrote for a model of transformers.
+
+    A path such as "classifier/name_of_the_model/classifier/kernel:0" begins with the layer that
+    holds the weight. Names have the part from the second layer on. Weights that several layers
+    share are stored several times.
+    """
+    import h5py
+
+    try:
+        with h5py.File(file, "r") as opened:
+            paths = containers.check_hdf5(opened, file.stat().st_size)
+            arrays = {path: np.asarray(opened[path][()]) for path in paths}
+    except Exception as error:  # h5py raises many types
+        raise ValueError(
+            f"{file}: must be a complete HDF5 file, received {reading.one_line(error)}"
+        ) from error
+    layers = {path.partition("/")[0] for path in arrays}
+    tensors: dict[str, np.ndarray] = {}
+    for path, array in arrays.items():
+        parts = path.split("/")
+        start = next((i for i, part in enumerate(parts) if i and part in layers), 0)
+        name = "/".join(parts[start:])
+        if not np.array_equal(tensors.setdefault(name, array), array, equal_nan=True):
+            raise ValueError(f"{file}: the copies of {name} must be equal")
+    return tensors
 
 
 def _broken_safetensors(file: Path, error: Exception) -> ValueError:

@@ -11,6 +11,7 @@ HUB_FILES = (
     "model.safetensors.index.json",
     "model-*.safetensors",
     "pytorch_model.bin",
+    "tf_model.h5",
     "vocab.txt",
     "tokenizer.json",
     "tokenizer_config.json",

@@ -264,8 +264,7 @@ def _install_from_hub(name, source):
     if names == HUB_FILES:
         present = sorted(file.name for file in snapshot.iterdir())
         names = [n for n in present if any(fnmatch.fnmatch(n, pattern) for pattern in HUB_FILES)]
-        if any(name.endswith(".safetensors") for name in names):
-            names = [name for name in names if name != "pytorch_model.bin"]
+        names = [name for name in names if name not in _other_weights(names)]
     return cache.install(
         lambda target: _copy(snapshot, names, target, source.tokenizer),
         folder,
@@ -424,7 +423,7 @@ def _from_hub(repository, revision, files):
     with contextlib.suppress(FileNotFoundError):
         found = snapshot(local_files_only=True)
         names = {file.name for file in found.joinpath(*_module_folders(found)[:1]).iterdir()}
-        weights = [name for name in names if name.endswith((".safetensors", ".bin"))]
+        weights = [name for name in names if name.endswith((".safetensors", ".bin", ".h5"))]
         # A killed download may have left only some of the files.
         if weights and "config.json" in names and names & {"vocab.txt", "tokenizer.json"}:
             if not _is_offline():
@@ -455,8 +454,13 @@ def _redundant(repository, revision, files):
     found = huggingface_hub.model_info(
         repository, revision=revision, timeout=constants.HF_HUB_ETAG_TIMEOUT
     )
-    names = fnmatch.filter([file.rfilename for file in found.siblings or ()], "model*.safetensors")
-    return ["pytorch_model.bin"] if names else []
+    return _other_weights([file.rfilename for file in found.siblings or ()])
+
+
+def _other_weights(names):
+    """Return the weights files among names except those of the preferred format."""
+    formats = ("model*.safetensors", "pytorch_model.bin", "tf_model.h5")
+    return [each for each in formats if fnmatch.filter(names, each)][1:]
 
 
 def _is_offline():

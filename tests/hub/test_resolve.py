@@ -194,7 +194,7 @@ def test_weights_are_downloaded_in_one_format(monkeypatch, tmp_path):
 
     asked = {}
     monkeypatch.setattr(resolve, "_is_offline", lambda: False)
-    files = ["model.safetensors", "pytorch_model.bin", "rust_model.ot"]
+    files = ["model.safetensors", "pytorch_model.bin", "rust_model.ot", "tf_model.h5"]
 
     def model_info(repository, **options):
         assert options["timeout"] >= 10  # the default of huggingface_hub
@@ -209,10 +209,10 @@ def test_weights_are_downloaded_in_one_format(monkeypatch, tmp_path):
     )
     resolve.find("hf:someone/some@main")
     assert asked["revision"] == "main"
-    assert asked["ignore_patterns"] == ["pytorch_model.bin"]
+    assert asked["ignore_patterns"] == ["pytorch_model.bin", "tf_model.h5"]
     files.remove("model.safetensors")
     resolve.find("hf:someone/some")
-    assert asked["ignore_patterns"] == []
+    assert asked["ignore_patterns"] == ["tf_model.h5"]
 
 
 def test_all_folders_of_sentence_transformers_are_downloaded(monkeypatch, tmp_path):

@@ -97,6 +97,13 @@ def _make_pickle(write):
     return make
 
 
+def _make_hdf5(folder):
+    from tests.checkpoints import tensorflow_files
+
+    _checkpoint("huggingface")(folder)
+    tensorflow_files.write_hdf5(folder)
+
+
 def _make_model_garden(folder):
     import tensorflow as tf
 
@@ -277,6 +284,7 @@ READERS = {
     "shards": (_make_shards, _load),
     "pickle": (_make_pickle("write_archive"), _load),
     "old_pickle": (_make_pickle("write_legacy"), _load),
+    "hdf5": (_make_hdf5, _load),
     "google": (_checkpoint("google"), _load),
     "keras_hub": (_checkpoint("keras_hub"), _load),
     "model_garden": (_make_model_garden, _load),
