@@ -530,10 +530,10 @@ LIBRARIES = {
 }
 
 
-def libraries_for(task, peers, bfloat16):
+def libraries_for(task, peers, bfloat16, only_ours):
     """Return the names of the libraries that run a task; the others are compared with the first."""
     libraries = [OURS_BFLOAT16, "keras_bert"] if bfloat16 else ["keras_bert"]
-    if task.vocabulary is None:
+    if task.vocabulary is None and not only_ours:
         libraries.append("transformers")
         if bfloat16:
             libraries.append(THEIRS_BFLOAT16)
@@ -628,6 +628,7 @@ def main():
     parser.add_argument("--epochs", type=int, help="default: as in the task")
     parser.add_argument("--peer", action="append", choices=["keras_hub"], default=[])
     parser.add_argument("--bfloat16", action="store_true", help="also run both in bfloat16")
+    parser.add_argument("--only-ours", action="store_true", help="do not run transformers")
     parser.add_argument("--one", type=json.loads, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.one:
@@ -644,7 +645,7 @@ def main():
     ratios = [
         run_task(
             name, args.folder, seeds, args.limit, args.epochs,
-            libraries_for(TASKS[name], args.peer, args.bfloat16),
+            libraries_for(TASKS[name], args.peer, args.bfloat16, args.only_ours),
         )
         for name in names
     ]  # fmt: skip
