@@ -1,9 +1,9 @@
 """한국어 질문 검색: find the answer to a Korean question, with a new encoder.
 
-자주 묻는 질문의 답을 찾습니다. 사전 학습 없이 음절 단위 어휘와 작은 인코더를 질문과 답의 짝으로
+자주 묻는 질문의 답을 찾습니다. 사전학습 없이 음절 단위 어휘와 작은 인코더를 질문과 답의 쌍으로
 학습하고, 겹치는 음절을 세는 BM25와 견줍니다. Nothing is pretrained: a small encoder learns from
 pairs of questions and answers. BM25, which counts common syllables, is the comparison.
-사전 학습된 한국어 BERT가 있으면 한 줄만 바꾸면 됩니다. For a pretrained Korean BERT, change one
+사전학습된 한국어 BERT가 있으면 한 줄만 바꾸면 됩니다. For a pretrained Korean BERT, change one
 line to `bert = keras_bert.load("hf:org/name")`.
 
 Command:   python examples/korean_search.py
@@ -32,7 +32,7 @@ QUESTIONS = ["책을 늦게 돌려주면 돈을 내야 해요?", "받은 그릇�
 
 
 def new_encoder(texts):
-    """음절 어휘와 임의의 가중치로 만든 인코더. An encoder with random weights."""
+    """음절 어휘와 무작위 가중치로 만든 인코더. An encoder with random weights."""
     characters = sorted(set("".join(texts)) - {" "})
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *characters]
     vocabulary += [f"##{character}" for character in characters]

@@ -1,8 +1,8 @@
 """한국어 감성 분류: sentiment of Korean reviews, with a new encoder.
 
-사전 학습 없이 음절 단위 어휘와 작은 인코더를 처음부터 학습합니다.
+사전학습 없이 음절 단위 어휘와 작은 인코더를 처음부터 학습합니다.
 Nothing is pretrained: the vocabulary has the characters of the training texts, and the encoder is
-small. 사전 학습된 한국어 BERT가 있으면 한 줄만 바꾸면 됩니다. For a pretrained Korean BERT, change
+small. 사전학습된 한국어 BERT가 있으면 한 줄만 바꾸면 됩니다. For a pretrained Korean BERT, change
 one line to `bert = keras_bert.load("hf:org/name")` and use a lower learning rate, 5e-5.
 
 Command:   python examples/korean_sentiment.py
@@ -27,9 +27,9 @@ REVIEWS = ["배우들 연기가 정말 좋았어요", "배송도 느리고 포�
 
 
 def new_encoder(texts):
-    """음절 어휘와 임의의 가중치로 만든 인코더. An encoder with random weights."""
+    """음절 어휘와 무작위 가중치로 만든 인코더. An encoder with random weights."""
     characters = sorted(set("".join(texts)) - {" "})
-    # "##"는 낱말 안에서 이어지는 음절. A token with ## continues a word.
+    # "##"는 단어 안에서 이어지는 음절. A token with ## continues a word.
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *characters]
     vocabulary += [f"##{character}" for character in characters]
     # 한글을 자모로 풀지 않도록. Stripping accents would split syllables into letters.
