@@ -34,6 +34,8 @@ def main(argv=None):
     use_utf8()
     parser = make_parser()
     args, unknown = parser.parse_known_args(argv)
+    if hasattr(args, "texts") and not any(item.startswith("-") for item in unknown):
+        args.texts, unknown = [*args.texts, *unknown], []  # argparse ignores texts after options
     if unknown:
         parser.prog += f" {args.command}"  # the error then names the command's own help
         parser.error(f"unrecognized arguments: {' '.join(unknown)}")

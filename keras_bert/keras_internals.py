@@ -83,15 +83,16 @@ def used_outputs(model, layer):
     return {index for operation, index in used if operation is layer}
 
 
-def run_with(model, inputs, layer, function, training=False):
-    """Run a functional model with `function` in place of one of its layers.
+def run_with(model, inputs, functions, training=False):
+    """Run a functional model with functions in place of some of its layers.
 
-    `inputs` has the keys of the model's inputs. `function` takes the arguments of the layer.
+    `inputs` has the keys of the model's inputs. `functions` is a dict from layers to functions with
+    the same arguments.
     """
 
     def replace(operation):
-        if operation is layer:
-            return function
+        if operation in functions:
+            return functions[operation]
         return functional.operation_fn(operation, training=training)
 
     return model._run_through_graph(inputs, replace)

@@ -72,7 +72,7 @@ class TrainedModel(keras.Model):
         if not training:
             return self.model(inputs, training=False)
         return keras_internals.run_with(
-            self.model, inputs, self._encoder, self._encode, training=True
+            self.model, inputs, {self._encoder: self._encode}, training=True
         )
 
     def train_step(self, data):

@@ -18,7 +18,9 @@ def dtype_of(args):
     """Return the dtype policy of the command line; print the choice for "auto"."""
     if args.dtype != "auto":
         return args.dtype
-    has_tpu = any(device.startswith("tpu") for device in keras.distribution.list_devices())
+    has_tpu = keras.backend.backend() != "torch" and any(  # torch has no keras.distribution
+        device.startswith("tpu") for device in keras.distribution.list_devices()
+    )
     is_faster = has_tpu or mixed_training.is_faster_here()
     dtype = "mixed_bfloat16" if is_faster else "float32"
     print(f"--dtype auto: {dtype}", flush=True)

@@ -85,7 +85,14 @@ def forward_function(model, precision=None, frozen=False):
     encode.skip_padding = encode.only_pooled or all(
         isinstance(operation, _KEEP_TOKENS_APART) for operation in model.operations
     )
-    return lambda inputs: keras_internals.run_with(model, inputs, encoder, encode)
+    functions = {encoder: encode}
+    if frozen:
+        functions |= {
+            layer: encode.masked_lm_head(layer)
+            for layer in model.layers
+            if isinstance(layer, MaskedLMHead)
+        }
+    return lambda inputs: keras_internals.run_with(model, inputs, functions)
 
 
 def _replaceable_encoder(model):
@@ -194,6 +201,17 @@ class _Encoder:
         elif isinstance(table, keras.Variable):
             table = table.value
         return tf.cast(tf.gather(table, ids), tf.float32)
+
+    def masked_lm_head(self, head):
+        """Return a `MaskedLMHead` as a function that reads the same word embeddings."""
+        words = embedding_layers(self._encoder)[0]
+
+        def predict(sequence_output, masked_lm_positions=None):
+            table = self._frozen_variable(words, "embeddings", self._dtype)
+            matrix = tf.cast(table, head.compute_dtype)
+            return head.logits(sequence_output, masked_lm_positions, matrix)
+
+        return predict
 
     def _weight(self, layer, name, dtype):
         if not self._frozen:

@@ -207,7 +207,7 @@ def _outputs(model, inputs, word_embeddings=None):
         return encoder(given, **options)
 
     inputs = {name: keras.ops.convert_to_tensor(value) for name, value in inputs.items()}
-    return keras_internals.run_with(model, inputs, encoder, encode)
+    return keras_internals.run_with(model, inputs, {encoder: encode})
 
 
 # For each task: a function of the model, the encoded text and the target. It returns the name of

@@ -212,6 +212,10 @@ class MaskedLMHead(keras.layers.Layer):
         Returns:
             Logits (batch, predictions or seq, vocab).
         """
+        return self.logits(sequence_output, masked_lm_positions, self._output_matrix())
+
+    def logits(self, sequence_output, masked_lm_positions, output_matrix):
+        """Compute `call` with another output matrix than the word embeddings, (vocab, hidden)."""
         x = sequence_output
         if masked_lm_positions is not None:
             x = gather_positions(x, masked_lm_positions)
@@ -220,7 +224,7 @@ class MaskedLMHead(keras.layers.Layer):
         # largest tensor of a training step, twice (for the bias and for the matrix).
         batch, predictions, hidden = ops.shape(x)
         rows = ops.reshape(x, (batch * predictions, hidden))
-        logits = ops.matmul(rows, ops.transpose(self._output_matrix()))
+        logits = ops.matmul(rows, ops.transpose(output_matrix))
         logits = logits + ops.cast(self.output_bias, logits.dtype)
         return ops.reshape(logits, (batch, predictions, self.vocab_size))
 

@@ -1,10 +1,14 @@
 """Atomic file writes, temporary folders and exclusive folder locks."""
 
 import contextlib
+import glob
 import os
 import pathlib
 import secrets
 import shutil
+import time
+
+_STALE_SECONDS = 24 * 3600  # age of a temporary folder that no process uses any more
 
 
 class FolderLockedError(ValueError):
@@ -44,8 +48,13 @@ def atomic_write(path, durable=False):
 def temporary_folder(parent, prefix):
     """Create a folder with a unique name, and delete it at the end unless it was renamed.
 
-    Yields its path. Unlike those of `tempfile.mkdtemp`, its permissions follow the umask.
+    Yields its path. Unlike those of `tempfile.mkdtemp`, its permissions follow the umask. Folders
+    that killed processes left more than a day ago are deleted.
     """
+    for stale in pathlib.Path(parent).glob(glob.escape(prefix) + "[0-9a-f]" * 8):
+        with contextlib.suppress(OSError):  # another process may delete it
+            if time.time() - stale.stat().st_mtime > _STALE_SECONDS:
+                shutil.rmtree(stale)
     folder = pathlib.Path(parent, prefix + secrets.token_hex(4))
     folder.mkdir()
     try:

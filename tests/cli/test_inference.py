@@ -66,7 +66,7 @@ def test_each_task_from_the_command_line(trained, task, capsys):
     texts, lines = ASKED[task]
     folder = trained(task)
     capsys.readouterr()
-    assert run("predict", folder / "model", *texts) == 0
+    assert run("predict", folder / "model", "--batch-size", 2, *texts) == 0
     written = capsys.readouterr().out.splitlines()
     assert len(written) == lines
     if task == "multi-label":  # whose probabilities have no other names

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import types
 
 import keras
 import numpy as np
@@ -14,7 +15,7 @@ import pytest
 
 import keras_bert
 from keras_bert import mixed_training
-from keras_bert.cli import reading, training
+from keras_bert.cli import arguments, reading, training
 from keras_bert.data import conll, squad, tabular
 from keras_bert.runtime import files
 from keras_bert.training import finetuning
@@ -100,6 +101,13 @@ def test_dtype_auto(calls, encoder_folder, tmp_path, monkeypatch, capsys, is_fas
     dtype = "mixed_bfloat16" if is_faster else "float32"
     assert calls[0][0].dtype_policy.name == dtype
     assert f"--dtype auto: {dtype}\n" in capsys.readouterr().out
+
+
+def test_dtype_auto_on_torch_which_has_no_distribution(monkeypatch, capsys):
+    monkeypatch.setattr(keras.backend, "backend", lambda: "torch")
+    monkeypatch.setattr(keras.distribution, "list_devices", None)
+    assert arguments.dtype_of(types.SimpleNamespace(dtype="auto")) == "float32"
+    assert capsys.readouterr().out == "--dtype auto: float32\n"
 
 
 def test_nothing_of_another_run_stays(encoder_folder, tmp_path):

@@ -250,6 +250,25 @@ def test_bfloat16_and_its_agreement_in_the_card(classifier, tmp_path):
     assert f"{difference:.2g}"[:5] in card
 
 
+def test_bfloat16_stores_the_word_embeddings_of_a_masked_lm_once(tmp_path):
+    model = keras_bert.heads.masked_lm(tiny.encoder(hidden_size=256, initializer_range=0.3))
+    folders = {
+        precision: keras_bert.export(model, tmp_path / precision, precision=precision)
+        for precision in ("float32", "bfloat16")
+    }
+    loaded = tf.saved_model.load(str(folders["bfloat16"]))
+    table = (model.layers[-2].vocab_size, 256)
+    found = [variable.dtype for variable in loaded.model_variables if variable.shape == table]
+    assert found == [tf.bfloat16]
+    answers = [
+        tf.saved_model.load(str(folder)).signatures["serving_default"](
+            text=tf.constant(["so [MASK] a film", "[MASK]"])
+        )["scores"]
+        for folder in folders.values()
+    ]
+    np.testing.assert_allclose(*answers, atol=0.02)
+
+
 def test_the_card_has_the_dtype_of_the_encoder(tmp_path):
     model = keras_bert.heads.classifier(tiny.encoder(dtype="mixed_bfloat16"), 2)
     keras_bert.export(model, tmp_path)

@@ -153,6 +153,16 @@ def test_permissions_follow_the_umask(write, umask, tmp_path):
     assert written
 
 
+def test_temporary_folders_of_killed_processes_are_deleted_after_a_day(tmp_path):
+    old, new, other = (tmp_path / name for name in (".new-0123abcd", ".new-4567cdef", ".new-text"))
+    for folder in (old, new, other):
+        (folder / "part").mkdir(parents=True)
+    for folder in (old, other):
+        os.utime(folder, (0, 0))
+    with temporary_folder(tmp_path, ".new-"):
+        assert not old.exists() and new.exists() and other.exists()
+
+
 def test_temporary_folder_is_deleted_unless_it_is_renamed(tmp_path):
     with temporary_folder(tmp_path, ".new-") as one, temporary_folder(tmp_path, ".new-") as other:
         assert one.parent == tmp_path and one.name.startswith(".new-") and one != other
