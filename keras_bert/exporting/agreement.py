@@ -15,6 +15,17 @@ _COLUMNS = {
     "context": ("contexts",),
     "choices": ("choices",),
 }
+# Inputs of the signatures, and data classes, of the tasks that do not take `Examples` only.
+_INPUTS = {
+    "tagger": ["text"],
+    "span_selector": ["question", "context"],
+    "multiple_choice": ["text", "choices"],
+}
+_DATA = {
+    "tagger": ("TaggedSentences", "Examples"),
+    "span_selector": ("Questions",),
+    "multiple_choice": ("Choices",),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +49,36 @@ class Agreement:
             f"on {self.examples:,} examples, {same}the largest difference of a number is "
             f"{self.difference:.2g}"
         )
+
+
+def input_names(output):
+    """Return the names of the inputs of the signature that takes strings.
+
+    Args:
+        output: The `layers.TaskOutput` of a model.
+    """
+    return _INPUTS.get(output.task, ["text", "text_pair"] if output.pairs else ["text"])
+
+
+def check_data(dev, output):
+    """Raise an error unless `dev` can be the data of a comparison.
+
+    Args:
+        dev: The argument `dev` of `export`.
+        output: The `layers.TaskOutput` of the model.
+
+    Raises:
+        ValueError: If `dev` is not data of the model's task, or has no column for an input.
+    """
+    expected = _DATA.get(output.task, ("Examples",))
+    # By name, because `keras_bert.data` is a layer above this one.
+    if type(dev).__name__ not in expected:
+        raise ValueError(
+            f"dev must be {' or '.join(f'keras_bert.{name}' for name in expected)}; received "
+            f"{type(dev).__name__}. Read a file with keras_bert.read"
+        )
+    for name in input_names(output):
+        _column(dev, name)
 
 
 def compare(actual, expected, examples, names):

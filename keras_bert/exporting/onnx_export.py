@@ -1,7 +1,9 @@
 """Export of Keras models as ONNX folders, for ONNX Runtime and OpenVINO."""
 
+import contextlib
 import importlib
 import json
+import logging
 import pathlib
 import warnings
 
@@ -20,7 +22,7 @@ _README = """\
 
 A BERT model for {engines}, written by keras_bert. Task: {task}. Weights: {weights}.
 {accuracy}
-Inputs, int32 (batch, seq): {inputs}; at most {length} tokens. Outputs: {outputs}. {labels}
+Inputs, int32: {inputs}; at most {length} tokens. Outputs: {outputs}. {labels}
 {sample}"""
 _SAMPLE = """
 ```python
@@ -124,6 +126,7 @@ def _check(path, task, model, quantize, dev):
             f"dev works for the tasks {', '.join(TEXT_TASKS)} with a preprocessor; {model.name!r} "
             f"has the task {task}. Leave out dev"
         )
+    agreement.check_data(dev, find_output(model))
 
 
 def _import(name):
@@ -140,7 +143,30 @@ def _quantize(file):
     _import("onnxruntime")
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
-    quantize_dynamic(str(file), str(file), weight_type=QuantType.QInt8)
+    with _without_preprocessing_advice():
+        quantize_dynamic(str(file), str(file), weight_type=QuantType.QInt8)
+
+
+@contextlib.contextmanager
+def _without_preprocessing_advice():
+    """Hide onnxruntime's advice to pre-process the model.
+
+    Its pre-processing cannot read these graphs ("Incomplete symbolic shape inference").
+    """
+    root = logging.getLogger()
+    handlers = list(root.handlers)
+
+    def is_other(record):
+        return "pre-processing before quantization" not in record.getMessage()
+
+    root.addFilter(is_other)
+    try:
+        yield
+    finally:
+        root.removeFilter(is_other)
+        # `logging.warning`, which onnxruntime calls, adds a handler if there is none.
+        for handler in set(root.handlers) - set(handlers):
+            root.removeHandler(handler)
 
 
 def _compare(model, proto, file, dev):
@@ -168,9 +194,8 @@ def _compare(model, proto, file, dev):
 
         return answer
 
-    names = ["text", "text_pair"] if output.pairs else ["text"]
     float32, int8 = answers(proto.SerializeToString()), answers(str(file))
-    found = agreement.compare(int8, float32, dev, names)
+    found = agreement.compare(int8, float32, dev, agreement.input_names(output))
     if found.equal is not None and found.equal < _MIN_EQUAL:
         warnings.warn(
             f"int8 changes {1 - found.equal:.1%} of the answers on {dev.source}. Use float32 where "
@@ -205,12 +230,17 @@ def _readme(name, model, proto, quantize, found):
         engines="ONNX Runtime" if quantize else "ONNX Runtime and OpenVINO",
         weights="int8" if quantize else "float32",
         accuracy=accuracy,
-        inputs=", ".join(f"`{item.name}`" for item in proto.graph.input),
+        inputs=", ".join(f"`{item.name}` ({_axes(item)})" for item in proto.graph.input),
         length=max_sequence_length(find_encoder(model)),
         outputs=", ".join(f"`{item.name}`" for item in proto.graph.output),
         labels="The labels are in `labels.txt`." if output is not None and output.labels else "",
         sample=sample,
     )
+
+
+def _axes(value_info):
+    """Return the names of the axes of an input, such as "batch, seq"."""
+    return ", ".join(axis.dim_param for axis in value_info.type.tensor_type.shape.dim)
 
 
 def _write_tokenizer(encoder, folder):

@@ -5,7 +5,8 @@ attention only up to this opset, and only in this form: three matmuls, and a mas
 two `Unsqueeze` (as of onnxruntime 1.32). It also fuses LayerNorm with the residual, and GELU with
 its bias. Batch and length are dynamic.
 
-Inputs are those of the model, int32 (batch, seq). Outputs, float32:
+Inputs are those of the model, int32 (batch, seq); of multiple_choice (batch, choices, seq).
+Outputs, float32:
 
     classifier, next_sentence, multiple_choice  probabilities (batch, labels or choices)
     regressor                                   score (batch,)
@@ -250,10 +251,10 @@ def _outputs(graph, model, names):
     inputs = dict(zip(INPUTS, names, strict=False))
     task = find_task(model)
     if task == "multiple_choice":
-        seq = graph.node("Gather", graph.node("Shape", names[0]), graph.integers(2))
-        shape = graph.node("Concat", graph.integers(-1), seq, axis=0)
-        inputs = {key: graph.node("Reshape", name, shape) for key, name in inputs.items()}
-    sequence = _encode(graph, encoder, inputs)
+        # With `Reshape`, the rank of the mask is unknown and ONNX Runtime does not fuse attention.
+        inputs = {key: graph.node("Flatten", name, axis=2) for key, name in inputs.items()}
+    rows = "batch_choices" if task == "multiple_choice" else "batch"
+    sequence = _encode(graph, encoder, inputs, rows)
     outputs: dict[str, tuple]
     hidden = encoder.bert_config["hidden_size"]
     if model is encoder:
@@ -320,8 +321,11 @@ def _head(graph, model, encoder, task, sequence, mask, names):
     return {"probabilities": (*axes, len(output.labels))}
 
 
-def _encode(graph, encoder, inputs):
-    """Add the encoder; return the name of the sequence output (batch, seq, hidden)."""
+def _encode(graph, encoder, inputs, rows):
+    """Add the encoder; return the name of the sequence output (rows, seq, hidden).
+
+    `rows` is the name of the first axis, which must differ from "batch" if their sizes differ.
+    """
     embeddings = encoder.get_layer("embeddings")
     words, positions, types = (
         graph.weight(layer.embeddings) for layer in embedding_layers(encoder)
@@ -331,12 +335,12 @@ def _encode(graph, encoder, inputs):
     positions = graph.node("Slice", positions, graph.integers(0), seq, graph.integers(0))
     x = graph.node("Gather", words, inputs["input_word_ids"])
     x = graph.node("Add", x, graph.node("Gather", types, inputs["input_type_ids"]))
-    x = graph.set_shape(graph.node("Add", x, positions), "batch", "seq", embeddings.hidden_size)
+    x = graph.set_shape(graph.node("Add", x, positions), rows, "seq", embeddings.hidden_size)
     x = graph.layer_norm(x, embeddings.layer_norm)
     mask = graph.node("Unsqueeze", inputs["input_mask"], axes=[1])
     mask = graph.node("Unsqueeze", mask, axes=[2])
     mask = graph.node("Sub", graph.constant(1.0), graph.node("Cast", mask, to=_FLOAT))
-    mask = graph.node("Mul", mask, graph.constant(-10000.0))  # (batch, 1, 1, seq)
+    mask = graph.node("Mul", mask, graph.constant(-10000.0))  # (rows, 1, 1, seq)
     for index in range(encoder.bert_config["num_hidden_layers"]):
         x = _block(graph, encoder.get_layer(f"layer_{index}"), x, mask)
     return x

@@ -144,6 +144,8 @@ def export(
             "dev needs precision='bfloat16' and a model with a head of keras_bert.heads: the "
             "answers are compared with those in float32. Leave out dev"
         )
+    if dev is not None and output is not None:
+        agreement.check_data(dev, output)
     if is_pair:
         return _export_pair(model, path, metrics, license)
     with tempfile.TemporaryDirectory() as assets:

@@ -14,6 +14,7 @@ which `training` and `tasks.inference` call:
     records            answers -> dicts, the rows of a file
 
 To add a task, write such a module and add it to `tasks.registry`. It also needs a head in `heads`,
-a class for its data in `data/` with a reader in `data.reader`, an entry in `exporting.signatures`
-and in `exporting.model_card`, and its name in `cli/reading.py` and `cli/options/training.py`.
+a class for its data in `data/` with a reader in `data.reader`, entries in `exporting.signatures`,
+`exporting.agreement` and `exporting.model_card`, and its name in `cli/reading.py` and
+`cli/options/training.py`.
 """

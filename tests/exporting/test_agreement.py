@@ -3,9 +3,11 @@
 import pytest
 import tensorflow as tf
 
+from keras_bert import heads
 from keras_bert.data import conll, squad, swag
 from keras_bert.data.examples import Examples
-from keras_bert.exporting import agreement
+from keras_bert.exporting import agreement, signatures
+from tests import tiny
 
 
 def lengths(text):
@@ -59,3 +61,33 @@ def test_data_of_other_tasks():
     assert seen[-1] == [[b"who?"], [b"me"]]
     with pytest.raises(ValueError, match="the examples has no column for the input 'text_pair'"):
         agreement.compare(record, record, Examples(["a"]), ["text", "text_pair"])
+
+
+DATA = {
+    "tagger": conll.TaggedSentences([["a"]]),
+    "span_selector": squad.Questions(["who?"], ["me"]),
+    "multiple_choice": swag.Choices(["a"], [["c", "d"]]),
+}
+
+
+@pytest.mark.parametrize("task", signatures.HEADS)
+def test_data_of_each_task(task):
+    model = heads.TASKS[task](tiny.encoder(), *([2] if task in ("classifier", "tagger") else []))
+    output = heads.find_output(model)
+    made = signatures.HEADS[task](None, output, tiny.encoder().preprocessor, 8)
+    names = [spec.name for spec in made.input_signature]
+    assert agreement.input_names(output) == names
+    default = Examples(["a"], text_pairs=["b"] if output.pairs else None)
+    agreement.check_data(DATA.get(task, default), output)
+    wrong = DATA["tagger"] if task != "tagger" else DATA["multiple_choice"]
+    for data in ("dev.tsv", ["a"], {"text": ["a"]}, wrong):
+        message = f"dev must be keras_bert.* received {type(data).__name__}. Read a file with"
+        with pytest.raises(ValueError, match=message):
+            agreement.check_data(data, output)
+
+
+def test_a_tagger_takes_both_classes():
+    output = heads.find_output(heads.tagger(tiny.encoder(), 2))
+    agreement.check_data(Examples(["a"]), output)
+    with pytest.raises(ValueError, match="keras_bert.TaggedSentences or keras_bert.Examples; rec"):
+        agreement.check_data("dev.tsv", output)

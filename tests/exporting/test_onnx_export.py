@@ -1,6 +1,7 @@
 """Tests of ONNX folders on ONNX Runtime and OpenVINO. The references are the Keras models."""
 
 import collections
+import logging
 import pathlib
 import warnings
 
@@ -112,8 +113,9 @@ def test_activations(hidden_act):
     check("masked_lm", hidden_act)
 
 
-def test_onnx_runtime_fuses_attention_layer_norm_and_gelu(tmp_path):
-    model = heads.classifier(tiny.encoder(num_hidden_layers=3), 2)
+@pytest.mark.parametrize("head", ["classifier", "multiple_choice"])
+def test_onnx_runtime_fuses_attention_layer_norm_and_gelu(head, tmp_path):
+    model = HEADS[head][0](tiny.encoder(num_hidden_layers=3))
     options = onnxruntime.SessionOptions()
     options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
     options.log_severity_level = 3
@@ -123,6 +125,13 @@ def test_onnx_runtime_fuses_attention_layer_norm_and_gelu(tmp_path):
     )
     assert (ops["Attention"], ops["SkipLayerNormalization"], ops["BiasGelu"]) == (3, 6, 3)
     assert ops["Erf"] == ops["ReduceMean"] == 0
+
+
+def test_different_sizes_have_different_names():
+    """ONNX Runtime may share memory between tensors whose shapes have the same names."""
+    proto = onnx_graph.build_model_proto(heads.multiple_choice(tiny.encoder()))
+    (shape,) = [item.type.tensor_type.shape for item in proto.graph.value_info]
+    assert shape.dim[0].dim_param == "batch_choices"
 
 
 def test_a_folder(tmp_path):
@@ -156,6 +165,9 @@ def test_the_program_of_each_readme_runs(head, tmp_path, monkeypatch):
     folder = keras_bert.export(model, tmp_path / "a", format="onnx")
     page = (folder / "README.md").read_text(encoding="utf-8")
     assert "`keras_bert.pipeline` with the path of this folder" in page
+    axes = "batch, choices, seq" if head == "multiple_choice" else "batch, seq"
+    assert f"Inputs, int32: `input_word_ids` ({axes}), `input_mask` ({axes}), " in page
+    assert ("`masked_lm_positions` (batch, predictions);" in page) == (head == "masked_lm")
     monkeypatch.chdir(folder)
     exec(page.partition("```python\n")[2].partition("```")[0], {})
 
@@ -211,6 +223,31 @@ def test_int8(tmp_path):
     assert "int8 compared with float32: on 40 examples, " in (folder / "README.md").read_text(
         "utf-8"
     )
+
+
+def test_int8_hides_only_the_advice_to_preprocess(tmp_path, caplog, monkeypatch):
+    from onnxruntime import quantization
+
+    quantize_dynamic = quantization.quantize_dynamic
+
+    def quantize(*args, **options):
+        logging.warning("another message")
+        quantize_dynamic(*args, **options)
+
+    monkeypatch.setattr(quantization, "quantize_dynamic", quantize)
+    model = heads.classifier(tiny.encoder(), 2)
+    keras_bert.export(model, tmp_path / "a", format="onnx", quantize="int8")
+    assert caplog.messages == ["another message"]
+    logging.warning("pre-processing before quantization")
+    assert len(caplog.messages) == 2
+
+
+def test_int8_adds_no_handler_of_logs(tmp_path, monkeypatch):
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", [])
+    model = heads.classifier(tiny.encoder(), 2)
+    keras_bert.export(model, tmp_path / "a", format="onnx", quantize="int8")
+    assert root.handlers == root.filters == []
 
 
 @pytest.mark.filterwarnings("ignore:__array__ implementation")
@@ -300,10 +337,22 @@ def test_heads_on_one_encoder_are_unchanged():
             {"quantize": "int8", "dev": keras_bert.Examples(["a"])},
             "dev works for the tasks classifier",
         ),
+        (
+            lambda: heads.classifier(tiny.encoder(), 2),
+            {"quantize": "int8", "dev": "dev.tsv"},
+            "dev must be keras_bert.Examples; received str. Read a file with keras_bert.read",
+        ),
+        (
+            lambda: heads.next_sentence(tiny.encoder()),
+            {"quantize": "int8", "dev": keras_bert.Examples(["a"])},
+            "has no column for the input 'text_pair'",
+        ),
         (lambda: tiny.encoder(hidden_act="elu"), {}, "hidden_act gelu, gelu_new"),
     ],
 )
-def test_what_cannot_be_exported(make, options, message, tmp_path):
+def test_what_cannot_be_exported(make, options, message, tmp_path, monkeypatch):
+    # Errors come before the quantization, which takes long.
+    monkeypatch.setattr("keras_bert.exporting.onnx_export._quantize", pytest.fail)
     with pytest.raises(ValueError, match=message):
         keras_bert.export(make(), tmp_path / "a", format="onnx", **options)
     assert list(tmp_path.iterdir()) == []

@@ -278,10 +278,14 @@ def test_the_card_has_the_dtype_of_the_encoder(tmp_path):
 def test_agreement_needs_bfloat16_and_data_of_the_task(classifier, tmp_path):
     with pytest.raises(ValueError, match="dev needs precision='bfloat16'"):
         keras_bert.export(classifier, tmp_path / "a", dev=keras_bert.Examples(TEXTS))
-    tagged = conll.TaggedSentences([["good", "film"]])
-    with pytest.raises(ValueError, match="no column for the input 'text_pair'"):
-        pairs = keras_bert.heads.next_sentence(tiny.encoder())
-        keras_bert.export(pairs, tmp_path / "a", precision="bfloat16", dev=tagged)
+    pairs = keras_bert.heads.next_sentence(tiny.encoder())
+    for dev, message in (
+        ("dev.tsv", "dev must be keras_bert.Examples; received str. Read a file with"),
+        (conll.TaggedSentences([["good"]]), "dev must be keras_bert.Examples; received Tagged"),
+        (keras_bert.Examples(TEXTS), "no column for the input 'text_pair'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            keras_bert.export(pairs, tmp_path / "a", precision="bfloat16", dev=dev)
     assert not (tmp_path / "a").exists()
 
 
