@@ -260,8 +260,13 @@ def tagger(predict, output, preprocessor, max_sequence_length):
 
     def from_strings(text):
         tokens, words, starts, limits = tokenize(text)
-        size = tf.fill([tokens.nrows()], tf.constant(max_sequence_length - 2, tf.int64))
-        split = windows.split(tokens, size, size // 2)
+        first = first_tokens(tokens, words)
+        row = tf.gather(tokens.value_rowids(), first)
+        ends = tf.concat([first, [tf.size(words.flat_values, tf.int64)]], axis=0)[1:]
+        counts = tf.RaggedTensor.from_value_rowids(
+            ends - first, row, tokens.nrows(), validate=False
+        )
+        split = windows.split_between_words(tokens, counts, max_sequence_length - 2)
         logits = windows.map_in_chunks(
             lambda chunk: {"logits": predict(chunk)},
             preprocessor.pack(
@@ -270,44 +275,23 @@ def tagger(predict, output, preprocessor, max_sequence_length):
             {"logits": tf.TensorSpec(output.output.shape, tf.float32)},
         )["logits"]  # (windows, seq, labels)
 
-        # The tag of a word is the tag of its first token.
-        first = first_tokens(tokens, words)
-        last = tf.concat([first[1:], [tf.size(words.flat_values, tf.int64)]], axis=0)
-        last = last[: tf.size(first)] - 1
-        positions = _positions_in_windows(tokens, split, max_sequence_length - 2)
+        # The tag of a word is the tag of its first token. The first position is [CLS].
+        positions = tf.stack([split.window, split.position + 1], axis=1)
         start = tf.cast(tf.gather(starts.flat_values, first), tf.int32)
-        end = tf.cast(tf.gather(limits.flat_values, last), tf.int32)
-        row = tf.gather(tokens.value_rowids(), first)
+        end = tf.cast(tf.gather(limits.flat_values, ends - 1), tf.int32)
         outputs = {
-            **best_tags(tf.gather_nd(logits, tf.gather(positions, first))),
+            **best_tags(tf.gather_nd(logits, positions)),
             "token": _substrings(text, row, start, end),
             "start": start,
             "end": end,
         }
-        ragged = {
-            name: tf.RaggedTensor.from_value_rowids(value, row, tokens.nrows(), validate=False)
-            for name, value in outputs.items()
-        }
-        count = tf.cast(ragged["start"].row_lengths(), tf.int32)
-        return {**{name: value.to_tensor() for name, value in ragged.items()}, "count": count}
+        padded = {name: counts.with_values(value).to_tensor() for name, value in outputs.items()}
+        return {**padded, "count": tf.cast(counts.row_lengths(), tf.int32)}
 
     def from_ids(inputs):
         return best_tags(predict(inputs))
 
     return Signatures(from_strings, [_strings("text")], from_ids)
-
-
-def _positions_in_windows(tokens, split, size):
-    """Return each token's window with the most context and its index there, int64 (tokens, 2)."""
-    row = tokens.value_rowids()
-    index = tf.range(tf.size(row, tf.int64)) - tf.gather(tokens.row_starts(), row)
-    step = tf.gather(split.step, row)
-    # Tokens in the first half of an overlap use the earlier window, the others the later one.
-    number = (index - (size - size // 2) // 2) // step
-    number = tf.clip_by_value(number, 0, tf.gather(split.counts, row) - 1)
-    window = tf.gather(tf.cumsum(split.counts, exclusive=True), row) + number
-    position = index - number * step + 1  # after [CLS]
-    return tf.stack([window, position], axis=1)
 
 
 def first_tokens(tokens, words):

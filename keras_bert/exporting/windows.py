@@ -46,6 +46,88 @@ def split(tokens, size, step):
     return Windows(in_windows, row, number, counts, step)
 
 
+class WordWindows(typing.NamedTuple):
+    """Overlapping windows that end between words.
+
+    tokens: `tf.RaggedTensor` (windows, tokens)
+    window: window from which each word gets its label, int64 (words,)
+    position: index of each word's first token in that window, int64 (words,)
+    """
+
+    tokens: tf.RaggedTensor
+    window: tf.Tensor
+    position: tf.Tensor
+
+
+def split_between_words(tokens, counts, size):
+    """Return the `WordWindows` of a batch. They are those of `keras_bert.tasks.tag_windows.encode`.
+
+    `tokens` is a `tf.RaggedTensor` (rows, tokens) and `counts` a `tf.RaggedTensor` (rows, words)
+    with the number of tokens of each word, at least 1, int64. `size` is the largest number of
+    tokens in a window. Longer words are truncated. A row without words has no window.
+    """
+    first = tf.cumsum(counts.flat_values, exclusive=True)
+    counts = tf.minimum(counts, size)
+    kept = tf.ragged.range(first, first + counts.flat_values).flat_values
+    edges = tf.pad(tf.cumsum(counts.flat_values), [[1, 0]])  # as in `tag_windows`, of all rows
+    start, end, label_end = _word_windows(edges, counts, size)
+    in_windows = tf.gather(tf.gather(tokens.flat_values, kept), tf.ragged.range(start, end))
+    # `tf.searchsorted` rejects empty tensors. With the last edge, none is empty without words.
+    window = _search(tf.concat([label_end, edges[-1:]], axis=0), edges, "right")[:-1]
+    return WordWindows(in_windows, window, edges[:-1] - tf.gather(start, window))
+
+
+def _word_windows(edges, counts, size):
+    """Return `start`, `end` and `label_end` of windows, see `tag_windows`; int64 (windows,).
+
+    `edges` has the first token of each word and the end of the batch, int64 (words + 1,). The
+    window that starts at an edge does not depend on earlier windows. So the windows of all edges
+    are computed at once, and then those that are reached from the starts of the rows are selected.
+    """
+    words = tf.size(edges, tf.int64) - 1
+    row_end = tf.gather(edges, tf.gather(counts.row_limits(), counts.value_rowids()))
+    row_end = tf.concat([row_end, edges[-1:]], axis=0)
+    end = tf.gather(edges, _search(edges, edges + size, "right") - 1)
+    end = tf.minimum(end, row_end)
+    is_last = tf.equal(end, row_end)
+    needed = tf.gather(edges, tf.minimum(_search(edges, end, "right"), words)) - size
+    step = size - size // 4  # as `keras_bert.tasks.long_texts.window_step`
+    one_step_later = _search(edges, edges + step, "right") - 1
+    following = tf.maximum(one_step_later, _search(edges, needed, "left"))  # index in `edges`
+    following = tf.where(is_last, words, following)
+    middles = edges + tf.concat([edges[1:], edges[-1:] + 1], axis=0)
+    border = _search(middles, end + tf.gather(edges, following), "right")
+    label_end = tf.where(is_last, row_end, tf.gather(edges, border))
+    first_word = tf.where(_reached(counts.row_starts(), following)[:-1])[:, 0]
+    return [tf.gather(column, first_word) for column in (edges, end, label_end)]
+
+
+def _search(edges, values, side):
+    return tf.searchsorted(edges, values, side=side, out_type=tf.int64)
+
+
+def _reached(starts, following):
+    """Return the mask of the items that are reached from `starts`, bool (items,).
+
+    `following` is the item after each item, int64 (items,). The last item follows itself, and each
+    chain of items ends there. Each step of the loop doubles the distance that is covered.
+    """
+    items = tf.size(following, tf.int64)
+
+    def mark(mask, index):
+        return tf.math.unsorted_segment_sum(tf.cast(mask, tf.int32), index, items) > 0
+
+    reached, _ = tf.while_loop(
+        lambda _, following: tf.reduce_any(following < items - 1),
+        lambda reached, following: (
+            reached | mark(reached, following),
+            tf.gather(following, following),
+        ),
+        (mark(tf.ones_like(starts), starts), following),
+    )
+    return reached
+
+
 def map_in_chunks(function, inputs, output_specs, chunk=None):
     """Apply a function to `chunk` rows at a time (default: 16) and concatenate its results.
 

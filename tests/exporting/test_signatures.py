@@ -131,22 +131,48 @@ def test_tags_and_byte_offsets(served, head, counts):
             list(zip(answer["start"][row], answer["end"][row], strict=True))[:count] == (spans[row])
         )
         assert decoded(answer["token"][row, count:]) == [""] * (max(counts) - count)
-        if row != 2:  # its windows differ from those of `tagging.encode`
-            assert decoded(answer["tag"][row, :count]) == [tag for tag, _ in expected[row]]
-            scores = [score for _, score in expected[row]]
-            np.testing.assert_allclose(answer["score"][row, :count], scores, atol=1e-5)
+        assert decoded(answer["tag"][row, :count]) == [tag for tag, _ in expected[row]]
+        scores = [score for _, score in expected[row]]
+        np.testing.assert_allclose(answer["score"][row, :count], scores, atol=1e-5)
 
 
-def test_long_text_is_tagged_in_windows(served):
-    model, signature = served("tagger")
-    text = " ".join(np.random.default_rng(0).choice(tiny.PIECES[5:9], 200))
-    answer = ask(signature, text=[text])
-    assert answer["count"].tolist() == [200]
-    # A window holds 30 words and the step is 15, so the last window has words 180 to 199. Words
-    # that are taken from it must be tagged as if it were the whole text.
-    alone = ask(signature, text=[" ".join(text.split()[180:])])
-    assert decoded(answer["tag"][0, 195:]) == decoded(alone["tag"][0, 15:])
-    np.testing.assert_allclose(answer["score"][0, 195:], alone["score"][0, 15:], atol=1e-5)
+def assert_tags_are_those_of_the_pipeline(signature, texts, expected):
+    answer = ask(signature, text=texts)
+    assert answer["count"].tolist() == [len(words) for words in expected]
+    for row, (text, words) in enumerate(zip(texts, expected, strict=True)):
+        found = {
+            name: value[row, : len(words)] for name, value in answer.items() if name != "count"
+        }
+        assert decoded(found["token"]) == [word["text"] for word in words]
+        assert decoded(found["tag"]) == [word["tag"] for word in words]
+        for name in ("start", "end"):
+            characters = [len(text.encode()[:offset].decode()) for offset in found[name]]
+            assert characters == [word[name] for word in words]
+        scores = [word["score"] for word in words]
+        np.testing.assert_allclose(found["score"], scores, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("length", "characters"),
+    [(8, False), (12, True), pytest.param(3, False, marks=pytest.mark.slow)],
+)
+def test_long_texts_have_the_tags_of_the_pipeline(tmp_path, length, characters):
+    rng = np.random.default_rng(length)
+    # Words of one to four tokens, unknown words, and words that are longer than a window.
+    words = ["good", "films", "badlys", "alylys", "한국", "모름", "bad" + "ly" * 20]
+    weights = [0.3, 0.2, 0.15, 0.1, 0.1, 0.1, 0.05]
+    sizes = [*range(16), 100, 0, 400, 1]
+    texts = [" ".join(rng.choice(words, size, p=weights)) for size in sizes]
+    texts += ["", "   ", words[-1], "한국어 영화 " * 9, "good! " * 30]
+    encoder = tiny.encoder(initializer_range=0.5)
+    encoder.preprocessor = encoder.preprocessor.with_options(max_sequence_length=length)
+    model = heads.tagger(encoder, labels=["O", "B-x", "I-x"], characters=characters)
+    expected = keras_bert.pipeline(model)(texts, grouped=False)
+    loaded = tf.saved_model.load(str(keras_bert.export(model, tmp_path / "model")))
+    signature = loaded.signatures["serving_default"]
+    assert_tags_are_those_of_the_pipeline(signature, texts, expected)
+    for text, words in zip(texts, expected, strict=True):
+        assert_tags_are_those_of_the_pipeline(signature, [text], [words])
 
 
 @pytest.mark.parametrize("no_answer", [False, pytest.param(True, marks=pytest.mark.slow)])
