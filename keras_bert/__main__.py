@@ -35,7 +35,10 @@ def main(argv=None):
     parser = make_parser()
     args, unknown = parser.parse_known_args(argv)
     if hasattr(args, "texts") and not any(item.startswith("-") for item in unknown):
-        args.texts, unknown = [*args.texts, *unknown], []  # argparse ignores texts after options
+        args.texts, unknown = (
+            [*args.texts, *unknown],
+            [],
+        )  # argparse does not assign texts that follow options
     if unknown:
         parser.prog += f" {args.command}"  # the error then names the command's own help
         parser.error(f"unrecognized arguments: {' '.join(unknown)}")

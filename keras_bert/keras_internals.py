@@ -212,12 +212,7 @@ class BertOptimizerMixin(keras.optimizers.Optimizer):
     def _clip_gradients(self, grads):
         # TensorFlow's gradient of an embedding lists rows, and a row can occur more than once.
         # Keras squares each occurrence; the sum of the occurrences must be squared.
-        grads = [
-            ops.add(grad, ops.zeros(grad.shape, grad.dtype))
-            if hasattr(grad, "dense_shape")
-            else grad
-            for grad in grads
-        ]
+        grads = [_dense(grad) if hasattr(grad, "dense_shape") else grad for grad in grads]
         # Under a TensorFlow strategy, Keras clips the gradients of each replica and then sums
         # them, so the result depends on the number of replicas. Sum them before clipping.
         all_reduce = getattr(super(), "_all_reduce_sum_gradients", None)
@@ -236,6 +231,14 @@ class BertOptimizerMixin(keras.optimizers.Optimizer):
         """Pass `step_scalars` to `update_step` in place of the learning rate."""
         scalars = self.step_scalars(learning_rate)
         super()._backend_update_step(grads, trainable_variables, scalars)
+
+
+def _dense(gradient):
+    """Convert TensorFlow's gradient of an embedding to a tensor; sum the rows of an index."""
+    # The shape of a variable of a SavedModel can be unknown.
+    is_known = gradient.shape.is_fully_defined()
+    shape = gradient.shape if is_known else gradient.dense_shape
+    return ops.add(gradient, ops.zeros(shape, gradient.dtype))
 
 
 class SettableRateMixin(keras.optimizers.Optimizer):

@@ -59,7 +59,7 @@ def top_k(queries, corpus, k=5, kind="cosine"):
 
     Returns:
         A tuple of arrays (n, k): the indices in the corpus, int64, the most similar one first, and
-        the similarities, float32. Rounding decides the order of vectors that are equal.
+        the similarities, float32. The order of equal vectors is undefined.
 
     Raises:
         ValueError: If the widths differ, a vector holds NaN, `k` is below 1, or the kind is

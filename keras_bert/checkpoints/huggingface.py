@@ -81,9 +81,10 @@ _SPELLINGS = (
     (r"LayerNorm\.gamma$", "LayerNorm.weight"),
     (r"LayerNorm\.beta$", "LayerNorm.bias"),
 )
-# Names of the TensorFlow classes, as (pattern, replacement), and last parts of names.
-_FROM_TENSORFLOW = ((r":0$", ""), (r"^\w+___", ""), (r"_\._", "."), (r"/", "."))
-_KINDS = {"kernel": "weight", "embeddings": "weight"}
+# Patterns that convert names of TensorFlow classes to names of PyTorch classes, and the names of
+# weights within a layer.
+_TENSORFLOW_NAMES = ((r":0$", ""), (r"^\w+___", ""), (r"_\._", "."), (r"/", "."))
+_WEIGHT_NAMES = {"kernel": "weight", "embeddings": "weight"}
 IGNORED = frozenset({"bert.embeddings.position_ids"})  # 0, 1, 2, ...
 # Some versions of transformers write copies of tied tensors. The copies must be equal.
 COPIES = {
@@ -345,13 +346,13 @@ def _from_tensorflow(name: str, tensor: Tensor) -> tuple[str, Tensor]:
     For example "mlm___cls/predictions/transform/dense/kernel:0" is
     "cls.predictions.transform.dense.weight", with its axes swapped.
     """
-    for pattern, replacement in _FROM_TENSORFLOW:
+    for pattern, replacement in _TENSORFLOW_NAMES:
         name = re.sub(pattern, replacement, name)
     module, _, kind = name.rpartition(".")
     if kind == "kernel":
         shape, dtype, load = tensor
         tensor = Tensor(shape[::-1], dtype, lambda: load().T)
-    return f"{module}.{_KINDS.get(kind, kind)}", tensor
+    return f"{module}.{_WEIGHT_NAMES.get(kind, kind)}", tensor
 
 
 def _same_bits(one: Tensor, other: Tensor) -> bool:

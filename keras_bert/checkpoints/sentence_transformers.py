@@ -84,7 +84,7 @@ def write(checkpoint: Checkpoint, path: str | Path) -> None:
                 f"{checkpoint.path!r} has no pooling. Save a model of heads.embedder, or an "
                 "encoder with a pooling"
             )
-        # `keras_bert.pipeline` makes the same vectors of an encoder.
+        # `keras_bert.pipeline` also normalizes the vectors of an encoder.
         embedding = EmbeddingModules(pooling=(checkpoint.pooling,), layers=(None,))
     huggingface.write(
         dataclasses.replace(checkpoint, task=None, pooling=None, embedding=None), path
@@ -226,7 +226,7 @@ def _read_pooling(file: Path) -> tuple[str, ...]:
 
 
 def _check_inputs(file: Path) -> None:
-    """Raise an error if a module reads or writes another vector than that of the text."""
+    """Raise an error if a module uses other inputs or outputs than `sentence_embedding`."""
     config = _optional(file)
     for key in ("module_input_name", "module_output_name"):
         if config.get(key) not in (None, "sentence_embedding"):
@@ -242,7 +242,7 @@ def _read_dense(path: Path, width: int) -> DenseLayer:
     config = folder.read_json(file)
     activation = str(config.get("activation_function", _DEFAULT_ACTIVATION))
     package, _, name = activation.rpartition(".")
-    if name not in _ACTIVATIONS or not package.startswith("torch.nn"):
+    if name not in _ACTIVATIONS or not f"{package}.".startswith("torch.nn."):
         raise ValueError(
             f"{file}: activation_function must be one of {', '.join(_ACTIVATIONS)} of torch.nn; "
             f"received {activation!r:.80}"

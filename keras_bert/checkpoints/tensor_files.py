@@ -1,6 +1,7 @@
 """Read tensors from safetensors files, torch pickles, shards of either, and HDF5 files."""
 
 import functools
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +20,11 @@ _NUMPY_TYPES = {
     **{f"U{bits}": f"uint{bits}" for bits in (8, 16, 32, 64)},
     "BOOL": "bool",
 }
+
+# Path of a weight in a file of transformers: the layers of the model, and the rest.
+_HDF5_NAME = re.compile(
+    r".*?/((?:bert/(?:embeddings|encoder|pooler)|\w+___cls|classifier|qa_outputs)/[^:]+:0)"
+)
 
 
 class Tensor(NamedTuple):
@@ -116,9 +122,9 @@ def _read_safetensors(file: Path) -> dict[str, Tensor]:
 def _read_hdf5(file: Path) -> dict[str, np.ndarray]:
     """Read the weights that `save_weights` of Keras 2 wrote for a model of transformers.
 
-    A path such as "classifier/name_of_the_model/classifier/kernel:0" begins with the layer that
-    holds the weight. Names have the part from the second layer on. Weights that several layers
-    share are stored several times.
+    A path such as "bert/name_of_the_model/bert/pooler/dense/bias:0" begins with the layer that
+    holds the weight. The returned name is the end of the path, here "bert/pooler/dense/bias:0".
+    Weights that several layers share are stored several times.
     """
     import h5py
 
@@ -130,14 +136,15 @@ def _read_hdf5(file: Path) -> dict[str, np.ndarray]:
         raise ValueError(
             f"{file}: must be a complete HDF5 file, received {reading.one_line(error)}"
         ) from error
-    layers = {path.partition("/")[0] for path in arrays}
     tensors: dict[str, np.ndarray] = {}
     for path, array in arrays.items():
-        parts = path.split("/")
-        start = next((i for i, part in enumerate(parts) if i and part in layers), 0)
-        name = "/".join(parts[start:])
+        found = _HDF5_NAME.fullmatch(path)
+        name = found[1] if found else path
         if not np.array_equal(tensors.setdefault(name, array), array, equal_nan=True):
-            raise ValueError(f"{file}: the copies of {name} must be equal")
+            raise ValueError(
+                f"{file}: {name} is stored several times with different values. Save the model "
+                "again"
+            )
     return tensors
 
 

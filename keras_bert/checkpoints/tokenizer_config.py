@@ -27,7 +27,7 @@ def read(
     found = folder.read_json(file) if file.is_file() else {}
     # Ignoring these options would silently change the ids.
     for key in ("padding_side", "truncation_side"):
-        if found.get(key, "right") != "right":
+        if found.get(key) not in (None, "right"):
             raise ValueError(f"{file}: {key} must be 'right', received {found[key]!r:.80}")
     if found.get("tokenizer_class") == "BertJapaneseTokenizer":
         raise ValueError(

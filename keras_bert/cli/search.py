@@ -26,8 +26,10 @@ def find(args):
     )
     numbers = [number for number, text in enumerate(examples.texts, 1) if text.strip()]
     texts = [examples.texts[number - 1] for number in numbers]
-    if not texts or not args.query.strip():
-        raise ValueError(f"{args.file if not texts else 'the query'} has no text to search")
+    if not texts:
+        raise ValueError(f"{args.file} has no texts to search")
+    if not args.query.strip():
+        raise ValueError("the query is empty. Give a text to search for")
     embed = _pipeline(args)
     query = embed.encode(args.query, prompt=args.prompt)
     # The config holds the pooling and the layers after it.

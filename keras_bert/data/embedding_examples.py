@@ -29,7 +29,7 @@ class EmbeddingExamples:
         vectors: The embeddings to imitate, floats (rows, width), or `None`.
         classes: For pairs, the class of both texts. Other rows of the class are no negatives.
         set_sizes: Number of rows of each data set, see `of_sets`.
-        has_prompts: True if the texts include their prompts, see `with_prompts`.
+        prompts: Text before the first text of each row, and text before the others, or `None`.
 
     Raises:
         ValueError: If the rows differ in length, a text is not a string, a score not a number or a
@@ -47,7 +47,7 @@ class EmbeddingExamples:
     vectors: np.ndarray | None = None
     classes: list[str] | None = None
     set_sizes: tuple[int, ...] | None = None
-    has_prompts: bool = False
+    prompts: tuple[str, str] | None = None
 
     def __post_init__(self):
         check_list(f"{self.source}: texts", self.texts)
@@ -167,12 +167,12 @@ class EmbeddingExamples:
     def of_sets(cls, sets):
         """Return several `EmbeddingExamples` as one. A batch holds rows of one set.
 
-        The sets must be of the same kind: all with scores or none, all with prompts or none, and as
-        many texts per row. They cannot have classes or vectors.
+        The sets must be of the same kind: all with scores or none, the same prompts, and as many
+        texts per row. They cannot have classes or vectors.
         """
         sets = list(sets)
         kinds = {
-            (each.scores is None, each.has_prompts, len(each.texts[0]) if each.texts else 0)
+            (each.scores is None, each.prompts, len(each.texts[0]) if each.texts else 0)
             for each in sets
         }
         has_others = any(each.vectors is not None or each.classes is not None for each in sets)
@@ -183,8 +183,8 @@ class EmbeddingExamples:
             )
         if len(kinds) != 1:
             raise ValueError(
-                "the sets must all have scores or none, prompts or none, and as many texts per "
-                "row; train on others one after the other"
+                "the sets must all have scores or none, the same prompts, and as many texts per "
+                "row. Call finetune once for each kind of set"
             )
         scores = None if sets[0].scores is None else [s for each in sets for s in each.scores]
         return cls(
@@ -192,18 +192,17 @@ class EmbeddingExamples:
             scores,
             source=", ".join(dict.fromkeys(each.source for each in sets)),
             set_sizes=tuple(len(each) for each in sets),
-            has_prompts=sets[0].has_prompts,
+            prompts=sets[0].prompts,
         )
 
     def with_prompts(self, query, positive):
-        """Return the rows with a text before each query, and one before all other texts of its row.
+        """Return a copy with prompts for training and scoring, in place of the model's default.
 
-        The texts are such as "query: ", not the names of a model's prompts. They replace the
-        model's default prompt.
+        `query` comes before the first text of each row, and `positive` before the others. They are
+        texts such as "query: ", not the names of a model's prompts.
         """
         check_prompts(self, query, positive)
-        texts = [(query + row[0], *(positive + text for text in row[1:])) for row in self.texts]
-        return dataclasses.replace(self, texts=texts, has_prompts=True)
+        return dataclasses.replace(self, prompts=(query, positive))
 
     def __len__(self):
         return len(self.texts)

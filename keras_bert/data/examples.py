@@ -235,14 +235,16 @@ def check_count(source, name, column, other, count):
 
 
 def check_prompts(data, *prompts):
-    """Raise a `ValueError` if data has prompts, or a prompt is a name or no string."""
-    if data.has_prompts:
-        raise ValueError(f"{data.source}: the texts already have prompts")
+    """Raise a `ValueError` if data has prompts, or if a prompt is a name or not a string."""
+    if getattr(data, "prompts", None) is not None or getattr(data, "has_prompts", False):
+        raise ValueError(
+            f"{data.source}: the texts already have prompts. Use the data without prompts"
+        )
     for prompt in prompts:
         if not isinstance(prompt, str) or prompt.isidentifier():
             raise ValueError(
-                f"with_prompts takes texts such as 'query: '; received {prompt!r:.80}. A pipeline "
-                "has the texts of its model in output.prompts"
+                f"with_prompts takes texts such as 'query: '; received {prompt!r:.80}. Pass the "
+                "text of the prompt, such as pipeline.output.prompts['query']"
             )
 
 

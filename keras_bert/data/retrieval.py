@@ -69,8 +69,8 @@ class RetrievalData:
         for query, documents in self.relevant.items():
             if query not in self.queries:
                 raise ValueError(
-                    f"{self.source}: {query!r:.80} is not the id of a query, but has relevant "
-                    "documents"
+                    f"{self.source}: the query {query!r:.80} of the relevant documents is not in "
+                    "queries"
                 )
             for document in documents:
                 if document not in self.corpus:
@@ -133,8 +133,9 @@ def read(path, split="test"):
         return RetrievalData.of_questions(squad.read(path, labeled=False))
     beir, trec = path / "qrels" / f"{split}.tsv", path / "qrels.txt"
     if not trec.exists() and not beir.exists():
-        splits = ", ".join(sorted(file.stem for file in path.glob("qrels/*.tsv"))) or "none"
-        raise FileNotFoundError(f"{beir}: no such file; the splits of this folder are {splits}")
+        splits = ", ".join(sorted(file.stem for file in path.glob("qrels/*.tsv")))
+        advice = f"the splits of this folder are {splits}" if splits else "qrels has no .tsv file"
+        raise FileNotFoundError(f"{beir}: no such file; {advice}")
     relevant = _qrels(trec, (0, 2, 3)) if trec.exists() else _qrels(beir, (0, 1, 2))
     return RetrievalData(_texts(path, "queries"), _texts(path, "corpus"), relevant, str(path))
 
@@ -184,7 +185,7 @@ def _qrels(file, columns):
     with open_utf8(file) as stream:
         for number, line in numbered_lines(file, stream):
             row = line.split("\t") if "\t" in line else line.split()
-            if not row or number == 1 and _is_header(row, columns[-1]):
+            if not line.strip() or number == 1 and _is_header(row, columns[-1]):
                 continue
             try:
                 query, document, grade = (row[column] for column in columns)

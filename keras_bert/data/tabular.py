@@ -237,6 +237,13 @@ def _column_indices(path, columns, names, width):
         if names.count(column) != 1:
             found = ", ".join(printable(name, 40) for name in names[:20]) or "without names"
             how_many = "two columns" if column in names else "no column"
+            others = [mark for mark in ";|,\t" if len(names) == 1 and mark in names[0]]
+            if others:
+                raise ValueError(
+                    f"{path} has {how_many} {column!r}; its only column is {found}. Its columns "
+                    f"seem to be separated by {others[0]!r}; write the file as CSV or TSV, or give "
+                    "a DataFrame"
+                )
             raise ValueError(
                 f"{path} has {how_many} {column!r}; its columns are {found}; give the name of "
                 f"the column as `{role}` (--{role.replace('_', '-')})"

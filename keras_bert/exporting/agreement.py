@@ -72,7 +72,7 @@ def check_data(dev, output):
     """
     expected = _DATA.get(output.task, ("Examples",))
     # By name, because `keras_bert.data` is a layer above this one.
-    if type(dev).__name__ not in expected:
+    if not any(each.__name__ in expected for each in type(dev).__mro__):
         raise ValueError(
             f"dev must be {' or '.join(f'keras_bert.{name}' for name in expected)}; received "
             f"{type(dev).__name__}. Read a file with keras_bert.read"

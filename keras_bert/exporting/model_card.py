@@ -271,14 +271,14 @@ def _labels(labels):
     return f"{text}\n\nand {more:,} more, in `assets/labels.txt` of the version." if more else text
 
 
-def prompts_section(prompts, default):
+def prompts_section(prompts, default_prompt):
     """Return the section of a card with the prompts of an embedder, or an empty string."""
     if not prompts:
         return ""
     rows = [
         (
-            _escape(name) + " (default)" * (name == default),
-            _escape(json.dumps(text, ensure_ascii=False)),
+            _escape(name) + " (default)" * (name == default_prompt),
+            _escape(json.dumps(text, ensure_ascii=False), limit=10_000),
         )
         for name, text in prompts.items()
     ]
@@ -342,9 +342,9 @@ def _tensor(spec):
     return f'tf.fill({sizes}, "your text")' if len(sizes) != 1 else 'tf.constant(["your text"])'
 
 
-def _escape(value):
-    """Return one line of text for a cell of a Markdown table."""
-    text = printable(str(value), _MAX_CHARACTERS)
+def _escape(value, limit=_MAX_CHARACTERS):
+    """Return one line of text, cut to `limit` characters, for a cell of a Markdown table."""
+    text = printable(str(value), limit)
     if not text.strip():
         return "(spaces)" if text else "(empty)"
     return re.sub(r"([\\`*_\[\]<>|~$&#])", r"\\\1", text)

@@ -185,6 +185,11 @@ def to_model_garden(model, encoder=None):
 def _preprocessor(checkpoint, sequence_length, longest):
     options = dict(checkpoint.tokenizer)
     max_sequence_length = min(options.pop("sequence_length", None) or longest, longest)
+    if isinstance(sequence_length, int) and sequence_length > longest:
+        raise ValueError(
+            f"{checkpoint.path}: sequence_length must be at most {longest}, the maximum of the "
+            f"model; received {sequence_length}"
+        )
     try:
         return Preprocessor(
             checkpoint.vocabulary,
@@ -292,17 +297,19 @@ def _variables(model, task):
 
 
 def _merge_lora(model, task, weights):
-    """Add the LoRA weights among `weights`, {canonical name: array}, to their kernels, in place."""
+    """Add the LoRA weights among `weights`, {canonical name: array}, in place."""
     names = {variable.path: name for name, variable in _variables(model, task).items()}
     for layer in keras_internals.all_layers(model):
         if not getattr(layer, "lora_enabled", False) or layer.quantization_mode:
             continue
-        name = names.get(layer.lora_kernel_a.path)
-        if name is not None:
-            prefix = name.removesuffix("lora_kernel_a")
-            factors = weights.pop(name), weights.pop(f"{prefix}lora_kernel_b")
-            scale = layer.lora_alpha / layer.lora_rank
-            weights[f"{prefix}kernel"] += np.float32(scale) * np.matmul(*factors)
+        for kind in ("kernel", "embeddings"):
+            first = getattr(layer, f"lora_{kind}_a", None)
+            name = None if first is None else names.get(first.path)
+            if name is not None:
+                prefix = name.removesuffix(f"lora_{kind}_a")
+                factors = weights.pop(name), weights.pop(f"{prefix}lora_{kind}_b")
+                scale = layer.lora_alpha / layer.lora_rank
+                weights[f"{prefix}{kind}"] += np.float32(scale) * np.matmul(*factors)
 
 
 def _assign(model, task, checkpoint, fresh_head):

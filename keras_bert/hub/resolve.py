@@ -88,7 +88,8 @@ def check(name):
         raise FileNotFoundError(errno.ENOENT, reason, name)
     unknown = f"{name!r} is neither a folder nor a known model name; "
     for known, source in SOURCES.items():
-        if name in (source.repository, source.repository.partition("/")[2]):
+        end = source.repository.partition("/")[2]  # such as "bert-base-uncased"
+        if name in (source.repository, end, end.removeprefix("bert-")):
             raise ValueError(f"{unknown}did you mean {known!r} or 'hf:{source.repository}'?")
     if _HUB_NAME.fullmatch(name):
         raise ValueError(
@@ -363,7 +364,10 @@ def _from_address(address):
     shown = download.public_address(address)
     path = pathlib.PurePosixPath(urllib.parse.unquote(urllib.parse.urlsplit(address).path))
     if not address.startswith(_HTTPS) or path.suffix.lower() != ".zip":
-        raise ValueError(f"{shown} must be the https address of a .zip")
+        raise ValueError(
+            f"{shown} must be the https address of a .zip. Google's models have names, such as "
+            "'base'. Download other models, and pass their folder"
+        )
     named = next((n for n, s in SOURCES.items() if address == f"{GOOGLE_ARCHIVES}{s.archive}"), "")
     if named:
         folder, lock = _archive_folder(named, SOURCES[named]), named
@@ -405,7 +409,7 @@ def _from_hub(repository, revision, files):
     """Return a snapshot of a Hugging Face repository. huggingface_hub caches it."""
     import huggingface_hub
 
-    def snapshot(patterns=files, **options):
+    def snapshot(patterns=files, revision=revision, **options):
         return pathlib.Path(
             huggingface_hub.snapshot_download(
                 repository, revision=revision, allow_patterns=list(patterns), **options
@@ -415,9 +419,11 @@ def _from_hub(repository, revision, files):
     reason = "HF_HUB_OFFLINE is set"
     if not _is_offline():
         try:
-            found = snapshot(ignore_patterns=_redundant(repository, revision, files))
-            folders = [each for each in _module_folders(found) if not (found / each).is_dir()]
-            return snapshot([f"{glob.escape(each)}/*" for each in folders]) if folders else found
+            ignored = {"ignore_patterns": _redundant(repository, revision, files)}
+            found = snapshot(**ignored)
+            if others := _other_files(found, files):
+                return snapshot([*files, *others], revision=found.name, **ignored)
+            return found
         except Exception as error:  # the errors have no other common base class
             reason = first_line(error)
     with contextlib.suppress(FileNotFoundError):
@@ -430,6 +436,17 @@ def _from_hub(repository, revision, files):
                 print(f"{repository}: {reason}; using the copy in the Hub's cache", file=sys.stderr)
             return found
     raise OSError(f"Could not download {repository} from the Hugging Face Hub: {reason}")
+
+
+def _other_files(folder, files):
+    """Return patterns of files in folders of modules.json that the patterns `files` miss."""
+    others = [
+        each
+        for each in _module_folders(folder)
+        if each and not any(fnmatch.fnmatch(f"{each}/config.json", pattern) for pattern in files)
+    ]
+    names = [pattern for pattern in files if "/" not in pattern]
+    return [f"{glob.escape(each)}/{name}" for each in others for name in names]
 
 
 def _module_folders(folder):

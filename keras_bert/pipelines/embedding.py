@@ -62,11 +62,7 @@ class Embedding(TextPipeline):
             raise ValueError(
                 f"examples must be EmbeddingExamples; received {type(examples).__name__}"
             )
-        if examples.has_prompts:
-            raise ValueError(
-                f"{examples.source}: the texts have prompts; mine negatives before with_prompts, "
-                "and give prompt= and corpus_prompt="
-            )
+        _check_no_prompts(examples)
         if not len(examples):
             raise ValueError(f"{examples.source}: there are no rows")
         if (examples.scores, examples.classes, examples.set_sizes) != (None, None, None) or any(
@@ -122,8 +118,8 @@ class Embedding(TextPipeline):
         """
         if target not in ("vectors", "scores"):
             raise ValueError(f'target must be "vectors" or "scores"; received {target!r:.80}')
-        source, has_prompts = getattr(texts, "source", SOURCE), getattr(texts, "has_prompts", False)
-        prompt = "" if has_prompts and prompt is None else prompt
+        _check_no_prompts(texts)
+        source = getattr(texts, "source", SOURCE)
         rows = _rows_of(texts)
         is_pairs = all(len(row) == 2 for row in rows) and any(row[0] != row[1] for row in rows)
         if target == "scores" and not is_pairs:
@@ -133,16 +129,11 @@ class Embedding(TextPipeline):
         distinct = list(dict.fromkeys(check_texts([text for row in rows for text in row])))
         vectors = self.encode(distinct, prompt=prompt, normalize=target == "scores")
         if target == "vectors":
-            return EmbeddingExamples(
-                [(text,) for text in distinct],
-                source=source,
-                vectors=vectors,
-                has_prompts=has_prompts,
-            )
+            return EmbeddingExamples([(text,) for text in distinct], source=source, vectors=vectors)
         vector_of = dict(zip(distinct, vectors, strict=True))
         cosines = [vector_of[first] @ vector_of[second] for first, second in rows]
         scores = [float(np.clip(cosine, -1, 1)) for cosine in cosines]  # rounding can exceed 1
-        return EmbeddingExamples(rows, scores, source=source, has_prompts=has_prompts)
+        return EmbeddingExamples(rows, scores, source=source)
 
     def similarity(self, first, second):
         """Compare each vector of one array with each of another, as the model was trained.
@@ -215,6 +206,15 @@ class Embedding(TextPipeline):
 
     def _joined(self, answers):
         return np.array(answers, np.float32)
+
+
+def _check_no_prompts(texts):
+    """Raise an error for data with prompts, since the methods have arguments for them."""
+    if getattr(texts, "prompts", None) is not None:
+        raise ValueError(
+            f"{texts.source}: the data has prompts. Call with_prompts later, and pass the prompts "
+            "of this call as arguments"
+        )
 
 
 def _rows_of(texts):

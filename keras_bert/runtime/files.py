@@ -8,7 +8,7 @@ import secrets
 import shutil
 import time
 
-_STALE_SECONDS = 24 * 3600  # age of a temporary folder that no process uses any more
+_STALE_SECONDS = 24 * 3600  # temporary folders that are older are deleted
 
 
 class FolderLockedError(ValueError):

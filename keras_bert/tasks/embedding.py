@@ -160,8 +160,9 @@ def encode(
     prompts.
     """
     preprocessor, output = heads.find_encoder(model).preprocessor, heads.find_output(model)
-    prompt = "" if examples.has_prompts else output.prompts.get(output.default_prompt, "")
+    prompt = output.prompts.get(output.default_prompt, "")
     if isinstance(examples, RetrievalData):
+        prompt = "" if examples.has_prompts else prompt
         rows = [(prompt + text,) for text in _texts_of(examples).values()]
         return EncodedRows(preprocessor, rows, None, max_length, None)
     if sampling not in SAMPLINGS:
@@ -173,9 +174,13 @@ def encode(
         )
     if gradient_caching and examples.set_sizes is not None:
         raise ValueError("gradient_caching compares rows of all sets; train on one set")
-    made = _make_loss(loss, examples)
-    filler_target = np.nan if isinstance(made, losses.CoSENT) else None
-    if isinstance(made, losses.CoSENT) and len(examples) > 1 and len(set(examples.scores)) == 1:
+    base_loss = _make_loss(loss, examples)
+    filler_target = np.nan if isinstance(base_loss, losses.CoSENT) else None
+    if (
+        isinstance(base_loss, losses.CoSENT)
+        and len(examples) > 1
+        and len(set(examples.scores)) == 1
+    ):
         raise ValueError(
             f"{examples.source}: all scores are {examples.scores[0]}, so there is nothing to rank. "
             "Give pairs with different scores"
@@ -187,13 +192,14 @@ def encode(
             f"width {examples.vectors.shape[1]}; give heads.embedder a layer: "
             f"layers=[keras.layers.Dense({examples.vectors.shape[1]})]"
         )
-    whole = made if matryoshka_dims is None else _matryoshka(made, matryoshka_dims, width)
-    rows = [tuple(prompt + text for text in row) for row in examples.texts]
-    encoded = EncodedRows(preprocessor, rows, _targets(examples), max_length, whole)
+    made = base_loss
+    if matryoshka_dims is not None:
+        made = _matryoshka(base_loss, matryoshka_dims, width)
+    first, other = examples.prompts or (prompt, prompt)
+    rows = [(first + row[0], *(other + text for text in row[1:])) for row in examples.texts]
+    encoded = EncodedRows(preprocessor, rows, _targets(examples), max_length, made)
     if len(rows) and encoded.without_tokens == len(rows) * len(rows[0]):
         raise ValueError(f"{examples.source}: no text has tokens")
-    if isinstance(made, losses.MultipleNegativesRanking):
-        _check_negatives(examples)
     encoded.gradient_caching, encoded.sampling = gradient_caching, sampling
     encoded.filler_target = filler_target
     if examples.set_sizes is not None:
@@ -211,8 +217,11 @@ def _matryoshka(loss, sizes, width):
     return losses.Matryoshka(loss, sizes)
 
 
-def _check_negatives(examples):
-    """Raise an error if there is no text that can be a negative."""
+def check_training_data(examples, encoded):
+    """Raise an error if the loss needs negatives and no text can be one."""
+    loss = getattr(encoded.loss, "loss", encoded.loss)  # Matryoshka has a loss
+    if not isinstance(loss, losses.MultipleNegativesRanking):
+        return
     queries = {row[0] for row in examples.texts}
     if len(queries) == 1 and len(examples.texts[0]) < _TEXTS_OF_TRIPLET:
         raise ValueError(

@@ -287,6 +287,8 @@ class _Run:
                 f"{train.source}: no text has tokens. Check the column of the texts and the "
                 "vocabulary"
             )
+        if hasattr(task, "check_training_data"):
+            task.check_training_data(train, self.encoded)
         if getattr(self.encoded, "compares_rows", False) and recipe.batch_size == 1:
             raise ValueError(
                 "batch_size must be at least 2, because the loss compares the rows of a batch; "

@@ -529,10 +529,10 @@ def test_search(tmp_path, capsys, monkeypatch):
         changed, err = capsys.readouterr()
         assert changed == out and "is broken" in err
     assert run("search", file, " ", "--model", model) == 1
-    assert "the query has no text to search" in capsys.readouterr().err
+    assert "the query is empty. Give a text" in capsys.readouterr().err
     (blank := tmp_path / "blank.tsv").write_text("text\tn\n\t1\n \t2\n")
     assert run("search", blank, "good", "--model", model) == 1
-    assert "blank.tsv has no text to search" in capsys.readouterr().err
+    assert "blank.tsv has no texts to search" in capsys.readouterr().err
     assert not (tmp_path / "blank.tsv.vectors.npz").exists()
     assert run("search", tmp_path / "no.tsv", "a", "--model", model) == 1
     other = tmp_path / "other.keras"
@@ -693,7 +693,14 @@ def test_evaluate_pairs_with_prompts(pairs, capsys):
     encoder, file = pairs
     columns = ["--text", "q", "--text-pair", "a"]
     arguments = ["evaluate", encoder, "--task", "embedding", "--input", file, *columns]
-    assert run(*arguments, "--prompt", "so ", "--corpus-prompt", "bad ") == 0
-    assert "mrr@10" in capsys.readouterr().out
+    prompts = ("so ", "bad ")
+    assert run(*arguments, "--prompt", prompts[0], "--corpus-prompt", prompts[1]) == 0
+    out = capsys.readouterr().out
+    data = keras_bert.read(file, "embedding", text="q", text_pair="a").with_prompts(*prompts)
+    expected = keras_bert.pipeline(encoder).evaluate(data)
+    for name, value in expected.items():
+        assert re.search(rf"{name} +{value:.3f}", out)
+    assert run(*arguments) == 0
+    assert capsys.readouterr().out != out
     assert run(*arguments, "--prompt", "query") == 1
     assert "the model has no prompts; received 'query'" in capsys.readouterr().err

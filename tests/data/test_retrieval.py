@@ -107,7 +107,7 @@ def test_an_embedder_is_scored_and_trained_with_it():
         ("a\tb\tc\nq1\td1\n", "line 2: must have a query, a document and a grade"),
         ("a\tb\tc\nq1\td1\tx\n", "line 2: must have"),
         ("a\tb\tc\nq1\td1\tnan\n", "line 2: must have"),
-        ("a\tb\tc\nq9\td1\t1\n", "'q9' is not the id of a query"),
+        ("a\tb\tc\nq9\td1\t1\n", "'q9' of the relevant documents is not in queries"),
         ("a\tb\tc\nq1\td9\t1\n", "'d9' of the query 'q1' is not in the corpus"),
         ("a\tb\tc\nq1\td1\t0\n", "no query has a relevant document"),
     ],

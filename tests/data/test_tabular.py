@@ -79,6 +79,7 @@ def test_limit_and_pairs(tmp_path):
         ("a.jsonl", "[" * 200_000, {}, r"a\.jsonl, line 1 is not JSON"),
         ("a.tsv", "x\ty\na\tb\n", {}, r"a\.tsv has no column 'text'; its columns are x, y"),
         ("a.tsv", "\n\n", {}, r"has no column 'text'; its columns are without names"),
+        ("a.csv", "text;label\na;b\n", {}, r"only column is text;label. .* separated by ';'"),
         ("a.tsv", "text\tlabel\na\tb\n", {"separator": ""}, r"separator .* must not be empty"),
         ("a.tsv", "text\tlabel\n", {}, r"a\.tsv contains no rows"),
         ("a.tsv", "", {}, r"a\.tsv contains no rows"),

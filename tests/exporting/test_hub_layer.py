@@ -46,6 +46,17 @@ def test_symbolic_shapes(pair):
     assert len(outputs["encoder_outputs"]) == 1
 
 
+def test_training_with_the_optimizer_of_bert(pair):
+    model = classifier(pair)
+    before = numpy(model.get_layer("encoder").trainable_weights[0]).copy()
+    model.compile(
+        keras_bert.optimizers.adamw(1e-2, total_steps=4),
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    )
+    model.fit(tf.constant(TEXTS), np.array(LABELS), verbose=0)
+    assert np.abs(numpy(model.get_layer("encoder").trainable_weights[0]) - before).max() > 0
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "optimizer",

@@ -173,9 +173,10 @@ def test_lora_weights_are_merged(alpha, tmp_path):
     encoder = tiny.encoder()
     encoder.get_layer("layer_0").intermediate.enable_lora(2, lora_alpha=alpha)
     encoder.get_layer("pooler").dense.enable_lora(2, lora_alpha=alpha)
+    encoder.get_layer("embeddings").word_embeddings.enable_lora(2, lora_alpha=alpha)
     generator = np.random.default_rng(0)
     for variable in encoder.variables:
-        if variable.name.startswith("lora_kernel"):
+        if variable.name.startswith("lora_"):
             variable.assign(generator.normal(size=variable.shape))
     keras_bert.save(encoder, tmp_path / "merged", format="huggingface")
     inputs = encoder.preprocessor(["so good", "bad film"])

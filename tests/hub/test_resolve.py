@@ -218,21 +218,25 @@ def test_weights_are_downloaded_in_one_format(monkeypatch, tmp_path):
 def test_all_folders_of_sentence_transformers_are_downloaded(monkeypatch, tmp_path):
     import huggingface_hub
 
-    patterns = []
+    patterns, revisions = [], []
     modules = [{"path": "bert"}, {"path": "pool[1]"}, {"path": "../x"}]
 
     def snapshot_download(repository, allow_patterns=(), local_files_only=False, **options):
         if not local_files_only:
             patterns.append(allow_patterns)
+            revisions.append(options["revision"])
         (tmp_path / "modules.json").write_text(json.dumps(modules))
-        if "bert/*" in allow_patterns:
+        if "bert/config.json" in allow_patterns:
             write_files(tmp_path / "bert", FILES)
         return str(tmp_path)
 
     monkeypatch.setattr(resolve, "_redundant", lambda *arguments: [])
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot_download)
     assert resolve.find("hf:someone/some") == tmp_path
-    assert patterns == [list(registry.HUB_FILES), ["bert/*", "pool[[]1]/*"]]
+    first, second = patterns
+    assert first == list(registry.HUB_FILES) and second[: len(first)] == first
+    assert {"bert/config.json", "bert/vocab.txt", "pool[[]1]/config.json"} < set(second)
+    assert revisions == [None, tmp_path.name]
     monkeypatch.setattr(resolve, "_is_offline", lambda: True)
     assert resolve.find("hf:someone/some") == tmp_path
     (tmp_path / "bert" / "config.json").unlink()

@@ -3,6 +3,7 @@
 import errno
 import os
 import stat
+import time
 
 import pytest
 
@@ -157,8 +158,9 @@ def test_temporary_folders_of_killed_processes_are_deleted_after_a_day(tmp_path)
     old, new, other = (tmp_path / name for name in (".new-0123abcd", ".new-4567cdef", ".new-text"))
     for folder in (old, new, other):
         (folder / "part").mkdir(parents=True)
-    for folder in (old, other):
-        os.utime(folder, (0, 0))
+    hour = 3600
+    for folder, hours in ((old, 25), (new, 23), (other, 25)):
+        os.utime(folder, (time.time() - hours * hour,) * 2)
     with temporary_folder(tmp_path, ".new-"):
         assert not old.exists() and new.exists() and other.exists()
 

@@ -193,23 +193,41 @@ def test_the_default_prompt_is_used_as_in_encode():
 def test_own_prompts_replace_the_default_prompt():
     bert, pairs = encoder(), EmbeddingExamples(rows(8), [0.1 * number for number in range(8)])
     prompted = pairs.with_prompts("film ", "bad ")
-    assert prompted.texts[0] == tuple(map("".join, zip(("film ", "bad "), rows(1)[0], strict=True)))
     options = {"prompts": {"query": "so "}, "default_prompt": "query"}
     embed = keras_bert.pipeline(heads.embedder(bert, **options))
     plain = keras_bert.pipeline(heads.embedder(bert))
     assert embed.evaluate(prompted) == pytest.approx(plain.evaluate(prompted))
     assert embed.evaluate(prompted) != pytest.approx(embed.evaluate(pairs))
-    taught = embed.as_teacher(prompted)
-    np.testing.assert_allclose(taught.vectors[0], plain("film " + rows(1)[0][0]), atol=1e-5)
-    assert taught.has_prompts and embed.as_teacher(prompted, target="scores").has_prompts
-    with pytest.raises(ValueError, match="mine negatives before with_prompts"):
-        embed.mine_negatives(prompted)
-    with pytest.raises(ValueError, match="all have scores or none, prompts or none"):
+    written = [("film " + first, "bad " + second) for first, second in rows(8)]
+    assert plain.evaluate(prompted) == plain.evaluate(EmbeddingExamples(written, pairs.scores))
+    for method in (embed.mine_negatives, embed.as_teacher):
+        with pytest.raises(ValueError, match="the data has prompts. Call with_prompts later"):
+            method(prompted)
+    with pytest.raises(ValueError, match="all have scores or none, the same prompts"):
         EmbeddingExamples.of_sets([pairs, prompted])
     with pytest.raises(ValueError, match="already have prompts"):
         prompted.with_prompts("", "")
     with pytest.raises(ValueError, match="takes texts such as 'query: '; received 'query'"):
         pairs.with_prompts("query", "")
+
+
+def test_a_query_with_a_prompt_does_not_find_itself():
+    texts = ["good", "bad", "so good", "so bad"]
+    data = EmbeddingExamples.of_classes(keras_bert.Examples(texts, labels=["x", "y", "x", "y"]))
+    embed = keras_bert.pipeline(encoder())
+    vectors = {text: embed.encode(text) for text in texts}
+    expected = embedding.score(None, data, [[vectors[text] for text in row] for row in data.texts])
+    assert embed.evaluate(data.with_prompts("", "")) == pytest.approx(expected)
+    same = EmbeddingExamples([(text, text) for text in texts]).with_prompts("so ", "bad ")
+    with pytest.raises(ValueError, match="texts without labels cannot be scored"):
+        embed.evaluate(same)
+
+
+def test_one_query_can_be_scored_but_not_trained_on():
+    data = EmbeddingExamples([("good", "so good"), ("good", "bad")])
+    assert keras_bert.pipeline(encoder()).evaluate(data)["mrr@10"] == 1
+    with pytest.raises(ValueError, match="all rows have the same query, 'good'"):
+        keras_bert.finetune(encoder(), data, epochs=1, show_progress=False)
 
 
 def test_retrieval_compares_as_the_model_was_trained():
