@@ -80,15 +80,15 @@ def exclusive_lock(folder, doing, *, keep=True):
 
     Creates the folder if needed; the lock is a hidden file in it. `doing` is a word such as
     "training" for the `FolderLockedError` of another process. If not `keep`, the lock file is
-    deleted at the end, and the folder if it was created and is empty; two processes that start
-    while a third one ends may then both get the lock.
+    deleted at the end; two processes that start while a third one ends may then both get the
+    lock. After an error, a folder that was created and is empty is deleted, too.
     """
     import filelock
 
     folder = pathlib.Path(folder)
     if folder.is_file():
         raise NotADirectoryError(f"{folder} must be a folder; it is a file")
-    is_new = not folder.exists()
+    is_unused = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     lock = filelock.FileLock(folder / ".lock", timeout=0)
     try:
@@ -99,11 +99,12 @@ def exclusive_lock(folder, doing, *, keep=True):
         ) from None
     try:
         yield
+        is_unused = False
     finally:
         if not keep:
             with contextlib.suppress(OSError):  # Windows cannot delete open files
                 pathlib.Path(lock.lock_file).unlink()
-                if is_new:
+                if is_unused:
                     folder.rmdir()  # fails if the folder has files
         lock.release()
 
