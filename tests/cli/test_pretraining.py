@@ -115,7 +115,7 @@ def test_records_and_pretrain(tmp_path, capsys):
     assert run(*command, "--size", "tiny") == 1
     assert "give either --config or --size" in capsys.readouterr().err
     assert run(*command, "--tensorboard", config / "logs") == 1
-    assert f"logs must be a folder, but {config} is a file" in capsys.readouterr().err
+    assert f"logs cannot be a folder, because {config} is a file" in capsys.readouterr().err
     assert run(*command) == 0
     output = capsys.readouterr().out
     assert output.splitlines()[-1] == f"saved in {tmp_path / 'run'}"
