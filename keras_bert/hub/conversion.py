@@ -185,11 +185,6 @@ def to_model_garden(model, encoder=None):
 def _preprocessor(checkpoint, sequence_length, longest):
     options = dict(checkpoint.tokenizer)
     max_sequence_length = min(options.pop("sequence_length", None) or longest, longest)
-    if isinstance(sequence_length, int) and sequence_length > longest:
-        raise ValueError(
-            f"{checkpoint.path}: sequence_length must be at most {longest}, the maximum of the "
-            f"model; received {sequence_length}"
-        )
     try:
         return Preprocessor(
             checkpoint.vocabulary,

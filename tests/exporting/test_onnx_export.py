@@ -185,11 +185,14 @@ def test_the_readme_has_metrics_and_license(tmp_path):
 
 def test_the_readme_has_the_prompts_and_the_longest_input(tmp_path):
     model = heads.embedder(
-        tiny.encoder(), prompts={"query": "질문: ", "text": ""}, default_prompt="query"
+        tiny.encoder(),
+        prompts={"query": "질문: ", "text": "", "long": "ab " * 60},
+        default_prompt="query",
     )
     folder = keras_bert.export(model, tmp_path / "a", format="onnx")
     page = (folder / "README.md").read_text(encoding="utf-8")
     assert '| query (default) | "질문: " |\n| text | "" |' in page
+    assert f'| long | "{"ab " * 60}" |' in page
     assert "at most 32 tokens" in page
 
 

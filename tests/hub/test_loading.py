@@ -62,7 +62,9 @@ def test_ignore_is_refused_for_saved_models(tmp_path):
             keras_bert.load(tmp_path, ignore=wrong)
 
 
-@pytest.mark.parametrize("name", ["bert-base-uncased", "google-bert/bert-base-uncased"])
+@pytest.mark.parametrize(
+    "name", ["base-uncased", "bert-base-uncased", "google-bert/bert-base-uncased"]
+)
 def test_name_of_a_repository_suggests_the_known_name(name):
     with pytest.raises(ValueError, match="mean 'base' or 'hf:google-bert/bert-base-uncased'[?]"):
         keras_bert.load(name)

@@ -215,9 +215,19 @@ def test_a_query_with_a_prompt_does_not_find_itself():
     texts = ["good", "bad", "so good", "so bad"]
     data = EmbeddingExamples.of_classes(keras_bert.Examples(texts, labels=["x", "y", "x", "y"]))
     embed = keras_bert.pipeline(encoder())
-    vectors = {text: embed.encode(text) for text in texts}
-    expected = embedding.score(None, data, [[vectors[text] for text in row] for row in data.texts])
-    assert embed.evaluate(data.with_prompts("", "")) == pytest.approx(expected)
+    vectors = [
+        [
+            embed.encode(text, prompt=prompt)
+            for text, prompt in zip(row, ("so ", "bad "), strict=True)
+        ]
+        for row in data.texts
+    ]
+    expected = embedding.score(None, data, vectors)
+    assert embed.evaluate(data.with_prompts("so ", "bad ")) == pytest.approx(expected)
+    # Prompts in the texts would count the own text of a query as relevant.
+    written = [("so " + first, "bad " + second) for first, second in data.texts]
+    written = EmbeddingExamples(written, classes=data.classes)
+    assert embed.evaluate(written) != pytest.approx(expected)
     same = EmbeddingExamples([(text, text) for text in texts]).with_prompts("so ", "bad ")
     with pytest.raises(ValueError, match="texts without labels cannot be scored"):
         embed.evaluate(same)
