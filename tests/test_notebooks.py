@@ -87,7 +87,7 @@ def test_a_notebook_runs(file, small_model, installed, tmp_path):
     )
     assert result.returncode == 0, result.stderr
     if file.stem == "finetune_on_tpu":
-        assert result.stdout.startswith("2 devices")
+        assert result.stdout.startswith("2 cpu devices")
     assert "{'epoch': 1, 'loss': " in result.stdout
     assert "  I was charged twice this month\n" in result.stdout
 
