@@ -47,6 +47,7 @@ from served_latency import LABELS, TEXT
 import keras_bert
 import keras_bert.hub.resolve
 from keras_bert.data import tabular
+from keras_bert.pipelines.onnx_engine import OnnxEngine
 from keras_bert.runtime.processor import instruction_sets
 
 THREADS = os.cpu_count()
@@ -95,9 +96,11 @@ def our_onnx_engines(model, folder):
     engines = {}
     for name, quantize in (("onnx float32", None), ("onnx int8", "int8")):
         path = keras_bert.export(model, folder / name, format="onnx", quantize=quantize)
-        ask = keras_bert.pipeline(path, batch_size=10**6)
-        ask._session = onnx_session(str(path / "model.onnx"))
-        engines[name] = lambda texts, ask=ask: ask._run(texts, len(texts))
+        engine = OnnxEngine(path)
+        engine._session = onnx_session(str(path / "model.onnx"))
+        engines[name] = lambda texts, engine=engine: np.array(
+            engine.outputs(engine.encode_texts(texts), batch_size=len(texts))
+        )
     path = str(folder / "onnx float32" / "model.onnx")
     compiled = openvino_model(path, "f32")
     tokenizer = tokenizers.Tokenizer.from_file(str(folder / "onnx float32" / "tokenizer.json"))
