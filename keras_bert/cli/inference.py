@@ -80,7 +80,7 @@ def evaluate(args):
             predict=inference.predict_function(model, args.precision),
             **decoding,
         )
-    metrics = registry.for_model(model).score(model, examples, answers)
+    metrics = inference.score(heads.find_output(model), examples, answers)
     print(report.table({"examples": len(examples), **metrics}))
     for note in reading.notes(examples, metrics=inference.counts(encoded)):
         print(note)

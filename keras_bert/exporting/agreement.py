@@ -1,6 +1,7 @@
 """How far the answers of an export differ from those in float32."""
 
 import dataclasses
+import time
 
 import numpy as np
 import tensorflow as tf
@@ -37,18 +38,35 @@ class Agreement:
         equal: Fraction of the examples whose labels, tags or answers are equal; `None` if the
             answers are only numbers.
         difference: Largest difference of a score, a probability or an embedding.
+        time: Time of the answers as a multiple of the time in float32, on the exporting machine.
+        accuracy, float32_accuracy: Fractions of the examples with the right label; `None` unless
+            the examples have `labels`.
     """
 
     examples: int
     equal: float | None
     difference: float
+    time: float
+    accuracy: float | None = None
+    float32_accuracy: float | None = None
+
+    @property
+    def loss(self):
+        """Loss of accuracy; without labels the fraction of changed answers, or `None`."""
+        if self.accuracy is not None:
+            return self.float32_accuracy - self.accuracy
+        return None if self.equal is None else 1 - self.equal
 
     def __str__(self):
-        same = "" if self.equal is None else f"{self.equal:.2%} of the answers are equal, "
-        return (
-            f"on {self.examples:,} examples, {same}the largest difference of a number is "
-            f"{self.difference:.2g}"
-        )
+        parts = [f"on {self.examples:,} examples"]
+        if self.equal is not None:
+            parts.append(f"{self.equal:.2%} of the answers are equal")
+        if self.accuracy is not None:
+            parts.append(
+                f"the accuracy is {self.accuracy:.4f} (float32: {self.float32_accuracy:.4f})"
+            )
+        parts.append(f"the largest difference of a number is {self.difference:.2g}")
+        return f"{', '.join(parts)}, and the answers took {self.time:.2f} times as long"
 
 
 def input_names(output):
@@ -85,7 +103,8 @@ def compare(actual, expected, examples, names):
     """Compare two functions of strings that return dicts of tensors (batch, ...).
 
     Args:
-        actual, expected: The functions. They take the inputs `names`, in this order.
+        actual, expected: The functions. They take the inputs `names`, in this order. If they
+            return `label`, strings (batch,), it is compared with the labels of the examples.
         examples: Data of the task, such as `keras_bert.Examples`.
         names: Names of the inputs, such as `["text"]`.
 
@@ -96,10 +115,19 @@ def compare(actual, expected, examples, names):
         ValueError: If the data has no column for an input.
     """
     columns = [_column(examples, name) for name in names]
-    equal, difference = [], 0.0
+    labels = getattr(examples, "labels", None)
+    equal, difference, right, seconds = [], 0.0, [0, 0], []
     for start in range(0, len(examples), _BATCH):
         texts = [tf.constant(column[start : start + _BATCH], tf.string) for column in columns]
-        found, reference = actual(*texts), expected(*texts)
+        began = time.perf_counter()
+        found = actual(*texts)
+        middle = time.perf_counter()
+        reference = expected(*texts)
+        seconds.append((middle - began, time.perf_counter() - middle))
+        if labels is not None and "label" in reference:
+            given = np.array([label.encode() for label in labels[start : start + _BATCH]], object)
+            for index, answers in enumerate((found, reference)):
+                right[index] += int(np.sum(answers["label"].numpy() == given))
         same = None
         for name, value in reference.items():
             one, other = found[name].numpy(), value.numpy()
@@ -111,7 +139,17 @@ def compare(actual, expected, examples, names):
                 same = rows if same is None else same & rows
         if same is not None:
             equal.extend(same)
-    return Agreement(len(examples), float(np.mean(equal)) if equal else None, difference)
+    # The first call of a function is slow.
+    total, reference_total = np.sum(seconds[1:] or seconds, axis=0)
+    count = len(examples)
+    has_labels = labels is not None and "label" in reference
+    return Agreement(
+        count,
+        float(np.mean(equal)) if equal else None,
+        difference,
+        float(total / reference_total),
+        *((each / count for each in right) if has_labels else ()),
+    )
 
 
 def _column(examples, name):

@@ -11,8 +11,12 @@ TASKS = (*TEXT_TASKS, "tagger", "span_selector", "multiple_choice", "masked_lm",
 
 @dataclasses.dataclass
 class OnnxOutput:
-    """The attributes of `layers.TaskOutput` that an ONNX folder holds; labels are in a file."""
+    """The attributes of `layers.TaskOutput` that an ONNX folder holds.
 
+    Labels are in a file, and the task is in the metadata of `model.onnx`.
+    """
+
+    task: str | None = None
     labels: list[str] | None = None
     pairs: bool = False
     multi_label: bool = False
@@ -25,5 +29,6 @@ class OnnxOutput:
 
     @classmethod
     def option_names(cls):
-        """Return the names of the attributes except `labels`."""
-        return [field.name for field in dataclasses.fields(cls) if field.name != "labels"]
+        """Return the names of the attributes except `task` and `labels`."""
+        names = [field.name for field in dataclasses.fields(cls)]
+        return [name for name in names if name not in ("task", "labels")]

@@ -14,8 +14,8 @@ BATCHING_FILE = "batching.config"
 COMPOSE_FILE = "compose.yaml"
 
 # A typical text, and one that fills the model's longest sequence, so that the server allocates
-# memory for both before its first request.
-_SHORT, _LONG = "a short text", "a long text " * 200
+# memory and packs the weights for both before its first request.
+_SHORT, _LONG = "a short text of a few words", "a long text " * 200
 
 # The server must not pad: it would pad `input_mask` with ones. Requests of strings can be batched
 # without padding, because the graph pads the sequences.

@@ -37,7 +37,7 @@ def pipeline(
     Args:
         model: A model with a head of `keras_bert.heads`, an encoder, or its name or path for
             `keras_bert.load`. Also the folder of an ONNX export of a model with a head: it runs in
-            ONNX Runtime, and neither Keras nor TensorFlow is imported.
+            ONNX Runtime. Neither Keras nor TensorFlow is imported, except to score labeled data.
         task: A task of `keras_bert.load`, such as `"masked_lm"`. By default that of the model.
             `"embedder"` gives embeddings of a model with any head.
         batch_size: Sequences per batch.
@@ -52,8 +52,8 @@ def pipeline(
         trusted: See `keras_bert.load`.
 
     Returns:
-        A `Pipeline`. It can be called, and has the methods `evaluate`, `errors`, `export` and
-        `save`, which need a Keras model.
+        A `Pipeline`. It can be called, and has the methods `evaluate` and `errors`, and `export`
+        and `save`, which need a Keras model.
 
     Raises:
         ValueError: If the model has no preprocessor or no known head, or an argument is invalid.

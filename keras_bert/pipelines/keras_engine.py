@@ -45,7 +45,7 @@ class KerasEngine:
 
     def score(self, examples, answers):
         """Return the metrics of answers, with those of each label."""
-        return inference.score(self.model, examples, answers, report=True)
+        return inference.score(self.output, examples, answers, report=True)
 
     def encode_texts(self, texts):
         """Encode single texts for an embedder."""

@@ -79,7 +79,7 @@ class OnnxEngine:
             self.task = metadata.get("task")
             if self.task is None:
                 raise ValueError("it was not written by keras_bert.export")
-            self.output = OnnxOutput(**json.loads(metadata.get("output", "{}")))
+            self.output = OnnxOutput(self.task, **json.loads(metadata.get("output", "{}")))
             self._truncating_tokenizer, self._tokenizer = (
                 tokenizers.Tokenizer.from_file(str(path / "tokenizer.json")) for _ in range(2)
             )
@@ -114,17 +114,22 @@ class OnnxEngine:
     @property
     def model(self):
         """Raise an error: an ONNX folder has no Keras model."""
-        raise self._no_keras_model()
-
-    def check_labeled(self, examples):
-        """Raise an error: only a Keras model can be scored."""
-        raise self._no_keras_model()
-
-    def _no_keras_model(self):
-        return ValueError(
+        raise ValueError(
             f"{self.name} is an ONNX folder, which has no Keras model. Give the model that was "
             "exported to keras_bert.pipeline"
         )
+
+    def check_labeled(self, examples):
+        """Raise an error if data has no labels. This imports Keras."""
+        from keras_bert.tasks import inference
+
+        inference.check_labeled(examples)
+
+    def score(self, examples, answers):
+        """Return the metrics of answers, with those of each label. This imports Keras."""
+        from keras_bert.tasks import inference
+
+        return inference.score(self.output, examples, answers, report=True)
 
     def _has_vocabulary_of(self, file):
         lines = _read_lines(file)
@@ -133,6 +138,13 @@ class OnnxEngine:
 
     def encode(self, examples, long_texts=None):
         """Encode the data of the task."""
+        if not len(examples):
+            raise ValueError(f"{examples.source} contains no examples")
+        if self.task == "embedder":  # `Pipeline.evaluate`
+            from keras_bert.tasks import embedding
+
+            rows = embedding.rows_with_prompts(self.output, examples)
+            return self.encode_texts([text for row in rows for text in row])
         if self.task == "tagger":
             words = [word for sentence in examples.words for word in sentence]
             ids = self._ids(words)
@@ -145,6 +157,9 @@ class OnnxEngine:
             rows = zip(examples.texts, examples.choices, strict=True)
             pairs = [(text, choice) for text, choices in rows for choice in choices]
             return self._encode_pairs(pairs, len(examples.choices[0]))
+        if self.output.pairs != (examples.text_pairs is not None):
+            wanted = "pairs of texts" if self.output.pairs else "single texts"
+            raise ValueError(f"{self.name} reads {wanted}; give data with such texts")
         if self.output.pairs:
             return self._encode_pairs(
                 list(zip(examples.texts, examples.text_pairs, strict=True)), None
@@ -203,6 +218,10 @@ class OnnxEngine:
             )
         if self.task == "multiple_choice":
             return outputs
+        if self.task == "embedder":
+            # The rows of texts have the same number of texts.
+            rows = getattr(examples, "texts", outputs)
+            return np.reshape(outputs, (len(rows), -1, self.width))
         return mean_per_text(encoded.text_of, np.array(outputs))
 
     def candidates(self, encoded, top_k, **options):

@@ -9,8 +9,8 @@ which `training` and `tasks.inference` call:
     compile_options    model -> arguments of `keras.Model.compile`
     encode             model and data -> encoded sequences, see `data.batching`
     decode             outputs of the model -> answers, one per example
-    score              answers -> metrics; the first one is the main metric
-    metric_names       names of these metrics, without `majority`
+    score              `TaskOutput`, data and answers -> metrics; the first one is the main metric
+    metric_names       `TaskOutput` and data -> names of these metrics, without `majority`
     records            answers -> dicts, the rows of a file
 
 To add a task, write such a module and add it to `tasks.registry`. It also needs a head in `heads`,

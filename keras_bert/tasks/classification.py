@@ -233,7 +233,7 @@ def decode(model, examples, encoded, outputs):
     return mean_per_text(encoded.text_of, scipy.special.softmax(logits, axis=-1))
 
 
-def score(model, examples, answers):
+def score(output, examples, answers):
     """Score answers with the metrics of the GLUE benchmark: a dict of floats, the main one first.
 
     `f1` is of the second of two labels, `macro_f1` of more labels. `mcc` is the Matthews
@@ -242,7 +242,6 @@ def score(model, examples, answers):
     from scipy import stats
     from sklearn import metrics
 
-    output = heads.find_output(model)
     if output.task == "regressor":
         given = np.array(examples.scores)
         constant = np.ptp(given) == 0 or np.ptp(answers) == 0
@@ -271,11 +270,10 @@ def score(model, examples, answers):
     }
 
 
-def report(model, examples, answers):
+def report(output, examples, answers):
     """Return `precision`, `recall`, `f1` and `support` per label; nothing for a regressor."""
     from sklearn import metrics
 
-    output = heads.find_output(model)
     if output.task == "regressor":
         return {}
     targets = targets_of(examples, output)
@@ -290,9 +288,8 @@ def report(model, examples, answers):
     }
 
 
-def metric_names(model, examples):
+def metric_names(output, examples):
     """Return the names of the metrics of `score`, the main one first, without `majority`."""
-    output = heads.find_output(model)
     if output.task == "regressor":
         return "pearson", "spearman", "rmse"
     if output.multi_label:

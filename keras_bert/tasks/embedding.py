@@ -159,11 +159,9 @@ def encode(
     `EncodedRows`. The model's default prompt comes before each text, unless the data has its own
     prompts.
     """
-    preprocessor, output = heads.find_encoder(model).preprocessor, heads.find_output(model)
-    prompt = output.prompts.get(output.default_prompt, "")
+    preprocessor = heads.find_encoder(model).preprocessor
+    rows = rows_with_prompts(heads.find_output(model), examples)
     if isinstance(examples, RetrievalData):
-        prompt = "" if examples.has_prompts else prompt
-        rows = [(prompt + text,) for text in _texts_of(examples).values()]
         return EncodedRows(preprocessor, rows, None, max_length, None)
     if sampling not in SAMPLINGS:
         raise ValueError(f"sampling must be {' or '.join(SAMPLINGS)}; received {sampling!r:.80}")
@@ -195,8 +193,6 @@ def encode(
     made = base_loss
     if matryoshka_dims is not None:
         made = _matryoshka(base_loss, matryoshka_dims, width)
-    first, other = examples.prompts or (prompt, prompt)
-    rows = [(first + row[0], *(other + text for text in row[1:])) for row in examples.texts]
     encoded = EncodedRows(preprocessor, rows, _targets(examples), max_length, made)
     if len(rows) and encoded.without_tokens == len(rows) * len(rows[0]):
         raise ValueError(f"{examples.source}: no text has tokens")
@@ -206,6 +202,19 @@ def encode(
         ends = np.cumsum(examples.set_sizes)
         encoded.sets = np.split(np.arange(ends[-1]), ends[:-1])
     return encoded
+
+
+def rows_with_prompts(output, examples):
+    """Return the rows of `EmbeddingExamples`, or a row per text of `RetrievalData`, with prompts.
+
+    The default prompt of `output` comes before each text, unless the data has its own prompts.
+    """
+    prompt = output.prompts.get(output.default_prompt, "")
+    if isinstance(examples, RetrievalData):
+        prompt = "" if examples.has_prompts else prompt
+        return [(prompt + text,) for text in _texts_of(examples).values()]
+    first, other = examples.prompts or (prompt, prompt)
+    return [(first + row[0], *(other + text for text in row[1:])) for row in examples.texts]
 
 
 def _matryoshka(loss, sizes, width):
@@ -283,14 +292,14 @@ def decode(model, examples, encoded, outputs):
     return [np.asarray(vectors, np.float32) for vectors in outputs]
 
 
-def score(model, examples, answers):
+def score(output, examples, answers):
     """Return the metrics of the embeddings, see `embedding_metrics`.
 
     Without scores or vectors, the first text of each row is a query, and the distinct other texts
-    of all rows are the corpus. If `model` is `None`, the similarity is the cosine.
+    of all rows are the corpus. If `output` is `None`, the similarity is the cosine.
     """
     _check_scorable(examples)
-    kind = "cosine" if model is None else heads.find_output(model).similarity
+    kind = "cosine" if output is None else output.similarity
     if isinstance(examples, RetrievalData):
         vectors = dict(zip([*_texts_of(examples)], answers, strict=True))
         return _of_retrieval(
@@ -357,7 +366,7 @@ def _texts_of(examples):
     return queries | {("document", key): text for key, text in examples.corpus.items()}
 
 
-def metric_names(model, examples):
+def metric_names(output, examples):
     """Return the names of the metrics of `score`, the main one first."""
     _check_scorable(examples)
     if getattr(examples, "vectors", None) is not None:

@@ -220,15 +220,18 @@ def evaluate(model, examples, **options):
     check_labeled(examples)
     if "top_k" in options:
         raise ValueError("top_k is not an option of evaluate; remove it")
-    return score(model, examples, answers(model, examples, **options))
+    return score(heads.find_output(model), examples, answers(model, examples, **options))
 
 
-def score(model, examples, found, report=False):
-    """Return the metrics of answers, with `report` also those of each label."""
+def score(output, examples, found, report=False):
+    """Return the metrics of answers, with `report` also those of each label.
+
+    `output` is the `TaskOutput` of the model, or the `OnnxOutput` of an ONNX folder.
+    """
     check_labeled(examples)
-    task = registry.for_model(model)
-    metrics = task.score(model, examples, found)
-    if report and hasattr(task, "report") and (rows := task.report(model, examples, found)):
+    task = registry.for_data(examples)
+    metrics = task.score(output, examples, found)
+    if report and hasattr(task, "report") and (rows := task.report(output, examples, found)):
         metrics["report"] = rows
     return metrics
 

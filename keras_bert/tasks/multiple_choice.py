@@ -76,7 +76,7 @@ def decode(model, examples, encoded, outputs):
     return [scipy.special.softmax(np.asarray(logits, np.float32)) for logits in outputs]
 
 
-def score(model, examples, answers):
+def score(output, examples, answers):
     """Return `accuracy`, and `majority`, the accuracy of always giving the most frequent label."""
     chosen = np.array([row.argmax() for row in answers])
     return {
@@ -85,7 +85,7 @@ def score(model, examples, answers):
     }
 
 
-def metric_names(model, examples):
+def metric_names(output, examples):
     """Return the names of the metrics of `score`, without `majority`."""
     return ("accuracy",)
 

@@ -156,7 +156,7 @@ def decode(
     return question_windows.decode(examples, encoded, outputs, no_answer, top_k=top_k, **options)
 
 
-def score(model, examples, answers, *, characters=None):
+def score(output, examples, answers, *, characters=None):
     """Score answers as SQuAD's `evaluate-v2.0.py` does: `f1`, the main metric, and `exact_match`.
 
     If some questions have no answer: also `has_answer_f1` and `no_answer_accuracy`. `characters`
@@ -185,7 +185,7 @@ def score(model, examples, answers, *, characters=None):
     return {name: float(value) for name, value in metrics.items()}
 
 
-def metric_names(model, examples):
+def metric_names(output, examples):
     """Return the names of the metrics of `score`, the main one first."""
     has_answer = [bool(right) for right in _known_answers(examples)]
     names = ["f1", "exact_match"]

@@ -104,11 +104,11 @@ def decode(model, examples, encoded, outputs):
     return tag_windows.decode(labels, examples.words, encoded, probabilities)
 
 
-def score(model, examples, answers):
+def score(output, examples, answers):
     """Score answers: `f1`, `precision`, `recall` of entities for BIO tags, `accuracy`, `majority`.
 
     As in CoNLL's script, an "I-" after "O" or another type starts an entity. BIOES and BILOU work
-    too. If `model` is `None`, the tags of the examples decide if entities are scored.
+    too. If `output` is `None`, the tags of the examples decide if entities are scored.
     Source: https://www.clips.uantwerpen.be/conll2003/ner/bin/conlleval and seqeval.
     """
     if examples.tags is None:
@@ -116,7 +116,7 @@ def score(model, examples, answers):
     given = [[tag for tag, _ in answer] for answer in answers]
     pairs = list(zip(examples.tags, given, strict=True))
     metrics = {}
-    if _has_entities(model, examples):
+    if _has_entities(output, examples):
         sets = [(tag_windows.entities(gold), tag_windows.entities(row)) for gold, row in pairs]
         correct = sum(len(gold & found) for gold, found in sets)
         found = sum(len(found) for _, found in sets)
@@ -130,10 +130,10 @@ def score(model, examples, answers):
     return {**metrics, "accuracy": float(np.mean(same)), "majority": examples.majority_share()}
 
 
-def report(model, examples, answers):
+def report(output, examples, answers):
     """Return `precision`, `recall`, `f1` and `support` per entity type, or else per tag."""
     counts: dict[str, list[int]] = collections.defaultdict(lambda: [0, 0, 0])
-    has_entities = _has_entities(model, examples)
+    has_entities = _has_entities(output, examples)
     for gold, answer in zip(examples.tags, answers, strict=True):
         row = [tag for tag, _ in answer]
         sets = [
@@ -154,15 +154,15 @@ def report(model, examples, answers):
     return rows
 
 
-def metric_names(model, examples):
+def metric_names(output, examples):
     """Return the names of the metrics of `score`, the main one first, without `majority`."""
-    return (*(("f1", "precision", "recall") if _has_entities(model, examples) else ()), "accuracy")
+    return (*(("f1", "precision", "recall") if _has_entities(output, examples) else ()), "accuracy")
 
 
-def _has_entities(model, examples):
+def _has_entities(output, examples):
     # Use the labels of the model, so that all epochs have the same metrics, even if the file and
     # the answers of an epoch hold no entity.
-    labels = examples.label_names() if model is None else heads.find_output(model).labels
+    labels = examples.label_names() if output is None else output.labels
     return any(map(is_bio, labels))
 
 

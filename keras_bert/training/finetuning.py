@@ -298,7 +298,7 @@ class _Run:
             options = task.compile_options(model, self.encoded)
         else:
             options = task.compile_options(model)
-        scores = None if dev is None else task.metric_names(model, dev)
+        scores = None if dev is None else task.metric_names(heads.find_output(model), dev)
         check_monitors(callbacks, scores, _names_of_logs(options))
         if show_progress:
             for data, encoded in ((train, self.encoded), (dev, self._encoded_dev)):
@@ -325,7 +325,7 @@ class _Run:
 
     def _score_names(self, task):
         """Return the names of the scores of the dev data, and of its loss if it has targets."""
-        names = task.metric_names(self._model, self._dev)
+        names = task.metric_names(heads.find_output(self._model), self._dev)
         return (*names, DEV_LOSS) if _has_targets(self._encoded_dev) else names
 
     @property

@@ -1,5 +1,7 @@
 """Tests of the comparison of two functions of strings."""
 
+import time
+
 import pytest
 import tensorflow as tf
 
@@ -24,6 +26,20 @@ def test_labels_and_numbers():
     found = agreement.compare(lengths, short_lengths, examples, ["text"])
     assert (found.examples, found.equal, found.difference) == (80, 0.75, 1.0)
     assert "80 examples, 75.00% of the answers are equal" in str(found)
+    assert found.accuracy is None and found.loss == 0.25
+
+
+def test_accuracy_and_time():
+    def slow_lengths(text):
+        time.sleep(0.02)
+        return lengths(text)
+
+    examples = Examples(["a", "bb", "ccc", "dddd"] * 20, labels=["1", "2", "3", "4"] * 20)
+    found = agreement.compare(short_lengths, slow_lengths, examples, ["text"])
+    assert (found.accuracy, found.float32_accuracy, found.loss) == (0.75, 1, 0.25)
+    assert found.time < 1
+    assert "the accuracy is 0.7500 (float32: 1.0000), the largest" in str(found)
+    assert agreement.compare(slow_lengths, lengths, examples, ["text"]).time > 1
 
 
 def test_nan_is_a_difference():

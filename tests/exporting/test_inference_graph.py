@@ -1,5 +1,8 @@
 """Tests of the inference graph. The reference is the Keras model itself."""
 
+import os
+import subprocess
+import sys
 import warnings
 
 import keras
@@ -12,6 +15,7 @@ from tensorflow.python.framework.test_util import IsMklEnabled
 import keras_bert
 from keras_bert import heads
 from keras_bert.exporting import inference_graph
+from keras_bert.runtime import processor
 from tests import tiny
 
 _TOKENS = np.array([[2, 5, 7, 3, 0, 0], [2, 6, 9, 10, 8, 3], [2, 3, 0, 0, 0, 0]], np.int32)
@@ -246,3 +250,46 @@ def test_tensorflow_fuses_the_ops():
     assert fused.count(b"BiasAdd Add") == 4  # residuals
     assert fused.count(b"Mul Add") == 2  # attention logits
     assert not [node.name for node in nodes if "Transpose" in node.op]
+
+
+ALTERNATE = """
+import sys
+import tensorflow as tf
+
+served = tf.saved_model.load(sys.argv[1]).signatures["ids"]
+for turn in range(2):
+    print("turn", turn, flush=True)
+    for rows, length in ((1, 3), (1, 16), (6, 32), (2, 30)):
+        ones = tf.ones([rows, length], tf.int32)
+        served(input_word_ids=ones, input_mask=ones, input_type_ids=ones)
+"""
+
+
+@pytest.mark.skipif(not IsMklEnabled(), reason="TensorFlow has no oneDNN here")
+@pytest.mark.parametrize("precision", inference_graph.PRECISIONS)
+def test_weights_are_packed_once_for_few_and_for_many_tokens(precision, tmp_path):
+    if precision == "bfloat16" and "avx512_bf16" not in processor.instruction_sets():
+        pytest.skip("the processor has no instructions for bfloat16")
+    encoder = tiny.encoder(hidden_size=192, intermediate_size=384)
+    for weight in encoder.weights:  # TensorFlow removes biases of zeros
+        weight.assign(weight + 0.1)
+    path = keras_bert.export(heads.classifier(encoder, 2), tmp_path / "a", precision=precision)
+    result = subprocess.run(
+        [sys.executable, "-c", ALTERNATE, path],
+        env={**os.environ, "ONEDNN_VERBOSE": "profile_exec", "TF_ENABLE_ONEDNN_OPTS": "1"},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    first, second = result.stdout.split("turn 1")
+    assert ",inner_product," in first and ",inner_product," in second
+    assert ",reorder," not in second
+
+
+def test_only_float32_constants_have_a_copy_for_few_tokens(monkeypatch):
+    encoder = tiny.encoder()
+    spec = {name: tf.TensorSpec([None, None], tf.int32, name=name) for name in encoder.input}
+    function = tf.function(lambda inputs: inputs["input_mask"], input_signature=[spec])
+    copied = inference_graph.with_copy_for_few_tokens(function, encoder)
+    assert copied is not function and copied.input_signature == function.input_signature
+    assert inference_graph.with_copy_for_few_tokens(function, encoder, "bfloat16") is function
+    monkeypatch.setattr(inference_graph, "_MAX_CONSTANTS", 100)
+    assert inference_graph.with_copy_for_few_tokens(function, encoder) is function

@@ -254,7 +254,8 @@ def test_int8_adds_no_handler_of_logs(tmp_path, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore:__array__ implementation")
-def test_inaccurate_int8_is_a_warning(tmp_path, monkeypatch):
+@pytest.mark.parametrize("labeled", [False, True])
+def test_inaccurate_int8_is_a_warning(labeled, tmp_path, monkeypatch):
     model = heads.classifier(tiny.encoder(initializer_range=0.3), labels=["bad", "good"])
 
     def spoil(file):
@@ -267,12 +268,18 @@ def test_inaccurate_int8_is_a_warning(tmp_path, monkeypatch):
         onnx.save(proto, file)
 
     monkeypatch.setattr("keras_bert.exporting.onnx_export._quantize", spoil)
-    with pytest.warns(UserWarning, match="int8 changes .*% of the answers on the examples"):
+    texts = ["good", "bad", "so", "film"]
+    labels = [row["label"] for row in keras_bert.predict(model, texts)] if labeled else None
+    message = "the examples: int8 changes .*% of the answers"
+    if labeled:
+        message = "the examples: int8 loses .* points of accuracy"
+    with pytest.warns(UserWarning, match=message):
         keras_bert.export(
             model, tmp_path / "a", format="onnx", quantize="int8",
-            dev=keras_bert.Examples(["good", "bad", "so", "film"]),
+            dev=keras_bert.Examples(texts, labels=labels),
         )  # fmt: skip
-    assert "**More than 1%" in (tmp_path / "a" / "README.md").read_text(encoding="utf-8")
+    card = (tmp_path / "a" / "README.md").read_text(encoding="utf-8")
+    assert "**On this data, int8 " in card and ("(float32: 1.0000)" in card) == labeled
 
 
 def quantized():

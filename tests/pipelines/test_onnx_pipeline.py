@@ -260,10 +260,82 @@ def test_texts_of_a_model_that_refuses_long_ones(tmp_path):
 def test_what_needs_the_keras_model(tmp_path):
     model = heads.classifier(tiny.encoder(), labels=["a", "b"])
     ask = keras_bert.pipeline(keras_bert.export(model, tmp_path / "a", format="onnx"))
-    examples = keras_bert.Examples(["good"], labels=["a"])
     for call in (
-        lambda: ask.model, lambda: ask.evaluate(examples), lambda: ask.errors(examples),
-        lambda: ask.export(tmp_path / "b"), lambda: ask.save(tmp_path / "b"),
+        lambda: ask.model, lambda: ask.export(tmp_path / "b"), lambda: ask.save(tmp_path / "b"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match="is an ONNX folder, which has no Keras model"):
             call()
+
+
+WORDS = [["so", "good"], ["a", "bad", "film"]]
+PAIRS = keras_bert.EmbeddingExamples([("good", "so good"), ("bad", "so bad"), ("film", "this")])
+# For each head: the model, and labeled data.
+SCORED = {
+    "classifier": (
+        lambda encoder: heads.classifier(encoder, labels=["a", "b"]),
+        keras_bert.Examples(TEXTS[:3], labels=["a", "b", "a"]),
+    ),
+    "multi_label": (
+        lambda encoder: heads.classifier(encoder, labels=["a", "b"], multi_label=True),
+        keras_bert.Examples(TEXTS[:3], label_sets=[("a",), (), ("a", "b")]),
+    ),
+    "regressor": (
+        lambda encoder: heads.regressor(encoder, pairs=True),
+        keras_bert.Examples(TEXTS[:3], text_pairs=TEXTS[1:4], scores=[0.0, 1.0, 3.0]),
+    ),
+    "tagger": (
+        lambda encoder: heads.tagger(encoder, labels=["O", "B-x"]),
+        keras_bert.TaggedSentences(WORDS, [["O", "B-x"], ["O", "O", "B-x"]]),
+    ),
+    "span_selector": (
+        lambda encoder: heads.span_selector(encoder, no_answer=True),
+        keras_bert.Questions(
+            ["who?", "what?"], ["so good", "a film"], answers=[[("good", 3)], []]
+        ),
+    ),
+    "multiple_choice": (
+        heads.multiple_choice,
+        keras_bert.Choices(["so", "a"], [["good", "bad"], ["film", "this"]], labels=[0, 1]),
+    ),
+    "embedder": (
+        lambda encoder: heads.embedder(encoder, prompts={"q": "a "}, default_prompt="q"), PAIRS
+    ),
+    "with prompts": (heads.embedder, PAIRS.with_prompts("so ", "film ")),
+    "retrieval": (
+        heads.embedder,
+        keras_bert.RetrievalData(
+            {"1": "good", "2": "bad"}, {"a": "so good", "b": "so bad"}, {"1": {"a"}, "2": {"b"}}
+        ),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SCORED)
+def test_scores_equal_those_of_the_keras_model(case, tmp_path):
+    build, data = SCORED[case]
+    asks = pipelines(build(tiny.encoder(initializer_range=0.5)), tmp_path)
+    expected, found = (ask.evaluate(data) for ask in asks)
+    assert list(found) == list(expected)
+    rows = expected.pop("report", {}), found.pop("report", {})
+    assert rows[0] == rows[1]
+    assert found == pytest.approx(expected, abs=1e-5)
+    if asks[0].task != "embedder":
+        mistakes = [ask.errors(data) for ask in asks]
+        assert len(mistakes[0]) == len(mistakes[1])
+        for one, other in zip(*mistakes, strict=True):
+            assert one | {"score": 0} == other | {"score": 0}
+
+
+def test_scoring_needs_labeled_data_of_the_task(tmp_path):
+    model = heads.classifier(tiny.encoder(), labels=["a", "b"])
+    Examples = keras_bert.Examples
+    for data, message in (
+        (Examples(["good"]), "has no labels to score against"),
+        (Examples([], labels=[]), "contains no examples"),
+        (Examples(["good"], text_pairs=["bad"], labels=["a"]), "reads single texts"),
+        (Examples(["good"], labels=["c"]), "the label 'c' is not one of the model's labels"),
+        (keras_bert.TaggedSentences(WORDS, WORDS), "takes Examples"),
+    ):
+        for ask in pipelines(model, tmp_path / str(len(message))):
+            with pytest.raises(ValueError, match=message):
+                ask.evaluate(data)

@@ -170,10 +170,10 @@ RNG = np.random.default_rng(0)
 
 @pytest.mark.parametrize("count", [2, 3])
 def test_scores_of_labels(count):
-    model = model_of(labels=LABELS[:count])
+    output = heads.TaskOutput("classifier", labels=LABELS[:count])
     examples = Examples(["a"] * 50, labels=[LABELS[i] for i in RNG.integers(0, count, 50)])
     answers = RNG.random((50, count))
-    found = classification.score(model, examples, answers)
+    found = classification.score(output, examples, answers)
     given, chosen = examples.labels, [LABELS[i] for i in answers.argmax(1)]
     assert found["accuracy"] == metrics.accuracy_score(given, chosen)
     assert found["mcc"] == pytest.approx(metrics.matthews_corrcoef(given, chosen))
@@ -185,16 +185,17 @@ def test_scores_of_labels(count):
 
 
 def test_score_of_a_single_label_does_not_warn():
-    model = model_of(labels=LABELS[:2])
+    output = heads.TaskOutput("classifier", labels=LABELS[:2])
     found = classification.score(
-        model, Examples(["a"] * 2, labels=["x"] * 2), np.array([[0.9, 0.1]] * 2)
+        output, Examples(["a"] * 2, labels=["x"] * 2), np.array([[0.9, 0.1]] * 2)
     )
     assert found == {"accuracy": 1.0, "f1": 0.0, "mcc": 0.0, "majority": 1.0}
 
 
 def test_scores_of_label_sets():
     answers = np.array([[0.9, 0.1, 0.5], [0.1, 0.6, 0.1], [0.2, 0.9, 0.4]])
-    found = classification.score(model_of(labels=LABELS, multi_label=True), SETS, answers)
+    output = heads.TaskOutput("classifier", labels=LABELS, multi_label=True)
+    found = classification.score(output, SETS, answers)
     # Correct: x, z, y; wrong: y in the second text.
     assert found == pytest.approx(
         {"micro_f1": 6 / 7, "macro_f1": (1 + 2 / 3 + 1) / 3, "exact_match": 2 / 3}
@@ -202,14 +203,16 @@ def test_scores_of_label_sets():
 
 
 def test_scores_of_numbers():
-    model = heads.regressor(tiny.encoder(num_hidden_layers=1))
+    output = heads.TaskOutput("regressor")
     given, answers = RNG.normal(size=20), RNG.normal(size=20).astype(np.float32)
-    found = classification.score(model, Examples(["a"] * 20, scores=given), answers)
+    found = classification.score(output, Examples(["a"] * 20, scores=given), answers)
     assert found["pearson"] == pytest.approx(stats.pearsonr(given, answers).statistic)
     assert found["spearman"] == pytest.approx(stats.spearmanr(given, answers).statistic)
     assert found["rmse"] == pytest.approx(np.sqrt(np.mean((given - answers) ** 2)))
     # Constant answers have correlation 0, without a warning.
-    found = classification.score(model, Examples(["a"] * 20, scores=given), np.ones(20, np.float32))
+    found = classification.score(
+        output, Examples(["a"] * 20, scores=given), np.ones(20, np.float32)
+    )
     assert (found["pearson"], found["spearman"]) == (0.0, 0.0)
 
 

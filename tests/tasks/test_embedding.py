@@ -67,7 +67,7 @@ def test_finetune_lowers_the_loss(examples, options, tmp_path):
     history = found["history"]
     assert history[-1]["loss"] < history[0]["loss"]
     assert heads.find_task(model) == "embedder" and model.output_shape == (None, 8)
-    names = embedding.metric_names(model, examples)
+    names = embedding.metric_names(None, examples)
     scores = keras_bert.evaluate(model, examples)
     assert list(scores)[: len(names)] == list(names)
     assert scores[names[1]] == pytest.approx(found[names[1]], abs=1e-5)
@@ -245,8 +245,8 @@ def test_retrieval_compares_as_the_model_was_trained():
     vectors = [np.array([queries["q"]]), *([np.array(each)] for each in corpus.values())]
     data = keras_bert.RetrievalData({"q": "a"}, dict.fromkeys(corpus, "b"), {"q": {"long": 1}})
     for kind, rank in (("dot", 1.0), ("cosine", 0.5), ("euclidean", 0.5)):
-        model = heads.embedder(encoder(), similarity=kind)
-        assert embedding.score(model, data, vectors)["mrr@10"] == rank
+        output = heads.TaskOutput("embedder", similarity=kind)
+        assert embedding.score(output, data, vectors)["mrr@10"] == rank
 
 
 def test_grades_of_zero_are_not_relevant():

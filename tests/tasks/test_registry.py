@@ -25,7 +25,7 @@ def test_tasks_have_the_same_functions(task):
         "compile_options": ["model"],
         "encode": ["model", "examples", "max_length"],
         "decode": ["model", "examples", "encoded", "outputs"],
-        "score": ["model", "examples", "answers"],
+        "score": ["output", "examples", "answers"],
         "records": ["model", "examples", "answers"],
     }.items():
         signature = inspect.signature(getattr(task, name))

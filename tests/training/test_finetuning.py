@@ -75,7 +75,7 @@ def test_each_task_learns(kind, capsys):
     assert metrics["history"][-1]["loss"] == metrics["train_loss"] < metrics["history"][0]["loss"]
     scores = inference.evaluate(model, examples)
     assert list(scores) == METRICS[kind]
-    names = registry.for_data(examples).metric_names(model, examples)
+    names = registry.for_data(examples).metric_names(heads.find_output(model), examples)
     assert tuple(name for name in scores if name != "majority") == names
     assert next(iter(scores.values())) > 0.99
     assert heads.find_output(model).pairs == (kind in ("pairs", "questions"))
