@@ -10,6 +10,7 @@ Options of Beam, such as --runner, follow after these; see README.md.
 import argparse
 
 import apache_beam as beam
+from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from keras_bert import bulk
@@ -25,6 +26,10 @@ def main(arguments=None):
     parser.add_argument("--keep", nargs="*", help="columns to keep (default: all)")
     parser.add_argument("--parquet", action="store_true", help="write Parquet, not JSON Lines")
     args, beam_options = parser.parse_known_args(arguments)
+    # Without this check, a wrong path ends in a long traceback of Beam.
+    for name, pattern in (("model", f"{args.model}/**"), ("--input", args.input)):
+        if not FileSystems.match([pattern])[0].metadata_list:
+            parser.error(f"argument {name}: no file matches {pattern}")
 
     columns = {"text": args.text} if args.text else None
     predict = bulk.Predict(args.model, columns=columns, keep=args.keep)

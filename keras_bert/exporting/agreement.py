@@ -53,7 +53,7 @@ class Agreement:
     @property
     def loss(self):
         """Loss of accuracy; without labels the fraction of changed answers, or `None`."""
-        if self.accuracy is not None:
+        if self.accuracy is not None and self.float32_accuracy is not None:
             return self.float32_accuracy - self.accuracy
         return None if self.equal is None else 1 - self.equal
 

@@ -59,6 +59,7 @@ services:
       - %(models)s
       - --model_config_file_poll_wait_seconds=30
       - --allow_version_labels_for_unavailable_models
+      - --tensorflow_intra_op_parallelism=${THREADS:-0}  # of a request; 0: all cores
 %(batching)s\
     # These ports have no authentication and no limits. Clients on other machines need a proxy,
     # such as examples/serving/nginx.conf of keras_bert.

@@ -116,6 +116,7 @@ FLAGS = {
     "model_config_file",
     "model_config_file_poll_wait_seconds",
     "allow_version_labels_for_unavailable_models",
+    "tensorflow_intra_op_parallelism",
     "enable_batching",
     "batching_parameters_file",
 }
