@@ -188,3 +188,16 @@ def test_wrong_inputs(tmp_path):
         bulk.ReadRows("reviews.csv")
     with pytest.raises(OSError, match="No files found"):
         beam.Pipeline() | bulk.ReadRows(str(tmp_path / "*.txt"))
+
+
+def test_wrong_paths_of_the_example(folder, tmp_path, capsys):
+    missing = tmp_path / "missing"
+    texts = tmp_path / "in.txt"
+    texts.write_text("good\n")
+    for model, given, message in (
+        (missing, texts, f"argument model: no file matches {missing}/**"),
+        (folder / "classifier", missing, f"argument --input: no file matches {missing}"),
+    ):
+        with pytest.raises(SystemExit):
+            run_example(model, "--input", given, "--output", tmp_path / "out")
+        assert message in capsys.readouterr().err
