@@ -26,15 +26,16 @@ def main(arguments=None):
     parser.add_argument("--keep", nargs="*", help="columns to keep (default: all)")
     parser.add_argument("--parquet", action="store_true", help="write Parquet, not JSON Lines")
     args, beam_options = parser.parse_known_args(arguments)
-    # Without this check, a wrong path ends in a long traceback of Beam.
-    for name, pattern in (("model", f"{args.model}/**"), ("--input", args.input)):
-        if not FileSystems.match([pattern])[0].metadata_list:
-            parser.error(f"argument {name}: no file matches {pattern}")
+    options = PipelineOptions(beam_options)
+    FileSystems.set_options(options)
+    # Without this check, a wrong pattern ends in a long traceback of Beam.
+    if not FileSystems.match([args.input])[0].metadata_list:
+        parser.error(f"argument --input: no file matches {args.input}")
 
     columns = {"text": args.text} if args.text else None
     predict = bulk.Predict(args.model, columns=columns, keep=args.keep)
     schema = bulk.parquet_schema(predict, args.input, args.format) if args.parquet else None
-    pipeline = beam.Pipeline(options=PipelineOptions(beam_options))
+    pipeline = beam.Pipeline(options=options)
     rows = pipeline | bulk.ReadRows(args.input, args.format)
     predicted, rejected = rows | predict
     predicted | "WritePredicted" >> bulk.WriteRows(f"{args.output}/predicted", schema)

@@ -1,7 +1,6 @@
 """How far the answers of an export differ from those in float32."""
 
 import dataclasses
-import time
 
 import numpy as np
 import tensorflow as tf
@@ -38,24 +37,15 @@ class Agreement:
         equal: Fraction of the examples whose labels, tags or answers are equal; `None` if the
             answers are only numbers.
         difference: Largest difference of a score, a probability or an embedding.
-        time: Time of the answers as a multiple of the time in float32, on the exporting machine.
         accuracy, float32_accuracy: Fractions of the examples with the right label; `None` unless
-            the examples have `labels`.
+            each example has one label.
     """
 
     examples: int
     equal: float | None
     difference: float
-    time: float
     accuracy: float | None = None
     float32_accuracy: float | None = None
-
-    @property
-    def loss(self):
-        """Loss of accuracy; without labels the fraction of changed answers, or `None`."""
-        if self.accuracy is not None and self.float32_accuracy is not None:
-            return self.float32_accuracy - self.accuracy
-        return None if self.equal is None else 1 - self.equal
 
     def __str__(self):
         parts = [f"on {self.examples:,} examples"]
@@ -65,8 +55,7 @@ class Agreement:
             parts.append(
                 f"the accuracy is {self.accuracy:.4f} (float32: {self.float32_accuracy:.4f})"
             )
-        parts.append(f"the largest difference of a number is {self.difference:.2g}")
-        return f"{', '.join(parts)}, and the answers took {self.time:.2f} times as long"
+        return ", ".join([*parts, f"the largest difference of a number is {self.difference:.2g}"])
 
 
 def input_names(output):
@@ -86,7 +75,8 @@ def check_data(dev, output):
         output: The `layers.TaskOutput` of the model.
 
     Raises:
-        ValueError: If `dev` is not data of the model's task, or has no column for an input.
+        ValueError: If `dev` is not data of the model's task, is empty, has no column for an input,
+            or has a label that the model does not know.
     """
     expected = _DATA.get(output.task, ("Examples",))
     # By name, because `keras_bert.data` is a layer above this one.
@@ -95,8 +85,17 @@ def check_data(dev, output):
             f"dev must be {' or '.join(f'keras_bert.{name}' for name in expected)}; received "
             f"{type(dev).__name__}. Read a file with keras_bert.read"
         )
+    if not len(dev):
+        raise ValueError(f"{dev.source} contains no examples")
     for name in input_names(output):
         _column(dev, name)
+    given = getattr(dev, "labels", None) if output.task == "classifier" else None
+    unknown = next((label for label in given or () if label not in output.labels), None)
+    if unknown is not None:
+        raise ValueError(
+            f"{dev.source}: the label {unknown!r} is not one of the model's labels: "
+            f"{', '.join(output.labels[:20])}"
+        )
 
 
 def compare(actual, expected, examples, names):
@@ -116,40 +115,43 @@ def compare(actual, expected, examples, names):
     """
     columns = [_column(examples, name) for name in names]
     labels = getattr(examples, "labels", None)
-    equal, difference, right, seconds = [], 0.0, [0, 0], []
+    equal: list[bool] = []
+    correct: list[tuple[bool, bool]] = []
+    difference = 0.0
     for start in range(0, len(examples), _BATCH):
-        texts = [tf.constant(column[start : start + _BATCH], tf.string) for column in columns]
-        began = time.perf_counter()
-        found = actual(*texts)
-        middle = time.perf_counter()
-        reference = expected(*texts)
-        seconds.append((middle - began, time.perf_counter() - middle))
+        batch = slice(start, start + _BATCH)
+        texts = [tf.constant(column[batch], tf.string) for column in columns]
+        found, reference = (
+            {name: value.numpy() for name, value in function(*texts).items()}
+            for function in (actual, expected)
+        )
+        difference = _larger(difference, found, reference)
+        equal.extend(_equal_rows(found, reference))
         if labels is not None and "label" in reference:
-            given = np.array([label.encode() for label in labels[start : start + _BATCH]], object)
-            for index, answers in enumerate((found, reference)):
-                right[index] += int(np.sum(answers["label"].numpy() == given))
-        same = None
-        for name, value in reference.items():
-            one, other = found[name].numpy(), value.numpy()
-            if value.dtype.is_floating:
-                largest = np.abs(one - other).max(initial=0)
-                difference = float(np.maximum(difference, largest))  # NaN stays NaN
-            else:
-                rows = (one == other).reshape(len(one), -1).all(axis=1)
-                same = rows if same is None else same & rows
-        if same is not None:
-            equal.extend(same)
-    # The first call of a function is slow.
-    total, reference_total = np.sum(seconds[1:] or seconds, axis=0)
-    count = len(examples)
-    has_labels = labels is not None and "label" in reference
-    return Agreement(
-        count,
-        float(np.mean(equal)) if equal else None,
-        difference,
-        float(total / reference_total),
-        *((each / count for each in right) if has_labels else ()),
-    )
+            right = np.array([label.encode() for label in labels[batch]], object)
+            correct.extend(zip(found["label"] == right, reference["label"] == right, strict=True))
+    accuracies = np.mean(correct, axis=0).tolist() if correct else ()
+    share = float(np.mean(equal)) if equal else None
+    return Agreement(len(examples), share, difference, *accuracies)
+
+
+def _larger(difference, found, reference):
+    """Return the largest difference of two floats with the same name, at least `difference`."""
+    for name, value in reference.items():
+        if value.dtype.kind == "f":
+            largest = np.abs(found[name] - value).max(initial=0)
+            difference = float(np.maximum(difference, largest))  # NaN stays NaN
+    return difference
+
+
+def _equal_rows(found, reference):
+    """Return for each row if its labels, tags or answers are equal; empty if there are none."""
+    columns = [
+        (found[name] == value).reshape(len(value), -1).all(axis=1)
+        for name, value in reference.items()
+        if value.dtype.kind != "f"
+    ]
+    return np.all(columns, axis=0) if columns else []
 
 
 def _column(examples, name):

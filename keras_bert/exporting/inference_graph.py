@@ -32,9 +32,9 @@ PRECISIONS = ("float32", "bfloat16")
 # The weights of larger encoders stay variables. TensorFlow copies constants many times while it
 # loads and optimizes a graph: BERT-Base took 7 GB with constants, and 0.6 GB with variables.
 _MAX_CONSTANTS = 100 * 2**20
-# oneDNN packs a constant in the form that the first call of its matmul needs. In float32, 7
-# to 80 rows need one form and other numbers another one. In the wrong form, oneDNN packs all
-# weights again in each call: a text of 20 words took 8 ms after a batch, and 4.7 ms without one.
+# oneDNN packs a constant weight for the first call of its matmul. In float32, matmuls of 7 to 80
+# rows need one memory layout, all others a second one. With the wrong layout, oneDNN packs the
+# weight again in each call: a text of 20 words took 8 ms after a batch, and 4.7 ms without one.
 _FEW_TOKENS = (7, 80)
 # In a model of only these layers, the vector of a token does not depend on those at padding.
 _KEEP_TOKENS_APART = (
@@ -99,21 +99,24 @@ def forward_function(model, precision=None, frozen=False):
     return lambda inputs: keras_internals.run_with(model, inputs, functions)
 
 
-def with_copy_for_few_tokens(function, encoder, precision=None):
+def with_copy_for_few_tokens(function, model, precision=None):
     """Return a `tf.function` with a second copy of its graph for few tokens, if it needs one.
 
-    oneDNN then packs the constant weights for few and for many tokens.
+    oneDNN then packs the constant weights for few and for many tokens. In the last layer, which may
+    compute only [CLS], it can still pack them again.
 
     Args:
         function: A `tf.function` of `forward_function(..., frozen=True)`, with an input signature.
-        encoder: The `BertEncoder` of the model.
+        model: The model.
         precision: As for `forward_function`.
 
     Returns:
         A `tf.function` with the same input signature, or `function` itself.
     """
-    dtype = tf.as_dtype(precision or encoder.compute_dtype)
-    if dtype != tf.float32 or encoder.count_params() * dtype.size > _MAX_CONSTANTS:
+    encoder = _replaceable_encoder(model)
+    if encoder is None or (precision or encoder.compute_dtype) != "float32":
+        return function
+    if not _has_constants(encoder, tf.float32):
         return function
     fewest, most = _FEW_TOKENS
 
@@ -138,6 +141,11 @@ def _replaceable_encoder(model):
     return encoder if model is encoder or encoder in model.layers else None
 
 
+def _has_constants(encoder, dtype):
+    """Return True if the weights of a frozen encoder are constants of the graph."""
+    return encoder.count_params() * dtype.size <= _MAX_CONSTANTS
+
+
 class _Encoder:
     """The encoder as a function from its inputs to its outputs, see `BertEncoder`.
 
@@ -151,8 +159,8 @@ class _Encoder:
         self._encoder = encoder
         self._config = encoder.bert_config
         self._dtype = tf.as_dtype(precision)
-        size = encoder.count_params() * self._dtype.size
-        self._frozen, self._constants = frozen, frozen and size <= _MAX_CONSTANTS
+        self._frozen = frozen
+        self._constants = frozen and _has_constants(encoder, self._dtype)
         self._copies = {}
         self._layers = [
             encoder.get_layer(f"layer_{index}")

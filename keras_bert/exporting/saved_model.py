@@ -73,12 +73,13 @@ def export(
         path: Model folder. The version is written to `path/1`, or to the number after the highest
             one there. For ONNX, a new or empty folder.
         format: `"saved_model"` or `"onnx"`.
-        precision: Of a SavedModel's matmuls: `"float32"`, or `"bfloat16"`, which halves the
-            weights and is fast on CPUs with AVX512-BF16 or AMX. `None` keeps the model's dtype.
+        precision: Dtype of the matmuls of a SavedModel: `"float32"`, or `"bfloat16"`, which halves
+            the size and is fast on CPUs with AVX512-BF16 or AMX. `None` keeps the model's dtype.
         quantize: For ONNX, `"int8"` quantizes matmuls and embeddings; only ONNX Runtime reads it.
         dev: Data of the task, on which a bfloat16 or int8 export is compared with float32. The
-            model card states equal answers, accuracy if there are labels, and speed. For ONNX,
-            only texts and pairs; more than 1 point of lost accuracy is a warning.
+            model card states the equal answers, and the accuracy if each text has one label. For
+            ONNX, `dev` takes texts and pairs; the card has the time too, and more than 1 point of
+            lost accuracy is a warning.
         metrics: Dict for the model card, such as `keras_bert.finetune` returns. `None`: the metrics
             of the run of `finetune`, or of the file or folder that was loaded, unless the
             weights have changed since. `{}`: none.
@@ -91,8 +92,9 @@ def export(
 
     Raises:
         ValueError: If the backend is not TensorFlow, the encoder has no vocabulary, the model
-            cannot take strings or cannot compute in this precision, or `dev` belongs to another
-            task.
+            cannot take strings or cannot compute in this precision, an argument has an unknown
+            value or does not apply to the format, or `dev` is not data of the task with labels
+            that the model knows.
         OSError: If the folder cannot be written. Incomplete files are removed.
         ImportError: For ONNX, if the extra is not installed.
 
@@ -270,7 +272,7 @@ def _signatures(model, output, precision):
         input_signature=[specs],
         autograph=False,
     )
-    predict = inference_graph.with_copy_for_few_tokens(predict, encoder, precision)
+    predict = inference_graph.with_copy_for_few_tokens(predict, model, precision)
     make = signatures.HEADS[output.task]
     length = max_sequence_length(encoder)
     return predict, make(predict, output, encoder.preprocessor, length)

@@ -14,7 +14,7 @@ BATCHING_FILE = "batching.config"
 COMPOSE_FILE = "compose.yaml"
 
 # A typical text, and one that fills the model's longest sequence, so that the server allocates
-# memory and packs the weights for both before its first request.
+# memory and packs weights for both before its first request.
 _SHORT, _LONG = "a short text of a few words", "a long text " * 200
 
 # The server must not pad: it would pad `input_mask` with ones. Requests of strings can be batched
@@ -59,7 +59,7 @@ services:
       - %(models)s
       - --model_config_file_poll_wait_seconds=30
       - --allow_version_labels_for_unavailable_models
-      - --tensorflow_intra_op_parallelism=${THREADS:-0}  # of a request; 0: all cores
+      - --tensorflow_intra_op_parallelism=${THREADS:-0}  # per operation; 0: all cores
 %(batching)s\
     # These ports have no authentication and no limits. Clients on other machines need a proxy,
     # such as examples/serving/nginx.conf of keras_bert.

@@ -147,6 +147,10 @@ class Pipeline:
         self._check_data(examples, scored=True)
         if "top_k" in options:
             raise ValueError("top_k is not an option of evaluate; remove it")
+        if options:
+            from keras_bert.tasks import inference
+
+            inference.check_options(examples, options)
         answers = self._answers(examples, self._size(batch_size), **options)
         self._warn_of_truncation()
         return results.Metrics(self._engine.score(examples, answers))

@@ -186,8 +186,6 @@ class Embedding(TextPipeline):
 
     def _answers(self, examples, batch_size, on_batch=None, **options):
         if isinstance(examples, (EmbeddingExamples, RetrievalData)):
-            if options:
-                raise ValueError(f"{', '.join(options)} cannot be changed in evaluate; remove it")
             encoded = self._engine.encode(examples)
             self._count_truncated(encoded, len(encoded))
             return self._engine.answers(examples, encoded, batch_size=batch_size)

@@ -52,8 +52,8 @@ def pipeline(
         trusted: See `keras_bert.load`.
 
     Returns:
-        A `Pipeline`. It can be called, and has the methods `evaluate` and `errors`, and `export`
-        and `save`, which need a Keras model.
+        A `Pipeline`. It can be called, and has the methods `evaluate` and `errors`. Its methods
+        `export` and `save` need a Keras model.
 
     Raises:
         ValueError: If the model has no preprocessor or no known head, or an argument is invalid.

@@ -1,6 +1,6 @@
 """Encode with Hugging Face's tokenizers and compute with ONNX Runtime, for pipelines.
 
-Neither Keras nor TensorFlow is imported.
+Keras and TensorFlow are imported only to score labeled data.
 """
 
 import functools
@@ -120,10 +120,10 @@ class OnnxEngine:
         )
 
     def check_labeled(self, examples):
-        """Raise an error if data has no labels. This imports Keras."""
+        """Raise an error if data has no labels, or others than the model. This imports Keras."""
         from keras_bert.tasks import inference
 
-        inference.check_labeled(examples)
+        inference.check_targets(self.output, examples)
 
     def score(self, examples, answers):
         """Return the metrics of answers, with those of each label. This imports Keras."""
@@ -140,7 +140,7 @@ class OnnxEngine:
         """Encode the data of the task."""
         if not len(examples):
             raise ValueError(f"{examples.source} contains no examples")
-        if self.task == "embedder":  # `Pipeline.evaluate`
+        if self.task == "embedder":  # only to score: a pipeline encodes texts with `encode_texts`
             from keras_bert.tasks import embedding
 
             rows = embedding.rows_with_prompts(self.output, examples)
@@ -157,9 +157,6 @@ class OnnxEngine:
             rows = zip(examples.texts, examples.choices, strict=True)
             pairs = [(text, choice) for text, choices in rows for choice in choices]
             return self._encode_pairs(pairs, len(examples.choices[0]))
-        if self.output.pairs != (examples.text_pairs is not None):
-            wanted = "pairs of texts" if self.output.pairs else "single texts"
-            raise ValueError(f"{self.name} reads {wanted}; give data with such texts")
         if self.output.pairs:
             return self._encode_pairs(
                 list(zip(examples.texts, examples.text_pairs, strict=True)), None

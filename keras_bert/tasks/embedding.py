@@ -309,6 +309,12 @@ def score(output, examples, answers):
             kind,
         )
     if examples.vectors is not None:
+        width = answers[0].shape[-1]
+        if width != examples.vectors.shape[1]:
+            raise ValueError(
+                f"the embeddings have the width {width}, and {examples.source} has vectors of the "
+                f"width {examples.vectors.shape[1]}"
+            )
         return embedding_metrics.of_vectors(np.concatenate(answers), examples.vectors)
     if examples.scores is not None:
         return embedding_metrics.of_scores(np.array(answers), examples.scores)

@@ -7,10 +7,12 @@ import keras
 
 from keras_bert import heads, keras_internals
 from keras_bert.data.batching import LENGTHS, Batches
+from keras_bert.data.conll import TaggedSentences
+from keras_bert.data.dataset import targets_of
 from keras_bert.data.examples import Examples
 from keras_bert.encoder import BertEncoder
 from keras_bert.runtime.arguments import as_integer
-from keras_bert.tasks import embedding, masked_lm, registry
+from keras_bert.tasks import classification, embedding, masked_lm, registry, tagging
 from keras_bert.tasks.classification import EncodedTexts
 
 
@@ -33,7 +35,7 @@ def answers(
     """
     task = registry.for_model(model)
     if options:
-        _check_options(task, examples, options)
+        check_options(examples, options)
     encoded = encode(model, examples, max_length) if encoded is None else encoded
     model = model_for_data(model)
     outputs = run(
@@ -43,8 +45,9 @@ def answers(
     return task.decode(model, examples, encoded, outputs, **options)
 
 
-def _check_options(task, examples, options):
-    """Raise an error for an option that the task's `decode` does not have."""
+def check_options(examples, options):
+    """Raise an error for an option that the `decode` of the examples' task does not have."""
+    task = registry.for_data(examples)
     parameters = inspect.signature(task.decode).parameters.values()
     takes = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
     unknown = next((name for name in options if name not in takes), None)
@@ -220,7 +223,8 @@ def evaluate(model, examples, **options):
     check_labeled(examples)
     if "top_k" in options:
         raise ValueError("top_k is not an option of evaluate; remove it")
-    return score(heads.find_output(model), examples, answers(model, examples, **options))
+    found = answers(model, examples, **options)
+    return score(heads.find_output(model), examples, found)
 
 
 def score(output, examples, found, report=False):
@@ -241,6 +245,18 @@ def check_labeled(examples):
     registry.for_data(examples)
     if not is_labeled(examples):
         raise ValueError(f"{examples.source} has no labels to score against. Give labeled examples")
+
+
+def check_targets(output, examples):
+    """Raise an error if examples, of any task, have no labels, or others than the model knows.
+
+    `output` is as in `score`. The encoding for a Keras model checks this too.
+    """
+    check_labeled(examples)
+    if isinstance(examples, Examples) and output.task in classification.HEADS:
+        targets_of(examples, output)
+    if isinstance(examples, TaggedSentences) and output.task in tagging.HEADS:
+        tagging.targets_of(examples, output.labels)
 
 
 def is_labeled(examples):

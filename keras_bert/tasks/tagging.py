@@ -62,7 +62,7 @@ def encode(model, examples, max_length, *, stride=None):
     ids, counts = _tokenize(tokenizer, examples.words)
     targets = None
     if examples.tags is not None:
-        targets = _targets(examples, heads.find_output(model).labels)
+        targets = targets_of(examples, heads.find_output(model).labels)
     special_ids = [tokenizer.token_id(token) for token in ("[CLS]", "[SEP]", "[PAD]")]
     return tag_windows.encode(
         ids, counts, examples.words, special_ids, max_length, stride=stride, targets=targets
@@ -81,8 +81,11 @@ def _tokenize(tokenizer, sentences):
     return np.concatenate(ids), np.concatenate(counts)
 
 
-def _targets(examples, labels):
-    """Return the index of each word's tag in the labels, int32 (words,)."""
+def targets_of(examples, labels):
+    """Return the index of each word's tag in the labels, int32 (words,).
+
+    An unknown tag is an `UnknownLabel`, which is a `ValueError`.
+    """
     index = {label: number for number, label in enumerate(labels)}
     for number, row in enumerate(examples.tags, examples.first):
         unknown = next((tag for tag in row if tag not in index), None)

@@ -323,19 +323,38 @@ def test_scores_equal_those_of_the_keras_model(case, tmp_path):
         mistakes = [ask.errors(data) for ask in asks]
         assert len(mistakes[0]) == len(mistakes[1])
         for one, other in zip(*mistakes, strict=True):
+            assert one["score"] == pytest.approx(other["score"], abs=1e-5)
             assert one | {"score": 0} == other | {"score": 0}
 
 
 def test_scoring_needs_labeled_data_of_the_task(tmp_path):
     model = heads.classifier(tiny.encoder(), labels=["a", "b"])
-    Examples = keras_bert.Examples
+    asks = pipelines(model, tmp_path)
+    examples = keras_bert.Examples
     for data, message in (
-        (Examples(["good"]), "has no labels to score against"),
-        (Examples([], labels=[]), "contains no examples"),
-        (Examples(["good"], text_pairs=["bad"], labels=["a"]), "reads single texts"),
-        (Examples(["good"], labels=["c"]), "the label 'c' is not one of the model's labels"),
+        (examples(["good"]), "has no labels to score against"),
+        (examples([], labels=[]), "contains no examples"),
+        (examples(["good"], text_pairs=["bad"], labels=["a"]), "reads single texts"),
+        (examples(["good"], labels=["c"]), "the label 'c' is not one of the model's labels"),
+        (examples(["good"], scores=[1.0]), "the model takes labels; received scores"),
+        (examples(["good"], label_sets=[("a",)]), "the model takes labels; received label sets"),
         (keras_bert.TaggedSentences(WORDS, WORDS), "takes Examples"),
     ):
-        for ask in pipelines(model, tmp_path / str(len(message))):
+        for ask in asks:
             with pytest.raises(ValueError, match=message):
                 ask.evaluate(data)
+    for ask in asks:
+        with pytest.raises(ValueError, match="null_threshold is not an option for Examples"):
+            ask.evaluate(examples(["good"], labels=["a"]), null_threshold=1.0)
+
+
+def test_scoring_with_unknown_tags_or_vectors_of_another_width(tmp_path):
+    encoder = tiny.encoder()
+    tagged = keras_bert.TaggedSentences(WORDS, [["O", "B-x"], ["O", "O", "B-y"]])
+    for ask in pipelines(heads.tagger(encoder, labels=["O", "B-x"]), tmp_path):
+        with pytest.raises(ValueError, match="sentence 2: the tag 'B-y' is not one of the model's"):
+            ask.evaluate(tagged)
+    vectors = keras_bert.EmbeddingExamples([("good",)], vectors=np.ones([1, 3], np.float32))
+    for ask in pipelines(heads.embedder(encoder), tmp_path):
+        with pytest.raises(ValueError, match="has vectors of the width 3"):
+            ask.evaluate(vectors)
