@@ -9,7 +9,7 @@ import shlex
 import pytest
 
 import keras_bert
-from docs import check_prose
+from docs import check_prose, pictures
 from keras_bert.cli.options import make_parser
 from tests import docs_pages
 from tests.test_readme import folder  # noqa: F401
@@ -37,6 +37,14 @@ def test_prose_findings(text, found, tmp_path, monkeypatch):
     page.parent.mkdir()
     page.write_text(text)
     assert list(check_prose.findings(page)) == found
+
+
+def test_pictures_are_those_of_the_script(tmp_path):
+    pictures.write(tmp_path)
+    for path in tmp_path.iterdir():
+        assert path.read_bytes() == (docs_pages.DOCS / "_static" / path.name).read_bytes(), (
+            path.name
+        )
 
 
 def test_commands():

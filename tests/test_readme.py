@@ -70,3 +70,11 @@ def test_load_model_without_the_package(python, tmp_path):
         assert error in python("-c", program, check=False)
         assert f"`{error}`" in page
         python("-c", f"import keras_bert\n{program}")
+
+
+@pytest.mark.parametrize("name", ["support_train.tsv", "support_dev.tsv"])
+def test_example_data_is_that_of_the_package(name):
+    """Not links: Git for Windows and archives turn links into files with a path."""
+    file = ROOT / "examples" / "data" / name
+    assert not file.is_symlink()
+    assert file.read_bytes() == (ROOT / "keras_bert" / "data" / "samples" / name).read_bytes()

@@ -33,7 +33,8 @@ _PACKAGES = {
     "onnxruntime": ("onnxruntime", "*m.get_available_providers()"),
 }
 _HIDDEN_EXTRAS = ("dev", "docs", "garden")
-_REQUIREMENT = re.compile(r"""([\w.-]+).*\bextra == ["']([\w-]+)["']""")
+_REQUIREMENT = re.compile(r"""([\w.-]+)(?:.*\bextra == ["']([\w-]+)["'])?""")
+_REQUIRED = ""  # the extra of packages that are always needed
 
 
 def doctor(args):
@@ -47,8 +48,12 @@ def doctor(args):
     _print("processor", f"{os.cpu_count()} CPUs, {sets}")
     folder = cache_folder()
     _print("cache", f"{folder}, {_size(folder) / 1e9:.1f} GB, {_free(folder)}")
-    for extra, missing in _missing_extras().items():
-        _print(f"extra {extra}", f"needs {', '.join(missing)}: pip install 'keras3-bert[{extra}]'")
+    for extra, missing in _missing_packages().items():
+        if extra == _REQUIRED:
+            _print("missing", f"{', '.join(missing)}: pip install keras3-bert")
+        else:
+            install = f"pip install 'keras3-bert[{extra}]'"
+            _print(f"extra {extra}", f"needs {', '.join(missing)}: {install}")
 
 
 def _print(name, value):
@@ -104,15 +109,15 @@ def _free(folder):
         return f"free space unknown ({error.strerror})"
 
 
-def _missing_extras():
-    """Return the extras of this package that lack packages, {extra: [package]}."""
+def _missing_packages():
+    """Return the missing packages for each extra and for `_REQUIRED`, {extra: [package]}."""
     try:
         requirements = importlib.metadata.requires("keras3-bert") or []
     except importlib.metadata.PackageNotFoundError:  # a source folder on the path
         return {}
     missing: dict[str, list[str]] = {}
     for match in filter(None, map(_REQUIREMENT.match, requirements)):
-        name, extra = match.groups()
+        name, extra = match[1], match[2] or _REQUIRED
         if extra in _HIDDEN_EXTRAS or (os.name == "nt" and '!= "Windows"' in match[0]):
             continue
         try:

@@ -103,6 +103,8 @@ def export(model, path, quantize=None, dev=None, metrics=None, license=None):
         if output is not None and output.prompts:
             text += f"\n{model_card.prompts_section(output.prompts, output.default_prompt)}\n"
         text += f"\n{model_card.metrics_section(metrics)}\n"
+        if quantize and metrics:
+            text += "\nThese metrics are of the model in float32.\n"
         text += f"\n{model_card.license_section(metrics, license)}\n"
         (folder / "README.md").write_text(text, encoding="utf-8", newline="\n")
         if path.exists():

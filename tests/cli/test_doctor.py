@@ -74,9 +74,10 @@ def no_imports(monkeypatch):
     monkeypatch.setattr(doctor, "_PACKAGES", {})
 
 
-def test_missing_extras(no_imports, monkeypatch, capsys):
+def test_missing_packages(no_imports, monkeypatch, capsys):
     requirements = [
         "keras<3.16,>=3.15",
+        "no-such-requirement",
         'pytest-none; extra == "dev"',
         'no-such-text!=2.21.0,>=2.20.1; platform_system != "Windows" and extra == "fast"',
         "pytest; extra == 'serve'",
@@ -85,13 +86,14 @@ def test_missing_extras(no_imports, monkeypatch, capsys):
     ]
     monkeypatch.setattr(importlib.metadata, "requires", lambda name: requirements)
     assert run("doctor") == 0
-    extras = re.findall(r"extra .*", capsys.readouterr().out)
-    assert extras == [
+    lines = re.findall(r"(?:extra|missing) .*", capsys.readouterr().out)
+    assert lines == [
+        "missing            no-such-requirement: pip install keras3-bert",
         "extra fast         needs no-such-text: pip install 'keras3-bert[fast]'",
         "extra serve        needs no-such.a, no-such-b: pip install 'keras3-bert[serve]'",
     ]
     monkeypatch.setattr(doctor, "os", types.SimpleNamespace(name="nt"))
-    assert list(doctor._missing_extras()) == ["serve"]
+    assert list(doctor._missing_packages()) == ["", "serve"]
 
 
 def test_without_a_distribution_there_are_no_extras(no_imports, monkeypatch, capsys):

@@ -353,6 +353,7 @@ def test_what_a_link_names_is_written(trained, encoder_folder, tmp_path):
     assert link.is_symlink() and file.read_text().endswith("so good\n")
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no named pipes")
 def test_vectors_go_into_no_pipe(encoder_folder, tmp_path, capsys):
     (file := tmp_path / "a.tsv").write_text("text\na\n")
     os.mkfifo(tmp_path / "pipe")

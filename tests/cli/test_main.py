@@ -260,6 +260,7 @@ def test_a_wrong_path_is_told_before_tensorflow_starts(
     assert message in error
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no named pipes")
 def test_what_a_pipe_holds_is_not_read_by_the_check(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

@@ -15,7 +15,12 @@ from tests.hub.model_files import FILES, PACKAGE, add_source, no_hub
 def source(monkeypatch, tmp_path):
     """A named model in a package, an empty cache, and no Hub."""
     monkeypatch.setenv("KERAS_BERT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(resolve, "_is_offline", lambda: True)
+    monkeypatch.setattr(resolve, "_is_offline", lambda: False)
+
+    def unreachable(repository, revision, files):
+        raise OSError(f"Could not download {repository} from the Hugging Face Hub: no connection")
+
+    monkeypatch.setattr(resolve, "_from_hub", unreachable)
     return add_source(
         monkeypatch,
         repository="someone/some-model",

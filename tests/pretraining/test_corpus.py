@@ -142,6 +142,7 @@ def test_json_array_raises(tmp_path):
         read(file)
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no named pipes")
 def test_pipe_raises(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ValueError, match="pipe is not a regular file"):
