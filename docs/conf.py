@@ -10,7 +10,6 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[1])]
 
 import generate_reference  # noqa: E402
-import pictures  # noqa: E402
 from pygments.lexers import TextLexer  # noqa: E402
 
 from keras_bert.version import __version__  # noqa: E402
@@ -58,9 +57,8 @@ def _link_to_copies(app, docname, source):
 
 
 def setup(app):
-    """Write generated pages and pictures before Sphinx looks for pages."""
+    """Write generated pages before Sphinx looks for pages."""
     app.connect("source-read", _link_to_copies)
     app.add_lexer("ipython", TextLexer)  # Pygments knows no `%pip`
     app.connect("autodoc-process-docstring", _separate_plurals)
     generate_reference.write(pathlib.Path(app.srcdir) / "reference")
-    pictures.write(pathlib.Path(app.srcdir) / "_static")

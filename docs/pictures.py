@@ -1,7 +1,6 @@
 """Draw the pictures of the documentation: the layers of the model, packing, attention, speed.
 
-Run it as `python docs/pictures.py`. `conf.py` calls `write` before Sphinx looks for pages. The
-colors are readable on light and dark pages.
+Run `python docs/pictures.py` after a change. The colors are readable on light and dark pages.
 """
 
 import io
@@ -157,10 +156,12 @@ def _cell(axes, x, y, color):
 
 
 def _svg(figure):
-    """Return a figure as SVG with a transparent background; equal figures give equal bytes."""
+    """Return a figure as SVG with a transparent background. Its description has all texts."""
+    texts = sorted(text.get_text() for text in figure.findobj(matplotlib.text.Text))
+    metadata = {"Date": None, "Description": " ".join(filter(None, texts))}
     stream = io.BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": "keras_bert"}):
-        figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None})
+        figure.savefig(stream, format="svg", transparent=True, metadata=metadata)
     return stream.getvalue()
 
 

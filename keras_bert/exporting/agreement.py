@@ -28,6 +28,9 @@ _DATA = {
 }
 
 
+_WITH_LABEL = ("classifier", "next_sentence")  # tasks whose answers can have a `label`
+
+
 @dataclasses.dataclass(frozen=True)
 class Agreement:
     """Comparison of two sets of answers to the same texts.
@@ -89,7 +92,11 @@ def check_data(dev, output):
         raise ValueError(f"{dev.source} contains no examples")
     for name in input_names(output):
         _column(dev, name)
-    given = getattr(dev, "labels", None) if output.task == "classifier" else None
+    has_pairs = getattr(dev, "text_pairs", None) is not None
+    if expected == ("Examples",) and has_pairs != output.pairs:
+        reads = "pairs of texts" if output.pairs else "single texts"
+        raise ValueError(f"the model reads {reads}; {dev.source} has others. Give such texts")
+    given = getattr(dev, "labels", None) if output.task in _WITH_LABEL else None
     unknown = next((label for label in given or () if label not in output.labels), None)
     if unknown is not None:
         raise ValueError(

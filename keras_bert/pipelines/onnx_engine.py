@@ -120,7 +120,7 @@ class OnnxEngine:
         )
 
     def check_labeled(self, examples):
-        """Raise an error if data has no labels, or others than the model. This imports Keras."""
+        """Raise an error if data has no labels, or labels that the model lacks. Imports Keras."""
         from keras_bert.tasks import inference
 
         inference.check_targets(self.output, examples)

@@ -313,7 +313,7 @@ def score(output, examples, answers):
         if width != examples.vectors.shape[1]:
             raise ValueError(
                 f"the embeddings have the width {width}, and {examples.source} has vectors of the "
-                f"width {examples.vectors.shape[1]}"
+                f"width {examples.vectors.shape[1]}. Use vectors of the width of the model"
             )
         return embedding_metrics.of_vectors(np.concatenate(answers), examples.vectors)
     if examples.scores is not None:

@@ -248,7 +248,7 @@ def check_labeled(examples):
 
 
 def check_targets(output, examples):
-    """Raise an error if examples, of any task, have no labels, or others than the model knows.
+    """Raise an error if examples of any task have no labels, or labels that the model lacks.
 
     `output` is as in `score`. The encoding for a Keras model checks this too.
     """

@@ -106,6 +106,16 @@ def test_labels_that_the_model_does_not_know():
     agreement.check_data(Examples(["a"], labels=["good"]), output)
     with pytest.raises(ValueError, match="the examples: the label '1' is not one of the model's l"):
         agreement.check_data(Examples(["a", "b"], labels=["good", "1"]), output)
+    output = heads.find_output(heads.next_sentence(tiny.encoder()))
+    with pytest.raises(ValueError, match="the label 'good' is not one of the model's labels: next"):
+        agreement.check_data(Examples(["a"], text_pairs=["b"], labels=["good"]), output)
+
+
+def test_pairs_and_single_texts():
+    for pairs, given, reads in ((False, ["b"], "single texts"), (True, None, "pairs of texts")):
+        output = heads.TaskOutput("classifier", labels=["bad", "good"], pairs=pairs)
+        with pytest.raises(ValueError, match=f"the model reads {reads}|has no column"):
+            agreement.check_data(Examples(["a"], text_pairs=given), output)
 
 
 def test_empty_data():

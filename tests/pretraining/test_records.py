@@ -517,7 +517,7 @@ def test_unwritable_folder_raises(tmp_path):
     with pytest.raises(OSError):
         records.build([tmp_path / "file"], tmp_path / "file", prose.preprocessor())
     if os.name == "nt" or os.geteuid() == 0:
-        pytest.skip("root may write anywhere")
+        pytest.skip("root and Windows users may write into any folder")
     (tmp_path / "records").mkdir(mode=0o500)
     with pytest.raises(PermissionError):
         prose.build(tmp_path, "Zab.\n")
