@@ -26,8 +26,6 @@ _DATA = {
     "span_selector": ("Questions",),
     "multiple_choice": ("Choices",),
 }
-
-
 _WITH_LABEL = ("classifier", "next_sentence")  # tasks whose answers can have a `label`
 
 
@@ -79,7 +77,7 @@ def check_data(dev, output):
 
     Raises:
         ValueError: If `dev` is not data of the model's task, is empty, has no column for an input,
-            or has a label that the model does not know.
+            has pairs for a model of single texts, or a label that the model does not know.
     """
     expected = _DATA.get(output.task, ("Examples",))
     # By name, because `keras_bert.data` is a layer above this one.
@@ -94,8 +92,10 @@ def check_data(dev, output):
         _column(dev, name)
     has_pairs = getattr(dev, "text_pairs", None) is not None
     if expected == ("Examples",) and has_pairs != output.pairs:
-        reads = "pairs of texts" if output.pairs else "single texts"
-        raise ValueError(f"the model reads {reads}; {dev.source} has others. Give such texts")
+        reads, has = "single texts", "pairs of texts"
+        if output.pairs:
+            reads, has = has, reads
+        raise ValueError(f"the model reads {reads}; {dev.source} has {has}. Give {reads}")
     given = getattr(dev, "labels", None) if output.task in _WITH_LABEL else None
     unknown = next((label for label in given or () if label not in output.labels), None)
     if unknown is not None:
