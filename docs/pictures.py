@@ -158,7 +158,7 @@ def _cell(axes, x, y, color):
 def _svg(figure):
     """Return a figure as SVG with a transparent background. Its description has all texts."""
     texts = sorted(text.get_text() for text in figure.findobj(matplotlib.text.Text))
-    metadata = {"Date": None, "Description": " ".join(filter(None, texts))}
+    metadata = {"Date": None, "Creator": None, "Description": " ".join(filter(None, texts))}
     stream = io.BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": "keras_bert"}):
         figure.savefig(stream, format="svg", transparent=True, metadata=metadata)
