@@ -90,12 +90,10 @@ def check_data(dev, output):
         raise ValueError(f"{dev.source} contains no examples")
     for name in input_names(output):
         _column(dev, name)
-    has_pairs = getattr(dev, "text_pairs", None) is not None
-    if expected == ("Examples",) and has_pairs != output.pairs:
-        reads, has = "single texts", "pairs of texts"
-        if output.pairs:
-            reads, has = has, reads
-        raise ValueError(f"the model reads {reads}; {dev.source} has {has}. Give {reads}")
+    if not output.pairs and getattr(dev, "text_pairs", None) is not None:
+        raise ValueError(
+            f"the model reads single texts; {dev.source} has pairs of texts. Give single texts"
+        )
     given = getattr(dev, "labels", None) if output.task in _WITH_LABEL else None
     unknown = next((label for label in given or () if label not in output.labels), None)
     if unknown is not None:
