@@ -215,8 +215,10 @@ class BertOptimizerMixin(keras.optimizers.Optimizer):
         grads = [_dense(grad) if hasattr(grad, "dense_shape") else grad for grad in grads]
         # Under a TensorFlow strategy, Keras clips the gradients of each replica and then sums
         # them, so the result depends on the number of replicas. Sum them before clipping.
+        # With one replica there is nothing to sum, and TensorFlow would keep the graph of the step,
+        # and with it the weights, until the process ends.
         all_reduce = getattr(super(), "_all_reduce_sum_gradients", None)
-        if all_reduce is not None:
+        if all_reduce is not None and _number_of_replicas() > 1:
             grads = [grad for grad, _ in all_reduce([(grad, None) for grad in grads])]
         if self._known_norm is not None and self.global_clipnorm:
             scale = self.global_clipnorm / ops.maximum(self._known_norm, self.global_clipnorm)
@@ -231,6 +233,13 @@ class BertOptimizerMixin(keras.optimizers.Optimizer):
         """Pass `step_scalars` to `update_step` in place of the learning rate."""
         scalars = self.step_scalars(learning_rate)
         super()._backend_update_step(grads, trainable_variables, scalars)
+
+
+def _number_of_replicas():
+    """Return the number of replicas of TensorFlow's current strategy."""
+    import tensorflow as tf
+
+    return tf.distribute.get_strategy().num_replicas_in_sync
 
 
 def _dense(gradient):

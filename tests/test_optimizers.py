@@ -1,6 +1,7 @@
 """Tests of the optimizers against the formulas of the papers and of Google's code."""
 
 import contextlib
+import gc
 import json
 
 import keras
@@ -320,6 +321,27 @@ def test_an_unused_pooler_is_no_warning(eager, accumulate):
         model.train_on_batch(contract.batch(), np.zeros((3, 7)))
     np.testing.assert_array_equal(pooler.numpy(), before[0])
     assert (encoder.weights[0].numpy() != before[1]).any()
+
+
+def test_the_graph_of_the_training_step_is_freed():
+    """TensorFlow keeps a graph with a custom gradient, and so the weights that the graph reads."""
+
+    def fit():
+        model = keras.Sequential([keras.layers.Embedding(10, 4), keras.layers.Flatten()])
+        model.compile(optimizers.adamw(1e-3, total_steps=4), "mse", jit_compile=False)
+        model.fit(np.zeros((8, 3), "int32"), np.zeros((8, 12)), verbose=0)
+
+    fit()
+    gc.collect()
+    before = graphs()
+    fit()
+    gc.collect()
+    assert graphs() == before
+
+
+def graphs():
+    """Return the number of TensorFlow's function graphs in memory."""
+    return sum(type(each).__name__ == "FuncGraph" for each in gc.get_objects())
 
 
 def test_an_unused_nested_pooler_is_no_warning():
