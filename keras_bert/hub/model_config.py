@@ -25,6 +25,11 @@ _CLASSES = (
     keras.optimizers.Optimizer,
     keras.optimizers.schedules.LearningRateSchedule,
     keras.random.SeedGenerator,
+    keras.quantizers.Quantizer,
+    # Not GPTQConfig and AWQConfig: they hold a data set and a tokenizer.
+    keras.quantizers.Int8QuantizationConfig,
+    keras.quantizers.Int4QuantizationConfig,
+    keras.quantizers.Float8QuantizationConfig,
 )
 # Layers that run code of the config or of a SavedModel, and operations that call a function.
 _RUN_CODE = {"Lambda", "TFSMLayer", "TorchModuleWrapper", "JaxLayer", "FlaxLayer"}

@@ -457,3 +457,15 @@ def test_options_that_do_not_apply_to_a_saved_model_are_errors(options, message,
     keras_bert.save(keras_bert.heads.classifier(tiny.encoder(), labels=["no", "yes"]), tmp_path)
     with pytest.raises(ValueError, match=message):
         keras_bert.load(tmp_path, **options)
+
+
+@pytest.mark.filterwarnings("ignore:Layer \\w+ does not have a `quantize`")
+@pytest.mark.parametrize("mode", ["int8", "int4"])
+def test_a_quantized_model_loads(mode, tmp_path):
+    encoder = tiny.encoder()
+    encoder.quantize(mode)
+    keras_bert.save(encoder, tmp_path / "model.keras")
+    loaded = keras_bert.load(tmp_path / "model.keras")
+    inputs = encoder.preprocessor(["good and bad"])
+    for one, other in zip(encoder(inputs).values(), loaded(inputs).values(), strict=True):
+        np.testing.assert_array_equal(np.asarray(one), np.asarray(other))
