@@ -10,6 +10,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).parents[1])]
 
 import generate_reference  # noqa: E402
+import notebooks  # noqa: E402
+from docutils import nodes  # noqa: E402
 from pygments.lexers import TextLexer  # noqa: E402
 
 from keras_bert.version import __version__  # noqa: E402
@@ -36,6 +38,7 @@ myst_heading_anchors = 3
 
 # Docstrings use single backticks for code.
 default_role = "code"
+autodoc_mock_imports = ["apache_beam"]
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 napoleon_use_rtype = False
@@ -56,9 +59,36 @@ def _link_to_copies(app, docname, source):
         source[0] = re.sub(rf"\]\((\.\./)+{re.escape(file)}", f"](/reference/{page}", source[0])
 
 
+def _add_dark_pictures(app, doctree):
+    """Show NAME-dark.svg or NAME-dark.png in place of a picture on dark pages."""
+    for image in list(doctree.findall(nodes.image)):
+        path = pathlib.Path(image["uri"])
+        dark = path.with_name(f"{path.stem}-dark{path.suffix}").as_posix()
+        folder = pathlib.Path(app.env.doc2path(app.env.docname)).parent
+        if (folder / dark).exists():
+            copy = image.deepcopy()
+            image["classes"].append("only-light")
+            copy["classes"].append("only-dark")
+            copy["uri"] = dark
+            image.parent.insert(image.parent.index(image) + 1, copy)
+
+
+def _link_to_notebook(app, docname, source):
+    """Add a link to the notebook of a page below the title."""
+    path = notebooks.path_of(pathlib.Path(app.env.doc2path(docname)))
+    if path.exists():
+        link = (
+            f"{{download}}`Download this page as a notebook </{os.path.relpath(path, app.srcdir)}>`"
+        )
+        source[0] = re.sub(r"^(# .*)$", rf"\1\n\n{link}", source[0], count=1, flags=re.MULTILINE)
+
+
 def setup(app):
     """Write generated pages before Sphinx looks for pages."""
     app.connect("source-read", _link_to_copies)
+    app.connect("source-read", _link_to_notebook)
+    # Before Sphinx collects the pictures of a page.
+    app.connect("doctree-read", _add_dark_pictures, priority=400)
     app.add_lexer("ipython", TextLexer)  # Pygments knows no `%pip`
     app.connect("autodoc-process-docstring", _separate_plurals)
     generate_reference.write(pathlib.Path(app.srcdir) / "reference")

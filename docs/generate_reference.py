@@ -1,6 +1,7 @@
 """Write the reference pages that come from elsewhere: public names, commands, files of the root."""
 
 import argparse
+import ast
 import importlib
 import inspect
 import pathlib
@@ -14,6 +15,14 @@ _PARTS = {
     "pretraining": (
         "corpus", "sentences", "vocabulary", "records", "masking", "google_records", "train",
     ),
+}  # fmt: skip
+# Public names of modules that `keras_bert` does not import. Some need packages that are not installed.
+_MORE = {
+    "bulk": ("ReadRows", "Predict", "WriteRows", "Rejected", "ExportHandler", "parquet_schema"),
+    "hub.conversion": (
+        "from_keras_hub", "to_keras_hub", "from_model_garden", "to_model_garden",
+    ),
+    "pipelines.benchmark_model": ("BenchmarkModel",),
 }  # fmt: skip
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -29,6 +38,7 @@ def write(folder):
     """Write `api/`, `commands/` and the copied pages in the folder of the reference."""
     _seen.clear()
     pages = {f"api/{name}.md": _api_page(name) for name in keras_bert.__all__}
+    pages |= {f"api/{name}.md": _page_of_more(name) for name in _MORE}
     pages |= {f"commands/{name}.md": _command_page(parser) for name, parser in commands().items()}
     pages |= {page: _copy(name) for name, page in COPIED.items()}
     for name, text in pages.items():
@@ -70,6 +80,17 @@ def _api_page(name):
         module = importlib.import_module(f"{item.__name__}.{part}")
         lines += [f"## {name}.{part}", "", inspect.getdoc(module).split("\n\n")[0], ""]
         lines += _members(module.__name__, module)
+    return "\n".join(lines)
+
+
+def _page_of_more(name):
+    """Return the page of a module in `_MORE`, without importing it."""
+    file = ROOT / "keras_bert" / f"{name.replace('.', '/')}.py"
+    text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8")))
+    lines = [f"# keras_bert.{name}", "", text.split("\n\n")[0].replace("\n", " "), ""]
+    for each in _MORE[name]:
+        kind = "autoclass" if each[0].isupper() else "autofunction"
+        lines += ["```{eval-rst}", f".. {kind}:: keras_bert.{name}.{each}", "```", ""]
     return "\n".join(lines)
 
 

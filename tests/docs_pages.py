@@ -12,6 +12,7 @@ what that block prints. `...` in it stands for any text. The title block of a pa
 - `backend`: a Keras backend other than TensorFlow.
 """
 
+import json
 import os
 import pathlib
 import re
@@ -19,6 +20,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+from docs import notebooks
 
 ROOT = pathlib.Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -34,12 +37,14 @@ class Page:
 
     Attributes:
         name: Path relative to the repository.
+        notebook: Path of the notebook of the page, which need not exist.
         options: The title block, a dict.
         blocks: A tuple (line number, program, expected output or `None`) for each program.
     """
 
     def __init__(self, path):
         self.name = path.relative_to(ROOT).as_posix()
+        self.notebook = notebooks.path_of(path)
         text = path.read_text(encoding="utf-8")
         head = re.match(r"---\n(.*?)^---\n", text, re.DOTALL | re.MULTILINE)
         lines = head[1].splitlines() if head else []
@@ -50,9 +55,15 @@ class Page:
         ]
 
     def program(self, folder):
-        """Return a program that runs the blocks in a folder, and prints a line after each."""
+        """Return a program that runs the blocks in a folder, and prints a line after each.
+
+        If the page has a notebook, its code cells are run.
+        """
         lines = [f"import os; os.chdir({str(folder)!r})"]
-        for line, block, _ in self.blocks:
+        sources = [block for _, block, _ in self.blocks]
+        if self.notebook.exists():
+            sources = notebook_sources(self.notebook)
+        for (line, _, _), block in zip(self.blocks, sources, strict=True):
             source = "\n" * line + block
             lines.append(f"exec(compile({source!r}, {self.name!r}, 'exec'))")
             lines.append(f"print({_END!r}, flush=True)")
@@ -62,6 +73,16 @@ class Page:
         """Return what each block printed, from the output of the program."""
         parts = output.split(f"{_END}\n")
         return ["\n".join(line.rstrip() for line in part.splitlines()) for part in parts[:-1]]
+
+
+def notebook_sources(path):
+    """Return the code cells of a notebook without those for Colab only."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    return [
+        "".join(cell["source"])
+        for cell in cells
+        if cell["cell_type"] == "code" and "colab" not in cell["metadata"].get("tags", ())
+    ]
 
 
 def pages():

@@ -78,12 +78,19 @@ def _messages():
                 )
 
 
-def test_quoted_messages_exist():
+@pytest.mark.parametrize(
+    ("page", "title", "least"),
+    [
+        ("reference/troubleshooting.md", "Messages of keras_bert", 20),
+        ("korean/troubleshooting.md", "keras_bert의 메시지", 10),
+    ],
+)
+def test_quoted_messages_exist(page, title, least):
     """Each part of a message occurs in the package. Several literals can make one message."""
-    page = (docs_pages.DOCS / "reference" / "troubleshooting.md").read_text(encoding="utf-8")
-    ours = page.partition("\n## Messages of keras_bert\n")[2].partition("\n## ")[0]
+    text = (docs_pages.DOCS / page).read_text(encoding="utf-8")
+    ours = text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
     quoted = re.findall(r"^```text\n(.*?)\n```", ours, re.DOTALL | re.MULTILINE)
-    assert len(quoted) > 20
+    assert len(quoted) > least
     messages = "\n".join(_messages())
     for message in quoted:
         for part in re.split(r"\.\.\.|[;,.:] | \(|\)", message):

@@ -399,11 +399,15 @@ def test_headers_have_command_time_and_expected_output():
         assert re.search(r"^Expected:  .*\d", header, re.M)
 
 
-def test_links_of_the_readme_and_json_of_the_page():
+def test_links_of_the_readme_and_json_of_the_pages():
     readme = (FOLDER / "README.md").read_text(encoding="utf-8")
     for target in re.findall(r"\]\(([^)#:]+)\)", readme):
         assert (FOLDER / target).exists(), target
-    page = (FOLDER.parents[1] / "docs/deploy/tensorflow-serving.md").read_text(encoding="utf-8")
+    pages = FOLDER.parents[1] / "docs" / "deploy"
+    page = "".join(
+        (pages / name).read_text(encoding="utf-8")
+        for name in ("tensorflow-serving.md", "serving-in-production.md")
+    )
     for body in re.findall(r"curl .*?-d '(.+?)'", page, re.S):
         assert isinstance(json.loads(body), dict)
     blocks = re.findall(r"```(\w+)\n(.*?)```", page, re.S)

@@ -1,8 +1,13 @@
-"""The notebooks run in a small mode, with the package from a wheel, and hold outputs."""
+"""The notebooks for Colab are made from the documentation and hold outputs.
+
+Those for accelerators run here in a small mode, with the package from a wheel. The cells of the
+others are run by `test_programs` of test_docs.py.
+"""
 
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -10,9 +15,11 @@ import sys
 import pytest
 
 from docs import notebooks
+from tests import docs_pages
 
 ROOT = pathlib.Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
+FOR_ACCELERATORS = [file for file in NOTEBOOKS if file.stem.startswith("finetune_on_")]
 # With a small model in the place of MiniLM, which the quickstart has.
 RUN = """
 import json, sys
@@ -24,22 +31,27 @@ assert names["keras_bert"].__file__.startswith(sys.argv[3])
 """
 
 
-def code_cells(file):
-    cells = json.loads(file.read_text(encoding="utf-8"))["cells"]
-    return [
-        cell
-        for cell in cells
-        if cell["cell_type"] == "code" and "colab" not in cell["metadata"].get("tags", ())
-    ]
-
-
 def test_they_are_made_from_pages_of_the_documentation():
     made = notebooks.notebooks()
     assert {file: file.read_text(encoding="utf-8") for file in NOTEBOOKS} == made
 
 
-def test_there_is_one_for_each_accelerator():
-    assert [file.stem for file in NOTEBOOKS] == ["finetune_on_gpu", "finetune_on_tpu"]
+def test_each_guide_with_programs_has_one():
+    guides = [page for page in docs_pages.pages() if "/guides/" in page.name]
+    assert len(guides) > 30
+    assert {page.notebook for page in guides} <= set(NOTEBOOKS)
+
+
+@pytest.mark.parametrize("page", docs_pages.pages(), ids=lambda page: page.name)
+def test_the_cells_are_the_programs_of_the_page(page):
+    if page.notebook.exists():
+        sources = docs_pages.notebook_sources(page.notebook)
+        assert sources == [block.rstrip("\n") for _, block, _ in page.blocks]
+
+
+def test_a_notebook_has_no_links_to_files():
+    for file in NOTEBOOKS:
+        assert not re.search(r"\]\((?!http)", file.read_text(encoding="utf-8")), file.name
 
 
 @pytest.fixture(scope="module")
@@ -60,16 +72,17 @@ def installed(tmp_path_factory):
 
 
 @pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.stem)
-def test_the_first_cell_installs_the_package_of_a_variable(file):
+def test_the_first_code_cell_installs_the_package(file):
     cells = json.loads(file.read_text(encoding="utf-8"))["cells"]
-    (cell,) = (cell for cell in cells if "colab" in cell["metadata"].get("tags", ()))
-    assert "".join(cell["source"]).endswith('PACKAGE = "keras3-bert"\n%pip install -q $PACKAGE')
+    first = next(cell for cell in cells if cell["cell_type"] == "code")
+    assert first["metadata"]["tags"] == ["colab"]
+    assert "%pip install -q " in "".join(first["source"])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.stem)
-def test_a_notebook_runs(file, small_model, installed, tmp_path):
-    assert '"minilm"' in "".join("".join(cell["source"]) for cell in code_cells(file))
+@pytest.mark.parametrize("file", FOR_ACCELERATORS, ids=lambda file: file.stem)
+def test_a_notebook_for_an_accelerator_runs(file, small_model, installed, tmp_path):
+    assert '"minilm"' in "".join(docs_pages.notebook_sources(file))
     environment = {key: value for key, value in os.environ.items() if key != "KERAS_BACKEND"}
     environment |= {
         "SMALL": "1",
@@ -94,5 +107,7 @@ def test_a_notebook_runs(file, small_model, installed, tmp_path):
 
 @pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.stem)
 def test_a_notebook_holds_outputs(file):
-    assert all(cell["execution_count"] for cell in code_cells(file))
-    assert any(cell["outputs"] for cell in code_cells(file))
+    cells = json.loads(file.read_text(encoding="utf-8"))["cells"]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    assert all(cell["execution_count"] for cell in code)
+    assert any(cell["outputs"] for cell in code)

@@ -1,0 +1,395 @@
+"""Charts of the documentation, drawn from measured figures.
+
+The figures of the guides are in _static/figures.json, written by benchmarks/guide_figures.py. The
+charts of speed read benchmarks/RESULTS.md. `pictures.py` writes the charts as files.
+"""
+
+import json
+import pathlib
+import re
+
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+DOCS = pathlib.Path(__file__).parent
+RESULTS = DOCS.parent / "benchmarks" / "RESULTS.md"
+GRAY, BLUE, ORANGE, GREEN, PURPLE = "#8b8b8b", "#4c8bd0", "#d08a3c", "#4fa06a", "#a06fb8"
+COLORS = (BLUE, ORANGE, GREEN, PURPLE, "#c25b5b", "#5aa9a9", GRAY)
+
+
+def measured(name):
+    """Return a figure of the guides."""
+    return json.loads((DOCS / "_static" / "figures.json").read_text(encoding="utf-8"))[name]
+
+
+def confusion():
+    """Draw the confusion matrix of the guide on text classification."""
+    found = measured("classification")
+    axes = _axes(5.2, 4.6, 0.2, 0.2, 0.78, 0.78)
+    _matrix(axes, found["matrix"], found["labels"], found["labels"])
+    axes.set(xlabel="predicted", ylabel="label")
+    return axes.figure
+
+
+def attributions():
+    """Draw what each word of a message adds to the logit of its label."""
+    found = measured("classification")["attributions"]
+    axes = _axes(6, 3.2, 0.17, 0.14, 0.8, 0.82)
+    words = found["words"][::-1]
+    scores = [score for _, score in words]
+    axes.barh(range(len(words)), scores, color=[GREEN if x > 0 else ORANGE for x in scores])
+    axes.set_yticks(range(len(words)), [word for word, _ in words])
+    axes.set(xlabel=f"added to the logit of {found['target']}")
+    return axes.figure
+
+
+def multi_label():
+    """Draw the probabilities of the labels of a message."""
+    found = measured("multi_label")
+    axes = _axes(6, 3, 0.15, 0.15, 0.8, 0.72)
+    answers = found["answers"][::-1]
+    _bars(axes, [(name, score) for name, score in answers], "{:.2f}", chosen=lambda x: x >= 0.5)
+    axes.axvline(0.5, color=GRAY, linestyle="--", linewidth=1)
+    axes.set(xlim=(0, 1.1), xlabel="probability", title=f"“{found['text']}”")
+    return axes.figure
+
+
+def tagging():
+    """Draw the entities that a tagger finds in a sentence."""
+    found = measured("tagging")
+    figure = Figure(figsize=(7.6, 0.9))
+    axes = figure.add_axes((0, 0, 1, 1))
+    text, width = found["text"], 1.0
+    axes.set(xlim=(-1, len(text) + 1), ylim=(-1.3, 1.4))
+    axes.set_axis_off()
+    for index, char in enumerate(text):
+        axes.text(index + width / 2, 0, char, ha="center", va="center", family="monospace", size=11)
+    tags = list(dict.fromkeys(tag for _, _, tag in found["entities"]))
+    for start, end, tag in found["entities"]:
+        color = COLORS[tags.index(tag)]
+        axes.add_patch(Rectangle((start, -0.6), end - start, 1.2, color=color, alpha=0.35, lw=0))
+        axes.text((start + end) / 2, -1.1, tag, ha="center", va="center", size=8, color=color)
+    return figure
+
+
+def answer():
+    """Draw the probabilities of the start and the end of an answer."""
+    found = measured("question_answering")
+    axes = _axes(7.4, 3, 0.08, 0.3, 0.9, 0.58)
+    best = max(range(len(found["tokens"])), key=found["start"].__getitem__)
+    shown = slice(max(0, best - 8), best + 9)
+    found = {**found, **{name: found[name][shown] for name in ("tokens", "start", "end")}}
+    places = range(len(found["tokens"]))
+    axes.bar([place - 0.2 for place in places], found["start"], 0.4, color=BLUE, label="start")
+    axes.bar([place + 0.2 for place in places], found["end"], 0.4, color=ORANGE, label="end")
+    axes.set_xticks(places, found["tokens"], rotation=60, ha="right")
+    axes.set(ylabel="probability", title=found["question"], ylim=(0, 1))
+    _legend(axes)
+    return axes.figure
+
+
+def similarity():
+    """Draw the similarities of six sentences."""
+    found = measured("embeddings")
+    axes = _axes(6.6, 4.2, 0.4, 0.03, 0.58, 0.92)
+    _matrix(axes, found["similarity"], found["texts"], None, "{:.2f}")
+    return axes.figure
+
+
+def search():
+    """Draw the vectors of the messages on a plane, a query, and its nearest messages."""
+    found = measured("embeddings")
+    axes = _axes(6.4, 4.2, 0.02, 0.02, 0.74, 0.96)
+    for label, color in zip(dict.fromkeys(sorted(found["labels"])), COLORS, strict=True):
+        points = [
+            point
+            for point, each in zip(found["points"], found["labels"], strict=True)
+            if each == label
+        ]
+        axes.scatter(*zip(*points, strict=True), s=14, color=color, alpha=0.6, lw=0, label=label)
+    nearest = [found["points"][index] for index in found["nearest"]]
+    axes.scatter(*zip(*nearest, strict=True), s=60, facecolor="none", edgecolor=GRAY, lw=1.4,
+                 label="nearest")  # fmt: skip
+    axes.scatter(*found["query"], s=140, marker="*", color=GRAY, label="query")
+    axes.set(xticks=[], yticks=[])
+    axes.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1, 0.5))
+    return axes.figure
+
+
+def small_data():
+    """Draw the accuracy over the number of training messages."""
+    rows = measured("small_data")
+    axes = _axes(6.2, 3.6, 0.1, 0.15, 0.87, 0.8)
+    counts = [row["messages"] for row in rows]
+    for (name, label), color in zip(
+        (("finetuned", "fine-tuned"), ("regression", "logistic regression on vectors"),
+         ("nearest", "label of the nearest text")), COLORS, strict=False,
+    ):  # fmt: skip
+        axes.plot(counts, [row[name] for row in rows], marker="o", color=color, label=label)
+    axes.set(xlabel="training messages", ylabel="accuracy", xticks=counts, ylim=(0.2, 0.9))
+    _legend(axes, "lower right")
+    return axes.figure
+
+
+def imbalanced():
+    """Draw precision and recall of a rare label."""
+    found = measured("imbalanced")
+    axes = _axes(5.4, 3.8, 0.12, 0.14, 0.84, 0.82)
+    for (name, label), color in zip(
+        (("none", "no weights"), ("balanced", 'class_weight="balanced"')), COLORS, strict=False
+    ):
+        curve = found[name]
+        axes.step(curve["recall"], curve["precision"], color=color, label=label, where="post")
+        precision, recall, _ = curve["at_half"]
+        axes.plot(recall, precision, marker="o", color=color)
+    axes.set(
+        xlabel="recall of praise", ylabel="precision of praise", xlim=(0, 1.03), ylim=(0, 1.05)
+    )
+    _legend(axes, "lower left")
+    return axes.figure
+
+
+def layers():
+    """Draw the accuracy of features of each layer."""
+    axes = _axes(5.6, 2.8, 0.2, 0.16, 0.74, 0.8)
+    names = [
+        (name if name.startswith("sum") else f"layer {name}", x) for name, x in measured("layers")
+    ]
+    _bars(axes, names[::-1], "{:.2f}")
+    axes.set(xlabel="accuracy", xlim=(0, 0.9))
+    return axes.figure
+
+
+def long_documents():
+    """Draw the accuracy of three ways to read long texts, and the time by length."""
+    found = measured("long_documents")
+    figure = Figure(figsize=(7.4, 3))
+    axes = figure.add_axes((0.08, 0.2, 0.5, 0.7))
+    ways = list(dict.fromkeys(row[0] for row in found["rows"]))
+    for shift, place, color in ((-0.2, "beginning", BLUE), (0.2, "anywhere", ORANGE)):
+        scores = [row[2] for row in found["rows"] if row[1] == place]
+        places = [index + shift for index in range(len(ways))]
+        axes.bar(places, scores, 0.38, color=color, label=f"message: {place}")
+        for x, score in zip(places, scores, strict=True):
+            axes.text(x, score + 0.02, f"{score:.2f}", ha="center", size=8)
+    axes.set_xticks(range(len(ways)), [way.replace(", ", ",\n") for way in ways])
+    axes.set(ylim=(0, 1), ylabel="accuracy")
+    _legend(axes, "upper right")
+    times = figure.add_axes((0.7, 0.2, 0.28, 0.7))
+    times.plot(*zip(*found["milliseconds"], strict=True), marker="o", color=GREEN)
+    times.set(xlabel="tokens per text", ylabel="ms per text", ylim=(0, None))
+    for each in (axes, times):
+        _plain(each)
+    return figure
+
+
+def grid():
+    """Draw the accuracy by learning rate and batch size."""
+    rows = measured("grid")
+    rates = list(dict.fromkeys(row[0] for row in rows))
+    sizes = list(dict.fromkeys(row[1] for row in rows))
+    scores = {(rate, size): score for rate, size, score in rows}
+    axes = _axes(4.6, 3, 0.22, 0.18, 0.74, 0.78)
+    values = [[scores[rate, size] for size in sizes] for rate in rates]
+    _matrix(axes, values, [f"{rate:.0e}" for rate in rates], sizes, "{:.2f}", rotation=0, low=0.4)
+    axes.set(xlabel="batch size", ylabel="learning rate")
+    return axes.figure
+
+
+def lora():
+    """Draw accuracy and trained weights of three ways to train, and size and time in int8."""
+    found = measured("lora")
+    figure = Figure(figsize=(7.4, 2.6))
+    axes = figure.add_axes((0.2, 0.2, 0.26, 0.68))
+    rows = [(f"{name}\n{count:,}", score) for name, count, score, _ in found["training"]]
+    _bars(axes, rows[::-1], "{:.2f}")
+    axes.set(xlabel="accuracy", xlim=(0, 1), title="training, and trained weights")
+    sizes = figure.add_axes((0.72, 0.2, 0.25, 0.68))
+    rows = [(f"{name}\naccuracy {score:.2f}", size) for name, size, score, _ in found["int8"]]
+    _bars(sizes, rows[::-1], "{:.0f}")
+    sizes.set(xlabel="MB", xlim=(0, 125), title="size")
+    for each in (axes, sizes):
+        _plain(each)
+    return figure
+
+
+def continued():
+    """Draw the loss of continued pretraining, and the accuracy that it gives."""
+    found = measured("continued")
+    figure = Figure(figsize=(7.2, 2.8))
+    axes = figure.add_axes((0.09, 0.2, 0.5, 0.74))
+    for name, color, label in (
+        ("loss", BLUE, "training"), ("eval_loss", ORANGE, "held-out sentences"),
+    ):  # fmt: skip
+        points = [(row["step"], row[name]) for row in found["curve"] if name in row]
+        axes.plot(
+            *zip(*points, strict=True), color=color, label=label, marker="." * (len(points) < 5)
+        )
+    axes.set(xlabel="step", ylabel="masked LM loss")
+    _legend(axes)
+    scores = figure.add_axes((0.7, 0.2, 0.27, 0.74))
+    names = ["before", "after"]
+    means, deviations = zip(*(found["scores"][name] for name in names), strict=True)
+    scores.bar(names, means, 0.5, yerr=deviations, color=[GRAY, GREEN], ecolor=GRAY, capsize=4)
+    for x, score in enumerate(means):
+        scores.text(x, 0.05, f"{score:.3f}", ha="center")
+    scores.set(ylim=(0, 1), ylabel="accuracy")
+    for each in (axes, scores):
+        _plain(each)
+    return figure
+
+
+def pretraining():
+    """Draw the loss and the accuracies of a pretraining run."""
+    history = measured("pretraining")
+    figure = Figure(figsize=(7.2, 2.8))
+    axes = figure.add_axes((0.08, 0.2, 0.4, 0.74))
+    axes.plot(*zip(*((row["step"], row["loss"]) for row in history), strict=True), color=BLUE)
+    axes.set(xlabel="step", ylabel="training loss")
+    scores = figure.add_axes((0.58, 0.2, 0.4, 0.74))
+    for name, color in (("masked_lm", GREEN), ("next_sentence", ORANGE)):
+        key = f"eval_{name}_accuracy"
+        points = [(row["step"], row[key]) for row in history if key in row]
+        scores.plot(
+            *zip(*points, strict=True), marker=".", color=color, label=name.replace("_", " ")
+        )
+    scores.set(xlabel="step", ylabel="accuracy, held-out documents", ylim=(0, 1))
+    _legend(scores, "center right")
+    for each in (axes, scores):
+        _plain(each)
+    return figure
+
+
+def memory():
+    """Draw the memory and the speed of the measures against their baseline, from RESULTS."""
+    memory_row = _result("memory of a training step with rematerialization")
+    tensorflow, jax = re.findall(r"([\d.]+) (?:TensorFlow|JAX)", memory_row)
+    speeds = [
+        re.match(r"\**([\d.]+)x", _result(name))[1]
+        for name in ("pretraining step of BERT-Base, 8 x 128, mixed_bfloat16",
+                     "fine-tuning in mixed_bfloat16, SST-2")
+    ]  # fmt: skip
+    rows = [
+        ("memory with rematerialization,\nTensorFlow", float(tensorflow)),
+        ("memory with rematerialization,\nJAX", float(jax)),
+        ("time in bfloat16,\npretraining step of BERT-Base", 1 / float(speeds[0])),
+        ("time in bfloat16,\nfine-tuning MiniLM", 1 / float(speeds[1])),
+    ]
+    axes = _axes(6.6, 2.8, 0.37, 0.16, 0.58, 0.8)
+    _bars(axes, rows[::-1], "{:.2f}")
+    axes.axvline(1, color=GRAY, linestyle="--", linewidth=1)
+    axes.set(xlabel="ratio to the default (dashed)", xlim=(0, 1.1))
+    return axes.figure
+
+
+def export_speed():
+    """Draw the times of exported models, relative to those of other engines, from RESULTS."""
+    many = "exported model, 32 texts, ratio of times"
+    one, five = ("exported model, one text of " + words for words in ("20 words, ratio", "5 words"))
+    torch = "ONNX export in ONNX Runtime"
+    rows = [
+        ("32 texts: float32 vs ONNX Runtime float32", f"{many}, float32", 0),
+        ("32 texts: float32 vs OpenVINO float32", f"{many}, float32", 1),
+        ("32 texts: bfloat16 vs ONNX Runtime int8", f"{many}, bfloat16", 0),
+        ("32 texts: bfloat16 vs OpenVINO bfloat16", f"{many}, bfloat16", 1),
+        ("short and long texts: float32 vs ONNX Runtime", "exported model, 64 sentences", 0),
+        ("20 words: float32 vs ONNX Runtime float32", one, 0),
+        ("20 words: bfloat16 vs ONNX Runtime float32", one, 1),
+        ("5 words: float32 vs ONNX Runtime float32", f"{five}, ratio", 0),
+        ("5 words: bfloat16 vs ONNX Runtime float32", f"{five}, ratio", 1),
+        ("20 words: ONNX export vs torch's export", torch, 0),
+        ("32 texts: ONNX export vs torch's export", torch, 2),
+    ]
+    rows = [(name, _numbers(start)[index]) for name, start, index in rows]
+    axes = _axes(7, 4, 0.46, 0.13, 0.5, 0.85)
+    _bars(axes, rows[::-1], "{:.2f}", chosen=lambda ratio: ratio < 1, other=ORANGE)
+    axes.axvline(1, color=GRAY, linestyle="--", linewidth=1)
+    axes.set(xlabel="time of keras_bert / time of the other engine", xlim=(0, 2.1))
+    return axes.figure
+
+
+def library_speed():
+    """Draw the speed relative to other libraries, from RESULTS."""
+    rows = [
+        ("fine-tuning, transformers", "fine-tuning, speed, geometric mean", 0),
+        ("fine-tuning, KerasHub", "fine-tuning, speed on three tasks", 0),
+        ("predicting 10,000 texts, transformers", "prediction of 10,000 texts", 0),
+        ("embedding sentences,\nsentence-transformers", "embedding 10,000 sentences", 0),
+        ("embedding paragraphs,\nsentence-transformers", "embedding 2,000 paragraphs", 0),
+        ("training embeddings, SQuAD,\nsentence-transformers",
+         "the same on two CPU cores, all pairs", 2),
+        ("training embeddings, STS-B,\nsentence-transformers",
+         "the same on two CPU cores, first 2,000 rows", 2),
+        ("training embeddings on an H200,\nsentence-transformers", "the same on the H200", 1),
+        ("exported model, one text, KerasHub", "exported model, one text of 20 words, one of 5", 0),
+        ("exported model, 32 texts, KerasHub", "exported model, one text of 20 words, one of 5", 2),
+        ("pretraining step of BERT-Base, KerasHub", "pretraining step of BERT-Base, speed", 0),
+        ("tokenization, tokenizers", "tokenizer for training, speed", 0),
+    ]  # fmt: skip
+    rows = [(name, _numbers(start)[index]) for name, start, index in rows]
+    axes = _axes(7, 4.6, 0.4, 0.12, 0.56, 0.86)
+    _bars(axes, rows[::-1], "{:.2f}x", chosen=lambda ratio: ratio >= 1, other=ORANGE)
+    axes.axvline(1, color=GRAY, linestyle="--", linewidth=1)
+    axes.set(xlabel="speed of keras_bert / speed of the peer", xlim=(0, 6.6))
+    return axes.figure
+
+
+def _numbers(start):
+    """Return the decimal numbers in a row of RESULTS.md."""
+    return [float(each) for each in re.findall(r"\d+\.\d+", _result(start))]
+
+
+def _result(start):
+    """Return the result of the row of RESULTS.md whose measurement starts with a text."""
+    rows = (
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in RESULTS.read_text(encoding="utf-8").splitlines()
+    )
+    (found,) = (row for row in rows if row[0].startswith(start))
+    return found[3]
+
+
+def _axes(width, height, *place):
+    """Return the axes of a new figure of a size in inches."""
+    axes = Figure(figsize=(width, height)).add_axes(place)
+    _plain(axes)
+    return axes
+
+
+def _plain(axes):
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    axes.tick_params(labelsize=9)
+    axes.title.set_size(10)
+
+
+def _legend(axes, place="upper right"):
+    axes.legend(frameon=False, fontsize=9, loc=place)
+
+
+def _bars(axes, rows, form, chosen=lambda value: True, other=GRAY):
+    """Draw horizontal bars of (name, value), the first at the bottom."""
+    for index, (_, value) in enumerate(rows):
+        axes.barh(index, value, 0.6, color=GREEN if chosen(value) else other)
+        offset = 0.01 * max(x for _, x in rows)
+        axes.text(value + offset, index, form.format(value), va="center", size=9)
+    axes.set_yticks(range(len(rows)), [name for name, _ in rows])
+    axes.tick_params(axis="y", length=0)
+
+
+def _matrix(axes, values, rows, columns, form="{}", rotation=45, low=0):
+    """Draw a matrix of numbers as shaded cells."""
+    high = max(map(max, values))
+    for y, row in enumerate(values):
+        for x, value in enumerate(row):
+            share = max(0, (value - low) / (high - low))
+            axes.add_patch(Rectangle((x, y), 1, 1, facecolor=BLUE, alpha=0.75 * share, lw=0))
+            if value:
+                axes.text(x + 0.5, y + 0.5, form.format(value), ha="center", va="center", size=9)
+    axes.set(xlim=(0, len(values[0])), ylim=(len(values), 0))
+    axes.set_yticks([y + 0.5 for y in range(len(values))], rows)
+    ticks = [] if columns is None else [x + 0.5 for x in range(len(columns))]
+    axes.set_xticks(ticks, columns or [], rotation=rotation, ha="right" if rotation else "center")
+    axes.tick_params(length=0)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
