@@ -191,7 +191,7 @@ def grid():
     scores = {(rate, size): score for rate, size, score in rows}
     axes = _axes(4.6, 3, 0.22, 0.18, 0.74, 0.78)
     values = [[scores[rate, size] for size in sizes] for rate in rates]
-    _matrix(axes, values, [f"{rate:.0e}" for rate in rates], sizes, "{:.2f}", rotation=0, low=0.4)
+    _matrix(axes, values, [f"{rate:.0e}" for rate in rates], sizes, "{:.2f}", rotation=0, low=0.74)
     axes.set(xlabel="batch size", ylabel="learning rate")
     return axes.figure
 

@@ -65,7 +65,11 @@ def main():
     try:
         found = next(filter(None, (re.search(r"on port (\d+)\.", line) for line in driver.stdout)))
         wait_for(f"{address}/v1/models/{args.model.name}")
-        options = [f"--window-size={WIDTH},1400", f"--accept-lang={args.language}", "--hide-scrollbars"]
+        options = [
+            f"--window-size={WIDTH},1400",
+            f"--accept-lang={args.language}",
+            "--hide-scrollbars",
+        ]
         browser = Browser(f"http://127.0.0.1:{found[1]}", *options)
         browser.open(address, args.model.name)
         browser.type("text", args.text)

@@ -218,7 +218,7 @@ class BertOptimizerMixin(keras.optimizers.Optimizer):
         # With one replica there is nothing to sum, and TensorFlow would keep the graph of the step,
         # and with it the weights, until the process ends.
         all_reduce = getattr(super(), "_all_reduce_sum_gradients", None)
-        if all_reduce is not None and _number_of_replicas() > 1:
+        if all_reduce is not None and self._distribution_strategy.num_replicas_in_sync > 1:
             grads = [grad for grad, _ in all_reduce([(grad, None) for grad in grads])]
         if self._known_norm is not None and self.global_clipnorm:
             scale = self.global_clipnorm / ops.maximum(self._known_norm, self.global_clipnorm)
@@ -233,13 +233,6 @@ class BertOptimizerMixin(keras.optimizers.Optimizer):
         """Pass `step_scalars` to `update_step` in place of the learning rate."""
         scalars = self.step_scalars(learning_rate)
         super()._backend_update_step(grads, trainable_variables, scalars)
-
-
-def _number_of_replicas():
-    """Return the number of replicas of TensorFlow's current strategy."""
-    import tensorflow as tf
-
-    return tf.distribute.get_strategy().num_replicas_in_sync
 
 
 def _dense(gradient):

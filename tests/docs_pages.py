@@ -54,15 +54,13 @@ class Page:
             for found in _BLOCK.finditer(text)
         ]
 
-    def program(self, folder):
+    def program(self, folder, sources=None):
         """Return a program that runs the blocks in a folder, and prints a line after each.
 
-        If the page has a notebook, its code cells are run.
+        `sources` replaces the blocks, for example by the code cells of the notebook.
         """
         lines = [f"import os; os.chdir({str(folder)!r})"]
-        sources = [block for _, block, _ in self.blocks]
-        if self.notebook.exists():
-            sources = notebook_sources(self.notebook)
+        sources = sources or [block for _, block, _ in self.blocks]
         for (line, _, _), block in zip(self.blocks, sources, strict=True):
             source = "\n" * line + block
             lines.append(f"exec(compile({source!r}, {self.name!r}, 'exec'))")

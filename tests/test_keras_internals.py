@@ -40,7 +40,7 @@ OVERRIDDEN = [
 ]
 # Private names that only keras_internals.py may contain.
 PRIVATE = r"keras\.src|\._keras_history|_inbound_nodes|_flatten_layers|\._iterations\b"
-PRIVATE += r"|_run_through_graph"
+PRIVATE += r"|_run_through_graph|_distribution_strategy"
 PRIVATE += r"|optimizer\._learning_rate|_momentums|_velocities|\._value\b|"
 PRIVATE += "|".join(name for kind, name, _ in METHODS if kind is Optimizer)
 
@@ -48,6 +48,11 @@ PRIVATE += "|".join(name for kind, name, _ in METHODS if kind is Optimizer)
 @pytest.mark.parametrize(("kind", "name", "parameters"), METHODS)
 def test_signatures(kind, name, parameters):
     assert list(inspect.signature(getattr(kind, name)).parameters) == parameters
+
+
+def test_an_optimizer_knows_its_strategy():
+    if keras.backend.backend() == "tensorflow":
+        assert keras.optimizers.SGD()._distribution_strategy.num_replicas_in_sync == 1
 
 
 def test_overrides_have_the_signatures_of_keras():

@@ -11,6 +11,7 @@ from keras_bert.data.conll import TaggedSentences
 from keras_bert.data.dataset import targets_of
 from keras_bert.data.examples import Examples
 from keras_bert.encoder import BertEncoder
+from keras_bert.runtime import distribution
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.tasks import classification, embedding, masked_lm, registry, tagging
 from keras_bert.tasks.classification import EncodedTexts
@@ -181,7 +182,7 @@ def run(model, encoded, *, batch_size=32, on_batch=None, on_outputs=None, predic
     """
     lengths = LENGTHS if keras.backend.backend() == "jax" else None
     batches = Batches(encoded, batch_size, lengths=lengths)
-    predict = predict or model.predict_on_batch
+    predict = predict or functools.partial(_predict_on_batch, model)
     results = [None] * len(encoded)
     for index, rows in enumerate(batches.rows):
         inputs, *targets_and_weights = batches[index]
@@ -193,6 +194,15 @@ def run(model, encoded, *, batch_size=32, on_batch=None, on_outputs=None, predic
         if on_batch:
             on_batch(len(rows) / len(encoded))
     return results
+
+
+def _predict_on_batch(model, inputs):
+    """Return the outputs of a model, also under a strategy of TensorFlow."""
+    outputs = model.predict_on_batch(inputs)
+    if keras.backend.backend() == "tensorflow" and (copies := distribution.replicas()) > 1:
+        # Each replica computes the whole batch.
+        return keras.tree.map_structure(lambda array: array[: len(array) // copies], outputs)
+    return outputs
 
 
 def evaluate(model, examples, **options):

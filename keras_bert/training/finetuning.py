@@ -489,12 +489,15 @@ def _has_targets(encoded):
 def _score(model, dev, encoded, batch_size, predict):
     """Return the metrics of the dev data and the mean of the loss over its targets."""
     losses, counts = [], []
+    # Under a strategy of TensorFlow, Keras divides a loss by the number of replicas.
+    scale = distribution.replicas() if keras.backend.backend() == "tensorflow" else 1
 
     def add_loss(outputs, targets, weights):
         if hasattr(encoded, "loss"):  # of embedders; the dev data may be of another kind
             losses.append(float(encoded.loss(targets, outputs, weights)))
         else:
-            losses.append(float(model.compute_loss(None, targets, outputs, weights)))
+            loss = float(model.compute_loss(None, targets, outputs, weights))
+            losses.append(loss * scale)
         counts.append(float(keras.tree.flatten(weights)[0].sum()))
 
     metrics = inference.evaluate(

@@ -690,3 +690,40 @@ def test_step_is_traced_once(kind, monkeypatch):
     encoder = tiny.encoder()
     finetuning.finetune(encoder, examples, epochs=2, fixed_length=True, max_length=32)
     assert len(traced) == 1
+
+
+STRATEGY = """
+import os
+import sys
+
+if os.environ["KERAS_BACKEND"] == "jax":
+    os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
+else:
+    import tensorflow as tf
+
+    (cpu,) = tf.config.list_physical_devices("CPU")
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+import keras_bert
+from keras_bert import distribution
+from tests import tiny
+
+histories = []
+for name, count in (("one-device", 1), ("mirrored", 2)):
+    with distribution.scope(name):
+        assert distribution.replicas() == count
+        _, metrics = keras_bert.finetune(
+            tiny.learner(), tiny.examples(), tiny.examples(tiny.ROWS[:7]), epochs=2, batch_size=8,
+            learning_rate=0.01, fixed_length=True, show_progress=False,
+        )
+    histories.append(metrics["history"])
+for one, two in zip(*histories, strict=True):
+    assert one.keys() == two.keys() and "dev_loss" in one
+    for key, value in one.items():
+        assert abs(value - two[key]) < 1e-4, (key, value, two[key])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["tensorflow", "jax"])
+def test_two_devices_train_and_score_like_one(python, backend):
+    python("-c", STRATEGY, backend=backend)
