@@ -1,9 +1,9 @@
 """Question: what do the methods of the guides give on small data?
 
 The script measures the figures in the pictures of the guides, and writes them to the file
-docs/_static/figures.json. `docs/pictures.py` draws them. The model is MiniLM and the data is that
-of examples/data, unless a function says otherwise. The peers are plain baselines, such as a logistic
-regression on vectors.
+docs/_static/figures.json. `docs/pictures.py` draws them. The model is MiniLM, and the data is that
+of examples/data, unless a function says otherwise. The peers are plain baselines, such as a
+logistic regression on vectors.
 
     python benchmarks/guide_figures.py                            # all figures, about 45 minutes
     python benchmarks/guide_figures.py small_data lora
@@ -473,7 +473,8 @@ def loops():
             with tf.GradientTape() as tape:
                 loss = loss_of(targets, model(inputs, training=True))
             variables = model.trainable_variables
-            optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
+            gradients = tape.gradient(loss, variables)
+            optimizer.apply_gradients(zip(gradients, variables))  # noqa: B905
             return loss
 
         run = model.train_on_batch if name == "fit" else step

@@ -141,7 +141,8 @@ def main():
             for activation in ("gelu_new", "gelu"):
                 bert = keras_bert.load(folder, sequence_length=LENGTH, hidden_act=activation)
                 inputs = bert.preprocessor(TEXTS)
-                assert (np.array(inputs["input_word_ids"]) == found["ids"]).all()
+                if (np.array(inputs["input_word_ids"]) != found["ids"]).any():
+                    raise RuntimeError(f"{name}: other ids")
                 shown = np.array(inputs["input_mask"]).astype(bool)
                 vectors = np.array(bert(inputs)["sequence_output"])
                 difference = np.abs(vectors - found["vectors"])[shown].max()

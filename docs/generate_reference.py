@@ -16,7 +16,7 @@ _PARTS = {
         "corpus", "sentences", "vocabulary", "records", "masking", "google_records", "train",
     ),
 }  # fmt: skip
-# Public names of modules that `keras_bert` does not import. Some need packages that are not installed.
+# Public names of modules that `keras_bert` does not import, some of which need other packages.
 _MORE = {
     "bulk": ("ReadRows", "Predict", "WriteRows", "Rejected", "ExportHandler", "parquet_schema"),
     "hub.conversion": (
