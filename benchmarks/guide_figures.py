@@ -5,7 +5,7 @@ docs/_static/figures.json. `docs/pictures.py` draws them. The model is MiniLM, a
 of examples/data, unless a function says otherwise. The peers are plain baselines, such as a
 logistic regression on vectors.
 
-    python benchmarks/guide_figures.py                            # all figures, about 45 minutes
+    python benchmarks/guide_figures.py                 # those that need only examples/data
     python benchmarks/guide_figures.py small_data lora
     python benchmarks/guide_figures.py --shared ../shared continued pretraining
 
@@ -372,7 +372,8 @@ def lora():
             model = keras_bert.heads.classifier(bert, labels=train_set.label_names())
             if name.startswith("LoRA"):
                 bert.enable_lora(rank=8)
-            bert.trainable = name != "head only"
+            if name == "head only":
+                bert.trainable = False
             rate = 1e-3 if name != "all weights" else 1e-4
             start = time.perf_counter()
             model, metrics = train(
@@ -405,7 +406,7 @@ def _int8(train_set, dev_set):
             ("ONNX Runtime, float32", "onnx"), ("ONNX Runtime, int8", "onnx8"),
         ):  # fmt: skip
             path = folder / path
-            files = [path] if path.is_file() else [each for each in path.rglob("*.onnx*")]
+            files = [path] if path.is_file() else list(path.rglob("*.onnx*"))
             size = sum(each.stat().st_size for each in files)
             classify = keras_bert.pipeline(path)
             accuracy = classify.evaluate(dev_set)["accuracy"]
@@ -534,12 +535,12 @@ def continued(shared):
 
 
 def pretraining(shared):
-    """Measure the losses and the accuracies of 3,000 steps of examples/pretrain.py."""
+    """Measure the losses and the accuracies of 2,000 steps of examples/pretrain.py."""
     corpus = pathlib.Path(shared) / "corpus"
     with tempfile.TemporaryDirectory() as folder:
         files = [corpus / f"en_{name}.txt.xz" for name in ("wiki", "books")]
         script = ROOT / "examples" / "pretrain.py"
-        command = [sys.executable, script, *files, "--steps", "3000", "--output", folder]
+        command = [sys.executable, script, *files, "--steps", "2000", "--output", folder]
         subprocess.run(command, check=True)
         lines = (pathlib.Path(folder) / "model" / "history.jsonl").read_text().splitlines()
     history = [json.loads(line) for line in lines]
@@ -563,14 +564,16 @@ def main():
     parser.add_argument("names", nargs="*", choices=[[], *FIGURES, *SHARED])
     parser.add_argument("--shared", help="folder of the data that is not in the repository")
     args = parser.parse_args()
+    if not args.shared and set(args.names) & set(SHARED):
+        parser.error(f"{', '.join(SHARED)} need --shared FOLDER")
     names = args.names or list(FIGURES) + (list(SHARED) if args.shared else [])
     for name in names:
         start = time.perf_counter()
         keras.utils.set_random_seed(0)
         figure = FIGURES[name]() if name in FIGURES else SHARED[name](args.shared)
         found = json.loads(FILE.read_text()) if FILE.exists() else {}
-        found["processor"] = processor.instruction_sets()
-        FILE.write_text(json.dumps({**found, name: figure}, ensure_ascii=False) + "\n")
+        found[name] = {"processor": processor.instruction_sets(), "values": figure}
+        FILE.write_text(json.dumps(found, ensure_ascii=False) + "\n")
         print(f"{name}: {time.perf_counter() - start:.0f} s", flush=True)
 
 

@@ -2,7 +2,7 @@
 
 MiniLM is saved in Google's format. Each library computes the vectors of the same texts from this
 folder, in an environment with TensorFlow 2.15. The script prints the maximum difference at the
-positions of the texts, where outputs are up to 6.
+positions of the texts. The largest outputs are about 6.
 
     python3.11 -m venv old
     old/bin/pip install tensorflow-cpu==2.15.1 keras==2.15.0 'numpy<2' 'setuptools<80' wheel
@@ -127,22 +127,24 @@ def main():
         keras_bert.save(keras_bert.load("minilm", hidden_act="gelu_new"), folder, format="google")
         pathlib.Path(folder, "tokenizer_config.json").unlink()  # bert-for-tf2 would read it
         for name, program, argument in (
-            ("google-research/bert", GOOGLE, args.google),
+            ("google-research/bert", GOOGLE, os.path.abspath(args.google)),
             ("bert-for-tf2, two inputs and a mask", BERT_FOR_TF2, "mask"),
             ("bert-for-tf2, two inputs", BERT_FOR_TF2, "two inputs"),
             ("bert-for-tf2, one input", BERT_FOR_TF2, "one input"),
             ("keras-bert", KERAS_BERT, ""),
         ):
-            command = [args.python, "-c", head + program, folder, output, argument]
-            # From another folder, `import keras_bert` would find this project.
+            command = [os.path.abspath(args.python), "-c", head + program, folder, output, argument]
+            # In this repository, `import keras_bert` would import this project.
             environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-            subprocess.run(command, check=True, cwd=work, env=environment, capture_output=True)
+            subprocess.run(
+                command, check=True, cwd=work, env=environment, stdout=subprocess.DEVNULL
+            )
             found = np.load(output)
             for activation in ("gelu_new", "gelu"):
                 bert = keras_bert.load(folder, sequence_length=LENGTH, hidden_act=activation)
                 inputs = bert.preprocessor(TEXTS)
                 if (np.array(inputs["input_word_ids"]) != found["ids"]).any():
-                    raise RuntimeError(f"{name}: other ids")
+                    raise RuntimeError(f"{name}: the ids differ from those of keras_bert")
                 shown = np.array(inputs["input_mask"]).astype(bool)
                 vectors = np.array(bert(inputs)["sequence_output"])
                 difference = np.abs(vectors - found["vectors"])[shown].max()

@@ -18,8 +18,9 @@ COLORS = (BLUE, ORANGE, GREEN, PURPLE, "#c25b5b", "#5aa9a9", GRAY)
 
 
 def measured(name):
-    """Return a figure of the guides."""
-    return json.loads((DOCS / "_static" / "figures.json").read_text(encoding="utf-8"))[name]
+    """Return the measured values of a chart."""
+    text = (DOCS / "_static" / "figures.json").read_text(encoding="utf-8")
+    return json.loads(text)[name]["values"]
 
 
 def confusion():
@@ -48,7 +49,12 @@ def multi_label():
     found = measured("multi_label")
     axes = _axes(6, 3, 0.15, 0.15, 0.8, 0.72)
     answers = found["answers"][::-1]
-    _bars(axes, [(name, score) for name, score in answers], "{:.2f}", chosen=lambda x: x >= 0.5)
+    _bars(
+        axes,
+        [(name, score) for name, score in answers],
+        "{:.2f}",
+        is_highlighted=lambda x: x >= 0.5,
+    )
     axes.axvline(0.5, color=GRAY, linestyle="--", linewidth=1)
     axes.set(xlim=(0, 1.1), xlabel="probability", title=f"“{found['text']}”")
     return axes.figure
@@ -59,11 +65,11 @@ def tagging():
     found = measured("tagging")
     figure = Figure(figsize=(7.6, 0.9))
     axes = figure.add_axes((0, 0, 1, 1))
-    text, width = found["text"], 1.0
+    text = found["text"]
     axes.set(xlim=(-1, len(text) + 1), ylim=(-1.3, 1.4))
     axes.set_axis_off()
     for index, char in enumerate(text):
-        axes.text(index + width / 2, 0, char, ha="center", va="center", family="monospace", size=11)
+        axes.text(index + 0.5, 0, char, ha="center", va="center", family="monospace", size=11)
     tags = list(dict.fromkeys(tag for _, _, tag in found["entities"]))
     for start, end, tag in found["entities"]:
         color = COLORS[tags.index(tag)]
@@ -79,10 +85,10 @@ def answer():
     best = max(range(len(found["tokens"])), key=found["start"].__getitem__)
     shown = slice(max(0, best - 8), best + 9)
     found = {**found, **{name: found[name][shown] for name in ("tokens", "start", "end")}}
-    places = range(len(found["tokens"]))
-    axes.bar([place - 0.2 for place in places], found["start"], 0.4, color=BLUE, label="start")
-    axes.bar([place + 0.2 for place in places], found["end"], 0.4, color=ORANGE, label="end")
-    axes.set_xticks(places, found["tokens"], rotation=60, ha="right")
+    xs = range(len(found["tokens"]))
+    axes.bar([x - 0.2 for x in xs], found["start"], 0.4, color=BLUE, label="start")
+    axes.bar([x + 0.2 for x in xs], found["end"], 0.4, color=ORANGE, label="end")
+    axes.set_xticks(xs, found["tokens"], rotation=60, ha="right")
     axes.set(ylabel="probability", title=found["question"], ylim=(0, 1))
     _legend(axes)
     return axes.figure
@@ -166,11 +172,11 @@ def long_documents():
     figure = Figure(figsize=(7.4, 3))
     axes = figure.add_axes((0.08, 0.2, 0.5, 0.7))
     ways = list(dict.fromkeys(row[0] for row in found["rows"]))
-    for shift, place, color in ((-0.2, "beginning", BLUE), (0.2, "anywhere", ORANGE)):
-        scores = [row[2] for row in found["rows"] if row[1] == place]
-        places = [index + shift for index in range(len(ways))]
-        axes.bar(places, scores, 0.38, color=color, label=f"message: {place}")
-        for x, score in zip(places, scores, strict=True):
+    for shift, position, color in ((-0.2, "beginning", BLUE), (0.2, "anywhere", ORANGE)):
+        scores = [row[2] for row in found["rows"] if row[1] == position]
+        xs = [index + shift for index in range(len(ways))]
+        axes.bar(xs, scores, 0.38, color=color, label=f"message: {position}")
+        for x, score in zip(xs, scores, strict=True):
             axes.text(x, score + 0.02, f"{score:.2f}", ha="center", size=8)
     axes.set_xticks(range(len(ways)), [way.replace(", ", ",\n") for way in ways])
     axes.set(ylim=(0, 1), ylabel="accuracy")
@@ -197,7 +203,7 @@ def grid():
 
 
 def lora():
-    """Draw accuracy and trained weights of three ways to train, and size and time in int8."""
+    """Draw accuracy and trained weights of three ways to train, and the size in int8."""
     found = measured("lora")
     figure = Figure(figsize=(7.4, 2.6))
     axes = figure.add_axes((0.2, 0.2, 0.26, 0.68))
@@ -261,11 +267,11 @@ def pretraining():
 
 
 def memory():
-    """Draw the memory and the speed of the measures against their baseline, from RESULTS."""
-    memory_row = _result("memory of a training step with rematerialization")
+    """Draw memory and time of the measures relative to the default, from RESULTS."""
+    memory_row = _results_row("memory of a training step with rematerialization")
     tensorflow, jax = re.findall(r"([\d.]+) (?:TensorFlow|JAX)", memory_row)
     speeds = [
-        re.match(r"\**([\d.]+)x", _result(name))[1]
+        re.match(r"\**([\d.]+)x", _results_row(name))[1]
         for name in ("pretraining step of BERT-Base, 8 x 128, mixed_bfloat16",
                      "fine-tuning in mixed_bfloat16, SST-2")
     ]  # fmt: skip
@@ -285,7 +291,7 @@ def memory():
 def export_speed():
     """Draw the times of exported models, relative to those of other engines, from RESULTS."""
     many = "exported model, 32 texts, ratio of times"
-    one, five = ("exported model, one text of " + words for words in ("20 words, ratio", "5 words"))
+    one, five = (f"exported model, one text of {count} words, ratio" for count in (20, 5))
     torch = "ONNX export in ONNX Runtime"
     rows = [
         ("32 texts: float32 vs ONNX Runtime float32", f"{many}, float32", 0),
@@ -295,14 +301,14 @@ def export_speed():
         ("short and long texts: float32 vs ONNX Runtime", "exported model, 64 sentences", 0),
         ("20 words: float32 vs ONNX Runtime float32", one, 0),
         ("20 words: bfloat16 vs ONNX Runtime float32", one, 1),
-        ("5 words: float32 vs ONNX Runtime float32", f"{five}, ratio", 0),
-        ("5 words: bfloat16 vs ONNX Runtime float32", f"{five}, ratio", 1),
+        ("5 words: float32 vs ONNX Runtime float32", five, 0),
+        ("5 words: bfloat16 vs ONNX Runtime float32", five, 1),
         ("20 words: ONNX export vs torch's export", torch, 0),
         ("32 texts: ONNX export vs torch's export", torch, 2),
     ]
-    rows = [(name, _numbers(start)[index]) for name, start, index in rows]
+    rows = [(name, _decimals(start)[index]) for name, start, index in rows]
     axes = _axes(7, 4, 0.46, 0.13, 0.5, 0.85)
-    _bars(axes, rows[::-1], "{:.2f}", chosen=lambda ratio: ratio < 1, other=ORANGE)
+    _bars(axes, rows[::-1], "{:.2f}", is_highlighted=lambda ratio: ratio < 1, other_color=ORANGE)
     axes.axvline(1, color=GRAY, linestyle="--", linewidth=1)
     axes.set(xlabel="time of keras_bert / time of the other engine", xlim=(0, 2.1))
     return axes.figure
@@ -320,26 +326,30 @@ def library_speed():
          "the same on two CPU cores, all pairs", 2),
         ("training embeddings, STS-B,\nsentence-transformers",
          "the same on two CPU cores, first 2,000 rows", 2),
-        ("training embeddings on an H200,\nsentence-transformers", "the same on the H200", 1),
+        (
+            "training embeddings, SQuAD, H200, slower of\ntwo runs, sentence-transformers",
+            "the same on the H200",
+            1,
+        ),
         ("exported model, one text, KerasHub", "exported model, one text of 20 words, one of 5", 0),
         ("exported model, 32 texts, KerasHub", "exported model, one text of 20 words, one of 5", 2),
         ("pretraining step of BERT-Base, KerasHub", "pretraining step of BERT-Base, speed", 0),
         ("tokenization, tokenizers", "tokenizer for training, speed", 0),
     ]  # fmt: skip
-    rows = [(name, _numbers(start)[index]) for name, start, index in rows]
+    rows = [(name, _decimals(start)[index]) for name, start, index in rows]
     axes = _axes(7, 4.6, 0.4, 0.12, 0.56, 0.86)
-    _bars(axes, rows[::-1], "{:.2f}x", chosen=lambda ratio: ratio >= 1, other=ORANGE)
+    _bars(axes, rows[::-1], "{:.2f}x", is_highlighted=lambda ratio: ratio >= 1, other_color=ORANGE)
     axes.axvline(1, color=GRAY, linestyle="--", linewidth=1)
     axes.set(xlabel="speed of keras_bert / speed of the peer", xlim=(0, 6.6))
     return axes.figure
 
 
-def _numbers(start):
+def _decimals(start):
     """Return the decimal numbers in a row of RESULTS.md."""
-    return [float(each) for each in re.findall(r"\d+\.\d+", _result(start))]
+    return [float(each) for each in re.findall(r"\d+\.\d+", _results_row(start))]
 
 
-def _result(start):
+def _results_row(start):
     """Return the result of the row of RESULTS.md whose measurement starts with a text."""
     rows = (
         [cell.strip() for cell in line.strip("|").split("|")]
@@ -363,21 +373,21 @@ def _plain(axes):
     axes.title.set_size(10)
 
 
-def _legend(axes, place="upper right"):
-    axes.legend(frameon=False, fontsize=9, loc=place)
+def _legend(axes, loc="upper right"):
+    axes.legend(frameon=False, fontsize=9, loc=loc)
 
 
-def _bars(axes, rows, form, chosen=lambda value: True, other=GRAY):
+def _bars(axes, rows, value_format, is_highlighted=lambda value: True, other_color=GRAY):
     """Draw horizontal bars of (name, value), the first at the bottom."""
     for index, (_, value) in enumerate(rows):
-        axes.barh(index, value, 0.6, color=GREEN if chosen(value) else other)
+        axes.barh(index, value, 0.6, color=GREEN if is_highlighted(value) else other_color)
         offset = 0.01 * max(x for _, x in rows)
-        axes.text(value + offset, index, form.format(value), va="center", size=9)
+        axes.text(value + offset, index, value_format.format(value), va="center", size=9)
     axes.set_yticks(range(len(rows)), [name for name, _ in rows])
     axes.tick_params(axis="y", length=0)
 
 
-def _matrix(axes, values, rows, columns, form="{}", rotation=45, low=0):
+def _matrix(axes, values, rows, columns, value_format="{}", rotation=45, low=0):
     """Draw a matrix of numbers as shaded cells."""
     high = max(map(max, values))
     for y, row in enumerate(values):
@@ -385,7 +395,9 @@ def _matrix(axes, values, rows, columns, form="{}", rotation=45, low=0):
             share = max(0, (value - low) / (high - low))
             axes.add_patch(Rectangle((x, y), 1, 1, facecolor=BLUE, alpha=0.75 * share, lw=0))
             if value:
-                axes.text(x + 0.5, y + 0.5, form.format(value), ha="center", va="center", size=9)
+                axes.text(
+                    x + 0.5, y + 0.5, value_format.format(value), ha="center", va="center", size=9
+                )
     axes.set(xlim=(0, len(values[0])), ylim=(len(values), 0))
     axes.set_yticks([y + 0.5 for y in range(len(values))], rows)
     ticks = [] if columns is None else [x + 0.5 for x in range(len(columns))]

@@ -76,7 +76,7 @@ def _add_dark_pictures(app, doctree):
 def _link_to_notebook(app, docname, source):
     """Add a link to the notebook of a page below the title."""
     path = notebooks.path_of(pathlib.Path(app.env.doc2path(docname)))
-    if path.exists():
+    if path and path.exists():
         link = (
             f"{{download}}`Download this page as a notebook </{os.path.relpath(path, app.srcdir)}>`"
         )

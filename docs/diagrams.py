@@ -51,7 +51,7 @@ def packing():
     """Draw a batch without and with packing."""
     figure, axes = _blank(7, 2.6)
     axes.set(xlim=(0, 17), ylim=(0, 7.2))
-    lengths, colors = (8, 3, 5, 2, 6), (BLUE, ORANGE, GREEN, GRAY, "#a06fb8")
+    lengths, colors = (8, 3, 5, 2, 6), (BLUE, ORANGE, GREEN, GRAY, PURPLE)
     axes.text(0, 6.6, "5 rows of 8, 16 positions of padding", size=10)
     axes.text(9, 6.6, "3 rows of 8, no padding", size=10)
     for row, (length, color) in enumerate(zip(lengths, colors, strict=True)):
@@ -118,20 +118,7 @@ def masking():
     """Draw the input and the labels of the masked LM for one sentence."""
     figure, axes = _blank(7.4, 1.9)
     axes.set(xlim=(-2.6, 12), ylim=(-0.2, 3.2))
-    texts = [
-        "[CLS]",
-        "my",
-        "parcel",
-        "has",
-        "not",
-        "come",
-        "yet",
-        "and",
-        "i",
-        "need",
-        "it",
-        "[SEP]",
-    ]
+    texts = ["[CLS]", *"my parcel has not come yet and i need it".split(), "[SEP]"]  # noqa: SIM905
     read = [*texts]
     read[2], read[5], read[9] = "[MASK]", "[MASK]", "apple"
     labels = {2: "parcel", 5: "come", 9: "need"}

@@ -17,7 +17,7 @@ _PARTS = {
     ),
 }  # fmt: skip
 # Public names of modules that `keras_bert` does not import, some of which need other packages.
-_MORE = {
+_OPTIONAL_MODULES = {
     "bulk": ("ReadRows", "Predict", "WriteRows", "Rejected", "ExportHandler", "parquet_schema"),
     "hub.conversion": (
         "from_keras_hub", "to_keras_hub", "from_model_garden", "to_model_garden",
@@ -38,7 +38,7 @@ def write(folder):
     """Write `api/`, `commands/` and the copied pages in the folder of the reference."""
     _seen.clear()
     pages = {f"api/{name}.md": _api_page(name) for name in keras_bert.__all__}
-    pages |= {f"api/{name}.md": _page_of_more(name) for name in _MORE}
+    pages |= {f"api/{name}.md": _optional_module_page(name) for name in _OPTIONAL_MODULES}
     pages |= {f"commands/{name}.md": _command_page(parser) for name, parser in commands().items()}
     pages |= {page: _copy(name) for name, page in COPIED.items()}
     for name, text in pages.items():
@@ -83,12 +83,12 @@ def _api_page(name):
     return "\n".join(lines)
 
 
-def _page_of_more(name):
-    """Return the page of a module in `_MORE`, without importing it."""
+def _optional_module_page(name):
+    """Return the page of a module in `_OPTIONAL_MODULES`, without importing it."""
     file = ROOT / "keras_bert" / f"{name.replace('.', '/')}.py"
     text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8")))
     lines = [f"# keras_bert.{name}", "", text.split("\n\n")[0].replace("\n", " "), ""]
-    for each in _MORE[name]:
+    for each in _OPTIONAL_MODULES[name]:
         kind = "autoclass" if each[0].isupper() else "autofunction"
         lines += ["```{eval-rst}", f".. {kind}:: keras_bert.{name}.{each}", "```", ""]
     return "\n".join(lines)

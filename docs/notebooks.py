@@ -1,8 +1,9 @@
 """Make the notebooks for Colab from pages of the documentation.
 
-Run `python docs/notebooks.py`. It writes a notebook for the quickstart and for each guide with
-programs. `python` and `ipython` blocks are code cells. A `text` block directly after a `python`
-block is its output. All other text is Markdown, without pictures and links to files.
+Run `python docs/notebooks.py`. It writes a notebook for the quickstart, and for each guide and
+Korean page with programs. `python` and `ipython` blocks are code cells. A `text` block directly
+after a `python` block is its output. All other text is Markdown, without pictures and links to
+files.
 
 The title block of a page can have
 
@@ -12,6 +13,7 @@ The title block of a page can have
 - `extra`: the extra of the package that the page needs.
 """
 
+import itertools
 import json
 import pathlib
 import re
@@ -24,7 +26,7 @@ _CODE = re.compile(
     r"^```(i?python)\n(.*?)\n```\n(?:\n```text\n(.*?)\n```\n)?", re.DOTALL | re.MULTILINE
 )
 # Images, and links to other files.
-_LINK = re.compile(r"!\[[^]]*\]\([^)]*\)\n*|\[([^]]*)\]\((?!http)[^)]*\)")
+_LINK = re.compile(r"!\[.*?\]\([^)]*\)\n*|\[([^]]*)\]\((?!http)[^)]*\)")
 _INSTALL = """\
 # keras3-bert is not on PyPI yet: run "git archive --format zip --output keras_bert.zip HEAD" in a
 # clone, and upload the file. "keras-bert" on PyPI is another project.
@@ -47,7 +49,9 @@ def notebooks():
 
 
 def path_of(page):
-    """Return the path of the notebook of a page, which need not exist."""
+    """Return the path of the notebook of a page, or `None` for a page that never has one."""
+    if not any(page.relative_to(DOCS).match(pattern) for pattern in _PAGES):
+        return None
     options = _options(page.read_text(encoding="utf-8"))
     prefix = "korean_" if page.parent.name == "korean" else ""
     name = options.get("notebook", prefix + page.stem.replace("-", "_"))
@@ -72,7 +76,7 @@ def _notebook(text, options):
         package = f"'.[{extra}]'" if extra else "."
         backend = options.get("backend", "tensorflow")
         cells.insert(1, _code("ipython", _INSTALL.format(package=package, backend=backend), None))
-    numbers = iter(range(1, len(cells) + 1))
+    numbers = itertools.count(1)
     for number, cell in enumerate(cells):
         cell["id"] = f"cell-{number}"
         if cell["cell_type"] == "code":
@@ -112,6 +116,7 @@ if __name__ == "__main__":
     made = notebooks()
     for path in set(FOLDER.glob("*.ipynb")) - set(made):
         path.unlink()
+        print(f"{path.relative_to(DOCS.parent)} removed")
     for path, text in made.items():
         path.write_text(text, encoding="utf-8")
         print(path.relative_to(DOCS.parent))

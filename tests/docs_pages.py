@@ -37,14 +37,14 @@ class Page:
 
     Attributes:
         name: Path relative to the repository.
-        notebook: Path of the notebook of the page, which need not exist.
+        notebook: Path of the notebook of the page, or `None`.
         options: The title block, a dict.
         blocks: A tuple (line number, program, expected output or `None`) for each program.
     """
 
     def __init__(self, path):
         self.name = path.relative_to(ROOT).as_posix()
-        self.notebook = notebooks.path_of(path)
+        self.notebook = notebooks.path_of(path) if DOCS in path.parents else None
         text = path.read_text(encoding="utf-8")
         head = re.match(r"---\n(.*?)^---\n", text, re.DOTALL | re.MULTILINE)
         lines = head[1].splitlines() if head else []
@@ -54,14 +54,10 @@ class Page:
             for found in _BLOCK.finditer(text)
         ]
 
-    def program(self, folder, sources=None):
-        """Return a program that runs the blocks in a folder, and prints a line after each.
-
-        `sources` replaces the blocks, for example by the code cells of the notebook.
-        """
+    def program(self, folder):
+        """Return a program that runs the blocks in a folder, and prints a line after each."""
         lines = [f"import os; os.chdir({str(folder)!r})"]
-        sources = sources or [block for _, block, _ in self.blocks]
-        for (line, _, _), block in zip(self.blocks, sources, strict=True):
+        for line, block, _ in self.blocks:
             source = "\n" * line + block
             lines.append(f"exec(compile({source!r}, {self.name!r}, 'exec'))")
             lines.append(f"print({_END!r}, flush=True)")

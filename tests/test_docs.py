@@ -135,8 +135,7 @@ def test_programs(name, folder, python):  # noqa: F811
     if backend == "torch" and importlib.util.find_spec("torch") is None:
         pytest.skip("no torch")
     (folder / "saved_models").mkdir()
-    sources = docs_pages.notebook_sources(page.notebook) if page.notebook.exists() else None
-    outputs = page.printed(python("-c", page.program(folder, sources), backend=backend))
+    outputs = page.printed(python("-c", page.program(folder), backend=backend))
     assert len(outputs) == len(page.blocks)
     for (line, _, wanted), got in zip(page.blocks, outputs, strict=True):
         where = f"{name}, line {line}"

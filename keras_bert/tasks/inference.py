@@ -11,7 +11,6 @@ from keras_bert.data.conll import TaggedSentences
 from keras_bert.data.dataset import targets_of
 from keras_bert.data.examples import Examples
 from keras_bert.encoder import BertEncoder
-from keras_bert.runtime import distribution
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.tasks import classification, embedding, masked_lm, registry, tagging
 from keras_bert.tasks.classification import EncodedTexts
@@ -197,12 +196,16 @@ def run(model, encoded, *, batch_size=32, on_batch=None, on_outputs=None, predic
 
 
 def _predict_on_batch(model, inputs):
-    """Return the outputs of a model, also under a strategy of TensorFlow."""
+    """Return the outputs of one replica.
+
+    Under a strategy of TensorFlow, each replica computes the whole batch, and `predict_on_batch`
+    concatenates their outputs.
+    """
     outputs = model.predict_on_batch(inputs)
-    if keras.backend.backend() == "tensorflow" and (copies := distribution.replicas()) > 1:
-        # Each replica computes the whole batch.
-        return keras.tree.map_structure(lambda array: array[: len(array) // copies], outputs)
-    return outputs
+    if keras.backend.backend() != "tensorflow":
+        return outputs
+    copies = model.distribute_strategy.num_replicas_in_sync
+    return keras.tree.map_structure(lambda array: array[: len(array) // copies], outputs)
 
 
 def evaluate(model, examples, **options):
