@@ -220,26 +220,30 @@ def lora():
 
 
 def continued():
-    """Draw the loss of continued pretraining, and the accuracy that it gives."""
-    found = measured("continued")
-    figure = Figure(figsize=(7.2, 2.8))
-    axes = figure.add_axes((0.09, 0.2, 0.5, 0.74))
+    """Draw the loss of continued pretraining of a small BERT, and accuracies before and after."""
+    small = measured("pretraining")["continued"]
+    figure = Figure(figsize=(7.4, 2.8))
+    axes = figure.add_axes((0.08, 0.2, 0.42, 0.74))
     for name, color, label in (
         ("loss", BLUE, "training"), ("eval_loss", ORANGE, "held-out sentences"),
     ):  # fmt: skip
-        points = [(row["step"], row[name]) for row in found["curve"] if name in row]
-        axes.plot(
-            *zip(*points, strict=True), color=color, label=label, marker="." * (len(points) < 5)
-        )
+        points = [(row["step"], row[name]) for row in small["curve"] if name in row]
+        marker = "o" if name == "eval_loss" else ""
+        axes.plot(*zip(*points, strict=True), color=color, label=label, marker=marker)
     axes.set(xlabel="step", ylabel="masked LM loss")
     _legend(axes)
-    scores = figure.add_axes((0.7, 0.2, 0.27, 0.74))
-    names = ["before", "after"]
-    means, deviations = zip(*(found["scores"][name] for name in names), strict=True)
-    scores.bar(names, means, 0.5, yerr=deviations, color=[GRAY, GREEN], ecolor=GRAY, capsize=4)
-    for x, score in enumerate(means):
-        scores.text(x, 0.05, f"{score:.3f}", ha="center")
-    scores.set(ylim=(0, 1), ylabel="accuracy")
+    scores = figure.add_axes((0.6, 0.2, 0.39, 0.74))
+    models = {"MiniLM,\n500 rows": measured("continued"), "small BERT,\n6,000 rows": small}
+    for index, found in enumerate(models.values()):
+        for shift, name, color in ((-0.2, "before", GRAY), (0.2, "after", GREEN)):
+            mean, deviation = found["scores"][name]
+            label = name if index == 0 else None
+            scores.bar(index + shift, mean, 0.38, yerr=deviation, color=color, label=label,
+                       ecolor=GRAY, capsize=3)  # fmt: skip
+            scores.text(index + shift, mean + 0.02, f"{mean:.3f}", ha="center", size=9)
+    scores.set_xticks(range(len(models)), models)
+    scores.set(ylim=(0.5, 0.9), ylabel="accuracy on SST-2")
+    _legend(scores)
     for each in (axes, scores):
         _plain(each)
     return figure
@@ -247,7 +251,7 @@ def continued():
 
 def pretraining():
     """Draw the loss and the accuracies of a pretraining run."""
-    history = measured("pretraining")
+    history = measured("pretraining")["history"]
     figure = Figure(figsize=(7.2, 2.8))
     axes = figure.add_axes((0.08, 0.2, 0.4, 0.74))
     axes.plot(*zip(*((row["step"], row["loss"]) for row in history), strict=True), color=BLUE)

@@ -1,5 +1,6 @@
 """The source archive and the wheel: their files, and the wheel in an environment of its own."""
 
+import contextlib
 import importlib.metadata
 import os
 import pathlib
@@ -89,9 +90,9 @@ def test_files(archives):
 
 
 def test_twine_accepts_both(archives, tmp_path):
-    venv.create(tmp_path / "env", with_pip=True)
-    python = tmp_path / "env" / "bin" / "python"
-    run(python, "-m", "pip", "install", "--quiet", "twine", cwd=tmp_path)
+    venv.create(tmp_path / "environment")
+    with skip_without_package_index():
+        python = install(tmp_path / "environment", "twine")
     run(python, "-m", "twine", "check", "--strict", *archives, cwd=tmp_path)
 
 
@@ -163,17 +164,24 @@ def install(environment, package):
     return python
 
 
+@contextlib.contextmanager
+def skip_without_package_index():
+    """Skip the test if `install` fails without a network."""
+    try:
+        yield
+    except AssertionError as error:
+        if "Could not find a version" in str(error) or "Connection" in str(error):
+            pytest.skip("the package index cannot be reached")
+        raise
+
+
 @pytest.fixture(scope="module")
 def base(archives, tmp_path_factory):
     """A folder with an environment, in which the wheel is installed, and a saved model."""
     folder = tmp_path_factory.mktemp("base")
     venv.create(folder / "environment")
-    try:
+    with skip_without_package_index():
         install(folder / "environment", archives[1])
-    except AssertionError as error:
-        if "Could not find a version" in str(error) or "Connection" in str(error):
-            pytest.skip("the package index cannot be reached")
-        raise
     model = keras_bert.heads.classifier(tiny.encoder(), labels=["bad", "good"])
     keras_bert.save(model, folder / "model")
     return folder
