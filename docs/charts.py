@@ -179,7 +179,7 @@ def long_documents():
         for x, score in zip(xs, scores, strict=True):
             axes.text(x, score + 0.02, f"{score:.2f}", ha="center", size=8)
     axes.set_xticks(range(len(ways)), [way.replace(", ", ",\n") for way in ways])
-    axes.set(ylim=(0, 1), ylabel="accuracy")
+    axes.set(ylim=(0, 1.15), ylabel="accuracy")
     _legend(axes, "upper right")
     times = figure.add_axes((0.7, 0.2, 0.28, 0.7))
     times.plot(*zip(*found["milliseconds"], strict=True), marker="o", color=GREEN)
