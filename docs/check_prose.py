@@ -22,9 +22,10 @@ ALLOWED = ("support desk", "room temperature", "housekeeping")
 
 
 def pages():
-    """Return the pages that are checked: the English README and the pages of the site."""
+    """Return the pages that are checked: the pages of the site and those of the repository."""
     generated = ("docs/reference/api/", "docs/reference/commands/", "docs/korean/")
-    found = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    names = ("README.md", "CONTRIBUTING.md", "examples/README.md", "benchmarks/README.md")
+    found = [*(ROOT / name for name in names), *sorted((ROOT / "docs").rglob("*.md"))]
     return [p for p in found if not p.relative_to(ROOT).as_posix().startswith(generated)]
 
 

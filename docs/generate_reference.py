@@ -43,7 +43,7 @@ def write(folder):
     pages |= {page: _copy(name) for name, page in COPIED.items()}
     for name, text in pages.items():
         path = folder / name
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         # Sphinx reads a page again if its time has changed.
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")

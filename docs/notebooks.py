@@ -25,8 +25,8 @@ _HEAD = re.compile(r"---\n(.*?)^---\n", re.DOTALL | re.MULTILINE)
 _CODE = re.compile(
     r"^```(i?python)\n(.*?)\n```\n(?:\n```text\n(.*?)\n```\n)?", re.DOTALL | re.MULTILINE
 )
-# Images, and links to other files.
-_LINK = re.compile(r"!\[.*?\]\([^)]*\)\n*|\[([^]]*)\]\((?!http)[^)]*\)")
+# Images with their captions, and links to other files.
+_LINK = re.compile(r"!\[.*?\]\([^)]*\)\n*(?:\*[^*]+\*\n*)?|\[([^]]*)\]\((?!http)[^)]*\)")
 _INSTALL = """\
 # keras3-bert is not on PyPI yet: run "git archive --format zip --output keras_bert.zip HEAD" in a
 # clone, and upload the file. "keras-bert" on PyPI is another project.

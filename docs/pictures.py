@@ -5,6 +5,7 @@ Run `python docs/pictures.py` after a change of `diagrams.py`, `charts.py` or th
 
 import io
 import pathlib
+import re
 import sys
 
 import matplotlib
@@ -15,10 +16,10 @@ from docs import charts, diagrams  # noqa: E402
 
 FOLDER = pathlib.Path(__file__).parent / "_static"
 CHARTS = (
-    charts.answer, charts.attributions, charts.confusion, charts.continued, charts.export_speed,
-    charts.grid, charts.imbalanced, charts.layers, charts.library_speed, charts.long_documents,
-    charts.lora, charts.memory, charts.multi_label, charts.pretraining, charts.search,
-    charts.similarity, charts.small_data, charts.tagging,
+    charts.answer, charts.attributions, charts.confusion, charts.continued, charts.curves,
+    charts.export_speed, charts.grid, charts.imbalanced, charts.layers, charts.library_speed,
+    charts.long_documents, charts.lora, charts.memory, charts.multi_label, charts.pretraining,
+    charts.search, charts.similarity, charts.small_data, charts.tagging,
 )  # fmt: skip
 DIAGRAMS = (
     diagrams.architecture, diagrams.attention, diagrams.devices, diagrams.keras_model,
@@ -49,7 +50,8 @@ def _svg(draw, ink):
         metadata = {"Date": None, "Creator": None, "Description": " ".join(filter(None, texts))}
         stream = io.BytesIO()
         figure.savefig(stream, format="svg", transparent=True, metadata=metadata)
-    return stream.getvalue()
+    # Without the blanks at the ends of lines, which pre-commit would remove.
+    return re.sub(rb"[ \t]+$", b"", stream.getvalue(), flags=re.MULTILINE)
 
 
 if __name__ == "__main__":

@@ -184,7 +184,7 @@ def _settings(loop, encoder):
         "phases": [dataclasses.asdict(phase) for phase in recipe.phases],
         "optimizer": optimizer,
         "warmup_steps": recipe.warmup_steps,
-        "accumulate": recipe.gradient_accumulation_steps,
+        "gradient_accumulation_steps": recipe.gradient_accumulation_steps,
         "stream": loop.stream_options,
         "seed": recipe.seed,
     }
