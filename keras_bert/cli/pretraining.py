@@ -63,7 +63,7 @@ def make_vocabulary(args):
             held_out = list(some)
         found = vocabulary.coverage(held_out, preprocessor)
     print(f"{len(tokens):,} tokens from {counts['documents']:,} documents in {args.output}")
-    where = "the corpus" if seen else f"{len(held_out):,} documents held out"
+    where = "the corpus" if seen else f"held-out documents ({len(held_out):,})"
     print(f"on {where}, {found['words']:,} words:")
     print(f"  unknown          {found['unknown']:.3%}")
     print(f"  tokens per word  {found['tokens_per_word']:.2f}")

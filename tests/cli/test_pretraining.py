@@ -42,7 +42,7 @@ def test_vocab(tmp_path, capsys, options, expected):
     assert not set(pieces) & {"☃", "##☃"}  # it is in the held-out documents alone
     first, where, *lines = capsys.readouterr().out.splitlines()
     assert first == f"70 tokens from 200 documents in {folder}"
-    assert where.startswith("on 10 documents held out, ")
+    assert where.startswith("on held-out documents (10), ")
     values = {line.rsplit(maxsplit=1)[0].strip(): line.rsplit(maxsplit=1)[1] for line in lines}
     assert float(values["unknown"].removesuffix("%")) > 5
     assert float(values["tokens per word"]) >= 1

@@ -47,7 +47,7 @@ def add_columns(parser, file_format=True):
 
 
 def add_text_column(parser, file_format=True):
-    parser.add_argument("--text", help="column of the text (default: text)")
+    parser.add_argument("--text", help="column of the text, by default text")
     if file_format:
         formats = ("tsv", "csv", "jsonl", "conll", "conllu")
         parser.add_argument("--format", choices=formats, help="file format (default: by extension)")
