@@ -146,7 +146,7 @@ def finetune(
         warmup=warmup,
         max_length=task.MAX_LENGTH if max_length is None else max_length,
         seed=seed,
-        accumulate=gradient_accumulation_steps,
+        gradient_accumulation_steps=gradient_accumulation_steps,
         fixed_length=fixed_length,
         evaluate_every=evaluate_every,
         options=options,
@@ -216,7 +216,7 @@ class _Recipe:
     warmup: float
     max_length: int
     seed: int
-    accumulate: int  # saved states have this key, so it keeps its old name
+    gradient_accumulation_steps: int
     fixed_length: bool
     evaluate_every: float | None
     options: dict
@@ -225,9 +225,11 @@ class _Recipe:
         self.epochs = as_integer("epochs", self.epochs, 1)
         self.batch_size = as_integer("batch_size", self.batch_size, 1)
         self.max_length = as_integer("max_length", self.max_length, 3)
-        self.accumulate = as_integer("gradient_accumulation_steps", self.accumulate, 1)
+        self.gradient_accumulation_steps = as_integer(
+            "gradient_accumulation_steps", self.gradient_accumulation_steps, 1
+        )
         self.seed = as_integer("seed", self.seed, 0)
-        distribution.check_accumulation(self.accumulate)
+        distribution.check_accumulation(self.gradient_accumulation_steps)
         self.learning_rate = _float("learning_rate", self.learning_rate)
         self.warmup = _float("warmup", self.warmup)
         if not 0 <= self.warmup <= 1:
@@ -310,14 +312,18 @@ class _Run:
             recipe.batch_size,
             recipe.seed,
             recipe.epochs,
-            gradient_accumulation_steps=recipe.accumulate,
+            gradient_accumulation_steps=recipe.gradient_accumulation_steps,
             fixed_length=recipe.fixed_length,
         )
         optimizer = optimizers.adamw(
             recipe.learning_rate,
             total_steps=self.plan.steps,
             warmup_steps=round(recipe.warmup * self.plan.steps),
-            gradient_accumulation_steps=recipe.accumulate if recipe.accumulate > 1 else None,
+            gradient_accumulation_steps=(
+                recipe.gradient_accumulation_steps
+                if recipe.gradient_accumulation_steps > 1
+                else None
+            ),
         )
         if any(isinstance(each, keras.callbacks.ReduceLROnPlateau) for each in callbacks):
             optimizer = optimizers.SettableRateAdamW.from_config(optimizer.get_config())

@@ -113,7 +113,10 @@ def test_killed_run_equals_uninterrupted_run(killed, tmp_path, monkeypatch):
                 ({"max_length": 16}, "max_length=32; this run has 16"),
                 ({"seed": 1}, "seed=0; this run has 1"),
                 ({"metric": "f1"}, "metric='mcc'; this run has 'f1'"),
-                ({"gradient_accumulation_steps": 2}, "accumulate=1; this run has 2"),
+                (
+                    {"gradient_accumulation_steps": 2},
+                    "gradient_accumulation_steps=1; this run has 2",
+                ),
                 ({"fixed_length": True}, "fixed_length=False; this run has True"),
                 (
                     {"train": tiny.examples(tiny.ROWS[:17])},
