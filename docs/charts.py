@@ -275,12 +275,12 @@ def pretraining():
     axes.plot(*zip(*((row["step"], row["loss"]) for row in history), strict=True), color=BLUE)
     axes.set(xlabel="step", ylabel="training loss")
     scores = figure.add_axes((0.58, 0.2, 0.4, 0.74))
-    for name, color in (("masked_lm", GREEN), ("next_sentence", ORANGE)):
+    for name, color, label in (
+        ("masked_lm", GREEN, "masked tokens"), ("next_sentence", ORANGE, "next sentence"),
+    ):  # fmt: skip
         key = f"eval_{name}_accuracy"
         points = [(row["step"], row[key]) for row in history if key in row]
-        scores.plot(
-            *zip(*points, strict=True), marker=".", color=color, label=name.replace("_", " ")
-        )
+        scores.plot(*zip(*points, strict=True), marker=".", color=color, label=label)
     scores.set(xlabel="step", ylabel="accuracy, held-out documents", ylim=(0, 1))
     _legend(scores, "center right")
     for each in (axes, scores):
