@@ -7,7 +7,7 @@ logistic regression on vectors.
 
     python benchmarks/guide_figures.py                 # those that need only examples/data
     python benchmarks/guide_figures.py small_data lora
-    KERAS_BACKEND=jax python benchmarks/guide_figures.py loops
+    KERAS_BACKEND=jax python benchmarks/guide_figures.py loops    # or torch
     python benchmarks/guide_figures.py --shared ../shared continued pretraining
 
 The last command needs data that is not in the repository, see benchmarks/README.md.
