@@ -263,7 +263,6 @@ def imbalanced():
             "at_half": [mean(each) for each in zip(*at_half, strict=True)],
         }  # fmt: skip
         print(name, curves[name]["at_half"], flush=True)
-    curves["share"] = round(parts[0].labels.count("praise") / len(parts[0]), 3)
     return curves
 
 

@@ -36,18 +36,14 @@ def curves():
     """Draw the losses and the dev accuracy of six epochs."""
     history = measured("curves")
     epochs = [row["epoch"] for row in history]
-    figure = Figure(figsize=(7, 2.6))
-    losses = figure.add_axes((0.09, 0.2, 0.38, 0.74))
+    losses, accuracies = _panels(7, 2.6, (0.09, 0.2, 0.38, 0.74), (0.6, 0.2, 0.38, 0.74))
     for name, color, label in (("loss", BLUE, "training"), ("dev_loss", ORANGE, "dev data")):
         losses.plot(epochs, [row[name] for row in history], marker="o", color=color, label=label)
     losses.set(xlabel="epoch", ylabel="loss", xticks=epochs, ylim=(0, None))
     _legend(losses, "center right")
-    accuracies = figure.add_axes((0.6, 0.2, 0.38, 0.74))
     accuracies.plot(epochs, [row["accuracy"] for row in history], marker="o", color=GREEN)
     accuracies.set(xlabel="epoch", ylabel="dev accuracy", xticks=epochs, ylim=(0, 1))
-    for axes in (losses, accuracies):
-        _plain(axes)
-    return figure
+    return losses.figure
 
 
 def attributions():
@@ -187,8 +183,7 @@ def layers():
 def long_documents():
     """Draw the accuracy of three ways to read long texts, and the time by length."""
     found = measured("long_documents")
-    figure = Figure(figsize=(7.4, 3))
-    axes = figure.add_axes((0.08, 0.2, 0.5, 0.7))
+    axes, times = _panels(7.4, 3, (0.08, 0.2, 0.5, 0.7), (0.7, 0.2, 0.28, 0.7))
     ways = list(dict.fromkeys(row[0] for row in found["rows"]))
     for shift, position, color in ((-0.2, "beginning", BLUE), (0.2, "anywhere", ORANGE)):
         scores = [row[2] for row in found["rows"] if row[1] == position]
@@ -199,12 +194,9 @@ def long_documents():
     axes.set_xticks(range(len(ways)), [way.replace(", ", ",\n") for way in ways])
     axes.set(ylim=(0, 1.15), ylabel="accuracy")
     _legend(axes, "upper right")
-    times = figure.add_axes((0.7, 0.2, 0.28, 0.7))
     times.plot(*zip(*found["milliseconds"], strict=True), marker="o", color=GREEN)
     times.set(xlabel="tokens per text", ylabel="ms per text", ylim=(0, None))
-    for each in (axes, times):
-        _plain(each)
-    return figure
+    return axes.figure
 
 
 def grid():
@@ -223,25 +215,20 @@ def grid():
 def lora():
     """Draw accuracy and trained weights of three ways to train, and the size in int8."""
     found = measured("lora")
-    figure = Figure(figsize=(7.4, 2.6))
-    axes = figure.add_axes((0.2, 0.2, 0.26, 0.68))
+    axes, sizes = _panels(7.4, 2.6, (0.2, 0.2, 0.26, 0.68), (0.72, 0.2, 0.25, 0.68))
     rows = [(f"{name}\n{count:,}", score) for name, count, score, _ in found["training"]]
     _bars(axes, rows[::-1], "{:.2f}")
     axes.set(xlabel="accuracy", xlim=(0, 1), title="training, and trained weights")
-    sizes = figure.add_axes((0.72, 0.2, 0.25, 0.68))
     rows = [(f"{name}\naccuracy {score:.2f}", size) for name, size, score, _ in found["int8"]]
     _bars(sizes, rows[::-1], "{:.0f}")
     sizes.set(xlabel="MB", xlim=(0, 125), title="size")
-    for each in (axes, sizes):
-        _plain(each)
-    return figure
+    return axes.figure
 
 
 def continued():
     """Draw the loss of continued pretraining of a small BERT, and accuracies before and after."""
     small = measured("pretraining")["continued"]
-    figure = Figure(figsize=(7.4, 2.8))
-    axes = figure.add_axes((0.08, 0.2, 0.42, 0.74))
+    axes, scores = _panels(7.4, 2.8, (0.08, 0.2, 0.42, 0.74), (0.6, 0.2, 0.39, 0.74))
     for name, color, label in (
         ("loss", BLUE, "training"), ("eval_loss", ORANGE, "held-out sentences"),
     ):  # fmt: skip
@@ -250,7 +237,6 @@ def continued():
         axes.plot(*zip(*points, strict=True), color=color, label=label, marker=marker)
     axes.set(xlabel="step", ylabel="masked LM loss")
     _legend(axes)
-    scores = figure.add_axes((0.6, 0.2, 0.39, 0.74))
     models = {"MiniLM,\n500 rows": measured("continued"), "small BERT,\n6,000 rows": small}
     for index, found in enumerate(models.values()):
         for shift, name, color in ((-0.2, "before", GRAY), (0.2, "after", GREEN)):
@@ -262,19 +248,15 @@ def continued():
     scores.set_xticks(range(len(models)), models)
     scores.set(ylim=(0.5, 0.9), ylabel="accuracy on SST-2")
     _legend(scores)
-    for each in (axes, scores):
-        _plain(each)
-    return figure
+    return axes.figure
 
 
 def pretraining():
     """Draw the loss and the accuracies of a pretraining run."""
     history = measured("pretraining")["history"]
-    figure = Figure(figsize=(7.2, 2.8))
-    axes = figure.add_axes((0.08, 0.2, 0.4, 0.74))
+    axes, scores = _panels(7.2, 2.8, (0.08, 0.2, 0.4, 0.74), (0.58, 0.2, 0.4, 0.74))
     axes.plot(*zip(*((row["step"], row["loss"]) for row in history), strict=True), color=BLUE)
     axes.set(xlabel="step", ylabel="training loss")
-    scores = figure.add_axes((0.58, 0.2, 0.4, 0.74))
     for name, color, label in (
         ("masked_lm", GREEN, "masked tokens"), ("next_sentence", ORANGE, "next sentence"),
     ):  # fmt: skip
@@ -283,9 +265,7 @@ def pretraining():
         scores.plot(*zip(*points, strict=True), marker=".", color=color, label=label)
     scores.set(xlabel="step", ylabel="accuracy, held-out documents", ylim=(0, 1))
     _legend(scores, "center right")
-    for each in (axes, scores):
-        _plain(each)
-    return figure
+    return axes.figure
 
 
 def memory():
@@ -384,16 +364,17 @@ def _results_row(start):
 
 def _axes(width, height, *place):
     """Return the axes of a new figure of a size in inches."""
-    axes = Figure(figsize=(width, height)).add_axes(place)
-    _plain(axes)
-    return axes
+    return _panels(width, height, place)[0]
 
 
-def _plain(axes):
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    axes.tick_params(labelsize=9)
-    axes.title.set_size(10)
+def _panels(width, height, *places):
+    """Return several axes of a new figure; a place is (left, bottom, width, height), 0 to 1."""
+    figure = Figure(figsize=(width, height))
+    panels = [figure.add_axes(place) for place in places]
+    for axes in panels:
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.tick_params(labelsize=9)
+    return panels
 
 
 def _legend(axes, loc="upper right"):

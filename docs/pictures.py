@@ -44,7 +44,8 @@ def write(folder=FOLDER):
 def _svg(draw, ink):
     """Return a figure as SVG with a transparent background. Its description has all texts."""
     names = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
-    with matplotlib.rc_context({"svg.hashsalt": "keras_bert", **dict.fromkeys(names, ink)}):
+    settings = {"svg.hashsalt": "keras_bert", "axes.titlesize": 10, **dict.fromkeys(names, ink)}
+    with matplotlib.rc_context(settings):
         figure = draw()
         texts = sorted(text.get_text() for text in figure.findobj(matplotlib.text.Text))
         metadata = {"Date": None, "Creator": None, "Description": " ".join(filter(None, texts))}
