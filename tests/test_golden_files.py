@@ -45,7 +45,6 @@ def test_an_export_answers(tmp_path):
     np.testing.assert_allclose(answers["probabilities"], tf.nn.softmax(expected), atol=1e-6)
 
 
-@pytest.mark.slow
 def test_a_finetuning_run_resumes(tmp_path):
     with tiny.eagerly():
         counter = finetuning_runs.KillAt()
@@ -56,7 +55,6 @@ def test_a_finetuning_run_resumes(tmp_path):
         np.testing.assert_allclose(resumed, other, atol=1e-4)
 
 
-@pytest.mark.slow
 def test_a_pretraining_run_resumes(tmp_path):
     folder = unpack("pretraining", tmp_path)
     made = records.Records(folder / "records")

@@ -9,6 +9,9 @@ from keras_bert.checkpoints import containers
 from keras_bert.runtime.files import atomic_write
 from keras_bert.runtime.reading import one_line
 
+# Settings that earlier versions saved under another name.
+_NEW_NAMES = {"accumulate": "gradient_accumulation_steps"}
+
 
 def write(file, key, header, arrays, *, durable=False):
     """Write a state file atomically: a header that JSON can represent, and NumPy arrays.
@@ -47,8 +50,9 @@ def reading(file, remedy):
 def check_settings(file, saved, current, remedy):
     """Raise a `ValueError` unless `saved`, the settings in a file, equal `current`.
 
-    Both are nested dicts as JSON represents them. The message names the first setting that differs
-    and ends with `remedy`.
+    Both are nested dicts as JSON represents them. A setting that an earlier version saved under
+    another name is compared under the present one. The message names the first setting that
+    differs and ends with `remedy`.
     """
     saved, current = dict(_flatten(saved)), dict(_flatten(current))
     for name in current | saved:
@@ -67,4 +71,4 @@ def _flatten(settings, prefix=""):
         if isinstance(value, dict):
             yield from _flatten(value, f"{prefix}{key}.")
         else:
-            yield f"{prefix}{key}", value
+            yield f"{prefix}{_NEW_NAMES.get(key, key)}", value
