@@ -23,6 +23,7 @@ from keras_bert.runtime.warn import level_of_caller
 from keras_bert.text.preprocessor import MIN_LENGTH, Preprocessor
 
 _ALIGNMENT = 64  # bytes
+_DEFAULT_LENGTH = 128  # tokens
 
 # Heads whose weights are named "classifier" in checkpoints. Other heads use their own name.
 _CLASSIFIERS = ("classifier", "regressor", "tagger", "multiple_choice")
@@ -35,7 +36,7 @@ def from_checkpoint(
     task=None,
     *,
     fresh_head=False,
-    sequence_length=128,
+    sequence_length="auto",
     dtype=None,
     rematerialize=False,
     hidden_act=None,
@@ -44,9 +45,8 @@ def from_checkpoint(
 ):
     """Build a `BertEncoder`, or the model of the head `task`, from a `checkpoints.Checkpoint`.
 
-    The options are those of `loading.load`, except that `sequence_length` has no "auto". `pooling`
-    is that of the encoder, by default the checkpoint's. The encoder has a `preprocessor` if the
-    checkpoint has a vocabulary.
+    The options are those of `loading.load`. `pooling` is that of the encoder, by default the
+    checkpoint's. The encoder has a `preprocessor` if the checkpoint has a vocabulary.
     """
     if task == "auto":
         task = checkpoint.task
@@ -60,8 +60,9 @@ def from_checkpoint(
     if hidden_act is not None:
         config["hidden_act"] = hidden_act
     longest = config["max_position_embeddings"]
-    if sequence_length is not None:
-        sequence_length = min(as_integer("sequence_length", sequence_length, MIN_LENGTH), longest)
+    if sequence_length == "auto":
+        sequence_length = min(_DEFAULT_LENGTH, longest)
+    check_sequence_length(sequence_length, longest)
     if task is None and (head_options or fresh_head):
         name = next(iter(head_options), "fresh_head")
         raise ValueError(f"{name} needs a task, such as task='classifier'")
@@ -80,6 +81,14 @@ def from_checkpoint(
     if checkpoint.vocabulary is not None:
         encoder.preprocessor = _preprocessor(checkpoint, sequence_length, longest)
     return model
+
+
+def check_sequence_length(value, longest):
+    """Raise a `ValueError` unless `value` is None or a length of at most `longest` tokens."""
+    if value is not None and as_integer("sequence_length", value, MIN_LENGTH) > longest:
+        raise ValueError(
+            f"sequence_length must be at most {longest}, the maximum of the model; received {value}"
+        )
 
 
 def _warn_of_modules(checkpoint):

@@ -61,7 +61,8 @@ def load(
             checkpoint.
         sequence_length: Sequence length of `encoder.preprocessor`, at most the encoder's
             `max_position_embeddings`. `None` pads to the longest text of a batch. `"auto"` means
-            128 for a checkpoint and the saved length for a model that `save` wrote.
+            128 or that maximum for a checkpoint, and the saved length for a model that `save`
+            wrote.
         dtype: Dtype policy of the encoder, such as `"mixed_bfloat16"`.
         rematerialize: If `True`, recompute activations in the backward pass to save memory.
             `None` means the saved value or `False`.
@@ -122,7 +123,7 @@ def load(
         checkpoints.read(path, ignore),
         task,
         fresh_head=fresh_head,
-        sequence_length=128 if sequence_length == "auto" else sequence_length,
+        sequence_length=sequence_length,
         dtype=dtype,
         rematerialize=bool(rematerialize),
         hidden_act=hidden_act or published.get("hidden_act"),
@@ -422,10 +423,9 @@ def _set_length(model, sequence_length, path):
     encoder = heads.find_encoder(model)
     if encoder.preprocessor is None:
         raise ValueError(f"{path} has no preprocessor; remove sequence_length")
+    longest = encoder.bert_config["max_position_embeddings"]
+    conversion.check_sequence_length(sequence_length, longest)
     encoder.preprocessor.sequence_length = sequence_length
-    if sequence_length is not None:
-        longest = encoder.bert_config["max_position_embeddings"]
-        encoder.preprocessor.sequence_length = min(sequence_length, longest)
 
 
 def _one_head(model, task):

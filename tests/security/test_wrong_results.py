@@ -206,8 +206,6 @@ def saved(tmp_path):
 def test_load_options_override_saved_options(saved):
     assert keras_bert.load(saved).preprocessor.sequence_length == 16
     assert keras_bert.load(saved).rematerialize
-    # Limited to the encoder's max_position_embeddings.
-    assert keras_bert.load(saved, sequence_length=128).preprocessor.sequence_length == 32
     assert keras_bert.load(saved, sequence_length=None).preprocessor.sequence_length is None
     assert keras_bert.load(saved, sequence_length=np.int64(8)).preprocessor.sequence_length == 8
     assert not keras_bert.load(saved, rematerialize=False).rematerialize
@@ -221,6 +219,15 @@ def test_invalid_sequence_length(saved, tmp_path, length):
             keras_bert.load(folder, sequence_length=length)
     with pytest.raises(ValueError, match="sequence_length must be an integer of at least"):
         keras_bert.load(saved).preprocessor.sequence_length = length
+
+
+def test_a_sequence_length_above_the_maximum(saved, tmp_path):
+    keras_bert.save(tiny.encoder(num_hidden_layers=1), tmp_path / "theirs", format="huggingface")
+    assert keras_bert.load(tmp_path / "theirs").preprocessor.sequence_length == 32
+    for folder in (saved, tmp_path / "theirs"):
+        assert keras_bert.load(folder, sequence_length=32).preprocessor.sequence_length == 32
+        with pytest.raises(ValueError, match="at most 32, the maximum of the model; received 33"):
+            keras_bert.load(folder, sequence_length=33)
 
 
 def test_white_space_in_a_vocabulary(tmp_path):
