@@ -13,6 +13,7 @@ import generate_reference  # noqa: E402
 import notebooks  # noqa: E402
 from docutils import nodes  # noqa: E402
 from pygments.lexers import TextLexer  # noqa: E402
+from sphinx.search.en import SearchEnglish  # noqa: E402
 
 from keras_bert.version import __version__  # noqa: E402
 
@@ -46,6 +47,15 @@ napoleon_use_rtype = False
 napoleon_use_ivar = True
 # Names of other libraries. Their inventories would need a network.
 nitpick_ignore_regex = [("py:exc", ".*"), ("py:class", ".*"), ("py:obj", ".*")]
+
+
+class _Search(SearchEnglish):
+    """Search of English pages that finds a Korean word before its particles and endings."""
+
+    def split(self, text):
+        words = super().split(text)
+        korean = [word for word in words if "가" <= word[0] <= "힣"]
+        return words + [word[:end] for word in korean for end in range(2, len(word))]
 
 
 def _separate_plurals(app, what, name, obj, options, lines):
@@ -89,6 +99,7 @@ def setup(app):
     app.connect("source-read", _link_to_notebook)
     # Before Sphinx collects the pictures of a page.
     app.connect("doctree-read", _add_dark_pictures, priority=400)
+    app.add_search_language(_Search)
     app.add_lexer("ipython", TextLexer)  # Pygments knows no `%pip`
     app.connect("autodoc-process-docstring", _separate_plurals)
     generate_reference.write(pathlib.Path(app.srcdir) / "reference")
