@@ -22,11 +22,13 @@ ALLOWED = ("support desk", "room temperature", "housekeeping")
 
 
 def pages():
-    """Return the pages that are checked: the pages of the site and those of the repository."""
-    generated = ("docs/reference/api/", "docs/reference/commands/", "docs/korean/")
-    names = ("README.md", "CONTRIBUTING.md", "examples/README.md", "benchmarks/README.md")
-    found = [*(ROOT / name for name in names), *sorted((ROOT / "docs").rglob("*.md"))]
-    return [p for p in found if not p.relative_to(ROOT).as_posix().startswith(generated)]
+    """Return the pages that are checked: all English ones that are not generated."""
+    folders = ("docs", "examples", "benchmarks", "saved_models", ".github")
+    files = [*ROOT.glob("*.md"), *(f for name in folders for f in (ROOT / name).rglob("*.md"))]
+    generated = ("api/", "commands/", "changelog.md", "results.md", "security.md")
+    left_out = ("docs/korean/", *(f"docs/reference/{name}" for name in generated))
+    names = {file: file.relative_to(ROOT).as_posix() for file in sorted(files)}
+    return [f for f, name in names.items() if not name.startswith(left_out) and ".ko." not in name]
 
 
 def paragraphs(text):

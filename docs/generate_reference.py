@@ -13,9 +13,12 @@ from keras_bert.cli.options import make_parser
 # Packages whose public names are in modules.
 _PARTS = {
     "pretraining": (
-        "corpus", "sentences", "vocabulary", "records", "masking", "google_records", "train",
+        "corpus", "sentences", "vocabulary", "records", "masking", "google_records", "stream",
+        "train",
     ),
 }  # fmt: skip
+# Classes whose objects a public function returns.
+_RETURNED = {"pipeline": ("pipelines.base.Pipeline", "pipelines.embedding.Embedding")}
 # Public names of modules that `keras_bert` does not import, some of which need other packages.
 _OPTIONAL_MODULES = {
     "bulk": ("ReadRows", "Predict", "WriteRows", "Rejected", "ExportHandler", "parquet_schema"),
@@ -72,7 +75,13 @@ def _api_page(name):
     item = getattr(keras_bert, name)
     lines = [f"# keras_bert.{name}", ""]
     if not inspect.ismodule(item):
-        return "\n".join([*lines, *_directive(f"keras_bert.{name}", item)])
+        lines += _directive(f"keras_bert.{name}", item)
+        for path in _RETURNED.get(name, ()):
+            module, _, kind = f"keras_bert.{path}".rpartition(".")
+            lines += _directive(
+                f"keras_bert.{path}", getattr(importlib.import_module(module), kind)
+            )
+        return "\n".join(lines)
     lines += [inspect.getdoc(item).split("\n\n")[0].replace("\n", " "), ""]
     if name not in _PARTS:
         return "\n".join([*lines, *_members(f"keras_bert.{name}", item)])
@@ -134,6 +143,8 @@ def _directive(path, item):
     ]  # fmt: skip
     if public:
         lines.append(f"   :members: {', '.join(public)}")
+    if getattr(vars(item).get("__call__"), "__doc__", None):
+        lines.append("   :special-members: __call__")
     return [*lines, "```", ""]
 
 

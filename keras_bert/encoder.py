@@ -68,8 +68,8 @@ class BertEncoder(TokenModel):
         preprocessor: The `Preprocessor` that makes this encoder's inputs. It is available as
             `encoder.preprocessor` and saved with the encoder, vocabulary included.
         pooling: How the model was trained to make one vector of a text: `"mean"`, `"max"` or
-            `"cls"`. It is the default of `heads.classifier` and `heads.regressor`. `None`: BERT's
-            pooler.
+            `"cls"`, or one of the other modes of sentence-transformers. It is the default of
+            `heads.classifier` and `heads.regressor`. `None`: BERT's pooler.
         name, dtype, trainable: See `keras.Model`.
 
     Raises:

@@ -119,8 +119,9 @@ def _runs(page):
 def _marks(page):
     if page.name == "README.md":
         return pytest.mark.slow
-    # `make test-peers` installs FAISS.
-    return [pytest.mark.documents, *[pytest.mark.peers] * (page.options.get("requires") == "faiss")]
+    # `make test-peers` installs torch and FAISS.
+    needs_peers = "torch" in page.options.values() or "faiss" in page.options.values()
+    return [pytest.mark.documents, *[pytest.mark.peers] * needs_peers]
 
 
 @pytest.mark.parametrize(

@@ -32,9 +32,13 @@ def test_workflows(name):
     assert workflow["name"] == name and workflow[True]
     assert workflow["permissions"] == {"contents": "read"}
     for job in workflow["jobs"].values():
+        assert set(job.get("needs", "").split()) <= set(workflow["jobs"])
+        if "uses" in job:  # another workflow
+            called = load(job["uses"].removeprefix("./"))
+            assert "workflow_call" in called[True]
+            continue
         assert job["runs-on"]
         assert all(("uses" in step) != ("run" in step) for step in job["steps"])
-        assert set(job.get("needs", "").split()) <= set(workflow["jobs"])
 
 
 def test_the_workflow_tests_the_versions_of_the_classifiers():

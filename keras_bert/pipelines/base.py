@@ -21,12 +21,6 @@ _LONG_INPUT = 200  # texts for which a progress bar is shown
 class Pipeline:
     """A function from texts to results. `keras_bert.pipeline` makes one.
 
-    It computes with a `KerasEngine` or an `OnnxEngine`.
-
-    Each task has a subclass, which implements `_rows` (inputs to a list of rows), `_examples` (rows
-    to the data of the task) and `_results` (answers of the task to a list of results). `options`
-    are the names of its options of `__call__`.
-
     Attributes:
         model: The `keras.Model`; not for an ONNX folder.
         task: Name of its head, such as `"classifier"`.
@@ -34,8 +28,11 @@ class Pipeline:
         batch_size: Sequences per batch.
     """
 
+    # It computes with a `KerasEngine` or an `OnnxEngine`. Each task has a subclass, which
+    # implements `_rows` (inputs to a list of rows), `_examples` (rows to the data of the task) and
+    # `_results` (answers of the task to a list of results).
     columns: tuple[str, ...] = ("text",)  # of a DataFrame
-    options: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()  # of a call
     data: tuple[type, ...] = (Examples,)  # the data of the task
     long_texts_options: tuple[str, ...] = ("truncate",)
     chunk = 8192  # rows that are tokenized and computed at once
@@ -189,7 +186,7 @@ class Pipeline:
         return loading.save(self.model, path, **options)
 
     def encode(self, *args, **options):
-        """Raise an error: only the pipeline of an embedder has embeddings."""
+        # Only the pipeline of an embedder has embeddings.
         raise ValueError(
             f"a pipeline of the task {self.task} has no embeddings. Load the Keras model with "
             "keras_bert.pipeline(model, task='embedder')"
