@@ -51,7 +51,7 @@ def main(argv=None):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt as error:
-        print("keras-bert: stopped", *error.args, file=sys.stderr)
+        print(f"keras-bert: {str(error) or 'stopped'}", file=sys.stderr)
         return 130
     except Exception as error:
         if os.environ.get(_TRACEBACK):

@@ -219,8 +219,8 @@ class Loop:
                 if self._writes:
                     self.write_files()
                 raise KeyboardInterrupt(
-                    f"stopped at step {self.step} of {self.recipe.steps}, which is saved; repeat "
-                    "the same call to resume from there"
+                    f"stopped at step {self.step} of {self.recipe.steps}, which is saved; the same "
+                    "call or command resumes from there"
                 )
 
     def _fit(self, stream, until, meter):
