@@ -4,7 +4,7 @@ import functools
 import io
 
 # Fonts with Hangul in order of preference. Matplotlib's default font has no Hangul.
-FONTS = ("NanumGothic", "Noto Sans CJK KR", "Noto Sans KR", "Malgun Gothic", "AppleGothic")
+_FONTS = ("NanumGothic", "Noto Sans CJK KR", "Noto Sans KR", "Malgun Gothic", "AppleGothic")
 
 
 def new_figure(width, height):
@@ -50,7 +50,7 @@ def _characters_of_fonts():
     from matplotlib import font_manager
 
     installed = set(font_manager.get_font_names())
-    names = ["DejaVu Sans", *[name for name in FONTS if name in installed][:1]]
+    names = ["DejaVu Sans", *[name for name in _FONTS if name in installed][:1]]
     return {
         name: frozenset(font_manager.get_font(font_manager.findfont(name)).get_charmap())
         for name in names

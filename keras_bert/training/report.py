@@ -7,7 +7,7 @@ import numpy as np
 
 from keras_bert import heads
 from keras_bert.provenance import METRICS_FILE
-from keras_bert.runtime.figures import FONTS
+from keras_bert.runtime.figures import drawable, font_families
 from keras_bert.runtime.figures import new_figure as _figure
 from keras_bert.runtime.files import atomic_write
 
@@ -105,25 +105,13 @@ def draw_confusion(folder, model, examples, answers):
         color = "white" if shares[row, column] > 0.5 else "black"
         axes.text(column, row, str(count), ha="center", va="center", color=color, fontsize=8)
     ticks = range(len(output.labels))
-    names = _drawable(output.labels)
+    labels, of = output.labels, ""
+    if any(drawable(label) != label for label in labels):
+        labels, of = [str(index) for index in ticks], " (number of the label; no font draws it)"
     # Do not parse a label such as "$" as a formula.
-    axes.set_xticks(ticks, names, rotation=45, ha="right", parse_math=False)
-    axes.set_yticks(ticks, names, parse_math=False)
-    axes.set(title="Confusion matrix", xlabel="predicted", ylabel="true")
+    style = {"parse_math": False, "fontfamily": font_families()}
+    axes.set_xticks(ticks, labels, rotation=45, ha="right", **style)
+    axes.set_yticks(ticks, labels, **style)
+    axes.set(title="Confusion matrix", xlabel=f"predicted{of}", ylabel=f"true{of}")
     figure.savefig(pathlib.Path(folder, CONFUSION_FILE), bbox_inches="tight", pad_inches=0.2)
     return True
-
-
-def _drawable(labels):
-    """Return the labels, or their indices if no installed font has the characters."""
-    if all(label.isascii() for label in labels):
-        return labels
-    import matplotlib
-    from matplotlib import font_manager
-
-    installed = set(font_manager.get_font_names())
-    font = next((font for font in FONTS if font in installed), None)
-    if font is None:
-        return [str(index) for index in range(len(labels))]
-    matplotlib.rcParams["font.family"] = [font, "DejaVu Sans"]
-    return labels

@@ -1,6 +1,7 @@
 """The report of a run: the table, the metrics file and the plots, for any labels."""
 
 import json
+import re
 
 import matplotlib.image
 import numpy as np
@@ -105,7 +106,8 @@ FORMULAS = ["$x^{$", "$", "WP$"]
 def test_confusion_of_a_classifier(tmp_path, monkeypatch, labels, fonts):
     """Characters that no font has cause no warning, which would fail the test."""
     if fonts == "none":
-        monkeypatch.setattr("matplotlib.font_manager.get_font_names", lambda: ["DejaVu Sans"])
+        monkeypatch.setattr(report, "font_families", lambda: ["DejaVu Sans"])
+        monkeypatch.setattr(report, "drawable", lambda text: re.sub("[^\\x00-\\xff]", "?", text))
     model = heads.classifier(tiny.encoder(num_hidden_layers=1), labels=labels)
     examples = Examples(["a"] * 6, labels=(labels * 3)[:6])
     answers = np.eye(len(labels))[[0] * 6]
@@ -114,6 +116,18 @@ def test_confusion_of_a_classifier(tmp_path, monkeypatch, labels, fonts):
     right = np.eye(len(labels))[[labels.index(label) for label in examples.labels]]
     assert report.draw_confusion(tmp_path, model, examples, right)
     assert not np.array_equal(picture(tmp_path / report.CONFUSION_FILE), image)
+
+
+@pytest.mark.parametrize(("label", "name"), [("yes", "yes"), ("\U0010ffff", "1")])
+def test_labels_of_a_confusion_matrix(tmp_path, monkeypatch, label, name):
+    figure = report._figure(4, 4)
+    monkeypatch.setattr(report, "_figure", lambda *size: figure)
+    model = heads.classifier(tiny.encoder(num_hidden_layers=1), labels=["no", label])
+    report.draw_confusion(tmp_path, model, Examples(["a"], labels=["no"]), np.eye(2)[:1])
+    ticks = figure.axes[0].get_xticklabels()
+    assert ticks[1].get_text() == name
+    assert ticks[1].get_fontfamily() == report.font_families()  # with a font for Hangul, if any
+    assert ("number of the label" in figure.axes[0].get_xlabel()) == (name != label)
 
 
 def test_confusion_rows_are_true_and_columns_are_predicted(tmp_path, monkeypatch):
