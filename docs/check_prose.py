@@ -23,12 +23,12 @@ ALLOWED = ("support desk", "room temperature", "housekeeping")
 
 def pages():
     """Return the pages that are checked: all English ones that are not generated."""
-    folders = ("docs", "examples", "benchmarks", "saved_models", ".github")
-    files = [*ROOT.glob("*.md"), *(f for name in folders for f in (ROOT / name).rglob("*.md"))]
+    folders = ("docs", "examples", "benchmarks", ".github")
+    files = [file for name in folders for file in sorted((ROOT / name).rglob("*.md"))]
+    files += [*sorted(ROOT.glob("*.md")), ROOT / "saved_models" / "README.md"]
     generated = ("api/", "commands/", "changelog.md", "results.md", "security.md")
-    left_out = ("docs/korean/", *(f"docs/reference/{name}" for name in generated))
-    names = {file: file.relative_to(ROOT).as_posix() for file in sorted(files)}
-    return [f for f, name in names.items() if not name.startswith(left_out) and ".ko." not in name]
+    left_out = ("README.ko.md", "docs/korean/", *(f"docs/reference/{name}" for name in generated))
+    return [f for f in files if not f.relative_to(ROOT).as_posix().startswith(left_out)]
 
 
 def paragraphs(text):

@@ -50,12 +50,12 @@ nitpick_ignore_regex = [("py:exc", ".*"), ("py:class", ".*"), ("py:obj", ".*")]
 
 
 class _Search(SearchEnglish):
-    """Search of English pages that finds a Korean word before its particles and endings."""
+    """Also index the beginnings of Korean words, so that a search for 배송 finds 배송이."""
 
     def split(self, text):
         words = super().split(text)
-        korean = [word for word in words if "가" <= word[0] <= "힣"]
-        return words + [word[:end] for word in korean for end in range(2, len(word))]
+        korean = [word for word in words if "가" <= word[-1] <= "힣"]
+        return words + [word[:end] for word in korean for end in range(1, len(word))]
 
 
 def _separate_plurals(app, what, name, obj, options, lines):

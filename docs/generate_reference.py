@@ -5,6 +5,7 @@ import ast
 import importlib
 import inspect
 import pathlib
+import pydoc
 import re
 
 import keras_bert
@@ -18,7 +19,9 @@ _PARTS = {
     ),
 }  # fmt: skip
 # Classes whose objects a public function returns.
-_RETURNED = {"pipeline": ("pipelines.base.Pipeline", "pipelines.embedding.Embedding")}
+_RETURNED = {
+    "pipeline": ("keras_bert.pipelines.base.Pipeline", "keras_bert.pipelines.embedding.Embedding"),
+}
 # Public names of modules that `keras_bert` does not import, some of which need other packages.
 _OPTIONAL_MODULES = {
     "bulk": ("ReadRows", "Predict", "WriteRows", "Rejected", "ExportHandler", "parquet_schema"),
@@ -77,10 +80,7 @@ def _api_page(name):
     if not inspect.ismodule(item):
         lines += _directive(f"keras_bert.{name}", item)
         for path in _RETURNED.get(name, ()):
-            module, _, kind = f"keras_bert.{path}".rpartition(".")
-            lines += _directive(
-                f"keras_bert.{path}", getattr(importlib.import_module(module), kind)
-            )
+            lines += _directive(path, pydoc.locate(path))
         return "\n".join(lines)
     lines += [inspect.getdoc(item).split("\n\n")[0].replace("\n", " "), ""]
     if name not in _PARTS:
@@ -143,7 +143,8 @@ def _directive(path, item):
     ]  # fmt: skip
     if public:
         lines.append(f"   :members: {', '.join(public)}")
-    if getattr(vars(item).get("__call__"), "__doc__", None):
+    call = vars(item).get("__call__")
+    if call and call.__doc__:
         lines.append("   :special-members: __call__")
     return [*lines, "```", ""]
 

@@ -29,7 +29,7 @@ def main(argv=None):
     """Run the command line with a list of arguments, by default those of the process.
 
     Return the exit status: 0; 1 after an error, which is one line on stderr; 2 for wrong arguments
-    or without a command; 130 after Ctrl-C.
+    or without a command; 130 after Ctrl-C, unless the command handles it.
     """
     use_utf8()
     parser = make_parser()

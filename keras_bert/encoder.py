@@ -68,7 +68,7 @@ class BertEncoder(TokenModel):
         preprocessor: The `Preprocessor` that makes this encoder's inputs. It is available as
             `encoder.preprocessor` and saved with the encoder, vocabulary included.
         pooling: How the model was trained to make one vector of a text: `"mean"`, `"max"` or
-            `"cls"`, or one of the other modes of sentence-transformers. It is the default of
+            `"cls"`, or another mode of `layers.SentencePooling`. It is the default of
             `heads.classifier` and `heads.regressor`. `None`: BERT's pooler.
         name, dtype, trainable: See `keras.Model`.
 

@@ -21,9 +21,8 @@ from keras_bert.training import finetuning, report, run_state, search
 _SEARCHED = ("batch_size", "learning_rate", "epochs")  # --search chooses them unless they are given
 
 # Limits for a warning that the vocabulary does not fit the texts. A vocabulary of the same language
-# needs 1.0 to 1.8 tokens per word, at most 1.3% of them unknown. MiniLM's needs 5.4 for Korean
-# reviews, 25% of them unknown.
-# A vocabulary of Hangul syllables has up to 3 tokens per word, an English one 5 in Korean.
+# needs 1.0 to 1.8 tokens per word, one of Hangul syllables 2.7, and at most 1.3% of the words are
+# unknown. MiniLM's needs 5.4 for Korean reviews, and 25% of the words are unknown.
 _SAMPLE, _MANY_TOKENS, _MANY_UNKNOWN = 1000, 3, 0.05
 # Limit for a warning about words with punctuation, such as "n't" and links. The English Web
 # Treebank has 2.4%, WNUT-17 11%.

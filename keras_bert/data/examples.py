@@ -84,7 +84,7 @@ class Examples:
 
     def location(self, index):
         """Return where an example comes from, for messages: "a.tsv, row 2"."""
-        where = f"example {index + 1}" if self.locations is None else self.locations[index]
+        where = f"row {index + 1}" if self.locations is None else self.locations[index]
         return f"{self.source}, {where}"
 
     def to_dataset(self, model, batch_size=32, *, shuffle=False, seed=0, pad="batch", labels=None):

@@ -61,8 +61,8 @@ def load(
             checkpoint.
         sequence_length: Sequence length of `encoder.preprocessor`, at most the encoder's
             `max_position_embeddings`. `None` pads to the longest text of a batch. `"auto"` means
-            128 or that maximum for a checkpoint, and the saved length for a model that `save`
-            wrote.
+            128, or that maximum if it is smaller, for a checkpoint, and the saved length for a
+            model that `save` wrote.
         dtype: Dtype policy of the encoder, such as `"mixed_bfloat16"`.
         rematerialize: If `True`, recompute activations in the backward pass to save memory.
             `None` means the saved value or `False`.

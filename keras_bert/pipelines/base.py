@@ -28,11 +28,11 @@ class Pipeline:
         batch_size: Sequences per batch.
     """
 
-    # It computes with a `KerasEngine` or an `OnnxEngine`. Each task has a subclass, which
+    # A pipeline computes with a `KerasEngine` or an `OnnxEngine`. Each task has a subclass, which
     # implements `_rows` (inputs to a list of rows), `_examples` (rows to the data of the task) and
     # `_results` (answers of the task to a list of results).
     columns: tuple[str, ...] = ("text",)  # of a DataFrame
-    options: tuple[str, ...] = ()  # of a call
+    options: tuple[str, ...] = ()  # keyword options of `__call__`
     data: tuple[type, ...] = (Examples,)  # the data of the task
     long_texts_options: tuple[str, ...] = ("truncate",)
     chunk = 8192  # rows that are tokenized and computed at once
@@ -186,7 +186,6 @@ class Pipeline:
         return loading.save(self.model, path, **options)
 
     def encode(self, *args, **options):
-        # Only the pipeline of an embedder has embeddings.
         raise ValueError(
             f"a pipeline of the task {self.task} has no embeddings. Load the Keras model with "
             "keras_bert.pipeline(model, task='embedder')"

@@ -35,7 +35,8 @@ def scope(name="auto", *, model_parallel=1):
             block, for models that do not fit on one device.
 
     Yields:
-        The `tf.distribute.Strategy` or `keras.distribution.Distribution`, or `None` for one device.
+        The `tf.distribute.Strategy` or `keras.distribution.Distribution`. `None` for
+        `"one-device"`, and for `"auto"` if there is one device.
 
     Raises:
         ValueError: The name is unknown, the devices do not exist, or their number is not divisible

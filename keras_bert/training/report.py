@@ -7,8 +7,7 @@ import numpy as np
 
 from keras_bert import heads
 from keras_bert.provenance import METRICS_FILE
-from keras_bert.runtime.figures import drawable, font_families
-from keras_bert.runtime.figures import new_figure as _figure
+from keras_bert.runtime.figures import drawable, font_families, new_figure
 from keras_bert.runtime.files import atomic_write
 
 CURVES_FILE = "curves.png"
@@ -44,7 +43,7 @@ def draw_curves(folder, history, x="epoch"):
 
     A vertical line marks each change of the sequence length.
     """
-    figure = _figure(9, 4.5)
+    figure = new_figure(9, 4.5)
     left, right = figure.subplots(1, 2)
     names = {name: None for record in history for name in record if name not in _NOT_PLOTTED}
     losses = [name for name in names if name.endswith("loss")]
@@ -96,7 +95,7 @@ def draw_confusion(folder, model, examples, answers):
         predicted = [output.labels[row.argmax()] for row in answers]
     counts = confusion_matrix(expected, predicted, labels=output.labels)
     size = 2.5 + 0.4 * len(output.labels)
-    figure = _figure(size + 1, size)
+    figure = new_figure(size + 1, size)
     axes = figure.subplots()
     # Shares of each row, so that a rare label is as visible as a frequent one.
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
@@ -105,13 +104,13 @@ def draw_confusion(folder, model, examples, answers):
         color = "white" if shares[row, column] > 0.5 else "black"
         axes.text(column, row, str(count), ha="center", va="center", color=color, fontsize=8)
     ticks = range(len(output.labels))
-    labels, of = output.labels, ""
+    labels, note = output.labels, ""
     if any(drawable(label) != label for label in labels):
-        labels, of = [str(index) for index in ticks], " (number of the label; no font draws it)"
+        labels, note = list(map(str, ticks)), " (index of the label; no font has all characters)"
     # Do not parse a label such as "$" as a formula.
     style = {"parse_math": False, "fontfamily": font_families()}
     axes.set_xticks(ticks, labels, rotation=45, ha="right", **style)
     axes.set_yticks(ticks, labels, **style)
-    axes.set(title="Confusion matrix", xlabel=f"predicted{of}", ylabel=f"true{of}")
+    axes.set(title="Confusion matrix", xlabel=f"predicted{note}", ylabel=f"true{note}")
     figure.savefig(pathlib.Path(folder, CONFUSION_FILE), bbox_inches="tight", pad_inches=0.2)
     return True

@@ -523,7 +523,7 @@ def test_numbers_below_the_minimum_raise(option):
         (
             tiny.examples(),
             tiny.examples([("odd", "a")], source="the dev file"),
-            "the dev file, example 1: .*'odd'.*No row of the training data, the examples, has this",
+            "the dev file, row 1: .*'odd'.*No row of the training data, the examples, has this",
         ),
         (
             tiny.tagged(),

@@ -65,8 +65,10 @@ def test_curves(tmp_path):
 
 
 def test_curves_have_titles_and_both_losses(tmp_path, monkeypatch):
-    figures, plain = [], report._figure
-    monkeypatch.setattr(report, "_figure", lambda *size: figures.append(plain(*size)) or figures[0])
+    figures, plain = [], report.new_figure
+    monkeypatch.setattr(
+        report, "new_figure", lambda *size: figures.append(plain(*size)) or figures[0]
+    )
     report.draw_curves(tmp_path, [{**record, "dev_loss": 0.7} for record in HISTORY])
     left, right = figures[0].axes
     assert (left.get_title(), right.get_title()) == ("Loss", "Scores")
@@ -77,8 +79,10 @@ def test_curves_have_titles_and_both_losses(tmp_path, monkeypatch):
 
 
 def test_curves_of_pretraining(tmp_path, monkeypatch):
-    figures, plain = [], report._figure
-    monkeypatch.setattr(report, "_figure", lambda *size: figures.append(plain(*size)) or figures[0])
+    figures, plain = [], report.new_figure
+    monkeypatch.setattr(
+        report, "new_figure", lambda *size: figures.append(plain(*size)) or figures[0]
+    )
     line = {"loss": 2.0, "masked_lm_accuracy": 0.5, "seconds": 9.0, "learning_rate": 1e-4}
     history = [
         {"step": 10, "sequence_length": 16, **line},
@@ -120,19 +124,21 @@ def test_confusion_of_a_classifier(tmp_path, monkeypatch, labels, fonts):
 
 @pytest.mark.parametrize(("label", "name"), [("yes", "yes"), ("\U0010ffff", "1")])
 def test_labels_of_a_confusion_matrix(tmp_path, monkeypatch, label, name):
-    figure = report._figure(4, 4)
-    monkeypatch.setattr(report, "_figure", lambda *size: figure)
+    figure = report.new_figure(4, 4)
+    monkeypatch.setattr(report, "new_figure", lambda *size: figure)
     model = heads.classifier(tiny.encoder(num_hidden_layers=1), labels=["no", label])
     report.draw_confusion(tmp_path, model, Examples(["a"], labels=["no"]), np.eye(2)[:1])
     ticks = figure.axes[0].get_xticklabels()
     assert ticks[1].get_text() == name
     assert ticks[1].get_fontfamily() == report.font_families()  # with a font for Hangul, if any
-    assert ("number of the label" in figure.axes[0].get_xlabel()) == (name != label)
+    assert ("index of the label" in figure.axes[0].get_xlabel()) == (name != label)
 
 
 def test_confusion_rows_are_true_and_columns_are_predicted(tmp_path, monkeypatch):
-    figures, plain = [], report._figure
-    monkeypatch.setattr(report, "_figure", lambda *size: figures.append(plain(*size)) or figures[0])
+    figures, plain = [], report.new_figure
+    monkeypatch.setattr(
+        report, "new_figure", lambda *size: figures.append(plain(*size)) or figures[0]
+    )
     model = heads.classifier(tiny.encoder(num_hidden_layers=1), labels=["no", "yes"])
     examples = Examples(["a"] * 4, labels=["no", "no", "no", "yes"])
     report.draw_confusion(tmp_path, model, examples, np.eye(2)[[1, 1, 0, 1]])

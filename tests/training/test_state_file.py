@@ -11,3 +11,11 @@ def test_check_settings_names_the_nested_setting():
     with pytest.raises(ValueError, match=message):
         state_file.check_settings("state.npz", saved, current, "delete it")
     state_file.check_settings("state.npz", saved, saved, "delete it")
+
+
+def test_check_settings_knows_former_names():
+    saved, current = {"accumulate": 2}, {"gradient_accumulation_steps": 2}
+    state_file.check_settings("state.npz", saved, current, "delete it")
+    with pytest.raises(ValueError, match="gradient_accumulation_steps=2; this run has 1"):
+        current = {"gradient_accumulation_steps": 1}
+        state_file.check_settings("state.npz", saved, current, "delete it")
