@@ -106,7 +106,7 @@ def draw_confusion(folder, model, examples, answers):
     ticks = range(len(output.labels))
     labels, note = output.labels, ""
     if any(drawable(label) != label for label in labels):
-        labels, note = list(map(str, ticks)), " (index of the label; no font has all characters)"
+        labels, note = list(map(str, ticks)), " (index of the label)"
     # Do not parse a label such as "$" as a formula.
     style = {"parse_math": False, "fontfamily": font_families()}
     axes.set_xticks(ticks, labels, rotation=45, ha="right", **style)
