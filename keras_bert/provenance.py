@@ -9,9 +9,9 @@ import zipfile
 
 import keras
 
-from keras_bert.checkpoints import containers
 from keras_bert.model_structure import find_encoder
 from keras_bert.runtime.files import atomic_write
+from keras_bert.untrusted import containers
 
 METRICS_FILE = "metrics.json"
 MODEL_FILE = "model.keras"  # the model in a folder that `save` wrote

@@ -11,9 +11,9 @@ import pytest
 
 import keras_bert
 from keras_bert import heads
-from keras_bert.hub import archives
 from keras_bert.runtime import files, terminal
 from keras_bert.runtime.resumable_file import ResumableFile
+from keras_bert.untrusted import archives
 from tests import tiny
 
 

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from keras_bert.checkpoints import bundle_index
 from keras_bert.runtime import reading
+from keras_bert.untrusted import bundle_index
 
 GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _MAX_STATE_FILE = 2**20  # bytes of the file "checkpoint"

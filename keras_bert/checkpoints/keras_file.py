@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from keras_bert.checkpoints import canonical, containers
+from keras_bert.checkpoints import canonical
 from keras_bert.runtime import reading
+from keras_bert.untrusted import containers
 
 _CONFIG, _WEIGHTS = "config.json", "model.weights.h5"
 _ENCODER = "keras_bert>BertEncoder"

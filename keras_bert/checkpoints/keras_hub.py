@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from keras_bert.checkpoints import canonical, containers, folder, name_tables
+from keras_bert.checkpoints import canonical, folder, name_tables
 from keras_bert.checkpoints.canonical import Checkpoint
 from keras_bert.checkpoints.name_tables import Layout, rule
 from keras_bert.runtime import reading
+from keras_bert.untrusted import containers
 
 FORMAT = "keras_hub"
 FILES = "config.json with model.weights.h5"

@@ -278,14 +278,6 @@ def assign(
         variable.assign(weight)
 
 
-def bfloat16_to_float32(bits: np.ndarray) -> np.ndarray:
-    """Convert bfloat16, as uint16 because NumPy lacks it, to float32 of the same shape.
-
-    A bfloat16 is the upper half of a float32.
-    """
-    return (bits.astype(np.uint32) << 16).view(np.float32)
-
-
 def _to_float32(file: object, name: str, array: np.ndarray) -> np.ndarray:
     if array.dtype.kind != "f" and array.dtype.name != "bfloat16":
         raise ValueError(f"{file}: {name} must hold floats, received {array.dtype}")

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keras_bert.checkpoints import canonical, containers, folder, name_tables, torch_pickle
+from keras_bert.checkpoints import canonical, folder
 from keras_bert.runtime import reading
+from keras_bert.untrusted import containers, torch_pickle
 
 INDEX = ".index.json"  # ending of the file that lists the shards
 
@@ -164,7 +165,7 @@ def _read_bfloat16_safetensors(file: Path) -> dict[str, np.ndarray]:
         if found["dtype"] not in numpy_types:
             raise TypeError(f"{name} of type {found['dtype']}")
         flat = np.frombuffer(found["data"], numpy_types[found["dtype"]])
-        flat = name_tables.bfloat16_to_float32(flat) if found["dtype"] == "BF16" else flat
+        flat = torch_pickle.bfloat16_to_float32(flat) if found["dtype"] == "BF16" else flat
         tensors[name] = flat.reshape(found["shape"])
     return tensors
 

@@ -8,7 +8,6 @@ import numpy as np
 
 import keras_bert
 from keras_bert import search
-from keras_bert.checkpoints import containers
 from keras_bert.cli import arguments, reading
 from keras_bert.data import tabular
 from keras_bert.model_structure import find_encoder
@@ -16,6 +15,7 @@ from keras_bert.runtime.files import atomic_write
 from keras_bert.runtime.terminal import printable
 from keras_bert.tasks import inference, prediction_files
 from keras_bert.training.run_state import digest_of_weights
+from keras_bert.untrusted import containers
 
 
 def find(args):

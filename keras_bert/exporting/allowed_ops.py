@@ -8,8 +8,8 @@ tables in memory. TensorFlow 2.16 to 2.21 have all of them.
 import pathlib
 import shutil
 
-from keras_bert.checkpoints import bundle_index
 from keras_bert.runtime import reading
+from keras_bert.untrusted import bundle_index
 
 _MAX_GRAPH = 2**29  # bytes
 

@@ -23,10 +23,11 @@ import tempfile
 import urllib.parse
 import zipfile
 
-from keras_bert.hub import archives, cache, download
+from keras_bert.hub import cache, download
 from keras_bert.hub.registry import ALIASES, GOOGLE_ARCHIVES, HUB_FILES, SOURCES
 from keras_bert.runtime.reading import first_line
 from keras_bert.runtime.terminal import waiting
+from keras_bert.untrusted import archives
 
 HUB_PREFIX = "hf:"
 KAGGLE_PREFIXES = ("kaggle://", "kaggle:")

@@ -5,9 +5,9 @@ import json
 
 import numpy as np
 
-from keras_bert.checkpoints import containers
 from keras_bert.runtime.files import atomic_write
 from keras_bert.runtime.reading import one_line
+from keras_bert.untrusted import containers
 
 # Settings that earlier versions saved under another name.
 _NEW_NAMES = {"accumulate": "gradient_accumulation_steps"}

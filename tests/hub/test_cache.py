@@ -7,7 +7,8 @@ import types
 
 import pytest
 
-from keras_bert.hub import archives, cache, download, registry, resolve
+from keras_bert.hub import cache, download, registry, resolve
+from keras_bert.untrusted import archives
 from tests.hub.model_files import (
     ARCHIVE,
     FILES,

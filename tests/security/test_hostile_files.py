@@ -15,16 +15,9 @@ import pytest
 import keras_bert
 from keras_bert import __main__ as command_line
 from keras_bert import checkpoints, heads
-from keras_bert.checkpoints import (
-    bundle,
-    bundle_index,
-    containers,
-    folder,
-    model_garden,
-    saved_model,
-    torch_pickle,
-)
+from keras_bert.checkpoints import bundle, folder, model_garden, saved_model
 from keras_bert.runtime import reading
+from keras_bert.untrusted import bundle_index, containers, torch_pickle
 from tests import tiny
 from tests.checkpoints import pickles
 from tests.security import fuzz, memory

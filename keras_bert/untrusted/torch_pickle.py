@@ -21,9 +21,8 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from keras_bert.checkpoints import containers
-from keras_bert.checkpoints.name_tables import bfloat16_to_float32
 from keras_bert.runtime import reading
+from keras_bert.untrusted import containers
 
 _BFLOAT16 = "bfloat16"
 _DTYPES = {
@@ -326,3 +325,11 @@ _BUILDERS: dict[str, Callable[..., Any]] = {
     _REBUILD_TENSOR: _tensor,
     _REBUILD_PARAMETER: _parameter,
 }
+
+
+def bfloat16_to_float32(bits: np.ndarray) -> np.ndarray:
+    """Convert bfloat16, as uint16 because NumPy lacks it, to float32 of the same shape.
+
+    A bfloat16 is the upper half of a float32.
+    """
+    return (bits.astype(np.uint32) << 16).view(np.float32)

@@ -10,7 +10,7 @@ from collections import OrderedDict
 import numpy as np
 import pytest
 
-from keras_bert.checkpoints import torch_pickle
+from keras_bert.untrusted import torch_pickle
 from tests.checkpoints.pickles import (
     ORDERED_DICT,
     global_name,

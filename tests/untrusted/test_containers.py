@@ -6,7 +6,7 @@ import zipfile
 import h5py
 import pytest
 
-from keras_bert.checkpoints import containers
+from keras_bert.untrusted import containers
 
 
 def test_a_compressed_zip_member_is_an_error():

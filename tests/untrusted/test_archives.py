@@ -8,7 +8,7 @@ import zipfile
 
 import pytest
 
-from keras_bert.hub import archives
+from keras_bert.untrusted import archives
 
 
 def names(folder):

@@ -18,7 +18,7 @@ _DEVICE = re.compile(r"(con|prn|aux|nul|(com|lpt)[0-9]) *(\..*)?", re.IGNORECASE
 _ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, OverflowError)
 
 
-def unpack(archive, folder):
+def unpack(archive: str | os.PathLike[str], folder: str | os.PathLike[str]) -> None:
     """Unpack an untrusted zip archive into a new folder, completely or not at all.
 
     Raise ValueError for a damaged archive, and for an unsafe one, such as a zip bomb or an archive
@@ -54,7 +54,9 @@ def unpack(archive, folder):
             raise OSError(f"{archive} could not be unpacked into {folder}: {reason}") from error
 
 
-def _unpack_entry(archive, zipped, entry, target):
+def _unpack_entry(
+    archive: pathlib.Path, zipped: zipfile.ZipFile, entry: zipfile.ZipInfo, target: pathlib.Path
+) -> None:
     if entry.is_dir():
         target.mkdir(parents=True, exist_ok=True)
         return
@@ -77,7 +79,7 @@ def _unpack_entry(archive, zipped, entry, target):
         )
 
 
-def _check_entries(entries, archive_bytes):
+def _check_entries(entries: list[zipfile.ZipInfo], archive_bytes: int) -> None:
     if len(entries) > _MAX_ENTRIES:
         raise ValueError(
             f"an archive must have at most {_MAX_ENTRIES} entries; received {len(entries)}"
@@ -116,7 +118,7 @@ def _check_entries(entries, archive_bytes):
         )
 
 
-def _check_entry(entry):
+def _check_entry(entry: zipfile.ZipInfo) -> None:
     # `filename` ends at the first zero byte; `orig_filename` is the name in the archive.
     if not (_stays_inside(entry.filename) and _stays_inside(entry.orig_filename)):
         raise ValueError(f"entries must stay inside the folder; received {entry.orig_filename!r}")
@@ -131,7 +133,7 @@ def _check_entry(entry):
         raise ValueError(f"entries must not be encrypted; received {entry.filename!r}")
 
 
-def _stays_inside(name):
+def _stays_inside(name: str) -> bool:
     # On Windows, backslash and ":" are separators, "a." and "a " are other names of "a", and names
     # such as "nul" and "con.txt" are devices.
     parts = name.removesuffix("/").split("/")
@@ -143,6 +145,6 @@ def _stays_inside(name):
     )
 
 
-def _damaged(archive, error):
+def _damaged(archive: pathlib.Path, error: BaseException) -> ValueError:
     reason = " ".join(str(error).split()) or type(error).__name__
     return ValueError(f"{archive} must be a complete zip archive: {reason}. Download it again")

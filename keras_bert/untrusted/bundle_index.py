@@ -11,8 +11,8 @@ import math
 from pathlib import Path
 from typing import NamedTuple
 
-from keras_bert.checkpoints import containers
 from keras_bert.runtime import reading
+from keras_bert.untrusted import containers
 
 MAX_INDEX = 2**24  # bytes; BERT-Large with Adam's slots has 2**17
 _FOOTER = 48  # bytes
