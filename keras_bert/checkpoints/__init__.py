@@ -16,7 +16,6 @@ from keras_bert.checkpoints import (
     canonical,
     google,
     huggingface,
-    keras_file,
     keras_hub,
     model_garden,
     saved_model,
@@ -36,7 +35,6 @@ __all__ = [
     "assign",
     "canonical",
     "detect",
-    "keras_file",
     "read",
     "write",
 ]

@@ -1,13 +1,10 @@
 """Load, save and convert models by name or path."""
 
-import concurrent.futures
 import contextlib
 import dataclasses
 import difflib
 import inspect
 import itertools
-import json
-import math
 import os
 import pathlib
 import zipfile
@@ -16,14 +13,13 @@ import keras
 
 from keras_bert import checkpoints, heads, keras_internals, provenance
 from keras_bert.encoder import BertEncoder
-from keras_bert.hub import conversion, model_config, resolve
+from keras_bert.hub import conversion, resolve
 from keras_bert.provenance import MODEL_FILE
 from keras_bert.runtime.files import atomic_write
 from keras_bert.runtime.reading import first_line
 from keras_bert.runtime.terminal import printable
-
-# Parameters of a model per number in its file. Quantized kernels pack two into one number.
-_MAX_PARAMETERS_PER_NUMBER = 2
+from keras_bert.untrusted import keras_file
+from keras_bert.untrusted.keras_config import Refused
 
 
 def load(
@@ -321,9 +317,22 @@ def _reading(path):
     """Turn any error while a `.keras` file is read into a ValueError of one line."""
     try:
         yield
+    except Refused as error:
+        raise ValueError(
+            f"{path} was not loaded: {error}. If you trust its author, pass trusted=True, or "
+            "--trusted on the command line."
+        ) from error
     except Exception as error:  # Keras raises many types for a damaged file
         reason = printable(first_line(error).partition(" Full object config")[0], 500)
         raise ValueError(f"{path} could not be loaded: {reason}") from error
+
+
+def _read_model(path, trusted):
+    """Return the model of a `.keras` file. Keras sees only checked parts of an untrusted one."""
+    if trusted:
+        return keras.saving.load_model(path, compile=False, safe_mode=False)
+    with keras_file.unpacked(path) as folder:
+        return keras.saving.load_model(folder, compile=False)
 
 
 def _load_keras(path, task, trusted):
@@ -333,22 +342,7 @@ def _load_keras(path, task, trusted):
             "copy it again"
         )
     with _reading(path):
-        config, stored = checkpoints.keras_file.check(path)
-        code = None if trusted else model_config.find_code(config)
-    if code:
-        hint = (
-            ""
-            if code.startswith("keras.")
-            else " If the class is your own, import its module before loading."
-        )
-        raise ValueError(
-            f"{path} contains code ({printable(code, 200)}) and was not loaded.{hint} If you trust "
-            "its author, pass trusted=True, or --trusted on the command line."
-        )
-    with _reading(path):
-        if not trusted:
-            _check_parameters(config, stored)
-        model = keras.saving.load_model(path, compile=False, safe_mode=not trusted)
+        model = _read_model(path, trusted)
         for layer in keras_internals.all_layers(model):
             if isinstance(layer, BertEncoder):
                 layer.check_vocabulary()  # Keras reads the vocabulary after the encoder is built
@@ -365,32 +359,6 @@ def _load_keras(path, task, trusted):
         f"{path} has {f'the head {saved_task}' if saved_task else 'no head'}, not {task}; pass "
         "fresh_head=True for a new head with random weights"
     )
-
-
-def _check_parameters(config, stored):
-    """Raise ValueError if the model of a config has far more parameters than its file.
-
-    The model is built once without memory for its variables, which is fast. This runs in its own
-    thread because Keras stores uninitialized variables per thread.
-    """
-
-    def without_compile(item):
-        item.pop("compile_config", None)
-        return item
-
-    plain = json.loads(json.dumps(config), object_hook=without_compile)
-
-    def count():
-        with keras.StatelessScope(initialize_variables=False):
-            model = keras.saving.deserialize_keras_object(plain)
-        return sum(math.prod(variable.shape) for variable in model.variables)
-
-    with concurrent.futures.ThreadPoolExecutor(1) as thread:
-        parameters = thread.submit(count).result()
-    if parameters > _MAX_PARAMETERS_PER_NUMBER * stored + 1000:
-        raise ValueError(
-            f"the config declares {parameters:.3g} parameters, but the file has {stored:.3g}"
-        )
 
 
 def _load_saved(path, task, fresh_head, options, head_options, trusted):

@@ -4,7 +4,6 @@ A small file can declare many gigabytes: compressed or overlapping zip members, 
 were never written. These checks ensure that reading a file needs no more memory than its size.
 """
 
-import io
 import os
 import zipfile
 from pathlib import Path
@@ -94,39 +93,3 @@ def check_hdf5(opened: Any, size: int) -> dict[str, tuple[int, ...]]:
 
     opened.visititems(visit)
     return shapes
-
-
-class Section(io.RawIOBase):
-    """A read-only view of `size` bytes of an open file, from the offset `start`."""
-
-    def __init__(self, file: IO[bytes], start: int, size: int) -> None:
-        self._file, self._start, self._size, self._position = file, start, size, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
-        self._position = max(0, base + offset)
-        return self._position
-
-    def readinto(self, buffer: Any) -> int:
-        self._file.seek(self._start + self._position)
-        wanted = max(0, min(len(buffer), self._size - self._position))
-        data = self._file.read(wanted)
-        buffer[: len(data)] = data
-        self._position += len(data)
-        return len(data)
-
-
-def member_section(file: IO[bytes], member: zipfile.ZipInfo) -> Section:
-    """Return a member from `check_zip` as a file, without copying it."""
-    file.seek(member.header_offset)
-    header = file.read(30)
-    if len(header) < 30 or header[:4] != b"PK\x03\x04":
-        raise ValueError(f"the member {member.filename!r} has no header in the file")
-    names = int.from_bytes(header[26:28], "little") + int.from_bytes(header[28:30], "little")
-    return Section(file, member.header_offset + 30 + names, member.file_size)

@@ -21,7 +21,7 @@ from keras_bert.server import models
 from tests import served
 from tests.security.rewriting import edit_config, layer_of
 
-NEEDS_TRUST = r"SavedModel \(HubLayer\), which is a program: .*trusted=True.*--trusted"
+NEEDS_TRUST = r"HubLayer.*trusted=True.*--trusted"
 
 
 class WritesAtLoad(tf.Module):
@@ -337,7 +337,7 @@ def test_a_path_in_a_config_is_rejected(model_file, hostile, target, trusted):
         layer_of(config, "HubLayer")["config"]["path"] = str(hostile)
 
     edit_config(model_file, change)
-    with pytest.raises(ValueError, match="must not hold 'path'|is a program"):
+    with pytest.raises(ValueError, match="must not hold 'path'|was not loaded"):
         keras_bert.load(model_file, trusted=trusted)
     config = {"path": str(hostile), "trusted": True}
     with pytest.raises(ValueError, match="must not hold 'path'"):
@@ -364,21 +364,21 @@ def test_a_vocabulary_path_in_a_config_is_rejected(tmp_path):
             load(tmp_path / "model.keras")
 
 
-def test_a_layer_that_is_not_registered_is_named(tmp_path):
+def test_a_layer_of_ones_own_is_named(tmp_path):
     class Own(keras.layers.Layer):
         def call(self, x):
             return x
 
     x = keras.Input((2,))
     keras.Model(x, Own()(x)).save(tmp_path / "own.keras")
-    with pytest.raises(ValueError, match=r"contains code \(.*Own\).* import its module before"):
+    with pytest.raises(ValueError, match=r"contains .*Own, .*trusted=True"):
         keras_bert.load(tmp_path / "own.keras")
 
 
 def test_layers_that_run_code_are_rejected(tmp_path):
     x = keras.Input((2,))
     keras.Model(x, keras.layers.Lambda(lambda x: x + 1)(x)).save(tmp_path / "lambda.keras")
-    with pytest.raises(ValueError, match=r"contains code \(keras\.layers\.Lambda\).*trusted=True"):
+    with pytest.raises(ValueError, match=r"contains keras\.layers\.Lambda.*trusted=True"):
         keras_bert.load(tmp_path / "lambda.keras")
     keras_bert.load(tmp_path / "lambda.keras", trusted=True)
 
@@ -388,7 +388,7 @@ def test_layers_that_run_code_are_rejected(tmp_path):
         )
 
     edit_config(tmp_path / "lambda.keras", torch_module)
-    for trusted, match in ((False, "contains code"), (True, "could not be loaded")):
+    for trusted, match in ((False, "was not loaded"), (True, "could not be loaded")):
         with pytest.raises(ValueError, match=match):
             keras_bert.load(tmp_path / "lambda.keras", trusted=trusted)
 
@@ -405,21 +405,17 @@ FOREIGN = [
 
 
 @pytest.mark.parametrize(("module", "kind", "found"), FOREIGN)
-@pytest.mark.parametrize("place", ["activation", "compile_config"])
-def test_foreign_functions_and_objects_are_rejected(tmp_path, module, kind, found, place):
+def test_foreign_functions_and_objects_are_rejected(tmp_path, module, kind, found):
     x = keras.Input((2,))
     model = keras.Model(x, keras.layers.Activation("tanh")(keras.layers.Dense(2)(x)))
     model.save(tmp_path / "model.keras")
 
     def name_it(config):
         named = {"module": module, "class_name": kind, "config": found, "registered_name": kind}
-        if place == "activation":
-            layer_of(config, "Activation")["config"]["activation"] = named
-        else:
-            config["compile_config"] = {"loss": named}
+        layer_of(config, "Activation")["config"]["activation"] = named
 
     edit_config(tmp_path / "model.keras", name_it)
-    with pytest.raises(ValueError, match=r"contains code .*trusted=True"):
+    with pytest.raises(ValueError, match=r"was not loaded: it contains .*trusted=True"):
         keras_bert.load(tmp_path / "model.keras")
 
 
@@ -447,7 +443,7 @@ def test_operations_that_call_functions_are_refused(tmp_path, operation, called)
         })  # fmt: skip
 
     edit_config(tmp_path / "model.keras", add_call)
-    with pytest.raises(ValueError, match=r"contains code .*trusted=True"):
+    with pytest.raises(ValueError, match=r"was not loaded: it contains .*trusted=True"):
         keras_bert.load(tmp_path / "model.keras")
 
 
@@ -460,7 +456,7 @@ def test_functions_in_place_of_layers_are_refused(tmp_path, called):
             kernel_initializer=called
         )
     )  # fmt: skip
-    with pytest.raises(ValueError, match=r"contains code .*trusted=True"):
+    with pytest.raises(ValueError, match=r"was not loaded: it contains .*trusted=True"):
         keras_bert.load(tmp_path / "model.keras")
 
 

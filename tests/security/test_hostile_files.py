@@ -223,7 +223,7 @@ def test_sizes_larger_than_the_weights_of_a_keras_file(tmp_path):
         layer_of(config, "BertEncoder")["config"]["num_hidden_layers"] = 3_000_000
 
     edit_config(path / "model.keras", change)
-    assert_rejected(path, "num_hidden_layers (must be a positive integer|is)")
+    assert_rejected(path, "calls layers 10.*times")
 
 
 @pytest.mark.parametrize("units", [10**10, [1] * 5, "many"])
@@ -267,7 +267,7 @@ def test_deeply_nested_configs(tmp_path):
             deep["config"] = deep = {}
 
     edit_config(path / "model.keras", change)
-    assert_rejected(path, "could not be loaded")
+    assert_rejected(path, "levels deep")
 
 
 def test_yaml_bomb(tmp_path):

@@ -24,11 +24,3 @@ def test_an_unwritten_dataset_is_an_error():
         message = "^'a' declares 4000000 bytes, but the file holds 0 bytes of it$"
         with pytest.raises(ValueError, match=message):
             containers.check_hdf5(opened, 1000)
-
-
-def test_a_member_is_read_without_copying_the_file():
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w") as archive:
-        archive.writestr("a.txt", "good")
-    (member,) = containers.check_zip(data)
-    assert containers.member_section(data, member).read() == b"good"

@@ -1,0 +1,416 @@
+"""Rewrite the config of an untrusted Keras model, so that it names only listed objects.
+
+Keras creates every object that a config names, imports modules to find it, and resolves strings to
+registered classes. So Keras does not see the config of an untrusted file. It sees the result of
+`rewrite`, which is made from values of a few types and from the objects in `keras_objects`.
+"""
+
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+
+from keras_bert.runtime.terminal import printable
+from keras_bert.untrusted import keras_objects
+from keras_bert.untrusted.keras_objects import Kind
+
+MAX_DEPTH = 100  # of nested JSON values; a model in a model takes four of them
+MAX_VALUES = 1_000_000
+MAX_CALLS = 3_000  # of layers, those in nested models counted for each call of the model
+MAX_RANK = 16  # dimensions of a shape
+_CALLS_PER_HIDDEN_LAYER = 4  # of an encoder
+_MAX_FORWARD_REFERENCES = 50  # Keras tries all layers again for each
+_MAX_INTEGER = 2**53
+_DTYPE = re.compile(r"[a-z0-9_/-]{1,40}")
+# The arguments of a layer that hold objects, by the end of their names: kinds, names as strings.
+_OBJECT_ARGUMENTS: dict[str, tuple[tuple[Kind, ...], frozenset[str]]] = {
+    "activation": ((keras_objects.KERAS_LAYERS,), keras_objects.ACTIVATIONS),
+    "initializer": ((keras_objects.INITIALIZERS,), keras_objects.INITIALIZER_NAMES),
+    "regularizer": ((keras_objects.REGULARIZERS,), keras_objects.REGULARIZER_NAMES),
+    "constraint": ((keras_objects.CONSTRAINTS,), keras_objects.CONSTRAINT_NAMES),
+    "quantization_config": ((keras_objects.QUANTIZATIONS,), frozenset()),
+    "quantizer": ((keras_objects.QUANTIZATIONS,), frozenset()),
+    "layer": (keras_objects.LAYERS, frozenset()),
+    "cell": ((keras_objects.KERAS_LAYERS,), frozenset()),
+    "preprocessor": ((keras_objects.OWN_LAYERS,), frozenset()),
+}
+_LAYERS_IN_LAYERS = ("layer", "forward_layer", "backward_layer", "cell")
+
+
+class Refused(ValueError):
+    """The config has an object or a value that an untrusted model must not have."""
+
+
+def rewrite(config: dict[str, Any]) -> dict[str, Any]:
+    """Return the config of a model with nothing but listed objects; other objects are `Refused`.
+
+    The configs of optimizers, losses and metrics are left out.
+    """
+    _check_size(config)
+    rewritten = _object(config, keras_objects.MODELS + (keras_objects.OWN_LAYERS,))
+    calls = _calls(rewritten)
+    if calls > MAX_CALLS:
+        raise Refused(f"it calls layers {_count(calls)} times, at most {MAX_CALLS} are allowed")
+    return rewritten
+
+
+def _count(number: int) -> str:
+    return str(number) if number < 10**6 else f"10**{math.floor(math.log10(number))} or more"
+
+
+def _check_size(config: Any) -> None:
+    """Check the depth and the number of values, without recursion."""
+    count = 0
+    level = [config]
+    for _ in range(MAX_DEPTH):
+        count += len(level)
+        if count > MAX_VALUES:
+            raise Refused(f"its config has more than {MAX_VALUES} values")
+        level = [value for item in level for value in _children(item)]
+        if not level:
+            return
+    raise Refused(f"its config nests values more than {MAX_DEPTH} levels deep")
+
+
+def _children(item: Any) -> Iterator[Any]:
+    if isinstance(item, dict):
+        yield from item.values()
+    elif isinstance(item, list):
+        yield from item
+
+
+# Objects
+
+
+def _object(item: Any, kinds: tuple[Kind, ...]) -> dict[str, Any]:
+    """Rewrite an object of one of some kinds: module, class, config."""
+    if not isinstance(item, dict):
+        raise Refused(f"its config must have an object here; received {_shown(item)}")
+    kind = _kind_of(item, kinds)
+    config = item.get("config")
+    if not isinstance(config, dict):
+        raise Refused(f"the config of {_name(item)} must be a dict; received {_shown(config)}")
+    rewritten = {
+        "module": item["module"],
+        "class_name": item["class_name"],
+        "registered_name": None,
+        "config": _config(kind, config, item["class_name"]),
+    }
+    if kind.modules == {keras_objects.OWN_PACKAGE}:
+        rewritten["module"] = keras_objects.OWN_PACKAGE
+        rewritten["registered_name"] = f"{keras_objects.OWN_PACKAGE}>{item['class_name']}"
+    if isinstance(item.get("shared_object_id"), int):
+        rewritten["shared_object_id"] = item["shared_object_id"]
+    if item.get("build_config") is not None:
+        rewritten["build_config"] = _shapes(item["build_config"])
+    return rewritten
+
+
+def _kind_of(item: dict[str, Any], kinds: tuple[Kind, ...]) -> Kind:
+    class_name = item.get("class_name")
+    registered_name = item.get("registered_name")
+    for kind in kinds:
+        if not _is_in(class_name, kind.classes):
+            continue
+        if kind.modules == {keras_objects.OWN_PACKAGE}:
+            is_listed = registered_name == f"{keras_objects.OWN_PACKAGE}>{class_name}"
+        else:
+            is_own_name = registered_name is None or registered_name == class_name
+            is_listed = is_own_name and _is_in(item.get("module"), kind.modules)
+        if is_listed:
+            return kind
+    raise Refused(f"it contains {_name(item)}, which can run code or is not known")
+
+
+def _config(kind: Kind, config: dict[str, Any], class_name: str) -> dict[str, Any]:
+    """Rewrite the arguments of an object."""
+    if kind in (keras_objects.FUNCTIONAL, keras_objects.OWN_FUNCTIONAL):
+        return _functional(config)
+    if class_name == "DTypePolicyMap":
+        policies = config.get("policy_map")
+        if not isinstance(policies, dict):
+            raise Refused("the policy_map of a DTypePolicyMap must be a dict")
+        return {
+            "default_policy": _dtype(config.get("default_policy")),
+            "policy_map": {_text(path): _dtype(policy) for path, policy in policies.items()},
+        }
+    if class_name in ("Sequential", "StackedRNNCells"):
+        layers = config.get("layers", config.get("cells"))
+        key = "layers" if "layers" in config else "cells"
+        rest = {name: value for name, value in config.items() if name != key}
+        rewritten = {name: _argument(name, value) for name, value in rest.items()}
+        return {**rewritten, key: [_object(layer, keras_objects.LAYERS) for layer in _list(layers)]}
+    if config.get("unroll") is True:
+        raise Refused(f"it contains {class_name} with unroll=True, which builds a step at a time")
+    return {_text(name): _argument(name, value) for name, value in config.items()}
+
+
+def _argument(name: str, value: Any) -> Any:
+    """Rewrite an argument of a constructor."""
+    if value is None:
+        return None
+    if name.endswith("dtype"):
+        return _dtype(value)
+    for end, (kinds, names) in _OBJECT_ARGUMENTS.items():
+        if name == end or name.endswith(f"_{end}"):
+            return _named(value, kinds, names)
+    if name.endswith("_shape"):
+        return _shapes(value)
+    return _plain(value)
+
+
+def _named(value: Any, kinds: tuple[Kind, ...], names: frozenset[str]) -> Any:
+    """Rewrite an object, or the name or the function that stands for it."""
+    if isinstance(value, dict) and value.get("class_name") == "function":
+        if not _is_in(value.get("module"), keras_objects.ACTIVATION_MODULES):
+            raise Refused(f"it contains the function {_name(value)}")
+        value = value.get("config")
+    if isinstance(value, str):
+        if value not in names:
+            raise Refused(f"it contains {_shown(value)}, which is not one of the known functions")
+        return value
+    return _object(value, kinds)
+
+
+def _dtype(value: Any) -> Any:
+    if isinstance(value, str):
+        if not _DTYPE.fullmatch(value):
+            raise Refused(f"a dtype of its config is {_shown(value)}")
+        return value
+    return _object(value, (keras_objects.DTYPE_POLICIES,))
+
+
+# Functional models
+
+
+def _functional(config: dict[str, Any]) -> dict[str, Any]:
+    """Rewrite the layers and the calls of a functional model."""
+    layers = [_layer(layer) for layer in _list(config.get("layers"))]
+    inputs_of = {layer["name"]: _inputs(layer) for layer in layers}
+    if len(inputs_of) < len(layers):
+        raise Refused("two layers of a model have the same name")
+    outputs = _plain(config.get("output_layers"))
+    _check_order(inputs_of)
+    _check_used(inputs_of, {name for name, _, _ in _references(outputs)})
+    rewritten = {
+        "layers": layers,
+        "input_layers": _plain(config.get("input_layers")),
+        "output_layers": outputs,
+    }
+    for name in ("name", "trainable"):
+        if name in config:
+            rewritten[name] = _plain(config[name])
+    return rewritten
+
+
+def _layer(item: Any) -> dict[str, Any]:
+    """Rewrite a layer or an operation of a functional model, with its calls."""
+    rewritten = _object(item, (*keras_objects.LAYERS, keras_objects.OPERATIONS))
+    rewritten["name"] = _text(item.get("name"))
+    rewritten["inbound_nodes"] = [_call(node) for node in _list(item.get("inbound_nodes"))]
+    is_input = rewritten["class_name"] == "InputLayer"
+    if is_input != (not rewritten["inbound_nodes"]):
+        raise Refused(f"its layer {_shown(rewritten['name'])} has no inputs")
+    return rewritten
+
+
+def _call(node: Any) -> dict[str, Any]:
+    """Rewrite the arguments of one call. A call without a symbolic input would run at once."""
+    if not isinstance(node, dict):
+        raise Refused("its config has a call in the format of Keras 2; save the model with Keras 3")
+    call = {
+        "args": _call_argument(_list(node.get("args"))),
+        "kwargs": _call_argument(node.get("kwargs", {})),
+    }
+    if not any(True for _ in _tensors(call)):
+        raise Refused("its config has a call without a symbolic input")
+    return call
+
+
+def _call_argument(value: Any) -> Any:
+    """Rewrite an argument of a call, which can hold tensors, arrays and slices."""
+    if isinstance(value, list):
+        return [_call_argument(item) for item in value]
+    if not isinstance(value, dict):
+        return _plain(value)
+    if "class_name" not in value:
+        return {_text(name): _call_argument(item) for name, item in value.items()}
+    class_name = value["class_name"]
+    config = value.get("config")
+    if class_name == "__ellipsis__":
+        return {"class_name": class_name, "config": {}}
+    if not isinstance(config, dict):
+        raise Refused(f"it contains {_name(value)}, which can run code or is not known")
+    if class_name == "__slice__":
+        parts = {part: _call_argument(config.get(part)) for part in ("start", "stop", "step")}
+        return {"class_name": class_name, "config": parts}
+    if class_name in ("__numpy__", "__tensor__") and _is_in(
+        config.get("dtype"), keras_objects.DTYPES
+    ):
+        array = {"value": _numbers(config.get("value")), "dtype": config["dtype"]}
+        return {"class_name": class_name, "config": array}
+    if class_name == "__keras_tensor__":
+        tensor = {
+            "shape": _shapes(config.get("shape")),
+            "dtype": _dtype(config.get("dtype")),
+            "keras_history": list(_reference(config.get("keras_history"))),
+        }
+        return {"class_name": class_name, "config": tensor}
+    raise Refused(f"it contains {_name(value)}, which can run code or is not known")
+
+
+def _tensors(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield the configs of the symbolic tensors in rewritten arguments."""
+    if isinstance(value, dict) and value.get("class_name") == "__keras_tensor__":
+        yield value["config"]
+        return
+    for item in _children(value):
+        yield from _tensors(item)
+
+
+def _inputs(layer: dict[str, Any]) -> set[str]:
+    """Return the names of the layers whose outputs a layer takes."""
+    return {tensor["keras_history"][0] for tensor in _tensors(layer["inbound_nodes"])}
+
+
+def _check_order(inputs_of: dict[str, set[str]]) -> None:
+    """Check that most layers follow their inputs: each other one costs Keras a pass over all."""
+    position = {name: index for index, name in enumerate(inputs_of)}
+    forward = [
+        name
+        for name, inputs in inputs_of.items()
+        if any(position.get(source, 0) > position[name] for source in inputs)
+    ]
+    if len(forward) > _MAX_FORWARD_REFERENCES:
+        raise Refused(f"{len(forward)} of its layers come before their inputs")
+
+
+def _check_used(inputs_of: dict[str, set[str]], outputs: set[str]) -> None:
+    """Check that the outputs depend on all layers. Variables of others would not be counted."""
+    used: set[str] = set()
+    waiting = list(outputs)
+    while waiting:
+        name = waiting.pop()
+        if name not in used:
+            used.add(name)
+            waiting += inputs_of.get(name, ())
+    for name in inputs_of:
+        if name not in used:
+            raise Refused(f"its layer {_shown(name)} is not used by the model's outputs")
+
+
+def _references(value: Any) -> Iterator[tuple[str, int, int]]:
+    """Yield the outputs of layers in a nested structure: name, call, position."""
+    if isinstance(value, list) and value and isinstance(value[0], str):
+        yield _reference(value)
+        return
+    for item in _children(value):
+        yield from _references(item)
+
+
+def _reference(value: Any) -> tuple[str, int, int]:
+    types = [type(item) for item in _list(value)]
+    if types != [str, int, int] or min(value[1:]) < 0:
+        raise Refused(f"its config must name the output of a layer; received {_shown(value)}")
+    name, call, position = value
+    return _text(name), call, position
+
+
+def _calls(item: dict[str, Any]) -> int:
+    """Return how many layers a rewritten object calls when it is called once."""
+    config = item["config"]
+    if item["class_name"] == "BertEncoder":
+        return _CALLS_PER_HIDDEN_LAYER * _integer(config.get("num_hidden_layers"))
+    layers = [config[name] for name in _LAYERS_IN_LAYERS if isinstance(config.get(name), dict)]
+    layers += config.get("layers", config.get("cells", []))
+    return 1 + sum(_calls(layer) * max(1, len(layer.get("inbound_nodes", ()))) for layer in layers)
+
+
+def encoder_layers(config: Any) -> int:
+    """Return the number of hidden layers of all encoders in a rewritten config."""
+    if isinstance(config, dict) and config.get("class_name") == "BertEncoder":
+        return _integer(config["config"].get("num_hidden_layers"))
+    return sum(encoder_layers(item) for item in _children(config))
+
+
+# Values
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of numbers, strings, lists and dicts. Objects in it are `Refused`."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, (int, float)):
+        return _number(value)
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if "class_name" in value:
+        raise Refused(f"it contains {_name(value)} in place of a number or a string")
+    return {_text(name): _plain(item) for name, item in value.items()}
+
+
+def _number(value: int | float) -> int | float:
+    if isinstance(value, int) and abs(value) > _MAX_INTEGER:
+        raise Refused(f"a number of its config is {'-' * (value < 0)}{_count(abs(value))}")
+    return value
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise Refused(f"its config must have a size here; received {_shown(value)}")
+    return value
+
+
+def _numbers(value: Any) -> Any:
+    """Return a number, or nested lists of numbers and Booleans."""
+    if isinstance(value, list):
+        return [_numbers(item) for item in value]
+    if not isinstance(value, (bool, int, float)):
+        raise Refused(f"an array of its config has the value {_shown(value)}")
+    return value if isinstance(value, bool) else _number(value)
+
+
+def _shapes(value: Any) -> Any:
+    """Return a shape, or a list or dict of shapes. A shape has sizes and `None`."""
+    if isinstance(value, dict):
+        return {_text(name): _shapes(item) for name, item in value.items()}
+    if isinstance(value, list):
+        if len(value) > MAX_RANK and not any(isinstance(item, list) for item in value):
+            raise Refused(f"a shape of its config has {len(value)} dimensions")
+        return [_shapes(item) for item in value]
+    return value if value is None else _number(_integer(value) if value != -1 else value)
+
+
+def _text(value: Any) -> str:
+    """Return a string that Keras does not resolve to a class or a function."""
+    if not isinstance(value, str):
+        raise Refused(f"its config must have a string here; received {_shown(value)}")
+    if value in keras.saving.get_custom_objects():
+        raise Refused(f"it contains {_shown(value)}, the name of a class, in place of a string")
+    return value
+
+
+def _is_in(value: Any, names: frozenset[str]) -> bool:
+    """Return True for a string in a set. Other values of JSON may not be hashable."""
+    return isinstance(value, str) and value in names
+
+
+def _list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise Refused(f"its config must have a list here; received {_shown(value)}")
+    return value
+
+
+def _name(item: dict[str, Any]) -> str:
+    """Return the name of an object for an error message."""
+    class_name = item.get("config") if item.get("class_name") == "function" else None
+    name = f"{item.get('module')}.{class_name or item.get('class_name')}"
+    return str(printable(name, 200))
+
+
+def _shown(value: Any) -> str:
+    return str(printable(repr(value), 80))

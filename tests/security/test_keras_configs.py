@@ -1,0 +1,464 @@
+"""Attack: the config of a `.keras` file that names more than the layers of a model."""
+
+import copy
+import inspect
+import json
+import sys
+import tempfile
+import time
+import zipfile
+
+import keras
+import numpy as np
+import pytest
+
+import keras_bert
+from keras_bert import heads
+from keras_bert.untrusted import keras_config, keras_objects
+from tests import tiny
+from tests.security import memory
+from tests.security.rewriting import edit_config, layer_of
+
+WATCHED: list[str] = []
+IS_WATCHING: list[bool] = []
+
+
+def watch(event, arguments):
+    if IS_WATCHING and event in ("open", "import", "subprocess.Popen", "os.system", "exec"):
+        WATCHED.append(f"{event} {arguments[0]}")
+
+
+sys.addaudithook(watch)
+
+
+@pytest.fixture(autouse=True)
+def limit_resources(request):
+    """Each attack must be refused within 10 seconds and 2 GB."""
+    if request.node.get_closest_marker("slow"):
+        yield
+        return
+    memory.reset_peak()
+    before = memory.resident()
+    start = time.process_time()
+    yield
+    assert memory.peak() - before < 1e9
+    assert time.process_time() - start < 10
+
+
+@pytest.fixture(scope="module")
+def config():
+    """The config of a functional model with an encoder, a wrapper, an operation and an array."""
+    encoder = tiny.encoder(num_hidden_layers=1)
+    encoder.preprocessor = keras_bert.Preprocessor(tiny.PIECES, max_sequence_length=32)
+    x = keras.layers.Activation("tanh")(encoder(encoder.input)["sequence_output"])
+    x = keras.layers.Bidirectional(keras.layers.LSTM(2))(x) + np.ones(4, "float32")
+    x = keras.layers.Dense(2, kernel_regularizer="l2", bias_constraint="non_neg")(x)
+    return json.loads(keras.Model(encoder.input, x).to_json())
+
+
+def layers_in(config):
+    return {layer["class_name"]: layer for layer in config["config"]["layers"]}
+
+
+def rewrite(config):
+    """Rewrite a config. Nothing may be opened, imported or run meanwhile."""
+    WATCHED.clear()
+    IS_WATCHING.append(True)
+    try:
+        return keras_config.rewrite(config)
+    finally:
+        IS_WATCHING.clear()
+        assert not WATCHED
+
+
+def class_names(item):
+    """Yield the names of all classes in a config."""
+    if isinstance(item, dict):
+        if "class_name" in item:
+            yield item["class_name"]
+        for value in item.values():
+            yield from class_names(value)
+    elif isinstance(item, list):
+        for value in item:
+            yield from class_names(value)
+
+
+def public_names():
+    """Return (module, name) for what Keras exports, and for all registered classes."""
+    modules = [keras]
+    for name in dir(keras):
+        if inspect.ismodule(getattr(keras, name)) and not name.startswith("_"):
+            modules.append(getattr(keras, name))
+    names = {
+        (module.__name__.replace("._tf_keras", ""), name)
+        for module in modules
+        for name in dir(module)
+        if callable(getattr(module, name)) and not name.startswith("_")
+    }
+    names |= {("keras.src.ops.core", name) for name in ("Map", "Scan", "Cond", "Switch")}
+    names |= {("keras.src.ops.numpy", name) for name in ("Arange", "Repeat", "Full", "Tile")}
+    registered = keras.saving.get_custom_objects()
+    names |= {(item.__module__, key) for key, item in registered.items()}
+    names |= {(item.__module__, key.partition(">")[2]) for key, item in registered.items()}
+    return sorted(names)
+
+
+LISTED = frozenset(
+    name
+    for kind in vars(keras_objects).values()
+    if isinstance(kind, keras_objects.Kind)
+    for name in kind.classes
+) | {"__keras_tensor__", "__numpy__", "__tensor__", "__slice__", "__ellipsis__"}
+
+
+def spellings(module, name):
+    """Return the ways in which a config can name a class or a function."""
+    yield name
+    short = name.partition(">")[2] or name
+    for registered_name in (None, name, f"keras_bert>{short}"):
+        item = {"module": module, "registered_name": registered_name}
+        yield {**item, "class_name": short, "config": {}}
+        yield {**item, "class_name": "function", "config": name}
+    yield {"module": "builtins", "class_name": "function", "config": short}
+    yield {"module": None, "class_name": short, "config": {"name": "a"}}
+    yield {"class_name": "__lambda__", "config": {"value": name}}
+    yield {"class_name": "__typespec__", "spec_name": short, "module": module, "config": []}
+
+
+def places(config):
+    """Yield (name of a place, function that puts an item there)."""
+    layers = layers_in(config)
+
+    def set_key(owner, key):
+        return lambda item: owner.__setitem__(key, item)
+
+    yield "activation", set_key(layers["Activation"]["config"], "activation")
+    for key in ("kernel_initializer", "kernel_regularizer", "bias_constraint", "dtype"):
+        yield key, set_key(layers["Dense"]["config"], key)
+    yield "quantization", set_key(layers["Dense"]["config"], "quantization_config")
+    yield "units", set_key(layers["Dense"]["config"], "units")
+    yield "wrapped", set_key(layers["Bidirectional"]["config"], "layer")
+    yield "preprocessor", set_key(layers["BertEncoder"]["config"], "preprocessor")
+    yield "layer", lambda item: config["config"]["layers"].append(item)
+    yield "argument", lambda item: layers["Add"]["inbound_nodes"][0]["args"].append(item)
+    yield "keyword", set_key(layers["Dense"]["inbound_nodes"][0]["kwargs"], "training")
+    yield "array", set_key(layers["Add"]["inbound_nodes"][0]["args"][1]["config"], "dtype")
+    yield "value", set_key(layers["Add"]["inbound_nodes"][0]["args"][1]["config"], "value")
+    yield "build", set_key(layers["Dense"]["build_config"], "input_shape")
+    yield "outputs", set_key(config["config"], "output_layers")
+    yield "model", set_key(config, "config")
+
+
+@pytest.mark.parametrize("step", [19, pytest.param(1, marks=pytest.mark.slow)])
+def test_only_listed_objects_are_reached_from_any_place(config, step):
+    """Name everything that Keras exports or that is registered, in every place and spelling."""
+    plain = json.dumps(config)
+    names = public_names()
+    assert len(names) > 800
+    accepted = 0
+    for index, (place, _) in enumerate(places(config)):
+        for module, name in names[index % step :: step]:
+            for item in spellings(module, name):
+                changed = json.loads(plain)
+                dict(places(changed))[place](item)
+                try:
+                    rewritten = rewrite(changed)
+                except keras_config.Refused as error:
+                    assert str(error).isprintable()
+                else:
+                    accepted += 1
+                    assert set(class_names(rewritten)) <= LISTED, (place, item)
+    assert accepted
+
+
+# Attacks on one place
+
+
+def save(path):
+    """Save a small model of Keras' own layers."""
+    x = keras.Input((2,))
+    y = keras.layers.Activation("tanh")(keras.layers.Dense(2)(x))
+    keras.Model(x, y + 1.0).save(path / "model.keras")
+    return path / "model.keras"
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    """The folder for temporary files."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+def assert_refused(file, temporary, message):
+    """Check that a file is refused, and that no temporary file is left."""
+    with pytest.raises(ValueError, match=message) as caught:
+        keras_bert.load(file)
+    assert str(caught.value).isprintable()
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["HubLayer", "Preprocessor", "keras_bert>HubLayer"])
+def test_a_function_does_not_reach_a_registered_class_by_its_suffix(tmp_path, temporary, name):
+    (tmp_path / "secret.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\npassword\n")
+    function = {"class_name": "function", "module": "builtins", "config": name}
+
+    def call_it(config):
+        config["config"]["layers"].append({
+            "module": "keras.layers", "class_name": "Activation", "registered_name": None,
+            "name": "call", "config": {"name": "call", "activation": function},
+            "inbound_nodes": [{"args": [], "kwargs": {"inputs": str(tmp_path / "secret.txt")}}],
+        })  # fmt: skip
+
+    file = save(tmp_path)
+    edit_config(file, call_it)
+    assert_refused(file, temporary, r"was not loaded: .*trusted=True, or --trusted")
+
+
+def operation(name, module="keras.src.ops.numpy", args=(), **kwargs):
+    """Return the config of an operation with one call."""
+    return {
+        "module": module, "class_name": name, "registered_name": name, "name": "call",
+        "config": {"name": "call"}, "inbound_nodes": [{"args": list(args), "kwargs": kwargs}],
+    }  # fmt: skip
+
+
+TENSOR = {
+    "class_name": "__keras_tensor__",
+    "config": {"shape": [None, 2], "dtype": "float32", "keras_history": ["dense", 0, 0]},
+}
+
+
+def array(value, dtype):
+    return {"class_name": "__numpy__", "config": {"value": value, "dtype": dtype}}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        operation("Arange", args=[0, 10**9]),
+        operation("Add", args=[1, 2]),
+        operation("Add", args=[array([1.0], "float32"), 2]),
+        operation("Repeat", args=[TENSOR, 10**9]),
+        operation("Tile", args=[TENSOR, [10**9, 1]]),
+        operation("Full", args=[TENSOR, 1]),
+        operation("Add", args=[TENSOR, array(["/etc/passwd"], "U11")]),
+        operation("Add", args=[TENSOR, array([1], "object")]),
+        operation("Add", args=[TENSOR, array(["a"], "float32")]),
+        operation("Add", args=[TENSOR, 10**300]),
+        operation("Map", "keras.src.ops.core", [{"class_name": "function"}, TENSOR]),
+        operation("add", args=[TENSOR, TENSOR]),
+        operation("Add", "os", [TENSOR, TENSOR]),
+        operation("Add", args=[TENSOR, "keras_bert>HubLayer"]),
+    ],
+)
+def test_calls_that_compute_at_once_or_create_large_data_are_refused(tmp_path, temporary, call):
+    file = save(tmp_path)
+    edit_config(file, lambda config: config["config"]["layers"].append(call))
+    assert_refused(file, temporary, "was not loaded: ")
+
+
+def test_a_layer_that_the_outputs_do_not_use_is_refused(tmp_path, temporary):
+    file = save(tmp_path)
+
+    def add_layer(config):
+        layer = copy.deepcopy(layer_of(config, "Dense"))
+        layer["name"] = "unused"
+        layer["config"]["units"] = 10**12
+        config["config"]["layers"].append(layer)
+
+    edit_config(file, add_layer)
+    assert_refused(file, temporary, "its layer 'unused' is not used")
+
+
+def nested(depth, calls):
+    """Return a model in which each model calls a smaller one several times."""
+    x = keras.Input((2,))
+    if depth == 0:
+        return keras.Model(x, keras.layers.Activation("relu")(x))
+    inner = nested(depth - 1, calls)
+    y = x
+    for _ in range(calls):
+        y = inner(y)
+    return keras.Model(x, y)
+
+
+def test_models_within_models_are_counted_for_each_call():
+    small = json.loads(nested(2, 2).to_json())
+    assert set(class_names(rewrite(small))) == {
+        "Functional", "InputLayer", "Activation", "DTypePolicy", "__keras_tensor__",
+    }  # fmt: skip
+    config = json.loads(nested(1, 2).to_json())
+    for _ in range(20):  # the config of a deeper model, without building it
+        outer = json.loads(nested(1, 2).to_json())
+        old = layers_in(outer)["Functional"]
+        outer["config"]["layers"] = [
+            {**layer, "config": config["config"]} if layer is old else layer
+            for layer in outer["config"]["layers"]
+        ]
+        config = outer
+    with pytest.raises(keras_config.Refused, match="calls layers 10.*times"):
+        rewrite(config)
+
+
+def test_many_layers_are_refused():
+    layer = {"module": "keras.layers", "class_name": "Identity", "config": {}}
+    config = {
+        "module": "keras", "class_name": "Sequential", "config": {"layers": [layer] * 4000},
+    }  # fmt: skip
+    with pytest.raises(keras_config.Refused, match="calls layers 4001 times"):
+        rewrite(config)
+
+
+def test_layers_before_their_inputs_are_refused(config):
+    """Keras tries all layers again for each of them."""
+    x = keras.Input((2,))
+    y = x
+    for _ in range(60):
+        y = keras.layers.Identity()(y)
+    changed = json.loads(keras.Model(x, y).to_json())
+    rewrite(copy.deepcopy(changed))
+    changed["config"]["layers"].reverse()
+    with pytest.raises(keras_config.Refused, match="come before their inputs"):
+        rewrite(changed)
+
+
+def test_depth_values_numbers_and_shapes_are_limited(config):
+    def with_units(value):
+        changed = copy.deepcopy(config)
+        layers_in(changed)["Dense"]["config"]["units"] = value
+        return changed
+
+    deep = []
+    for _ in range(500):
+        deep = [deep]
+    shape = copy.deepcopy(config)
+    layers_in(shape)["Dense"]["build_config"]["input_shape"] = [1] * 100
+    unrolled = copy.deepcopy(config)
+    layers_in(unrolled)["Bidirectional"]["config"]["layer"]["config"]["unroll"] = True
+    for changed, message in (
+        (with_units(deep), "levels deep"),
+        (with_units([0] * 1_100_000), "more than 1000000 values"),
+        (with_units(10**400), r"is 10\*\*400"),
+        (shape, "100 dimensions"),
+        (unrolled, "unroll=True"),
+    ):
+        with pytest.raises(keras_config.Refused, match=message):
+            rewrite(changed)
+
+
+def test_members_that_keras_would_unpack_are_not_unpacked(tmp_path):
+    file = save(tmp_path)
+    with zipfile.ZipFile(file, "a") as archive:
+        for number in range(5000):
+            archive.writestr(f"assets/{number}/a/b/c/d/e/", b"")
+        archive.writestr("assets/../../outside.txt", b"outside")
+    start = time.perf_counter()
+    keras_bert.load(file)
+    assert time.perf_counter() - start < 5
+    assert not list(tmp_path.rglob("outside.txt"))
+
+
+def test_compile_configs_are_not_read(tmp_path):
+    file = save(tmp_path)
+
+    def compile_with(config):
+        config["compile_config"] = {"optimizer": "keras_bert>HubLayer", "loss": {"a": []}}
+
+    edit_config(file, compile_with)
+    assert not keras_bert.load(file).compiled
+
+
+# Models that need no trust
+
+
+def layers_of_keras():
+    """Yield an instance of each listed layer that has defaults, or the arguments below."""
+    arguments = {
+        "Dense": (2,), "EinsumDense": ("ab,bc->ac", 3), "Embedding": (5, 2),
+        "Activation": ("relu",), "ReversibleEmbedding": (5, 2), "MultiHeadAttention": (2, 2),
+        "GroupQueryAttention": (2, 2, 1), "Rescaling": (0.5,), "Dropout": (0.1,),
+        "AlphaDropout": (0.1,), "GaussianDropout": (0.1,),
+        "GaussianNoise": (0.1,), "SpatialDropout1D": (0.1,), "SpatialDropout2D": (0.1,),
+        "SpatialDropout3D": (0.1,), "Dot": (1,), "Permute": ((1,),), "Reshape": ((-1,),),
+        "LSTM": (2,), "LSTMCell": (2,), "GRU": (2,), "GRUCell": (2,), "SimpleRNN": (2,),
+        "SimpleRNNCell": (2,), "InputLayer": ((2,),), "RNN": (keras.layers.LSTMCell(2),),
+        "StackedRNNCells": ([keras.layers.GRUCell(2)],), "Wrapper": (keras.layers.Dense(2),),
+        "TimeDistributed": (keras.layers.Dense(2),), "Bidirectional": (keras.layers.GRU(2),),
+        "SpectralNormalization": (keras.layers.Dense(2),),
+    }  # fmt: skip
+    for name in sorted(keras_objects.KERAS_LAYERS.classes):
+        default = (
+            (2, 2) if "Conv" in name else (2,) if "Pooling" in name and "Global" not in name else ()
+        )
+        yield name, getattr(keras.layers, name)(*arguments.get(name, default))
+
+
+def test_each_listed_layer_of_keras_can_be_read():
+    for name, layer in layers_of_keras():
+        config = json.loads(json.dumps(keras.saving.serialize_keras_object(layer)))
+        sequential = {"module": "keras", "class_name": "Sequential", "config": {"layers": [config]}}
+        rewritten = rewrite(sequential)["config"]["layers"][0]
+        again = keras.saving.deserialize_keras_object(rewritten)
+        assert type(again) is type(layer), name
+        assert again.get_config() == layer.from_config(layer.get_config()).get_config(), name
+
+
+def test_listed_names_exist():
+    for kind, owner in (
+        (keras_objects.INITIALIZERS, keras.initializers),
+        (keras_objects.REGULARIZERS, keras.regularizers),
+        (keras_objects.CONSTRAINTS, keras.constraints),
+        (keras_objects.DTYPE_POLICIES, keras.dtype_policies),
+        (keras_objects.QUANTIZATIONS, keras.quantizers),
+    ):
+        assert kind.classes <= set(dir(owner))
+    for name in keras_objects.ACTIVATIONS:
+        assert callable(keras.activations.get(name))
+    for name in keras_objects.INITIALIZER_NAMES - {"Constant"}:
+        assert isinstance(keras.initializers.get(name), keras.Initializer)
+    operations = {
+        name for module in keras_objects.OPERATIONS.modules for name in dir(sys.modules[module])
+    }
+    assert keras_objects.OPERATIONS.classes <= operations
+    registered = keras.saving.get_custom_objects()
+    own = keras_objects.OWN_LAYERS.classes | keras_objects.OWN_FUNCTIONAL.classes
+    assert {f"keras_bert>{name}" for name in own} <= set(registered)
+
+
+@pytest.mark.parametrize("task", heads.TASKS)
+def test_models_of_all_tasks_load_without_trust(tmp_path, task):
+    encoder = tiny.encoder(num_hidden_layers=1)
+    encoder.preprocessor = keras_bert.Preprocessor(tiny.PIECES, max_sequence_length=32)
+    labels = {"classifier": ["no", "예"], "tagger": ["O", "B-a"]}
+    options = {"labels": labels[task]} if task in labels else {}
+    model = heads.TASKS[task](encoder, **options)
+    keras_bert.save(model, tmp_path / "model.keras")
+    loaded = keras_bert.load(tmp_path / "model.keras")
+    for weight, again in zip(model.get_weights(), loaded.get_weights(), strict=True):
+        np.testing.assert_array_equal(weight, again)
+    assert heads.find_encoder(loaded).preprocessor.vocabulary == tuple(tiny.PIECES)
+
+
+def test_a_model_on_the_outputs_of_an_encoder_needs_no_trust(tmp_path):
+    """Such a model has the layers of the encoder, not the encoder."""
+    encoder = tiny.encoder(num_hidden_layers=1)
+    y = keras.layers.Dense(2, kernel_initializer="he_normal")(encoder.output["pooled_output"])
+    model = keras.Model(encoder.input, y)
+    model.save(tmp_path / "model.keras")
+    assert keras_bert.load(tmp_path / "model.keras").count_params() == model.count_params()
+
+
+def test_models_with_shared_layers_and_lora_need_no_trust(tmp_path):
+    dense = keras.layers.Dense(2)
+    x = keras.Input((2,))
+    inner = keras.Sequential(
+        [keras.Input((2,)), keras.layers.Dense(2), keras.layers.Dense(2, "relu")]
+    )
+    model = keras.Model(x, inner(dense(x)) + dense(inner(dense(x))))
+    inner.layers[1].enable_lora(1)
+    model.save(tmp_path / "model.keras")
+    loaded = keras_bert.load(tmp_path / "model.keras")
+    np.testing.assert_allclose(loaded(np.ones((1, 2))), model(np.ones((1, 2))), rtol=1e-6)
+    assert len(loaded.weights) == len(model.weights)
