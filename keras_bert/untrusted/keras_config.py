@@ -18,9 +18,10 @@ from keras_bert.untrusted.keras_objects import Kind
 
 MAX_DEPTH = 100  # of nested JSON values; a model in a model takes four of them
 MAX_VALUES = 1_000_000
-MAX_CALLS = 3_000  # of layers, those in nested models counted for each call of the model
+MAX_LAYERS = 500  # Keras takes about 10 ms to build each
+MAX_CALLS = 10_000  # of layers, those in nested models counted for each call of the model
 MAX_RANK = 16  # dimensions of a shape
-_CALLS_PER_HIDDEN_LAYER = 4  # of an encoder
+_LAYERS_PER_HIDDEN_LAYER = 4  # of an encoder
 _MAX_FORWARD_REFERENCES = 50  # Keras tries all layers again for each
 _MAX_INTEGER = 2**53
 _DTYPE = re.compile(r"[a-z0-9_/-]{1,40}")
@@ -49,10 +50,8 @@ def rewrite(config: dict[str, Any]) -> dict[str, Any]:
     The configs of optimizers, losses and metrics are left out.
     """
     _check_size(config)
-    rewritten = _object(config, keras_objects.MODELS + (keras_objects.OWN_LAYERS,))
-    calls = _calls(rewritten)
-    if calls > MAX_CALLS:
-        raise Refused(f"it calls layers {_count(calls)} times, at most {MAX_CALLS} are allowed")
+    rewritten = _object(config, (*keras_objects.MODELS, keras_objects.OWN_LAYERS))
+    _check_work(rewritten)
     return rewritten
 
 
@@ -318,14 +317,45 @@ def _reference(value: Any) -> tuple[str, int, int]:
     return _text(name), call, position
 
 
-def _calls(item: dict[str, Any]) -> int:
-    """Return how many layers a rewritten object calls when it is called once."""
+def _check_work(model: dict[str, Any]) -> None:
+    """Check how many layers Keras builds and calls when it builds a rewritten model."""
+    layers = _layers(model)
+    if layers > MAX_LAYERS:
+        raise Refused(f"it has {_count(layers)} layers, at most {MAX_LAYERS} are allowed")
+    calls = _calls_to_build(model)
+    if calls > MAX_CALLS:
+        raise Refused(f"it calls layers {_count(calls)} times, at most {MAX_CALLS} are allowed")
+
+
+def _inner(item: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the layers that a rewritten model or wrapper holds."""
     config = item["config"]
-    if item["class_name"] == "BertEncoder":
-        return _CALLS_PER_HIDDEN_LAYER * _integer(config.get("num_hidden_layers"))
     layers = [config[name] for name in _LAYERS_IN_LAYERS if isinstance(config.get(name), dict)]
-    layers += config.get("layers", config.get("cells", []))
-    return 1 + sum(_calls(layer) * max(1, len(layer.get("inbound_nodes", ()))) for layer in layers)
+    return [*layers, *config.get("layers", config.get("cells", []))]
+
+
+def _layers(item: dict[str, Any]) -> int:
+    if item["class_name"] == "BertEncoder":
+        return _LAYERS_PER_HIDDEN_LAYER * _integer(item["config"].get("num_hidden_layers"))
+    return 1 + sum(_layers(layer) for layer in _inner(item))
+
+
+def _calls(item: dict[str, Any]) -> int:
+    """Return the calls of layers in one call of a layer."""
+    return 1 + sum(_calls(layer) * _count_nodes(layer) for layer in _inner(item))
+
+
+def _count_nodes(layer: dict[str, Any]) -> int:
+    return max(1, len(layer.get("inbound_nodes", ())))
+
+
+def _calls_to_build(item: dict[str, Any]) -> int:
+    """Return the calls of layers while a model is built, all again for each of a `Sequential`."""
+    layers = _inner(item)
+    calls = sum(_calls_to_build(layer) + _calls(layer) * _count_nodes(layer) for layer in layers)
+    if item["class_name"] == "Sequential":
+        calls += sum(_calls(layer) * (len(layers) - index) for index, layer in enumerate(layers))
+    return calls
 
 
 def encoder_layers(config: Any) -> int:

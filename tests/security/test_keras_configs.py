@@ -302,12 +302,16 @@ def test_models_within_models_are_counted_for_each_call():
         rewrite(config)
 
 
-def test_many_layers_are_refused():
+@pytest.mark.parametrize(
+    ("count", "message"), [(4000, "has 4001 layers"), (300, "calls layers 45450 times")]
+)
+def test_many_layers_are_refused(count, message):
+    """Keras calls all layers of a `Sequential` again for each layer that it adds."""
     layer = {"module": "keras.layers", "class_name": "Identity", "config": {}}
     config = {
-        "module": "keras", "class_name": "Sequential", "config": {"layers": [layer] * 4000},
+        "module": "keras", "class_name": "Sequential", "config": {"layers": [layer] * count},
     }  # fmt: skip
-    with pytest.raises(keras_config.Refused, match="calls layers 4001 times"):
+    with pytest.raises(keras_config.Refused, match=message):
         rewrite(config)
 
 
