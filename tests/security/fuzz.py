@@ -130,6 +130,53 @@ def _make_keras(folder):
     keras_bert.save(heads.classifier(_encoder(), labels=["bad", "good"]), folder)
 
 
+def _make_layers(folder):
+    """Make a model of Keras' own layers, which has nested models, wrappers and operations."""
+    import keras
+
+    x = keras.Input((3, 2))
+    inner = keras.Sequential([keras.Input((3, 2)), keras.layers.Dense(2, "gelu")])
+    y = keras.layers.Bidirectional(keras.layers.LSTM(2))(inner(x) * 2.0 + np.ones(2, "float32"))
+    keras.Model(x, keras.layers.Dense(1, kernel_regularizer="l2")(y)).save(folder / "model.keras")
+
+
+def _make_sentence_transformer(folder):
+    import keras_bert
+    from keras_bert import heads
+
+    model = heads.embedder(_encoder(), prompts={"query": "q: "})
+    keras_bert.save(model, folder, format="sentence_transformers")
+
+
+def _make_onnx(folder):
+    import keras_bert
+    from keras_bert import heads
+
+    model = heads.classifier(_encoder(), labels=["bad", "good"])
+    keras_bert.export(model, folder / "model", format="onnx")
+
+
+def _read_onnx(folder):
+    import keras_bert
+
+    keras_bert.pipeline(folder / "model")(["so good"])
+
+
+def _make_records(folder):
+    from keras_bert.pretraining import records
+
+    (folder.parent / "corpus.txt").write_text("so good a film\nso bad\n\nfilm\n" * 20, "utf-8")
+    records.build([folder.parent / "corpus.txt"], folder, _encoder().preprocessor, workers=1)
+
+
+def _read_records(folder):
+    from keras_bert.pretraining import records
+
+    opened = records.Records(folder)
+    for split in ("train", "eval"):
+        opened.read(opened.shards(split))
+
+
 def _make_archive(folder):
     inner = folder.parent / "inner"
     inner.mkdir()
@@ -290,6 +337,10 @@ READERS = {
     "model_garden": (_make_model_garden, _load),
     "saved_model": (_make_saved_model, _load),
     "keras": (_make_keras, _load_auto),
+    "keras_layers": (_make_layers, _load_auto),
+    "sentence_transformers": (_make_sentence_transformer, _load_auto),
+    "onnx": (_make_onnx, _read_onnx),
+    "records": (_make_records, _read_records),
     "archive": (_make_archive, _load_archive),
     "run": (_make_run, _read_run),
     "steps": (_make_steps, _read_steps),
@@ -313,6 +364,8 @@ READERS = {
 
 def read_in_this_process(name, folder, seed, first, count):
     """Make, mutate and read files. Print one JSON line before and after each file."""
+    report = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a library prints is not the report
     folder = pathlib.Path(folder)
     good, work = folder / "good", folder / "work"
     make, read = READERS[name]
@@ -329,7 +382,7 @@ def read_in_this_process(name, folder, seed, first, count):
         for _ in range(int(random.choice([1, 1, 1, 2]))):
             mutations.mutate(work / files[int(random.integers(len(files)))], random)
         memory.reset_peak()
-        print(json.dumps({"started": number}), flush=True)
+        print(json.dumps({"started": number}), file=report, flush=True)
         SEEN.clear()
         outcome, problem = "accepted", None
         try:
@@ -347,7 +400,8 @@ def read_in_this_process(name, folder, seed, first, count):
         if peak > BYTES_A_FILE:
             problem = f"{peak / 1e9:.1f} GB"
         problem = problem or ("; ".join(sorted(SEEN)) or None)
-        print(json.dumps({"outcome": outcome, "problem": problem and problem[:500]}), flush=True)
+        result = {"outcome": outcome, "problem": problem and problem[:500]}
+        print(json.dumps(result), file=report, flush=True)
 
 
 SEEN: set[str] = set()

@@ -1,6 +1,8 @@
 """Mutate files for the fuzzer."""
 
 import contextlib
+import copy
+import json
 import re
 import struct
 import zipfile
@@ -11,6 +13,14 @@ from tests.security import rewriting
 NUMBERS = ["-1", "0", "3", "100.7", "1e400", "NaN", "3000000", "1000000000", str(2**63), "9" * 5000]
 SIZES = [0, 1, 2**31 - 1, 2**32 - 1, 2**63 - 1, 2**64 - 1]
 TOKENS = ["null", "[]", "{}", '""', "true", '"\\u001b[2J"', '"' + "x" * 9999 + '"', "[" * 3000]
+# Names that a config could use to reach more than data, and values of other types.
+NAMES = """
+    HubLayer keras_bert>HubLayer Preprocessor Lambda TFSMLayer TextVectorization Sequential function
+    __lambda__ __numpy__ Arange Repeat relu os builtins keras keras.ops keras.src.ops.numpy
+    keras.utils ../x /etc/hostname
+""".split()  # noqa: SIM905
+VALUES = [None, True, -1, 0, 10**9, 2**70, 1e300, "", "x", "\u001b[2J", [], {}, [[]]]
+VALUES += [{"class_name": "x"}]
 
 
 def mutate(file, random):
@@ -20,6 +30,8 @@ def mutate(file, random):
     if zipfile.is_zipfile(file) and random.random() < 0.7:
         with contextlib.suppress(Exception):  # it may be broken already
             _mutate_member(file, random)
+    elif kind == ".json" and random.random() < 0.5:
+        file.write_bytes(_changed_tree(content, random))
     elif kind == ".index" and random.random() < 0.7:
         with contextlib.suppress(Exception):
             file.write_bytes(_sealed_index(content, random))
@@ -33,9 +45,14 @@ def mutate(file, random):
 
 def _mutate_member(file, random):
     def change(members):
-        name = str(random.choice(sorted(members)))
-        text = name.endswith((".json", ".txt"))
-        members[name] = _changed(members[name], random, text)
+        texts = [name for name in members if name.endswith(".json")]
+        names = texts if texts and random.random() < 0.6 else sorted(members)
+        name = str(random.choice(names))
+        if name.endswith(".json") and random.random() < 0.7:
+            members[name] = _changed_tree(members[name], random)
+        else:
+            text = name.endswith((".json", ".txt"))
+            members[name] = _changed(members[name], random, text)
 
     compress = random.random() < 0.1
     rewriting.rewrite_zip(file, change, zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED)
@@ -82,6 +99,79 @@ def _changed_text(content, random):
     place = found[int(random.integers(len(found)))]
     new = str(random.choice([*NUMBERS, *TOKENS, found[int(random.integers(len(found)))][0]]))
     return (text[: place.start()] + new + text[place.end() :]).encode("utf-8", "surrogateescape")
+
+
+def _changed_tree(content, random):
+    """Return JSON with a few values renamed, nested, repeated, moved, removed or replaced."""
+    try:
+        tree = json.loads(content)
+    except ValueError:
+        return content
+    for _ in range(int(random.choice([1, 1, 2, 4]))):
+        places = list(_places(tree))
+        if not places:
+            break
+        owner, key = places[int(random.integers(len(places)))]
+        change = CHANGES[int(random.integers(len(CHANGES)))]
+        change(owner, key, places, random)
+    return json.dumps(tree).encode()
+
+
+def _places(tree):
+    """Yield (dict or list, key or index) of all values in a tree."""
+    keys = tree if isinstance(tree, dict) else range(len(tree)) if isinstance(tree, list) else ()
+    for key in list(keys):
+        yield tree, key
+        yield from _places(tree[key])
+
+
+def _rename(owner, key, places, random):
+    owner[key] = str(random.choice(NAMES))
+
+
+def _retype(owner, key, places, random):
+    owner[key] = copy.deepcopy(VALUES[int(random.integers(len(VALUES)))])
+
+
+def _remove(owner, key, places, random):
+    if isinstance(owner, dict):
+        del owner[key]
+    else:
+        owner.pop(key)
+
+
+def _move(owner, key, places, random):
+    """Copy a value from another place."""
+    other, other_key = places[int(random.integers(len(places)))]
+    owner[key] = copy.deepcopy(other[other_key])
+
+
+def _nest(owner, key, places, random):
+    value = copy.deepcopy(owner[key])
+    for _ in range(int(random.choice([1, 3, 30, 300]))):
+        value = [value] if random.random() < 0.5 else {"config": value, "class_name": "Dense"}
+    owner[key] = value
+
+
+def _repeat(owner, key, places, random):
+    value = owner[key]
+    if isinstance(value, list) and len(value) < 1000:
+        owner[key] = value * int(random.choice([2, 3, 1000]))
+    elif isinstance(owner, dict):
+        owner[f"{key}_"] = copy.deepcopy(value)
+
+
+def _call(owner, key, places, random):
+    """Put a function or an object in place of a value."""
+    owner[key] = {
+        "module": str(random.choice(NAMES)),
+        "class_name": str(random.choice(NAMES)),
+        "registered_name": str(random.choice(NAMES)),
+        "config": str(random.choice(NAMES)) if random.random() < 0.5 else {"name": "x"},
+    }
+
+
+CHANGES = [_rename, _retype, _remove, _move, _nest, _repeat, _call]
 
 
 def _sealed_index(content, random):
