@@ -11,7 +11,7 @@ import keras
 
 from keras_bert.model_structure import find_encoder
 from keras_bert.runtime.files import atomic_write
-from keras_bert.untrusted import containers
+from keras_bert.untrusted import containers, links
 
 METRICS_FILE = "metrics.json"
 MODEL_FILE = "model.keras"  # the model in a folder that `save` wrote
@@ -91,6 +91,7 @@ def read_metrics(path):
             with zipfile.ZipFile(path) as archive:
                 content = archive.read(METRICS_FILE)
         else:
+            links.check_file(path / METRICS_FILE)
             content = (path / METRICS_FILE).read_bytes()
         metrics = json.loads(content)
     except (OSError, ValueError, KeyError, RecursionError, zipfile.BadZipFile):

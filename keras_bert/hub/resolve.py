@@ -27,7 +27,7 @@ from keras_bert.hub import cache, download
 from keras_bert.hub.registry import ALIASES, GOOGLE_ARCHIVES, HUB_FILES, SOURCES
 from keras_bert.runtime.reading import first_line
 from keras_bert.runtime.terminal import waiting
-from keras_bert.untrusted import archives
+from keras_bert.untrusted import archives, links
 
 HUB_PREFIX = "hf:"
 KAGGLE_PREFIXES = ("kaggle://", "kaggle:")
@@ -46,11 +46,18 @@ _MODEL_FILES = (
 def find(name):
     """Return the folder or `.keras` file of a model. Download it if necessary.
 
-    `name` is as for `loading.load`. Raise `ValueError` for an unknown name, a wrong hash or a
-    damaged file, and `OSError` if no source can be reached or the cache cannot be written.
+    `name` is as for `loading.load`. Raise `ValueError` for an unknown name, a wrong hash, a
+    damaged file or a link out of the folder, and `OSError` if no source can be reached or the
+    cache cannot be written.
     """
     check(name)
-    name = os.fspath(name)
+    found = _find(os.fspath(name))
+    if found.is_dir():
+        links.check(found)
+    return found
+
+
+def _find(name):
     path = _local(name)
     if path is not None:
         return _from_archive(path) if path.is_file() and path.suffix != ".keras" else path

@@ -14,6 +14,7 @@ from keras_bert.data.padding import pad
 from keras_bert.exporting.onnx_folder import MODEL_FILE, TASKS, OnnxOutput
 from keras_bert.tasks import masked_lm, question_windows, tag_windows
 from keras_bert.tasks.long_texts import mean_per_text, window_step
+from keras_bert.untrusted import links
 
 _SPECIAL_TOKENS = ("[CLS]", "[SEP]", "[PAD]")
 _INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
@@ -59,6 +60,7 @@ class OnnxEngine:
     def __init__(self, path):
         path = pathlib.Path(path).expanduser()
         self.name = str(path)
+        links.check(path)
         missing = [name for name in (MODEL_FILE, "tokenizer.json") if not (path / name).is_file()]
         if missing:
             raise ValueError(

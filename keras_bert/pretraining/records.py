@@ -29,6 +29,7 @@ from keras_bert.pretraining import corpus, sentences, shards, vocabulary
 from keras_bert.pretraining.workers import apply
 from keras_bert.runtime.files import atomic_write, exclusive_lock
 from keras_bert.text.preprocessor import Preprocessor
+from keras_bert.untrusted import links
 
 MANIFEST_FILE = "records.json"
 SPLITS = ("train", "eval")
@@ -254,6 +255,7 @@ def _first_shards(manifest, count):
 
 
 def _read_manifest(file):
+    links.check(file.parent)
     try:
         manifest = json.loads(file.read_text(encoding="utf-8"))
         expected = manifest.pop("sha256")
