@@ -1,5 +1,6 @@
 """Read tensors from safetensors files, torch pickles, shards of either, and HDF5 files."""
 
+import collections
 import functools
 import re
 from collections.abc import Callable, Mapping
@@ -13,6 +14,8 @@ from keras_bert.runtime import reading
 from keras_bert.untrusted import containers, torch_pickle
 
 INDEX = ".index.json"  # ending of the file that lists the shards
+
+_MAX_HEADER = 2**23  # bytes of the names in a safetensors file; those of BERT-Large have 2**16
 
 # Types in safetensors -> types in NumPy, which has no bfloat16.
 _NUMPY_TYPES = {
@@ -69,12 +72,14 @@ def _read_shards(index: Path) -> dict[str, Tensor]:
             f"{index}: weight_map must name a {suffix} file of this folder for each tensor"
         )
     tensors: dict[str, Tensor] = {}
-    for name in sorted(set(file_of.values())):
+    listed: dict[str, set[str]] = collections.defaultdict(set)
+    for tensor, name in file_of.items():
+        listed[name].add(tensor)
+    for name, expected in sorted(listed.items()):
         shard = index.with_name(name)
         if not shard.is_file():
             raise FileNotFoundError(f"{shard}: missing; it is listed in {index.name}")
         found = read(shard)
-        expected = {tensor for tensor, its_file in file_of.items() if its_file == name}
         canonical.raise_if(
             shard,
             f"a shard must hold the tensors that {index.name} lists",
@@ -88,6 +93,12 @@ def _read_shards(index: Path) -> dict[str, Tensor]:
 def _read_safetensors(file: Path) -> dict[str, Tensor]:
     import safetensors
 
+    with open(file, "rb") as stream:
+        header_size = int.from_bytes(stream.read(8), "little")
+    if _MAX_HEADER < header_size <= file.stat().st_size:
+        raise ValueError(
+            f"{file}: must have a header of at most {_MAX_HEADER} bytes, received {header_size}"
+        )
     try:
         with safetensors.safe_open(file, framework="numpy") as opened:
             slices = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118
