@@ -23,6 +23,7 @@ import tempfile
 import urllib.parse
 import zipfile
 
+from keras_bert.checkpoints import sentence_transformers
 from keras_bert.hub import cache, download
 from keras_bert.hub.registry import ALIASES, GOOGLE_ARCHIVES, HUB_FILES, SOURCES
 from keras_bert.runtime.reading import first_line
@@ -327,6 +328,7 @@ def _install_from_web(address, folder, sha256, flat):
         )
     except ValueError:
         downloaded.unlink(missing_ok=True)
+        cache.remove_empty_folders(folder.parent)
         raise
     # After an OSError, such as a full disk, the archive is kept for the next call.
     downloaded.unlink(missing_ok=True)
@@ -460,12 +462,9 @@ def _other_files(folder, files):
 def _module_folders(folder):
     """Return the folders that modules.json of sentence-transformers names, that of BERT first."""
     try:
-        modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
-        places = [module["path"] for module in modules]
-    except (OSError, ValueError, KeyError, TypeError):  # the reader of the folder reports it
+        return [place for _, place in sentence_transformers.read_module_paths(folder)]
+    except (OSError, ValueError):  # the reader of the folder reports it
         return []
-    is_below = [isinstance(place, str) and ".." not in place for place in places]
-    return [place for place, below in zip(places, is_below, strict=True) if below]
 
 
 def _redundant(repository, revision, files):

@@ -21,6 +21,12 @@ _MAX_OBJECTS = 20_000  # groups and datasets of an HDF5 file; BERT-Large has 2,0
 _MAX_DEPTH = 32  # of groups in groups; the time to visit them is quadratic
 
 
+def is_below(name: str) -> bool:
+    """Return True if a path from a file stays below its folder, on every system."""
+    parts = name.replace("\\", "/").split("/")
+    return bool(name) and name.isprintable() and ":" not in name and not {"", ".", ".."} & {*parts}
+
+
 def check_zip(file: Path | IO[bytes]) -> list[zipfile.ZipInfo]:
     """Return the members of a zip file, after checking that they are uncompressed and fit into it.
 
