@@ -6,7 +6,7 @@ import json
 import numpy as np
 
 from keras_bert.runtime.files import atomic_write
-from keras_bert.runtime.reading import one_line
+from keras_bert.runtime.reading import json_value, one_line
 from keras_bert.untrusted import containers, links
 
 # Settings that earlier versions saved under another name.
@@ -32,7 +32,7 @@ def read(file, key):
     """
     links.check_file(file)
     arrays = containers.read_npz(file)
-    header = json.loads(str(arrays.pop(key)))
+    header = json_value(str(arrays.pop(key)))
     numbered = [arrays[str(index)] for index in range(len(arrays))]
     if not all(np.isfinite(array).all() for array in numbered):
         raise ValueError("it holds NaN or infinity")

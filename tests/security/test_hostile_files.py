@@ -16,6 +16,8 @@ import keras_bert
 from keras_bert import __main__ as command_line
 from keras_bert import checkpoints, heads
 from keras_bert.checkpoints import bundle, folder, model_garden, saved_model
+from keras_bert.data import squad, swag, tabular
+from keras_bert.pretraining import corpus
 from keras_bert.runtime import reading
 from keras_bert.untrusted import bundle_index, containers, torch_pickle
 from tests import tiny
@@ -485,3 +487,24 @@ def test_a_large_object_graph(tmp_path):
     made = bundle.Bundle(tmp_path / "ckpt", {}, lambda name: bytes(2**23 + 1))
     with pytest.raises(ValueError, match="an object graph of at most 8388608 bytes"):
         bundle.read_graph(made)
+
+
+# Small JSON that takes gigabytes of memory, or more levels than Python can walk over.
+BOMBS = {"wide": b"[" + b"[]," * 3_000_000 + b"1]", "deep": b"[" * 500 + b"]" * 500}
+DATA_READERS = {
+    "train.json": squad.read,
+    "train.jsonl": lambda file: tabular.read(file, text="text", label="label"),
+    "swag.jsonl": swag.read,
+    "wiki.jsonl": lambda file: list(corpus.documents([file])),
+    "config.json": folder.read_json,
+    "modules.json": folder.read_json_list,
+}
+
+
+@pytest.mark.parametrize("name", DATA_READERS)
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_json_of_many_or_nested_values(tmp_path, name, bomb):
+    (tmp_path / name).write_bytes(BOMBS[bomb])
+    with pytest.raises(ValueError, match=rf"{name}.* are allowed") as caught:
+        DATA_READERS[name](tmp_path / name)
+    assert str(caught.value).isprintable() and len(str(caught.value)) < 500
