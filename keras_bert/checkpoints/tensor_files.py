@@ -11,7 +11,7 @@ import numpy as np
 
 from keras_bert.checkpoints import canonical, folder
 from keras_bert.runtime import reading
-from keras_bert.untrusted import containers, torch_pickle
+from keras_bert.untrusted import containers, panics, torch_pickle
 
 INDEX = ".index.json"  # ending of the file that lists the shards
 
@@ -100,7 +100,10 @@ def _read_safetensors(file: Path) -> dict[str, Tensor]:
             f"{file}: must have a header of at most {_MAX_HEADER} bytes, received {header_size}"
         )
     try:
-        with safetensors.safe_open(file, framework="numpy") as opened:
+        with (
+            panics.as_value_error(file),
+            safetensors.safe_open(file, framework="numpy") as opened,
+        ):
             slices = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118
             if any(s.get_dtype() == "BF16" for s in slices.values()):
                 return _in_memory(_read_bfloat16_safetensors(file))
@@ -119,7 +122,10 @@ def _read_safetensors(file: Path) -> dict[str, Tensor]:
             raise ValueError(f"{file}: changed while it was read; load it again")
         # Reopened for each tensor, because mapped memory counts as memory of the process.
         try:
-            with safetensors.safe_open(file, framework="numpy") as opened:
+            with (
+                panics.as_value_error(file),
+                safetensors.safe_open(file, framework="numpy") as opened,
+            ):
                 array: np.ndarray = opened.get_tensor(name)
                 return array
         except (safetensors.SafetensorError, TypeError, AttributeError) as error:
