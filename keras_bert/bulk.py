@@ -17,6 +17,7 @@ from apache_beam.ml.inference.base import ModelHandler, RunInference
 from keras_bert.exporting.onnx_folder import TEXT_TASKS
 from keras_bert.pipelines.factory import pipeline
 from keras_bert.pipelines.onnx_engine import is_onnx_folder
+from keras_bert.runtime.reading import json_value
 
 FORMATS = {".txt": "text", ".jsonl": "jsonl", ".parquet": "parquet"}
 
@@ -339,12 +340,12 @@ def _rows_of_line(line, format):
         return
     try:
         text = line.decode("utf-8")
-        row = json.loads(text) if format == "jsonl" else {"text": text}
+        row = json_value(text) if format == "jsonl" else {"text": text}
         if not isinstance(row, dict):
             raise ValueError("the line is not a JSON object")
         if "\\u" in text:  # escapes can be single surrogates, which have no UTF-8
             json.dumps(row, ensure_ascii=False).encode("utf-8")
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         row = Rejected(line.decode("utf-8", "replace"), f"{type(error).__name__}: {error}")
     yield row
 

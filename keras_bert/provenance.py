@@ -10,9 +10,11 @@ import zipfile
 import keras
 
 from keras_bert.model_structure import find_encoder
+from keras_bert.runtime import reading
 from keras_bert.runtime.files import atomic_write
-from keras_bert.untrusted import containers
+from keras_bert.untrusted import containers, links
 
+_MAX_METRICS = 2**24  # bytes
 METRICS_FILE = "metrics.json"
 MODEL_FILE = "model.keras"  # the model in a folder that `save` wrote
 
@@ -89,13 +91,14 @@ def read_metrics(path):
         if path.is_file():
             containers.check_zip(path)
             with zipfile.ZipFile(path) as archive:
-                content = archive.read(METRICS_FILE)
+                member = archive.getinfo(METRICS_FILE)
+                content = archive.read(member) if member.file_size <= _MAX_METRICS else b""
         else:
-            content = (path / METRICS_FILE).read_bytes()
-        metrics = json.loads(content)
-    except (OSError, ValueError, KeyError, RecursionError, zipfile.BadZipFile):
+            links.check_file(path / METRICS_FILE)
+            content = reading.read_bytes(path / METRICS_FILE, _MAX_METRICS)
+        return reading.parse_json(content, path)
+    except (OSError, ValueError, KeyError, RuntimeError, zipfile.BadZipFile):
         return {}
-    return metrics if isinstance(metrics, dict) else {}
 
 
 def write_metrics(folder, metrics):

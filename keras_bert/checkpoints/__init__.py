@@ -26,6 +26,7 @@ from keras_bert.checkpoints.name_tables import Variable, assign
 from keras_bert.runtime.files import temporary_folder
 from keras_bert.runtime.reading import first_line
 from keras_bert.runtime.terminal import printable
+from keras_bert.untrusted import links
 
 __all__ = [
     "FORMATS",
@@ -54,6 +55,7 @@ def detect(path: str | Path) -> str:
     if not path.is_dir():
         found = "a file" if path.exists() else "nothing there"
         raise FileNotFoundError(f"{path}: must be the folder of a checkpoint, received {found}")
+    links.check(path)
     _raise_if_unreadable(path)
     formats = [name for name, module in FORMATS.items() if module.matches(path)]
     if len(formats) == 1:

@@ -19,6 +19,7 @@ from keras_bert.untrusted import bundle_index
 
 GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _MAX_STATE_FILE = 2**20  # bytes of the file "checkpoint"
+_MAX_GRAPH = 2**23  # bytes of the object graph
 _MAX_NODES = 2**17  # BERT-Large with Adam's slots has 2**12
 PREFERRED = "bert_model.ckpt"
 _LATEST = re.compile(rb'^model_checkpoint_path: "(.+)"$', re.MULTILINE)
@@ -133,6 +134,8 @@ def read_graph(bundle: Bundle) -> list[Node]:
 
     rule = f"{bundle.prefix}: {GRAPH} must be an object graph"
     content = bundle.load(GRAPH)
+    if isinstance(content, bytes) and len(content) > _MAX_GRAPH:
+        raise ValueError(f"{rule} of at most {_MAX_GRAPH} bytes, received {len(content)}")
     try:
         graph = trackable_object_graph_pb2.TrackableObjectGraph.FromString(content)
     except (DecodeError, TypeError) as error:

@@ -388,7 +388,7 @@ def _read_vocabulary(path: Path, vocab_size: int) -> list[str] | None:
     try:
         model, added_list = tokenizer["model"], tokenizer.get("added_tokens") or ()
         if model.get("type", "WordPiece") != "WordPiece":
-            raise ValueError(f"{file}: model must be WordPiece, received {model['type']!r}")
+            raise ValueError(f"{file}: model must be WordPiece, received {model['type']!r:.80}")
         ids = [*_flip(model["vocab"]), *((token["id"], token["content"]) for token in added_list)]
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{file}: must hold a WordPiece model with its vocab") from error
@@ -441,6 +441,7 @@ def _read_labels(path: Path, weights: Mapping[str, np.ndarray]) -> list[str] | N
         return None
     if len(labels) != classes or len(names) != classes:
         raise ValueError(
-            f"{file}: id2label must name the classifier's {classes} classes, received {names!r}"
+            f"{file}: id2label must name the classifier's {classes} classes, received "
+            f"{names!r:.200}"
         )
     return labels

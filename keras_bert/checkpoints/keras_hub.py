@@ -183,10 +183,10 @@ def _read_task(path: Path) -> str | None:
     if not file.is_file():
         return None
     found = folder.read_json(file)
-    if found.get("class_name") not in TASKS:
+    if found.get("class_name") not in [*TASKS]:  # the value may have no hash
         raise ValueError(
             f"{file}: class_name must be one of {', '.join(TASKS)}, received "
-            f"{found.get('class_name')!r}"
+            f"{found.get('class_name')!r:.80}"
         )
     inner = found.get("config")
     if isinstance(inner, dict) and inner.get("activation") not in (None, "linear"):

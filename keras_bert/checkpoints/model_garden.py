@@ -23,6 +23,7 @@ from keras_bert.checkpoints.name_tables import Layout, rule
 from keras_bert.runtime import reading
 
 FORMAT = "model_garden"
+_MAX_LAYERS = 1000  # of an encoder
 _MAX_YAML = 2**17  # bytes; the largest experiment of the Model Garden has 2**13
 FILES = (
     "bert_config.json or params.yaml with the .index and .data files of a TensorFlow 2 checkpoint"
@@ -300,6 +301,12 @@ def resolve(file: Path, graph: Sequence[Node]) -> dict[str, str]:
     encoders = _find_encoders(nodes)
     if len(encoders) > 1:
         raise ValueError(f"{file}: must hold one BERT encoder, received {len(encoders)}")
+    for encoder in encoders:
+        layers = len(nodes[nodes[encoder].children["_transformer_layers"]].children)
+        if layers > _MAX_LAYERS:
+            raise ValueError(
+                f"{file}: an encoder must have at most {_MAX_LAYERS} layers, received {layers}"
+            )
     found = _resolve_by_path(nodes, encoders[0]) if encoders else _resolve_by_name(nodes)
     if not any(source.startswith("encoder/") for source in found):
         keys = [node.key for node in nodes if node.key and not _IGNORED.fullmatch(node.key)]

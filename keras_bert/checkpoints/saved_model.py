@@ -16,7 +16,7 @@ from keras_bert.checkpoints.bundle import Bundle
 from keras_bert.checkpoints.canonical import Checkpoint
 from keras_bert.runtime import reading
 
-_MAX_BYTES = 2**29  # of the graph, and of the metadata
+_MAX_BYTES = 2**25  # of the graph, and of the metadata: 2**25 bytes parse into 2 GB
 FORMAT = "saved_model"
 FILES = "saved_model.pb with variables/variables.index and its .data files"
 

@@ -13,11 +13,14 @@ import numpy as np
 
 from keras_bert.checkpoints import folder, huggingface, tensor_files
 from keras_bert.checkpoints.canonical import Checkpoint, DenseLayer, EmbeddingModules
+from keras_bert.runtime.terminal import printable
+from keras_bert.untrusted import containers
 
 FORMAT = "sentence_transformers"
 FILES = "modules.json with the folders that it names"
 
 _MODULES_FILE = "modules.json"
+_MAX_MODULES = 20
 _CONFIG_FILE = "config_sentence_transformers.json"
 # Keys of older files, in the order in which the pooled vectors are concatenated.
 _OLD_MODES = {
@@ -131,8 +134,24 @@ def write(checkpoint: Checkpoint, path: str | Path) -> None:
 
 def _read_modules(path: Path) -> list[tuple[str, Path]]:
     """Return the class name and the folder of each module; the first one is the encoder."""
+    modules = read_module_paths(path)
+    if [name for name, _ in modules[:2]] != ["Transformer", "Pooling"]:
+        found = ", ".join(name for name, _ in modules)
+        raise ValueError(
+            f"{path / _MODULES_FILE}: the modules must begin with Transformer, Pooling; found "
+            f"{printable(found, 200) or 'none'}"
+        )
+    return [(name, path / place) for name, place in modules]
+
+
+def read_module_paths(path: Path) -> list[tuple[str, str]]:
+    """Return the class name of each module, and the path of its folder below `path`."""
     file = path / _MODULES_FILE
     listed = folder.read_json_list(file)
+    if len(listed) > _MAX_MODULES:
+        raise ValueError(
+            f"{file}: must list at most {_MAX_MODULES} modules, received {len(listed)}"
+        )
     modules = []
     for module in listed:
         if not isinstance(module, dict) or not isinstance(module.get("type"), str):
@@ -141,15 +160,9 @@ def _read_modules(path: Path) -> list[tuple[str, Path]]:
         # A class of another package can have the name of a known one.
         if name.startswith(f"{_PACKAGE}."):
             name = name.rpartition(".")[2]
-        is_below = isinstance(place, str) and "\0" not in place and ".." not in Path(place).parts
-        if not is_below or Path(place).is_absolute():
+        if not isinstance(place, str) or (place and not containers.is_below(place)):
             raise ValueError(f"{file}: a path must be below the folder; received {place!r:.80}")
-        modules.append((name, path / place))
-    if [name for name, _ in modules[:2]] != ["Transformer", "Pooling"]:
-        found = ", ".join(name for name, _ in modules)
-        raise ValueError(
-            f"{file}: the modules must begin with Transformer, Pooling; found {found or 'none'}"
-        )
+        modules.append((name, place))
     return modules
 
 
@@ -274,7 +287,7 @@ def _read_dense(path: Path, width: int) -> DenseLayer:
         shapes = {key: tensor.shape for key, tensor in tensors.items()}
         raise ValueError(
             f"{weights}: must hold linear.weight {sizes}{' and linear.bias' * bool(has_bias)}; "
-            f"found {shapes}"
+            f"found {shapes!s:.200}"
         )
     if not all(np.isfinite(tensor).all() for tensor in (kernel, bias) if tensor is not None):
         raise ValueError(f"{weights}: must hold finite numbers, received NaN or infinity")

@@ -1,5 +1,6 @@
 """Read tensors from safetensors files, torch pickles, shards of either, and HDF5 files."""
 
+import collections
 import functools
 import re
 from collections.abc import Callable, Mapping
@@ -10,9 +11,11 @@ import numpy as np
 
 from keras_bert.checkpoints import canonical, folder
 from keras_bert.runtime import reading
-from keras_bert.untrusted import containers, torch_pickle
+from keras_bert.untrusted import containers, panics, torch_pickle
 
 INDEX = ".index.json"  # ending of the file that lists the shards
+
+_MAX_HEADER = 2**23  # bytes of the names in a safetensors file; those of BERT-Large have 2**16
 
 # Types in safetensors -> types in NumPy, which has no bfloat16.
 _NUMPY_TYPES = {
@@ -69,12 +72,14 @@ def _read_shards(index: Path) -> dict[str, Tensor]:
             f"{index}: weight_map must name a {suffix} file of this folder for each tensor"
         )
     tensors: dict[str, Tensor] = {}
-    for name in sorted(set(file_of.values())):
+    listed: dict[str, set[str]] = collections.defaultdict(set)
+    for tensor, name in file_of.items():
+        listed[name].add(tensor)
+    for name, expected in sorted(listed.items()):
         shard = index.with_name(name)
         if not shard.is_file():
             raise FileNotFoundError(f"{shard}: missing; it is listed in {index.name}")
         found = read(shard)
-        expected = {tensor for tensor, its_file in file_of.items() if its_file == name}
         canonical.raise_if(
             shard,
             f"a shard must hold the tensors that {index.name} lists",
@@ -88,8 +93,17 @@ def _read_shards(index: Path) -> dict[str, Tensor]:
 def _read_safetensors(file: Path) -> dict[str, Tensor]:
     import safetensors
 
+    with open(file, "rb") as stream:
+        header_size = int.from_bytes(stream.read(8), "little")
+    if _MAX_HEADER < header_size <= file.stat().st_size:
+        raise ValueError(
+            f"{file}: must have a header of at most {_MAX_HEADER} bytes, received {header_size}"
+        )
     try:
-        with safetensors.safe_open(file, framework="numpy") as opened:
+        with (
+            panics.as_value_error(file),
+            safetensors.safe_open(file, framework="numpy") as opened,
+        ):
             slices = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118
             if any(s.get_dtype() == "BF16" for s in slices.values()):
                 return _in_memory(_read_bfloat16_safetensors(file))
@@ -108,7 +122,10 @@ def _read_safetensors(file: Path) -> dict[str, Tensor]:
             raise ValueError(f"{file}: changed while it was read; load it again")
         # Reopened for each tensor, because mapped memory counts as memory of the process.
         try:
-            with safetensors.safe_open(file, framework="numpy") as opened:
+            with (
+                panics.as_value_error(file),
+                safetensors.safe_open(file, framework="numpy") as opened,
+            ):
                 array: np.ndarray = opened.get_tensor(name)
                 return array
         except (safetensors.SafetensorError, TypeError, AttributeError) as error:

@@ -10,6 +10,7 @@ import numpy as np
 
 from keras_bert.data.examples import check_count, check_list, check_strings, summary
 from keras_bert.data.text_files import check_limit, open_utf8
+from keras_bert.runtime.reading import json_value
 
 _TYPES = {dict: "an object", list: "a list", str: "a string", int: "an integer", bool: "a bool"}
 
@@ -160,8 +161,8 @@ def read(path, *, limit=None, labeled=True, characters=None):
     with open_utf8(path) as file:
         content = file.read()
     try:
-        squad = json.loads(content)
-    except (ValueError, RecursionError) as error:
+        squad = json_value(content)
+    except ValueError as error:
         raise ValueError(f"{path} is not JSON ({error})") from error
     columns = collections.defaultdict(list)
     for paragraph, number, context, item in _questions(path, squad):

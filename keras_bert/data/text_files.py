@@ -2,12 +2,12 @@
 
 import contextlib
 import csv
-import json
 import pathlib
 import sys
 import warnings
 
 from keras_bert.runtime.arguments import as_integer
+from keras_bert.runtime.reading import json_value
 from keras_bert.runtime.warn import level_of_caller
 
 FORMATS = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".txt": "tsv"}
@@ -77,8 +77,8 @@ def json_lines(path, file):
         if not line.strip():
             continue
         try:
-            row = json.loads(line, parse_constant=_reject_constant)
-        except (ValueError, RecursionError) as error:
+            row = json_value(line, parse_constant=_reject_constant)
+        except ValueError as error:
             raise ValueError(f"{path}, line {number} is not JSON ({error})") from error
         if not isinstance(row, dict):
             raise ValueError(f"{path}, line {number}: must be a JSON object")

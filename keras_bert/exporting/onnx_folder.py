@@ -1,12 +1,31 @@
 """What an ONNX folder holds. This module needs neither Keras nor onnx."""
 
 import dataclasses
+from typing import Any
+
+from keras_bert.runtime import reading
 
 MODEL_FILE = "model.onnx"
 LABELS_FILE = "labels.txt"
 # Tasks of texts and pairs.
 TEXT_TASKS = ("classifier", "next_sentence", "regressor", "embedder")
 TASKS = (*TEXT_TASKS, "tagger", "span_selector", "multiple_choice", "masked_lm", "pretraining")
+
+
+LONG_TEXTS = ("truncate", "window", "error")
+SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
+_IS_VALID = {
+    "pairs": lambda value: isinstance(value, bool),
+    "multi_label": lambda value: isinstance(value, bool),
+    "no_answer": lambda value: isinstance(value, bool),
+    "characters": lambda value: isinstance(value, bool),
+    "long_texts": lambda value: value in LONG_TEXTS,
+    "prompts": lambda value: (
+        isinstance(value, dict) and all(isinstance(prompt, str) for prompt in value.values())
+    ),
+    "default_prompt": lambda value: value is None or isinstance(value, str),
+    "similarity": lambda value: value in SIMILARITIES,
+}
 
 
 @dataclasses.dataclass
@@ -32,3 +51,27 @@ class OnnxOutput:
         """Return the names of the attributes except `task` and `labels`."""
         names = [field.name for field in dataclasses.fields(cls)]
         return [name for name in names if name not in ("task", "labels")]
+
+
+def read_output(metadata: dict[str, str], file: object) -> OnnxOutput:
+    """Return the output that the metadata of a `model.onnx` describes.
+
+    Raise ValueError for missing or unknown keys, and for values of another type. `file` is only
+    for messages.
+    """
+    if "task" not in metadata:
+        raise ValueError(f"{file} was not written by keras_bert.export. Export the model again")
+    options: dict[str, Any] = reading.parse_json(metadata.get("output", "{}").encode(), file)
+    for name, value in options.items():
+        if name not in _IS_VALID or not _IS_VALID[name](value):
+            raise ValueError(
+                f"{file}: its metadata has {name!r:.80} with the unknown value {value!r:.80}. "
+                "Export the model again"
+            )
+    output = OnnxOutput(metadata["task"], **options)
+    if output.default_prompt is not None and output.default_prompt not in output.prompts:
+        raise ValueError(
+            f"{file}: default_prompt must be one of the prompts; received "
+            f"{output.default_prompt!r:.80}. Export the model again"
+        )
+    return output

@@ -7,11 +7,14 @@ import pathlib
 import shutil
 
 from keras_bert.hub import download
+from keras_bert.runtime import reading
 from keras_bert.runtime.files import atomic_write, temporary_folder
 from keras_bert.runtime.terminal import waiting
+from keras_bert.untrusted import containers
 
 _STAMP_FILE = "checked.txt"  # in a cached folder: sizes and times of its files at the last check
 _RECORD_SUFFIX = ".first.json"  # next to a cached folder: the hashes of its first download
+_MAX_RECORD = 2**24  # bytes
 _INCOMPLETE_PREFIX = ".new-"  # of folders that are being filled
 _WEIGHTS = (".safetensors", ".bin", ".data-00000-of-00001")
 
@@ -81,14 +84,19 @@ def first_download(folder):
     """
     file = _record_file(folder)
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        found = reading.parse_json(reading.read_bytes(file, _MAX_RECORD), file)
+        hashes = found.pop("sha256")
+        if not all(isinstance(value, str) for value in (*hashes.values(), *found.values())):
+            raise TypeError
+        if not all(containers.is_below(name) for name in hashes):
+            raise ValueError
     except FileNotFoundError:
         return {}
-    except ValueError:
-        found = None
-    if not isinstance(found, dict) or not isinstance(found.get("sha256"), dict):
-        raise ValueError(f"{file} must be JSON with hashes of a download; delete it to start anew")
-    return found
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"{file} must be JSON with hashes of a download; delete it to start anew"
+        ) from error
+    return {**found, "sha256": hashes}
 
 
 def install(fill, folder, shown, sha256, *, record=True, **facts):
@@ -98,6 +106,22 @@ def install(fill, folder, shown, sha256, *, record=True, **facts):
     must match `sha256`, {file: hash}, and the hashes of the first download. With `record`, the
     first download records its hashes and `facts`. `shown` names the source in errors.
     """
+    try:
+        return _install(fill, folder, shown, sha256, record, facts)
+    except BaseException:
+        remove_empty_folders(folder.parent)
+        raise
+
+
+def remove_empty_folders(folder):
+    """Delete a folder of the cache and the folders that hold it, as far as they are empty."""
+    with contextlib.suppress(OSError):  # a folder has files, or is deleted by another process
+        while cache_folder() in folder.parents:
+            folder.rmdir()
+            folder = folder.parent
+
+
+def _install(fill, folder, shown, sha256, record, facts):
     folder.parent.mkdir(parents=True, exist_ok=True)
     for stale in folder.parent.glob(_INCOMPLETE_PREFIX + "*"):  # left by killed processes
         shutil.rmtree(stale, ignore_errors=True)
@@ -160,7 +184,7 @@ def _write_stamp(folder):
 
 def _is_unchanged(folder):
     try:
-        stamp = (folder / _STAMP_FILE).read_text(encoding="utf-8")
+        stamp = (folder / _STAMP_FILE).read_bytes()
     except OSError:
         return False
-    return stamp == _sizes_and_times(folder)
+    return stamp == _sizes_and_times(folder).encode()

@@ -23,11 +23,12 @@ import tempfile
 import urllib.parse
 import zipfile
 
+from keras_bert.checkpoints import sentence_transformers
 from keras_bert.hub import cache, download
 from keras_bert.hub.registry import ALIASES, GOOGLE_ARCHIVES, HUB_FILES, SOURCES
 from keras_bert.runtime.reading import first_line
 from keras_bert.runtime.terminal import waiting
-from keras_bert.untrusted import archives
+from keras_bert.untrusted import archives, links
 
 HUB_PREFIX = "hf:"
 KAGGLE_PREFIXES = ("kaggle://", "kaggle:")
@@ -46,11 +47,18 @@ _MODEL_FILES = (
 def find(name):
     """Return the folder or `.keras` file of a model. Download it if necessary.
 
-    `name` is as for `loading.load`. Raise `ValueError` for an unknown name, a wrong hash or a
-    damaged file, and `OSError` if no source can be reached or the cache cannot be written.
+    `name` is as for `loading.load`. Raise `ValueError` for an unknown name, a wrong hash, a
+    damaged file or a link out of the folder, and `OSError` if no source can be reached or the
+    cache cannot be written.
     """
     check(name)
-    name = os.fspath(name)
+    found = _find(os.fspath(name))
+    if found.is_dir():
+        links.check(found)
+    return found
+
+
+def _find(name):
     path = _local(name)
     if path is not None:
         return _from_archive(path) if path.is_file() and path.suffix != ".keras" else path
@@ -320,6 +328,7 @@ def _install_from_web(address, folder, sha256, flat):
         )
     except ValueError:
         downloaded.unlink(missing_ok=True)
+        cache.remove_empty_folders(folder.parent)
         raise
     # After an OSError, such as a full disk, the archive is kept for the next call.
     downloaded.unlink(missing_ok=True)
@@ -453,12 +462,9 @@ def _other_files(folder, files):
 def _module_folders(folder):
     """Return the folders that modules.json of sentence-transformers names, that of BERT first."""
     try:
-        modules = json.loads((folder / "modules.json").read_text(encoding="utf-8"))
-        places = [module["path"] for module in modules]
-    except (OSError, ValueError, KeyError, TypeError):  # the reader of the folder reports it
+        return [place for _, place in sentence_transformers.read_module_paths(folder)]
+    except (OSError, ValueError):  # the reader of the folder reports it
         return []
-    is_below = [isinstance(place, str) and ".." not in place for place in places]
-    return [place for place, below in zip(places, is_below, strict=True) if below]
 
 
 def _redundant(repository, revision, files):

@@ -9,6 +9,7 @@ from keras_bert.data.conll import TaggedSentences, is_bio
 from keras_bert.data.examples import Examples
 from keras_bert.data.squad import Questions
 from keras_bert.data.swag import Choices
+from keras_bert.exporting.onnx_folder import LONG_TEXTS
 from keras_bert.pipelines import results
 from keras_bert.pipelines.base import Pipeline
 from keras_bert.pipelines.inputs import (
@@ -19,7 +20,6 @@ from keras_bert.pipelines.inputs import (
     listed,
 )
 from keras_bert.tasks import tag_windows
-from keras_bert.tasks.long_texts import LONG_TEXTS
 
 
 class TextPipeline(Pipeline):

@@ -4,18 +4,25 @@ Keras and TensorFlow are imported only to score labeled data.
 """
 
 import functools
-import json
 import pathlib
 import unicodedata
 
 import numpy as np
 
 from keras_bert.data.padding import pad
-from keras_bert.exporting.onnx_folder import MODEL_FILE, TASKS, OnnxOutput
+from keras_bert.exporting import onnx_folder
+from keras_bert.exporting.onnx_folder import LABELS_FILE, MODEL_FILE, TASKS
+from keras_bert.runtime import reading
+from keras_bert.runtime.reading import one_line
 from keras_bert.tasks import masked_lm, question_windows, tag_windows
 from keras_bert.tasks.long_texts import mean_per_text, window_step
+from keras_bert.untrusted import links, panics
 
 _SPECIAL_TOKENS = ("[CLS]", "[SEP]", "[PAD]")
+_MAX_TOKENIZER = 2**26  # bytes of tokenizer.json
+_MAX_TEXT = 2**26  # bytes of vocab.txt and labels.txt
+_MAX_TOKENS = 2**22
+_MAX_LENGTH = 2**20  # tokens of a text
 _INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
 
 
@@ -59,39 +66,25 @@ class OnnxEngine:
     def __init__(self, path):
         path = pathlib.Path(path).expanduser()
         self.name = str(path)
+        links.check(path)
         missing = [name for name in (MODEL_FILE, "tokenizer.json") if not (path / name).is_file()]
         if missing:
             raise ValueError(
                 f"{path} has no {missing[0]}. Export the model again, with its preprocessor"
             )
-        try:
-            import onnxruntime
-            import tokenizers
-        except ImportError as error:
-            raise ImportError(
-                f"{path} needs {error.name}; run: pip install 'keras3-bert[onnx]'"
-            ) from error
-        try:
-            self._session = onnxruntime.InferenceSession(
-                str(path / MODEL_FILE), providers=["CPUExecutionProvider"]
+        _check_installed(path)
+        self._session = _open_session(path / MODEL_FILE)
+        metadata = self._session.get_modelmeta().custom_metadata_map
+        self.output = onnx_folder.read_output(metadata, path / MODEL_FILE)
+        self.task = metadata["task"]
+        if self.task not in TASKS:
+            raise ValueError(
+                f"a pipeline needs a model with a head; {path} has the task {self.task!r:.80}. Run "
+                "it with ONNX Runtime, as its README shows"
             )
-            metadata = self._session.get_modelmeta().custom_metadata_map
-            self.task = metadata.get("task")
-            if self.task is None:
-                raise ValueError("it was not written by keras_bert.export")
-            self.output = OnnxOutput(self.task, **json.loads(metadata.get("output", "{}")))
-            self._truncating_tokenizer, self._tokenizer = (
-                tokenizers.Tokenizer.from_file(str(path / "tokenizer.json")) for _ in range(2)
-            )
-            self._max_length = (self._truncating_tokenizer.truncation or {})["max_length"]
-        except Exception as error:  # the errors of both libraries have no other common base
-            raise ValueError(f"{path} cannot be read: {error}. Export the model again") from error
-        self._truncating_tokenizer.no_padding()
-        self._tokenizer.no_padding()
-        self._tokenizer.no_truncation()
+        self._tokenizer, self._truncating_tokenizer = _read_tokenizers(path / "tokenizer.json")
+        self._max_length = self._truncating_tokenizer.truncation["max_length"]
         self._special_ids = [self._tokenizer.token_to_id(token) for token in _SPECIAL_TOKENS]
-        self._outputs = [output.name for output in self._session.get_outputs()]
-        shape = self._session.get_outputs()[0].shape
         if None in self._special_ids:
             raise ValueError(
                 f"{path / 'tokenizer.json'} must have the tokens {', '.join(_SPECIAL_TOKENS)}. "
@@ -102,14 +95,11 @@ class OnnxEngine:
                 f"{path}: tokenizer.json and vocab.txt have different tokens. Export the model "
                 "again"
             )
-        if self.task not in TASKS:
-            raise ValueError(
-                f"a pipeline needs a model with a head; {path} has the task {self.task!r}. Run it "
-                "with ONNX Runtime, as its README shows"
-            )
-        self.width = shape[-1] if self.task == "embedder" else None
+        self._outputs = [output.name for output in self._session.get_outputs()]
+        size = self._session.get_outputs()[0].shape[-1]
+        self.width = size if self.task == "embedder" else None
         if self.task in ("classifier", "next_sentence", "tagger"):
-            self.output.labels = _read_labels(path / "labels.txt", shape[-1])
+            self.output.labels = _read_labels(path / LABELS_FILE, size)
 
     @property
     def model(self):
@@ -237,7 +227,7 @@ class OnnxEngine:
         for start in range(0, len(order), batch_size):
             rows = order[start : start + batch_size]
             inputs, _, _ = encoded.batch(rows, int(encoded.lengths[rows].max()))
-            outputs = self._session.run(None, inputs)
+            outputs = self._run(inputs)
             for index, row in enumerate(rows):
                 one = [output[index] for output in outputs]
                 found[row] = one[0] if len(one) == 1 else dict(zip(self._outputs, one, strict=True))
@@ -245,18 +235,26 @@ class OnnxEngine:
                 on_batch(len(rows) / len(encoded))
         return found
 
+    def _run(self, inputs):
+        try:
+            return self._session.run(None, inputs)
+        except Exception as error:  # the errors of ONNX Runtime have no other common base
+            raise ValueError(
+                f"{self.name}: {MODEL_FILE} failed: {one_line(error)}. Export the model again"
+            ) from error
+
     def _ids(self, texts):
         """Return the ids of each text without special tokens, a list of lists."""
         texts = [_without_surrogates(text)[0] for text in texts]
-        return [
-            encoding.ids
-            for encoding in self._tokenizer.encode_batch(texts, add_special_tokens=False)
-        ]
+        with panics.as_value_error(self.name):
+            encodings = self._tokenizer.encode_batch(texts, add_special_tokens=False)
+        return [encoding.ids for encoding in encodings]
 
     def _encode_with_offsets(self, text):
         """Return an encoding without special tokens, and its spans in characters of the text."""
         valid, indices = _without_surrogates(text)
-        encoding = self._tokenizer.encode(valid, add_special_tokens=False)
+        with panics.as_value_error(self.name):
+            encoding = self._tokenizer.encode(valid, add_special_tokens=False)
         spans = _include_accents(valid, encoding.offsets)
         if indices is None:
             return encoding, spans
@@ -292,7 +290,8 @@ class OnnxEngine:
     def _encode_pairs(self, pairs, count):
         """Encode pairs of texts. With `count`, each `count` consecutive pairs form a row."""
         pairs = [tuple(_without_surrogates(text)[0] for text in pair) for pair in pairs]
-        encodings = self._truncating_tokenizer.encode_batch(pairs)
+        with panics.as_value_error(self.name):
+            encodings = self._truncating_tokenizer.encode_batch(pairs)
         ids, types = ([getattr(each, name) for each in encodings] for name in ("ids", "type_ids"))
         truncated = sum(bool(encoding.overflowing) for encoding in encodings)
         return _Sequences(ids, types, self._special_ids[-1], self._max_length, truncated, count)
@@ -360,12 +359,74 @@ def _include_accents(text, spans):
     return extended
 
 
+def _check_installed(path):
+    """Raise an ImportError if ONNX Runtime or tokenizers is not installed."""
+    try:
+        import onnxruntime  # noqa: F401
+        import tokenizers  # noqa: F401
+    except ImportError as error:
+        raise ImportError(
+            f"{path} needs {error.name}; run: pip install 'keras3-bert[onnx]'"
+        ) from error
+
+
+def _open_session(file):
+    """Open a model, and check that it has the inputs and outputs of an exported one."""
+    import onnxruntime
+
+    try:
+        session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+    except Exception as error:  # the errors of ONNX Runtime have no other common base
+        raise ValueError(
+            f"{file} cannot be read: {one_line(error)}. Export the model again"
+        ) from error
+    inputs = {node.name for node in session.get_inputs()}
+    outputs = session.get_outputs()
+    if not inputs >= {*_INPUTS} or not outputs or not all(output.shape for output in outputs):
+        raise ValueError(
+            f"{file} must have the inputs {', '.join(_INPUTS)}, and outputs with axes. Export the "
+            "model again"
+        )
+    return session
+
+
+def _read_tokenizers(file):
+    """Return the tokenizer without truncation, and with it."""
+    import tokenizers
+
+    content = reading.read_bytes(file, _MAX_TOKENIZER)
+    truncation = reading.parse_json(content, file).get("truncation")
+    length = truncation.get("max_length") if isinstance(truncation, dict) else None
+    if type(length) is not int or not 3 <= length <= _MAX_LENGTH:
+        raise ValueError(
+            f"{file} cannot be read: the max_length of its truncation must be 3 to {_MAX_LENGTH}; "
+            f"received {length!r:.80}. Export the model again"
+        )
+    try:
+        with panics.as_value_error(file):
+            plain, truncating = (tokenizers.Tokenizer.from_str(content.decode()) for _ in range(2))
+    except Exception as error:  # tokenizers raises Exception itself
+        raise ValueError(
+            f"{file} cannot be read: {one_line(error)}. Export the model again"
+        ) from error
+    plain.no_truncation()
+    for tokenizer in (plain, truncating):
+        tokenizer.no_padding()
+    largest = max(plain.get_vocab().values(), default=0)
+    if largest >= _MAX_TOKENS:
+        raise ValueError(
+            f"{file}: ids must be below {_MAX_TOKENS}; received {largest}. Export the model again"
+        )
+    return plain, truncating
+
+
 def _read_lines(file):
     try:
-        # Not `splitlines`, because a label can contain other line separators.
-        return file.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
+        text = reading.read_text(file, _MAX_TEXT)
+    except (OSError, ValueError) as error:
         raise ValueError(f"{file} is missing or broken. Export the model again") from error
+    # Not `splitlines`, because a label can contain other line separators.
+    return text.removesuffix("\n").split("\n")
 
 
 def _read_labels(file, count):

@@ -7,10 +7,13 @@ import re
 from xml.parsers import expat
 
 from keras_bert.pretraining import mediawiki, text_files
+from keras_bert.runtime.reading import json_value
+from keras_bert.runtime.terminal import printable
 
 _BLANK_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
 _DOC_TAG = re.compile(r"\n(?:<doc( [^\n]*)?>|</doc>)[^\S\n]*(?=\n)")
 _TITLE = re.compile(r'\btitle="([^"\n]*)"')
+_MAX_DEPTH = 100  # a dump has 6
 _REDIRECT = re.compile(r"\s*#\s?\w+\s*:?\s*\[\[")
 
 
@@ -142,8 +145,8 @@ def _read_json_lines(path, chunks, counts):
                 continue
             where = f"{path}, line {number}"
             try:
-                value = json.loads(line)
-            except (ValueError, RecursionError) as error:
+                value = json_value(line)
+            except ValueError as error:
                 raise ValueError(f"{where} is not JSON ({error})") from error
             if isinstance(value, dict):
                 if "text" not in value:
@@ -247,6 +250,7 @@ class _Dump:
     def __init__(self, path):
         self.path = path
         self.page = 0
+        self._depth = 0
         self.is_dump = False
         self._other_namespaces = set()
         self._key = None
@@ -268,10 +272,18 @@ class _Dump:
 
     def start(self, name, attributes):
         name = name.rpartition(" ")[2]
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:  # expat keeps 100 bytes for each open element
+            raise ValueError(
+                f"{self.path}, page {self.page}: XML must have at most {_MAX_DEPTH} nested elements"
+            )
         if not self.is_dump:
             self.is_dump = name == "mediawiki"
             if not self.is_dump:
-                raise ValueError(f"{self.path}: XML must be a MediaWiki dump; its root is <{name}>")
+                raise ValueError(
+                    f"{self.path}: XML must be a MediaWiki dump; its root is "
+                    f"<{printable(name, 80)}>"
+                )
         if name == "page":
             self.page += 1
             self._begin()
@@ -292,6 +304,7 @@ class _Dump:
             )
 
     def end(self, name):
+        self._depth -= 1
         name = name.rpartition(" ")[2]
         if name == "page":
             self._end_page()

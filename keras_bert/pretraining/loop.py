@@ -18,7 +18,7 @@ from keras_bert.pretraining.state import Checkpoints
 from keras_bert.pretraining.stream import Stream, StreamPosition
 from keras_bert.runtime import distribution
 from keras_bert.runtime.files import atomic_write
-from keras_bert.training import report
+from keras_bert.training import report, state_file
 
 HISTORY_FILE = "history.jsonl"
 _EVAL_SEED = 0  # fixed, so that all evaluations use the same masks
@@ -89,8 +89,14 @@ class Loop:
         found = checkpoints.restore(self._variables())
         if found is not None:
             self.step, extra = found
-            self.position = StreamPosition(*extra["place"])
-            self.history = extra["history"]
+            with state_file.reading(checkpoints.newest_file(), checkpoints.REMEDY):
+                place, history = extra["place"], extra["history"]
+                if len(place) != 3 or not all(type(value) is int for value in place):
+                    raise ValueError("its place is not three integers")
+                if not all(type(record) is dict for record in history):
+                    raise ValueError("its history is not a list of records")
+            self.position = StreamPosition(*place)
+            self.history = history
         distribution.check_same_step(self.step)
 
     def describe(self):

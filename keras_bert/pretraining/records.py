@@ -18,20 +18,18 @@ import contextlib
 import dataclasses
 import hashlib
 import itertools
-import json
 import os
 import pathlib
 
 import numpy as np
 
 from keras_bert.data.packed_layout import within
-from keras_bert.pretraining import corpus, sentences, shards, vocabulary
+from keras_bert.pretraining import corpus, records_manifest, sentences, shards, vocabulary
 from keras_bert.pretraining.workers import apply
-from keras_bert.runtime.files import atomic_write, exclusive_lock
+from keras_bert.runtime.files import exclusive_lock
+from keras_bert.runtime.reading import one_line
 from keras_bert.text.preprocessor import Preprocessor
 
-MANIFEST_FILE = "records.json"
-SPLITS = ("train", "eval")
 _OPTIONS = ("lowercase", "strip_accents", "split_cjk")  # of a preprocessor
 _FORMAT = 1
 _SHARD_BYTES = 16 * 2**20  # of text
@@ -40,7 +38,6 @@ _END_BYTES = 2**16  # at each end of a file, hashed to detect changes
 # Longer "sentences", such as lists and poems, are cut, so that pairs need not drop the rest.
 _LONGEST_SENTENCE = 128  # tokens
 _REPEAT = "run the same `keras-bert records` command again to rebuild it"
-_REBUILD = "delete it and run `keras-bert records` again to rebuild all records"
 _SPREAD = 2654435761  # Knuth's multiplier spreads consecutive numbers over 32 bits
 
 
@@ -157,7 +154,7 @@ def _build(files, folder, preprocessor, settings, workers, on_progress):
         with contextlib.ExitStack() as stack:
             writers = [
                 stack.enter_context(shards.ShardWriter(folder, split, shard, settings))
-                for split in SPLITS
+                for split in records_manifest.SPLITS
             ]
             for _, first, size, texts in parts_of_shard:
                 for offset, document in enumerate(encode(texts)):
@@ -169,14 +166,14 @@ def _build(files, folder, preprocessor, settings, workers, on_progress):
         written = [writer.record for writer in writers if writer.record["documents"]]
         manifest["shards"].append({"documents": documents, "files": written})
         manifest["documents_done"] += documents
-        _write_manifest(folder, manifest)
+        records_manifest.write(folder, manifest)
     manifest["complete"] = True
     manifest["counts"] = _sums(manifest) | {"documents": manifest["documents_done"]} | {
         key: value for key, value in counts.items() if key != "documents"
     }  # fmt: skip
     if not manifest["counts"].get("pieces"):
         _raise_empty(files, folder, manifest)
-    _write_manifest(folder, manifest)
+    records_manifest.write(folder, manifest)
     return manifest
 
 
@@ -184,7 +181,9 @@ def _raise_empty(files, folder, manifest):
     """Delete the records of a corpus without text, and raise an error."""
     for entry in (entry for shard in manifest["shards"] for entry in shard["files"]):
         (folder / entry["file"]).unlink(missing_ok=True)
-    (folder / MANIFEST_FILE).unlink(missing_ok=True)  # a later call could not use another corpus
+    (folder / records_manifest.FILE).unlink(
+        missing_ok=True
+    )  # a later call could not use another corpus
     names = ", ".join(file.name for file in files[:3])
     more = f" and {len(files) - 3} more" if len(files) > 3 else ""
     raise ValueError(f"the corpus contains no text: {names}{more}; add a file with text")
@@ -192,10 +191,10 @@ def _raise_empty(files, folder, manifest):
 
 def _started(folder, settings):
     """Return the manifest of an earlier call with the same settings, or a new manifest."""
-    file = folder / MANIFEST_FILE
+    file = folder / records_manifest.FILE
     if not file.exists():
         return {"settings": settings, "complete": False, "documents_done": 0, "shards": []}
-    manifest = _read_manifest(file)
+    manifest = records_manifest.read(file)
     before = manifest["settings"]
     for key in settings | before:
         if settings.get(key) != before.get(key):
@@ -251,21 +250,6 @@ def _first_shards(manifest, count):
     done = sum(shard["documents"] for shard in shards)
     return {"settings": manifest["settings"], "complete": False, "documents_done": done,
             "shards": shards}  # fmt: skip
-
-
-def _read_manifest(file):
-    try:
-        manifest = json.loads(file.read_text(encoding="utf-8"))
-        expected = manifest.pop("sha256")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"{file} is broken ({error!r:.80}); {_REBUILD}") from error
-    if _hash_of(manifest) != expected:
-        raise ValueError(f"{file} has changed since it was written; {_REBUILD}")
-    return manifest
-
-
-def _hash_of(manifest):
-    return hashlib.sha256(json.dumps(manifest).encode()).hexdigest()
 
 
 def _parts(files, shard_bytes, counts, skip):
@@ -367,13 +351,6 @@ def _sums(manifest):
     return {key: sum(file[key] for file in files) for key in keys}
 
 
-def _write_manifest(folder, manifest):
-    content = manifest | {"sha256": _hash_of(manifest)}
-    with atomic_write(folder / MANIFEST_FILE, durable=True) as beside:
-        text = json.dumps(content, indent=1, ensure_ascii=False)
-        beside.write_text(text + "\n", encoding="utf-8")
-
-
 @dataclasses.dataclass(frozen=True)
 class Documents:
     """Tokenized documents in memory.
@@ -414,12 +391,12 @@ class Records:
 
     def __init__(self, folder):
         self.folder = pathlib.Path(folder)
-        file = self.folder / MANIFEST_FILE
+        file = self.folder / records_manifest.FILE
         if not file.is_file():
             raise ValueError(
-                f"{folder} contains no {MANIFEST_FILE}; make records with `keras-bert records`"
+                f"{folder} contains no {file.name}; make records with `keras-bert records`"
             )
-        self.manifest = _read_manifest(file)
+        self.manifest = records_manifest.read(file)
         if not self.manifest["complete"]:
             raise ValueError(
                 f"{folder}: the records are incomplete; run `keras-bert records` again to resume"
@@ -487,9 +464,15 @@ class Records:
         settings = self.manifest["settings"]
         pieces, lengths, sentences_of = [], [], []
         for name in names:
-            for features in shards.parse(self._bytes(name)):
-                pieces.append(np.frombuffer(features["pieces"], settings["piece_type"]))
+            for features in self._documents(name):
+                ids = np.frombuffer(features["pieces"], settings["piece_type"])
                 values = np.frombuffer(features["sentence_lengths"], settings["length_type"])
+                if values.sum() != len(ids) or ids.max(initial=0) >= settings["vocab_size"]:
+                    raise ValueError(
+                        f"{self.folder / name} is broken: its sentences do not fit its tokens, or "
+                        f"a token is not in the vocabulary; {_REPEAT}"
+                    )
+                pieces.append(ids)
                 lengths.append(values)
                 sentences_of.append(len(values))
         return Documents(
@@ -497,6 +480,21 @@ class Records:
             _starts(np.concatenate(lengths) if lengths else []),
             _starts(sentences_of),
         )
+
+    def _documents(self, name):
+        """Return the features of the documents in a file."""
+        content = self._bytes(name)
+        itemsize = np.dtype(self.manifest["settings"]["piece_type"]).itemsize
+        try:
+            documents = list(shards.parse(content))
+            for features in documents:
+                if len(features["pieces"]) % itemsize or len(features["sentence_lengths"]) % 4:
+                    raise ValueError("an array is truncated")
+        except (ValueError, KeyError, IndexError) as error:
+            raise ValueError(
+                f"{self.folder / name} is broken ({one_line(error)}); {_REPEAT}"
+            ) from error
+        return documents
 
     def _bytes(self, name):
         expected = next(

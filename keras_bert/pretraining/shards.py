@@ -137,3 +137,5 @@ def _varint(view, at):
         if byte < 0x80:
             return value, at
         shift += 7
+        if shift > 63:
+            raise ValueError("a number has more than 64 bits")

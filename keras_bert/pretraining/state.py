@@ -21,6 +21,8 @@ class Checkpoints:
     `settings` is a dict that JSON can represent. A run resumes only with equal settings.
     """
 
+    REMEDY = "delete it to resume from the checkpoint before it"
+
     def __init__(self, folder, settings, keep=3):
         if keep < 1:
             raise ValueError(f"keep must be at least 1; received {keep}")
@@ -57,6 +59,10 @@ class Checkpoints:
         files = self._files()
         return f"the last checkpoint is {files[-1]}" if files else "there is no checkpoint yet"
 
+    def newest_file(self):
+        """Return the path of the newest checkpoint."""
+        return self._files()[-1]
+
     def restore(self, variables):
         """Assign the values of the newest checkpoint to variables, in the order of `save`.
 
@@ -67,8 +73,7 @@ class Checkpoints:
         if not files:
             return None
         file = files[-1]
-        remedy = "delete it to resume from the checkpoint before it"
-        with state_file.reading(file, remedy):
+        with state_file.reading(file, self.REMEDY):
             header, arrays = state_file.read(file, _HEADER)
             settings, extra = dict(header["settings"]), header["extra"]
         state_file.check_settings(
@@ -77,7 +82,7 @@ class Checkpoints:
             self._settings,
             "use another folder; pass the model of this run as --model to train it further",
         )
-        with state_file.reading(file, remedy):
+        with state_file.reading(file, self.REMEDY):
             if len(arrays) != len(variables):
                 raise ValueError(f"it holds {len(arrays)} variables, not {len(variables)}")
             values = list(map(_to_value, arrays, variables))

@@ -1,6 +1,7 @@
 """Atomic file writes, temporary folders and exclusive folder locks."""
 
 import contextlib
+import errno
 import glob
 import os
 import pathlib
@@ -8,11 +9,30 @@ import secrets
 import shutil
 import time
 
+_FULL = "No space left on device"
 _STALE_SECONDS = 24 * 3600  # temporary folders that are older are deleted
 
 
 class FolderLockedError(ValueError):
     """Another process holds the lock of a folder."""
+
+
+@contextlib.contextmanager
+def naming(path):
+    """Name a file or folder in errors of the block about a full disk, which have no file name.
+
+    h5py, TensorFlow and safetensors raise other types or messages of several lines.
+    """
+    try:
+        yield
+    except Exception as error:
+        number = error.errno if isinstance(error, OSError) else None
+        if number is None and _FULL in str(error):
+            number = errno.ENOSPC
+        is_named = isinstance(error, OSError) and error.filename is not None
+        if number is None or is_named or str(path) in str(error):
+            raise
+        raise OSError(number, os.strerror(number), str(path)) from error
 
 
 @contextlib.contextmanager
@@ -27,7 +47,8 @@ def atomic_write(path, durable=False):
     # Random, not the process ID: two containers that share a disk may have equal process IDs.
     temporary = path.with_name(f".{path.stem}.{secrets.token_hex(4)}{path.suffix}")
     try:
-        yield temporary
+        with naming(path):
+            yield temporary
         if durable:
             _sync(temporary)
         os.replace(temporary, path)
@@ -58,7 +79,8 @@ def temporary_folder(parent, prefix):
     folder = pathlib.Path(parent, prefix + secrets.token_hex(4))
     folder.mkdir()
     try:
-        yield folder
+        with naming(parent):
+            yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -1,15 +1,35 @@
 """Read bytes, text and JSON from untrusted files: bounded in size, with one-line errors."""
 
 import collections
+import itertools
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 from keras_bert.runtime.terminal import printable
 
-__all__ = ["first_line", "one_line", "parse_json", "read_bytes", "read_text"]
+__all__ = [
+    "check_json",
+    "first_line",
+    "json_value",
+    "one_line",
+    "parse_json",
+    "parse_json_list",
+    "read_bytes",
+    "read_text",
+]
 
 _MAX_MESSAGE = 500  # characters
+# Limits of JSON. A tokenizer with 500,000 tokens and a million merges has 2**20 lists.
+_MAX_DEPTH = 100
+_MAX_CONTAINERS = 2**21  # lists and objects; an object takes 200 bytes of memory
+_MAX_VALUES = 2**23
+_JSON_STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+_NESTING = [0] * 256  # change of the depth by each byte
+_NESTING[ord("[")] = _NESTING[ord("{")] = 1
+_NESTING[ord("]")] = _NESTING[ord("}")] = -1
+_NOT_BRACKETS = bytes(byte for byte in range(256) if not _NESTING[byte])
 
 
 def read_bytes(file: Path, limit: int) -> bytes:
@@ -48,10 +68,38 @@ def parse_json_list(data: bytes, file: object) -> list[Any]:
     return value
 
 
+def json_value(text: str, **options: Any) -> Any:
+    """Parse JSON with `json.loads` after `check_json`."""
+    check_json(text)
+    return json.loads(text, **options)
+
+
+def check_json(text: str) -> None:
+    """Raise a `ValueError` for JSON with many values or deeply nested ones, before it is parsed.
+
+    Lists of empty lists take 20 times the memory of the text. A deeply nested value exceeds the
+    recursion limit of the parser, or of whatever walks over the value.
+    """
+    if text.count("[") + text.count("{") <= _MAX_DEPTH and text.count(",") <= _MAX_VALUES:
+        return
+    structure = _JSON_STRING.sub("", text)
+    containers = structure.count("[") + structure.count("{")
+    values = structure.count(",") + containers
+    if containers > _MAX_CONTAINERS or values > _MAX_VALUES:
+        raise ValueError(
+            f"{containers} lists and objects, and {values} values; at most {_MAX_CONTAINERS} and "
+            f"{_MAX_VALUES} are allowed"
+        )
+    brackets = structure.encode("utf-8", "replace").translate(None, _NOT_BRACKETS)
+    depth = max(itertools.accumulate(map(_NESTING.__getitem__, brackets)), default=0)
+    if depth > _MAX_DEPTH:
+        raise ValueError(f"{depth} nested values, at most {_MAX_DEPTH} are allowed")
+
+
 def _parse(data: bytes, file: object, kind: type, name: str) -> Any:
     try:
-        value = json.loads(data.decode("utf-8"), object_pairs_hook=_reject_duplicates)
-    except (ValueError, RecursionError) as error:
+        value = json_value(data.decode("utf-8"), object_pairs_hook=_reject_duplicates)
+    except ValueError as error:
         raise ValueError(f"{file}: must be JSON in UTF-8, received {one_line(error)}") from error
     if not isinstance(value, kind):
         raise ValueError(f"{file}: must hold a JSON {name}, received {type(value).__name__}")

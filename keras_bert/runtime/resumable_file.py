@@ -6,6 +6,7 @@ import os
 import pathlib
 
 from keras_bert.runtime.files import atomic_write
+from keras_bert.runtime.reading import parse_json
 
 
 class ResumableFile:
@@ -87,12 +88,12 @@ class ResumableFile:
     def _read_state(self):
         """Set the state; return the size of the lines that it covers, 0 without a valid state."""
         try:
-            content = json.loads(self._state_file.read_text(encoding="utf-8"))
+            content = parse_json(self._state_file.read_bytes(), self._state_file)
             is_valid = content["settings"] == self._settings
             size = int(content["size"])
             if is_valid and self._partial.stat().st_size >= size:
                 self.state = content["state"]
                 return size
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        except (OSError, ValueError, KeyError, TypeError):
             pass
         return 0

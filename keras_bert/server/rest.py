@@ -15,6 +15,8 @@ import urllib.parse
 
 import numpy as np
 
+from keras_bert.runtime.reading import check_json
+
 DEFAULT_SIGNATURE = "serving_default"
 _DTYPES = ["bool", "object", "float32", "float64"]
 _DTYPES += [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
@@ -74,14 +76,14 @@ def parse(body):
         raise ValueError("JSON parse error: the body is empty. Send a JSON object.")
     try:
         # Ignore bytes after the object, as TensorFlow Serving does.
-        document, _ = _DECODER.raw_decode(body.decode("utf-8").lstrip("\ufeff \t\r\n"))
+        text = body.decode("utf-8").lstrip("\ufeff \t\r\n")
+        check_json(text)
+        document, _ = _DECODER.raw_decode(text)
     except UnicodeDecodeError as error:
         raise ValueError(
             f"JSON parse error: the body is not UTF-8 at byte {error.start}. Write binary "
             'values as {"b64": "..."}.'
         ) from error
-    except RecursionError as error:
-        raise ValueError("JSON parse error: the body is nested too deeply") from error
     except ValueError as error:
         # Python's limit on the digits of an integer also raises ValueError.
         reason = "a number has too many digits" if "digits" in str(error) else error

@@ -11,8 +11,9 @@ import tensorflow as tf
 from keras_bert import heads
 from keras_bert.data.batching import REDUCTION
 from keras_bert.data.dataset import targets_of
+from keras_bert.exporting.onnx_folder import LONG_TEXTS
 from keras_bert.runtime.warn import level_of_caller
-from keras_bert.tasks.long_texts import LONG_TEXTS, mean_per_text, window_step
+from keras_bert.tasks.long_texts import mean_per_text, window_step
 from keras_bert.text.fast_tokenizer import tokenize_function, tokenize_in_chunks
 
 HEADS = ("classifier", "regressor", "next_sentence")

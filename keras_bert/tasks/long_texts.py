@@ -2,8 +2,6 @@
 
 import numpy as np
 
-LONG_TEXTS = ("truncate", "window", "error")
-
 
 def window_step(size):
     """Return the number of tokens between the starts of two windows, three quarters of `size`."""

@@ -6,8 +6,8 @@ import json
 import numpy as np
 
 from keras_bert.runtime.files import atomic_write
-from keras_bert.runtime.reading import one_line
-from keras_bert.untrusted import containers
+from keras_bert.runtime.reading import json_value, one_line
+from keras_bert.untrusted import containers, links
 
 # Settings that earlier versions saved under another name.
 _NEW_NAMES = {"accumulate": "gradient_accumulation_steps"}
@@ -30,8 +30,9 @@ def read(file, key):
     Raises `ValueError` or `KeyError` if the file is broken or holds NaN or infinity. Use `reading`
     to add the file and the remedy to the message.
     """
+    links.check_file(file)
     arrays = containers.read_npz(file)
-    header = json.loads(str(arrays.pop(key)))
+    header = json_value(str(arrays.pop(key)))
     numbered = [arrays[str(index)] for index in range(len(arrays))]
     if not all(np.isfinite(array).all() for array in numbered):
         raise ValueError("it holds NaN or infinity")

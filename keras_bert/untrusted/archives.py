@@ -9,8 +9,11 @@ import unicodedata
 import zipfile
 import zlib
 
+from keras_bert.untrusted import containers
+
 _BLOCK_BYTES = 2**20
-_MAX_ENTRIES = 10_000
+_MAX_ENTRIES = 10_000  # files and folders
+_MAX_DEPTH = 16  # folders in a name
 _MAX_EXPANSION = 100  # unpacked size / archive size; weights compress little
 _ALWAYS_ALLOWED_BYTES = 2**20  # unpacked size that any archive may have
 _DEVICE = re.compile(r"(con|prn|aux|nul|(com|lpt)[0-9]) *(\..*)?", re.IGNORECASE)
@@ -26,6 +29,8 @@ def unpack(archive: str | os.PathLike[str], folder: str | os.PathLike[str]) -> N
     """
     archive, folder = pathlib.Path(archive), pathlib.Path(folder)
     try:
+        with open(archive, "rb") as stream:
+            containers.list_members(stream)
         zipped = zipfile.ZipFile(archive)
     except (*_ZIP_ERRORS, OSError) as error:
         if isinstance(error, OSError) and error.filename is not None:
@@ -80,10 +85,6 @@ def _unpack_entry(
 
 
 def _check_entries(entries: list[zipfile.ZipInfo], archive_bytes: int) -> None:
-    if len(entries) > _MAX_ENTRIES:
-        raise ValueError(
-            f"an archive must have at most {_MAX_ENTRIES} entries; received {len(entries)}"
-        )
     files: set[str] = set()
     folders: set[str] = set()
     for entry in entries:
@@ -91,18 +92,21 @@ def _check_entries(entries: list[zipfile.ZipInfo], archive_bytes: int) -> None:
         # Some file systems ignore case and would merge two entries.
         parts = unicodedata.normalize("NFC", entry.filename).casefold().rstrip("/").split("/")
         name = "/".join(parts)
-        folders |= {"/".join(parts[:end]) for end in range(1, len(parts))}
-        if len(folders) > _MAX_ENTRIES:  # one name may contain hundreds of folders
+        if len(parts) > _MAX_DEPTH:
             raise ValueError(
-                f"an archive must have at most {_MAX_ENTRIES} folders; "
-                f"received {len(folders)} or more"
+                f"a name must have at most {_MAX_DEPTH} parts; received {entry.filename!r:.200}"
             )
+        folders |= {"/".join(parts[:end]) for end in range(1, len(parts))}
         if entry.is_dir():
             folders.add(name)
         elif name in files:
             raise ValueError(f"names of entries must be unique; received {entry.filename!r} twice")
         else:
             files.add(name)
+        if len(files) + len(folders) > _MAX_ENTRIES:
+            raise ValueError(
+                f"an archive must have at most {_MAX_ENTRIES} files and folders; received more"
+            )
     if both := files & folders:
         raise ValueError(
             f"names of entries must be unique; received {min(both)!r} as a file and as a folder"

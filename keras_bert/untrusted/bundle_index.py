@@ -15,6 +15,8 @@ from keras_bert.runtime import reading
 from keras_bert.untrusted import containers
 
 MAX_INDEX = 2**24  # bytes; BERT-Large with Adam's slots has 2**17
+_MAX_ENTRIES = 2**17  # tensors; BERT-Large with Adam's slots has 2**11
+_MAX_KEY = 2**11  # bytes of a name; a key may share bytes with the key before it
 _FOOTER = 48  # bytes
 _TRAILER = 5  # bytes after a block: type of compression, checksum
 _MAGIC = 0xDB4775248B80FB57
@@ -68,9 +70,11 @@ def read(prefix: Path) -> dict[str, Entry]:
             raise ValueError(f"the data file {shard.name} is missing")
     sizes = [shard.stat().st_size for shard in shards]
     entries = {name: _entry(name, proto, sizes) for name, proto in found}
-    for number, size in enumerate(sizes):
-        if sum(entry.size for entry in entries.values() if entry.shard == number) > size:
-            raise ValueError(f"tensors overlap in {shards[number].name}")
+    unclaimed = list(sizes)
+    for entry in entries.values():
+        unclaimed[entry.shard] -= entry.size
+        if unclaimed[entry.shard] < 0:
+            raise ValueError(f"tensors overlap in {shards[entry.shard].name}")
     return entries
 
 
@@ -120,6 +124,8 @@ def _read_table(data: bytes) -> list[tuple[bytes, bytes]]:
             raise ValueError("the blocks of the index overlap")
         end = offset + size + _TRAILER
         items += _read_block(data, offset, size)
+        if len(items) > _MAX_ENTRIES:
+            raise ValueError(f"the index has more than {_MAX_ENTRIES} tensors")
     keys = [key for key, _ in items]
     if any(one >= other for one, other in zip(keys, keys[1:], strict=False)):
         raise ValueError("the keys of the index are not sorted")
@@ -147,6 +153,11 @@ def _read_block(data: bytes, offset: int, size: int) -> list[tuple[bytes, bytes]
         length, position = _varint(data, position, end)
         if shared > len(key) or position + rest + length > end:
             raise ValueError("an entry of the index is truncated")
+        if shared + rest > _MAX_KEY or len(items) == _MAX_ENTRIES:
+            raise ValueError(
+                f"the index has a name of more than {_MAX_KEY} bytes, or more than {_MAX_ENTRIES} "
+                "tensors"
+            )
         if not shared:
             full_keys.add(start - offset)
         key = key[:shared] + data[position : position + rest]

@@ -14,6 +14,16 @@ import numpy as np
 from keras_bert.runtime.reading import one_line
 
 MAX_RANK = 8  # Dimensions of a tensor. BERT's have at most 3.
+MAX_MEMBERS = 10_000  # of a zip file; a checkpoint of BERT-Large has 400 tensors
+_MAX_DIRECTORY = 2**21  # bytes of the list of members at the end of a zip file
+_MAX_OBJECTS = 20_000  # groups and datasets of an HDF5 file; BERT-Large has 2,000
+_MAX_DEPTH = 32  # of groups in groups; the time to visit them is quadratic
+
+
+def is_below(name: str) -> bool:
+    """Return True if a path from a file stays below its folder, on every system."""
+    parts = name.replace("\\", "/").split("/")
+    return bool(name) and name.isprintable() and ":" not in name and not {"", ".", ".."} & {*parts}
 
 
 def check_zip(file: Path | IO[bytes]) -> list[zipfile.ZipInfo]:
@@ -21,10 +31,11 @@ def check_zip(file: Path | IO[bytes]) -> list[zipfile.ZipInfo]:
 
     Keras, NumPy and torch write such files.
     """
-    with zipfile.ZipFile(file) as archive:
-        members = archive.infolist()
-        stream: Any = archive.fp
-        size = stream.seek(0, os.SEEK_END)
+    if isinstance(file, Path):
+        with open(file, "rb") as stream:
+            return check_zip(stream)
+    members = list_members(file)
+    size = file.seek(0, os.SEEK_END)
     names = set()
     for member in members:
         if member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1:
@@ -39,6 +50,32 @@ def check_zip(file: Path | IO[bytes]) -> list[zipfile.ZipInfo]:
     if declared > size:
         raise ValueError(f"the members overlap: they declare {declared} bytes in a file of {size}")
     return members
+
+
+def list_members(file: IO[bytes]) -> list[zipfile.ZipInfo]:
+    """Return the members of a zip file of at most `MAX_MEMBERS` members."""
+    limited: Any = _LimitedReads(file)
+    with zipfile.ZipFile(limited) as archive:
+        members = archive.infolist()
+    if len(members) > MAX_MEMBERS:
+        raise ValueError(f"{len(members)} members, at most {MAX_MEMBERS} are allowed")
+    return members
+
+
+class _LimitedReads:
+    """A file for `zipfile`, which otherwise parses a list of any size before anything is known."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.seek, self.tell, self._read = file.seek, file.tell, file.read
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._read(_MAX_DIRECTORY + 1 if size < 0 else min(size, _MAX_DIRECTORY + 1))
+        if len(data) > _MAX_DIRECTORY:
+            raise ValueError(
+                f"a list of members of more than {_MAX_DIRECTORY} bytes; at most {MAX_MEMBERS} "
+                "members are allowed"
+            )
+        return data
 
 
 def read_npz(file: Path) -> dict[str, np.ndarray]:
@@ -67,9 +104,16 @@ def check_hdf5(opened: Any, size: int) -> dict[str, tuple[int, ...]]:
 
     shapes: dict[str, tuple[int, ...]] = {}
     declared = 0
+    objects = 0
 
     def visit(name: str, item: Any) -> None:
-        nonlocal declared
+        nonlocal declared, objects
+        objects += 1
+        if objects > _MAX_OBJECTS or name.count("/") > _MAX_DEPTH:
+            raise ValueError(
+                f"more than {_MAX_OBJECTS} groups and datasets, or groups in more than "
+                f"{_MAX_DEPTH} groups"
+            )
         if not isinstance(item, h5py.Dataset):
             return
         properties = item.id.get_create_plist()

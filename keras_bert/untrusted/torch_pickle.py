@@ -68,6 +68,11 @@ _LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 _LEGACY_PROTOCOL = 1001
 
 
+_MAX_PROGRAM = 2**22  # bytes of a pickle; that of BERT-Large has 2**16
+_MAX_INSTRUCTIONS = 2**20  # those of BERT-Large are 2**14
+_MAX_ARGUMENTS = 10  # of a call; torch passes at most 7
+
+
 class _Global(NamedTuple):
     """A qualified name in the pickle. It is never imported."""
 
@@ -192,7 +197,19 @@ def _arrays(
 
 
 def _run(program: Any) -> object:
-    """Interpret one pickle, and return the object that it builds."""
+    """Interpret the pickle at the position of a file, and return the object that it builds.
+
+    The position is then after the pickle.
+    """
+    start = program.tell()
+    pickled = io.BytesIO(program.read(_MAX_PROGRAM))
+    value = _interpret(pickled)
+    program.seek(start + pickled.tell())
+    return value
+
+
+def _interpret(program: IO[bytes]) -> object:
+    """Interpret a pickle of at most `_MAX_PROGRAM` bytes."""
     stack: list[Any] = []
     marks: list[int] = []
     memo: dict[int, Any] = {}
@@ -211,7 +228,9 @@ def _run(program: Any) -> object:
         return items
 
     argument: Any
-    for opcode, argument, _ in pickletools.genops(program):
+    for count, (opcode, argument, _) in enumerate(pickletools.genops(program)):
+        if count == _MAX_INSTRUCTIONS:
+            raise ValueError(f"a pickle of more than {_MAX_INSTRUCTIONS} instructions")
         match opcode.name:
             case "PROTO" | "FRAME":
                 pass
@@ -263,7 +282,9 @@ def _call(function: Any, arguments: Any) -> object:
     build = _BUILDERS.get(_check(function, _Global).name)
     if build is None:
         raise ValueError(f"a call of {function.name}")
-    return build(*_check(arguments, tuple))
+    if len(_check(arguments, tuple)) > _MAX_ARGUMENTS:  # each call copies them
+        raise ValueError(f"a call with {len(arguments)} arguments")
+    return build(*arguments)
 
 
 def _check(value: Any, *types: type) -> Any:

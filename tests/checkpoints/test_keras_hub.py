@@ -284,6 +284,10 @@ BAD = {
         "unknown keys .*flavour",
     ),
     "task": (
+        lambda f: edit(f / "task.json", lambda c: c.update(class_name=["BertMaskedLM"])),
+        "class_name must be one of BertTextClassifier, BertMaskedLM, received \\['BertMaskedLM'",
+    ),
+    "unknown task": (
         lambda f: edit(f / "task.json", lambda c: c.update(class_name="BertTagger")),
         "class_name must be one of BertTextClassifier, BertMaskedLM, received 'BertTagger'",
     ),

@@ -162,6 +162,14 @@ def test_unknown_modules(tmp_path, modules, message):
         keras_bert.load(path)
 
 
+def test_many_modules_are_an_error(tmp_path):
+    path = folder_of(tmp_path, pooling="mean")
+    modules = [{"type": "sentence_transformers.models.Dense", "path": "2_Dense"}] * 21
+    (path / "modules.json").write_text(json.dumps(modules))
+    with pytest.raises(ValueError, match="must list at most 20 modules, received 21"):
+        keras_bert.load(path)
+
+
 def test_a_missing_folder_is_named(tmp_path):
     path = folder_of(tmp_path, pooling="mean")
     (path / "1_Pooling/config.json").unlink()
@@ -187,7 +195,7 @@ def test_the_default_activation_is_tanh(tmp_path):
     np.testing.assert_array_equal(keras_bert.pipeline(path).encode(TEXTS), expected)
 
 
-@pytest.mark.parametrize("place", ["../other", "/etc"])
+@pytest.mark.parametrize("place", ["../other", "/etc", "a/../../b", "C:/b", "..\\b", "a\nb", 5])
 def test_modules_stay_in_the_folder(tmp_path, place):
     path = folder_of(tmp_path, pooling="mean")
     modules = json.loads((path / "modules.json").read_text())

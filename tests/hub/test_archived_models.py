@@ -121,6 +121,16 @@ def test_local_archive_needs_one_model(web, tmp_path):
         checkpoints.detect(resolve.find(path))
 
 
+def test_refused_archive_leaves_no_folder(web, tmp_path):
+    path = make_zip(tmp_path / "a.zip", {**ARCHIVE, "../x": b""})
+    with pytest.raises(ValueError, match="must stay inside the folder"):
+        resolve.find(path)
+    write_files(web.folder / "example.org", {"a.zip": path.read_bytes()})
+    with pytest.raises(ValueError, match="must stay inside the folder"):
+        resolve.find("https://example.org/a.zip")
+    assert [each.name for each in cache.cache_folder().iterdir()] == [".locks"]
+
+
 def test_other_local_files_are_refused(web, tmp_path):
     write_files(tmp_path, {"a.zip": b"not an archive", "a.txt": b""})
     with pytest.raises(ValueError, match=r"a\.zip must be a complete zip archive"):

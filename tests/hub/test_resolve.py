@@ -225,7 +225,7 @@ def test_all_folders_of_sentence_transformers_are_downloaded(monkeypatch, tmp_pa
     import huggingface_hub
 
     patterns, revisions = [], []
-    modules = [{"path": "bert"}, {"path": "pool[1]"}, {"path": "../x"}]
+    modules = [{"type": "T", "path": path} for path in ("bert", "pool[1]")]
 
     def snapshot_download(repository, allow_patterns=(), local_files_only=False, **options):
         if not local_files_only:

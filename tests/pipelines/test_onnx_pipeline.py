@@ -1,9 +1,11 @@
 """Tests of pipelines of ONNX folders. The references are the pipelines of the Keras models."""
 
+import json
 import types
 from contextlib import nullcontext as nothing
 
 import numpy as np
+import onnx
 import pandas as pd
 import pytest
 
@@ -237,6 +239,63 @@ def test_broken_folders(tmp_path):
     encoder = keras_bert.export(tiny.encoder(), tmp_path / "b", format="onnx")
     with pytest.raises(ValueError, match="has the task 'encoder'. Run it with ONNX Runtime"):
         keras_bert.pipeline(encoder)
+
+
+def edit_metadata(path, **changes):
+    proto = onnx.load(path / "model.onnx")
+    metadata = {each.key: each.value for each in proto.metadata_props} | changes
+    onnx.helper.set_model_props(proto, {key: value for key, value in metadata.items() if value})
+    onnx.save(proto, path / "model.onnx")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"task": None}, "was not written by keras_bert.export"),
+        ({"task": "\x1b[2J"}, "has the task"),
+        ({"output": "[]"}, "must hold a JSON object"),
+        ({"output": "[" * 100_000}, "nested values"),
+        ({"output": '{"labels": ["a", "b"]}'}, "'labels' with the unknown value"),
+        ({"output": '{"path": "../x"}'}, "'path' with the unknown value"),
+        ({"output": '{"pairs": "yes"}'}, "'pairs' with the unknown value 'yes'"),
+        ({"output": '{"prompts": {"a": 3}}'}, "'prompts' with the unknown value"),
+        ({"output": '{"long_texts": {}}'}, "'long_texts' with the unknown value"),
+        ({"output": '{"default_prompt": "a"}'}, "default_prompt must be one of the prompts"),
+        ({"output": '{"similarity": "best"}'}, "'similarity' with the unknown value 'best'"),
+    ],
+)
+def test_wrong_metadata(tmp_path, changes, message):
+    model = heads.classifier(tiny.encoder(), labels=["a", "b"])
+    path = keras_bert.export(model, tmp_path / "a", format="onnx")
+    edit_metadata(path, **changes)
+    with pytest.raises(ValueError, match=message) as caught:
+        keras_bert.pipeline(path)
+    assert str(path) in str(caught.value) and str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize("length", [None, "128", 10**30, 2, True, -1])
+def test_wrong_truncation(tmp_path, length):
+    model = heads.classifier(tiny.encoder(), labels=["a", "b"])
+    path = keras_bert.export(model, tmp_path / "a", format="onnx")
+    tokenizer = json.loads((path / "tokenizer.json").read_text(encoding="utf-8"))
+    tokenizer["truncation"]["max_length"] = length
+    (path / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
+    with pytest.raises(ValueError, match="max_length of its truncation must be 3 to"):
+        keras_bert.pipeline(path)
+
+
+def test_a_model_that_fails(tmp_path):
+    """ONNX Runtime refuses ids without an embedding."""
+    model = heads.classifier(tiny.encoder(), labels=["a", "b"])
+    path = keras_bert.export(model, tmp_path / "a", format="onnx")
+    (path / "vocab.txt").unlink()
+    content = (path / "tokenizer.json").read_text(encoding="utf-8")
+    tokenizer = json.loads(content)
+    tokenizer["model"]["vocab"]["good"] = 100_000
+    (path / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
+    ask = keras_bert.pipeline(path)
+    with pytest.raises(ValueError, match=r"model\.onnx failed: .*Export the model again"):
+        ask("good")
 
 
 def test_data_of_another_task(tmp_path):

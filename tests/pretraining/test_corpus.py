@@ -574,3 +574,9 @@ def test_real_dumps(shared):
     found = list(corpus.documents(shared / "data/mediawiki/*.bz2", counts=counts))
     assert counts["documents"] == len(found) == 112
     assert counts["invalid_utf8"] == 0
+
+
+def test_deeply_nested_xml_is_an_error(tmp_path):
+    file = write(tmp_path / "a.xml", "<mediawiki>" + "<a>" * 200)
+    with pytest.raises(ValueError, match=r"a\.xml, page 0: XML must have at most 100 nested"):
+        read(file)

@@ -1,6 +1,7 @@
 """Records: their content, resumed builds, errors, and memory."""
 
 import functools
+import hashlib
 import json
 import os
 import pathlib
@@ -13,7 +14,7 @@ import sys
 import numpy as np
 import pytest
 
-from keras_bert.pretraining import corpus, records, text_files
+from keras_bert.pretraining import corpus, records, records_manifest, text_files
 from tests import damage, prose
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -315,7 +316,7 @@ def test_changed_settings_are_refused(tmp_path, change, message, complete):
     made = prose.build(tmp_path, prose.documents(30))
     if not complete:
         manifest = made.manifest | {"complete": False}
-        records._write_manifest(made.folder, manifest)
+        records_manifest.write(made.folder, manifest)
     before, change = contents(made.folder), dict(change)
     if text := change.pop("text", None):
         (tmp_path / "corpus.txt").write_text(text)
@@ -377,7 +378,7 @@ def test_damaged_files_raise(tmp_path):
     def read():
         again = records.Records(made.folder)
         again.preprocessor()
-        found = [again.read(again.shards(split)) for split in records.SPLITS]
+        found = [again.read(again.shards(split)) for split in records_manifest.SPLITS]
         assert sum(map(len, found)) == 60
 
     files = [made.folder / name for name in contents(made.folder)]
@@ -404,6 +405,59 @@ def test_edited_manifest_raises(tmp_path):
     file.write_text(json.dumps(manifest))
     with pytest.raises(ValueError, match=r"records\.json has changed since"):
         records.Records(made.folder)
+
+
+FAULTS = {
+    "a file above": lambda m: m["shards"][0]["files"][0].update(file="../secret"),
+    "an absolute path": lambda m: m["shards"][0]["files"][0].update(file="/etc/passwd"),
+    "a repeated file": lambda m: m["shards"].append(m["shards"][0]),
+    "no shards": lambda m: m.pop("shards"),
+    "no settings": lambda m: m.pop("settings"),
+    "no counts": lambda m: m.pop("counts"),
+    "a list of settings": lambda m: m.update(settings=[]),
+    "a shard that is a string": lambda m: m.update(shards=["x"]),
+    "a count that is a string": lambda m: m["shards"][0]["files"][0].update(pieces="9"),
+    "a negative count": lambda m: m["shards"][0]["files"][0].update(pieces=-9),
+    "a corpus of numbers": lambda m: m["settings"].update(corpus=[3]),
+    "another type": lambda m: m["settings"].update(piece_type="O"),
+    "no vocabulary": lambda m: m["settings"].pop("vocabulary"),
+    "an unknown split": lambda m: m["shards"][0]["files"][0].update(split="\x1b[2J"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_manifest_of_a_stranger_raises(tmp_path, fault):
+    """The hash of the manifest is right: a stranger can compute it, too."""
+    made = prose.build(tmp_path, prose.documents(9))
+    FAULTS[fault](made.manifest)
+    records_manifest.write(made.folder, made.manifest)
+    for call in (
+        lambda: records.Records(made.folder),
+        lambda: prose.build(tmp_path, prose.documents(9)),
+    ):
+        with pytest.raises(ValueError, match=r"records\.json is broken .*; delete it") as caught:
+            call()
+        assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"\xff" * 100, b"\0" * 99, bytes(8) + b"\0" * 8, (2).to_bytes(8, "little") + bytes(6) + b"x"],
+)
+def test_shard_of_a_stranger_raises(tmp_path, content):
+    made = prose.build(tmp_path, prose.documents(9))
+    entry = made.manifest["shards"][0]["files"][0]
+    (made.folder / entry["file"]).write_bytes(content)
+    entry["sha256"] = hashlib.sha256(content).hexdigest()
+    with pytest.raises(ValueError, match=r"\.tfrecord is broken .*; run the same"):
+        made.read([entry["file"]])
+
+
+def test_tokens_outside_the_vocabulary_raise(tmp_path):
+    made = prose.build(tmp_path, prose.documents(9))
+    made.manifest["settings"]["vocab_size"] = 2
+    with pytest.raises(ValueError, match="a token is not in the vocabulary"):
+        made.read(made.shards())
 
 
 @pytest.mark.parametrize("fault", ["missing", "truncated", "flipped", "longer", "other"])

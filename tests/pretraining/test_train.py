@@ -17,6 +17,7 @@ import keras_bert
 from keras_bert import heads, optimizers, packed_heads
 from keras_bert.pretraining import loop, meter, train
 from keras_bert.pretraining.train import Phase
+from keras_bert.training import state_file
 from tests import pretraining_runs as runs
 
 
@@ -393,6 +394,21 @@ def test_broken_checkpoint_raises_and_the_previous_one_resumes(eager, records, t
     assert [line["step"] for line in history] == [2, 4, 6]
     for a, b in zip(runs.weights(plain), runs.weights(model), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "extra",
+    [{}, {"place": 3, "history": []}, {"place": ["a", 0, 0], "history": []},
+     {"place": [0, 0, 0], "history": [3]}],
+)  # fmt: skip
+def test_checkpoint_of_a_stranger_raises(eager, records, tmp_path, extra):
+    runs.pretrain(records, tmp_path / "run", steps=2)
+    (file,) = (tmp_path / "run" / "checkpoints").iterdir()
+    header, arrays = state_file.read(file, "about")
+    state_file.write(file, "about", {**header, "extra": extra}, arrays)
+    with pytest.raises(ValueError, match=r"step-00000002.npz is broken .* delete it to resume"):
+        runs.pretrain(records, tmp_path / "run", steps=2)
 
 
 CHANGES = {

@@ -70,6 +70,34 @@ def test_errors_name_the_file_of_the_caller(tmp_path):
     assert file.read_text() == "before"
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "Can't write data (time = Fri\n, error message = 'No space left')"),
+        OSError("Unable to flush file\n(errno = 28, 'No space left on device')"),
+        RuntimeError("Error while serializing: I/O error: No space left on device (os error 28)"),
+        OSError(errno.EDQUOT, "Disk quota exceeded"),
+    ],
+)
+def test_a_full_disk_names_the_file(tmp_path, error):
+    """Such errors of h5py and safetensors have no file name, and may have several lines."""
+    expected = pytest.raises(OSError, match=r"^\[Errno \d+\] .*words\.txt'$")
+    with expected as found, atomic_write(tmp_path / "words.txt"):
+        raise error
+    assert "\n" not in str(found.value) and not any(tmp_path.iterdir())
+    expected = pytest.raises(OSError, match=r"^\[Errno \d+\] ")
+    with expected as found, temporary_folder(tmp_path, ".new-"):
+        raise error
+    assert found.value.filename == str(tmp_path) and not any(tmp_path.iterdir())
+
+
+def test_other_errors_are_not_changed(tmp_path):
+    for error in (ValueError("a"), OSError("not found"), FileNotFoundError(2, "a", "b")):
+        with pytest.raises(type(error)) as found, temporary_folder(tmp_path, ".new-"):
+            raise error
+        assert found.value is error
+
+
 def test_only_stale_temporaries_are_removed(tmp_path):
     kept = [tmp_path / name for name in (".a.txt", ".b.0123abcd.txt", "a.txt", ".a.0123abcd.png")]
     for file in (*kept, tmp_path / ".a.0123abcd.txt"):

@@ -30,7 +30,11 @@ def test_text_that_is_not_utf8(tmp_path):
         (b"", "Expecting value"),
         (b'{"a": "\xff"}', "codec can't decode"),
         (b"[1]", "object, received list"),
-        (b"[" * 100_000, "recursion"),
+        (b"[" * 100_000, "100000 nested values, at most 100 are allowed"),
+        (b'{"a":' * 101 + b"1" + b"}" * 101, "101 nested values"),
+        (b"[" + b"[]," * 3_000_000 + b"1]", "3000001 lists and objects"),
+        (b'{"a":[' + b"1," * 9_000_000 + b"1]}", "9000002 values"),
+        (b'["a' + b'\\"[' * 1_000_000, "Unterminated string"),
     ],
 )
 def test_parse_json_errors(data, received):
@@ -38,6 +42,20 @@ def test_parse_json_errors(data, received):
         reading.parse_json(data, "config.json")
     assert received in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_large_json_within_the_limits():
+    """A tokenizer.json with 500,000 tokens and a million merges."""
+    pairs = ",".join(f'["[{number}", ",]"]' for number in range(1_000_000))
+    tokens = ",".join(f'"[unused{number}]":{number}' for number in range(500_000))
+    text = f'{{"vocab":{{{tokens}}},"merges":[{pairs}]}}'
+    found = reading.parse_json(text.encode(), "tokenizer.json")
+    assert len(found["merges"]) == 1_000_000 and found["vocab"]["[unused7]"] == 7
+
+
+def test_brackets_and_commas_in_strings_do_not_count():
+    text = '["' + '[{,\\"' * 3_000_000 + '"]'
+    assert len(reading.parse_json_list(text.encode(), "a.json")[0]) == 12_000_000
 
 
 def test_one_line_is_short_and_printable():

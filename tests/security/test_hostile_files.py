@@ -16,6 +16,8 @@ import keras_bert
 from keras_bert import __main__ as command_line
 from keras_bert import checkpoints, heads
 from keras_bert.checkpoints import bundle, folder, model_garden, saved_model
+from keras_bert.data import squad, swag, tabular
+from keras_bert.pretraining import corpus
 from keras_bert.runtime import reading
 from keras_bert.untrusted import bundle_index, containers, torch_pickle
 from tests import tiny
@@ -66,6 +68,35 @@ def test_a_tensor_of_many_dimensions(tmp_path):
         torch_pickle.read(tmp_path / "pytorch_model.bin")
 
 
+# Instructions that build large objects, or that repeat work, and the reason for the refusal.
+PICKLES = {
+    "a long pickle": (b"\x80\x02" + b"}" * 10**7, "exhausted|more than"),
+    "many instructions": (b"\x80\x02(" + b"N" * (2**20 + 1) + b"t.", "1048576 instructions"),
+    "many arguments": (
+        b"\x80\x02"
+        + pickles.global_name("torch._utils", "_rebuild_parameter")
+        + b"q\x01("
+        + pickles.tensor(pickles.storage("0", 1), 0, (1,), (1,))
+        + b"N" * 300_000
+        + b"tq\x00"
+        + b"h\x01h\x00R" * 50_000
+        + b".",
+        "a call with 300001 arguments",
+    ),
+}
+
+
+@pytest.mark.parametrize("attack", PICKLES)
+@pytest.mark.parametrize("write", [pickles.write_archive, pickles.write_legacy])
+def test_pickles_that_take_long(tmp_path, attack, write):
+    program, message = PICKLES[attack]
+    write(tmp_path / "pytorch_model.bin", program, {"0": bytes(4)})
+    start = time.perf_counter()
+    with pytest.raises(ValueError, match=message):
+        torch_pickle.read(tmp_path / "pytorch_model.bin")
+    assert time.perf_counter() - start < 5
+
+
 def test_many_tensors_of_one_storage(tmp_path):
     storage = pickles.storage("0", 10_000, "BFloat16Storage")
     views = {f"a{i}": pickles.tensor(storage, 0, (10_000,), (1,)) for i in range(1000)}
@@ -112,6 +143,18 @@ def test_compressed_zip_members(tmp_path, name):
         archive.writestr("config.json", "{}")
     read = containers.read_npz if name.endswith("npz") else keras_bert.load
     with pytest.raises(ValueError, match="'model.weights.h5' is compressed"):
+        read(file)
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "training.npz", "model.keras"])
+def test_many_zip_members(tmp_path, name):
+    file = tmp_path / name
+    with zipfile.ZipFile(file, "w") as archive:
+        for number in range(60_000):
+            archive.writestr(str(number), b"")
+    read = containers.read_npz if name.endswith("npz") else keras_bert.load
+    read = torch_pickle.read if name.endswith("bin") else read
+    with pytest.raises(ValueError, match="at most 10000 members are allowed"):
         read(file)
 
 
@@ -189,6 +232,13 @@ def test_inconsistent_safetensors(tmp_path, header, data):
     path = make_folder("safetensors", tmp_path / "model")
     safetensors_file(path / "model.safetensors", header, data)
     assert_rejected(path, "must be a complete safetensors file")
+
+
+def test_many_safetensors(tmp_path):
+    path = make_folder("safetensors", tmp_path / "model")
+    header = ",".join(f'"{number}":{json.dumps(entry(0, 0, (0,)))}' for number in range(200_000))
+    safetensors_file(path / "model.safetensors", f"{{{header}}}".encode(), b"")
+    assert_rejected(path, "must have a header of at most")
 
 
 def test_a_safetensors_header_that_declares_gigabytes(tmp_path):
@@ -379,3 +429,82 @@ def test_names_of_files_are_printable(tmp_path):
     with pytest.raises(ValueError, match="weight_map") as caught:
         keras_bert.load(tmp_path / "model")
     assert str(caught.value).isprintable()
+
+
+def varint(number):
+    """Encode a number as LevelDB and protocol buffers do."""
+    parts = []
+    while number >= 128:
+        parts.append(number % 128 + 128)
+        number //= 128
+    return bytes([*parts, number])
+
+
+def index_block(entries):
+    """Return a block of an index with entries (shared bytes, rest of the key, value)."""
+    body = b"".join(
+        varint(shared) + varint(len(rest)) + varint(len(value)) + rest + value
+        for shared, rest, value in entries
+    )
+    return body + struct.pack("<II", 0, 1)
+
+
+def write_index(file, entries):
+    """Write the index of a TensorFlow checkpoint."""
+    blocks = [index_block(entries), index_block([])]
+    handles, data = [], b""
+    for block in blocks:
+        handles.append(varint(len(data)) + varint(len(block)))
+        data += block + bytes(5)
+    last = index_block([(0, b"z", handles[0])])
+    footer = handles[1] + varint(len(data)) + varint(len(last))
+    data += last + bytes(5)
+    file.write_bytes(data + footer.ljust(40, b"\0") + struct.pack("<Q", bundle_index._MAGIC))
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        # Each key repeats the 100,000 bytes of the key before it.
+        [(0, b"k" * 100_000, b""), *((100_000, b"%06d" % n, b"") for n in range(100_000))],
+        [(0, b"k%08d" % number, b"") for number in range(200_000)],
+    ],
+)
+def test_an_index_of_many_names(tmp_path, entries):
+    write_index(tmp_path / "bert_model.ckpt.index", entries)
+    with pytest.raises(ValueError, match="a name of more than 2048 bytes, or more than 131072"):
+        bundle_index.read(tmp_path / "bert_model.ckpt")
+
+
+def test_a_graph_of_many_layers():
+    layers = {str(number): 1 for number in range(5000)}
+    nodes = [bundle.Node({"_transformer_layers": 1}, None, ""), bundle.Node(layers, None, "")]
+    with pytest.raises(ValueError, match="ckpt: an encoder must have at most 1000 layers"):
+        model_garden.resolve("ckpt", nodes)
+
+
+def test_a_large_object_graph(tmp_path):
+    made = bundle.Bundle(tmp_path / "ckpt", {}, lambda name: bytes(2**23 + 1))
+    with pytest.raises(ValueError, match="an object graph of at most 8388608 bytes"):
+        bundle.read_graph(made)
+
+
+# Small JSON that takes gigabytes of memory, or more levels than Python can walk over.
+BOMBS = {"wide": b"[" + b"[]," * 3_000_000 + b"1]", "deep": b"[" * 500 + b"]" * 500}
+DATA_READERS = {
+    "train.json": squad.read,
+    "train.jsonl": lambda file: tabular.read(file, text="text", label="label"),
+    "swag.jsonl": swag.read,
+    "wiki.jsonl": lambda file: list(corpus.documents([file])),
+    "config.json": folder.read_json,
+    "modules.json": folder.read_json_list,
+}
+
+
+@pytest.mark.parametrize("name", DATA_READERS)
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_json_of_many_or_nested_values(tmp_path, name, bomb):
+    (tmp_path / name).write_bytes(BOMBS[bomb])
+    with pytest.raises(ValueError, match=rf"{name}.* are allowed") as caught:
+        DATA_READERS[name](tmp_path / name)
+    assert str(caught.value).isprintable() and len(str(caught.value)) < 500

@@ -185,7 +185,7 @@ BAD = [
     ("POST", PREDICT, "", 400, "the body is empty"),
     ("POST", PREDICT, "instances", 400, "JSON parse error"),
     ("POST", PREDICT, b'{"instances": ["\xff"]}', 400, "not UTF-8 at byte 16"),
-    ("POST", PREDICT, "[" * 150_000, 400, "nested too deeply"),
+    ("POST", PREDICT, "[" * 150_000, 400, "nested values, at most 100"),
     ("POST", PREDICT, '{"instances": ' + "[" * 90 + "]" * 90 + "}", 400, "nested 32 deep"),
     ("POST", PREDICT, f'{{"instances": [{"9" * 100_000}]}}', 400, "too many digits"),
     ("POST", "/v1/models/times:predict", '{"instances": [1e999]}', 400, "1e999 is too large"),

@@ -1,6 +1,7 @@
 """Checks of zip and HDF5 files that declare more bytes than they hold."""
 
 import io
+import time
 import zipfile
 
 import h5py
@@ -24,3 +25,41 @@ def test_an_unwritten_dataset_is_an_error():
         message = "^'a' declares 4000000 bytes, but the file holds 0 bytes of it$"
         with pytest.raises(ValueError, match=message):
             containers.check_hdf5(opened, 1000)
+
+
+def test_many_members_are_an_error():
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        for number in range(10_001):
+            archive.writestr(str(number), b"")
+    with pytest.raises(ValueError, match="10001 members, at most 10000"):
+        containers.check_zip(data)
+
+
+def test_long_names_are_an_error():
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        for number in range(100):
+            archive.writestr(f"{number}".zfill(60_000), b"")
+    with pytest.raises(ValueError, match="a list of members of more than"):
+        containers.check_zip(data)
+
+
+def test_many_groups_are_an_error():
+    with h5py.File(io.BytesIO(), "w", libver="latest") as opened:
+        for number in range(20_001):
+            opened.create_group(str(number))
+        with pytest.raises(ValueError, match="more than 20000 groups"):
+            containers.check_hdf5(opened, 10**9)
+
+
+def test_deep_groups_are_an_error():
+    """HDF5 visits nested groups in quadratic time."""
+    with h5py.File(io.BytesIO(), "w", libver="latest") as opened:
+        group = opened
+        for _ in range(5000):
+            group = group.create_group("a")
+        start = time.perf_counter()
+        with pytest.raises(ValueError, match="in more than 32 groups"):
+            containers.check_hdf5(opened, 10**9)
+        assert time.perf_counter() - start < 2

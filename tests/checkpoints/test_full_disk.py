@@ -1,0 +1,47 @@
+"""A full disk while a model is written."""
+
+import errno
+import os
+import pathlib
+import zipfile
+
+import pytest
+
+import keras_bert
+from keras_bert.checkpoints import tensor_files
+from keras_bert.hub import resolve
+from tests import tiny
+
+
+def full(*_, **__):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_save_names_the_folder(tmp_path, monkeypatch):
+    class SafetensorError(Exception):
+        """Like that of safetensors."""
+
+    def write(*_):
+        raise SafetensorError("I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr(tensor_files, "write", write)
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        keras_bert.save(tiny.encoder(), tmp_path / "a", format="huggingface")
+    assert str(tmp_path) in str(caught.value) and not any(tmp_path.iterdir())
+
+
+def test_export_names_the_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(pathlib.Path, "write_bytes", full)
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        keras_bert.export(tiny.encoder(), tmp_path / "a", format="onnx")
+    assert str(tmp_path) in str(caught.value) and not any(tmp_path.iterdir())
+
+
+def test_the_cache_names_the_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("KERAS_BERT_CACHE", str(tmp_path / "cache"))
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("a.txt", "")
+    monkeypatch.setattr(resolve.archives, "unpack", full)
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        resolve.find(tmp_path / "a.zip")
+    assert str(tmp_path / "cache") in str(caught.value)

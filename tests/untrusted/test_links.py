@@ -1,0 +1,200 @@
+"""Links in the folder of a model."""
+
+import os
+import time
+
+import pytest
+
+import keras_bert
+from keras_bert import checkpoints, provenance
+from keras_bert.exporting import onnx_folder
+from keras_bert.pipelines.onnx_engine import OnnxEngine
+from keras_bert.pretraining import records, records_manifest
+from keras_bert.training import run_state, state_file
+from keras_bert.untrusted import links
+from tests import tiny
+
+
+@pytest.fixture
+def secret(tmp_path):
+    file = tmp_path / "private" / "secret.txt"
+    file.parent.mkdir()
+    file.write_text("my password\n")
+    return file
+
+
+@pytest.fixture
+def model(tmp_path):
+    folder = tmp_path / "model"
+    keras_bert.save(tiny.encoder(num_hidden_layers=1), folder, format="huggingface")
+    return folder
+
+
+def refused(folder, name):
+    with pytest.raises(ValueError, match="must stay inside.*cp -rL") as caught:
+        links.check(folder)
+    assert str(folder / name) in str(caught.value) and str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    "name", ["vocab.txt", "a/b/c/d/e/config.json", "m.data-00000-of-00001", ".x/MODEL.BIN"]
+)
+def test_a_link_to_a_file_outside_is_refused(tmp_path, secret, name):
+    link = tmp_path / "model" / name
+    link.parent.mkdir(parents=True)
+    link.symlink_to(os.path.relpath(secret, link.parent))
+    refused(tmp_path / "model", name)
+
+
+def test_links_to_folders_and_missing_files_are_refused(tmp_path, secret):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "1_Pooling").symlink_to(secret.parent)
+    refused(folder, "1_Pooling")
+    (folder / "1_Pooling").unlink()
+    (folder / "vocab.txt").symlink_to(tmp_path / "appears later")
+    refused(folder, "vocab.txt")
+    (folder / "vocab.txt").unlink()
+    (folder / "inner").symlink_to(secret.parent)
+    (folder / "vocab.txt").symlink_to("inner/secret.txt")
+    with pytest.raises(ValueError, match="must stay inside"):
+        links.check(folder)
+
+
+def test_a_folder_with_a_similar_name_is_outside(tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model-2").mkdir()
+    (tmp_path / "model-2" / "a.txt").write_text("")
+    (tmp_path / "model" / "vocab.txt").symlink_to("../model-2/a.txt")
+    refused(tmp_path / "model", "vocab.txt")
+
+
+def test_other_links_are_allowed(tmp_path, secret):
+    folder = tmp_path / "model"
+    (folder / "inner").mkdir(parents=True)
+    (folder / "inner" / "tokens").write_text("[PAD]\n")
+    (folder / "vocab.txt").symlink_to("inner/tokens")
+    (folder / "last").symlink_to("inner")
+    (folder / "loop.json").symlink_to("loop.json")
+    (folder / "train.csv").symlink_to(secret)  # no reader of a model opens it
+    (tmp_path / "link").symlink_to(folder)  # the user chose it
+    links.check(folder)
+    links.check(tmp_path / "link")
+
+
+@pytest.mark.parametrize("variable", ["KERAS_BERT_CACHE", "KAGGLEHUB_CACHE"])
+def test_links_into_a_cache_are_allowed(tmp_path, secret, monkeypatch, variable):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "vocab.txt").symlink_to(secret)
+    refused(tmp_path / "model", "vocab.txt")
+    monkeypatch.setenv(variable, str(secret.parent))
+    links.check(tmp_path / "model")
+
+
+def test_a_snapshot_of_the_hub_is_allowed(tmp_path, secret):
+    """A snapshot consists of links to blobs, in any `cache_dir`."""
+    repository = tmp_path / "models--org--name"
+    snapshot = repository / "snapshots" / "0123abc"
+    (snapshot / "1_Pooling").mkdir(parents=True)
+    (repository / "blobs").mkdir()
+    (repository / "blobs" / "4567").write_text("{}")
+    (snapshot / "config.json").symlink_to("../../blobs/4567")
+    (snapshot / "1_Pooling" / "config.json").symlink_to("../../../blobs/4567")
+    links.check(snapshot)
+    (repository / "blobs" / "89ab").symlink_to(secret)
+    (snapshot / "vocab.txt").symlink_to("../../blobs/89ab")
+    refused(snapshot, "vocab.txt")
+
+
+def test_the_cache_of_hugging_face_is_allowed(tmp_path, secret, monkeypatch):
+    from huggingface_hub import constants
+
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "vocab.txt").symlink_to(secret)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(secret.parent))
+    links.check(tmp_path / "model")
+
+
+def test_a_large_folder_takes_no_time(tmp_path):
+    for number in range(5000):
+        (tmp_path / f"{number}.txt").touch()
+    start = time.perf_counter()
+    links.check(tmp_path)
+    assert time.perf_counter() - start < 0.5
+
+
+def test_a_link_among_too_many_files_is_not_missed(tmp_path, secret, monkeypatch):
+    monkeypatch.setattr(links, "_MAX_ENTRIES", 10)
+    for number in range(11):
+        (tmp_path / f"{number}.txt").touch()
+    with pytest.raises(ValueError, match="at most 10 files"):
+        links.check(tmp_path)
+
+
+def test_an_unreadable_folder_cannot_hide_a_link(tmp_path, secret):
+    hidden = tmp_path / "model" / "1_Pooling"
+    hidden.mkdir(parents=True)
+    (hidden / "config.json").symlink_to(secret)
+    hidden.chmod(0o300)
+    try:
+        with pytest.raises((OSError, ValueError), match="1_Pooling"):
+            links.check(tmp_path / "model")
+    finally:
+        hidden.chmod(0o700)
+
+
+# Readers
+
+
+@pytest.mark.parametrize("read", [keras_bert.load, checkpoints.read, checkpoints.detect])
+def test_a_checkpoint_with_a_link_is_refused(model, secret, read):
+    (model / "vocab.txt").unlink()
+    (model / "vocab.txt").symlink_to(secret)
+    with pytest.raises(ValueError, match=r"vocab\.txt: a link must stay inside"):
+        read(model)
+
+
+def test_a_checkpoint_with_a_link_is_not_converted(model, secret, tmp_path):
+    (model / "vocab.txt").unlink()
+    (model / "vocab.txt").symlink_to(secret)
+    with pytest.raises(ValueError, match="a link must stay inside"):
+        keras_bert.convert(model, tmp_path / "converted", format="google")
+    assert not (tmp_path / "converted").exists()
+
+
+def test_a_saved_model_that_is_a_link_is_refused(tmp_path):
+    keras_bert.save(tiny.encoder(num_hidden_layers=1), tmp_path / "private")
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "model.keras").symlink_to(tmp_path / "private" / "model.keras")
+    with pytest.raises(ValueError, match="a link must stay inside"):
+        keras_bert.load(tmp_path / "model")
+    keras_bert.load(tmp_path / "model" / "model.keras")  # the user chose this file
+
+
+def test_an_onnx_folder_with_a_link_is_refused(tmp_path, secret):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / onnx_folder.MODEL_FILE).write_bytes(b"")
+    (tmp_path / "model" / "tokenizer.json").symlink_to(secret)
+    with pytest.raises(ValueError, match="a link must stay inside"):
+        OnnxEngine(tmp_path / "model")
+
+
+def test_records_with_a_link_are_refused(tmp_path, secret):
+    (tmp_path / "made").mkdir()
+    (tmp_path / "made" / records_manifest.FILE).symlink_to(secret)
+    with pytest.raises(ValueError, match="a link must stay inside"):
+        records.Records(tmp_path / "made")
+
+
+def test_a_run_with_a_link_is_refused(tmp_path, secret):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / run_state.STATE_FILE).symlink_to(secret)
+    with pytest.raises(ValueError, match="a link must stay inside"):
+        state_file.read(tmp_path / "run" / run_state.STATE_FILE, "place")
+
+
+def test_metrics_of_a_link_are_not_read(tmp_path):
+    (tmp_path / "private.json").write_text('{"password": "1234"}')
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "metrics.json").symlink_to(tmp_path / "private.json")
+    assert provenance.read_metrics(tmp_path / "model") == {}

@@ -1,0 +1,54 @@
+"""Panics of libraries that are written in Rust."""
+
+import pytest
+import safetensors
+import tokenizers
+
+import keras_bert
+from keras_bert import heads
+from keras_bert.checkpoints import tensor_files
+from keras_bert.untrusted import panics
+from tests import tiny
+
+
+class PanicException(BaseException):
+    """Like that of PyO3, which cannot be imported."""
+
+
+def panic(*_, **__):
+    raise PanicException("index out of bounds:\n the len is 3 but the index is 7\x1b[2J")
+
+
+def test_a_panic_is_a_value_error_of_one_line():
+    with (
+        pytest.raises(ValueError, match=r"a\.json: broken, received index out of") as caught,
+        panics.as_value_error("a.json"),
+    ):
+        panic()
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, MemoryError, KeyError])
+def test_other_exceptions_pass(kind):
+    with pytest.raises(kind), panics.as_value_error("a.json"):
+        raise kind
+
+
+def test_a_panic_of_safetensors(tmp_path, monkeypatch):
+    (tmp_path / "a.safetensors").write_bytes(bytes(20))
+    monkeypatch.setattr(safetensors, "safe_open", panic)
+    with pytest.raises(ValueError, match=r"a\.safetensors: broken"):
+        tensor_files.read(tmp_path / "a.safetensors")
+
+
+def test_a_panic_of_tokenizers(tmp_path, monkeypatch):
+    model = heads.classifier(tiny.encoder(), labels=["a", "b"])
+    path = keras_bert.export(model, tmp_path / "a", format="onnx")
+
+    class Panicking:
+        from_str = staticmethod(panic)
+        from_file = staticmethod(panic)
+
+    monkeypatch.setattr(tokenizers, "Tokenizer", Panicking)
+    with pytest.raises(ValueError, match=r"tokenizer\.json: broken"):
+        keras_bert.pipeline(path)
