@@ -16,6 +16,7 @@ from keras_bert.checkpoints import canonical, folder, name_tables, tensor_files,
 from keras_bert.checkpoints.canonical import Checkpoint
 from keras_bert.checkpoints.name_tables import Layout, rule
 from keras_bert.checkpoints.tensor_files import Tensor
+from keras_bert.runtime.escaping import check_name
 
 FORMAT = "huggingface"
 FILES = (
@@ -441,6 +442,8 @@ def _read_labels(path: Path, weights: Mapping[str, np.ndarray]) -> list[str] | N
         return None
     if len(labels) != classes or len(names) != classes:
         raise ValueError(
-            f"{file}: id2label must name the classifier's {classes} classes, received {names!r}"
+            f"{file}: id2label must name the classifier's {classes} classes, received {names!r:.80}"
         )
+    for label in labels:
+        check_name(label, f"{file}: a label of id2label")
     return labels

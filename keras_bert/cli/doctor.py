@@ -14,8 +14,8 @@ import subprocess
 import sys
 
 from keras_bert.hub.cache import cache_folder
+from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.processor import instruction_sets
-from keras_bert.runtime.terminal import printable
 from keras_bert.version import __version__
 
 _TIMEOUT = 120  # seconds; an accelerator that another process holds can block the import

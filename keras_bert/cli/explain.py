@@ -7,8 +7,9 @@ from keras_bert import heads, inspect
 from keras_bert.cli import arguments
 from keras_bert.inspect import drawing, integrated_gradients
 from keras_bert.inspect.encoding import MASKED_LM_TASKS
+from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.files import atomic_write
-from keras_bert.runtime.terminal import printable, waiting
+from keras_bert.runtime.terminal import waiting
 from keras_bert.tasks.masked_lm import MASK
 
 

@@ -6,7 +6,8 @@ import re
 import keras_bert
 from keras_bert import heads
 from keras_bert.cli import arguments, reading
-from keras_bert.runtime.terminal import printable, waiting
+from keras_bert.runtime.escaping import printable
+from keras_bert.runtime.terminal import waiting
 
 
 def info(args):

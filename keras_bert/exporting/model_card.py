@@ -15,8 +15,8 @@ import tensorflow as tf
 
 from keras_bert.exporting import tf_serving
 from keras_bert.exporting.agreement import Agreement
+from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.files import atomic_write
-from keras_bert.runtime.terminal import printable
 
 CARD_FILE = "README.md"
 

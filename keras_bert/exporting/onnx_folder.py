@@ -2,6 +2,8 @@
 
 import dataclasses
 
+from keras_bert.runtime.escaping import check_name
+
 MODEL_FILE = "model.onnx"
 LABELS_FILE = "labels.txt"
 # Tasks of texts and pairs.
@@ -26,6 +28,10 @@ class OnnxOutput:
     prompts: dict = dataclasses.field(default_factory=dict)
     default_prompt: str | None = None
     similarity: str = "cosine"
+
+    def __post_init__(self):
+        for name in self.prompts:
+            check_name(name, "the name of a prompt")
 
     @classmethod
     def option_names(cls):

@@ -12,6 +12,7 @@ import numpy as np
 
 from keras_bert.data.padding import pad
 from keras_bert.exporting.onnx_folder import MODEL_FILE, TASKS, OnnxOutput
+from keras_bert.runtime.escaping import check_name
 from keras_bert.tasks import masked_lm, question_windows, tag_windows
 from keras_bert.tasks.long_texts import mean_per_text, window_step
 
@@ -374,4 +375,6 @@ def _read_labels(file, count):
         raise ValueError(
             f"{file} must have {count} lines; it has {len(labels)}. Export the model again"
         )
+    for label in labels:
+        check_name(label, f"{file}: a label")
     return labels

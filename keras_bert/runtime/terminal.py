@@ -1,4 +1,4 @@
-"""Terminal output: safe text, spinners, progress bars, quiet imports and requests to stop."""
+"""Terminal output: spinners, progress bars, quiet imports and requests to stop."""
 
 import contextlib
 import functools
@@ -14,8 +14,9 @@ import time
 import warnings
 from typing import Any
 
+from keras_bert.runtime.escaping import printable
+
 __all__ = [
-    "printable",
     "progress",
     "quiet",
     "quiet_imports",
@@ -25,16 +26,6 @@ __all__ = [
 ]
 
 _SECONDS_BETWEEN_UPDATES = 0.1  # of a progress bar in a notebook
-
-
-def printable(text: str, limit: int | None = None) -> str:
-    """Escape control characters, so that a text from an untrusted file is safe in a terminal.
-
-    A text of more than `limit` characters is cut and ends in `"..."`.
-    """
-    if limit is not None and len(text) > limit:
-        text = f"{text[:limit]}..."
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def use_utf8():
@@ -95,9 +86,12 @@ def quiet():
 def waiting(title, terminal=None):
     """Show a spinner while the block runs. Without a terminal, show nothing."""
     from rich.console import Console
+    from rich.text import Text
 
     console = Console(file=terminal or sys.stderr)
-    with console.status(title) if console.is_terminal else contextlib.nullcontext():
+    # A string would be parsed as markup.
+    status = console.status(Text(printable(title)))
+    with status if console.is_terminal else contextlib.nullcontext():
         yield
 
 
@@ -113,10 +107,10 @@ def progress(*columns, show=True):
     console = Console(stderr=True)
     progress_class = _notebook_progress() if console.is_jupyter else rich_progress.Progress
     return progress_class(
-        rich_progress.TextColumn("{task.description}"),
+        rich_progress.TextColumn("{task.description}", markup=False),
         rich_progress.BarColumn(),
         rich_progress.MofNCompleteColumn(),
-        *(rich_progress.TextColumn(column) for column in columns),
+        *(rich_progress.TextColumn(column, markup=False) for column in columns),
         rich_progress.TimeRemainingColumn(elapsed_when_finished=True),
         console=console,
         disable=not (show and (console.is_terminal or console.is_jupyter)),
