@@ -15,7 +15,9 @@ import warnings
 
 from keras_bert.cli.options import make_parser
 from keras_bert.hub import resolve
-from keras_bert.runtime.terminal import printable, quiet_imports, use_utf8
+from keras_bert.runtime.escaping import printable
+from keras_bert.runtime.reading import first_line, one_line
+from keras_bert.runtime.terminal import quiet_imports, use_utf8
 
 # Commands whose model is a name or a path that `resolve` knows; `serve` also takes SavedModels.
 _TAKES_MODEL = (
@@ -81,13 +83,10 @@ def _run(args):
 
 def _message(error):
     """Return the message of an error in one line."""
-    if isinstance(error, OSError) and error.strerror and error.filename:
-        return printable(f"{error.filename}: {error.strerror}")
     if isinstance(error, (ImportError, OSError, ValueError)):
-        return printable(" ".join(str(error).split()))
-    lines = str(error).strip().splitlines() or ["no reason given"]
+        return one_line(error, limit=None)
     name = type(error).__name__
-    return f"{name}: {printable(lines[0][:300])} (set {_TRACEBACK}=1 for the traceback)"
+    return f"{name}: {first_line(error)[:300]} (set {_TRACEBACK}=1 for the traceback)"
 
 
 def _check_files(args):
@@ -116,7 +115,7 @@ def _plain_warnings():
     try:
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_, **__: print(
-                "keras-bert:", " ".join(str(message).split()), file=sys.stderr
+                "keras-bert:", printable(" ".join(str(message).split())), file=sys.stderr
             )
             yield
     finally:
