@@ -13,7 +13,7 @@ import numpy as np
 
 from keras_bert.checkpoints import folder, huggingface, tensor_files
 from keras_bert.checkpoints.canonical import Checkpoint, DenseLayer, EmbeddingModules
-from keras_bert.runtime.escaping import check_name
+from keras_bert.runtime.escaping import check_name, printable
 
 FORMAT = "sentence_transformers"
 FILES = "modules.json with the folders that it names"
@@ -147,7 +147,7 @@ def _read_modules(path: Path) -> list[tuple[str, Path]]:
             raise ValueError(f"{file}: a path must be below the folder; received {place!r:.80}")
         modules.append((name, path / place))
     if [name for name, _ in modules[:2]] != ["Transformer", "Pooling"]:
-        found = ", ".join(name for name, _ in modules)
+        found = printable(", ".join(name for name, _ in modules), 200)
         raise ValueError(
             f"{file}: the modules must begin with Transformer, Pooling; found {found or 'none'}"
         )

@@ -72,12 +72,12 @@ class TaskOutput(keras.layers.Layer):
             raise ValueError(
                 f"prompts must be a dict from names to texts; received {prompts!r:.80}"
             )
+        for prompt_name in prompts or {}:
+            check_name(prompt_name, "the name of a prompt")
         if default_prompt is not None and default_prompt not in (prompts or {}):
             known = ", ".join(prompts or {}) or "none"
             raise ValueError(f"the prompts are {known}; received default_prompt={default_prompt!r}")
         self.default_prompt, self.similarity = default_prompt, similarity
-        for prompt_name in prompts or {}:
-            check_name(prompt_name, "the name of a prompt")
         self._prompts = tuple((prompts or {}).items())
         # Tuples, because Keras replaces list attributes with tracked lists.
         self._labels = None if labels is None else tuple(str(label) for label in labels)

@@ -13,6 +13,7 @@ import numpy as np
 from keras_bert.data.padding import pad
 from keras_bert.exporting.onnx_folder import MODEL_FILE, TASKS, OnnxOutput
 from keras_bert.runtime.escaping import check_name
+from keras_bert.runtime.reading import one_line
 from keras_bert.tasks import masked_lm, question_windows, tag_windows
 from keras_bert.tasks.long_texts import mean_per_text, window_step
 
@@ -86,7 +87,9 @@ class OnnxEngine:
             )
             self._max_length = (self._truncating_tokenizer.truncation or {})["max_length"]
         except Exception as error:  # the errors of both libraries have no other common base
-            raise ValueError(f"{path} cannot be read: {error}. Export the model again") from error
+            raise ValueError(
+                f"{path} cannot be read: {one_line(error)}. Export the model again"
+            ) from error
         self._truncating_tokenizer.no_padding()
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()

@@ -4,7 +4,7 @@ import html as html_module
 import re
 import unicodedata
 
-__all__ = ["check_name", "html", "markdown", "printable"]
+__all__ = ["check_name", "html", "markdown", "printable", "printable_lines"]
 
 _CONTROL_CATEGORIES = ("Cc", "Cs", "Zl", "Zp")  # controls, surrogates, U+2028, U+2029
 # Characters that reorder the text around them, such as U+202E.
@@ -28,6 +28,12 @@ def printable(text: str, limit: int | None = None) -> str:
     return "".join(ascii(char)[1:-1] if _is_control(char) else char for char in text)
 
 
+def printable_lines(text: str) -> str:
+    """Escape control characters except tabs and line breaks."""
+    parts = re.split(r"([\t\n])", text)
+    return "".join(part if part in ("\t", "\n") else printable(part) for part in parts)
+
+
 def html(text: str) -> str:
     """Escape a text for HTML. Tabs and line breaks stay, other control characters are escaped.
 
@@ -36,8 +42,7 @@ def html(text: str) -> str:
     >>> html("<b>")
     '&lt;b&gt;'
     """
-    parts = re.split(r"([\t\n])", text)
-    return html_module.escape("".join(p if p in ("\t", "\n") else printable(p) for p in parts))
+    return html_module.escape(printable_lines(text))
 
 
 def markdown(text: str, limit: int | None = None) -> str:

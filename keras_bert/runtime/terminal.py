@@ -12,11 +12,12 @@ import tempfile
 import threading
 import time
 import warnings
-from typing import Any
+from typing import Any, TextIO
 
-from keras_bert.runtime.escaping import printable
+from keras_bert.runtime.escaping import printable, printable_lines
 
 __all__ = [
+    "print_line",
     "progress",
     "quiet",
     "quiet_imports",
@@ -26,6 +27,15 @@ __all__ = [
 ]
 
 _SECONDS_BETWEEN_UPDATES = 0.1  # of a progress bar in a notebook
+
+
+def print_line(text: object, file: TextIO | None = None) -> None:
+    """Print a text to a stream, by default stdout, with control characters escaped.
+
+    Only tabs and line breaks stay. The package prints with this function, so that no text of an
+    untrusted file controls the terminal.
+    """
+    print(printable_lines(str(text)), file=file, flush=True)
 
 
 def use_utf8():
@@ -172,7 +182,7 @@ def stop_requests(enabled=True):
             raise KeyboardInterrupt
         stop.set()
         message = "\nStopping after this step. Press Ctrl-C again to stop now."
-        print(message, file=sys.stderr, flush=True)
+        print_line(message, sys.stderr)
 
     defaults = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
     replaced = {}
