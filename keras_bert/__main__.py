@@ -15,7 +15,8 @@ import warnings
 
 from keras_bert.cli.options import make_parser
 from keras_bert.hub import resolve
-from keras_bert.runtime.terminal import printable, quiet_imports, use_utf8
+from keras_bert.runtime.reading import first_line, one_line
+from keras_bert.runtime.terminal import print_line, quiet_imports, use_utf8
 
 # Commands whose model is a name or a path that `resolve` knows; `serve` also takes SavedModels.
 _TAKES_MODEL = (
@@ -51,19 +52,19 @@ def main(argv=None):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt as error:
-        print(f"keras-bert: {str(error) or 'stopped'}", file=sys.stderr)
+        print_line(f"keras-bert: {str(error) or 'stopped'}", file=sys.stderr)
         return 130
     except Exception as error:
         if os.environ.get(_TRACEBACK):
             raise
-        print(f"keras-bert: {_message(error)}", file=sys.stderr)
+        print_line(f"keras-bert: {_message(error)}", file=sys.stderr)
         return 1
     return 0
 
 
 def _run(args):
     if args.command == "list":  # needs no Keras
-        print(resolve.table())
+        print_line(resolve.table())
         return
     if args.command == "doctor":  # Keras may be broken
         importlib.import_module("keras_bert.cli.doctor").doctor(args)
@@ -81,13 +82,10 @@ def _run(args):
 
 def _message(error):
     """Return the message of an error in one line."""
-    if isinstance(error, OSError) and error.strerror and error.filename:
-        return printable(f"{error.filename}: {error.strerror}")
     if isinstance(error, (ImportError, OSError, ValueError)):
-        return printable(" ".join(str(error).split()))
-    lines = str(error).strip().splitlines() or ["no reason given"]
+        return one_line(error, limit=None)
     name = type(error).__name__
-    return f"{name}: {printable(lines[0][:300])} (set {_TRACEBACK}=1 for the traceback)"
+    return f"{name}: {first_line(error)[:300]} (set {_TRACEBACK}=1 for the traceback)"
 
 
 def _check_files(args):
@@ -115,8 +113,8 @@ def _plain_warnings():
     logger.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = lambda message, *_, **__: print(
-                "keras-bert:", " ".join(str(message).split()), file=sys.stderr
+            warnings.showwarning = lambda message, *_, **__: print_line(
+                f"keras-bert: {' '.join(str(message).split())}", file=sys.stderr
             )
             yield
     finally:

@@ -20,6 +20,7 @@ from keras_bert.layers import (
     WithoutDropout,
 )
 from keras_bert.model_structure import find_encoder, find_output, find_task
+from keras_bert.runtime.escaping import check_name
 from keras_bert.token_model import TokenModel
 
 __all__ = [
@@ -670,26 +671,5 @@ def _check_labels(head, count, labels, least):
     if repeated:
         raise ValueError(f"labels must be unique; received {repeated[0]!r} more than once")
     for label in labels:
-        check_label(label)
+        check_name(label, "a label")
     return labels
-
-
-def check_label(label):
-    """Check that a label can be a line of labels.txt and a field of a TSV file.
-
-    Args:
-        label: A string.
-
-    Raises:
-        ValueError: If it is empty, contains a tab, a line break or NUL, or is not valid Unicode.
-
-    Example:
-
-    >>> check_label("B-PER")
-    """
-    if not label or set(label) & set("\t\r\n\0"):
-        raise ValueError(
-            f"a label must not be empty or contain tabs, line breaks or NUL; received {label!r:.80}"
-        )
-    if any("\ud800" <= character <= "\udfff" for character in label):
-        raise ValueError(f"a label must not contain lone surrogates; received {label!r:.80}")

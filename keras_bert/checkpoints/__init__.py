@@ -23,9 +23,9 @@ from keras_bert.checkpoints import (
 )
 from keras_bert.checkpoints.canonical import Checkpoint
 from keras_bert.checkpoints.name_tables import Variable, assign
+from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.files import temporary_folder
 from keras_bert.runtime.reading import first_line
-from keras_bert.runtime.terminal import printable
 from keras_bert.untrusted import links
 
 __all__ = [

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_bert.runtime.terminal import printable
+from keras_bert.runtime.escaping import printable
 
 SIZES = (
     "vocab_size",

@@ -16,6 +16,7 @@ from keras_bert.checkpoints import canonical, folder, name_tables, tensor_files,
 from keras_bert.checkpoints.canonical import Checkpoint
 from keras_bert.checkpoints.name_tables import Layout, rule
 from keras_bert.checkpoints.tensor_files import Tensor
+from keras_bert.runtime.escaping import check_name
 
 FORMAT = "huggingface"
 FILES = (
@@ -444,4 +445,6 @@ def _read_labels(path: Path, weights: Mapping[str, np.ndarray]) -> list[str] | N
             f"{file}: id2label must name the classifier's {classes} classes, received "
             f"{names!r:.200}"
         )
+    for label in labels:
+        check_name(label, f"{file}: a label of id2label")
     return labels

@@ -21,6 +21,7 @@ from keras_bert.checkpoints.bundle import Bundle, Node
 from keras_bert.checkpoints.canonical import Checkpoint
 from keras_bert.checkpoints.name_tables import Layout, rule
 from keras_bert.runtime import reading
+from keras_bert.runtime.escaping import printable
 
 FORMAT = "model_garden"
 _MAX_LAYERS = 1000  # of an encoder
@@ -310,9 +311,10 @@ def resolve(file: Path, graph: Sequence[Node]) -> dict[str, str]:
     found = _resolve_by_path(nodes, encoders[0]) if encoders else _resolve_by_name(nodes)
     if not any(source.startswith("encoder/") for source in found):
         keys = [node.key for node in nodes if node.key and not _IGNORED.fullmatch(node.key)]
+        shown = printable(", ".join(keys[:5]), 200) or "no variables"
         raise ValueError(
             f"{file}: must hold a BERT encoder of the Model Garden, received "
-            f"{', '.join(keys[:5]) or 'no variables'}{', ...' if len(keys) > 5 else ''}"
+            f"{shown}{', ...' if len(keys) > 5 else ''}"
         )
     uses = [number for numbers in found.values() for number in numbers]
     canonical.raise_if(

@@ -152,7 +152,7 @@ def _read_activation(path: Path) -> str:
         model = saved_model_pb2.SavedModel.FromString(content)
     except DecodeError as error:
         raise ValueError(
-            f"{file}: must be a SavedModel, received {' '.join(str(error).split())}"
+            f"{file}: must be a SavedModel, received {reading.one_line(error)}"
         ) from error
     if not model.meta_graphs:
         raise ValueError(f"{file}: must be a SavedModel, received one without a graph")

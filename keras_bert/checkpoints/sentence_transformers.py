@@ -13,7 +13,7 @@ import numpy as np
 
 from keras_bert.checkpoints import folder, huggingface, tensor_files
 from keras_bert.checkpoints.canonical import Checkpoint, DenseLayer, EmbeddingModules
-from keras_bert.runtime.terminal import printable
+from keras_bert.runtime.escaping import check_name, printable
 from keras_bert.untrusted import containers
 
 FORMAT = "sentence_transformers"
@@ -192,6 +192,8 @@ def _read_embedding(
         raise ValueError(
             f"{path / _CONFIG_FILE}: prompts must be strings; received {prompts!r:.80}"
         )
+    for name in prompts:
+        check_name(name, f"{path / _CONFIG_FILE}: the name of a prompt")
     similarity = config.get("similarity_fn_name") or "cosine"
     if similarity not in _SIMILARITIES:
         raise ValueError(

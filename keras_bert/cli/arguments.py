@@ -6,6 +6,7 @@ import keras
 
 import keras_bert
 from keras_bert import mixed_training
+from keras_bert.runtime.terminal import print_line
 
 
 def encoder_options(args):
@@ -23,7 +24,7 @@ def dtype_of(args):
     )
     is_faster = has_tpu or mixed_training.is_faster_here()
     dtype = "mixed_bfloat16" if is_faster else "float32"
-    print(f"--dtype auto: {dtype}", flush=True)
+    print_line(f"--dtype auto: {dtype}")
     return dtype
 
 

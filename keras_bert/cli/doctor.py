@@ -14,8 +14,9 @@ import subprocess
 import sys
 
 from keras_bert.hub.cache import cache_folder
+from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.processor import instruction_sets
-from keras_bert.runtime.terminal import printable
+from keras_bert.runtime.terminal import print_line
 from keras_bert.version import __version__
 
 _TIMEOUT = 120  # seconds; an accelerator that another process holds can block the import
@@ -57,7 +58,7 @@ def doctor(args):
 
 
 def _print(name, value):
-    print(f"{name:17}  {printable(value)}", flush=True)
+    print_line(f"{name:17}  {printable(value)}")
 
 
 def _start(module, details):

@@ -8,7 +8,7 @@ from keras_bert.cli import arguments
 from keras_bert.inspect import drawing, integrated_gradients
 from keras_bert.inspect.encoding import MASKED_LM_TASKS
 from keras_bert.runtime.files import atomic_write
-from keras_bert.runtime.terminal import printable, waiting
+from keras_bert.runtime.terminal import print_line, waiting
 from keras_bert.tasks.masked_lm import MASK
 
 
@@ -42,8 +42,8 @@ def explain(args):
     path = pathlib.Path(args.output).resolve()  # follow links
     with atomic_write(path) as temporary:
         page = drawing.page(f"What {args.model} looks at", *parts)
-        temporary.write_text(page, encoding="utf-8", errors="xmlcharrefreplace")
-    print(printable(f"{args.output}: {' and '.join(written)}"))
+        temporary.write_text(page, encoding="utf-8")
+    print_line(f"{args.output}: {' and '.join(written)}")
 
 
 def _target(model, target):

@@ -16,9 +16,10 @@ from keras_bert.cli import arguments, reading
 from keras_bert.data import conll, squad, swag, tabular
 from keras_bert.hub import loading
 from keras_bert.pipelines.inputs import prompt_of
+from keras_bert.runtime.escaping import printable, printable_lines
 from keras_bert.runtime.files import atomic_write
 from keras_bert.runtime.resumable_file import ResumableFile
-from keras_bert.runtime.terminal import progress
+from keras_bert.runtime.terminal import print_line, progress
 from keras_bert.tasks import (
     inference,
     masked_lm,
@@ -42,7 +43,7 @@ def _fine_tuned(args):
         note = f"{name} has an unfinished run. Run the same finetune command again to resume it"
         if not pathlib.Path(name, loading.MODEL_FILE).is_file():
             raise ValueError(note)
-        print(f"{note}. The model there is from an earlier run", file=sys.stderr)
+        print_line(f"{note}. The model there is from an earlier run", file=sys.stderr)
     model = arguments.load(args, task="auto")
     try:
         registry.for_model(model)
@@ -81,9 +82,9 @@ def evaluate(args):
             **decoding,
         )
     metrics = inference.score(heads.find_output(model), examples, answers)
-    print(report.table({"examples": len(examples), **metrics}))
+    print_line(report.table({"examples": len(examples), **metrics}))
     for note in reading.notes(examples, metrics=inference.counts(encoded)):
-        print(note)
+        print_line(note)
 
 
 def _labeled_data(args, model, task):
@@ -147,7 +148,7 @@ def predict_texts(args):
         state = output.state or {"rows": 0, "counts": {}}
         written, counts = state["rows"], collections.Counter(state["counts"])
         if written:
-            print(f"resuming after {written} rows", file=sys.stderr)
+            print_line(f"resuming after {written} rows", file=sys.stderr)
             bar.advance(work, written)
         # A label, a number or a choice on the command line needs no header.
         header = bool(args.input or args.probabilities) or task in _TASKS_WITH_HEADER
@@ -172,7 +173,7 @@ def predict_texts(args):
             output.write(line.encode("utf-8", "replace").decode("utf-8"))
     if args.output not in (None, "-") and not _is_stream(args.output):
         noun = "answer" if written == 1 else "answers"
-        print(f"{written} {noun} in {pathlib.Path(args.output).resolve()}")
+        print_line(f"{written} {noun} in {pathlib.Path(args.output).resolve()}")
     reading.print_counts(counts)
 
 
@@ -253,7 +254,7 @@ def embed(args):
             bar.advance(work, len(part))
         file.seek(0)
         _write_header(file, shape)  # NumPy pads headers, so the length is the same
-    print(f"{shape[0]} vectors of {shape[1]} numbers in {path}")
+    print_line(f"{shape[0]} vectors of {shape[1]} numbers in {path}")
     reading.print_counts(counts)
 
 
@@ -273,7 +274,7 @@ def fill_masks(args):
     for text, masks in zip(args.texts, answers, strict=True):
         for number, candidates in enumerate(masks, 1):
             for token, probability in candidates:
-                print(f"{probability:.4f}\t{token}\t{number}\t{text}")
+                print_line(f"{probability:.4f}\t{printable(token)}\t{number}\t{printable(text)}")
 
 
 def _load_masked_lm(args):
@@ -342,6 +343,8 @@ class _Stream:
         self._file = file
 
     def write(self, line):
+        if self._file.isatty():  # elsewhere, control characters are data
+            line = printable_lines(line)
         print(line, file=self._file)
 
     def commit(self, state):

@@ -6,7 +6,8 @@ import re
 import keras_bert
 from keras_bert import heads
 from keras_bert.cli import arguments, reading
-from keras_bert.runtime.terminal import printable, waiting
+from keras_bert.runtime.escaping import printable
+from keras_bert.runtime.terminal import print_line, waiting
 
 
 def info(args):
@@ -35,7 +36,7 @@ def info(args):
             lines["labels"] = ", ".join(output.labels)
     width = max(map(len, lines))
     for key, value in lines.items():
-        print(f"{key:{width}}  {printable(str(value))}")
+        print_line(f"{key:{width}}  {printable(str(value))}")
 
 
 def convert(args):
@@ -53,7 +54,7 @@ def convert(args):
     except ValueError as error:
         raise ValueError(_with_options(str(error))) from error
     parts = ", ".join(["encoder", *sorted(written.groups)])
-    print(f"{args.to}: {parts}: {len(written.weights)} weights in {args.path}")
+    print_line(f"{args.to}: {parts}: {len(written.weights)} weights in {args.path}")
 
 
 def _with_options(message):
@@ -86,9 +87,9 @@ def export(args):
             license=args.license,
         )
     if args.format == "onnx":
-        print(written)
+        print_line(written)
     for version in sorted(_versions_in(args.path) - before):  # a pair has two
-        print(version)
+        print_line(version)
 
 
 def _versions_in(path):

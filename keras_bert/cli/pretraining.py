@@ -15,7 +15,7 @@ from keras_bert.cli.options.pretraining import SIZES
 from keras_bert.pretraining import corpus, records, vocabulary
 from keras_bert.pretraining import train as pretraining
 from keras_bert.runtime import distribution
-from keras_bert.runtime.terminal import progress, waiting
+from keras_bert.runtime.terminal import print_line, progress, waiting
 from keras_bert.text.preprocessor import VOCABULARY_FILE
 from keras_bert.training import report
 
@@ -62,16 +62,16 @@ def make_vocabulary(args):
             some = itertools.islice(corpus.documents(args.corpus), 50 * _HELD_OUT_EVERY)
             held_out = list(some)
         found = vocabulary.coverage(held_out, preprocessor)
-    print(f"{len(tokens):,} tokens from {counts['documents']:,} documents in {args.output}")
+    print_line(f"{len(tokens):,} tokens from {counts['documents']:,} documents in {args.output}")
     where = "the corpus" if seen else f"held-out documents ({len(held_out):,})"
-    print(f"on {where}, {found['words']:,} words:")
-    print(f"  unknown          {found['unknown']:.3%}")
-    print(f"  tokens per word  {found['tokens_per_word']:.2f}")
-    print(f"  whole words      {found['whole']:.1%}")
+    print_line(f"on {where}, {found['words']:,} words:")
+    print_line(f"  unknown          {found['unknown']:.3%}")
+    print_line(f"  tokens per word  {found['tokens_per_word']:.2f}")
+    print_line(f"  whole words      {found['whole']:.1%}")
     characters = sum(len(document.text) for document in held_out)
     hangul = sum(len(_HANGUL.findall(document.text)) for document in held_out)
     if options["strip_accents"] and hangul > _HANGUL_SHARE * characters:
-        print(
+        print_line(
             "Hangul syllables are split into letters. Use --cased or --keep-accents to keep them "
             "whole"
         )
@@ -86,7 +86,7 @@ def _print_repairs(counts):
         ("long_documents", "documents split at 4 MB (blank lines separate documents)"),
     ):
         if counts.get(key):
-            print(f"{counts[key]:,} {what}; first: {counts[f'{key}_at']}")
+            print_line(f"{counts[key]:,} {what}; first: {counts[f'{key}_at']}")
 
 
 def _holding_out(documents, held_out):
@@ -116,19 +116,23 @@ def make_records(args):
         )
     counts = manifest["counts"]
     made = records.Records(args.output)
-    print(f"{counts['documents']:,} documents, {counts['sentences']:,} sentences, "
+    print_line(f"{counts['documents']:,} documents, {counts['sentences']:,} sentences, "
           f"{counts['pieces']:,} tokens in {args.output}")  # fmt: skip
-    print(f"  held out         {made.counts('eval')['documents']:,} documents")
-    print(f"  unknown          {counts['unknown_pieces'] / counts['pieces']:.3%}")
+    print_line(f"  held out         {made.counts('eval')['documents']:,} documents")
+    print_line(f"  unknown          {counts['unknown_pieces'] / counts['pieces']:.3%}")
     _print_repairs(counts)
     if made.counts()["documents"] < 2:
-        print("next sentence prediction needs at least two documents. Separate documents by blank "
-              "lines, or pretrain with --no-next-sentence")  # fmt: skip
+        print_line(
+            "next sentence prediction needs at least two documents. Separate documents by blank "
+            "lines, or pretrain with --no-next-sentence"
+        )
     elif counts["sentences"] == counts["documents"]:
-        print("no document has a second sentence. Pretrain with --no-next-sentence")
+        print_line("no document has a second sentence. Pretrain with --no-next-sentence")
     if made.counts("eval")["documents"] < 2:
-        print("fewer than two documents are held out, so pretraining will not be evaluated. Use a "
-              "larger --held-out")  # fmt: skip
+        print_line(
+            "fewer than two documents are held out, so pretraining will not be evaluated. Use a "
+            "larger --held-out"
+        )
 
 
 def _preprocessor_of(name):
@@ -189,8 +193,8 @@ def pretrain(args):
     # Medians over the last phase, since the last record may cover only a few steps.
     phase = [line for line in history if line["sequence_length"] == last["sequence_length"]]
     last |= {key: statistics.median(line[key] for line in phase) for key in _RATES}
-    print(report.table(last | {"minutes": sum(record["seconds"] for record in history) / 60}))
-    print(f"saved in {args.output}")
+    print_line(report.table(last | {"minutes": sum(record["seconds"] for record in history) / 60}))
+    print_line(f"saved in {args.output}")
 
 
 def _recipe(args):

@@ -5,6 +5,7 @@ import sys
 
 from keras_bert import heads, provenance
 from keras_bert.data import conll, reader, retrieval, squad, swag, tabular
+from keras_bert.runtime.terminal import print_line
 from keras_bert.tasks import registry
 
 # Task -> how `tabular.read` reads labels.
@@ -142,4 +143,4 @@ def print_counts(counts):
     """Print notes on stderr, since predictions may be on stdout."""
     for name, note in _COUNTED.items():
         if counts[name]:
-            print(f"{note}: {counts[name]}", file=sys.stderr)
+            print_line(f"{note}: {counts[name]}", file=sys.stderr)

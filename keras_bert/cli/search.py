@@ -11,8 +11,9 @@ from keras_bert import search
 from keras_bert.cli import arguments, reading
 from keras_bert.data import tabular
 from keras_bert.model_structure import find_encoder
+from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.files import atomic_write
-from keras_bert.runtime.terminal import printable
+from keras_bert.runtime.terminal import print_line
 from keras_bert.tasks import inference, prediction_files
 from keras_bert.training.run_state import digest_of_weights
 from keras_bert.untrusted import containers
@@ -39,7 +40,7 @@ def find(args):
     vectors = _cached_vectors(embed, texts, args, settings, len(query))
     indices, scores = search.top_k(query, vectors, args.top, embed.output.similarity)
     for index, score in zip(indices[0], scores[0], strict=True):
-        print(f"{score:.4f}\t{numbers[index]}\t{printable(texts[index])}")
+        print_line(f"{score:.4f}\t{numbers[index]}\t{printable(texts[index])}")
 
 
 def mine(args):
@@ -57,7 +58,7 @@ def mine(args):
     with atomic_write(args.output) as temporary, open(temporary, "w", encoding="utf-8") as file:
         file.writelines(f"{row}\n" for row in rows)
     left_out = len(pairs) - len(found)
-    print(f"{len(found)} rows written to {args.output}; {left_out} without enough negatives")
+    print_line(f"{len(found)} rows written to {args.output}; {left_out} without enough negatives")
 
 
 def _pipeline(args):
@@ -83,18 +84,18 @@ def _cached_vectors(embed, texts, args, settings, width):
             if not np.isfinite(vectors).all():
                 raise ValueError("NaN or infinity")
             return vectors
-        print(
+        print_line(
             f"{cache} belongs to other texts, another model or prompt; recomputing the vectors",
             file=sys.stderr,
         )
     except FileNotFoundError:
         pass
     except (OSError, ValueError, KeyError, TypeError) as error:
-        print(f"{cache} is broken ({error}); recomputing the vectors", file=sys.stderr)
+        print_line(f"{cache} is broken ({error}); recomputing the vectors", file=sys.stderr)
     vectors = embed.encode(texts, prompt=args.corpus_prompt)
     try:
         with atomic_write(cache) as temporary, open(temporary, "wb") as stream:
             np.savez(stream, key=wanted, vectors=vectors)
     except OSError as error:  # the folder may be read-only
-        print(f"the vectors were not saved: {error}", file=sys.stderr)
+        print_line(f"the vectors were not saved: {error}", file=sys.stderr)
     return vectors

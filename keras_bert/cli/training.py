@@ -15,6 +15,7 @@ from keras_bert.data.embedding_examples import EmbeddingExamples
 from keras_bert.hub import loading
 from keras_bert.pretraining import vocabulary
 from keras_bert.runtime.files import exclusive_lock
+from keras_bert.runtime.terminal import print_line
 from keras_bert.tasks import inference, tagging
 from keras_bert.training import finetuning, report, run_state, search
 
@@ -40,7 +41,7 @@ def finetune(args):
             "--search, --metric, --patience and --evaluate-every need --dev, the data to score"
         )
     if pathlib.Path(args.output, loading.MODEL_FILE).is_file():
-        print(f"this run will replace the model in {args.output}", file=sys.stderr)
+        print_line(f"this run will replace the model in {args.output}", file=sys.stderr)
     arguments.check_log_folder(args.tensorboard)
     # Without a search, `finetuning.finetune` locks the folder itself.
     with (
@@ -85,7 +86,7 @@ def _finetune(args, output, examples, dev, columns):
         _note_of_words(examples, encoder.preprocessor),
     ):
         if note:
-            print(note, flush=True)
+            print_line(note)
     if args.search and start is not encoder:
         raise ValueError("--search needs an encoder of the width of its data. Remove --search")
     encoder.trainable = not args.freeze
@@ -116,7 +117,7 @@ def _finetune(args, output, examples, dev, columns):
             **given,
         )
         best = trials.best
-        print("best:", _options_text(best["options"]))
+        print_line(f"best: {_options_text(best['options'])}")
         tried = [{"options": trial["options"], "value": trial["value"]} for trial in trials.runs]
         # A stopped search is incomplete, even if its best trial was not stopped.
         metrics = best["metrics"] | {"stopped": trials.stopped}
@@ -134,7 +135,7 @@ def _finetune(args, output, examples, dev, columns):
             **given,
         )
     _print_run(model, metrics, examples, dev)
-    print(f"saved in {output}")
+    print_line(f"saved in {output}")
 
 
 def _teacher_targets(args, examples):
@@ -183,19 +184,19 @@ def _write_run(output, model, metrics, dev):
 def _print_run(model, metrics, examples, dev):
     """Print the metrics of a run, and notes about the data."""
     if metrics["stopped"]:
-        print("stopped early; these are the best results so far")
-    print(report.table({"examples": len(examples), **metrics}))
+        print_line("stopped early; these are the best results so far")
+    print_line(report.table({"examples": len(examples), **metrics}))
     labels = heads.find_output(model).labels
     if "f1" in metrics and reading.task_of(model) in ("classification", "pair"):
-        print(f"f1 is computed for the label {labels[1]!r}")
+        print_line(f"f1 is computed for the label {labels[1]!r}")
     for note in reading.notes(examples, dev, metrics):
-        print(note)
+        print_line(note)
     if dev is None:
-        print("nothing was scored, since --dev was not given. Use keras-bert evaluate")
+        print_line("nothing was scored, since --dev was not given. Use keras-bert evaluate")
 
 
 def _print_trial(trial):
-    print(f"{_options_text(trial['options'])}: {trial['metric']} {trial['value']:.3f}", flush=True)
+    print_line(f"{_options_text(trial['options'])}: {trial['metric']} {trial['value']:.3f}")
 
 
 def _options_text(options):

@@ -10,6 +10,7 @@ from keras_bert import heads
 from keras_bert.data.batching import LENGTHS
 from keras_bert.data.examples import UnknownLabel
 from keras_bert.runtime.arguments import as_integer
+from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.text.fast_tokenizer import tokenize_function, tokenize_in_chunks
 
@@ -86,7 +87,8 @@ def _checked_labels(labels, examples):
         raise ValueError(f"labels must be a list of names; received {labels!r:.80}")
     names = [str(label) for label in labels]
     if len(set(names)) < len(names):
-        raise ValueError(f"labels must not repeat a name; received {', '.join(names[:20])}")
+        shown = printable(", ".join(names[:20]))
+        raise ValueError(f"labels must not repeat a name; received {shown}")
     if examples.scores is not None:
         raise ValueError(f"{examples.source} has scores instead of labels; remove labels")
     return names
@@ -126,7 +128,7 @@ def targets_of(examples, output=None, labels=None):
                 whose = "" if output is None else "model's "
                 raise UnknownLabel(
                     f"{examples.location(row)}: the label {name!r} is not one of the {whose}"
-                    f"labels: {', '.join(labels[:20])}"
+                    f"labels: {printable(', '.join(labels[:20]))}"
                 )
     if kind == "labels":
         return np.array([index[label] for label in column], np.int32)

@@ -6,6 +6,7 @@ import typing
 
 from keras_bert.data.examples import Examples
 from keras_bert.data.text_files import check_limit, warn_of_text_pair
+from keras_bert.runtime.escaping import printable
 
 
 def read(table, *, text, text_pair, label, kind, separator, limit, **of_files):
@@ -17,9 +18,10 @@ def read(table, *, text, text_pair, label, kind, separator, limit, **of_files):
     columns = {role: name for role, name in columns.items() if name is not None}
     missing = next((name for name in columns.values() if name not in names), None)
     if missing is not None:
+        shown = printable(", ".join(map(str, names)))
         raise ValueError(
-            f"the table has no column {missing!r}; it has {', '.join(map(str, names))}. Name the "
-            "columns with text, text_pair and label"
+            f"the table has no column {missing!r}; it has {shown}. Name the columns with text, "
+            "text_pair and label"
         )
     values: dict[str, typing.Any] = {
         role: list(table[name])[:limit] for role, name in columns.items()

@@ -16,8 +16,7 @@ from keras_bert.data.text_files import (
     open_utf8,
     warn_of_text_pair,
 )
-from keras_bert.heads import check_label
-from keras_bert.runtime.terminal import printable
+from keras_bert.runtime.escaping import check_name, printable
 
 KINDS = ("label", "label_set", "score")
 
@@ -166,10 +165,7 @@ def _label(location, value, kind, separator):
             raise ValueError(f"{location}: the label is empty")
         labels = (value,)
     for label in labels:
-        try:
-            check_label(label)
-        except ValueError as error:
-            raise ValueError(f"{location}: {error}") from None
+        check_name(label, f"{location}: a label")
     return labels if kind == "label_set" else value
 
 

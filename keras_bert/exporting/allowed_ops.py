@@ -9,6 +9,7 @@ import pathlib
 import shutil
 
 from keras_bert.runtime import reading
+from keras_bert.runtime.escaping import printable
 from keras_bert.untrusted import bundle_index
 
 _MAX_GRAPH = 2**29  # bytes
@@ -118,12 +119,12 @@ def check(folder):
         content = reading.read_bytes(file, _MAX_GRAPH)
         graphs = saved_model_pb2.SavedModel.FromString(content).meta_graphs
     except DecodeError as error:
-        raise ValueError(f"{file} is not a SavedModel: {' '.join(str(error).split())}") from error
+        raise ValueError(f"{file} is not a SavedModel: {reading.one_line(error)}") from error
     # `tf.saved_model.load` imports the main graph of TensorFlow 1 models and of several graphs.
     has_main = len(graphs) != 1 or not graphs[0].HasField("object_graph_def")
     refused = sorted(set().union(*(_ops(graph, has_main) for graph in graphs)) - ALLOWED_OPS)
     if refused:
-        listed = ", ".join(op if op.isidentifier() else ascii(op) for op in refused[:10])
+        listed = ", ".join(printable(op, 80) for op in refused[:10])
         more = f" and {len(refused) - 10} more" if len(refused) > 10 else ""
         raise ValueError(
             f"{file}: the graph uses ops that are not allowed in an untrusted model: "

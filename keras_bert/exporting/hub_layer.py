@@ -9,8 +9,8 @@ import keras
 
 from keras_bert import keras_internals
 from keras_bert.exporting import allowed_ops
+from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.reading import one_line
-from keras_bert.runtime.terminal import printable
 
 _MODEL_FOLDER = "saved_model"  # in the assets of a `.keras` file
 _RUNS_CODE = (

@@ -15,8 +15,8 @@ import tensorflow as tf
 
 from keras_bert.exporting import tf_serving
 from keras_bert.exporting.agreement import Agreement
+from keras_bert.runtime.escaping import markdown, printable
 from keras_bert.runtime.files import atomic_write
-from keras_bert.runtime.terminal import printable
 
 CARD_FILE = "README.md"
 
@@ -208,7 +208,7 @@ def _render(name, version, info, signatures, size):
 
     pipeline_tag, description = _TASKS[info.task]
     header = ModelCardData(
-        license=info.license.lower() if info.license else None,
+        license=printable(info.license).lower() if info.license else None,
         library_name="keras_bert",
         pipeline_tag=pipeline_tag,
         tags=["bert", "tensorflow", "saved-model"],
@@ -239,12 +239,12 @@ def _render(name, version, info, signatures, size):
 
 def _signature(name, inputs, outputs, task):
     rows = [
-        (kind, _code(spec.name), spec.dtype.name, _shape(spec.shape), _meaning(spec.name, task))
+        (kind, code(spec.name), spec.dtype.name, _shape(spec.shape), _meaning(spec.name, task))
         for kind, specs in (("input", inputs), ("output", outputs))
         for spec in specs
     ]
     table = _table(("", "name", "type", "shape", "meaning"), rows)
-    return f"## Signature {_code(name)}\n\n{table}"
+    return f"## Signature {code(name)}\n\n{table}"
 
 
 def _meaning(name, task):
@@ -344,13 +344,14 @@ def _tensor(spec):
 
 def _escape(value, limit=_MAX_CHARACTERS):
     """Return one line of text, cut to `limit` characters, for a cell of a Markdown table."""
-    text = printable(str(value), limit)
+    text = str(value)
     if not text.strip():
         return "(spaces)" if text else "(empty)"
-    return re.sub(r"([\\`*_\[\]<>|~$&#])", r"\\\1", text)
+    return markdown(text, limit)
 
 
-def _code(name):
+def code(name):
+    """Return a name as code in Markdown, or escaped if it has unusual characters."""
     return f"`{name}`" if re.fullmatch(r"[\w./:-]+", name) else _escape(name)
 
 

@@ -13,6 +13,7 @@ import keras
 from keras_bert.exporting import agreement, model_card, onnx_graph
 from keras_bert.exporting.onnx_folder import LABELS_FILE, MODEL_FILE, TEXT_TASKS, OnnxOutput
 from keras_bert.model_structure import find_encoder, find_output, find_task, max_sequence_length
+from keras_bert.runtime.escaping import markdown
 from keras_bert.runtime.files import temporary_folder
 
 QUANTIZATIONS = (None, "int8")
@@ -258,14 +259,16 @@ def _readme(name, model, proto, quantize, comparison):
         sample = _SAMPLE.format(texts=texts, positions=positions, batch=batch)
         sample += ("" if output is None else _PIPELINE) + _TOKENIZER
     return _README.format(
-        name=name,
-        task=task,
+        name=markdown(name),
+        task=markdown(task),
         engines="ONNX Runtime" if quantize else "ONNX Runtime and OpenVINO",
         weights="int8" if quantize else "float32",
         accuracy=accuracy,
-        inputs=", ".join(f"`{item.name}` ({_axes(item)})" for item in proto.graph.input),
+        inputs=", ".join(
+            f"{model_card.code(item.name)} ({_axes(item)})" for item in proto.graph.input
+        ),
         length=max_sequence_length(find_encoder(model)),
-        outputs=", ".join(f"`{item.name}`" for item in proto.graph.output),
+        outputs=", ".join(model_card.code(item.name) for item in proto.graph.output),
         labels="The labels are in `labels.txt`." if output is not None and output.labels else "",
         sample=sample,
     )

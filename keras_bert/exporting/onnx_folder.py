@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 from keras_bert.runtime import reading
+from keras_bert.runtime.escaping import check_name
 
 MODEL_FILE = "model.onnx"
 LABELS_FILE = "labels.txt"
@@ -45,6 +46,10 @@ class OnnxOutput:
     prompts: dict = dataclasses.field(default_factory=dict)
     default_prompt: str | None = None
     similarity: str = "cosine"
+
+    def __post_init__(self):
+        for name in self.prompts:
+            check_name(name, "the name of a prompt")
 
     @classmethod
     def option_names(cls):

@@ -8,6 +8,8 @@ import urllib.parse
 
 import tensorflow as tf
 
+from keras_bert.runtime.escaping import printable
+
 WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
 MODELS_FILE = "models.config"
 BATCHING_FILE = "batching.config"
@@ -165,7 +167,8 @@ def _proto_string(text):
 
 def _yaml_string(text):
     """Return a string literal of YAML, with `$` escaped for Compose."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", r"\x7f").replace("$", "$$")
+    # YAML has the escapes of `printable`.
+    return printable(json.dumps(text, ensure_ascii=False)).replace("$", "$$")
 
 
 def _example(spec, text):

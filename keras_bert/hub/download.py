@@ -6,6 +6,7 @@ import shutil
 import sys
 import urllib.parse
 
+from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.files import atomic_write, remove_stale_temporaries
 
 _TIMEOUT = 10.0  # seconds to wait for a connection and for each block
@@ -97,7 +98,8 @@ def _check_response(shown, folder, response):
             )
         return
     if response.status_code != 200:
-        raise OSError(f"{shown}: the server answers {response.status_code} {response.reason}")
+        answer = printable(f"{response.status_code} {response.reason}", 200)
+        raise OSError(f"{shown}: the server answers {answer}")
     if response.headers.get("Content-Encoding", "identity") != "identity":
         raise OSError(f"{shown}: the server must send the file uncompressed")
     size, free = response.raw.length_remaining, shutil.disk_usage(folder).free

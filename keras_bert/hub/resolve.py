@@ -26,8 +26,9 @@ import zipfile
 from keras_bert.checkpoints import sentence_transformers
 from keras_bert.hub import cache, download
 from keras_bert.hub.registry import ALIASES, GOOGLE_ARCHIVES, HUB_FILES, SOURCES
+from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.reading import first_line
-from keras_bert.runtime.terminal import waiting
+from keras_bert.runtime.terminal import print_line, waiting
 from keras_bert.untrusted import archives, links
 
 HUB_PREFIX = "hf:"
@@ -232,7 +233,7 @@ def _find_named(name, source):
         failures: list[str] = []
         for shown, install in _installers(name, source).items():
             if failures:
-                print(f"{name}: {failures[-1]}; trying {shown}", file=sys.stderr)
+                print_line(f"{name}: {failures[-1]}; trying {shown}", file=sys.stderr)
             try:
                 return install(name, source)
             except (OSError, ValueError) as error:
@@ -352,7 +353,7 @@ def _model_folder(folder, shown):
     found = sorted(path for path in found if len(path.parts) == depth)
     if len(found) > 1:
         names = ", ".join(path.relative_to(folder).as_posix() for path in found)
-        raise ValueError(f"{shown} must hold one model; received {names}")
+        raise ValueError(f"{shown} must hold one model; received {printable(names, 200)}")
     return found[0] if found else folder  # the reader reports which files it expects
 
 
@@ -443,7 +444,9 @@ def _from_hub(repository, revision, files):
         # A killed download may have left only some of the files.
         if weights and "config.json" in names and names & {"vocab.txt", "tokenizer.json"}:
             if not _is_offline():
-                print(f"{repository}: {reason}; using the copy in the Hub's cache", file=sys.stderr)
+                print_line(
+                    f"{repository}: {reason}; using the copy in the Hub's cache", file=sys.stderr
+                )
             return found
     raise OSError(f"Could not download {repository} from the Hugging Face Hub: {reason}")
 

@@ -1,12 +1,12 @@
 """HTML without scripts, and figures, of attention weights and attributions."""
 
 import base64
-import html
 import io
 
 import numpy as np
 
 from keras_bert.runtime import figures
+from keras_bert.runtime.escaping import html
 
 # Blue and orange differ for readers who do not tell red from green.
 _POSITIVE, _NEGATIVE = (66, 135, 245), (245, 140, 40)
@@ -31,7 +31,7 @@ def page(title, *parts):
     >>> "<h1>a &lt; b</h1>" in page("a < b", "<p>text</p>")
     True
     """
-    title = html.escape(title)
+    title = html(title)
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
@@ -50,17 +50,17 @@ def attributions_html(found):
         parts, position = [], 0
         for word in found.words:
             if word.get("pair", False) == bool(index):
-                parts.append(html.escape(text[position : word["start"]]))
+                parts.append(html(text[position : word["start"]]))
                 parts.append(_colored_word(word, largest))
                 position = word["end"]
-        body = "".join([*parts, html.escape(text[position:])])
+        body = "".join([*parts, html(text[position:])])
         paragraphs.append(f'<p style="{_TEXT_STYLE}">{body}</p>')
     at = "" if found.position is None else f" at {found.tokens[found.position]!r}"
     caption = (
         f"{found.target}{at}: logit {found.logit:.2f}, {found.baseline_logit:.2f} without words. "
         f"Blue words raise it, orange words lower it. Error of the sum: {found.error:.1e}"
     )
-    return "".join(paragraphs) + f"<p><small>{html.escape(caption)}</small></p>"
+    return "".join(paragraphs) + f"<p><small>{html(caption)}</small></p>"
 
 
 def _colored_word(word, largest):
@@ -68,7 +68,7 @@ def _colored_word(word, largest):
     end = _POSITIVE if word["score"] > 0 else _NEGATIVE
     color = ",".join(str(round(255 + share * (channel - 255))) for channel in end)
     style = f"background:rgb({color});color:#000"
-    shown = html.escape(word["text"])
+    shown = html(word["text"])
     return f'<span style="{style}" title="{word["score"]:+.3f}">{shown}</span>'
 
 
@@ -76,8 +76,7 @@ def attention_html(seen):
     """Return the tokens of `Attention` and a grid of small heat maps as HTML."""
     layers, count = seen.weights.shape[:2]
     tokens = " ".join(
-        f"<span>{html.escape(token)}<sub>{number}</sub></span>"
-        for number, token in enumerate(seen.tokens)
+        f"<span>{html(token)}<sub>{number}</sub></span>" for number, token in enumerate(seen.tokens)
     )
     columns = "".join(f"<th>{head}</th>" for head in range(count))
     rows = "".join(

@@ -10,6 +10,7 @@ from keras_bert.inspect import drawing
 from keras_bert.inspect.encoding import encode_text
 from keras_bert.layers.head_layers import unit_length
 from keras_bert.runtime.arguments import as_integer
+from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.gradients import value_and_gradient
 from keras_bert.tasks.masked_lm import MASK
 
@@ -65,6 +66,7 @@ class Attributions:
 
     def __repr__(self):
         words = ", ".join(f"{word['text']} {word['score']:+.2f}" for word in self.words)
+        words = printable(words)
         return f"Attributions(target={self.target!r}, words: {words}, error={self.error:+.1e})"
 
     def plot(self):
@@ -240,7 +242,7 @@ def _tag_target(model, encoded, target):
         )
         raise ValueError(
             f"target must be the index of a word, or a tuple of it and a tag; received "
-            f"{target!r:.80}. The words are {shown or 'none'}"
+            f"{target!r:.80}. The words are {printable(shown) or 'none'}"
         )
     position = encoded.words[index].positions[0]
     if tag is None:

@@ -7,6 +7,7 @@ from keras_bert import keras_internals
 from keras_bert.layers.activations import activation
 from keras_bert.layers.encoder_layers import MASKED_LOGIT, gather_positions
 from keras_bert.layers.initializers import initializer
+from keras_bert.runtime.escaping import check_name
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -29,8 +30,8 @@ class TaskOutput(keras.layers.Layer):
         similarity: How to compare embeddings: one of `SIMILARITIES`.
 
     Raises:
-        ValueError: If the similarity or the default prompt is unknown. In a call, if there are not
-            as many logits as labels.
+        ValueError: If the similarity or the default prompt is unknown, or a name is empty or has
+            control characters. In a call, if there are not as many logits as labels.
 
     Example:
 
@@ -71,6 +72,8 @@ class TaskOutput(keras.layers.Layer):
             raise ValueError(
                 f"prompts must be a dict from names to texts; received {prompts!r:.80}"
             )
+        for prompt_name in prompts or {}:
+            check_name(prompt_name, "the name of a prompt")
         if default_prompt is not None and default_prompt not in (prompts or {}):
             known = ", ".join(prompts or {}) or "none"
             raise ValueError(f"the prompts are {known}; received default_prompt={default_prompt!r}")
@@ -79,6 +82,10 @@ class TaskOutput(keras.layers.Layer):
         # Tuples, because Keras replaces list attributes with tracked lists.
         self._labels = None if labels is None else tuple(str(label) for label in labels)
         self._names = None if names is None else tuple(names)
+        for label in self._labels or ():
+            check_name(label, "a label")
+        for output_name in self._names or ():
+            check_name(output_name, "the name of an output")
         self.supports_masking = True  # pass on masks of Keras layers in a user's model
         self.built = True
 

@@ -12,6 +12,7 @@ from keras_bert.data.examples import Examples
 from keras_bert.pipelines import results
 from keras_bert.pipelines.inputs import check_top_k, listed
 from keras_bert.runtime.arguments import as_integer
+from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.terminal import progress
 from keras_bert.runtime.warn import level_of_caller
 
@@ -306,7 +307,7 @@ class Pipeline:
         if missing:
             raise ValueError(
                 f"the DataFrame must have the columns {', '.join(self.columns)}; it has "
-                f"{', '.join(map(str, frame.columns))}. Rename yours: "
+                f"{printable(', '.join(map(str, frame.columns)))}. Rename yours: "
                 f"frame.rename(columns={{...: {missing[0]!r}}})"
             )
         if not len(frame):

@@ -13,6 +13,7 @@ from keras_bert.data.padding import pad
 from keras_bert.exporting import onnx_folder
 from keras_bert.exporting.onnx_folder import LABELS_FILE, MODEL_FILE, TASKS
 from keras_bert.runtime import reading
+from keras_bert.runtime.escaping import check_name
 from keras_bert.runtime.reading import one_line
 from keras_bert.tasks import masked_lm, question_windows, tag_windows
 from keras_bert.tasks.long_texts import mean_per_text, window_step
@@ -435,4 +436,6 @@ def _read_labels(file, count):
         raise ValueError(
             f"{file} must have {count} lines; it has {len(labels)}. Export the model again"
         )
+    for label in labels:
+        check_name(label, f"{file}: a label")
     return labels

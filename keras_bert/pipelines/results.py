@@ -1,8 +1,9 @@
 """Results of pipelines: plain dicts and lists that notebooks show as tables and marked text."""
 
-import html
 import itertools
 import zlib
+
+from keras_bert.runtime.escaping import html
 
 _COLORS = ("#cfe8ff", "#ffe0b3", "#d5f5d0", "#f8d0e0", "#e3d7fb", "#fff3a8", "#c9f0ee", "#eadfd3")
 
@@ -99,7 +100,7 @@ def _column_of(result):
 def _escape(value):
     if isinstance(value, float):
         return f"{value:.3f}"
-    return html.escape(str(value))
+    return html(str(value))
 
 
 def _table(rows):
@@ -127,10 +128,10 @@ def _marked(text, spans, label):
         start, end = span["start"], span["end"]
         name = "" if label is None else str(span[label])
         color = _COLORS[zlib.crc32(name.encode()) % len(_COLORS)]
-        note = f" <small>{html.escape(name)} {span['score']:.2f}</small>"
+        note = f" <small>{html(name)} {span['score']:.2f}</small>"
         style = f"background:{color};color:#000"
-        parts.append(html.escape(text[position:start]))
-        parts.append(f'<mark style="{style}">{html.escape(text[start:end])}{note}</mark>')
+        parts.append(html(text[position:start]))
+        parts.append(f'<mark style="{style}">{html(text[start:end])}{note}</mark>')
         position = end
-    body = "".join([*parts, html.escape(text[position:])])
+    body = "".join([*parts, html(text[position:])])
     return f'<p style="white-space:pre-wrap;line-height:1.7">{body}</p>'

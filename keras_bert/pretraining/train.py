@@ -18,7 +18,7 @@ from keras_bert.pretraining.state import Checkpoints
 from keras_bert.runtime import distribution
 from keras_bert.runtime.files import exclusive_lock, remove_stale_temporaries
 from keras_bert.runtime.tensorboard import writer
-from keras_bert.runtime.terminal import progress, stop_requests
+from keras_bert.runtime.terminal import print_line, progress, stop_requests
 from keras_bert.training.report import CURVES_FILE
 
 __all__ = ["OPTIMIZERS", "Phase", "Recipe", "compile_model", "pretrain", "two_phases"]
@@ -204,7 +204,7 @@ def _train(loop, checkpoints, tensorboard, show_progress):
         loop.restore(checkpoints)
         was_finished = loop.step == loop.recipe.steps
         if show_progress:
-            print(loop.describe(), file=sys.stderr, flush=True)
+            print_line(loop.describe(), file=sys.stderr)
         columns = ("loss {task.fields[loss]}", "{task.fields[rate]} tokens/s")
         bar = stack.enter_context(progress(*columns, show=show_progress))
         # Several processes would not stop after the same step.
@@ -214,7 +214,7 @@ def _train(loop, checkpoints, tensorboard, show_progress):
         def on_record(record):
             write(record["step"], record)
             if show_progress and bar.disable:  # stderr is not a terminal
-                print(_line(record, loop.recipe.steps), file=sys.stderr, flush=True)
+                print_line(_line(record, loop.recipe.steps), file=sys.stderr)
 
         loop.run(bar, on_record, stop)
         if writes:

@@ -3,6 +3,8 @@
 import functools
 import io
 
+from keras_bert.runtime.escaping import printable
+
 # Fonts with Hangul in order of preference. Matplotlib's default font has no Hangul.
 _FONTS = ("NanumGothic", "Noto Sans CJK KR", "Noto Sans KR", "Malgun Gothic", "AppleGothic")
 
@@ -33,7 +35,7 @@ def font_families():
 
 
 def drawable(text):
-    r"""Return a text with the characters that no installed font has replaced by "?".
+    r"""Return a text with "?" for control characters and those that no installed font has.
 
     Example:
 
@@ -41,7 +43,7 @@ def drawable(text):
     'a b?'
     """
     known = frozenset().union(*_characters_of_fonts().values())
-    return "".join(char if ord(char) in known else "?" for char in text)
+    return "".join(char if ord(char) in known and printable(char) == char else "?" for char in text)
 
 
 @functools.cache

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from keras_bert.runtime.terminal import printable
+from keras_bert.runtime.escaping import printable
 
 __all__ = [
     "check_json",
@@ -18,6 +18,7 @@ __all__ = [
     "parse_json_list",
     "read_bytes",
     "read_text",
+    "reason",
 ]
 
 _MAX_MESSAGE = 500  # characters
@@ -30,6 +31,14 @@ _NESTING = [0] * 256  # change of the depth by each byte
 _NESTING[ord("[")] = _NESTING[ord("{")] = 1
 _NESTING[ord("]")] = _NESTING[ord("}")] = -1
 _NOT_BRACKETS = bytes(byte for byte in range(256) if not _NESTING[byte])
+# Keras puts the reason of an error between other text:
+#   Exception encountered when calling X.call().\n\n<reason in bold>\n\nArguments received by ...
+#   <class X> could not be deserialized properly. ...\n\nException encountered: <reason>
+_BOLD = re.compile(r"\x1b\[\d*m")
+_BEFORE_REASON = re.compile(
+    r"\A.*Exception encountered(?:: | when calling [^\n]{1,200}\n\n)", re.DOTALL
+)
+_AFTER_REASON = re.compile(r"(?:\n\nArguments received by | Full object config: ).*", re.DOTALL)
 
 
 def read_bytes(file: Path, limit: int) -> bytes:
@@ -116,22 +125,24 @@ def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, or the name of its class if it is empty.
+    """Return the first line of `reason`, printable, for libraries that add advice in more lines."""
+    return printable(reason(error).splitlines()[0])
 
-    For an `OSError` with a file name, the line is the file name and the reason.
+
+def one_line(error: BaseException, limit: int | None = _MAX_MESSAGE) -> str:
+    """Return `reason` as one printable line. White space is collapsed."""
+    return printable(" ".join(reason(error).split()), limit)
+
+
+def reason(error: BaseException) -> str:
+    """Return the message of an error without what Keras writes around it.
+
+    An empty message becomes the name of the error's class. For an `OSError` with a file name, the
+    reason is the file name and what the system says.
     """
     if isinstance(error, OSError) and error.strerror and error.filename:
         return f"{error.filename}: {error.strerror}"
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
-
-
-def one_line(error: BaseException) -> str:
-    """Return an error's message as one line of at most 500 characters.
-
-    An empty message becomes the name of the error's class. White space is collapsed and control
-    characters are escaped.
-    """
-    message = " ".join(str(error).split()) or type(error).__name__
-    if len(message) > _MAX_MESSAGE:
-        message = f"{message[:_MAX_MESSAGE]}..."
-    return str(printable(message))
+    text = _BOLD.sub("", str(error))
+    text = _BEFORE_REASON.sub("", text)
+    text = _AFTER_REASON.sub("", text)
+    return text.strip() or type(error).__name__

@@ -1,4 +1,4 @@
-"""Terminal output: safe text, spinners, progress bars, quiet imports and requests to stop."""
+"""Terminal output: spinners, progress bars, quiet imports and requests to stop."""
 
 import contextlib
 import functools
@@ -12,10 +12,12 @@ import tempfile
 import threading
 import time
 import warnings
-from typing import Any
+from typing import Any, TextIO
+
+from keras_bert.runtime.escaping import printable, printable_lines
 
 __all__ = [
-    "printable",
+    "print_line",
     "progress",
     "quiet",
     "quiet_imports",
@@ -27,14 +29,13 @@ __all__ = [
 _SECONDS_BETWEEN_UPDATES = 0.1  # of a progress bar in a notebook
 
 
-def printable(text: str, limit: int | None = None) -> str:
-    """Escape control characters, so that a text from an untrusted file is safe in a terminal.
+def print_line(text: object, file: TextIO | None = None) -> None:
+    """Print a text to a stream, by default stdout, with control characters escaped.
 
-    A text of more than `limit` characters is cut and ends in `"..."`.
+    Only tabs and line breaks stay. The package prints with this function, so that no text of an
+    untrusted file controls the terminal.
     """
-    if limit is not None and len(text) > limit:
-        text = f"{text[:limit]}..."
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    print(printable_lines(str(text)), file=file, flush=True)
 
 
 def use_utf8():
@@ -95,9 +96,12 @@ def quiet():
 def waiting(title, terminal=None):
     """Show a spinner while the block runs. Without a terminal, show nothing."""
     from rich.console import Console
+    from rich.text import Text
 
     console = Console(file=terminal or sys.stderr)
-    with console.status(title) if console.is_terminal else contextlib.nullcontext():
+    # A string would be parsed as markup.
+    status = console.status(Text(printable(title)))
+    with status if console.is_terminal else contextlib.nullcontext():
         yield
 
 
@@ -113,10 +117,10 @@ def progress(*columns, show=True):
     console = Console(stderr=True)
     progress_class = _notebook_progress() if console.is_jupyter else rich_progress.Progress
     return progress_class(
-        rich_progress.TextColumn("{task.description}"),
+        rich_progress.TextColumn("{task.description}", markup=False),
         rich_progress.BarColumn(),
         rich_progress.MofNCompleteColumn(),
-        *(rich_progress.TextColumn(column) for column in columns),
+        *(rich_progress.TextColumn(column, markup=False) for column in columns),
         rich_progress.TimeRemainingColumn(elapsed_when_finished=True),
         console=console,
         disable=not (show and (console.is_terminal or console.is_jupyter)),
@@ -178,7 +182,7 @@ def stop_requests(enabled=True):
             raise KeyboardInterrupt
         stop.set()
         message = "\nStopping after this step. Press Ctrl-C again to stop now."
-        print(message, file=sys.stderr, flush=True)
+        print_line(message, sys.stderr)
 
     defaults = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
     replaced = {}

@@ -17,6 +17,7 @@ from keras_bert.encoder import BertEncoder
 from keras_bert.runtime import distribution
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.files import exclusive_lock
+from keras_bert.runtime.terminal import print_line
 from keras_bert.tasks import inference, registry
 from keras_bert.training import loop
 from keras_bert.training.batch_plan import BatchPlan
@@ -358,7 +359,7 @@ class _Run:
         if state.restore(self.plan.trained) and show_progress:
             epochs = self._recipe.epochs
             epoch = min(state.epoch + 1, epochs)
-            print(f"resuming the run in {folder}, epoch {epoch} of {epochs}", file=sys.stderr)
+            print_line(f"resuming the run in {folder}, epoch {epoch} of {epochs}", file=sys.stderr)
         return state
 
     def _identity(self):
@@ -527,7 +528,7 @@ def _check_metric(names, metric):
 @functools.cache
 def _note(text):
     """Print a note, once in the many runs of a search."""
-    print(text, file=sys.stderr)
+    print_line(text, file=sys.stderr)
 
 
 def _names_of_logs(options):

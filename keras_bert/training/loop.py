@@ -9,7 +9,7 @@ import keras
 import numpy as np
 
 from keras_bert.runtime.tensorboard import writer
-from keras_bert.runtime.terminal import progress
+from keras_bert.runtime.terminal import print_line, progress
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.training.callbacks import DEV_LOSS, LOWER_IS_BETTER, Callbacks, logs_of
 
@@ -226,7 +226,7 @@ class Log:
         if self._has_lines:
             scores.pop("majority", None)
             text = ", ".join(f"{name} {value:.3f}" for name, value in scores.items())
-            print(f"epoch {record['epoch']} of {self._epochs}: {text}", file=sys.stderr, flush=True)
+            print_line(f"epoch {record['epoch']} of {self._epochs}: {text}", file=sys.stderr)
 
 
 class Diverged(ValueError):

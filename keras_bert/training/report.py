@@ -7,6 +7,7 @@ import numpy as np
 
 from keras_bert import heads
 from keras_bert.provenance import METRICS_FILE
+from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.figures import drawable, font_families, new_figure
 from keras_bert.runtime.files import atomic_write
 
@@ -24,7 +25,7 @@ _LABELS = {"loss": "training loss", "dev_loss": "dev loss", "eval_loss": "held-o
 def table(metrics):
     """Return the numbers and strings in `metrics` as text, one per line."""
     values = {
-        name: f"{value:.3f}" if isinstance(value, float) else str(value)
+        printable(name): f"{value:.3f}" if isinstance(value, float) else printable(str(value))
         for name, value in metrics.items()
         if isinstance(value, (int, float, str)) and not isinstance(value, bool)
     }

@@ -9,6 +9,7 @@ import unicodedata
 import zipfile
 import zlib
 
+from keras_bert.runtime.reading import one_line
 from keras_bert.untrusted import containers
 
 _BLOCK_BYTES = 2**20
@@ -150,5 +151,6 @@ def _stays_inside(name: str) -> bool:
 
 
 def _damaged(archive: pathlib.Path, error: BaseException) -> ValueError:
-    reason = " ".join(str(error).split()) or type(error).__name__
-    return ValueError(f"{archive} must be a complete zip archive: {reason}. Download it again")
+    return ValueError(
+        f"{archive} must be a complete zip archive: {one_line(error)}. Download it again"
+    )

@@ -435,6 +435,13 @@ def test_wrong_labels(tmp_path, names):
         checkpoints.read(tmp_path)
 
 
+def test_labels_with_control_characters(tmp_path):
+    names = {"0": "good", "1": "\x1b[2Jbad", "2": "so-so"}
+    make_folder(tmp_path, encoder_tensors() | fill(CLASSIFIER), id2label=names)
+    with pytest.raises(ValueError, match=r"config.json: a label of id2label .*\\x1b.* Rename it"):
+        checkpoints.read(tmp_path)
+
+
 # Folders written by transformers
 
 

@@ -169,10 +169,10 @@ def test_repeated_tokens_have_names(tmp_path):
     assert [item["token"] for item in found] == [item["token"] for item in expected]
 
 
-def test_labels_with_line_separators_and_texts_with_surrogates(tmp_path):
-    model = heads.classifier(tiny.encoder(), labels=["a\u2028b", "c"])
+def test_labels_with_joiners_and_texts_with_surrogates(tmp_path):
+    model = heads.classifier(tiny.encoder(), labels=["a\u200db", "c"])
     keras_pipeline, onnx_pipeline = pipelines(model, tmp_path)
-    assert onnx_pipeline.output.labels == ["a\u2028b", "c"]
+    assert onnx_pipeline.output.labels == ["a\u200db", "c"]
     assert_equal(onnx_pipeline("good", top_k=None), keras_pipeline("good", top_k=None))
     assert_equal([onnx_pipeline("so \ud800good")], [keras_pipeline("so \ud800good")])
 
@@ -225,6 +225,9 @@ def test_broken_folders(tmp_path):
     (path / "vocab.txt").write_text(vocabulary, encoding="utf-8")
     (path / "labels.txt").write_text("a\n")
     with pytest.raises(ValueError, match="must have 2 lines; it has 1"):
+        keras_bert.pipeline(path)
+    (path / "labels.txt").write_text("a\nb\x1b[2J\n")
+    with pytest.raises(ValueError, match=r"labels.txt: a label must .*\\x1b.* Rename it"):
         keras_bert.pipeline(path)
     for name, message in (
         ("labels.txt", "labels.txt is missing or broken"),

@@ -1,5 +1,7 @@
 """Bounded reading of untrusted files, and one-line errors."""
 
+import keras
+import numpy as np
 import pytest
 
 from keras_bert.runtime import reading
@@ -63,3 +65,52 @@ def test_one_line_is_short_and_printable():
     assert message.startswith("a b\\x1b[2Jccc") and message.isprintable()
     assert len(message) < 520
     assert reading.one_line(KeyError()) == "KeyError"
+
+
+def test_the_system_names_the_file():
+    error = FileNotFoundError(2, "No such file", "a\x1b[2J")
+    assert reading.one_line(error) == reading.first_line(error) == r"a\x1b[2J: No such file"
+
+
+@keras.saving.register_keras_serializable(package="tests_reading")
+class Picky(keras.layers.Layer):
+    """A layer that refuses its call, or its config."""
+
+    def __init__(self, width=1, **kwargs):
+        if width != 1:
+            raise ValueError(f"width must be 1;\nreceived \x1b[2J{width}")
+        super().__init__(**kwargs)
+        self.width = width
+
+    def call(self, x):
+        raise ValueError("x must be \x1b[2Jsmaller,\nor absent")
+
+
+def read_config(width):
+    """Let Keras read a functional model with a layer of the given width."""
+    config = {"module": None, "registered_name": "tests_reading>Picky", "class_name": "Picky"}
+    inner = {"name": "picky", "width": width}
+    layer = {**config, "name": "picky", "config": inner, "inbound_nodes": []}
+    names = {"name": "m", "input_layers": [], "output_layers": []}
+    model = {"module": "keras.src.models.functional", "class_name": "Functional"}
+    model |= {"registered_name": "Functional", "config": {**names, "layers": [layer]}}
+    keras.saving.deserialize_keras_object(model)
+
+
+@pytest.mark.parametrize(
+    ("fail", "reason"),
+    [
+        (lambda: Picky()(np.ones((1, 1))), r"x must be \x1b[2Jsmaller, or absent"),
+        (lambda: read_config(2), r"width must be 1; received \x1b[2J2"),
+        (lambda: keras.layers.Activation("elu")(np.zeros((), "S1")), "string"),
+        (lambda: keras.saving.deserialize_keras_object({"class_name": "X", "config": {}}), "'X'"),
+    ],
+)
+def test_the_reason_of_an_error_of_keras(fail, reason):
+    with pytest.raises(Exception) as caught:  # noqa: B017, PT011
+        fail()
+    line = reading.one_line(caught.value)
+    assert reason in line and line.isprintable()
+    for around in ("Exception encountered", "Arguments received", "Full object config", "[1m"):
+        assert around not in line
+    assert line.startswith(reading.first_line(caught.value).rstrip())

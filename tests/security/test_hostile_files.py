@@ -376,13 +376,19 @@ def test_names_with_terminal_escapes(tmp_path, capsys):
 
 
 def test_labels_with_terminal_escapes(tmp_path, capsys):
+    file = tmp_path / "model.keras"
     encoder = tiny.encoder(num_hidden_layers=1)
-    model = heads.classifier(encoder, labels=[ESCAPE, "bad"])
-    keras_bert.save(model, tmp_path / "model.keras")
-    assert ESCAPE in heads.find_output(keras_bert.load(tmp_path / "model.keras")).labels
-    assert command_line.main(["info", str(tmp_path / "model.keras")]) == 0
-    output = capsys.readouterr().out
-    assert all(line.isprintable() for line in output.splitlines()) and r"\x1b[2J" in output
+    keras_bert.save(heads.classifier(encoder, labels=["good", "bad"]), file)
+
+    def rename_label(config):
+        layer_of(config, "TaskOutput")["config"]["labels"] = [ESCAPE, "bad"]
+
+    edit_config(file, rename_label)
+    with pytest.raises(ValueError, match=r"a label must .*received '\\x1b\[2J.* Rename it"):
+        keras_bert.load(file)
+    assert command_line.main(["info", str(file)]) == 1
+    output = capsys.readouterr().err
+    assert output.rstrip("\n").isprintable() and r"\x1b[2J" in output
 
 
 def test_errors_of_the_command_line_are_printable(tmp_path, capsys):
@@ -508,3 +514,28 @@ def test_json_of_many_or_nested_values(tmp_path, name, bomb):
     with pytest.raises(ValueError, match=rf"{name}.* are allowed") as caught:
         DATA_READERS[name](tmp_path / name)
     assert str(caught.value).isprintable() and len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"labels": ["good", ESCAPE]},
+        {"names": ["score", ESCAPE]},
+        {"prompts": {ESCAPE: "query: "}},
+        {"labels": ["good", ""]},
+    ],
+)
+def test_names_with_control_characters_are_refused(options):
+    with pytest.raises(ValueError, match="must be a string without .* Rename it") as caught:
+        heads.TaskOutput("classifier", **options)
+    assert str(caught.value).isprintable()
+
+
+def test_a_label_of_the_data_with_control_characters_is_refused(tmp_path):
+    encoder = tiny.encoder(num_hidden_layers=1)
+    with pytest.raises(ValueError, match=r"a label must .*\\x1b\[2J.* Rename it"):
+        heads.classifier(encoder, labels=["good", ESCAPE])
+    file = tmp_path / "data.tsv"
+    file.write_text("label\ttext\ngood\ta film\nb\x1bad\ta film\n")
+    with pytest.raises(ValueError, match=r"row 3: a label must .*b\\x1bad"):
+        tabular.read(file, text="text", label="label")

@@ -255,8 +255,8 @@ def test_input_names_are_those_of_the_saved_model(tmp_path):
     assert signature(dict.fromkeys(names, X["x"]))["sum"].tolist() == [6.0]
 
 
-def test_labels_may_contain_unicode_line_separators(tmp_path):
-    labels = ["a\u2028b", "c\x85", "d\x0b"]
+def test_labels_may_contain_unusual_spaces_and_joiners(tmp_path):
+    labels = ["a\xa0b", "c\u3000d", "\U0001f469\u200d\U0001f4bb"]
     model = keras_bert.heads.classifier(tiny.encoder(num_hidden_layers=1), labels=labels)
     assert models.load(keras_bert.export(model, tmp_path), 1).labels == labels
 
