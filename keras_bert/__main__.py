@@ -116,7 +116,7 @@ def _plain_warnings():
     try:
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_, **__: print(
-                "keras-bert:", " ".join(str(message).split()), file=sys.stderr
+                "keras-bert:", printable(" ".join(str(message).split())), file=sys.stderr
             )
             yield
     finally:

@@ -6,6 +6,7 @@ import importlib
 import io
 import logging
 import os
+import shlex
 import signal
 import sys
 import tempfile
@@ -19,6 +20,7 @@ __all__ = [
     "progress",
     "quiet",
     "quiet_imports",
+    "shell_quoted",
     "stop_requests",
     "use_utf8",
     "waiting",
@@ -35,6 +37,14 @@ def printable(text: str, limit: int | None = None) -> str:
     if limit is not None and len(text) > limit:
         text = f"{text[:limit]}..."
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def shell_quoted(text: object) -> str:
+    """Return a text as one word of a shell command that is safe to print and to copy.
+
+    Control characters become escapes, so the command does not find a file with such a name.
+    """
+    return printable(shlex.quote(str(text)))
 
 
 def use_utf8():
