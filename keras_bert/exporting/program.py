@@ -46,11 +46,15 @@ def check(folder, shown, trusted):
     Without `trusted`, it must be an export of this machine. TensorFlow must load the files of
     `folder`, so nobody else may change them. `shown` is the folder's name for errors.
     """
+    shown = printable(str(shown))
+    file = pathlib.Path(folder, "saved_model.pb")
+    if not file.is_file():
+        raise ValueError(f"{shown} must be the folder of a SavedModel; it has no saved_model.pb")
     if trusted:
-        _check_graph(pathlib.Path(folder, "saved_model.pb"))
+        _check_graph(file)
     elif not own_exports.is_own(folder):
         raise ValueError(
-            f"{printable(str(shown))}: a SavedModel is a program, and this machine did not export "
+            f"{shown}: a SavedModel is a program, and this machine did not export "
             "this one. Pass trusted=True or --trusted if you trust its author, or export the model "
             "on this machine"
         )

@@ -18,6 +18,9 @@ _SIZED = 2  # strings, messages and packed numbers
 _FIXED_SIZES = {1: 8, 5: 4}  # bytes
 _PACKED = 0  # in a schema: a list of integers, each counts as a field
 
+# Numbers in the classes of `FieldDescriptor.cpp_type`: double, float, string.
+_NOT_PACKED = (5, 6, 9)
+
 # Tag -> `_PACKED`, the set that collects the values, or the schema of a message. Other fields are
 # counted and skipped.
 _Schema = dict[int, Any]
@@ -66,7 +69,7 @@ def _schema_of(descriptor: Any, known: dict[str, _Schema]) -> _Schema:
     for field in descriptor.fields:
         if field.message_type is not None:
             schema[_sized_tag(field)] = _schema_of(field.message_type, known)
-        elif field.cpp_type in (field.CPPTYPE_INT64, field.CPPTYPE_UINT64, field.CPPTYPE_INT32):
+        elif field.cpp_type not in _NOT_PACKED:
             schema[_sized_tag(field)] = _PACKED
     return schema
 

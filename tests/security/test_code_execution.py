@@ -305,6 +305,14 @@ def test_a_function_must_not_have_the_name_of_an_op(double):
             run(double, trusted=True)
 
 
+def test_a_graph_that_needs_much_memory_is_refused(double):
+    with open(double / "saved_model.pb", "ab") as file:
+        file.write(b"\x12\x00" * 4_000_000)  # graphs without content
+    for run in (HubLayer, lambda folder, trusted: models.load(folder, 1, trusted)):
+        with pytest.raises(ValueError, match="more than .* fields"):
+            run(double, trusted=True)
+
+
 @pytest.mark.parametrize("trusted", [False, True])
 def test_a_path_in_a_config_is_rejected(model_file, hostile, target, trusted):
     def change(config):
