@@ -51,7 +51,7 @@ def check(folder, shown, trusted):
     if not file.is_file():
         raise ValueError(f"{shown} must be the folder of a SavedModel; it has no saved_model.pb")
     if trusted:
-        _check_graph(file)
+        _check_graph(file, shown)
     elif not own_exports.is_own(folder):
         raise ValueError(
             f"{shown}: a SavedModel is a program, and this machine did not export "
@@ -60,7 +60,7 @@ def check(folder, shown, trusted):
         )
 
 
-def _check_graph(file):
+def _check_graph(file, shown):
     """Refuse graphs that would take much memory, or change what TensorFlow's ops do."""
     from tensorflow.core.protobuf import saved_model_pb2
     from tensorflow.python.framework import op_def_registry
@@ -71,10 +71,13 @@ def _check_graph(file):
         protobuf.check(content, message)
         [names] = protobuf.find(content, message, _FUNCTION_NAME)
     except ValueError as error:
-        raise ValueError(f"{printable(str(file))} is not a SavedModel: {error}") from error
+        raise ValueError(
+            f"{shown} is not a SavedModel: its saved_model.pb has {error}; download or export it "
+            "again"
+        ) from error
     for name in sorted(name.decode("utf-8", "replace") for name in names):
         if op_def_registry.get(name) is not None:
             raise ValueError(
-                f"{printable(str(file))} defines a function with the name of TensorFlow's op "
-                f"{name}; export the model again with TensorFlow"
+                f"{shown} defines a function with the name of TensorFlow's op {name}; export the "
+                "model again with TensorFlow"
             )

@@ -200,7 +200,7 @@ def test_errors(tmp_path, content):
         message = "has only signatures"
     elif content == "broken":
         (tmp_path / "saved_model.pb").write_bytes(b"no message")
-        message = "is not a SavedModel: "
+        message = f"{tmp_path} is not a SavedModel: "
     with pytest.raises(ValueError, match=message) as caught:
         HubLayer(tmp_path, trusted=True)
     assert "\n" not in str(caught.value)
