@@ -3,7 +3,8 @@
 #   keras-bert export MODEL saved_models/support
 #   docker build --file docker/serving.Dockerfile --tag keras-bert-serving .
 #   docker run --rm --publish 127.0.0.1:8501:8501 \
-#       --volume "$PWD/saved_models/support:/models/support:ro" keras-bert-serving
+#       --volume "$PWD/saved_models/support:/models/support:ro" keras-bert-serving /models --trusted
+# A SavedModel is a program. --trusted runs a model that was exported outside of the container.
 FROM python:3.12-slim AS build
 WORKDIR /source
 COPY constraints.txt pyproject.toml setup.cfg README.md LICENSE ./

@@ -74,7 +74,8 @@ class Predict(beam.PTransform):
             `{"text": "sentence"}`. By default, columns have the names of the inputs.
         keep: Names of the columns to keep, such as `["id"]`. Defaults to all.
         batch_size: Rows per call of the model. The model sorts them by length.
-        trusted: See `keras-bert serve --trusted`.
+        trusted: If True, run a SavedModel that was not exported on the worker's machine. Use it
+            only for models that you trust.
 
     Returns:
         A tuple of two PCollections: the answered rows, dicts, and the others, `Rejected`s.

@@ -11,6 +11,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 import keras_bert
 from keras_bert import heads
+from keras_bert.exporting import own_exports
 from tests import tiny
 
 HEADS = {
@@ -56,8 +57,9 @@ def times(folder, factor):
 
 
 def save(module, folder, serve):
-    """Write a SavedModel with the signature `serving_default`."""
+    """Write a SavedModel with the signature `serving_default`, as an export of this machine."""
     tf.saved_model.save(module, str(folder), signatures={"serving_default": serve})
+    own_exports.record(folder)
     return folder
 
 

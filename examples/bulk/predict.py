@@ -25,6 +25,8 @@ def main(arguments=None):
     parser.add_argument("--text", help="column of the texts, if it is not 'text'")
     parser.add_argument("--keep", nargs="*", help="columns to keep (default: all)")
     parser.add_argument("--parquet", action="store_true", help="write Parquet, not JSON Lines")
+    trusted = "run a SavedModel that was not exported on this machine; for models you trust"
+    parser.add_argument("--trusted", action="store_true", help=trusted)
     args, beam_options = parser.parse_known_args(arguments)
     options = PipelineOptions(beam_options)
     FileSystems.set_options(options)
@@ -33,7 +35,7 @@ def main(arguments=None):
         parser.error(f"argument --input: no file matches {args.input}")
 
     columns = {"text": args.text} if args.text else None
-    predict = bulk.Predict(args.model, columns=columns, keep=args.keep)
+    predict = bulk.Predict(args.model, columns=columns, keep=args.keep, trusted=args.trusted)
     schema = bulk.parquet_schema(predict, args.input, args.format) if args.parquet else None
     pipeline = beam.Pipeline(options=options)
     rows = pipeline | bulk.ReadRows(args.input, args.format)

@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from keras_bert.runtime import reading
-from keras_bert.untrusted import bundle_index
+from keras_bert.untrusted import bundle_index, protobuf
 
 GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _MAX_STATE_FILE = 2**20  # bytes of the file "checkpoint"
-_MAX_GRAPH = 2**23  # bytes of the object graph
-_MAX_NODES = 2**17  # BERT-Large with Adam's slots has 2**12
+# BERT-Large with Adam's slots has 2**12 nodes with 2**16 fields.
+_MAX_NODES = 2**17
+_MAX_FIELDS = 2**20
 PREFERRED = "bert_model.ckpt"
 _LATEST = re.compile(rb'^model_checkpoint_path: "(.+)"$', re.MULTILINE)
 
@@ -134,11 +135,13 @@ def read_graph(bundle: Bundle) -> list[Node]:
 
     rule = f"{bundle.prefix}: {GRAPH} must be an object graph"
     content = bundle.load(GRAPH)
-    if isinstance(content, bytes) and len(content) > _MAX_GRAPH:
-        raise ValueError(f"{rule} of at most {_MAX_GRAPH} bytes, received {len(content)}")
+    message = trackable_object_graph_pb2.TrackableObjectGraph
     try:
-        graph = trackable_object_graph_pb2.TrackableObjectGraph.FromString(content)
-    except (DecodeError, TypeError) as error:
+        if not isinstance(content, bytes):
+            raise ValueError(f"a tensor of the type {type(content).__name__}")
+        protobuf.check(content, message.DESCRIPTOR, _MAX_FIELDS)
+        graph = message.FromString(content)
+    except (DecodeError, ValueError) as error:
         raise ValueError(f"{rule}, received {reading.one_line(error)}") from error
     if len(graph.nodes) > _MAX_NODES:
         raise ValueError(

@@ -15,8 +15,9 @@ from keras_bert.checkpoints import bundle, canonical, folder, model_garden
 from keras_bert.checkpoints.bundle import Bundle
 from keras_bert.checkpoints.canonical import Checkpoint
 from keras_bert.runtime import reading
+from keras_bert.untrusted import protobuf
 
-_MAX_BYTES = 2**25  # of the graph, and of the metadata: 2**25 bytes parse into 2 GB
+_MAX_BYTES = 2**29  # of the graph, and of the metadata
 FORMAT = "saved_model"
 FILES = "saved_model.pb with variables/variables.index and its .data files"
 
@@ -25,6 +26,11 @@ TABLE = model_garden.TABLE
 
 _LOWERCASE = "do_lower_case/.ATTRIBUTES/VARIABLE_VALUE"
 _LAYER = re.compile(r"encoder/_transformer_layers/(\d+)/.+")
+# Paths of the names of ops: of the graph, and of its functions.
+_OPS = (
+    "meta_graphs.graph_def.node.op",
+    "meta_graphs.graph_def.library.function.node_def.op",
+)
 # Activation -> alternative sets of ops. Tanh alone is not enough: the pooler has it too.
 _ACTIVATIONS = {
     "gelu": ({"Erf"}, {"Erfc"}),
@@ -143,18 +149,17 @@ def _infer_config(path: Path, tensors: Bundle, key_of: Mapping[str, str]) -> dic
 
 
 def _read_activation(path: Path) -> str:
-    from google.protobuf.message import DecodeError
     from tensorflow.core.protobuf import saved_model_pb2
 
     file = path / "saved_model.pb"
     content = reading.read_bytes(file, _MAX_BYTES)
     try:
-        model = saved_model_pb2.SavedModel.FromString(content)
-    except DecodeError as error:
-        raise ValueError(
-            f"{file}: must be a SavedModel, received {reading.one_line(error)}"
-        ) from error
-    if not model.meta_graphs:
+        # Only the names of the ops are read: a small file could need gigabytes when it is parsed.
+        names = protobuf.find(content, saved_model_pb2.SavedModel.DESCRIPTOR, *_OPS)
+    except ValueError as error:
+        raise ValueError(f"{file}: must be a SavedModel, received {error}") from error
+    ops = {name.decode("utf-8", "replace") for name in set().union(*names)}
+    if not ops:
         raise ValueError(f"{file}: must be a SavedModel, received one without a graph")
     # Keras stores the arguments of layers in one of these files. The variables do not depend on
     # norm_first.
@@ -165,14 +170,5 @@ def _read_activation(path: Path) -> str:
     for source, text in contents.items():
         if re.search(rb'"norm_first": ?true', text):
             raise ValueError(f"{source}: norm_first must be false for BERT, received true")
-    ops = {
-        node.op
-        for graph in model.meta_graphs
-        for nodes in (
-            graph.graph_def.node,
-            *(function.node_def for function in graph.graph_def.library.function),
-        )
-        for node in nodes
-    }
     found = [name for name, sets in _ACTIVATIONS.items() if any(needed <= ops for needed in sets)]
     return found[0] if len(found) == 1 else "gelu_new"

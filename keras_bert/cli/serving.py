@@ -1,18 +1,15 @@
 """`serve`: a local server for SavedModels or a trained model."""
 
 import contextlib
-import json
 import pathlib
 import re
-import shlex
 import signal
 import tempfile
-import urllib.parse
 
 import keras_bert
 from keras_bert.cli import arguments
 from keras_bert.exporting import tf_serving
-from keras_bert.runtime.terminal import waiting
+from keras_bert.runtime.terminal import printable, shell_quoted, waiting
 from keras_bert.server import models, rest
 
 
@@ -38,7 +35,7 @@ def serve(args):
                 # Windows cannot delete files that TensorFlow has open.
                 folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
                 found = _exported(args, stack.enter_context(folder))
-                export_first = f"keras-bert export {shlex.quote(args.model)} FOLDER"
+                export_first = f"keras-bert export {shell_quoted(args.model)} FOLDER"
             for model in found:
                 model.refresh(settled=False)
         address, port = listener.getsockname()[:2]
@@ -56,7 +53,7 @@ def _exported(args, folder):
     name = args.name or pathlib.Path(args.model).absolute().name.removesuffix(".keras")
     path = pathlib.Path(folder, re.sub(r"[^\w.-]+", "-", name))
     keras_bert.export(arguments.load(args, task="auto"), path, precision=args.precision)
-    return models.find(path, trusted=args.trusted)
+    return models.find(path, trusted=True)  # only this user can write to a temporary folder
 
 
 def _introduction(found, url, export_first=None):
@@ -69,21 +66,20 @@ def _introduction(found, url, export_first=None):
             state = "; ".join(reason for _, _, (_, reason) in model.states())
             if len(found) == 1:
                 raise ValueError(f"{model.folder} could not be loaded: {state}")
-            yield f"{model.name} could not be loaded: {state}"
+            yield printable(f"{model.name} could not be loaded: {state}")
     served = [model for model in found if model.current is not None]
     if not served:
         raise ValueError(f"none of the {len(found)} models could be loaded")
-    yield f"{', '.join(model.name for model in served)}: {url} (Ctrl-C stops)"
+    yield printable(f"{', '.join(model.name for model in served)}: {url} (Ctrl-C stops)")
     # Prefer a model that takes strings for the example.
     for model in ([model for model in served if _takes_strings(model)] or served)[:1]:
-        body = json.dumps({"instances": [model.current.example()]})
-        yield f"curl -d '{body}' {url}/v1/models/{urllib.parse.quote(model.name)}:predict"
+        yield tf_serving.curl_of_row(model.name, model.current.example(), url)
     compose = served[0].folder / tf_serving.COMPOSE_FILE
     how = "see keras-bert export"
     if export_first is not None:
         how = f"{export_first}, then docker compose with the compose.yaml that it writes"
     elif compose.is_file():
-        how = f"docker compose -f {shlex.quote(str(compose))} up"
+        how = f"docker compose -f {shell_quoted(compose)} up"
     yield f"For local testing only. In production, use TensorFlow Serving: {how}"
 
 

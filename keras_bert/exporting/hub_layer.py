@@ -8,7 +8,7 @@ import weakref
 import keras
 
 from keras_bert import keras_internals
-from keras_bert.exporting import allowed_ops
+from keras_bert.exporting import program
 from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.reading import one_line
 
@@ -28,9 +28,9 @@ class HubLayer(keras.layers.Layer):
     exports of the Model Garden, and any `tf.Module` with a `__call__` method. `hub.KerasLayer`
     does the same for Keras 2.
 
-    A SavedModel is a program. By default, its graph may use only the ops in
-    `keras_bert.exporting.allowed_ops`. Pass `trusted=True` to allow all ops; TF-Hub's
-    preprocessors need this, because they use ops of tensorflow-text.
+    A SavedModel is a program. The layer loads exports of this machine, which `keras_bert.export`
+    remembers in the cache. Pass `trusted=True` to load any other SavedModel, if you trust its
+    author.
 
     The `.keras` file of a model contains the SavedModel. To load such a file, pass `trusted=True`
     to `keras_bert.load`, or `safe_mode=False` to `keras.saving.load_model`.
@@ -43,14 +43,15 @@ class HubLayer(keras.layers.Layer):
     Args:
         path: Folder of the SavedModel.
         trainable: If True, train the variables that the SavedModel lists as trainable.
-        trusted: If True, skip the check of allowed ops.
+        trusted: If True, load a SavedModel that was not exported on this machine, also through
+            links.
         variables: Only for `from_config`: list of dicts that describe the variables.
         outputs: Only for `from_config`: shapes and dtypes of the outputs.
         **kwargs: Arguments of `keras.layers.Layer`.
 
     Raises:
         ValueError: If the backend is not TensorFlow, if there is no SavedModel or it cannot be
-            called, or if an op needs `trusted=True`.
+            called, or if it needs `trusted=True`.
 
     Example:
 
@@ -61,7 +62,7 @@ class HubLayer(keras.layers.Layer):
     ...     lambda x: module.scale * x, input_signature=[tf.TensorSpec([None, 3])])
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     tf.saved_model.save(module, folder)
-    ...     layer = HubLayer(folder)
+    ...     layer = HubLayer(folder, trusted=True)
     >>> x = keras.Input((3,))
     >>> keras.Model(x, layer(x)).count_params()
     1
@@ -115,9 +116,8 @@ class HubLayer(keras.layers.Layer):
         # A copy, so that the model can be saved after the original is deleted.
         self._folder = tempfile.mkdtemp(prefix="keras_bert-")
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
-        allowed_ops.copy(path, self._folder)
-        if not self._trusted:
-            allowed_ops.check(self._folder)
+        program.copy(path, self._folder, self._trusted)
+        program.check(self._folder, path, self._trusted)
         try:
             loaded = tf.saved_model.load(self._folder)
         except Exception as error:  # TensorFlow raises many types for broken SavedModels

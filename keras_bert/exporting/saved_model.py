@@ -22,6 +22,7 @@ from keras_bert.exporting import (
     inference_graph,
     model_card,
     onnx_export,
+    own_exports,
     signatures,
     tf_serving,
     tfhub,
@@ -341,6 +342,7 @@ def _write(module, functions, path, info):
         with temporary_folder(path, ".writing-") as temporary:
             tf.saved_model.save(module, str(temporary), signatures=functions)
             tf_serving.write_warmup(temporary, inputs)
+            own_exports.record(temporary)
             version = _rename_to_next_version(temporary, path)
         tf_serving.write_settings(path, inputs)
         model_card.write(version, info)

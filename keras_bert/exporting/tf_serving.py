@@ -3,12 +3,12 @@
 import json
 import pathlib
 import re
-import shlex
 import urllib.parse
 
 import tensorflow as tf
 
 from keras_bert.runtime.escaping import printable
+from keras_bert.runtime.terminal import shell_quoted
 
 WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
 MODELS_FILE = "models.config"
@@ -149,9 +149,14 @@ def curl(name, inputs):
     """Return the lines of a curl command that sends a request to a server on this machine."""
     rows = {spec.name: tf.make_ndarray(_example(spec, "your text"))[0] for spec in inputs}
     row = rows if len(rows) != 1 else next(iter(rows.values()))
-    body = shlex.quote(json.dumps({"instances": [row]}, default=_plain))
-    path = urllib.parse.quote(name, safe="")
-    return f"curl -d {body} \\\n  http://localhost:8501/v1/models/{path}:predict"
+    return curl_of_row(name, row, "http://localhost:8501", " \\\n  ")
+
+
+def curl_of_row(name, row, server, line_break=" "):
+    """Return a curl command that sends a row to a model of the server with this address."""
+    body = json.dumps({"instances": [row]}, default=_plain)
+    url = f"{server}/v1/models/{urllib.parse.quote(name, safe='')}:predict"
+    return f"curl -d {shell_quoted(body)}{line_break}{shell_quoted(url)}"
 
 
 def _plain(value):

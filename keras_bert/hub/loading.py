@@ -16,8 +16,7 @@ from keras_bert.encoder import BertEncoder
 from keras_bert.hub import conversion, resolve
 from keras_bert.provenance import MODEL_FILE
 from keras_bert.runtime.files import atomic_write
-from keras_bert.runtime.reading import first_line
-from keras_bert.runtime.terminal import printable
+from keras_bert.runtime.reading import first_line, one_line
 from keras_bert.untrusted import keras_file
 from keras_bert.untrusted.keras_config import Refused
 
@@ -323,8 +322,7 @@ def _reading(path):
             "--trusted on the command line."
         ) from error
     except Exception as error:  # Keras raises many types for a damaged file
-        reason = printable(first_line(error).partition(" Full object config")[0], 500)
-        raise ValueError(f"{path} could not be loaded: {reason}") from error
+        raise ValueError(f"{path} could not be loaded: {one_line(error)}") from error
 
 
 def _read_model(path, trusted):

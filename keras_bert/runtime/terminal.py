@@ -6,6 +6,7 @@ import importlib
 import io
 import logging
 import os
+import shlex
 import signal
 import sys
 import tempfile
@@ -21,6 +22,7 @@ __all__ = [
     "progress",
     "quiet",
     "quiet_imports",
+    "shell_quoted",
     "stop_requests",
     "use_utf8",
     "waiting",
@@ -36,6 +38,14 @@ def print_line(text: object, file: TextIO | None = None) -> None:
     untrusted file controls the terminal.
     """
     print(printable_lines(str(text)), file=file, flush=True)
+
+
+def shell_quoted(text: object) -> str:
+    """Return a text as one word of a shell command that is safe to print and to copy.
+
+    Control characters become escapes, so the command does not find a file with such a name.
+    """
+    return printable(shlex.quote(str(text)))
 
 
 def use_utf8():

@@ -10,15 +10,17 @@ import gc
 import os
 import pathlib
 import re
+import tempfile
 import threading
 import typing
+import weakref
 
 import numpy as np
 import tensorflow as tf
 from google.protobuf import json_format
 from tensorflow.core.protobuf import saved_model_pb2
 
-from keras_bert.exporting import allowed_ops
+from keras_bert.exporting import program
 from keras_bert.server import rest
 
 _FILE = "saved_model.pb"
@@ -93,14 +95,19 @@ class Version:
 def load(folder, number, trusted=False):
     """Load a version and run it once, because the first run is slow. Return a `Version`.
 
-    Without `trusted`, an op that can do more than compute is a `ValueError`, see `allowed_ops`.
+    Without `trusted`, it must be an export of this machine, or it is a `ValueError`.
     """
-    folder = pathlib.Path(folder)
-    if not trusted:
-        allowed_ops.check(folder)
-    labels = _read_labels(folder)
-    loaded = tf.saved_model.load(str(folder))
-    graph = _read_graph(folder)
+    shown = folder = pathlib.Path(folder)
+    with contextlib.ExitStack() as temporary:
+        if not trusted:  # TensorFlow loads a copy, so that nobody changes it after the check
+            copy = tempfile.TemporaryDirectory(prefix="keras_bert-", ignore_cleanup_errors=True)
+            folder = pathlib.Path(temporary.enter_context(copy))
+            program.copy(shown, folder, trusted)
+        program.check(folder, shown, trusted)
+        labels = _read_labels(folder)
+        loaded = tf.saved_model.load(str(folder))
+        graph = _read_graph(folder)
+        weakref.finalize(loaded, temporary.pop_all().close)  # a graph may read its assets later
     # Loaded functions rename their arguments to identifiers. The graph has the exported names.
     signatures = {
         name: Signature(
@@ -300,8 +307,6 @@ def _read_graph(folder):
 
 def _read_labels(folder):
     file = folder / _LABELS
-    if file.is_symlink() or file.parent.is_symlink():
-        raise ValueError(f"{file} is a link. Serve a SavedModel without links.")
     if not file.is_file():
         return None
     # Do not use splitlines: it also splits at U+2028, which a label may contain.

@@ -220,6 +220,18 @@ def test_damaged_graph(made):
         file.write_bytes(content)
 
 
+def test_a_graph_of_many_messages_is_not_parsed(made, no_execution):
+    """A node without content takes two bytes, and after parsing, a hundred times as many."""
+    file = made[0] / "saved_model.pb"
+    content = file.read_bytes()
+    try:
+        file.write_bytes(content + b"\x12\x00" * 4_000_000)
+        with pytest.raises(ValueError, match="must be a SavedModel, received more than .* fields"):
+            checkpoints.read(made[0])
+    finally:
+        file.write_bytes(content)
+
+
 def test_fuzz(made, no_execution):
     path, _ = made
     files = [path / "saved_model.pb", *(path / "variables").iterdir(), path / "assets/vocab.txt"]

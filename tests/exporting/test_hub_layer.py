@@ -163,7 +163,7 @@ class Doubler(tf.Module):
 
 def test_lists_losses_and_state(tmp_path):
     tf.saved_model.save(Doubler(), str(tmp_path / "doubler"))
-    layer = HubLayer(tmp_path / "doubler")
+    layer = HubLayer(tmp_path / "doubler", trusted=True)
     x = keras.Input((2,))
     model = keras.Model(x, layer(x))
     found = model(np.array([[3.0, 4.0]], "float32"))
@@ -179,14 +179,14 @@ def test_outputs_named_shape_and_dtype(tmp_path):
     module.__call__ = tf.function(lambda x: {"shape": x, "dtype": [x]}, input_signature=specs)
     tf.saved_model.save(module, str(tmp_path / "module"))
     x = keras.Input((2,))
-    keras.Model(x, HubLayer(tmp_path / "module")(x)).save(tmp_path / "model.keras")
+    keras.Model(x, HubLayer(tmp_path / "module", trusted=True)(x)).save(tmp_path / "model.keras")
     reloaded = keras.models.load_model(tmp_path / "model.keras", safe_mode=False)
     assert sorted(reloaded(np.ones((1, 2), "float32"))) == ["dtype", "shape"]
 
 
 def test_layer_from_config_cannot_be_called(tmp_path):
     tf.saved_model.save(Doubler(), str(tmp_path))
-    layer = HubLayer.from_config(HubLayer(tmp_path).get_config())
+    layer = HubLayer.from_config(HubLayer(tmp_path, trusted=True).get_config())
     for value in (np.ones((1, 2), "float32"), keras.Input((2,))):
         with pytest.raises(ValueError, match="has no SavedModel"):
             layer(value)
@@ -200,9 +200,9 @@ def test_errors(tmp_path, content):
         message = "has only signatures"
     elif content == "broken":
         (tmp_path / "saved_model.pb").write_bytes(b"no message")
-        message = "is not a SavedModel: "
+        message = f"{tmp_path} is not a SavedModel: "
     with pytest.raises(ValueError, match=message) as caught:
-        HubLayer(tmp_path)
+        HubLayer(tmp_path, trusted=True)
     assert "\n" not in str(caught.value)
     with pytest.raises(ValueError, match="it does not exist"):
         HubLayer(tmp_path / "nothing")

@@ -63,7 +63,7 @@ def main(folder):
     with tempfile.TemporaryDirectory() as temporary:
         tf.saved_model.save(module, temporary)
         x = keras.Input((3,))
-        layer = keras_bert.HubLayer(temporary)
+        layer = keras_bert.HubLayer(temporary, trusted=True)
         keras_bert.save(keras.Model(x, layer(x)), folder / "hub_layer.keras")
     with tempfile.TemporaryDirectory() as temporary:
         # An exported classifier, for the server and for TensorFlow alone.

@@ -7,6 +7,7 @@ import http.client
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.parse
 
 import numpy as np
 import pytest
@@ -23,6 +25,7 @@ import keras_bert
 from keras_bert.__main__ import main
 from keras_bert.cli import serving as command
 from keras_bert.server import app, models
+from keras_bert.server.rest import Spec
 from tests import served, tiny
 
 TIMEOUT = 1.0  # seconds
@@ -612,6 +615,34 @@ def test_introduction_of_an_encoder(tmp_path):
     assert str(tmp_path) not in purpose, "the temporary folder is not shown"
     kept = list(command._introduction(found, "http://here"))[-1]
     assert f"docker compose -f {tmp_path}" in kept
+
+
+@pytest.mark.parametrize("name", ["';touch pwned;'", '";touch pwned;"', "$(touch pwned)", "`id`"])
+def test_the_printed_commands_are_safe_to_copy(name, tmp_path):
+    """The author of a SavedModel chooses the names of its folder and of its inputs."""
+    signature = models.Signature(
+        {name: Spec("float32", (None,)), "b": Spec("int32", (None,))}, {}, id
+    )
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "compose.yaml").touch()
+    model = models.Model(name, tmp_path / name)
+    model.current = models.Version(1, {"serving_default": signature}, {}, None, None)
+    _, curl, compose = command._introduction([model], "http://[::1]:8501")
+    assert shlex.split(curl) == [
+        "curl", "-d", json.dumps({"instances": [{name: 0.0, "b": 0}]}),
+        f"http://[::1]:8501/v1/models/{urllib.parse.quote(name, safe='')}:predict",
+    ]  # fmt: skip
+    assert shlex.split(compose)[-2:] == [str(tmp_path / name / "compose.yaml"), "up"]
+
+
+def test_printed_names_have_no_control_characters(tmp_path):
+    signature = models.Signature({"\x1b[2J\x7f": Spec("object", (None,))}, {}, id)
+    found = [models.Model("\x1b]0;title\x07", tmp_path / "\x1b[2J") for _ in range(2)]
+    found[0].current = models.Version(1, {"serving_default": signature}, {}, None, None)
+    found[1].refresh(settled=False)
+    found[1]._states[1] = ("END", ("UNKNOWN", "\x1b[2J"))
+    for line in command._introduction(found, "http://127.0.0.1:8501"):
+        assert line.isprintable()
 
 
 def _own_address():

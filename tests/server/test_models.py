@@ -120,7 +120,8 @@ def test_version_that_is_being_copied_is_not_loaded(model, versions, tmp_path, m
     monkeypatch.setattr(models, "load", lambda *args: loads.append(args) or load(*args))
     new = tmp_path / "m" / "2"
     (new / "variables").mkdir(parents=True)
-    shutil.copy(versions[5.0] / "saved_model.pb", new)
+    for name in ("saved_model.pb", "fingerprint.pb"):
+        shutil.copy(versions[5.0] / name, new)
     model.refresh()
     for name in ("variables.index", "variables.data-00000-of-00001"):
         shutil.copy(versions[5.0] / "variables" / name, new / "variables")

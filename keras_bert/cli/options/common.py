@@ -23,17 +23,17 @@ def add_command(commands, name, help, run=None):
     return parser
 
 
-def add_model(parser, help=MODEL_HELP):
-    """Add the model, and the option to trust it."""
+def add_model(parser, help=MODEL_HELP, code="code in the model"):
+    """Add the model, and the option to trust it; `code` is what may run then."""
     parser.add_argument("model", help=help)
-    add_trusted(parser)
+    add_trusted(parser, code)
 
 
-def add_trusted(parser):
+def add_trusted(parser, code="code in the model"):
     parser.add_argument(
         "--trusted",
         action="store_true",
-        help="allow code in the model to run; use only for models you trust",
+        help=f"allow {code} to run; use only for models you trust",
     )
 
 

@@ -9,7 +9,9 @@ def add_serve(commands):
         "serving.serve",
     )  # fmt: skip
     common.add_model(
-        parser, "SavedModels: a model folder, a version or several models; or a trained model"
+        parser,
+        "SavedModels: a model folder, a version or several models; or a trained model",
+        "code in the model, or a SavedModel that was not exported on this machine,",
     )
     common.add_precision(parser)
     parser.add_argument("--name", help="model name in URLs (default: name of the folder)")

@@ -1,0 +1,83 @@
+"""Copy and check a SavedModel before TensorFlow loads it.
+
+A SavedModel is a program. Its graph can write files, read them, open connections and call Python,
+partly while it loads. No check of the graph can prevent this, so the user must trust its author.
+"""
+
+import pathlib
+import shutil
+
+from keras_bert.exporting import own_exports
+from keras_bert.runtime import reading
+from keras_bert.runtime.terminal import printable
+from keras_bert.untrusted import protobuf
+
+_MAX_GRAPH = 2**29  # bytes
+_FUNCTION_NAME = "meta_graphs.graph_def.library.function.signature.name"
+
+
+def copy(folder, target, trusted):
+    """Copy the files of a SavedModel that TensorFlow loads to an existing folder.
+
+    Special files are a `ValueError`, and so are links unless `trusted`.
+    """
+    folder = pathlib.Path(folder)
+    paths = [folder / name for name in own_exports.LOADED]
+    while paths:
+        path = paths.pop()
+        copied = pathlib.Path(target, path.relative_to(folder))
+        if path.is_symlink() and not trusted:
+            raise ValueError(
+                f"{printable(str(path))} is a link. Copy the SavedModel with cp -rL, and use the "
+                "copy"
+            )
+        if path.is_dir():
+            copied.mkdir()
+            paths.extend(path.iterdir())
+        elif path.is_file():
+            shutil.copyfile(path, copied)
+        elif path.exists():
+            raise ValueError(f"{printable(str(path))} is not a regular file; remove it")
+
+
+def check(folder, shown, trusted):
+    """Raise a `ValueError` if TensorFlow must not load a SavedModel. Nothing of it runs.
+
+    Without `trusted`, it must be an export of this machine. TensorFlow must load the files of
+    `folder`, so nobody else may change them. `shown` is the folder's name for errors.
+    """
+    shown = printable(str(shown))
+    file = pathlib.Path(folder, "saved_model.pb")
+    if not file.is_file():
+        raise ValueError(f"{shown} must be the folder of a SavedModel; it has no saved_model.pb")
+    if trusted:
+        _check_graph(file, shown)
+    elif not own_exports.is_own(folder):
+        raise ValueError(
+            f"{shown}: a SavedModel is a program, and this machine did not export "
+            "this one. Pass trusted=True or --trusted if you trust its author, or export the model "
+            "on this machine"
+        )
+
+
+def _check_graph(file, shown):
+    """Refuse graphs that would take much memory, or change what TensorFlow's ops do."""
+    from tensorflow.core.protobuf import saved_model_pb2
+    from tensorflow.python.framework import op_def_registry
+
+    content = reading.read_bytes(file, _MAX_GRAPH)
+    message = saved_model_pb2.SavedModel.DESCRIPTOR
+    try:
+        protobuf.check(content, message)
+        [names] = protobuf.find(content, message, _FUNCTION_NAME)
+    except ValueError as error:
+        raise ValueError(
+            f"{shown} is not a SavedModel: its saved_model.pb has {error}; download or export it "
+            "again"
+        ) from error
+    for name in sorted(name.decode("utf-8", "replace") for name in names):
+        if op_def_registry.get(name) is not None:
+            raise ValueError(
+                f"{shown} defines a function with the name of TensorFlow's op {name}; export the "
+                "model again with TensorFlow"
+            )
