@@ -1,4 +1,4 @@
-"""Terminal output: safe text, spinners, progress bars, quiet imports and requests to stop."""
+"""Terminal output: safe text, spinners, progress bars and quiet imports."""
 
 import contextlib
 import functools
@@ -6,10 +6,8 @@ import importlib
 import io
 import logging
 import os
-import signal
 import sys
 import tempfile
-import threading
 import time
 import warnings
 from typing import Any
@@ -19,7 +17,6 @@ __all__ = [
     "progress",
     "quiet",
     "quiet_imports",
-    "stop_requests",
     "use_utf8",
     "waiting",
 ]
@@ -50,7 +47,8 @@ def quiet_imports():
     """Hide what TensorFlow writes to stderr while it is imported.
 
     TensorFlow reports missing GPU drivers and CPU features before it reads any setting, so the
-    file descriptor itself is redirected. If the import fails, the hidden output is shown.
+    file descriptor itself is redirected. If the import fails, the hidden output is shown. After
+    Ctrl-C, it is not.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sys.stderr.flush()
@@ -64,6 +62,8 @@ def quiet_imports():
             with waiting("Starting TensorFlow", terminal), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 yield
+        except KeyboardInterrupt:
+            raise
         except BaseException:
             hidden.seek(0)
             os.write(saved, hidden.read())
@@ -162,34 +162,3 @@ def _notebook_progress():
                 self._rendered_at = time.monotonic()
 
     return NotebookProgress
-
-
-@contextlib.contextmanager
-def stop_requests(enabled=True):
-    """Yield a `threading.Event` that the first Ctrl-C or SIGTERM sets.
-
-    A second signal raises `KeyboardInterrupt`. No handlers are installed outside of the main
-    thread, or for signals that the process ignores or handles itself.
-    """
-    stop = threading.Event()
-
-    def request_stop(*_):
-        if stop.is_set():
-            raise KeyboardInterrupt
-        stop.set()
-        message = "\nStopping after this step. Press Ctrl-C again to stop now."
-        print(message, file=sys.stderr, flush=True)
-
-    defaults = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
-    replaced = {}
-    if enabled and threading.current_thread() is threading.main_thread():
-        replaced = {
-            number: signal.signal(number, request_stop)
-            for number, handler in defaults.items()
-            if signal.getsignal(number) == handler
-        }
-    try:
-        yield stop
-    finally:
-        for number, handler in replaced.items():
-            signal.signal(number, handler)
