@@ -40,6 +40,8 @@ def main(argv=None):
         return 0
     except KeyboardInterrupt as error:
         print(f"keras-bert: {str(error) or 'stopped'}", file=sys.stderr)
+        # After Ctrl-C in `exec`, `python -m` ignores the status unless another `exec` succeeds.
+        exec("")
         return 130
     except Exception as error:
         if os.environ.get(_TRACEBACK):

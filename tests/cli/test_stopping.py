@@ -3,6 +3,7 @@
 import contextlib
 import importlib
 import json
+import os
 import re
 import signal
 import subprocess
@@ -101,6 +102,20 @@ def test_other_commands_end_where_an_import_swallows_ctrl_c(monkeypatch, capfd):
     monkeypatch.setattr(importlib, "import_module", swallow_first(importlib.import_module))
     assert run("info", "minilm") == 130
     assert capfd.readouterr().err == "keras-bert: stopped\n"
+
+
+def test_status_after_ctrl_c_in_a_module_that_calls_exec(tmp_path, monkeypatch):
+    """CPython would end `python -m` by SIGINT, not with status 130."""
+    (tmp_path / "keras.py").write_text(
+        "import signal, sys\n"
+        "sys.modules.pop('colorsys', None)\n"
+        "signal.raise_signal(signal.SIGINT)\n"
+        "exec('import colorsys')\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *filter(None, sys.path)]))
+    with start("info", "minilm") as process:
+        _, error = process.communicate()
+    assert (process.returncode, error) == (130, "keras-bert: stopped\n")
 
 
 def test_full_disk_after_ctrl_c_is_an_error(commands, tmp_path, eager, monkeypatch, capfd):
