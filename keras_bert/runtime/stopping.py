@@ -99,7 +99,7 @@ def stop_requests():
     stop = signal.getsignal(signal.SIGINT)
     if not isinstance(stop, StopRequest) or not _is_main_thread():
         stop = StopRequest()
-    with _handle(signal.SIGINT, signal.default_int_handler, stop):
+    with _handle(signal.SIGINT, signal.default_int_handler, stop), _hide_unraisable(stop):
         try:
             yield stop
         except KeyboardInterrupt:
@@ -123,6 +123,22 @@ def _handle(number, default, handler):
         yield
     finally:
         signal.signal(number, default)
+
+
+@contextlib.contextmanager
+def _hide_unraisable(stop):
+    """Hide the `KeyboardInterrupt` that Python prints and drops, for example in `__del__`."""
+    show = sys.unraisablehook
+
+    def show_others(unraisable):
+        if not (stop.is_pending and issubclass(unraisable.exc_type, KeyboardInterrupt)):
+            show(unraisable)
+
+    sys.unraisablehook = show_others
+    try:
+        yield
+    finally:
+        sys.unraisablehook = show
 
 
 def _is_main_thread():

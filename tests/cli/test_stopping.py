@@ -80,7 +80,7 @@ def test_finetune_ends_where_ctrl_c_is_swallowed(
     place, wrap, commands, tmp_path, eager, monkeypatch, capfd
 ):
     monkeypatch.setattr(*place, wrap(getattr(*place)))
-    assert run(*commands["finetune"], "--output", tmp_path / "model") == 130
+    assert run(*commands["finetune"], "--epochs", 2, "--output", tmp_path / "model") == 130
     assert capfd.readouterr().err.splitlines()[-1] == "keras-bert: stopped"
     assert not (tmp_path / "model").exists()
 
@@ -93,7 +93,7 @@ def test_pretrain_ends_where_ctrl_c_is_swallowed(
     place, wrap, commands, tmp_path, eager, monkeypatch, capfd
 ):
     monkeypatch.setattr(*place, wrap(getattr(*place)))
-    assert run(*commands["pretrain"], "--output", tmp_path / "model") == 130
+    assert run(*commands["pretrain"], "--steps", 2, "--output", tmp_path / "model") == 130
     assert capfd.readouterr().err.splitlines()[-1] == "keras-bert: stopped"
     assert [path.name for path in tmp_path.rglob("*.*")] in ([], [".lock"])
 
@@ -129,7 +129,7 @@ def test_full_disk_after_ctrl_c_is_an_error(commands, tmp_path, eager, monkeypat
 
     monkeypatch.setattr(finetuning.RunState, "save", interrupt)
     monkeypatch.setattr("keras_bert.save", no_space)
-    assert run(*commands["finetune"], "--output", tmp_path / "model") == 1
+    assert run(*commands["finetune"], "--epochs", 2, "--output", tmp_path / "model") == 1
     assert "No space left on device" in capfd.readouterr().err.splitlines()[-1]
 
 
@@ -165,7 +165,7 @@ def interrupt_after(seconds, arguments, output):
     where = (seconds, process.returncode, out, error, files)
     assert not any(_TEMPORARY.match(name) for name in files), where
     if process.returncode == -signal.SIGINT:  # before the handler was installed
-        assert "in main" not in error and "in _run" not in error, where
+        assert ", in main\n" not in error, where
         assert files == [], where
         return
     assert "Traceback" not in error and "WARNING" not in error, where

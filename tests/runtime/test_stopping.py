@@ -40,6 +40,24 @@ def test_swallowed_ctrl_c_is_raised_by_the_check():
         stop.check()
 
 
+def test_ctrl_c_in_a_finalizer_is_not_printed(monkeypatch):
+    class Finalized:
+        def __del__(self):
+            signal.raise_signal(signal.SIGINT)
+
+    class Broken:
+        def __del__(self):
+            raise ValueError
+
+    shown = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda found: shown.append(found.exc_type))
+    with pytest.raises(KeyboardInterrupt), stop_requests() as stop:
+        Finalized()
+        Broken()
+        stop.check()
+    assert shown == [ValueError]
+
+
 def test_an_error_after_ctrl_c_is_an_interrupt():
     def to_error():
         swallow()
