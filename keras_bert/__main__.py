@@ -16,6 +16,7 @@ import warnings
 from keras_bert.cli.options import make_parser
 from keras_bert.hub import resolve
 from keras_bert.runtime.reading import first_line, one_line
+from keras_bert.runtime.stopping import stop_requests
 from keras_bert.runtime.terminal import print_line, quiet_imports, use_utf8
 
 # Commands whose model is a name or a path that `resolve` knows; `serve` also takes SavedModels.
@@ -32,6 +33,26 @@ def main(argv=None):
     Return the exit status: 0; 1 after an error, which is one line on stderr; 2 for wrong arguments
     or without a command; 130 after Ctrl-C, unless the command handles it.
     """
+    try:
+        with stop_requests():
+            return _parse_and_run(argv)
+    except BrokenPipeError:  # the reader of our output has closed it, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt as error:
+        print_line(f"keras-bert: {str(error) or 'stopped'}", file=sys.stderr)
+        # After Ctrl-C in `exec`, `python -m` ignores the status unless another `exec` succeeds.
+        exec("")
+        return 130
+    except Exception as error:
+        if os.environ.get(_TRACEBACK):
+            raise
+        print_line(f"keras-bert: {_message(error)}", file=sys.stderr)
+        return 1
+
+
+def _parse_and_run(argv):
+    """Run the command and return 0, or return 2 without a command."""
     use_utf8()
     parser = make_parser()
     args, unknown = parser.parse_known_args(argv)
@@ -46,19 +67,7 @@ def main(argv=None):
     if args.command is None:
         parser.print_help()
         return 2
-    try:
-        _run(args)
-    except BrokenPipeError:  # the reader of our output has closed it, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except KeyboardInterrupt as error:
-        print_line(f"keras-bert: {str(error) or 'stopped'}", file=sys.stderr)
-        return 130
-    except Exception as error:
-        if os.environ.get(_TRACEBACK):
-            raise
-        print_line(f"keras-bert: {_message(error)}", file=sys.stderr)
-        return 1
+    _run(args)
     return 0
 
 
@@ -73,7 +82,7 @@ def _run(args):
     if args.command in _TAKES_MODEL:
         resolve.check(args.model)
     module, name = args.run.split(".")
-    with quiet_imports():
+    with quiet_imports(), stop_requests() as stop, stop.between_imports():
         command = getattr(importlib.import_module(f"keras_bert.cli.{module}"), name)
         importlib.import_module("tensorflow")  # other backends import it later, with its log lines
     with _plain_warnings():

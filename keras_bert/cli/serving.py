@@ -9,7 +9,7 @@ import tempfile
 import keras_bert
 from keras_bert.cli import arguments
 from keras_bert.exporting import tf_serving
-from keras_bert.runtime.terminal import printable, shell_quoted, waiting
+from keras_bert.runtime.terminal import print_line, printable, shell_quoted, waiting
 from keras_bert.server import models, rest
 
 
@@ -41,11 +41,11 @@ def serve(args):
         address, port = listener.getsockname()[:2]
         url = f"http://{f'[{address}]' if ':' in address else address}:{port}"
         for line in _introduction(found, url, export_first):
-            print(line, flush=True)
+            print_line(line)
         with contextlib.suppress(KeyboardInterrupt):
             limits = app.Limits(args.max_body, args.max_text, args.max_rows)
             app.make(found, args.host, limits).run(sockets=[listener])
-        print("stopped")
+        print_line("stopped")
 
 
 def _exported(args, folder):

@@ -116,7 +116,7 @@ class Loop:
         """Train the remaining steps.
 
         `bar` is a `rich.progress.Progress`. `on_record` is called with each line of the history.
-        When the `threading.Event` `stop` is set before the last step, the loop saves a checkpoint
+        When the `StopRequest` `stop` is pending before the last step, the loop saves a checkpoint
         and raises `KeyboardInterrupt`. A loss or weight that is not finite is a `ValueError`.
         """
         tasks = self._bar_tasks(bar)
@@ -212,8 +212,8 @@ class Loop:
             self.history.append(record)
             if is_last:
                 self.position = StreamPosition()  # the next phase begins with the first document
-            # Read the event once. A later request applies to the next step.
-            stopping = stop.is_set()
+            # Read the flag once. A later request applies to the next step.
+            stopping = stop.is_pending
             if is_last or stopping or self.step % self.intervals.save_every == 0:
                 self._save()
             if self._writes:

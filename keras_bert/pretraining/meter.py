@@ -25,7 +25,7 @@ class Meter(keras.callbacks.Callback):
 
     `task` is the phase's task on `bar`, a `rich.progress.Progress`. `accumulate` is the number of
     batches per optimizer step, and `done` the number of completed steps of the phase. When the
-    `threading.Event` `stop` is set, the training stops after the current step.
+    `StopRequest` `stop` is pending, the training stops after the current step.
     """
 
     def __init__(self, model, stream, bar, task, accumulate, done, stop):
@@ -60,7 +60,8 @@ class Meter(keras.callbacks.Callback):
             self._shown = now
         if (batch + 1) % self._accumulate == 0:
             self._done += 1
-            if self._stop.is_set():
+            self._stop.end_step()
+            if self._stop.is_pending:
                 self.model.stop_training = True
 
     def on_train_end(self, logs=None):

@@ -17,8 +17,9 @@ from keras_bert.pretraining.recipe import OPTIMIZERS, Phase, Recipe, two_phases
 from keras_bert.pretraining.state import Checkpoints
 from keras_bert.runtime import distribution
 from keras_bert.runtime.files import exclusive_lock, remove_stale_temporaries
+from keras_bert.runtime.stopping import stop_requests
 from keras_bert.runtime.tensorboard import writer
-from keras_bert.runtime.terminal import print_line, progress, stop_requests
+from keras_bert.runtime.terminal import print_line, progress
 from keras_bert.training.report import CURVES_FILE
 
 __all__ = ["OPTIMIZERS", "Phase", "Recipe", "compile_model", "pretrain", "two_phases"]
@@ -46,7 +47,8 @@ def pretrain(
     one. With each checkpoint, the model is also saved for `keras_bert.load`.
 
     Ctrl-C or SIGTERM saves a checkpoint after the current step and raises `KeyboardInterrupt`. A
-    second signal stops immediately. With several processes, the first signal stops immediately.
+    second signal stops immediately. So does the first signal before the first step has ended, or
+    with several processes.
 
     As in Google's code, the loss is first averaged over the masked tokens of each device and
     accumulated batch, and then over devices and accumulated batches.
@@ -99,27 +101,29 @@ def pretrain(
     >>> model.name, history[-1]["step"]
     ('pretraining', 2)
     """
-    eval_every = save_every if eval_every is None else eval_every
-    intervals = Intervals(log_every, save_every, eval_every, eval_rows)
-    _check_batches(recipe)
-    encoder, task = _check_model(model, records, recipe.phases)
-    _check_records(records, task)
-    keras.utils.set_random_seed(recipe.seed)
-    loop = Loop(
-        model=heads.pretraining(model) if isinstance(model, BertEncoder) else model,
-        records=records,
-        folder=pathlib.Path(folder),
-        recipe=recipe,
-        intervals=intervals,
-    )
-    compile_model(loop.trained, recipe.new_optimizer())
-    settings = _settings(loop, encoder)
-    checkpoints = Checkpoints(folder, settings, keep)
-    if not checkpoints.exist() and pathlib.Path(folder, loading.MODEL_FILE).is_file():
-        raise ValueError(
-            f"{folder} contains a model, but no checkpoint of a run to resume; use another folder"
+    with stop_requests() as stop:
+        eval_every = save_every if eval_every is None else eval_every
+        intervals = Intervals(log_every, save_every, eval_every, eval_rows)
+        _check_batches(recipe)
+        encoder, task = _check_model(model, records, recipe.phases)
+        _check_records(records, task)
+        keras.utils.set_random_seed(recipe.seed)
+        loop = Loop(
+            model=heads.pretraining(model) if isinstance(model, BertEncoder) else model,
+            records=records,
+            folder=pathlib.Path(folder),
+            recipe=recipe,
+            intervals=intervals,
         )
-    _train(loop, checkpoints, tensorboard, show_progress)
+        compile_model(loop.trained, recipe.new_optimizer())
+        settings = _settings(loop, encoder)
+        checkpoints = Checkpoints(folder, settings, keep)
+        if not checkpoints.exist() and pathlib.Path(folder, loading.MODEL_FILE).is_file():
+            raise ValueError(
+                f"{folder} contains a model, but no checkpoint of a run to resume; use another "
+                "folder"
+            )
+        _train(loop, checkpoints, tensorboard, show_progress, stop)
     return loop.model, loop.history
 
 
@@ -191,7 +195,7 @@ def _settings(loop, encoder):
     return json.loads(json.dumps(settings, default=str))
 
 
-def _train(loop, checkpoints, tensorboard, show_progress):
+def _train(loop, checkpoints, tensorboard, show_progress, stop):
     """Run the loop with the folder locked, and report its progress."""
     index, workers = distribution.worker()
     writes = index == 0
@@ -207,8 +211,9 @@ def _train(loop, checkpoints, tensorboard, show_progress):
             print_line(loop.describe(), file=sys.stderr)
         columns = ("loss {task.fields[loss]}", "{task.fields[rate]} tokens/s")
         bar = stack.enter_context(progress(*columns, show=show_progress))
-        # Several processes would not stop after the same step.
-        stop = stack.enter_context(stop_requests(workers == 1))
+        stop.check()
+        if workers == 1:  # several processes would not stop after the same step
+            stack.enter_context(stop.finishing_steps())
         write = writer(tensorboard if writes else None)
 
         def on_record(record):

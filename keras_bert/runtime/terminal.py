@@ -1,4 +1,4 @@
-"""Terminal output: spinners, progress bars, quiet imports and requests to stop."""
+"""Terminal output: spinners, progress bars and quiet imports."""
 
 import contextlib
 import functools
@@ -7,10 +7,8 @@ import io
 import logging
 import os
 import shlex
-import signal
 import sys
 import tempfile
-import threading
 import time
 import warnings
 from typing import Any, TextIO
@@ -23,7 +21,6 @@ __all__ = [
     "quiet",
     "quiet_imports",
     "shell_quoted",
-    "stop_requests",
     "use_utf8",
     "waiting",
 ]
@@ -61,7 +58,8 @@ def quiet_imports():
     """Hide what TensorFlow writes to stderr while it is imported.
 
     TensorFlow reports missing GPU drivers and CPU features before it reads any setting, so the
-    file descriptor itself is redirected. If the import fails, the hidden output is shown.
+    file descriptor itself is redirected. If the import fails, the hidden output is shown. After
+    Ctrl-C, it is not.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     sys.stderr.flush()
@@ -75,6 +73,8 @@ def quiet_imports():
             with waiting("Starting TensorFlow", terminal), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 yield
+        except KeyboardInterrupt:
+            raise
         except BaseException:
             hidden.seek(0)
             os.write(saved, hidden.read())
@@ -176,34 +176,3 @@ def _notebook_progress():
                 self._rendered_at = time.monotonic()
 
     return NotebookProgress
-
-
-@contextlib.contextmanager
-def stop_requests(enabled=True):
-    """Yield a `threading.Event` that the first Ctrl-C or SIGTERM sets.
-
-    A second signal raises `KeyboardInterrupt`. No handlers are installed outside of the main
-    thread, or for signals that the process ignores or handles itself.
-    """
-    stop = threading.Event()
-
-    def request_stop(*_):
-        if stop.is_set():
-            raise KeyboardInterrupt
-        stop.set()
-        message = "\nStopping after this step. Press Ctrl-C again to stop now."
-        print_line(message, sys.stderr)
-
-    defaults = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
-    replaced = {}
-    if enabled and threading.current_thread() is threading.main_thread():
-        replaced = {
-            number: signal.signal(number, request_stop)
-            for number, handler in defaults.items()
-            if signal.getsignal(number) == handler
-        }
-    try:
-        yield stop
-    finally:
-        for number, handler in replaced.items():
-            signal.signal(number, handler)

@@ -21,6 +21,7 @@ from google.protobuf import json_format
 from tensorflow.core.protobuf import saved_model_pb2
 
 from keras_bert.exporting import program
+from keras_bert.runtime.escaping import check_name
 from keras_bert.server import rest
 
 _FILE = "saved_model.pb"
@@ -309,9 +310,12 @@ def _read_labels(folder):
     file = folder / _LABELS
     if not file.is_file():
         return None
-    # Do not use splitlines: it also splits at U+2028, which a label may contain.
+    # Do not use splitlines: it also splits at U+2028, which `check_name` refuses.
     text = file.read_bytes().decode("utf-8").replace("\r\n", "\n")
-    return text.removesuffix("\n").split("\n")
+    labels = text.removesuffix("\n").split("\n")
+    for label in labels:
+        check_name(label, f"{file}: a label")
+    return labels
 
 
 def _specs(tensors):

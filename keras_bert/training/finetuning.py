@@ -17,6 +17,7 @@ from keras_bert.encoder import BertEncoder
 from keras_bert.runtime import distribution
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.files import exclusive_lock
+from keras_bert.runtime.stopping import stop_requests
 from keras_bert.runtime.terminal import print_line
 from keras_bert.tasks import inference, registry
 from keras_bert.training import loop
@@ -175,7 +176,8 @@ def finetune(
         if data is not None:
             _check_data(task, train, data)
 
-    with _lock(folder):
+    with stop_requests() as stop, _lock(folder):
+        stop.check()
         keras.utils.set_random_seed(recipe.seed)
         is_new = model is None
         model = task.build(encoder, train) if is_new else model

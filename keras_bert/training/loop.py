@@ -8,6 +8,7 @@ import warnings
 import keras
 import numpy as np
 
+from keras_bert.runtime.stopping import stop_requests
 from keras_bert.runtime.tensorboard import writer
 from keras_bert.runtime.terminal import print_line, progress
 from keras_bert.runtime.warn import level_of_caller
@@ -63,11 +64,7 @@ class Loop:
                 )
             state.epoch = max(state.epoch, restored_epochs)
             try:
-                while not (
-                    state.stopped or state.epoch >= self.plan.epochs or self._is_out_of_patience()
-                ):
-                    self._train_epoch()
-                    self._end_epoch()
+                self._train()
             except KeyboardInterrupt:
                 self._synchronize()
                 if self._watch is not None:
@@ -103,6 +100,17 @@ class Loop:
             state.history.append(record)  # stopped before the epoch was recorded
         return record
 
+    def _train(self):
+        """Train epochs until the last one, Ctrl-C or a callback."""
+        state = self._state
+        with stop_requests() as stop:
+            while not (
+                state.stopped or state.epoch >= self.plan.epochs or self._is_out_of_patience()
+            ):
+                stop.check()
+                self._train_epoch(stop)
+                self._end_epoch()
+
     def _is_out_of_patience(self):
         if self._patience is None or not self._state.history:
             return False
@@ -114,12 +122,12 @@ class Loop:
         if keras.backend.backend() == "jax":
             self._model.jax_state_sync()
 
-    def _train_epoch(self):
+    def _train_epoch(self, stop):
         state, plan = self._state, self.plan
         batches = plan.epoch(state.epoch)
         self._callbacks.on_epoch_begin(state.epoch)
         self._watch = _Watch(
-            self._log.bar, state, batches, plan.epochs, self._callbacks, self._after_batch
+            self._log.bar, state, batches, plan.epochs, self._callbacks, self._after_batch, stop
         )
         callbacks = [*plan.callbacks(state.epoch, state.batch), self._watch]
         self._model.fit(batches.dataset(state.batch), shuffle=False, verbose=0, callbacks=callbacks)
@@ -244,8 +252,9 @@ class _Watch(keras.callbacks.Callback):
         logs: The metrics that Keras computed for the epoch.
     """
 
-    def __init__(self, bar, state, batches, epochs, callbacks, after_batch):
+    def __init__(self, bar, state, batches, epochs, callbacks, after_batch, stop):
         super().__init__()
+        self._stop = stop
         self._bar, self._state, self._batches = bar, state, batches
         self._callbacks, self._after_batch = callbacks, after_batch
         self._sizes = [len(rows) for rows in batches.rows]
@@ -267,6 +276,7 @@ class _Watch(keras.callbacks.Callback):
         self._callbacks.on_train_batch_begin(self._first + batch, logs)
 
     def on_train_batch_end(self, batch, logs=None):
+        self._stop.check()
         self._batch, self._last = batch, logs
         now = time.perf_counter()
         done = self._first + batch + 1

@@ -194,7 +194,7 @@ def test_only_one_function_prints():
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "print":
                 found.add(file.relative_to(PACKAGE).as_posix())
     # inference.py prints predictions, which are data unless stdout is a terminal.
-    assert found == {"cli/inference.py", "cli/serving.py", "runtime/terminal.py"}
+    assert found == {"cli/inference.py", "runtime/terminal.py"}
 
 
 @pytest.mark.parametrize("text", HOSTILE)

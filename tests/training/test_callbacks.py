@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import keras_bert
+from keras_bert.runtime.stopping import StopRequest
 from keras_bert.tasks import inference
 from keras_bert.training import finetuning, loop
 from tests import tiny
@@ -242,8 +243,9 @@ def test_the_rate_leaves_out_what_is_not_training(monkeypatch):
         clock[0] += seconds
 
     watch = loop._Watch(
-        bar, state, batches, 1, callbacks.Callback(), lambda done: pass_time(50.0 * (done == 2))
-    )
+        bar, state, batches, 1, callbacks.Callback(), lambda done: pass_time(50.0 * (done == 2)),
+        StopRequest(),
+    )  # fmt: skip
     for batch in range(4):
         pass_time(1.0)
         watch.on_train_batch_end(batch, {"loss": 1.0})

@@ -1,0 +1,193 @@
+"""Ctrl-C at any moment of a command ends it with status 130, one line, and without files."""
+
+import contextlib
+import importlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import keras
+import pytest
+
+from keras_bert.cli import arguments
+from keras_bert.pretraining import train
+from keras_bert.training import finetuning
+from tests import pretraining_runs
+from tests.cli.shared import TEXTS, run
+
+_TEMPORARY = re.compile(r"\..*\.[0-9a-f]{8}|tmp")
+
+
+@pytest.fixture(autouse=True)
+def hears_ctrl_c():
+    """Handle Ctrl-C as Python does, also in a test run that a shell starts in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(scope="module")
+def commands(encoder_folder, tmp_path_factory):
+    """Return the arguments of `finetune` and `pretrain` except for `--output`."""
+    folder = tmp_path_factory.mktemp("data")
+    file = folder / "a.tsv"
+    file.write_text(TEXTS)
+    pretraining_runs.records(folder)
+    config = folder / "config.json"
+    config.write_text(json.dumps(pretraining_runs.CONFIG))
+    return {
+        "finetune": ["finetune", "--model", encoder_folder, "--train", file, "--dev", file,
+                     "--epochs", 10**5, "--batch-size", 4],
+        "pretrain": ["pretrain", "--records", folder / "records", "--config", config,
+                     "--steps", 10**5, "--lengths", 16, "--batch-size", 4, "--log-every", 1],
+    }  # fmt: skip
+
+
+def swallow():
+    with contextlib.suppress(BaseException):
+        signal.raise_signal(signal.SIGINT)
+
+
+def swallow_first(function):
+    """Return a function that swallows Ctrl-C and calls `function`."""
+
+    def swallow_and_call(*args, **options):
+        swallow()
+        return function(*args, **options)
+
+    return swallow_and_call
+
+
+def fail_first(function):
+    """Return a function that turns Ctrl-C into another error, as TensorFlow does."""
+
+    def fail(*args, **options):
+        swallow()
+        raise RuntimeError("KeyboardInterrupt in a callback")
+
+    return fail
+
+
+@pytest.mark.parametrize("wrap", [swallow_first, fail_first])
+@pytest.mark.parametrize(
+    "place", [(importlib, "import_module"), (arguments, "load"), (keras.Model, "fit")]
+)
+def test_finetune_ends_where_ctrl_c_is_swallowed(
+    place, wrap, commands, tmp_path, eager, monkeypatch, capfd
+):
+    monkeypatch.setattr(*place, wrap(getattr(*place)))
+    assert run(*commands["finetune"], "--epochs", 2, "--output", tmp_path / "model") == 130
+    assert capfd.readouterr().err.splitlines()[-1] == "keras-bert: stopped"
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize("wrap", [swallow_first, fail_first])
+@pytest.mark.parametrize(
+    "place", [(importlib, "import_module"), (train, "compile_model"), (keras.Model, "fit")]
+)
+def test_pretrain_ends_where_ctrl_c_is_swallowed(
+    place, wrap, commands, tmp_path, eager, monkeypatch, capfd
+):
+    monkeypatch.setattr(*place, wrap(getattr(*place)))
+    assert run(*commands["pretrain"], "--steps", 2, "--output", tmp_path / "model") == 130
+    assert capfd.readouterr().err.splitlines()[-1] == "keras-bert: stopped"
+    assert [path.name for path in tmp_path.rglob("*.*")] in ([], [".lock"])
+
+
+def test_other_commands_end_where_an_import_swallows_ctrl_c(monkeypatch, capfd):
+    monkeypatch.setattr(importlib, "import_module", swallow_first(importlib.import_module))
+    assert run("info", "minilm") == 130
+    assert capfd.readouterr().err == "keras-bert: stopped\n"
+
+
+def test_status_after_ctrl_c_in_a_module_that_calls_exec(tmp_path, monkeypatch):
+    """CPython would end `python -m` by SIGINT, not with status 130."""
+    (tmp_path / "keras.py").write_text(
+        "import signal, sys\n"
+        "sys.modules.pop('colorsys', None)\n"
+        "signal.raise_signal(signal.SIGINT)\n"
+        "exec('import colorsys')\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *filter(None, sys.path)]))
+    with start("info", "minilm") as process:
+        _, error = process.communicate()
+    assert (process.returncode, error) == (130, "keras-bert: stopped\n")
+
+
+def test_full_disk_after_ctrl_c_is_an_error(commands, tmp_path, eager, monkeypatch, capfd):
+    """Ctrl-C after the first epoch keeps the model, which cannot be written here."""
+
+    def interrupt(*args):
+        signal.raise_signal(signal.SIGINT)
+
+    def no_space(*args):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(finetuning.RunState, "save", interrupt)
+    monkeypatch.setattr("keras_bert.save", no_space)
+    assert run(*commands["finetune"], "--epochs", 2, "--output", tmp_path / "model") == 1
+    assert "No space left on device" in capfd.readouterr().err.splitlines()[-1]
+
+
+def start(*arguments):
+    """Start a command in a process."""
+    command = [sys.executable, "-m", "keras_bert", *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def seconds_to_first_line(arguments, line):
+    """Return the seconds until a command writes a line to stderr."""
+    begin = time.monotonic()
+    with start(*arguments) as process:
+        for written in process.stderr:
+            if written.startswith(line):
+                break
+        seconds = time.monotonic() - begin
+        process.kill()
+    return seconds
+
+
+def interrupt_after(seconds, arguments, output):
+    """Send SIGINT to a command, and check how it ends."""
+    with start(*arguments, "--output", output) as process:
+        time.sleep(seconds)
+        process.send_signal(signal.SIGINT)
+        try:
+            out, error = process.communicate(timeout=30)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+    files = [path.name for path in output.rglob("*")] if output.exists() else []
+    where = (seconds, process.returncode, out, error, files)
+    assert not any(_TEMPORARY.match(name) for name in files), where
+    if process.returncode == -signal.SIGINT:  # before the handler was installed
+        assert ", in main\n" not in error, where
+        assert files == [], where
+        return
+    assert "Traceback" not in error and "WARNING" not in error, where
+    if process.returncode == 0:
+        assert arguments[0] == "finetune" and "stopped early" in out, where
+        assert "model.keras" in files, where
+        return
+    assert process.returncode == 130, where
+    assert error.splitlines()[-1].startswith("keras-bert: stopped"), where
+    if arguments[0] == "finetune":
+        assert files == [], where
+
+
+def test_ctrl_c_ends_a_process_that_imports(commands, tmp_path):
+    for seconds in (0.3, 0.9):
+        interrupt_after(seconds, commands["finetune"], tmp_path / "model")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name, line", [("finetune", "epoch 1 of"), ("pretrain", "step 1 of")])
+def test_ctrl_c_ends_a_process_at_any_moment(name, line, commands, tmp_path):
+    last = seconds_to_first_line([*commands[name], "--output", tmp_path / "first"], line)
+    for index in range(40):
+        seconds = 0.05 + last * index / 39
+        interrupt_after(seconds, commands[name], tmp_path / f"model-{index}")
