@@ -23,7 +23,6 @@ import tempfile
 import urllib.parse
 import zipfile
 
-from keras_bert.checkpoints import sentence_transformers
 from keras_bert.hub import cache, download
 from keras_bert.hub.registry import ALIASES, GOOGLE_ARCHIVES, HUB_FILES, SOURCES
 from keras_bert.runtime.escaping import printable
@@ -464,6 +463,8 @@ def _other_files(folder, files):
 
 def _module_folders(folder):
     """Return the folders that modules.json of sentence-transformers names, that of BERT first."""
+    from keras_bert.checkpoints import sentence_transformers  # imports NumPy
+
     try:
         return [place for _, place in sentence_transformers.read_module_paths(folder)]
     except (OSError, ValueError):  # the reader of the folder reports it

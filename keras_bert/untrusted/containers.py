@@ -9,8 +9,6 @@ import zipfile
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
-
 from keras_bert.runtime.reading import one_line
 
 MAX_RANK = 8  # Dimensions of a tensor. BERT's have at most 3.
@@ -78,8 +76,10 @@ class _LimitedReads:
         return data
 
 
-def read_npz(file: Path) -> dict[str, np.ndarray]:
+def read_npz(file: Path) -> dict[str, Any]:
     """Return name -> array of a file that `numpy.savez` wrote."""
+    import numpy as np
+
     with open(file, "rb") as stream:  # NumPy does not close a broken file
         try:
             check_zip(stream)

@@ -213,7 +213,7 @@ def test_full_disk(classifier, tmp_path, monkeypatch):
         raise tf.errors.ResourceExhaustedError(None, None, "No space left on device; more\nlines")
 
     monkeypatch.setattr(tf.saved_model, "save", fail)
-    with pytest.raises(OSError, match=r"model could not be written: No space left on device"):
+    with pytest.raises(OSError, match="No space left on device.*model"):
         keras_bert.export(classifier, tmp_path / "model")
 
 

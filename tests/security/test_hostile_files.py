@@ -317,7 +317,7 @@ def test_deeply_nested_configs(tmp_path):
             deep["config"] = deep = {}
 
     edit_config(path / "model.keras", change)
-    assert_rejected(path, "levels deep")
+    assert_rejected(path, "nested values")
 
 
 def test_yaml_bomb(tmp_path):
