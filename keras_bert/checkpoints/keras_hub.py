@@ -127,7 +127,7 @@ def read_config(path: str | Path) -> dict[str, Any]:
     found = folder.read_json(file)
     if found.get("class_name") != "BertBackbone" or not isinstance(found.get("config"), dict):
         raise ValueError(
-            f"{file}: class_name must be 'BertBackbone', received {found.get('class_name')!r}"
+            f"{file}: class_name must be 'BertBackbone', received {found.get('class_name')!r:.80}"
         )
     return _to_canonical_config(file, found["config"])
 
@@ -275,7 +275,8 @@ def _read_tokenizer(
         inner = found.get("config")
         if found.get("class_name") != "BertTokenizer" or not isinstance(inner, dict):
             raise ValueError(
-                f"{file}: class_name must be 'BertTokenizer', received {found.get('class_name')!r}"
+                f"{file}: class_name must be 'BertTokenizer', received "
+                f"{found.get('class_name')!r:.80}"
             )
         for key in options:
             value = inner.get(key, options[key])

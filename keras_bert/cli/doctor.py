@@ -13,8 +13,8 @@ import signal
 import subprocess
 import sys
 
-from keras_bert.hub.cache import cache_folder
 from keras_bert.runtime.escaping import printable
+from keras_bert.runtime.files import cache_folder
 from keras_bert.runtime.processor import instruction_sets
 from keras_bert.runtime.terminal import print_line
 from keras_bert.version import __version__

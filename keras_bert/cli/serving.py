@@ -9,7 +9,8 @@ import tempfile
 import keras_bert
 from keras_bert.cli import arguments
 from keras_bert.exporting import tf_serving
-from keras_bert.runtime.terminal import print_line, printable, shell_quoted, waiting
+from keras_bert.runtime.escaping import printable
+from keras_bert.runtime.terminal import print_line, shell_quoted, waiting
 from keras_bert.server import models, rest
 
 

@@ -7,9 +7,9 @@ partly while it loads. No check of the graph can prevent this, so the user must 
 import pathlib
 import shutil
 
-from keras_bert.exporting import own_exports
+from keras_bert.hub import own_files
 from keras_bert.runtime import reading
-from keras_bert.runtime.terminal import printable
+from keras_bert.runtime.escaping import printable
 from keras_bert.untrusted import protobuf
 
 _MAX_GRAPH = 2**29  # bytes
@@ -22,7 +22,7 @@ def copy(folder, target, trusted):
     Special files are a `ValueError`, and so are links unless `trusted`.
     """
     folder = pathlib.Path(folder)
-    paths = [folder / name for name in own_exports.LOADED]
+    paths = [folder / name for name in own_files.LOADED]
     while paths:
         path = paths.pop()
         copied = pathlib.Path(target, path.relative_to(folder))
@@ -40,27 +40,28 @@ def copy(folder, target, trusted):
             raise ValueError(f"{printable(str(path))} is not a regular file; remove it")
 
 
-def check(folder, shown, trusted):
-    """Raise a `ValueError` if TensorFlow must not load a SavedModel. Nothing of it runs.
+def check(folder, original, trusted):
+    """Raise a `ValueError` if TensorFlow must not load a SavedModel. No code of it runs.
 
-    Without `trusted`, it must be an export of this machine. TensorFlow must load the files of
-    `folder`, so nobody else may change them. `shown` is the folder's name for errors.
+    Without `trusted`, the SavedModel must be an export of this machine, and `folder` must be a
+    private copy: a file could change between the check and the loading. `original` is the user's
+    folder, for errors.
     """
-    shown = printable(str(shown))
+    model = printable(str(original))
     file = pathlib.Path(folder, "saved_model.pb")
     if not file.is_file():
-        raise ValueError(f"{shown} must be the folder of a SavedModel; it has no saved_model.pb")
-    if trusted:
-        _check_graph(file, shown)
-    elif not own_exports.is_own(folder):
+        raise ValueError(f"{model} must be the folder of a SavedModel; it has no saved_model.pb")
+    if trusted:  # an export of this machine needs no check of its graph
+        _check_graph(file, model)
+    elif not own_files.is_own(folder):
         raise ValueError(
-            f"{shown}: a SavedModel is a program, and this machine did not export "
+            f"{model}: a SavedModel is a program, and this machine did not export "
             "this one. Pass trusted=True or --trusted if you trust its author, or export the model "
             "on this machine"
         )
 
 
-def _check_graph(file, shown):
+def _check_graph(file, model):
     """Refuse graphs that would take much memory, or change what TensorFlow's ops do."""
     from tensorflow.core.protobuf import saved_model_pb2
     from tensorflow.python.framework import op_def_registry
@@ -72,12 +73,12 @@ def _check_graph(file, shown):
         [names] = protobuf.find(content, message, _FUNCTION_NAME)
     except ValueError as error:
         raise ValueError(
-            f"{shown} is not a SavedModel: its saved_model.pb has {error}; download or export it "
+            f"{model} is not a SavedModel: its saved_model.pb has {error}; download or export it "
             "again"
         ) from error
-    for name in sorted(name.decode("utf-8", "replace") for name in names):
-        if op_def_registry.get(name) is not None:
+    for function in sorted(name.decode("utf-8", "replace") for name in names):
+        if op_def_registry.get(function) is not None:
             raise ValueError(
-                f"{shown} defines a function with the name of TensorFlow's op {name}; export the "
-                "model again with TensorFlow"
+                f"{model} defines a function with the name of TensorFlow's op {function}; export "
+                "the model again with TensorFlow"
             )

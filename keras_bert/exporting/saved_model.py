@@ -22,13 +22,13 @@ from keras_bert.exporting import (
     inference_graph,
     model_card,
     onnx_export,
-    own_exports,
     signatures,
     tf_serving,
     tfhub,
 )
 from keras_bert.exporting.hub_layer import HubLayer
 from keras_bert.exporting.model_card import ModelInfo
+from keras_bert.hub import own_files
 from keras_bert.model_structure import max_sequence_length
 from keras_bert.runtime.files import temporary_folder
 from keras_bert.runtime.reading import first_line
@@ -342,7 +342,7 @@ def _write(module, functions, path, info):
         with temporary_folder(path, ".writing-") as temporary:
             tf.saved_model.save(module, str(temporary), signatures=functions)
             tf_serving.write_warmup(temporary, inputs)
-            own_exports.record(temporary)
+            own_files.record(temporary)
             version = _rename_to_next_version(temporary, path)
         tf_serving.write_settings(path, inputs)
         model_card.write(version, info)

@@ -3,12 +3,11 @@
 import contextlib
 import json
 import os
-import pathlib
 import shutil
 
 from keras_bert.hub import download
 from keras_bert.runtime import reading
-from keras_bert.runtime.files import atomic_write, temporary_folder
+from keras_bert.runtime.files import atomic_write, cache_folder, temporary_folder
 from keras_bert.runtime.terminal import waiting
 from keras_bert.untrusted import containers
 
@@ -17,14 +16,6 @@ _RECORD_SUFFIX = ".first.json"  # next to a cached folder: the hashes of its fir
 _MAX_RECORD = 2**24  # bytes
 _INCOMPLETE_PREFIX = ".new-"  # of folders that are being filled
 _WEIGHTS = (".safetensors", ".bin", ".data-00000-of-00001")
-
-
-def cache_folder():
-    """Return `$KERAS_BERT_CACHE`, or `keras_bert` in the user's cache folder. It may not exist."""
-    if chosen := os.environ.get("KERAS_BERT_CACHE"):
-        return pathlib.Path(chosen).expanduser().absolute()
-    base = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
-    return pathlib.Path(base).absolute() / "keras_bert"
 
 
 @contextlib.contextmanager

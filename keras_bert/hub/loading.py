@@ -13,7 +13,7 @@ import keras
 
 from keras_bert import checkpoints, heads, keras_internals, provenance
 from keras_bert.encoder import BertEncoder
-from keras_bert.hub import conversion, resolve
+from keras_bert.hub import conversion, own_files, resolve
 from keras_bert.provenance import MODEL_FILE
 from keras_bert.runtime.files import atomic_write
 from keras_bert.runtime.reading import first_line, one_line
@@ -37,8 +37,9 @@ def load(
 ):
     """Load a model with its weights, its vocabulary and its tokenizer options.
 
-    No code from the model runs unless `trusted=True`; see SECURITY.md for each format. A saved
-    model with a `HubLayer` or a Keras `Lambda` layer contains code.
+    No code from the model runs unless `trusted=True`, or `save` wrote exactly this file on this
+    machine; see SECURITY.md for each format. Code is all but plain layers: a `HubLayer`, a Keras
+    `Lambda` layer, or a class of your own.
 
     Args:
         name: One of these:
@@ -214,6 +215,8 @@ def save(model, path, *, format="keras"):
             model.save(temporary)
             if metrics is not None:
                 provenance.add_metrics(temporary, metrics)
+            if keras_file.contains_code(temporary):
+                own_files.record(temporary)
         if path.name == MODEL_FILE:
             _save_metrics(metrics, path.parent)
     except OSError as error:
@@ -327,10 +330,14 @@ def _reading(path):
 
 def _read_model(path, trusted):
     """Return the model of a `.keras` file. Keras sees only checked parts of an untrusted one."""
-    if trusted:
-        return keras.saving.load_model(path, compile=False, safe_mode=False)
-    with keras_file.unpacked(path) as folder:
-        return keras.saving.load_model(folder, compile=False)
+    if not trusted:
+        try:
+            with keras_file.unpacked(path) as folder:
+                return keras.saving.load_model(folder, compile=False)
+        except Refused:
+            if not own_files.is_own(path):
+                raise
+    return keras.saving.load_model(path, compile=False, safe_mode=False)
 
 
 def _load_keras(path, task, trusted):

@@ -7,8 +7,8 @@ import re
 from xml.parsers import expat
 
 from keras_bert.pretraining import mediawiki, text_files
+from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.reading import json_value
-from keras_bert.runtime.terminal import printable
 
 _BLANK_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
 _DOC_TAG = re.compile(r"\n(?:<doc( [^\n]*)?>|</doc>)[^\S\n]*(?=\n)")

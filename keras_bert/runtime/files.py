@@ -138,3 +138,11 @@ def _sync(path):
         os.fsync(number)
     finally:
         os.close(number)
+
+
+def cache_folder() -> pathlib.Path:
+    """Return `$KERAS_BERT_CACHE`, or `keras_bert` in the user's cache folder. It may not exist."""
+    if chosen := os.environ.get("KERAS_BERT_CACHE"):
+        return pathlib.Path(chosen).expanduser().absolute()
+    base = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+    return pathlib.Path(base).absolute() / "keras_bert"

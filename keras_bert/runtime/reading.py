@@ -109,7 +109,7 @@ def _parse(data: bytes, file: object, kind: type, name: str) -> Any:
     try:
         value = json_value(data.decode("utf-8"), object_pairs_hook=_reject_duplicates)
     except ValueError as error:
-        raise ValueError(f"{file}: must be JSON in UTF-8, received {one_line(error)}") from error
+        raise ValueError(f"{file} cannot be read as JSON in UTF-8: {one_line(error)}") from error
     if not isinstance(value, kind):
         raise ValueError(f"{file}: must hold a JSON {name}, received {type(value).__name__}")
     return value

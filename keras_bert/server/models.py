@@ -98,13 +98,14 @@ def load(folder, number, trusted=False):
 
     Without `trusted`, it must be an export of this machine, or it is a `ValueError`.
     """
-    shown = folder = pathlib.Path(folder)
+    original = pathlib.Path(folder)
+    folder = original
     with contextlib.ExitStack() as temporary:
         if not trusted:  # TensorFlow loads a copy, so that nobody changes it after the check
             copy = tempfile.TemporaryDirectory(prefix="keras_bert-", ignore_cleanup_errors=True)
             folder = pathlib.Path(temporary.enter_context(copy))
-            program.copy(shown, folder, trusted)
-        program.check(folder, shown, trusted)
+            program.copy(original, folder, trusted=False)
+        program.check(folder, original, trusted)
         labels = _read_labels(folder)
         loaded = tf.saved_model.load(str(folder))
         graph = _read_graph(folder)

@@ -1,1 +1,1 @@
-"""Limits and checks for files of unknown authors: archives, HDF5, pickles, indexes, configs."""
+"""Limits and checks for files of strangers: archives, links, HDF5, pickles, graphs, configs."""

@@ -5,6 +5,7 @@ registered classes. So Keras does not see the config of an untrusted file. It se
 `rewrite`, which is made from values of a few types and from the objects in `keras_objects`.
 """
 
+import itertools
 import math
 import re
 from collections.abc import Iterator
@@ -12,31 +13,32 @@ from typing import Any
 
 import keras
 
-from keras_bert.runtime.terminal import printable
+from keras_bert.runtime.escaping import printable
 from keras_bert.untrusted import keras_objects
 from keras_bert.untrusted.keras_objects import Kind
 
-MAX_DEPTH = 100  # of nested JSON values; a model in a model takes four of them
-MAX_VALUES = 1_000_000
-MAX_LAYERS = 500  # Keras takes about 10 ms to build each
-MAX_CALLS = 10_000  # of layers, those in nested models counted for each call of the model
-MAX_RANK = 16  # dimensions of a shape
+_MAX_DEPTH = 100  # of nested JSON values; a model in a model takes four of them
+_MAX_VALUES = 1_000_000
+_MAX_LAYERS = 500  # Keras takes about 10 ms to build each
+_MAX_CALLS = 10_000  # of layers, those in nested models counted for each call of the model
+_MAX_DIMENSIONS = 16  # of a shape
 _LAYERS_PER_HIDDEN_LAYER = 4  # of an encoder
-_MAX_FORWARD_REFERENCES = 50  # Keras tries all layers again for each
+_MAX_EARLY_LAYERS = 50  # before their inputs
 _MAX_INTEGER = 2**53
 _DTYPE = re.compile(r"[a-z0-9_/-]{1,40}")
-# The arguments of a layer that hold objects, by the end of their names: kinds, names as strings.
+# End of an argument's name -> kinds of the objects, and names that Keras resolves to objects.
 _OBJECT_ARGUMENTS: dict[str, tuple[tuple[Kind, ...], frozenset[str]]] = {
-    "activation": ((keras_objects.KERAS_LAYERS,), keras_objects.ACTIVATIONS),
+    "activation": ((keras_objects.ACTIVATION_LAYERS,), keras_objects.ACTIVATIONS),
     "initializer": ((keras_objects.INITIALIZERS,), keras_objects.INITIALIZER_NAMES),
     "regularizer": ((keras_objects.REGULARIZERS,), keras_objects.REGULARIZER_NAMES),
     "constraint": ((keras_objects.CONSTRAINTS,), keras_objects.CONSTRAINT_NAMES),
     "quantization_config": ((keras_objects.QUANTIZATIONS,), frozenset()),
     "quantizer": ((keras_objects.QUANTIZATIONS,), frozenset()),
     "layer": (keras_objects.LAYERS, frozenset()),
-    "cell": ((keras_objects.KERAS_LAYERS,), frozenset()),
-    "preprocessor": ((keras_objects.OWN_LAYERS,), frozenset()),
+    "cell": ((keras_objects.CELLS,), frozenset()),
+    "preprocessor": ((keras_objects.PREPROCESSORS,), frozenset()),
 }
+_MODEL_CLASSES = frozenset.union(*(kind.classes for kind in keras_objects.MODELS))
 _LAYERS_IN_LAYERS = ("layer", "forward_layer", "backward_layer", "cell")
 
 
@@ -55,7 +57,7 @@ def rewrite(config: dict[str, Any]) -> dict[str, Any]:
     return rewritten
 
 
-def _count(number: int) -> str:
+def _count_text(number: int) -> str:
     return str(number) if number < 10**6 else f"10**{math.floor(math.log10(number))} or more"
 
 
@@ -63,14 +65,14 @@ def _check_size(config: Any) -> None:
     """Check the depth and the number of values, without recursion."""
     count = 0
     level = [config]
-    for _ in range(MAX_DEPTH):
+    for _ in range(_MAX_DEPTH):
         count += len(level)
-        if count > MAX_VALUES:
-            raise Refused(f"its config has more than {MAX_VALUES} values")
-        level = [value for item in level for value in _children(item)]
+        if count > _MAX_VALUES:
+            raise Refused(f"its config has more than {_MAX_VALUES} values")
+        level = list(itertools.chain.from_iterable(map(_children, level)))
         if not level:
             return
-    raise Refused(f"its config nests values more than {MAX_DEPTH} levels deep")
+    raise Refused(f"its config nests values more than {_MAX_DEPTH} levels deep")
 
 
 def _children(item: Any) -> Iterator[Any]:
@@ -86,7 +88,7 @@ def _children(item: Any) -> Iterator[Any]:
 def _object(item: Any, kinds: tuple[Kind, ...]) -> dict[str, Any]:
     """Rewrite an object of one of some kinds: module, class, config."""
     if not isinstance(item, dict):
-        raise Refused(f"its config must have an object here; received {_shown(item)}")
+        raise Refused(f"its config has {_shown(item)} in place of an object")
     kind = _kind_of(item, kinds)
     config = item.get("config")
     if not isinstance(config, dict):
@@ -136,14 +138,19 @@ def _config(kind: Kind, config: dict[str, Any], class_name: str) -> dict[str, An
             "policy_map": {_text(path): _dtype(policy) for path, policy in policies.items()},
         }
     if class_name in ("Sequential", "StackedRNNCells"):
-        layers = config.get("layers", config.get("cells"))
-        key = "layers" if "layers" in config else "cells"
-        rest = {name: value for name, value in config.items() if name != key}
-        rewritten = {name: _argument(name, value) for name, value in rest.items()}
-        return {**rewritten, key: [_object(layer, keras_objects.LAYERS) for layer in _list(layers)]}
-    if config.get("unroll") is True:
-        raise Refused(f"it contains {class_name} with unroll=True, which builds a step at a time")
+        return _arguments_with_layers(config, "layers" if class_name == "Sequential" else "cells")
+    if config.get("unroll"):
+        raise Refused(f"it contains {class_name} with unroll=True; save it with unroll=False")
     return {_text(name): _argument(name, value) for name, value in config.items()}
+
+
+def _arguments_with_layers(config: dict[str, Any], key: str) -> dict[str, Any]:
+    """Rewrite the arguments of an object that holds a list of layers."""
+    kinds = keras_objects.LAYERS if key == "layers" else (keras_objects.CELLS,)
+    layers = [_object(layer, kinds) for layer in _list(config.get(key))]
+    rest = {name: value for name, value in config.items() if name != key}
+    rewritten = {_text(name): _argument(name, value) for name, value in rest.items()}
+    return {**rewritten, key: layers}
 
 
 def _argument(name: str, value: Any) -> Any:
@@ -186,8 +193,8 @@ def _dtype(value: Any) -> Any:
 
 def _functional(config: dict[str, Any]) -> dict[str, Any]:
     """Rewrite the layers and the calls of a functional model."""
-    layers = [_layer(layer) for layer in _list(config.get("layers"))]
-    inputs_of = {layer["name"]: _inputs(layer) for layer in layers}
+    layers = [_layer_with_calls(layer) for layer in _list(config.get("layers"))]
+    inputs_of = {layer["name"]: _input_names(layer) for layer in layers}
     if len(inputs_of) < len(layers):
         raise Refused("two layers of a model have the same name")
     outputs = _plain(config.get("output_layers"))
@@ -204,13 +211,16 @@ def _functional(config: dict[str, Any]) -> dict[str, Any]:
     return rewritten
 
 
-def _layer(item: Any) -> dict[str, Any]:
+def _layer_with_calls(item: Any) -> dict[str, Any]:
     """Rewrite a layer or an operation of a functional model, with its calls."""
     rewritten = _object(item, (*keras_objects.LAYERS, keras_objects.OPERATIONS))
     rewritten["name"] = _text(item.get("name"))
     rewritten["inbound_nodes"] = [_call(node) for node in _list(item.get("inbound_nodes"))]
     is_input = rewritten["class_name"] == "InputLayer"
-    if is_input != (not rewritten["inbound_nodes"]):
+    has_inputs = bool(rewritten["inbound_nodes"])
+    if is_input and has_inputs:
+        raise Refused(f"its input layer {_shown(rewritten['name'])} has inputs")
+    if not is_input and not has_inputs:
         raise Refused(f"its layer {_shown(rewritten['name'])} has no inputs")
     return rewritten
 
@@ -223,7 +233,7 @@ def _call(node: Any) -> dict[str, Any]:
         "args": _call_argument(_list(node.get("args"))),
         "kwargs": _call_argument(node.get("kwargs", {})),
     }
-    if not any(True for _ in _tensors(call)):
+    if next(_tensors(call), None) is None:
         raise Refused("its config has a call without a symbolic input")
     return call
 
@@ -269,32 +279,32 @@ def _tensors(value: Any) -> Iterator[dict[str, Any]]:
         yield from _tensors(item)
 
 
-def _inputs(layer: dict[str, Any]) -> set[str]:
+def _input_names(layer: dict[str, Any]) -> set[str]:
     """Return the names of the layers whose outputs a layer takes."""
     return {tensor["keras_history"][0] for tensor in _tensors(layer["inbound_nodes"])}
 
 
 def _check_order(inputs_of: dict[str, set[str]]) -> None:
-    """Check that most layers follow their inputs: each other one costs Keras a pass over all."""
-    position = {name: index for index, name in enumerate(inputs_of)}
-    forward = [
+    """Check that few layers stand before their inputs. Keras tries all layers again for each."""
+    index_of = {name: index for index, name in enumerate(inputs_of)}
+    early = [
         name
         for name, inputs in inputs_of.items()
-        if any(position.get(source, 0) > position[name] for source in inputs)
+        if any(index_of.get(source, 0) > index_of[name] for source in inputs)
     ]
-    if len(forward) > _MAX_FORWARD_REFERENCES:
-        raise Refused(f"{len(forward)} of its layers come before their inputs")
+    if len(early) > _MAX_EARLY_LAYERS:
+        raise Refused(f"{len(early)} of its layers come before their inputs")
 
 
 def _check_used(inputs_of: dict[str, set[str]], outputs: set[str]) -> None:
-    """Check that the outputs depend on all layers. Variables of others would not be counted."""
+    """Check that the outputs depend on all layers. Keras does not count variables of others."""
     used: set[str] = set()
-    waiting = list(outputs)
-    while waiting:
-        name = waiting.pop()
+    unvisited = list(outputs)
+    while unvisited:
+        name = unvisited.pop()
         if name not in used:
             used.add(name)
-            waiting += inputs_of.get(name, ())
+            unvisited += inputs_of.get(name, ())
     for name in inputs_of:
         if name not in used:
             raise Refused(f"its layer {_shown(name)} is not used by the model's outputs")
@@ -319,30 +329,36 @@ def _reference(value: Any) -> tuple[str, int, int]:
 
 def _check_work(model: dict[str, Any]) -> None:
     """Check how many layers Keras builds and calls when it builds a rewritten model."""
-    layers = _layers(model)
-    if layers > MAX_LAYERS:
-        raise Refused(f"it has {_count(layers)} layers, at most {MAX_LAYERS} are allowed")
+    layers = _count_layers(model)
+    if layers > _MAX_LAYERS:
+        raise Refused(f"it has {_count_text(layers)} layers, at most {_MAX_LAYERS} are allowed")
     calls = _calls_to_build(model)
-    if calls > MAX_CALLS:
-        raise Refused(f"it calls layers {_count(calls)} times, at most {MAX_CALLS} are allowed")
+    if calls > _MAX_CALLS:
+        raise Refused(
+            f"it calls layers {_count_text(calls)} times, at most {_MAX_CALLS} are allowed"
+        )
 
 
-def _inner(item: dict[str, Any]) -> list[dict[str, Any]]:
+def _inner_layers(item: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the layers that a rewritten model or wrapper holds."""
     config = item["config"]
     layers = [config[name] for name in _LAYERS_IN_LAYERS if isinstance(config.get(name), dict)]
-    return [*layers, *config.get("layers", config.get("cells", []))]
+    if item["class_name"] == "StackedRNNCells":
+        layers += config["cells"]
+    elif item["class_name"] in _MODEL_CLASSES:
+        layers += config["layers"]
+    return layers
 
 
-def _layers(item: dict[str, Any]) -> int:
+def _count_layers(item: dict[str, Any]) -> int:
     if item["class_name"] == "BertEncoder":
         return _LAYERS_PER_HIDDEN_LAYER * _integer(item["config"].get("num_hidden_layers"))
-    return 1 + sum(_layers(layer) for layer in _inner(item))
+    return 1 + sum(_count_layers(layer) for layer in _inner_layers(item))
 
 
-def _calls(item: dict[str, Any]) -> int:
+def _count_calls(item: dict[str, Any]) -> int:
     """Return the calls of layers in one call of a layer."""
-    return 1 + sum(_calls(layer) * _count_nodes(layer) for layer in _inner(item))
+    return 1 + sum(_count_calls(layer) * _count_nodes(layer) for layer in _inner_layers(item))
 
 
 def _count_nodes(layer: dict[str, Any]) -> int:
@@ -350,19 +366,21 @@ def _count_nodes(layer: dict[str, Any]) -> int:
 
 
 def _calls_to_build(item: dict[str, Any]) -> int:
-    """Return the calls of layers while a model is built, all again for each of a `Sequential`."""
-    layers = _inner(item)
-    calls = sum(_calls_to_build(layer) + _calls(layer) * _count_nodes(layer) for layer in layers)
-    if item["class_name"] == "Sequential":
-        calls += sum(_calls(layer) * (len(layers) - index) for index, layer in enumerate(layers))
+    """Return the calls of layers while a model is built. `Sequential` repeats them per layer."""
+    layers = _inner_layers(item)
+    calls = 0
+    for index, layer in enumerate(layers):
+        calls += _calls_to_build(layer) + _count_calls(layer) * _count_nodes(layer)
+        if item["class_name"] == "Sequential":
+            calls += _count_calls(layer) * (len(layers) - index)
     return calls
 
 
-def encoder_layers(config: Any) -> int:
+def count_encoder_layers(config: Any) -> int:
     """Return the number of hidden layers of all encoders in a rewritten config."""
     if isinstance(config, dict) and config.get("class_name") == "BertEncoder":
         return _integer(config["config"].get("num_hidden_layers"))
-    return sum(encoder_layers(item) for item in _children(config))
+    return sum(count_encoder_layers(item) for item in _children(config))
 
 
 # Values
@@ -385,13 +403,14 @@ def _plain(value: Any) -> Any:
 
 def _number(value: int | float) -> int | float:
     if isinstance(value, int) and abs(value) > _MAX_INTEGER:
-        raise Refused(f"a number of its config is {'-' * (value < 0)}{_count(abs(value))}")
+        sign = "-" if value < 0 else ""
+        raise Refused(f"a number of its config is {sign}{_count_text(abs(value))}")
     return value
 
 
 def _integer(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise Refused(f"its config must have a size here; received {_shown(value)}")
+        raise Refused(f"its config has {_shown(value)} in place of a size")
     return value
 
 
@@ -409,16 +428,18 @@ def _shapes(value: Any) -> Any:
     if isinstance(value, dict):
         return {_text(name): _shapes(item) for name, item in value.items()}
     if isinstance(value, list):
-        if len(value) > MAX_RANK and not any(isinstance(item, list) for item in value):
+        if len(value) > _MAX_DIMENSIONS and not any(isinstance(item, list) for item in value):
             raise Refused(f"a shape of its config has {len(value)} dimensions")
         return [_shapes(item) for item in value]
-    return value if value is None else _number(_integer(value) if value != -1 else value)
+    if value is None or value == -1:
+        return value
+    return _number(_integer(value))
 
 
 def _text(value: Any) -> str:
     """Return a string that Keras does not resolve to a class or a function."""
     if not isinstance(value, str):
-        raise Refused(f"its config must have a string here; received {_shown(value)}")
+        raise Refused(f"its config has {_shown(value)} in place of a string")
     if value in keras.saving.get_custom_objects():
         raise Refused(f"it contains {_shown(value)}, the name of a class, in place of a string")
     return value
@@ -431,7 +452,7 @@ def _is_in(value: Any, names: frozenset[str]) -> bool:
 
 def _list(value: Any) -> list[Any]:
     if not isinstance(value, list):
-        raise Refused(f"its config must have a list here; received {_shown(value)}")
+        raise Refused(f"its config has {_shown(value)} in place of a list")
     return value
 
 

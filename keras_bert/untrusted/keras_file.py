@@ -21,7 +21,7 @@ from keras_bert.untrusted import containers, keras_config
 _CONFIG = "config.json"
 _METADATA = "metadata.json"
 _WEIGHTS = "model.weights.h5"
-# The vocabularies of preprocessing layers. No other listed object has assets.
+# The vocabulary of a `Preprocessor`. No other listed object has assets.
 _VOCABULARY = re.compile(r"assets/([\w-]+/){1,20}vocab\.txt", re.ASCII)
 _BLOCK_BYTES = 2**20
 _WEIGHTS_PER_HIDDEN_LAYER = 12
@@ -49,6 +49,15 @@ def unpacked(file: Path) -> Iterator[Path]:
         stored = _check_weights(folder / _WEIGHTS, config)
         _check_parameters(config, stored)
         yield folder
+
+
+def contains_code(file: Path) -> bool:
+    """Return True if `unpacked` refuses the config of a `.keras` file."""
+    try:
+        keras_config.rewrite(_read_config(file))
+    except ValueError:
+        return True
+    return False
 
 
 def _read_config(file: Path) -> dict[str, Any]:
@@ -87,7 +96,7 @@ def _check_weights(file: Path, config: dict[str, Any]) -> int:
             shapes = containers.check_hdf5(opened, file.stat().st_size)
     except (OSError, RuntimeError, KeyError, TypeError, UnicodeError) as error:
         raise ValueError(f"{_WEIGHTS} is broken: {reading.one_line(error)}") from error
-    layers = keras_config.encoder_layers(config)
+    layers = keras_config.count_encoder_layers(config)
     if _WEIGHTS_PER_HIDDEN_LAYER * layers > len(shapes):
         raise ValueError(
             f"num_hidden_layers is {layers}, but the file has only {len(shapes)} weights"

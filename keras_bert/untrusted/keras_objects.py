@@ -1,8 +1,9 @@
 """The objects that the config of an untrusted `.keras` file may name.
 
-Each kind has the modules and the classes that `keras_bert.save` and Keras write for it. Left out
-are objects that run code, open files or create data of a size that the file chooses: `Lambda`,
-`TFSMLayer`, `HubLayer`, layers with a vocabulary, `Arange`, `Repeat`, operations with functions.
+Each kind has the modules and the classes that `keras_bert.save` and Keras write for it. The lists
+leave out objects that run code, open files or create data of a size that the file chooses:
+`Lambda`, `TFSMLayer`, `HubLayer`, Keras' layers with a vocabulary, `Arange`, `Repeat`, and
+operations with functions.
 """
 
 from typing import NamedTuple
@@ -58,6 +59,10 @@ KERAS_LAYERS = _kind(
     StackedRNNCells
     """,
 )
+# Layers that may be an argument `activation`. They hold no other layers.
+ACTIVATION_LAYERS = _kind("keras.layers", "ELU LeakyReLU PReLU ReLU Softmax")
+PREPROCESSORS = _kind(OWN_PACKAGE, "Preprocessor")
+CELLS = _kind("keras.layers", "LSTMCell GRUCell SimpleRNNCell StackedRNNCells")
 OPERATIONS = _kind(
     "keras.src.ops.numpy keras.src.ops.nn keras.src.ops.core keras.src.ops.math",
     """

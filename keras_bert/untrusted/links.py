@@ -9,8 +9,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from keras_bert.runtime.escaping import printable
+from keras_bert.runtime.files import cache_folder
 from keras_bert.runtime.reading import one_line
-from keras_bert.runtime.terminal import printable
 
 _MAX_ENTRIES = 100_000  # files and folders; listing them takes less than 0.1 s
 # Files that a reader may open.
@@ -41,10 +42,10 @@ def check_file(file: Path) -> None:
 def _check_link(link: str, folder: str | Path) -> None:
     root = os.path.realpath(folder)
     target = os.path.realpath(link)
-    if not _is_below(target, root) and not _is_cached(target, Path(root)):
+    if not Path(target).is_relative_to(root) and not _is_cached(target, Path(root)):
         raise ValueError(
-            f"{printable(link)}: a link must stay inside the model's folder, received one to "
-            f"{printable(target, 200)}. Copy a model that you trust without links: cp -rL"
+            f"{printable(link)}: a link must stay inside its folder, received one to "
+            f"{printable(target, 200)}. If you trust the folder, copy it without links: cp -rL"
         )
 
 
@@ -62,8 +63,8 @@ def _links(folder: str | Path) -> Iterator[str]:
                     count += 1
                     if count > _MAX_ENTRIES:
                         raise ValueError(
-                            f"{folder}: the folder of a model must have at most {_MAX_ENTRIES} "
-                            "files, received more. Move the model into a folder of its own"
+                            f"{printable(str(folder))}: must have at most {_MAX_ENTRIES} files, "
+                            "received more. Move the model or the records into their own folder"
                         )
                     if entry.is_symlink():
                         yield entry.path
@@ -73,24 +74,15 @@ def _links(folder: str | Path) -> Iterator[str]:
             raise OSError(f"{printable(current)}: {error.strerror or one_line(error)}") from error
 
 
-def _is_below(path: str, folder: str) -> bool:
-    return os.path.join(path, "").startswith(os.path.join(folder, ""))
-
-
-def _is_cached(target: str, root: Path) -> bool:
-    """Return True if a file is in a cache of models. `root` is the real path of the folder."""
+def _is_cached(target: str, folder: Path) -> bool:
+    """Return True if a file is in a cache of models. Both paths are real paths."""
     from huggingface_hub import constants
 
-    home = Path.home()
-    caches = [
-        constants.HF_HUB_CACHE,
-        os.environ.get("KAGGLEHUB_CACHE") or home / ".cache/kagglehub",
-        os.environ.get("KERAS_BERT_CACHE")
-        or Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache", "keras_bert"),
-    ]
+    kaggle = os.environ.get("KAGGLEHUB_CACHE") or "~/.cache/kagglehub"
+    caches = [constants.HF_HUB_CACHE, kaggle, str(cache_folder())]
     roots = [os.path.realpath(os.path.expanduser(cache)) for cache in caches]
     # A snapshot in another cache: <cache>/models--org--name/snapshots/<revision>.
-    for parent in (root, *root.parents):
+    for parent in (folder, *folder.parents):
         if parent.parent.name == "snapshots" and parent.parent.parent.name.startswith("models--"):
             roots.append(os.path.join(parent.parent.parent, "blobs"))
-    return any(_is_below(target, each) for each in roots)
+    return any(Path(target).is_relative_to(root) for root in roots)

@@ -16,9 +16,9 @@ _MAX_NUMBER = 10  # bytes of any other number
 _VARINT = 0
 _SIZED = 2  # strings, messages and packed numbers
 _FIXED_SIZES = {1: 8, 5: 4}  # bytes
-_PACKED = 0  # in a schema: a list of integers, each counts as a field
+_PACKED = 0  # in a schema: a list of integers, of which each byte can be one and counts as a field
 
-# Numbers in the classes of `FieldDescriptor.cpp_type`: double, float, string.
+# `FieldDescriptor.cpp_type` of double, float and string, which take no more memory when parsed.
 _NOT_PACKED = (5, 6, 9)
 
 # Tag -> `_PACKED`, the set that collects the values, or the schema of a message. Other fields are
@@ -44,7 +44,8 @@ def find(data: bytes, descriptor: Any, *paths: str, limit: int = MAX_FIELDS) -> 
     found: list[set[bytes]] = []
     for path in paths:
         *parents, last = path.split(".")
-        message, inner = descriptor, schema
+        message = descriptor
+        inner = schema
         for name in parents:
             field = message.fields_by_name[name]
             inner = inner.setdefault(_sized_tag(field), {})
@@ -77,7 +78,8 @@ def _schema_of(descriptor: Any, known: dict[str, _Schema]) -> _Schema:
 def _scan(data: bytes, schema: _Schema, limit: int) -> None:
     """Visit the fields of a message. Only messages and sets of the schema are read."""
     outer: list[tuple[int, _Schema]] = []  # end and schema of the messages around this one
-    position, end = 0, len(data)
+    position = 0
+    end = len(data)
     fields = 0
     while True:
         while position == end:
@@ -95,7 +97,9 @@ def _scan(data: bytes, schema: _Schema, limit: int) -> None:
                 if len(outer) == _MAX_DEPTH:
                     raise ValueError(f"more than {_MAX_DEPTH} messages inside each other")
                 outer.append((end, schema))
-                position, end, schema = start, position, inner
+                end = position
+                position = start
+                schema = inner
             elif isinstance(inner, set):
                 inner.add(data[start:position])
             elif inner == _PACKED:

@@ -294,7 +294,7 @@ def test_config_keys(tmp_path):
     with pytest.raises(ValueError, match=r"bert_config.json: .*unknown keys \(1\): embedding_size"):
         google.read_config(tmp_path)
     file.write_text("{")
-    with pytest.raises(ValueError, match="bert_config.json: must be JSON"):
+    with pytest.raises(ValueError, match="bert_config.json cannot be read as JSON"):
         google.read_config(tmp_path)
 
 

@@ -113,7 +113,7 @@ pytestmark = pytest.mark.usefixtures("eager")
         ),
         (
             ["pretrain", "--records", "{records}", "--output", "x", "--config", "{rows}"],
-            "a.tsv: must be JSON",
+            "a.tsv cannot be read as JSON",
         ),
         (
             ["pretrain", "--records", "{records}", "--output", "x", "--config", "{list}"],

@@ -15,8 +15,8 @@ import tensorflow as tf
 
 import keras_bert
 from keras_bert import __main__ as command_line
-from keras_bert.exporting import own_exports
 from keras_bert.exporting.hub_layer import HubLayer
+from keras_bert.hub import own_files
 from keras_bert.server import models
 from tests.security.rewriting import edit_config, layer_of
 
@@ -83,7 +83,7 @@ def double(tmp_path):
 @pytest.fixture
 def own(double):
     """The folder of a SavedModel that this machine exported."""
-    own_exports.record(double)
+    own_files.record(double)
     return double
 
 
@@ -233,7 +233,7 @@ def test_other_files_of_tensorflow_are_not_read(own, run, file):
 @pytest.mark.parametrize("run", RUN)
 def test_tensorflow_loads_the_bytes_that_were_checked(own, hostile, target, run, monkeypatch):
     """Whoever can write to the folder exchanges the files after the check."""
-    is_own = own_exports.is_own
+    is_own = own_files.is_own
 
     def exchange_after(folder):
         answer = is_own(folder)
@@ -241,7 +241,7 @@ def test_tensorflow_loads_the_bytes_that_were_checked(own, hostile, target, run,
         shutil.copytree(hostile, own)
         return answer
 
-    monkeypatch.setattr(own_exports, "is_own", exchange_after)
+    monkeypatch.setattr(own_files, "is_own", exchange_after)
     assert run(own) is not None
     assert not target.exists()
 

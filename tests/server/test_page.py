@@ -13,7 +13,7 @@ import urllib.request
 import pytest
 import tensorflow as tf
 
-from keras_bert.exporting import own_exports
+from keras_bert.hub import own_files
 from keras_bert.server import models
 from tests import served
 from tests.server.test_app import call, serving
@@ -141,7 +141,7 @@ def folder(tmp_path_factory):
     pathlib.Path(folder, "classifier/1/assets/labels.txt").write_text(
         f"bad\n{EVIL}\n좋음\n", encoding="utf-8"
     )
-    own_exports.record(folder / "classifier" / "1")
+    own_files.record(folder / "classifier" / "1")
 
     def vectors(text):
         size = tf.cast(tf.strings.length(text), tf.float32)

@@ -97,7 +97,7 @@ def test_two_entries_with_one_name_are_refused(tmp_path, pair):
 
 
 def test_zip_bomb_is_refused(tmp_path):
-    refused(make_zip(tmp_path / "a.zip", {"a": bytes(2**24)}), "less than 100 times its size")
+    refused(make_zip(tmp_path / "a.zip", {"a": bytes(2**24)}), "must unpack to at most")
 
 
 def test_overlapping_entries_are_refused(tmp_path):
@@ -108,7 +108,7 @@ def test_overlapping_entries_are_refused(tmp_path):
     struct.pack_into("<LL", content, second + 20, 9999, 9999)  # packed and unpacked size
     struct.pack_into("<L", content, second + 42, 0)  # offset of the first entry
     path.write_bytes(content)
-    refused(path, "less than 100 times its size")
+    refused(path, "entries must not overlap")
 
 
 @pytest.mark.parametrize("size", [10, 2000])

@@ -1,13 +1,15 @@
-"""Exports of this machine, which need no trust."""
+"""Models that this machine wrote, which need no trust."""
 
 import re
 import warnings
 
+import keras
+import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert.exporting import own_exports
 from keras_bert.exporting.hub_layer import HubLayer
+from keras_bert.hub import own_files
 from keras_bert.server import models
 from tests import tiny
 
@@ -29,9 +31,9 @@ def test_exports_are_own(tmp_path):
     version = keras_bert.export(classifier(), tmp_path / "head")
     for folder in (tmp_path / "pair/preprocess/1", tmp_path / "pair/encoder/1", version):
         HubLayer(folder) if "pair" in folder.parts else models.load(folder, 1)
-        assert own_exports.is_own(folder)
+        assert own_files.is_own(folder)
     # Another machine or user has another cache.
-    for file in (tmp_path / "cache" / "exports").iterdir():
+    for file in (tmp_path / "cache" / "own").iterdir():
         file.unlink()
     with pytest.raises(ValueError, match=re.escape(f"{version}: a SavedModel is a program")):
         models.load(version, 1)
@@ -40,9 +42,35 @@ def test_exports_are_own(tmp_path):
 def test_files_that_tensorflow_does_not_load_may_change(tmp_path):
     version = keras_bert.export(classifier(), tmp_path / "head")
     (version / "assets.extra" / "tf_serving_warmup_requests").unlink()
-    assert own_exports.is_own(version)
+    assert own_files.is_own(version)
     (version / "assets" / "labels.txt").rename(version / "assets" / "names.txt")
-    assert not own_exports.is_own(version)
+    assert not own_files.is_own(version)
+
+
+@keras.saving.register_keras_serializable(package="tests")
+class Doubled(keras.layers.Layer):
+    """A layer that is not listed."""
+
+    def call(self, x):
+        return 2 * x
+
+
+def test_a_saved_model_with_a_layer_of_ones_own_needs_no_trust(tmp_path):
+    x = keras.Input((2,))
+    model = keras.Model(x, Doubled()(x))
+    file = tmp_path / "model.keras"
+    keras_bert.save(model, file)
+    assert keras_bert.load(file)(np.ones((1, 2)))[0, 0] == 2
+    with open(file, "ab") as stream:
+        stream.write(b" ")
+    with pytest.raises(ValueError, match=r"contains .*Doubled.*trusted=True"):
+        keras_bert.load(file)
+    assert keras_bert.load(file, trusted=True)(np.ones((1, 2)))[0, 0] == 2
+
+
+def test_a_model_of_listed_layers_is_not_remembered(tmp_path, cache):
+    keras_bert.save(classifier(), tmp_path / "model.keras")
+    assert not cache.exists()
 
 
 def test_export_without_a_cache(tmp_path, cache):
@@ -67,5 +95,5 @@ def test_a_user_without_a_home(tmp_path, monkeypatch):
     monkeypatch.setattr("pathlib.Path.home", no_home)
     (tmp_path / "saved_model.pb").touch()
     with pytest.warns(UserWarning, match="home directory"):
-        own_exports.record(tmp_path)
-    assert not own_exports.is_own(tmp_path)
+        own_files.record(tmp_path)
+    assert not own_files.is_own(tmp_path)

@@ -1,7 +1,7 @@
-"""Remember the SavedModels that this machine exported, by a hash of their files.
+"""Remember the models that this machine wrote and that contain code, by a hash of their files.
 
-A SavedModel is a program. `HubLayer` and `keras-bert serve` run an export of this machine without
-`trusted=True`, because its user wrote it.
+`load`, `HubLayer` and `keras-bert serve` run the code of these models without `trusted=True`,
+because their user wrote them.
 """
 
 import hashlib
@@ -10,38 +10,41 @@ import os
 import pathlib
 import warnings
 
-from keras_bert.hub import cache, download
+from keras_bert.hub import download
+from keras_bert.runtime.files import cache_folder
 from keras_bert.runtime.warn import level_of_caller
 
 # What TensorFlow loads. Folders of a SavedModel can hold other files, such as warm-up requests.
 LOADED = ("saved_model.pb", "fingerprint.pb", "variables", "assets")
-_FOLDER = "exports"  # in the cache; has an empty file for each export, named by its hash
+_FOLDER = "own"  # in the cache; has an empty file for each model, named by its hash
 
 
-def record(folder):
-    """Remember a SavedModel as an export of this machine. Warn if the cache cannot be written."""
+def record(path):
+    """Remember a SavedModel or a `.keras` file. Warn if the cache cannot be written."""
     try:
-        file = _record_file(folder)
+        file = _record_file(path)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()
     except (OSError, RuntimeError) as error:  # RuntimeError: the user has no home folder
         warnings.warn(
-            f"the cache cannot be written ({error}), so HubLayer and keras-bert serve will need "
-            "trusted=True or --trusted for this export; set KERAS_BERT_CACHE to another folder",
+            f"the cache cannot be written ({error}), so this model will need trusted=True or "
+            "--trusted; set KERAS_BERT_CACHE to another folder",
             stacklevel=level_of_caller(),
         )
 
 
-def is_own(folder):
-    """Return True if `record` has seen a SavedModel with the same files."""
+def is_own(path):
+    """Return True if `record` has seen a model with the same files."""
     try:
-        return os.path.isfile(_record_file(folder))
+        return os.path.isfile(_record_file(path))
     except RuntimeError:
         return False
 
 
-def _record_file(folder):
-    return cache.cache_folder() / _FOLDER / _hash(folder)
+def _record_file(path):
+    path = pathlib.Path(path)
+    digest = download.sha256_of(path) if path.is_file() else _hash(path)
+    return cache_folder() / _FOLDER / digest
 
 
 def _hash(folder):
