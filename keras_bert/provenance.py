@@ -92,7 +92,9 @@ def read_metrics(path):
             containers.check_zip(path)
             with zipfile.ZipFile(path) as archive:
                 member = archive.getinfo(METRICS_FILE)
-                content = archive.read(member) if member.file_size <= _MAX_METRICS else b""
+                if member.file_size > _MAX_METRICS:
+                    return {}
+                content = archive.read(member)
         else:
             links.check_file(path / METRICS_FILE)
             content = reading.read_bytes(path / METRICS_FILE, _MAX_METRICS)

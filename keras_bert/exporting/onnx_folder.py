@@ -61,8 +61,8 @@ class OnnxOutput:
 def read_output(metadata: dict[str, str], file: object) -> OnnxOutput:
     """Return the output that the metadata of a `model.onnx` describes.
 
-    Raise ValueError for missing or unknown keys, and for values of another type. `file` is only
-    for messages.
+    Raise ValueError for missing or unknown keys, and for values of another type. `file` is
+    named in errors.
     """
     if "task" not in metadata:
         raise ValueError(f"{file} was not written by keras_bert.export. Export the model again")

@@ -34,7 +34,7 @@ def record(path):
 
 
 def is_own(path):
-    """Return True if `record` has seen a model with the same files."""
+    """Return True if `record` was called for a model with the same files."""
     try:
         return os.path.isfile(_record_file(path))
     except RuntimeError:
@@ -50,7 +50,10 @@ def _record_file(path):
 def _hash(folder):
     """Return the SHA-256 of the names and contents of the files that TensorFlow loads."""
     folder = pathlib.Path(folder)
-    paths = [path for name in LOADED for path in (folder / name, *(folder / name).rglob("*"))]
+    paths = []
+    for name in LOADED:
+        paths.append(folder / name)
+        paths.extend((folder / name).rglob("*"))
     hashes = {
         path.relative_to(folder).as_posix(): download.sha256_of(path)
         for path in paths

@@ -405,7 +405,8 @@ def _read_tokenizers(file):
         )
     try:
         with panics.as_value_error(file):
-            plain, truncating = (tokenizers.Tokenizer.from_str(content.decode()) for _ in range(2))
+            plain = tokenizers.Tokenizer.from_str(content.decode())
+            truncating = tokenizers.Tokenizer.from_str(content.decode())
     except Exception as error:  # tokenizers raises Exception itself
         raise ValueError(
             f"{file} cannot be read: {one_line(error)}. Export the model again"

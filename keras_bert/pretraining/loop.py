@@ -90,12 +90,13 @@ class Loop:
         if found is not None:
             self.step, extra = found
             with state_file.reading(checkpoints.newest_file(), checkpoints.REMEDY):
-                place, history = extra["place"], extra["history"]
-                if len(place) != 3 or not all(type(value) is int for value in place):
-                    raise ValueError("its place is not three integers")
+                position = extra["place"]
+                history = extra["history"]
+                if len(position) != 3 or not all(type(value) is int for value in position):
+                    raise ValueError("its position in the records is not three integers")
                 if not all(type(record) is dict for record in history):
                     raise ValueError("its history is not a list of records")
-            self.position = StreamPosition(*place)
+            self.position = StreamPosition(*position)
             self.history = history
         distribution.check_same_step(self.step)
 

@@ -181,9 +181,8 @@ def _raise_empty(files, folder, manifest):
     """Delete the records of a corpus without text, and raise an error."""
     for entry in (entry for shard in manifest["shards"] for entry in shard["files"]):
         (folder / entry["file"]).unlink(missing_ok=True)
-    (folder / records_manifest.FILE).unlink(
-        missing_ok=True
-    )  # a later call could not use another corpus
+    # With the manifest, a later call could not use another corpus.
+    (folder / records_manifest.FILE).unlink(missing_ok=True)
     names = ", ".join(file.name for file in files[:3])
     more = f" and {len(files) - 3} more" if len(files) > 3 else ""
     raise ValueError(f"the corpus contains no text: {names}{more}; add a file with text")

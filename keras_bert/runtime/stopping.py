@@ -19,7 +19,7 @@ class StopRequest:
 
     def __init__(self):
         self.is_pending = False
-        self._is_delayed = False  # the first signal raises nothing
+        self._is_delayed = False  # True: the first signal only sets `is_pending`
         self._finishes_steps = False
 
     def __call__(self, *_):
@@ -40,7 +40,7 @@ class StopRequest:
     def finishing_steps(self):
         """After the first step, let the first Ctrl-C or SIGTERM only set `is_pending`.
 
-        The block calls `end_step` after each step, and looks at `is_pending`. It may complete its
+        The block calls `end_step` after each step, and reads `is_pending`. It may complete its
         work in spite of the signal. A second signal raises `KeyboardInterrupt`.
         """
         self._finishes_steps = True
@@ -48,7 +48,7 @@ class StopRequest:
             with _handle(signal.SIGTERM, signal.SIG_DFL, self):
                 yield
         finally:
-            if self._is_delayed:  # the block has looked at it
+            if self._is_delayed:  # the block has read `is_pending`
                 self.is_pending = False
             self._finishes_steps = False
             self._is_delayed = False

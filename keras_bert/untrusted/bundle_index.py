@@ -127,7 +127,7 @@ def _read_table(data: bytes) -> list[tuple[bytes, bytes]]:
         if len(items) > _MAX_ENTRIES:
             raise ValueError(f"the index has more than {_MAX_ENTRIES} tensors")
     keys = [key for key, _ in items]
-    if any(one >= other for one, other in zip(keys, keys[1:], strict=False)):
+    if any(key >= following for key, following in zip(keys, keys[1:], strict=False)):
         raise ValueError("the keys of the index are not sorted")
     return items
 
@@ -145,7 +145,8 @@ def _read_block(data: bytes, offset: int, size: int) -> list[tuple[bytes, bytes]
         raise ValueError("a block of the index has no restarts")
     items: list[tuple[bytes, bytes]] = []
     full_keys = {0}  # offsets of entries with a full key
-    key, position = b"", offset
+    key = b""
+    position = offset
     while position < end:
         start = position
         shared, position = _varint(data, position, end)

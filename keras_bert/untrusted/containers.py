@@ -61,10 +61,12 @@ def list_members(file: IO[bytes]) -> list[zipfile.ZipInfo]:
 
 
 class _LimitedReads:
-    """A file for `zipfile`, which otherwise parses a list of any size before anything is known."""
+    """A file that limits each read: `zipfile` parses the whole list of members when it opens."""
 
     def __init__(self, file: IO[bytes]) -> None:
-        self.seek, self.tell, self._read = file.seek, file.tell, file.read
+        self.seek = file.seek
+        self.tell = file.tell
+        self._read = file.read
 
     def read(self, size: int = -1) -> bytes:
         data = self._read(_MAX_DIRECTORY + 1 if size < 0 else min(size, _MAX_DIRECTORY + 1))

@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import signal
-import threading
 
 import keras
 import numpy as np
@@ -777,7 +776,8 @@ class _Clock:
 def test_measured_speed(packed, records, monkeypatch):
     """Four batches of 8 rows take 2 s each, after a first batch of 10 s."""
     from keras_bert.pretraining.stream import Stream
-    from keras_bert.runtime.terminal import progress
+    from keras_bert.runtime.stopping import StopRequest
+from keras_bert.runtime.terminal import progress
     from keras_bert.training import flops
 
     clock = _Clock()
@@ -787,7 +787,7 @@ def test_measured_speed(packed, records, monkeypatch):
     stream = Stream(records, 8, 16, packed=packed)
     with progress(show=False) as bar:
         task = bar.add_task("", total=5, loss="", rate="")
-        measured = meter.Meter(model, stream, bar, task, 1, 0, threading.Event())
+        measured = meter.Meter(model, stream, bar, task, 1, 0, StopRequest())
         measured.start()
         tokens, shown = [], []
         for number, (_, batch) in enumerate(itertools.islice(stream.batches(), 5)):
