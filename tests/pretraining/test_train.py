@@ -777,7 +777,7 @@ def test_measured_speed(packed, records, monkeypatch):
     """Four batches of 8 rows take 2 s each, after a first batch of 10 s."""
     from keras_bert.pretraining.stream import Stream
     from keras_bert.runtime.stopping import StopRequest
-from keras_bert.runtime.terminal import progress
+    from keras_bert.runtime.terminal import progress
     from keras_bert.training import flops
 
     clock = _Clock()
