@@ -24,6 +24,7 @@ _MAX_TOKENIZER = 2**26  # bytes of tokenizer.json
 _MAX_TEXT = 2**26  # bytes of vocab.txt and labels.txt
 _MAX_TOKENS = 2**22
 _MAX_LENGTH = 2**20  # tokens of a text
+_FATAL = 4  # ONNX Runtime prints warnings with names from the file; its errors are exceptions
 _INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
 
 
@@ -375,8 +376,15 @@ def _open_session(file):
     """Open a model, and check that it has the inputs and outputs of an exported one."""
     import onnxruntime
 
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = _FATAL
     try:
-        session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(
+            str(file),
+            options,
+            providers=["CPUExecutionProvider"],
+            disabled_optimizers=["ConstantFolding"],  # it would compute what the file chooses
+        )
     except Exception as error:  # the errors of ONNX Runtime have no other common base
         raise ValueError(
             f"{file} cannot be read: {one_line(error)}. Export the model again"

@@ -92,11 +92,10 @@ def _entry(name, proto, sizes) -> Entry:  # type: ignore[no-untyped-def]  # prot
         and entry.size >= 0
     ):
         raise ValueError(f"{name!r:.200} is outside the data files")
-    count = math.prod(shape)
     if proto.dtype == _STRING:
-        fits = count <= entry.size
+        fits = shape == ()  # the object graph
     else:
-        fits = proto.dtype in _SIZES and entry.size == count * _SIZES[proto.dtype]
+        fits = proto.dtype in _SIZES and entry.size == math.prod(shape) * _SIZES[proto.dtype]
     if not fits:
         raise ValueError(
             f"{name!r:.200} of type {proto.dtype} and shape {shape} has {entry.size} bytes"

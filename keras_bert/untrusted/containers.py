@@ -15,6 +15,8 @@ MAX_RANK = 8  # Dimensions of a tensor. BERT's have at most 3.
 MAX_MEMBERS = 10_000  # of a zip file; a checkpoint of BERT-Large has 400 tensors
 _MAX_DIRECTORY = 2**21  # bytes of the list of members at the end of a zip file
 _MAX_OBJECTS = 20_000  # groups and datasets of an HDF5 file; BERT-Large has 2,000
+_MAX_ATTRIBUTES = 64  # of one object
+_MAX_ATTRIBUTE = 2**16  # bytes, the limit of HDF5's usual attributes
 _MAX_DEPTH = 32  # of groups in groups; the time to visit them is quadratic
 
 
@@ -97,6 +99,25 @@ def read_npz(file: Path) -> dict[str, Any]:
     return arrays
 
 
+def _check_attributes(name: str, item: Any) -> None:
+    """Check the attributes of an HDF5 object, without reading them.
+
+    A list of strings of any length can refer to the same bytes many times.
+    """
+    from h5py import h5a
+
+    count = h5a.get_num_attrs(item.id)
+    if count > _MAX_ATTRIBUTES:
+        raise ValueError(f"{name!r} has {count} attributes, at most {_MAX_ATTRIBUTES} are allowed")
+    for index in range(count):
+        attribute = h5a.open(item.id, index=index)
+        is_list = attribute.shape != ()
+        if is_list and attribute.dtype.hasobject:
+            raise ValueError(f"{name!r} has a list of strings of any length as an attribute")
+        if attribute.get_storage_size() > _MAX_ATTRIBUTE:
+            raise ValueError(f"{name!r} has an attribute of more than {_MAX_ATTRIBUTE} bytes")
+
+
 def check_hdf5(opened: Any, size: int) -> dict[str, tuple[int, ...]]:
     """Check that all datasets are in an HDF5 file, uncompressed and written; return name -> shape.
 
@@ -116,6 +137,7 @@ def check_hdf5(opened: Any, size: int) -> dict[str, tuple[int, ...]]:
                 f"more than {_MAX_OBJECTS} groups and datasets, or groups in more than "
                 f"{_MAX_DEPTH} groups"
             )
+        _check_attributes(name, item)
         if not isinstance(item, h5py.Dataset):
             return
         properties = item.id.get_create_plist()
@@ -130,6 +152,8 @@ def check_hdf5(opened: Any, size: int) -> dict[str, tuple[int, ...]]:
             raise ValueError(
                 f"{name!r} declares {item.nbytes} bytes, but the file holds {stored} bytes of it"
             )
+        if item.chunks is not None:  # each chunk takes kilobytes when it is read
+            raise ValueError(f"{name!r} is stored in chunks; it must be contiguous")
         declared += item.nbytes
         if declared > size:
             raise ValueError(
@@ -137,5 +161,6 @@ def check_hdf5(opened: Any, size: int) -> dict[str, tuple[int, ...]]:
             )
         shapes[name] = item.shape
 
+    _check_attributes("/", opened)
     opened.visititems(visit)
     return shapes

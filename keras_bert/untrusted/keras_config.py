@@ -23,8 +23,10 @@ _MAX_LAYERS = 500  # Keras takes about 10 ms to build each
 _MAX_CALLS = 10_000  # of layers, those in nested models counted for each call of the model
 _MAX_DIMENSIONS = 16  # of a shape
 _LAYERS_PER_HIDDEN_LAYER = 4  # of an encoder
-_MAX_EARLY_LAYERS = 50  # before their inputs
+_MAX_ARGUMENTS = 256  # tensors or numbers in a list of a call
+_VALUES_PER_CALL = 100  # Keras reads so many values in the time of a call
 _MAX_INTEGER = 2**53
+_PATH = re.compile(r"[\w/-]{1,500}")
 _DTYPE = re.compile(r"[a-z0-9_/-]{1,40}")
 # End of an argument's name -> kinds of the objects, and names that Keras resolves to objects.
 _OBJECT_ARGUMENTS: dict[str, tuple[tuple[Kind, ...], frozenset[str]]] = {
@@ -38,6 +40,7 @@ _OBJECT_ARGUMENTS: dict[str, tuple[tuple[Kind, ...], frozenset[str]]] = {
     "cell": ((keras_objects.CELLS,), frozenset()),
     "preprocessor": ((keras_objects.PREPROCESSORS,), frozenset()),
 }
+_LARGE_LAYERS = ("TransformerBlock", "MultiHeadAttention", "GroupQueryAttention")
 _MODEL_CLASSES = frozenset.union(*(kind.classes for kind in keras_objects.MODELS))
 _LAYERS_IN_LAYERS = ("layer", "forward_layer", "backward_layer", "cell")
 
@@ -102,8 +105,6 @@ def _object(item: Any, kinds: tuple[Kind, ...]) -> dict[str, Any]:
     if kind.modules == {keras_objects.OWN_PACKAGE}:
         rewritten["module"] = keras_objects.OWN_PACKAGE
         rewritten["registered_name"] = f"{keras_objects.OWN_PACKAGE}>{item['class_name']}"
-    if isinstance(item.get("shared_object_id"), int):
-        rewritten["shared_object_id"] = item["shared_object_id"]
     if item.get("build_config") is not None:
         rewritten["build_config"] = _shapes(item["build_config"])
     return rewritten
@@ -135,13 +136,23 @@ def _config(kind: Kind, config: dict[str, Any], class_name: str) -> dict[str, An
             raise Refused("the policy_map of a DTypePolicyMap must be a dict")
         return {
             "default_policy": _dtype(config.get("default_policy")),
-            "policy_map": {_text(path): _dtype(policy) for path, policy in policies.items()},
+            "policy_map": {_path(path): _dtype(policy) for path, policy in policies.items()},
         }
     if class_name in ("Sequential", "StackedRNNCells"):
         return _arguments_with_layers(config, "layers" if class_name == "Sequential" else "cells")
     if config.get("unroll"):
         raise Refused(f"it contains {class_name} with unroll=True; save it with unroll=False")
-    return {_text(name): _argument(name, value) for name, value in config.items()}
+    arguments = {_text(name): _argument(name, value) for name, value in config.items()}
+    if kind is keras_objects.OPERATIONS:
+        _check_lists(arguments)
+    return arguments
+
+
+def _check_lists(arguments: dict[str, Any]) -> None:
+    """Check that the shapes and axes of an operation are short."""
+    for name, value in arguments.items():
+        if isinstance(value, list) and len(value) > _MAX_DIMENSIONS:
+            raise Refused(f"the argument {_shown(name)} of an operation has {len(value)} values")
 
 
 def _arguments_with_layers(config: dict[str, Any], key: str) -> dict[str, Any]:
@@ -181,6 +192,8 @@ def _named(value: Any, kinds: tuple[Kind, ...], names: frozenset[str]) -> Any:
 
 
 def _dtype(value: Any) -> Any:
+    if value is None:
+        return None
     if isinstance(value, str):
         if not _DTYPE.fullmatch(value):
             raise Refused(f"a dtype of its config is {_shown(value)}")
@@ -198,7 +211,7 @@ def _functional(config: dict[str, Any]) -> dict[str, Any]:
     if len(inputs_of) < len(layers):
         raise Refused("two layers of a model have the same name")
     outputs = _plain(config.get("output_layers"))
-    _check_order(inputs_of)
+    _check_order(layers)
     _check_used(inputs_of, {name for name, _, _ in _references(outputs)})
     rewritten = {
         "layers": layers,
@@ -241,6 +254,8 @@ def _call(node: Any) -> dict[str, Any]:
 def _call_argument(value: Any) -> Any:
     """Rewrite an argument of a call, which can hold tensors, arrays and slices."""
     if isinstance(value, list):
+        if len(value) > _MAX_ARGUMENTS:
+            raise Refused(f"a call of its config has a list of {len(value)} values")
         return [_call_argument(item) for item in value]
     if not isinstance(value, dict):
         return _plain(value)
@@ -284,16 +299,45 @@ def _input_names(layer: dict[str, Any]) -> set[str]:
     return {tensor["keras_history"][0] for tensor in _tensors(layer["inbound_nodes"])}
 
 
-def _check_order(inputs_of: dict[str, set[str]]) -> None:
-    """Check that few layers stand before their inputs. Keras tries all layers again for each."""
-    index_of = {name: index for index, name in enumerate(inputs_of)}
-    early = [
-        name
-        for name, inputs in inputs_of.items()
-        if any(index_of.get(source, 0) > index_of[name] for source in inputs)
-    ]
-    if len(early) > _MAX_EARLY_LAYERS:
-        raise Refused(f"{len(early)} of its layers come before their inputs")
+def _check_order(layers: list[dict[str, Any]]) -> None:
+    """Check how often Keras tries to call layers before their inputs are there.
+
+    Keras goes through the layers again and again. It tries the calls of each layer up to the first
+    whose inputs are missing, and reads the arguments of a call each time.
+    """
+    calls_left = {layer["name"]: _waiting_calls(layer) for layer in layers}
+    calls_done = {layer["name"]: int(not calls_left[layer["name"]]) for layer in layers}
+    work = 0
+    is_progressing = True
+    while is_progressing:
+        is_progressing = False
+        for name, calls in calls_left.items():
+            while calls:
+                inputs, cost = calls[-1]
+                work += cost
+                if work > _MAX_CALLS:
+                    raise Refused("its layers are in an order that takes long to build")
+                if any(calls_done.get(source, 0) <= call for source, call in inputs):
+                    break
+                calls.pop()
+                calls_done[name] += 1
+                is_progressing = True
+    if any(calls_left.values()):
+        raise Refused("its layers wait for each other")
+
+
+def _waiting_calls(layer: dict[str, Any]) -> list[tuple[list[tuple[str, int]], int]]:
+    """Return the calls of a layer, last first: the outputs that each one takes, and its cost."""
+    calls = []
+    for node in reversed(layer["inbound_nodes"]):
+        histories = [tensor["keras_history"] for tensor in _tensors(node)]
+        inputs = [(name, call) for name, call, _ in histories]
+        calls.append((inputs, 1 + len(inputs) + _count_values(node) // _VALUES_PER_CALL))
+    return calls
+
+
+def _count_values(value: Any) -> int:
+    return 1 + sum(_count_values(item) for item in _children(value))
 
 
 def _check_used(inputs_of: dict[str, set[str]], outputs: set[str]) -> None:
@@ -353,6 +397,8 @@ def _inner_layers(item: dict[str, Any]) -> list[dict[str, Any]]:
 def _count_layers(item: dict[str, Any]) -> int:
     if item["class_name"] == "BertEncoder":
         return _LAYERS_PER_HIDDEN_LAYER * _integer(item["config"].get("num_hidden_layers"))
+    if item["class_name"] in _LARGE_LAYERS:
+        return _LAYERS_PER_HIDDEN_LAYER
     return 1 + sum(_count_layers(layer) for layer in _inner_layers(item))
 
 
@@ -448,6 +494,13 @@ def _text(value: Any) -> str:
 def _is_in(value: Any, names: frozenset[str]) -> bool:
     """Return True for a string in a set. Other values of JSON may not be hashable."""
     return isinstance(value, str) and value in names
+
+
+def _path(value: str) -> str:
+    """Return the path of a layer. Keras reads it as a regular expression."""
+    if not _PATH.fullmatch(value):
+        raise Refused(f"a path in its dtype policies is {_shown(value)}")
+    return value
 
 
 def _list(value: Any) -> list[Any]:

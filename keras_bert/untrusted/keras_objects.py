@@ -2,8 +2,8 @@
 
 Each kind has the modules and the classes that `keras_bert.save` and Keras write for it. The lists
 leave out objects that run code, open files or create data of a size that the file chooses:
-`Lambda`, `TFSMLayer`, `HubLayer`, Keras' layers with a vocabulary, `Arange`, `Repeat`, and
-operations with functions.
+`Lambda`, `TFSMLayer`, `HubLayer`, Keras' layers with a vocabulary, `Normalization`, `Arange`,
+`Repeat`, `Unstack`, and operations with functions.
 """
 
 from typing import NamedTuple
@@ -45,7 +45,7 @@ KERAS_LAYERS = _kind(
     ELU LeakyReLU PReLU ReLU Softmax
     Attention AdditiveAttention MultiHeadAttention GroupQueryAttention
     BatchNormalization GroupNormalization LayerNormalization RMSNormalization UnitNormalization
-    SpectralNormalization Normalization Rescaling
+    Rescaling
     Dropout AlphaDropout GaussianDropout GaussianNoise SpatialDropout1D SpatialDropout2D
     SpatialDropout3D ActivityRegularization
     Add Average Concatenate Dot Maximum Minimum Multiply Subtract
@@ -75,7 +75,7 @@ OPERATIONS = _kind(
     Square Squeeze Stack Std Subtract Sum Swapaxes Take TakeAlongAxis Tan Tanh Tensordot
     Transpose TrueDivide Var Where ZerosLike Celu Elu Gelu Glu HardSigmoid HardSilu HardTanh
     LayerNorm LeakyRelu LogSigmoid LogSoftmax Normalize Relu Relu6 RMSNorm Selu Sigmoid Silu
-    Softmax Softplus Softsign TanhShrink Cast StopGradient Unstack Erf Logsumexp Rsqrt TopK
+    Softmax Softplus Softsign TanhShrink Cast StopGradient Erf Logsumexp Rsqrt TopK
     """,
 )
 INITIALIZERS = _kind(

@@ -251,6 +251,7 @@ def array(value, dtype):
         operation("add", args=[TENSOR, TENSOR]),
         operation("Add", "os", [TENSOR, TENSOR]),
         operation("Add", args=[TENSOR, "keras_bert>HubLayer"]),
+        {**operation("Reshape", args=[TENSOR]), "config": {"newshape": [1] * 1000}},
     ],
 )
 def test_calls_that_compute_at_once_or_create_large_data_are_refused(tmp_path, temporary, call):
@@ -315,17 +316,81 @@ def test_many_layers_are_refused(count, message):
         rewrite(config)
 
 
-def test_layers_before_their_inputs_are_refused(config):
-    """Keras tries all layers again for each of them."""
-    x = keras.Input((2,))
-    y = x
-    for _ in range(60):
-        y = keras.layers.Identity()(y)
-    changed = json.loads(keras.Model(x, y).to_json())
-    rewrite(copy.deepcopy(changed))
-    changed["config"]["layers"].reverse()
-    with pytest.raises(keras_config.Refused, match="come before their inputs"):
+def tensor(name, call=0):
+    history = [name, call, 0]
+    config = {"shape": [None, 2], "dtype": "float32", "keras_history": history}
+    return {"class_name": "__keras_tensor__", "config": config}
+
+
+def functional(*layers):
+    """Return the config of a model of (class, name, list of the inputs of each call)."""
+    items = [
+        {
+            "module": "keras.layers", "class_name": kind, "config": {"name": name}, "name": name,
+            "inbound_nodes": [{"args": call, "kwargs": {}} for call in calls],
+        }
+        for kind, name, calls in layers
+    ]  # fmt: skip
+    config = {"layers": items, "input_layers": [["x", 0, 0]], "output_layers": [["y", 0, 0]]}
+    return {"module": "keras", "class_name": "Functional", "config": config}
+
+
+def test_layers_before_their_inputs_are_refused():
+    """Keras goes through all layers again for each of them."""
+    chain = [("Identity", f"l{i}", [[tensor(f"l{i - 1}" if i else "x")]]) for i in range(200)]
+    last = ("Identity", "y", [[tensor("l199")]])
+    first = ("InputLayer", "x", [])
+    rewrite(functional(first, *chain, last))
+    with pytest.raises(keras_config.Refused, match="an order that takes long"):
+        rewrite(functional(last, *reversed(chain), first))
+    # Two layers whose many calls wait for each other, beside others that wait.
+    a = [[tensor("x")], *([tensor("b", call)] for call in range(900))]
+    b = [[tensor("a", call)] for call in range(900)]
+    others = [("Identity", f"o{i}", [[tensor("b", 899)]]) for i in range(100)]
+    sum_of_all = ("Add", "y", [[[tensor(f"o{i}") for i in range(100)]]])
+    with pytest.raises(keras_config.Refused, match="an order that takes long"):
+        rewrite(functional(first, *others, ("Identity", "b", b), ("Identity", "a", a), sum_of_all))
+    with pytest.raises(keras_config.Refused, match="wait for each other"):
+        rewrite(functional(first, ("Identity", "y", [[tensor("y")]])))
+
+
+def test_arguments_of_calls_are_limited():
+    first = ("InputLayer", "x", [])
+    for call in ([tensor("x")] * 257, [[0] * 257, tensor("x")]):
+        with pytest.raises(keras_config.Refused, match="a list of 257 values"):
+            rewrite(functional(first, ("Add", "y", [[call]])))
+
+
+@pytest.mark.parametrize(
+    "activation",
+    [
+        {"module": "keras.layers", "class_name": "StackedRNNCells", "config": {"cells": []}},
+        {"module": "keras.layers", "class_name": "Dense", "config": {"units": 1}},
+    ],
+)
+def test_an_activation_that_holds_layers_is_refused(config, activation):
+    changed = copy.deepcopy(config)
+    layers_in(changed)["Activation"]["config"]["activation"] = activation
+    with pytest.raises(keras_config.Refused, match="which can run code or is not known"):
         rewrite(changed)
+
+
+def test_paths_of_dtype_policies_are_no_regular_expressions(config):
+    policies = keras.dtype_policies.DTypePolicyMap(
+        policy_map={"encoder/layer_0": keras.DTypePolicy("float32")}
+    )
+    changed = copy.deepcopy(config)
+    dense = layers_in(changed)["Dense"]["config"]
+    dense["dtype"] = keras.saving.serialize_keras_object(policies)
+    rewrite(copy.deepcopy(changed))
+    dense["dtype"]["config"]["policy_map"] = {"(a+)+b": "float32"}
+    with pytest.raises(keras_config.Refused, match="a path in its dtype policies"):
+        rewrite(changed)
+
+
+@pytest.mark.parametrize("name", ["Normalization", "SpectralNormalization", "TextVectorization"])
+def test_layers_that_compute_what_the_file_chooses_are_not_listed(name):
+    assert name not in keras_objects.KERAS_LAYERS.classes
 
 
 def test_depth_values_numbers_and_shapes_are_limited(config):
@@ -340,7 +405,7 @@ def test_depth_values_numbers_and_shapes_are_limited(config):
     shape = copy.deepcopy(config)
     layers_in(shape)["Dense"]["build_config"]["input_shape"] = [1] * 100
     unrolled = copy.deepcopy(config)
-    layers_in(unrolled)["Bidirectional"]["config"]["layer"]["config"]["unroll"] = True
+    layers_in(unrolled)["Bidirectional"]["config"]["layer"]["config"]["unroll"] = 1
     for changed, message in (
         (with_units(deep), "levels deep"),
         (with_units([0] * 1_100_000), "more than 1000000 values"),
@@ -390,7 +455,6 @@ def layers_of_keras():
         "SimpleRNNCell": (2,), "InputLayer": ((2,),), "RNN": (keras.layers.LSTMCell(2),),
         "StackedRNNCells": ([keras.layers.GRUCell(2)],), "Wrapper": (keras.layers.Dense(2),),
         "TimeDistributed": (keras.layers.Dense(2),), "Bidirectional": (keras.layers.GRU(2),),
-        "SpectralNormalization": (keras.layers.Dense(2),),
     }  # fmt: skip
     for name in sorted(keras_objects.KERAS_LAYERS.classes):
         default = (

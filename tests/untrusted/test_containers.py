@@ -5,6 +5,7 @@ import time
 import zipfile
 
 import h5py
+import numpy as np
 import pytest
 
 from keras_bert.untrusted import containers
@@ -63,3 +64,29 @@ def test_deep_groups_are_an_error():
         with pytest.raises(ValueError, match="in more than 32 groups"):
             containers.check_hdf5(opened, 10**9)
         assert time.perf_counter() - start < 2
+
+
+def test_chunks_are_an_error():
+    """Each chunk takes kilobytes of memory when it is read."""
+    with h5py.File(io.BytesIO(), "w") as opened:
+        opened.create_dataset("a", data=np.zeros(100, "i1"), chunks=(1,))
+        with pytest.raises(ValueError, match="'a' is stored in chunks"):
+            containers.check_hdf5(opened, 10**6)
+
+
+def test_lists_of_strings_as_attributes_are_an_error():
+    with h5py.File(io.BytesIO(), "w") as opened:
+        dataset = opened.create_dataset("a", data=np.zeros(2))
+        dataset.attrs["dtype"] = "float32"
+        containers.check_hdf5(opened, 10**6)
+        dataset.attrs["names"] = ["long", "list"]
+        with pytest.raises(ValueError, match="'a' has a list of strings"):
+            containers.check_hdf5(opened, 10**6)
+
+
+def test_many_attributes_are_an_error():
+    with h5py.File(io.BytesIO(), "w") as opened:
+        for number in range(65):
+            opened.attrs[str(number)] = 1
+        with pytest.raises(ValueError, match="'/' has 65 attributes"):
+            containers.check_hdf5(opened, 10**6)
