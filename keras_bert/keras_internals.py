@@ -43,6 +43,12 @@ def freeze_like(source, copy):
         copied.trainable = variable.trainable
 
 
+def pending_initializer(variable: keras.Variable) -> keras.Initializer | None:
+    """Return the initializer of a variable that has no value yet; `None` if it has a value."""
+    initializer: keras.Initializer | None = variable._initializer
+    return initializer
+
+
 def producing_operation(tensor):
     """Return the `keras.Operation` that produced a tensor, or `None` if it is not symbolic."""
     history = getattr(tensor, "_keras_history", None)

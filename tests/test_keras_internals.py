@@ -40,7 +40,7 @@ OVERRIDDEN = [
 ]
 # Private names that only keras_internals.py may contain.
 PRIVATE = r"keras\.src|\._keras_history|_inbound_nodes|_flatten_layers|\._iterations\b"
-PRIVATE += r"|_run_through_graph|_distribution_strategy"
+PRIVATE += r"|_run_through_graph|_distribution_strategy|\._initializer\b"
 PRIVATE += r"|optimizer\._learning_rate|_momentums|_velocities|\._value\b|"
 PRIVATE += "|".join(name for kind, name, _ in METHODS if kind is Optimizer)
 
@@ -149,3 +149,11 @@ def test_no_other_module_uses_private_names():
         if file.name not in names_modules:
             found = re.search(PRIVATE, file.read_text("utf-8"))
             assert found is None, f"{file.relative_to(folder)} uses {found[0]}"
+
+
+def test_a_variable_without_a_value_has_its_initializer():
+    initializer = keras.initializers.Orthogonal()
+    with keras.StatelessScope(initialize_variables=False):
+        dense = keras.layers.Dense(2, kernel_initializer=initializer)
+        dense.build((None, 3))
+    assert keras_internals.pending_initializer(dense.kernel) is initializer

@@ -123,16 +123,26 @@ def check_hdf5(opened: Any, size: int) -> dict[str, tuple[int, ...]]:
 
     `opened` is an `h5py.File`, and `size` is the size of the file in bytes. Links are not followed.
     """
-    import h5py
+    check = _ObjectCheck(size)
+    _check_attributes("/", opened)
+    opened.visititems(check)
+    return check.shapes
 
-    shapes: dict[str, tuple[int, ...]] = {}
-    declared = 0
-    objects = 0
 
-    def visit(name: str, item: Any) -> None:
-        nonlocal declared, objects
-        objects += 1
-        if objects > _MAX_OBJECTS or name.count("/") > _MAX_DEPTH:
+class _ObjectCheck:
+    """Callback of `h5py.File.visititems` that checks each object and collects the shapes."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self.object_count = 0
+        self.declared_bytes = 0
+
+    def __call__(self, name: str, item: Any) -> None:
+        import h5py
+
+        self.object_count += 1
+        if self.object_count > _MAX_OBJECTS or name.count("/") > _MAX_DEPTH:
             raise ValueError(
                 f"more than {_MAX_OBJECTS} groups and datasets, or groups in more than "
                 f"{_MAX_DEPTH} groups"
@@ -140,27 +150,27 @@ def check_hdf5(opened: Any, size: int) -> dict[str, tuple[int, ...]]:
         _check_attributes(name, item)
         if not isinstance(item, h5py.Dataset):
             return
-        properties = item.id.get_create_plist()
-        if item.external or item.is_virtual:
-            raise ValueError(f"{name!r} must be in the file itself, received a reference")
-        if properties.get_nfilters():
-            raise ValueError(f"{name!r} is compressed; it must be stored uncompressed")
-        if item.dtype.hasobject:
-            raise ValueError(f"{name!r} must hold numbers, received {item.dtype}")
-        stored = item.id.get_storage_size()
-        if item.nbytes > stored:
+        _check_storage(name, item)
+        self.declared_bytes += item.nbytes
+        if self.declared_bytes > self.size:
             raise ValueError(
-                f"{name!r} declares {item.nbytes} bytes, but the file holds {stored} bytes of it"
+                f"the datasets overlap: they declare more than the file's {self.size} bytes"
             )
-        if item.chunks is not None:  # each chunk takes kilobytes when it is read
-            raise ValueError(f"{name!r} is stored in chunks; it must be contiguous")
-        declared += item.nbytes
-        if declared > size:
-            raise ValueError(
-                f"the datasets overlap: they declare more than the file's {size} bytes"
-            )
-        shapes[name] = item.shape
+        self.shapes[name] = item.shape
 
-    _check_attributes("/", opened)
-    opened.visititems(visit)
-    return shapes
+
+def _check_storage(name: str, dataset: Any) -> None:
+    """Check that a dataset has numbers that stand in the file as they are."""
+    if dataset.external or dataset.is_virtual:
+        raise ValueError(f"{name!r} must be in the file itself, received a reference")
+    if dataset.id.get_create_plist().get_nfilters():
+        raise ValueError(f"{name!r} is compressed; it must be stored uncompressed")
+    if dataset.dtype.hasobject:
+        raise ValueError(f"{name!r} must hold numbers, received {dataset.dtype}")
+    stored = dataset.id.get_storage_size()
+    if dataset.nbytes > stored:
+        raise ValueError(
+            f"{name!r} declares {dataset.nbytes} bytes, but the file holds {stored} bytes of it"
+        )
+    if dataset.chunks is not None:  # each chunk takes kilobytes when it is read
+        raise ValueError(f"{name!r} is stored in chunks; it must be contiguous")

@@ -23,23 +23,12 @@ _MAX_LAYERS = 500  # Keras takes about 10 ms to build each
 _MAX_CALLS = 10_000  # of layers, those in nested models counted for each call of the model
 _MAX_DIMENSIONS = 16  # of a shape
 _LAYERS_PER_HIDDEN_LAYER = 4  # of an encoder
+_MAX_TEXT = 1000  # characters of an argument
 _MAX_ARGUMENTS = 256  # tensors or numbers in a list of a call
 _VALUES_PER_CALL = 100  # Keras reads so many values in the time of a call
 _MAX_INTEGER = 2**53
 _PATH = re.compile(r"[\w/-]{1,500}")
 _DTYPE = re.compile(r"[a-z0-9_/-]{1,40}")
-# End of an argument's name -> kinds of the objects, and names that Keras resolves to objects.
-_OBJECT_ARGUMENTS: dict[str, tuple[tuple[Kind, ...], frozenset[str]]] = {
-    "activation": ((keras_objects.ACTIVATION_LAYERS,), keras_objects.ACTIVATIONS),
-    "initializer": ((keras_objects.INITIALIZERS,), keras_objects.INITIALIZER_NAMES),
-    "regularizer": ((keras_objects.REGULARIZERS,), keras_objects.REGULARIZER_NAMES),
-    "constraint": ((keras_objects.CONSTRAINTS,), keras_objects.CONSTRAINT_NAMES),
-    "quantization_config": ((keras_objects.QUANTIZATIONS,), frozenset()),
-    "quantizer": ((keras_objects.QUANTIZATIONS,), frozenset()),
-    "layer": (keras_objects.LAYERS, frozenset()),
-    "cell": ((keras_objects.CELLS,), frozenset()),
-    "preprocessor": ((keras_objects.PREPROCESSORS,), frozenset()),
-}
 _LARGE_LAYERS = ("TransformerBlock", "MultiHeadAttention", "GroupQueryAttention")
 _MODEL_CLASSES = frozenset.union(*(kind.classes for kind in keras_objects.MODELS))
 _LAYERS_IN_LAYERS = ("layer", "forward_layer", "backward_layer", "cell")
@@ -102,12 +91,16 @@ def _object(item: Any, kinds: tuple[Kind, ...]) -> dict[str, Any]:
         "registered_name": None,
         "config": _config(kind, config, item["class_name"]),
     }
-    if kind.modules == {keras_objects.OWN_PACKAGE}:
+    if _is_own(kind):
         rewritten["module"] = keras_objects.OWN_PACKAGE
         rewritten["registered_name"] = f"{keras_objects.OWN_PACKAGE}>{item['class_name']}"
     if item.get("build_config") is not None:
         rewritten["build_config"] = _shapes(item["build_config"])
     return rewritten
+
+
+def _is_own(kind: Kind) -> bool:
+    return kind.modules == {keras_objects.OWN_PACKAGE}
 
 
 def _kind_of(item: dict[str, Any], kinds: tuple[Kind, ...]) -> Kind:
@@ -116,7 +109,7 @@ def _kind_of(item: dict[str, Any], kinds: tuple[Kind, ...]) -> Kind:
     for kind in kinds:
         if not _is_in(class_name, kind.classes):
             continue
-        if kind.modules == {keras_objects.OWN_PACKAGE}:
+        if _is_own(kind):
             is_listed = registered_name == f"{keras_objects.OWN_PACKAGE}>{class_name}"
         else:
             is_own_name = registered_name is None or registered_name == class_name
@@ -138,57 +131,70 @@ def _config(kind: Kind, config: dict[str, Any], class_name: str) -> dict[str, An
             "default_policy": _dtype(config.get("default_policy")),
             "policy_map": {_path(path): _dtype(policy) for path, policy in policies.items()},
         }
-    if class_name in ("Sequential", "StackedRNNCells"):
-        return _arguments_with_layers(config, "layers" if class_name == "Sequential" else "cells")
+    if class_name == "Sequential":
+        return _arguments_with_layers(class_name, config, "layers", keras_objects.LAYERS)
+    if class_name == "StackedRNNCells":
+        return _arguments_with_layers(class_name, config, "cells", (keras_objects.CELLS,))
     if config.get("unroll"):
         raise Refused(f"it contains {class_name} with unroll=True; save it with unroll=False")
-    arguments = {_text(name): _argument(name, value) for name, value in config.items()}
-    if kind is keras_objects.OPERATIONS:
-        _check_lists(arguments)
+    arguments = {}
+    for name, value in config.items():
+        if _is_own(kind) and name in keras_objects.OWN_ARGUMENTS:
+            arguments[name] = _plain(value)
+        else:
+            arguments[name] = _argument(class_name, name, value)
     return arguments
 
 
-def _check_lists(arguments: dict[str, Any]) -> None:
-    """Check that the shapes and axes of an operation are short."""
-    for name, value in arguments.items():
-        if isinstance(value, list) and len(value) > _MAX_DIMENSIONS:
-            raise Refused(f"the argument {_shown(name)} of an operation has {len(value)} values")
-
-
-def _arguments_with_layers(config: dict[str, Any], key: str) -> dict[str, Any]:
+def _arguments_with_layers(
+    class_name: str, config: dict[str, Any], key: str, kinds: tuple[Kind, ...]
+) -> dict[str, Any]:
     """Rewrite the arguments of an object that holds a list of layers."""
-    kinds = keras_objects.LAYERS if key == "layers" else (keras_objects.CELLS,)
-    layers = [_object(layer, kinds) for layer in _list(config.get(key))]
-    rest = {name: value for name, value in config.items() if name != key}
-    rewritten = {_text(name): _argument(name, value) for name, value in rest.items()}
-    return {**rewritten, key: layers}
+    arguments = {
+        name: _argument(class_name, name, value) for name, value in config.items() if name != key
+    }
+    arguments[key] = [_object(layer, kinds) for layer in _list(config.get(key))]
+    return arguments
 
 
-def _argument(name: str, value: Any) -> Any:
+def _argument(class_name: str, name: str, value: Any) -> Any:
     """Rewrite an argument of a constructor."""
-    if value is None:
-        return None
-    if name.endswith("dtype"):
-        return _dtype(value)
-    for end, (kinds, names) in _OBJECT_ARGUMENTS.items():
-        if name == end or name.endswith(f"_{end}"):
-            return _named(value, kinds, names)
-    if name.endswith("_shape"):
+    if name in keras_objects.VALUE_ARGUMENTS:
+        return _short(class_name, name, _plain(value))
+    if name in keras_objects.SHAPE_ARGUMENTS:
         return _shapes(value)
-    return _plain(value)
+    if name in keras_objects.DTYPE_ARGUMENTS:
+        return _dtype(value)
+    for group in keras_objects.OBJECT_ARGUMENTS:
+        if name in group.arguments:
+            return None if value is None else _named(value, group)
+    raise Refused(f"{class_name} has the argument {_shown(name)}, which is not known")
 
 
-def _named(value: Any, kinds: tuple[Kind, ...], names: frozenset[str]) -> Any:
+def _short(class_name: str, name: str, value: Any) -> Any:
+    """Return a value without long lists or strings."""
+    if isinstance(value, (list, dict)):
+        for item in _children(value):
+            _short(class_name, name, item)
+        is_long = len(value) > _MAX_DIMENSIONS
+    else:
+        is_long = isinstance(value, str) and len(value) > _MAX_TEXT
+    if is_long:
+        raise Refused(f"the argument {name} of {class_name} has {len(value)} values")
+    return value
+
+
+def _named(value: Any, group: keras_objects.ObjectArguments) -> Any:
     """Rewrite an object, or the name or the function that stands for it."""
     if isinstance(value, dict) and value.get("class_name") == "function":
         if not _is_in(value.get("module"), keras_objects.ACTIVATION_MODULES):
             raise Refused(f"it contains the function {_name(value)}")
         value = value.get("config")
     if isinstance(value, str):
-        if value not in names:
+        if value not in group.function_names:
             raise Refused(f"it contains {_shown(value)}, which is not one of the known functions")
         return value
-    return _object(value, kinds)
+    return _object(value, group.kinds)
 
 
 def _dtype(value: Any) -> Any:

@@ -15,6 +15,7 @@ from typing import Any
 
 import keras
 
+from keras_bert import keras_internals
 from keras_bert.runtime import reading
 from keras_bert.untrusted import containers, keras_config
 
@@ -27,9 +28,11 @@ _BLOCK_BYTES = 2**20
 _WEIGHTS_PER_HIDDEN_LAYER = 12
 _MAX_CONFIG = 2**24  # bytes
 _MAX_VOCABULARIES = 100
-# Parameters of a model per number in its file. Quantized kernels pack two into one number.
-_MAX_PARAMETERS_PER_NUMBER = 2
-_MAX_EXTRA_PARAMETERS = 1000
+# Bytes of a model's variables per byte of its weights file, and for variables without weights.
+_MAX_BYTES_PER_BYTE = 2
+_MAX_EXTRA_BYTES = 2**16
+# `Orthogonal` decomposes its matrix. At this width, 1 GB of weights takes about 10 s.
+_MAX_ORTHOGONAL_WIDTH = 2048
 
 
 @contextlib.contextmanager
@@ -46,8 +49,8 @@ def unpacked(file: Path) -> Iterator[Path]:
         (folder / _METADATA).write_text("{}", encoding="utf-8")
         (folder / _CONFIG).write_text(json.dumps(config), encoding="utf-8")
         _unpack(file, folder)
-        stored = _check_weights(folder / _WEIGHTS, config)
-        _check_parameters(config, stored)
+        _check_weights(folder / _WEIGHTS, config)
+        _check_variables(config, (folder / _WEIGHTS).stat().st_size)
         yield folder
 
 
@@ -84,11 +87,8 @@ def _unpack(file: Path, folder: Path) -> None:
                 shutil.copyfileobj(packed, unpacked_file, _BLOCK_BYTES)
 
 
-def _check_weights(file: Path, config: dict[str, Any]) -> int:
-    """Check that the weights are in the file and that no encoder has more layers than weights.
-
-    Return the number of values.
-    """
+def _check_weights(file: Path, config: dict[str, Any]) -> None:
+    """Check that the weights are in the file and that no encoder has more layers than weights."""
     import h5py
 
     try:
@@ -101,24 +101,40 @@ def _check_weights(file: Path, config: dict[str, Any]) -> int:
         raise ValueError(
             f"num_hidden_layers is {layers}, but the file has only {len(shapes)} weights"
         )
-    return sum(math.prod(shape) for shape in shapes.values())
 
 
-def _check_parameters(config: dict[str, Any], stored: int) -> None:
-    """Check that the model of a config has about as many parameters as its file.
+def _check_variables(config: dict[str, Any], stored_bytes: int) -> None:
+    """Check that Keras creates the variables of a config in time and memory that fit its file.
 
     The model is built once without memory for its variables. This runs in its own thread because
     Keras stores uninitialized variables per thread.
     """
-
-    def count() -> int:
-        with keras.StatelessScope(initialize_variables=False):
-            model = keras.saving.deserialize_keras_object(copy.deepcopy(config))
-        return sum(math.prod(variable.shape) for variable in model.variables)
-
     with concurrent.futures.ThreadPoolExecutor(1) as thread:
-        parameters = thread.submit(count).result()
-    if parameters > _MAX_PARAMETERS_PER_NUMBER * stored + _MAX_EXTRA_PARAMETERS:
+        variables = thread.submit(_uninitialized_variables, config).result()
+    size = sum(math.prod(variable.shape) * _item_bytes(variable.dtype) for variable in variables)
+    if size > _MAX_BYTES_PER_BYTE * stored_bytes + _MAX_EXTRA_BYTES:
         raise ValueError(
-            f"the config declares {parameters:.3g} parameters, but the file has {stored:.3g}"
+            f"the config declares {size:.3g} bytes of weights, but the file has {stored_bytes:.3g}"
         )
+    for variable in variables:
+        initializer = keras_internals.pending_initializer(variable)
+        if not isinstance(initializer, keras.initializers.Orthogonal):
+            continue
+        width = min(variable.shape[-1], math.prod(variable.shape[:-1]))
+        if width > _MAX_ORTHOGONAL_WIDTH:
+            raise ValueError(
+                f"{variable.path} has the initializer Orthogonal for a matrix of width {width}; "
+                f"at most {_MAX_ORTHOGONAL_WIDTH} is allowed"
+            )
+
+
+def _uninitialized_variables(config: dict[str, Any]) -> list[keras.Variable]:
+    with keras.StatelessScope(initialize_variables=False):
+        model = keras.saving.deserialize_keras_object(copy.deepcopy(config))
+    variables: list[keras.Variable] = model.variables
+    return variables
+
+
+def _item_bytes(dtype: str) -> int:
+    bits = re.search(r"\d+", dtype)
+    return max(1, int(bits[0]) // 8) if bits else 1

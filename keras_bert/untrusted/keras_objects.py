@@ -16,6 +16,14 @@ class Kind(NamedTuple):
     classes: frozenset[str]
 
 
+class ObjectArguments(NamedTuple):
+    """Arguments that hold objects: their names, and the objects and function names that fit."""
+
+    arguments: frozenset[str]
+    kinds: tuple[Kind, ...]
+    function_names: frozenset[str] = frozenset()
+
+
 def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
@@ -106,9 +114,10 @@ ACTIVATION_MODULES = _names(
 # Names, as strings of a config or as functions.
 ACTIVATIONS = _names(
     """
-    celu elu exponential gelu glu hard_shrink hard_sigmoid hard_silu hard_swish hard_tanh leaky_relu
-    linear log_sigmoid log_softmax mish relu relu6 selu sigmoid silu soft_shrink softmax softplus
-    softsign sparse_plus sparse_sigmoid squareplus swish tanh tanh_shrink threshold
+    celu elu exponential gelu gelu_new gelu_pytorch_tanh glu hard_shrink hard_sigmoid
+    hard_silu hard_swish hard_tanh leaky_relu linear log_sigmoid log_softmax mish relu relu6 selu
+    sigmoid silu soft_shrink softmax softplus softsign sparse_plus sparse_sigmoid squareplus swish
+    tanh tanh_shrink threshold
     """
 )
 INITIALIZER_NAMES = INITIALIZERS.classes | _names(
@@ -120,6 +129,86 @@ INITIALIZER_NAMES = INITIALIZERS.classes | _names(
 )
 REGULARIZER_NAMES = _names("l1 l2 l1_l2 l1l2 orthogonal_regularizer")
 CONSTRAINT_NAMES = _names("max_norm min_max_norm non_neg unit_norm")
+
+# Arguments of the listed classes, by what their values may be. Others are refused: `weights`,
+# `input_tensor`, `gptq_unpacked_column_size` and the arguments of classes that are not listed.
+OBJECT_ARGUMENTS = (
+    ObjectArguments(
+        _names("activation hidden_act recurrent_activation"), (ACTIVATION_LAYERS,), ACTIVATIONS
+    ),
+    ObjectArguments(
+        _names(
+            """
+            alpha_initializer beta_initializer bias_initializer depthwise_initializer
+            embeddings_initializer gamma_initializer kernel_initializer moving_mean_initializer
+            moving_variance_initializer pointwise_initializer recurrent_initializer
+            """
+        ),
+        (INITIALIZERS,),
+        INITIALIZER_NAMES,
+    ),
+    ObjectArguments(
+        _names(
+            """
+            activity_regularizer alpha_regularizer beta_regularizer bias_regularizer
+            depthwise_regularizer embeddings_regularizer gamma_regularizer kernel_regularizer
+            pointwise_regularizer recurrent_regularizer
+            """
+        ),
+        (REGULARIZERS,),
+        REGULARIZER_NAMES,
+    ),
+    ObjectArguments(
+        _names(
+            """
+            alpha_constraint beta_constraint bias_constraint depthwise_constraint
+            embeddings_constraint gamma_constraint kernel_constraint pointwise_constraint
+            recurrent_constraint
+            """
+        ),
+        (CONSTRAINTS,),
+        CONSTRAINT_NAMES,
+    ),
+    ObjectArguments(
+        _names("activation_quantizer quantization_config weight_quantizer"), (QUANTIZATIONS,)
+    ),
+    ObjectArguments(_names("layer forward_layer backward_layer"), LAYERS),
+    ObjectArguments(_names("cell"), (CELLS,)),
+    ObjectArguments(_names("preprocessor"), (PREPROCESSORS,)),
+)
+DTYPE_ARGUMENTS = _names("dtype output_dtype reverse_dtype")
+SHAPE_ARGUMENTS = _names(
+    "batch_shape build_input_shape noise_shape output_shape shape target_shape"
+)
+# Numbers, Booleans, strings, and short lists of them.
+VALUE_ARGUMENTS = _names(
+    """
+    alpha amax_history_length approximate attention_axes axes axis axis1 axis2 batch_size bias_axes
+    block_size center cropping data_format decimals depth_multiplier destination dilation_rate dims
+    distribution dropout epsilon equation factor filters flash_attention gain go_backwards groups
+    head_dim initial input_axes input_dim k keepdims kernel_size key_dim l1 l2 logit_soft_cap
+    lora_alpha lora_rank mask_value mask_zero max_value maxval mean merge_mode min_value minval mode
+    momentum name nan negative_slope neginf newshape normalize num_heads num_key_value_heads
+    num_query_heads offset optional order output_axes output_dim output_padding padding
+    pool_dimensions pool_mode pool_size posinf ragged rank rate recurrent_dropout renorm
+    renorm_clipping renorm_momentum reset_after return_sequences return_state rms_scaling scale
+    score_mode seed shared_axes sliding_window sorted source source_name sparse stateful stddev
+    strides subscripts synchronized threshold tie_weights trainable unit_forget_bias units unroll
+    use_bias use_cudnn use_gate use_scale value value_dim value_range x_max x_min
+    zero_output_for_mask
+    """
+)
+# The same of this package's own layers, with lists and dicts of any length.
+OWN_ARGUMENTS = _names(
+    """
+    attention_dropout attention_probs_dropout_prob characters default_prompt dropout
+    hidden_dropout_prob hidden_size initializer_range intermediate_size labels layer_norm_eps
+    long_texts lowercase max_position_embeddings max_sequence_length mode multi_label name names
+    no_answer noise_shape normalize num_attention_heads num_heads num_hidden_layers pairs pooling
+    prompts rate rematerialize seed sequence_length similarity split_cjk strip_accents task
+    trainable type_vocab_size vocab_size
+    """
+)
 
 # Dtypes of arrays and tensors in a config. Strings and objects are not among them.
 DTYPES = _names(

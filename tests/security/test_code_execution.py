@@ -333,7 +333,7 @@ def test_a_vocabulary_path_in_a_config_is_rejected(tmp_path):
     secret = tmp_path / "secret.txt"
     secret.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\npassword\n")
     config = {"name": "preprocessor", "vocabulary": str(secret)}
-    with pytest.raises(ValueError, match="must not hold a vocabulary"):
+    with pytest.raises(ValueError, match="vocabulary"):
         keras_bert.Preprocessor.from_config(config)
     text = keras.Input((), dtype="string")
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a"]
@@ -344,7 +344,7 @@ def test_a_vocabulary_path_in_a_config_is_rejected(tmp_path):
 
     edit_config(tmp_path / "model.keras", change)
     for load in (keras_bert.load, keras.saving.load_model):
-        with pytest.raises((ValueError, TypeError), match="must not hold a vocabulary"):
+        with pytest.raises((ValueError, TypeError), match="vocabulary"):
             load(tmp_path / "model.keras")
 
 

@@ -2,22 +2,25 @@
 
 import copy
 import inspect
+import io
 import json
 import sys
 import tempfile
 import time
 import zipfile
 
+import h5py
 import keras
 import numpy as np
 import pytest
 
 import keras_bert
 from keras_bert import heads
+from keras_bert.layers.activations import activation
 from keras_bert.untrusted import keras_config, keras_objects
 from tests import tiny
 from tests.security import memory
-from tests.security.rewriting import edit_config, layer_of
+from tests.security.rewriting import edit_config, edit_weights, layer_of, rewrite_zip
 
 WATCHED: list[str] = []
 IS_WATCHING: list[bool] = []
@@ -417,6 +420,77 @@ def test_depth_values_numbers_and_shapes_are_limited(config):
             rewrite(changed)
 
 
+def with_dense(config, name, value):
+    changed = copy.deepcopy(config)
+    layers_in(changed)["Dense"]["config"][name] = value
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("weights", [[1.0]]), ("gptq_unpacked_column_size", 10**9), ("my_initializer", "zeros")],
+)
+def test_arguments_that_are_not_listed_are_refused(config, name, value):
+    with pytest.raises(keras_config.Refused, match=f"Dense has the argument '{name}'"):
+        rewrite(with_dense(config, name, value))
+
+
+@pytest.mark.parametrize("value", [[1] * 100, [[1] * 100], "a" * 2000])
+def test_arguments_of_keras_layers_are_short(config, value):
+    with pytest.raises(keras_config.Refused, match="the argument name of Dense has"):
+        rewrite(with_dense(config, "name", value))
+
+
+def test_weights_may_not_grow_when_they_are_read(tmp_path):
+    """One byte in the file must not become eight bytes of memory."""
+    inputs = keras.Input(shape=(500,))
+    small = keras.Model(inputs, keras.layers.Dense(500)(inputs))
+    small.save(tmp_path / "model.keras")
+    with zipfile.ZipFile(tmp_path / "model.keras") as archive:
+        assert archive.getinfo("model.weights.h5").file_size < 1.2e6
+
+    def widen(config):
+        layer_of(config, "Dense")["config"]["dtype"] = "float64"
+
+    edit_config(tmp_path / "model.keras", widen)
+    keras_bert.load(tmp_path / "model.keras")
+
+    def shrink(weights):
+        kernel = weights["layers/dense/vars"]
+        for name in ("0", "1"):
+            values = kernel[name][...]
+            del kernel[name]
+            kernel[name] = values.astype("int8")
+
+    edit_weights(tmp_path / "model.keras", shrink)
+    rewrite_zip(tmp_path / "model.keras", shrink_file)
+    with pytest.raises(ValueError, match="declares 2e\\+06 bytes of weights"):
+        keras_bert.load(tmp_path / "model.keras")
+
+
+def shrink_file(members):
+    """Copy the weights to a new HDF5 file: a changed file keeps the room of deleted values."""
+    old = h5py.File(io.BytesIO(members["model.weights.h5"]))
+    data = io.BytesIO()
+    with h5py.File(data, "w") as new:
+        for name in old:
+            old.copy(name, new)
+    members["model.weights.h5"] = data.getvalue()
+
+
+def test_large_matrices_are_not_made_orthogonal(tmp_path):
+    inputs = keras.Input(shape=(2100,))
+    layer = keras.layers.Dense(2100, kernel_initializer="zeros")
+    keras.Model(inputs, layer(inputs)).save(tmp_path / "model.keras")
+
+    def orthogonal(config):
+        layer_of(config, "Dense")["config"]["kernel_initializer"] = "orthogonal"
+
+    edit_config(tmp_path / "model.keras", orthogonal)
+    with pytest.raises(ValueError, match="Orthogonal for a matrix of width 2100"):
+        keras_bert.load(tmp_path / "model.keras")
+
+
 def test_members_that_keras_would_unpack_are_not_unpacked(tmp_path):
     file = save(tmp_path)
     with zipfile.ZipFile(file, "a") as archive:
@@ -473,6 +547,39 @@ def test_each_listed_layer_of_keras_can_be_read():
         assert again.get_config() == layer.from_config(layer.get_config()).get_config(), name
 
 
+def constructor_arguments(listed):
+    """Return the names of the arguments of a class, those of its bases included."""
+    names = set()
+    for base in listed.__mro__:
+        if base.__module__.startswith("keras.") and "__init__" in vars(base):
+            names |= set(inspect.signature(base.__init__).parameters)
+    return names - {"self", "args", "kwargs"}
+
+
+# Known, but not listed: data, or what `Layer.get_config` does not write.
+UNLISTED = {"weights", "input_tensor", "gptq_unpacked_column_size", "autocast"}
+# Rewritten apart.
+REWRITTEN = {"cells", "default_policy", "policy_map"}
+
+
+def test_arguments_of_listed_classes_are_known():
+    """A new version of Keras may add an argument. Decide then what an untrusted file may say."""
+    known = (
+        keras_objects.VALUE_ARGUMENTS
+        | keras_objects.SHAPE_ARGUMENTS
+        | keras_objects.DTYPE_ARGUMENTS
+        | frozenset().union(*(group.arguments for group in keras_objects.OBJECT_ARGUMENTS))
+    )
+    for kind in vars(keras_objects).values():
+        if not isinstance(kind, keras_objects.Kind) or "keras_bert" in kind.modules:
+            continue
+        for module in kind.modules & set(sys.modules):
+            for name in kind.classes & set(dir(sys.modules[module])):
+                arguments = constructor_arguments(getattr(sys.modules[module], name))
+                if name not in ("Functional", "Model", "Sequential"):
+                    assert arguments <= known | UNLISTED | REWRITTEN, name
+
+
 def test_listed_names_exist():
     for kind, owner in (
         (keras_objects.INITIALIZERS, keras.initializers),
@@ -483,7 +590,7 @@ def test_listed_names_exist():
     ):
         assert kind.classes <= set(dir(owner))
     for name in keras_objects.ACTIVATIONS:
-        assert callable(keras.activations.get(name))
+        assert callable(activation(name))
     for name in keras_objects.INITIALIZER_NAMES - {"Constant"}:
         assert isinstance(keras.initializers.get(name), keras.Initializer)
     operations = {
