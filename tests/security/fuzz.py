@@ -6,8 +6,8 @@ r"""Feed mutated files to every reader, in one process per reader, and count wha
 
 A reader may accept a file, or raise a ValueError or an OSError with one printable line. Anything
 else is a finding: a crash, over 10 seconds or over 2 GB for one file, another exception, a file
-opened outside the reader's folder, a program started, a connection opened. The last three are
-detected by Python's audit hooks. With findings, the exit status is 1. A finding is identified by
+opened outside the reader's folder, a module imported that the file names, a program started, a
+connection opened. The last four are detected by Python's audit hooks. With findings, the exit status is 1. A finding is identified by
 reader, seed and number; reproduce its file with
 `--readers NAME --seed SEED --first NUMBER --files 1 --keep FOLDER`.
 """
@@ -408,7 +408,7 @@ SEEN: set[str] = set()
 
 
 def watch(folder):
-    """Record files opened elsewhere, programs started, and connections in `SEEN`."""
+    """Record in `SEEN` files opened elsewhere, named modules, programs and connections."""
     own = [str(folder), str(ROOT / "keras_bert"), str(ROOT / "tests"), sys.prefix, sys.base_prefix]
     own += ["/proc", "/dev", "/sys", tempfile.gettempdir(), os.path.realpath(sys.prefix)]
 
@@ -418,6 +418,8 @@ def watch(folder):
             # shutil.rmtree opens bare names, relative to an open folder.
             if "/" in path and not os.path.abspath(path).startswith(tuple(own)):
                 SEEN.add(f"opened {path}")
+        elif event == "import" and arguments[0] in mutations.MODULES:
+            SEEN.add(f"imported {arguments[0]}")
         elif event in ("subprocess.Popen", "os.system", "os.exec", "os.fork", "socket.connect"):
             SEEN.add(event)
 

@@ -19,6 +19,9 @@ NAMES = """
     __lambda__ __numpy__ Arange Repeat relu os builtins keras keras.ops keras.src.ops.numpy
     keras.utils ../x /etc/hostname
 """.split()  # noqa: SIM905
+# Modules of the standard library that nothing imports unless a file names them.
+MODULES = ["antigravity", "this", "idlelib.idle"]
+NAMES += MODULES
 VALUES = [None, True, -1, 0, 10**9, 2**70, 1e300, "", "x", "\u001b[2J", [], {}, [[]]]
 VALUES += [{"class_name": "x"}]
 
