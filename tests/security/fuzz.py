@@ -7,8 +7,8 @@ r"""Feed mutated files to every reader, in one process per reader, and count wha
 A reader may accept a file, or raise a ValueError or an OSError with one printable line. Anything
 else is a finding: a crash, over 10 seconds or over 2 GB for one file, another exception, a file
 opened outside the reader's folder, a module imported that the file names, a program started, a
-connection opened. The last four are detected by Python's audit hooks. With findings, the exit status is 1. A finding is identified by
-reader, seed and number; reproduce its file with
+connection opened. The last four are detected by Python's audit hooks. With findings, the exit
+status is 1. A finding is identified by reader, seed and number; reproduce its file with
 `--readers NAME --seed SEED --first NUMBER --files 1 --keep FOLDER`.
 """
 
