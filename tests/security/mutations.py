@@ -108,7 +108,7 @@ def _changed_tree(content, random):
     """Return JSON with a few values renamed, nested, repeated, moved, removed or replaced."""
     try:
         tree = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return content
     for _ in range(int(random.choice([1, 1, 2, 4]))):
         places = list(_places(tree))
