@@ -105,19 +105,22 @@ def _changed_text(content, random):
 
 
 def _changed_tree(content, random):
-    """Return JSON with a few values renamed, nested, repeated, moved, removed or replaced."""
+    """Return JSON with a few values renamed, nested, repeated, moved, removed or replaced.
+
+    Content that is no JSON, or is nested too deep for Python, is returned as it is.
+    """
     try:
         tree = json.loads(content)
+        for _ in range(int(random.choice([1, 1, 2, 4]))):
+            places = list(_places(tree))
+            if not places:
+                break
+            owner, key = places[int(random.integers(len(places)))]
+            change = CHANGES[int(random.integers(len(CHANGES)))]
+            change(owner, key, places, random)
+        return json.dumps(tree).encode()
     except (ValueError, RecursionError):
         return content
-    for _ in range(int(random.choice([1, 1, 2, 4]))):
-        places = list(_places(tree))
-        if not places:
-            break
-        owner, key = places[int(random.integers(len(places)))]
-        change = CHANGES[int(random.integers(len(CHANGES)))]
-        change(owner, key, places, random)
-    return json.dumps(tree).encode()
 
 
 def _places(tree):
