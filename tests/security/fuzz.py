@@ -433,7 +433,7 @@ def refresh(good, work):
 
 # The process that watches
 
-_STARTUP_SECONDS = 120  # seconds to start TensorFlow, or to make a file on a busy machine
+_STARTUP_SECONDS = 600  # seconds to start TensorFlow, or to make a file on a busy machine
 
 
 def run(name, folder, seed, first, count, seconds):
