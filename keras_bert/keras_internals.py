@@ -10,7 +10,6 @@ import warnings
 
 import keras
 from keras import ops
-from keras.src.models import functional
 from keras.src.saving import serialization_lib
 
 # A head on the sequence, such as a tagger, does not use the pooler. That needs no warning.
@@ -89,19 +88,13 @@ def used_outputs(model, layer):
     return {index for operation, index in used if operation is layer}
 
 
-def run_with(model, inputs, functions, training=False):
+def run_with(model, inputs, functions):
     """Run a functional model with functions in place of some of its layers.
 
     `inputs` has the keys of the model's inputs. `functions` is a dict from layers to functions with
     the same arguments.
     """
-
-    def replace(operation):
-        if operation in functions:
-            return functions[operation]
-        return functional.operation_fn(operation, training=training)
-
-    return model._run_through_graph(inputs, replace)
+    return model._run_through_graph(inputs, lambda operation: functions.get(operation, operation))
 
 
 @contextlib.contextmanager

@@ -7,7 +7,6 @@ import re
 import keras
 import numpy as np
 import pytest
-from keras.src.models import functional
 from keras.src.saving import serialization_lib
 
 import keras_bert
@@ -27,7 +26,6 @@ METHODS = [
         ["self", "grads", "trainable_variables", "learning_rate"],
     ),
     (keras.layers.Layer, "_flatten_layers", ["self", "include_self", "recursive"]),
-    (functional, "operation_fn", ["operation", "call_context_args"]),
     (keras.Function, "_run_through_graph", ["self", "inputs", "operation_fn", "call_fn"]),
     # Used by tests and benchmarks.
     (keras.Model, "_symbolic_build", ["self", "iterator", "data_batch"]),
