@@ -48,6 +48,17 @@ def pending_initializer(variable: keras.Variable) -> keras.Initializer | None:
     return initializer
 
 
+def accept_strings(layer):
+    """Let a layer's `call` receive strings, lists and dicts as they are, without conversion."""
+    layer._convert_input_args = False
+    layer._allow_non_tensor_positional_args = True
+
+
+def update_loss(model, loss):
+    """Add the loss of a batch, a scalar tensor, to the mean that `fit` shows."""
+    model._loss_tracker.update_state(loss)
+
+
 def producing_operation(tensor):
     """Return the `keras.Operation` that produced a tensor, or `None` if it is not symbolic."""
     history = getattr(tensor, "_keras_history", None)

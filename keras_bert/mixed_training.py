@@ -78,7 +78,7 @@ class TrainedModel(keras.Model):
         with tf.GradientTape() as tape:
             outputs = self(x, training=True)
             loss = self.compute_loss(x, y, outputs, weights)
-            self._loss_tracker.update_state(loss)
+            keras_internals.update_loss(self, loss)
         variables = [variable.value for variable in self.trainable_variables]
         gradients = tape.gradient(loss, variables)
         # XLA takes longer to sum the gradients of an embedding, and for the norm.
