@@ -295,4 +295,5 @@ def _replacements(lowercase: bool, strip_accents: bool) -> dict[int, str]:
 def _canonical_order(classes: np.ndarray) -> list[int]:
     """Return the order of NFD: each run of combining characters is sorted by class."""
     run = np.cumsum(classes == 0)
-    return np.lexsort((classes, run)).tolist()
+    order: list[int] = np.lexsort((classes, run)).tolist()
+    return order
