@@ -1,4 +1,4 @@
-# make quickstart | test | test-all | test-peers | test-garden | test-beam | fuzz | check | format
+# make quickstart | test | test-all | test-nightly | test-peers | test-garden | test-beam | fuzz | check | format
 # make docs | docs-live | dist | lock | clean
 # Another Python: make test PYTHON=python3.13 VENV=.venv-3.13
 
@@ -26,6 +26,10 @@ peers := torch==2.13.0 transformers==5.23.0 accelerate==1.15.0 datasets==5.2.0 \
 	sentence-transformers==6.2.0 mteb==2.26.24 beir==2.2.0 ranx==0.3.21 faiss-cpu==1.15.1 \
 	openvino==2026.4.1
 
+# The next Keras. It has the same modules as Keras, so it replaces it.
+VENV_NIGHTLY ?= .venv-nightly
+nightly := keras-nightly
+
 # What our entity F1 is held to. There is only its source archive, which the newest setuptools_scm
 # does not build; so that is neither in setup.cfg nor fetched by the build itself.
 seqeval := seqeval==1.2.2
@@ -34,7 +38,7 @@ seqeval_build := 'setuptools_scm<8' wheel
 bin := $(VENV)/bin
 installed := $(VENV)/installed
 
-.PHONY: quickstart test test-all test-peers test-garden test-beam fuzz check format docs docs-live dist \
+.PHONY: quickstart test test-all test-nightly test-peers test-garden test-beam fuzz check format docs docs-live dist \
 	lock clean
 .DELETE_ON_ERROR:
 
@@ -53,6 +57,10 @@ test: $(installed)
 ALL ?= not peers
 test-all: $(installed)
 	$(pytest) -m "$(ALL)"
+
+# `make test` with the newest nightly build of Keras.
+test-nightly: $(VENV_NIGHTLY)/installed
+	$(VENV_NIGHTLY)/bin/python -m pytest $(parallel) -m "not slow and not browser and not peers and not documents"
 
 # The torch backend, and live comparisons with transformers.
 test-peers:
@@ -126,7 +134,7 @@ lock:
 	rm -rf $(VENV)-lock
 
 clean:
-	rm -rf $(VENV) $(VENV)-lock $(VENV)-dist $(VENV_PEERS) $(VENV_GARDEN) $(VENV_BEAM) $(VENV_DOCS) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-lock $(VENV)-dist $(VENV_PEERS) $(VENV_NIGHTLY) $(VENV_GARDEN) $(VENV_BEAM) $(VENV_DOCS) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # pip is the last thing venv installs: without it the environment is half made.
@@ -148,6 +156,14 @@ $(VENV_PEERS)/installed: setup.cfg pyproject.toml constraints.txt
 	@$(PYTHON) -m venv --clear $(VENV_PEERS)
 	@$(VENV_PEERS)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt \
 	    -e '.[dev]' $(peers)
+	@touch $@
+
+$(VENV_NIGHTLY)/installed: setup.cfg pyproject.toml constraints.txt
+	@echo "Installing the next Keras into $(VENV_NIGHTLY) (3 GB on disk; a few minutes)"
+	@$(PYTHON) -m venv --clear $(VENV_NIGHTLY)
+	@$(VENV_NIGHTLY)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(VENV_NIGHTLY)/bin/python -m pip uninstall -qq --yes keras
+	@$(VENV_NIGHTLY)/bin/python -m pip install -qq --disable-pip-version-check --no-deps --pre $(nightly)
 	@touch $@
 
 $(VENV_GARDEN)/installed: setup.cfg pyproject.toml constraints-garden.txt

@@ -6,14 +6,12 @@
     bert(bert.preprocessor(["two words", "three more words"]))["pooled_output"]
 
 Names load on first use. Importing the package is fast, and does not import Keras. The layers are
-registered when Keras is imported, before or after this package, so that `keras.saving.load_model`
-can read our models.
+registered with Keras by the first use of a name, or by `import keras_bert` after `import keras`.
+Then `keras.saving.load_model` can read our models, too.
 """
 
 import importlib
-import importlib.util
 import sys
-import typing
 
 from keras_bert.version import __version__
 
@@ -55,72 +53,31 @@ _MODULES = {
 __all__ = [*_MODULE_OF, *_MODULES]
 
 
-def _register_layers():
-    """Import the modules with classes that Keras must know to load a saved model."""
-    for name in ("encoder", "heads", "layers", "losses", "optimizers"):
-        importlib.import_module(f"keras_bert.{name}")
-    importlib.import_module("keras_bert.exporting.hub_layer")
-    importlib.import_module("keras_bert.text.preprocessor")
+# Modules with classes that Keras must know to load a saved model. They and what they import do not
+# use the public names above: that would register the classes before their modules are complete.
+_MODULES_WITH_CLASSES = (
+    "keras_bert.encoder",
+    "keras_bert.exporting.hub_layer",
+    "keras_bert.heads",
+    "keras_bert.layers",
+    "keras_bert.losses",
+    "keras_bert.optimizers",
+    "keras_bert.text.preprocessor",
+)
 
 
-class _RegisterAfterKeras:
-    """Import hook that registers the layers as soon as Keras is imported.
-
-    If Keras is imported by one of our own modules, the other modules cannot be imported before that
-    module is complete. The layers are then registered at the next import of another package, or
-    when the name is returned that the module was imported for.
-    """
-
-    is_searching = keras_is_imported = False
-
-    def find_spec(self, name, path=None, target=None):
-        if name == "keras" and not self.is_searching:
-            return self._find_keras()
-        # Registering imports our modules. One that is being searched would be loaded twice.
-        if not name.startswith("keras_bert."):
-            self.register()
-        return None
-
-    def _find_keras(self):
-        self.is_searching = True
-        try:
-            spec: typing.Any = importlib.util.find_spec("keras")
-        finally:
-            self.is_searching = False
-        if spec is not None:
-            run_module = spec.loader.exec_module
-
-            def run_and_register(module):
-                run_module(module)
-                self.keras_is_imported = True
-                self.register()
-
-            spec.loader.exec_module = run_and_register
-        return spec
-
-    def register(self):
-        """Register the layers, unless one of our modules is being imported."""
-        if not self.keras_is_imported or self not in sys.meta_path:
-            return
-        ours = [module for name, module in sys.modules.items() if name.startswith("keras_bert.")]
-        if not any(getattr(module.__spec__, "_initializing", False) for module in ours):
-            sys.meta_path.remove(self)
-            _register_layers()
+def _register_classes():
+    for module in _MODULES_WITH_CLASSES:
+        importlib.import_module(module)
 
 
 def __getattr__(name):
-    try:
-        return _find(name)
-    finally:
-        _after_keras.register()
-
-
-def _find(name):
-    """Return a public name or module."""
     if name in _MODULE_OF:
+        _register_classes()
         module, _, attribute = _MODULE_OF[name].partition(":")
         return getattr(importlib.import_module(module), attribute or name)
     if name in _MODULES:
+        _register_classes()
         return importlib.import_module(_MODULES[name])
     try:
         return importlib.import_module(f"keras_bert.{name}")
@@ -134,8 +91,5 @@ def __dir__():
     return sorted([*__all__, "__version__"])
 
 
-_after_keras = _RegisterAfterKeras()
 if "keras" in sys.modules:
-    _register_layers()
-else:
-    sys.meta_path.insert(0, _after_keras)
+    _register_classes()

@@ -148,7 +148,7 @@ class BertEncoder(TokenModel):
         # The inputs of the functional graph are fixed, so run the layers without the graph.
         _check_keys(inputs)
         num_layers = self._bert_config["num_hidden_layers"]
-        return _forward(self.get_layer, num_layers, inputs, training=training)
+        return _forward(self.get_layer, num_layers, inputs)
 
     def compute_output_spec(self, inputs, training=None, mask=None):
         """Return the shapes of the outputs, some of which depend on the optional inputs."""
@@ -357,8 +357,11 @@ def _new_layer(config, rematerialize, dtype, name):
     )
 
 
-def _forward(get_layer, num_layers, inputs, training=None):
-    """Run the layers on a dict of inputs; `get_layer` returns a layer by name."""
+def _forward(get_layer, num_layers, inputs):
+    """Run the layers on a dict of inputs; `get_layer` returns a layer by name.
+
+    Keras passes `training` from the encoder's own call to the layers.
+    """
     attention_mask = inputs.get("attention_mask")
     if attention_mask is None:
         attention_mask = inputs["input_mask"]
@@ -369,7 +372,6 @@ def _forward(get_layer, num_layers, inputs, training=None):
         inputs["input_type_ids"],
         inputs.get("position_ids"),
         word_embeddings=inputs.get("word_embeddings"),
-        training=training,
     )
     encoder_outputs = []
     for index in range(num_layers):
@@ -377,7 +379,6 @@ def _forward(get_layer, num_layers, inputs, training=None):
             x,
             attention_mask=attention_mask,
             positions=last_positions if index == num_layers - 1 else None,
-            training=training,
         )
         encoder_outputs.append(x)
     pooler = get_layer("pooler")

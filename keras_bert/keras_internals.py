@@ -10,7 +10,6 @@ import warnings
 
 import keras
 from keras import ops
-from keras.src.models import functional
 from keras.src.saving import serialization_lib
 
 # A head on the sequence, such as a tagger, does not use the pooler. That needs no warning.
@@ -47,6 +46,17 @@ def pending_initializer(variable: keras.Variable) -> keras.Initializer | None:
     """Return the initializer of a variable that has no value yet; `None` if it has a value."""
     initializer: keras.Initializer | None = variable._initializer
     return initializer
+
+
+def accept_strings(layer):
+    """Let a layer's `call` receive strings, lists and dicts as they are, without conversion."""
+    layer._convert_input_args = False
+    layer._allow_non_tensor_positional_args = True
+
+
+def update_loss(model, loss):
+    """Add the loss of a batch, a scalar tensor, to the mean that `fit` shows."""
+    model._loss_tracker.update_state(loss)
 
 
 def producing_operation(tensor):
@@ -89,19 +99,13 @@ def used_outputs(model, layer):
     return {index for operation, index in used if operation is layer}
 
 
-def run_with(model, inputs, functions, training=False):
+def run_with(model, inputs, functions):
     """Run a functional model with functions in place of some of its layers.
 
     `inputs` has the keys of the model's inputs. `functions` is a dict from layers to functions with
     the same arguments.
     """
-
-    def replace(operation):
-        if operation in functions:
-            return functions[operation]
-        return functional.operation_fn(operation, training=training)
-
-    return model._run_through_graph(inputs, replace)
+    return model._run_through_graph(inputs, lambda operation: functions.get(operation, operation))
 
 
 @contextlib.contextmanager

@@ -71,16 +71,14 @@ class TrainedModel(keras.Model):
     def call(self, inputs, training=None):
         if not training:
             return self.model(inputs, training=False)
-        return keras_internals.run_with(
-            self.model, inputs, {self._encoder: self._encode}, training=True
-        )
+        return keras_internals.run_with(self.model, inputs, {self._encoder: self._encode})
 
     def train_step(self, data):
         x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
         with tf.GradientTape() as tape:
             outputs = self(x, training=True)
             loss = self.compute_loss(x, y, outputs, weights)
-            self._loss_tracker.update_state(loss)
+            keras_internals.update_loss(self, loss)
         variables = [variable.value for variable in self.trainable_variables]
         gradients = tape.gradient(loss, variables)
         # XLA takes longer to sum the gradients of an embedding, and for the norm.

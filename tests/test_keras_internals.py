@@ -7,7 +7,6 @@ import re
 import keras
 import numpy as np
 import pytest
-from keras.src.models import functional
 from keras.src.saving import serialization_lib
 
 import keras_bert
@@ -27,7 +26,6 @@ METHODS = [
         ["self", "grads", "trainable_variables", "learning_rate"],
     ),
     (keras.layers.Layer, "_flatten_layers", ["self", "include_self", "recursive"]),
-    (functional, "operation_fn", ["operation", "call_context_args"]),
     (keras.Function, "_run_through_graph", ["self", "inputs", "operation_fn", "call_fn"]),
     # Used by tests and benchmarks.
     (keras.Model, "_symbolic_build", ["self", "iterator", "data_batch"]),
@@ -40,7 +38,8 @@ OVERRIDDEN = [
 ]
 # Private names that only keras_internals.py may contain.
 PRIVATE = r"keras\.src|\._keras_history|_inbound_nodes|_flatten_layers|\._iterations\b"
-PRIVATE += r"|_run_through_graph|_distribution_strategy|\._initializer\b"
+PRIVATE += r"|_run_through_graph|_distribution_strategy|\._initializer\b|_loss_tracker"
+PRIVATE += r"|_convert_input_args|_allow_non_tensor_positional_args"
 PRIVATE += r"|optimizer\._learning_rate|_momentums|_velocities|\._value\b|"
 PRIVATE += "|".join(name for kind, name, _ in METHODS if kind is Optimizer)
 
@@ -157,3 +156,28 @@ def test_a_variable_without_a_value_has_its_initializer():
         dense = keras.layers.Dense(2, kernel_initializer=initializer)
         dense.build((None, 3))
     assert keras_internals.pending_initializer(dense.kernel) is initializer
+
+
+def test_a_layer_can_accept_strings():
+    class Length(keras.layers.Layer):
+        def __init__(self):
+            super().__init__()
+            keras_internals.accept_strings(self)
+
+        def call(self, texts):
+            return [len(text) for text in texts]
+
+    assert Length()(["a", "bcd"]) == [1, 3]
+
+
+def test_the_mean_loss_of_fit():
+    class Constant(keras.Model):
+        def train_step(self, data):
+            keras_internals.update_loss(self, 3.0)
+            return self.get_metrics_result()
+
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("`train_step` has other arguments on other backends")
+    model = Constant()
+    model.compile("sgd", "mse", run_eagerly=True)
+    assert model.fit(np.ones((2, 1)), np.ones((2, 1)), verbose=0).history["loss"] == [3.0]

@@ -125,6 +125,22 @@ def test_contributing_lists_all_modules():
     assert module_map.CONTRIBUTING.read_text(encoding="utf-8") == module_map.updated()
 
 
+def test_modules_with_classes_do_not_use_public_modules():
+    """Otherwise the first use of a public module would import half of a module."""
+    program = """
+import importlib, pathlib, re, sys
+import keras_bert
+for name in keras_bert._MODULES_WITH_CLASSES:
+    importlib.import_module(name)
+names = "|".join(keras_bert.__all__)
+for name, module in sorted(sys.modules.items()):
+    if name.startswith("keras_bert."):
+        source = pathlib.Path(module.__file__).read_text(encoding="utf-8")
+        assert not re.search(rf"^ *from keras_bert import .*\\b({names})\\b", source, re.M), name
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
 @pytest.mark.parametrize(
     "name",
     [

@@ -78,8 +78,7 @@ class HubLayer(keras.layers.Layer):
                 f"runs {keras.backend.backend()}"
             )
         # Keras must not convert strings and dicts, and XLA does not support strings.
-        self._convert_input_args = False
-        self._allow_non_tensor_positional_args = True
+        keras_internals.accept_strings(self)
         self.supports_jit = False
         self._loaded = self._takes_training = None
         self._folder = ""

@@ -7,6 +7,7 @@ import pathlib
 
 import keras
 
+from keras_bert import keras_internals
 from keras_bert.checkpoints import folder
 from keras_bert.runtime.arguments import as_integer
 
@@ -67,8 +68,7 @@ class Preprocessor(keras.layers.Layer):
         self.lowercase = lowercase
         self.strip_accents = lowercase if strip_accents is None else strip_accents
         self.split_cjk = split_cjk
-        self._convert_input_args = False
-        self._allow_non_tensor_positional_args = True
+        keras_internals.accept_strings(self)
         self._store_vocabulary(None)
         self._tokenizer = None
         self.built = True

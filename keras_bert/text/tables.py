@@ -74,7 +74,7 @@ class _Alphabet:
 def _code_point_table(alphabet, lowercase, strip_accents, split_cjk):
     """Table of the replacement and the flags of each code point."""
     unicode = unicode_tables.tables()
-    replacements = _replacements(unicode, lowercase, strip_accents)
+    replacements = normalization(unicode, lowercase, strip_accents)
     codes = np.fromiter(replacements, np.int64, len(replacements))
     flat = np.array([code for new in replacements.values() for code in new], np.int64)
     length = np.array([len(new) for new in replacements.values()], np.int64)
@@ -128,7 +128,17 @@ def _nonstarters(unicode, changed):
     return nonstarter
 
 
-def _replacements(unicode, lowercase, strip_accents):
+def code_point_entries(lowercase, strip_accents, split_cjk):
+    """Return the flags of each code point, int32 (0x110000,), see above.
+
+    The values and counts of the entries are without meaning: there is no vocabulary.
+    """
+    table = _code_point_table(_Alphabet([" "]), lowercase, strip_accents, split_cjk)
+    codes = np.arange(unicode_tables.CODE_POINTS)
+    return table["entries"][table["entries_page"][codes // PAGE] + codes % PAGE]
+
+
+def normalization(unicode, lowercase, strip_accents):
     """Return `{code point: its code points after normalization}`, where they may differ."""
     marks = set(np.flatnonzero(unicode.mark).tolist())
     changed = set(unicode.lower) if lowercase else set()

@@ -1,0 +1,299 @@
+"""Google's BERT tokenizer in Python, without TensorFlow.
+
+A text is split at white space into chunks, a chunk into words, and a word into tokens. The ids of
+each chunk are cached, so most chunks of a text cost one dictionary lookup. The Unicode tables are
+those of the graph in `text.tokenizer`, so the ids are the same.
+"""
+
+import itertools
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from keras_bert.text import tables, unicode_tables
+
+UNKNOWN = "[UNK]"
+_SIGMA = chr(unicode_tables.CAPITAL_SIGMA)
+_SMALL_SIGMA = "σ"  # noqa: RUF001
+_FINAL_SIGMA = chr(unicode_tables.FINAL_SIGMA)
+_SURROGATES = range(0xD800, 0xE000)  # they do not occur in UTF-8 and are removed
+_MAX_CACHED = 500_000  # strings; about 100 MB
+_MAX_SPACE = 0x3001  # all white space is below
+_NEVER = "(?!)"  # matches nothing
+
+
+class Tokens(NamedTuple):
+    """Tokens of one text, lists with a value per token.
+
+    Attributes:
+        ids: Index in the vocabulary.
+        words: Index of the word in the text.
+        starts: Index of the first character in the text.
+        limits: Index after the last character, and after the stripped accents that follow it.
+    """
+
+    ids: list[int]
+    words: list[int]
+    starts: list[int]
+    limits: list[int]
+
+
+class PythonTokenizer:
+    """Tokenizes Python strings into the same ids as Google's tokenizer.
+
+    Args:
+        vocabulary: list of tokens; the index of a token is its id. If a token occurs twice, its
+            last index counts, as in Google's `load_vocab`.
+        lowercase: lower-case as `str.lower` does.
+        strip_accents: decompose (NFD) and drop combining marks. Defaults to `lowercase`.
+        split_cjk: make each CJK ideograph a word.
+
+    Raises:
+        ValueError: if the vocabulary is empty or lacks [UNK].
+
+    Example:
+
+    >>> tokenizer = PythonTokenizer(["[PAD]", "[UNK]", "play", "##ing", "chess", "!"])
+    >>> tokenizer.tokenize(["Playing chess!", "go"])
+    [[2, 3, 4, 5], [1]]
+    >>> tokenizer.tokenize_with_offsets("Playing chess!").starts
+    [0, 4, 8, 13]
+    """
+
+    def __init__(
+        self,
+        vocabulary: Iterable[str],
+        *,
+        lowercase: bool = True,
+        strip_accents: bool | None = None,
+        split_cjk: bool = True,
+    ) -> None:
+        self.vocabulary = list(vocabulary)
+        self.lowercase = lowercase
+        self.strip_accents = lowercase if strip_accents is None else strip_accents
+        self._id_of_token = {token: index for index, token in enumerate(self.vocabulary)}
+        if UNKNOWN not in self._id_of_token:
+            raise ValueError(
+                f"The vocabulary ({len(self.vocabulary)} tokens) has no {UNKNOWN}. Add it: it "
+                "replaces words that the vocabulary cannot spell."
+            )
+        self._unknown_id = self._id_of_token[UNKNOWN]
+        self._longest_token = max(map(len, self.vocabulary))
+        entries = tables.code_point_entries(lowercase, self.strip_accents, split_cjk)
+        self._patterns = _Patterns(entries, lowercase)
+        self._replacements = _replacements(lowercase, self.strip_accents)
+        self._ids_of_chunk = _Cache(self._tokenize_chunk)
+        self._ids_of_word = _Cache(self._tokenize_word)
+        self._tokens_of_word = _Cache(self._tokenize_word_with_offsets)
+
+    def tokenize(self, texts: Iterable[str]) -> list[list[int]]:
+        """Return the ids of each text, without [CLS] and [SEP]."""
+        return [self._tokenize_text(text) for text in texts]
+
+    def tokenize_with_offsets(self, text: str) -> Tokens:
+        """Return the tokens of a text, with their words and their places in the text."""
+        tokens = Tokens([], [], [], [])
+        word_index = 0
+        for match in self._patterns.word.finditer(self._lower_sigmas(text)):
+            ids, starts, limits = self._tokens_of_word[match[0]]
+            if not ids:
+                continue
+            tokens.ids.extend(ids)
+            tokens.words.extend([word_index] * len(ids))
+            tokens.starts.extend([match.start() + start for start in starts])
+            tokens.limits.extend([match.start() + limit for limit in limits])
+            word_index += 1
+        return tokens
+
+    def _tokenize_text(self, text: str) -> list[int]:
+        if self._patterns.unusual.search(text):
+            text = self._patterns.removed_space.sub("", self._lower_sigmas(text))
+        chunks = text.split()
+        return list(itertools.chain.from_iterable(map(self._ids_of_chunk.__getitem__, chunks)))
+
+    def _tokenize_chunk(self, chunk: str) -> tuple[int, ...]:
+        words = self._patterns.word.findall(chunk)
+        if len(words) == 1:
+            return self._tokenize_word(chunk)
+        return tuple(itertools.chain.from_iterable(map(self._ids_of_word.__getitem__, words)))
+
+    def _tokenize_word(self, word: str) -> tuple[int, ...]:
+        if self._patterns.reordered.search(word):
+            characters, _ = self._normalize(word)
+        else:
+            characters = word.translate(self._replacements)
+        ids, _ = self._split(characters)
+        return tuple(ids)
+
+    def _tokenize_word_with_offsets(self, word: str) -> tuple[list[int], list[int], list[int]]:
+        """Return the ids of a word, and the first character and the limit of each token."""
+        characters, sources = self._normalize(word)
+        ids, limits = self._split(characters)
+        starts = [0, *limits][: len(ids)]
+        return (
+            ids,
+            [sources[start] for start in starts],
+            [self._patterns.end_of_marks(word, sources[limit - 1] + 1) for limit in limits],
+        )
+
+    def _split(self, characters: str) -> tuple[list[int], list[int]]:
+        """Split a normalized word, longest token first. Return the ids and limits of the tokens."""
+        size = len(characters)
+        if size == 0:
+            return [], []
+        if size > tables.MAX_WORD_LENGTH:
+            return [self._unknown_id], [size]
+        ids: list[int] = []
+        limits: list[int] = []
+        start = 0
+        prefix = ""
+        while start < size:
+            for limit in range(min(size, start + self._longest_token), start, -1):
+                token_id = self._id_of_token.get(prefix + characters[start:limit])
+                if token_id is not None:
+                    break
+            else:
+                return [self._unknown_id], [size]
+            ids.append(token_id)
+            limits.append(limit)
+            start = limit
+            prefix = tables.SUFFIX
+        return ids, limits
+
+    def _normalize(self, word: str) -> tuple[str, Sequence[int]]:
+        """Return the normalized characters of a word, and the index of the source of each."""
+        if self._patterns.reordered.search(word):
+            return self._normalize_in_order(word)
+        characters = word.translate(self._replacements)
+        if not self._patterns.resized.search(word):
+            return characters, range(len(word))
+        sources: list[int] = []
+        for index, character in enumerate(word):
+            replacement = self._replacements.get(ord(character), character)
+            sources.extend([index] * len(replacement))
+        return characters, sources
+
+    def _normalize_in_order(self, word: str) -> tuple[str, list[int]]:
+        """Do the same, and put combining characters that are kept into canonical order.
+
+        Accents take part in the order, so they are removed after it.
+        """
+        unicode = unicode_tables.tables()
+        codes: list[int] = []
+        sources: list[int] = []
+        for index, character in enumerate(word):
+            decomposition = self._decompose(ord(character))
+            codes.extend(decomposition)
+            sources.extend([index] * len(decomposition))
+        order = _canonical_order(unicode.combining_class[codes])
+        kept = [index for index in order if not unicode.mark[codes[index]]]
+        characters = "".join(chr(codes[index]) for index in kept)
+        return characters, sorted(sources[index] for index in kept)
+
+    def _decompose(self, code: int) -> Sequence[int]:
+        """Return the NFD of a code point, in lower case with `lowercase`."""
+        unicode = unicode_tables.tables()
+        if unicode.removed[code] or code in _SURROGATES:
+            return ()
+        lower = unicode.lower.get(code, (code,)) if self.lowercase else (code,)
+        return [part for char in lower for part in unicode.decomposition.get(char, (char,))]
+
+    def _lower_sigmas(self, text: str) -> str:
+        """Lower each capital sigma: at the end of a word to a final sigma, as `str.lower` does."""
+        if not self.lowercase or _SIGMA not in text:
+            return text
+        characters = list(text)
+        for index, character in enumerate(text):
+            if character == _SIGMA:
+                is_after_letter = self._is_cased(reversed(text[:index]))
+                is_before_letter = self._is_cased(text[index + 1 :])
+                is_final = is_after_letter and not is_before_letter
+                characters[index] = _FINAL_SIGMA if is_final else _SMALL_SIGMA
+        return "".join(characters)
+
+    def _is_cased(self, characters: Iterable[str]) -> bool:
+        """Return True if the first character that is not ignored has a case."""
+        unicode = unicode_tables.tables()
+        for character in characters:
+            code = ord(character)
+            is_ignored = unicode.case_ignorable[code] or unicode.removed[code]
+            if not is_ignored and code not in _SURROGATES:
+                return bool(unicode.cased[code])
+        return False
+
+
+class _Cache(dict[str, Any]):
+    """Values of a function of a string. It starts anew when it is full."""
+
+    def __init__(self, function: Callable[[str], Any]) -> None:
+        super().__init__()
+        self._function = function
+
+    def __missing__(self, key: str) -> Any:
+        if len(self) >= _MAX_CACHED:
+            self.clear()
+        value = self[key] = self._function(key)
+        return value
+
+
+class _Patterns:
+    """Regular expressions from the entries of all code points.
+
+    Attributes:
+        word: A character that is a word by itself, with its accents; or any other word.
+        resized: A character that normalization removes, or replaces by several.
+        reordered: A character that the canonical order of NFD can move.
+        unusual: What needs care before `str.split`: a capital sigma, or `removed_space`.
+        removed_space: Control characters at which `str.split` splits, and Google does not.
+    """
+
+    def __init__(self, entries: np.ndarray, lowercase: bool) -> None:
+        isolated = _ranges(entries & tables.ISOLATED)
+        boundaries = _ranges(entries & (tables.ISOLATED | tables.SPACE))
+        marks = _ranges(entries & tables.MARK)
+        self._marks = re.compile(f"[{marks}]*" if marks else "")
+        self.word = re.compile(f"[{isolated}]{self._marks.pattern}|[^{boundaries}]+")
+        one_character = 1 << tables.VALUE_BITS
+        resized = (entries & tables.COUNT) != one_character
+        resized[_SURROGATES.start : _SURROGATES.stop] = True
+        self.resized = re.compile(f"[{_ranges(resized)}]")
+        reordered = _ranges(entries & tables.REORDER)
+        self.reordered = re.compile(f"[{reordered}]" if reordered else _NEVER)
+        splits = np.array([chr(code).isspace() for code in range(_MAX_SPACE)])
+        is_space = (entries[:_MAX_SPACE] & tables.SPACE) != 0
+        removed_space = _ranges(splits & ~is_space)
+        self.removed_space = re.compile(f"[{removed_space}]")
+        self.unusual = re.compile(f"[{removed_space}{_SIGMA if lowercase else ''}]")
+
+    def end_of_marks(self, word: str, start: int) -> int:
+        """Return the index after the stripped accents from a start."""
+        match = self._marks.match(word, start)
+        return start if match is None else match.end()
+
+
+def _ranges(flags: np.ndarray) -> str:
+    """Return the code points with a flag, as the ranges of a set of a regular expression."""
+    is_set = np.concatenate([[False], flags != 0, [False]])
+    edges = np.flatnonzero(is_set[1:] != is_set[:-1])
+    return "".join(
+        f"\\U{first:08x}-\\U{limit - 1:08x}" for first, limit in edges.reshape(-1, 2).tolist()
+    )
+
+
+def _replacements(lowercase: bool, strip_accents: bool) -> dict[int, str]:
+    """Return the argument of `str.translate` that normalizes a word without `reordered`."""
+    unicode = unicode_tables.tables()
+    replacements = tables.normalization(unicode, lowercase, strip_accents)
+    table = {code: "".join(map(chr, new)) for code, new in replacements.items()}
+    for code in [*np.flatnonzero(unicode.removed).tolist(), *_SURROGATES]:
+        table[code] = ""
+    return table
+
+
+def _canonical_order(classes: np.ndarray) -> list[int]:
+    """Return the order of NFD: each run of combining characters is sorted by class."""
+    run = np.cumsum(classes == 0)
+    order: list[int] = np.lexsort((classes, run)).tolist()
+    return order
