@@ -167,6 +167,8 @@ def read(path, *, limit=None, labeled=True, characters=None):
     with open_utf8(path) as file:
         content = file.read()
     squad = None if _is_rows(path, content) else _parse(path, content)
+    if isinstance(squad, dict) and "question" in squad:  # a single row
+        squad = {"data": [squad]}
     if squad is None:
         items = _rows(path, json_rows(path, io.StringIO(content, newline="\n")))
     else:

@@ -107,7 +107,10 @@ def test_the_ending_of_the_output_is_its_format(trained, tmp_path, ending):
 @pytest.mark.parametrize("ending", ["jsonl", "csv", "tsv"])
 @pytest.mark.parametrize(
     ("task", "classes", "answer"),
-    [("classification", ["bad", "good"], "label"), ("multiple-choice", ["0", "1"], "choice")],
+    [
+        ("classification", ["bad", "good"], "predicted_label"),
+        ("multiple-choice", ["0", "1"], "choice"),
+    ],
 )
 def test_probability_of_every_class(trained, tmp_path, ending, task, classes, answer):
     folder, output = trained(task), tmp_path / f"answers.{ending}"
@@ -121,7 +124,8 @@ def test_probability_of_every_class(trained, tmp_path, ending, task, classes, an
             scores = [dict(zip(classes, row, strict=True)) for row in scores]
     else:
         rows = list(csv.DictReader(lines, delimiter="\t" if ending == "tsv" else ","))
-        assert list(rows[0]) == [answer, "score", *classes, "text"]
+        given = ["text", "label"] if task == "classification" else ["text"]
+        assert list(rows[0]) == [answer, "score", *classes, *given]
         scores = [{name: float(row[name]) for name in classes} for row in rows]
     assert len(rows) == ANSWERS[task]
     for row, each in zip(rows, scores, strict=True):

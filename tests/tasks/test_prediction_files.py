@@ -137,8 +137,8 @@ def test_predicted_tags_can_be_read_again(models, tmp_path, format):
     assert again.tags == [[tag for tag, _ in row] for row in answers]
 
 
-def read_rows(folder, name, text, **options):
-    file = tiny.write_file(folder / name, text)
+def read_rows(folder, name, content, **options):
+    file = tiny.write_file(folder / name, content)
     return next(tabular.read_in_parts(file, keep_rows=True, **options))
 
 
