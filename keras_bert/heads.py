@@ -96,14 +96,14 @@ def classifier(
     >>> classifier(encoder, labels=["bad", "good"]).output_shape
     (None, 2)
     """
-    label_type = name_of_type(labels or [])
-    labels = _check_labels("a classifier", num_classes, labels, least=1 if multi_label else 2)
+    names = _check_labels("a classifier", num_classes, labels, least=1 if multi_label else 2)
+    label_type = "str" if labels is None else name_of_type(labels)
     inputs = _inputs(encoder)
     x = _text_vector(encoder, inputs, pooling)  # (batch, hidden)
-    x = _dropout_and_dense(encoder, x, len(labels), dropout)  # (batch, num_classes)
+    x = _dropout_and_dense(encoder, x, len(names), dropout)  # (batch, num_classes)
     output = TaskOutput(
         "classifier",
-        labels=labels,
+        labels=names,
         pairs=pairs,
         multi_label=multi_label,
         label_type=label_type,

@@ -70,7 +70,12 @@ def read(path, **options):
     ...     read(file, text="text", label="label").labels
     ['spam', 'ham']
     """
-    return next(read_in_parts(path, size=sys.maxsize, **options))
+    examples = next(read_in_parts(path, size=sys.maxsize, **options))
+    label = options.get("label")
+    if examples.label_sets is not None and isinstance(label, str):
+        separator = options.get("separator", ",")
+        warn_of_label_sets(path, label, separator, examples.label_sets)
+    return examples
 
 
 def read_in_parts(
@@ -94,12 +99,7 @@ def read_in_parts(
     """
     path = pathlib.Path(path)
     format = format or FORMATS.get(path.suffix.lower())
-    columns = {"text": text, "text_pair": text_pair}
-    for role, column in _label_columns(label):
-        columns[role] = column
-    columns = {role: column for role, column in columns.items() if column is not None}
-    if not header:
-        columns = {role: str(number) for role, number in columns.items()}
+    columns = _columns(text, text_pair, label, header)
     _check_options(path, columns, label, kind, separator, format)
     check_limit(limit)
     typed = format != "jsonl"
@@ -131,10 +131,18 @@ def read_in_parts(
     if not count:
         raise ValueError(f"{path} contains no rows")
     if part.values:
-        if kind == "label_set" and isinstance(label, str):
-            sets = [values["label"] for values in part.values]
-            warn_of_label_sets(path, label, separator, sets)
         yield part.examples(path, kind, typed)
+
+
+def _columns(text, text_pair, label, header):
+    """Return the names of the columns by role."""
+    columns = {"text": text, "text_pair": text_pair}
+    for role, column in _label_columns(label):
+        columns[role] = column
+    columns = {role: column for role, column in columns.items() if column is not None}
+    if header:
+        return columns
+    return {role: str(number) for role, number in columns.items()}
 
 
 def _label_columns(label):

@@ -60,10 +60,7 @@ class TaskOutput(keras.layers.Layer):
         **kwargs,
     ):
         super().__init__(**{**kwargs, "dtype": "float32"})
-        if label_type not in label_types.NAMES:
-            known = ", ".join(label_types.NAMES)
-            raise ValueError(f"label_type must be one of {known}; received {label_type!r:.80}")
-        self.label_type = label_type
+        self.label_type = label_types.checked(label_type)
         self.task = task
         self.long_texts = long_texts
         self.characters = characters

@@ -14,6 +14,13 @@ def name_of_type(labels: Iterable) -> str:
     return name if name in NAMES else "str"
 
 
+def checked(name: str) -> str:
+    """Return the name of a type; raise a `ValueError` if it is not one of `NAMES`."""
+    if name not in NAMES:
+        raise ValueError(f"label_type must be one of {', '.join(NAMES)}; received {name!r:.80}")
+    return name
+
+
 def typed(label: str, name: str) -> str | int | float | bool:
     """Return a label as its type.
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import keras_bert
+from keras_bert.cli import reading
 from keras_bert.data.conll import TaggedSentences
 from keras_bert.runtime.label_types import typed
 from tests import tiny
@@ -103,6 +104,12 @@ def test_columns_of_0_and_1_are_label_sets(tmp_path, rows):
     lines = pandas.read_csv(file).to_json(orient="records", lines=True)
     jsonl = write_file(tmp_path / "a.jsonl", lines)
     assert keras_bert.read(jsonl, **options).label_sets == expected
+
+
+def test_columns_of_0_and_1_on_the_command_line(tmp_path):
+    file = write_file(tmp_path / "a.csv", "text,toxic,rude\na,1,1\n")
+    columns = reading.COLUMNS | {"label": "toxic,rude"}
+    assert reading.read(file, "multi-label", columns, None).label_sets == [("toxic", "rude")]
 
 
 def test_errors_of_columns_of_0_and_1(tmp_path):
