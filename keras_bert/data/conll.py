@@ -155,7 +155,7 @@ def read_table(table, *, word=1, tag=-1, format=None, limit=None):
     word = KEYS.get(word, word)
     tag = KEYS.get(tag, tag)
     names = [name for name in (word, tag) if name is not None]
-    values = read_columns(table, names, (), limit)
+    values = read_columns(table, names, (), limit, "TaggedSentences")
     words = [list(row) for row in values[word]]
     if tag is None:
         return TaggedSentences(words, source="the table")

@@ -193,7 +193,7 @@ def read(path, *, limit=None, labeled=True, characters=None):
 
 def read_table(table, *, limit=None, characters=None):
     """Read `Questions` from a table with the columns question, context and maybe answers, id."""
-    values = read_columns(table, ("question", "context"), ("id", "answers"), limit)
+    values = read_columns(table, ("question", "context"), ("id", "answers"), limit, "Questions")
     answers = None
     if "answers" in values:
         answers = [

@@ -131,7 +131,7 @@ def read(path, **options):
 
 def read_table(table, *, format=None, limit=None):
     """Read `Choices` from a table with the columns text, choices and maybe label."""
-    values = read_columns(table, ("text", "choices"), ("label",), limit)
+    values = read_columns(table, ("text", "choices"), ("label",), limit, "Choices")
     return Choices(values["text"], values["choices"], values.get("label"), "the table")
 
 

@@ -77,14 +77,20 @@ def _values(table, columns, limit):
     return values
 
 
-def read_columns(table, required, optional, limit):
-    """Return columns of a table by name, lists; those of `optional` only if the table has them."""
+def read_columns(table, required, optional, limit, kind="Examples"):
+    """Return columns of a table by name, lists; those of `optional` only if the table has them.
+
+    `kind` is the class of the data, for messages.
+    """
     names = column_names(table)
     check_limit(limit)
     missing = next((name for name in required if name not in names), None)
     if missing is not None:
         shown = printable(", ".join(map(str, names)))
-        raise ValueError(f"the table has no column {missing!r}; it has {shown}. Rename yours")
+        raise ValueError(
+            f"the table has no column {missing!r}; it has {shown}. Rename yours, or use "
+            f"keras_bert.{kind} for lists"
+        )
     kept = [*required, *(name for name in optional if name in names)]
     return {name: list(table[name])[:limit] for name in kept}
 
