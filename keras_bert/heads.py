@@ -21,6 +21,7 @@ from keras_bert.layers import (
 )
 from keras_bert.model_structure import find_encoder, find_output, find_task
 from keras_bert.runtime.escaping import check_name
+from keras_bert.runtime.label_types import name_of_type
 from keras_bert.token_model import TokenModel
 
 __all__ = [
@@ -68,7 +69,8 @@ def classifier(
             train only the head.
         num_classes: Number of classes, at least 2, or at least 1 if `multi_label` is True.
             Optional if `labels` is given.
-        labels: Names of the classes, in the order of the logits. Defaults to "0", "1", ...
+        labels: Names of the classes, in the order of the logits. Defaults to "0", "1", ... Results
+            have numbers and booleans in their type; exports to TensorFlow have strings.
         pairs: If True, the model reads pairs of texts, and an export of it takes both.
         multi_label: If True, a text can have several classes, or none.
         pooling: How to make the text's vector: `"pooler"`, the [CLS] vector after a dense layer
@@ -94,12 +96,18 @@ def classifier(
     >>> classifier(encoder, labels=["bad", "good"]).output_shape
     (None, 2)
     """
-    labels = _check_labels("a classifier", num_classes, labels, least=1 if multi_label else 2)
+    names = _check_labels("a classifier", num_classes, labels, least=1 if multi_label else 2)
+    label_type = "str" if labels is None else name_of_type(labels)
     inputs = _inputs(encoder)
     x = _text_vector(encoder, inputs, pooling)  # (batch, hidden)
-    x = _dropout_and_dense(encoder, x, len(labels), dropout)  # (batch, num_classes)
+    x = _dropout_and_dense(encoder, x, len(names), dropout)  # (batch, num_classes)
     output = TaskOutput(
-        "classifier", labels=labels, pairs=pairs, multi_label=multi_label, name="output"
+        "classifier",
+        labels=names,
+        pairs=pairs,
+        multi_label=multi_label,
+        label_type=label_type,
+        name="output",
     )
     return TokenModel(inputs, output(x), name=name)
 

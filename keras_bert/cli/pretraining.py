@@ -84,6 +84,11 @@ def _print_repairs(counts):
         ("invalid_utf8", "lines with invalid UTF-8, replaced by U+FFFD"),
         ("long_lines", "lines truncated to 4 MB"),
         ("long_documents", "documents split at 4 MB (blank lines separate documents)"),
+        ("other_namespaces", "pages left out, because they are no articles"),
+        ("redirects", "pages left out, because they are redirects"),
+        ("other_models", "pages left out, because they are not wikitext"),
+        ("empty_pages", "pages left out, because they are empty"),
+        ("older_revisions", "older revisions of articles left out"),
     ):
         if counts.get(key):
             print_line(f"{counts[key]:,} {what}; first: {counts[f'{key}_at']}")

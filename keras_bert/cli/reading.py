@@ -99,7 +99,8 @@ def read_in_parts(path, task, columns, format):
         return [squad.read(path, labeled=False)]
     if task == "multiple-choice":
         return swag.read_in_parts(path, format=format, labeled=False)
-    return tabular.read_in_parts(path, **{**_of_texts(columns, task), "label": None}, format=format)
+    options = _of_texts(columns, task) | {"label": None}
+    return tabular.read_in_parts(path, **options, format=format, keep_rows=True)
 
 
 def _check_no_format(format):
@@ -112,7 +113,10 @@ def _of_texts(columns, task):
     if task == "pair" and not columns["text_pair"]:
         raise ValueError("the task pair needs --text-pair, the column of the second text")
     names = ("text", "text_pair", "label", "separator", "header")
-    return {**{name: columns[name] for name in names}, "kind": _KINDS[task]}
+    options = {**{name: columns[name] for name in names}, "kind": _KINDS[task]}
+    if task == "multi-label" and "," in (options["label"] or ""):
+        options["label"] = options["label"].split(",")
+    return options
 
 
 def task_of(model):

@@ -171,9 +171,10 @@ def _recipe_options(args):
 
 def _write_run(output, model, metrics, dev):
     """Write the model, its metrics and plots."""
-    keras_bert.save(model, output)
+    metrics = {"task": reading.task_of(model), **metrics}
     report.clear(output)
-    provenance.write_metrics(output, {"task": reading.task_of(model), **metrics})
+    provenance.remember_metrics(model, metrics)
+    keras_bert.save(model, output)  # with the metrics and the columns of the data
     if metrics["history"]:
         report.draw_curves(output, metrics["history"])
     if dev is not None and heads.find_output(model).labels is not None:

@@ -1,19 +1,33 @@
-"""Tagged sentences from files in CoNLL columns and in CoNLL-U."""
+"""Tagged sentences from files: CoNLL columns, CoNLL-U, JSON Lines and CSV."""
 
 import collections
 import dataclasses
 import itertools
 import pathlib
-import re
 import sys
 
-from keras_bert.data.examples import check_count, check_list, check_strings, summary
+from keras_bert.data.conll_rows import conll_rows, conllu_rows
+from keras_bert.data.examples import (
+    check_count,
+    check_list,
+    check_normalization,
+    check_strings,
+    summary,
+)
+from keras_bert.data.tables import class_names, named, read_columns
+from keras_bert.data.tag_schemes import OUTSIDE_TAGS
+from keras_bert.data.tagged_rows import KEYS, csv_sentences, json_sentences
 from keras_bert.data.text_files import check_limit, numbered_lines, open_utf8
 
-FORMATS = ("conll", "conllu")
-OUTSIDE = "O"  # the tag of words outside of all entities
+FORMATS = ("conll", "conllu", "jsonl", "csv")
+_SUFFIXES = {
+    ".conllu": "conllu",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".csv": "csv",
+}
 
-_CONLLU_COLUMNS = 10
 _FORM, _UPOS = 2, 4  # numbers of columns of CoNLL-U, from 1
 
 
@@ -34,7 +48,7 @@ class TaggedSentences:
     Example:
 
     >>> TaggedSentences([["Ann", "left"]], [["B-PER", "O"]]).label_names()
-    ['O', 'B-PER', 'I-PER']
+    ['O', 'B-PER']
     """
 
     words: list[list[str]]
@@ -66,6 +80,7 @@ class TaggedSentences:
             check_count(location, "tags", row, "words", len(sentence))
             tags.append([str(tag) for tag in row])
         object.__setattr__(self, "tags", tags)
+        check_normalization(self.source, "tags", self.label_names())
 
     def __repr__(self):
         return summary(self, len(self), [] if self.tags is None else ["tags"])
@@ -77,15 +92,10 @@ class TaggedSentences:
         return len(self.words)
 
     def label_names(self):
-        """Return the distinct tags, sorted, with "O" first.
-
-        If "B-x" or "I-x" occurs, both are included, because another file may contain both.
-        """
-        names = {tag for row in self.tags or () for tag in row}
-        for name in sorted(names):
-            if is_bio(name):
-                names |= {"B-" + name[2:], "I-" + name[2:]}
-        return sorted(names, key=lambda name: (name != OUTSIDE, name))
+        """Return the distinct tags, sorted, with "O" or "-" first."""
+        names = sorted({tag for row in self.tags or () for tag in row})
+        outside = [name for name in OUTSIDE_TAGS if name in names]
+        return [*outside, *(name for name in names if name not in outside)]
 
     def majority_share(self):
         """Return the accuracy of always guessing the most frequent tag, 0 to 1."""
@@ -93,30 +103,29 @@ class TaggedSentences:
         return max(counts.values()) / counts.total()
 
 
-def is_bio(tag):
-    """Return True if a tag marks a word of an entity: it starts with "B-" or "I-"."""
-    return tag.startswith(("B-", "I-"))
-
-
 def read(path, **options):
-    r"""Read sentences from a file in CoNLL columns or in CoNLL-U.
+    r"""Read sentences from a file in CoNLL columns, CoNLL-U, JSON Lines or CSV.
 
     A file in CoNLL columns has one word per line, and an empty line after each sentence. Columns
     are separated by tabs if the first row holds a tab, else by spaces. All rows have the same
     number of columns. Rows that start with `-DOCSTART-` are skipped. A line that starts with "# "
     or "## " is a comment, unless its first column is only "#" or "##" and it has as many columns
-    as the other rows.
+    as the other rows. If the first column numbers the words, the words are in the second.
 
-    In CoNLL-U, ranges such as 3-4 and empty nodes such as 5.1 are skipped. Files are UTF-8.
+    In CoNLL-U, ranges such as 3-4 and empty nodes such as 5.1 are skipped. A line of JSON Lines
+    is a sentence: `{"words": ["Ann", "left"], "tags": ["B-PER", "O"]}`. A row of a CSV file is a
+    word, with the columns `sentence`, `word` and `tag`. Files are UTF-8.
 
     Source: the shared task of CoNLL-2003; https://universaldependencies.org/format.html.
 
     Args:
         path: The file.
         word: Column of the word: a number from 1, or from -1 for the last column. In CoNLL-U, the
-            default is FORM (column 2).
+            default is FORM (column 2). In JSON Lines and CSV, a name.
         tag: Column of the tag; `None` reads no tags. In CoNLL-U, the default is UPOS (column 4).
-        format: `"conll"` or `"conllu"`; by default `"conllu"` for files that end in .conllu.
+            In JSON Lines and CSV, a name.
+        format: `"conll"`, `"conllu"`, `"jsonl"` or `"csv"`; by default from the file's extension,
+            `"conll"` for others.
         limit: Maximum number of sentences to read.
 
     Returns:
@@ -141,28 +150,39 @@ def read(path, **options):
     return next(read_in_parts(path, size=sys.maxsize, **options))
 
 
+def read_table(table, *, word=1, tag=-1, format=None, limit=None):
+    """Read `TaggedSentences` from a table of sentences; `word` and `tag` name its columns."""
+    word = KEYS.get(word, word)
+    tag = KEYS.get(tag, tag)
+    names = [name for name in (word, tag) if name is not None]
+    values = read_columns(table, names, (), limit, "TaggedSentences")
+    words = [list(row) for row in values[word]]
+    if tag is None:
+        return TaggedSentences(words, source="the table")
+    _, classes = class_names(table, tag)
+    tags = values[tag]
+    if classes:
+        tags = [named(row, classes, itertools.repeat(n)) for n, row in enumerate(tags, 1)]
+    return TaggedSentences(words, tags, source="the table")
+
+
 def read_in_parts(path, *, word=1, tag=-1, format=None, limit=None, size=10_000):
     """Yield `TaggedSentences` of at most `size` sentences; options as in `read`."""
     path = pathlib.Path(path)
     check_limit(limit)
-    format = format or ("conllu" if path.suffix.lower() == ".conllu" else "conll")
+    format = format or _SUFFIXES.get(path.suffix.lower(), "conll")
     if format not in FORMATS:
         raise ValueError(
             f"{path}: the format must be one of {', '.join(FORMATS)}; received {format!r}"
         )
     for name, column in (("word", word), ("tag", tag)):
-        if column is None and name == "tag":
-            continue
-        if not isinstance(column, int) or isinstance(column, bool) or column == 0:
-            raise ValueError(
-                f"{path}: the column of the {name} must be a number from 1, or from -1 for the "
-                f"last column; received {column!r}"
-            )
+        if column is not None or name == "word":
+            _check_column(path, name, column, format)
     if format == "conllu":
         word = _FORM if word == 1 else word
         tag = _UPOS if tag == -1 else tag
     first = 1
-    with open_utf8(path) as file:
+    with open_utf8(path, newline="" if format == "csv" else "\n") as file:
         sentences = itertools.islice(_sentences(path, file, word, tag, format), limit)
         while part := list(itertools.islice(sentences, size)):
             words, tags = map(list, zip(*part, strict=True))
@@ -172,19 +192,46 @@ def read_in_parts(path, *, word=1, tag=-1, format=None, limit=None, size=10_000)
         raise ValueError(f"{path} contains no sentences")
 
 
+def _check_column(path, name, column, format):
+    """Raise an error unless a column is a number, or a name in a format with names."""
+    if format in ("jsonl", "csv"):
+        if not isinstance(column, str) and column not in (1, -1):
+            raise ValueError(
+                f"{path}: the column of the {name} must be a name in {format}; received {column!r}"
+            )
+    elif not isinstance(column, int) or isinstance(column, bool) or column == 0:
+        raise ValueError(
+            f"{path}: the column of the {name} must be a number from 1, or from -1 for the "
+            f"last column; received {column!r}"
+        )
+
+
 def _sentences(path, file, word, tag, format):
-    """Yield the words and the tags of each sentence; the tags are "" if `tag` is `None`."""
-    # In CoNLL-U, "_" is a missing value, which is an error only in the column UPOS.
-    empty = {"", "_"} if format == "conllu" and tag == _UPOS else {""}
-    rows = (_conllu_rows if format == "conllu" else _conll_rows)(path, numbered_lines(path, file))
+    """Yield the words and the tags of each sentence; the tags are unused if `tag` is `None`."""
+    if format == "jsonl":
+        return json_sentences(path, file, word, tag)
+    if format == "csv":
+        return csv_sentences(path, file, word, tag)
+    lines = numbered_lines(path, file)
+    if format == "conllu":
+        # "_" is a missing value, which is an error only in the column UPOS.
+        empty = {"", "_"} if tag == _UPOS else {""}
+        return _sentences_of_rows(path, conllu_rows(path, lines), word, tag, empty)
+    columns_read = 1 if tag is None else 2
+    rows, has_index = conll_rows(path, lines, columns_read if word == 1 else None)
+    if has_index and tag is not None and tag > 1:
+        tag -= 1  # the rows are without their index
+    return _sentences_of_rows(path, rows, word, tag, {""})
+
+
+def _sentences_of_rows(path, rows, word, tag, empty):
+    """Yield the words and the tags of each sentence from (line number, columns or `None`)."""
     words: list[str] = []
     tags: list[str] = []
     indices = None
     for number, fields in itertools.chain(rows, [(0, None)]):  # the last empty line may be missing
         if fields is not None:
             if indices is None:  # the first row decides, because all rows have the same columns
-                if format == "conll":
-                    _check_conll(path, number, fields, word)
                 indices = _column_indices(path, number, len(fields), word, tag)
             words.append(fields[indices[0]])
             tags.append("" if tag is None else fields[indices[1]].strip())
@@ -195,81 +242,6 @@ def _sentences(path, file, word, tag, format):
         elif words:
             yield words, tags
             words, tags = [], []
-
-
-def _check_conll(path, number, fields, word):
-    """Raise an error if the first row of a file in CoNLL columns shows another format."""
-    if fields[0].startswith(('{"', "[{", '["')):
-        raise ValueError(f"{path}, line {number} is JSON; tags are read from CoNLL columns")
-    has_index = re.fullmatch(r"1(-[0-9]+)?|0\.1", fields[0])
-    if word == 1 and has_index and len(fields) == _CONLLU_COLUMNS:
-        raise ValueError(
-            f"{path}, line {number} looks like CoNLL-U, whose first column is an index; give the "
-            'format "conllu" (--format conllu), or the column of the word (--word)'
-        )
-
-
-def _conll_rows(path, lines):
-    """Yield the line number and the columns of each row; `None` where a sentence ends."""
-    # The first row that cannot be a comment fixes the separator and the number of columns.
-    read, rows = [], []
-    for number, line in lines:
-        read.append((number, line))
-        if _is_row(line):
-            rows.append((number, line))
-            if not line.startswith("#"):
-                break
-    if not rows:
-        return
-    first, sample = rows[0] if rows[-1][1].startswith("#") else rows[-1]
-    tabs = "\t" in sample
-    width = len(_split(sample, tabs))
-    for number, line in itertools.chain(read, lines):
-        if not _is_row(line):
-            yield number, None
-            continue
-        fields = _split(line, tabs)
-        if re.match(r"#+\s", line) and (re.match(r"#+\s", fields[0]) or len(fields) != width):
-            continue
-        if len(fields) != width:
-            raise ValueError(
-                f"{path}, line {number}: must have {width} columns separated by "
-                f"{'tabs' if tabs else 'spaces'}, as line {first} has; received {len(fields)}"
-            )
-        yield number, fields
-
-
-def _is_row(line):
-    """Return True if a line is a word or a comment, False if it ends a sentence."""
-    return bool(line.strip()) and not line.startswith("-DOCSTART-")
-
-
-def _split(line, tabs):
-    # Words may hold other white space, and between tabs a word may be a space.
-    return line.split("\t") if tabs else [field for field in line.split(" ") if field]
-
-
-def _conllu_rows(path, lines):
-    """Yield the line number and the columns of each word; `None` where a sentence ends."""
-    for number, line in lines:
-        if not line.strip():
-            yield number, None
-            continue
-        if line.startswith("#"):
-            continue
-        fields = line.split("\t")
-        if len(fields) != _CONLLU_COLUMNS:
-            raise ValueError(
-                f"{path}, line {number}: must have {_CONLLU_COLUMNS} columns separated by tabs; "
-                f"received {len(fields)}"
-            )
-        if re.fullmatch(r"[0-9]+", fields[0]):
-            yield number, fields
-        elif not re.fullmatch(r"[0-9]+[-.][0-9]+", fields[0]):
-            raise ValueError(
-                f"{path}, line {number}: must start with an index such as 3, 3-4 or 5.1; "
-                f"received {fields[0]!r:.80}"
-            )
 
 
 def _column_indices(path, number, width, word, tag):

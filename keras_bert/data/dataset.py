@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from keras_bert import heads
 from keras_bert.data.batching import LENGTHS
-from keras_bert.data.examples import UnknownLabel
+from keras_bert.data.examples import unknown_label
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.warn import level_of_caller
@@ -126,10 +126,7 @@ def targets_of(examples, output=None, labels=None):
         for name in names:
             if name not in index:
                 whose = "" if output is None else "model's "
-                raise UnknownLabel(
-                    f"{examples.location(row)}: the label {name!r} is not one of the {whose}"
-                    f"labels: {printable(', '.join(labels[:20]))}"
-                )
+                raise unknown_label(examples.location(row), name, labels, whose=whose)
     if kind == "labels":
         return np.array([index[label] for label in column], np.int32)
     targets = np.zeros((len(column), len(index)), np.float32)

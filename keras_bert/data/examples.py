@@ -2,11 +2,18 @@
 
 import collections
 import dataclasses
+import itertools
 import math
+import re
+import unicodedata
 from collections.abc import Iterable
+
+from keras_bert.runtime.escaping import printable
+from keras_bert.runtime.label_types import name_of_type
 
 # The square of a larger score overflows in float32.
 _MAX_SCORE = 1e18
+_NUMBER = re.compile(r"\s*[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?\s*")
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -16,7 +23,8 @@ class Examples:
     Attributes:
         texts: The first texts of pairs, or the only texts.
         text_pairs: The second texts, or `None`.
-        labels: One label per text, or `None`. Labels are converted to strings.
+        labels: One label per text, or `None`. Labels are converted to strings; results of a
+            model have their original type.
         label_sets: Any number of labels per text, or `None`. Excludes `labels`.
         scores: One number per text, or `None`. Excludes `labels` and `label_sets`.
         source: Where the examples come from, for messages.
@@ -24,11 +32,13 @@ class Examples:
             number of columns.
         locations: For each text its location in the file, such as "row 2", for messages; or
             `None`.
+        rows: For each text all columns of its row in the file, a dict; or `None`.
+        label_type: The type of all labels: `"str"`, `"int"`, `"float"` or `"bool"`.
 
     Raises:
         ValueError: If the columns differ in length, a text is not a string, a score is not a
-            number, a label is missing (`None`, NaN or empty), or there is more than one kind of
-            labels.
+            number, a label is missing (`None`, NaN or empty), labels differ only in their Unicode
+            normalization, or there is more than one kind of labels.
 
     Example:
 
@@ -45,6 +55,8 @@ class Examples:
     source: str = "the examples"
     ragged_rows: int = 0
     locations: list[str] | None = None
+    rows: list[dict] | None = None
+    label_type: str = dataclasses.field(init=False, default="str")
 
     def __post_init__(self):
         kinds = [self.labels, self.label_sets, self.scores]
@@ -59,19 +71,24 @@ class Examples:
             if name in ("texts", "text_pairs"):
                 column = check_strings(self.source, name, column)
             elif name == "labels":
-                column = _labels(where, column)
+                column, label_type = _labels(where, column)
+                object.__setattr__(self, "label_type", label_type)
             elif name == "label_sets":
                 _check_names(where, column)
-                column = [
+                column = list(column)
+                sets = [
                     _label_set(f"{where}, row {number}", labels)
                     for number, labels in enumerate(column, 1)
                 ]
+                object.__setattr__(self, "label_type", name_of_type(itertools.chain(*column)))
+                column = sets
             else:
                 column = [
                     check_score(where, score, number) for number, score in enumerate(column, 1)
                 ]
             object.__setattr__(self, name, column)
             check_count(self.source, name, column, "texts", len(self.texts))
+        check_normalization(self.source, "labels", self.label_names())
 
     def __len__(self):
         return len(self.texts)
@@ -147,6 +164,35 @@ class UnknownLabel(ValueError):
     """A label of the data is not one of the model's labels."""
 
 
+def check_normalization(source, what, names):
+    """Raise a `ValueError` if two labels differ only in their Unicode normalization."""
+    forms: dict[str, str] = {}
+    for name in names:
+        other = forms.setdefault(unicodedata.normalize("NFC", name), name)
+        if other != name:
+            raise ValueError(
+                f"{source}: the {what} {ascii(other)} and {ascii(name)} look the same and differ "
+                "in their Unicode normalization. Write both in one form, such as "
+                "unicodedata.normalize('NFC', label)"
+            )
+
+
+def unknown_label(location, name, labels, *, what="label", whose="model's "):
+    """Return the error for a label that is not one of `labels`."""
+    form = unicodedata.normalize("NFC", name)
+    similar = next((label for label in labels if unicodedata.normalize("NFC", label) == form), None)
+    advice = ""
+    if similar is not None:
+        advice = (
+            f". {ascii(name)} and {ascii(similar)} differ in their Unicode normalization; write "
+            "both in one form, such as unicodedata.normalize('NFC', label)"
+        )
+    known = printable(", ".join(labels[:20]))
+    return UnknownLabel(
+        f"{location}: the {what} {name!r} is not one of the {whose}labels: {known}{advice}"
+    )
+
+
 def summary(data, count, columns=()):
     """Return a short `repr` of data: its type, its number of items, its columns and its source."""
     also = f" with {', '.join(columns)}" if columns else ""
@@ -168,7 +214,10 @@ def check_list(name, column):
 
 
 def _labels(name, labels, item="row"):
-    """Return labels as a list of strings; `item` says in messages what a label belongs to."""
+    """Return labels as a list of strings, and the name of their type.
+
+    `item` says in messages what a label belongs to.
+    """
     if hasattr(labels, "numpy"):  # tensors do not compare with strings
         labels = labels.numpy()
     labels = list(labels)
@@ -182,7 +231,7 @@ def _labels(name, labels, item="row"):
             )
         if _is_missing(label):
             raise ValueError(f"{name} must not be missing; received {label!r} in {item} {number}")
-    return [str(label) for label in labels]
+    return [str(label) for label in labels], name_of_type(labels)
 
 
 def _check_names(name, column):
@@ -198,7 +247,7 @@ def _label_set(name, labels):
     """Return the labels of one text as a tuple of strings."""
     if isinstance(labels, (str, bytes)) or not isinstance(labels, Iterable):
         raise ValueError(f"{name} must be a list of labels; received {labels!r:.80}")
-    labels = tuple(_labels(f"{name}: labels", labels, "item"))
+    labels = tuple(_labels(f"{name}: labels", labels, "item")[0])
     repeated = [label for label, count in collections.Counter(labels).items() if count > 1]
     if repeated:
         raise ValueError(f"{name} must not repeat a label; received {repeated[0]!r} twice")
@@ -251,8 +300,11 @@ def check_prompts(data, *prompts):
 def check_score(name, value, row=None):
     """Return a number or numeric string as a finite float, at most 1e18 in absolute value."""
     where = "" if row is None else f" in row {row}"
+    # Python also reads "1_0" and digits of other scripts as numbers.
+    is_text = isinstance(value, str) and not _NUMBER.fullmatch(value)
+    is_bool = type(value).__name__ in ("bool", "bool_")
     try:
-        number = float(value)
+        number = math.nan if is_text or is_bool else float(value)
     except (TypeError, ValueError, OverflowError):  # OverflowError: an int with 400 digits
         number = math.nan
     if not math.isfinite(number):

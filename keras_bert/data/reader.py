@@ -31,7 +31,7 @@ def read(
     *,
     text="text",
     text_pair=None,
-    label="default",
+    label=...,
     separator=",",
     format=None,
     header=True,
@@ -47,9 +47,11 @@ def read(
     r"""Read the examples of a task.
 
     Args:
-        data: A file. Texts: TSV, CSV or JSON Lines. Tagging: CoNLL columns or CoNLL-U. Question
-            answering: SQuAD's JSON. Multiple choice: JSON Lines or SWAG's CSV. For texts also a
-            table in memory: a pandas DataFrame, a Hugging Face `Dataset`, or a dict of columns.
+        data: A file. Texts: TSV, CSV or JSON (lines of objects, or a list). Tagging: CoNLL columns,
+            CoNLL-U, JSON Lines or CSV. Question answering: SQuAD's JSON, or rows with `question`,
+            `context` and `answers`. Multiple choice: JSON Lines or SWAG's CSV. Or a table in memory
+            with the same columns: a pandas DataFrame, a Hugging Face `Dataset`, or a dict of
+            columns.
         task: `"classification"`, `"pair"`, `"multi_label"`, `"regression"`, `"embedding"` (pairs,
             scored if `label` names a column; without `text_pair`, texts of the classes in `label`,
             or texts without labels), `"retrieval"` (a folder in the format of BEIR or
@@ -58,20 +60,22 @@ def read(
         text: Texts: column of the text, a name, or a number from 1 if the file has no header.
         text_pair: Texts: column of the second text.
         label: Texts: column of the label. `None` reads no labels. Default: `"label"`, for
-            embeddings `None`.
+            embeddings `None`. Label sets: also a list of columns of 0 and 1.
         separator: Texts: the string between the labels of a set.
         format: `"tsv"`, `"csv"` or `"jsonl"` for texts, `"conll"` or `"conllu"` for tagging. By
             default from the file's extension.
         header: Texts: whether the first row of a TSV or CSV file names the columns.
         skip_ragged: Texts: skip rows that have another number of columns than the first row.
-        word: Tagging: column of the word, a number from 1, or from -1 for the last column.
-        tag: Tagging: column of the tag. `None` reads no tags.
+        word: Tagging: column of the word, a number from 1, or from -1 for the last column; in JSON
+            Lines, CSV and tables a name.
+        tag: Tagging: column of the tag, as for `word`. `None` reads no tags.
         characters: Question answering: whether to score answers as in KorQuAD. By default, the
             file says it.
         negatives: Embeddings: a column of hard negatives, or a list of columns.
         score_range: Embeddings: the lowest and the highest score, such as `(0, 5)`. The scores are
             then scaled to 0 to 1.
-        split: Retrieval: the file in `qrels/` of the folder, without its extension.
+        split: Retrieval: the file in `qrels/` of the folder, without its extension. A folder with
+            a single `qrels.txt` has no splits.
         limit: Maximum number of examples.
 
     Returns:
@@ -94,7 +98,7 @@ def read(
     >>> read({"review": ["Good."], "stars": [5]}, "regression", text="review", label="stars").scores
     [5.0]
     """
-    if label == "default":
+    if label is ...:
         label = None if task == "embedding" else "label"
     given = {
         "text": text, "text_pair": text_pair, "label": label, "separator": separator,
@@ -140,13 +144,12 @@ def read(
             message = str(error).replace("`text` (--text)", "`negatives` (--negatives)")
             raise ValueError(message) from error
         return EmbeddingExamples.of_pairs(examples, others, score_range=score_range)
-    if not is_file:
-        kind = {"tagging": "TaggedSentences", "multiple_choice": "Choices"}.get(task, "Questions")
-        raise ValueError(
-            f"the task {task!r} reads a file; received {type(data).__name__}. For data in memory, "
-            f"use keras_bert.{kind}"
-        )
     if task == "retrieval":
+        if not is_file:
+            raise ValueError(
+                f"the task 'retrieval' reads a folder or a file; received {type(data).__name__}. "
+                "For data in memory, use keras_bert.RetrievalData"
+            )
         return retrieval.read(data, split)
     reader = {"tagging": conll, "question_answering": squad, "multiple_choice": swag}[task]
-    return reader.read(data, **options)
+    return reader.read(data, **options) if is_file else reader.read_table(data, **options)

@@ -2,13 +2,14 @@
 
 import collections
 import dataclasses
-import math
 import pathlib
+import warnings
 from collections.abc import Mapping
 
 from keras_bert.data import squad
 from keras_bert.data.examples import check_prompts, check_score, check_strings, summary
-from keras_bert.data.text_files import json_lines, numbered_lines, open_utf8
+from keras_bert.data.text_files import json_rows, numbered_lines, open_utf8
+from keras_bert.runtime.warn import level_of_caller
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -119,7 +120,7 @@ def read(path, split="test"):
     A folder holds `corpus.jsonl` and `queries.jsonl` (keys `_id`, `text`, and optionally `title`,
     which precedes the text), or `corpus.tsv` and `queries.tsv` (id and text), and the relevant
     documents: `qrels/<split>.tsv` (columns query, document and grade, with or without a header) or
-    `qrels.txt` (TREC's columns query, 0, document and grade).
+    `qrels.txt` (TREC's columns query, 0, document and grade), which has no splits.
 
     Returns:
         `RetrievalData`.
@@ -136,7 +137,16 @@ def read(path, split="test"):
         splits = ", ".join(sorted(file.stem for file in path.glob("qrels/*.tsv")))
         advice = f"the splits of this folder are {splits}" if splits else "qrels has no .tsv file"
         raise FileNotFoundError(f"{beir}: no such file; {advice}")
-    relevant = _qrels(trec, (0, 2, 3)) if trec.exists() else _qrels(beir, (0, 1, 2))
+    if beir.exists():
+        relevant = _qrels(beir, (0, 1, 2))
+    else:
+        relevant = _qrels(trec, (0, 2, 3))
+        if split != "test":
+            warnings.warn(
+                f"{trec} has the relevant documents of all queries, so split={split!r} was not "
+                f"used. For splits, write {beir.name} to {beir.parent}",
+                stacklevel=level_of_caller(),
+            )
     return RetrievalData(_texts(path, "queries"), _texts(path, "corpus"), relevant, str(path))
 
 
@@ -154,11 +164,11 @@ def _texts(folder, name):
         return found
     file = folder / f"{name}.jsonl"
     with open_utf8(file) as stream:
-        for number, row in json_lines(file, stream):
+        for where, row in json_rows(file, stream):
             parts = [row.get("title") or "", row.get("text")]
             if not all(isinstance(part, str) for part in (row.get("_id"), *parts)):
-                raise ValueError(f"{file}, line {number}: _id and text must be strings")
-            _add(found, row["_id"], " ".join(filter(None, parts)), f"{file}, line {number}")
+                raise ValueError(f"{file}, {where}: _id and text must be strings")
+            _add(found, row["_id"], " ".join(filter(None, parts)), f"{file}, {where}")
     return found
 
 
@@ -170,12 +180,12 @@ def _add(found, identifier, text, where):
 
 def _is_header(row, column):
     """Return True if a row has text in the column of the grade."""
+    if column >= len(row):
+        return False
     try:
-        float(row[column])
+        check_score("grade", row[column])
     except ValueError:
         return True
-    except IndexError:
-        pass
     return False
 
 
@@ -189,9 +199,7 @@ def _qrels(file, columns):
                 continue
             try:
                 query, document, grade = (row[column] for column in columns)
-                grade = float(grade)
-                if not math.isfinite(grade):
-                    raise ValueError
+                grade = check_score("grade", grade)
             except (IndexError, ValueError):
                 raise ValueError(
                     f"{file}, line {number}: must have a query, a document and a grade; received "

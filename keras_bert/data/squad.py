@@ -2,6 +2,8 @@
 
 import collections
 import dataclasses
+import io
+import itertools
 import json
 import numbers
 import pathlib
@@ -9,7 +11,8 @@ import pathlib
 import numpy as np
 
 from keras_bert.data.examples import check_count, check_list, check_strings, summary
-from keras_bert.data.text_files import check_limit, open_utf8
+from keras_bert.data.tables import read_columns
+from keras_bert.data.text_files import check_limit, json_rows, open_utf8
 from keras_bert.runtime.reading import json_value
 
 _TYPES = {dict: "an object", list: "a list", str: "a string", int: "an integer", bool: "a bool"}
@@ -123,10 +126,13 @@ def _find_nearest(context, text, start):
 
 
 def read(path, *, limit=None, labeled=True, characters=None):
-    """Read a file in SQuAD's JSON format.
+    """Read a file in SQuAD's JSON format, or rows of questions.
 
     A question has no answer if `is_impossible` is true (SQuAD 2.0) or its list of answers is
-    empty. `plausible_answers` are ignored.
+    empty. `plausible_answers` are ignored. The id of a question is its `id` or its `guid`.
+
+    Rows are lines or a list of objects, as Hugging Face writes SQuAD: with `question`, `context`
+    and `answers`, such as `{"text": ["Ada"], "answer_start": [7]}`.
 
     Args:
         path: The file, UTF-8.
@@ -140,7 +146,7 @@ def read(path, *, limit=None, labeled=True, characters=None):
 
     Raises:
         ValueError: If the file does not have that format or holds no questions. The message names
-            the article, the paragraph and the question.
+            the article, the paragraph and the question, or the row.
         OSError: If the file cannot be read.
 
     Source: Rajpurkar et al. (2016 and 2018), SQuAD; Lim et al. (2019), KorQuAD 1.0.
@@ -160,30 +166,77 @@ def read(path, *, limit=None, labeled=True, characters=None):
     check_limit(limit)
     with open_utf8(path) as file:
         content = file.read()
-    try:
-        squad = json_value(content)
-    except ValueError as error:
-        raise ValueError(f"{path} is not JSON ({error})") from error
+    squad = None if _is_rows(path, content) else _parse(path, content)
+    if isinstance(squad, dict) and "question" in squad:  # a single row
+        squad = {"data": [squad]}
+    if squad is None:
+        items = _rows(path, json_rows(path, io.StringIO(content, newline="\n")))
+    else:
+        items = _questions(path, squad)
     columns = collections.defaultdict(list)
-    for paragraph, number, context, item in _questions(path, squad):
-        columns["ids"].append(_id(f"{paragraph}, question {number}", item))
-        location = f"{paragraph}, question {columns['ids'][-1]!r:.80}"
+    for prefix, number, context, item in itertools.islice(items, limit):
+        id = _id(f"{prefix} {number}", item, required=squad is not None)
+        location = f"{prefix} {number if id is None else repr(id):.80}"
+        columns["ids"].append(id)
         columns["questions"].append(_get(location, item, "question", str))
         columns["contexts"].append(context)
         if labeled:
             columns["answers"].append(_answers(location, item))
-        if limit is not None and len(columns["ids"]) >= limit:
-            break
     if not columns:
         raise ValueError(f"{path} contains no questions")
+    if None in columns["ids"]:
+        del columns["ids"]
     if characters is None:
-        characters = str(squad.get("version")).startswith("KorQuAD")
+        characters = squad is not None and str(squad.get("version")).startswith("KorQuAD")
     return Questions(**columns, source=str(path), characters=characters)
 
 
+def read_table(table, *, limit=None, characters=None):
+    """Read `Questions` from a table with the columns question, context and maybe answers, id."""
+    values = read_columns(table, ("question", "context"), ("id", "answers"), limit, "Questions")
+    answers = None
+    if "answers" in values:
+        answers = [
+            _answer_pairs(f"the table, row {number}", row)
+            for number, row in enumerate(values["answers"], 1)
+        ]
+    return Questions(
+        values["question"],
+        values["context"],
+        answers,
+        values.get("id"),
+        source="the table",
+        characters=bool(characters),
+    )
+
+
+def _is_rows(path, content):
+    """Return True if JSON has a question per line or per item of a list."""
+    if path.suffix.lower() in (".jsonl", ".ndjson") or content.lstrip().startswith("["):
+        return True
+    first, _, rest = content.strip().partition("\n")
+    return rest.startswith("{") and first.rstrip().endswith("}")
+
+
+def _parse(path, content):
+    try:
+        return json_value(content)
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON ({error})") from error
+
+
+def _rows(path, rows):
+    """Yield the location, a number, the context and the JSON of each question of rows."""
+    for where, row in rows:
+        yield f"{path}, {where}, question", 1, _get(f"{path}, {where}", row, "context", str), row
+
+
 def _questions(path, squad):
-    """Yield the location of the paragraph, number in it, context and JSON of each question."""
+    """Yield the location, the number, the context and the JSON of each question of SQuAD."""
     for number, article in enumerate(_get(str(path), squad, "data", list), 1):
+        if isinstance(article, dict) and "question" in article and "paragraphs" not in article:
+            yield from _rows(path, [(f"item {number}", article)])
+            continue
         title = article.get("title") if isinstance(article, dict) else None
         name = title if isinstance(title, str) else number
         location = f"{path}, article {name!r:.80}"
@@ -191,28 +244,73 @@ def _questions(path, squad):
             where = f"{location}, paragraph {index}"
             context = _get(where, paragraph, "context", str)
             for question, item in enumerate(_get(where, paragraph, "qas", list), 1):
-                yield where, question, context, item
+                yield f"{where}, question", question, context, item
 
 
-def _id(location, item):
-    """Return the id of a question as a string; some files use numbers."""
-    is_integer = isinstance(item, dict) and type(item.get("id")) is int
-    return str(item["id"]) if is_integer else _get(location, item, "id", str)
+def _id(location, item, required):
+    """Return the id of a question as a string; some files use numbers, KLUE calls it guid."""
+    if not isinstance(item, dict):
+        _get(location, item, "id", str)
+    name = next((name for name in ("id", "guid") if name in item), None)
+    if name is None and not required:
+        return None
+    is_integer = name is not None and type(item[name]) is int
+    return str(item[name]) if is_integer else _get(location, item, name or "id", str)
 
 
 def _answers(location, item):
     if "is_impossible" in item and _get(location, item, "is_impossible", bool):
         return []
-    answers = []
-    for answer in _get(location, item, "answers", list):
+    if "answers" not in item:
+        raise ValueError(f"{location} has no key 'answers'")
+    return _answer_pairs(location, item["answers"])
+
+
+def _answer_pairs(location, answers):
+    """Return the text and the start of each answer, from a list of objects or an object of lists.
+
+    Tables hold the lists as NumPy arrays.
+    """
+    if isinstance(answers, dict):
+        _check_keys(location, answers)
+        if isinstance(answers["text"], str):
+            return _answer_pairs(location, [answers])
+        texts, starts = map(_as_list, (answers["text"], answers["answer_start"]))
+        if len(texts) != len(starts):
+            raise ValueError(
+                f"{location}: 'text' and 'answer_start' must have the same length; received "
+                f"{len(texts)} and {len(starts)}"
+            )
+        answers = [
+            {"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)
+        ]
+    answers = _as_list(answers)
+    if not isinstance(answers, list):
+        raise ValueError(
+            f"{location}: 'answers' must be a list, or an object with the lists text and "
+            f"answer_start; received {answers!r:.80}"
+        )
+    pairs = []
+    for answer in answers:
+        _check_keys(f"{location}, answer", answer)
         text = _get(f"{location}, answer", answer, "text", str)
         if not text:
             raise ValueError(
                 f"{location}: the text of an answer must not be empty; a question without an "
                 "answer has an empty list of answers"
             )
-        answers.append((text, _get(f"{location}, answer", answer, "answer_start", int)))
-    return answers
+        pairs.append((text, _get(f"{location}, answer", answer, "answer_start", int)))
+    return pairs
+
+
+def _check_keys(location, answer):
+    for key in ("text", "answer_start"):
+        if not isinstance(answer, dict) or key not in answer:
+            raise ValueError(f"{location} has no key {key!r}")
+
+
+def _as_list(value):
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def _get(location, item, key, type_):

@@ -8,12 +8,13 @@ import sys
 
 import numpy as np
 
-from keras_bert.data.examples import check_count, summary
+from keras_bert.data.examples import check_count, check_list, summary
+from keras_bert.data.tables import read_columns
 from keras_bert.data.text_files import (
     FORMATS,
     allow_long_csv_fields,
     check_limit,
-    json_lines,
+    json_rows,
     open_utf8,
 )
 
@@ -46,14 +47,23 @@ class Choices:
     first: int = 1
 
     def __post_init__(self):
-        check_count(self.source, "choices", self.choices, "texts", len(self.texts))
-        if self.labels is not None:
-            check_count(self.source, "labels", self.labels, "texts", len(self.texts))
+        for name in ("texts", "choices", "labels"):
+            column = getattr(self, name)
+            if column is None and name == "labels":
+                continue
+            check_list(f"{self.source}: {name}", column)
+            column = list(column)
+            if name == "choices":
+                column = [row if isinstance(row, str) else list(row) for row in column]
+            object.__setattr__(self, name, column)
+            check_count(self.source, name, getattr(self, name), "texts", len(self.texts))
         count = len(self.choices[0]) if self.choices else 2
         rows = zip(self.texts, self.choices, strict=True)
         for index, (text, choices) in enumerate(rows):
             label = 0 if self.labels is None else self.labels[index]
             _check(f"{self.source}, item {self.first + index}", text, choices, label, count)
+        if self.labels is not None:
+            object.__setattr__(self, "labels", [int(label) for label in self.labels])
 
     def __len__(self):
         return len(self.texts)
@@ -76,7 +86,11 @@ def _check(location, text, choices, label, count):
             f"{location}: must have as many choices as the first item, {count}; received "
             f"{len(choices)}"
         )
-    if not isinstance(label, (int, np.integer)) or not 0 <= label < count:
+    if (
+        not isinstance(label, (int, np.integer))
+        or isinstance(label, bool)
+        or not 0 <= label < count
+    ):
         raise ValueError(
             f"{location}: the label must be a number from 0 to {count - 1}; received {label!r}"
         )
@@ -115,6 +129,12 @@ def read(path, **options):
     return next(read_in_parts(path, size=sys.maxsize, **options))
 
 
+def read_table(table, *, format=None, limit=None):
+    """Read `Choices` from a table with the columns text, choices and maybe label."""
+    values = read_columns(table, ("text", "choices"), ("label",), limit, "Choices")
+    return Choices(values["text"], values["choices"], values.get("label"), "the table")
+
+
 def read_in_parts(path, *, format=None, limit=None, labeled=True, size=10_000):
     """Yield `Choices` of at most `size` rows; options as in `read`."""
     path = pathlib.Path(path)
@@ -148,8 +168,8 @@ def _numbers(locations, labels):
 
 def _json_rows(path, file):
     """Yield location, text, choices and label of each row."""
-    for number, row in json_lines(path, file):
-        location = f"{path}, line {number}"
+    for where, row in json_rows(path, file):
+        location = f"{path}, {where}"
         if not isinstance(row.get("choices"), list):
             raise ValueError(f"{location}: must be a JSON object with a list `choices`")
         yield location, row.get("text"), row["choices"], row.get("label")

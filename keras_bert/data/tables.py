@@ -5,16 +5,50 @@ import numbers
 import typing
 
 from keras_bert.data.examples import Examples
+from keras_bert.data.label_columns import (
+    UNLABELED,
+    flagged_set,
+    labeled_rows,
+    split_set,
+    warn_of_label_sets,
+)
 from keras_bert.data.text_files import check_limit, warn_of_text_pair
 from keras_bert.runtime.escaping import printable
+
+_LABELS = ("labels", "label_sets", "scores")  # roles of a column of labels
 
 
 def read(table, *, text, text_pair, label, kind, separator, limit, **of_files):
     """Read `Examples` from a table with columns `table[name]`; arguments as in `tabular.read`."""
-    names = _column_names(table)
+    columns = {"texts": text, "text_pairs": text_pair}
+    has_flags = kind == "label_set" and isinstance(label, list)
+    if not has_flags:
+        columns[f"{kind}s"] = label
+    values = _values(table, columns, limit)
+    source = "the table"
+    if has_flags:
+        flags = read_columns(table, label, (), limit).values()
+        values["label_sets"] = [
+            flagged_set(f"{source}, row {number}", label, row)
+            for number, row in enumerate(zip(*flags, strict=True), 1)
+        ]
+    elif "label_sets" in values:
+        sets = [split_set(labels, separator) for labels in values["label_sets"]]
+        warn_of_label_sets(source, label, separator, sets)
+        values["label_sets"] = sets
+    rows = None
+    if "labels" in values:
+        rows = labeled_rows(source, values["labels"])
+        values = {role: [column[row] for row in rows] for role, column in values.items()}
+    locations = None if rows is None else [f"row {row + 1}" for row in rows]
+    return Examples(**values, source=source, locations=locations)
+
+
+def _values(table, columns, limit):
+    """Return the columns of a table, lists by role, with the names of Hugging Face's classes."""
+    names = column_names(table)
     check_limit(limit)
-    warn_of_text_pair(names, text_pair)
-    columns = {"texts": text, "text_pairs": text_pair, f"{kind}s": label}
+    warn_of_text_pair(names, columns.get("text_pairs"))
     columns = {role: name for role, name in columns.items() if name is not None}
     missing = next((name for name in columns.values() if name not in names), None)
     if missing is not None:
@@ -26,32 +60,58 @@ def read(table, *, text, text_pair, label, kind, separator, limit, **of_files):
     values: dict[str, typing.Any] = {
         role: list(table[name])[:limit] for role, name in columns.items()
     }
-    feature = getattr(table, "features", {}).get(label)  # of a Hugging Face dataset
-    names = getattr(feature, "names", None)  # of a ClassLabel
+    label = next((columns[role] for role in _LABELS if role in columns), None)
+    names, names_of_lists = class_names(table, label)
     if names and "scores" in values:
         raise ValueError(
             f"the column {label!r} of the table holds classes, and scores are needed. Give the "
             "column of the scores as label"
         )
     if names and "labels" in values:
-        values["labels"] = _named(values["labels"], names, itertools.count(1))
-    names = getattr(getattr(feature, "feature", None), "names", None)  # of lists of classes
-    if names and "label_sets" in values:
+        values["labels"] = named(values["labels"], names, itertools.count(1), UNLABELED)
+    if names_of_lists and "label_sets" in values:
         values["label_sets"] = [
-            _named(labels, names, itertools.repeat(number))
+            named(labels, names_of_lists, itertools.repeat(number))
             for number, labels in enumerate(values["label_sets"], 1)
         ]
-    if "label_sets" in values:
-        values["label_sets"] = [_split(labels, separator) for labels in values["label_sets"]]
-    return Examples(**values, source="the table")
+    return values
 
 
-def _named(indices, names, rows):
-    """Return the names of the classes of Hugging Face's ClassLabel."""
+def read_columns(table, required, optional, limit, kind="Examples"):
+    """Return columns of a table by name, lists; those of `optional` only if the table has them.
+
+    `kind` is the class of the data, for messages.
+    """
+    names = column_names(table)
+    check_limit(limit)
+    missing = next((name for name in required if name not in names), None)
+    if missing is not None:
+        shown = printable(", ".join(map(str, names)))
+        raise ValueError(
+            f"the table has no column {missing!r}; it has {shown}. Rename yours, or use "
+            f"keras_bert.{kind} for lists"
+        )
+    kept = [*required, *(name for name in optional if name in names)]
+    return {name: list(table[name])[:limit] for name in kept}
+
+
+def class_names(table, column):
+    """Return the names of the classes in a column of a Hugging Face dataset, and in its lists."""
+    feature = getattr(table, "features", {}).get(column)
+    return getattr(feature, "names", None), getattr(
+        getattr(feature, "feature", None), "names", None
+    )
+
+
+def named(indices, names, rows, missing=None):
+    """Return the names of the classes of Hugging Face's ClassLabel; -1 becomes `missing`."""
     found = []
     for index, row in zip(indices or (), rows, strict=False):
         if isinstance(index, str) and index in names:
             found.append(index)
+            continue
+        if index == -1 and missing is not None:
+            found.append(missing)
             continue
         if not isinstance(index, numbers.Integral) or not 0 <= int(index) < len(names):
             raise ValueError(
@@ -62,7 +122,8 @@ def _named(indices, names, rows):
     return found
 
 
-def _column_names(table):
+def column_names(table):
+    """Return the names of the columns of a table."""
     for name in ("column_names", "columns"):  # of Hugging Face and of pandas
         if hasattr(table, name):
             return list(getattr(table, name))
@@ -72,10 +133,3 @@ def _column_names(table):
         "data must be a file, a DataFrame, a Dataset or a dict of columns; received "
         f"{type(table).__name__}. For lists, use Examples(texts, labels=labels)"
     )
-
-
-def _split(labels, separator):
-    """Return a set of labels, a list or a string with `separator` between them, as a list."""
-    if not isinstance(labels, str):
-        return labels
-    return [part.strip() for part in labels.split(separator) if part.strip()]

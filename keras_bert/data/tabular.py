@@ -1,5 +1,6 @@
 """Labeled texts from TSV, CSV and JSON Lines files, and from the folders of GLUE tasks."""
 
+import collections
 import csv
 import dataclasses
 import json
@@ -7,16 +8,23 @@ import pathlib
 import sys
 
 from keras_bert.data.examples import Examples, check_score
+from keras_bert.data.label_columns import (
+    flagged_set,
+    labeled_rows,
+    split_set,
+    warn_of_label_sets,
+)
 from keras_bert.data.text_files import (
     FORMATS,
     allow_long_csv_fields,
     check_limit,
-    json_lines,
+    json_rows,
     numbered_lines,
     open_utf8,
     warn_of_text_pair,
 )
 from keras_bert.runtime.escaping import check_name, printable
+from keras_bert.runtime.label_types import typed_texts
 
 KINDS = ("label", "label_set", "score")
 
@@ -32,11 +40,14 @@ def read(path, **options):
         path: The file.
         text: Column of the text: a name, or a number from 1 if the file has no header.
         text_pair: Column of the second text, for tasks on pairs.
-        label: Column of the label; `None` reads no labels.
+        label: Column of the label; `None` reads no labels. For label sets also a list of columns
+            of 0 and 1, whose names are the labels. In JSON, `"labels.label"` is a key within an
+            object.
         kind: `"label"`; `"score"`, a number; or `"label_set"`, any number of labels: a string
             with `separator` between them, or a list in JSON Lines.
         separator: The string between the labels of a set.
-        format: `"tsv"`, `"csv"` or `"jsonl"`; by default from the file's extension.
+        format: `"tsv"`, `"csv"` or `"jsonl"`, which also reads one list of objects; by default
+            from the file's extension.
         header: Whether the first row of a TSV or CSV file names the columns.
         skip_ragged: Skip rows that have another number of columns than the first row, and count
             them in `ragged_rows`. By default, such a row is an error.
@@ -59,7 +70,12 @@ def read(path, **options):
     ...     read(file, text="text", label="label").labels
     ['spam', 'ham']
     """
-    return next(read_in_parts(path, size=sys.maxsize, **options))
+    examples = next(read_in_parts(path, size=sys.maxsize, **options))
+    label = options.get("label")
+    if examples.label_sets is not None and isinstance(label, str):
+        separator = options.get("separator", ",")
+        warn_of_label_sets(path, label, separator, examples.label_sets)
+    return examples
 
 
 def read_in_parts(
@@ -74,19 +90,23 @@ def read_in_parts(
     header=True,
     skip_ragged=False,
     limit=None,
+    keep_rows=False,
     size=10_000,
 ):
-    """Yield `Examples` of at most `size` rows; options as in `read`."""
+    """Yield `Examples` of at most `size` rows; options as in `read`.
+
+    With `keep_rows`, the examples have all columns of the file as their `rows`.
+    """
     path = pathlib.Path(path)
     format = format or FORMATS.get(path.suffix.lower())
-    columns = {"text": text, "text_pair": text_pair, "label": label}
-    columns = {role: column for role, column in columns.items() if column is not None}
-    _check_options(path, columns, kind, separator, format)
+    columns = _columns(text, text_pair, label, header)
+    _check_options(path, columns, label, kind, separator, format)
     check_limit(limit)
+    typed = format != "jsonl"
     count, part = 0, _Part()
     with open_utf8(path, newline="" if format == "csv" else "\n") as file:
         if format == "jsonl":
-            rows = _json_rows(path, file, columns)
+            rows = json_rows(path, file)
         else:
             rows = _table_rows(path, file, columns, format, header)
         for location, row in rows:
@@ -95,43 +115,80 @@ def read_in_parts(
                     raise row
                 part.ragged_rows += 1
                 continue
+            where = f"{path}, {location}"
+            values = {role: _value(where, row, role, name) for role, name in columns.items()}
             if label is not None:
-                row["label"] = _label(f"{path}, {location}", row["label"], kind, separator)
-            part.rows.append(row)
+                values["label"] = _label(where, values, label, kind, separator)
+            part.rows.append(row if keep_rows else None)
+            part.values.append(values)
             part.locations.append(location)
             count += 1
             if limit is not None and count >= limit:
                 break
             if count % size == 0:
-                yield part.examples(path, columns, kind)
+                yield part.examples(path, kind, typed)
                 part = _Part()
     if not count:
         raise ValueError(f"{path} contains no rows")
-    if part.rows:
-        yield part.examples(path, columns, kind)
+    if part.values:
+        yield part.examples(path, kind, typed)
+
+
+def _columns(text, text_pair, label, header):
+    """Return the names of the columns by role."""
+    columns = {"text": text, "text_pair": text_pair}
+    for role, column in _label_columns(label):
+        columns[role] = column
+    columns = {role: column for role, column in columns.items() if column is not None}
+    if header:
+        return columns
+    return {role: str(number) for role, number in columns.items()}
+
+
+def _label_columns(label):
+    """Return pairs of a role and a column: of one column, or of a list of them."""
+    if not isinstance(label, list):
+        return [("label", label)]
+    return [(f"label {index}", column) for index, column in enumerate(label)]
 
 
 @dataclasses.dataclass
 class _Part:
-    rows: list[dict] = dataclasses.field(default_factory=list)
+    """Rows of a file: the values of each row by role, its location and all of its columns."""
+
+    values: list[dict] = dataclasses.field(default_factory=list)
     locations: list[str] = dataclasses.field(default_factory=list)
+    rows: list[dict | None] = dataclasses.field(default_factory=list)
     ragged_rows: int = 0
 
-    def examples(self, path, columns, kind):
-        values = {role: [row[role] for row in self.rows] for role in columns}
+    def examples(self, path, kind, typed):
+        """Return the `Examples`; with `typed`, labels get the type that their text shows."""
+        columns = {role: [row[role] for row in self.values] for role in self.values[0]}
+        columns |= {"location": self.locations, "row": self.rows}
+        labels = columns.get("label")
+        if kind == "label" and labels is not None:
+            kept = labeled_rows(path, labels)
+            columns = {role: [column[row] for row in kept] for role, column in columns.items()}
+            labels = typed_texts(columns["label"]) if typed else columns["label"]
         return Examples(
-            texts=values["text"],
-            text_pairs=values.get("text_pair"),
-            **{f"{kind}s": values.get("label")},
+            texts=columns["text"],
+            text_pairs=columns.get("text_pair"),
+            **{f"{kind}s": labels},
             source=str(path),
             ragged_rows=self.ragged_rows,
-            locations=self.locations,
+            locations=columns["location"],
+            rows=columns["row"] if None not in columns["row"] else None,
         )
 
 
-def _check_options(path, columns, kind, separator, format):
+def _check_options(path, columns, label, kind, separator, format):
     if kind not in KINDS:
         raise ValueError(f"kind must be one of {', '.join(KINDS)}; received {kind!r}")
+    if isinstance(label, list) and kind != "label_set":
+        raise ValueError(
+            f"{path}: label must be one column; received {label!r:.80}. Several columns are for "
+            "the task multi_label"
+        )
     if format not in FORMATS.values():
         received = format or path.suffix or "a file without an extension"
         advice = "give `format` (--format)"
@@ -150,55 +207,77 @@ def _check_options(path, columns, kind, separator, format):
         )
 
 
-def _label(location, value, kind, separator):
-    """Return a label of the given kind, checked."""
+def _value(where, row, role, name):
+    """Return the value of a row, a dict, in the role of a text or a label."""
+    value = row.get(name)
+    if name not in row:
+        # A name such as labels.label stands for a value within an object.
+        value = row
+        for key in name.split("."):
+            if not isinstance(value, dict) or key not in value:
+                raise ValueError(f"{where} has no key {name!r}; its keys are {', '.join(row):.200}")
+            value = value[key]
+    is_label = role not in ("text", "text_pair")
+    is_scalar = isinstance(value, (str, int, float)) or is_label and isinstance(value, list)
+    if not is_scalar or not is_label and not isinstance(value, str):
+        raise ValueError(f"{where}: {name!r} must be a string; received {json.dumps(value)[:80]}")
+    return value
+
+
+def _label(where, values, label, kind, separator):
+    """Return the label of a row in the form of its kind, checked."""
+    if isinstance(label, list):
+        return flagged_set(where, label, [values.pop(role) for role, _ in _label_columns(label)])
+    value = values["label"]
     if kind == "score":
-        return check_score(f"{location}: scores", value)
+        return check_score(f"{where}: scores", value)
     if kind == "label_set":
-        labels = value.split(separator) if isinstance(value, str) else value
-        labels = tuple(label.strip() for label in labels if label.strip())
-    elif isinstance(value, list):
-        raise ValueError(f"{location}: a label must be a string; received a list")
-    else:
+        labels = split_set(value if isinstance(value, list) else str(value), separator)
+        for item in labels:
+            check_name(item if isinstance(item, str) else str(item), f"{where}: a label")
+        return tuple(labels)
+    if isinstance(value, list):
+        raise ValueError(f"{where}: a label must be a string; received a list")
+    if isinstance(value, str):
         value = value.strip()
         if not value:
-            raise ValueError(f"{location}: the label is empty")
-        labels = (value,)
-    for label in labels:
-        check_name(label, f"{location}: a label")
-    return labels if kind == "label_set" else value
+            raise ValueError(f"{where}: the label is empty")
+        check_name(value, f"{where}: a label")
+    return value
 
 
 def _table_rows(path, file, columns, format, header):
-    """Yield the location and the columns of each row of a TSV or CSV file.
+    """Yield the location and all columns of each row of a TSV or CSV file, a dict.
 
-    The columns are a dict by role, or a `ValueError` if the row has a wrong number of columns.
+    In place of a row with a wrong number of columns, a `ValueError` is yielded.
     """
     if format == "csv":
         allow_long_csv_fields()
         rows = csv.reader(file, strict=True)  # strict: an unclosed quote is an error
     else:
         rows = (line.split("\t") for _, line in numbered_lines(path, file))
-    indices, number, is_plain = None, 0, False
+    names, number, least, is_plain = None, 0, 0, False
     try:
         for number, row in enumerate(rows, 1):
-            if indices is None and header and _is_plain(path, columns, row):
-                indices, width, is_plain = {"text": 0}, 1, True
+            if names is None and header and _is_plain(path, columns, row):
+                names, is_plain = ["text"], True
             if is_plain:
                 row = ["\t".join(row)]
-            if indices is None:
-                width = len(row)
-                indices = _column_indices(path, columns, row if header else None, width)
+            if names is None:
+                names = row if header else [str(index) for index in range(1, len(row) + 1)]
+                _check_columns(path, columns, names, header)
+                names = _distinct(names)
+                least = len(names) if header else max(int(name) for name in columns.values())
                 if header:
                     warn_of_text_pair(row, columns.get("text_pair"))
                     continue
             if row in ([], [""]):
-                if width > 1:
+                if len(names) > 1:
                     continue  # a blank line, as at the end of many files
                 row = [""]  # in a file of texts only, a blank line is an empty text
             # Without a header, rows may have any number of columns after those that are read.
-            if max(indices.values()) >= len(row) or header and len(row) != width:
-                wanted = f"{width}" if header else f"at least {max(indices.values()) + 1}"
+            if len(row) < least or header and len(row) != least:
+                wanted = f"{least}" if header else f"at least {least}"
                 yield (
                     f"row {number}",
                     ValueError(
@@ -206,9 +285,19 @@ def _table_rows(path, file, columns, format, header):
                     ),
                 )
                 continue
-            yield f"row {number}", {role: row[index] for role, index in indices.items()}
+            yield f"row {number}", dict(zip(names, row, strict=False))
     except csv.Error as error:
         raise ValueError(f"{path}, after row {number}: {error}") from error
+
+
+def _distinct(names):
+    """Return names of columns; a repeated name, which is not read, gets a number."""
+    seen: collections.Counter[str] = collections.Counter()
+    found = []
+    for name in names:
+        found.append(f"{name}.{seen[name]}" if seen[name] else name)
+        seen[name] += 1
+    return found
 
 
 def _is_plain(path, columns, first_row):
@@ -219,17 +308,14 @@ def _is_plain(path, columns, first_row):
     )  # fmt: skip
 
 
-def _column_indices(path, columns, names, width):
-    """Return the index of the column of each role, a dict."""
-    if names is None:
-        for column in columns.values():
-            if not str(column).isdecimal() or not 1 <= int(column) <= width:
-                raise ValueError(
-                    f"{path}: without a header a column is a number from 1 to {width}; "
-                    f"received {column!r}"
-                )
-        return {role: int(column) - 1 for role, column in columns.items()}
+def _check_columns(path, columns, names, header):
+    """Raise an error for a column that is not in the file, or occurs twice."""
     for role, column in columns.items():
+        if not header and (not column.isdecimal() or column not in names):
+            raise ValueError(
+                f"{path}: without a header a column is a number from 1 to {len(names)}; "
+                f"received {column!r}"
+            )
         if names.count(column) != 1:
             found = ", ".join(printable(name, 40) for name in names[:20]) or "without names"
             how_many = "two columns" if column in names else "no column"
@@ -240,39 +326,12 @@ def _column_indices(path, columns, names, width):
                     f"seem to be separated by {others[0]!r}; write the file as CSV or TSV, or give "
                     "a DataFrame"
                 )
+            role = role.partition(" ")[0]
             raise ValueError(
                 f"{path} has {how_many} {column!r}; its columns are {found}; give the name of "
                 f"the column as `{role}` (--{role.replace('_', '-')})"
                 + (", or label=None for data without labels" if role == "label" else "")
             )
-    return {role: names.index(column) for role, column in columns.items()}
-
-
-def _json_rows(path, file, columns):
-    """Yield the location and the values of each line of a JSON Lines file, a dict by role."""
-    for number, row in json_lines(path, file):
-        values = {}
-        for role, column in columns.items():
-            if column not in row:
-                raise ValueError(f"{path}, line {number} has no key {column!r}")
-            value = row[column]
-            is_labels = False
-            if role == "label" and isinstance(value, list):
-                value = [_number_as_text(item) for item in value]
-                is_labels = all(isinstance(item, str) for item in value)
-            elif role == "label":
-                value = _number_as_text(value)
-            if not isinstance(value, str) and not is_labels:
-                raise ValueError(
-                    f"{path}, line {number}: {column!r} must be a string; received "
-                    f"{json.dumps(value)[:80]}"
-                )
-            values[role] = value
-        yield f"line {number}", values
-
-
-def _number_as_text(value):
-    return json.dumps(value) if isinstance(value, (int, float)) else value
 
 
 # The options of `read` for the files of each GLUE task.

@@ -1,8 +1,11 @@
 """Reading text files line by line, with errors that name the file and the line."""
 
+import codecs
 import contextlib
 import csv
+import itertools
 import pathlib
+import re
 import sys
 import warnings
 
@@ -10,7 +13,17 @@ from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.reading import json_value
 from keras_bert.runtime.warn import level_of_caller
 
-FORMATS = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".txt": "tsv"}
+FORMATS = {
+    ".tsv": "tsv",
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".txt": "tsv",
+}
+_SAMPLE = 2**16  # bytes that show the encoding of a file
+_NOT_ASCII = re.compile(rb"[\x80-\xff]")
+_HANGUL = re.compile(rb"[\xb0-\xc8][\xa1-\xfe]")  # syllables in CP949, as in EUC-KR
 
 
 def check_limit(limit):
@@ -33,8 +46,10 @@ def warn_of_text_pair(names, text_pair):
 def open_utf8(path, newline="\n"):
     r"""Open a UTF-8 file for reading, split at `\n` only by default. Skip a byte order mark.
 
-    A byte that is not UTF-8 raises a `ValueError` that names the line.
+    A file in another encoding raises a `ValueError` that says how to convert it.
     """
+    if pathlib.Path(path).is_file():
+        _check_not_utf16(path)
     try:
         with open(path, encoding="utf-8-sig", newline=newline) as file:
             yield file
@@ -42,19 +57,44 @@ def open_utf8(path, newline="\n"):
         raise _not_utf8(path) from error
 
 
+def _check_not_utf16(path):
+    """Raise an error for UTF-16, whose bytes are partly valid UTF-8."""
+    with open(path, "rb") as file:
+        head = file.read(4)
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in head:
+        raise ValueError(f"{path}: must be UTF-8; this file is UTF-16. {_conversion('UTF-16')}")
+
+
 def _not_utf8(path):
     """Return the error for the first byte of a file that is not UTF-8."""
-    if pathlib.Path(path).is_file():  # a pipe cannot be read a second time
-        with open(path, "rb") as file:
-            for number, line in enumerate(file, 1):
-                try:
-                    line.decode("utf-8")
-                except UnicodeDecodeError as error:
-                    byte = line[error.start]
-                    return ValueError(
-                        f"{path}, line {number}: must be UTF-8; received the byte 0x{byte:02x}"
-                    )
+    if not pathlib.Path(path).is_file():  # a pipe cannot be read a second time
+        return ValueError(f"{path}: must be UTF-8")
+    with open(path, "rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                line.decode("utf-8")
+            except UnicodeDecodeError as error:
+                byte = line[error.start]
+                encoding = "CP949" if _is_korean(line + file.read(_SAMPLE)) else "CP1252"
+                return ValueError(
+                    f"{path}, line {number}: must be UTF-8; received the byte 0x{byte:02x}. The "
+                    f"file may be {encoding}. {_conversion(encoding)}"
+                )
     return ValueError(f"{path}: must be UTF-8")
+
+
+def _is_korean(data):
+    """Return True if most of the bytes that are not ASCII are Hangul in CP949."""
+    hangul = len(_HANGUL.findall(data)) * 2
+    return hangul > len(_NOT_ASCII.findall(data)) / 2
+
+
+def _conversion(encoding):
+    """Return advice to convert a file to UTF-8."""
+    return (
+        f"Convert it: iconv -f {encoding} -t UTF-8 OLD > NEW, or give a DataFrame: "
+        f"pandas.read_csv(path, encoding='{encoding.lower()}')"
+    )
 
 
 def numbered_lines(path, file):
@@ -68,21 +108,39 @@ def numbered_lines(path, file):
         yield number, line
 
 
-def json_lines(path, file):
-    """Yield (line number from 1, dict) for each line of a JSON Lines file. Skip blank lines.
+def json_rows(path, file):
+    """Yield (location, dict) for each row of JSON Lines or of one JSON list. Skip blank lines.
 
     NaN and Infinity are errors. `path` is only for messages.
     """
     for number, line in enumerate(file, 1):
-        if not line.strip():
-            continue
-        try:
-            row = json_value(line, parse_constant=_reject_constant)
-        except ValueError as error:
-            raise ValueError(f"{path}, line {number} is not JSON ({error})") from error
-        if not isinstance(row, dict):
-            raise ValueError(f"{path}, line {number}: must be a JSON object")
-        yield number, row
+        start = line.lstrip()
+        if start.startswith("["):
+            rows = _parse(f"{path}, line {number}", itertools.chain([line], file))
+            for index, row in enumerate(rows, 1):
+                yield _checked_row(path, f"item {index}", row)
+            return
+        if start.rstrip() == "{":
+            raise ValueError(
+                f"{path}, line {number} is not JSON: an object must be in one line. Write JSON "
+                "Lines, one object a line, or a list of objects"
+            )
+        if start:
+            row = _parse(f"{path}, line {number}", [line])
+            yield _checked_row(path, f"line {number}", row)
+
+
+def _parse(where, lines):
+    try:
+        return json_value("".join(lines), parse_constant=_reject_constant)
+    except ValueError as error:
+        raise ValueError(f"{where} is not JSON ({error})") from error
+
+
+def _checked_row(path, location, row):
+    if not isinstance(row, dict):
+        raise ValueError(f"{path}, {location}: must be a JSON object")
+    return location, row
 
 
 def _reject_constant(name):

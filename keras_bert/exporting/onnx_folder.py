@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any
 
-from keras_bert.runtime import reading
+from keras_bert.runtime import label_types, reading
 from keras_bert.runtime.escaping import check_name
 
 MODEL_FILE = "model.onnx"
@@ -26,6 +26,7 @@ _IS_VALID = {
     ),
     "default_prompt": lambda value: value is None or isinstance(value, str),
     "similarity": lambda value: value in SIMILARITIES,
+    "label_type": lambda value: value in label_types.NAMES,
 }
 
 
@@ -46,6 +47,7 @@ class OnnxOutput:
     prompts: dict = dataclasses.field(default_factory=dict)
     default_prompt: str | None = None
     similarity: str = "cosine"
+    label_type: str = "str"
 
     def __post_init__(self):
         for name in self.prompts:

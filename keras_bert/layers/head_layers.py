@@ -7,6 +7,7 @@ from keras_bert import keras_internals
 from keras_bert.layers.activations import activation
 from keras_bert.layers.encoder_layers import MASKED_LOGIT, gather_positions
 from keras_bert.layers.initializers import initializer
+from keras_bert.runtime import label_types
 from keras_bert.runtime.escaping import check_name
 
 
@@ -28,6 +29,7 @@ class TaskOutput(keras.layers.Layer):
         prompts: Dict from names to texts that come before each text to embed, or `None`.
         default_prompt: Name of the prompt that is used by default, or `None`.
         similarity: How to compare embeddings: one of `SIMILARITIES`.
+        label_type: The type of the labels in results: `"str"`, `"int"`, `"float"` or `"bool"`.
 
     Raises:
         ValueError: If the similarity or the default prompt is unknown, or a name is empty or has
@@ -54,9 +56,11 @@ class TaskOutput(keras.layers.Layer):
         prompts=None,
         default_prompt=None,
         similarity="cosine",
+        label_type="str",
         **kwargs,
     ):
         super().__init__(**{**kwargs, "dtype": "float32"})
+        self.label_type = label_types.checked(label_type)
         self.task = task
         self.long_texts = long_texts
         self.characters = characters
@@ -117,7 +121,7 @@ class TaskOutput(keras.layers.Layer):
         return {name: keras.KerasTensor(logits.shape[:-1], "float32") for name in self._names}
 
     def get_config(self):
-        return {
+        config = {
             **super().get_config(),
             "task": self.task,
             "labels": self.labels,
@@ -131,6 +135,9 @@ class TaskOutput(keras.layers.Layer):
             "default_prompt": self.default_prompt,
             "similarity": self.similarity,
         }
+        if self.label_type != "str":
+            config["label_type"] = self.label_type
+        return config
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")

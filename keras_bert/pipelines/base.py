@@ -61,6 +61,7 @@ class Pipeline:
         inputs=None,
         text_pair=None,
         *,
+        text=None,
         question=None,
         context=None,
         choices=None,
@@ -78,6 +79,8 @@ class Pipeline:
             question, context: For question answering, strings, lists or iterators. Several
                 questions may share one context.
             choices: For multiple choice, the choices of a text, or a list or iterator of them.
+            text: For a DataFrame, the name of the column of the texts. `text_pair`, `question`,
+                `context` and `choices` name columns too. Defaults to the names of the arguments.
             batch_size: Sequences per batch. Defaults to that of the pipeline.
             show_progress: If True, show a progress bar for long inputs.
             **options: Options of the task, see `keras_bert.pipeline`.
@@ -107,11 +110,14 @@ class Pipeline:
             "text_pair": text_pair, "question": question, "context": context, "choices": choices
         }  # fmt: skip
         settings = {"batch_size": self._size(batch_size), "show_progress": show_progress}
+        if results.is_dataframe(inputs):
+            columns = self._columns_of(inputs, {"text": text, **given})
+            return self._run_dataframe(inputs, columns, settings, options)
+        if text is not None:
+            raise ValueError("text names a column of a DataFrame; give texts as the first argument")
         inputs, given = self._zip_iterators(inputs, given)
         run = None
-        if results.is_dataframe(inputs):
-            run = self._run_dataframe
-        elif isinstance(inputs, Iterator):
+        if isinstance(inputs, Iterator):
             run = self._run_iterator
         elif isinstance(getattr(inputs, "source", None), (str, os.PathLike)):  # a task's data
             run = self._run
@@ -299,20 +305,36 @@ class Pipeline:
             raise
         self._warn_of_truncation(truncated, read)
 
-    def _run_dataframe(self, frame, settings, options):
+    def _columns_of(self, frame, given):
+        """Return the columns of a DataFrame for the inputs of the task, in their order.
+
+        `given` are the names of columns that a caller gave, by input.
+        """
         if not frame.columns.is_unique:
             repeated = frame.columns[frame.columns.duplicated()][0]
             raise ValueError(f"the DataFrame has several columns {repeated!r}; rename them")
-        missing = [name for name in self.columns if name not in frame.columns]
-        if missing:
-            raise ValueError(
-                f"the DataFrame must have the columns {', '.join(self.columns)}; it has "
-                f"{printable(', '.join(map(str, frame.columns)))}. Rename yours: "
-                f"frame.rename(columns={{...: {missing[0]!r}}})"
-            )
+        given = {role: name for role, name in given.items() if name is not None}
+        for role, name in given.items():
+            if role not in self.columns:
+                raise ValueError(f"{role} is not an input of this task; remove it")
+            if not isinstance(name, (str, int)):
+                raise ValueError(
+                    f"{role} must be the name of a column of the DataFrame; received {name!r:.80}"
+                )
+        columns = [given.get(role, role) for role in self.columns]
+        for role, name in zip(self.columns, columns, strict=True):
+            if name not in frame.columns:
+                raise ValueError(
+                    f"the DataFrame has no column {name!r}; it has "
+                    f"{printable(', '.join(map(str, frame.columns)))}. Give the name of yours: "
+                    f"pipe(frame, {role}=...)"
+                )
+        return columns
+
+    def _run_dataframe(self, frame, names, settings, options):
         if not len(frame):
-            return self._run_empty(frame, settings, options)
-        first, *others = (frame[name].tolist() for name in self.columns)
+            return self._run_empty(frame, names, settings, options)
+        first, *others = (frame[name].tolist() for name in names)
         rows, _ = self._rows(first, **dict(zip(self.columns[1:], others, strict=True)))
         answers = results.Results(self._run_rows(rows, settings, options))
         columns = {}
@@ -325,14 +347,14 @@ class Pipeline:
             columns[name] = values
         return frame.assign(**columns)
 
-    def _run_empty(self, frame, settings, options):
+    def _run_empty(self, frame, names, settings, options):
         """Add the columns of the results to a DataFrame without rows."""
         # A masked language model needs a [MASK]; the other tasks take any text.
-        sample: dict[str, typing.Any] = dict.fromkeys(self.columns, "[MASK]")
-        if "choices" in sample:
-            sample["choices"] = ["[MASK]", "[MASK]"]
+        sample: dict[typing.Any, typing.Any] = dict.fromkeys(names, "[MASK]")
+        if "choices" in self.columns:
+            sample[names[self.columns.index("choices")]] = ["[MASK]", "[MASK]"]
         one_row = type(frame)([dict.fromkeys(frame.columns) | sample])
-        columns = self._run_dataframe(one_row, settings, options).columns
+        columns = self._run_dataframe(one_row, names, settings, options).columns
         return frame.assign(**{name: [] for name in columns if name not in frame.columns})
 
     def _decoding(self, options):

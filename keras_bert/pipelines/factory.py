@@ -27,7 +27,7 @@ def pipeline(
       if a text can have several labels, the list of those with a score of at least 0.5
     - a number: a dict with `score`
     - tags: a list of entities, dicts with `text`, `tag`, `score`, `start` and `end` (characters);
-      without BIO tags, or with `grouped=False`, a dict per word
+      without tags of entities, or with `grouped=False`, a dict per word
     - question answering: a dict with `answer`, `start`, `end` and `score`; with `top_k`, a list
     - multiple choice: a dict with `choice` (its index), `text` and `score`
     - masked tokens: a list of dicts with `token` and `score`, `top_k=5`; for several [MASK] a list

@@ -5,10 +5,11 @@ import dataclasses
 
 import numpy as np
 
-from keras_bert.data.conll import TaggedSentences, is_bio
+from keras_bert.data.conll import TaggedSentences
 from keras_bert.data.examples import Examples
 from keras_bert.data.squad import Questions
 from keras_bert.data.swag import Choices
+from keras_bert.data.tag_schemes import entities, find_scheme
 from keras_bert.exporting.onnx_folder import LONG_TEXTS
 from keras_bert.pipelines import results
 from keras_bert.pipelines.base import Pipeline
@@ -19,7 +20,7 @@ from keras_bert.pipelines.inputs import (
     is_pair,
     listed,
 )
-from keras_bert.tasks import tag_windows
+from keras_bert.runtime.label_types import typed
 
 
 class TextPipeline(Pipeline):
@@ -98,7 +99,7 @@ class Classification(TextPipeline):
         return self._engine.encode(examples, long_texts=self.long_texts)
 
     def _results(self, examples, answers, **options):
-        labels = self.output.labels
+        labels = self._typed_labels()
         found: list[results.Label | results.Labels] = []
         for text, row in zip(examples.texts, answers, strict=True):
             order = np.argsort(-row, kind="stable")
@@ -113,18 +114,23 @@ class Classification(TextPipeline):
             found.append(results.Labels(ranked, text))
         return found
 
+    def _typed_labels(self):
+        """Return the labels in the type that results have."""
+        return [typed(label, self.output.label_type) for label in self.output.labels]
+
     def _mistakes(self, examples, answers):
-        labels, mistakes = self.output.labels, []
+        labels, mistakes = self._typed_labels(), []
+        label_of_text = dict(zip(self.output.labels, labels, strict=True))
         for index, row in enumerate(answers):
             if self.output.multi_label:
-                expected = set(examples.label_sets[index])
+                expected = {label_of_text[label] for label in examples.label_sets[index]}
                 given = {labels[number] for number in np.flatnonzero(row >= 0.5)}
                 wrong = [abs(row[labels.index(label)] - 0.5) + 0.5 for label in expected ^ given]
                 if not wrong:
                     continue
                 score, given, expected = max(wrong), sorted(given), sorted(expected)
             else:
-                given, expected = labels[row.argmax()], examples.labels[index]
+                given, expected = labels[row.argmax()], label_of_text[examples.labels[index]]
                 if given == expected:
                     continue
                 score = row.max()
@@ -172,7 +178,7 @@ class Tagging(Pipeline):
         return _TaggedTexts(words, source=SOURCE, texts=tuple(rows), spans=tuple(spans))
 
     def _results(self, examples, answers, *, grouped=True, **options):
-        grouped = grouped and any(map(is_bio, self.output.labels))
+        scheme = find_scheme(self.output.labels) if grouped else None
         if not hasattr(examples, "texts"):  # sentences that are split into words
             spans = [_spans_of_words(words) for words in examples.words]
             texts = [" ".join(words) for words in examples.words]
@@ -181,8 +187,8 @@ class Tagging(Pipeline):
         found = []
         for text, span, answer in zip(texts, spans, answers, strict=True):
             words = [(tag, score, *ends) for (tag, score), ends in zip(answer, span, strict=True)]
-            if grouped:
-                words = _group([tag for tag, _ in answer], words)
+            if scheme is not None:
+                words = _group(entities([tag for tag, _ in answer], scheme), words)
             found.append(results.Entities(
                 ({"text": text[start:end], "tag": tag, "score": float(score), "start": start,
                   "end": end} for tag, score, start, end in words),
@@ -216,9 +222,9 @@ def _spans_of_words(words):
     return [(int(end) - len(word), int(end)) for word, end in zip(words, ends, strict=True)]
 
 
-def _group(tags, words):
+def _group(spans, words):
     """Join the words of each entity; its score is the mean of their scores."""
-    for type, first, end in sorted(tag_windows.entities(tags), key=lambda entity: entity[1]):
+    for type, first, end in sorted(spans, key=lambda entity: entity[1]):
         score = np.mean([score for _, score, *_ in words[first:end]])
         yield type, score, words[first][2], words[end - 1][3]
 

@@ -99,19 +99,21 @@ def documents(paths, *, counts=None):
     r"""Read the documents of a corpus.
 
     The content of a file determines its format: plain text (one paragraph per line, blank lines
-    between documents), JSON Lines (`"text"` is a string or a list of paragraphs), the output of
-    WikiExtractor (text or JSON) or a MediaWiki XML dump (the last revision of articles, without
-    redirects). Files may be compressed by gzip, bzip2, xz or zstd. The encoding is UTF-8, or UTF-16
-    with a byte order mark. Documents longer than `text_files.LONGEST` are split into parts, between
-    paragraphs if possible.
+    between documents), JSON Lines (`"text"` is a string or a list of paragraphs, and is not
+    changed), the text output of WikiExtractor or a MediaWiki XML dump (the last revision of
+    articles, without redirects). Files may be compressed by gzip, bzip2, xz or zstd. The encoding
+    is UTF-8, or UTF-16 with a byte order mark. Documents longer than `text_files.LONGEST` are split
+    into parts, between paragraphs if possible.
 
     Args:
         paths: A path or a list of paths: files, folders (with all subfolders, without hidden
             files) and patterns such as `"wiki/**/*.bz2"`.
         counts: A `collections.Counter` to fill: `"files"`, `"documents"`, and the repairs:
             `"invalid_utf8"`, the lines with bytes that were replaced by U+FFFD; `"long_lines"`, the
-            lines that were cut; `"long_documents"`, the documents that were split. For each kind
-            of repair, a key such as `"invalid_utf8_at"` names the file and line of the first one.
+            lines that were cut; `"long_documents"`, the documents that were split. Of a dump also
+            what is left out: `"redirects"`, `"other_namespaces"`, `"other_models"` (pages that are
+            not wikitext), `"empty_pages"` and `"older_revisions"`. For each kind, a key such as
+            `"invalid_utf8_at"` names the file, and the line or page of the first one.
 
     Yields:
         `Document`s.

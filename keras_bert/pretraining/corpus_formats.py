@@ -166,8 +166,6 @@ def _read_json_lines(path, chunks, counts):
                 body = body.encode("utf-8", "replace").decode("utf-8").replace("\0", "")
             if "\r" in body:
                 body = body.replace("\r\n", "\n").replace("\r", "\n")
-            if isinstance(value, dict) and {"id", "url", "title"} <= set(value):
-                body = _without_title(html.unescape(body), str(value["title"]))
             yield from _parts(f"{path}: line {number}", body)
 
 
@@ -220,7 +218,7 @@ def _read_extracted(path, chunks, counts):
 
 def _read_xml(path, chunks, counts):
     """Yield the articles of a MediaWiki dump, keeping only one page in memory."""
-    dump = _Dump(path)
+    dump = _Dump(path, counts)
     # The text is UTF-8 by now, regardless of the XML declaration.
     parser = expat.ParserCreate("utf-8", namespace_separator=" ")
     parser.buffer_text = True
@@ -247,8 +245,9 @@ class _Dump:
 
     _KEPT = frozenset(("title", "ns", "text", "model", "namespace"))
 
-    def __init__(self, path):
+    def __init__(self, path, counts):
         self.path = path
+        self._counts = counts  # of what is left out
         self.page = 0
         self._depth = 0
         self.is_dump = False
@@ -314,6 +313,8 @@ class _Dump:
                 if self._key != "0" and text:
                     self._other_namespaces.add(text)
             else:
+                if name == "text" and name in self._values:
+                    self._count("older_revisions")
                 self._values[name] = text  # the last revision wins
 
     def _end_page(self):
@@ -323,12 +324,19 @@ class _Dump:
         if space is None:  # old dumps: the namespace is only in the title
             prefix, colon, _ = values.get("title", "").partition(":")
             space = "1" if colon and prefix in self._other_namespaces else "0"
-        is_article = (
-            space.strip() == "0"
-            and not self._is_redirect
-            and values.get("model", "wikitext") == "wikitext"
-            and not _REDIRECT.match(text)
-        )
-        if is_article and text and not text.isspace():
+        if space.strip() != "0":
+            self._count("other_namespaces")
+        elif self._is_redirect or _REDIRECT.match(text):
+            self._count("redirects")
+        elif values.get("model", "wikitext") != "wikitext":
+            self._count("other_models")
+        elif not text or text.isspace():
+            self._count("empty_pages")
+        else:
             self._found.append((self.page, text))
         self._begin()
+
+    def _count(self, kind):
+        """Count something that is left out, and keep the place of the first one."""
+        self._counts[kind] = self._counts.get(kind, 0) + 1
+        self._counts.setdefault(f"{kind}_at", f"{self.path}: page {self.page}")

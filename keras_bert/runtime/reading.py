@@ -78,9 +78,9 @@ def parse_json_list(data: bytes, file: object) -> list[Any]:
 
 
 def json_value(text: str, **options: Any) -> Any:
-    """Parse JSON with `json.loads` after `check_json`."""
+    """Parse JSON with `json.loads` after `check_json`. A repeated key is an error."""
     check_json(text)
-    return json.loads(text, **options)
+    return json.loads(text, object_pairs_hook=_reject_duplicates, **options)
 
 
 def check_json(text: str) -> None:
@@ -107,7 +107,7 @@ def check_json(text: str) -> None:
 
 def _parse(data: bytes, file: object, kind: type, name: str) -> Any:
     try:
-        value = json_value(data.decode("utf-8"), object_pairs_hook=_reject_duplicates)
+        value = json_value(data.decode("utf-8"))
     except ValueError as error:
         raise ValueError(f"{file} cannot be read as JSON in UTF-8: {one_line(error)}") from error
     if not isinstance(value, kind):
@@ -120,7 +120,7 @@ def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         counts = collections.Counter(name for name, _ in pairs)
         twice = next(name for name, count in counts.items() if count > 1)
-        raise ValueError(f"the key {twice!r:.80} twice")
+        raise ValueError(f"the key {twice!r:.80} twice in an object")
     return found
 
 

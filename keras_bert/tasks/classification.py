@@ -12,6 +12,7 @@ from keras_bert import heads
 from keras_bert.data.batching import REDUCTION
 from keras_bert.data.dataset import targets_of
 from keras_bert.exporting.onnx_folder import LONG_TEXTS
+from keras_bert.runtime.label_types import typed
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks.long_texts import mean_per_text, window_step
 from keras_bert.text.fast_tokenizer import tokenize_function, tokenize_in_chunks
@@ -40,7 +41,8 @@ def build(encoder, train):
             f"{labels[0]!r:.80}. Check the label column",
             stacklevel=level_of_caller(),
         )
-    return heads.classifier(encoder, labels=labels, pairs=pairs, multi_label=multi_label)
+    typed_labels = [typed(label, train.label_type) for label in labels]
+    return heads.classifier(encoder, labels=typed_labels, pairs=pairs, multi_label=multi_label)
 
 
 def compile_options(model):
@@ -310,14 +312,15 @@ def records(model, examples, answers, probabilities=False):
     `probabilities`, single labels have `scores` too. `text` and `text_pair` come last.
     """
     output = heads.find_output(model)
+    labels = [typed(label, output.label_type) for label in output.labels or ()]
     for index, row in enumerate(answers):
         record: dict[str, object] = {}
         if output.task == "regressor":
             record["score"] = float(row)
         elif output.multi_label:
-            record["labels"] = [output.labels[label] for label in np.flatnonzero(row >= 0.5)]
+            record["labels"] = [labels[label] for label in np.flatnonzero(row >= 0.5)]
         else:
-            record |= {"label": output.labels[row.argmax()], "score": float(row.max())}
+            record |= {"label": labels[row.argmax()], "score": float(row.max())}
         if output.multi_label or probabilities:
             record["scores"] = dict(zip(output.labels, row.tolist(), strict=True))
         record["text"] = examples.texts[index]

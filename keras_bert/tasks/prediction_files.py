@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 import json
 import pathlib
 import re
@@ -33,8 +34,9 @@ def lines(format, model, answered, *, header=True, probabilities=False):
     """Yield the lines of a file of answers, each one as soon as its answer is available.
 
     `answered` yields (examples, answers). The columns of CSV and TSV are the keys of JSON Lines,
-    and in place of `scores` a column per label. Numbers have four decimals. In TSV, taggers write
-    CoNLL columns without a header instead. `"json"` is a single string.
+    and in place of `scores` a column per label. Numbers have four decimals. Taggers write forms
+    that `data.conll` reads: CoNLL columns without a header as TSV, and a row per word as CSV.
+    `"json"` is a single string.
     """
     task = registry.for_model(model)
     if format == "json":
@@ -46,19 +48,63 @@ def lines(format, model, answered, *, header=True, probabilities=False):
     options = {"probabilities": True} if probabilities else {}
     separator = classification.separator(heads.find_output(model).labels)
     row = _csv_row if format == "csv" else _tsv_row
+    columns = None
     for examples, answers in answered:
-        if format == "tsv" and task is tagging:
-            yield from task.lines(model, examples, answers)
+        records = task.records(model, examples, answers, **options)
+        if task is tagging and format == "tsv":
+            yield from _conll_lines(records)
             continue
-        for record in task.records(model, examples, answers, **options):
+        if task is tagging and format == "csv":
+            records = _word_records(records, examples.first)
+        rows = getattr(examples, "rows", None)
+        rows = itertools.repeat({}) if rows is None else rows
+        for record, given in zip(records, rows, strict=False):
+            if given:  # which has the texts under their own names
+                record = {key: record[key] for key in record if key not in ("text", "text_pair")}
             if format == "jsonl":
-                yield json.dumps(_rounded(record), ensure_ascii=False)
+                answer = {_name(key, given): value for key, value in _rounded(record).items()}
+                yield json.dumps(answer | given, ensure_ascii=False)
                 continue
             names, values = zip(*_columns(record, separator), strict=True)
-            if header:
-                yield row(names)
-                header = False
-            yield row(f"{value:.4f}" if isinstance(value, float) else value for value in values)
+            if columns is None:
+                columns = list(given)
+                if header:
+                    yield row([*(_name(name, given) for name in names), *columns])
+            yield row([*values, *_values(examples, columns, given)])
+
+
+def _name(key, given):
+    """Return the name of a column of an answer beside those of the row in the input."""
+    return f"predicted_{key}" if key in given else key
+
+
+def _values(examples, columns, given):
+    """Return the columns of a row in the input as texts."""
+    other = next((name for name in given if name not in columns), None)
+    if other is not None:
+        raise ValueError(
+            f"{examples.source}: a row has the key {other!r:.80}, which the first row does not "
+            "have. Write a .jsonl file"
+        )
+    values = (given.get(name, "") for name in columns)
+    return [
+        item if isinstance(item, str) else json.dumps(item, ensure_ascii=False) for item in values
+    ]
+
+
+def _conll_lines(records):
+    """Yield lines in CoNLL columns: word, score, tag; an empty line after each sentence."""
+    for record in records:
+        for word, score, tag in zip(*map(record.get, ("words", "scores", "tags")), strict=True):
+            yield _tsv_row((word, f"{score:.4f}", tag))
+        yield ""
+
+
+def _word_records(records, first):
+    """Yield a dict for each word of each sentence; the sentences are numbered from `first`."""
+    for number, record in enumerate(records, first):
+        for word, tag, score in zip(*map(record.get, ("words", "tags", "scores")), strict=True):
+            yield {"sentence": number, "word": word, "tag": tag, "score": score}
 
 
 def table_lines(path, names, rows):
@@ -83,12 +129,17 @@ def _rounded(value):
 
 
 def _columns(record, separator):
-    """Yield the columns of a record: pairs of name and value."""
+    """Yield the columns of a record: pairs of name and text."""
     for name, value in record.items():
         if name == "scores":  # {label: probability}, or a list for multiple choice
-            yield from value.items() if isinstance(value, dict) else enumerate(value)
+            scores = value.items() if isinstance(value, dict) else enumerate(value)
+            yield from ((str(label), f"{score:.4f}") for label, score in scores)
+        elif isinstance(value, list):
+            yield name, separator.join(map(str, value))
+        elif isinstance(value, float) and name != "label":
+            yield name, f"{value:.4f}"
         else:
-            yield name, separator.join(value) if isinstance(value, list) else value
+            yield name, str(value)
 
 
 def _csv_row(fields):

@@ -1,12 +1,12 @@
-"""Sentences as windows of token ids, the tags of their words, and the entities of tags."""
+"""Sentences as windows of token ids, and the tags of their words."""
 
 import itertools
 from typing import NamedTuple
 
 import numpy as np
 
-from keras_bert.data.conll import OUTSIDE
 from keras_bert.data.packed_layout import within
+from keras_bert.data.tag_schemes import OUTSIDE_TAGS, find_scheme
 from keras_bert.tasks.long_texts import window_step
 
 
@@ -173,11 +173,10 @@ def _windows(edges, capacity, stride):
 def decode(labels, sentences, encoded, probabilities):
     """Return a list of (tag, probability) per sentence, one pair per word.
 
-    `probabilities` has those of each window, (seq, labels). A word without tokens gets "I-x"
-    between two words of one entity of type x, else "O" (or the first label if there is no "O"),
-    with score 0.
+    `probabilities` has those of each window, (seq, labels). A word without tokens gets the inside
+    tag between two words of one entity, else the outside tag (or the first label if there is
+    none), with score 0.
     """
-    default = OUTSIDE if OUTSIDE in labels else labels[0]
     # Windows are in text order, so the rows are in the order of the words that have tokens.
     rows = [np.zeros((0, len(labels)), np.float32)]
     rows += [window[encoded.positions(row)] for row, window in enumerate(probabilities)]
@@ -189,37 +188,35 @@ def decode(labels, sentences, encoded, probabilities):
     scored = iter(scores.tolist())
     answers = []
     for sentence in sentences:
-        row = _fill_gaps(list(itertools.islice(tags, len(sentence))), default)
+        row = _fill_gaps(list(itertools.islice(tags, len(sentence))), labels)
         answers.append(list(zip(row, itertools.islice(scored, len(row)), strict=True)))
     return answers
 
 
-def _fill_gaps(tags, default):
+def _fill_gaps(tags, labels):
     """Replace each `None`, the tag of a word without tokens, by a tag as in `decode`."""
+    default = next((tag for tag in OUTSIDE_TAGS if tag in labels), labels[0])
+    scheme = find_scheme(labels)
+    if scheme is None:
+        return [default if tag is None else tag for tag in tags]
+    inside_tags = {}
+    for label in labels:
+        position, type = scheme.split(label)
+        if position == "I":
+            inside_tags[type] = label
     following = default
     for index in reversed(range(len(tags))):
-        if tags[index] is None and following.startswith("I-"):
+        if tags[index] is None:
             before = next((tag for tag in reversed(tags[:index]) if tag is not None), default)
-            same_entity = before in (following, "B-" + following[2:])
-            tags[index] = following if same_entity else default
-        following = tags[index] = tags[index] or default
+            tags[index] = default
+            if _are_of_one_entity(scheme, before, following):
+                tags[index] = inside_tags.get(scheme.split(following)[1], default)
+        following = tags[index]
     return tags
 
 
-# In BILOU, "L" marks the last word of an entity and "U" an entity of one word.
-_BILOU = {"L": "E", "U": "S"}
-
-
-def entities(tags):
-    """Return the entities of a sentence, a set of (type, first word, end)."""
-    found = set()
-    start, last_prefix, last_type = 0, OUTSIDE, ""
-    for index, tag in enumerate([*tags, OUTSIDE]):
-        prefix, _, type = tag.partition("-")
-        prefix = _BILOU.get(prefix, prefix)
-        if prefix not in ("I", "E") or last_prefix not in ("B", "I") or type != last_type:
-            if last_prefix != OUTSIDE:
-                found.add((last_type, start, index))
-            start = index
-        last_prefix, last_type = prefix, type
-    return found
+def _are_of_one_entity(scheme, before, following):
+    """Return True if the entity of one tag continues in the following tag."""
+    position, type = scheme.split(before)
+    following_position, following_type = scheme.split(following)
+    return position in "BI" and following_position in "IE" and type == following_type

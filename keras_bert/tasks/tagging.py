@@ -14,8 +14,8 @@ import scipy.special
 import tensorflow as tf
 
 from keras_bert import heads
-from keras_bert.data.conll import is_bio
-from keras_bert.data.examples import UnknownLabel, check_strings
+from keras_bert.data.examples import check_strings, unknown_label
+from keras_bert.data.tag_schemes import entities, find_scheme
 from keras_bert.tasks import tag_windows
 from keras_bert.text.fast_tokenizer import tokenize_function
 
@@ -90,10 +90,8 @@ def targets_of(examples, labels):
     for number, row in enumerate(examples.tags, examples.first):
         unknown = next((tag for tag in row if tag not in index), None)
         if unknown is not None:
-            raise UnknownLabel(
-                f"{examples.source}, sentence {number}: the tag {unknown!r} is not one of the "
-                f"model's labels: {', '.join(labels[:20])}"
-            )
+            location = f"{examples.source}, sentence {number}"
+            raise unknown_label(location, unknown, labels, what="tag")
     return np.array([index[tag] for row in examples.tags for tag in row], np.int32)
 
 
@@ -108,10 +106,10 @@ def decode(model, examples, encoded, outputs):
 
 
 def score(output, examples, answers):
-    """Score answers: `f1`, `precision`, `recall` of entities for BIO tags, `accuracy`, `majority`.
+    """Score answers: `f1`, `precision`, `recall` of entities, `accuracy`, `majority`.
 
-    As in CoNLL's script, an "I-" after "O" or another type starts an entity. BIOES and BILOU work
-    too. If `output` is `None`, the tags of the examples decide if entities are scored.
+    Entities are scored for the schemes of `data.tag_schemes`, as CoNLL's script does. If `output`
+    is `None`, the tags of the examples decide if entities are scored.
     Source: https://www.clips.uantwerpen.be/conll2003/ner/bin/conlleval and seqeval.
     """
     if examples.tags is None:
@@ -119,8 +117,8 @@ def score(output, examples, answers):
     given = [[tag for tag, _ in answer] for answer in answers]
     pairs = list(zip(examples.tags, given, strict=True))
     metrics = {}
-    if _has_entities(output, examples):
-        sets = [(tag_windows.entities(gold), tag_windows.entities(row)) for gold, row in pairs]
+    if scheme := _scheme(output, examples):
+        sets = [(entities(gold, scheme), entities(row, scheme)) for gold, row in pairs]
         correct = sum(len(gold & found) for gold, found in sets)
         found = sum(len(found) for _, found in sets)
         expected = sum(len(gold) for gold, _ in sets)
@@ -136,11 +134,11 @@ def score(output, examples, answers):
 def report(output, examples, answers):
     """Return `precision`, `recall`, `f1` and `support` per entity type, or else per tag."""
     counts: dict[str, list[int]] = collections.defaultdict(lambda: [0, 0, 0])
-    has_entities = _has_entities(output, examples)
+    scheme = _scheme(output, examples)
     for gold, answer in zip(examples.tags, answers, strict=True):
         row = [tag for tag, _ in answer]
         sets = [
-            tag_windows.entities(tags) if has_entities else set(zip(tags, itertools.count()))
+            entities(tags, scheme) if scheme else set(zip(tags, itertools.count()))
             for tags in (gold, row)
         ]
         for position, found in enumerate((sets[0] & sets[1], sets[1], sets[0])):
@@ -159,30 +157,23 @@ def report(output, examples, answers):
 
 def metric_names(output, examples):
     """Return the names of the metrics of `score`, the main one first, without `majority`."""
-    return (*(("f1", "precision", "recall") if _has_entities(output, examples) else ()), "accuracy")
+    return (*(("f1", "precision", "recall") if _scheme(output, examples) else ()), "accuracy")
 
 
-def _has_entities(output, examples):
+def _scheme(output, examples):
+    """Return the `TagScheme` of the tags; `None` if they mark no entities."""
     # Use the labels of the model, so that all epochs have the same metrics, even if the file and
     # the answers of an epoch hold no entity.
     labels = examples.label_names() if output is None else output.labels
-    return any(map(is_bio, labels))
-
-
-def lines(model, examples, answers):
-    """Yield lines in CoNLL columns: word, tag, score; an empty line after each sentence."""
-    for words, answer in zip(examples.words, answers, strict=True):
-        for word, (tag, value) in zip(words, answer, strict=True):
-            yield f"{word}\t{tag}\t{value:.4f}"
-        yield ""
+    return find_scheme(labels)
 
 
 def records(model, examples, answers):
-    """Yield a dict per word: `sentence`, a number from 1, `word`, `tag`, `score`."""
-    rows = zip(examples.words, answers, strict=True)
-    for number, (words, answer) in enumerate(rows, examples.first):
-        for word, (tag, value) in zip(words, answer, strict=True):
-            yield {"sentence": number, "word": word, "tag": tag, "score": float(value)}
+    """Yield a dict per sentence with the lists `words`, `tags` and `scores`."""
+    for words, answer in zip(examples.words, answers, strict=True):
+        tags = [tag for tag, _ in answer]
+        scores = [float(score) for _, score in answer]
+        yield {"words": words, "tags": tags, "scores": scores}
 
 
 def split_words(texts, tokenizer, characters=False):

@@ -48,14 +48,21 @@ QUESTIONS = json.dumps(
 # Each task: its files, the options with which it reads them, the metric that counts, the lines
 # of answers to its own file, and one of them as it must look.
 TASKS = {
-    "classification": ("a.tsv", TEXTS, [], "accuracy", 9, r"(good|bad)\t[01]\.\d{4}\tso good"),
+    "classification": (
+        "a.tsv",
+        TEXTS,
+        [],
+        "accuracy",
+        9,
+        r"(good|bad)\t[01]\.\d{4}\tso good\tgood",
+    ),
     "pair": (
         "a.tsv",
         PAIRS,
         ["--text-pair", "other"],
         "accuracy",
         9,
-        r"(same|other)\t[01]\.\d{4}\tgood\tso good",
+        r"(same|other)\t[01]\.\d{4}\tgood\tso good\tsame",
     ),
     "multi-label": (
         "a.tsv",
@@ -63,10 +70,10 @@ TASKS = {
         ["--separator", ";"],
         "micro_f1",
         13,
-        r"[a-z,]*(\t[01]\.\d{4}){3}\tso good film",
+        r"[a-z,]*(\t[01]\.\d{4}){3}\tso good film\t[a-z;]*",
     ),
-    "regression": ("a.tsv", SCORES, [], "pearson", 9, r"-?\d\.\d{4}\tso good"),
-    "tagging": ("a.conll", TAGS, [], "f1", 24, r"(this|film|so|bad)\t[A-Z][a-z-]*\t[01]\.\d{4}"),
+    "regression": ("a.tsv", SCORES, [], "pearson", 9, r"-?\d\.\d{4}\tso good\t[\d.]+"),
+    "tagging": ("a.conll", TAGS, [], "f1", 24, r"(this|film|so|bad)\t[01]\.\d{4}\t[A-Z][a-z-]*"),
     "question-answering": (
         "a.json",
         QUESTIONS,

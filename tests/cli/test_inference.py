@@ -107,7 +107,10 @@ def test_the_ending_of_the_output_is_its_format(trained, tmp_path, ending):
 @pytest.mark.parametrize("ending", ["jsonl", "csv", "tsv"])
 @pytest.mark.parametrize(
     ("task", "classes", "answer"),
-    [("classification", ["bad", "good"], "label"), ("multiple-choice", ["0", "1"], "choice")],
+    [
+        ("classification", ["bad", "good"], "predicted_label"),
+        ("multiple-choice", ["0", "1"], "choice"),
+    ],
 )
 def test_probability_of_every_class(trained, tmp_path, ending, task, classes, answer):
     folder, output = trained(task), tmp_path / f"answers.{ending}"
@@ -121,7 +124,8 @@ def test_probability_of_every_class(trained, tmp_path, ending, task, classes, an
             scores = [dict(zip(classes, row, strict=True)) for row in scores]
     else:
         rows = list(csv.DictReader(lines, delimiter="\t" if ending == "tsv" else ","))
-        assert list(rows[0]) == [answer, "score", *classes, "text"]
+        given = ["text", "label"] if task == "classification" else ["text"]
+        assert list(rows[0]) == [answer, "score", *classes, *given]
         scores = [{name: float(row[name]) for name in classes} for row in rows]
     assert len(rows) == ANSWERS[task]
     for row, each in zip(rows, scores, strict=True):
@@ -163,7 +167,7 @@ def test_the_json_of_a_reader_is_squads_file_of_predictions(trained, tmp_path):
     ("task", "reader", "name", "text", "lines"),
     [
         ("classification", tabular, "a.tsv", "text\n" + "so good\nso bad\nthis film\n" * 3, 9),
-        ("tagging", conll, "a.conll", "so\ngood\n\nbad\n\nfilm\n\n" * 3, 12),
+        ("tagging", conll, "a.conll", "so\ngood\n\nbad\n\nfilm\n\n" * 3, 9),
         (
             "multiple-choice",
             swag,
@@ -263,7 +267,7 @@ def test_a_tagger_of_characters_splits_texts_into_those(encoder_folder, tmp_path
     assert [token.decode() for token in answer["token"][0]] == ["한", "국", "g", "!"]
     assert answer["start"].tolist() == [[0, 3, 7, 8]] and answer["end"].tolist() == [[3, 6, 8, 9]]
     for row, tag, score in zip(rows, answer["tag"][0], answer["score"][0], strict=False):
-        assert (row[1], float(row[2])) == (tag.decode(), pytest.approx(score, abs=1e-4))
+        assert (row[2], float(row[1])) == (tag.decode(), pytest.approx(score, abs=1e-4))
 
 
 def test_words_that_texts_do_not_have_are_told():

@@ -224,6 +224,10 @@ def test_the_columns_of_the_training_are_remembered(encoder_folder, tmp_path, ca
     capsys.readouterr()
     assert run("evaluate", model, "--input", plain) == 1
     assert "a column is a number from 1 to 2; received '3'" in capsys.readouterr().err
+    # The .keras file has them too.
+    (model / "model.keras").rename(tmp_path / "moved.keras")
+    assert run("evaluate", tmp_path / "moved.keras", "--input", file) == 0
+    (tmp_path / "moved.keras").rename(model / "model.keras")
     (model / "metrics.json").unlink()
     assert run("evaluate", model, "--input", plain) == 0
 

@@ -7,9 +7,10 @@ from keras_bert.data.conll import TaggedSentences
 from tests.tiny import write_file
 
 
-def test_label_names_include_both_b_and_i_of_a_type():
+def test_label_names_are_exactly_the_tags_with_the_outside_tag_first():
     sentences = TaggedSentences([["a", "b", "c"]], [["I-x", "B-a", "O"]])
-    assert sentences.label_names() == ["O", "B-a", "B-x", "I-a", "I-x"]
+    assert sentences.label_names() == ["O", "B-a", "I-x"]
+    assert TaggedSentences([["a", "b"]], [["PER_B", "-"]]).label_names() == ["-", "PER_B"]
     assert len(sentences) == 1
 
 
@@ -88,8 +89,9 @@ def test_conllu_without_its_extension_is_detected(tmp_path):
 
 
 def test_json_is_rejected(tmp_path):
-    with pytest.raises(ValueError, match="line 1 is JSON; tags are read from CoNLL columns"):
-        conll.read(write_file(tmp_path / "a", '{"a": "b c"}\n{"d": "e f"}\n'))
+    for text in ('{"a": "b c"}\n{"d": "e f"}\n', '{\n  "a": 1\n}\n', "[\n{}\n]\n"):
+        with pytest.raises(ValueError, match="line 1 is JSON.*--format jsonl"):
+            conll.read(write_file(tmp_path / "a", text))
 
 
 def test_docstart_ends_a_sentence(tmp_path):
@@ -183,7 +185,7 @@ def test_limit(tmp_path):
             "a",
             "a O\n",
             {"format": "xml"},
-            "the format must be one of conll, conllu; received 'xml'",
+            "the format must be one of conll, conllu, jsonl, csv; received 'xml'",
         ),
         ("a", "a O\n", {"word": 0}, "column of the word must be a number from 1, .* received 0"),
         ("a", "a O\n", {"word": None}, "column of the word must be a number .* received None"),
@@ -222,7 +224,95 @@ def test_file_is_read_in_parts(tmp_path):
     assert [part.first for part in parts] == [1, 3]
 
 
-def test_tags_of_entities():
-    assert conll.is_bio("B-PER")
-    assert conll.is_bio("I-PER")
-    assert not conll.is_bio("O")
+def words_of(folder, text, **options):
+    sentences = conll.read(write_file(folder / "a", text), **options)
+    return sentences.words, sentences.tags
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1\tAnn\tB-PER\n2\tleft\tO\n\n1\t12\tO\n",  # in each sentence
+        "0 Ann NNP B-PER\n1 left VBD O\n\n0 12 CD O\n",  # from 0
+        "1 Ann B-PER\n2 left O\n\n3 12 O\n",  # through the file
+        "1\tAnn\tB-PER\n2\tleft\tO\n1\t12\tO\n",  # without empty lines
+        "# text = x\n1\tAnn\tB-PER\n2-3\tleft\tO\n2\tleft\tO\n\n1\t12\tO\n",
+        "## 1\n## Ann left\n1\tAnn\tB-PER\n2\tleft\tO\n\n## 2\n1\t12\tO\n",
+    ],
+)
+def test_index_column_is_not_read_as_the_words(tmp_path, text):
+    assert words_of(tmp_path, text) == ([["Ann", "left"], ["12"]], [["B-PER", "O"], ["O"]])
+
+
+def test_columns_are_numbered_with_the_index(tmp_path):
+    text = "1\tAnn\tB-PER\tx\n2\tleft\tO\ty\n"
+    assert words_of(tmp_path, text, tag=3)[1] == [["B-PER", "O"]]
+    assert words_of(tmp_path, text, word=2, tag=3) == words_of(tmp_path, text, tag=3)
+    unlabeled = write_file(tmp_path / "b", "1\tAnn\n2\tleft\n")
+    assert conll.read(unlabeled, tag=None).words == [["Ann", "left"]]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1\tO\n2\tO\n",  # the tag is not a word
+        "1\t0.99\tO\n2\t0.8\tO\n",  # as keras-bert predict writes numbers
+        "1 CD O\nof IN O\n2 CD O\n",
+    ],
+)
+def test_words_that_are_numbers_are_no_index(tmp_path, text):
+    assert words_of(tmp_path, text)[0][0][0] == "1"
+
+
+def test_column_that_stops_to_number_the_words_is_an_error(tmp_path):
+    text = "1 Ann O\n\n" * 150 + "x Bob O\n"
+    with pytest.raises(ValueError, match=r"line 301: the first column .* received 'x'.*--word"):
+        words_of(tmp_path, text)
+
+
+def test_column_of_one_value_is_an_error(tmp_path):
+    # CoNLL-2012: the first column is the name of the document.
+    text = (
+        "#begin document (a/b); part 000\n" + "a/b 0 {0} Ann NNP (PERSON)\n" * 5 + "#end document"
+    )
+    with pytest.raises(ValueError, match="first column is 'a/b' in each row; .*--word"):
+        words_of(tmp_path, text)
+    assert words_of(tmp_path, text, word=4, tag=5)[0] == [["Ann"] * 5]
+
+
+def test_json_lines_hold_a_sentence_each(tmp_path):
+    text = '{"words": ["Ann", "left"], "tags": ["B-PER", "O"]}\n{"words": ["Go"], "tags": ["O"]}\n'
+    expected = ([["Ann", "left"], ["Go"]], [["B-PER", "O"], ["O"]])
+    sentences = conll.read(write_file(tmp_path / "a.jsonl", text))
+    assert (sentences.words, sentences.tags) == expected
+    rows = "[" + ",".join(text.splitlines()) + "]"
+    sentences = conll.read(write_file(tmp_path / "a.json", rows))
+    assert (sentences.words, sentences.tags) == expected
+    other = text.replace("words", "tokens").replace("tags", "ner_tags")
+    sentences = conll.read(write_file(tmp_path / "b.jsonl", other), word="tokens", tag="ner_tags")
+    assert (sentences.words, sentences.tags) == expected
+    assert conll.read(tmp_path / "b.jsonl", word="tokens", tag=None).tags is None
+    with pytest.raises(ValueError, match=r"line 1 has no key 'words'; .* tokens, ner_tags.*--word"):
+        conll.read(tmp_path / "b.jsonl")
+    with pytest.raises(ValueError, match="'tags' must be a list; received 'O'"):
+        conll.read(write_file(tmp_path / "c.jsonl", '{"words": ["a"], "tags": "O"}'))
+    with pytest.raises(ValueError, match="word must be a name in jsonl; received 2"):
+        conll.read(tmp_path / "b.jsonl", word=2)
+
+
+def test_csv_holds_a_word_per_row(tmp_path):
+    # A sentence may be named in its first row only.
+    text = 'Sentence #,Word,POS,Tag\n1,"Ann, B.",NNP,B-PER\n,left,VBD,O\n2,Go,VB,O\n'
+    file = write_file(tmp_path / "a.csv", text)
+    sentences = conll.read(file, word="Word", tag="Tag")
+    assert sentences.words == [["Ann, B.", "left"], ["Go"]]
+    assert sentences.tags == [["B-PER", "O"], ["O"]]
+    assert conll.read(file, word="Word", tag=None).words == sentences.words
+    with pytest.raises(ValueError, match=r"no column 'word'; .*Word, POS, Tag.*--word"):
+        conll.read(file)
+    with pytest.raises(ValueError, match="needs a column sentence"):
+        conll.read(write_file(tmp_path / "b.csv", "word,tag\na,O\n"))
+    with pytest.raises(ValueError, match="line 2: the word or the tag is empty"):
+        conll.read(write_file(tmp_path / "c.csv", "sentence,word,tag\n1,a,\n"))
+    with pytest.raises(ValueError, match="line 2: must have 3 fields"):
+        conll.read(write_file(tmp_path / "d.csv", "sentence,word,tag\n1,a\n"))

@@ -28,7 +28,7 @@ def test_hugging_face_dataset():
         features = {"label": types.SimpleNamespace(names=["neg", "pos"]), "text": None}  # noqa: RUF012
 
     assert keras_bert.read(Dataset(text=["a", "b"], label=[1, 0])).labels == ["pos", "neg"]
-    for wrong in (-1, None, 2, 1.0, "other"):  # -1 is what unlabeled rows of GLUE have
+    for wrong in (None, 2, 1.0, "other"):
         with pytest.raises(ValueError, match="the table, row 2: has no label; received"):
             keras_bert.read(Dataset(text=["a", "b"], label=[1, wrong]))
     assert keras_bert.read(Dataset(text=["a"], label=["pos"])).labels == ["pos"]
@@ -55,7 +55,8 @@ def test_dataframe():
         ({"text": ["a"]}, {}, "has no column 'label'; it has text. Name the columns with text,"),
         ({"text": ["a"], "label": [float("nan")]}, {}, "must not be missing; received nan in row"),
         ({"text": ["a", 3], "label": [1, 2]}, {}, "must be strings; received 3 in row 2"),
-        ({}, {"task": "tagging"}, "the task 'tagging' reads a file; received dict"),
+        ({}, {"task": "tagging"}, "the table has no column 'words'"),
+        ({}, {"task": "retrieval"}, "reads a folder or a file; received dict"),
         (3, {}, "must be a file, a DataFrame, a Dataset or a dict of columns; received int"),
         ([("a", "b")], {}, r"received list. For lists, use Examples\(texts, labels"),
         ("a.conll", {}, "for tagged words, give task='tagging'"),
@@ -79,3 +80,19 @@ def test_columns_of_files(tmp_path):
     file = tiny.write_file(tmp_path / "a.tsv", "x\ta b\ny\tc\n")
     examples = keras_bert.read(file, header=False, text=2, label=1)
     assert examples.texts == ["a b", "c"] and examples.labels == ["x", "y"]
+
+
+def test_tagged_sentences_of_a_table():
+    class Dataset(dict):
+        column_names = ("tokens", "ner_tags")
+        features = {  # noqa: RUF012
+            "ner_tags": types.SimpleNamespace(feature=types.SimpleNamespace(names=["O", "B-PER"]))
+        }
+
+    table = Dataset(tokens=[["Ann", "left"]], ner_tags=[[1, 0]])
+    options = {"task": "tagging", "word": "tokens", "tag": "ner_tags"}
+    sentences = keras_bert.read(table, **options)
+    assert (sentences.words, sentences.tags) == ([["Ann", "left"]], [["B-PER", "O"]])
+    assert keras_bert.read({"words": [["a"]], "tags": [["X"]]}, "tagging").tags == [["X"]]
+    with pytest.raises(ValueError, match="has no label; received -1"):
+        keras_bert.read(Dataset(tokens=[["a"]], ner_tags=[[-1]]), **options)

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+import keras_bert
 from keras_bert.data import squad
 from keras_bert.data.squad import Questions
 from tests.tiny import write_file
@@ -70,9 +71,10 @@ def test_byte_order_mark_is_skipped(tmp_path):
     ("content", "message"),
     [
         ("{", r"a\.json is not JSON \(Expecting"),
-        ("[" * 200_000, r"a\.json is not JSON"),
+        ("[" * 200_000, r"a\.json, line 1 is not JSON"),
         (b'{"data": "\xff"}', r"a\.json, line 1: must be UTF-8; received the byte 0xff"),
-        ([1], r"a\.json: must be an object with the key 'data'; received \[1\]"),
+        ([1], r"a\.json, item 1: must be a JSON object"),
+        (3, r"a\.json: must be an object with the key 'data'; received 3"),
         ({"version": "1"}, r"a\.json has no key 'data'"),
         ({"data": {}}, r"a\.json: 'data' must be a list; received \{\}"),
         ({"data": []}, r"a\.json contains no questions"),
@@ -151,3 +153,62 @@ def test_ids_must_be_strings_or_integers():
     for wrong in (None, 1.5):
         with pytest.raises(ValueError, match=f"ids must be strings; received {wrong}"):
             Questions(["a"], ["b"], ids=[wrong])
+
+
+ROW = {"id": "q1", "title": "t", "question": "Who?", "context": "It was Ada."}
+FOUND = {"answers": {"text": ["Ada"], "answer_start": [7]}}
+NONE = {"answers": {"text": [], "answer_start": []}}
+
+
+def test_klue_calls_the_id_guid(tmp_path):
+    question = item("q1", ("good", 16))
+    question["guid"] = "klue-mrc-v1_train_1"
+    del question["id"]
+    assert squad.read(write(tmp_path / "a.json", squad_json(question))).ids == [question["guid"]]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.jsonl", "{}\n{}\n"),
+        ("a.json", "{}\n{}\n"),
+        ("a.json", "[{}, {}]"),
+        ("a.json", '{{"version": "2", "data": [{}, {}]}}'),
+    ],
+)
+def test_rows_of_hugging_face(tmp_path, name, text):
+    rows = [json.dumps(ROW | FOUND), json.dumps(ROW | NONE)]
+    questions = squad.read(write(tmp_path / name, text.format(*rows)))
+    assert questions.answers == [[("Ada", 7)], []]
+    assert (questions.ids, questions.questions) == (["q1", "q1"], ["Who?", "Who?"])
+    assert squad.read(tmp_path / name, labeled=False, limit=1).contexts == ["It was Ada."]
+
+
+def test_errors_of_rows_name_the_row(tmp_path):
+    for row, message in (
+        ({"answers": []}, r"a\.jsonl, line 1 has no key 'context'"),
+        (ROW, r"line 1, question 'q1' has no key 'answers'"),
+        (ROW | {"answers": {"text": ["a"], "answer_start": []}}, "same length; received 1 and 0"),
+        (ROW | {"answers": {"text": ["a"]}}, "has no key 'answer_start'"),
+        (ROW | {"answers": "Ada"}, "'answers' must be a list, or an object with the lists text"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            squad.read(write(tmp_path / "a.jsonl", row))
+
+
+@pytest.mark.parametrize("answers", [FOUND["answers"], [{"text": "Ada", "answer_start": 7}]])
+def test_questions_from_a_table(answers):
+    pandas = pytest.importorskip("pandas")
+    rows = [{**ROW, "answers": answers}, {**ROW, **NONE}]
+    for table in (pandas.DataFrame(rows), {key: [row[key] for row in rows] for key in rows[0]}):
+        questions = keras_bert.read(table, "question_answering")
+        assert questions.answers == [[("Ada", 7)], []]
+        assert questions.ids == ["q1", "q1"]
+    arrays = {key: np.array(value) for key, value in FOUND["answers"].items()}  # as in Parquet
+    frame = pandas.DataFrame({"question": ["Who?"], "context": ["It was Ada."]})
+    assert keras_bert.read(frame, "question_answering").answers is None
+    assert keras_bert.read(frame.assign(answers=[arrays]), "question_answering").answers == [
+        [("Ada", 7)]
+    ]
+    with pytest.raises(ValueError, match="no column 'context'; it has question"):
+        keras_bert.read(frame[["question"]], "question_answering")

@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 
+import keras_bert
 from keras_bert.data import swag
 from keras_bert.data.swag import Choices
 from tests.tiny import write_file
@@ -146,3 +147,19 @@ def test_file_is_read_in_parts(tmp_path):
     file = write_file(tmp_path / "a.jsonl", (json.dumps(GOOD) + "\n") * 3)
     parts = list(swag.read_in_parts(file, size=2))
     assert [(part.first, len(part)) for part in parts] == [(1, 2), (3, 1)]
+
+
+def test_columns_may_be_arrays_or_series():
+    pandas = pytest.importorskip("pandas")
+    texts, choices, labels = ["a", "b"], [["x", "y"], ["z", "w"]], [1, 0]
+    expected = Choices(texts, choices, labels)
+    for columns in (
+        (np.array(texts), np.array(choices), np.array(labels)),
+        (pandas.Series(texts), pandas.Series(choices), pandas.Series(labels)),
+        (texts, [np.array(row) for row in choices], np.array(labels)),
+        (texts, [tuple(row) for row in choices], labels),
+    ):
+        assert Choices(*columns) == expected
+    table = pandas.DataFrame({"text": texts, "choices": choices, "label": labels})
+    read = keras_bert.read(table, "multiple_choice")
+    assert (read.texts, read.choices, read.labels) == (texts, choices, labels)

@@ -28,11 +28,47 @@ def test_lines_are_numbered():
     assert list(lines) == [(1, "a\tb"), (2, "c")]
 
 
-def test_json_lines():
-    lines = text_files.json_lines("a.jsonl", ['{"text": "a"}', "\n", '{"text": "b"}'])
-    assert list(lines) == [(1, {"text": "a"}), (3, {"text": "b"})]
-    with pytest.raises(ValueError, match=r"a\.jsonl, line 1 is not JSON \(NaN"):
-        list(text_files.json_lines("a.jsonl", ['{"score": NaN}']))
+def rows_of(*lines):
+    return list(text_files.json_rows("a.json", iter(lines)))
+
+
+def test_json_rows():
+    rows = [{"text": "a"}, {"text": "b"}]
+    lines = rows_of('{"text": "a"}', "\n", '{"text": "b"}')
+    assert lines == [("line 1", rows[0]), ("line 3", rows[1])]
+    items = rows_of("\n", ' [{"text": "a"},\n', '{"text":\n', '"b"}]\n')
+    assert items == [("item 1", rows[0]), ("item 2", rows[1])]
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (['{"score": NaN}'], r"a\.json, line 1 is not JSON \(NaN"),
+        (['{"text": "a", "text": "b"}'], "line 1 is not JSON .*the key 'text' twice"),
+        (['[{"a": 1, "a": 2}]'], "line 1 is not JSON .*the key 'a' twice"),
+        (["[1]"], "item 1: must be a JSON object"),
+        (["{\n", '"a": 1\n', "}"], "an object must be in one line. Write JSON Lines"),
+    ],
+)
+def test_json_rows_that_are_not_valid(lines, message):
+    with pytest.raises(ValueError, match=message):
+        rows_of(*lines)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text", "advice"),
+    [
+        ("utf-16", "text\tlabel\nGo\ta\n", "iconv -f UTF-16 .*encoding='utf-16'"),
+        ("utf-16-le", "text\n", "iconv -f UTF-16"),
+        ("cp949", "text\n정말 좋은 영화였다\n", "line 2: .*iconv -f CP949.*encoding='cp949'"),
+        ("euc-kr", "문장\n", "iconv -f CP949"),
+        ("cp1252", "text\ncaf\xe9 Ärger\n", "line 2: .*iconv -f CP1252"),
+    ],
+)
+def test_files_in_other_encodings_name_the_conversion(tmp_path, encoding, text, advice):
+    file = write_file(tmp_path / "a.tsv", text.encode(encoding))
+    with pytest.raises(ValueError, match=advice), text_files.open_utf8(file) as lines:
+        list(lines)
 
 
 def test_csv_fields_may_be_long():

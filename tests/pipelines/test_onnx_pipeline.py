@@ -44,6 +44,14 @@ def test_classes(tmp_path):
     assert onnx_pipeline(frame)["label"].tolist() == keras_pipeline(frame)["label"].tolist()
 
 
+def test_integer_labels_stay_integers(tmp_path):
+    onnx_pipeline, keras_pipeline = pipelines(
+        heads.classifier(tiny.encoder(), labels=[0, 1]), tmp_path
+    )
+    assert onnx_pipeline("so good")["label"] in (0, 1)
+    assert onnx_pipeline("so good")["label"] == keras_pipeline("so good")["label"]
+
+
 def test_pairs_and_label_sets(tmp_path):
     encoder = tiny.encoder(initializer_range=0.3)
     model = heads.classifier(encoder, labels=["a", "b"], pairs=True)

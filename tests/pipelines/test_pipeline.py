@@ -12,7 +12,7 @@ import tensorflow as tf
 import keras_bert
 from keras_bert import heads
 from keras_bert.pipelines import base, results
-from keras_bert.tasks import inference
+from keras_bert.tasks import classification, inference
 from tests import tiny
 
 TEXTS = ["good " * 9, "bad", "this is " * 12, "", "so good film"]
@@ -252,8 +252,46 @@ def test_dataframes(classify):
     for _ in range(3):  # a cell that is run again
         labeled = classify(labeled)
     assert list(labeled.columns) == names
-    with pytest.raises(ValueError, match="must have the columns text; it has words"):
+    with pytest.raises(ValueError, match=r"no column 'text'; it has words.* pipe\(frame, text="):
         classify(pandas.DataFrame({"words": ["a"]}))
+
+
+def test_columns_of_a_dataframe_may_have_any_name(classify):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"Review Text": ["so good", "bad"], "text": ["x", "y"]})
+    answered = classify(frame, text="Review Text")
+    assert list(answered.columns) == ["Review Text", "text", "label", "score"]
+    expected = [answer["score"] for answer in classify(frame["Review Text"])]
+    assert answered["score"].tolist() == expected
+    assert list(classify(frame[:0], text="Review Text").columns) == list(answered.columns)
+    ask = keras_bert.pipeline(heads.multiple_choice(encoder()))
+    asked = pandas.DataFrame({"Stem": ["a"], "Options": [["so", "bad"]]})
+    choice = ask("a", choices=["so", "bad"])["choice"]
+    assert ask(asked, text="Stem", choices="Options")["choice"].tolist() == [choice]
+    with pytest.raises(ValueError, match="no column 'Review'"):
+        classify(frame, text="Review")
+    with pytest.raises(ValueError, match="question is not an input of this task"):
+        classify(frame, question="Review Text")
+    with pytest.raises(ValueError, match="text names a column of a DataFrame"):
+        classify(["a"], text="Review Text")
+
+
+@pytest.mark.parametrize("sentiments", [[1, 0], [True, False], ["1", "0"]])
+def test_labels_of_results_have_the_type_of_the_data(tmp_path, sentiments):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"text": ["so good", "bad"], "sentiment": sentiments})
+    data = keras_bert.read(frame, label="sentiment")
+    model = classification.build(encoder(), data)
+    answered = keras_bert.pipeline(model)(frame)
+    assert (answered["label"] == frame["sentiment"]).sum() + len(
+        keras_bert.pipeline(model).errors(data)
+    ) == 2
+    assert answered["label"].dtype == frame["sentiment"].dtype
+    keras_bert.save(model, tmp_path / "a.keras")
+    loaded = keras_bert.pipeline(keras_bert.load(tmp_path / "a.keras"))
+    texts = frame["text"].tolist()
+    assert loaded(texts) == keras_bert.pipeline(model)(texts)
+    assert {type(answer["label"]) for answer in loaded(texts)} == {type(sentiments[0])}
 
 
 def test_dataframes_without_rows(classify):

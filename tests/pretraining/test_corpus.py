@@ -462,9 +462,16 @@ def test_wikiextractor(tmp_path, monkeypatch, block, ending):
     assert sources == [f"{file}: line 4", f"{file}: line 13"]
 
 
-def test_wikiextractor_as_json(tmp_path):
+def test_json_lines_are_not_changed(tmp_path):
+    # The Wikipedia of Hugging Face has these keys. Its texts are not escaped.
     row = {"id": "12", "url": "u", "title": "R&B", "text": "R&B\n\nOne &lt;b&gt;.\nTwo."}
-    assert read(write(tmp_path / "wiki_00", json.dumps(row))) == [["One <b>.", "Two."]]
+    assert read(write(tmp_path / "wiki_00", json.dumps(row))) == [["R&B", "One &lt;b&gt;.", "Two."]]
+
+
+def test_repeated_keys_are_an_error(tmp_path):
+    file = write(tmp_path / "a.jsonl", '{"text": "One.", "text": "Two."}')
+    with pytest.raises(ValueError, match=r"a\.jsonl, line 1 .*the key 'text' twice"):
+        read(file)
 
 
 @pytest.mark.parametrize(
@@ -504,7 +511,11 @@ def test_dump_yields_articles(tmp_path, monkeypatch, version, encoding, block):
     )
     declaration = f'<?xml version="1.0" encoding="{encoding}"?>\n'
     file = write(tmp_path / "dump", (declaration + content).encode(encoding))
-    documents = list(corpus.documents(file))
+    counts = collections.Counter()
+    documents = list(corpus.documents(file, counts=counts))
+    kinds = ("other_namespaces", "redirects", "other_models", "empty_pages")
+    assert [counts[kind] for kind in kinds] == [1, 2, 1, 1]
+    assert counts["redirects_at"] == f"{file}: page 3"
     assert [document.markup for document in documents] == ["wikitext"] * 2
     assert [document.source for document in documents] == [
         f"{file}: page 1",
@@ -521,7 +532,10 @@ def test_old_dump_without_namespaces(tmp_path):
 
 def test_last_revision_is_used(tmp_path):
     old = "<revision><text>Old.</text></revision>"
-    assert read(write(tmp_path / "dump", dump(page("New.", more=old)))) == [["New."]]
+    counts = collections.Counter()
+    file = write(tmp_path / "dump", dump(page("New.", more=old)))
+    assert read(file, counts=counts) == [["New."]]
+    assert counts["older_revisions"] == 1
 
 
 def test_dump_without_line_ends(tmp_path, monkeypatch):

@@ -54,9 +54,8 @@ EXPECTED = {
     "regressor": ([{"score": -1.5, "text": "a"}], [["score", "text"], ["-1.5000", "a"]]),
     "tagger": (
         [
-            {"sentence": 1, "word": "Ann", "tag": "B-x", "score": 0.5},
-            {"sentence": 1, "word": ",", "tag": "O", "score": 1.0},
-            {"sentence": 2, "word": "so", "tag": "O", "score": 0.25},
+            {"words": ["Ann", ","], "tags": ["B-x", "O"], "scores": [0.5, 1.0]},
+            {"words": ["so"], "tags": ["O"], "scores": [0.25]},
         ],
         [
             ["sentence", "word", "tag", "score"],
@@ -124,7 +123,77 @@ def test_tsv_has_the_columns_of_csv(models, name):
 
 def test_tsv_of_a_tagger_is_conll(models):
     written = list(prediction_files.lines("tsv", models["tagger"], [ANSWERED["tagger"]]))
-    assert written == ["Ann\tB-x\t0.5000", ",\tO\t1.0000", "", "so\tO\t0.2500", ""]
+    assert written == ["Ann\t0.5000\tB-x", ",\t1.0000\tO", "", "so\t0.2500\tO", ""]
+
+
+@pytest.mark.parametrize("format", ["tsv", "csv", "jsonl"])
+def test_predicted_tags_can_be_read_again(models, tmp_path, format):
+    words = [["1", "#", "Ann"], ["10 000", ",", '"', " "], ["2"]]
+    sentences = conll.TaggedSentences(words)
+    answers = [[("B-x" if word == "Ann" else "O", 0.5) for word in row] for row in words]
+    lines = prediction_files.lines(format, models["tagger"], [(sentences, answers)])
+    again = conll.read(tiny.write_file(tmp_path / f"a.{format}", "\n".join(lines)))
+    assert again.words == words
+    assert again.tags == [[tag for tag, _ in row] for row in answers]
+
+
+def read_rows(folder, name, content, **options):
+    file = tiny.write_file(folder / name, content)
+    return next(tabular.read_in_parts(file, keep_rows=True, **options))
+
+
+def test_columns_of_the_input_are_kept(models, tmp_path):
+    text = "id,review,label,score\n007,so,a,0.123456\n008,good,b,x\n"
+    examples = read_rows(tmp_path, "a.csv", text, text="review")
+    answers = np.array([[0.25, 0.75], [0.75, 0.25]], np.float32)
+
+    def lines(format):
+        return list(prediction_files.lines(format, models["classifier"], [(examples, answers)]))
+
+    assert list(csv.reader(lines("csv"))) == [
+        ["predicted_label", "predicted_score", "id", "review", "label", "score"],
+        ["a,b", "0.7500", "007", "so", "a", "0.123456"],
+        ["1", "0.7500", "008", "good", "b", "x"],
+    ]
+    assert lines("tsv")[1] == "a,b\t0.7500\t007\tso\ta\t0.123456"
+    assert json.loads(lines("jsonl")[1]) == {
+        "predicted_label": "1", "predicted_score": 0.75, "id": "008", "review": "good",
+        "label": "b", "score": "x",
+    }  # fmt: skip
+
+
+def test_values_of_json_are_kept(models, tmp_path):
+    row = {"text": "a", "id": 0.123456, "tags": ["x", None]}
+    answers = ANSWERED["regressor"][1]
+    examples = read_rows(tmp_path, "a.jsonl", json.dumps(row), text="text")
+    [line] = prediction_files.lines("jsonl", models["regressor"], [(examples, answers)])
+    assert json.loads(line) == {"score": -1.5, **row}
+    [_, line] = prediction_files.lines("tsv", models["regressor"], [(examples, answers)])
+    assert line == '-1.5000\ta\t0.123456\t["x", null]'
+    rows = json.dumps(row) + "\n" + json.dumps(row | {"more": 1})
+    examples = read_rows(tmp_path, "b.jsonl", rows, text="text")
+    answered = [(examples, np.repeat(answers, 2))]
+    assert len(list(prediction_files.lines("jsonl", models["regressor"], answered))) == 2
+    with pytest.raises(ValueError, match=r"has the key 'more', .*\.jsonl"):
+        list(prediction_files.lines("csv", models["regressor"], answered))
+
+
+def test_columns_without_a_header_are_numbered(models, tmp_path):
+    options = {"text": "2", "header": False}
+    examples = read_rows(tmp_path, "a.tsv", "7\tso\tx\n", **options)
+    lines = prediction_files.lines(
+        "tsv", models["regressor"], [(examples, ANSWERED["regressor"][1])]
+    )
+    assert list(lines) == ["score\t1\t2\t3", "-1.5000\t7\tso\tx"]
+
+
+def test_integer_labels_are_numbers_in_json_lines(tmp_path):
+    model = heads.classifier(tiny.encoder(num_hidden_layers=1), labels=[0, 1])
+    answers = np.array([[0.25, 0.75]], np.float32)
+    [line] = prediction_files.lines("jsonl", model, [(tabular.Examples(["a"]), answers)])
+    assert json.loads(line)["label"] == 1
+    [_, line] = prediction_files.lines("tsv", model, [(tabular.Examples(["a"]), answers)])
+    assert line == "1\t0.7500\ta"
 
 
 def test_tabs_and_line_ends_become_spaces_in_tsv(models):

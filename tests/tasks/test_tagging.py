@@ -10,12 +10,10 @@ import pytest
 
 import keras_bert
 from keras_bert import heads
-from keras_bert.data import conll
 from keras_bert.data.batching import Batches
 from keras_bert.data.conll import TaggedSentences
 from keras_bert.tasks import tagging
 from tests import tiny
-from tests.tiny import write_file
 
 INVISIBLE = "\u200b"  # the tokenizer drops it, so a word of it has no tokens
 NAMES = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
@@ -315,6 +313,20 @@ def test_space_does_not_end_an_entity(around, gap):
     ]
 
 
+@pytest.mark.parametrize(
+    ("names", "around", "gap"),
+    [
+        (["O", "B-PER", "I-PER", "E-PER"], ["B-PER", "E-PER"], "I-PER"),
+        (["O", "B-PER", "M-PER", "E-PER"], ["M-PER", "E-PER"], "M-PER"),
+        (["-", "PER_B", "PER_I"], ["PER_B", "PER_I"], "PER_I"),
+        (["-", "PER_B", "PER_I"], ["PER_B", "-"], "-"),
+        (["O", "B-PER", "E-PER", "S-PER"], ["S-PER", "E-PER"], "O"),
+    ],
+)
+def test_space_in_an_entity_of_other_schemes(names, around, gap):
+    assert tagged(names, [["so", " ", "bad"]], [around]) == [[around[0], gap, around[1]]]
+
+
 def test_space_depends_on_the_next_word_only():
     given = ["B-PER", "O", "I-PER"]
     assert tagged(NAMES, [["so", " ", "bad", "film"]], [given]) == [["B-PER", "O", "O", "I-PER"]]
@@ -420,22 +432,28 @@ def test_scores_match_seqeval(prefixes):
         )
 
 
+def test_scores_of_tags_with_the_position_at_the_end():
+    gold = [["PER_B", "PER_I", "-", "LOC_B"]]
+    output = heads.TaskOutput("tagger", labels=["-", "LOC_B", "PER_B", "PER_I"])
+    sentences = TaggedSentences([["a"] * 4], gold)
+    answers = [[(tag, 1.0) for tag in ("PER_B", "-", "-", "LOC_B")]]
+    assert tagging.score(output, sentences, answers)["f1"] == 0.5
+    assert tagging.metric_names(output, sentences)[0] == "f1"
+    report = tagging.report(output, sentences, answers)
+    assert {name: row["f1"] for name, row in report.items()} == {"LOC": 1.0, "PER": 0.0}
+
+
+def test_an_entity_of_bmes_needs_its_last_word():
+    sentences = TaggedSentences([["a", "b", "c"]], [["B-PER", "M-PER", "E-PER"]])
+    answers = [[(tag, 1.0) for tag in ("B-PER", "M-PER", "O")]]
+    assert tagging.score(None, sentences, answers)["f1"] == 0
+
+
 def test_bilou_equals_bioes():
     gold = [["U-X", "B-X", "I-X", "L-X", "O", "B-Y", "L-Y"]]
     given = [["U-X", "B-X", "I-X", "O", "O", "B-Y", "L-Y"]]
     result = scores(gold, given)
     assert (result["precision"], result["recall"]) == (2 / 3, 2 / 3)
-
-
-def test_lines_are_valid_conll(tmp_path):
-    sentences = TaggedSentences([["Ann", "left"], ["#", "10 000"]])
-    answers = [[("B-PER", 0.98765), ("O", 1.0)], [("O", 0.5), ("O", 0.0)]]
-    lines = list(tagging.lines(None, sentences, answers))
-    assert lines[0] == "Ann\tB-PER\t0.9877"
-    assert lines[2] == lines[5] == ""
-    again = conll.read(write_file(tmp_path / "a", "\n".join(lines)), tag=2)
-    assert again.words == sentences.words
-    assert again.tags == [["B-PER", "O"], ["O", "O"]]
 
 
 def test_split_words():

@@ -43,7 +43,7 @@ def add_columns(parser, file_format=True):
     add_text_column(parser, file_format)
     parser.add_argument("--text-pair", help="column of the second text of a pair")
     parser.add_argument("--separator", help="separator of the labels of one text (default: ,)")
-    parser.add_argument("--word", type=int, help="tagging: column of the word (default: 1)")
+    parser.add_argument("--word", type=column, help="tagging: column of the word (default: 1)")
 
 
 def add_text_column(parser, file_format=True):
@@ -61,9 +61,13 @@ def add_text_column(parser, file_format=True):
 
 
 def add_labels(parser):
-    parser.add_argument("--label", help="column of the label (default: label)")
     parser.add_argument(
-        "--tag", type=int, help="tagging: column of the tag (default: -1, the last)"
+        "--label",
+        help="column of the label (default: label). Multi-label: also the columns of 0 and 1 of "
+        "each label, such as toxic,obscene",
+    )
+    parser.add_argument(
+        "--tag", type=column, help="tagging: column of the tag (default: -1, the last)"
     )
 
 
@@ -116,6 +120,14 @@ def add_batch_size(parser, default=32):
     parser.add_argument(
         "--batch-size", type=positive(int), default=default, help="sequences (default: 32)"
     )
+
+
+def column(text):
+    """Return the number of a column of CoNLL, or the name of one in JSON Lines or CSV."""
+    try:
+        return int(text)
+    except ValueError:
+        return text
 
 
 def positive(kind):

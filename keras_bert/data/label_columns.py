@@ -1,0 +1,84 @@
+"""Columns of labels in files and tables: labels that are missing, and label sets."""
+
+import warnings
+
+from keras_bert.runtime.escaping import printable
+from keras_bert.runtime.warn import level_of_caller
+
+UNLABELED = "-"  # SNLI's label of pairs on which the annotators did not agree
+_SEPARATORS = ",;|/+&\t"
+_FLAGS = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "true": True}
+
+
+def labeled_rows(source, labels):
+    """Return the indices of the rows that have a label, and warn of the others.
+
+    Rows without a label have `UNLABELED`, or -1 beside at least three classes from 0, as the
+    SNLI of Hugging Face.
+    """
+    distinct = {str(label) for label in labels}
+    missing = {UNLABELED} if "+" not in distinct else set()
+    classes = {str(number) for number in range(len(distinct) - 1)}
+    if len(classes) > 2 and distinct == classes | {"-1"}:
+        missing.add("-1")
+    missing &= distinct
+    rows = [row for row, label in enumerate(labels) if str(label) not in missing]
+    if labels and not rows:
+        raise ValueError(
+            f"{source}: no row has a label; all are {labels[0]!r}. For data without labels, give "
+            "label=None"
+        )
+    if missing:
+        warnings.warn(
+            f"{source}: {len(labels) - len(rows)} of {len(labels)} rows were left out, because "
+            f"they have no label; it is {' or '.join(map(repr, sorted(missing)))}",
+            stacklevel=level_of_caller(),
+        )
+    return rows
+
+
+def flagged_set(where, names, values):
+    """Return the names whose value is 1 or true, a label set; the other values are 0 or false."""
+    labels = []
+    for name, value in zip(names, values, strict=True):
+        flag = _FLAGS.get(str(value).strip().lower())
+        if flag is None:
+            raise ValueError(
+                f"{where}: the column {name!r} of a label must hold 0 or 1; received {value!r:.80}"
+            )
+        if flag:
+            labels.append(name)
+    return tuple(labels)
+
+
+def split_set(labels, separator):
+    """Return a label set, a list or a string with `separator` between them, as a tuple."""
+    if isinstance(labels, str):
+        parts = (part.strip() for part in labels.split(separator))
+        return tuple(part for part in parts if part)
+    return labels
+
+
+def warn_of_label_sets(source, column, separator, sets):
+    """Warn of label sets that seem to have another separator, or to be columns of 0 and 1."""
+    labels = {label for labels in sets for label in labels or ()}
+    if any(len(labels or ()) > 1 for labels in sets) or not all(
+        isinstance(label, str) for label in labels
+    ):
+        return
+    if labels and labels <= {"0", "1"}:
+        warnings.warn(
+            f"{source}: the label sets in {column!r} are only 0 and 1. For a column of 0 and 1 "
+            f"per label, give the names of the columns: label=[{column!r}, ...]",
+            stacklevel=level_of_caller(),
+        )
+    for label in sorted(labels):
+        mark = next((mark for mark in _SEPARATORS if mark in label and mark != separator), None)
+        if mark is not None:
+            warnings.warn(
+                f"{source}: no row has several labels with the separator {separator!r}, and the "
+                f"label {printable(label, 40)!r} holds {mark!r}. If that is the separator, give "
+                f"separator={mark!r} (--separator)",
+                stacklevel=level_of_caller(),
+            )
+            return

@@ -1,0 +1,82 @@
+"""Tagged sentences from JSON Lines, one sentence a line, and from CSV, one word a row."""
+
+import csv
+from collections.abc import Iterator
+
+from keras_bert.data.text_files import allow_long_csv_fields, json_rows
+
+# What the numbers of CoNLL columns, the defaults, stand for in files with names.
+KEYS = {1: "words", -1: "tags"}
+_COLUMNS = {1: "word", -1: "tag"}
+
+
+def json_sentences(path, file, word, tag) -> Iterator[tuple[list, list]]:
+    """Yield the words and the tags of each row; `word` and `tag` name the keys of its lists."""
+    names = [KEYS.get(name, name) for name in (word, tag)]
+    for location, row in json_rows(path, file):
+        words = _list(f"{path}, {location}", row, names[0], "word")
+        tags = [] if tag is None else _list(f"{path}, {location}", row, names[1], "tag")
+        yield words, tags
+
+
+def _list(location, row, name, role):
+    if name not in row:
+        raise ValueError(
+            f"{location} has no key {name!r}; its keys are {', '.join(row):.200}. Give the key as "
+            f"{role} (--{role})"
+        )
+    if not isinstance(row[name], list):
+        raise ValueError(f"{location}: {name!r} must be a list; received {row[name]!r:.80}")
+    return row[name]
+
+
+def csv_sentences(path, file, word, tag) -> Iterator[tuple[list, list]]:
+    """Yield the words and the tags of each sentence; `word` and `tag` name columns.
+
+    A sentence ends where the column "sentence" has another value. An empty value is the same
+    sentence, since some files name a sentence only in its first row.
+    """
+    allow_long_csv_fields()
+    rows = csv.DictReader(file, strict=True)
+    names = [_COLUMNS.get(name, name) for name in (word, tag) if name is not None]
+    words: list[str] = []
+    tags: list[str] = []
+    last = None
+    try:
+        sentence = _sentence_column(path, rows.fieldnames or [], names)
+        for row in rows:
+            location = f"{path}, line {rows.line_num}"
+            if None in row or None in row.values():
+                raise ValueError(f"{location}: must have {len(rows.fieldnames or [])} fields")
+            if row[sentence] not in ("", last):
+                if words:
+                    yield words, tags
+                words = []
+                tags = []
+                last = row[sentence]
+            values = [row[name] for name in names]
+            if "" in values:
+                raise ValueError(f"{location}: the word or the tag is empty")
+            words.append(values[0])
+            tags += values[1:]
+    except csv.Error as error:
+        raise ValueError(f"{path}, after line {rows.line_num}: {error}") from error
+    if words:
+        yield words, tags
+
+
+def _sentence_column(path, columns, names):
+    """Return the name of the column that numbers the sentences; check the other columns."""
+    shown = ", ".join(columns)[:200]
+    missing = next((name for name in names if name not in columns), None)
+    if missing is not None:
+        raise ValueError(
+            f"{path} has no column {missing!r}; its columns are {shown}. Give the names as word "
+            "and tag (--word, --tag)"
+        )
+    column = next((name for name in columns if name.lower().startswith("sentence")), None)
+    if column is None:
+        raise ValueError(
+            f"{path}: needs a column sentence that numbers the sentences; its columns are {shown}"
+        )
+    return column

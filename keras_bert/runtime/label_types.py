@@ -1,0 +1,53 @@
+"""The types of labels. Data and models hold labels as strings; results have the original type."""
+
+import math
+from collections.abc import Iterable
+
+NAMES = ("str", "int", "float", "bool")
+
+
+def name_of_type(labels: Iterable) -> str:
+    """Return the name of the type that all labels have, one of `NAMES`; else `"str"`."""
+    scalars = [label.item() if hasattr(label, "item") else label for label in labels]
+    types = {type(scalar).__name__ for scalar in scalars}
+    name = types.pop() if len(types) == 1 else "str"
+    return name if name in NAMES else "str"
+
+
+def checked(name: str) -> str:
+    """Return the name of a type; raise a `ValueError` if it is not one of `NAMES`."""
+    if name not in NAMES:
+        raise ValueError(f"label_type must be one of {', '.join(NAMES)}; received {name!r:.80}")
+    return name
+
+
+def typed(label: str, name: str) -> str | int | float | bool:
+    """Return a label as its type.
+
+    Example:
+
+    >>> typed("1", "int"), typed("True", "bool"), typed("1", "str")
+    (1, True, '1')
+    """
+    if name == "int":
+        return int(label)
+    if name == "float":
+        return float(label)
+    return label == "True" if name == "bool" else label
+
+
+def typed_texts(labels: list[str]) -> list:
+    """Return labels of a file without types as `pandas.read_csv` would.
+
+    They become numbers or booleans if all are exactly the text of one; "007" stays a string.
+    """
+    if set(labels) <= {"True", "False"}:
+        return [typed(label, "bool") for label in labels]
+    for kind in (int, float):
+        try:
+            values = list(map(kind, labels))
+        except ValueError:
+            continue
+        if list(map(str, values)) == labels and all(map(math.isfinite, values)):
+            return values
+    return labels

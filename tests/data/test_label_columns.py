@@ -1,0 +1,191 @@
+"""Tests of labels in files and tables: their types, missing ones, and label sets."""
+
+import json
+import types
+import unicodedata
+import warnings
+
+import numpy as np
+import pytest
+
+import keras_bert
+from keras_bert.cli import reading
+from keras_bert.data.conll import TaggedSentences
+from keras_bert.runtime.label_types import typed
+from tests import tiny
+from tests.tiny import write_file
+
+
+def tsv(folder, *labels):
+    text = "text\tlabel\n" + "".join(f"a\t{label}\n" for label in labels)
+    return write_file(folder / "a.tsv", text)
+
+
+def jsonl(folder, *labels, name="a.jsonl"):
+    rows = [{"text": "a", "label": label} for label in labels]
+    return write_file(folder / name, "".join(json.dumps(row) + "\n" for row in rows))
+
+
+def typed_labels(examples):
+    return [typed(label, examples.label_type) for label in examples.labels]
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        (["1", "0"], [1, 0]),
+        (["-1", "10"], [-1, 10]),
+        (["4.5", "3.0"], [4.5, 3.0]),
+        (["True", "False"], [True, False]),
+        (["01", "1"], ["01", "1"]),
+        (["1", "x"], ["1", "x"]),
+        (["nan", "inf"], ["nan", "inf"]),
+    ],
+)
+def test_labels_of_a_file_without_types(tmp_path, labels, expected):
+    assert typed_labels(keras_bert.read(tsv(tmp_path, *labels))) == expected
+
+
+@pytest.mark.parametrize("labels", [[1, 0], [True, False], ["1", "0"], [0.5, 1.0], ["x", "y"]])
+def test_labels_keep_the_type_of_the_data(tmp_path, labels):
+    assert typed_labels(keras_bert.read(jsonl(tmp_path, *labels))) == labels
+    table = {"text": ["a", "a"], "label": labels}
+    assert typed_labels(keras_bert.read(table)) == labels
+    assert typed_labels(keras_bert.read({**table, "label": np.array(labels)})) == labels
+
+
+def test_true_is_one_label_in_every_source(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"text": ["a", "a"], "label": [True, False]})
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    sources = [jsonl(tmp_path, True, False), frame, tmp_path / "a.csv"]
+    assert [keras_bert.read(data).labels for data in sources] == [["True", "False"]] * 3
+
+
+def test_rows_of_snli_without_a_label_are_left_out(tmp_path):
+    with pytest.warns(UserWarning, match="1 of 3 rows were left out, .* it is '-'"):
+        examples = keras_bert.read(tsv(tmp_path, "neutral", "-", "entailment"))
+    assert examples.labels == ["neutral", "entailment"]
+    assert [examples.location(row) for row in (0, 1)] == [
+        f"{tmp_path}/a.tsv, row 2", f"{tmp_path}/a.tsv, row 4"
+    ]  # fmt: skip
+    with pytest.warns(UserWarning, match="2 of 5 rows were left out, .* it is '-1'"):
+        assert keras_bert.read(tsv(tmp_path, 0, -1, 2, 1, -1)).labels == ["0", "2", "1"]
+    with pytest.warns(UserWarning, match="1 of 4 rows"):
+        assert keras_bert.read({"text": ["a"] * 4, "label": [0, 1, 2, -1]}).label_type == "int"
+    with pytest.raises(ValueError, match="no row has a label; all are '-'"):
+        keras_bert.read(tsv(tmp_path, "-", "-"))
+
+
+@pytest.mark.parametrize("labels", [["+", "-"], [-1, 0, 1], [-1, 1], [-2, -1, 0, 1, 2]])
+def test_labels_of_a_sentiment_are_kept(tmp_path, labels):
+    assert len(keras_bert.read(tsv(tmp_path, *labels))) == len(labels)
+
+
+def test_unlabeled_rows_of_hugging_face_are_left_out():
+    class Dataset(dict):
+        column_names = ("text", "label")
+        features = {"label": types.SimpleNamespace(names=["neg", "pos"])}  # noqa: RUF012
+
+    with pytest.warns(UserWarning, match="1 of 3 rows were left out"):
+        assert keras_bert.read(Dataset(text=["a"] * 3, label=[1, -1, 0])).labels == ["pos", "neg"]
+
+
+@pytest.mark.parametrize(
+    "rows", ["a,0,1\nb,1,1\nc,0,0\n", "a,False,True\nb,True,True\nc,False,False\n"]
+)
+def test_columns_of_0_and_1_are_label_sets(tmp_path, rows):
+    pandas = pytest.importorskip("pandas")
+    file = write_file(tmp_path / "a.csv", "text,toxic,rude\n" + rows)
+    expected = [("rude",), ("toxic", "rude"), ()]
+    options = {"task": "multi_label", "label": ["toxic", "rude"]}
+    assert keras_bert.read(file, **options).label_sets == expected
+    assert keras_bert.read(pandas.read_csv(file), **options).label_sets == expected
+    lines = pandas.read_csv(file).to_json(orient="records", lines=True)
+    jsonl = write_file(tmp_path / "a.jsonl", lines)
+    assert keras_bert.read(jsonl, **options).label_sets == expected
+
+
+def test_columns_of_0_and_1_on_the_command_line(tmp_path):
+    file = write_file(tmp_path / "a.csv", "text,toxic,rude\na,1,1\n")
+    columns = reading.COLUMNS | {"label": "toxic,rude"}
+    assert reading.read(file, "multi-label", columns, None).label_sets == [("toxic", "rude")]
+
+
+def test_errors_of_columns_of_0_and_1(tmp_path):
+    file = write_file(tmp_path / "a.csv", "text,toxic,rude\na,0,-1\n")
+    with pytest.raises(ValueError, match=r"row 2: the column 'rude' .* 0 or 1; received '-1'"):
+        keras_bert.read(file, "multi_label", label=["toxic", "rude"])
+    with pytest.raises(ValueError, match=r"no column 'mild'; .* `label` \(--label\)"):
+        keras_bert.read(file, "multi_label", label=["toxic", "mild"])
+    with pytest.raises(ValueError, match="label must be one column; .* the task multi_label"):
+        keras_bert.read(file, label=["toxic", "rude"])
+    with pytest.warns(UserWarning, match=r"only 0 and 1.*label=\['toxic', \.\.\.\]"):
+        keras_bert.read(file, "multi_label", label="toxic")
+
+
+@pytest.mark.parametrize("mark", [";", "|", "/"])
+def test_wrong_separator_is_noticed(tmp_path, mark):
+    labels = [f"rude{mark}short", "short"]
+    with pytest.warns(UserWarning, match=rf"holds '\{mark}'.* give separator='\{mark}'"):
+        keras_bert.read(tsv(tmp_path, *labels), "multi_label")
+    with pytest.warns(UserWarning, match="give separator"):
+        keras_bert.read({"text": ["a", "b"], "label": labels}, "multi_label")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        keras_bert.read(tsv(tmp_path, *labels), "multi_label", separator=mark)
+        keras_bert.read(tsv(tmp_path, *labels, "rude,short"), "multi_label")
+
+
+def test_label_may_be_a_key_within_an_object(tmp_path):
+    rows = [{"sentence1": "a", "sentence2": "b", "labels": {"label": 3.7, "binary-label": 1}}]
+    file = write_file(tmp_path / "a.json", json.dumps(rows))
+    options = {"text": "sentence1", "text_pair": "sentence2"}
+    assert keras_bert.read(file, "regression", label="labels.label", **options).scores == [3.7]
+    assert keras_bert.read(file, "pair", label="labels.binary-label", **options).labels == ["1"]
+    with pytest.raises(ValueError, match=r"item 1 has no key 'labels\.x'; its keys are sentence1"):
+        keras_bert.read(file, "pair", label="labels.x", **options)
+
+
+def test_label_may_be_called_default(tmp_path):
+    table = {"text": ["a"], "default": ["x"], "label": ["y"]}
+    assert keras_bert.read(table, label="default").labels == ["x"]
+    pairs = {"text": ["a"], "other": ["b"], "default": [1]}
+    embedding = keras_bert.read(pairs, "embedding", text_pair="other", label="default")
+    assert embedding.scores == [1.0]
+
+
+@pytest.mark.parametrize("score", ["1_0", "nan", "inf", "-Infinity", "１０", "", "0x10", True])
+def test_scores_are_plain_numbers(tmp_path, score):
+    for data in (jsonl(tmp_path, score), {"text": ["a"], "label": [score]}):
+        with pytest.raises(ValueError, match="scores must be numbers; received"):
+            keras_bert.read(data, "regression")
+    with pytest.raises(ValueError, match="scores must be numbers; received"):
+        keras_bert.EmbeddingExamples([("a", "b")], [score])
+
+
+def test_scores_may_have_signs_and_exponents():
+    scores = ["1", "-1.5", "+.5", "2.", "1e-3", " 4 ", 2, np.float32(0.5)]
+    examples = keras_bert.Examples(["a"] * len(scores), scores=scores)
+    assert examples.scores == [1, -1.5, 0.5, 2, 0.001, 4, 2, 0.5]
+
+
+COMPOSED = "긍정"
+DECOMPOSED = unicodedata.normalize("NFD", COMPOSED)
+
+
+def test_labels_that_differ_in_their_normalization_are_said():
+    for make in (
+        lambda: keras_bert.Examples(["a", "b"], labels=[COMPOSED, DECOMPOSED]),
+        lambda: keras_bert.Examples(["a"], label_sets=[(COMPOSED, DECOMPOSED)]),
+        lambda: TaggedSentences([["a", "b"]], [[COMPOSED, DECOMPOSED]]),
+    ):
+        with pytest.raises(ValueError, match="Unicode normalization.*NFC"):
+            make()
+
+
+def test_unknown_label_that_differs_in_its_normalization_is_said():
+    train = keras_bert.Examples(["good", "bad"], labels=[COMPOSED, "x"])
+    dev = keras_bert.Examples(["good"], labels=[DECOMPOSED])
+    with pytest.raises(ValueError, match="differ in their Unicode normalization.*NFC"):
+        keras_bert.finetune(tiny.encoder(), train, dev, epochs=1, show_progress=False)
