@@ -5,9 +5,8 @@ import json
 import os
 import shutil
 
-from keras_bert.hub import download
 from keras_bert.runtime import reading
-from keras_bert.runtime.files import atomic_write, cache_folder, temporary_folder
+from keras_bert.runtime.files import atomic_write, cache_folder, sha256_of, temporary_folder
 from keras_bert.runtime.terminal import waiting
 from keras_bert.untrusted import containers
 
@@ -129,7 +128,7 @@ def _install(fill, folder, shown, sha256, remedy, record, facts):
             f"to accept the new file, delete {_record_file(folder)}",
         )
         if record and not first:
-            hashes = {file: download.sha256_of(filled / file) for file in _files(filled)}
+            hashes = {file: sha256_of(filled / file) for file in _files(filled)}
             with atomic_write(_record_file(folder)) as file:
                 content = json.dumps({"sha256": hashes, **facts}, indent=1, sort_keys=True)
                 file.write_text(content, encoding="utf-8")
@@ -149,7 +148,7 @@ def _record_file(folder):
 def _check_hashes(folder, sha256, shown, remedy):
     for file, expected in sorted(sha256.items()):
         try:
-            found = download.sha256_of(folder / file)
+            found = sha256_of(folder / file)
         except FileNotFoundError as error:
             raise OSError(f"{shown}/{file} is missing; {remedy}") from error
         if found != expected:

@@ -27,6 +27,7 @@ import zipfile
 from keras_bert.hub import cache, download
 from keras_bert.hub.registry import ALIASES, GOOGLE_ARCHIVES, HUB_FILES, SOURCES
 from keras_bert.runtime.escaping import printable
+from keras_bert.runtime.files import sha256_of
 from keras_bert.runtime.reading import first_line
 from keras_bert.runtime.terminal import print_line, waiting
 from keras_bert.untrusted import archives, links
@@ -326,7 +327,7 @@ def _install_from_web(address, folder, sha256, flat):
             shown,
             sha256,
             record=not cache.has_weights(sha256),
-            archive=first.get("archive") or download.sha256_of(archive),
+            archive=first.get("archive") or sha256_of(archive),
         )
     except ValueError:
         downloaded.unlink(missing_ok=True)
@@ -360,7 +361,7 @@ def _model_folder(folder, shown):
 
 def _from_archive(path):
     """Return the content of a local zip archive. It is unpacked into the cache once."""
-    key = download.sha256_of(path)[:32]
+    key = sha256_of(path)[:32]
     folder = cache.cache_folder() / "archives" / key / path.stem
     if cache.cached(folder, {}) is None:
         with cache.locked(f"archive-{key}"):

@@ -2,11 +2,12 @@
 
 import contextlib
 import dataclasses
-import hashlib
 import os
 import typing
 
 import numpy as np
+
+from keras_bert.runtime.files import sha256_of
 
 
 @dataclasses.dataclass
@@ -83,8 +84,8 @@ class ShardWriter:
             self._temporary.unlink(missing_ok=True)
             return
         with open(self._temporary, "r+b") as file:  # Windows cannot sync a read-only file
-            self.record["sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
             os.fsync(file.fileno())
+        self.record["sha256"] = sha256_of(self._temporary)
         os.replace(self._temporary, self._file)
 
     @contextlib.contextmanager

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import glob
+import hashlib
 import os
 import pathlib
 import secrets
@@ -138,6 +139,12 @@ def _sync(path):
         os.fsync(number)
     finally:
         os.close(number)
+
+
+def sha256_of(file):
+    """Return the SHA-256 of a file as 64 hexadecimal digits."""
+    with open(file, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def cache_folder() -> pathlib.Path:
