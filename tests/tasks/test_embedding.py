@@ -383,8 +383,9 @@ def test_positives_of_a_query_are_no_negatives(vectors):
 
 
 def ranking_of_row(row, rows, vectors):
-    """Return the ranking loss of a row of texts. Each other text of the rows is a negative once,
-    except for positives of the same query.
+    """Return the ranking loss of a row of texts, among the other rows.
+
+    Each other text of the rows is a negative once, except for positives of the same query.
     """
     positives = {other[1] for other in rows if other[0] == row[0]}
     negatives = {text for other in rows for text in other[1:]} - positives
