@@ -57,8 +57,7 @@ def mine(args):
     rows = prediction_files.table_lines(args.output, names, found.texts)
     with atomic_write(args.output) as temporary, open(temporary, "w", encoding="utf-8") as file:
         file.writelines(f"{row}\n" for row in rows)
-    left_out = len(pairs) - len(found)
-    print_line(f"{len(found)} rows written to {args.output}; {left_out} without enough negatives")
+    print_line(f"{len(found)} rows written to {args.output}")
 
 
 def _pipeline(args):

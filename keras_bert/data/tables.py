@@ -24,7 +24,7 @@ def read(table, *, text, text_pair, label, kind, separator, limit, **of_files):
             "text_pair and label"
         )
     values: dict[str, typing.Any] = {
-        role: list(table[name])[:limit] for role, name in columns.items()
+        role: list(itertools.islice(table[name], limit)) for role, name in columns.items()
     }
     feature = getattr(table, "features", {}).get(label)  # of a Hugging Face dataset
     names = getattr(feature, "names", None)  # of a ClassLabel

@@ -303,15 +303,22 @@ def test_mined_negatives():
     found = embed.mine_negatives(EmbeddingExamples(pairs), 1, margin=-2.0)
     assert [row[:2] for row in found.texts] == pairs
     corpus = [positive for _, positive in pairs]
-    for query, _, negative in found.texts:
+    gaps = []  # between the positive and the text that is least similar
+    for query, right_answer, negative in found.texts:
         right = {positive for other, positive in pairs if other == query}
         others = [text for text in corpus if text not in right]
         similar = embed.similarity(embed.encode(query), embed.encode(others))[0]
         assert negative == others[similar.argmax()]
-    fewer = embed.mine_negatives(EmbeddingExamples(pairs), 1, margin=0.0)
+        near = embed.similarity(embed.encode(query), embed.encode(right_answer)).item()
+        gaps.append(near - similar.min())
+    margin = (min(gaps) + max(gaps)) / 2
+    with pytest.warns(UserWarning, match=r"\d of 4 rows were left out, .* lower count") as caught:
+        fewer = embed.mine_negatives(EmbeddingExamples(pairs), 1, margin=margin)
+    assert f" {4 - len(fewer)} of 4 " in str(caught[0].message)
+    assert caught[0].filename == __file__
     for query, positive, negative in fewer.texts:
         near, far = embed.similarity(embed.encode(query), embed.encode([positive, negative]))[0]
-        assert far < near
+        assert far < near - margin
     with pytest.raises(ValueError, match="lower count or margin"):
         embed.mine_negatives(EmbeddingExamples(pairs), 1, margin=3.0)
     with pytest.raises(ValueError, match="without scores and classes"):
