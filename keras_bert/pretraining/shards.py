@@ -7,6 +7,7 @@ import typing
 import numpy as np
 
 from keras_bert.runtime.files import sha256_of, writing
+from keras_bert.untrusted.protobuf import varint
 
 
 @dataclasses.dataclass
@@ -114,20 +115,7 @@ def _fields(view):
     """Yield (number, value) of the length-delimited fields of a protocol buffer message."""
     at = 0
     while at < len(view):
-        tag, at = _varint(view, at)
-        size, at = _varint(view, at)
+        tag, at = varint(view, at)
+        size, at = varint(view, at)
         yield tag >> 3, view[at : at + size]
         at += size
-
-
-def _varint(view, at):
-    value = shift = 0
-    while True:
-        byte = view[at]
-        value |= (byte & 0x7F) << shift
-        at += 1
-        if byte < 0x80:
-            return value, at
-        shift += 7
-        if shift > 63:
-            raise ValueError("a number has more than 64 bits")
