@@ -21,7 +21,8 @@ class _EmbeddingLoss(keras.losses.Loss):
     """Base class: a mean over rows with a weight, by default."""
 
     def __init__(self, name, reduction="mean_with_sample_weight", dtype=None):
-        super().__init__(name=name, reduction=reduction, dtype=dtype)
+        # Lower precision would round the numbers of texts, and scores, to equal ones.
+        super().__init__(name=name, reduction=reduction, dtype=dtype or "float32")
 
     def get_config(self):
         return {"name": self.name, "reduction": self.reduction, "dtype": self.dtype}
@@ -57,43 +58,23 @@ class MultipleNegativesRanking(_EmbeddingLoss):
     def call(self, y_true, y_pred):
         """Return the loss of each row, (batch,).
 
-        `y_true` are numbers of the texts, int (batch, texts); equal texts have equal numbers.
+        `y_true` are numbers of the texts, int (batch, texts), below 2**24, since Keras converts
+        them to float32. Equal texts have equal numbers.
         """
         select, y_true, y_pred = distribution.gather_replicas(ops.cast(y_true, "int32"), y_pred)
+        vectors = unit_length(y_pred)
         query_ids, positive_ids = y_true[:, 0], y_true[:, 1]
         negative_ids = ops.reshape(y_true[:, 2:], (-1,))
-        vectors = unit_length(y_pred)
+        candidate_ids = ops.concatenate([positive_ids, negative_ids], axis=0)
         query, positive = vectors[:, 0], vectors[:, 1]
-        scores = self.scale * ops.matmul(query, ops.transpose(positive))  # (batch, batch)
         negatives = ops.reshape(vectors[:, 2:], (-1, vectors.shape[-1]))
-        hard = self.scale * ops.matmul(query, ops.transpose(negatives))  # (batch, negatives)
-        total = self._loss(scores, query_ids, positive_ids, hard, negative_ids)
+        candidates = ops.concatenate([positive, negatives], axis=0)  # (candidates, width)
+        scores = self.scale * ops.matmul(query, ops.transpose(candidates))  # (batch, candidates)
+        total = _cross_entropy(scores, query_ids, positive_ids, candidate_ids)
         if self.symmetric:
-            no_hard = hard[:, :0], negative_ids[:0]
-            other = self._loss(ops.transpose(scores), positive_ids, query_ids, *no_hard)
-            total = (total + other) / 2
+            scores = self.scale * ops.matmul(positive, ops.transpose(query))  # (batch, batch)
+            total = (total + _cross_entropy(scores, positive_ids, query_ids, query_ids)) / 2
         return select(total)
-
-    def _loss(self, scores, query_ids, positive_ids, hard, negative_ids):
-        same_query = ops.cast(ops.equal(query_ids[:, None], query_ids), scores.dtype)
-
-        def are_positives(ids):  # True where a text is a positive of the query, (batch, texts)
-            same = ops.cast(ops.equal(positive_ids[:, None], ids), scores.dtype)
-            return ops.matmul(same_query, same) > 0
-
-        first, numbers = _first_occurrences(positive_ids)
-        is_positive = ops.equal(first[:, None], numbers)
-        is_negative = ops.logical_and(
-            ops.equal(first, numbers), ops.logical_not(are_positives(positive_ids))
-        )
-        scores = ops.where(ops.logical_or(is_negative, is_positive), scores, _MASKED)
-        at_positive = ops.sum(ops.where(is_positive, scores, 0.0), axis=1)
-        first, numbers = _first_occurrences(negative_ids)
-        is_negative = ops.logical_and(
-            ops.equal(first, numbers), ops.logical_not(are_positives(negative_ids))
-        )
-        hard = ops.where(is_negative, hard, _MASKED)
-        return ops.logsumexp(ops.concatenate([scores, hard], axis=1), axis=1) - at_positive
 
     def get_config(self):
         return {**super().get_config(), "scale": self.scale, "symmetric": self.symmetric}
@@ -292,13 +273,27 @@ class Matryoshka(_EmbeddingLoss):
         return cls(**config | {"loss": keras.saving.deserialize_keras_object(config["loss"])})
 
 
-def _first_occurrences(ids):
-    """Return the number of the first equal id for each id, and the numbers 0, 1, ..."""
-    count = ops.shape(ids)[0]
-    numbers = ops.arange(count, dtype="int32")
-    same = ops.equal(ids[:, None], ids)
-    # A comparison with the minimum works for no ids, too, for which `argmax` has no result.
-    return ops.min(ops.where(same, numbers, count), axis=1, initial=2**31 - 1), numbers
+def _cross_entropy(scores, query_ids, positive_ids, candidate_ids):
+    """Return the cross-entropy of each query's own positive among the candidates, (batch,).
+
+    Equal texts have equal ids. `scores` are (batch, candidates).
+    """
+    is_first = _is_first(candidate_ids)  # (candidates,): each text is one candidate
+    same_query = ops.equal(query_ids[:, None], query_ids)  # (batch, batch)
+    same_text = ops.equal(positive_ids[:, None], candidate_ids)  # (batch, candidates)
+    # Number of rows with the same query whose positive the candidate is.
+    count = ops.matmul(ops.cast(same_query, scores.dtype), ops.cast(same_text, scores.dtype))
+    is_own = ops.logical_and(same_text, is_first)
+    is_negative = ops.logical_and(count == 0, is_first)
+    scores = ops.where(ops.logical_or(is_own, is_negative), scores, _MASKED)
+    return ops.logsumexp(scores, axis=1) - ops.sum(ops.where(is_own, scores, 0.0), axis=1)
+
+
+def _is_first(ids):
+    """Return True for each id that no earlier one equals."""
+    numbers = ops.arange(ops.shape(ids)[0], dtype="int32")
+    is_repeated = ops.logical_and(ops.equal(ids[:, None], ids), numbers[:, None] > numbers)
+    return ops.logical_not(ops.any(is_repeated, axis=1))
 
 
 def _cosine(y_pred, first=0, second=1):

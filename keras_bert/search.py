@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from keras_bert.runtime.arguments import SIMILARITIES
+
 _BLOCK = 2**23  # numbers in a block of similarities; sorting it takes 160 MB
 
 
@@ -38,7 +40,7 @@ def similarity(first, second, kind="cosine"):
         return _rows([-np.linalg.norm(second - row, axis=1) for row in first], second)
     if kind == "manhattan":
         return _rows([-np.abs(second - row).sum(axis=1) for row in first], second)
-    raise ValueError(f"kind must be cosine, dot, euclidean or manhattan; received {kind!r}")
+    raise ValueError(f"kind must be one of {', '.join(SIMILARITIES)}; received {kind!r}")
 
 
 def _rows(rows, second):

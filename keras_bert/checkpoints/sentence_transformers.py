@@ -13,6 +13,7 @@ import numpy as np
 
 from keras_bert.checkpoints import folder, huggingface, tensor_files
 from keras_bert.checkpoints.canonical import Checkpoint, DenseLayer, EmbeddingModules
+from keras_bert.runtime.arguments import SIMILARITIES
 from keras_bert.runtime.escaping import check_name, printable
 from keras_bert.untrusted import containers
 
@@ -39,7 +40,6 @@ _ACTIVATIONS = {
 }  # fmt: skip
 _TORCH_MODULES = {"Identity": "torch.nn.modules.linear"}
 _DEFAULT_ACTIVATION = "torch.nn.modules.activation.Tanh"
-_SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
 _PACKAGE = "sentence_transformers"
 _TYPES = f"{_PACKAGE}.models."
 
@@ -195,10 +195,10 @@ def _read_embedding(
     for name in prompts:
         check_name(name, f"{path / _CONFIG_FILE}: the name of a prompt")
     similarity = config.get("similarity_fn_name") or "cosine"
-    if similarity not in _SIMILARITIES:
+    if similarity not in SIMILARITIES:
         raise ValueError(
             f"{path / _CONFIG_FILE}: similarity_fn_name must be one of "
-            f"{', '.join(_SIMILARITIES)}; received {similarity!r:.80}"
+            f"{', '.join(SIMILARITIES)}; received {similarity!r:.80}"
         )
     default = config.get("default_prompt_name")
     if default is not None and not (isinstance(default, str) and default in prompts):

@@ -11,11 +11,11 @@ from keras_bert import search
 from keras_bert.cli import arguments, reading
 from keras_bert.data import tabular
 from keras_bert.model_structure import find_encoder
+from keras_bert.provenance import digest_of_weights
 from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.files import atomic_write
 from keras_bert.runtime.terminal import print_line
 from keras_bert.tasks import inference, prediction_files
-from keras_bert.training.run_state import digest_of_weights
 from keras_bert.untrusted import containers
 
 
@@ -57,8 +57,7 @@ def mine(args):
     rows = prediction_files.table_lines(args.output, names, found.texts)
     with atomic_write(args.output) as temporary, open(temporary, "w", encoding="utf-8") as file:
         file.writelines(f"{row}\n" for row in rows)
-    left_out = len(pairs) - len(found)
-    print_line(f"{len(found)} rows written to {args.output}; {left_out} without enough negatives")
+    print_line(f"{len(found)} rows written to {args.output}")
 
 
 def _pipeline(args):

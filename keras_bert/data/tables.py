@@ -58,7 +58,7 @@ def _values(table, columns, limit):
             "text_pair and label"
         )
     values: dict[str, typing.Any] = {
-        role: list(table[name])[:limit] for role, name in columns.items()
+        role: list(itertools.islice(table[name], limit)) for role, name in columns.items()
     }
     label = next((columns[role] for role in _LABELS if role in columns), None)
     names, names_of_lists = class_names(table, label)

@@ -15,6 +15,7 @@ from keras_bert.exporting.onnx_folder import LABELS_FILE, MODEL_FILE, TEXT_TASKS
 from keras_bert.model_structure import find_encoder, find_output, find_task, max_sequence_length
 from keras_bert.runtime.escaping import markdown
 from keras_bert.runtime.files import temporary_folder
+from keras_bert.runtime.warn import level_of_caller
 
 QUANTIZATIONS = (None, "int8")
 _MAX_POINTS = 1  # largest loss without a warning: points of accuracy, or percent of the answers
@@ -189,7 +190,10 @@ def _compare(model, proto, file, dev):
     names = agreement.input_names(find_output(model))
     found = agreement.compare(int8, float32, dev, names)
     if warning := _warning(found):
-        warnings.warn(f"{dev.source}: {warning}. Use float32 where that is too much", stacklevel=4)
+        warnings.warn(
+            f"{dev.source}: {warning}. Use float32 where that is too much",
+            stacklevel=level_of_caller(),
+        )
     return found, int8.seconds / float32.seconds
 
 

@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 from keras_bert.runtime import label_types, reading
+from keras_bert.runtime.arguments import SIMILARITIES
 from keras_bert.runtime.escaping import check_name
 
 MODEL_FILE = "model.onnx"
@@ -14,7 +15,6 @@ TASKS = (*TEXT_TASKS, "tagger", "span_selector", "multiple_choice", "masked_lm",
 
 
 LONG_TEXTS = ("truncate", "window", "error")
-SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
 _IS_VALID = {
     "pairs": lambda value: isinstance(value, bool),
     "multi_label": lambda value: isinstance(value, bool),

@@ -207,12 +207,10 @@ def save(model, path, *, format="keras"):
     if path.suffix != ".keras":
         path = path / MODEL_FILE
     path.parent.mkdir(parents=True, exist_ok=True)
-    optimizer, compiled = getattr(model, "optimizer", None), model.compiled
     metrics, _ = provenance.known_metrics_and_license(model)
     try:
         with atomic_write(path) as temporary:
-            model.optimizer, model.compiled = None, False
-            model.save(temporary)
+            _without_optimizer(model).save(temporary)
             if metrics is not None:
                 provenance.add_metrics(temporary, metrics)
             if keras_file.contains_code(temporary):
@@ -222,8 +220,16 @@ def save(model, path, *, format="keras"):
     except OSError as error:
         reason = error.strerror or first_line(error)
         raise OSError(f"{path} could not be written: {reason}") from error
-    finally:
-        model.optimizer, model.compiled = optimizer, compiled
+
+
+def _without_optimizer(model):
+    """Return an object with the attributes of a model except its optimizer.
+
+    The model itself stays as it is, because another thread may train it.
+    """
+    copy = object.__new__(type(model))  # `copy.copy` would save and load the model
+    copy.__dict__.update({**model.__dict__, "optimizer": None, "compiled": False})
+    return copy
 
 
 def _save_metrics(metrics, folder):

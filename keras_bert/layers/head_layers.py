@@ -8,6 +8,7 @@ from keras_bert.layers.activations import activation
 from keras_bert.layers.encoder_layers import MASKED_LOGIT, gather_positions
 from keras_bert.layers.initializers import initializer
 from keras_bert.runtime import label_types
+from keras_bert.runtime.arguments import SIMILARITIES
 from keras_bert.runtime.escaping import check_name
 
 
@@ -28,7 +29,7 @@ class TaskOutput(keras.layers.Layer):
         long_texts: `"truncate"`, or `"window"` to average the answers for parts of long texts.
         prompts: Dict from names to texts that come before each text to embed, or `None`.
         default_prompt: Name of the prompt that is used by default, or `None`.
-        similarity: How to compare embeddings: one of `SIMILARITIES`.
+        similarity: How to compare embeddings: `"cosine"`, `"dot"`, `"euclidean"` or `"manhattan"`.
         label_type: The type of the labels in results: `"str"`, `"int"`, `"float"` or `"bool"`.
 
     Raises:
@@ -40,8 +41,6 @@ class TaskOutput(keras.layers.Layer):
     >>> tuple(TaskOutput("classifier", labels=["no", "yes"])(keras.ops.ones((1, 2))).shape)
     (1, 2)
     """
-
-    SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
 
     def __init__(
         self,
@@ -67,8 +66,8 @@ class TaskOutput(keras.layers.Layer):
         self.pairs = pairs
         self.multi_label = multi_label
         self.no_answer = no_answer
-        if similarity not in self.SIMILARITIES:
-            known = ", ".join(self.SIMILARITIES)
+        if similarity not in SIMILARITIES:
+            known = ", ".join(SIMILARITIES)
             raise ValueError(f"similarity must be one of {known}; received {similarity!r}")
         if not isinstance(prompts or {}, dict) or not all(
             isinstance(part, str) for pair in (prompts or {}).items() for part in pair

@@ -2,6 +2,7 @@
 
 import collections
 import numbers
+import warnings
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from keras_bert.data.retrieval import RetrievalData
 from keras_bert.pipelines.inputs import SOURCE, check_texts, is_pair, listed, prompt_of
 from keras_bert.pipelines.kinds import TextPipeline
 from keras_bert.runtime.arguments import as_integer
+from keras_bert.runtime.warn import level_of_caller
 
 _MINED = 20  # texts that are looked at for each negative
 
@@ -43,7 +45,7 @@ class Embedding(TextPipeline):
         Args:
             examples: `keras_bert.EmbeddingExamples` of pairs without scores. The second texts are
                 the corpus.
-            count: Negatives per row. Rows with fewer are left out.
+            count: Negatives per row. Rows with fewer are left out, and a warning counts them.
             margin: A text whose cosine similarity is not below that of the positive by the margin
                 is left out, because it may be another right answer.
             prompt: Prompt of the first texts, see `encode`.
@@ -96,6 +98,12 @@ class Embedding(TextPipeline):
         if not rows:
             raise ValueError(
                 f"no row of {examples.source} has {count} negatives; lower count or margin"
+            )
+        if left_out := len(examples) - len(rows):
+            warnings.warn(
+                f"{examples.source}: {left_out} of {len(examples)} rows were left out, because "
+                f"they have fewer than {count} negatives. To keep more rows, lower count or margin",
+                stacklevel=level_of_caller(),
             )
         return EmbeddingExamples(rows, source=examples.source)
 

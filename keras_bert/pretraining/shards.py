@@ -1,12 +1,13 @@
 """TFRecord files of tokenized documents: an atomic writer and a parser without TensorFlow."""
 
-import contextlib
 import dataclasses
-import hashlib
 import os
 import typing
 
 import numpy as np
+
+from keras_bert.runtime.files import sha256_of, writing
+from keras_bert.untrusted.protobuf import varint
 
 
 @dataclasses.dataclass
@@ -42,7 +43,7 @@ class ShardWriter:
     def __enter__(self):
         import tensorflow as tf
 
-        with self._errors():
+        with writing(self._file, self._temporary):
             self._writer = tf.io.TFRecordWriter(str(self._temporary))
         return self
 
@@ -63,7 +64,7 @@ class ShardWriter:
         }
         example = tf.train.Example(features=tf.train.Features(feature=features))
         # Deterministic, because the order of a protocol buffer's map is otherwise arbitrary.
-        with self._errors():
+        with writing(self._file, self._temporary):
             self._writer.write(example.SerializeToString(deterministic=True))
         self.record["documents"] += 1
         self.record["sentences"] += len(document.sentence_lengths)
@@ -72,30 +73,22 @@ class ShardWriter:
 
     def __exit__(self, kind, *_):
         try:
-            with self._errors():
+            with writing(self._file, self._temporary):
                 self._writer.close()
+                if kind is None and self.record["documents"]:
+                    self._publish()
         except OSError:
-            self._temporary.unlink(missing_ok=True)
             if kind is None:  # otherwise the first error is raised
                 raise
-            return
-        if kind is not None or not self.record["documents"]:
+        finally:
             self._temporary.unlink(missing_ok=True)
-            return
+
+    def _publish(self):
+        """Give the complete file its name."""
         with open(self._temporary, "r+b") as file:  # Windows cannot sync a read-only file
-            self.record["sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
             os.fsync(file.fileno())
+        self.record["sha256"] = sha256_of(self._temporary)
         os.replace(self._temporary, self._file)
-
-    @contextlib.contextmanager
-    def _errors(self):
-        """Convert TensorFlow's errors, for example for a full disk, to OSError."""
-        import tensorflow as tf
-
-        try:
-            yield
-        except tf.errors.OpError as error:
-            raise OSError(f"{self._file}: {error.message}") from error
 
 
 def parse(content):
@@ -122,20 +115,7 @@ def _fields(view):
     """Yield (number, value) of the length-delimited fields of a protocol buffer message."""
     at = 0
     while at < len(view):
-        tag, at = _varint(view, at)
-        size, at = _varint(view, at)
+        tag, at = varint(view, at)
+        size, at = varint(view, at)
         yield tag >> 3, view[at : at + size]
         at += size
-
-
-def _varint(view, at):
-    value = shift = 0
-    while True:
-        byte = view[at]
-        value |= (byte & 0x7F) << shift
-        at += 1
-        if byte < 0x80:
-            return value, at
-        shift += 7
-        if shift > 63:
-            raise ValueError("a number has more than 64 bits")

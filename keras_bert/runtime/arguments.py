@@ -1,6 +1,8 @@
-"""Checks of arguments."""
+"""Checks of arguments, and values that several modules allow."""
 
 import operator
+
+SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")  # ways to compare embeddings
 
 
 def as_integer(name, value, minimum):

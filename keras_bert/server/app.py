@@ -124,6 +124,16 @@ def make(models, host=HOST, limits=None, poll=1.0):
     return uvicorn.Server(config)
 
 
+def _description(model):
+    """Return the name, version and labels of a model for the web page."""
+    current = model.current  # read it once, because another thread sets it
+    return {
+        "name": model.name,
+        "version": None if current is None else str(current.number),
+        "labels": None if current is None else current.labels,
+    }
+
+
 class _App:
     """Request handlers and the state that they share."""
 
@@ -168,15 +178,7 @@ class _App:
     async def list_models(self, request):
         """Return names and labels for the web page. TensorFlow Serving has no such request."""
         self._check_origin(request)
-        found = [
-            {
-                "name": model.name,
-                "version": model.current and str(model.current.number),
-                "labels": model.current and model.current.labels,
-            }
-            for model in self._models.values()
-        ]
-        return _json({"models": found})
+        return _json({"models": [_description(model) for model in self._models.values()]})
 
     async def rest(self, request):
         """Handle TensorFlow Serving's requests."""

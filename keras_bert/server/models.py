@@ -198,7 +198,8 @@ class Model:
 
         Raises a `LookupError` if there is no such version, or none at all.
         """
-        states = dict(sorted(self._states.items(), reverse=True))
+        states = dict(self._states)  # a copy, because another thread changes them
+        states = dict(sorted(states.items(), reverse=True))
         if number is not None and number not in states:
             raise LookupError(f"Could not find version {number} of model {self.name}")
         if not states:

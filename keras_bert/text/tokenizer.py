@@ -13,6 +13,7 @@ import warnings
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.runtime.warn import level_of_caller
 from keras_bert.text import tables, unicode_tables, wordpiece
 
 UNKNOWN = "[UNK]"
@@ -241,14 +242,14 @@ def _warn_of_mismatch(tokens, lowercase, strip_accents):
             f"{options} does not fit this vocabulary: {len(lost)} of its {len(tokens)} tokens, "
             f"such as {tokens[lost[0]]!r}, never match a text. Set the options with which the "
             "vocabulary was made.",
-            stacklevel=3,
+            stacklevel=level_of_caller(),
         )
     elif not lowercase and len(lower) >= _MIN_MISMATCHES and not len(upper):
         warnings.warn(
             f"{options} does not fit this vocabulary: {len(lower)} of its {len(tokens)} tokens "
             "have a letter a-z and no token has a letter A-Z, so words in upper case become "
             f"{UNKNOWN}. Set lowercase=True.",
-            stacklevel=3,
+            stacklevel=level_of_caller(),
         )
 
 

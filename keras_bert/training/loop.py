@@ -95,10 +95,17 @@ class Loop:
             return None
         if record is None:  # stopped before the first score
             epoch = round(state.epoch + state.batch / self.plan.batches, 3)
-            record = {"epoch": epoch, "loss": state.loss, **self._score()}
+            record = {"epoch": epoch, "loss": state.loss, **self._scores()}
         if record["epoch"] not in [each["epoch"] for each in state.history]:
             state.history.append(record)  # stopped before the epoch was recorded
         return record
+
+    def _scores(self):
+        """Return the metrics of the held-out data, or raise KeyboardInterrupt after Ctrl-C."""
+        with stop_requests() as stop:
+            scores = self._score()
+            stop.check()  # a library that swallows Ctrl-C may return only a part of the answers
+        return scores
 
     def _train(self):
         """Train epochs until the last one, Ctrl-C or a callback."""
@@ -137,6 +144,7 @@ class Loop:
             more = plan.epoch(plan.epochs).dataset().repeat().take(plan.missing)
             callbacks = plan.callbacks(plan.epochs, 0)
             self._model.fit(more, shuffle=False, verbose=0, callbacks=callbacks)
+        stop.check()
         _check_weights(self._model)
 
     def _after_batch(self, batch):
@@ -164,7 +172,7 @@ class Loop:
         record = {"epoch": epoch, "loss": state.loss}
         if self._score is not None:
             self._callbacks.on_test_begin()
-            record |= self._score()
+            record |= self._scores()
             logs = logs_of(record)
             self._callbacks.on_test_end(
                 {key.removeprefix("val_"): logs[key] for key in logs if key != "loss"}

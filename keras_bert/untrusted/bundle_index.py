@@ -13,10 +13,12 @@ from typing import NamedTuple
 
 from keras_bert.runtime import reading
 from keras_bert.untrusted import containers
+from keras_bert.untrusted.protobuf import varint
 
 MAX_INDEX = 2**24  # bytes; BERT-Large with Adam's slots has 2**17
 _MAX_ENTRIES = 2**17  # tensors; BERT-Large with Adam's slots has 2**11
 _MAX_KEY = 2**11  # bytes of a name; a key may share bytes with the key before it
+_MAX_NUMBER = 5  # bytes of a number, which has at most 32 bits
 _FOOTER = 48  # bytes
 _TRAILER = 5  # bytes after a block: type of compression, checksum
 _MAGIC = 0xDB4775248B80FB57
@@ -108,17 +110,16 @@ def _read_table(data: bytes) -> list[tuple[bytes, bytes]]:
     if len(data) < _FOOTER or int.from_bytes(data[-8:], "little") != _MAGIC:
         raise ValueError("the index is truncated or not an index")
     position = len(data) - _FOOTER
-    limit = len(data) - 8
     handles = []
     for _ in range(4):  # offset and size of the metadata block, and of the index block
-        number, position = _varint(data, position, limit)
+        number, position = varint(data, position, _MAX_NUMBER)
         handles.append(number)
     _read_block(data, handles[0], handles[1])
     items: list[tuple[bytes, bytes]] = []
     end = 0
     for _, handle in _read_block(data, handles[2], handles[3]):
-        offset, position = _varint(handle, 0, len(handle))
-        size, position = _varint(handle, position, len(handle))
+        offset, position = varint(handle, 0, _MAX_NUMBER)
+        size, position = varint(handle, position, _MAX_NUMBER)
         if position != len(handle) or offset < end:
             raise ValueError("the blocks of the index overlap")
         end = offset + size + _TRAILER
@@ -148,9 +149,9 @@ def _read_block(data: bytes, offset: int, size: int) -> list[tuple[bytes, bytes]
     position = offset
     while position < end:
         start = position
-        shared, position = _varint(data, position, end)
-        rest, position = _varint(data, position, end)
-        length, position = _varint(data, position, end)
+        shared, position = varint(data, position, _MAX_NUMBER)
+        rest, position = varint(data, position, _MAX_NUMBER)
+        length, position = varint(data, position, _MAX_NUMBER)
         if shared > len(key) or position + rest + length > end:
             raise ValueError("an entry of the index is truncated")
         if shared + rest > _MAX_KEY or len(items) == _MAX_ENTRIES:
@@ -168,17 +169,3 @@ def _read_block(data: bytes, offset: int, size: int) -> list[tuple[bytes, bytes]
     if starts[0] != 0 or not full_keys.issuperset(starts) or sorted(set(starts)) != starts:
         raise ValueError("the restart offsets of the index do not point at entries")
     return items
-
-
-def _varint(data: bytes, position: int, limit: int) -> tuple[int, int]:
-    """Return a number of at most 32 bits, and the position after it."""
-    value = 0
-    for shift in range(0, 35, 7):
-        if position >= limit:
-            break
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80 and value < 2**32:
-            return value, position
-    raise ValueError("a number of the index is broken")

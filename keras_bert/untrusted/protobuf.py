@@ -87,10 +87,10 @@ def _scan(data: bytes, schema: _Schema, limit: int) -> None:
                 return
             end, schema = outer.pop()
         fields += 1
-        tag, position = _varint(data, position, _MAX_TAG)
+        tag, position = varint(data, position, _MAX_TAG)
         wire_type = tag & 7
         if wire_type == _SIZED:
-            size, start = _varint(data, position, _MAX_TAG)
+            size, start = varint(data, position, _MAX_TAG)
             position = start + size
             inner = schema.get(tag)
             if position <= end and isinstance(inner, dict):
@@ -105,7 +105,7 @@ def _scan(data: bytes, schema: _Schema, limit: int) -> None:
             elif inner == _PACKED:
                 fields += size
         elif wire_type == _VARINT:
-            _, position = _varint(data, position, _MAX_NUMBER)
+            _, position = varint(data, position, _MAX_NUMBER)
         elif wire_type in _FIXED_SIZES:
             position += _FIXED_SIZES[wire_type]
         else:
@@ -116,7 +116,7 @@ def _scan(data: bytes, schema: _Schema, limit: int) -> None:
             raise ValueError(f"more than {limit} fields")
 
 
-def _varint(data: bytes, position: int, limit: int) -> tuple[int, int]:
+def varint(data: bytes | memoryview, position: int, limit: int = _MAX_NUMBER) -> tuple[int, int]:
     """Return the number of at most `limit` bytes at a position, and the position after it."""
     # Most numbers have one byte.
     if position < len(data) and data[position] < 0x80:

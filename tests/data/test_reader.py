@@ -20,6 +20,24 @@ def test_tables_in_memory():
     assert pairs.text_pairs == ["a, b", ""] and pairs.labels is None
 
 
+def test_limit_reads_only_the_first_values_of_a_column():
+    class Column:
+        """A column that is read on demand, as those of Hugging Face datasets."""
+
+        def __init__(self, value):
+            self.value = value
+
+        def __iter__(self):
+            for index in range(10):
+                assert index < 3, "a value after the limit was read"
+                yield f"{self.value} {index}"
+
+    table = {"text": Column("so"), "label": Column("class")}
+    found = keras_bert.read(table, text="text", label="label", limit=3)
+    assert found.texts == ["so 0", "so 1", "so 2"]
+    assert found.labels == ["class 0", "class 1", "class 2"]
+
+
 def test_hugging_face_dataset():
     """Its class labels are numbers with names."""
 

@@ -104,6 +104,28 @@ def test_save_and_load(tmp_path):
     model.fit(inputs, np.zeros((1, 2)), verbose=0)
 
 
+@pytest.mark.parametrize("kind", ["sequential", "functional"])
+def test_a_model_can_be_saved_while_it_is_trained(tmp_path, monkeypatch, kind):
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    if kind == "functional":
+        model = keras.Model(model.inputs[0], model.outputs[0])
+    optimizer = keras.optimizers.Adam()
+    model.compile(optimizer, "mse")
+    model.fit(np.ones((1, 2)), np.ones((1, 1)), verbose=0)
+    save, seen = keras.layers.Dense.save_own_variables, []
+
+    def watch(layer, store):
+        seen.append((model.optimizer, model.compiled))
+        save(layer, store)
+
+    monkeypatch.setattr(keras.layers.Dense, "save_own_variables", watch)
+    keras_bert.save(model, tmp_path / "a.keras")
+    assert seen == [(optimizer, True)]
+    again = keras_bert.load(tmp_path / "a.keras")
+    np.testing.assert_array_equal(again(np.ones((1, 2))), model(np.ones((1, 2))))
+    assert type(again) is type(model) and not again.compiled
+
+
 def test_failed_save_keeps_the_old_file(tmp_path, monkeypatch):
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     path = tmp_path / "model.keras"

@@ -96,6 +96,27 @@ def call(port, path, body=None, method=None, headers=(), timeout=30):
         connection.close()
 
 
+def test_the_list_shows_one_state_of_a_model_that_is_being_unloaded():
+    class Unloaded:
+        """A model that another thread unloads after the first look at it."""
+
+        name, reads = "reviews", 0
+
+        def refresh(self, settled=True):
+            pass
+
+        @property
+        def current(self):
+            self.reads += 1
+            return models.Version(3, {}, {}, ["no"], None) if self.reads == 1 else None
+
+    with serving([Unloaded()]) as port:
+        expected = {"name": "reviews", "version": "3", "labels": ["no"]}
+        assert call(port, "/models") == (200, {"models": [expected]})
+        expected = {"name": "reviews", "version": None, "labels": None}
+        assert call(port, "/models") == (200, {"models": [expected]})
+
+
 def raw(port, *parts, pause=0.0, timeout=30):
     """Send bytes unchanged, with a pause before each part; return the bytes received."""
     with socket.create_connection(("127.0.0.1", port), timeout=timeout) as connection:

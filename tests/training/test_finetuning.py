@@ -1,7 +1,9 @@
 """Fine-tuning: every task learns, the best epoch is kept, runs repeat, and Ctrl-C stops."""
 
+import contextlib
 import inspect
 import re
+import signal
 
 import keras
 import numpy as np
@@ -167,6 +169,28 @@ def test_ctrl_c_returns_the_best_so_far(eager, scored):
     model, metrics = finetune(examples, examples, batch_size=4, callbacks=[CtrlC(5)])
     assert metrics["stopped"]
     assert (metrics["best_epoch"], len(metrics["history"])) == (1, 2)
+    for a, b in zip(weights(model), kept[0], strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("method", ["on_train_batch_end", "on_test_begin"])
+def test_an_epoch_with_a_swallowed_ctrl_c_is_not_the_best(eager, scored, method):
+    """TensorFlow, for example, swallows the KeyboardInterrupt of a Python function."""
+    kept = scored(accuracy=[0.5, 0.9])
+    calls = []
+
+    def swallow(*_, **__):
+        calls.append(method)
+        if len(calls) == 2:  # in the second epoch of one batch
+            with contextlib.suppress(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+
+    callback = keras.callbacks.Callback()
+    setattr(callback, method, swallow)
+    examples = tiny.examples(tiny.ROWS[:8])
+    model, metrics = finetune(examples, examples, batch_size=8, callbacks=[callback])
+    assert (metrics["stopped"], metrics["best_epoch"], metrics["accuracy"]) == (True, 1, 0.5)
+    assert [record["epoch"] for record in metrics["history"]] == [1]
     for a, b in zip(weights(model), kept[0], strict=True):
         np.testing.assert_array_equal(a, b)
 
