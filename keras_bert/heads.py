@@ -444,7 +444,8 @@ def siamese(model, *, name="siamese"):
     *layers, output = model.layers[model.layers.index(pooling) + 1 :]
     for layer in layers:
         x = layer(x)
-    x = SplitChoices(name="split_texts")(x, inputs["input_word_ids"])  # (batch, texts, width)
+    split = SplitChoices(keep_width=True, name="split_texts")
+    x = split(x, inputs["input_word_ids"])  # (batch, texts, width)
     output = TaskOutput.from_config(output.get_config())
     return TokenModel(inputs, output(x), name=name)
 

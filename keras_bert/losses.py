@@ -1,10 +1,11 @@
 """Losses for embeddings, as plain Keras losses.
 
 `y_pred` are the embeddings of rows of texts, floats (batch, texts, width), as from
-`heads.siamese`. The losses scale them to length 1 themselves.
+`heads.siamese`. The losses scale them to length 1 themselves, except for distances that are not the
+cosine.
 
 Defaults are those of sentence-transformers, except for `Triplet`, which uses the cosine distance
-and a margin of 0.5. `Distillation` has no counterpart there.
+and a margin of 0.5 (there: the Euclidean distance and 5). `Distillation` has no counterpart there.
 """
 
 import keras
@@ -12,6 +13,7 @@ from keras import ops
 
 from keras_bert.layers.head_layers import unit_length
 from keras_bert.runtime import distribution
+from keras_bert.runtime.arguments import as_integer
 
 _PACKAGE = "keras_bert"
 _MASKED = -1e9  # a score that does not count
@@ -57,34 +59,41 @@ class MultipleNegativesRanking(_EmbeddingLoss):
     def call(self, y_true, y_pred):
         """Return the loss of each row, (batch,).
 
-        `y_true` are numbers of the texts, int (batch, texts); equal texts have equal numbers.
+        `y_true` are numbers of the texts, int (batch, texts); equal texts have equal numbers. With
+        classes, `y_true` has a further column, the number of the class of each row. Texts of
+        another row with the same class are not used as negatives.
         """
         select, y_true, y_pred = distribution.gather_replicas(ops.cast(y_true, "int32"), y_pred)
-        query_ids, positive_ids = y_true[:, 0], y_true[:, 1]
-        negative_ids = ops.reshape(y_true[:, 2:], (-1,))
+        query_ids, positive_ids, classes = y_true[:, 0], y_true[:, 1], y_true[:, -1]
+        texts_per_row = ops.shape(y_pred)[1]
+        has_classes = ops.shape(y_true)[1] > texts_per_row
+        negative_ids = ops.reshape(y_true[:, 2:texts_per_row], (-1,))
         vectors = unit_length(y_pred)
         query, positive = vectors[:, 0], vectors[:, 1]
         scores = self.scale * ops.matmul(query, ops.transpose(positive))  # (batch, batch)
         negatives = ops.reshape(vectors[:, 2:], (-1, vectors.shape[-1]))
         hard = self.scale * ops.matmul(query, ops.transpose(negatives))  # (batch, negatives)
-        total = self._loss(scores, query_ids, positive_ids, hard, negative_ids)
+        group_of_query = ops.where(has_classes, classes, query_ids)
+        total = self._loss(scores, group_of_query, positive_ids, hard, negative_ids)
         if self.symmetric:
             no_hard = hard[:, :0], negative_ids[:0]
-            other = self._loss(ops.transpose(scores), positive_ids, query_ids, *no_hard)
+            group_of_positive = ops.where(has_classes, classes, positive_ids)
+            other = self._loss(ops.transpose(scores), group_of_positive, query_ids, *no_hard)
             total = (total + other) / 2
         return select(total)
 
-    def _loss(self, scores, query_ids, positive_ids, hard, negative_ids):
-        same_query = ops.cast(ops.equal(query_ids[:, None], query_ids), scores.dtype)
+    def _loss(self, scores, groups, candidate_ids, hard, negative_ids):
+        """Return the loss of finding candidate i for row i. Rows of a group share positives."""
+        same_group = ops.cast(ops.equal(groups[:, None], groups), scores.dtype)
 
-        def are_positives(ids):  # True where a text is a positive of the query, (batch, texts)
-            same = ops.cast(ops.equal(positive_ids[:, None], ids), scores.dtype)
-            return ops.matmul(same_query, same) > 0
+        def are_positives(ids):  # True where a text is a positive of the group, (batch, texts)
+            same = ops.cast(ops.equal(candidate_ids[:, None], ids), scores.dtype)
+            return ops.matmul(same_group, same) > 0
 
-        first, numbers = _first_occurrences(positive_ids)
+        first, numbers = _first_occurrences(candidate_ids)
         is_positive = ops.equal(first[:, None], numbers)
         is_negative = ops.logical_and(
-            ops.equal(first, numbers), ops.logical_not(are_positives(positive_ids))
+            ops.equal(first, numbers), ops.logical_not(are_positives(candidate_ids))
         )
         scores = ops.where(ops.logical_or(is_negative, is_positive), scores, _MASKED)
         at_positive = ops.sum(ops.where(is_positive, scores, 0.0), axis=1)
@@ -163,12 +172,17 @@ class CoSENT(_EmbeddingLoss):
 class Triplet(_EmbeddingLoss):
     """The positive should be nearer to the anchor than the negative, by a margin.
 
-    Source: Schroff et al. (2015), FaceNet, equation 3, with the cosine distance.
+    Source: Schroff et al. (2015), FaceNet, equation 3, with the cosine distance by default.
 
     Args:
         margin: The loss is 0 if the negative is farther from the anchor than the positive by at
             least this.
+        distance: `"cosine"` (1 - the cosine similarity), `"euclidean"` or `"manhattan"`. The last
+            two compare the vectors as they are, not scaled to length 1.
         name, reduction, dtype: See `keras.losses.Loss`.
+
+    Raises:
+        ValueError: If the distance is unknown.
 
     Example:
 
@@ -177,16 +191,32 @@ class Triplet(_EmbeddingLoss):
     0.0
     """
 
-    def __init__(self, margin=0.5, name="triplet", **options):
+    DISTANCES = ("cosine", "euclidean", "manhattan")
+
+    def __init__(self, margin=0.5, distance="cosine", name="triplet", **options):
         super().__init__(name, **options)
-        self.margin = margin
+        if distance not in self.DISTANCES:
+            raise ValueError(
+                f"distance must be one of {', '.join(self.DISTANCES)}; received {distance!r:.80}"
+            )
+        self.margin, self.distance = margin, distance
 
     def call(self, y_true, y_pred):
-        near, far = 1 - _cosine(y_pred, 0, 1), 1 - _cosine(y_pred, 0, 2)
+        near, far = self._distance(y_pred, 0, 1), self._distance(y_pred, 0, 2)
         return ops.maximum(near - far + self.margin, 0.0)
 
+    def _distance(self, y_pred, first, second):
+        """Return the distance of two texts of each row, (batch,)."""
+        if self.distance == "cosine":
+            return 1 - _cosine(y_pred, first, second)
+        difference = y_pred[:, first] - y_pred[:, second]
+        if self.distance == "manhattan":
+            return ops.sum(ops.abs(difference), axis=-1)
+        # Clip before the square root, which has no gradient at 0.
+        return ops.sqrt(ops.maximum(ops.sum(ops.square(difference), axis=-1), 1e-24))
+
     def get_config(self):
-        return {**super().get_config(), "margin": self.margin}
+        return {**super().get_config(), "margin": self.margin, "distance": self.distance}
 
 
 @keras.saving.register_keras_serializable(package=_PACKAGE)
@@ -258,7 +288,8 @@ class Matryoshka(_EmbeddingLoss):
         name, reduction, dtype: See `keras.losses.Loss`.
 
     Raises:
-        ValueError: If there is not a weight for each width.
+        ValueError: If a width is not an integer of at least 1, or there is not a weight for each
+            width. In a call, if a width is above that of the embeddings.
 
     Example:
 
@@ -269,7 +300,8 @@ class Matryoshka(_EmbeddingLoss):
 
     def __init__(self, loss, dims, weights=None, name="matryoshka", **options):
         super().__init__(name, **options)
-        self.loss, self.dims = loss, tuple(dims)
+        self.loss = loss
+        self.dims = tuple(as_integer("dims", size, 1) for size in dims)
         self.weights = tuple(weights or [1.0] * len(self.dims))
         if len(self.weights) != len(self.dims) or not self.dims:
             raise ValueError(
@@ -278,6 +310,11 @@ class Matryoshka(_EmbeddingLoss):
             )
 
     def call(self, y_true, y_pred):
+        width = y_pred.shape[-1]
+        if width is not None and max(self.dims) > width:
+            raise ValueError(
+                f"dims must be at most {width}, the width of the embeddings; received {self.dims}"
+            )
         return sum(
             weight * self.loss.call(y_true, y_pred[:, :, :size])
             for size, weight in zip(self.dims, self.weights, strict=True)

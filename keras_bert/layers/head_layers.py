@@ -447,7 +447,8 @@ class MergeChoices(keras.layers.Layer):
 class SplitChoices(keras.layers.Layer):
     """Reshape logits (batch * choices, 1) to (batch, choices), the shape of the given ids.
 
-    Vectors (batch * choices, width) become (batch, choices, width).
+    Args:
+        keep_width: If True, reshape vectors (batch * choices, width) to (batch, choices, width).
 
     Example:
 
@@ -456,16 +457,20 @@ class SplitChoices(keras.layers.Layer):
     (2, 3)
     """
 
-    def __init__(self, **kwargs):
+    def __init__(self, keep_width=False, **kwargs):
         super().__init__(**kwargs)
+        self.keep_width = keep_width
         self.built = True
 
     def call(self, logits, ids):
-        width = logits.shape[-1:] if logits.shape[-1] != 1 else ()
-        return ops.reshape(logits, (*ops.shape(ids)[:2], *width))
+        return ops.reshape(logits, self.compute_output_shape(logits.shape, ops.shape(ids)))
 
     def compute_output_shape(self, logits_shape, ids_shape):
-        return (*ids_shape[:2], *(logits_shape[-1:] if logits_shape[-1] != 1 else ()))
+        width = logits_shape[-1:] if self.keep_width else ()
+        return (*ids_shape[:2], *width)
+
+    def get_config(self):
+        return {**super().get_config(), "keep_width": self.keep_width}
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")

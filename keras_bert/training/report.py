@@ -46,7 +46,12 @@ def draw_curves(folder, history, x="epoch"):
     """
     figure = new_figure(9, 4.5)
     left, right = figure.subplots(1, 2)
-    names = {name: None for record in history for name in record if name not in _NOT_PLOTTED}
+    names = {
+        name: None
+        for record in history
+        for name in record
+        if name not in _NOT_PLOTTED and not name.endswith("_threshold")
+    }
     losses = [name for name in names if name.endswith("loss")]
     _plot(left, history, x, losses)
     left.set(title="Loss", xlabel=x, ylabel="mean loss per target")
