@@ -525,11 +525,6 @@ def with_text(model, *, name="with_text"):
     >>> model.predict(keras.ops.convert_to_tensor(["good", "bad"]), verbose=0).shape
     (2, 2)
     """
-    if keras.backend.backend() != "tensorflow":
-        raise ValueError(
-            f"only TensorFlow has string tensors; this process runs {keras.backend.backend()}. "
-            "Give `fit` the result of `Examples.to_dataset`, and ask with keras_bert.pipeline"
-        )
     task, preprocessor = find_task(model), find_encoder(model).preprocessor
     if task not in ("classifier", "regressor", "next_sentence", "embedder"):
         raise ValueError(f"with_text needs a model with one answer per text; received {task}")

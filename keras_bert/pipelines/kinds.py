@@ -288,7 +288,7 @@ class QuestionAnswering(Pipeline):
 
 
 def _renamed(answer):
-    return {"answer" if key == "text" else key: value for key, value in answer.items()}
+    return {"answer": answer["text"]} | {key: answer[key] for key in ("start", "end", "score")}
 
 
 class MultipleChoice(Pipeline):
