@@ -8,6 +8,7 @@ import collections
 
 import keras
 
+from keras_bert.encoder import BertEncoder
 from keras_bert.layers import (
     Dropout,
     MaskedLMHead,
@@ -246,6 +247,7 @@ def multiple_choice(encoder, *, dropout=None, name="multiple_choice"):
     >>> tuple(multiple_choice(encoder)(dict.fromkeys(encoder.input, ids)).shape)
     (2, 4)
     """
+    _check_encoder(encoder)
     inputs = {
         key: keras.Input(shape=(None, None), dtype="int32", name=key) for key in encoder.input
     }
@@ -488,6 +490,7 @@ def features(encoder, layers=None, combine="concat", *, name="features"):
     }
     if combine not in ways:
         raise ValueError(f"combine must be one of {', '.join(ways)}; received {combine!r}")
+    _check_encoder(encoder)
     layers = _check_layers(layers, encoder.get_config()["num_hidden_layers"])
     encoder = encoder.with_options(trainable=False)
     inputs = _inputs(encoder)
@@ -562,12 +565,18 @@ def _input(name):
 
 
 def _inputs(encoder):
-    if not isinstance(encoder, keras.Model):
-        raise ValueError(
-            f"encoder must be a BertEncoder; received {encoder!r:.80}. Load one with "
-            "keras_bert.load"
-        )
+    _check_encoder(encoder)
     return {key: _input(key) for key in encoder.input}
+
+
+def _check_encoder(encoder):
+    if isinstance(encoder, BertEncoder):
+        return
+    if isinstance(encoder, keras.Model):
+        received = f"the model {encoder.name!r}; give the encoder in it, heads.find_encoder(model)"
+    else:
+        received = f"{encoder!r:.80}. Load one with keras_bert.load"
+    raise ValueError(f"encoder must be a BertEncoder; received {received}")
 
 
 def _encode_for_masked_lm(encoder):

@@ -23,7 +23,8 @@ class _EmbeddingLoss(keras.losses.Loss):
     """Base class: a mean over rows with a weight, by default."""
 
     def __init__(self, name, reduction="mean_with_sample_weight", dtype=None):
-        super().__init__(name=name, reduction=reduction, dtype=dtype)
+        # Lower precision would round the numbers of texts, and scores, to equal ones.
+        super().__init__(name=name, reduction=reduction, dtype=dtype or "float32")
 
     def get_config(self):
         return {"name": self.name, "reduction": self.reduction, "dtype": self.dtype}
@@ -59,50 +60,29 @@ class MultipleNegativesRanking(_EmbeddingLoss):
     def call(self, y_true, y_pred):
         """Return the loss of each row, (batch,).
 
-        `y_true` are numbers of the texts, int (batch, texts); equal texts have equal numbers. With
-        classes, `y_true` has a further column, the number of the class of each row. Texts of
-        another row with the same class are not used as negatives.
+        `y_true` are numbers of the texts, int (batch, texts), below 2**24, since Keras converts
+        them to float32. Equal texts have equal numbers. With classes, `y_true` has a further
+        column, the number of the class of each row. Texts of another row with the same class are
+        not used as negatives.
         """
         select, y_true, y_pred = distribution.gather_replicas(ops.cast(y_true, "int32"), y_pred)
-        query_ids, positive_ids, classes = y_true[:, 0], y_true[:, 1], y_true[:, -1]
-        texts_per_row = ops.shape(y_pred)[1]
-        has_classes = ops.shape(y_true)[1] > texts_per_row
-        negative_ids = ops.reshape(y_true[:, 2:texts_per_row], (-1,))
         vectors = unit_length(y_pred)
+        texts_per_row = ops.shape(y_pred)[1]
+        query_ids, positive_ids, classes = y_true[:, 0], y_true[:, 1], y_true[:, -1]
+        negative_ids = ops.reshape(y_true[:, 2:texts_per_row], (-1,))
+        candidate_ids = ops.concatenate([positive_ids, negative_ids], axis=0)
+        has_classes = ops.shape(y_true)[1] > texts_per_row
         query, positive = vectors[:, 0], vectors[:, 1]
-        scores = self.scale * ops.matmul(query, ops.transpose(positive))  # (batch, batch)
         negatives = ops.reshape(vectors[:, 2:], (-1, vectors.shape[-1]))
-        hard = self.scale * ops.matmul(query, ops.transpose(negatives))  # (batch, negatives)
-        group_of_query = ops.where(has_classes, classes, query_ids)
-        total = self._loss(scores, group_of_query, positive_ids, hard, negative_ids)
+        candidates = ops.concatenate([positive, negatives], axis=0)  # (candidates, width)
+        scores = self.scale * ops.matmul(query, ops.transpose(candidates))  # (batch, candidates)
+        groups = ops.where(has_classes, classes, query_ids)
+        total = _cross_entropy(scores, groups, positive_ids, candidate_ids)
         if self.symmetric:
-            no_hard = hard[:, :0], negative_ids[:0]
-            group_of_positive = ops.where(has_classes, classes, positive_ids)
-            other = self._loss(ops.transpose(scores), group_of_positive, query_ids, *no_hard)
-            total = (total + other) / 2
+            scores = self.scale * ops.matmul(positive, ops.transpose(query))  # (batch, batch)
+            groups = ops.where(has_classes, classes, positive_ids)
+            total = (total + _cross_entropy(scores, groups, query_ids, query_ids)) / 2
         return select(total)
-
-    def _loss(self, scores, groups, candidate_ids, hard, negative_ids):
-        """Return the loss of finding candidate i for row i. Rows of a group share positives."""
-        same_group = ops.cast(ops.equal(groups[:, None], groups), scores.dtype)
-
-        def are_positives(ids):  # True where a text is a positive of the group, (batch, texts)
-            same = ops.cast(ops.equal(candidate_ids[:, None], ids), scores.dtype)
-            return ops.matmul(same_group, same) > 0
-
-        first, numbers = _first_occurrences(candidate_ids)
-        is_positive = ops.equal(first[:, None], numbers)
-        is_negative = ops.logical_and(
-            ops.equal(first, numbers), ops.logical_not(are_positives(candidate_ids))
-        )
-        scores = ops.where(ops.logical_or(is_negative, is_positive), scores, _MASKED)
-        at_positive = ops.sum(ops.where(is_positive, scores, 0.0), axis=1)
-        first, numbers = _first_occurrences(negative_ids)
-        is_negative = ops.logical_and(
-            ops.equal(first, numbers), ops.logical_not(are_positives(negative_ids))
-        )
-        hard = ops.where(is_negative, hard, _MASKED)
-        return ops.logsumexp(ops.concatenate([scores, hard], axis=1), axis=1) - at_positive
 
     def get_config(self):
         return {**super().get_config(), "scale": self.scale, "symmetric": self.symmetric}
@@ -329,13 +309,28 @@ class Matryoshka(_EmbeddingLoss):
         return cls(**config | {"loss": keras.saving.deserialize_keras_object(config["loss"])})
 
 
-def _first_occurrences(ids):
-    """Return the number of the first equal id for each id, and the numbers 0, 1, ..."""
-    count = ops.shape(ids)[0]
-    numbers = ops.arange(count, dtype="int32")
-    same = ops.equal(ids[:, None], ids)
-    # A comparison with the minimum works for no ids, too, for which `argmax` has no result.
-    return ops.min(ops.where(same, numbers, count), axis=1, initial=2**31 - 1), numbers
+def _cross_entropy(scores, groups, positive_ids, candidate_ids):
+    """Return the cross-entropy of each row's own positive among the candidates, (batch,).
+
+    Equal texts have equal ids. A positive of a row is no negative of other rows of its group.
+    `scores` are (batch, candidates).
+    """
+    is_first = _is_first(candidate_ids)  # (candidates,): each text is one candidate
+    same_group = ops.equal(groups[:, None], groups)  # (batch, batch)
+    same_text = ops.equal(positive_ids[:, None], candidate_ids)  # (batch, candidates)
+    # Number of rows of the same group whose positive the candidate is.
+    count = ops.matmul(ops.cast(same_group, scores.dtype), ops.cast(same_text, scores.dtype))
+    is_own = ops.logical_and(same_text, is_first)
+    is_negative = ops.logical_and(count == 0, is_first)
+    scores = ops.where(ops.logical_or(is_own, is_negative), scores, _MASKED)
+    return ops.logsumexp(scores, axis=1) - ops.sum(ops.where(is_own, scores, 0.0), axis=1)
+
+
+def _is_first(ids):
+    """Return True for each id that no earlier one equals."""
+    numbers = ops.arange(ops.shape(ids)[0], dtype="int32")
+    is_repeated = ops.logical_and(ops.equal(ids[:, None], ids), numbers[:, None] > numbers)
+    return ops.logical_not(ops.any(is_repeated, axis=1))
 
 
 def _cosine(y_pred, first=0, second=1):

@@ -27,11 +27,7 @@ def find_encoder(model):
     >>> find_encoder(heads.classifier(encoder, 2)) is encoder
     True
     """
-    if not isinstance(model, keras.Model):
-        raise ValueError(
-            f"model must be a keras.Model; received {model!r:.80}. Load a name or a path with "
-            "keras_bert.load; a pipeline has its model as `pipeline.model`"
-        )
+    _check_model(model)
     found, pending = {}, [model]
     while pending:
         layer = pending.pop()
@@ -61,6 +57,7 @@ def find_output(model):
     >>> find_output(heads.classifier(encoder, labels=["no", "yes"])).labels
     ['no', 'yes']
     """
+    _check_model(model)
     last = model.layers[-1] if model.layers else None
     return last if isinstance(last, TaskOutput) else None
 
@@ -86,6 +83,14 @@ def find_task(model):
         return None
     tasks = {layer.task for layer in model.layers if isinstance(layer, TaskOutput)}
     return "pretraining" if tasks == {"masked_lm", "next_sentence"} else tasks.pop()
+
+
+def _check_model(model):
+    if not isinstance(model, keras.Model):
+        raise ValueError(
+            f"model must be a keras.Model; received {model!r:.80}. Load a name or a path with "
+            "keras_bert.load; a pipeline has its model as `pipeline.model`"
+        )
 
 
 def max_sequence_length(encoder):

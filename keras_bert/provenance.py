@@ -34,7 +34,7 @@ def remember_source(model, name, license):
 
 def remember_metrics(model, metrics):
     """Keep the metrics of a model on it, in memory only, with a digest of its current weights."""
-    model._card_metrics = (_biases_digest(model), dict(metrics))
+    model._card_metrics = (digest_of_weights(model), dict(metrics))
 
 
 def remember_run(model, start, train, dev, metrics):
@@ -52,7 +52,7 @@ def known_metrics_and_license(model):
     The metrics are unknown if the weights have changed since.
     """
     digest, metrics = getattr(model, "_card_metrics", (None, None))
-    if metrics is not None and digest != _biases_digest(model):
+    if metrics is not None and digest != digest_of_weights(model):
         metrics = None
     return metrics, getattr(_holder(model), "_card_source", _Source()).license
 
@@ -65,13 +65,12 @@ def _holder(model):
         return model
 
 
-def _biases_digest(model):
-    """Return a hash of the weights with one axis, so it misses changes of kernels alone."""
+def digest_of_weights(model):
+    """Return a hash of a model's weights, 16 hexadecimal digits."""
     found = hashlib.sha256()
     for weight in model.weights:
-        if len(weight.shape) == 1:
-            found.update(keras.ops.convert_to_numpy(weight).tobytes())
-    return found.hexdigest()
+        found.update(keras.ops.convert_to_numpy(weight).tobytes())
+    return found.hexdigest()[:16]
 
 
 def _file(data):

@@ -192,6 +192,26 @@ def test_errors(encoder, build, message):
         build(encoder)
 
 
+@pytest.mark.parametrize("head", [*heads.TASKS.values(), heads.features])
+def test_a_head_needs_an_encoder(encoder, head):
+    options = {"num_classes": 2} if head is heads.classifier else {}
+    options = {"num_tags": 2} if head is heads.tagger else options
+    for model in (heads.classifier(encoder, 2), keras.Sequential([keras.layers.Dense(2)])):
+        match = f"must be a BertEncoder; received the model {model.name!r}; give .*find_encoder"
+        with pytest.raises(ValueError, match=match):
+            head(model, **options)
+    with pytest.raises(ValueError, match="must be a BertEncoder; received 'base'. Load one with"):
+        head("base", **options)
+
+
+@pytest.mark.parametrize(
+    "function", [heads.find_encoder, heads.find_output, heads.find_task, heads.with_text]
+)
+def test_functions_of_models_need_a_model(function):
+    with pytest.raises(ValueError, match="must be a keras.Model; received 'base'. Load a name"):
+        function("base")
+
+
 def test_multi_label_allows_one_class(encoder):
     model = heads.classifier(encoder, labels=["toxic"], multi_label=True)
     assert model.output_shape == (None, 1)

@@ -5,9 +5,11 @@ import math
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from keras import ops
 
 from keras_bert import layers
+from keras_bert.layers.encoder_layers import gather_positions
 from tests import contract
 
 HIDDEN = 8
@@ -424,6 +426,31 @@ def test_embeddings_at_given_positions():
     # Packed rows can be longer than max_position_embeddings.
     long = np.tile([0, 1, 2, 3], (1, 3))
     assert layer(long, 0 * long, long).shape == (1, 12, 4)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_a_gathered_vector_depends_on_its_position_alone(dtype, bad):
+    x = states(1, 4)
+    x[0, 1, 2] = bad
+    positions = np.array([[0, 3, 2, 1, 4, -1]])
+
+    @tf.function(jit_compile=True)
+    def run(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            found = gather_positions(x, positions)
+            total = tf.reduce_sum(found[:, :3])
+        return found, tape.gradient(total, x)
+
+    given = tf.cast(x, dtype)
+    for function in (run, run.python_function):
+        found, gradient = function(given)
+        assert found.dtype == given.dtype
+        found, gradient = tf.cast(found, tf.float32).numpy(), tf.cast(gradient, tf.float32).numpy()
+        np.testing.assert_allclose(found[:, :3], x[:, [0, 3, 2]], rtol=1e-2)
+        assert np.isnan(found[:, 3:]).all()  # the bad vector, and positions outside of the sequence
+        np.testing.assert_array_equal(gradient[0].max(axis=1), [1, 0, 1, 1])
 
 
 def test_the_pooler_at_given_positions():

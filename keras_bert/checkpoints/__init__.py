@@ -25,7 +25,6 @@ from keras_bert.checkpoints.canonical import Checkpoint
 from keras_bert.checkpoints.name_tables import Variable, assign
 from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.files import temporary_folder
-from keras_bert.runtime.reading import first_line
 from keras_bert.untrusted import links
 
 __all__ = [
@@ -122,14 +121,8 @@ def write(checkpoint: Checkpoint, path: str | Path, format: str) -> None:
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise FileExistsError(f"{path} must be an empty folder or not exist; choose another")
     path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with temporary_folder(path.parent, f".{path.name}.") as temporary:
-            FORMATS[format].write(checkpoint, temporary)
-            if path.exists():  # Windows does not replace folders
-                path.rmdir()
-            os.rename(temporary, path)
-    except Exception as error:
-        # TensorFlow raises its own error for a full disk.
-        if type(error).__module__.startswith("tensorflow"):
-            raise OSError(f"Could not write {path}: {first_line(error)}") from error
-        raise
+    with temporary_folder(path.parent, f".{path.name}.") as temporary:
+        FORMATS[format].write(checkpoint, temporary)
+        if path.exists():  # Windows does not replace folders
+            path.rmdir()
+        os.rename(temporary, path)

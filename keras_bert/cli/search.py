@@ -11,11 +11,11 @@ from keras_bert import search
 from keras_bert.cli import arguments, reading
 from keras_bert.data import tabular
 from keras_bert.model_structure import find_encoder
+from keras_bert.provenance import digest_of_weights
 from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.files import atomic_write
 from keras_bert.runtime.terminal import print_line
 from keras_bert.tasks import inference, prediction_files
-from keras_bert.training.run_state import digest_of_weights
 from keras_bert.untrusted import containers
 
 

@@ -31,7 +31,6 @@ from keras_bert.exporting.model_card import ModelInfo
 from keras_bert.hub import own_files
 from keras_bert.model_structure import max_sequence_length
 from keras_bert.runtime.files import temporary_folder
-from keras_bert.runtime.reading import first_line
 
 LABELS_FILE = "labels.txt"
 
@@ -354,8 +353,8 @@ def _write(module, functions, path, info):
     inputs = functions["serving_default"].input_signature
     created = [folder for folder in (path, *path.parents) if not folder.exists()]
     path.mkdir(parents=True, exist_ok=True)
-    # TensorFlow Serving ignores folders whose name is not a number.
     try:
+        # TensorFlow Serving ignores folders whose name is not a number.
         with temporary_folder(path, ".writing-") as temporary:
             tf.saved_model.save(module, str(temporary), signatures=functions)
             tf_serving.write_warmup(temporary, inputs)
@@ -364,8 +363,6 @@ def _write(module, functions, path, info):
         tf_serving.write_settings(path, inputs)
         model_card.write(version, info)
         return version
-    except tf.errors.OpError as error:
-        raise OSError(f"{path} could not be written: {first_line(error)}") from error
     finally:
         with contextlib.suppress(OSError):  # folders that are not empty stay
             for folder in created:

@@ -8,6 +8,7 @@ import urllib.parse
 import tensorflow as tf
 
 from keras_bert.runtime.escaping import printable
+from keras_bert.runtime.files import atomic_write
 from keras_bert.runtime.terminal import shell_quoted
 
 WARMUP_FILE = "assets.extra/tf_serving_warmup_requests"
@@ -132,7 +133,8 @@ def write_settings(folder, inputs):
     }
     for file, content in files.items():
         if not (folder / file).exists():
-            (folder / file).write_text(content, encoding="utf-8", newline="\n")
+            with atomic_write(folder / file) as temporary:
+                temporary.write_text(content, encoding="utf-8", newline="\n")
 
 
 def can_batch(inputs):

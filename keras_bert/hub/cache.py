@@ -5,9 +5,8 @@ import json
 import os
 import shutil
 
-from keras_bert.hub import download
 from keras_bert.runtime import reading
-from keras_bert.runtime.files import atomic_write, cache_folder, temporary_folder
+from keras_bert.runtime.files import atomic_write, cache_folder, sha256_of, temporary_folder
 from keras_bert.runtime.terminal import waiting
 from keras_bert.untrusted import containers
 
@@ -62,7 +61,7 @@ def cached(folder, sha256):
         return None
     if not _is_unchanged(folder):
         expected = {**first_download(folder).get("sha256", {}), **sha256}
-        _check_hashes(folder, expected, folder, f"; delete {folder} to download it again")
+        _check_hashes(folder, expected, folder, f"delete {folder} to download it again")
         _write_stamp(folder)
     return folder
 
@@ -90,15 +89,16 @@ def first_download(folder):
     return {**found, "sha256": hashes}
 
 
-def install(fill, folder, shown, sha256, *, record=True, **facts):
+def install(fill, folder, shown, sha256, *, remedy="try again", record=True, **facts):
     """Create a folder of the cache. The caller must hold its lock, see `locked`.
 
     `fill` writes the files to an empty folder and returns the folder that holds them. The files
     must match `sha256`, {file: hash}, and the hashes of the first download. With `record`, the
-    first download records its hashes and `facts`. `shown` names the source in errors.
+    first download records its hashes and `facts`. `shown` names the source in errors, and `remedy`
+    says what to do about a file that does not match.
     """
     try:
-        return _install(fill, folder, shown, sha256, record, facts)
+        return _install(fill, folder, shown, sha256, remedy, record, facts)
     except BaseException:
         remove_empty_folders(folder.parent)
         raise
@@ -112,7 +112,7 @@ def remove_empty_folders(folder):
             folder = folder.parent
 
 
-def _install(fill, folder, shown, sha256, record, facts):
+def _install(fill, folder, shown, sha256, remedy, record, facts):
     folder.parent.mkdir(parents=True, exist_ok=True)
     for stale in folder.parent.glob(_INCOMPLETE_PREFIX + "*"):  # left by killed processes
         shutil.rmtree(stale, ignore_errors=True)
@@ -120,15 +120,15 @@ def _install(fill, folder, shown, sha256, record, facts):
         filled = fill(incomplete)
         first = first_download(folder)
         recorded = first.get("sha256", {})
-        _check_hashes(filled, sha256, shown)
+        _check_hashes(filled, sha256, shown, remedy)
         _check_hashes(
             filled,
             {file: recorded[file] for file in recorded.keys() - sha256.keys()},
             shown,
-            f"; to accept the new file, delete {_record_file(folder)}",
+            f"to accept the new file, delete {_record_file(folder)}",
         )
         if record and not first:
-            hashes = {file: download.sha256_of(filled / file) for file in _files(filled)}
+            hashes = {file: sha256_of(filled / file) for file in _files(filled)}
             with atomic_write(_record_file(folder)) as file:
                 content = json.dumps({"sha256": hashes, **facts}, indent=1, sort_keys=True)
                 file.write_text(content, encoding="utf-8")
@@ -145,15 +145,15 @@ def _record_file(folder):
     return folder.with_name(folder.name + _RECORD_SUFFIX)
 
 
-def _check_hashes(folder, sha256, shown, remedy=""):
+def _check_hashes(folder, sha256, shown, remedy):
     for file, expected in sorted(sha256.items()):
         try:
-            found = download.sha256_of(folder / file)
+            found = sha256_of(folder / file)
         except FileNotFoundError as error:
-            raise OSError(f"{shown}/{file} is missing{remedy}") from error
+            raise OSError(f"{shown}/{file} is missing; {remedy}") from error
         if found != expected:
             raise ValueError(
-                f"{shown}/{file} must have the SHA-256 {expected}; received {found}{remedy}"
+                f"{shown}/{file} must have the SHA-256 {expected}; received {found}; {remedy}"
             )
 
 

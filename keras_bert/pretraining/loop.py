@@ -321,12 +321,13 @@ class Loop:
         saved = f"its batch is in {file}"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            np.savez(
-                file,
-                **inputs,
-                **{f"target_{key}": value for key, value in targets.items()},
-                **{f"weight_{key}": value for key, value in weights.items()},
-            )
+            with atomic_write(file) as temporary:
+                np.savez(
+                    temporary,
+                    **inputs,
+                    **{f"target_{key}": value for key, value in targets.items()},
+                    **{f"weight_{key}": value for key, value in weights.items()},
+                )
         except OSError as failure:
             saved = f"its batch could not be saved ({failure.strerror or failure})"
         raise ValueError(

@@ -26,7 +26,7 @@ import numpy as np
 from keras_bert.data.packed_layout import within
 from keras_bert.pretraining import corpus, records_manifest, sentences, shards, vocabulary
 from keras_bert.pretraining.workers import apply
-from keras_bert.runtime.files import exclusive_lock
+from keras_bert.runtime.files import exclusive_lock, sha256_of
 from keras_bert.runtime.reading import one_line
 from keras_bert.text.preprocessor import Preprocessor
 
@@ -139,34 +139,27 @@ def _hash_of_ends(path):
 def _build(files, folder, preprocessor, settings, workers, on_progress):
     manifest = _started(folder, settings)
     _write_vocabulary(folder, preprocessor, {key: settings[key] for key in _OPTIONS})
-    if manifest["complete"]:
+    made = manifest["shards"]
+    broken = {index for index, shard in enumerate(made) if not _is_intact(folder, shard)}
+    if manifest["complete"] and not broken:
         return manifest
     for stale in (*folder.glob(".*.tmp"), *folder.glob(".records.*.json")):
         stale.unlink()
     counts: dict[str, int] = {}
-    parts = _parts(files, settings["shard_bytes"], counts, manifest["documents_done"])
+    all_parts = _parts(files, settings["shard_bytes"], counts)
+    parts = (part for part in all_parts if part[0] in broken or part[0] >= len(made))
+    parts_with_sentences = _with_progress(_with_sentences(parts, workers), on_progress)
     encode = _encoder(preprocessor)
-    done = 0
-    for shard, parts_of_shard in itertools.groupby(
-        _with_sentences(parts, workers), key=lambda part: part[0]
-    ):
-        documents = 0
-        with contextlib.ExitStack() as stack:
-            writers = [
-                stack.enter_context(shards.ShardWriter(folder, split, shard, settings))
-                for split in records_manifest.SPLITS
-            ]
-            for _, first, size, texts in parts_of_shard:
-                for offset, document in enumerate(encode(texts)):
-                    writers[_is_held_out(first + offset, settings["held_out"])].write(document)
-                documents += len(texts)
-                done += size
-                if on_progress is not None:
-                    on_progress(done)
-        written = [writer.record for writer in writers if writer.record["documents"]]
-        manifest["shards"].append({"documents": documents, "files": written})
-        manifest["documents_done"] += documents
-        records_manifest.write(folder, manifest)
+    for index, parts_of_shard in itertools.groupby(parts_with_sentences, key=lambda part: part[0]):
+        shard = _write_shard(folder, index, parts_of_shard, encode, settings)
+        if index not in broken:
+            made.append(shard)
+            manifest["documents_done"] += shard["documents"]
+            records_manifest.write(folder, manifest)
+        elif shard != made[index]:
+            raise ValueError(
+                f"{folder}: the corpus has changed since the records were made; use another folder"
+            )
     manifest["complete"] = True
     manifest["counts"] = _sums(manifest) | {"documents": manifest["documents_done"]} | {
         key: value for key, value in counts.items() if key != "documents"
@@ -175,6 +168,22 @@ def _build(files, folder, preprocessor, settings, workers, on_progress):
         _raise_empty(files, folder, manifest)
     records_manifest.write(folder, manifest)
     return manifest
+
+
+def _write_shard(folder, index, parts, encode, settings):
+    """Write the files of a shard and return its entry for the manifest."""
+    documents = 0
+    with contextlib.ExitStack() as stack:
+        writers = [
+            stack.enter_context(shards.ShardWriter(folder, split, index, settings))
+            for split in records_manifest.SPLITS
+        ]
+        for _, first, _, texts in parts:
+            for offset, document in enumerate(encode(texts)):
+                writers[_is_held_out(first + offset, settings["held_out"])].write(document)
+            documents += len(texts)
+    written = [writer.record for writer in writers if writer.record["documents"]]
+    return {"documents": documents, "files": written}
 
 
 def _raise_empty(files, folder, manifest):
@@ -199,9 +208,6 @@ def _started(folder, settings):
         if settings.get(key) != before.get(key):
             difference = _describe_change(key, before.get(key), settings.get(key))
             raise ValueError(f"{file}: the records were made {difference}; use another folder")
-    for index, shard in enumerate(manifest["shards"]):
-        if not all(_is_intact(folder / entry["file"], entry["sha256"]) for entry in shard["files"]):
-            return _first_shards(manifest, index)
     return manifest
 
 
@@ -235,23 +241,16 @@ def _write_vocabulary(folder, preprocessor, options):
     vocabulary.write(folder, preprocessor.vocabulary, **options)
 
 
-def _is_intact(file, expected):
-    try:
-        with open(file, "rb") as content:
-            return hashlib.file_digest(content, "sha256").hexdigest() == expected
-    except FileNotFoundError:
-        return False
+def _is_intact(folder, shard):
+    """Return True if all files of a shard are those that the manifest describes."""
+    for entry in shard["files"]:
+        file = folder / entry["file"]
+        if not file.exists() or sha256_of(file) != entry["sha256"]:
+            return False
+    return True
 
 
-def _first_shards(manifest, count):
-    """Return the manifest of the first `count` shards."""
-    shards = manifest["shards"][:count]
-    done = sum(shard["documents"] for shard in shards)
-    return {"settings": manifest["settings"], "complete": False, "documents_done": done,
-            "shards": shards}  # fmt: skip
-
-
-def _parts(files, shard_bytes, counts, skip):
+def _parts(files, shard_bytes, counts):
     """Yield (shard, index of the first document, bytes, list of documents)."""
     shard = in_shard = number = 0
     part: list[corpus.Document] = []
@@ -264,13 +263,12 @@ def _parts(files, shard_bytes, counts, skip):
         in_shard += size
         full = in_shard >= shard_bytes
         if full or in_part >= _PART_BYTES:
-            if number > skip:
-                yield shard, number - len(part), in_part, part
+            yield shard, number - len(part), in_part, part
             part = []
             in_part = 0
         if full:
             shard, in_shard = shard + 1, 0
-    if part and number > skip:
+    if part:
         yield shard, number - len(part), in_part, part
 
 
@@ -284,6 +282,16 @@ def _with_sentences(parts, workers):
     keyed = ((place, documents) for *place, documents in parts)
     for place, texts in apply(sentences.of_documents, keyed, workers):
         yield *place, texts
+
+
+def _with_progress(parts, on_progress):
+    """Yield parts, and report the bytes of those that are done."""
+    done = 0
+    for part in parts:
+        yield part
+        done += part[2]
+        if on_progress is not None:
+            on_progress(done)
 
 
 def _encoder(preprocessor):

@@ -1,12 +1,12 @@
 """TFRecord files of tokenized documents: an atomic writer and a parser without TensorFlow."""
 
-import contextlib
 import dataclasses
-import hashlib
 import os
 import typing
 
 import numpy as np
+
+from keras_bert.runtime.files import sha256_of, writing
 
 
 @dataclasses.dataclass
@@ -42,7 +42,7 @@ class ShardWriter:
     def __enter__(self):
         import tensorflow as tf
 
-        with self._errors():
+        with writing(self._file, self._temporary):
             self._writer = tf.io.TFRecordWriter(str(self._temporary))
         return self
 
@@ -63,7 +63,7 @@ class ShardWriter:
         }
         example = tf.train.Example(features=tf.train.Features(feature=features))
         # Deterministic, because the order of a protocol buffer's map is otherwise arbitrary.
-        with self._errors():
+        with writing(self._file, self._temporary):
             self._writer.write(example.SerializeToString(deterministic=True))
         self.record["documents"] += 1
         self.record["sentences"] += len(document.sentence_lengths)
@@ -72,30 +72,22 @@ class ShardWriter:
 
     def __exit__(self, kind, *_):
         try:
-            with self._errors():
+            with writing(self._file, self._temporary):
                 self._writer.close()
+                if kind is None and self.record["documents"]:
+                    self._publish()
         except OSError:
-            self._temporary.unlink(missing_ok=True)
             if kind is None:  # otherwise the first error is raised
                 raise
-            return
-        if kind is not None or not self.record["documents"]:
+        finally:
             self._temporary.unlink(missing_ok=True)
-            return
+
+    def _publish(self):
+        """Give the complete file its name."""
         with open(self._temporary, "r+b") as file:  # Windows cannot sync a read-only file
-            self.record["sha256"] = hashlib.file_digest(file, "sha256").hexdigest()
             os.fsync(file.fileno())
+        self.record["sha256"] = sha256_of(self._temporary)
         os.replace(self._temporary, self._file)
-
-    @contextlib.contextmanager
-    def _errors(self):
-        """Convert TensorFlow's errors, for example for a full disk, to OSError."""
-        import tensorflow as tf
-
-        try:
-            yield
-        except tf.errors.OpError as error:
-            raise OSError(f"{self._file}: {error.message}") from error
 
 
 def parse(content):

@@ -3,11 +3,14 @@
 import contextlib
 import errno
 import glob
+import hashlib
 import os
 import pathlib
 import secrets
 import shutil
 import time
+
+from keras_bert.runtime.reading import first_line
 
 _FULL = "No space left on device"
 _STALE_SECONDS = 24 * 3600  # temporary folders that are older are deleted
@@ -18,21 +21,28 @@ class FolderLockedError(ValueError):
 
 
 @contextlib.contextmanager
-def naming(path):
-    """Name a file or folder in errors of the block about a full disk, which have no file name.
+def writing(path, temporary):
+    """Name `path` in errors of the block that name no file, or only the temporary one.
 
-    h5py, TensorFlow and safetensors raise other types or messages of several lines.
+    `temporary` is the file or folder that the block writes in place of `path`. Errors of a full
+    disk have no file name; h5py, TensorFlow and safetensors raise other types, with several lines.
     """
     try:
         yield
     except Exception as error:
-        number = error.errno if isinstance(error, OSError) else None
+        number = None
+        if isinstance(error, OSError):
+            if error.filename not in (None, str(temporary)):
+                raise
+            number = error.errno
         if number is None and _FULL in str(error):
             number = errno.ENOSPC
-        is_named = isinstance(error, OSError) and error.filename is not None
-        if number is None or is_named or str(path) in str(error):
-            raise
-        raise OSError(number, os.strerror(number), str(path)) from error
+        if number is not None:
+            raise OSError(number, os.strerror(number), str(path)) from error
+        if type(error).__module__.startswith("tensorflow") and str(temporary) in str(error):
+            reason = first_line(error).rpartition("; ")[2]  # after the name of the temporary file
+            raise OSError(f"{path} could not be written: {reason}") from error
+        raise
 
 
 @contextlib.contextmanager
@@ -47,20 +57,15 @@ def atomic_write(path, durable=False):
     # Random, not the process ID: two containers that share a disk may have equal process IDs.
     temporary = path.with_name(f".{path.stem}.{secrets.token_hex(4)}{path.suffix}")
     try:
-        with naming(path):
+        with writing(path, temporary):
             yield temporary
-        if durable:
-            _sync(temporary)
-        os.replace(temporary, path)
+            if durable:
+                _sync(temporary)
+            os.replace(temporary, path)
         if durable:
             # Windows cannot open folders, and some network drives cannot sync them.
             with contextlib.suppress(OSError):
                 _sync(path.parent)
-    except OSError as error:
-        # Name the file that the caller knows. Errors about a full disk have no file name.
-        if error.errno is None or error.filename not in (None, str(temporary)):
-            raise
-        raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -79,7 +84,7 @@ def temporary_folder(parent, prefix):
     folder = pathlib.Path(parent, prefix + secrets.token_hex(4))
     folder.mkdir()
     try:
-        with naming(parent):
+        with writing(parent, folder):
             yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -138,6 +143,12 @@ def _sync(path):
         os.fsync(number)
     finally:
         os.close(number)
+
+
+def sha256_of(file):
+    """Return the SHA-256 of a file as 64 hexadecimal digits."""
+    with open(file, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def cache_folder() -> pathlib.Path:

@@ -29,6 +29,7 @@ LOSSES = {
 }
 _OF_SCORES = ("cosine_similarity", "cosent", "contrastive")
 _TEXTS_OF_TRIPLET = 3
+_MOST_TEXTS = 2**24  # Keras converts the numbers of texts to float32
 SAMPLINGS = ("proportional", "round_robin")
 
 
@@ -133,6 +134,11 @@ def _targets(examples):
     if examples.scores is not None:
         return np.array(examples.scores, np.float32)
     texts = dict.fromkeys(text for row in examples.texts for text in row)
+    if len(texts) > _MOST_TEXTS:
+        raise ValueError(
+            f"{examples.source}: must have at most {_MOST_TEXTS} different texts; received "
+            f"{len(texts)}. Train on one part after the other"
+        )
     numbers = {text: number for number, text in enumerate(texts)}
     targets = np.array([[numbers[text] for text in row] for row in examples.texts], np.int32)
     if examples.classes is not None:

@@ -30,7 +30,7 @@ from keras_bert.training.callbacks import (
 )
 from keras_bert.training.gradient_caching import seed_dropout
 from keras_bert.training.head_initialization import initialize_head
-from keras_bert.training.run_state import RunState, digest, digest_of_weights
+from keras_bert.training.run_state import RunState, digest
 
 
 def finetune(
@@ -377,7 +377,7 @@ class _Run:
             "scored over characters": getattr(dev, "characters", False),
             "labels": heads.find_output(model).labels,
             "dtype": encoder.dtype_policy.name,
-            "encoder's weights": digest_of_weights(encoder),
+            "encoder's weights": provenance.digest_of_weights(encoder),
             "content of the data": digest(self.encoded),
             "content of the dev data": None if dev is None else digest(self._encoded_dev),
         }

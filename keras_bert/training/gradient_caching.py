@@ -16,8 +16,9 @@ from keras_bert.runtime.gradients import value_and_gradient
 
 
 def seed_dropout(model, seed):
-    """Set the states of all dropout layers. `seed` is an int or a tuple of ints."""
-    states = [v for v in model.variables if v.path.endswith("seed_generator_state")]
+    """Set the states of all random generators of a model. `seed` is an int or a tuple of ints."""
+    weights = {id(weight) for weight in model.weights}
+    states = [variable for variable in model.variables if id(variable) not in weights]
     seeds = np.random.default_rng(seed).integers(0, 2**31, len(states))
     for state, number in zip(states, seeds, strict=True):
         state.assign(np.array([number, 0], state.dtype))

@@ -57,8 +57,7 @@ def draw_curves(folder, history, x="epoch"):
     left.set(title="Loss", xlabel=x, ylabel="mean loss per target")
     _plot(right, history, x, [name for name in names if name not in losses])
     right.set(title="Scores", xlabel=x, ylabel="score (1 is perfect)")
-    with atomic_write(pathlib.Path(folder, CURVES_FILE)) as temporary:
-        figure.savefig(temporary, format="png")
+    _write(figure, pathlib.Path(folder, CURVES_FILE))
 
 
 def _plot(axes, history, x, names):
@@ -118,5 +117,10 @@ def draw_confusion(folder, model, examples, answers):
     axes.set_xticks(ticks, labels, rotation=45, ha="right", **style)
     axes.set_yticks(ticks, labels, **style)
     axes.set(title="Confusion matrix", xlabel=f"predicted{note}", ylabel=f"true{note}")
-    figure.savefig(pathlib.Path(folder, CONFUSION_FILE), bbox_inches="tight", pad_inches=0.2)
+    _write(figure, pathlib.Path(folder, CONFUSION_FILE), bbox_inches="tight", pad_inches=0.2)
     return True
+
+
+def _write(figure, path, **options):
+    with atomic_write(path) as temporary:
+        figure.savefig(temporary, format="png", **options)

@@ -152,14 +152,6 @@ def digest(encoded):
     return found.hexdigest()[:16]
 
 
-def digest_of_weights(model):
-    """Return a hash of a model's weights, 16 hexadecimal digits."""
-    found = hashlib.sha256()
-    for weight in model.weights:
-        found.update(keras.ops.convert_to_numpy(weight).tobytes())
-    return found.hexdigest()[:16]
-
-
 def _variables(model):
     return [*model.variables, *model.optimizer.variables]
 

@@ -6,11 +6,12 @@ import pathlib
 import zipfile
 
 import pytest
+import tensorflow as tf
 
 import keras_bert
 from keras_bert.checkpoints import tensor_files
 from keras_bert.hub import resolve
-from tests import tiny
+from tests import prose, tiny
 
 
 def full(*_, **__):
@@ -35,6 +36,36 @@ def test_export_names_the_folder(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left on device") as caught:
         keras_bert.export(tiny.encoder(), tmp_path / "a", format="onnx")
     assert str(tmp_path) in str(caught.value) and not any(tmp_path.iterdir())
+
+
+def test_a_saved_model_names_the_folder(tmp_path, monkeypatch):
+    def write(module, folder, **_):
+        message = f"{folder}/variables/variables; No space left on device\n\t[[node]]"
+        raise tf.errors.ResourceExhaustedError(None, None, message)
+
+    monkeypatch.setattr(tf.saved_model, "save", write)
+    model = keras_bert.heads.classifier(tiny.encoder(num_hidden_layers=1), 2)
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        keras_bert.export(model, tmp_path / "a")
+    assert caught.value.filename == str(tmp_path / "a") and not any(tmp_path.iterdir())
+
+
+def test_records_name_the_file(tmp_path, monkeypatch):
+    class Writer:
+        def __init__(self, path):
+            self.path = path
+
+        def write(self, record):
+            message = f"{self.path}; No space left on device"
+            raise tf.errors.ResourceExhaustedError(None, None, message)
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr(tf.io, "TFRecordWriter", Writer)
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        prose.build(tmp_path, prose.documents(2))
+    assert caught.value.filename == str(tmp_path / "records" / "train-00000.tfrecord")
 
 
 def test_the_cache_names_the_folder(tmp_path, monkeypatch):

@@ -301,6 +301,16 @@ def test_card_of_a_loaded_file(minilm, info_of, tmp_path):
     assert info_of(keras_bert.load(tmp_path / "mine.keras")).metrics is None
 
 
+@pytest.mark.parametrize("name", ["word_embeddings", "pooler", "logits"])
+def test_metrics_are_of_all_weights(tmp_path, name):
+    model = heads.classifier(tiny.encoder(num_hidden_layers=1), labels=["no", "yes"])
+    provenance.remember_metrics(model, {"accuracy": 0.5})
+    weight = next(each for each in model.weights if name in each.path and len(each.shape) == 2)
+    weight.assign(-weight)
+    keras_bert.save(model, tmp_path / "mine.keras")
+    assert provenance.read_metrics(tmp_path / "mine.keras") == {}
+
+
 def test_card_of_a_loaded_run(minilm, info_of, tmp_path):
     folder, metrics = tmp_path / "run", {"model": "minilm", "train": "a.tsv", "accuracy": 0.5}
     keras_bert.save(heads.classifier(keras_bert.load("minilm"), labels=["no", "yes"]), folder)

@@ -1,6 +1,8 @@
 """Tests of the files for TensorFlow Serving, parsed with its protocol buffers."""
 
+import errno
 import json
+import os
 import pathlib
 import re
 import shlex
@@ -222,6 +224,21 @@ def test_existing_settings_are_kept(tmp_path):
     tf_serving.write_settings(tmp_path, text_input("text", "text_pair"))
     assert (tmp_path / tf_serving.COMPOSE_FILE).read_text() == "mine"
     assert (tmp_path / tf_serving.BATCHING_FILE).exists()
+
+
+def test_settings_are_complete_or_missing(tmp_path, monkeypatch):
+    """A half-written file would be kept by the next export."""
+    write_text = pathlib.Path.write_text
+
+    def fail(path, content, **options):
+        write_text(path, content[:9], **options)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(pathlib.Path, "write_text", fail)
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        tf_serving.write_settings(tmp_path, text_input("text"))
+    assert caught.value.filename == str(tmp_path / tf_serving.MODELS_FILE)
+    assert list(tmp_path.iterdir()) == []
 
 
 def check_size(model, folder, precision, bytes_per_weight):

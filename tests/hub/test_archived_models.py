@@ -39,7 +39,7 @@ def test_archive_of_google_with_and_without_an_inner_folder(web, monkeypatch, in
 def test_wrong_archive_is_not_cached(web, monkeypatch):
     add_source(monkeypatch, archive_sha256={"vocab.txt": "0" * 64})
     make_zip(web.google / f"{STEM}.zip", ARCHIVE)
-    with pytest.raises(OSError, match=r"zip/vocab\.txt must have the SHA-256 000.*; received"):
+    with pytest.raises(ValueError, match=r"zip/vocab\.txt must have the SHA-256 000.*; received"):
         resolve.find("some")
     assert cached_files(cache.cache_folder()) == []
 
@@ -54,7 +54,7 @@ def test_archive_without_an_expected_file_is_an_error(web, monkeypatch):
 def test_unsafe_archive_is_not_cached(web, monkeypatch):
     add_source(monkeypatch)
     make_zip(web.google / f"{STEM}.zip", {**ARCHIVE, "../../../evil": b""})
-    with pytest.raises(OSError, match=r"entries must stay inside the folder") as caught:
+    with pytest.raises(ValueError, match=r"entries must stay inside the folder") as caught:
         resolve.find("some")
     assert "\n" not in str(caught.value)
     assert cached_files(cache.cache_folder()) == []
@@ -69,7 +69,7 @@ def test_archive_by_the_user_comes_first(web, monkeypatch, tmp_path):
     shutil.rmtree(file.with_suffix(""))
     make_zip(file, {"vocab.txt": b"of another model"})
     monkeypatch.setattr(resolve, "_from_hub", no_hub)
-    with pytest.raises(OSError, match=r"zip must have the SHA-256"):
+    with pytest.raises(ValueError, match=r"zip must have the SHA-256"):
         resolve.find("some")
     assert file.is_file()  # only the user deletes it
     shutil.rmtree(cache.cache_folder())

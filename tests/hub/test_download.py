@@ -89,11 +89,6 @@ def check_fails(server, folder, match, kind=OSError, **options):
     assert names(folder) == []
 
 
-def test_sha256_of(tmp_path):
-    (tmp_path / "a").write_bytes(BODY)
-    assert download.sha256_of(tmp_path / "a") == SHA256
-
-
 def test_public_address_has_no_secrets():
     shown = download.public_address("https://me:mine@example.org/bert.zip?key=1")
     assert shown == "https://example.org/bert.zip"

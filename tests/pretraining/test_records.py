@@ -462,7 +462,7 @@ def test_tokens_outside_the_vocabulary_raise(tmp_path):
 
 @pytest.mark.parametrize("fault", ["missing", "truncated", "flipped", "longer", "other"])
 def test_broken_shard_raises_and_is_rebuilt(tmp_path, fault):
-    made = prose.build(tmp_path, prose.documents(60))
+    made = prose.build(tmp_path, prose.documents(120))
     name = made.shards()[1]
     file = made.folder / name
     content = file.read_bytes()
@@ -480,12 +480,42 @@ def test_broken_shard_raises_and_is_rebuilt(tmp_path, fault):
     said = "is missing" if fault == "missing" else "has changed since it was written"
     with pytest.raises(ValueError, match=f"{name} {said}; run the same `keras-bert records`"):
         made.read(made.shards())
-    # That command rebuilds this shard and later ones, but no earlier one.
-    before = (made.folder / made.shards()[0]).stat().st_mtime_ns
-    again = prose.build(tmp_path, prose.documents(60))
+    others = [made.folder / other for other in made.shards() if other != name]
+    assert len(others) > 3
+    before = [other.stat().st_mtime_ns for other in others]
+    again = prose.build(tmp_path, prose.documents(120))
     assert file.read_bytes() == content
-    assert (made.folder / made.shards()[0]).stat().st_mtime_ns == before
+    assert [other.stat().st_mtime_ns for other in others] == before  # only this shard is rebuilt
     assert again.manifest == made.manifest
+
+
+def test_a_stopped_build_rebuilds_broken_shards_and_goes_on(tmp_path):
+    given = prose.documents(120)
+    expected = contents(prose.build(tmp_path / "a", given).folder)
+
+    def stop(done):
+        if done > 6500:
+            raise Stop
+
+    with pytest.raises(Stop):
+        prose.build(tmp_path / "b", given, on_progress=stop)
+    folder = tmp_path / "b" / "records"
+    first, *others = sorted(folder.glob("*.tfrecord"))
+    assert len(others) > 1
+    first.unlink()
+    before = [other.stat().st_mtime_ns for other in others]
+    prose.build(tmp_path / "b", given)
+    assert contents(folder) == expected
+    assert [other.stat().st_mtime_ns for other in others] == before
+
+
+def test_a_shard_of_a_changed_corpus_is_not_rebuilt(tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "_hash_of_ends", lambda file: "")
+    made = prose.build(tmp_path, prose.documents(60))
+    (made.folder / made.shards()[1]).unlink()
+    text = prose.text(prose.documents(60))
+    with pytest.raises(ValueError, match="the corpus has changed .* use another folder"):
+        prose.build(tmp_path, text[::-1])
 
 
 def test_missing_vocabulary_raises_and_is_rebuilt(tmp_path):

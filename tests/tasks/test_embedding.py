@@ -382,6 +382,56 @@ def test_positives_of_a_query_are_no_negatives(vectors):
         np.testing.assert_allclose(np.array(loss(ids, given))[row], expected, rtol=1e-4, atol=1e-5)
 
 
+def ranking_of_row(row, rows, vectors):
+    """Return the ranking loss of a row of texts, among the other rows.
+
+    Each other text of the rows is a negative once, except for positives of the same query.
+    """
+    positives = {other[1] for other in rows if other[0] == row[0]}
+    negatives = {text for other in rows for text in other[1:]} - positives
+    candidates = [row[1], *negatives]
+    return -log_softmax_at(np.array([20 * vectors[row[0]] @ vectors[t] for t in candidates]), 0)
+
+
+@pytest.mark.parametrize("texts", [2, 3, 4])
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_ranking_of_rows_that_repeat_texts(texts, symmetric):
+    rng = np.random.default_rng(texts)
+    ids = rng.integers(0, 6, (12, texts))
+    ids[:, 0] %= 4
+    vectors = unit(rng.normal(size=(6, 3)).astype("float32"))
+    rows = [tuple(row) for row in ids.tolist()]
+    expected = [ranking_of_row(row, rows, vectors) for row in rows]
+    if symmetric:
+        swapped = [(row[1], row[0]) for row in rows]
+        other = [ranking_of_row(row, swapped, vectors) for row in swapped]
+        expected = np.add(expected, other) / 2
+    loss = losses.MultipleNegativesRanking(symmetric=symmetric, reduction=None)
+    np.testing.assert_allclose(np.array(loss(ids, vectors[ids])), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_losses_tell_close_targets_apart():
+    """In bfloat16, 257 would be 256, and 0.5001 would be 0.5."""
+    vectors = unit(np.array([[[1.0, 0.9], [1.0, 0.8]], [[0.9, 1.0], [0.8, 1.0]]]))
+    cosent, ranking = losses.CoSENT(), losses.MultipleNegativesRanking()
+    scores, ids = np.array([0.5001, 0.5]), np.array([[256, 256], [257, 257]])
+    expected = float(cosent(scores, vectors)), float(ranking(ids, vectors))
+    keras.config.set_floatx("bfloat16")
+    try:
+        cosent, ranking = losses.CoSENT(), losses.MultipleNegativesRanking()
+        found = float(cosent(scores, vectors)), float(ranking(ids, vectors))
+    finally:
+        keras.config.set_floatx("float32")
+    assert found == expected and min(found) > 0
+
+
+def test_more_texts_than_the_loss_can_tell_apart_are_an_error(monkeypatch):
+    monkeypatch.setattr(embedding, "_MOST_TEXTS", 5)
+    data = EmbeddingExamples([("a", "b"), ("good", "bad"), ("so", "!")])
+    with pytest.raises(ValueError, match="at most 5 different texts; received 6. Train on one"):
+        embedding.encode(heads.embedder(encoder()), data, 16)
+
+
 def test_filler_rows_do_not_count_twice(vectors):
     """The last batch of compiled steps is filled with copies of its first row."""
     loss = losses.MultipleNegativesRanking()
