@@ -24,14 +24,15 @@ class TaskOutput(keras.layers.Layer):
         no_answer: If True, a question can have no answer.
         names: Names of the outputs, one per logit. Defaults to one output with all logits.
         characters: If True, the words to tag are single characters.
-        long_texts: `"truncate"`, or `"window"` to average the answers for parts of long texts.
+        long_texts: `"truncate"`, `"window"` to average the answers for parts of long texts, or
+            `"error"`.
         prompts: Dict from names to texts that come before each text to embed, or `None`.
         default_prompt: Name of the prompt that is used by default, or `None`.
         similarity: How to compare embeddings: one of `SIMILARITIES`.
 
     Raises:
-        ValueError: If the similarity or the default prompt is unknown, or a name is empty or has
-            control characters. In a call, if there are not as many logits as labels.
+        ValueError: If `long_texts`, the similarity or the default prompt is unknown, or a name is
+            empty or has control characters. In a call, if there are not as many logits as labels.
 
     Example:
 
@@ -40,6 +41,7 @@ class TaskOutput(keras.layers.Layer):
     """
 
     SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")
+    LONG_TEXTS = ("truncate", "window", "error")
 
     def __init__(
         self,
@@ -63,6 +65,9 @@ class TaskOutput(keras.layers.Layer):
         self.pairs = pairs
         self.multi_label = multi_label
         self.no_answer = no_answer
+        if long_texts not in self.LONG_TEXTS:
+            known = ", ".join(self.LONG_TEXTS)
+            raise ValueError(f"long_texts must be one of {known}; received {long_texts!r:.80}")
         if similarity not in self.SIMILARITIES:
             known = ", ".join(self.SIMILARITIES)
             raise ValueError(f"similarity must be one of {known}; received {similarity!r}")

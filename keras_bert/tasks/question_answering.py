@@ -169,8 +169,7 @@ def score(output, examples, answers, *, characters=None):
     _check_number(examples, answers)
     if not len(examples):
         raise ValueError(f"found no questions in {examples.source}; give at least one")
-    characters = examples.characters if characters is None else characters
-    units = _characters if characters else _words
+    units = _units(examples, characters)
     f1, exact = _scores(units, [answer["text"] for answer in answers], accepted)
     metrics = {"f1": f1.mean(), "exact_match": exact.mean()}
     has_answer = np.array([bool(right) for right in accepted])
@@ -181,6 +180,19 @@ def score(output, examples, answers, *, characters=None):
         if output is not None and output.no_answer:
             metrics |= _best_thresholds(units, answers, accepted)
     return {name: float(value) for name, value in metrics.items()}
+
+
+def are_right(examples, answers):
+    """Return True for each answer that `score` counts as an exact match, bool (questions,)."""
+    texts = [answer["text"] for answer in answers]
+    _, exact = _scores(_units(examples), texts, _known_answers(examples))
+    return exact == 1
+
+
+def _units(examples, characters=None):
+    """Return the function that normalizes and splits a text, see `score`."""
+    characters = examples.characters if characters is None else characters
+    return _characters if characters else _words
 
 
 def _scores(units, texts, accepted):

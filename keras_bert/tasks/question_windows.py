@@ -18,6 +18,16 @@ def distinct_contexts(examples):
     return list(dict.fromkeys(examples.contexts))
 
 
+def check_questions(examples):
+    """Raise an error for an empty question, which every model would answer with a random span."""
+    for number, question in enumerate(examples.questions, 1):
+        if not question.strip():
+            raise ValueError(
+                f"{examples.source}: question {number} is empty; received {question!r}. Give a "
+                "question, or remove it"
+            )
+
+
 class EncodedQuestions:
     """Tokenized questions and contexts in windows, for `data.batching.Batches`.
 

@@ -116,7 +116,8 @@ def finetune(
 
     Returns:
         A tuple `(model, metrics)`: a `keras.Model` from token ids to logits, and a dict with
-        `recipe` (the arguments that determine the result), `train_loss`, `train_seconds`,
+        `recipe` (the arguments that determine the result), `train_loss` (of the returned
+        weights' epoch), `train_seconds`,
         `examples_per_second`, `stopped` (`True` after Ctrl-C), `history` (a dict per epoch), and
         the `inference.counts` of the training data. With `dev` also the counts of `dev`, such as
         `dev_truncated`, the metrics of the best epoch, its number `best_epoch` and the name of the
@@ -160,6 +161,8 @@ def finetune(
     _check_options(task, train, recipe.options)
     if dev is None and (metric, patience, evaluate_every) != (None, None, None):
         raise ValueError("metric, patience and evaluate_every need dev, the data that is scored")
+    if patience is not None:
+        patience = as_integer("patience", patience, 1)
     given = encoder
     if isinstance(train, RetrievalData):
         raise ValueError(
@@ -188,6 +191,7 @@ def finetune(
             initialize_head(model, run.encoded, recipe.seed)
         steps = 1 if evaluate_every is None else run.plan.batches
         with loop.Log(show_progress, tensorboard, recipe.epochs, steps) as log:
+            run.prepare_model()
             training = loop.Loop(
                 model, run.plan, state, score=run.score, metric=run.metric, patience=patience,
                 evaluate_every=run.evaluate_every, callbacks=callbacks, log=log,
@@ -269,16 +273,11 @@ class _Run:
     def __init__(self, task, model, train, dev, recipe, metric, callbacks, show_progress):
         self._model, self._train, self._dev, self._recipe = model, train, dev, recipe
         self.metric = metric
-        # The generators got their seeds when the encoder was created or loaded.
-        seed_dropout(model, recipe.seed)
         recipe.max_length = inference.length_limit(model, recipe.max_length)
-        heads.find_encoder(model).preprocessor.max_sequence_length = recipe.max_length
-        if "long_texts" in recipe.options:
-            heads.find_output(model).long_texts = recipe.options["long_texts"]
         self.encoded = task.encode(model, train, recipe.max_length, **recipe.options)
         self._encoded_dev, self.score = None, None
         if dev is not None:
-            self._encoded_dev = _encode_dev(task, model, train, dev, recipe.max_length)
+            self._encoded_dev = _encode_dev(task, model, train, dev, recipe)
             if hasattr(self.encoded, "share_loss"):
                 self.encoded.share_loss(self._encoded_dev)
             self.metric = selecting_metric(callbacks, metric)
@@ -330,7 +329,15 @@ class _Run:
         )
         if any(isinstance(each, keras.callbacks.ReduceLROnPlateau) for each in callbacks):
             optimizer = optimizers.SettableRateAdamW.from_config(optimizer.get_config())
+        # The generators got their seeds when the encoder was created or loaded.
+        seed_dropout(model, recipe.seed)
         _compile(model, options, optimizer, self.plan)
+
+    def prepare_model(self):
+        """Give the model the options of the recipe that it keeps. Nothing is left to check."""
+        heads.find_encoder(self._model).preprocessor.max_sequence_length = self._recipe.max_length
+        if "long_texts" in self._recipe.options:
+            heads.find_output(self._model).long_texts = self._recipe.options["long_texts"]
 
     def _score_names(self, task):
         """Return the names of the scores of the dev data, and of its loss if it has targets."""
@@ -391,7 +398,7 @@ class _Run:
             recipe.setdefault("loss", getattr(loss, "loss", loss).name)  # Matryoshka has a loss
         metrics = {
             "recipe": recipe,
-            "train_loss": state.history[-1]["loss"] if state.history else state.loss,
+            "train_loss": _train_loss(state, best),
             "train_seconds": state.seconds,
             "examples_per_second": done / max(state.seconds, 1e-9),
             "stopped": stopped,
@@ -405,6 +412,13 @@ class _Run:
             metrics |= {"metric": loop.best([best], self.metric)[1], "best_epoch": best["epoch"]}
             metrics |= {key: value for key, value in best.items() if key not in ("epoch", "loss")}
         return metrics
+
+
+def _train_loss(state, best):
+    """Return the training loss of the epoch whose weights the model has."""
+    if best is not None:
+        return best["loss"]
+    return state.history[-1]["loss"] if state.history else state.loss
 
 
 def _lock(folder):
@@ -479,10 +493,11 @@ def _check_data(task, train, data):
         )
 
 
-def _encode_dev(task, model, train, dev, max_length):
+def _encode_dev(task, model, train, dev, recipe):
     """Encode the dev data; raise an error for a label that the training data does not have."""
+    options = {name: recipe.options[name] for name in ("long_texts",) if name in recipe.options}
     try:
-        return task.encode(model, dev, max_length)
+        return task.encode(model, dev, recipe.max_length, **options)
     except UnknownLabel as error:
         raise ValueError(
             f"{error}. No row of the training data, {train.source}, has this label; add some "
