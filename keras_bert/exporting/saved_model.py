@@ -223,6 +223,7 @@ def _model_info(model, output, metrics, license):
         labels=output.labels,
         prompts=output.prompts,
         default_prompt=output.default_prompt,
+        long_texts=output.long_texts,
         max_sequence_length=max_sequence_length(heads.find_encoder(model)),
     )
 
