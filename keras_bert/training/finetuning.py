@@ -26,6 +26,7 @@ from keras_bert.training.callbacks import (
     DEV_LOSS,
     check_callbacks,
     check_monitors,
+    rate_setter,
     selecting_metric,
 )
 from keras_bert.training.gradient_caching import seed_dropout
@@ -42,6 +43,7 @@ def finetune(
     batch_size=32,
     learning_rate=5e-5,
     warmup=0.1,
+    schedule="linear",
     max_length=None,
     seed=0,
     metric=None,
@@ -83,6 +85,8 @@ def finetune(
         batch_size: Sequences per batch. The paper uses 16 or 32.
         learning_rate: The peak learning rate. The paper uses 5e-5, 3e-5 or 2e-5.
         warmup: Fraction of the steps during which the learning rate rises.
+        schedule: What the learning rate does after the warm-up: `"linear"` or `"cosine"` decay to
+            0, or `"constant"`.
         max_length: Maximum number of positions per sequence; longer ones are cut. Default: 128 (for
             question answering 384) or the encoder's maximum, whichever is smaller.
         seed: Seed for the weights of the head, the order of the data and dropout.
@@ -104,8 +108,10 @@ def finetune(
             epochs. The logs of an epoch have the metrics of the training, such as `loss`,
             `val_loss` and the scores of `dev`, such as `val_accuracy`.
             `EarlyStopping(restore_best_weights=True)` selects the best epoch in place of `metric`.
-            When a killed run resumes, callbacks get the best value so far that they monitor, and no
-            other state. `on_test_batch_begin` and `on_test_batch_end` are not called.
+            `LearningRateScheduler` sets the rate of each epoch, in place of `warmup` and
+            `schedule`. When a killed run resumes, callbacks get the best value so far that they
+            monitor, and no other state. `on_test_batch_begin` and `on_test_batch_end` are not
+            called.
         show_progress: If `True`, draw a progress bar in a terminal or notebook, elsewhere print a
             line per epoch on stderr.
         **options: Options of the task: for texts `class_weight`, and `long_texts="window"` to train
@@ -147,6 +153,7 @@ def finetune(
         batch_size=batch_size,
         learning_rate=learning_rate,
         warmup=warmup,
+        schedule=schedule,
         max_length=task.MAX_LENGTH if max_length is None else max_length,
         seed=seed,
         gradient_accumulation_steps=gradient_accumulation_steps,
@@ -157,7 +164,7 @@ def finetune(
     if callbacks is None or isinstance(callbacks, keras.callbacks.Callback):
         callbacks = [] if callbacks is None else [callbacks]
     callbacks = list(callbacks)
-    check_callbacks(callbacks, folder)
+    check_callbacks(callbacks, folder, schedule)
     _check_options(task, train, recipe.options)
     if dev is None and (metric, patience, evaluate_every) != (None, None, None):
         raise ValueError("metric, patience and evaluate_every need dev, the data that is scored")
@@ -221,6 +228,7 @@ class _Recipe:
     batch_size: int
     learning_rate: float
     warmup: float
+    schedule: str
     max_length: int
     seed: int
     gradient_accumulation_steps: int
@@ -243,6 +251,7 @@ class _Recipe:
             raise ValueError(
                 f"warmup must be a fraction of the steps from 0 to 1; received {self.warmup}"
             )
+        optimizers.check_schedule(self.schedule)
         if self.evaluate_every is not None:
             self.evaluate_every = _float("evaluate_every", self.evaluate_every)
             is_part = 0 < self.evaluate_every < 1
@@ -261,6 +270,8 @@ class _Recipe:
         values = dataclasses.asdict(self)
         if self.evaluate_every is None:  # states of earlier versions do not have it
             del values["evaluate_every"]
+        if self.schedule == "linear":  # neither
+            del values["schedule"]
         options = values.pop("options")
         if isinstance(options.get("loss"), keras.losses.Loss):
             options["loss"] = options["loss"].get_config()
@@ -317,21 +328,29 @@ class _Run:
             gradient_accumulation_steps=recipe.gradient_accumulation_steps,
             fixed_length=recipe.fixed_length,
         )
+        optimizer = self._optimizer(callbacks)
+        # The generators got their seeds when the encoder was created or loaded.
+        seed_dropout(model, recipe.seed)
+        _compile(model, options, optimizer, self.plan)
+
+    def _optimizer(self, callbacks):
+        """Return the optimizer, whose rate callbacks can set if one does."""
+        recipe = self._recipe
+        accumulated = recipe.gradient_accumulation_steps
         optimizer = optimizers.adamw(
             recipe.learning_rate,
             total_steps=self.plan.steps,
             warmup_steps=round(recipe.warmup * self.plan.steps),
-            gradient_accumulation_steps=(
-                recipe.gradient_accumulation_steps
-                if recipe.gradient_accumulation_steps > 1
-                else None
-            ),
+            schedule=recipe.schedule,
+            gradient_accumulation_steps=accumulated if accumulated > 1 else None,
         )
-        if any(isinstance(each, keras.callbacks.ReduceLROnPlateau) for each in callbacks):
-            optimizer = optimizers.SettableRateAdamW.from_config(optimizer.get_config())
-        # The generators got their seeds when the encoder was created or loaded.
-        seed_dropout(model, recipe.seed)
-        _compile(model, options, optimizer, self.plan)
+        config = optimizer.get_config()
+        self._rate_setter = rate_setter(callbacks)
+        if self._rate_setter == "LearningRateScheduler":
+            return optimizers.AdamW.from_config({**config, "learning_rate": recipe.learning_rate})
+        if self._rate_setter == "ReduceLROnPlateau":
+            return optimizers.SettableRateAdamW.from_config(config)
+        return optimizer
 
     def prepare_model(self):
         """Give the model the options of the recipe that it keeps. Nothing is left to check."""
@@ -360,8 +379,8 @@ class _Run:
             "metric": self.metric,
             "packed": self.plan.shape,
         }
-        if isinstance(self._model.optimizer, optimizers.SettableRateAdamW):
-            settings["callback"] = "ReduceLROnPlateau"
+        if self._rate_setter is not None:
+            settings["callback"] = self._rate_setter
         if folder is not None:
             settings = self._identity() | settings
         state = RunState(folder, settings)
