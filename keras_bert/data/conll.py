@@ -7,7 +7,7 @@ import pathlib
 import re
 import sys
 
-from keras_bert.data.examples import check_count, check_list, check_strings, summary
+from keras_bert.data.examples import TaskData, check_count, check_list, check_strings, summary
 from keras_bert.data.text_files import check_limit, numbered_lines, open_utf8
 
 FORMATS = ("conll", "conllu")
@@ -18,7 +18,7 @@ _FORM, _UPOS = 2, 4  # numbers of columns of CoNLL-U, from 1
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class TaggedSentences:
+class TaggedSentences(TaskData):
     """Sentences, each a list of words, optionally with a tag per word.
 
     Attributes:
