@@ -622,7 +622,7 @@ def test_unknown_options_raise_before_the_model_is_built(examples, options, mess
         (
             "questions",
             "accuracy",
-            "one of f1, exact_match, has_answer_f1, no_answer_accuracy, dev_loss;",
+            "one of f1, exact_match, .*best_f1, best_exact_match, dev_loss;",
         ),
         ("choices", "f1", "metric must be one of accuracy, dev_loss; received 'f1'"),
     ],
