@@ -33,6 +33,8 @@ _MODULE_OF = {
     "finetune": "keras_bert.training.finetuning",
     "load": "keras_bert.hub.loading",
     "pipeline": "keras_bert.pipelines.factory",
+    "plot_confusion": "keras_bert.training.report",
+    "plot_curves": "keras_bert.training.report",
     "predict": "keras_bert.pipelines.factory",
     "quiet": "keras_bert.runtime.terminal",
     "read": "keras_bert.data.reader",

@@ -1,7 +1,8 @@
 """Run an exported model over millions of texts with Apache Beam. Needs the extra `beam`.
 
 A row is a dict. `ReadRows` reads rows, `Predict` adds the answers of a model, and `WriteRows`
-writes the rows. A row that cannot be read or answered becomes a `Rejected`, with the reason.
+writes the rows. A row that cannot be read or answered becomes a `Rejected`, with the reason. If the
+model itself fails, for example for lack of memory, the pipeline fails and no row is rejected.
 """
 
 import json
@@ -154,8 +155,7 @@ class ExportHandler(ModelHandler):
     def columns_of(self, row):
         """Return the names of the columns of an answered row, and an example of the answers."""
         model = self.load_model()
-        values = {"choices": ["a", "b"]}
-        [answer] = model([{name: values.get(name, "a [MASK]") for name in model.inputs}])
+        [answer] = model([_sample(model)])
         kept = self._joined(row, {})
         joined = self._joined(row, answer)
         return list(joined), {name: joined[name] for name in joined if name not in kept}
@@ -168,17 +168,37 @@ class ExportHandler(ModelHandler):
         return row
 
 
+def _sample(model):
+    """Return a row that every model can answer."""
+    values = {"choices": ["a", "b"]}
+    return {name: values.get(name, "a [MASK]") for name in model.inputs}
+
+
 def _answers(model, rows):
-    """Return the answers for rows; `Rejected` for rows that the model cannot answer."""
+    """Return the answers for rows; `Rejected` for rows that the model cannot answer.
+
+    If the model cannot answer a sample either, the rows are not the reason. The error is then
+    raised, so that Beam tries the whole batch again or stops.
+    """
     if not rows:
         return []
     try:
         return model(rows)
     except Exception as error:  # whatever fails, the other rows must not be lost
+        if not _can_answer(model):
+            raise
         if len(rows) == 1:
             return [Rejected(rows[0], f"{type(error).__name__}: {error}")]
         half = len(rows) // 2
         return [*_answers(model, rows[:half]), *_answers(model, rows[half:])]
+
+
+def _can_answer(model):
+    try:
+        model([_sample(model)])
+    except Exception:  # the error of the rows says more
+        return False
+    return True
 
 
 class _SavedModel:

@@ -454,7 +454,8 @@ def siamese(model, *, name="siamese"):
     *layers, output = model.layers[model.layers.index(pooling) + 1 :]
     for layer in layers:
         x = layer(x)
-    x = SplitChoices(name="split_texts")(x, inputs["input_word_ids"])  # (batch, texts, width)
+    split = SplitChoices(keep_width=True, name="split_texts")
+    x = split(x, inputs["input_word_ids"])  # (batch, texts, width)
     output = TaskOutput.from_config(output.get_config())
     return TokenModel(inputs, output(x), name=name)
 
@@ -535,11 +536,6 @@ def with_text(model, *, name="with_text"):
     >>> model.predict(keras.ops.convert_to_tensor(["good", "bad"]), verbose=0).shape
     (2, 2)
     """
-    if keras.backend.backend() != "tensorflow":
-        raise ValueError(
-            f"only TensorFlow has string tensors; this process runs {keras.backend.backend()}. "
-            "Give `fit` the result of `Examples.to_dataset`, and ask with keras_bert.pipeline"
-        )
     task, preprocessor = find_task(model), find_encoder(model).preprocessor
     if task not in ("classifier", "regressor", "next_sentence", "embedder"):
         raise ValueError(f"with_text needs a model with one answer per text; received {task}")

@@ -1,10 +1,11 @@
 """Losses for embeddings, as plain Keras losses.
 
 `y_pred` are the embeddings of rows of texts, floats (batch, texts, width), as from
-`heads.siamese`. The losses scale them to length 1 themselves.
+`heads.siamese`. The losses scale them to length 1 themselves, except for distances that are not the
+cosine.
 
 Defaults are those of sentence-transformers, except for `Triplet`, which uses the cosine distance
-and a margin of 0.5. `Distillation` has no counterpart there.
+and a margin of 0.5 (there: the Euclidean distance and 5). `Distillation` has no counterpart there.
 """
 
 import keras
@@ -12,6 +13,7 @@ from keras import ops
 
 from keras_bert.layers.head_layers import unit_length
 from keras_bert.runtime import distribution
+from keras_bert.runtime.arguments import as_integer
 
 _PACKAGE = "keras_bert"
 _MASKED = -1e9  # a score that does not count
@@ -59,21 +61,27 @@ class MultipleNegativesRanking(_EmbeddingLoss):
         """Return the loss of each row, (batch,).
 
         `y_true` are numbers of the texts, int (batch, texts), below 2**24, since Keras converts
-        them to float32. Equal texts have equal numbers.
+        them to float32. Equal texts have equal numbers. With classes, `y_true` has a further
+        column, the number of the class of each row. Texts of another row with the same class are
+        not used as negatives.
         """
         select, y_true, y_pred = distribution.gather_replicas(ops.cast(y_true, "int32"), y_pred)
         vectors = unit_length(y_pred)
-        query_ids, positive_ids = y_true[:, 0], y_true[:, 1]
-        negative_ids = ops.reshape(y_true[:, 2:], (-1,))
+        texts_per_row = ops.shape(y_pred)[1]
+        query_ids, positive_ids, classes = y_true[:, 0], y_true[:, 1], y_true[:, -1]
+        negative_ids = ops.reshape(y_true[:, 2:texts_per_row], (-1,))
         candidate_ids = ops.concatenate([positive_ids, negative_ids], axis=0)
+        has_classes = ops.shape(y_true)[1] > texts_per_row
         query, positive = vectors[:, 0], vectors[:, 1]
         negatives = ops.reshape(vectors[:, 2:], (-1, vectors.shape[-1]))
         candidates = ops.concatenate([positive, negatives], axis=0)  # (candidates, width)
         scores = self.scale * ops.matmul(query, ops.transpose(candidates))  # (batch, candidates)
-        total = _cross_entropy(scores, query_ids, positive_ids, candidate_ids)
+        groups = ops.where(has_classes, classes, query_ids)
+        total = _cross_entropy(scores, groups, positive_ids, candidate_ids)
         if self.symmetric:
             scores = self.scale * ops.matmul(positive, ops.transpose(query))  # (batch, batch)
-            total = (total + _cross_entropy(scores, positive_ids, query_ids, query_ids)) / 2
+            groups = ops.where(has_classes, classes, positive_ids)
+            total = (total + _cross_entropy(scores, groups, query_ids, query_ids)) / 2
         return select(total)
 
     def get_config(self):
@@ -144,12 +152,17 @@ class CoSENT(_EmbeddingLoss):
 class Triplet(_EmbeddingLoss):
     """The positive should be nearer to the anchor than the negative, by a margin.
 
-    Source: Schroff et al. (2015), FaceNet, equation 3, with the cosine distance.
+    Source: Schroff et al. (2015), FaceNet, equation 3, with the cosine distance by default.
 
     Args:
         margin: The loss is 0 if the negative is farther from the anchor than the positive by at
             least this.
+        distance: `"cosine"` (1 - the cosine similarity), `"euclidean"` or `"manhattan"`. The last
+            two compare the vectors as they are, not scaled to length 1.
         name, reduction, dtype: See `keras.losses.Loss`.
+
+    Raises:
+        ValueError: If the distance is unknown.
 
     Example:
 
@@ -158,16 +171,32 @@ class Triplet(_EmbeddingLoss):
     0.0
     """
 
-    def __init__(self, margin=0.5, name="triplet", **options):
+    DISTANCES = ("cosine", "euclidean", "manhattan")
+
+    def __init__(self, margin=0.5, distance="cosine", name="triplet", **options):
         super().__init__(name, **options)
-        self.margin = margin
+        if distance not in self.DISTANCES:
+            raise ValueError(
+                f"distance must be one of {', '.join(self.DISTANCES)}; received {distance!r:.80}"
+            )
+        self.margin, self.distance = margin, distance
 
     def call(self, y_true, y_pred):
-        near, far = 1 - _cosine(y_pred, 0, 1), 1 - _cosine(y_pred, 0, 2)
+        near, far = self._distance(y_pred, 0, 1), self._distance(y_pred, 0, 2)
         return ops.maximum(near - far + self.margin, 0.0)
 
+    def _distance(self, y_pred, first, second):
+        """Return the distance of two texts of each row, (batch,)."""
+        if self.distance == "cosine":
+            return 1 - _cosine(y_pred, first, second)
+        difference = y_pred[:, first] - y_pred[:, second]
+        if self.distance == "manhattan":
+            return ops.sum(ops.abs(difference), axis=-1)
+        # Clip before the square root, which has no gradient at 0.
+        return ops.sqrt(ops.maximum(ops.sum(ops.square(difference), axis=-1), 1e-24))
+
     def get_config(self):
-        return {**super().get_config(), "margin": self.margin}
+        return {**super().get_config(), "margin": self.margin, "distance": self.distance}
 
 
 @keras.saving.register_keras_serializable(package=_PACKAGE)
@@ -239,7 +268,8 @@ class Matryoshka(_EmbeddingLoss):
         name, reduction, dtype: See `keras.losses.Loss`.
 
     Raises:
-        ValueError: If there is not a weight for each width.
+        ValueError: If a width is not an integer of at least 1, or there is not a weight for each
+            width. In a call, if a width is above that of the embeddings.
 
     Example:
 
@@ -250,7 +280,8 @@ class Matryoshka(_EmbeddingLoss):
 
     def __init__(self, loss, dims, weights=None, name="matryoshka", **options):
         super().__init__(name, **options)
-        self.loss, self.dims = loss, tuple(dims)
+        self.loss = loss
+        self.dims = tuple(as_integer("dims", size, 1) for size in dims)
         self.weights = tuple(weights or [1.0] * len(self.dims))
         if len(self.weights) != len(self.dims) or not self.dims:
             raise ValueError(
@@ -259,6 +290,11 @@ class Matryoshka(_EmbeddingLoss):
             )
 
     def call(self, y_true, y_pred):
+        width = y_pred.shape[-1]
+        if width is not None and max(self.dims) > width:
+            raise ValueError(
+                f"dims must be at most {width}, the width of the embeddings; received {self.dims}"
+            )
         return sum(
             weight * self.loss.call(y_true, y_pred[:, :, :size])
             for size, weight in zip(self.dims, self.weights, strict=True)
@@ -273,16 +309,17 @@ class Matryoshka(_EmbeddingLoss):
         return cls(**config | {"loss": keras.saving.deserialize_keras_object(config["loss"])})
 
 
-def _cross_entropy(scores, query_ids, positive_ids, candidate_ids):
-    """Return the cross-entropy of each query's own positive among the candidates, (batch,).
+def _cross_entropy(scores, groups, positive_ids, candidate_ids):
+    """Return the cross-entropy of each row's own positive among the candidates, (batch,).
 
-    Equal texts have equal ids. `scores` are (batch, candidates).
+    Equal texts have equal ids. A positive of a row is no negative of other rows of its group.
+    `scores` are (batch, candidates).
     """
     is_first = _is_first(candidate_ids)  # (candidates,): each text is one candidate
-    same_query = ops.equal(query_ids[:, None], query_ids)  # (batch, batch)
+    same_group = ops.equal(groups[:, None], groups)  # (batch, batch)
     same_text = ops.equal(positive_ids[:, None], candidate_ids)  # (batch, candidates)
-    # Number of rows with the same query whose positive the candidate is.
-    count = ops.matmul(ops.cast(same_query, scores.dtype), ops.cast(same_text, scores.dtype))
+    # Number of rows of the same group whose positive the candidate is.
+    count = ops.matmul(ops.cast(same_group, scores.dtype), ops.cast(same_text, scores.dtype))
     is_own = ops.logical_and(same_text, is_first)
     is_negative = ops.logical_and(count == 0, is_first)
     scores = ops.where(ops.logical_or(is_own, is_negative), scores, _MASKED)

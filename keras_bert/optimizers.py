@@ -4,16 +4,65 @@ Source: google-research/bert `optimization.py`, and section A.2 of the paper. Un
 optimizers apply Adam's bias correction, as in Adam's paper.
 """
 
+import math
+
 import keras
 from keras import ops
 
 from keras_bert.keras_internals import BertOptimizerMixin, SettableRateMixin
 
-__all__ = ["AdamW", "Lamb", "WarmupLinearDecay", "adamw", "lamb"]
+__all__ = [
+    "AdamW",
+    "Lamb",
+    "WarmupConstant",
+    "WarmupCosineDecay",
+    "WarmupLinearDecay",
+    "adamw",
+    "lamb",
+]
+
+
+class _Warmup(keras.optimizers.schedules.LearningRateSchedule):
+    """Base class of the schedules with a linear warm-up from 0 to the peak."""
+
+    def __init__(self, peak, total_steps, warmup_steps=0, batches_per_step=1):
+        super().__init__()
+        peak = float(peak)
+        if not 0 <= peak < float("inf"):
+            raise ValueError(f"the learning rate must be finite and at least 0; received {peak}")
+        if total_steps < 1 or not 0 <= warmup_steps <= total_steps:
+            raise ValueError(
+                "total_steps must be at least 1, and warmup_steps between 0 and total_steps; "
+                f"received total_steps={total_steps}, warmup_steps={warmup_steps}"
+            )
+        self.peak = peak
+        self.total_steps = total_steps
+        self.warmup_steps = warmup_steps
+        self.batches_per_step = batches_per_step
+
+    def __call__(self, batch):
+        """Return the rate at a batch, counted from 0."""
+        step = ops.cast(ops.floor_divide(batch, self.batches_per_step), "float32")
+        rise = step / max(self.warmup_steps, 1)
+        rest = (self.total_steps - step) / max(self.total_steps - self.warmup_steps, 1)
+        fall = self.decay(ops.maximum(rest, 0.0))
+        return self.peak * ops.where(step < self.warmup_steps, rise, fall)
+
+    def decay(self, rest):
+        """Return the share of the peak after the warm-up; `rest` falls linearly from 1 to 0."""
+        raise NotImplementedError
+
+    def get_config(self):
+        return {
+            "peak": self.peak,
+            "total_steps": self.total_steps,
+            "warmup_steps": self.warmup_steps,
+            "batches_per_step": self.batches_per_step,
+        }
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
+class WarmupLinearDecay(_Warmup):
     """Learning rate schedule: linear warm-up from 0, then linear decay to 0.
 
     The decay starts from the peak, after the warm-up. Google's code starts the decay at step 0, so
@@ -37,36 +86,57 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
     [0.0, 0.5, 1.0, 0.5, 0.0, 0.0]
     """
 
-    def __init__(self, peak, total_steps, warmup_steps=0, batches_per_step=1):
-        super().__init__()
-        peak = float(peak)
-        if not 0 <= peak < float("inf"):
-            raise ValueError(f"the learning rate must be finite and at least 0; received {peak}")
-        if total_steps < 1 or not 0 <= warmup_steps <= total_steps:
-            raise ValueError(
-                "total_steps must be at least 1, and warmup_steps between 0 and total_steps; "
-                f"received total_steps={total_steps}, warmup_steps={warmup_steps}"
-            )
-        self.peak = peak
-        self.total_steps = total_steps
-        self.warmup_steps = warmup_steps
-        self.batches_per_step = batches_per_step
+    def decay(self, rest):
+        return rest
 
-    def __call__(self, batch):
-        """Return the rate at a batch, counted from 0."""
-        step = ops.cast(ops.floor_divide(batch, self.batches_per_step), "float32")
-        rise = step / max(self.warmup_steps, 1)
-        fall = (self.total_steps - step) / max(self.total_steps - self.warmup_steps, 1)
-        factor = ops.where(step < self.warmup_steps, rise, ops.maximum(fall, 0.0))
-        return self.peak * factor
 
-    def get_config(self):
-        return {
-            "peak": self.peak,
-            "total_steps": self.total_steps,
-            "warmup_steps": self.warmup_steps,
-            "batches_per_step": self.batches_per_step,
-        }
+@keras.saving.register_keras_serializable(package="keras_bert")
+class WarmupCosineDecay(_Warmup):
+    """Learning rate schedule: linear warm-up from 0, then decay to 0 along half a cosine wave.
+
+    Source: Loshchilov and Hutter (2017), SGDR, equation 5, without restarts.
+
+    Args: See `WarmupLinearDecay`.
+
+    Raises:
+        ValueError: See `WarmupLinearDecay`.
+
+    Example:
+
+    >>> schedule = WarmupCosineDecay(1.0, total_steps=10, warmup_steps=2)
+    >>> [round(float(schedule(step)), 3) for step in (0, 1, 2, 4, 6, 10)]
+    [0.0, 0.5, 1.0, 0.854, 0.5, 0.0]
+    """
+
+    def decay(self, rest):
+        return (1 - ops.cos(math.pi * rest)) / 2
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class WarmupConstant(_Warmup):
+    """Learning rate schedule: linear warm-up from 0, then the peak.
+
+    Args: See `WarmupLinearDecay`.
+
+    Raises:
+        ValueError: See `WarmupLinearDecay`.
+
+    Example:
+
+    >>> schedule = WarmupConstant(1.0, total_steps=10, warmup_steps=2)
+    >>> [float(schedule(step)) for step in (0, 1, 2, 6, 10)]
+    [0.0, 0.5, 1.0, 1.0, 1.0]
+    """
+
+    def decay(self, rest):
+        return ops.ones_like(rest)
+
+
+SCHEDULES = {
+    "linear": WarmupLinearDecay,
+    "cosine": WarmupCosineDecay,
+    "constant": WarmupConstant,
+}
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -114,11 +184,18 @@ class SettableRateAdamW(SettableRateMixin, AdamW):
     """`AdamW` whose rate `keras.callbacks.ReduceLROnPlateau` can reduce despite a schedule."""
 
 
+def check_schedule(name):
+    """Raise an error for an unknown name of a schedule."""
+    if name not in SCHEDULES:
+        raise ValueError(f"schedule must be one of {', '.join(SCHEDULES)}; received {name!r:.80}")
+
+
 def adamw(
     learning_rate,
     *,
     total_steps,
     warmup_steps=0,
+    schedule="linear",
     weight_decay=0.01,
     beta_1=0.9,
     beta_2=0.999,
@@ -133,6 +210,7 @@ def adamw(
         total_steps: Number of optimizer steps of the run.
         warmup_steps: Number of linear warm-up steps. The paper uses 10,000 for pretraining, and
             Google's scripts use 10% of the steps for fine-tuning.
+        schedule: What follows the warm-up: `"linear"` or `"cosine"` decay to 0, or `"constant"`.
         weight_decay: Decoupled weight decay, relative to the rate.
         beta_1, beta_2, epsilon: Adam's constants.
         global_clipnorm: Maximum global norm of the gradients, or `None` to disable clipping.
@@ -142,15 +220,16 @@ def adamw(
         An `AdamW`.
 
     Raises:
-        ValueError: See `WarmupLinearDecay`.
+        ValueError: If the schedule is unknown, and see `WarmupLinearDecay`.
 
     Example:
 
     >>> adamw(2e-5, total_steps=1000, warmup_steps=100).name
     'adamw'
     """
+    check_schedule(schedule)
     return AdamW(
-        WarmupLinearDecay(
+        SCHEDULES[schedule](
             learning_rate, total_steps, warmup_steps, gradient_accumulation_steps or 1
         ),
         weight_decay=weight_decay,

@@ -40,7 +40,46 @@ def similarity(first, second, kind="cosine"):
         return _rows([-np.linalg.norm(second - row, axis=1) for row in first], second)
     if kind == "manhattan":
         return _rows([-np.abs(second - row).sum(axis=1) for row in first], second)
-    raise ValueError(f"kind must be one of {', '.join(SIMILARITIES)}; received {kind!r}")
+    raise _unknown(kind)
+
+
+def similarity_of_pairs(first, second, kind="cosine"):
+    """Compare each vector of one array with the vector in the same row of another.
+
+    Args:
+        first: Floats (n, width) or (width,).
+        second: Floats of the same shape.
+        kind: See `similarity`.
+
+    Returns:
+        A float32 array (n,). A higher number means more similar.
+
+    Raises:
+        ValueError: If the shapes differ or the kind is unknown.
+
+    Example:
+
+    >>> similarity_of_pairs([[1, 0], [3, 4]], [[1, 2], [0, 0]], "euclidean").tolist()
+    [-2.0, -5.0]
+    """
+    first, second = _vectors("first", first), _vectors("second", second)
+    if first.shape != second.shape:
+        raise ValueError(
+            f"the vectors must have the same shape; received {first.shape} and {second.shape}"
+        )
+    if kind == "cosine":
+        return (unit_length(first) * unit_length(second)).sum(axis=1)
+    if kind == "dot":
+        return (first * second).sum(axis=1)
+    if kind == "euclidean":
+        return -np.linalg.norm(first - second, axis=1)
+    if kind == "manhattan":
+        return -np.abs(first - second).sum(axis=1)
+    raise _unknown(kind)
+
+
+def _unknown(kind):
+    return ValueError(f"kind must be one of {', '.join(SIMILARITIES)}; received {kind!r}")
 
 
 def _rows(rows, second):

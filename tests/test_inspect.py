@@ -567,6 +567,11 @@ def test_explain_an_encoder_and_a_tagger(saved, tmp_path, capsys):
     assert main(arguments) == 0
     assert capsys.readouterr().out == f"{page}: attention of 2 layers with 2 heads\n"
     assert "Attributions" not in page.read_text(encoding="utf-8")
+    arguments = ["explain", str(saved / "encoder.keras"), "good", "--output", str(page)]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*has no pooling")
+        assert main([*arguments, "--target", "so good", "--steps", "4"]) == 0
+    assert "attributions to so good and attention of" in capsys.readouterr().out
     arguments = ["explain", str(saved / "tagger.keras"), "so good", "--output", str(page)]
     assert main([*arguments, "--target", "1", "--steps", "4"]) == 0
     assert "good" in page.read_text(encoding="utf-8")

@@ -9,6 +9,7 @@ from keras_bert.inspect import drawing, integrated_gradients
 from keras_bert.inspect.encoding import MASKED_LM_TASKS
 from keras_bert.runtime.files import atomic_write
 from keras_bert.runtime.terminal import print_line, waiting
+from keras_bert.tasks import inference
 from keras_bert.tasks.masked_lm import MASK
 
 
@@ -20,6 +21,9 @@ def explain(args):
     with waiting("Computing"), warnings.catch_warnings():
         warnings.simplefilter("once")  # both parts warn of the same truncated text
         task = heads.find_task(model)
+        if task is None and args.target is not None:  # an encoder: compare its embeddings
+            model = inference.as_embedder(model)
+            task = "embedder"
         has_default_target = task in integrated_gradients.TASKS and task != "embedder"
         if task in MASKED_LM_TASKS:
             vocabulary = heads.find_encoder(model).preprocessor.vocabulary

@@ -24,6 +24,7 @@ from keras_bert.tasks import (
     inference,
     masked_lm,
     prediction_files,
+    question_windows,
     registry,
     tagging,
 )
@@ -160,6 +161,8 @@ def predict_texts(args):
         def answered():
             nonlocal written
             for part in _after(written, _parts(args, model)):
+                if task == "question-answering":
+                    question_windows.check_questions(part)
                 encoded = inference.encode(model, part)
                 counts.update(inference.counts(encoded))
                 options = {"batch_size": args.batch_size, "encoded": encoded, "predict": predict}

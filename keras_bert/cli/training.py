@@ -153,8 +153,11 @@ def _teacher_targets(args, examples):
 
 def _recipe_options(args):
     """Return two dicts: other options of `finetune`, and the given options of `_SEARCHED`."""
-    names = ("warmup", "max_length", "metric", "patience", "fixed_length", "seed", "evaluate_every")
-    options = {name: getattr(args, name) for name in (*names, "gradient_accumulation_steps")}
+    names = (
+        "warmup", "schedule", "max_length", "metric", "patience", "fixed_length", "seed",
+        "evaluate_every", "gradient_accumulation_steps",
+    )  # fmt: skip
+    options = {name: getattr(args, name) for name in names}
     for name in (
         "class_weight",
         "stride",

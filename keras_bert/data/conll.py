@@ -8,6 +8,7 @@ import sys
 
 from keras_bert.data.conll_rows import conll_rows, conllu_rows
 from keras_bert.data.examples import (
+    TaskData,
     check_count,
     check_list,
     check_normalization,
@@ -32,7 +33,7 @@ _FORM, _UPOS = 2, 4  # numbers of columns of CoNLL-U, from 1
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class TaggedSentences:
+class TaggedSentences(TaskData):
     """Sentences, each a list of words, optionally with a tag per word.
 
     Attributes:

@@ -1,5 +1,6 @@
 """`tf.data` datasets of examples, for Keras' own training loop."""
 
+import itertools
 import warnings
 
 import keras
@@ -7,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert import heads
-from keras_bert.data.batching import LENGTHS
+from keras_bert.data.batching import LENGTHS, Batches
 from keras_bert.data.examples import unknown_label
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.escaping import printable
@@ -70,10 +71,51 @@ def of_examples(examples, model, batch_size, shuffle, seed, pad, labels):
     )
 
 
+def of_task(data, model, batch_size, shuffle, seed, pad):
+    """Return the dataset of `TaskData.to_dataset`."""
+    from keras_bert.tasks import inference
+
+    batch_size = as_integer("batch_size", batch_size, 1)
+    length = None if pad == "batch" else as_integer('pad, unless it is "batch",', pad, 3)
+    encoded = inference.encode(model, data, length)
+    _warn(data, inference.counts(encoded).get("truncated", 0), encoded.max_length)
+    in_order = np.array_split(np.arange(len(encoded)), range(batch_size, len(encoded), batch_size))
+    epochs = itertools.count()
+
+    def batch(rows):
+        padded = length
+        if padded is None:
+            padded = int(encoded.lengths[rows].max())
+            if keras.backend.backend() == "jax":  # which compiles the step for each length
+                padded = min((size for size in LENGTHS if size >= padded), default=padded)
+            padded = min(padded, encoded.max_length)
+        inputs, *targets_and_weights = encoded.batch(rows, padded)
+        if targets_and_weights[0] is None:
+            return (inputs,)
+        return inputs, *targets_and_weights
+
+    def batches():
+        order = in_order
+        if shuffle:
+            order = Batches(encoded, batch_size, (seed, next(epochs))).rows
+        return map(batch, order)
+
+    signature = keras.tree.map_structure(
+        lambda array: tf.TensorSpec([None] * array.ndim, array.dtype), batch(in_order[0])
+    )
+    dataset = tf.data.Dataset.from_generator(batches, output_signature=signature)
+    size = tf.data.experimental.assert_cardinality(len(in_order))
+    return dataset.apply(size).prefetch(2)
+
+
 def _warn_of_truncation(examples, ids, limit):
     """Warn if sequences of token ids, a tuple of `tf.RaggedTensor` columns, are too long."""
     total = sum(column.row_lengths().numpy() for column in ids) + 1 + len(ids)
-    if truncated := int(np.sum(total > limit)):
+    _warn(examples, int(np.sum(total > limit)), limit)
+
+
+def _warn(examples, truncated, limit):
+    if truncated:
         warnings.warn(
             f"{examples.source}: {truncated} of {len(examples)} examples were truncated to {limit} "
             "tokens. Shorten them, or split them into several examples",

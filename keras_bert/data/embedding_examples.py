@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 
 from keras_bert.data.examples import (
+    TaskData,
     check_count,
     check_list,
     check_prompts,
@@ -17,7 +18,7 @@ from keras_bert.runtime.warn import level_of_caller
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class EmbeddingExamples:
+class EmbeddingExamples(TaskData):
     """Rows of texts to train or score an embedder on.
 
     Attributes:

@@ -160,6 +160,37 @@ class Examples:
         return max(counts.values()) / counts.total()
 
 
+class TaskData:
+    """Base class of the data of tasks other than the classification of texts."""
+
+    def to_dataset(self, model, batch_size=32, *, shuffle=False, seed=0, pad="batch"):
+        """Return a `tf.data.Dataset` for Keras' `fit`, `evaluate` and `predict` on every backend.
+
+        The texts are tokenized once, in this call. Long texts of taggers and long contexts of
+        questions become several sequences.
+
+        Args:
+            model: A model of the data's task. To train an embedder, fit `heads.siamese(model)`.
+            batch_size: Sequences or rows per batch.
+            shuffle: If True, each epoch has another order, with sequences of similar lengths in
+                each batch.
+            seed: Seed of the order.
+            pad: `"batch"` pads each batch to its longest sequence, with JAX to one of a few
+                lengths. An int pads to that length. Other sequences than windows that are longer
+                are truncated, and a warning counts them.
+
+        Returns:
+            A dataset of (inputs, targets, weights), or of inputs without labels. The inputs are a
+            dict of int32 (batch, seq); of choices and rows of texts (batch, texts, seq).
+
+        Raises:
+            ValueError: If the model has another task or no preprocessor.
+        """
+        from keras_bert.data import dataset
+
+        return dataset.of_task(self, model, batch_size, shuffle, seed, pad)
+
+
 class UnknownLabel(ValueError):
     """A label of the data is not one of the model's labels."""
 

@@ -10,7 +10,7 @@ import pathlib
 
 import numpy as np
 
-from keras_bert.data.examples import check_count, check_list, check_strings, summary
+from keras_bert.data.examples import TaskData, check_count, check_list, check_strings, summary
 from keras_bert.data.tables import read_columns
 from keras_bert.data.text_files import check_limit, json_rows, open_utf8
 from keras_bert.runtime.reading import json_value
@@ -19,7 +19,7 @@ _TYPES = {dict: "an object", list: "a list", str: "a string", int: "an integer",
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class Questions:
+class Questions(TaskData):
     """Questions, the contexts that answer them and, optionally, their answers.
 
     An answer whose text is not at its start position is moved to the nearest occurrence in the

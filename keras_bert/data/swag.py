@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 
-from keras_bert.data.examples import check_count, check_list, summary
+from keras_bert.data.examples import TaskData, check_count, check_list, summary
 from keras_bert.data.tables import read_columns
 from keras_bert.data.text_files import (
     FORMATS,
@@ -20,7 +20,7 @@ from keras_bert.data.text_files import (
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class Choices:
+class Choices(TaskData):
     """Texts, each with the same number of continuations to choose from.
 
     Attributes:

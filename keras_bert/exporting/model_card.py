@@ -144,7 +144,7 @@ class ModelInfo:
     license: license of the weights that training started from
     precision: dtype of the matmuls
     agreement: `agreement.Agreement` with float32
-    prompts, default_prompt: as in `layers.TaskOutput`
+    prompts, default_prompt, long_texts: as in `layers.TaskOutput`
     """
 
     task: str | None = None
@@ -157,6 +157,7 @@ class ModelInfo:
     agreement: Agreement | None = None
     prompts: dict[str, str] = dataclasses.field(default_factory=dict)
     default_prompt: str | None = None
+    long_texts: str = "truncate"
 
 
 def write(version, info):
@@ -295,11 +296,19 @@ def _model(info, size):
     if info.agreement is not None:
         rows.append(("compared with float32", str(info.agreement)))
     if info.max_sequence_length is not None:
-        is_split = info.task in ("tagger", "span_selector")
-        rest = "longer texts are split into windows" if is_split else "longer texts are truncated"
+        rest = longer_texts(info.task, info.long_texts)
         length = f"{info.max_sequence_length} tokens including [CLS] and [SEP]; {rest}"
         rows.append(("longest input", length))
     return _table(("", ""), rows)
+
+
+def longer_texts(task, long_texts):
+    """Return what a model does with texts over its limit; both are as in `layers.TaskOutput`."""
+    if task in ("tagger", "span_selector"):
+        return "longer texts are split into windows"
+    if long_texts == "window":
+        return "longer texts are read in overlapping windows, whose answers are averaged"
+    return "longer texts are truncated"
 
 
 def metrics_section(metrics):

@@ -10,7 +10,7 @@ import warnings
 
 import keras
 
-from keras_bert.exporting import agreement, model_card, onnx_graph
+from keras_bert.exporting import agreement, model_card, onnx_graph, windows
 from keras_bert.exporting.onnx_folder import LABELS_FILE, MODEL_FILE, TEXT_TASKS, OnnxOutput
 from keras_bert.model_structure import find_encoder, find_output, find_task, max_sequence_length
 from keras_bert.runtime.escaping import markdown
@@ -25,7 +25,7 @@ _README = """\
 
 A BERT model for {engines}, written by keras_bert. Task: {task}. Weights: {weights}.
 {accuracy}
-Inputs, int32: {inputs}; at most {length} tokens. Outputs: {outputs}. {labels}
+Inputs, int32: {inputs}; at most {length} tokens: {longer}. Outputs: {outputs}. {labels}
 {sample}"""
 _SAMPLE = """
 ```python
@@ -35,15 +35,33 @@ import tokenizers
 
 tokenizer = tokenizers.Tokenizer.from_file("tokenizer.json")
 session = onnxruntime.InferenceSession("model.onnx")
-encodings = tokenizer.encode_batch([{texts}])
-inputs = {{
+{limit}encodings = tokenizer.encode_batch([{texts}])
+{windows}inputs = {{
     "input_word_ids": [encoding.ids for encoding in encodings],
     "input_mask": [encoding.attention_mask for encoding in encodings],
     "input_type_ids": [encoding.type_ids for encoding in encodings],
 }}
 inputs = {{name: np.array(ids, np.int32){batch} for name, ids in inputs.items()}}
 {positions}outputs = session.run(None, inputs)
-```
+{mean}```
+"""
+# Parts of the program for a model that reads long texts in windows.
+_LIMIT = """\
+tokenizer.enable_truncation({length}, stride={overlap})  # the rest of a text overflows
+"""
+_WINDOWS = """\
+windows = [[encoding, *encoding.overflowing] for encoding in encodings]
+encodings = [window for windows_of_text in windows for window in windows_of_text]
+"""
+_MEAN = """\
+# The answer for a text is the mean over its windows.
+ends = np.cumsum([len(windows_of_text) for windows_of_text in windows])[:-1]
+outputs = [
+    np.array([part.mean(axis=0) for part in np.split(output, ends)]) for output in outputs
+]
+"""
+_NO_WINDOWS = """
+The program above truncates longer texts. `keras_bert.pipeline` reads them in windows.
 """
 _PIPELINE = """
 `keras_bert.pipeline` with the path of this folder runs the model. It imports neither Keras nor
@@ -200,7 +218,7 @@ def _compare(model, proto, file, dev):
 class _Answers:
     """A function from texts to the answers of an ONNX session, for `agreement.compare`.
 
-    `seconds` is the total time of the session. Long texts are truncated.
+    `seconds` is the total time of the session. Long texts are read as the model says.
     """
 
     def __init__(self, model, session):
@@ -213,13 +231,23 @@ class _Answers:
     def __call__(self, *texts):
         import tensorflow as tf
 
-        inputs = self._preprocessor(*texts)
-        inputs = {name: keras.ops.convert_to_numpy(value) for name, value in inputs.items()}
+        tokens = [self._preprocessor.tokenizer.tokenize(column) for column in texts]
+        row = tf.range(len(texts[0]))
+        if self._output.long_texts == "window":
+            split = windows.split_texts(tokens[0], self._preprocessor.max_sequence_length)
+            tokens, row = [split.tokens], split.row
+        inputs = self._preprocessor.pack(
+            *tokens,
+            sequence_length=None,
+            max_sequence_length=self._preprocessor.max_sequence_length,
+        )
+        inputs = {name: value.numpy() for name, value in inputs.items()}
         if not self.seconds:
             self._session.run(None, inputs)  # the first run allocates memory
         start = time.perf_counter()
-        numbers = self._session.run(None, inputs)[0]
+        outputs = self._session.run(None, inputs)[0]
         self.seconds += time.perf_counter() - start
+        numbers = tf.math.segment_mean(outputs, row).numpy()
         found = {"numbers": tf.constant(numbers)}
         if self._output.multi_label:
             found["chosen"] = tf.constant(numbers >= 0.5)
@@ -251,17 +279,7 @@ def _readme(name, model, proto, quantize, comparison):
         )
         if warning := _warning(found):
             accuracy += f"**On this data, {warning}.**\n"
-    sample = ""
-    if find_encoder(model).preprocessor is not None:
-        texts = '"your text", "another text"'
-        if task == "multiple_choice" or (output is not None and output.pairs):
-            texts = '("your text", "its pair"), ("another text", "its pair")'
-        positions = ""
-        if "masked_lm_positions" in model.input:
-            positions = 'inputs["masked_lm_positions"] = np.array([[1], [1]], np.int32)\n'
-        batch = "[None]" if task == "multiple_choice" else ""
-        sample = _SAMPLE.format(texts=texts, positions=positions, batch=batch)
-        sample += ("" if output is None else _PIPELINE) + _TOKENIZER
+    sample = _sample(model, task) if find_encoder(model).preprocessor is not None else ""
     return _README.format(
         name=markdown(name),
         task=markdown(task),
@@ -272,10 +290,31 @@ def _readme(name, model, proto, quantize, comparison):
             f"{model_card.code(item.name)} ({_axes(item)})" for item in proto.graph.input
         ),
         length=max_sequence_length(find_encoder(model)),
+        longer=model_card.longer_texts(task, "truncate" if output is None else output.long_texts),
         outputs=", ".join(model_card.code(item.name) for item in proto.graph.output),
         labels="The labels are in `labels.txt`." if output is not None and output.labels else "",
         sample=sample,
     )
+
+
+def _sample(model, task):
+    """Return the program of README.md and the notes on it."""
+    output, length = find_output(model), max_sequence_length(find_encoder(model))
+    texts = '"your text", "another text"'
+    if task == "multiple_choice" or (output is not None and output.pairs):
+        texts = '("your text", "its pair"), ("another text", "its pair")'
+    positions = ""
+    if "masked_lm_positions" in model.input:
+        positions = 'inputs["masked_lm_positions"] = np.array([[1], [1]], np.int32)\n'
+    parts = dict.fromkeys(("limit", "windows", "mean"), "")
+    if output is not None and output.long_texts == "window":
+        overlap = windows.overlap(length - 2)  # without [CLS] and [SEP]
+        limit = _LIMIT.format(length=length, overlap=overlap)
+        parts = {"limit": limit, "windows": _WINDOWS, "mean": _MEAN}
+    batch = "[None]" if task == "multiple_choice" else ""
+    sample = _SAMPLE.format(texts=texts, positions=positions, batch=batch, **parts)
+    notes = _NO_WINDOWS if task in ("tagger", "span_selector") else ""
+    return sample + notes + ("" if output is None else _PIPELINE) + _TOKENIZER
 
 
 def _axes(value_info):

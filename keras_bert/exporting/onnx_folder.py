@@ -4,7 +4,7 @@ import dataclasses
 from typing import Any
 
 from keras_bert.runtime import label_types, reading
-from keras_bert.runtime.arguments import SIMILARITIES
+from keras_bert.runtime.arguments import LONG_TEXTS, SIMILARITIES
 from keras_bert.runtime.escaping import check_name
 
 MODEL_FILE = "model.onnx"
@@ -14,7 +14,6 @@ TEXT_TASKS = ("classifier", "next_sentence", "regressor", "embedder")
 TASKS = (*TEXT_TASKS, "tagger", "span_selector", "multiple_choice", "masked_lm", "pretraining")
 
 
-LONG_TEXTS = ("truncate", "window", "error")
 _IS_VALID = {
     "pairs": lambda value: isinstance(value, bool),
     "multi_label": lambda value: isinstance(value, bool),

@@ -53,6 +53,8 @@ def export(
       model. `keras_bert.exporting.signatures` lists the inputs and outputs of each task.
     - A functional model that starts at a string `keras.Input` becomes the next version too. Its
       signature `serving_default` has the names of the model's inputs and outputs.
+    - If `serving_default` has one output, the SavedModel can also be called with the inputs, as
+      `hub.load(path)(texts)`, and returns a tensor.
     - A `BertEncoder`, or a model of `heads.pretraining`, becomes two reusable SavedModels with
       the interface of TF-Hub's BERT models, `path/preprocess/1` and `path/encoder/1`. See
       `keras_bert.exporting.tfhub`.
@@ -221,6 +223,7 @@ def _model_info(model, output, metrics, license):
         labels=output.labels,
         prompts=output.prompts,
         default_prompt=output.default_prompt,
+        long_texts=output.long_texts,
         max_sequence_length=max_sequence_length(heads.find_encoder(model)),
     )
 
@@ -242,6 +245,7 @@ def _head(model, output, assets, precision):
         input_signature=list(specs.values()),
         autograph=False,
     )
+    _make_callable(module)
     functions = {"serving_default": module.serving_default, "ids": module.ids}
     if output.prompts:
         encoder = heads.find_encoder(model)
@@ -317,7 +321,21 @@ def _functional_model(model, precision):
     serving_default = tf.function(serve, input_signature=inputs, autograph=False)
     module = _module(model, serving_default)
     module.serving_default = serving_default
+    _make_callable(module)
     return module, {"serving_default": module.serving_default}
+
+
+def _make_callable(module):
+    """Add `__call__` to a module whose `serving_default` has one output; it returns the tensor."""
+    serve = module.serving_default
+    if len(serve.get_concrete_function().structured_outputs) > 1:
+        return
+
+    def call(*inputs):
+        (output,) = serve(*inputs).values()
+        return output
+
+    module.__call__ = tf.function(call, input_signature=serve.input_signature, autograph=False)
 
 
 def _flatten_lists(outputs):

@@ -162,9 +162,7 @@ def _of_texts(output, preprocessor, max_sequence_length, predict, answer, prompt
         )
 
     def from_windows(text):
-        tokens = tokenize(text)
-        size = tf.fill([tokens.nrows()], tf.constant(max_sequence_length - 2, tf.int64))
-        split = windows.split(tokens, size, size - size // 4)
+        split = windows.split_texts(tokenize(text), max_sequence_length)
         return answer(tf.math.segment_mean(rows(pack(split.tokens)), split.row))
 
     def from_strings(*texts):

@@ -37,7 +37,8 @@ def preprocess(preprocessor, assets, sequence_length=SEQUENCE_LENGTH):
       the index after its last byte.
     - `m.bert_pack_inputs([a] or [a, b], seq_length)` packs ragged ids of rank 2 or 3 into the
       three tensors.
-    - `m.tokenize.get_special_tokens_dict()` returns int32 scalars.
+    - `m.tokenize.get_special_tokens_dict()` returns int32 scalars, and so does
+      `m.tokenize_with_offsets.get_special_tokens_dict()`.
     """
     texts = [tf.TensorSpec([None], tf.string, name="inputs")]
 
@@ -57,14 +58,15 @@ def preprocess(preprocessor, assets, sequence_length=SEQUENCE_LENGTH):
     module.vocab_file = tf.saved_model.Asset(_write_vocabulary(preprocessor, assets))
     default = tf.function(call, input_signature=texts, autograph=False)
     module.__call__ = default  # type: ignore[method-assign]
-    module.tokenize = _Reusable()
-    module.tokenize.__call__ = tf.function(tokenize, input_signature=texts, autograph=False)
-    module.tokenize.get_special_tokens_dict = tf.function(
+    special_tokens = tf.function(
         lambda: _special_tokens(preprocessor), input_signature=[], autograph=False
     )
-    module.tokenize_with_offsets = tf.function(
-        tokenize_with_offsets, input_signature=texts, autograph=False
-    )
+    for function in (tokenize, tokenize_with_offsets):
+        tokenizer = _Reusable()
+        traced = tf.function(function, input_signature=texts, autograph=False)
+        tokenizer.__call__ = traced  # type: ignore[method-assign]
+        tokenizer.get_special_tokens_dict = special_tokens
+        setattr(module, function.__name__, tokenizer)
     module.bert_pack_inputs = _pack_function(preprocessor, sequence_length)
     return module, {"serving_default": default}
 
@@ -162,11 +164,13 @@ def _by_word(tokens):
     """Return ids, starts and limits, each int32 ragged (batch, (words), (tokens))."""
     ids, words, starts, limits = tokens
     first = signatures.first_tokens(ids, words)
-    row_of_word = tf.gather(ids.value_rowids(), first)
+    # `tf.searchsorted` rejects empty tensors. Its result has the static shape of `row_splits`.
+    starts_and_end = tf.concat([first, [tf.size(ids.flat_values, tf.int64)]], axis=0)
+    word_splits = tf.searchsorted(starts_and_end, ids.row_splits, out_type=tf.int64)
 
     def nest(values):
         by_word = tf.RaggedTensor.from_row_starts(tf.cast(values, tf.int32), first, validate=False)
-        return tf.RaggedTensor.from_value_rowids(by_word, row_of_word, ids.nrows(), validate=False)
+        return tf.RaggedTensor.from_row_splits(by_word, word_splits, validate=False)
 
     return tuple(nest(item.flat_values) for item in (ids, starts, limits))
 

@@ -46,6 +46,17 @@ def split(tokens, size, step):
     return Windows(in_windows, row, number, counts, step)
 
 
+def overlap(size):
+    """Return the tokens that two windows of `size` tokens share."""
+    return size // 4  # as `keras_bert.tasks.long_texts.window_step`
+
+
+def split_texts(tokens, max_sequence_length):
+    """Return the `Windows` of texts, `tf.RaggedTensor` (rows, tokens), without special tokens."""
+    size = tf.fill([tokens.nrows()], tf.constant(max_sequence_length - 2, tf.int64))
+    return split(tokens, size, size - overlap(size))
+
+
 class WordWindows(typing.NamedTuple):
     """Overlapping windows that end between words.
 
@@ -91,7 +102,7 @@ def _word_windows(edges, counts, size):
     end = tf.minimum(end, row_end)
     is_last = tf.equal(end, row_end)
     needed = tf.gather(edges, tf.minimum(_search(edges, end, "right"), words)) - size
-    step = size - size // 4  # as `keras_bert.tasks.long_texts.window_step`
+    step = size - overlap(size)
     one_step_later = _search(edges, edges + step, "right") - 1
     following = tf.maximum(one_step_later, _search(edges, needed, "left"))  # index in `edges`
     following = tf.where(is_last, words, following)

@@ -8,7 +8,7 @@ from keras_bert.layers.activations import activation
 from keras_bert.layers.encoder_layers import MASKED_LOGIT, gather_positions
 from keras_bert.layers.initializers import initializer
 from keras_bert.runtime import label_types
-from keras_bert.runtime.arguments import SIMILARITIES
+from keras_bert.runtime.arguments import LONG_TEXTS, SIMILARITIES
 from keras_bert.runtime.escaping import check_name
 
 
@@ -26,15 +26,16 @@ class TaskOutput(keras.layers.Layer):
         no_answer: If True, a question can have no answer.
         names: Names of the outputs, one per logit. Defaults to one output with all logits.
         characters: If True, the words to tag are single characters.
-        long_texts: `"truncate"`, or `"window"` to average the answers for parts of long texts.
+        long_texts: `"truncate"`, `"window"` to average the answers for parts of long texts, or
+            `"error"`.
         prompts: Dict from names to texts that come before each text to embed, or `None`.
         default_prompt: Name of the prompt that is used by default, or `None`.
         similarity: How to compare embeddings: `"cosine"`, `"dot"`, `"euclidean"` or `"manhattan"`.
         label_type: The type of the labels in results: `"str"`, `"int"`, `"float"` or `"bool"`.
 
     Raises:
-        ValueError: If the similarity or the default prompt is unknown, or a name is empty or has
-            control characters. In a call, if there are not as many logits as labels.
+        ValueError: If `long_texts`, the similarity or the default prompt is unknown, or a name is
+            empty or has control characters. In a call, if there are not as many logits as labels.
 
     Example:
 
@@ -66,6 +67,9 @@ class TaskOutput(keras.layers.Layer):
         self.pairs = pairs
         self.multi_label = multi_label
         self.no_answer = no_answer
+        if long_texts not in LONG_TEXTS:
+            known = ", ".join(LONG_TEXTS)
+            raise ValueError(f"long_texts must be one of {known}; received {long_texts!r:.80}")
         if similarity not in SIMILARITIES:
             known = ", ".join(SIMILARITIES)
             raise ValueError(f"similarity must be one of {known}; received {similarity!r}")
@@ -453,7 +457,8 @@ class MergeChoices(keras.layers.Layer):
 class SplitChoices(keras.layers.Layer):
     """Reshape logits (batch * choices, 1) to (batch, choices), the shape of the given ids.
 
-    Vectors (batch * choices, width) become (batch, choices, width).
+    Args:
+        keep_width: If True, reshape vectors (batch * choices, width) to (batch, choices, width).
 
     Example:
 
@@ -462,16 +467,20 @@ class SplitChoices(keras.layers.Layer):
     (2, 3)
     """
 
-    def __init__(self, **kwargs):
+    def __init__(self, keep_width=False, **kwargs):
         super().__init__(**kwargs)
+        self.keep_width = keep_width
         self.built = True
 
     def call(self, logits, ids):
-        width = logits.shape[-1:] if logits.shape[-1] != 1 else ()
-        return ops.reshape(logits, (*ops.shape(ids)[:2], *width))
+        return ops.reshape(logits, self.compute_output_shape(logits.shape, ops.shape(ids)))
 
     def compute_output_shape(self, logits_shape, ids_shape):
-        return (*ids_shape[:2], *(logits_shape[-1:] if logits_shape[-1] != 1 else ()))
+        width = logits_shape[-1:] if self.keep_width else ()
+        return (*ids_shape[:2], *width)
+
+    def get_config(self):
+        return {**super().get_config(), "keep_width": self.keep_width}
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")

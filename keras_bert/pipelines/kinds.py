@@ -10,7 +10,6 @@ from keras_bert.data.examples import Examples
 from keras_bert.data.squad import Questions
 from keras_bert.data.swag import Choices
 from keras_bert.data.tag_schemes import entities, find_scheme
-from keras_bert.exporting.onnx_folder import LONG_TEXTS
 from keras_bert.pipelines import results
 from keras_bert.pipelines.base import Pipeline
 from keras_bert.pipelines.inputs import (
@@ -20,7 +19,9 @@ from keras_bert.pipelines.inputs import (
     is_pair,
     listed,
 )
+from keras_bert.runtime.arguments import LONG_TEXTS
 from keras_bert.runtime.label_types import typed
+from keras_bert.tasks import question_windows, tag_windows
 
 
 class TextPipeline(Pipeline):
@@ -198,14 +199,30 @@ class Tagging(Pipeline):
 
     def _mistakes(self, examples, answers):
         mistakes = []
+        has_entities = any(map(is_bio, self.output.labels))
         for words, tags, answer in zip(examples.words, examples.tags, answers, strict=True):
-            for word, expected, (tag, score) in zip(words, tags, answer, strict=True):
-                if tag != expected:
+            # "I-x" after "O" starts an entity like "B-x", so the entities are compared too.
+            entities = (tags, [tag for tag, _ in answer])
+            if has_entities:
+                entities = map(_entity_of_each_word, entities)
+            is_equal = [first == second for first, second in zip(*entities, strict=True)]
+            rows = zip(words, tags, answer, is_equal, strict=True)
+            for word, expected, (tag, score), is_same in rows:
+                if tag != expected and not is_same:
                     mistakes.append({
                         "text": " ".join(words), "word": word, "expected": expected, "tag": tag,
                         "score": float(score),
                     })  # fmt: skip
         return sorted(mistakes, key=lambda mistake: -mistake["score"])
+
+
+def _entity_of_each_word(tags):
+    """Return the entity (type, first word, end) of each word, or `None` outside of entities."""
+    entity_of_word = [None] * len(tags)
+    for entity in tag_windows.entities(tags):
+        _, first, end = entity
+        entity_of_word[first:end] = [entity] * (end - first)
+    return entity_of_word
 
 
 @dataclasses.dataclass(frozen=True)
@@ -270,6 +287,10 @@ class QuestionAnswering(Pipeline):
             check_texts(row, f"input {number}, text")
         return rows, is_single
 
+    def _part(self, examples, settings, options, advance):
+        question_windows.check_questions(examples)
+        return super()._part(examples, settings, options, advance)
+
     def _examples(self, rows):
         return Questions([a for a, _ in rows], [b for _, b in rows], source=SOURCE)
 
@@ -283,18 +304,21 @@ class QuestionAnswering(Pipeline):
         return [results.Entities(map(_renamed, ranked), context, None) for context, ranked in pairs]
 
     def _mistakes(self, examples, answers):
+        from keras_bert.tasks import question_answering
+
         mistakes = []
+        is_right = question_answering.are_right(examples, answers)
         for index, answer in enumerate(answers):
-            accepted = [text for text, _ in examples.answers[index]]
-            if answer["text"] in (accepted or [""]):
+            if is_right[index]:
                 continue
+            accepted = [text for text, _ in examples.answers[index]]
             question = {"question": examples.questions[index], "context": examples.contexts[index]}
             mistakes.append(question | {"expected": accepted} | _renamed(answer))
         return sorted(mistakes, key=lambda mistake: -mistake["score"])
 
 
 def _renamed(answer):
-    return {"answer" if key == "text" else key: value for key, value in answer.items()}
+    return {"answer": answer["text"]} | {key: answer[key] for key in ("start", "end", "score")}
 
 
 class MultipleChoice(Pipeline):

@@ -3,6 +3,7 @@
 import operator
 
 SIMILARITIES = ("cosine", "dot", "euclidean", "manhattan")  # ways to compare embeddings
+LONG_TEXTS = ("truncate", "window", "error")  # what to do with texts over the maximum length
 
 
 def as_integer(name, value, minimum):

@@ -26,6 +26,7 @@ __all__ = [
 ]
 
 _SECONDS_BETWEEN_UPDATES = 0.1  # of a progress bar in a notebook
+_SECONDS_BETWEEN_LINES = 60  # without a terminal
 
 
 def print_line(text: object, file: TextIO | None = None) -> None:
@@ -118,14 +119,18 @@ def waiting(title, terminal=None):
 def progress(*columns, show=True):
     """Return a `rich.progress.Progress` on stderr, or in the cell of a notebook.
 
-    Elsewhere it is disabled. `columns` are format strings of further columns, such as
+    Elsewhere it prints a line per minute. `columns` are format strings of further columns, such as
     `"loss {task.fields[loss]:.3f}"`.
     """
     from rich import progress as rich_progress
     from rich.console import Console
 
     console = Console(stderr=True)
-    progress_class = _notebook_progress() if console.is_jupyter else rich_progress.Progress
+    progress_class: Any = rich_progress.Progress
+    if console.is_jupyter:
+        progress_class = _notebook_progress()
+    elif show and not console.is_terminal:
+        progress_class = functools.partial(_line_progress(), columns)
     return progress_class(
         rich_progress.TextColumn("{task.description}", markup=False),
         rich_progress.BarColumn(),
@@ -135,6 +140,40 @@ def progress(*columns, show=True):
         console=console,
         disable=not (show and (console.is_terminal or console.is_jupyter)),
     )
+
+
+@functools.cache
+def _line_progress():
+    """Return the class of the progress that is printed as lines, for log files."""
+    from rich.progress import Progress
+
+    class LineProgress(Progress):
+        def __init__(self, line_columns, *columns, **options):
+            super().__init__(*columns, **options)
+            self._line_columns, self._printed_at = line_columns, time.monotonic()
+
+        def update(self, task_id, **options):
+            super().update(task_id, **options)
+            self._print(task_id)
+
+        def advance(self, task_id, advance=1):
+            super().advance(task_id, advance)
+            self._print(task_id)
+
+        def _print(self, task_id):
+            now = time.monotonic()
+            if now - self._printed_at < _SECONDS_BETWEEN_LINES:
+                return
+            self._printed_at = now
+            task = next(task for task in self.tasks if task.id == task_id)
+            done = f"{task.completed:.4g}"
+            if task.total is not None:
+                done = f"{task.completed / max(task.total, 1e-9):.0%}"
+            fields = [column.format(task=task) for column in self._line_columns]
+            line = ", ".join([f"{task.description}: {done}", *filter(None, fields)])
+            print_line(line, file=sys.stderr)
+
+    return LineProgress
 
 
 @functools.cache

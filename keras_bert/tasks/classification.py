@@ -11,7 +11,7 @@ import tensorflow as tf
 from keras_bert import heads
 from keras_bert.data.batching import REDUCTION
 from keras_bert.data.dataset import targets_of
-from keras_bert.exporting.onnx_folder import LONG_TEXTS
+from keras_bert.runtime.arguments import LONG_TEXTS
 from keras_bert.runtime.label_types import typed
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks.long_texts import mean_per_text, window_step

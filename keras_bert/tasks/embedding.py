@@ -114,8 +114,8 @@ class EncodedRows:
         """Return inputs, a dict of int32 (batch, texts, length), targets and weights (batch,).
 
         The targets are float32 (batch,) scores, float32 (batch, width) vectors, or int32 (batch,
-        texts): the number of each text, or of the class in place of the first. Equal texts have
-        equal numbers.
+        texts): the number of each text. Equal texts have equal numbers. With classes, a further
+        column has the number of the class.
         """
         inputs, _, _ = self.texts.batch(packing.texts_of_rows(rows, self.texts_per_row), length)
         inputs = {
@@ -143,7 +143,8 @@ def _targets(examples):
     targets = np.array([[numbers[text] for text in row] for row in examples.texts], np.int32)
     if examples.classes is not None:
         classes = {label: number for number, label in enumerate(dict.fromkeys(examples.classes))}
-        targets[:, 0] = [classes[label] for label in examples.classes]
+        class_of_row = np.array([classes[label] for label in examples.classes], np.int32)
+        targets = np.column_stack([targets, class_of_row])
     return targets
 
 
@@ -285,6 +286,14 @@ def _make_loss(loss, examples):
             f"the loss {loss} needs scores from {low} to {high}; {examples.source} has {wrong[0]}. "
             "Scale the scores, or use the loss cosent"
         )
+    others = [score for score in examples.scores or () if score not in (0, 1)]
+    if loss == "contrastive" and others:
+        warnings.warn(
+            f"{examples.source}: the loss contrastive is for the scores 0 and 1; {len(others)} of "
+            f"{len(examples)} scores are between them, such as {others[0]}. Use cosent or "
+            "cosine_similarity",
+            stacklevel=level_of_caller(),
+        )
     if loss == "triplet" and len(examples.texts[0]) < _TEXTS_OF_TRIPLET:
         raise ValueError(
             f"the loss triplet needs rows of three texts; {examples.source} has rows of "
@@ -302,7 +311,7 @@ def score(output, examples, answers):
     """Return the metrics of the embeddings, see `embedding_metrics`.
 
     Without scores or vectors, the first text of each row is a query, and the distinct other texts
-    of all rows are the corpus. If `output` is `None`, the similarity is the cosine.
+    of all rows are the corpus. The similarity is that of `output`; `None` means the cosine.
     """
     _check_scorable(examples)
     kind = "cosine" if output is None else output.similarity
@@ -323,7 +332,7 @@ def score(output, examples, answers):
             )
         return embedding_metrics.of_vectors(np.concatenate(answers), examples.vectors)
     if examples.scores is not None:
-        return embedding_metrics.of_scores(np.array(answers), examples.scores)
+        return embedding_metrics.of_scores(np.array(answers), examples.scores, kind)
     queries: dict[str, np.ndarray] = {}
     corpus: dict[str, np.ndarray] = {}
     relevant: dict[str, dict] = {}
@@ -337,7 +346,10 @@ def score(output, examples, answers):
             members.setdefault(label, {})[row[1]] = 1.0
         for row, label in zip(examples.texts, examples.classes, strict=True):
             relevant[row[0]] = {text: 1.0 for text in members[label] if text != row[0]}
-    return _of_retrieval(queries, corpus, relevant, kind, own_text=True)
+    metrics = _of_retrieval(queries, corpus, relevant, kind, own_text=True)
+    if len(examples.texts[0]) >= _TEXTS_OF_TRIPLET:
+        metrics |= embedding_metrics.of_triplets(answers, kind)
+    return metrics
 
 
 def _check_scorable(examples):
@@ -384,6 +396,11 @@ def metric_names(output, examples):
     if getattr(examples, "vectors", None) is not None:
         return ("cosine",)
     if getattr(examples, "scores", None) is not None:
-        both = set(examples.scores) == {0.0, 1.0}
-        return ("spearman", "pearson", "average_precision") if both else ("spearman", "pearson")
-    return embedding_metrics.RETRIEVAL
+        names: tuple[str, ...] = ("spearman", "pearson")
+        if embedding_metrics.are_labels(examples.scores):
+            names += embedding_metrics.OF_LABELS
+        return names
+    names = embedding_metrics.RETRIEVAL
+    if not isinstance(examples, RetrievalData) and len(examples.texts[0]) >= _TEXTS_OF_TRIPLET:
+        names += ("triplet_accuracy",)
+    return names

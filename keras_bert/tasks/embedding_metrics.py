@@ -6,38 +6,109 @@ from keras_bert import search
 
 DEPTH = 100  # results of a query that are looked at
 _TOP = 10
+# Without the thresholds, which select no epoch.
+OF_LABELS = ("average_precision", "accuracy", "f1", "precision", "recall")
 RETRIEVAL = ("mrr@10", "ndcg@10", "map@100", "recall@1", "recall@10", "recall@100")
 
 
-def of_scores(vectors, scores):
+def of_scores(vectors, scores, kind="cosine"):
     """Return the metrics of scored pairs.
 
     Args:
         vectors: Embeddings of the pairs, floats (pairs, 2, width).
         scores: Scores of the pairs, floats (pairs,).
+        kind: How to compare the embeddings, see `search.similarity`.
 
     Returns:
-        The correlations `spearman` and `pearson` of the cosine similarities and the scores. If all
-        scores are 0 or 1, also `average_precision` of the pairs with the score 1.
+        The correlations `spearman` and `pearson` of the similarities and the scores. If the scores
+        are 0 and 1, also `average_precision` of the pairs with the score 1, and `of_labels`.
 
     Example:
 
     >>> found = of_scores(np.eye(2)[[[0, 0], [0, 1]]], [1.0, 0.0])
-    >>> {name: round(value, 3) for name, value in found.items()}
+    >>> {name: round(found[name], 3) for name in ("spearman", "pearson", "average_precision")}
     {'spearman': 1.0, 'pearson': 1.0, 'average_precision': 1.0}
     """
     from scipy import stats
     from sklearn import metrics
 
-    first, second = search.unit_length(vectors[:, 0]), search.unit_length(vectors[:, 1])
-    cosine = (first * second).sum(axis=1)
+    similarity = search.similarity_of_pairs(vectors[:, 0], vectors[:, 1], kind)
     found = {
-        "spearman": _correlation(stats.spearmanr, cosine, scores),
-        "pearson": _correlation(stats.pearsonr, cosine, scores),
+        "spearman": _correlation(stats.spearmanr, similarity, scores),
+        "pearson": _correlation(stats.pearsonr, similarity, scores),
     }
-    if set(scores) == {0.0, 1.0}:
-        found["average_precision"] = float(metrics.average_precision_score(scores, cosine))
+    if are_labels(scores):
+        found["average_precision"] = float(metrics.average_precision_score(scores, similarity))
+        found |= of_labels(similarity, scores)
     return found
+
+
+def are_labels(scores):
+    """Return True if all scores are 0 or 1, and both occur."""
+    return set(scores) == {0.0, 1.0}
+
+
+def of_labels(similarity, labels):
+    """Return the metrics of pairs that are accepted if their similarity exceeds a threshold.
+
+    A threshold lies in the middle between two similarities that follow each other.
+
+    Args:
+        similarity: Similarity of each pair, floats (pairs,).
+        labels: 1 for the pairs to accept and 0 for the others, (pairs,).
+
+    Returns:
+        A dict: the best `accuracy`, and its `accuracy_threshold`; the best `f1` of the pairs with
+        the label 1, with its `precision`, its `recall` and its `f1_threshold`.
+
+    Example:
+
+    >>> found = of_labels(np.array([0.9, 0.7, 0.5]), [1, 0, 0])
+    >>> found["accuracy"], round(found["accuracy_threshold"], 3), found["f1"]
+    (1.0, 0.8, 1.0)
+    """
+    order = np.argsort(-similarity, kind="stable")
+    ranked = np.asarray(similarity, float)[order]
+    is_right = np.asarray(labels)[order] == 1
+    # The last pair that each threshold accepts. Equal similarities are accepted together.
+    last = np.flatnonzero(np.diff(ranked))
+    if not len(last):
+        last = np.array([len(ranked) - 1])
+    thresholds = (ranked[last] + ranked[np.minimum(last + 1, len(ranked) - 1)]) / 2
+    accepted = last + 1
+    hits = np.cumsum(is_right)[last]
+    rejected_rightly = (~is_right).sum() - (accepted - hits)
+    accuracy = (hits + rejected_rightly) / len(ranked)
+    f1 = 2 * hits / (accepted + is_right.sum())
+    best, best_of_f1 = accuracy.argmax(), f1.argmax()
+    found = {
+        "accuracy": accuracy[best],
+        "accuracy_threshold": thresholds[best],
+        "f1": f1[best_of_f1],
+        "precision": hits[best_of_f1] / accepted[best_of_f1],
+        "recall": hits[best_of_f1] / is_right.sum(),
+        "f1_threshold": thresholds[best_of_f1],
+    }
+    return {name: float(value) for name, value in found.items()}
+
+
+def of_triplets(rows, kind="cosine"):
+    """Return the share of negatives that are less similar to the first text than the positive.
+
+    Args:
+        rows: Embeddings of a text, its positive and its negatives, a list of floats (texts, width).
+        kind: See `search.similarity`.
+
+    Example:
+
+    >>> of_triplets([np.array([[1.0, 0.0], [1.0, 0.1], [0.0, 1.0]])])
+    {'triplet_accuracy': 1.0}
+    """
+    is_right = []
+    for first, *others in rows:
+        positive, *negatives = search.similarity(first, others, kind)[0]
+        is_right += [positive > negative for negative in negatives]
+    return {"triplet_accuracy": float(np.mean(is_right))}
 
 
 def _correlation(function, first, second):

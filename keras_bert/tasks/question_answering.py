@@ -159,7 +159,9 @@ def decode(
 def score(output, examples, answers, *, characters=None):
     """Score answers as SQuAD's `evaluate-v2.0.py` does: `f1`, the main metric, and `exact_match`.
 
-    If some questions have no answer: also `has_answer_f1` and `no_answer_accuracy`. `characters`
+    If some questions have no answer: also `has_answer_f1` and `no_answer_accuracy`, and of models
+    with `no_answer` the best scores of all values of `null_threshold` with these values: `best_f1`,
+    `best_f1_threshold`, `best_exact_match` and `best_exact_match_threshold`. `characters`
     selects KorQuAD's rules, F1 over characters with articles; by default `examples.characters`.
     `evaluate-v1.1.py` gives the same results for answers that hold a letter or a digit.
     """
@@ -167,30 +169,85 @@ def score(output, examples, answers, *, characters=None):
     _check_number(examples, answers)
     if not len(examples):
         raise ValueError(f"found no questions in {examples.source}; give at least one")
-    characters = examples.characters if characters is None else characters
-    units = _characters if characters else _words
-    f1, exact = np.zeros(len(examples)), np.zeros(len(examples))
-    for index, (answer, right) in enumerate(zip(answers, accepted, strict=True)):
-        given = units(answer["text"])
-        # As in the official script, an answer that normalizes to "", such as "the", is no answer.
-        known = [wanted for wanted in (units(text) for text, _ in right) if wanted[0]] or [("", [])]
-        f1[index] = max(_f1(given[1], wanted) for _, wanted in known)
-        exact[index] = max(given[0] == wanted for wanted, _ in known)
+    units = _units(examples, characters)
+    f1, exact = _scores(units, [answer["text"] for answer in answers], accepted)
     metrics = {"f1": f1.mean(), "exact_match": exact.mean()}
     has_answer = np.array([bool(right) for right in accepted])
     if not has_answer.all():
         if has_answer.any():
             metrics["has_answer_f1"] = f1[has_answer].mean()
         metrics["no_answer_accuracy"] = exact[~has_answer].mean()
+        if output is not None and output.no_answer:
+            metrics |= _best_thresholds(units, answers, accepted)
     return {name: float(value) for name, value in metrics.items()}
 
 
+def are_right(examples, answers):
+    """Return True for each answer that `score` counts as an exact match, bool (questions,)."""
+    texts = [answer["text"] for answer in answers]
+    _, exact = _scores(_units(examples), texts, _known_answers(examples))
+    return exact == 1
+
+
+def _units(examples, characters=None):
+    """Return the function that normalizes and splits a text, see `score`."""
+    characters = examples.characters if characters is None else characters
+    return _characters if characters else _words
+
+
+def _scores(units, texts, accepted):
+    """Return F1 and exact match of the text of each question, floats (questions,) each."""
+    f1, exact = np.zeros(len(texts)), np.zeros(len(texts))
+    for index, (text, right) in enumerate(zip(texts, accepted, strict=True)):
+        given = units(text)
+        # As in the official script, an answer that normalizes to "", such as "the", is no answer.
+        known = [wanted for wanted in (units(text) for text, _ in right) if wanted[0]] or [("", [])]
+        f1[index] = max(_f1(given[1], wanted) for _, wanted in known)
+        exact[index] = max(given[0] == wanted for wanted, _ in known)
+    return f1, exact
+
+
+def _best_thresholds(units, answers, accepted):
+    """Return the best F1 and exact match over all thresholds of no answer, and their thresholds.
+
+    Source: `find_all_best_thresh` in SQuAD's `evaluate-v2.0.py`.
+    """
+    differences = np.array([answer["null_difference"] for answer in answers])
+    of_spans = _scores(units, [answer["span_text"] for answer in answers], accepted)
+    of_none = _scores(units, [""] * len(answers), accepted)
+    metrics: dict[str, float] = {}
+    for name, of_span, without in zip(("f1", "exact_match"), of_spans, of_none, strict=True):
+        best, threshold = _best_threshold(differences, of_span, without)
+        metrics |= {f"best_{name}": best, f"best_{name}_threshold": threshold}
+    return metrics
+
+
+def _best_threshold(differences, of_span, without):
+    """Return the best mean score over all thresholds, and its threshold.
+
+    A question is answered with its span if its difference is at most the threshold. `of_span` and
+    `without` are its scores with the span and without an answer. All are floats (questions,).
+    """
+    order = np.argsort(differences, kind="stable")
+    ranked = differences[order]
+    gains = np.cumsum((of_span - without)[order])
+    # Questions of equal differences are answered together.
+    is_last = np.append(ranked[1:] != ranked[:-1], True)
+    answers_nothing = 0.0 if ranked[0] > 0 else ranked[0] - 1
+    thresholds = np.append(answers_nothing, ranked[is_last])
+    totals = without.sum() + np.append(0.0, gains[is_last])
+    best = totals.argmax()
+    return totals[best] / len(ranked), thresholds[best]
+
+
 def metric_names(output, examples):
-    """Return the names of the metrics of `score`, the main one first."""
+    """Return the names of the metrics of `score`, the main one first, without thresholds."""
     has_answer = [bool(right) for right in _known_answers(examples)]
     names = ["f1", "exact_match"]
     if not all(has_answer):
         names += ["has_answer_f1"] * any(has_answer) + ["no_answer_accuracy"]
+        if output is not None and output.no_answer:
+            names += ["best_f1", "best_exact_match"]
     return tuple(names)
 
 

@@ -1,5 +1,6 @@
 """Questions and contexts as overlapping windows of token ids, with the positions of answers."""
 
+import functools
 import numbers
 
 import numpy as np
@@ -15,6 +16,16 @@ STRIDE, MAX_QUESTION_LENGTH = 128, 64  # in tokens; run_squad.py's defaults
 def distinct_contexts(examples):
     """Return the contexts of `Questions` without repetitions, a list."""
     return list(dict.fromkeys(examples.contexts))
+
+
+def check_questions(examples):
+    """Raise an error for an empty question, which every model would answer with a random span."""
+    for number, question in enumerate(examples.questions, 1):
+        if not question.strip():
+            raise ValueError(
+                f"{examples.source}: question {number} is empty; received {question!r}. Give a "
+                "question, or remove it"
+            )
 
 
 class EncodedQuestions:
@@ -198,8 +209,9 @@ def decode(
 
     `outputs` has a dict of `start_logits` and `end_logits`, (seq,), per window. With `no_answer`,
     `text` is "" if the logit of no answer exceeds that of the best span by more than
-    `null_threshold`. With `top_k`, return a list of that many answers per question, the most
-    probable first.
+    `null_threshold`; it also has `span_text`, the text of the best span, and `null_difference`,
+    the logit of no answer minus that of the best span. With `top_k`, return a list of that many
+    answers per question, the most probable first.
     Source: `write_predictions` in google-research/bert `run_squad.py`.
     """
     max_answer_length = as_integer("max_answer_length", max_answer_length, 1)
@@ -216,21 +228,33 @@ def decode(
     for question, context in enumerate(examples.contexts):
         rows = range(*encoded.window_splits[question : question + 2])
         spans, total = _best_spans(encoded, outputs, rows, max_answer_length, top_k or 1)
+        best = spans[0] if spans else (-np.inf, None, None)  # a context without tokens
         if no_answer:
             none = _null_score(outputs, rows)
             total = np.logaddexp(total, none)
             before = sum(none - logit <= null_threshold for logit, _, _ in spans)
             spans.insert(before, (none, None, None))
-        offset = encoded.context_splits[encoded.context[question]]
-        ranked = []
-        for logit, first, last in spans or [(-np.inf, None, None)]:  # a context without tokens
-            start = end = 0
-            if first is not None:
-                start, end = int(encoded.starts[offset + first]), int(encoded.ends[offset + last])
-            score = float(np.exp(logit - total)) if np.isfinite(logit) else 0.0
-            ranked.append({"text": context[start:end], "start": start, "end": end, "score": score})
-        answers.append(ranked[0] if top_k is None else ranked[:top_k])
+        spans = spans or [best]
+        answer_of = functools.partial(_answer, encoded, question, context, total)
+        if top_k is not None:
+            answers.append([answer_of(span) for span in spans[:top_k]])
+            continue
+        answer = answer_of(spans[0])
+        if no_answer:
+            answer |= {"span_text": answer_of(best)["text"], "null_difference": none - best[0]}
+        answers.append(answer)
     return answers
+
+
+def _answer(encoded, question, context, total, span):
+    """Return a span as a dict, see `decode`. `total` is the log-sum-exp of all logits."""
+    logit, first, last = span
+    start = end = 0
+    if first is not None:
+        offset = encoded.context_splits[encoded.context[question]]
+        start, end = int(encoded.starts[offset + first]), int(encoded.ends[offset + last])
+    score = float(np.exp(logit - total)) if np.isfinite(logit) else 0.0
+    return {"text": context[start:end], "start": start, "end": end, "score": score}
 
 
 def _null_score(outputs, rows):

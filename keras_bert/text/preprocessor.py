@@ -188,13 +188,7 @@ class Preprocessor(keras.layers.Layer):
 
         texts = [text] if text_pair is None else [text, text_pair]
         texts = [_as_text_tensor(item) for item in texts]
-        if len({item.shape.rank for item in texts}) > 1 or not texts[0].shape.is_compatible_with(
-            texts[-1].shape
-        ):
-            raise ValueError(
-                "text and text_pair must have the same shape; received "
-                f"{tuple(texts[0].shape)} and {tuple(texts[-1].shape)}"
-            )
+        _check_texts(texts)
         single = texts[0].shape.rank == 0
         if single:
             texts = [item[None] for item in texts]
@@ -262,9 +256,19 @@ class Preprocessor(keras.layers.Layer):
         }
 
     def compute_output_spec(self, text, text_pair=None):
+        """Return the outputs for a string `keras.Input`; the errors are those of `call`."""
         # XLA does not support strings. Set this only once the layer is part of a model's graph:
         # a preprocessor that an encoder only refers to must not prevent its compilation.
         self.supports_jit = False
+        if keras.backend.backend() != "tensorflow":
+            raise ValueError(
+                f"only TensorFlow has string tensors; this process runs {keras.backend.backend()}. "
+                "Give `fit` the result of `Examples.to_dataset`, and ask with keras_bert.pipeline"
+            )
+        import tensorflow as tf
+
+        texts = [text] if text_pair is None else [text, text_pair]
+        _check_texts([tf.TensorSpec(item.shape, item.dtype) for item in texts])
         shape = (*text.shape, self.sequence_length)
         return {
             key: keras.KerasTensor(shape, dtype="int32", name=key)
@@ -342,8 +346,21 @@ def _as_text_tensor(texts):
             tf.string,
             shape=array.shape,
         )
-    if texts.dtype != tf.string:
-        raise ValueError(f"texts must be strings; received a tensor of {texts.dtype.name}")
-    if texts.shape.rank not in (0, 1):
-        raise ValueError(f"texts must have shape (batch,); received {tuple(texts.shape)}")
     return texts
+
+
+def _check_texts(texts):
+    """Raise an error unless tensors or `tf.TensorSpec`s are strings (batch,) of equal shapes."""
+    for item in texts:
+        if item.dtype != "string":
+            raise ValueError(f"texts must be strings; received a tensor of {item.dtype.name}")
+        if item.shape.rank not in (0, 1):
+            raise ValueError(
+                f"texts must have shape (batch,); received {item.shape}. Give "
+                'keras.Input(shape=(), dtype="string"), or tensors without the last axis'
+            )
+    first, last = texts[0].shape, texts[-1].shape
+    if first.rank != last.rank or not first.is_compatible_with(last):
+        raise ValueError(
+            f"text and text_pair must have the same shape; received {first} and {last}"
+        )

@@ -10,7 +10,7 @@ DEV_LOSS = "dev_loss"
 LOWER_IS_BETTER = ("rmse", DEV_LOSS)
 
 
-def check_callbacks(callbacks, folder):
+def check_callbacks(callbacks, folder, schedule):
     """Raise an error for a callback that cannot work in `finetune`."""
     for callback in callbacks:
         if not isinstance(callback, keras.callbacks.Callback):
@@ -18,10 +18,9 @@ def check_callbacks(callbacks, folder):
                 f"callbacks must be keras.callbacks.Callback instances; received {callback!r:.80}"
             )
         name = type(callback).__name__
-        if isinstance(callback, keras.callbacks.LearningRateScheduler):
+        if isinstance(callback, keras.callbacks.LearningRateScheduler) and schedule != "linear":
             raise ValueError(
-                f"finetune does not take the callback {name}, because finetune sets the "
-                "learning rate; use learning_rate and warmup, or ReduceLROnPlateau"
+                f"{name} sets the learning rate of each epoch; remove it, or schedule={schedule!r}"
             )
         if isinstance(callback, keras.callbacks.BackupAndRestore) and folder is not None:
             raise ValueError(f"folder already resumes a killed run; remove folder or {name}")
@@ -34,6 +33,14 @@ def check_callbacks(callbacks, folder):
             )
         if isinstance(callback, keras.callbacks.SwapEMAWeights):
             raise ValueError(f"finetune does not average weights; remove the callback {name}")
+
+
+def rate_setter(callbacks):
+    """Return the name of Keras' callback that sets the learning rate, or `None`."""
+    for kind in (keras.callbacks.LearningRateScheduler, keras.callbacks.ReduceLROnPlateau):
+        if any(isinstance(callback, kind) for callback in callbacks):
+            return kind.__name__
+    return None
 
 
 def check_monitors(callbacks, scores, train_names):

@@ -26,6 +26,7 @@ from keras_bert.training.callbacks import (
     DEV_LOSS,
     check_callbacks,
     check_monitors,
+    rate_setter,
     selecting_metric,
 )
 from keras_bert.training.gradient_caching import seed_dropout
@@ -42,6 +43,7 @@ def finetune(
     batch_size=32,
     learning_rate=5e-5,
     warmup=0.1,
+    schedule="linear",
     max_length=None,
     seed=0,
     metric=None,
@@ -83,6 +85,8 @@ def finetune(
         batch_size: Sequences per batch. The paper uses 16 or 32.
         learning_rate: The peak learning rate. The paper uses 5e-5, 3e-5 or 2e-5.
         warmup: Fraction of the steps during which the learning rate rises.
+        schedule: What the learning rate does after the warm-up: `"linear"` or `"cosine"` decay to
+            0, or `"constant"`.
         max_length: Maximum number of positions per sequence; longer ones are cut. Default: 128 (for
             question answering 384) or the encoder's maximum, whichever is smaller.
         seed: Seed for the weights of the head, the order of the data and dropout.
@@ -104,8 +108,10 @@ def finetune(
             epochs. The logs of an epoch have the metrics of the training, such as `loss`,
             `val_loss` and the scores of `dev`, such as `val_accuracy`.
             `EarlyStopping(restore_best_weights=True)` selects the best epoch in place of `metric`.
-            When a killed run resumes, callbacks get the best value so far that they monitor, and no
-            other state. `on_test_batch_begin` and `on_test_batch_end` are not called.
+            `LearningRateScheduler` sets the rate of each epoch, in place of `warmup` and
+            `schedule`. When a killed run resumes, callbacks get the best value so far that they
+            monitor, and no other state. `on_test_batch_begin` and `on_test_batch_end` are not
+            called.
         show_progress: If `True`, draw a progress bar in a terminal or notebook, elsewhere print a
             line per epoch on stderr.
         **options: Options of the task: for texts `class_weight`, and `long_texts="window"` to train
@@ -116,7 +122,8 @@ def finetune(
 
     Returns:
         A tuple `(model, metrics)`: a `keras.Model` from token ids to logits, and a dict with
-        `recipe` (the arguments that determine the result), `train_loss`, `train_seconds`,
+        `recipe` (the arguments that determine the result), `train_loss` (of the returned
+        weights' epoch), `train_seconds`,
         `examples_per_second`, `stopped` (`True` after Ctrl-C), `history` (a dict per epoch), and
         the `inference.counts` of the training data. With `dev` also the counts of `dev`, such as
         `dev_truncated`, the metrics of the best epoch, its number `best_epoch` and the name of the
@@ -146,6 +153,7 @@ def finetune(
         batch_size=batch_size,
         learning_rate=learning_rate,
         warmup=warmup,
+        schedule=schedule,
         max_length=task.MAX_LENGTH if max_length is None else max_length,
         seed=seed,
         gradient_accumulation_steps=gradient_accumulation_steps,
@@ -156,10 +164,12 @@ def finetune(
     if callbacks is None or isinstance(callbacks, keras.callbacks.Callback):
         callbacks = [] if callbacks is None else [callbacks]
     callbacks = list(callbacks)
-    check_callbacks(callbacks, folder)
+    check_callbacks(callbacks, folder, schedule)
     _check_options(task, train, recipe.options)
     if dev is None and (metric, patience, evaluate_every) != (None, None, None):
         raise ValueError("metric, patience and evaluate_every need dev, the data that is scored")
+    if patience is not None:
+        patience = as_integer("patience", patience, 1)
     given = encoder
     if isinstance(train, RetrievalData):
         raise ValueError(
@@ -188,6 +198,7 @@ def finetune(
             initialize_head(model, run.encoded, recipe.seed)
         steps = 1 if evaluate_every is None else run.plan.batches
         with loop.Log(show_progress, tensorboard, recipe.epochs, steps) as log:
+            run.prepare_model()
             training = loop.Loop(
                 model, run.plan, state, score=run.score, metric=run.metric, patience=patience,
                 evaluate_every=run.evaluate_every, callbacks=callbacks, log=log,
@@ -217,6 +228,7 @@ class _Recipe:
     batch_size: int
     learning_rate: float
     warmup: float
+    schedule: str
     max_length: int
     seed: int
     gradient_accumulation_steps: int
@@ -239,6 +251,7 @@ class _Recipe:
             raise ValueError(
                 f"warmup must be a fraction of the steps from 0 to 1; received {self.warmup}"
             )
+        optimizers.check_schedule(self.schedule)
         if self.evaluate_every is not None:
             self.evaluate_every = _float("evaluate_every", self.evaluate_every)
             is_part = 0 < self.evaluate_every < 1
@@ -257,6 +270,8 @@ class _Recipe:
         values = dataclasses.asdict(self)
         if self.evaluate_every is None:  # states of earlier versions do not have it
             del values["evaluate_every"]
+        if self.schedule == "linear":  # neither
+            del values["schedule"]
         options = values.pop("options")
         if isinstance(options.get("loss"), keras.losses.Loss):
             options["loss"] = options["loss"].get_config()
@@ -269,16 +284,11 @@ class _Run:
     def __init__(self, task, model, train, dev, recipe, metric, callbacks, show_progress):
         self._model, self._train, self._dev, self._recipe = model, train, dev, recipe
         self.metric = metric
-        # The generators got their seeds when the encoder was created or loaded.
-        seed_dropout(model, recipe.seed)
         recipe.max_length = inference.length_limit(model, recipe.max_length)
-        heads.find_encoder(model).preprocessor.max_sequence_length = recipe.max_length
-        if "long_texts" in recipe.options:
-            heads.find_output(model).long_texts = recipe.options["long_texts"]
         self.encoded = task.encode(model, train, recipe.max_length, **recipe.options)
         self._encoded_dev, self.score = None, None
         if dev is not None:
-            self._encoded_dev = _encode_dev(task, model, train, dev, recipe.max_length)
+            self._encoded_dev = _encode_dev(task, model, train, dev, recipe)
             if hasattr(self.encoded, "share_loss"):
                 self.encoded.share_loss(self._encoded_dev)
             self.metric = selecting_metric(callbacks, metric)
@@ -318,19 +328,35 @@ class _Run:
             gradient_accumulation_steps=recipe.gradient_accumulation_steps,
             fixed_length=recipe.fixed_length,
         )
+        optimizer = self._optimizer(callbacks)
+        # The generators got their seeds when the encoder was created or loaded.
+        seed_dropout(model, recipe.seed)
+        _compile(model, options, optimizer, self.plan)
+
+    def _optimizer(self, callbacks):
+        """Return the optimizer, whose rate callbacks can set if one does."""
+        recipe = self._recipe
+        accumulated = recipe.gradient_accumulation_steps
         optimizer = optimizers.adamw(
             recipe.learning_rate,
             total_steps=self.plan.steps,
             warmup_steps=round(recipe.warmup * self.plan.steps),
-            gradient_accumulation_steps=(
-                recipe.gradient_accumulation_steps
-                if recipe.gradient_accumulation_steps > 1
-                else None
-            ),
+            schedule=recipe.schedule,
+            gradient_accumulation_steps=accumulated if accumulated > 1 else None,
         )
-        if any(isinstance(each, keras.callbacks.ReduceLROnPlateau) for each in callbacks):
-            optimizer = optimizers.SettableRateAdamW.from_config(optimizer.get_config())
-        _compile(model, options, optimizer, self.plan)
+        config = optimizer.get_config()
+        self._rate_setter = rate_setter(callbacks)
+        if self._rate_setter == "LearningRateScheduler":
+            return optimizers.AdamW.from_config({**config, "learning_rate": recipe.learning_rate})
+        if self._rate_setter == "ReduceLROnPlateau":
+            return optimizers.SettableRateAdamW.from_config(config)
+        return optimizer
+
+    def prepare_model(self):
+        """Give the model the options of the recipe that it keeps. Nothing is left to check."""
+        heads.find_encoder(self._model).preprocessor.max_sequence_length = self._recipe.max_length
+        if "long_texts" in self._recipe.options:
+            heads.find_output(self._model).long_texts = self._recipe.options["long_texts"]
 
     def _score_names(self, task):
         """Return the names of the scores of the dev data, and of its loss if it has targets."""
@@ -353,8 +379,8 @@ class _Run:
             "metric": self.metric,
             "packed": self.plan.shape,
         }
-        if isinstance(self._model.optimizer, optimizers.SettableRateAdamW):
-            settings["callback"] = "ReduceLROnPlateau"
+        if self._rate_setter is not None:
+            settings["callback"] = self._rate_setter
         if folder is not None:
             settings = self._identity() | settings
         state = RunState(folder, settings)
@@ -391,7 +417,7 @@ class _Run:
             recipe.setdefault("loss", getattr(loss, "loss", loss).name)  # Matryoshka has a loss
         metrics = {
             "recipe": recipe,
-            "train_loss": state.history[-1]["loss"] if state.history else state.loss,
+            "train_loss": _train_loss(state, best),
             "train_seconds": state.seconds,
             "examples_per_second": done / max(state.seconds, 1e-9),
             "stopped": stopped,
@@ -405,6 +431,13 @@ class _Run:
             metrics |= {"metric": loop.best([best], self.metric)[1], "best_epoch": best["epoch"]}
             metrics |= {key: value for key, value in best.items() if key not in ("epoch", "loss")}
         return metrics
+
+
+def _train_loss(state, best):
+    """Return the training loss of the epoch whose weights the model has."""
+    if best is not None:
+        return best["loss"]
+    return state.history[-1]["loss"] if state.history else state.loss
 
 
 def _lock(folder):
@@ -479,10 +512,11 @@ def _check_data(task, train, data):
         )
 
 
-def _encode_dev(task, model, train, dev, max_length):
+def _encode_dev(task, model, train, dev, recipe):
     """Encode the dev data; raise an error for a label that the training data does not have."""
+    options = {name: recipe.options[name] for name in ("long_texts",) if name in recipe.options}
     try:
-        return task.encode(model, dev, max_length)
+        return task.encode(model, dev, recipe.max_length, **options)
     except UnknownLabel as error:
         raise ValueError(
             f"{error}. No row of the training data, {train.source}, has this label; add some "

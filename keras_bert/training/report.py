@@ -10,6 +10,8 @@ from keras_bert.provenance import METRICS_FILE
 from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.figures import drawable, font_families, new_figure
 from keras_bert.runtime.files import atomic_write
+from keras_bert.runtime.terminal import print_line
+from keras_bert.tasks import inference
 
 CURVES_FILE = "curves.png"
 CONFUSION_FILE = "confusion_matrix.png"
@@ -40,19 +42,48 @@ def clear(folder):
 
 
 def draw_curves(folder, history, x="epoch"):
-    """Plot the losses and metrics of a `history` over `"epoch"` or `"step"` to `curves.png`.
+    """Write `plot_curves` to `curves.png`."""
+    _write(plot_curves(history, x), pathlib.Path(folder, CURVES_FILE))
 
-    A vertical line marks each change of the sequence length.
+
+def plot_curves(metrics, x="epoch"):
+    """Plot the losses and scores of a run.
+
+    A vertical line marks each change of the sequence length in pretraining.
+
+    Args:
+        metrics: The metrics that `keras_bert.finetune` returns, or their `history`.
+        x: `"epoch"`, or `"step"` for a run of pretraining.
+
+    Returns:
+        A `matplotlib.figure.Figure`, which notebooks show. `savefig` writes it to a file.
+
+    Raises:
+        ValueError: If there is nothing to plot.
+
+    Example:
+
+    >>> figure = plot_curves([{"epoch": 1, "loss": 0.5}, {"epoch": 2, "loss": 0.25}])
+    >>> [axes.get_title() for axes in figure.axes]
+    ['Loss', 'Scores']
     """
+    history = metrics["history"] if isinstance(metrics, dict) else metrics
+    if not history:
+        raise ValueError("there is nothing to plot: the history has no epoch")
     figure = new_figure(9, 4.5)
     left, right = figure.subplots(1, 2)
-    names = {name: None for record in history for name in record if name not in _NOT_PLOTTED}
+    names = {
+        name: None
+        for record in history
+        for name in record
+        if name not in _NOT_PLOTTED and not name.endswith("_threshold")
+    }
     losses = [name for name in names if name.endswith("loss")]
     _plot(left, history, x, losses)
     left.set(title="Loss", xlabel=x, ylabel="mean loss per target")
     _plot(right, history, x, [name for name in names if name not in losses])
     right.set(title="Scores", xlabel=x, ylabel="score (1 is perfect)")
-    _write(figure, pathlib.Path(folder, CURVES_FILE))
+    return figure
 
 
 def _plot(axes, history, x, names):
@@ -65,7 +96,8 @@ def _plot(axes, history, x, names):
         is_dense = f"eval_{name}" in names  # recorded more often than held-out values
         style = {"alpha": 0.5} if is_dense else {"marker": "o"}
         if f"dev_{name}" in names:
-            style = {"marker": "o", "linestyle": ":"}
+            # An empty marker, because a full one would hide the line in the legend.
+            style = {"marker": "o", "markerfacecolor": "white", "linestyle": ":"}
         if name == "majority":
             style = {"linestyle": "--"}
         axes.plot(*zip(*points, strict=True), label=_LABELS.get(name, name), color=color, **style)
@@ -74,19 +106,74 @@ def _plot(axes, history, x, names):
             axes.axvline(before[x], color="gray", linewidth=0.5)
     axes.xaxis.get_major_locator().set_params(integer=True)
     if names:
-        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=2, fontsize="small")
+        place = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.15), "ncols": 2}
+        # Long enough to show the dots of a line beside its marker.
+        axes.legend(**place, fontsize="small", handlelength=4)
 
 
 def draw_confusion(folder, model, examples, answers):
-    """Plot the confusion matrix to `confusion_matrix.png`, and return True if it was written.
+    """Write the confusion matrix to `confusion_matrix.png`, and return True if there is one.
 
-    Only single-label classifiers and taggers have one. `answers` is from `inference.answers`.
+    `answers` is from `inference.answers`.
     """
+    output = heads.find_output(model)
+    if not _has_confusion(output):
+        return False
+    figure = _plot_confusion(output, examples, answers)
+    _write(figure, pathlib.Path(folder, CONFUSION_FILE), bbox_inches="tight", pad_inches=0.2)
+    return True
+
+
+def plot_confusion(model, examples, *, batch_size=32):
+    """Plot how often a model gives which label, by the right label.
+
+    If no installed font has the characters of the labels, the plot has numbers in their place, and
+    their meaning is printed.
+
+    Args:
+        model: A classifier with one label per text, or a tagger, with at most 60 labels.
+        examples: Data of its task, with labels.
+        batch_size: Sequences per batch.
+
+    Returns:
+        A `matplotlib.figure.Figure`, which notebooks show. `savefig` writes it to a file.
+
+    Raises:
+        ValueError: If the model is not a classifier or tagger, or has more labels.
+
+    Example:
+
+    >>> from keras_bert import BertEncoder, Examples, Preprocessor
+    >>> preprocessor = Preprocessor(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good"])
+    >>> encoder = BertEncoder(vocab_size=5, hidden_size=4, num_hidden_layers=1,
+    ...     num_attention_heads=2, intermediate_size=8, preprocessor=preprocessor)
+    >>> model = heads.classifier(encoder, labels=["no", "yes"])
+    >>> figure = plot_confusion(model, Examples(["good", "bad"], labels=["yes", "no"]))
+    >>> figure.axes[0].get_title()
+    'Confusion matrix'
+    """
+    output = heads.find_output(model)
+    if output is None or not _has_confusion(output):
+        raise ValueError(
+            "a confusion matrix needs a classifier with one label per text, or a tagger, with at "
+            f"most {_MAX_CLASSES} labels; received {model.name!r}"
+        )
+    inference.check_labeled(examples)
+    answers = inference.answers(model, examples, batch_size=batch_size)
+    return _plot_confusion(output, examples, answers)
+
+
+def _has_confusion(output):
+    return (
+        output.labels is not None
+        and not output.multi_label
+        and (len(output.labels) <= _MAX_CLASSES)
+    )
+
+
+def _plot_confusion(output, examples, answers):
     from sklearn.metrics import confusion_matrix
 
-    output = heads.find_output(model)
-    if output.labels is None or output.multi_label or len(output.labels) > _MAX_CLASSES:
-        return False
     if output.task == "tagger":
         expected = [tag for tags in examples.tags for tag in tags]
         predicted = [tag for sentence in answers for tag, _ in sentence]
@@ -107,13 +194,14 @@ def draw_confusion(folder, model, examples, answers):
     labels, note = output.labels, ""
     if any(drawable(label) != label for label in labels):
         labels, note = list(map(str, ticks)), " (index of the label)"
+        key = ", ".join(f"{index}: {label}" for index, label in enumerate(output.labels))
+        print_line(f"no font has the characters of all labels. In the confusion matrix, {key}")
     # Do not parse a label such as "$" as a formula.
     style = {"parse_math": False, "fontfamily": font_families()}
     axes.set_xticks(ticks, labels, rotation=45, ha="right", **style)
     axes.set_yticks(ticks, labels, **style)
     axes.set(title="Confusion matrix", xlabel=f"predicted{note}", ylabel=f"true{note}")
-    _write(figure, pathlib.Path(folder, CONFUSION_FILE), bbox_inches="tight", pad_inches=0.2)
-    return True
+    return figure
 
 
 def _write(figure, path, **options):

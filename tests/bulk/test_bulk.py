@@ -196,3 +196,35 @@ def test_wrong_input_of_the_example(folder, tmp_path, capsys):
             folder / "classifier", "--input", tmp_path / "*.txt", "--output", tmp_path / "out"
         )
     assert f"argument --input: no file matches {tmp_path}/*.txt" in capsys.readouterr().err
+
+
+class Model:
+    """A model that fails for some texts, or from a call on."""
+
+    inputs = ("text",)
+
+    def __init__(self, fails_for=(), works=True):
+        self.fails_for, self.works, self.calls = fails_for, works, 0
+
+    def __call__(self, rows):
+        self.calls += 1
+        if not self.works:
+            raise ConnectionError("the device is gone")
+        if any(row["text"] in self.fails_for for row in rows):
+            raise ValueError("cannot answer this")
+        return [{"label": "yes"} for _ in rows]
+
+
+def test_a_row_that_fails_is_rejected_alone():
+    rows = [{"text": str(number)} for number in range(16)]
+    found = bulk.ExportHandler("unused").run_inference(rows, Model(fails_for=("3", "12")))
+    rejected = [answer.row["text"] for answer in found if isinstance(answer, bulk.Rejected)]
+    assert rejected == ["3", "12"] and found[0] == {"text": "0", "label": "yes"}
+
+
+@pytest.mark.parametrize("count", [1, 16])
+def test_an_outage_rejects_no_rows(count):
+    model = Model(works=False)
+    with pytest.raises(ConnectionError, match="the device is gone"):
+        bulk.ExportHandler("unused").run_inference([{"text": "a"}] * count, model)
+    assert model.calls == 2  # the rows and a sample

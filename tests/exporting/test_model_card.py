@@ -170,6 +170,29 @@ def test_card_describes_the_saved_model_and_its_example_runs(folder, name, monke
         assert len(row) == 5 and all(row[: 4 if name == "own" else 5])
 
 
+@pytest.mark.parametrize(
+    ("task", "long_texts", "words"),
+    [
+        ("classifier", "window", "overlapping windows"),
+        ("classifier", "truncate", "truncated"),
+        ("tagger", "truncate", "split into windows"),
+    ],
+)
+def test_the_card_says_what_happens_to_long_texts(task, long_texts, words):
+    info = model_card.ModelInfo(task, max_sequence_length=24, long_texts=long_texts)
+    assert words in model_card._model(info, 1000)
+
+
+def test_training_of_lora_weights_forgets_the_metrics():
+    model = heads.embedder(tiny.encoder(pooling="mean"))
+    heads.find_encoder(model).enable_lora(rank=2)
+    provenance.remember_metrics(model, {"spearman": 0.5})
+    assert provenance.known_metrics_and_license(model)[0] == {"spearman": 0.5}
+    weight = next(weight for weight in model.trainable_variables if "lora" in weight.path)
+    weight.assign(weight + 1.0)
+    assert provenance.known_metrics_and_license(model)[0] is None
+
+
 @pytest.mark.slow
 def test_facts_about_the_model(folder):
     card = read(folder / "한국 {}")

@@ -159,10 +159,11 @@ def test_functional_model_on_strings(tmp_path):
     x = keras.layers.Concatenate()([x, stars])
     model = keras.Model([text, stars], keras.layers.Dense(2, name="answer")(x))
     version = keras_bert.export(model, tmp_path)
-    served = tf.saved_model.load(str(version)).signatures["serving_default"]
+    loaded = tf.saved_model.load(str(version))
     values = tf.constant(["good film"]), tf.constant([[3.0]])
-    answer = served(text=values[0], stars=values[1])
+    answer = loaded.signatures["serving_default"](text=values[0], stars=values[1])
     np.testing.assert_allclose(answer["answer"], model(list(values)), atol=1e-5)
+    np.testing.assert_array_equal(loaded(*values), answer["answer"])
 
 
 @pytest.mark.slow

@@ -103,6 +103,15 @@ def test_embedder(served):
     np.testing.assert_allclose(answer["embedding"], expected, atol=1e-5)
 
 
+def test_exports_with_one_output_can_be_called(served):
+    served("embedder")
+    loaded = tf.saved_model.load(str(served.versions()["embedder"]))  # as hub.load does
+    expected = loaded.signatures["serving_default"](text=tf.constant(TEXTS))["embedding"]
+    np.testing.assert_array_equal(loaded(TEXTS), expected)
+    served("next_sentence")  # three outputs
+    assert not callable(tf.saved_model.load(str(served.versions()["next_sentence"])))
+
+
 @pytest.mark.slow
 def test_multiple_choice(served):
     model, signature = served("multiple_choice")

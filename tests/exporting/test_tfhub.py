@@ -74,13 +74,32 @@ def test_tokenize(model, preprocess):
     ]
 
 
-def test_special_tokens(preprocess):
-    tokens = preprocess.tokenize.get_special_tokens_dict()
+@pytest.mark.parametrize("name", ["tokenize", "tokenize_with_offsets"])
+def test_special_tokens(preprocess, name):
+    tokens = getattr(preprocess, name).get_special_tokens_dict()
     assert {key: int(value) for key, value in tokens.items()} == {
         "vocab_size": len(tiny.PIECES), "padding_id": 0, "start_of_sequence_id": 2,
         "end_of_segment_id": 3, "mask_id": 4,
     }  # fmt: skip
     assert {value.dtype for value in tokens.values()} == {tf.int32}
+
+
+@pytest.mark.parametrize("batch", [7, None])
+def test_static_batch_sizes_stay(preprocess, batch):
+    """XLA and layers of a fixed batch size need them."""
+
+    @tf.function(input_signature=[tf.TensorSpec([batch], tf.string)])
+    def run(texts):
+        tokens = preprocess.tokenize(texts)
+        packed = preprocess.bert_pack_inputs([tokens] * 2, seq_length=24)
+        with_offsets = preprocess.tokenize_with_offsets(texts)
+        return tokens, with_offsets, packed, preprocess(texts)
+
+    tokens, with_offsets, *packed = run.get_concrete_function().structured_outputs
+    for ragged in (tokens, *with_offsets):
+        assert ragged.shape.as_list() == [batch, None, None]
+    for inputs, length in zip(packed, (24, 128), strict=True):
+        assert {tuple(item.shape) for item in inputs.values()} == {(batch, length)}
 
 
 @pytest.mark.parametrize("length", [12, 7, 200])

@@ -11,6 +11,8 @@ import tensorflow as tf
 
 import keras_bert
 from keras_bert import heads
+from keras_bert.data.conll import TaggedSentences
+from keras_bert.data.squad import Questions
 from keras_bert.pipelines import base, results
 from keras_bert.tasks import classification, inference
 from tests import tiny
@@ -642,3 +644,42 @@ def test_embeddings_have_the_pooling_of_the_encoder():
     np.testing.assert_allclose(found, expected, atol=1e-6)
     other = keras_bert.pipeline(heads.embedder(bert, pooling="mean"))("so good")
     assert np.abs(found - other).max() > 1e-3
+
+
+@pytest.mark.parametrize("question", ["", "  "])
+def test_an_empty_question_is_an_error(question):
+    ask = keras_bert.pipeline(heads.span_selector(tiny.encoder()))
+    with pytest.raises(ValueError, match="question 1 is empty"):
+        ask(question=question, context="a good film")
+    with pytest.raises(ValueError, match="question 2 is empty"):
+        ask(question=["is this", question], context="a good film")
+    with pytest.raises(ValueError, match="the questions: question 1 is empty"):
+        ask(Questions([question], ["a good film"], source="the questions"))
+
+
+def test_errors_compare_answers_as_the_score_does():
+    ask = keras_bert.pipeline(heads.span_selector(tiny.encoder(initializer_range=0.5)))
+    context = "a film is so good!"
+    answer = ask(question="is this", context=context)["answer"]
+    shown = f"The {answer.upper()}"  # equal to the answer by SQuAD's rules
+    assert shown != answer
+    questions = Questions(["is this"], [context], [[(shown, 0)]])
+    assert ask.evaluate(questions)["exact_match"] == 1 and ask.errors(questions) == []
+    questions = Questions(["is this"], [context], [[("film good", 0)]])
+    assert len(ask.errors(questions)) == 1
+
+
+def test_errors_compare_entities_as_the_score_does(monkeypatch):
+    tagger = keras_bert.pipeline(
+        heads.tagger(tiny.encoder(), labels=["O", "B-x", "I-x", "B-y", "I-y"])
+    )
+    sentences = TaggedSentences(
+        [["so", "good", "bad", "film"], ["a", "film"]],
+        [["O", "I-x", "I-x", "O"], ["B-y", "O"]],
+    )
+    tags = [["O", "B-x", "I-x", "O"], ["B-x", "I-y"]]
+    answers = [[(tag, 0.5) for tag in row] for row in tags]
+    monkeypatch.setattr(tagger, "_answers", lambda *args, **options: answers)
+    assert tagger.evaluate(sentences)["f1"] == pytest.approx(2 / 5)  # one of 2 and 3 is right
+    found = [(row["word"], row["expected"], row["tag"]) for row in tagger.errors(sentences)]
+    assert found == [("a", "B-y", "B-x"), ("film", "O", "I-y")]

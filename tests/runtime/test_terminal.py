@@ -90,3 +90,23 @@ raise SystemExit("errors are shown")
         [sys.executable, script], capture_output=True, text=True, env=environment, check=False
     )
     assert (result.stdout, result.stderr) == ("(1, 128)\n", "errors are shown\n")
+
+
+def test_a_line_per_minute_without_a_terminal(monkeypatch, capsys):
+    now = [100.0]
+    monkeypatch.setattr(terminal.time, "monotonic", lambda: now[0])
+    with progress("loss {task.fields[loss]}", "{task.fields[rate]}") as bar:
+        task = bar.add_task("Epoch 1 of 3", total=200, loss="-", rate="")
+        for number in range(1, 14):
+            now[0] += 10
+            bar.update(task, completed=number * 10, loss=f"{1 / number:.2f}", rate="")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == ["Epoch 1 of 3: 30%, loss 0.17", "Epoch 1 of 3: 60%, loss 0.08"]
+    with progress(show=False) as bar:
+        now[0] += 100
+        bar.advance(bar.add_task("Predicting", total=None), 5)
+    with progress() as bar:
+        task = bar.add_task("Predicting", total=None)
+        now[0] += 100
+        bar.advance(task, 5)
+    assert capsys.readouterr().err == "Predicting: 5\n"

@@ -250,6 +250,29 @@ def test_functional_model_on_strings():
     assert rows(model(list(texts))) == rows(layer(*texts))
 
 
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ([{"shape": (1,), "dtype": "string"}], r"shape \(batch,\); received .*1.*Give keras.Input"),
+        ([{"shape": (), "dtype": "int32"}], "must be strings; received a tensor of int32"),
+        (
+            [{"shape": (), "dtype": "string"}, {"batch_shape": (), "dtype": "string"}],
+            "text and text_pair must have the same shape",
+        ),
+    ],
+)
+def test_wrong_inputs_of_a_functional_model(preprocessor, inputs, message):
+    with pytest.raises(ValueError, match=message):
+        preprocessor(*(keras.Input(**options) for options in inputs))
+
+
+def test_a_string_input_needs_tensorflow(preprocessor, monkeypatch):
+    text = keras.Input(shape=(), dtype="string")
+    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
+    with pytest.raises(ValueError, match="only TensorFlow has string tensors; .* runs jax"):
+        preprocessor(text)
+
+
 @pytest.mark.slow
 def test_a_model_on_text_trains(tmp_path):
     preprocessor = Preprocessor(promises.PIECES, sequence_length=12)

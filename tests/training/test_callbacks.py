@@ -164,6 +164,34 @@ def test_reduce_lr_on_plateau_scales_the_rest_of_the_schedule():
     np.testing.assert_allclose(rates, [1e-2, 0.75e-2, 0.5e-3, 0.25e-4], rtol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"schedule": "cosine"}, [1, 0.75, 0.25]),
+        pytest.param({"schedule": "constant"}, [1, 1, 1], marks=pytest.mark.slow),
+        ({"callbacks": callbacks.LearningRateScheduler(lambda e, r: r / 2)}, [1 / 2, 1 / 4, 1 / 8]),
+    ],
+)
+def test_rates_of_the_epochs(options, expected):
+    rates = []
+    watch = callbacks.LambdaCallback(
+        on_epoch_begin=lambda epoch, logs: rates.append(float(watch.model.optimizer.learning_rate))
+    )
+    given = [options["callbacks"]] if "callbacks" in options else []
+    data = tiny.examples(tiny.ROWS[:8])
+    with tiny.eagerly():
+        finetuning.finetune(
+            tiny.encoder(), data, epochs=3, batch_size=8, warmup=0, learning_rate=1e-2,
+            show_progress=False, **{**options, "callbacks": [*given, watch]},
+        )  # fmt: skip
+    np.testing.assert_allclose(rates, np.multiply(expected, 1e-2), rtol=1e-5)
+
+
+def test_an_unknown_schedule():
+    with pytest.raises(ValueError, match="schedule must be one of linear, cosine, constant; rec"):
+        finetuning.finetune(tiny.encoder(), tiny.examples(), schedule="step")
+
+
 @pytest.mark.slow
 def test_terminate_on_nan_returns_the_best_epoch():
     class Spoil(callbacks.Callback):
@@ -283,7 +311,11 @@ def test_a_run_killed_after_a_score_within_an_epoch_resumes(tmp_path):
 @pytest.mark.parametrize(
     ("given", "options", "message"),
     [
-        (callbacks.LearningRateScheduler(lambda epoch: 1.0), {}, "the callback LearningRateSched"),
+        (
+            callbacks.LearningRateScheduler(lambda epoch: 1.0),
+            {"schedule": "cosine"},
+            "LearningRateScheduler sets the learning rate of each epoch; remove",
+        ),
         (
             callbacks.EarlyStopping("val_acc"),
             {},

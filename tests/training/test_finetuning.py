@@ -41,7 +41,16 @@ METRICS = {
     "label sets": ["micro_f1", "macro_f1", "exact_match"],
     "scores": ["pearson", "spearman", "rmse"],
     "tags": ["f1", "precision", "recall", "accuracy", "majority"],
-    "questions": ["f1", "exact_match", "has_answer_f1", "no_answer_accuracy"],
+    "questions": [
+        "f1",
+        "exact_match",
+        "has_answer_f1",
+        "no_answer_accuracy",
+        "best_f1",
+        "best_f1_threshold",
+        "best_exact_match",
+        "best_exact_match_threshold",
+    ],
     "choices": ["accuracy", "majority"],
 }
 
@@ -78,7 +87,7 @@ def test_each_task_learns(kind, capsys):
     scores = inference.evaluate(model, examples)
     assert list(scores) == METRICS[kind]
     names = registry.for_data(examples).metric_names(heads.find_output(model), examples)
-    assert tuple(name for name in scores if name != "majority") == names
+    assert tuple(s for s in scores if s != "majority" and not s.endswith("threshold")) == names
     assert next(iter(scores.values())) > 0.99
     assert heads.find_output(model).pairs == (kind in ("pairs", "questions"))
     assert capsys.readouterr().out == ""
@@ -637,7 +646,7 @@ def test_unknown_options_raise_before_the_model_is_built(examples, options, mess
         (
             "questions",
             "accuracy",
-            "one of f1, exact_match, has_answer_f1, no_answer_accuracy, dev_loss;",
+            "one of f1, exact_match, .*best_f1, best_exact_match, dev_loss;",
         ),
         ("choices", "f1", "metric must be one of accuracy, dev_loss; received 'f1'"),
     ],
@@ -751,3 +760,39 @@ for one, two in zip(*histories, strict=True):
 @pytest.mark.parametrize("backend", ["tensorflow", "jax"])
 def test_two_devices_train_and_score_like_one(python, backend):
     python("-c", STRATEGY, backend=backend)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"patience": 0}, "patience must be an integer of at least 1; received 0"),
+        ({"patience": 1.5}, "patience must be an integer"),
+        ({"patience": True}, "patience must be an integer"),
+        ({"long_texts": "windows"}, "long_texts must be one of .*received 'windows'"),
+        ({"metric": "f2"}, "metric must be one of accuracy"),
+        ({"class_weight": "equal"}, "class_weight must be"),
+        ({"long_texts": "window", "metric": "f2"}, "metric must be one of accuracy"),
+        (
+            {"callbacks": keras.callbacks.EarlyStopping("val_f2")},
+            "monitors 'val_f2'; monitor must be one of",
+        ),
+    ],
+)
+def test_wrong_options_change_nothing(options, message):
+    model = heads.classifier(tiny.encoder(), labels=["bad", "good"])
+    preprocessor = heads.find_encoder(model).preprocessor
+    before = (preprocessor.max_sequence_length, heads.find_output(model).long_texts)
+    data = tiny.examples()
+    with pytest.raises(ValueError, match=message):
+        finetuning.finetune(model, data, data, max_length=16, show_progress=False, **options)
+    assert (preprocessor.max_sequence_length, heads.find_output(model).long_texts) == before
+    assert not model.compiled
+
+
+def test_the_loss_is_that_of_the_best_epoch():
+    data = tiny.examples(tiny.ROWS[:8])
+    with tiny.eagerly():  # all epochs are equal, but for dropout; the first one is kept
+        _, metrics = finetune(data, data, tiny.encoder(), epochs=2, learning_rate=1e-12)
+    first, last = metrics["history"]
+    assert metrics["best_epoch"] == 1
+    assert metrics["train_loss"] == first["loss"] != last["loss"]

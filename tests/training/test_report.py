@@ -10,6 +10,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 
+import keras_bert
 from keras_bert import heads, provenance
 from keras_bert.data.examples import Examples
 from keras_bert.training import report
@@ -199,3 +200,44 @@ def test_some_models_have_no_confusion_matrix(tmp_path):
     ):
         assert not report.draw_confusion(tmp_path, model, None, None)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_key_of_labels_without_a_font_is_printed(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(report, "drawable", lambda text: re.sub("[^\\x00-\\xff]", "?", text))
+    model = heads.classifier(tiny.encoder(num_hidden_layers=1), labels=KOREAN)
+    report.draw_confusion(tmp_path, model, Examples(["a"], labels=["긍정"]), np.eye(2)[:1])
+    assert "0: 긍정, 1: 부정" in capsys.readouterr().out
+
+
+def test_the_legend_tells_two_losses_apart():
+    figure = report.plot_curves([{**record, "dev_loss": 0.7} for record in HISTORY])
+    handles = figure.axes[0].get_legend().legend_handles
+    assert len({handle.get_linestyle() for handle in handles}) == 2
+    assert len({handle.get_markerfacecolor() for handle in handles}) == 2
+    xs = handles[0].get_xdata()
+    assert max(xs) - min(xs) >= 4 * figure.axes[0].get_legend()._fontsize * 0.9
+
+
+def test_pictures_from_python(tmp_path):
+    metrics = {"accuracy": 0.8, "history": HISTORY}
+    figure = keras_bert.plot_curves(metrics)
+    assert len(figure.axes[1].lines) == 3  # accuracy, f1 and majority
+    figure.savefig(tmp_path / "curves.png")
+    with pytest.raises(ValueError, match="the history has no epoch"):
+        keras_bert.plot_curves([])
+    model = heads.classifier(tiny.encoder(), labels=["bad", "good"])
+    data = tiny.examples(tiny.ROWS[:4])
+    figure = keras_bert.plot_confusion(model, data)
+    counts = [int(text.get_text()) for text in figure.axes[0].texts]
+    chosen = [answer["label"] for answer in keras_bert.pipeline(model)(data.texts)]
+    pairs = list(zip(data.labels, chosen, strict=True))
+    names = ("bad", "good")
+    expected = [pairs.count((right, label)) for right in names for label in names]
+    assert counts == expected
+    with pytest.raises(ValueError, match="needs a classifier with one label per text"):
+        keras_bert.plot_confusion(heads.regressor(tiny.encoder()), data)
+
+
+def test_thresholds_are_not_plotted():
+    figure = report.plot_curves([{"epoch": 1, "loss": 1.0, "f1": 0.5, "f1_threshold": 80.0}])
+    assert [line.get_label() for line in figure.axes[1].lines] == ["f1"]

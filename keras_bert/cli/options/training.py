@@ -102,6 +102,12 @@ def _add_recipe(group):
         help="fraction of the steps in which the rate rises (default: 0.1)",
     )
     group.add_argument(
+        "--schedule",
+        choices=("linear", "cosine", "constant"),
+        default="linear",
+        help="the rate after the warm-up (default: linear decay to 0)",
+    )
+    group.add_argument(
         "--max-length",
         type=common.length(3),
         help="maximum tokens per sequence (default: 128; question answering: 384). Longer "

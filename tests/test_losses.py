@@ -1,0 +1,145 @@
+"""Losses of embedders, held to independent computations with NumPy."""
+
+import keras
+import numpy as np
+import pytest
+
+import keras_bert
+from keras_bert import EmbeddingExamples, heads, losses
+from keras_bert.tasks import inference
+from tests import tiny
+
+PAIRS = [("good film", "so good"), ("bad film", "so bad"), ("a film", "this film"), ("is", "this")]
+
+
+def random_vectors(rows, texts, width=4):
+    return np.random.default_rng(5).normal(size=(rows, texts, width)).astype("float32")
+
+
+def unit(vectors):
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+@pytest.mark.parametrize("distance", ["euclidean", "manhattan"])
+def test_triplet_with_another_distance(distance):
+    vectors = random_vectors(6, 3)
+    order = {"euclidean": 2, "manhattan": 1}[distance]
+    near = np.linalg.norm(vectors[:, 0] - vectors[:, 1], order, axis=1)
+    far = np.linalg.norm(vectors[:, 0] - vectors[:, 2], order, axis=1)
+    loss = losses.Triplet(margin=5.0, distance=distance, reduction=None)
+    expected = np.maximum(near - far + 5, 0)
+    np.testing.assert_allclose(loss(np.zeros(6), vectors), expected, rtol=1e-5)
+    again = losses.Triplet.from_config(loss.get_config())
+    np.testing.assert_allclose(again(np.zeros(6), vectors), expected, rtol=1e-5)
+
+
+def test_euclidean_distance_of_equal_vectors_has_a_gradient():
+    import tensorflow as tf
+
+    vectors = tf.Variable(np.ones((1, 3, 4), "float32"))
+    with tf.GradientTape() as tape:
+        value = losses.Triplet(distance="euclidean")(np.zeros(1), vectors)
+    assert np.isfinite(tape.gradient(value, vectors)).all()
+
+
+def test_unknown_distance():
+    with pytest.raises(ValueError, match="distance must be one of cosine, euclidean, manhattan"):
+        losses.Triplet(distance="dot")
+
+
+@pytest.mark.parametrize("dims", [[0], [4, -1], [2.5], [True]])
+def test_widths_of_matryoshka_are_positive_integers(dims):
+    with pytest.raises(ValueError, match="dims must be an integer of at least 1"):
+        losses.Matryoshka(losses.CosineSimilarity(), dims)
+
+
+def test_widths_of_matryoshka_are_at_most_that_of_the_vectors():
+    loss = losses.Matryoshka(losses.CosineSimilarity(), [5, 2])
+    with pytest.raises(ValueError, match="dims must be at most 4.*received"):
+        loss(np.ones(3), random_vectors(3, 2))
+    model = heads.siamese(tiny.embedder("mean"))
+    model.compile(loss=losses.Matryoshka(losses.CosineSimilarity(), [9]))
+    inputs = {name: np.ones((2, 2, 3), "int32") for name in model.input}
+    with pytest.raises(ValueError, match="dims must be at most 8"):
+        model.fit(inputs, np.ones(2), verbose=0)
+
+
+def test_contrastive_warns_of_other_scores():
+    data = EmbeddingExamples(PAIRS, [0, 0.25, 1, 1])
+    with pytest.warns(UserWarning, match="scores 0 and 1; 1 of 4 scores .* 0.25"):
+        inference.encode(tiny.embedder("mean"), data, loss="contrastive")
+    data = EmbeddingExamples(PAIRS, [0, 1, 1, 1])
+    inference.encode(tiny.embedder("mean"), data, loss="contrastive")  # warnings fail tests
+
+
+def test_symmetric_ranking_with_classes():
+    # Row 3 has the query of row 0, a class of its own, and row 4 the class of row 0.
+    ids = np.array([[0, 1, 7], [2, 3, 8], [4, 1, 9], [0, 5, 6], [6, 2, 7]])
+    classes = ids[:, 2]
+    vectors = unit(random_vectors(5, 2))
+    vectors[2, 1] = vectors[0, 1]  # equal texts
+    vectors[3, 0] = vectors[0, 0]
+    vectors[4, 1] = vectors[1, 0]
+    scores = 20 * vectors[:, 0] @ vectors[:, 1].T
+
+    def direction(scores, candidates):
+        found = []
+        for row in range(len(ids)):
+            of_class = set(candidates[classes == classes[row]])
+            negatives = {
+                text: scores[row, other]
+                for other, text in enumerate(candidates)
+                if text not in of_class
+            }
+            values = np.array([scores[row, row], *negatives.values()])
+            found.append(np.log(np.exp(values).sum()) - scores[row, row])
+        return np.array(found)
+
+    expected = (direction(scores, ids[:, 1]) + direction(scores.T, ids[:, 0])) / 2
+    loss = losses.MultipleNegativesRanking(symmetric=True, reduction=None)
+    np.testing.assert_allclose(loss(ids, vectors), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_rows_of_classes_with_the_symmetric_loss():
+    texts = ["good", "so good", "bad", "so bad", "film", "a film"]
+    examples = keras_bert.Examples(texts, labels=[label for label in "xyz" for _ in range(2)])
+    data = EmbeddingExamples.of_classes(examples)
+    model = tiny.embedder("mean")
+    embed = keras_bert.pipeline(model)
+    first, second = (embed.encode(list(column)) for column in zip(*data.texts, strict=True))
+    scores = 20 * first @ second.T
+    # Both texts of a class are queries and positives, so each row has four negatives.
+    other = np.array(data.classes)[:, None] != np.array(data.classes)
+    is_own = np.eye(6, dtype=bool)
+    losses_of_rows = []
+    for table in (scores, scores.T):
+        kept = np.where(other | is_own, np.exp(table), 0).sum(axis=1)
+        losses_of_rows.append(np.log(kept) - np.diag(table))
+    loss = losses.MultipleNegativesRanking(symmetric=True)
+    encoded = inference.encode(model, data, loss=loss)
+    inputs, targets, weights = encoded.batch(np.arange(6), 8)
+    found = encoded.loss(targets, heads.siamese(model)(inputs), weights)
+    assert float(found) == pytest.approx(np.mean(losses_of_rows), rel=1e-3)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])  # "mean" is trained on packed rows
+def test_embeddings_of_width_1(pooling):
+    model = tiny.embedder(pooling, [(1, "linear")], normalize=False)
+    assert heads.siamese(model).output_shape == (None, None, 1)
+    data = EmbeddingExamples(PAIRS, [0, 1, 0, 1])
+    options = {"epochs": 1, "batch_size": 2, "show_progress": False, "learning_rate": 1e-9}
+    with tiny.eagerly():
+        model, metrics = keras_bert.finetune(model, data, data, loss="cosine_similarity", **options)
+    embed = keras_bert.pipeline(model)
+    vectors = np.array([embed.encode(list(row)) for row in PAIRS])
+    assert vectors.shape == (4, 2, 1)
+    cosine = np.sign(vectors[:, 0, 0] * vectors[:, 1, 0])
+    expected = np.mean((cosine - np.array(data.scores)) ** 2)
+    assert metrics["dev_loss"] == pytest.approx(expected, abs=1e-4)
+
+
+def test_multiple_choice_has_one_logit_per_choice():
+    model = heads.multiple_choice(tiny.encoder())
+    assert model.output_shape == (None, None)
+    inputs = {name: np.ones((2, 3, 4), "int32") for name in model.input}
+    assert keras.ops.shape(model(inputs)) == (2, 3)
