@@ -12,11 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from keras_bert.checkpoints import canonical, folder, name_tables, tensor_files, tokenizer_config
+from keras_bert.checkpoints import (
+    canonical,
+    folder,
+    huggingface_heads,
+    name_tables,
+    tensor_files,
+    tokenizer_config,
+)
 from keras_bert.checkpoints.canonical import Checkpoint
 from keras_bert.checkpoints.name_tables import Layout, rule
 from keras_bert.checkpoints.tensor_files import Tensor
-from keras_bert.runtime.escaping import check_name
 
 FORMAT = "huggingface"
 FILES = (
@@ -144,24 +150,6 @@ DROPPED_KEYS = frozenset(
     for key in line.split()
 )
 
-# Class in transformers -> task, and weights besides the encoder. For a checkpoint without a task,
-# the first class with the same weights is used.
-ARCHITECTURES: dict[str, tuple[str | None, set[str]]] = {
-    "BertModel": (None, {"pooler"}),
-    "BertForPreTraining": ("pretraining", {"pooler", "masked_lm", "next_sentence"}),
-    "BertForMaskedLM": ("masked_lm", {"masked_lm"}),
-    "BertForNextSentencePrediction": ("next_sentence", {"pooler", "next_sentence"}),
-    "BertForSequenceClassification": ("classifier", {"pooler", "classifier"}),
-    "BertForTokenClassification": ("tagger", {"classifier"}),
-    "BertForMultipleChoice": ("multiple_choice", {"pooler", "classifier"}),
-    "BertForQuestionAnswering": ("span_selector", {"span_selector"}),
-}
-_PROBLEMS: dict[tuple[str | None, bool], str] = {
-    ("classifier", False): "single_label_classification",
-    ("classifier", True): "multi_label_classification",
-    ("regressor", False): "regression",
-}
-
 _SAFETENSORS = "model.safetensors"
 _PICKLE = "pytorch_model.bin"
 _HDF5 = "tf_model.h5"
@@ -219,7 +207,7 @@ def read(path: str | Path, ignore: Collection[str] = ()) -> Checkpoint:
         file, TABLE, config, shapes, lambda name: tensors[name].load(), lazy=True
     )
     vocabulary = _read_vocabulary(path, config["vocab_size"])
-    task, multi_label = _read_task(path, weights)
+    task, multi_label = huggingface_heads.read_task(path, weights)
     return Checkpoint(
         format=FORMAT,
         path=str(path),
@@ -227,7 +215,7 @@ def read(path: str | Path, ignore: Collection[str] = ()) -> Checkpoint:
         weights=weights,
         vocabulary=vocabulary,
         tokenizer=tokenizer_config.read(path, vocabulary, config),
-        labels=_read_labels(path, weights),
+        labels=huggingface_heads.read_labels(path, weights),
         task=task,
         multi_label=multi_label,
         pooling=_read_pooling(path),
@@ -240,7 +228,7 @@ def write(checkpoint: Checkpoint, path: str | Path) -> None:
     Task and heads determine the class in transformers. A class with exactly these heads must exist.
     """
     path = Path(path)
-    architecture = _architecture(checkpoint)
+    architecture = huggingface_heads.architecture(checkpoint)
     tensors = name_tables.to_source(TABLE, checkpoint.config, checkpoint.weights, format=FORMAT)
     if architecture == "BertModel":
         tensors = {name.removeprefix("bert."): array for name, array in tensors.items()}
@@ -258,7 +246,9 @@ def write(checkpoint: Checkpoint, path: str | Path) -> None:
         labels = checkpoint.labels or [f"LABEL_{index}" for index in range(count)]
         config["id2label"] = {str(index): label for index, label in enumerate(labels)}
         config["label2id"] = {label: index for index, label in enumerate(labels)}
-        config["problem_type"] = _PROBLEMS.get((checkpoint.task, checkpoint.multi_label))
+        config["problem_type"] = huggingface_heads.PROBLEMS.get(
+            (checkpoint.task, checkpoint.multi_label)
+        )
     folder.write_json(path / "config.json", config)
     if checkpoint.pooling is not None:
         _write_pooling(path, checkpoint)
@@ -268,46 +258,8 @@ def write(checkpoint: Checkpoint, path: str | Path) -> None:
         tokenizer_config.write(path, checkpoint.tokenizer)
 
 
-def _architecture(checkpoint: Checkpoint) -> str:
-    """Return the class in transformers that has exactly the heads of a checkpoint."""
-    for name, (task, groups) in ARCHITECTURES.items():
-        if checkpoint.groups == groups and checkpoint.task in (task, None):
-            return name
-        if checkpoint.task == "regressor" and task == "classifier" and checkpoint.groups == groups:
-            return name
-    if checkpoint.groups <= {"pooler"}:
-        return "BertModel"
-    fits = [pair for pair in ARCHITECTURES.items() if pair[1][1] < checkpoint.groups]
-    if checkpoint.task is not None:
-        fits = [pair for pair in ARCHITECTURES.items() if pair[1][0] == checkpoint.task]
-    wanted = next((pair for pair in fits if pair[1][0] is not None), None)
-    advice = ""
-    if wanted is not None and (extra := checkpoint.groups - wanted[1][1]):
-        advice = f"; drop {', '.join(sorted(extra))} for {wanted[0]}"
-    raise ValueError(
-        f"{FORMAT}: a checkpoint must have the weights of one class in transformers, received "
-        f"{', '.join(sorted(checkpoint.groups))}{advice}"
-    )
-
-
 def _pad_id(vocabulary: list[str] | None) -> int:
     return vocabulary.index("[PAD]") if vocabulary and "[PAD]" in vocabulary else 0
-
-
-def _read_task(path: Path, weights: Mapping[str, np.ndarray]) -> tuple[str | None, bool]:
-    """Return the task in the config, and True if a text can have several classes."""
-    config = folder.read_json(path / "config.json")
-    architectures = config.get("architectures")
-    name = architectures[0] if isinstance(architectures, list) and architectures else None
-    task, groups = ARCHITECTURES.get(name if isinstance(name, str) else "", (None, set()))
-    if task is None or not groups - {"pooler"} <= set(map(canonical.group_of, weights)):
-        return None, False
-    problem = config.get("problem_type")
-    if task == "classifier" and (
-        problem == "regression" or problem is None and len(weights["classifier/bias"]) == 1
-    ):
-        task = "regressor"
-    return task, problem == "multi_label_classification"
 
 
 def _weights_file(path: Path) -> Path | None:
@@ -427,24 +379,3 @@ def _write_pooling(path: Path, checkpoint: Checkpoint) -> None:
     found = {key: mode == checkpoint.pooling for mode, key in _POOLING_KEYS.items()}
     size = checkpoint.config["hidden_size"]
     folder.write_json(file, {"word_embedding_dimension": size, **found})
-
-
-def _read_labels(path: Path, weights: Mapping[str, np.ndarray]) -> list[str] | None:
-    """Return the names of the classes, or None for the defaults (LABEL_0, LABEL_1, ...)."""
-    file = path / "config.json"
-    names = folder.read_json(file).get("id2label")
-    if "classifier/bias" not in weights or not names:
-        return None
-    classes = len(weights["classifier/bias"])
-    names = names if isinstance(names, dict) else {}
-    labels = [names[str(i)] for i in range(len(names)) if isinstance(names.get(str(i)), str)]
-    if labels and labels == [f"LABEL_{i}" for i in range(len(names))]:
-        return None
-    if len(labels) != classes or len(names) != classes:
-        raise ValueError(
-            f"{file}: id2label must name the classifier's {classes} classes, received "
-            f"{names!r:.200}"
-        )
-    for label in labels:
-        check_name(label, f"{file}: a label of id2label")
-    return labels
