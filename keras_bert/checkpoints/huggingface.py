@@ -73,6 +73,7 @@ TABLE = {
     "masked_lm/layer_norm/gamma": rule("cls.predictions.transform.LayerNorm.weight"),
     "masked_lm/layer_norm/beta": rule("cls.predictions.transform.LayerNorm.bias"),
     "masked_lm/output_bias": rule("cls.predictions.bias"),
+    "masked_lm/output_embeddings": rule("cls.predictions.decoder.weight"),
     "next_sentence/kernel": rule("cls.seq_relationship.weight", layout=Layout.TRANSPOSED),
     "next_sentence/bias": rule("cls.seq_relationship.bias"),
     "classifier/kernel": rule("classifier.weight", layout=Layout.TRANSPOSED),
@@ -81,9 +82,12 @@ TABLE = {
     "span_selector/bias": rule("qa_outputs.bias"),
 }
 
-# Alternative names, as (pattern, replacement). BertModel has no prefix; checkpoints of 2018 have
+# Alternative names, as (pattern, replacement). PyTorch's wrappers, such as DistributedDataParallel
+# and `torch.compile`, add a part to the names. BertModel has no prefix; checkpoints of 2018 have
 # Google's names for LayerNorm.
+_WRAPPERS = r"(?:module|_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)"
 _SPELLINGS = (
+    (rf"(^|\.)(?:{_WRAPPERS}\.)+", r"\1"),
     (r"^(?=(embeddings|encoder|pooler)\.)", "bert."),
     (r"LayerNorm\.gamma$", "LayerNorm.weight"),
     (r"LayerNorm\.beta$", "LayerNorm.bias"),
@@ -93,7 +97,7 @@ _SPELLINGS = (
 _TENSORFLOW_NAMES = ((r":0$", ""), (r"^\w+___", ""), (r"_\._", "."), (r"/", "."))
 _WEIGHT_NAMES = {"kernel": "weight", "embeddings": "weight"}
 IGNORED = frozenset({"bert.embeddings.position_ids"})  # 0, 1, 2, ...
-# Some versions of transformers write copies of tied tensors. The copies must be equal.
+# Some versions of transformers write copies of tied tensors.
 COPIES = {
     "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
     "cls.predictions.decoder.bias": "cls.predictions.bias",
@@ -104,20 +108,12 @@ ACTIVATIONS = {
     **dict.fromkeys(("gelu", "gelu_python"), "gelu"),
     **dict.fromkeys(("gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh"), "gelu_new"),
     **dict.fromkeys(("gelu_fast", "gelu_accurate"), "gelu_new"),
-    "relu": "relu",
+    **{name: name for name in ("linear", "mish", "relu", "relu6", "sigmoid", "silu", "tanh")},
+    "swish": "silu",
 }
-# Other values would change the architecture.
-REQUIRED_VALUES = {
-    "model_type": "bert",
-    "is_decoder": False,
-    "add_cross_attention": False,
-    "is_encoder_decoder": False,
-    "position_embedding_type": "absolute",
-    "pruned_heads": {},
-}
-# Other keys of `PretrainedConfig`, `BertConfig`, training scripts and sentence-transformers. They
-# do not change the output of the encoder.
-DROPPED_KEYS = frozenset(
+# Other keys of `PretrainedConfig`, `BertConfig`, training scripts and sentence-transformers, which
+# need no warning. They do not change the output of the encoder.
+SILENT_KEYS = frozenset(
     key
     for line in (
         # Origin.
@@ -182,8 +178,7 @@ def read_config(path: str | Path) -> dict[str, Any]:
         file,
         folder.read_json(file),
         activations=ACTIVATIONS,
-        dropped=DROPPED_KEYS,
-        required_values=REQUIRED_VALUES,
+        silent=SILENT_KEYS,
     )
 
 
@@ -195,10 +190,14 @@ def read(path: str | Path, ignore: Collection[str] = ()) -> Checkpoint:
     """
     path = Path(path)
     config = read_config(path)
+    config_file = path / "config.json"
+    source_config = folder.read_json(config_file)
     file = _weights_file(path)
     if file is None:
         raise FileNotFoundError(f"{path}: no weights, looked for {', '.join(_WEIGHTS_FILES)}")
     tensors = canonical.without_ignored(file, _normalize(file, tensor_files.read(file)), ignore)
+    tied = source_config.get("tie_word_embeddings") is not False
+    tensors = _without_copies(file, tensors) if tied else _with_bias_of_decoder(tensors)
     for name, tensor in tensors.items():
         if not tensor.dtype.startswith("float"):
             raise ValueError(f"{file}: {name} must hold floats, received {tensor.dtype}")
@@ -207,19 +206,21 @@ def read(path: str | Path, ignore: Collection[str] = ()) -> Checkpoint:
         file, TABLE, config, shapes, lambda name: tensors[name].load(), lazy=True
     )
     vocabulary = _read_vocabulary(path, config["vocab_size"])
-    task, multi_label = huggingface_heads.read_task(path, weights)
-    return Checkpoint(
+    task, multi_label = huggingface_heads.read_task(source_config, weights)
+    checkpoint = Checkpoint(
         format=FORMAT,
         path=str(path),
         config=config,
         weights=weights,
         vocabulary=vocabulary,
         tokenizer=tokenizer_config.read(path, vocabulary, config),
-        labels=huggingface_heads.read_labels(path, weights),
+        labels=huggingface_heads.read_labels(config_file, source_config, task, weights),
         task=task,
         multi_label=multi_label,
+        tied=tied,
         pooling=_read_pooling(path),
     )
+    return huggingface_heads.with_pairs(checkpoint, source_config)
 
 
 def write(checkpoint: Checkpoint, path: str | Path) -> None:
@@ -249,6 +250,13 @@ def write(checkpoint: Checkpoint, path: str | Path) -> None:
         config["problem_type"] = huggingface_heads.PROBLEMS.get(
             (checkpoint.task, checkpoint.multi_label)
         )
+    if checkpoint.pairs:
+        activation = "sigmoid" if checkpoint.multi_label else checkpoint.activation or "linear"
+        config["sentence_transformers"] = {
+            "activation_fn": huggingface_heads.torch_activation(activation)
+        }
+    if not checkpoint.tied:
+        config["tie_word_embeddings"] = False
     folder.write_json(path / "config.json", config)
     if checkpoint.pooling is not None:
         _write_pooling(path, checkpoint)
@@ -267,7 +275,7 @@ def _weights_file(path: Path) -> Path | None:
 
 
 def _normalize(file: Path, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Convert all names to those in the table, and remove ignored tensors and copies."""
+    """Convert all names to those in the table, and remove tensors that are always ignored."""
     normal: dict[str, Tensor] = {}
     twice = []
     for source, tensor in tensors.items():
@@ -278,19 +286,35 @@ def _normalize(file: Path, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
             twice.append(source)
         if name not in IGNORED:
             normal[name] = tensor
+    canonical.raise_if(file, "a checkpoint must hold each tensor once", twice=twice)
+    return normal
+
+
+def _without_copies(file: Path, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Remove the copies of tied tensors, which must be equal."""
+    kept = dict(tensors)
     unequal = []
     for copy, original in COPIES.items():
-        if copy in normal:
-            tensor = normal.pop(copy)
-            if not _same_bits(normal.setdefault(original, tensor), tensor):
-                unequal.append(f"{copy} (differs from {original})")
+        if copy in kept:
+            tensor = kept.pop(copy)
+            if not _same_bits(kept.setdefault(original, tensor), tensor):
+                unequal.append(copy)
     canonical.raise_if(
         file,
-        "a checkpoint must hold each tensor once, and copies of tied tensors must be equal",
-        twice=twice,
-        unequal=unequal,
+        "copies of tied tensors must be equal, unless tie_word_embeddings in config.json is false. "
+        f"To use the original tensors, pass ignore={unequal} to keras_bert.load",
+        unequal=[f"{copy} (differs from {COPIES[copy]})" for copy in unequal],
     )
-    return normal
+    return kept
+
+
+def _with_bias_of_decoder(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Use the bias of an untied decoder, which transformers adds in place of the other bias."""
+    decoder, original = "cls.predictions.decoder.bias", "cls.predictions.bias"
+    kept = dict(tensors)
+    if decoder in kept:
+        kept[original] = kept.pop(decoder)
+    return kept
 
 
 def _from_tensorflow(name: str, tensor: Tensor) -> tuple[str, Tensor]:

@@ -1,18 +1,29 @@
 """Heads of Hugging Face's classes: task, labels and the class of a checkpoint.
 
-Source: huggingface/transformers, models/bert/modeling_bert.py and configuration_utils.py.
+Source: huggingface/transformers, models/bert/modeling_bert.py and configuration_utils.py;
+UKPLab/sentence-transformers, cross_encoder/model.py.
 """
 
+import dataclasses
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from keras_bert.checkpoints import canonical, folder
+from keras_bert.checkpoints import canonical
 from keras_bert.checkpoints.canonical import Checkpoint
-from keras_bert.runtime.escaping import check_name
+from keras_bert.runtime.warn import level_of_caller
 
 FORMAT = "huggingface"
+
+# Name of the class in torch.nn -> activation in Keras.
+TORCH_ACTIVATIONS = {
+    "Identity": "linear", "Tanh": "tanh", "ReLU": "relu", "GELU": "gelu", "Sigmoid": "sigmoid",
+    "SiLU": "silu",
+}  # fmt: skip
+_TORCH_MODULES = {"Identity": "torch.nn.modules.linear"}
 
 # Class in transformers -> task, and weights besides the encoder. For a checkpoint without a task,
 # the first class with the same weights is used.
@@ -55,9 +66,22 @@ def architecture(checkpoint: Checkpoint) -> str:
     )
 
 
-def read_task(path: Path, weights: Mapping[str, np.ndarray]) -> tuple[str | None, bool]:
+def keras_activation(path: object) -> str | None:
+    """Return the activation in Keras for the path of a class in torch.nn, or None if unknown."""
+    package, _, name = str(path).rpartition(".")
+    return TORCH_ACTIVATIONS.get(name) if f"{package}.".startswith("torch.nn.") else None
+
+
+def torch_activation(activation: str) -> str:
+    """Return the path of the class in torch.nn for one of `TORCH_ACTIVATIONS`."""
+    name = next(name for name, ours in TORCH_ACTIVATIONS.items() if ours == activation)
+    return f"{_TORCH_MODULES.get(name, 'torch.nn.modules.activation')}.{name}"
+
+
+def read_task(
+    config: Mapping[str, Any], weights: Mapping[str, np.ndarray]
+) -> tuple[str | None, bool]:
     """Return the task in the config, and True if a text can have several classes."""
-    config = folder.read_json(path / "config.json")
     architectures = config.get("architectures")
     name = architectures[0] if isinstance(architectures, list) and architectures else None
     task, groups = ARCHITECTURES.get(name if isinstance(name, str) else "", (None, set()))
@@ -71,22 +95,70 @@ def read_task(path: Path, weights: Mapping[str, np.ndarray]) -> tuple[str | None
     return task, problem == "multi_label_classification"
 
 
-def read_labels(path: Path, weights: Mapping[str, np.ndarray]) -> list[str] | None:
-    """Return the names of the classes, or None for the defaults (LABEL_0, LABEL_1, ...)."""
-    file = path / "config.json"
-    names = folder.read_json(file).get("id2label")
-    if "classifier/bias" not in weights or not names:
+def read_labels(
+    file: Path, config: Mapping[str, Any], task: str | None, weights: Mapping[str, np.ndarray]
+) -> list[str] | None:
+    """Return the names of the classes as strings, or None for the defaults (LABEL_0, ...).
+
+    Names that do not fit the classifier are not used, with a warning.
+    """
+    if "classifier/bias" not in weights or task in ("regressor", "multiple_choice"):
         return None
-    classes = len(weights["classifier/bias"])
-    names = names if isinstance(names, dict) else {}
-    labels = [names[str(i)] for i in range(len(names)) if isinstance(names.get(str(i)), str)]
-    if labels and labels == [f"LABEL_{i}" for i in range(len(names))]:
+    names = config.get("id2label") or {}
+    if isinstance(names, list):
+        names = {str(index): name for index, name in enumerate(names)}
+    if not isinstance(names, dict):
+        names = {}
+    label_of = {
+        index: str(name) for index, name in names.items() if isinstance(name, (str, int, float))
+    }
+    if all(label == f"LABEL_{index}" for index, label in label_of.items()):
         return None
-    if len(labels) != classes or len(names) != classes:
-        raise ValueError(
-            f"{file}: id2label must name the classifier's {classes} classes, received "
-            f"{names!r:.200}"
+    classes = [str(index) for index in range(len(weights["classifier/bias"]))]
+    if set(label_of) != set(classes):
+        warnings.warn(
+            f"{file}: id2label must name the classifier's {len(classes)} classes; received "
+            f"{config['id2label']!r:.200}. Classes without a name are called 0, 1, ...; pass "
+            "labels=[...] to name them",
+            stacklevel=level_of_caller(),
         )
-    for label in labels:
-        check_name(label, f"{file}: a label of id2label")
-    return labels
+    if not set(label_of) <= set(classes):  # the names of another classifier
+        return None
+    return [label_of.get(index, index) for index in classes]
+
+
+def with_pairs(checkpoint: Checkpoint, config: Mapping[str, Any]) -> Checkpoint:
+    """Return a classifier or regressor with what its config says about pairs of texts.
+
+    Cross-encoders of sentence-transformers have a key of their own. Entailment is a relation of two
+    texts.
+    """
+    settings = config.get("sentence_transformers")
+    if isinstance(settings, dict):
+        return as_cross_encoder(checkpoint, settings.get("activation_fn"))
+    if "sbert_ce_default_activation_function" in config:
+        return as_cross_encoder(checkpoint, config["sbert_ce_default_activation_function"])
+    labels = checkpoint.labels or ()
+    if checkpoint.task == "classifier" and any("entailment" in label.lower() for label in labels):
+        return dataclasses.replace(checkpoint, pairs=True)
+    return checkpoint
+
+
+def as_cross_encoder(checkpoint: Checkpoint, activation: object) -> Checkpoint:
+    """Return a checkpoint whose scores are those of `CrossEncoder.predict`.
+
+    `activation` is the path of a class in torch.nn. `None` is a sigmoid for a single score.
+    """
+    task = checkpoint.task or "classifier"
+    if "classifier" not in checkpoint.groups or task not in ("classifier", "regressor"):
+        return checkpoint
+    is_score = len(checkpoint.weights["classifier/bias"]) == 1
+    if activation is None:
+        activation = torch_activation("sigmoid" if is_score else "linear")
+    # An unknown activation is an error when the head is built.
+    name = keras_activation(activation) or str(activation)
+    if is_score:
+        return dataclasses.replace(checkpoint, task="regressor", pairs=True, activation=name)
+    if name == "sigmoid":
+        return dataclasses.replace(checkpoint, task=task, pairs=True, multi_label=True)
+    return dataclasses.replace(checkpoint, task=task, pairs=True, activation=name)

@@ -387,7 +387,7 @@ def _load_saved(path, task, fresh_head, options, head_options, trusted):
         return heads.TASKS[task](new_encoder, **head_options)
     if model is encoder:
         return new_encoder
-    new_model = heads.TASKS[saved_task](new_encoder)
+    new_model = heads.TASKS[saved_task](new_encoder, **_tied_like(model, saved_task))
     new_model.set_weights(model.get_weights())
     return new_model
 
@@ -403,6 +403,11 @@ def _set_length(model, sequence_length, path):
 
 def _one_head(model, task):
     """Return one of the two heads of a pretraining model on the same encoder."""
-    head = heads.TASKS[task](heads.find_encoder(model))
+    head = heads.TASKS[task](heads.find_encoder(model), **_tied_like(model, task))
     head.get_layer(task).set_weights(model.get_layer(task).get_weights())
     return head
+
+
+def _tied_like(model, task):
+    """Return the option `tied` of a head that is built like the masked LM head of a model."""
+    return {} if task == "next_sentence" else {"tied": model.get_layer("masked_lm").tied}

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import warnings
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from keras_bert.pipelines.inputs import (
     is_pair,
     listed,
 )
+from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import tag_windows
 
 
@@ -50,6 +52,13 @@ class TextPipeline(Pipeline):
                     f"{self._engine.name!r} reads single texts; remove text_pair, or load a model "
                     "of pairs from another format with keras_bert.load(name, pairs=True)"
                 )
+            if _is_pair_of_strings(inputs):
+                warnings.warn(
+                    f"{self._engine.name!r} reads single texts, so the tuple is two texts with an "
+                    "answer each. For a pair of texts, load the model with "
+                    "keras_bert.load(name, task=..., pairs=True); for two texts, give a list",
+                    stacklevel=level_of_caller(),
+                )
             rows, is_single = listed(inputs)
             return check_texts(rows), is_single
         if text_pair is not None:
@@ -61,11 +70,7 @@ class TextPipeline(Pipeline):
                 )
             pairs = list(zip(first, second, strict=True))
         else:
-            is_single = (
-                isinstance(inputs, tuple)
-                and len(inputs) == 2
-                and all(isinstance(text, str) for text in inputs)
-            )
+            is_single = _is_pair_of_strings(inputs)
             if isinstance(inputs, tuple) and len(inputs) == 2 and not is_single:
                 raise ValueError(
                     "give two lists of texts as inputs and text_pair, or a list of pairs; received "
@@ -86,6 +91,11 @@ class TextPipeline(Pipeline):
             texts, text_pairs = map(list, zip(*rows, strict=True))
             return Examples(texts, text_pairs=text_pairs, source=SOURCE)
         return Examples(rows, source=SOURCE)
+
+
+def _is_pair_of_strings(inputs):
+    is_pair_of_any = isinstance(inputs, tuple) and len(inputs) == 2
+    return is_pair_of_any and all(isinstance(text, str) for text in inputs)
 
 
 class Classification(TextPipeline):
@@ -266,6 +276,15 @@ class QuestionAnswering(Pipeline):
 
     def _examples(self, rows):
         return Questions([a for a, _ in rows], [b for _, b in rows], source=SOURCE)
+
+    def _answers(self, examples, batch_size, on_batch=None, **options):
+        if "null_threshold" in options and not self.output.no_answer:
+            raise ValueError(
+                f"null_threshold needs a model with no_answer=True; {self._engine.name!r} always "
+                "gives an answer. If it was trained on unanswerable questions, load it with "
+                'keras_bert.load(name, task="span_selector", no_answer=True)'
+            )
+        return super()._answers(examples, batch_size, on_batch, **options)
 
     def _decoding(self, options):
         return options
