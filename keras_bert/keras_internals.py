@@ -52,7 +52,8 @@ def frozen_layers(model):
     while pending:
         layer, path = pending.pop()
         if not layer.trainable:
-            frozen.append(path)
+            if layer.weights:
+                frozen.append(path)
             continue
         inner = reversed(direct_sublayers(layer))
         pending.extend((sublayer, f"{path}/{sublayer.name}") for sublayer in inner)
@@ -66,6 +67,17 @@ def freeze_layers(model, paths):
         for name in path.split("/"):
             layer = next(each for each in direct_sublayers(layer) if each.name == name)
         layer.trainable = False
+
+
+def freeze_variables(model):
+    """Freeze the variables of the layers that are not trainable. Keras loads them as trainable."""
+    for layer in all_layers(model):
+        if not layer.trainable:
+            # Not `layer.trainable = False`: on TensorFlow, setting the same value does nothing.
+            for sublayer in direct_sublayers(layer):
+                sublayer.trainable = False
+            for variable in layer.weights:
+                variable.trainable = False
 
 
 def has_value(array):

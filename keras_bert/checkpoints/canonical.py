@@ -6,6 +6,7 @@ Every format is converted to this form when it is read, and from this form when 
 import dataclasses
 import fnmatch
 import math
+import os
 import re
 import warnings
 from collections.abc import Collection, Mapping, Sequence
@@ -370,7 +371,9 @@ def _listed(names: Sequence[str]) -> str:
     shown = ", ".join(printable(name, 200) for name in names[:_SHOWN_NAMES])
     if len(names) <= _SHOWN_NAMES:
         return shown
-    return f"{shown}, ... (all match {', '.join(patterns(names))})"
+    common = re.sub(r"[^./]*$", "", os.path.commonprefix(list(names)))
+    matching = [f"{printable(common, 200)}*"] if common else patterns(names)
+    return f"{shown}, ... (all match {', '.join(matching)})"
 
 
 def patterns(names: Sequence[str], others: Collection[str] = ()) -> list[str]:

@@ -348,6 +348,7 @@ def _load_keras(path, task, trusted):
         )
     with _reading(path):
         model = _read_model(path, trusted)
+        keras_internals.freeze_variables(model)
         for layer in keras_internals.all_layers(model):
             if isinstance(layer, BertEncoder):
                 layer.check_vocabulary()  # Keras reads the vocabulary after the encoder is built
