@@ -52,7 +52,8 @@ def load(
             - A folder or a `.keras` file that `save` wrote.
         task: A function of `keras_bert.heads`, such as `"masked_lm"`. The model then has that head
             with the weights of the checkpoint. `"auto"` uses the head that the checkpoint names,
-            if any.
+            if any. Without a task, every checkpoint gives its encoder; if it has no pooler, the
+            encoder gets a new one, and a head that reads it warns.
         fresh_head: If `True`, initialize the head with random weights and ignore those of the
             checkpoint.
         sequence_length: Sequence length of `encoder.preprocessor`, at most the encoder's
@@ -71,7 +72,8 @@ def load(
             Otherwise, tensors that BERT does not have are an error.
         trusted: Use `True` only if you trust the author: the model's code can then read and write
             your files.
-        **head_options: Options of the head, such as `labels` with `fresh_head`.
+        **head_options: Options of the head, such as `labels` with `fresh_head`, `pairs=True` for a
+            classifier of pairs, or `no_answer=True` for a model that was trained on SQuAD 2.
 
     Returns:
         A `BertEncoder` with a `preprocessor`; with `task`, the model of that head; or the model
@@ -169,8 +171,8 @@ def save(model, path, *, format="keras"):
             model card: in the `.keras` file, and in a folder also as `metrics.json`.
         format: `"keras"`, `"huggingface"`, `"google"`, `"keras_hub"` or
             `"sentence_transformers"`, which is for embedders and encoders with a pooling. Weights
-            that the format cannot hold are an error. Only `"keras"` keeps these options: text
-            pairs and unanswerable questions. Only `"keras"` and `"sentence_transformers"` keep
+            that the format cannot hold are an error. Only `"keras"` keeps unanswerable
+            questions, frozen layers and text pairs; the pairs are also in `"huggingface"`. Only `"keras"` and `"sentence_transformers"` keep
             embedders, and only `"keras"` and `"huggingface"` labels and the other tasks. Hugging
             Face's classes without a pooler drop the pooler of the
             encoder. KerasHub has one dropout rate for hidden states and attention.
