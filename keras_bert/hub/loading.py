@@ -171,11 +171,11 @@ def save(model, path, *, format="keras"):
             model card: in the `.keras` file, and in a folder also as `metrics.json`.
         format: `"keras"`, `"huggingface"`, `"google"`, `"keras_hub"` or
             `"sentence_transformers"`, which is for embedders and encoders with a pooling. Weights
-            that the format cannot hold are an error. Only `"keras"` keeps unanswerable
-            questions, frozen layers and text pairs; the pairs are also in `"huggingface"`. Only `"keras"` and `"sentence_transformers"` keep
-            embedders, and only `"keras"` and `"huggingface"` labels and the other tasks. Hugging
-            Face's classes without a pooler drop the pooler of the
-            encoder. KerasHub has one dropout rate for hidden states and attention.
+            that the format cannot hold are an error. Only `"keras"` keeps frozen layers and
+            unanswerable questions. Only `"keras"` and `"sentence_transformers"` keep embedders, and
+            only `"keras"` and `"huggingface"` text pairs, labels and the other tasks. Hugging
+            Face's classes without a pooler drop the pooler of the encoder. KerasHub has one dropout
+            rate for hidden states and attention.
 
     Raises:
         ValueError: The format cannot hold the head, the activation or another option.
