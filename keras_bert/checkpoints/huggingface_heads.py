@@ -73,8 +73,14 @@ def keras_activation(path: object) -> str | None:
 
 
 def torch_activation(activation: str) -> str:
-    """Return the path of the class in torch.nn for one of `TORCH_ACTIVATIONS`."""
-    name = next(name for name, ours in TORCH_ACTIVATIONS.items() if ours == activation)
+    """Return the path of the class in torch.nn for an activation in Keras."""
+    names = {ours: name for name, ours in TORCH_ACTIVATIONS.items()}
+    if activation not in names:
+        raise ValueError(
+            f"{FORMAT}: the activation of a head must be one of {', '.join(names)}; received "
+            f"{activation!r}. Use format='keras'"
+        )
+    name = names[activation]
     return f"{_TORCH_MODULES.get(name, 'torch.nn.modules.activation')}.{name}"
 
 
