@@ -231,6 +231,8 @@ def write(checkpoint: Checkpoint, path: str | Path) -> None:
     path = Path(path)
     architecture = huggingface_heads.architecture(checkpoint)
     tensors = name_tables.to_source(TABLE, checkpoint.config, checkpoint.weights, format=FORMAT)
+    if not checkpoint.tied:  # transformers then reads only this copy of the bias
+        tensors["cls.predictions.decoder.bias"] = tensors["cls.predictions.bias"]
     if architecture == "BertModel":
         tensors = {name.removeprefix("bert."): array for name, array in tensors.items()}
     activation = checkpoint.config["hidden_act"]

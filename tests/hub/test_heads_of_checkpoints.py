@@ -76,7 +76,8 @@ def test_a_fresh_pooler_is_said_after_a_copy_and_a_reload(tmp_path):
 def test_an_export_says_that_the_pooler_is_fresh(tmp_path):
     make_folder(tmp_path / "hf", encoder_tensors(pooler=False), VOCABULARY)
     bert = keras_bert.load(tmp_path / "hf")
-    with warnings.catch_warnings(record=True) as caught:  # others are from onnx
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         keras_bert.export(bert, tmp_path / "onnx", format="onnx")
     assert any("pooled_output of this export" in str(each.message) for each in caught)
 
@@ -183,6 +184,26 @@ def test_an_error_lists_five_names_and_a_pattern(tmp_path):
         keras_bert.load(tmp_path)
 
 
+@pytest.mark.peers
+@pytest.mark.parametrize("tied", [True, False])
+def test_masked_language_models_are_those_of_transformers(tmp_path, tied):
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    config = transformers.BertConfig(**SIZES, tie_word_embeddings=tied)
+    peer = transformers.BertForMaskedLM(config).eval()
+    for name, parameter in peer.named_parameters():
+        torch.nn.init.normal_(parameter, float("LayerNorm.weight" in name), 0.3)
+    peer.save_pretrained(tmp_path / "theirs")
+    model = keras_bert.load(tmp_path / "theirs", task="auto")
+    keras_bert.save(model, tmp_path / "ours", format="huggingface")
+    again = transformers.BertForMaskedLM.from_pretrained(tmp_path / "ours").eval()
+    inputs = {"input_ids": torch.tensor(IDS), "attention_mask": torch.ones(IDS.shape)}
+    with torch.no_grad():
+        expected = peer(**inputs).logits.numpy()
+        np.testing.assert_allclose(again(**inputs).logits.numpy(), expected, atol=1e-5)
+    np.testing.assert_allclose(model(with_positions()), expected, atol=1e-4)
+
+
 # Cross-encoders and pairs
 
 SEQUENCE_CLASSIFICATION = {"architectures": ["BertForSequenceClassification"]}
@@ -254,6 +275,23 @@ def test_copies_of_a_cross_encoder_have_its_activation(tmp_path):
     model = heads.regressor(heads.find_encoder(score.model), pairs=True, activation="elu")
     with pytest.raises(ValueError, match="activation of a head must be one of"):
         keras_bert.save(model, tmp_path / "elu", format="huggingface")
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("activation", [None, "Sigmoid", "Identity", "Tanh"])
+def test_scores_are_those_of_sentence_transformers(tmp_path, activation):
+    torch = pytest.importorskip("torch")
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    make_classifier(tmp_path / "hf", id2label={"0": "LABEL_0"})
+    function = None if activation is None else getattr(torch.nn, activation)()
+    peer = sentence_transformers.CrossEncoder(str(tmp_path / "hf"), activation_fn=function)
+    peer.save_pretrained(str(tmp_path / "theirs"))
+    score = keras_bert.pipeline(tmp_path / "theirs")
+    score.save(tmp_path / "ours", format="huggingface")
+    again = sentence_transformers.CrossEncoder(str(tmp_path / "ours"))
+    (expected,) = peer.predict([PAIR])
+    assert score(PAIR)["score"] == pytest.approx(expected, abs=1e-5)
+    assert again.predict([PAIR])[0] == pytest.approx(expected, abs=1e-5)
 
 
 def test_classes_of_a_cross_encoder(tmp_path):
