@@ -223,6 +223,10 @@ def logits_of_pair(tensors, **config):
     return numpy_bert.classify(tensors, sequence)[0]
 
 
+def slow(*values):
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
 SIGMOID = "torch.nn.modules.activation.Sigmoid"
 IDENTITY = "torch.nn.modules.linear.Identity"
 
@@ -231,11 +235,11 @@ IDENTITY = "torch.nn.modules.linear.Identity"
     ("config", "function"),
     [
         ({"sentence_transformers": {"activation_fn": SIGMOID}}, scipy.special.expit),
-        ({"sentence_transformers": {"activation_fn": IDENTITY}}, np.asarray),
-        ({"sentence_transformers": {"version": "4.1.0"}}, scipy.special.expit),
         ({"sbert_ce_default_activation_function": IDENTITY}, np.asarray),
-        ({"sbert_ce_default_activation_function": "torch.nn.Tanh"}, np.tanh),
-        ({"sbert_ce_default_activation_function": None}, scipy.special.expit),
+        slow({"sentence_transformers": {"activation_fn": IDENTITY}}, np.asarray),
+        slow({"sentence_transformers": {"version": "4.1.0"}}, scipy.special.expit),
+        slow({"sbert_ce_default_activation_function": "torch.nn.Tanh"}, np.tanh),
+        slow({"sbert_ce_default_activation_function": None}, scipy.special.expit),
     ],
 )
 def test_scores_of_a_cross_encoder(tmp_path, config, function):
@@ -244,10 +248,12 @@ def test_scores_of_a_cross_encoder(tmp_path, config, function):
     assert score(PAIR)["score"] == pytest.approx(expected, abs=1e-5)
 
 
-@pytest.mark.parametrize("place", ["", "0_Transformer"])
 @pytest.mark.parametrize(
-    ("settings", "function"),
-    [({}, scipy.special.expit), ({"activation_fn": IDENTITY}, np.asarray)],
+    ("place", "settings", "function"),
+    [
+        ("", {}, scipy.special.expit),
+        slow("0_Transformer", {"activation_fn": IDENTITY}, np.asarray),
+    ],
 )
 def test_a_cross_encoder_with_one_module(tmp_path, place, settings, function):
     (tmp_path / place).mkdir(exist_ok=True)
