@@ -139,7 +139,13 @@ class BertEncoder(TokenModel):
         self.rematerialize = rematerialize
         self.preprocessor = preprocessor
         self.pooling = pooling
+        self.fresh_pooler = False
         self.check_vocabulary()
+
+    def __call__(self, inputs, *args, **options):
+        if self._bert_config["type_vocab_size"] == 1:
+            _check_single_segment(inputs)
+        return super().__call__(inputs, *args, **options)
 
     def call(self, inputs, training=None, mask=None):
         """Encode a batch. The class docstring describes inputs and outputs."""
@@ -190,7 +196,7 @@ class BertEncoder(TokenModel):
         return dict(self._bert_config)
 
     def get_config(self):
-        """Return the constructor's arguments, a dict."""
+        """Return the constructor's arguments, a dict; with `frozen_layers` if there are any."""
         dtype = self.dtype_policy
         if not isinstance(dtype, keras.dtype_policies.DTypePolicyMap):
             # After `quantize`, the policies of the layers differ. A map by path restores each.
@@ -203,7 +209,7 @@ class BertEncoder(TokenModel):
                 dtype = keras.dtype_policies.DTypePolicyMap(
                     default_policy=dtype, policy_map=quantized
                 )
-        return {
+        config = {
             **self._bert_config,
             "rematerialize": self.rematerialize,
             "preprocessor": keras.saving.serialize_keras_object(self.preprocessor),
@@ -212,6 +218,11 @@ class BertEncoder(TokenModel):
             "dtype": keras.dtype_policies.serialize(dtype),
             "trainable": self.trainable,
         }
+        if frozen := keras_internals.frozen_layers(self):
+            config["frozen_layers"] = frozen
+        if self.fresh_pooler:
+            config["fresh_pooler"] = True
+        return config
 
     def with_options(self, **options):
         """Return a copy of the encoder with some options changed.
@@ -235,6 +246,7 @@ class BertEncoder(TokenModel):
         0.0
         """
         config = {**self.get_config(), "preprocessor": self.preprocessor, **options}
+        config.pop("frozen_layers", None)  # `freeze_like` also freezes single variables
         encoder = type(self).from_config(config)
         keras_internals.enable_lora_like(self, encoder)
         shapes = [[weight.shape for weight in each.weights] for each in (self, encoder)]
@@ -308,11 +320,13 @@ class BertEncoder(TokenModel):
                 f"layers must be increasing numbers from 0 to {count - 1}; received {layers!r:.80}"
             )
         config = {**self.get_config(), "preprocessor": self.preprocessor}
+        config.pop("frozen_layers", None)  # they have other names in the copy
         encoder = type(self).from_config({**config, "num_hidden_layers": len(layers)})
         pairs = {"embeddings": "embeddings", "pooler": "pooler"}
         pairs |= {f"layer_{new}": f"layer_{old}" for new, old in enumerate(layers)}
         for new, old in pairs.items():
             encoder.get_layer(new).set_weights(self.get_layer(old).get_weights())
+            keras_internals.freeze_like(self.get_layer(old), encoder.get_layer(new))
         self._copy_source(encoder)
         return encoder
 
@@ -330,7 +344,12 @@ class BertEncoder(TokenModel):
                 config[key] = keras.saving.deserialize_keras_object(
                     config[key], custom_objects=custom_objects
                 )
-        return cls(**config)
+        frozen = config.pop("frozen_layers", ())
+        fresh_pooler = config.pop("fresh_pooler", False)
+        encoder = cls(**config)
+        keras_internals.freeze_layers(encoder, frozen)
+        encoder.fresh_pooler = fresh_pooler
+        return encoder
 
 
 def _new_layer(config, rematerialize, dtype, name):
@@ -411,6 +430,18 @@ def _check_keys(inputs):
         raise ValueError(
             f"the inputs must be {', '.join(INPUTS)}, and optionally "
             f"{', '.join(_OPTIONAL_INPUTS)}; received {', '.join(inputs)}"
+        )
+
+
+def _check_single_segment(inputs):
+    """Raise a `ValueError` for a pair of texts, if the inputs have values."""
+    types = inputs.get("input_type_ids") if isinstance(inputs, dict) else None
+    if types is None or not keras_internals.has_value(types):
+        return
+    if keras.ops.any(keras.ops.not_equal(types, 0)):
+        raise ValueError(
+            "the encoder has one segment, type_vocab_size=1, so it reads single texts; received "
+            "input_type_ids above 0, as for a pair of texts"
         )
 
 

@@ -5,6 +5,7 @@ and the labels, so a reloaded model has them too.
 """
 
 import collections
+import warnings
 
 import keras
 
@@ -23,6 +24,7 @@ from keras_bert.layers import (
 from keras_bert.model_structure import find_encoder, find_output, find_task
 from keras_bert.runtime.escaping import check_name
 from keras_bert.runtime.label_types import name_of_type
+from keras_bert.runtime.warn import level_of_caller
 from keras_bert.token_model import TokenModel
 
 __all__ = [
@@ -99,7 +101,7 @@ def classifier(
     """
     names = _check_labels("a classifier", num_classes, labels, least=1 if multi_label else 2)
     label_type = "str" if labels is None else name_of_type(labels)
-    inputs = _inputs(encoder)
+    inputs = _inputs(encoder, pairs)
     x = _text_vector(encoder, inputs, pooling)  # (batch, hidden)
     x = _dropout_and_dense(encoder, x, len(names), dropout)  # (batch, num_classes)
     output = TaskOutput(
@@ -113,7 +115,9 @@ def classifier(
     return TokenModel(inputs, output(x), name=name)
 
 
-def regressor(encoder, *, pairs=False, pooling=None, dropout=None, name="regressor"):
+def regressor(
+    encoder, *, pairs=False, pooling=None, dropout=None, activation=None, name="regressor"
+):
     """Build a model that returns a number per text or pair of texts, such as their similarity.
 
     Fit the model with `keras.losses.MeanSquaredError()`.
@@ -125,13 +129,15 @@ def regressor(encoder, *, pairs=False, pooling=None, dropout=None, name="regress
         pairs: If True, the model reads pairs of texts.
         pooling: As for `classifier`.
         dropout: Dropout rate of the vector. Defaults to the encoder's `hidden_dropout_prob`.
+        activation: Name of a Keras activation of the number, such as `"sigmoid"` for scores from 0
+            to 1, or `None`.
         name: Name of the model.
 
     Returns:
         A functional `keras.Model` from the encoder's inputs to float32 (batch, 1).
 
     Raises:
-        ValueError: If the pooling is unknown.
+        ValueError: If the pooling or the activation is unknown.
 
     Example:
 
@@ -141,10 +147,11 @@ def regressor(encoder, *, pairs=False, pooling=None, dropout=None, name="regress
     >>> regressor(encoder, pairs=True).output_shape
     (None, 1)
     """
-    inputs = _inputs(encoder)
+    inputs = _inputs(encoder, pairs)
     x = _text_vector(encoder, inputs, pooling)  # (batch, hidden)
     x = _dropout_and_dense(encoder, x, 1, dropout)  # (batch, 1)
-    return TokenModel(inputs, TaskOutput("regressor", pairs=pairs, name="output")(x), name=name)
+    output = TaskOutput("regressor", pairs=pairs, activation=activation, name="output")
+    return TokenModel(inputs, output(x), name=name)
 
 
 def tagger(encoder, num_tags=None, *, labels=None, characters=False, dropout=None, name="tagger"):
@@ -216,7 +223,7 @@ def span_selector(encoder, *, no_answer=False, dropout=0.0, name="span_selector"
     >>> sorted(span_selector(encoder).output)
     ['end_logits', 'start_logits']
     """
-    inputs = _inputs(encoder)
+    inputs = _inputs(encoder, pairs=True)
     x = encoder(inputs)["sequence_output"]  # (batch, seq, hidden)
     x = _dropout_and_dense(encoder, x, 2, dropout)  # (batch, seq, 2)
     output = TaskOutput(
@@ -256,25 +263,26 @@ def multiple_choice(encoder, *, dropout=None, name="multiple_choice"):
     (2, 4)
     """
     _check_encoder(encoder)
+    check_segments(encoder)
     inputs = {
         key: keras.Input(shape=(None, None), dtype="int32", name=key) for key in encoder.input
     }
     merged = {key: MergeChoices(name=f"merge_{key}")(value) for key, value in inputs.items()}
-    x = encoder(merged)["pooled_output"]  # (batch * choices, hidden)
+    x = _pooled_output(encoder, encoder(merged))  # (batch * choices, hidden)
     x = _dropout_and_dense(encoder, x, 1, dropout)  # (batch * choices, 1)
     x = SplitChoices(name="split_choices")(x, inputs["input_word_ids"])  # (batch, choices)
     return TokenModel(inputs, TaskOutput("multiple_choice", name="output")(x), name=name)
 
 
-def masked_lm(encoder, *, name="masked_lm"):
+def masked_lm(encoder, *, tied=True, name="masked_lm"):
     """Build a model that predicts masked tokens.
-
-    The output matrix is the variable of the encoder's word embeddings, also after a reload.
 
     Source: section 3.1 of the paper, task 1.
 
     Args:
         encoder: A `BertEncoder`. It is shared, not copied.
+        tied: If True, the output matrix is the variable of the encoder's word embeddings, also
+            after a reload. If False, the head has its own matrix.
         name: Name of the model.
 
     Returns:
@@ -290,7 +298,7 @@ def masked_lm(encoder, *, name="masked_lm"):
     (None, None, 9)
     """
     inputs, x = _encode_for_masked_lm(encoder)
-    logits = _masked_lm_logits(encoder, x)
+    logits = _masked_lm_logits(encoder, x, tied)
     return TokenModel(inputs, TaskOutput("masked_lm", name="output")(logits), name=name)
 
 
@@ -315,19 +323,21 @@ def next_sentence(encoder, *, name="next_sentence"):
     >>> find_output(next_sentence(encoder)).labels
     ['next', 'random']
     """
-    inputs = _inputs(encoder)
-    x = _dense(encoder, encoder(inputs)["pooled_output"], 2, "next_sentence")  # (batch, 2)
+    inputs = _inputs(encoder, pairs=True)
+    x = _pooled_output(encoder, encoder(inputs))  # (batch, hidden)
+    x = _dense(encoder, x, 2, "next_sentence")  # (batch, 2)
     output = TaskOutput("next_sentence", labels=["next", "random"], pairs=True, name="output")
     return TokenModel(inputs, output(x), name=name)
 
 
-def pretraining(encoder, *, name="pretraining"):
+def pretraining(encoder, *, tied=True, name="pretraining"):
     """Build a model with both pretraining heads: masked tokens and next sentence.
 
     Source: section 3.1 of the paper.
 
     Args:
         encoder: A `BertEncoder`. It is shared, not copied.
+        tied: As for `masked_lm`.
         name: Name of the model.
 
     Returns:
@@ -343,10 +353,11 @@ def pretraining(encoder, *, name="pretraining"):
     >>> {key: value.shape for key, value in pretraining(encoder).output.items()}
     {'masked_lm': (None, None, 9), 'next_sentence': (None, 2)}
     """
+    check_segments(encoder)
     inputs, x = _encode_for_masked_lm(encoder)
     outputs = {
-        "masked_lm": _masked_lm_logits(encoder, x),
-        "next_sentence": _dense(encoder, x["pooled_output"], 2, "next_sentence"),
+        "masked_lm": _masked_lm_logits(encoder, x, tied),
+        "next_sentence": _dense(encoder, _pooled_output(encoder, x), 2, "next_sentence"),
     }
     outputs = {
         task: TaskOutput(task, pairs=True, name=f"{task}_output")(logits)
@@ -446,6 +457,7 @@ def siamese(model, *, name="siamese"):
         received = model.name if is_model else model
         raise ValueError(f"siamese needs a model of heads.embedder; received {received!r:.80}")
     encoder, pooling = find_encoder(model), model.get_layer("pooling")
+    check_segments(encoder)
     inputs = {
         key: keras.Input(shape=(None, None), dtype="int32", name=key) for key in encoder.input
     }
@@ -572,8 +584,10 @@ def _input(name):
     return keras.Input(shape=(None,), dtype="int32", name=name)
 
 
-def _inputs(encoder):
+def _inputs(encoder, pairs=False):
     _check_encoder(encoder)
+    if pairs:
+        check_segments(encoder)
     return {key: _input(key) for key in encoder.input}
 
 
@@ -585,6 +599,28 @@ def _check_encoder(encoder):
     else:
         received = f"{encoder!r:.80}. Load one with keras_bert.load"
     raise ValueError(f"encoder must be a BertEncoder; received {received}")
+
+
+def check_segments(encoder):
+    """Raise a `ValueError` if an encoder has no segment embedding for a second text."""
+    segments = encoder.bert_config["type_vocab_size"]
+    if segments < 2:
+        raise ValueError(
+            "a model of pairs of texts needs an encoder with a type_vocab_size of at least 2; "
+            f"received {segments}. Use a model of single texts, or another encoder"
+        )
+
+
+def _pooled_output(encoder, outputs):
+    """Return the output of the pooler; warn if the pooler has random weights."""
+    if encoder.fresh_pooler:
+        encoder.fresh_pooler = False
+        warnings.warn(
+            "this head reads the pooler, which has random weights, because the checkpoint has no "
+            'pooler. Train the model; or give the encoder pooling="mean" or "cls"',
+            stacklevel=level_of_caller(),
+        )
+    return outputs["pooled_output"]
 
 
 def _encode_for_masked_lm(encoder):
@@ -610,7 +646,7 @@ def _text_vector(encoder, inputs, pooling):
     pooling = pooling or encoder.pooling or "pooler"
     outputs = encoder(inputs)
     if pooling == "pooler":
-        return outputs["pooled_output"]
+        return _pooled_output(encoder, outputs)
     if pooling not in SentencePooling.MODES:
         modes = ", ".join(SentencePooling.MODES)
         raise ValueError(f"pooling must be one of pooler, {modes}; received {pooling!r}")
@@ -625,13 +661,14 @@ def _dropout_and_dense(encoder, x, units, dropout):
     return _dense(encoder, x, units, "logits")
 
 
-def _masked_lm_logits(encoder, x):
+def _masked_lm_logits(encoder, x, tied):
     config = encoder.get_config()
     head = MaskedLMHead(
         vocab_size=config["vocab_size"],
         hidden_act=config["hidden_act"],
         layer_norm_eps=config["layer_norm_eps"],
         initializer_range=config["initializer_range"],
+        tied=tied,
         dtype=_float_policy(encoder),
         name="masked_lm",
     )

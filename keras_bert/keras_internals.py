@@ -59,6 +59,54 @@ def update_loss(model, loss):
     model._loss_tracker.update_state(loss)
 
 
+def frozen_layers(model):
+    """Return the paths of the outermost layers in a trainable model that are not trainable."""
+    if not model.trainable:
+        return []
+    frozen = []
+    pending = [(layer, layer.name) for layer in reversed(direct_sublayers(model))]
+    while pending:
+        layer, path = pending.pop()
+        if not layer.trainable:
+            if layer.weights:
+                frozen.append(path)
+            continue
+        inner = reversed(direct_sublayers(layer))
+        pending.extend((sublayer, f"{path}/{sublayer.name}") for sublayer in inner)
+    return frozen
+
+
+def freeze_layers(model, paths):
+    """Make the layers with these paths, as from `frozen_layers`, not trainable."""
+    for path in paths:
+        layer = model
+        for name in path.split("/"):
+            layer = next(each for each in direct_sublayers(layer) if each.name == name)
+        layer.trainable = False
+
+
+def freeze_variables(model):
+    """Freeze the variables of the layers that are not trainable. Keras loads them as trainable."""
+    for layer in all_layers(model):
+        if not layer.trainable:
+            # Not `layer.trainable = False`: on TensorFlow, setting the same value does nothing.
+            for sublayer in direct_sublayers(layer):
+                sublayer.trainable = False
+            for variable in layer.weights:
+                variable.trainable = False
+
+
+def has_value(array):
+    """Return True for an array or a tensor with a value, False for a symbolic tensor."""
+    if isinstance(array, keras.KerasTensor):
+        return False
+    try:
+        ops.convert_to_numpy(array)
+    except (NotImplementedError, TypeError):  # a tensor of a graph that is traced
+        return False
+    return True
+
+
 def producing_operation(tensor):
     """Return the `keras.Operation` that produced a tensor, or `None` if it is not symbolic."""
     history = getattr(tensor, "_keras_history", None)

@@ -400,3 +400,47 @@ def test_enable_lora_trains_only_its_matrices():
         np.testing.assert_array_equal(weight, value)
     with pytest.raises(ValueError, match="rank must be an integer of at least 1"):
         tiny.encoder(num_hidden_layers=1).enable_lora(0)
+
+
+def partly_frozen():
+    """Return an encoder with frozen layers, of which one is a part of another layer."""
+    encoder = tiny.encoder(num_hidden_layers=3)
+    for name in ("embeddings", "layer_0"):
+        encoder.get_layer(name).trainable = False
+    encoder.get_layer("layer_1").attention.trainable = False
+    return encoder
+
+
+def trainable(model):
+    return [variable.path for variable in model.trainable_variables]
+
+
+def test_frozen_layers_are_kept(tmp_path):
+    encoder = partly_frozen()
+    paths = trainable(encoder)
+    assert 0 < len(paths) < len(encoder.weights) - 12
+    keras_bert.save(encoder, tmp_path / "encoder")
+    loaded = keras_bert.load(tmp_path / "encoder")
+    changed = keras_bert.load(tmp_path / "encoder", dtype="mixed_bfloat16")
+    by_keras = keras.models.load_model(tmp_path / "encoder/model.keras")
+    for copy in (encoder.keep_layers([0, 1, 2]), loaded, changed, by_keras):
+        assert trainable(copy) == paths
+    assert trainable(encoder.keep_layers([0, 2])) == [
+        path.replace("layer_2", "layer_1") for path in paths if "layer_1" not in path
+    ]
+    loaded.trainable = False
+    loaded.trainable = True
+    weights = [weight for weight in encoder.weights if "seed" not in weight.path]
+    assert len(trainable(loaded)) == len(weights)
+
+
+def test_frozen_layers_of_models_on_an_encoder_are_kept(tmp_path):
+    encoder = partly_frozen()
+    encoder.get_layer("layer_1").attention.trainable = True
+    with_head = keras_bert.heads.classifier(encoder, 2)
+    with_head.get_layer("logits").trainable = False
+    x = keras.layers.Dense(2)(encoder.output["pooled_output"])
+    for model in (with_head, keras.Model(encoder.input, x)):
+        keras_bert.save(model, tmp_path)
+        assert len(trainable(model)) < len(model.weights)
+        assert trainable(keras_bert.load(tmp_path)) == trainable(model)

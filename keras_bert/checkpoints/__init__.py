@@ -118,6 +118,12 @@ def write(checkpoint: Checkpoint, path: str | Path, format: str) -> None:
     path = Path(path).expanduser().resolve()
     if format not in WRITABLE:
         raise ValueError(f"format must be one of {', '.join(WRITABLE)}; received {format!r}")
+    is_plain = checkpoint.activation in (None, "linear")
+    if not is_plain and not (format == huggingface.FORMAT and checkpoint.pairs):
+        raise ValueError(
+            f"{format}: cannot hold the activation {checkpoint.activation!r} of this head. Use "
+            "format='keras', or for a model of pairs format='huggingface'"
+        )
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise FileExistsError(f"{path} must be an empty folder or not exist; choose another")
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -6,6 +6,9 @@ Every format is converted to this form when it is read, and from this form when 
 import dataclasses
 import fnmatch
 import math
+import os
+import re
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from keras_bert.runtime.escaping import printable
+from keras_bert.runtime.warn import level_of_caller
 
 SIZES = (
     "vocab_size",
@@ -47,6 +51,30 @@ CONFIG_KEYS = (
     "layer_norm_eps",
 )
 
+# Keys that change what a model computes, and the value for which they do not. Null does not either.
+NEUTRAL_VALUES: dict[str, Any] = {
+    "model_type": "bert",
+    "is_decoder": False,
+    "is_causal": False,
+    "add_cross_attention": False,
+    "is_encoder_decoder": False,
+    "position_embedding_type": "absolute",
+    "pruned_heads": {},
+    "quantization_config": {},
+    "norm_first": False,
+    "output_range": None,
+}
+# Sizes that only other models have -> the size of BERT that they must equal.
+_EQUAL_SIZES = {"embedding_size": "hidden_size", "num_key_value_heads": "num_attention_heads"}
+# The activations of Keras. `leaky_relu` is not among them: its slope is 0.2 in Keras and 0.01 in
+# PyTorch. Neither is `glu`, which halves the width.
+KERAS_ACTIVATIONS = (
+    "celu", "elu", "exponential", "hard_shrink", "hard_sigmoid", "hard_silu", "hard_swish",
+    "hard_tanh", "linear", "log_sigmoid", "log_softmax", "mish", "relu", "relu6", "selu",
+    "sigmoid", "silu", "soft_shrink", "softmax", "softplus", "softsign", "sparse_plus",
+    "sparse_sigmoid", "sparsemax", "squareplus", "swish", "tanh", "tanh_shrink", "threshold",
+)  # fmt: skip
+
 # Canonical name -> shape. Kernels are (in, out). "qkv" is 3 * hidden: query, key and value,
 # concatenated. "labels" is the number of classes in the checkpoint.
 SHAPES: dict[str, tuple[str | int, ...]] = {
@@ -74,6 +102,7 @@ SHAPES: dict[str, tuple[str | int, ...]] = {
     "masked_lm/layer_norm/gamma": ("hidden",),
     "masked_lm/layer_norm/beta": ("hidden",),
     "masked_lm/output_bias": ("vocab",),
+    "masked_lm/output_embeddings": ("vocab", "hidden"),
     "next_sentence/kernel": ("hidden", 2),
     "next_sentence/bias": (2,),
     "classifier/kernel": ("hidden", "labels"),
@@ -81,9 +110,12 @@ SHAPES: dict[str, tuple[str | int, ...]] = {
     "span_selector/kernel": ("hidden", 2),
     "span_selector/bias": (2,),
 }
-_SHOWN_NAMES = 100  # in an error
+_SHOWN_NAMES = 5  # in an error
+_SHOWN_KEYS = 30  # in a warning
 # A checkpoint has all weights of such a group or none. All other weights are required.
 OPTIONAL_GROUPS = frozenset({"pooler", "masked_lm", "next_sentence", "classifier", "span_selector"})
+# Not in every checkpoint that has the group: most use the word embeddings as output matrix.
+OPTIONAL_WEIGHTS = frozenset({"masked_lm/output_embeddings"})
 
 
 def check_sizes(
@@ -165,6 +197,9 @@ class Checkpoint:
         task: Name of the function in `keras_bert.heads` that builds the model for these weights,
             or `None` if unknown.
         multi_label: True if a text can have several classes.
+        pairs: True if a classifier or a regressor reads pairs of texts.
+        activation: Name of the activation of a regressor's score in Keras, or `None`.
+        tied: False if the masked LM head has its own output matrix, not the word embeddings.
         pooling: How the model was trained to make one vector of a text, see `BertEncoder`.
         embedding: The modules of an embedder, or `None`.
     """
@@ -178,6 +213,9 @@ class Checkpoint:
     labels: list[str] | None
     task: str | None = None
     multi_label: bool = False
+    pairs: bool = False
+    activation: str | None = None
+    tied: bool = True
     pooling: str | None = None
     embedding: EmbeddingModules | None = None
 
@@ -236,27 +274,28 @@ def read_config(
     found: Mapping[str, Any],
     *,
     activations: Mapping[str, str],
-    dropped: Collection[str],
-    required_values: Mapping[str, Any],
+    silent: Collection[str] = (),
 ) -> dict[str, Any]:
     """Convert a format's config to keyword arguments of `BertEncoder`: exactly `CONFIG_KEYS`.
 
-    `activations` maps names in the format to canonical names. `dropped` are keys that do not
-    change the encoder's output. `required_values` are keys that must have the given value if they
-    occur. Other keys, besides `CONFIG_KEYS`, are errors.
+    `activations` maps names in the format to canonical names; other names are those of Keras. Keys
+    that would change what the model computes are errors. One warning lists the other keys that
+    BERT does not have, except for those in `silent`, which the format's own library writes.
     """
-    for key, value in required_values.items():
-        if found.get(key, value) != value:
-            raise ValueError(
-                f"{file}: {key} must be {value!r} for a BERT encoder, received {found[key]!r:.80}"
-            )
-    unknown = sorted(set(found).difference(CONFIG_KEYS, dropped, required_values))
-    missing = [key for key in SIZES if key not in found]
+    _check_keys(file, found)
     raise_if(
         file,
-        "a BERT config must hold the sizes of the model and no unknown keys",
-        **{"missing keys": missing, "unknown keys": unknown},
+        "a BERT config must hold the sizes of the model",
+        **{"missing keys": [key for key in SIZES if key not in found]},
     )
+    unused = sorted(set(found).difference(CONFIG_KEYS, NEUTRAL_VALUES, _EQUAL_SIZES, silent))
+    if unused:
+        shown = ", ".join(printable(key, 200) for key in unused[:_SHOWN_KEYS])
+        more = ", ..." if len(unused) > _SHOWN_KEYS else ""
+        warnings.warn(
+            f"{file}: ignored keys that BERT does not have: {shown}{more}",
+            stacklevel=level_of_caller(),
+        )
     config = {key: found[key] if key in found else DEFAULTS[key] for key in CONFIG_KEYS}
     for key in SIZES:
         if type(config[key]) is not int or config[key] < 1:
@@ -270,12 +309,27 @@ def read_config(
                 f"{file}: {key} must be a number of at least 0, received {value!r:.80}"
             )
     activation = config["hidden_act"]
-    if not isinstance(activation, str) or activation not in activations:
+    known = sorted({*activations, *KERAS_ACTIVATIONS})
+    if activation not in known:
         raise ValueError(
-            f"{file}: hidden_act must be one of {', '.join(activations)}, received "
-            f"{activation!r:.80}"
+            f"{file}: hidden_act must be one of {', '.join(known)}; received {activation!r:.80}"
         )
-    return {**config, "hidden_act": activations[activation]}
+    return {**config, "hidden_act": activations.get(activation, activation)}
+
+
+def _check_keys(file: Path, found: Mapping[str, Any]) -> None:
+    """Raise a `ValueError` for a key that changes what a BERT computes."""
+    for key, neutral in NEUTRAL_VALUES.items():
+        if found.get(key) not in (None, neutral):
+            raise ValueError(
+                f"{file}: {key} must be {neutral!r} for a BERT encoder, received {found[key]!r:.80}"
+            )
+    for key, size in _EQUAL_SIZES.items():
+        if found.get(key) not in (None, found.get(size)):
+            raise ValueError(
+                f"{file}: {key} must be equal to {size}, {found.get(size)!r:.80}, for a BERT "
+                f"encoder; received {found[key]!r:.80}"
+            )
 
 
 def to_source_activation(activation: str, names: Mapping[str, str], *, format: str) -> str:
@@ -313,5 +367,31 @@ def raise_if(source: object, requirement: str, **problems: list[str]) -> None:
 
 
 def _listed(names: Sequence[str]) -> str:
+    """Return at most five names, and then the patterns that match all of them."""
     shown = ", ".join(printable(name, 200) for name in names[:_SHOWN_NAMES])
-    return shown + (", ..." if len(names) > _SHOWN_NAMES else "")
+    if len(names) <= _SHOWN_NAMES:
+        return shown
+    common = re.sub(r"[^./]*$", "", os.path.commonprefix(list(names)))
+    matching = [f"{printable(common, 200)}*"] if common else patterns(names)
+    return f"{shown}, ... (all match {', '.join(matching)})"
+
+
+def patterns(names: Sequence[str], others: Collection[str] = ()) -> list[str]:
+    """Return the shortest patterns, at most five, that match names and none of `others`.
+
+    For example "cls.chain.*" for "cls.chain.0.weight" if "cls.predictions.bias" is another name.
+    """
+    found: list[str] = []
+    for name in names:
+        if any(fnmatch.fnmatchcase(name, pattern) for pattern in found):
+            continue
+        if len(found) == _SHOWN_NAMES:
+            return [*found, "..."]
+        ends = [match.end() for match in re.finditer(r"[./]", name)]
+        prefixes = [name[:end] for end in ends]
+        free = (
+            prefix for prefix in prefixes if not any(other.startswith(prefix) for other in others)
+        )
+        prefix = next(free, None)
+        found.append(printable(name if prefix is None else f"{prefix}*", 200))
+    return found

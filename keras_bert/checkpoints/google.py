@@ -86,8 +86,11 @@ IGNORED_SLOTS = (
 )
 
 # Google's "gelu" is the tanh approximation (modeling.py, `gelu`).
-ACTIVATIONS = {"gelu": "gelu_new", "gelu_new": "gelu_new", "relu": "relu"}
-DROPPED_KEYS = frozenset(
+ACTIVATIONS = {
+    **dict.fromkeys(("gelu", "gelu_new"), "gelu_new"),
+    **{name: name for name in ("relu", "tanh", "linear")},
+}
+SILENT_KEYS = frozenset(
     {
         "attention_window",
         "directionality",
@@ -126,8 +129,7 @@ def read_config(path: str | Path) -> dict[str, Any]:
         file,
         folder.read_json(file),
         activations=ACTIVATIONS,
-        dropped=DROPPED_KEYS,
-        required_values={},
+        silent=SILENT_KEYS,
     )
 
 

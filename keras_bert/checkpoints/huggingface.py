@@ -12,11 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from keras_bert.checkpoints import canonical, folder, name_tables, tensor_files, tokenizer_config
+from keras_bert.checkpoints import (
+    canonical,
+    folder,
+    huggingface_heads,
+    name_tables,
+    tensor_files,
+    tokenizer_config,
+)
 from keras_bert.checkpoints.canonical import Checkpoint
 from keras_bert.checkpoints.name_tables import Layout, rule
 from keras_bert.checkpoints.tensor_files import Tensor
-from keras_bert.runtime.escaping import check_name
 
 FORMAT = "huggingface"
 FILES = (
@@ -67,6 +73,7 @@ TABLE = {
     "masked_lm/layer_norm/gamma": rule("cls.predictions.transform.LayerNorm.weight"),
     "masked_lm/layer_norm/beta": rule("cls.predictions.transform.LayerNorm.bias"),
     "masked_lm/output_bias": rule("cls.predictions.bias"),
+    "masked_lm/output_embeddings": rule("cls.predictions.decoder.weight"),
     "next_sentence/kernel": rule("cls.seq_relationship.weight", layout=Layout.TRANSPOSED),
     "next_sentence/bias": rule("cls.seq_relationship.bias"),
     "classifier/kernel": rule("classifier.weight", layout=Layout.TRANSPOSED),
@@ -75,9 +82,12 @@ TABLE = {
     "span_selector/bias": rule("qa_outputs.bias"),
 }
 
-# Alternative names, as (pattern, replacement). BertModel has no prefix; checkpoints of 2018 have
+# Alternative names, as (pattern, replacement). PyTorch's wrappers, such as DistributedDataParallel
+# and `torch.compile`, add a part to the names. BertModel has no prefix; checkpoints of 2018 have
 # Google's names for LayerNorm.
+_WRAPPERS = r"(?:module|_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)"
 _SPELLINGS = (
+    (rf"(^|\.)(?:{_WRAPPERS}\.)+", r"\1"),
     (r"^(?=(embeddings|encoder|pooler)\.)", "bert."),
     (r"LayerNorm\.gamma$", "LayerNorm.weight"),
     (r"LayerNorm\.beta$", "LayerNorm.bias"),
@@ -87,7 +97,7 @@ _SPELLINGS = (
 _TENSORFLOW_NAMES = ((r":0$", ""), (r"^\w+___", ""), (r"_\._", "."), (r"/", "."))
 _WEIGHT_NAMES = {"kernel": "weight", "embeddings": "weight"}
 IGNORED = frozenset({"bert.embeddings.position_ids"})  # 0, 1, 2, ...
-# Some versions of transformers write copies of tied tensors. The copies must be equal.
+# Some versions of transformers write copies of tied tensors.
 COPIES = {
     "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
     "cls.predictions.decoder.bias": "cls.predictions.bias",
@@ -98,20 +108,12 @@ ACTIVATIONS = {
     **dict.fromkeys(("gelu", "gelu_python"), "gelu"),
     **dict.fromkeys(("gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh"), "gelu_new"),
     **dict.fromkeys(("gelu_fast", "gelu_accurate"), "gelu_new"),
-    "relu": "relu",
+    **{name: name for name in ("linear", "mish", "relu", "relu6", "sigmoid", "silu", "tanh")},
+    "swish": "silu",
 }
-# Other values would change the architecture.
-REQUIRED_VALUES = {
-    "model_type": "bert",
-    "is_decoder": False,
-    "add_cross_attention": False,
-    "is_encoder_decoder": False,
-    "position_embedding_type": "absolute",
-    "pruned_heads": {},
-}
-# Other keys of `PretrainedConfig`, `BertConfig`, training scripts and sentence-transformers. They
-# do not change the output of the encoder.
-DROPPED_KEYS = frozenset(
+# Other keys of `PretrainedConfig`, `BertConfig`, training scripts and sentence-transformers, which
+# need no warning. They do not change the output of the encoder.
+SILENT_KEYS = frozenset(
     key
     for line in (
         # Origin.
@@ -143,24 +145,6 @@ DROPPED_KEYS = frozenset(
     )
     for key in line.split()
 )
-
-# Class in transformers -> task, and weights besides the encoder. For a checkpoint without a task,
-# the first class with the same weights is used.
-ARCHITECTURES: dict[str, tuple[str | None, set[str]]] = {
-    "BertModel": (None, {"pooler"}),
-    "BertForPreTraining": ("pretraining", {"pooler", "masked_lm", "next_sentence"}),
-    "BertForMaskedLM": ("masked_lm", {"masked_lm"}),
-    "BertForNextSentencePrediction": ("next_sentence", {"pooler", "next_sentence"}),
-    "BertForSequenceClassification": ("classifier", {"pooler", "classifier"}),
-    "BertForTokenClassification": ("tagger", {"classifier"}),
-    "BertForMultipleChoice": ("multiple_choice", {"pooler", "classifier"}),
-    "BertForQuestionAnswering": ("span_selector", {"span_selector"}),
-}
-_PROBLEMS: dict[tuple[str | None, bool], str] = {
-    ("classifier", False): "single_label_classification",
-    ("classifier", True): "multi_label_classification",
-    ("regressor", False): "regression",
-}
 
 _SAFETENSORS = "model.safetensors"
 _PICKLE = "pytorch_model.bin"
@@ -194,8 +178,7 @@ def read_config(path: str | Path) -> dict[str, Any]:
         file,
         folder.read_json(file),
         activations=ACTIVATIONS,
-        dropped=DROPPED_KEYS,
-        required_values=REQUIRED_VALUES,
+        silent=SILENT_KEYS,
     )
 
 
@@ -207,10 +190,14 @@ def read(path: str | Path, ignore: Collection[str] = ()) -> Checkpoint:
     """
     path = Path(path)
     config = read_config(path)
+    config_file = path / "config.json"
+    source_config = folder.read_json(config_file)
     file = _weights_file(path)
     if file is None:
         raise FileNotFoundError(f"{path}: no weights, looked for {', '.join(_WEIGHTS_FILES)}")
     tensors = canonical.without_ignored(file, _normalize(file, tensor_files.read(file)), ignore)
+    tied = source_config.get("tie_word_embeddings") is not False
+    tensors = _without_copies(file, tensors) if tied else _with_bias_of_decoder(tensors)
     for name, tensor in tensors.items():
         if not tensor.dtype.startswith("float"):
             raise ValueError(f"{file}: {name} must hold floats, received {tensor.dtype}")
@@ -219,19 +206,21 @@ def read(path: str | Path, ignore: Collection[str] = ()) -> Checkpoint:
         file, TABLE, config, shapes, lambda name: tensors[name].load(), lazy=True
     )
     vocabulary = _read_vocabulary(path, config["vocab_size"])
-    task, multi_label = _read_task(path, weights)
-    return Checkpoint(
+    task, multi_label = huggingface_heads.read_task(source_config, weights)
+    checkpoint = Checkpoint(
         format=FORMAT,
         path=str(path),
         config=config,
         weights=weights,
         vocabulary=vocabulary,
         tokenizer=tokenizer_config.read(path, vocabulary, config),
-        labels=_read_labels(path, weights),
+        labels=huggingface_heads.read_labels(config_file, source_config, task, weights),
         task=task,
         multi_label=multi_label,
+        tied=tied,
         pooling=_read_pooling(path),
     )
+    return huggingface_heads.with_pairs(checkpoint, source_config)
 
 
 def write(checkpoint: Checkpoint, path: str | Path) -> None:
@@ -240,8 +229,10 @@ def write(checkpoint: Checkpoint, path: str | Path) -> None:
     Task and heads determine the class in transformers. A class with exactly these heads must exist.
     """
     path = Path(path)
-    architecture = _architecture(checkpoint)
+    architecture = huggingface_heads.architecture(checkpoint)
     tensors = name_tables.to_source(TABLE, checkpoint.config, checkpoint.weights, format=FORMAT)
+    if not checkpoint.tied:  # transformers then reads only this copy of the bias
+        tensors["cls.predictions.decoder.bias"] = tensors["cls.predictions.bias"]
     if architecture == "BertModel":
         tensors = {name.removeprefix("bert."): array for name, array in tensors.items()}
     activation = checkpoint.config["hidden_act"]
@@ -258,7 +249,16 @@ def write(checkpoint: Checkpoint, path: str | Path) -> None:
         labels = checkpoint.labels or [f"LABEL_{index}" for index in range(count)]
         config["id2label"] = {str(index): label for index, label in enumerate(labels)}
         config["label2id"] = {label: index for index, label in enumerate(labels)}
-        config["problem_type"] = _PROBLEMS.get((checkpoint.task, checkpoint.multi_label))
+        config["problem_type"] = huggingface_heads.PROBLEMS.get(
+            (checkpoint.task, checkpoint.multi_label)
+        )
+    if checkpoint.pairs:
+        activation = "sigmoid" if checkpoint.multi_label else checkpoint.activation or "linear"
+        config["sentence_transformers"] = {
+            "activation_fn": huggingface_heads.torch_activation(activation)
+        }
+    if not checkpoint.tied:
+        config["tie_word_embeddings"] = False
     folder.write_json(path / "config.json", config)
     if checkpoint.pooling is not None:
         _write_pooling(path, checkpoint)
@@ -268,46 +268,8 @@ def write(checkpoint: Checkpoint, path: str | Path) -> None:
         tokenizer_config.write(path, checkpoint.tokenizer)
 
 
-def _architecture(checkpoint: Checkpoint) -> str:
-    """Return the class in transformers that has exactly the heads of a checkpoint."""
-    for name, (task, groups) in ARCHITECTURES.items():
-        if checkpoint.groups == groups and checkpoint.task in (task, None):
-            return name
-        if checkpoint.task == "regressor" and task == "classifier" and checkpoint.groups == groups:
-            return name
-    if checkpoint.groups <= {"pooler"}:
-        return "BertModel"
-    fits = [pair for pair in ARCHITECTURES.items() if pair[1][1] < checkpoint.groups]
-    if checkpoint.task is not None:
-        fits = [pair for pair in ARCHITECTURES.items() if pair[1][0] == checkpoint.task]
-    wanted = next((pair for pair in fits if pair[1][0] is not None), None)
-    advice = ""
-    if wanted is not None and (extra := checkpoint.groups - wanted[1][1]):
-        advice = f"; drop {', '.join(sorted(extra))} for {wanted[0]}"
-    raise ValueError(
-        f"{FORMAT}: a checkpoint must have the weights of one class in transformers, received "
-        f"{', '.join(sorted(checkpoint.groups))}{advice}"
-    )
-
-
 def _pad_id(vocabulary: list[str] | None) -> int:
     return vocabulary.index("[PAD]") if vocabulary and "[PAD]" in vocabulary else 0
-
-
-def _read_task(path: Path, weights: Mapping[str, np.ndarray]) -> tuple[str | None, bool]:
-    """Return the task in the config, and True if a text can have several classes."""
-    config = folder.read_json(path / "config.json")
-    architectures = config.get("architectures")
-    name = architectures[0] if isinstance(architectures, list) and architectures else None
-    task, groups = ARCHITECTURES.get(name if isinstance(name, str) else "", (None, set()))
-    if task is None or not groups - {"pooler"} <= set(map(canonical.group_of, weights)):
-        return None, False
-    problem = config.get("problem_type")
-    if task == "classifier" and (
-        problem == "regression" or problem is None and len(weights["classifier/bias"]) == 1
-    ):
-        task = "regressor"
-    return task, problem == "multi_label_classification"
 
 
 def _weights_file(path: Path) -> Path | None:
@@ -315,7 +277,7 @@ def _weights_file(path: Path) -> Path | None:
 
 
 def _normalize(file: Path, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Convert all names to those in the table, and remove ignored tensors and copies."""
+    """Convert all names to those in the table, and remove tensors that are always ignored."""
     normal: dict[str, Tensor] = {}
     twice = []
     for source, tensor in tensors.items():
@@ -326,19 +288,35 @@ def _normalize(file: Path, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
             twice.append(source)
         if name not in IGNORED:
             normal[name] = tensor
+    canonical.raise_if(file, "a checkpoint must hold each tensor once", twice=twice)
+    return normal
+
+
+def _without_copies(file: Path, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Remove the copies of tied tensors, which must be equal."""
+    kept = dict(tensors)
     unequal = []
     for copy, original in COPIES.items():
-        if copy in normal:
-            tensor = normal.pop(copy)
-            if not _same_bits(normal.setdefault(original, tensor), tensor):
-                unequal.append(f"{copy} (differs from {original})")
+        if copy in kept:
+            tensor = kept.pop(copy)
+            if not _same_bits(kept.setdefault(original, tensor), tensor):
+                unequal.append(copy)
     canonical.raise_if(
         file,
-        "a checkpoint must hold each tensor once, and copies of tied tensors must be equal",
-        twice=twice,
-        unequal=unequal,
+        "copies of tied tensors must be equal, unless tie_word_embeddings in config.json is false. "
+        f"To use the original tensors, pass ignore={unequal} to keras_bert.load",
+        unequal=[f"{copy} (differs from {COPIES[copy]})" for copy in unequal],
     )
-    return normal
+    return kept
+
+
+def _with_bias_of_decoder(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Use the bias of an untied decoder, which transformers adds in place of the other bias."""
+    decoder, original = "cls.predictions.decoder.bias", "cls.predictions.bias"
+    kept = dict(tensors)
+    if decoder in kept:
+        kept[original] = kept.pop(decoder)
+    return kept
 
 
 def _from_tensorflow(name: str, tensor: Tensor) -> tuple[str, Tensor]:
@@ -427,24 +405,3 @@ def _write_pooling(path: Path, checkpoint: Checkpoint) -> None:
     found = {key: mode == checkpoint.pooling for mode, key in _POOLING_KEYS.items()}
     size = checkpoint.config["hidden_size"]
     folder.write_json(file, {"word_embedding_dimension": size, **found})
-
-
-def _read_labels(path: Path, weights: Mapping[str, np.ndarray]) -> list[str] | None:
-    """Return the names of the classes, or None for the defaults (LABEL_0, LABEL_1, ...)."""
-    file = path / "config.json"
-    names = folder.read_json(file).get("id2label")
-    if "classifier/bias" not in weights or not names:
-        return None
-    classes = len(weights["classifier/bias"])
-    names = names if isinstance(names, dict) else {}
-    labels = [names[str(i)] for i in range(len(names)) if isinstance(names.get(str(i)), str)]
-    if labels and labels == [f"LABEL_{i}" for i in range(len(names))]:
-        return None
-    if len(labels) != classes or len(names) != classes:
-        raise ValueError(
-            f"{file}: id2label must name the classifier's {classes} classes, received "
-            f"{names!r:.200}"
-        )
-    for label in labels:
-        check_name(label, f"{file}: a label of id2label")
-    return labels

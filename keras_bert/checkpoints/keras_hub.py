@@ -140,8 +140,7 @@ def _to_canonical_config(source: Any, found: Mapping[str, Any]) -> dict[str, Any
         source,
         {**config, "hidden_act": "gelu"},
         activations=ACTIVATIONS,
-        dropped={"name", "trainable", "dtype"},
-        required_values={},
+        silent={"name", "trainable", "dtype"},
     )
 
 

@@ -160,7 +160,7 @@ _YAML_KEYS = {
     "dropout_rate": "hidden_dropout_prob",
     "attention_dropout_rate": "attention_probs_dropout_prob",
 }
-_DROPPED_KEYS = google.DROPPED_KEYS | {
+_SILENT_KEYS = google.SILENT_KEYS | {
     "backward_compatible",
     "return_all_encoder_outputs",
     "return_attention_scores",
@@ -189,19 +189,7 @@ def read_config(path: str | Path) -> dict[str, Any]:
             "activation"
         )
     found = folder.read_json(file) if file.suffix == ".json" else _read_yaml(file)
-    embedding_size = found.pop("embedding_size", None)
-    if embedding_size not in (None, found.get("hidden_size")):
-        raise ValueError(
-            f"{file}: embedding_size must be None or hidden_size for a BERT encoder, received "
-            f"{embedding_size!r}"
-        )
-    return canonical.read_config(
-        file,
-        found,
-        activations=ACTIVATIONS,
-        dropped=_DROPPED_KEYS,
-        required_values={"norm_first": False, "output_range": None},
-    )
+    return canonical.read_config(file, found, activations=ACTIVATIONS, silent=_SILENT_KEYS)
 
 
 def _read_yaml(file: Path) -> dict[str, Any]:

@@ -5,7 +5,7 @@ table, so a new format needs only a new table.
 """
 
 import enum
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -174,20 +174,23 @@ def read_weights(
         labels = shapes[labels_name][0] if len(shapes.get(labels_name, ())) == 1 else None
     entries = expand(table, config, labels)
     found_groups = {e.group for e in entries if any(s in shapes for s in e.sources)}
-    wanted = [
-        e for e in entries if e.group in found_groups or e.group not in canonical.OPTIONAL_GROUPS
-    ]
+    optional = canonical.OPTIONAL_WEIGHTS.difference(
+        e.name for e in entries if e.sources[0] in shapes
+    )
+    wanted = [e for e in entries if _is_wanted(e, found_groups, optional)]
     wrong = [
         f"{s} (expected {_format_shape(e.source_shape)}, found {_format_shape(shapes[s])})"
         for e in wanted
         for s in e.sources
         if s in shapes and not _fits(shapes[s], e.source_shape)
     ]
-    unknown = sorted(set(shapes).difference(*(e.sources for e in entries)))
+    known = {source for e in entries for source in e.sources}
+    unknown = sorted(set(shapes) - known)
     hint = ""
     if unknown:
+        ignore = canonical.patterns(unknown, known)
         hint = (
-            " (leave out unknown ones with keras_bert.load(name, ignore=[...]), or keras-bert "
+            f" (leave out unknown ones with keras_bert.load(name, ignore={ignore}), or keras-bert "
             "convert --ignore)"
         )
     canonical.raise_if(
@@ -199,6 +202,12 @@ def read_weights(
     )
     weights = Weights(file, wanted, load)
     return weights if lazy else dict(weights)
+
+
+def _is_wanted(entry: Entry, groups: Collection[str], optional: Collection[str]) -> bool:
+    """Return True if a checkpoint with these groups must have a tensor that is not optional."""
+    is_group_there = entry.group in groups or entry.group not in canonical.OPTIONAL_GROUPS
+    return is_group_there and entry.name not in optional
 
 
 def to_source(
@@ -215,7 +224,8 @@ def to_source(
     bias = weights.get("classifier/bias")
     entries = expand(table, config, None if bias is None else len(bias))
     groups = set(map(canonical.group_of, weights))
-    wanted = [e for e in entries if e.group in groups or e.group not in canonical.OPTIONAL_GROUPS]
+    optional = canonical.OPTIONAL_WEIGHTS.difference(weights)
+    wanted = [e for e in entries if _is_wanted(e, groups, optional)]
     canonical.raise_if(
         format,
         "the weights must be those that the format stores",

@@ -143,8 +143,6 @@ def _infer_config(path: Path, tensors: Bundle, key_of: Mapping[str, str]) -> dic
         tensors.prefix,
         config,
         activations={name: name for name in _ACTIVATIONS},
-        dropped=(),
-        required_values={},
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_bert.checkpoints import folder, huggingface, tensor_files
+from keras_bert.checkpoints import folder, huggingface, huggingface_heads, tensor_files
 from keras_bert.checkpoints.canonical import Checkpoint, DenseLayer, EmbeddingModules
 from keras_bert.runtime.arguments import SIMILARITIES
 from keras_bert.runtime.escaping import check_name, printable
@@ -33,12 +33,6 @@ _OLD_MODES = {
     "pooling_mode_lasttoken": "lasttoken",
 }
 _MODES = tuple(_OLD_MODES.values())
-# Name of the class in torch.nn -> activation in Keras.
-_ACTIVATIONS = {
-    "Identity": "linear", "Tanh": "tanh", "ReLU": "relu", "GELU": "gelu", "Sigmoid": "sigmoid",
-    "SiLU": "silu",
-}  # fmt: skip
-_TORCH_MODULES = {"Identity": "torch.nn.modules.linear"}
 _DEFAULT_ACTIVATION = "torch.nn.modules.activation.Tanh"
 _PACKAGE = "sentence_transformers"
 _TYPES = f"{_PACKAGE}.models."
@@ -60,10 +54,14 @@ def read(path: str | Path, ignore: Collection[str] = ()) -> Checkpoint:
     path = Path(path)
     (_, encoder), *modules = _read_modules(path)
     checkpoint = huggingface.read(encoder, ignore)
-    embedding = _read_embedding(path, modules, checkpoint.config["hidden_size"])
     tokenizer = dict(checkpoint.tokenizer)
     if _optional(encoder / "sentence_bert_config.json").get("do_lower_case") is True:
         tokenizer["lowercase"] = True
+    if not modules:
+        return _read_cross_encoder(
+            path, dataclasses.replace(checkpoint, path=str(path), tokenizer=tokenizer)
+        )
+    embedding = _read_embedding(path, modules, checkpoint.config["hidden_size"])
     is_only_pooling = len(embedding.pooling) == 1 and not any(embedding.layers)
     pooling = embedding.pooling[0] if is_only_pooling else None
     return dataclasses.replace(
@@ -75,6 +73,20 @@ def read(path: str | Path, ignore: Collection[str] = ()) -> Checkpoint:
         pooling=pooling,
         embedding=embedding,
     )
+
+
+def _read_cross_encoder(path: Path, checkpoint: Checkpoint) -> Checkpoint:
+    """Return the checkpoint of a folder whose only module is the encoder with its head."""
+    config = _optional(path / _CONFIG_FILE)
+    prompts, default = config.get("prompts"), config.get("default_prompt_name")
+    if default is not None and isinstance(prompts, dict) and prompts.get(default):
+        raise ValueError(
+            f"{path / _CONFIG_FILE}: default_prompt_name must be null for a cross-encoder; "
+            f"received {default!r:.80}"
+        )
+    if config.get("activation_fn") is None and checkpoint.pairs:
+        return checkpoint  # config.json has the activation
+    return huggingface_heads.as_cross_encoder(checkpoint, config.get("activation_fn"))
 
 
 def write(checkpoint: Checkpoint, path: str | Path) -> None:
@@ -135,11 +147,11 @@ def write(checkpoint: Checkpoint, path: str | Path) -> None:
 def _read_modules(path: Path) -> list[tuple[str, Path]]:
     """Return the class name and the folder of each module; the first one is the encoder."""
     modules = read_module_paths(path)
-    if [name for name, _ in modules[:2]] != ["Transformer", "Pooling"]:
-        found = ", ".join(name for name, _ in modules)
+    names = [name for name, _ in modules]
+    if names != ["Transformer"] and names[:2] != ["Transformer", "Pooling"]:
         raise ValueError(
-            f"{path / _MODULES_FILE}: the modules must begin with Transformer, Pooling; found "
-            f"{printable(found, 200) or 'none'}"
+            f"{path / _MODULES_FILE}: the modules must begin with Transformer, Pooling, or be one "
+            f"Transformer, a cross-encoder; found {printable(', '.join(names), 200) or 'none'}"
         )
     return [(name, path / place) for name, place in modules]
 
@@ -256,10 +268,11 @@ def _read_dense(path: Path, width: int) -> DenseLayer:
     _check_inputs(file)
     config = folder.read_json(file)
     activation = str(config.get("activation_function", _DEFAULT_ACTIVATION))
-    package, _, name = activation.rpartition(".")
-    if name not in _ACTIVATIONS or not f"{package}.".startswith("torch.nn."):
+    keras_activation = huggingface_heads.keras_activation(activation)
+    if keras_activation is None:
+        known = ", ".join(huggingface_heads.TORCH_ACTIVATIONS)
         raise ValueError(
-            f"{file}: activation_function must be one of {', '.join(_ACTIVATIONS)} of torch.nn; "
+            f"{file}: activation_function must be one of {known} of torch.nn; "
             f"received {activation!r:.80}"
         )
     if config.get("use_residual"):
@@ -296,25 +309,23 @@ def _read_dense(path: Path, width: int) -> DenseLayer:
     return DenseLayer(
         kernel=np.asarray(kernel, np.float32).T,
         bias=None if bias is None else np.asarray(bias, np.float32),
-        activation=_ACTIVATIONS[name],
+        activation=keras_activation,
     )
 
 
 def _write_dense(path: Path, layer: DenseLayer) -> None:
-    names = {activation: name for name, activation in _ACTIVATIONS.items()}
-    if layer.activation not in names:
+    known = huggingface_heads.TORCH_ACTIVATIONS.values()
+    if layer.activation not in known:
         raise ValueError(
-            f"{FORMAT}: the activation of a dense layer must be one of {', '.join(names)}; "
+            f"{FORMAT}: the activation of a dense layer must be one of {', '.join(known)}; "
             f"received {layer.activation!r}"
         )
-    name = names[layer.activation]
-    module = _TORCH_MODULES.get(name, "torch.nn.modules.activation")
     size, units = layer.kernel.shape
     config = {
         "in_features": size,
         "out_features": units,
         "bias": layer.bias is not None,
-        "activation_function": f"{module}.{name}",
+        "activation_function": huggingface_heads.torch_activation(layer.activation),
     }
     folder.write_json(path / "config.json", config)
     tensors = {"linear.weight": np.ascontiguousarray(layer.kernel.T)}

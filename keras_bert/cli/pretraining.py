@@ -9,7 +9,7 @@ import statistics
 
 import keras_bert
 from keras_bert import heads
-from keras_bert.checkpoints import folder, google, huggingface
+from keras_bert.checkpoints import canonical, folder, google, huggingface
 from keras_bert.cli import arguments
 from keras_bert.cli.options.pretraining import SIZES
 from keras_bert.pretraining import corpus, records, vocabulary
@@ -275,9 +275,9 @@ def _bert_config(args, made):
 
 def _has_no_effect(key, value):
     """Return True for a key of published configs that does not change the computation."""
-    required = huggingface.REQUIRED_VALUES
+    neutral = canonical.NEUTRAL_VALUES
     return (
-        key in google.DROPPED_KEYS
-        or key in huggingface.DROPPED_KEYS
-        or (key in required and required[key] == value)
+        key in google.SILENT_KEYS
+        or key in huggingface.SILENT_KEYS
+        or (key in neutral and neutral[key] == value)
     )

@@ -12,11 +12,12 @@ from keras_bert import heads, provenance
 from keras_bert.cli import arguments, reading
 from keras_bert.data import conll, tabular
 from keras_bert.data.embedding_examples import EmbeddingExamples
+from keras_bert.encoder import BertEncoder
 from keras_bert.hub import loading
 from keras_bert.pretraining import vocabulary
 from keras_bert.runtime.files import exclusive_lock
 from keras_bert.runtime.terminal import print_line
-from keras_bert.tasks import inference, tagging
+from keras_bert.tasks import inference, registry, tagging
 from keras_bert.training import finetuning, report, run_state, search
 
 _SEARCHED = ("batch_size", "learning_rate", "epochs")  # --search chooses them unless they are given
@@ -25,6 +26,10 @@ _SEARCHED = ("batch_size", "learning_rate", "epochs")  # --search chooses them u
 # needs 1.0 to 1.8 tokens per word, one of Hangul syllables 2.7, and at most 1.3% of the words are
 # unknown. MiniLM's needs 5.4 for Korean reviews, and 25% of the words are unknown.
 _SAMPLE, _MANY_TOKENS, _MANY_UNKNOWN = 1000, 3, 0.05
+_SHOWN_LABELS = 5
+# Heads that fine-tuning for other tasks always replaces.
+_REPLACED_HEADS = (*heads.OF_PRETRAINING, "embedder")
+
 # Limit for a warning about words with punctuation, such as "n't" and links. The English Web
 # Treebank has 2.4%, WNUT-17 11%.
 _MANY_SPLIT = 0.02
@@ -54,27 +59,7 @@ def finetune(args):
 
 def _finetune(args, output, examples, dev, columns):
     """Train and write the run to `output`, which is locked."""
-    # "auto", since a checkpoint with another head may have no pooler.
-    loaded = arguments.load(args, task="auto")
-    encoder = heads.find_encoder(loaded)
-    if args.keep_layers and heads.find_task(loaded) == "embedder":
-        raise ValueError(
-            f"--keep-layers cannot change {args.model}, which is an embedder. Remove --keep-layers"
-        )
-    if args.pooling and heads.find_task(loaded) == "embedder":
-        inference.as_embedder(loaded, args.pooling)  # raises an error for another pooling
-    elif args.pooling:
-        loaded = encoder = encoder.with_options(pooling=args.pooling)
-    if args.keep_layers:
-        loaded = encoder = encoder.keep_layers(args.keep_layers)
-    if changes := arguments.encoder_options(args):
-        encoder = encoder.with_options(**changes)
-    start = encoder
-    if isinstance(examples, EmbeddingExamples) and heads.find_task(loaded) == "embedder":
-        if changes:
-            names = ", ".join(f"--{name}" for name in changes)
-            raise ValueError(f"{names} cannot change {args.model}, which is an embedder. Remove it")
-        start = loaded  # with its pooling, dense layers and prompts
+    encoder, start = _starting_point(args, examples)
     if args.teacher:
         examples = _teacher_targets(args, examples)
     if getattr(examples, "vectors", None) is not None:
@@ -89,7 +74,8 @@ def _finetune(args, output, examples, dev, columns):
             print_line(note)
     if args.search and start is not encoder:
         raise ValueError("--search needs an encoder of the width of its data. Remove --search")
-    encoder.trainable = not args.freeze
+    if args.freeze or not encoder.trainable:  # other layers stay frozen as they are
+        encoder.trainable = not args.freeze
     options, given = _recipe_options(args)
 
     def save(model, metrics, **found):
@@ -136,6 +122,64 @@ def _finetune(args, output, examples, dev, columns):
         )
     _print_run(model, metrics, examples, dev)
     print_line(f"saved in {output}")
+
+
+def _starting_point(args, examples):
+    """Return the encoder, and what is trained: the encoder with a new head, or a model with it."""
+    loaded = arguments.load(args, task="auto")
+    encoder = heads.find_encoder(loaded)
+    is_embedder = heads.find_task(loaded) == "embedder"
+    if args.keep_layers and is_embedder:
+        raise ValueError(
+            f"--keep-layers cannot change {args.model}, which is an embedder. Remove --keep-layers"
+        )
+    if args.pooling and is_embedder:
+        inference.as_embedder(loaded, args.pooling)  # raises an error for another pooling
+    elif args.pooling:
+        encoder = encoder.with_options(pooling=args.pooling)
+    if args.keep_layers:
+        encoder = encoder.keep_layers(args.keep_layers)
+    if changes := arguments.encoder_options(args):
+        encoder = encoder.with_options(**changes)
+    if is_embedder and isinstance(examples, EmbeddingExamples):
+        if changes:
+            names = ", ".join(f"--{name}" for name in changes)
+            raise ValueError(f"{names} cannot change {args.model}, which is an embedder. Remove it")
+        return encoder, loaded  # with its pooling, dense layers and prompts
+    if isinstance(loaded, BertEncoder) or heads.find_task(loaded) in _REPLACED_HEADS:
+        return encoder, encoder
+    is_changed = encoder is not heads.find_encoder(loaded)
+    if not args.search and not is_changed and _fits(loaded, examples):
+        print_line(f"training goes on with the head of {args.model}, {_head_text(loaded)}")
+        return encoder, loaded
+    print_line(f"a new head replaces the head of {args.model}, {_head_text(loaded)}")
+    return encoder, encoder
+
+
+def _fits(model, examples):
+    """Return True if a model has the head that the data need, with all of their labels."""
+    output, task = heads.find_output(model), registry.for_data(examples)
+    if output is None or output.task not in task.HEADS:
+        return False
+    new = heads.find_output(task.build(heads.find_encoder(model), examples))
+    options = ("task", "pairs", "multi_label", "characters")
+    if any(getattr(new, name) != getattr(output, name) for name in options):
+        return False
+    if new.no_answer and not output.no_answer:
+        return False
+    return set(new.labels or ()) <= set(output.labels or ())
+
+
+def _head_text(model):
+    """Return the task of a model and its labels, at most five."""
+    output = heads.find_output(model)
+    if output is None:
+        return "a custom head"
+    text = reading.task_of(model)
+    if output.labels is not None:
+        text += f" with the labels {', '.join(output.labels[:_SHOWN_LABELS])}"
+        text += ", ..." if len(output.labels) > _SHOWN_LABELS else ""
+    return text
 
 
 def _teacher_targets(args, examples):

@@ -241,11 +241,14 @@ class _Encoder:
         return tf.cast(tf.gather(table, ids), tf.float32)
 
     def masked_lm_head(self, head):
-        """Return a `MaskedLMHead` as a function that reads the same word embeddings."""
-        words = embedding_layers(self._encoder)[0]
+        """Return a `MaskedLMHead` as a function that reads the same output matrix."""
 
         def predict(sequence_output, masked_lm_positions=None):
-            table = self._frozen_variable(words, "embeddings", self._dtype)
+            if head.tied:
+                words = embedding_layers(self._encoder)[0]
+                table = self._frozen_variable(words, "embeddings", self._dtype)
+            else:
+                table = self._frozen_variable(head, "output_embeddings", self._dtype)
             matrix = tf.cast(table, head.compute_dtype)
             return head.logits(sequence_output, masked_lm_positions, matrix)
 

@@ -302,6 +302,8 @@ def _head(graph, model, encoder, task, sequence, mask, names):
     dense = model.get_layer("next_sentence" if task == "next_sentence" else "logits")
     x = graph.dense(x, dense.kernel, dense.bias)
     if task == "regressor":
+        if output.activation not in (None, "linear"):
+            x = graph.activation(x, output.activation)
         graph.node("Squeeze", x, axes=[-1], output="score")
         return {"score": ("batch",)}
     if task == "span_selector":
@@ -430,6 +432,9 @@ def _masked_lm(graph, model, sequence, positions):
         graph.dense(x, layer.transform.kernel, layer.transform.bias), layer.hidden_act
     )
     x = graph.layer_norm(x, layer.layer_norm)
-    embeddings = find_encoder(model).get_layer("embeddings").word_embeddings
-    table = graph.node("Transpose", graph.weight(embeddings.embeddings), perm=(1, 0))
+    if layer.tied:
+        matrix = find_encoder(model).get_layer("embeddings").word_embeddings.embeddings
+    else:
+        matrix = layer.output_embeddings
+    table = graph.node("Transpose", graph.weight(matrix), perm=(1, 0))
     return graph.node("Add", graph.node("MatMul", x, table), graph.weight(layer.output_bias))

@@ -11,6 +11,7 @@ import os
 import pathlib
 import shutil
 import tempfile
+import warnings
 
 import keras
 import tensorflow as tf
@@ -31,6 +32,7 @@ from keras_bert.exporting.model_card import ModelInfo
 from keras_bert.hub import own_files
 from keras_bert.model_structure import max_sequence_length
 from keras_bert.runtime.files import temporary_folder
+from keras_bert.runtime.warn import level_of_caller
 
 LABELS_FILE = "labels.txt"
 
@@ -124,6 +126,12 @@ def export(
         raise ValueError(
             f"export takes a keras.Model; received {model!r:.80}. A pipeline has its model as "
             "`pipeline.model`"
+        )
+    if isinstance(model, BertEncoder) and model.fresh_pooler:
+        warnings.warn(
+            "the pooled_output of this export has random weights, because the checkpoint has no "
+            "pooler. Use its sequence_output",
+            stacklevel=level_of_caller(),
         )
     known_metrics, known_license = provenance.known_metrics_and_license(model)
     metrics = known_metrics if metrics is None else metrics

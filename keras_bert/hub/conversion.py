@@ -16,6 +16,7 @@ from keras_bert.checkpoints.canonical import (
     EmbeddingModules,
     group_of,
 )
+from keras_bert.checkpoints.huggingface_heads import TORCH_ACTIVATIONS
 from keras_bert.encoder import BertEncoder
 from keras_bert.layers import UnitLength, initializer, without_initial_weights
 from keras_bert.runtime.arguments import as_integer
@@ -72,6 +73,8 @@ def from_checkpoint(
                 **config, dtype=dtype, rematerialize=rematerialize,
                 pooling=pooling or checkpoint.pooling,
             )  # fmt: skip
+            needs_pooler = task is not None and not fresh_head and task not in WITHOUT_POOLER
+            encoder.fresh_pooler = "pooler" not in checkpoint.groups and not needs_pooler
             model = encoder
             if task is not None:
                 model = _head(encoder, task, checkpoint, fresh_head, head_options)
@@ -152,6 +155,9 @@ def to_checkpoint(model):
         labels=labels if task in _CLASSIFIERS else None,
         task=task,
         multi_label=bool(getattr(output, "multi_label", False)),
+        pairs=task in ("classifier", "regressor") and output.pairs,
+        activation=output.activation if task == "regressor" else None,
+        tied="masked_lm/output_embeddings" not in weights,
         pooling=encoder.pooling,
         embedding=_embedding_modules(model) if task == "embedder" else None,
     )
@@ -206,19 +212,42 @@ def _preprocessor(checkpoint, sequence_length, longest):
 
 
 def _head(encoder, task, checkpoint, fresh, options):
-    """Return the model of a task with the number of classes of the checkpoint."""
-    options = dict(options)
-    if task in ("classifier", "tagger") and not fresh:
+    """Return the model of a task with the options that the checkpoint stores."""
+    stored = {} if fresh else _stored_options(task, checkpoint)
+    if "num_classes" in options or "num_tags" in options:
+        stored.pop("labels", None)
+    return heads.TASKS[task](encoder, **{**stored, **options})
+
+
+def _stored_options(task, checkpoint):
+    """Return the options of a head that a checkpoint stores."""
+    options = {}
+    if task in ("classifier", "tagger"):
         bias = checkpoint.weights.get("classifier/bias")
         # Without classifier weights the number is irrelevant: `_assign` raises an error.
-        labels = [str(index) for index in range(2 if bias is None else len(bias))]
-        if "num_classes" not in options and "num_tags" not in options:
-            options.setdefault("labels", checkpoint.labels or labels)
-    if task == "classifier" and not fresh:
-        options.setdefault("multi_label", checkpoint.multi_label)
-    if task in ("classifier", "regressor") and not fresh:
-        options.setdefault("pooling", "pooler")  # checkpoint formats store only the pooler
-    return heads.TASKS[task](encoder, **options)
+        numbers = [str(index) for index in range(2 if bias is None else len(bias))]
+        options["labels"] = checkpoint.labels or numbers
+    if task in ("classifier", "regressor"):
+        options["pairs"] = checkpoint.pairs
+        options["pooling"] = "pooler"  # checkpoint formats store only the pooler
+    if task == "classifier":
+        options["multi_label"] = checkpoint.multi_label
+        if checkpoint.activation not in (None, "linear"):
+            raise ValueError(_activation_error(checkpoint, "Identity or Sigmoid"))
+    if task == "regressor":
+        options["activation"] = checkpoint.activation
+        if checkpoint.activation not in (None, *TORCH_ACTIVATIONS.values()):
+            raise ValueError(_activation_error(checkpoint, ", ".join(TORCH_ACTIVATIONS)))
+    if task in ("masked_lm", "pretraining"):
+        options["tied"] = checkpoint.tied
+    return options
+
+
+def _activation_error(checkpoint, known):
+    return (
+        f"the activation_fn of a {checkpoint.task} must be {known} of torch.nn; received "
+        f"{checkpoint.activation!r:.80}. Load the encoder without task"
+    )
 
 
 def _embedder_options(embedding):
@@ -316,8 +345,8 @@ def _assign(model, task, checkpoint, fresh_head):
     variables = _variables(model, task)
     parts = {group_of(name) for name in variables} & OPTIONAL_GROUPS
     fresh = parts - {"pooler"} if fresh_head else set()
-    # An encoder without a task needs the pooler of the checkpoint; `checkpoints.assign` checks it.
-    if (fresh_head or task in WITHOUT_POOLER) and "pooler" not in checkpoint.groups:
+    can_be_fresh = fresh_head or task is None or task in WITHOUT_POOLER
+    if can_be_fresh and "pooler" not in checkpoint.groups:
         fresh.add("pooler")
     for name in [name for name in variables if group_of(name) in fresh]:
         _initialize(variables.pop(name), checkpoint.config["initializer_range"])
@@ -344,7 +373,7 @@ def _check_head(task, checkpoint, variables, needed):
 
 
 def _initialize(variable, stddev):
-    if variable.path.endswith("kernel"):
+    if variable.path.endswith(("kernel", "output_embeddings")):
         variable.assign(initializer(stddev)(variable.shape))
     else:
         fill = keras.ops.ones_like if variable.path.endswith("gamma") else keras.ops.zeros_like

@@ -52,7 +52,8 @@ def load(
             - A folder or a `.keras` file that `save` wrote.
         task: A function of `keras_bert.heads`, such as `"masked_lm"`. The model then has that head
             with the weights of the checkpoint. `"auto"` uses the head that the checkpoint names,
-            if any.
+            if any. Without a task, every checkpoint gives its encoder; if it has no pooler, the
+            encoder gets a new one, and a head that reads it warns.
         fresh_head: If `True`, initialize the head with random weights and ignore those of the
             checkpoint.
         sequence_length: Sequence length of `encoder.preprocessor`, at most the encoder's
@@ -71,7 +72,8 @@ def load(
             Otherwise, tensors that BERT does not have are an error.
         trusted: Use `True` only if you trust the author: the model's code can then read and write
             your files.
-        **head_options: Options of the head, such as `labels` with `fresh_head`.
+        **head_options: Options of the head, such as `labels` with `fresh_head`, `pairs=True` for a
+            classifier of pairs, or `no_answer=True` for a model that was trained on SQuAD 2.
 
     Returns:
         A `BertEncoder` with a `preprocessor`; with `task`, the model of that head; or the model
@@ -169,11 +171,11 @@ def save(model, path, *, format="keras"):
             model card: in the `.keras` file, and in a folder also as `metrics.json`.
         format: `"keras"`, `"huggingface"`, `"google"`, `"keras_hub"` or
             `"sentence_transformers"`, which is for embedders and encoders with a pooling. Weights
-            that the format cannot hold are an error. Only `"keras"` keeps these options: text
-            pairs and unanswerable questions. Only `"keras"` and `"sentence_transformers"` keep
-            embedders, and only `"keras"` and `"huggingface"` labels and the other tasks. Hugging
-            Face's classes without a pooler drop the pooler of the
-            encoder. KerasHub has one dropout rate for hidden states and attention.
+            that the format cannot hold are an error. Only `"keras"` keeps frozen layers and
+            unanswerable questions. Only `"keras"` and `"sentence_transformers"` keep embedders, and
+            only `"keras"` and `"huggingface"` text pairs, labels and the other tasks. Hugging
+            Face's classes without a pooler drop the pooler of the encoder. KerasHub has one dropout
+            rate for hidden states and attention.
 
     Raises:
         ValueError: The format cannot hold the head, the activation or another option.
@@ -354,6 +356,7 @@ def _load_keras(path, task, trusted):
         )
     with _reading(path):
         model = _read_model(path, trusted)
+        keras_internals.freeze_variables(model)
         for layer in keras_internals.all_layers(model):
             if isinstance(layer, BertEncoder):
                 layer.check_vocabulary()  # Keras reads the vocabulary after the encoder is built
@@ -393,7 +396,7 @@ def _load_saved(path, task, fresh_head, options, head_options, trusted):
         return heads.TASKS[task](new_encoder, **head_options)
     if model is encoder:
         return new_encoder
-    new_model = heads.TASKS[saved_task](new_encoder)
+    new_model = heads.TASKS[saved_task](new_encoder, **_tied_like(model, saved_task))
     new_model.set_weights(model.get_weights())
     return new_model
 
@@ -409,6 +412,11 @@ def _set_length(model, sequence_length, path):
 
 def _one_head(model, task):
     """Return one of the two heads of a pretraining model on the same encoder."""
-    head = heads.TASKS[task](heads.find_encoder(model))
+    head = heads.TASKS[task](heads.find_encoder(model), **_tied_like(model, task))
     head.get_layer(task).set_weights(model.get_layer(task).get_weights())
     return head
+
+
+def _tied_like(model, task):
+    """Return the option `tied` of a head that is built like the masked LM head of a model."""
+    return {} if task == "next_sentence" else {"tied": model.get_layer("masked_lm").tied}

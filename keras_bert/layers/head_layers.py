@@ -4,7 +4,7 @@ import keras
 from keras import ops
 
 from keras_bert import keras_internals
-from keras_bert.layers.activations import activation
+from keras_bert.layers.activations import activation as activation_function
 from keras_bert.layers.encoder_layers import MASKED_LOGIT, gather_positions
 from keras_bert.layers.initializers import initializer
 from keras_bert.runtime import label_types
@@ -32,6 +32,8 @@ class TaskOutput(keras.layers.Layer):
         default_prompt: Name of the prompt that is used by default, or `None`.
         similarity: How to compare embeddings: `"cosine"`, `"dot"`, `"euclidean"` or `"manhattan"`.
         label_type: The type of the labels in results: `"str"`, `"int"`, `"float"` or `"bool"`.
+        activation: Name of a Keras activation that is applied to the logits, such as `"sigmoid"`
+            for the scores of a cross-encoder, or `None`.
 
     Raises:
         ValueError: If `long_texts`, the similarity or the default prompt is unknown, or a name is
@@ -57,11 +59,14 @@ class TaskOutput(keras.layers.Layer):
         default_prompt=None,
         similarity="cosine",
         label_type="str",
+        activation=None,
         **kwargs,
     ):
         super().__init__(**{**kwargs, "dtype": "float32"})
         self.label_type = label_types.checked(label_type)
         self.task = task
+        self.activation = activation
+        self._activation_function = activation_function(activation or "linear")
         self.long_texts = long_texts
         self.characters = characters
         self.pairs = pairs
@@ -113,7 +118,7 @@ class TaskOutput(keras.layers.Layer):
                 f"the number of labels must be the number of logits; received "
                 f"{len(self._labels)} labels for {logits.shape[-1]} logits"
             )
-        logits = ops.cast(logits, "float32")
+        logits = self._activation_function(ops.cast(logits, "float32"))
         if self._names is None:
             return logits
         return {name: logits[..., index] for index, name in enumerate(self._names)}
@@ -137,6 +142,7 @@ class TaskOutput(keras.layers.Layer):
             "prompts": self.prompts,
             "default_prompt": self.default_prompt,
             "similarity": self.similarity,
+            "activation": self.activation,
         }
         if self.label_type != "str":
             config["label_type"] = self.label_type
@@ -158,9 +164,11 @@ class MaskedLMHead(keras.layers.Layer):
         hidden_act: Activation, see `activation`.
         layer_norm_eps: Epsilon of LayerNorm.
         initializer_range: Standard deviation of the initial weights.
+        tied: If False, the output matrix is a weight of this layer, not the word embeddings.
 
     Raises:
-        ValueError: In a call, if no encoder produced the input and `tie_to` was not called.
+        ValueError: In a call of a tied layer, if no encoder produced the input and `tie_to` was not
+            called.
 
     Example:
 
@@ -174,14 +182,21 @@ class MaskedLMHead(keras.layers.Layer):
     """
 
     def __init__(
-        self, vocab_size, hidden_act="gelu", layer_norm_eps=1e-12, initializer_range=0.02, **kwargs
+        self,
+        vocab_size,
+        hidden_act="gelu",
+        layer_norm_eps=1e-12,
+        initializer_range=0.02,
+        tied=True,
+        **kwargs,
     ):
         super().__init__(**kwargs)
         self.vocab_size = vocab_size
         self.hidden_act = hidden_act
         self.layer_norm_eps = layer_norm_eps
         self.initializer_range = initializer_range
-        self.activation = activation(hidden_act)
+        self.tied = tied
+        self.activation = activation_function(hidden_act)
         object.__setattr__(self, "_word_embeddings", None)
 
     def tie_to(self, word_embeddings):
@@ -190,6 +205,8 @@ class MaskedLMHead(keras.layers.Layer):
         object.__setattr__(self, "_word_embeddings", word_embeddings)
 
     def __call__(self, sequence_output, *args, **kwargs):
+        if not self.tied:
+            return super().__call__(sequence_output, *args, **kwargs)
         encoder = keras_internals.producing_operation(sequence_output)
         if hasattr(encoder, "get_layer"):
             self.tie_to(encoder.get_layer("embeddings").word_embeddings)
@@ -216,6 +233,12 @@ class MaskedLMHead(keras.layers.Layer):
         self.output_bias = self.add_weight(
             shape=(self.vocab_size,), initializer="zeros", name="output_bias"
         )
+        if not self.tied:
+            self.output_embeddings = self.add_weight(
+                shape=(self.vocab_size, hidden_size),
+                initializer=initializer(self.initializer_range),
+                name="output_embeddings",
+            )
         self.built = True
 
     def call(self, sequence_output, masked_lm_positions=None):
@@ -246,7 +269,9 @@ class MaskedLMHead(keras.layers.Layer):
         return ops.reshape(logits, (batch, predictions, self.vocab_size))
 
     def _output_matrix(self):
-        """Return the word embeddings (vocab, hidden), with LoRA applied and dequantized."""
+        """Return the output matrix (vocab, hidden), with LoRA applied and dequantized."""
+        if not self.tied:
+            return ops.cast(self.output_embeddings, self.compute_dtype)
         embeddings = self._word_embeddings
         if embeddings.quantization_mode is None:
             return ops.cast(embeddings.embeddings, self.compute_dtype)
@@ -272,6 +297,7 @@ class MaskedLMHead(keras.layers.Layer):
             "hidden_act": self.hidden_act,
             "layer_norm_eps": self.layer_norm_eps,
             "initializer_range": self.initializer_range,
+            "tied": self.tied,
         }
 
 

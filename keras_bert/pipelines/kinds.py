@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import warnings
 
 import numpy as np
 
@@ -21,7 +22,8 @@ from keras_bert.pipelines.inputs import (
 )
 from keras_bert.runtime.arguments import LONG_TEXTS
 from keras_bert.runtime.label_types import typed
-from keras_bert.tasks import question_windows, tag_windows
+from keras_bert.runtime.warn import level_of_caller
+from keras_bert.tasks import question_windows
 
 
 class TextPipeline(Pipeline):
@@ -52,6 +54,13 @@ class TextPipeline(Pipeline):
                     f"{self._engine.name!r} reads single texts; remove text_pair, or load a model "
                     "of pairs from another format with keras_bert.load(name, pairs=True)"
                 )
+            if _is_pair_of_strings(inputs):
+                warnings.warn(
+                    f"{self._engine.name!r} reads single texts, so the tuple is two texts with an "
+                    "answer each. For a pair of texts, load the model with "
+                    "keras_bert.load(name, task=..., pairs=True); for two texts, give a list",
+                    stacklevel=level_of_caller(),
+                )
             rows, is_single = listed(inputs)
             return check_texts(rows), is_single
         if text_pair is not None:
@@ -63,11 +72,7 @@ class TextPipeline(Pipeline):
                 )
             pairs = list(zip(first, second, strict=True))
         else:
-            is_single = (
-                isinstance(inputs, tuple)
-                and len(inputs) == 2
-                and all(isinstance(text, str) for text in inputs)
-            )
+            is_single = _is_pair_of_strings(inputs)
             if isinstance(inputs, tuple) and len(inputs) == 2 and not is_single:
                 raise ValueError(
                     "give two lists of texts as inputs and text_pair, or a list of pairs; received "
@@ -88,6 +93,11 @@ class TextPipeline(Pipeline):
             texts, text_pairs = map(list, zip(*rows, strict=True))
             return Examples(texts, text_pairs=text_pairs, source=SOURCE)
         return Examples(rows, source=SOURCE)
+
+
+def _is_pair_of_strings(inputs):
+    is_pair_of_any = isinstance(inputs, tuple) and len(inputs) == 2
+    return is_pair_of_any and all(isinstance(text, str) for text in inputs)
 
 
 class Classification(TextPipeline):
@@ -199,15 +209,15 @@ class Tagging(Pipeline):
 
     def _mistakes(self, examples, answers):
         mistakes = []
-        has_entities = any(map(is_bio, self.output.labels))
+        scheme = find_scheme(self.output.labels)
         for words, tags, answer in zip(examples.words, examples.tags, answers, strict=True):
             # "I-x" after "O" starts an entity like "B-x", so the entities are compared too.
-            entities = (tags, [tag for tag, _ in answer])
-            if has_entities:
-                entities = map(_entity_of_each_word, entities)
-            is_equal = [first == second for first, second in zip(*entities, strict=True)]
-            rows = zip(words, tags, answer, is_equal, strict=True)
-            for word, expected, (tag, score), is_same in rows:
+            expected_entities = _entity_of_each_word(tags, scheme)
+            answered_entities = _entity_of_each_word([tag for tag, _ in answer], scheme)
+            for index, (word, expected, (tag, score)) in enumerate(
+                zip(words, tags, answer, strict=True)
+            ):
+                is_same = scheme and expected_entities[index] == answered_entities[index]
                 if tag != expected and not is_same:
                     mistakes.append({
                         "text": " ".join(words), "word": word, "expected": expected, "tag": tag,
@@ -216,10 +226,10 @@ class Tagging(Pipeline):
         return sorted(mistakes, key=lambda mistake: -mistake["score"])
 
 
-def _entity_of_each_word(tags):
+def _entity_of_each_word(tags, scheme):
     """Return the entity (type, first word, end) of each word, or `None` outside of entities."""
     entity_of_word = [None] * len(tags)
-    for entity in tag_windows.entities(tags):
+    for entity in entities(tags, scheme) if scheme else ():
         _, first, end = entity
         entity_of_word[first:end] = [entity] * (end - first)
     return entity_of_word
@@ -293,6 +303,15 @@ class QuestionAnswering(Pipeline):
 
     def _examples(self, rows):
         return Questions([a for a, _ in rows], [b for _, b in rows], source=SOURCE)
+
+    def _answers(self, examples, batch_size, on_batch=None, **options):
+        if "null_threshold" in options and not self.output.no_answer:
+            raise ValueError(
+                f"null_threshold needs a model with no_answer=True; {self._engine.name!r} always "
+                "gives an answer. If it was trained on unanswerable questions, load it with "
+                'keras_bert.load(name, task="span_selector", no_answer=True)'
+            )
+        return super()._answers(examples, batch_size, on_batch, **options)
 
     def _decoding(self, options):
         return options

@@ -190,7 +190,7 @@ def test_all_problems_are_listed_at_once(tmp_path):
         checkpoints.read(tmp_path)
     assert str(error.value) == (
         f"{tmp_path / 'bert_model.ckpt'}: a checkpoint must hold exactly the tensors that its "
-        "config calls for (leave out unknown ones with keras_bert.load(name, ignore=[...]), "
+        "config calls for (leave out unknown ones with keras_bert.load(name, ignore=['a']), "
         "or keras-bert convert --ignore); missing (2): "
         "bert/encoder/layer_1/attention/self/key/bias, "
         "cls/seq_relationship/output_bias; unknown (1): a; wrong shape (1): "
@@ -291,7 +291,7 @@ def test_config_keys(tmp_path):
     file.write_text(json.dumps({**SIZES, **dict.fromkeys(known.split(), 1)}))
     assert tuple(google.read_config(tmp_path)) == canonical.CONFIG_KEYS
     file.write_text(json.dumps({**SIZES, "embedding_size": 128}))
-    with pytest.raises(ValueError, match=r"bert_config.json: .*unknown keys \(1\): embedding_size"):
+    with pytest.raises(ValueError, match="bert_config.json: embedding_size must be equal"):
         google.read_config(tmp_path)
     file.write_text("{")
     with pytest.raises(ValueError, match="bert_config.json cannot be read as JSON"):

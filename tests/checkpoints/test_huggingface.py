@@ -1,5 +1,6 @@
 """Weights and configs in Hugging Face folders."""
 
+import contextlib
 import json
 import re
 import struct
@@ -61,7 +62,16 @@ def with_old_names(tensors):
 OLD = {"weight": "gamma", "bias": "beta"}
 
 
-@pytest.mark.parametrize("spell", [without_prefix, with_old_names])
+def with_wrappers(tensors):
+    """Add the names of torch's wrappers, of the model and of modules in it, also nested ones."""
+    inner = "layer.1._checkpoint_wrapped_module.module."
+    return {
+        f"module._orig_mod.{name.replace('layer.1.', inner)}": array
+        for name, array in tensors.items()
+    }
+
+
+@pytest.mark.parametrize("spell", [without_prefix, with_old_names, with_wrappers])
 def test_alternative_names(tmp_path, spell):
     tensors = {**encoder_tensors(), **pretraining_tensors()}
     assert spell(tensors).keys() != tensors.keys()
@@ -102,8 +112,10 @@ def test_copies_of_tied_tensors_must_be_equal(tmp_path):
         other = tied[name].copy()
         other.flat[3] = np.nextafter(other.flat[3], np.float32(9))
         make_folder(tmp_path, {**tied, name: other})
-        with pytest.raises(ValueError, match=rf"unequal \(1\): {name} \(differs from "):
+        with pytest.raises(ValueError, match=rf"unequal \(1\): {name} \(differs from ") as caught:
             checkpoints.read(tmp_path)
+        assert f"ignore=['{name}']" in str(caught.value)
+        assert_weights(checkpoints.read(tmp_path, ignore=[name]).weights, expected)
     make_folder(tmp_path, {**tied, name: tied[name][:-1]})
     with pytest.raises(ValueError, match=rf"unequal \(1\): {name}"):
         checkpoints.read(tmp_path)
@@ -130,7 +142,7 @@ def test_all_problems_are_listed_at_once(tmp_path):
         checkpoints.read(tmp_path)
     assert str(error.value) == (
         f"{tmp_path / 'model.safetensors'}: a checkpoint must hold exactly the tensors that its "
-        "config calls for (leave out unknown ones with keras_bert.load(name, ignore=[...]), "
+        "config calls for (leave out unknown ones with keras_bert.load(name, ignore=['a']), "
         "or keras-bert convert --ignore); missing (5): "
         "bert.encoder.layer.1.attention.self.key.bias, "
         "cls.predictions.transform.dense.weight, cls.predictions.transform.dense.bias, "
@@ -327,6 +339,9 @@ def test_safetensors_are_preferred_to_pickles(tmp_path):
         ("gelu_pytorch_tanh", "gelu_new"),
         ("gelu_fast", "gelu_new"),
         ("relu", "relu"),
+        ("silu", "silu"),
+        ("swish", "silu"),
+        ("elu", "elu"),
     ],
 )
 def test_activations(tmp_path, found, expected):
@@ -354,6 +369,8 @@ def test_names_of_the_tanh_approximation(name):
         ("is_encoder_decoder", True),
         ("position_embedding_type", "relative_key"),
         ("pruned_heads", {"0": [1]}),
+        ("quantization_config", {"bits": 4}),
+        ("embedding_size", 128),
         ("hidden_act", "quick_gelu"),
     ],
 )
@@ -368,13 +385,12 @@ def test_other_models_are_rejected(tmp_path, key, value):
 def test_config_keys(tmp_path):
     write_json(tmp_path / "config.json", SIZES)  # configs of 2018 have no model_type
     assert tuple(huggingface.read_config(tmp_path)) == canonical.CONFIG_KEYS
-    make_folder(tmp_path, **dict.fromkeys(huggingface.DROPPED_KEYS))
+    make_folder(tmp_path, **dict.fromkeys(huggingface.SILENT_KEYS))
     assert tuple(huggingface.read_config(tmp_path)) == canonical.CONFIG_KEYS
-    make_folder(tmp_path, embedding_size=3, quantization_config={})
-    with pytest.raises(
-        ValueError, match=r"config.json: .*unknown keys \(2\): embedding_size, quantization_config$"
-    ):
-        huggingface.read_config(tmp_path)
+    make_folder(tmp_path, emb_size=3, cell={}, auto_map={"AutoModel": "x.Y"}, adapters={"a": 1})
+    with pytest.warns(UserWarning, match="ignored .*: adapters, auto_map, cell, emb_size$"):
+        config = huggingface.read_config(tmp_path)
+    assert tuple(config) == canonical.CONFIG_KEYS
 
 
 @pytest.mark.peers
@@ -428,18 +444,32 @@ def test_labels_without_a_classifier(tmp_path):
     assert checkpoints.read(tmp_path).labels is None
 
 
-@pytest.mark.parametrize("names", [{"0": "a", "1": "b"}, {"0": "a", "1": "b", "3": "c"}, ["a"]])
-def test_wrong_labels(tmp_path, names):
-    make_folder(tmp_path, encoder_tensors() | fill(CLASSIFIER), id2label=names)
-    with pytest.raises(ValueError, match="config.json: id2label must name the classifier's 3"):
-        checkpoints.read(tmp_path)
+@pytest.mark.parametrize(
+    ("names", "labels", "fits"),
+    [
+        ({"0": 0, "1": 1.5, "2": True}, ["0", "1.5", "True"], True),
+        (["a", 7, "c"], ["a", "7", "c"], True),
+        ({"0": "a", "2": "c"}, ["a", "1", "c"], False),
+        ({"0": "a", "1": None, "2": "c"}, ["a", "1", "c"], False),
+        ({"0": "a", "1": "b", "3": "c"}, ["0", "1", "2"], False),  # of another classifier
+        ({"0": "a", "1": "b", "2": "c", "3": "d"}, ["0", "1", "2"], False),
+        ("abc", ["0", "1", "2"], True),
+    ],
+)
+def test_labels_of_any_form_are_strings(tmp_path, names, labels, fits):
+    make_folder(tmp_path, encoder_tensors() | fill(CLASSIFIER), VOCABULARY, id2label=names)
+    warns = pytest.warns(UserWarning, match="id2label must name .* 3 classes.*labels=")
+    with contextlib.nullcontext() if fits else warns:
+        model = keras_bert.load(tmp_path, task="classifier")
+    assert keras_bert.heads.find_output(model).labels == labels
 
 
 def test_labels_with_control_characters(tmp_path):
     names = {"0": "good", "1": "\x1b[2Jbad", "2": "so-so"}
     make_folder(tmp_path, encoder_tensors() | fill(CLASSIFIER), id2label=names)
-    with pytest.raises(ValueError, match=r"config.json: a label of id2label .*\\x1b.* Rename it"):
-        checkpoints.read(tmp_path)
+    keras_bert.load(tmp_path)
+    with pytest.raises(ValueError, match=r"a label .*\\x1b.* Rename it"):
+        keras_bert.load(tmp_path, task="classifier")
 
 
 # Folders written by transformers

@@ -279,10 +279,6 @@ BAD = {
         lambda f: edit(f / "config.json", lambda c: c["config"].update(num_heads=4)),
         r"wrong shape .*transformer_layer_0/self_attention_layer/query/kernel",
     ),
-    "unknown key": (
-        lambda f: edit(f / "config.json", lambda c: c["config"].update(flavour=1)),
-        "unknown keys .*flavour",
-    ),
     "task": (
         lambda f: edit(f / "task.json", lambda c: c.update(class_name=["BertMaskedLM"])),
         "class_name must be one of BertTextClassifier, BertMaskedLM, received \\['BertMaskedLM'",

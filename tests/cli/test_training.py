@@ -20,7 +20,7 @@ from keras_bert.data import conll, squad, tabular
 from keras_bert.runtime import files
 from keras_bert.training import finetuning
 from tests import tiny
-from tests.cli.shared import TEXTS, run
+from tests.cli.shared import SCORES, TEXTS, run
 from tests.data.test_retrieval import beir
 
 pytestmark = pytest.mark.usefixtures("eager")
@@ -708,3 +708,46 @@ def test_evaluate_pairs_with_prompts(pairs, capsys):
     assert capsys.readouterr().out != out
     assert run(*arguments, "--prompt", "query") == 1
     assert "the model has no prompts; received 'query'" in capsys.readouterr().err
+
+
+OTHER = "text\tlabel\n" + "so good\tyes\nso bad\tno\n" * 4
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "says"),
+    [
+        (TEXTS, [], "goes on with the head of .*, classification with the labels bad, good"),
+        (OTHER, [], "a new head replaces the head of .* bad, good"),
+        (TEXTS, ["--dtype", "mixed_bfloat16"], "a new head replaces the head of"),
+        (TEXTS, ["--keep-layers", "0"], "a new head replaces the head of"),
+        (SCORES, ["--task", "regression"], "a new head replaces the head of"),
+        (TEXTS, [], None),
+    ],
+)
+def test_the_head_of_a_trained_model(calls, tmp_path, capsys, content, options, says):
+    encoder = tiny.encoder()
+    model = keras_bert.heads.classifier(encoder, labels=["bad", "good"])
+    keras_bert.save(model if says else encoder, tmp_path / "model")
+    (file := tmp_path / "a.tsv").write_text(content)
+    common = ["finetune", "--model", tmp_path / "model", "--train", file, "--output"]
+    assert run(*common, tmp_path / "out", *options) == 1  # `calls` stops it
+    start, _, _ = calls[0]
+    printed = capsys.readouterr().out
+    goes_on = says is not None and says.startswith("goes on")
+    assert (keras_bert.heads.find_task(start) == "classifier") == goes_on
+    assert re.search(says, printed) if says else "head" not in printed
+    if goes_on:
+        np.testing.assert_array_equal(
+            start.get_layer("logits").kernel, model.get_layer("logits").kernel
+        )
+
+
+def test_frozen_layers_stay_frozen(calls, tmp_path):
+    encoder = tiny.encoder()
+    encoder.get_layer("layer_0").trainable = False
+    keras_bert.save(encoder, tmp_path / "model")
+    (file := tmp_path / "a.tsv").write_text(TEXTS)
+    run("finetune", "--model", tmp_path / "model", "--train", file, "--output", tmp_path / "out")
+    start, _, _ = calls[0]
+    assert not start.get_layer("layer_0").trainable_variables
+    assert start.get_layer("layer_1").trainable_variables

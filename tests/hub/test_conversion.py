@@ -130,7 +130,11 @@ def test_tokenizer_options_are_kept(options, format, tmp_path):
 @pytest.mark.parametrize(
     ("format", "options", "message"),
     [
-        ("google", {"hidden_act": "gelu"}, r"hidden_act must be gelu_new, relu, received 'gelu'; "),
+        (
+            "google",
+            {"hidden_act": "gelu"},
+            r"hidden_act must be gelu_new, relu, tanh, linear, received 'gelu'; ",
+        ),
         ("google", {**GOOGLE, "layer_norm_eps": 1e-5}, "layer_norm_eps must be 1e-12"),
         ("keras_hub", {"hidden_act": "relu"}, "hidden_act must be gelu_new, received 'relu'$"),
         ("keras_hub", {**GOOGLE, "layer_norm_eps": 1e-5}, "layer_norm_eps must be 1e-12"),

@@ -23,7 +23,12 @@ def add_finetune(commands):
         commands, "finetune", "train a model on a labeled file", "training.finetune"
     )
     parser.set_defaults(files=("train", "dev"), takes_folders=True)
-    parser.add_argument("--model", default="minilm", help="encoder to start from (default: minilm)")
+    parser.add_argument(
+        "--model",
+        default="minilm",
+        help="encoder to start from, or a trained model, whose head is kept if it has all labels "
+        "of --train (default: minilm)",
+    )
     common.add_trusted(parser)
     parser.add_argument(
         "--keep-layers",

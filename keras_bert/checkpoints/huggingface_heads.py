@@ -1,0 +1,170 @@
+"""Heads of Hugging Face's classes: task, labels and the class of a checkpoint.
+
+Source: huggingface/transformers, models/bert/modeling_bert.py and configuration_utils.py;
+UKPLab/sentence-transformers, cross_encoder/model.py.
+"""
+
+import dataclasses
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from keras_bert.checkpoints import canonical
+from keras_bert.checkpoints.canonical import Checkpoint
+from keras_bert.runtime.warn import level_of_caller
+
+FORMAT = "huggingface"
+
+# Name of the class in torch.nn -> activation in Keras.
+TORCH_ACTIVATIONS = {
+    "Identity": "linear", "Tanh": "tanh", "ReLU": "relu", "GELU": "gelu", "Sigmoid": "sigmoid",
+    "SiLU": "silu",
+}  # fmt: skip
+_TORCH_MODULES = {"Identity": "torch.nn.modules.linear"}
+
+# Class in transformers -> task, and weights besides the encoder. For a checkpoint without a task,
+# the first class with the same weights is used.
+ARCHITECTURES: dict[str, tuple[str | None, set[str]]] = {
+    "BertModel": (None, {"pooler"}),
+    "BertForPreTraining": ("pretraining", {"pooler", "masked_lm", "next_sentence"}),
+    "BertForMaskedLM": ("masked_lm", {"masked_lm"}),
+    "BertForNextSentencePrediction": ("next_sentence", {"pooler", "next_sentence"}),
+    "BertForSequenceClassification": ("classifier", {"pooler", "classifier"}),
+    "BertForTokenClassification": ("tagger", {"classifier"}),
+    "BertForMultipleChoice": ("multiple_choice", {"pooler", "classifier"}),
+    "BertForQuestionAnswering": ("span_selector", {"span_selector"}),
+}
+PROBLEMS: dict[tuple[str | None, bool], str] = {
+    ("classifier", False): "single_label_classification",
+    ("classifier", True): "multi_label_classification",
+    ("regressor", False): "regression",
+}
+
+
+def architecture(checkpoint: Checkpoint) -> str:
+    """Return the class in transformers that has exactly the heads of a checkpoint."""
+    for name, (task, groups) in ARCHITECTURES.items():
+        if checkpoint.groups == groups and checkpoint.task in (task, None):
+            return name
+        if checkpoint.task == "regressor" and task == "classifier" and checkpoint.groups == groups:
+            return name
+    if checkpoint.groups <= {"pooler"}:
+        return "BertModel"
+    fits = [pair for pair in ARCHITECTURES.items() if pair[1][1] < checkpoint.groups]
+    if checkpoint.task is not None:
+        fits = [pair for pair in ARCHITECTURES.items() if pair[1][0] == checkpoint.task]
+    wanted = next((pair for pair in fits if pair[1][0] is not None), None)
+    advice = ""
+    if wanted is not None and (extra := checkpoint.groups - wanted[1][1]):
+        advice = f"; drop {', '.join(sorted(extra))} for {wanted[0]}"
+    raise ValueError(
+        f"{FORMAT}: a checkpoint must have the weights of one class in transformers, received "
+        f"{', '.join(sorted(checkpoint.groups))}{advice}"
+    )
+
+
+def keras_activation(path: object) -> str | None:
+    """Return the activation in Keras for the path of a class in torch.nn, or None if unknown."""
+    package, _, name = str(path).rpartition(".")
+    return TORCH_ACTIVATIONS.get(name) if f"{package}.".startswith("torch.nn.") else None
+
+
+def torch_activation(activation: str) -> str:
+    """Return the path of the class in torch.nn for an activation in Keras."""
+    names = {ours: name for name, ours in TORCH_ACTIVATIONS.items()}
+    if activation not in names:
+        raise ValueError(
+            f"{FORMAT}: the activation of a head must be one of {', '.join(names)}; received "
+            f"{activation!r}. Use format='keras'"
+        )
+    name = names[activation]
+    return f"{_TORCH_MODULES.get(name, 'torch.nn.modules.activation')}.{name}"
+
+
+def read_task(
+    config: Mapping[str, Any], weights: Mapping[str, np.ndarray]
+) -> tuple[str | None, bool]:
+    """Return the task in the config, and True if a text can have several classes."""
+    architectures = config.get("architectures")
+    name = architectures[0] if isinstance(architectures, list) and architectures else None
+    task, groups = ARCHITECTURES.get(name if isinstance(name, str) else "", (None, set()))
+    if task is None or not groups - {"pooler"} <= set(map(canonical.group_of, weights)):
+        return None, False
+    problem = config.get("problem_type")
+    if task == "classifier" and (
+        problem == "regression" or problem is None and len(weights["classifier/bias"]) == 1
+    ):
+        task = "regressor"
+    return task, problem == "multi_label_classification"
+
+
+def read_labels(
+    file: Path, config: Mapping[str, Any], task: str | None, weights: Mapping[str, np.ndarray]
+) -> list[str] | None:
+    """Return the names of the classes as strings, or None for the defaults (LABEL_0, ...).
+
+    Names that do not fit the classifier are not used, with a warning.
+    """
+    if "classifier/bias" not in weights or task in ("regressor", "multiple_choice"):
+        return None
+    names = config.get("id2label") or {}
+    if isinstance(names, list):
+        names = {str(index): name for index, name in enumerate(names)}
+    if not isinstance(names, dict):
+        names = {}
+    label_of = {
+        index: str(name) for index, name in names.items() if isinstance(name, (str, int, float))
+    }
+    if all(label == f"LABEL_{index}" for index, label in label_of.items()):
+        return None
+    classes = [str(index) for index in range(len(weights["classifier/bias"]))]
+    if set(label_of) != set(classes):
+        warnings.warn(
+            f"{file}: id2label must name the classifier's {len(classes)} classes; received "
+            f"{config['id2label']!r:.200}. Classes without a name are called 0, 1, ...; pass "
+            "labels=[...] to name them",
+            stacklevel=level_of_caller(),
+        )
+    if not set(label_of) <= set(classes):  # the names of another classifier
+        return None
+    return [label_of.get(index, index) for index in classes]
+
+
+def with_pairs(checkpoint: Checkpoint, config: Mapping[str, Any]) -> Checkpoint:
+    """Return a classifier or regressor with what its config says about pairs of texts.
+
+    Cross-encoders of sentence-transformers have a key of their own. Entailment is a relation of two
+    texts.
+    """
+    settings = config.get("sentence_transformers")
+    if isinstance(settings, dict):
+        return as_cross_encoder(checkpoint, settings.get("activation_fn"))
+    if "sbert_ce_default_activation_function" in config:
+        return as_cross_encoder(checkpoint, config["sbert_ce_default_activation_function"])
+    labels = checkpoint.labels or ()
+    if checkpoint.task == "classifier" and any("entailment" in label.lower() for label in labels):
+        return dataclasses.replace(checkpoint, pairs=True)
+    return checkpoint
+
+
+def as_cross_encoder(checkpoint: Checkpoint, activation: object) -> Checkpoint:
+    """Return a checkpoint whose scores are those of `CrossEncoder.predict`.
+
+    `activation` is the path of a class in torch.nn. `None` is a sigmoid for a single score.
+    """
+    task = checkpoint.task or "classifier"
+    if "classifier" not in checkpoint.groups or task not in ("classifier", "regressor"):
+        return checkpoint
+    is_score = len(checkpoint.weights["classifier/bias"]) == 1
+    if activation is None:
+        activation = torch_activation("sigmoid" if is_score else "linear")
+    # An unknown activation is an error when the head is built.
+    name = keras_activation(activation) or str(activation)
+    if is_score:
+        return dataclasses.replace(checkpoint, task="regressor", pairs=True, activation=name)
+    if name == "sigmoid":
+        return dataclasses.replace(checkpoint, task=task, pairs=True, multi_label=True)
+    return dataclasses.replace(checkpoint, task=task, pairs=True, activation=name)
