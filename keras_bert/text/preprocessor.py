@@ -7,8 +7,10 @@ import pathlib
 
 import keras
 
+from keras_bert import keras_internals
 from keras_bert.checkpoints import folder
 from keras_bert.runtime.arguments import as_integer
+from keras_bert.token_model import refuse_hdf5
 
 VOCABULARY_FILE = "vocab.txt"
 MIN_LENGTH = 3  # [CLS] and two [SEP]
@@ -282,6 +284,8 @@ class Preprocessor(keras.layers.Layer):
 
     def get_config(self):
         """Return the options, without the vocabulary, which is an asset."""
+        if keras_internals.is_writing_hdf5():
+            refuse_hdf5(self.name)
         return {
             **super().get_config(),
             "dtype": "int32",
