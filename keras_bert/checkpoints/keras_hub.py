@@ -202,6 +202,7 @@ def _read_weights(
     with contextlib.ExitStack() as stack:
         datasets: dict[tuple[str, str], Any] = {}
         for file in files:
+            reading.check_not_lfs_pointer(file)
             with _one_line_errors(file):
                 opened = stack.enter_context(h5py.File(file, "r"))
                 names = containers.check_hdf5(opened, file.stat().st_size)
