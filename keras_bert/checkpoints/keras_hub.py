@@ -382,6 +382,11 @@ def _write_tokenizer(
         raise ValueError(
             f"{FORMAT}: strip_accents must be false if lowercase is false, received true"
         )
+    if options.get("added_tokens"):
+        raise ValueError(
+            f"{FORMAT}: BertTokenizer does not match added tokens as Hugging Face does; received "
+            f"{options['added_tokens'][0].content!r:.80}. Use format='huggingface'"
+        )
     (path / "assets" / "tokenizer").mkdir(parents=True)
     folder.write_vocabulary(path / "assets" / "tokenizer" / "vocabulary.txt", vocabulary)
     tokenizer = _object(

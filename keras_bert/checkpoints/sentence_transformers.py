@@ -62,7 +62,10 @@ def read(path: str | Path, ignore: Collection[str] = ()) -> Checkpoint:
     checkpoint = huggingface.read(encoder, ignore)
     embedding = _read_embedding(path, modules, checkpoint.config["hidden_size"])
     tokenizer = dict(checkpoint.tokenizer)
-    if _optional(encoder / "sentence_bert_config.json").get("do_lower_case") is True:
+    if (
+        folder.read_optional_json(encoder / "sentence_bert_config.json").get("do_lower_case")
+        is True
+    ):
         tokenizer["lowercase"] = True
     is_only_pooling = len(embedding.pooling) == 1 and not any(embedding.layers)
     pooling = embedding.pooling[0] if is_only_pooling else None
@@ -186,7 +189,7 @@ def _read_embedding(
                 f"{path / _MODULES_FILE}: unknown module {name!r}; known are Transformer, Pooling, "
                 "Dense, Normalize and Dropout"
             )
-    config = _optional(path / _CONFIG_FILE)
+    config = folder.read_optional_json(path / _CONFIG_FILE)
     prompts = config.get("prompts") or {}
     if not isinstance(prompts, dict) or not all(isinstance(p, str) for p in prompts.values()):
         raise ValueError(
@@ -242,7 +245,7 @@ def _read_pooling(file: Path) -> tuple[str, ...]:
 
 def _check_inputs(file: Path) -> None:
     """Raise an error if a module uses other inputs or outputs than `sentence_embedding`."""
-    config = _optional(file)
+    config = folder.read_optional_json(file)
     for key in ("module_input_name", "module_output_name"):
         if config.get(key) not in (None, "sentence_embedding"):
             raise ValueError(
@@ -321,7 +324,3 @@ def _write_dense(path: Path, layer: DenseLayer) -> None:
     if layer.bias is not None:
         tensors["linear.bias"] = layer.bias
     tensor_files.write(path / "model.safetensors", tensors)
-
-
-def _optional(file: Path) -> dict[str, Any]:
-    return folder.read_json(file) if file.is_file() else {}
