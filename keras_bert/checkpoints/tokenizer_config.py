@@ -141,7 +141,7 @@ def _check_class(path: Path, found: Mapping[str, Any]) -> None:
         own_code = auto_map.get("AutoTokenizer") if isinstance(auto_map, dict) else None
         japanese = [key for key, value in _JAPANESE_KEYS.items() if config.get(key, value) != value]
         received = None
-        if name is not None and name not in _CLASSES:
+        if name is not None and str(name) not in _CLASSES:
             received = name
         elif own_code:
             received = f"the code of {own_code}"

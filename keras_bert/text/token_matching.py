@@ -60,9 +60,10 @@ class Matcher:
         texts: what is searched for each of them.
         ids: `{token: id}`.
         alphabet: `tables.Alphabet` of the characters that are searched.
+        separates_cjk: if there are spaces around each CJK ideograph, for `single_word`.
     """
 
-    def __init__(self, tokens, texts, ids, alphabet):
+    def __init__(self, tokens, texts, ids, alphabet, separates_cjk=False):
         number_of: dict[str, int] = {}
         for number, text in enumerate(texts):
             number_of.setdefault(text, number)  # the first of equal texts counts
@@ -78,7 +79,7 @@ class Matcher:
         with tf.init_scope(), tf.device("CPU:0"):
             self._constants = {name: tf.constant(array) for name, array in arrays.items()}
             if self._has["single_word"]:
-                self._is_word = tf.constant(_word_characters())
+                self._is_word = tf.constant(_word_characters(separates_cjk))
 
     def encode(self, code_points):
         """Return code points int32 (n,) as characters of the alphabet, int32 (n,)."""
@@ -233,11 +234,13 @@ def _scatter(values, indices, updates):
 
 
 @functools.cache
-def _word_characters():
+def _word_characters(separates_cjk):
     """Return True for letters, marks, digits and `_`; bool (0x110000,)."""
     is_word = np.zeros(unicode_tables.CODE_POINTS, bool)
     for code in range(unicode_tables.CODE_POINTS):
         is_word[code] = unicodedata.category(chr(code)).startswith(_WORD_CATEGORIES)
     for first, last in _OTHER_WORD_RANGES:
         is_word[first : last + 1] = True
+    for first, last in unicode_tables.CJK_RANGES if separates_cjk else ():
+        is_word[first : last + 1] = False
     return is_word

@@ -97,7 +97,9 @@ class WordPieceTokenizer:
         if texts:
             alphabet = tables.Alphabet([*pieces, *texts])
             tokens = list(normalized)
-            self._normalized_matcher = token_matching.Matcher(tokens, texts, self._ids, alphabet)
+            self._normalized_matcher = token_matching.Matcher(
+                tokens, texts, self._ids, alphabet, separates_cjk=self.split_cjk
+            )
         return texts
 
     def token_id(self, token):
