@@ -132,26 +132,26 @@ def read(
 
 def _check_class(path: Path, found: Mapping[str, Any]) -> None:
     """Raise a `ValueError` if a config names a tokenizer that is not BERT's WordPiece."""
-    for file, config in (
-        (path / FILE, found),
-        (path / "config.json", folder.read_optional_json(path / "config.json")),
-    ):
+    config_file = path / "config.json"
+    configs = {config_file: folder.read_optional_json(config_file), path / FILE: found}
+    others = []
+    for file, config in configs.items():
         name = config.get("tokenizer_class")
-        auto_map = config.get("auto_map")
-        own_code = auto_map.get("AutoTokenizer") if isinstance(auto_map, dict) else None
-        japanese = [key for key, value in _JAPANESE_KEYS.items() if config.get(key, value) != value]
-        received = None
         if name is not None and str(name) not in _CLASSES:
-            received = name
-        elif own_code:
-            received = f"the code of {own_code}"
-        elif japanese:
-            received = f"{japanese[0]} {config[japanese[0]]!r}"
-        if received is not None:
-            raise ValueError(
-                f"{file}: tokenizer_class must be one of BERT's WordPiece, such as BertTokenizer, "
-                f"received {printable(str(received), 100)}. {folder.OTHER_TOKENIZER}"
-            )
+            others.append((file, name))
+    for file, config in configs.items():
+        auto_map = config.get("auto_map")
+        if isinstance(auto_map, dict) and auto_map.get("AutoTokenizer"):
+            others.append((file, f"the code of {auto_map['AutoTokenizer']}"))
+        for key, value in _JAPANESE_KEYS.items():
+            if config.get(key, value) != value:
+                others.append((file, f"{key} {config[key]!r} of BertJapaneseTokenizer"))
+    if others:
+        file, received = others[0]
+        raise ValueError(
+            f"{file}: tokenizer_class must be one of BERT's WordPiece, such as BertTokenizer, "
+            f"received {printable(str(received), 100)}. {folder.OTHER_TOKENIZER}"
+        )
 
 
 def _check_values(path: Path, found: Mapping[str, Any]) -> None:

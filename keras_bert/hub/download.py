@@ -62,7 +62,7 @@ def ask(url, request):
 
 def _in_background(function):
     """Return the `Future` of a function in a thread that does not keep the program alive."""
-    future = concurrent.futures.Future()
+    future: concurrent.futures.Future = concurrent.futures.Future()
 
     def run():
         try:

@@ -28,7 +28,7 @@ _FLAGS = ("lstrip", "rstrip", "single_word")
 _OTHER_WORD_RANGES = (
     (0x200C, 0x200D), (0x24B6, 0x24E9), (0x1F130, 0x1F149), (0x1F150, 0x1F169), (0x1F170, 0x1F189),
 )  # fmt: skip
-_WORD_CATEGORIES = ("L", "M", "Nd", "Nl", "Pc")
+_WORD_CATEGORIES = ("L", "M", "N", "Pc")
 
 
 class Characters(typing.NamedTuple):
@@ -238,7 +238,8 @@ def _word_characters(separates_cjk):
     """Return True for letters, marks, digits and `_`; bool (0x110000,)."""
     is_word = np.zeros(unicode_tables.CODE_POINTS, bool)
     for code in range(unicode_tables.CODE_POINTS):
-        is_word[code] = unicodedata.category(chr(code)).startswith(_WORD_CATEGORIES)
+        category = unicodedata.category(chr(code))
+        is_word[code] = category.startswith(_WORD_CATEGORIES) and category != "No"
     for first, last in _OTHER_WORD_RANGES:
         is_word[first : last + 1] = True
     for first, last in unicode_tables.CJK_RANGES if separates_cjk else ():

@@ -19,8 +19,8 @@ WORDS = [
 # What the texts of the fuzz are made of.
 PARTS = [
     "[E1]", "[e1]", "[É1]", "e1", "<a>", "ab", "aba", "bab", "New York", "york", " ", "  ", "\t",
-    "\u00a0", "_", "-", "é", "E\u0301", "中国", "中", "국", "한국", "the", "Movie", "İ", "ΑΣ", "\u200d",
-    "\x00", "[MASK]",
+    "\u00a0", "_", "-", "é", "E\u0301", "中国", "中", "국", "한국", "the", "Movie", "İ", "ΑΣ",
+    "\u200d", "\x00", "[MASK]",
 ]  # fmt: skip
 
 
