@@ -10,6 +10,7 @@ import warnings
 
 import keras
 from keras import ops
+from keras.src.backend.common import global_state
 from keras.src.saving import serialization_lib
 
 # A head on the sequence, such as a tagger, does not use the pooler. That needs no warning.
@@ -19,6 +20,11 @@ _UNUSED_POOLER = r"Gradients do not exist for variables \[('([^']*/)?pooler/dens
 def all_layers(layer, include_self=True):
     """Return the layers nested in a layer, at any depth, and by default the layer itself."""
     return layer._flatten_layers(include_self=include_self)
+
+
+def is_writing_hdf5():
+    """Return True while Keras writes the config of a model to an HDF5 file (.h5)."""
+    return bool(global_state.get_global_attribute("use_legacy_config"))
 
 
 def direct_sublayers(layer):

@@ -45,6 +45,11 @@ class TokenModel(keras.Model):
         self._refuse_strings(x)
         return super().predict_on_batch(x)
 
+    def save(self, filepath, *args, **options):
+        if str(filepath).endswith((".h5", ".hdf5")):
+            refuse_hdf5(self.name)
+        return super().save(filepath, *args, **options)
+
     def _refuse_strings(self, x):
         if hasattr(x, "column_names"):  # a `datasets.Dataset`
             raise ValueError(
@@ -61,6 +66,14 @@ class TokenModel(keras.Model):
     def _call_for_strings(self):
         """The call that takes strings, for the error message."""
         return "keras_bert.pipeline(model)(texts)"
+
+
+def refuse_hdf5(name):
+    """Raise a `ValueError`: an HDF5 file cannot hold a model's vocabulary and labels."""
+    raise ValueError(
+        f"{name!r} cannot be saved as HDF5 (.h5), which does not hold the vocabulary; save it as "
+        ".keras"
+    )
 
 
 def _has_strings(x):

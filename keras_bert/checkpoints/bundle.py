@@ -101,8 +101,11 @@ def read(prefix: Path) -> Bundle:
     """Open the checkpoint with a path without ".index". Tensors are loaded on access."""
     import tensorflow as tf  # Takes seconds to import, and only this format needs it.
 
-    if not any(prefix.parent.glob(f"{glob.escape(prefix.name)}.data-*")):
+    data_files = sorted(prefix.parent.glob(f"{glob.escape(prefix.name)}.data-*"))
+    if not data_files:
         raise FileNotFoundError(f"{prefix}.data-00000-of-00001: missing for {prefix.name}.index")
+    for file in (prefix.with_name(f"{prefix.name}.index"), *data_files):
+        reading.check_not_lfs_pointer(file)
     broken = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
 
     def fail(error: Exception, what: str) -> ValueError:

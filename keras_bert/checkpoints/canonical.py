@@ -191,8 +191,8 @@ class Checkpoint:
         weights: Canonical name -> float32 array with the shape in `SHAPES`. Arrays may be
             transposed views, or loaded on each access (`name_tables.Weights`).
         vocabulary: The tokens in the order of their ids, or `None` if the folder has none.
-        tokenizer: `lowercase`, `strip_accents`, `split_cjk` (bools) and `sequence_length` (an int,
-            or `None` if unknown).
+        tokenizer: `lowercase`, `strip_accents`, `split_cjk` (bools), `sequence_length` (an int,
+            or `None` if unknown), and `added_tokens` (a list of `AddedToken`) if there are any.
         labels: Class names of a classifier in the order of its logits, or `None`.
         task: Name of the function in `keras_bert.heads` that builds the model for these weights,
             or `None` if unknown.

@@ -9,6 +9,11 @@ from keras_bert.runtime import reading
 from keras_bert.runtime.files import atomic_write
 
 MAX_TOKENS = 2**22  # The largest vocabulary of a published BERT has 2**19 tokens.
+# What to do with a checkpoint of another tokenizer; the end of an error.
+OTHER_TOKENIZER = (
+    "Its ids would be wrong. To use the encoder with ids that you compute with its own tokenizer, "
+    "load a copy of the folder without vocab.txt and tokenizer.json"
+)
 _MAX_VOCABULARY = 2**28  # bytes
 _MAX_JSON = 2**26  # bytes; a tokenizer.json with 2**19 tokens has 2**25
 
@@ -16,6 +21,11 @@ _MAX_JSON = 2**26  # bytes; a tokenizer.json with 2**19 tokens has 2**25
 def read_json(file: Path) -> dict[str, Any]:
     """Read a JSON file in UTF-8 that holds one object without repeated keys."""
     return reading.parse_json(reading.read_bytes(file, _MAX_JSON), file)
+
+
+def read_optional_json(file: Path) -> dict[str, Any]:
+    """Read a JSON file as `read_json` does, or return an empty dict if there is none."""
+    return read_json(file) if file.is_file() else {}
 
 
 def read_json_list(file: Path) -> list[Any]:
@@ -34,13 +44,11 @@ def read_vocabulary(file: Path) -> list[str]:
     """Read a vocabulary with one token per line, as Google's `load_vocab` does.
 
     Only a line feed ends a line, because a token may contain other line separators. White space
-    around a token is stripped. Empty lines and repeated tokens are kept, so that the ids of the
-    following tokens stay the same.
+    around a token and a byte order mark are stripped. Empty lines before the last token, and
+    repeated tokens, are kept, so that the ids of the following tokens stay the same.
     """
-    lines = read_vocabulary_text(file).split("\n")
-    if not lines[-1]:
-        lines.pop()
-    return [line.strip() for line in lines]
+    text = read_vocabulary_text(file).removeprefix("\ufeff").rstrip()
+    return [line.strip() for line in text.split("\n")]
 
 
 def read_vocabulary_text(file: Path) -> str:
@@ -57,7 +65,7 @@ def read_vocabulary_text(file: Path) -> str:
 
 
 def read_optional_vocabulary(file: Path, vocab_size: int) -> list[str] | None:
-    """Read a vocabulary of `vocab_size` tokens, or return `None` if the file does not exist."""
+    """Read a vocabulary, or return `None` if the file does not exist."""
     if not file.is_file():
         return None
     vocabulary = read_vocabulary(file)
@@ -97,11 +105,25 @@ def vocabulary_text(file: Path, vocabulary: Sequence[str]) -> str:
 
 
 def check_vocabulary_size(file: Path, vocabulary: Sequence[str], vocab_size: int) -> None:
-    """Check that a vocabulary has one token for each row of the word embeddings."""
-    if len(vocabulary) != vocab_size:
+    """Check that each token of a vocabulary has a row of the word embeddings.
+
+    Embeddings can have more rows, because their number is often a multiple of 8. No text has the
+    ids of these rows.
+    """
+    if len(vocabulary) > vocab_size:
         raise ValueError(
-            f"{file}: must have one token for each of the vocab_size {vocab_size} ids, "
+            f"{file}: must have at most one token for each of the vocab_size {vocab_size} ids, "
             f"received {len(vocabulary)}"
+        )
+
+
+def refuse_sentencepiece(source: object, vocabulary: Sequence[str]) -> None:
+    """Raise a `ValueError` for a vocabulary of SentencePiece, whose words begin with U+2581."""
+    words = sum(token.startswith("\u2581") and len(token) > 1 for token in vocabulary)
+    if words > sum(token.startswith("##") for token in vocabulary):
+        raise ValueError(
+            f"{source}: must be a WordPiece vocabulary, received one of SentencePiece, whose words "
+            f"begin with \u2581. {OTHER_TOKENIZER}"
         )
 
 

@@ -172,8 +172,7 @@ def write(checkpoint: Checkpoint, path: str | Path) -> None:
     tensors = name_tables.to_source(TABLE, checkpoint.config, checkpoint.weights, format=FORMAT)
     folder.write_json(path / "bert_config.json", config)
     if checkpoint.vocabulary is not None:
-        folder.write_vocabulary(path / "vocab.txt", checkpoint.vocabulary)
-        tokenizer_config.write(path, checkpoint.tokenizer)
+        tokenizer_config.write_with_vocabulary(path, checkpoint.tokenizer, checkpoint.vocabulary)
     tf.raw_ops.SaveV2(
         prefix=str(path / "bert_model.ckpt"),
         tensor_names=list(tensors),
@@ -208,7 +207,7 @@ def _is_optimizer_state(name: str, known: set[str]) -> bool:
 
 def read_tokenizer(path: Path, config: dict[str, Any]) -> tuple[list[str] | None, dict[str, Any]]:
     """Read vocab.txt, if it exists, and the tokenizer options, as in `Checkpoint`."""
-    vocabulary = folder.read_optional_vocabulary(path / "vocab.txt", config["vocab_size"])
+    vocabulary = tokenizer_config.read_vocabulary(path, config["vocab_size"])
     if (path / tokenizer_config.FILE).is_file():
         return vocabulary, tokenizer_config.read(path, vocabulary, config)
     return vocabulary, folder.default_tokenizer(_is_lowercase(path, vocabulary))

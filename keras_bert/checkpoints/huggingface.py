@@ -6,7 +6,7 @@ modeling_tf_pytorch_utils.py (names of the TensorFlow classes).
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from keras_bert.checkpoints import (
     name_tables,
     tensor_files,
     tokenizer_config,
+    tokenizer_json,
 )
 from keras_bert.checkpoints.canonical import Checkpoint
 from keras_bert.checkpoints.name_tables import Layout, rule
@@ -205,7 +206,7 @@ def read(path: str | Path, ignore: Collection[str] = ()) -> Checkpoint:
     weights = name_tables.read_weights(
         file, TABLE, config, shapes, lambda name: tensors[name].load(), lazy=True
     )
-    vocabulary = _read_vocabulary(path, config["vocab_size"])
+    vocabulary = tokenizer_config.read_vocabulary(path, config["vocab_size"])
     task, multi_label = huggingface_heads.read_task(source_config, weights)
     checkpoint = Checkpoint(
         format=FORMAT,
@@ -264,8 +265,8 @@ def write(checkpoint: Checkpoint, path: str | Path) -> None:
         _write_pooling(path, checkpoint)
     tensor_files.write(path / _SAFETENSORS, tensors)
     if checkpoint.vocabulary is not None:
-        folder.write_vocabulary(path / "vocab.txt", checkpoint.vocabulary)
-        tokenizer_config.write(path, checkpoint.tokenizer)
+        tokenizer_config.write_with_vocabulary(path, checkpoint.tokenizer, checkpoint.vocabulary)
+        tokenizer_json.write(path, checkpoint.tokenizer, checkpoint.vocabulary)
 
 
 def _pad_id(vocabulary: list[str] | None) -> int:
@@ -347,46 +348,6 @@ def _same_bits(one: Tensor, other: Tensor) -> bool:
             np.ascontiguousarray(a).view(integers), np.ascontiguousarray(b).view(integers)
         )
     )
-
-
-def _read_vocabulary(path: Path, vocab_size: int) -> list[str] | None:
-    """Read vocab.txt and added_tokens.json, or else tokenizer.json."""
-    file = path / "vocab.txt"
-    if file.is_file():
-        tokens = folder.read_vocabulary(file)
-        added_file = path / "added_tokens.json"
-        added = folder.read_json(added_file) if added_file.is_file() else {}
-        # Tokens of vocab.txt come last, so that they override added tokens with the same id.
-        tokens = _in_order(added_file, [*_flip(added), *enumerate(tokens)])
-        folder.check_vocabulary_size(file, tokens, vocab_size)
-        return tokens
-    file = path / "tokenizer.json"
-    if not file.is_file():
-        return None
-    tokenizer = folder.read_json(file)
-    try:
-        model, added_list = tokenizer["model"], tokenizer.get("added_tokens") or ()
-        if model.get("type", "WordPiece") != "WordPiece":
-            raise ValueError(f"{file}: model must be WordPiece, received {model['type']!r:.80}")
-        ids = [*_flip(model["vocab"]), *((token["id"], token["content"]) for token in added_list)]
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{file}: must hold a WordPiece model with its vocab") from error
-    tokens = _in_order(file, ids)
-    folder.check_vocabulary_size(file, tokens, vocab_size)
-    return tokens
-
-
-def _flip(ids: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
-    return [(id_, token) for token, id_ in ids.items()]
-
-
-def _in_order(file: Path, tokens: Iterable[tuple[Any, Any]]) -> list[str]:
-    """Return tokens in the order of their ids, given pairs (id, token) in any order."""
-    by_id = {id_: token for id_, token in tokens if type(id_) is int and isinstance(token, str)}
-    for i in range(len(by_id)):
-        if i not in by_id:
-            raise ValueError(f"{file}: ids must be contiguous from 0, received no token for id {i}")
-    return [by_id[i] for i in range(len(by_id))]
 
 
 def _read_pooling(path: Path) -> str | None:

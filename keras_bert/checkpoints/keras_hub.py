@@ -201,6 +201,7 @@ def _read_weights(
     with contextlib.ExitStack() as stack:
         datasets: dict[tuple[str, str], Any] = {}
         for file in files:
+            reading.check_not_lfs_pointer(file)
             with _one_line_errors(file):
                 opened = stack.enter_context(h5py.File(file, "r"))
                 names = containers.check_hdf5(opened, file.stat().st_size)
@@ -379,6 +380,11 @@ def _write_tokenizer(
     if options["strip_accents"] and not options["lowercase"]:
         raise ValueError(
             f"{FORMAT}: strip_accents must be false if lowercase is false, received true"
+        )
+    if options.get("added_tokens"):
+        raise ValueError(
+            f"{FORMAT}: BertTokenizer does not match added tokens as Hugging Face does; received "
+            f"{options['added_tokens'][0].content!r:.80}. Use format='huggingface'"
         )
     (path / "assets" / "tokenizer").mkdir(parents=True)
     folder.write_vocabulary(path / "assets" / "tokenizer" / "vocabulary.txt", vocabulary)

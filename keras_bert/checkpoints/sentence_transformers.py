@@ -55,7 +55,10 @@ def read(path: str | Path, ignore: Collection[str] = ()) -> Checkpoint:
     (_, encoder), *modules = _read_modules(path)
     checkpoint = huggingface.read(encoder, ignore)
     tokenizer = dict(checkpoint.tokenizer)
-    if _optional(encoder / "sentence_bert_config.json").get("do_lower_case") is True:
+    if (
+        folder.read_optional_json(encoder / "sentence_bert_config.json").get("do_lower_case")
+        is True
+    ):
         tokenizer["lowercase"] = True
     if not modules:
         return _read_cross_encoder(
@@ -77,7 +80,7 @@ def read(path: str | Path, ignore: Collection[str] = ()) -> Checkpoint:
 
 def _read_cross_encoder(path: Path, checkpoint: Checkpoint) -> Checkpoint:
     """Return the checkpoint of a folder whose only module is the encoder with its head."""
-    config = _optional(path / _CONFIG_FILE)
+    config = folder.read_optional_json(path / _CONFIG_FILE)
     prompts, default = config.get("prompts"), config.get("default_prompt_name")
     if default is not None and isinstance(prompts, dict) and prompts.get(default):
         raise ValueError(
@@ -198,7 +201,7 @@ def _read_embedding(
                 f"{path / _MODULES_FILE}: unknown module {name!r}; known are Transformer, Pooling, "
                 "Dense, Normalize and Dropout"
             )
-    config = _optional(path / _CONFIG_FILE)
+    config = folder.read_optional_json(path / _CONFIG_FILE)
     prompts = config.get("prompts") or {}
     if not isinstance(prompts, dict) or not all(isinstance(p, str) for p in prompts.values()):
         raise ValueError(
@@ -254,7 +257,7 @@ def _read_pooling(file: Path) -> tuple[str, ...]:
 
 def _check_inputs(file: Path) -> None:
     """Raise an error if a module uses other inputs or outputs than `sentence_embedding`."""
-    config = _optional(file)
+    config = folder.read_optional_json(file)
     for key in ("module_input_name", "module_output_name"):
         if config.get(key) not in (None, "sentence_embedding"):
             raise ValueError(
@@ -332,7 +335,3 @@ def _write_dense(path: Path, layer: DenseLayer) -> None:
     if layer.bias is not None:
         tensors["linear.bias"] = layer.bias
     tensor_files.write(path / "model.safetensors", tensors)
-
-
-def _optional(file: Path) -> dict[str, Any]:
-    return folder.read_json(file) if file.is_file() else {}

@@ -50,6 +50,7 @@ def read(file: Path) -> dict[str, Tensor]:
     """Read name -> `Tensor` of a file: safetensors, .bin (a torch pickle), .h5, or an index."""
     if file.name.endswith(INDEX):
         return _read_shards(file)
+    reading.check_not_lfs_pointer(file)
     if file.name.endswith(".bin"):
         return _in_memory(torch_pickle.read(file))
     if file.name.endswith(".h5"):

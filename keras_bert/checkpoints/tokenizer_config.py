@@ -1,17 +1,85 @@
-"""Tokenizer options in Hugging Face's tokenizer_config.json and related files.
+"""Vocabulary and tokenizer options in the files of Hugging Face's tokenizers.
 
-Source: huggingface/transformers, models/bert/tokenization_bert.py and
-tokenization_utils_base.py.
+Source: huggingface/transformers, models/bert/tokenization_bert.py, tokenization_utils_base.py and
+models/auto/tokenization_auto.py.
 """
 
-from collections.abc import Mapping
+import dataclasses
+import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from keras_bert.checkpoints import folder
+from keras_bert.checkpoints import added_tokens, folder, tokenizer_json
+from keras_bert.checkpoints.added_tokens import AddedToken
+from keras_bert.runtime.escaping import printable
+from keras_bert.runtime.warn import level_of_caller
 
 FILE = "tokenizer_config.json"
+VOCABULARY_FILE = "vocab.txt"
 _NO_LIMIT = 10**30  # as written by Hugging Face
+# Classes of transformers that read what tokenizer.json states, and no options of the config.
+_GENERIC_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
+# Classes that are BERT's WordPiece tokenizer under another name; most also end in "Fast".
+_BERT_CLASSES = (
+    "BertTokenizer", "BertTokenizerLegacy", "ConvBertTokenizer", "DistilBertTokenizer",
+    "DPRContextEncoderTokenizer", "DPRQuestionEncoderTokenizer", "DPRReaderTokenizer",
+    "ElectraTokenizer", "LayoutLMTokenizer", "LxmertTokenizer", "MobileBertTokenizer",
+    "RealmTokenizer", "RetriBertTokenizer", "SqueezeBertTokenizer",
+)  # fmt: skip
+_CLASSES = {*_GENERIC_CLASSES, *_BERT_CLASSES, *(f"{name}Fast" for name in _BERT_CLASSES)}
+# Other values of these keys would change the ids.
+_REQUIRED_VALUES = {
+    "padding_side": "right",
+    "truncation_side": "right",
+    "do_basic_tokenize": True,
+    "clean_text": True,
+    "wordpieces_prefix": "##",
+    "unk_token": "[UNK]",
+    "cls_token": "[CLS]",
+    "sep_token": "[SEP]",
+}
+# Keys of BertJapaneseTokenizer, and the value that leaves the tokenizer as it is.
+_JAPANESE_KEYS = {"word_tokenizer_type": "basic", "subword_tokenizer_type": "wordpiece"}
+
+
+def read_vocabulary(path: str | Path, vocab_size: int) -> list[str] | None:
+    """Read vocab.txt, or else tokenizer.json, and the tokens that other files add.
+
+    Return `None` if the folder has neither file.
+    """
+    path = Path(path)
+    file = path / VOCABULARY_FILE
+    if file.is_file():
+        tokens = dict(enumerate(folder.read_vocabulary(file)))
+    else:
+        file = path / tokenizer_json.FILE
+        if not file.is_file():
+            return None
+        tokens = tokenizer_json.vocabulary(file, tokenizer_json.read(path))
+    declared = added_tokens.read(path)
+    # Tokens of the vocabulary override added tokens with the same id or name.
+    known = set(tokens.values())
+    for token, (id_, _) in declared.items():
+        if id_ is not None and token not in known:
+            tokens.setdefault(id_, token)
+    vocabulary = _in_order(file, tokens)
+    folder.check_vocabulary_size(file, vocabulary, vocab_size)
+    folder.refuse_sentencepiece(file, vocabulary)
+    # A special token without an id gets the next one.
+    known = {*vocabulary, *added_tokens.SPECIAL}
+    missing = [token for token in declared if token not in known]
+    return vocabulary + missing[: vocab_size - len(vocabulary)]
+
+
+def _in_order(file: Path, tokens: Mapping[int, Any]) -> list[str]:
+    """Return tokens in the order of their ids."""
+    for id_ in range(len(tokens)):
+        if id_ not in tokens:
+            raise ValueError(
+                f"{file}: ids must be contiguous from 0, received no token for id {id_}"
+            )
+    return [tokens[id_] for id_ in range(len(tokens))]
 
 
 def read(
@@ -19,27 +87,27 @@ def read(
 ) -> dict[str, Any]:
     """Read the tokenizer options in a folder, as in `Checkpoint.tokenizer`. All files are optional.
 
-    The options in tokenizer_config.json take precedence over the normalizer in tokenizer.json. If
-    neither sets the casing, it is inferred from the vocabulary. `config` is that of the encoder.
+    The options in tokenizer_config.json take precedence over the normalizer in tokenizer.json,
+    except for the class PreTrainedTokenizerFast. If neither sets the casing, it is inferred from
+    the vocabulary. `config` is that of the encoder.
     """
     path = Path(path)
     file = path / FILE
-    found = folder.read_json(file) if file.is_file() else {}
-    # Ignoring these options would silently change the ids.
-    for key in ("padding_side", "truncation_side"):
-        if found.get(key) not in (None, "right"):
-            raise ValueError(f"{file}: {key} must be 'right', received {found[key]!r:.80}")
-    if found.get("tokenizer_class") == "BertJapaneseTokenizer":
-        raise ValueError(
-            f"{file}: tokenizer_class must be one of BERT's, received 'BertJapaneseTokenizer'"
-        )
-    if found.get("do_basic_tokenize", True) is False:
-        raise ValueError(f"{file}: do_basic_tokenize must be true, received false")
-    normalizer = _read_normalizer(path / "tokenizer.json")
+    found = folder.read_optional_json(file)
+    normalizer: Mapping[str, Any] = {}
+    added: list[AddedToken] = []
+    if vocabulary is not None:
+        _check_class(path, found)
+        _check_values(path, found)
+        normalizer = tokenizer_json.normalizer(tokenizer_json.read(path))
+        added = _read_added(path, vocabulary)
+    is_generic = found.get("tokenizer_class") in _GENERIC_CLASSES
 
     def option(key: str, normalizer_key: str) -> bool | None:
-        value = found.get(key)
-        value = normalizer.get(normalizer_key) if value is None else value
+        values = [found.get(key), normalizer.get(normalizer_key)]
+        if is_generic and normalizer:
+            values.reverse()
+        value = values[1] if values[0] is None else values[0]
         if value is not None and not isinstance(value, bool):
             raise ValueError(f"{file}: {key} must be true, false or null, received {value!r}")
         return value
@@ -49,12 +117,12 @@ def read(
         lowercase = folder.is_lowercase(vocabulary)
     strip_accents = option("strip_accents", "strip_accents")
     split_cjk = option("tokenize_chinese_chars", "handle_chinese_chars")
-    sentence_file = path / "sentence_bert_config.json"
-    sentence = folder.read_json(sentence_file) if sentence_file.is_file() else {}
+    sentence = folder.read_optional_json(path / "sentence_bert_config.json")
     # In order of precedence. `_NO_LIMIT` exceeds every limit.
     lengths = (sentence.get("max_seq_length"), found.get("model_max_length"), found.get("max_len"))
     limit = config["max_position_embeddings"]
     return {
+        **({"added_tokens": added} if added else {}),
         "lowercase": lowercase,
         "strip_accents": lowercase if strip_accents is None else strip_accents,
         "split_cjk": True if split_cjk is None else split_cjk,
@@ -62,16 +130,76 @@ def read(
     }
 
 
-def _read_normalizer(file: Path) -> Mapping[str, Any]:
-    if not file.is_file():
-        return {}
-    normalizer = folder.read_json(file).get("normalizer")
-    if isinstance(normalizer, dict) and normalizer.get("type") == "BertNormalizer":
-        return normalizer
-    return {}
+def _check_class(path: Path, found: Mapping[str, Any]) -> None:
+    """Raise a `ValueError` if a config names a tokenizer that is not BERT's WordPiece."""
+    config_file = path / "config.json"
+    configs = {config_file: folder.read_optional_json(config_file), path / FILE: found}
+    others = []
+    for file, config in configs.items():
+        name = config.get("tokenizer_class")
+        if name is not None and str(name) not in _CLASSES:
+            others.append((file, name))
+    for file, config in configs.items():
+        auto_map = config.get("auto_map")
+        if isinstance(auto_map, dict) and auto_map.get("AutoTokenizer"):
+            others.append((file, f"the code of {auto_map['AutoTokenizer']}"))
+        for key, value in _JAPANESE_KEYS.items():
+            if config.get(key, value) != value:
+                others.append((file, f"{key} {config[key]!r} of BertJapaneseTokenizer"))
+    if others:
+        file, received = others[0]
+        raise ValueError(
+            f"{file}: tokenizer_class must be one of BERT's WordPiece, such as BertTokenizer, "
+            f"received {printable(str(received), 100)}. {folder.OTHER_TOKENIZER}"
+        )
 
 
-def write(path: str | Path, tokenizer: Mapping[str, Any]) -> None:
+def _check_values(path: Path, found: Mapping[str, Any]) -> None:
+    """Raise a `ValueError` for an option that would change the ids."""
+    map_file = path / "special_tokens_map.json"
+    for file, content in ((path / FILE, found), (map_file, folder.read_optional_json(map_file))):
+        for key, value in _REQUIRED_VALUES.items():
+            received = content.get(key)
+            if isinstance(received, dict):  # a token with its flags
+                received = received.get("content")
+            if received not in (None, value):
+                raise ValueError(
+                    f"{file}: {key} must be {_shown(value)}, received {_shown(received)}"
+                )
+
+
+def _shown(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else f"{value!r:.80}"
+
+
+def _read_added(path: Path, vocabulary: list[str]) -> list[AddedToken]:
+    """Return the tokens that are matched whole in texts. Warn of tokens without an id."""
+    declared = {
+        name: token
+        for name, (_, token) in added_tokens.read(path).items()
+        if name not in added_tokens.SPECIAL
+    }
+    known = set(vocabulary)
+    unknown = [name for name in declared if name not in known]
+    if unknown:
+        warnings.warn(
+            f"{path}: the vocabulary has no row for the added tokens "
+            f"{printable(', '.join(unknown), 200)}, so they are plain text",
+            stacklevel=level_of_caller(),
+        )
+    return [token for name, token in declared.items() if name in known]
+
+
+def write_with_vocabulary(
+    path: Path, tokenizer: Mapping[str, Any], vocabulary: Sequence[str]
+) -> None:
+    """Write vocab.txt and tokenizer_config.json: the inverse of `read_vocabulary` and `read`."""
+    pieces = added_tokens.word_pieces(vocabulary, tokenizer.get("added_tokens", ()))
+    folder.write_vocabulary(path / VOCABULARY_FILE, pieces)
+    write(path, tokenizer, vocabulary)
+
+
+def write(path: Path, tokenizer: Mapping[str, Any], vocabulary: Sequence[str]) -> None:
     """Write `Checkpoint.tokenizer` to tokenizer_config.json: the inverse of `read`."""
     found = {
         "tokenizer_class": "BertTokenizer",
@@ -81,4 +209,10 @@ def write(path: str | Path, tokenizer: Mapping[str, Any]) -> None:
         "model_max_length": tokenizer["sequence_length"] or _NO_LIMIT,
         **{f"{name}_token": f"[{name.upper()}]" for name in ("pad", "unk", "cls", "sep", "mask")},
     }
-    folder.write_json(Path(path) / FILE, found)
+    if "added_tokens" in tokenizer:
+        ids = {token: index for index, token in enumerate(vocabulary)}
+        found["added_tokens_decoder"] = {
+            str(ids[token.content]): {**dataclasses.asdict(token), "special": False}
+            for token in tokenizer["added_tokens"]
+        }
+    folder.write_json(path / FILE, found)

@@ -10,6 +10,8 @@ import warnings
 
 import keras
 
+from keras_bert.checkpoints import tokenizer_json
+from keras_bert.checkpoints.folder import write_json
 from keras_bert.exporting import agreement, model_card, onnx_graph, windows
 from keras_bert.exporting.onnx_folder import LABELS_FILE, MODEL_FILE, TEXT_TASKS, OnnxOutput
 from keras_bert.model_structure import find_encoder, find_output, find_task, max_sequence_length
@@ -324,24 +326,22 @@ def _axes(value_info):
 
 def _write_tokenizer(encoder, folder):
     """Write the vocabulary, and Hugging Face's tokenizer with the options of the preprocessor."""
-    tokenizers = _import("tokenizers")
     preprocessor = encoder.preprocessor
     preprocessor.save_assets(str(folder))
-    vocabulary = {token: index for index, token in enumerate(preprocessor.vocabulary)}
-    tokenizer = tokenizers.Tokenizer(
-        tokenizers.models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=200)
-    )
-    tokenizer.normalizer = tokenizers.normalizers.BertNormalizer(
-        clean_text=True,
-        handle_chinese_chars=preprocessor.split_cjk,
-        strip_accents=preprocessor.strip_accents,
-        lowercase=preprocessor.lowercase,
-    )
-    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
-    tokenizer.decoder = tokenizers.decoders.WordPiece()
-    tokenizer.post_processor = tokenizers.processors.BertProcessing(
-        ("[SEP]", vocabulary["[SEP]"]), ("[CLS]", vocabulary["[CLS]"])
-    )
-    tokenizer.enable_truncation(max_sequence_length(encoder))
-    tokenizer.enable_padding(pad_id=vocabulary["[PAD]"], pad_token="[PAD]")
-    tokenizer.save(str(folder / "tokenizer.json"))
+    options = preprocessor.tokenizer_options()
+    content = tokenizer_json.content(preprocessor.vocabulary, options, special=False)
+    content["truncation"] = {
+        "direction": "Right",
+        "max_length": max_sequence_length(encoder),
+        "strategy": "LongestFirst",
+        "stride": 0,
+    }
+    content["padding"] = {
+        "strategy": "BatchLongest",
+        "direction": "Right",
+        "pad_to_multiple_of": None,
+        "pad_id": preprocessor.tokenizer.token_id("[PAD]"),
+        "pad_type_id": 0,
+        "pad_token": "[PAD]",
+    }
+    write_json(folder / tokenizer_json.FILE, content)

@@ -9,6 +9,7 @@ import numpy as np
 
 from keras_bert import checkpoints, heads, keras_internals
 from keras_bert.checkpoints import keras_hub, model_garden_encoder
+from keras_bert.checkpoints.added_tokens import word_pieces
 from keras_bert.checkpoints.canonical import (
     OPTIONAL_GROUPS,
     Checkpoint,
@@ -16,6 +17,7 @@ from keras_bert.checkpoints.canonical import (
     EmbeddingModules,
     group_of,
 )
+from keras_bert.checkpoints.folder import default_tokenizer
 from keras_bert.checkpoints.huggingface_heads import TORCH_ACTIVATIONS
 from keras_bert.encoder import BertEncoder
 from keras_bert.layers import UnitLength, initializer, without_initial_weights
@@ -143,15 +145,8 @@ def to_checkpoint(model):
         path=model.name,
         config=config,
         weights=weights,
-        vocabulary=None
-        if preprocessor is None
-        else _complete_vocabulary(preprocessor.vocabulary, config),
-        tokenizer={
-            "lowercase": True if preprocessor is None else preprocessor.lowercase,
-            "strip_accents": True if preprocessor is None else preprocessor.strip_accents,
-            "split_cjk": True if preprocessor is None else preprocessor.split_cjk,
-            "sequence_length": None if preprocessor is None else preprocessor.max_sequence_length,
-        },
+        vocabulary=None if preprocessor is None else _complete_vocabulary(preprocessor, config),
+        tokenizer=_tokenizer_options(preprocessor),
         labels=labels if task in _CLASSIFIERS else None,
         task=task,
         multi_label=bool(getattr(output, "multi_label", False)),
@@ -161,6 +156,16 @@ def to_checkpoint(model):
         pooling=encoder.pooling,
         embedding=_embedding_modules(model) if task == "embedder" else None,
     )
+
+
+def _tokenizer_options(preprocessor):
+    """Return `Checkpoint.tokenizer` for a `Preprocessor` or `None`."""
+    if preprocessor is None:
+        return default_tokenizer(lowercase=True)
+    options = preprocessor.tokenizer_options()
+    if not options["added_tokens"]:
+        del options["added_tokens"]
+    return {**options, "sequence_length": preprocessor.max_sequence_length}
 
 
 def from_keras_hub(model, task=None, **options):
@@ -208,7 +213,10 @@ def _preprocessor(checkpoint, sequence_length, longest):
             **options,
         )
     except ValueError as error:
-        raise ValueError(f"{checkpoint.path}: {error}") from error
+        raise ValueError(
+            f"{checkpoint.path}: {error} To load the encoder without a preprocessor, remove the "
+            "vocabulary from a copy of the folder."
+        ) from error
 
 
 def _head(encoder, task, checkpoint, fresh, options):
@@ -310,8 +318,14 @@ def _embedding_modules(model):
     )
 
 
-def _complete_vocabulary(vocabulary, config):
-    """Return the vocabulary with a name for each id, because file formats need all of them."""
+def _complete_vocabulary(preprocessor, config):
+    """Return the vocabulary with a name for each id, which some libraries need.
+
+    Added tokens at its end stay there, see `added_tokens.word_pieces`.
+    """
+    vocabulary = list(preprocessor.vocabulary)
+    if len(word_pieces(vocabulary, preprocessor.added_tokens)) < len(vocabulary):
+        return vocabulary
     unnamed = range(len(vocabulary), config["vocab_size"])
     return [*vocabulary, *(f"[unused{index}]" for index in unnamed)]
 

@@ -1,14 +1,19 @@
 """Download single files over HTTP."""
 
+import concurrent.futures
 import pathlib
 import shutil
+import socket
 import sys
+import threading
 import urllib.parse
+import urllib.request
 
 from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.files import atomic_write, remove_stale_temporaries, sha256_of
 
-_TIMEOUT = 10.0  # seconds to wait for a connection and for each block
+_CONNECTION_TIMEOUT = 2.0  # seconds
+_TIMEOUT = 10.0  # seconds to wait for each block
 _BLOCK_BYTES = 2**20
 
 
@@ -31,6 +36,44 @@ def fetch(url, path, *, sha256=None):
         _download(url, temporary)
         _check_sha256(temporary, sha256, public_address(url), "check the address or try again")
     return path
+
+
+def ask(url, request):
+    """Return `request()`. Raise `OSError` if its server accepts no connection in two seconds.
+
+    Libraries wait much longer for a connection, because they wait as long for an answer.
+    """
+    seconds = _CONNECTION_TIMEOUT
+    answer = _in_background(request)
+    connected = _in_background(lambda: _connect(url, seconds))
+    concurrent.futures.wait([answer], seconds)
+    has_connection = connected.done() and connected.exception() is None
+    if not answer.done() and not has_connection:
+        raise OSError(f"{public_address(url)} does not answer within {seconds:g} seconds")
+    return answer.result()
+
+
+def _in_background(function):
+    """Return the `Future` of a function in a thread that does not keep the program alive."""
+    future: concurrent.futures.Future = concurrent.futures.Future()
+
+    def run():
+        try:
+            future.set_result(function())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future
+
+
+def _connect(url, seconds):
+    """Connect to the server of an address, or to the proxy in front of it."""
+    parts = urllib.parse.urlsplit(url)
+    if not urllib.request.proxy_bypass(parts.hostname):
+        parts = urllib.parse.urlsplit(urllib.request.getproxies().get(parts.scheme, url))
+    port = parts.port or {"http": 80}.get(parts.scheme, 443)
+    socket.create_connection((parts.hostname, port), seconds).close()
 
 
 def public_address(url):
@@ -59,7 +102,7 @@ def _download(url, file):
     downloader = pooch.HTTPDownloader(
         progressbar=sys.stderr.isatty(),
         chunk_size=_BLOCK_BYTES,
-        timeout=_TIMEOUT,
+        timeout=(_CONNECTION_TIMEOUT, _TIMEOUT),
         headers={"User-Agent": "keras_bert", "Accept-Encoding": "identity"},
         hooks={"response": on_response},
     )

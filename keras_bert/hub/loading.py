@@ -16,7 +16,7 @@ from keras_bert.encoder import BertEncoder
 from keras_bert.hub import conversion, own_files, resolve
 from keras_bert.provenance import MODEL_FILE
 from keras_bert.runtime.files import atomic_write
-from keras_bert.runtime.reading import first_line, one_line
+from keras_bert.runtime.reading import check_not_lfs_pointer, first_line, one_line
 from keras_bert.untrusted import keras_file
 from keras_bert.untrusted.keras_config import Refused
 
@@ -349,6 +349,7 @@ def _read_model(path, trusted):
 
 
 def _load_keras(path, task, trusted):
+    check_not_lfs_pointer(path)
     if not zipfile.is_zipfile(path):
         raise ValueError(
             f"{path} is not a model that Keras can read: it is not a complete archive; download or "

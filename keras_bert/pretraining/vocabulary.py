@@ -5,14 +5,17 @@ learns tokens from the counts alone, so its own normalization and word splitting
 """
 
 import collections
+import errno
 import functools
 import itertools
+import os
 import pathlib
 import re
 
 import numpy as np
 
 from keras_bert.checkpoints import folder, tokenizer_config
+from keras_bert.checkpoints.added_tokens import word_pieces
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.files import atomic_write
 from keras_bert.text import unicode_tables
@@ -179,7 +182,7 @@ def coverage(documents, tokenizer):
     }
 
 
-def write(path, vocabulary, *, lowercase=True, strip_accents=None, split_cjk=True):
+def write(path, vocabulary, *, lowercase=True, strip_accents=None, split_cjk=True, added_tokens=()):
     """Write a vocabulary and its options to a folder, in the files of a checkpoint.
 
     A token that contains a line end, or has white space around it, is a `ValueError`.
@@ -191,18 +194,24 @@ def write(path, vocabulary, *, lowercase=True, strip_accents=None, split_cjk=Tru
         "strip_accents": lowercase if strip_accents is None else strip_accents,
         "split_cjk": split_cjk,
     }
-    text = folder.vocabulary_text(path / VOCABULARY_FILE, vocabulary)
+    if added_tokens:
+        options["added_tokens"] = list(added_tokens)
+    pieces = word_pieces(vocabulary, added_tokens)
+    text = folder.vocabulary_text(path / VOCABULARY_FILE, pieces)
     # vocab.txt is written to a temporary file first and appears last. If the disk is full, the
     # folder therefore never has new options beside an old vocabulary.
     with atomic_write(path / VOCABULARY_FILE) as beside:
         beside.write_text(text, encoding="utf-8", newline="\n")
-        tokenizer_config.write(path, {**options, "sequence_length": None})
+        tokenizer_config.write(path, {**options, "sequence_length": None}, vocabulary)
 
 
 def read(path):
     """Read (tokens, dict of `Preprocessor` options) from a folder of `write` or a checkpoint."""
     path = pathlib.Path(path)
-    vocabulary = folder.read_vocabulary(path / VOCABULARY_FILE)
+    vocabulary = tokenizer_config.read_vocabulary(path, folder.MAX_TOKENS)
+    if vocabulary is None:
+        missing = str(path / VOCABULARY_FILE)
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), missing)
     limit = {"max_position_embeddings": 512}
     options = dict(tokenizer_config.read(path, vocabulary, limit))
     del options["sequence_length"]

@@ -11,6 +11,7 @@ from keras_bert.runtime.escaping import printable
 
 __all__ = [
     "check_json",
+    "check_not_lfs_pointer",
     "first_line",
     "json_value",
     "one_line",
@@ -22,6 +23,7 @@ __all__ = [
 ]
 
 _MAX_MESSAGE = 500  # characters
+_LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 # Limits of JSON. A tokenizer with 500,000 tokens and a million merges has 2**20 lists.
 _MAX_DEPTH = 100
 _MAX_CONTAINERS = 2**21  # lists and objects; an object takes 200 bytes of memory
@@ -41,12 +43,27 @@ _BEFORE_REASON = re.compile(
 _AFTER_REASON = re.compile(r"(?:\n\nArguments received by | Full object config: ).*", re.DOTALL)
 
 
+def check_not_lfs_pointer(file: Path) -> None:
+    """Raise a `ValueError` if a file is the pointer that git leaves in place of a large file."""
+    with open(file, "rb") as stream:
+        _refuse_lfs_pointer(file, stream.read(len(_LFS_POINTER)))
+
+
+def _refuse_lfs_pointer(file: Path, data: bytes) -> None:
+    if data.startswith(_LFS_POINTER):
+        raise ValueError(
+            f"{file}: is a git-lfs pointer, not the file itself; run `git lfs pull` in its folder, "
+            "or download the file again"
+        )
+
+
 def read_bytes(file: Path, limit: int) -> bytes:
     """Return the content of a file, or raise a `ValueError` if it has more than `limit` bytes."""
     with open(file, "rb") as stream:
         data = stream.read(limit + 1)
     if len(data) > limit:
         raise ValueError(f"{file}: must have at most {limit} bytes, received more")
+    _refuse_lfs_pointer(file, data)
     return data
 
 

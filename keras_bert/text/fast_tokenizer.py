@@ -126,7 +126,7 @@ def _fast_tokenizer(tokenizer):
     """Return tensorflow-text's tokenizer for the same vocabulary and options, or `None`."""
     if tokenizer.strip_accents != tokenizer.lowercase or not tokenizer.split_cjk:
         return None
-    if len(set(tokenizer.vocabulary)) < len(tokenizer.vocabulary):
+    if len(set(tokenizer.vocabulary)) < len(tokenizer.vocabulary) or tokenizer.added_tokens:
         return None
     try:
         import tensorflow_text

@@ -3,17 +3,20 @@
 TensorFlow is imported on first use, so that other backends can load an encoder without it.
 """
 
+import dataclasses
 import pathlib
 
 import keras
 
 from keras_bert import keras_internals
 from keras_bert.checkpoints import folder
+from keras_bert.checkpoints.added_tokens import as_added_token
 from keras_bert.runtime.arguments import as_integer
+from keras_bert.token_model import refuse_hdf5
 
 VOCABULARY_FILE = "vocab.txt"
 MIN_LENGTH = 3  # [CLS] and two [SEP]
-_TOKENIZER_OPTIONS = ("lowercase", "strip_accents", "split_cjk")
+_TOKENIZER_OPTIONS = ("lowercase", "strip_accents", "split_cjk", "added_tokens")
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -38,9 +41,13 @@ class Preprocessor(keras.layers.Layer):
         lowercase: lower-case as `str.lower` does.
         strip_accents: drop combining marks after NFD. Defaults to `lowercase`.
         split_cjk: make each CJK ideograph a word.
+        added_tokens: tokens of the vocabulary that are matched whole in texts, before a text is
+            split into words, as `tokenizers.AddedToken` of Hugging Face: strings, or dicts of
+            `content` and any of `lstrip`, `rstrip`, `single_word` and `normalized`.
 
     Raises:
-        ValueError: if a length is below 3, or the vocabulary lacks [UNK], [CLS], [SEP] or [PAD].
+        ValueError: if a length is below 3, the vocabulary lacks an added token, [UNK], [CLS],
+            [SEP] or [PAD], or it is not WordPiece.
 
     Example:
 
@@ -59,6 +66,7 @@ class Preprocessor(keras.layers.Layer):
         lowercase=True,
         strip_accents=None,
         split_cjk=True,
+        added_tokens=(),
         name="preprocessor",
         **kwargs,
     ):
@@ -68,6 +76,8 @@ class Preprocessor(keras.layers.Layer):
         self.lowercase = lowercase
         self.strip_accents = lowercase if strip_accents is None else strip_accents
         self.split_cjk = split_cjk
+        # Keras' __setattr__ would make lists of its own of the tokens.
+        object.__setattr__(self, "_added_tokens", tuple(map(as_added_token, added_tokens)))
         keras_internals.accept_strings(self)
         self._store_vocabulary(None)
         self._tokenizer = None
@@ -95,16 +105,33 @@ class Preprocessor(keras.layers.Layer):
     def max_sequence_length(self, value):
         self._max_sequence_length = as_integer("max_sequence_length", value, MIN_LENGTH)
 
+    @property
+    def added_tokens(self):
+        """Tokens that are matched whole in texts, a tuple of `AddedToken`."""
+        return self._added_tokens
+
+    def tokenizer_options(self):
+        """Return the options that change the ids, {argument of `Preprocessor`: value}."""
+        return {name: getattr(self, name) for name in _TOKENIZER_OPTIONS}
+
     def _set_vocabulary(self, vocabulary):
         if isinstance(vocabulary, (str, pathlib.Path)):
             vocabulary = folder.read_vocabulary(pathlib.Path(vocabulary))
         vocabulary = tuple(str(token) for token in vocabulary)
         tokens = set(vocabulary)
-        for special in ("[UNK]", "[CLS]", "[SEP]", "[PAD]"):
-            if special not in tokens:
+        missing = [name for name in ("[UNK]", "[CLS]", "[SEP]", "[PAD]") if name not in tokens]
+        if missing:
+            raise ValueError(
+                f"The vocabulary ({len(vocabulary)} tokens) has no {', '.join(missing)}. Add "
+                "each, or write it in place of a token that no text needs, such as [unused1]."
+            )
+        for added in self.added_tokens:
+            if added.content not in tokens:
                 raise ValueError(
-                    f"The vocabulary ({len(vocabulary)} tokens) has no {special}; add this token."
+                    f"The vocabulary ({len(vocabulary)} tokens) has no {added.content!r}, which is "
+                    "one of the added_tokens; add this token."
                 )
+        folder.refuse_sentencepiece("The vocabulary", vocabulary)
         broken = next((token for token in vocabulary if "\n" in token or "\r" in token), None)
         if broken is not None:
             raise ValueError(
@@ -133,12 +160,7 @@ class Preprocessor(keras.layers.Layer):
         if self._tokenizer is None:
             from keras_bert.text.tokenizer import WordPieceTokenizer
 
-            self._tokenizer = WordPieceTokenizer(
-                self.vocabulary,
-                lowercase=self.lowercase,
-                strip_accents=self.strip_accents,
-                split_cjk=self.split_cjk,
-            )
+            self._tokenizer = WordPieceTokenizer(self.vocabulary, **self.tokenizer_options())
         return self._tokenizer
 
     def with_options(self, **options):
@@ -159,7 +181,7 @@ class Preprocessor(keras.layers.Layer):
         copy = type(self).from_config({**self.get_config(), **options})
         copy._store_vocabulary(self.vocabulary)
         # The tables of a tokenizer take time to build and do not change.
-        if all(getattr(copy, name) == getattr(self, name) for name in _TOKENIZER_OPTIONS):
+        if copy.tokenizer_options() == self.tokenizer_options():
             copy._tokenizer = self._tokenizer
         return copy
 
@@ -286,6 +308,11 @@ class Preprocessor(keras.layers.Layer):
 
     def get_config(self):
         """Return the options, without the vocabulary, which is an asset."""
+        if keras_internals.is_writing_hdf5():
+            refuse_hdf5(self.name)
+        options = {}
+        if self.added_tokens:
+            options["added_tokens"] = [dataclasses.asdict(token) for token in self.added_tokens]
         return {
             **super().get_config(),
             "dtype": "int32",
@@ -294,6 +321,7 @@ class Preprocessor(keras.layers.Layer):
             "lowercase": self.lowercase,
             "strip_accents": self.strip_accents,
             "split_cjk": self.split_cjk,
+            **options,
         }
 
     @classmethod

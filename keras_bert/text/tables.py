@@ -6,10 +6,10 @@ point that occurs in no token.
 
 import numpy as np
 
+from keras_bert.checkpoints.tokenizer_json import MAX_WORD_LENGTH
 from keras_bert.text import unicode_tables
 
 SUFFIX = "##"
-MAX_WORD_LENGTH = 200  # characters; `max_input_chars_per_word` of Google's WordpieceTokenizer
 
 # An entry of the code point table is an int32: 21 bits of value, 2 bits of count, then flags.
 VALUE_BITS = 21
@@ -39,9 +39,12 @@ HASH_MULTIPLIERS = (-7046029254386353131, -4417276706812531889)  # odd, high ent
 HASH_SHIFT = 32
 
 
-def lookup_tables(ids, lowercase, strip_accents, split_cjk):
-    """Build the tables of a tokenizer's graph, {name: array}, from a vocabulary, {token: id}."""
-    alphabet = _Alphabet(ids)
+def lookup_tables(ids, lowercase, strip_accents, split_cjk, other_texts=()):
+    """Build the tables of a tokenizer's graph, {name: array}, from a vocabulary, {token: id}.
+
+    The alphabet also has the code points of `other_texts`.
+    """
+    alphabet = Alphabet([*ids, *other_texts])
     return {
         **_code_point_table(alphabet, lowercase, strip_accents, split_cjk),
         **_word_table(ids, alphabet),
@@ -54,7 +57,7 @@ def code_points(text):
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32).astype(np.int32)
 
 
-class _Alphabet:
+class Alphabet:
     """Numbers the characters of a vocabulary from 1; 0 is every other character."""
 
     def __init__(self, tokens):
@@ -133,7 +136,7 @@ def code_point_entries(lowercase, strip_accents, split_cjk):
 
     The values and counts of the entries are without meaning: there is no vocabulary.
     """
-    table = _code_point_table(_Alphabet([" "]), lowercase, strip_accents, split_cjk)
+    table = _code_point_table(Alphabet([" "]), lowercase, strip_accents, split_cjk)
     codes = np.arange(unicode_tables.CODE_POINTS)
     return table["entries"][table["entries_page"][codes // PAGE] + codes % PAGE]
 
@@ -209,10 +212,14 @@ def _token_trie(ids, alphabet):
     tokens = [token for token in ids if len(token.removeprefix(SUFFIX)) <= MAX_WORD_LENGTH]
     is_suffix = np.array([token.startswith(SUFFIX) for token in tokens])
     token_ids = np.array([ids[token] for token in tokens], np.int32)
-    characters, start, length = _encode_tokens(
-        [token.removeprefix(SUFFIX) for token in tokens], alphabet
-    )
-    node = np.where(is_suffix, TRIE_SUFFIX_ROOT, TRIE_ROOT).astype(np.int64)
+    texts = [token.removeprefix(SUFFIX) for token in tokens]
+    return trie(texts, token_ids, np.where(is_suffix, TRIE_SUFFIX_ROOT, TRIE_ROOT), alphabet)
+
+
+def trie(texts, token_ids, roots, alphabet):
+    """Tables of a trie of texts that begin at one of two roots; each text has an id."""
+    characters, start, length = _encode_tokens(texts, alphabet)
+    node = roots.astype(np.int64)
     node_keys = [np.array([-1, -1])]  # no edge leads to the two roots
     node_tokens = [np.array([-1, -1])]
     count = 2

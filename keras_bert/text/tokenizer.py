@@ -13,8 +13,9 @@ import warnings
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.checkpoints.added_tokens import as_added_token, word_pieces
 from keras_bert.runtime.warn import level_of_caller
-from keras_bert.text import tables, unicode_tables, wordpiece
+from keras_bert.text import tables, token_matching, unicode_tables, wordpiece
 
 UNKNOWN = "[UNK]"
 _MIN_MISMATCHES = 100  # tokens that must mismatch the options before a warning
@@ -32,9 +33,10 @@ class WordPieceTokenizer:
         lowercase: lower-case as `str.lower` does.
         strip_accents: decompose (NFD) and drop combining marks. Defaults to `lowercase`.
         split_cjk: make each CJK ideograph a word.
+        added_tokens: tokens that are matched whole in texts, as for `Preprocessor`.
 
     Raises:
-        ValueError: if the vocabulary is empty or lacks [UNK].
+        ValueError: if the vocabulary is empty, or lacks [UNK] or an added token.
 
     Warns:
         UserWarning: if many tokens of the vocabulary can never match with these options.
@@ -46,7 +48,9 @@ class WordPieceTokenizer:
     [[2, 3, 4, 5], [1]]
     """
 
-    def __init__(self, vocabulary, *, lowercase=True, strip_accents=None, split_cjk=True):
+    def __init__(
+        self, vocabulary, *, lowercase=True, strip_accents=None, split_cjk=True, added_tokens=()
+    ):
         vocabulary = list(vocabulary)
         if not vocabulary:
             raise ValueError(f"The vocabulary is empty; give a list of tokens with {UNKNOWN}.")
@@ -60,13 +64,44 @@ class WordPieceTokenizer:
         self.lowercase = lowercase
         self.strip_accents = lowercase if strip_accents is None else strip_accents
         self.split_cjk = split_cjk
+        self.added_tokens = tuple(map(as_added_token, added_tokens))
+        for token in self.added_tokens:
+            if token.content not in ids:
+                raise ValueError(
+                    f"The vocabulary ({len(vocabulary)} tokens) has no {token.content!r}, which is "
+                    "one of the added_tokens; add this token."
+                )
         self.unknown_id = ids[UNKNOWN]
         self._ids = ids
-        _warn_of_mismatch(ids, lowercase, self.strip_accents)
-        arrays = tables.lookup_tables(ids, lowercase, self.strip_accents, split_cjk)
+        pieces = {token: ids[token] for token in word_pieces(vocabulary, self.added_tokens)}
+        _warn_of_mismatch(pieces, lowercase, self.strip_accents)
+        texts = self._make_matchers(pieces)
+        arrays = tables.lookup_tables(pieces, lowercase, self.strip_accents, split_cjk, texts)
         # Eager tensors, so that all graphs traced from this tokenizer share one copy.
         with tf.init_scope(), tf.device("CPU:0"):
             self._constants = {name: tf.constant(array) for name, array in arrays.items()}
+
+    def _make_matchers(self, pieces):
+        """Make the matchers of added tokens, and return the normalized texts of these tokens."""
+        exact = [token for token in self.added_tokens if not token.normalized]
+        contents = [token.content for token in exact]
+        self._exact_matcher = self._normalized_matcher = None
+        if exact:
+            alphabet = tables.Alphabet(contents)
+            self._exact_matcher = token_matching.Matcher(exact, contents, self._ids, alphabet)
+        normalized = {}
+        for token in self.added_tokens:
+            text = token_matching.normalize(token.content, self.lowercase, self.strip_accents)
+            if token.normalized and text:
+                normalized[token] = text
+        texts = list(normalized.values())
+        if texts:
+            alphabet = tables.Alphabet([*pieces, *texts])
+            tokens = list(normalized)
+            self._normalized_matcher = token_matching.Matcher(
+                tokens, texts, self._ids, alphabet, separates_cjk=self.split_cjk
+            )
+        return texts
 
     def token_id(self, token):
         """Return the id of a token. Raises `KeyError` if the vocabulary lacks it."""
@@ -183,25 +218,72 @@ class WordPieceTokenizer:
         """
         constants = self._constants
         entries = _look_up(constants, "entries", code_points)
-        boundary = _boundaries(entries, row_splits)
-        characters, source, is_first = _normalize(
-            constants,
-            entries,
-            code_points,
-            row_splits,
-            boundary,
-            self.lowercase,
-            self.strip_accents,
-        )
-        words = _group_words(is_first)
-        tokens = wordpiece.tokenize_words(constants, characters, words, self.unknown_id)
+        if self.added_tokens:
+            characters, added_ids, added_last = self._match(entries, code_points, row_splits)
+        else:
+            boundary = _boundaries(entries, row_splits)
+            characters = self._normalize(entries, code_points, row_splits, boundary)
+        source = characters.source
+        words = _group_words(characters.is_first)
+        tokens = wordpiece.tokenize_words(constants, characters.values, words, self.unknown_id)
+        ids = tokens["id"]
+        last = tf.gather(source, tokens["first"] + tokens["length"] - 1)
+        if self.added_tokens:
+            added = tf.gather(added_ids, tokens["first"])
+            ids = tf.where(added < 0, ids, added)
+            last = tf.where(added < 0, last, tf.gather(added_last, tokens["first"]))
         first_words = tf.searchsorted(tf.gather(source, words["start"]), row_splits)
         return (
-            tokens["id"],
+            ids,
             tokens["word"],
             tf.gather(source, tokens["first"]),
-            tf.gather(source, tokens["first"] + tokens["length"] - 1),
+            last,
             tf.cast(tf.gather(tokens["splits"], first_words), tf.int64),
+        )
+
+    def _match(self, entries, code_points, row_splits):
+        """Normalize code points, and replace added tokens by words, see `token_matching`.
+
+        Returns `Characters`; the id of the added token that begins at each character or -1, int32
+        (m,); and the last code point of that token, int64 (m,).
+        """
+        is_space = tf.not_equal(entries & tables.SPACE, 0)
+        added_ids = tf.fill(tf.shape(entries), -1)
+        added_last = tf.range(tf.size(entries, tf.int64))
+        if self._exact_matcher is not None:
+            values = self._exact_matcher.encode(code_points)
+            matches = self._exact_matcher.find(values, row_splits, is_space, code_points)
+            entries, row_splits, added_ids, added_last = token_matching.cover_code_points(
+                matches, entries, row_splits
+            )
+        boundary = _boundaries(entries, row_splits)
+        if self._normalized_matcher is None:
+            characters = self._normalize(entries, code_points, row_splits, boundary)
+            source = characters.source
+            return characters, tf.gather(added_ids, source), tf.gather(added_last, source)
+        # Keep white space, which separates the words of a token.
+        is_space = tf.not_equal(entries & tables.SPACE, 0)
+        space = self._normalized_matcher.encode(tf.constant([ord(" ")]))[0]
+        entries = tf.where(is_space, space | 1 << tables.VALUE_BITS | tables.SPACE, entries)
+        characters = self._normalize(entries, code_points, row_splits, boundary)
+        source = characters.source
+        is_space = tf.gather(is_space, source)
+        matches = self._normalized_matcher.find(
+            characters.values,
+            tf.searchsorted(source, row_splits, out_type=tf.int64),
+            is_space,
+            tf.gather(code_points, source),
+        )
+        characters, ids, last = token_matching.cover_characters(matches, characters, is_space)
+        source = characters.source
+        is_exact = tf.gather(added_ids, source) >= 0
+        ids = tf.where(is_exact, tf.gather(added_ids, source), ids)
+        return characters, ids, tf.where(is_exact, tf.gather(added_last, source), last)
+
+    def _normalize(self, entries, code_points, row_splits, boundary):
+        options = (self.lowercase, self.strip_accents)
+        return token_matching.Characters(
+            *_normalize(self._constants, entries, code_points, row_splits, boundary, *options)
         )
 
     def _byte_limits(self, code_points, byte_starts, texts, row_splits):

@@ -8,8 +8,8 @@ import tensorflow as tf
 from keras_bert.text import tables
 
 # The token that starts at a character is an int32: its id, and its length in 8 bits (at most 200).
-_LENGTH_BITS = 8
-_LENGTH = (1 << _LENGTH_BITS) - 1
+LENGTH_BITS = 8
+LENGTH = (1 << LENGTH_BITS) - 1
 
 
 def tokenize_words(constants, characters, words, unknown_id):
@@ -86,7 +86,7 @@ def _split_words(constants, characters, words, word_ids, unmatched_characters, u
     word = tf.cumsum(tf.cast(is_first, tf.int32)) - 1  # (k,), index into unmatched_words
     # Google does not search words over 200 characters: they are always [UNK].
     searched = tf.where(length > tables.MAX_WORD_LENGTH, 0, limit)
-    best = _longest_matches(
+    best = longest_matches(
         constants, tf.gather(characters, unmatched_characters), is_first, tf.gather(searched, word)
     )  # (k,)
     starts_token, is_complete = _follow(best, limit - length, limit)
@@ -114,7 +114,7 @@ def _split_words(constants, characters, words, word_ids, unmatched_characters, u
     best = tf.gather(best, token_start)
     return {
         "id": merge(
-            tf.where(word_ids < 0, unknown_id, word_ids), tf.bitwise.right_shift(best, _LENGTH_BITS)
+            tf.where(word_ids < 0, unknown_id, word_ids), tf.bitwise.right_shift(best, LENGTH_BITS)
         ),
         "word": merge(
             tf.range(tf.size(word_ids)), tf.cast(tf.gather(unmatched_words, token_word), tf.int32)
@@ -122,12 +122,12 @@ def _split_words(constants, characters, words, word_ids, unmatched_characters, u
         "first": merge(
             words["start"], tf.cast(tf.gather(unmatched_characters, token_start), tf.int32)
         ),
-        "length": merge(words["length"], best & _LENGTH),
+        "length": merge(words["length"], best & LENGTH),
         "splits": splits,
     }
 
 
-def _longest_matches(constants, characters, is_first, limit):
+def longest_matches(constants, characters, is_first, limit):
     """Return id and length, packed, of the longest token at each character; int32 (k,).
 
     The length is 0 where no token starts. `is_first` bool (k,) is True where a word starts; `limit`
@@ -141,7 +141,7 @@ def _longest_matches(constants, characters, is_first, limit):
         start, node = tf.gather(start, alive), tf.gather(child, alive)
         token = tf.gather(constants["node_tokens"], node)
         ends = tf.where(token >= 0)[:, 0]
-        packed = tf.bitwise.left_shift(tf.gather(token, ends), _LENGTH_BITS) | (depth + 1)
+        packed = tf.bitwise.left_shift(tf.gather(token, ends), LENGTH_BITS) | (depth + 1)
         best = tf.tensor_scatter_nd_update(best, tf.gather(start, ends)[:, None], packed)
         unfinished = tf.where(start + depth + 1 < tf.gather(limit, start))[:, 0]
         return depth + 1, tf.gather(start, unfinished), tf.gather(node, unfinished), best
@@ -179,13 +179,13 @@ def _child(constants, node, character):
 def _follow(best, start, limit):
     """Step from token to token through each word.
 
-    `best` int32 (k,) is from `_longest_matches`; `start` and `limit` int32 (u,) are the bounds
+    `best` int32 (k,) is from `longest_matches`; `start` and `limit` int32 (u,) are the bounds
     of each word. Returns True where a token of the word starts, bool (k,), and True for words
     whose tokens reach the end, bool (u,).
     """
 
     def step(word, at, starts_token, is_complete):
-        length = tf.gather(best, at) & _LENGTH
+        length = tf.gather(best, at) & LENGTH
         starts_token = tf.tensor_scatter_nd_update(starts_token, at[:, None], length > 0)
         stuck = tf.boolean_mask(word, tf.equal(length, 0))
         is_complete = tf.tensor_scatter_nd_update(

@@ -9,7 +9,7 @@ import unicodedata
 import zipfile
 import zlib
 
-from keras_bert.runtime.reading import one_line
+from keras_bert.runtime.reading import check_not_lfs_pointer, one_line
 from keras_bert.untrusted import containers
 
 _BLOCK_BYTES = 2**20
@@ -29,6 +29,7 @@ def unpack(archive: str | os.PathLike[str], folder: str | os.PathLike[str]) -> N
     with a path outside of the folder.
     """
     archive, folder = pathlib.Path(archive), pathlib.Path(folder)
+    check_not_lfs_pointer(archive)
     try:
         with open(archive, "rb") as stream:
             containers.list_members(stream)

@@ -201,12 +201,13 @@ VALUE_ARGUMENTS = _names(
 # The same of this package's own layers, with lists and dicts of any length.
 OWN_ARGUMENTS = _names(
     """
-    attention_dropout attention_probs_dropout_prob characters default_prompt dropout
-    hidden_dropout_prob hidden_size initializer_range intermediate_size label_type labels
-    layer_norm_eps long_texts lowercase max_position_embeddings max_sequence_length mode multi_label
-    name names no_answer noise_shape normalize num_attention_heads num_heads num_hidden_layers pairs pooling
-    prompts rate rematerialize seed sequence_length similarity split_cjk strip_accents task
-    trainable type_vocab_size vocab_size
+    activation added_tokens attention_dropout attention_probs_dropout_prob characters
+    default_prompt dropout hidden_dropout_prob hidden_size initializer_range intermediate_size
+    label_type labels layer_norm_eps long_texts lowercase max_position_embeddings
+    max_sequence_length mode multi_label name names no_answer noise_shape normalize
+    num_attention_heads num_heads num_hidden_layers pairs pooling prompts rate rematerialize
+    seed sequence_length similarity split_cjk strip_accents task tied trainable type_vocab_size
+    vocab_size
     """
 )
 

@@ -210,7 +210,7 @@ def test_assign_rejects_unused_weights_by_default():
         (b"[PAD]\na\n##b\n", ["[PAD]", "a", "##b"]),
         (b"[PAD]\na", ["[PAD]", "a"]),  # no newline at the end
         (b"[PAD]\r\na\r\n", ["[PAD]", "a"]),
-        (b"a\n\nb\n\n", ["a", "", "b", ""]),  # the last line end starts no token
+        (b"a\n\nb\n", ["a", "", "b"]),  # the last line end starts no token
         (b" a\t\nb c\n", ["a", "b c"]),
         (b"a\nb\na\n", ["a", "b", "a"]),
         (b"\n", [""]),
@@ -223,6 +223,12 @@ def test_read_vocabulary_matches_google(tmp_path, data, expected):
     file = tmp_path / "vocab.txt"
     file.write_bytes(data)
     assert folder.read_vocabulary(file) == expected
+
+
+@pytest.mark.parametrize("data", [b"a\n\nb\n\n", b"a\n\nb\n \r\n\n", b"\xef\xbb\xbfa\n\nb\n"])
+def test_empty_lines_at_the_end_and_byte_order_marks_are_dropped(tmp_path, data):
+    (tmp_path / "vocab.txt").write_bytes(data)
+    assert folder.read_vocabulary(tmp_path / "vocab.txt") == ["a", "", "b"]
 
 
 def test_vocabulary_errors(tmp_path):

@@ -2,6 +2,7 @@
 
 import pytest
 
+import keras_bert
 from keras_bert import checkpoints
 from tests.checkpoints.huggingface_files import (
     CASED,
@@ -69,8 +70,18 @@ NORMALIZER = normalizer(lowercase=True, strip_accents=False, handle_chinese_char
             {"tokenizer": NORMALIZER, "tokenizer_config": {"do_lower_case": False}},
             options(False, False, split_cjk=False),
         ),
-        (CASED, {"tokenizer": {"normalizer": None}}, options(False, False)),
-        (CASED, {"tokenizer": {"normalizer": {"type": "Lowercase"}}}, options(False, False)),
+        (
+            CASED,
+            {
+                "tokenizer": NORMALIZER,
+                "tokenizer_config": {
+                    "do_lower_case": False,
+                    "tokenizer_class": "PreTrainedTokenizerFast",
+                },
+            },
+            options(True, False, split_cjk=False),
+        ),
+        (CASED, {"tokenizer": {"post_processor": None}}, options(False, False)),
     ],
 )
 def test_tokenizer_options(tmp_path, vocabulary, files, expected):
@@ -154,7 +165,7 @@ def test_vocab_txt_with_added_tokens(tmp_path):
 @pytest.mark.parametrize(
     ("tokenizer", "message"),
     [
-        (word_piece(VOCABULARY[:-1]), "vocab_size 11 ids, received 10"),
+        (word_piece([*VOCABULARY, "g"]), "vocab_size 11 ids, received 12"),
         (word_piece(VOCABULARY[:-1], added=[(11, "f")]), "received no token for id 10"),
         ({"model": {"type": "BPE", "vocab": {}}}, "model must be WordPiece, received 'BPE'"),
         ({"model": None}, "must hold a WordPiece model with its vocab"),
@@ -168,13 +179,15 @@ def test_vocabulary_errors_in_tokenizer_json(tmp_path, tokenizer, message):
         checkpoints.read(tmp_path)
 
 
-@pytest.mark.parametrize("vocabulary", [VOCABULARY[:-1], [*VOCABULARY, "x"]])
-def test_vocabulary_of_the_wrong_size(tmp_path, vocabulary):
-    make_folder(tmp_path, encoder_tensors(), vocabulary)
-    with pytest.raises(
-        ValueError, match=rf"vocab.txt: .*vocab_size 11 ids, received {len(vocabulary)}$"
-    ):
+def test_a_vocabulary_must_not_be_longer_than_the_embeddings(tmp_path):
+    make_folder(tmp_path, encoder_tensors(), [*VOCABULARY, "x"])
+    with pytest.raises(ValueError, match="vocab.txt: .*vocab_size 11 ids, received 12$"):
         checkpoints.read(tmp_path)
+
+
+def test_a_vocabulary_can_be_shorter_than_the_embeddings(tmp_path):
+    make_folder(tmp_path, encoder_tensors(), VOCABULARY[:-1])
+    assert checkpoints.read(tmp_path).vocabulary == VOCABULARY[:-1]
 
 
 @pytest.mark.peers
@@ -190,3 +203,150 @@ def test_tokenizer_saved_by_transformers(tmp_path, lowercase):
     checkpoint = checkpoints.read(tmp_path)
     assert checkpoint.vocabulary == VOCABULARY
     assert checkpoint.tokenizer == options(lowercase, lowercase, False, 6)
+
+
+BERT = {
+    "normalizer": {"type": "BertNormalizer", "clean_text": True, "lowercase": True},
+    "pre_tokenizer": {"type": "BertPreTokenizer"},
+    "post_processor": {"type": "BertProcessing", "sep": ["[SEP]", 3], "cls": ["[CLS]", 2]},
+    "truncation": {"direction": "Right", "max_length": 8},
+    **word_piece(VOCABULARY),
+}
+
+
+def sequence(kind, *types):
+    return {"type": "Sequence", kind: [{"type": each} for each in types]}
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "message"),
+    [
+        ("normalizer", None, "received null"),
+        ("normalizer", {"type": "Lowercase"}, "received Lowercase"),
+        ("normalizer", sequence("normalizers", "NFKC", "Lowercase"), "Sequence of NFKC, Lowercase"),
+        ("normalizer", {"type": "BertNormalizer", "clean_text": False}, "'clean_text': False"),
+        ("normalizer", ["NFC"], r"received \['NFC'\]"),
+        ("pre_tokenizer", None, "received null"),
+        ("pre_tokenizer", {"type": "WhitespaceSplit"}, "received WhitespaceSplit"),
+        (
+            "pre_tokenizer",
+            sequence("pretokenizers", "BertPreTokenizer", "Digits"),
+            "Sequence of BertPreTokenizer, Digits",
+        ),
+        ("post_processor", {"type": "RobertaProcessing"}, "received RobertaProcessing"),
+        (
+            "post_processor",
+            {"type": "BertProcessing", "sep": ["</s>", 3], "cls": ["<s>", 2]},
+            "'</s>'",
+        ),
+        ("truncation", {"direction": "Left", "max_length": 8}, "'direction': 'Left'"),
+        ("padding", {"direction": "Left"}, "'direction': 'Left'"),
+    ],
+)
+@pytest.mark.parametrize("vocabulary", [None, VOCABULARY])
+def test_other_tokenizers_in_tokenizer_json_are_errors(tmp_path, vocabulary, part, value, message):
+    make_folder(tmp_path, encoder_tensors(), vocabulary)
+    write_json(tmp_path / "tokenizer.json", BERT)
+    checkpoints.read(tmp_path)
+    write_json(tmp_path / "tokenizer.json", {**BERT, part: value})
+    with pytest.raises(ValueError, match=f"tokenizer.json: {part} must be .*{message}.*without"):
+        checkpoints.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("unk_token", "<unk>"),
+        ("continuing_subword_prefix", "@@"),
+        ("max_input_chars_per_word", 20),
+        ("type", "Unigram"),
+    ],
+)
+def test_other_models_in_tokenizer_json_are_errors(tmp_path, key, value):
+    make_folder(tmp_path, encoder_tensors(), VOCABULARY)
+    write_json(tmp_path / "tokenizer.json", {**BERT, "model": {**BERT["model"], key: value}})
+    with pytest.raises(ValueError, match=f"tokenizer.json: {key} .*must be .*received .*{value}"):
+        checkpoints.read(tmp_path)
+
+
+def test_a_sequence_of_one_is_that_one(tmp_path):
+    make_folder(tmp_path, encoder_tensors(), VOCABULARY)
+    wrapped = {
+        "normalizer": {"type": "Sequence", "normalizers": [BERT["normalizer"]]},
+        "pre_tokenizer": sequence("pretokenizers", "BertPreTokenizer"),
+    }
+    write_json(tmp_path / "tokenizer.json", {**BERT, **wrapped})
+    assert checkpoints.read(tmp_path).tokenizer == options(True, True)
+
+
+JAPANESE = {"word_tokenizer_type": "mecab", "subword_tokenizer_type": "wordpiece"}
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "message"),
+    [
+        ("config", {"tokenizer_class": "BertJapaneseTokenizer"}, "BertJapaneseTokenizer"),
+        ("config", {"tokenizer_class": ["BertTokenizer"]}, "BertTokenizer"),
+        ("tokenizer_config", {"tokenizer_class": "BertJapaneseTokenizer"}, "BertJapaneseTokenizer"),
+        ("tokenizer_config", {"tokenizer_class": "KoBertTokenizer"}, "KoBertTokenizer"),
+        ("tokenizer_config", {"tokenizer_class": "XLMRobertaTokenizerFast"}, "XLMRobertaTokenizer"),
+        ("tokenizer_config", {"auto_map": {"AutoTokenizer": ["kobert.KoBert", None]}}, "KoBert"),
+        ("tokenizer_config", JAPANESE, "word_tokenizer_type 'mecab'"),
+    ],
+)
+def test_tokenizers_that_are_not_berts(tmp_path, name, values, message):
+    make_folder(tmp_path, encoder_tensors(), VOCABULARY, **(values if name == "config" else {}))
+    if name != "config":
+        write_json(tmp_path / f"{name}.json", values)
+    with pytest.raises(ValueError, match=f"/{name}.json: tokenizer_class .*{message}.*without"):
+        checkpoints.read(tmp_path)
+    (tmp_path / "vocab.txt").unlink()  # what the error advises
+    assert checkpoints.read(tmp_path).vocabulary is None
+
+
+@pytest.mark.parametrize(
+    "name", ["BertTokenizer", "BertTokenizerFast", "DistilBertTokenizer", "ElectraTokenizerFast"]
+)
+def test_berts_tokenizer_has_several_names(tmp_path, name):
+    make_folder(tmp_path, encoder_tensors(), VOCABULARY, tokenizer_class=name)
+    write_json(tmp_path / "tokenizer_config.json", {"tokenizer_class": name})
+    assert checkpoints.read(tmp_path).vocabulary == VOCABULARY
+
+
+@pytest.mark.parametrize("file", ["tokenizer_config.json", "special_tokens_map.json"])
+@pytest.mark.parametrize("value", ["<s>", {"content": "<s>", "lstrip": False}])
+def test_special_tokens_with_other_names(tmp_path, file, value):
+    make_folder(tmp_path, encoder_tensors(), VOCABULARY)
+    write_json(tmp_path / file, {"cls_token": value})
+    with pytest.raises(ValueError, match=rf"{file}: cls_token must be '\[CLS\]', received '<s>'"):
+        checkpoints.read(tmp_path)
+    write_json(tmp_path / file, {"cls_token": {"content": "[CLS]"}})
+    checkpoints.read(tmp_path)
+
+
+@pytest.mark.parametrize("key", ["clean_text", "do_basic_tokenize"])
+def test_steps_that_cannot_be_left_out(tmp_path, key):
+    with pytest.raises(ValueError, match=f"{key} must be true, received false"):
+        read_tokenizer(tmp_path, tokenizer_config={key: False})
+
+
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "▁한국", "▁영화", "는"]
+
+
+def test_sentencepiece_vocabularies_are_errors(tmp_path):
+    make_folder(tmp_path, encoder_tensors(), PIECES)
+    with pytest.raises(ValueError, match="vocab.txt: .*SentencePiece.*without vocab.txt"):
+        checkpoints.read(tmp_path)
+    with pytest.raises(ValueError, match="SentencePiece"):
+        keras_bert.Preprocessor(PIECES)
+    keras_bert.Preprocessor([*VOCABULARY, "▁", "▁▁", "##▁", "##a"])  # of a multilingual BERT
+
+
+@pytest.mark.parametrize("missing", [["[PAD]"], ["[CLS]", "[SEP]"]])
+def test_vocabularies_without_special_tokens(tmp_path, missing):
+    make_folder(tmp_path, encoder_tensors(), [each for each in VOCABULARY if each not in missing])
+    names = ", ".join(missing).replace("[", r"\[")
+    with pytest.raises(ValueError, match=f"has no {names}. .*remove the vocabulary"):
+        keras_bert.load(tmp_path)
+    (tmp_path / "vocab.txt").unlink()
+    assert keras_bert.load(tmp_path).preprocessor is None

@@ -94,8 +94,8 @@ def test_without_a_vocabulary(tmp_path):
 
 def test_vocabulary_of_the_wrong_size(made, tmp_path):
     path = objects.save_model(tmp_path / "1", objects.Maker().encoder())
-    (path / "assets/vocab.txt").write_text("a\nb\n")
-    with pytest.raises(ValueError, match="vocab.txt: .*vocab_size 11 ids, received 2"):
+    (path / "assets/vocab.txt").write_text("a\n" * 12)
+    with pytest.raises(ValueError, match="vocab.txt: .*vocab_size 11 ids, received 12"):
         checkpoints.read(path)
 
 

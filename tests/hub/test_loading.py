@@ -3,6 +3,7 @@
 import contextlib
 import json
 import pathlib
+import shutil
 import zipfile
 
 import keras
@@ -490,3 +491,44 @@ def test_a_quantized_model_loads(mode, tmp_path):
     loaded = keras_bert.load(tmp_path / "model.keras")
     inputs = keras_bert.heads.find_encoder(model).preprocessor(["good and bad"])
     np.testing.assert_array_equal(np.asarray(model(inputs)), np.asarray(loaded(inputs)))
+
+
+LFS_POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """A folder with the same encoder in several formats."""
+    folder = tmp_path_factory.mktemp("written")
+    encoder = tiny.encoder(hidden_act="gelu_new")
+    for format in ("huggingface", "google", "keras_hub"):
+        keras_bert.save(encoder, folder / format, format=format)
+    keras_bert.save(encoder, folder / "keras")
+    return folder
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "huggingface/config.json",
+        "huggingface/vocab.txt",
+        "huggingface/tokenizer_config.json",
+        "huggingface/model.safetensors",
+        "huggingface/pytorch_model.bin",
+        "huggingface/tf_model.h5",
+        "google/bert_model.ckpt.index",
+        "google/bert_model.ckpt.data-00000-of-00001",
+        "keras_hub/model.weights.h5",
+        "keras/model.keras",
+        "archive.zip",
+    ],
+)
+def test_pointers_of_git_lfs_are_named(tmp_path, written, file):
+    format = pathlib.PurePath(file).parts[0]
+    if file != "archive.zip":
+        shutil.copytree(written / format, tmp_path / format)
+    if file.startswith(("huggingface/pytorch", "huggingface/tf")):
+        (tmp_path / "huggingface/model.safetensors").unlink()
+    (tmp_path / file).write_text(LFS_POINTER)
+    with pytest.raises(ValueError, match=f"{pathlib.PurePath(file).name}.*git-lfs.*git lfs pull"):
+        keras_bert.load(tmp_path / format)

@@ -1,9 +1,11 @@
 """From names to local folders: order of sources, errors, offline use."""
 
+import contextlib
 import json
 import os
 import pathlib
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -101,6 +103,60 @@ def test_unreachable_hub_fails_within_seconds(tmp_path):
     assert time.perf_counter() - start < 20  # imports take most of the time
     reason = done.stderr.splitlines()[-1]
     assert "Could not download someone/some from the Hugging Face Hub" in reason
+
+
+FIND = """
+import sys, time
+import huggingface_hub, pooch, requests
+from keras_bert.hub import resolve
+start = time.perf_counter()
+try:
+    resolve.find(sys.argv[1])
+except OSError as error:
+    print(error)
+print(time.perf_counter() - start)
+"""
+
+
+def find_with_proxy(name, proxy, tmp_path):
+    """Look for a model in a process of its own. Return its output, seconds and standard error."""
+    variables = {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
+    done = subprocess.run(
+        [sys.executable, "-c", FIND, name],
+        env={**variables, "HTTPS_PROXY": proxy, "https_proxy": proxy, "HF_HOME": str(tmp_path),
+             "HF_HUB_OFFLINE": "0", "KERAS_BERT_CACHE": str(tmp_path / "cache"),
+             "PIP_CONFIG_FILE": os.devnull},
+        cwd=pathlib.Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+    )  # fmt: skip
+    message, seconds = done.stdout.splitlines()
+    return message, float(seconds), done.stderr
+
+
+@pytest.mark.parametrize(("name", "other"), [("base", "Google's archive"), ("minilm", "PyPI")])
+def test_named_models_fail_fast_without_a_network(tmp_path, name, other):
+    """The Hub's library would retry for 25 seconds and print a line for each attempt."""
+    message, seconds, stderr = find_with_proxy(name, "http://127.0.0.1:9", tmp_path)
+    assert f"Could not download '{name}'" in message
+    assert seconds < 5
+    lines = [line for line in stderr.splitlines() if line]
+    assert len(lines) == 1
+    assert lines[0].endswith(f"trying {other}")
+
+
+def test_a_hub_that_accepts_no_connection_fails_fast(tmp_path):
+    """A firewall that drops packets is like a server that accepts no more connections."""
+    with contextlib.ExitStack() as stack:
+        full = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(4):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(full.getsockname())
+        proxy = f"http://127.0.0.1:{full.getsockname()[1]}"
+        message, seconds, _ = find_with_proxy("base", proxy, tmp_path)
+    assert "Hub: https://huggingface.co does not answer within 2 seconds" in message
+    assert seconds < 8
 
 
 def test_next_source_is_announced(source, monkeypatch, capsys):

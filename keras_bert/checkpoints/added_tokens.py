@@ -1,0 +1,138 @@
+"""Tokens that a tokenizer matches whole in a text, before it splits the text into words.
+
+Source: huggingface/tokenizers, `added_vocabulary.rs`; huggingface/transformers,
+`tokenization_utils_base.py`.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from keras_bert.checkpoints import folder
+
+# In a text, these are plain text.
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+_MAX_LENGTH = 200  # characters
+
+
+@dataclasses.dataclass(frozen=True)
+class AddedToken:
+    """A token that is matched whole in a text.
+
+    Attributes:
+        content: The token.
+        lstrip: The white space before the token belongs to it.
+        rstrip: The white space after the token belongs to it.
+        single_word: The token is only matched if no letter, digit or `_` is beside it.
+        normalized: The token is matched in the normalized text, for example in lower case.
+    """
+
+    content: str
+    lstrip: bool = False
+    rstrip: bool = False
+    single_word: bool = False
+    normalized: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.content, str) or not 0 < len(self.content) <= _MAX_LENGTH:
+            raise ValueError(
+                f"an added token must be a string of 1 to {_MAX_LENGTH} characters, received "
+                f"{self.content!r:.80}"
+            )
+        for field in _FLAGS:
+            if not isinstance(getattr(self, field), bool):
+                raise ValueError(
+                    f"{field} of the added token {self.content!r:.80} must be true or false, "
+                    f"received {getattr(self, field)!r:.80}"
+                )
+
+
+_FLAGS = ("lstrip", "rstrip", "single_word", "normalized")
+
+
+def as_added_token(value: "str | Mapping[str, Any] | AddedToken") -> AddedToken:
+    """Return the `AddedToken` of a string, which is matched exactly, or of a dict of its fields."""
+    if isinstance(value, AddedToken):
+        return value
+    if isinstance(value, str):
+        return AddedToken(value)
+    known = {"content", *_FLAGS}
+    if not isinstance(value, Mapping) or not set(value) <= known or "content" not in value:
+        raise ValueError(
+            f"an added token must be a string or a dict of {', '.join(sorted(known))}, received "
+            f"{value!r:.80}"
+        )
+    return AddedToken(**value)
+
+
+def word_pieces(vocabulary: Sequence[str], added: Iterable[AddedToken]) -> Sequence[str]:
+    """Return a vocabulary without the added tokens at its end.
+
+    Tokens that were added to a vocabulary later are only matched whole. WordPiece does not use
+    them to spell words.
+    """
+    names = {token.content for token in added}
+    size = len(vocabulary)
+    while size > 0 and vocabulary[size - 1] in names:
+        size -= 1
+    return vocabulary[:size]
+
+
+def read(path: Path) -> dict[str, tuple[int | None, AddedToken]]:
+    """Read {token: (id, `AddedToken`)} from the tokenizer files in a folder.
+
+    The id is `None` if the files do not state it. Later files do not change a token.
+    """
+    found: dict[str, tuple[int | None, AddedToken]] = {}
+    for file, id_, value, normalized in _declared(path):
+        fields = {"content": value} if isinstance(value, str) else value
+        if not isinstance(fields, Mapping):
+            raise ValueError(f"{file}: an added token must be a string or an object; {value!r:.80}")
+        flags: dict[str, Any] = {name: fields[name] for name in _FLAGS if name in fields}
+        flags.setdefault("normalized", normalized)
+        try:
+            token = AddedToken(fields.get("content", ""), **flags)
+        except ValueError as error:
+            raise ValueError(f"{file}: {error}") from error
+        known_id = found[token.content][0] if token.content in found else None
+        if token.content not in found or known_id is None and id_ is not None:
+            _, token = found.get(token.content, (None, token))
+            found[token.content] = (id_, token)
+    return found
+
+
+def _declared(path: Path) -> Iterator[tuple[Path, int | None, Any, bool]]:
+    """Yield file, id, token, and the default of `normalized` of each token in a folder."""
+    config_file, file = path / "tokenizer_config.json", path / "tokenizer.json"
+    config = folder.read_optional_json(config_file)
+    decoder = config.get("added_tokens_decoder") or {}
+    if not isinstance(decoder, dict):
+        raise ValueError(f"{config_file}: added_tokens_decoder must be an object")
+    for id_, value in decoder.items():
+        yield config_file, int(id_) if id_.isdecimal() else None, value, _is_normalized(value)
+    for value in folder.read_optional_json(file).get("added_tokens") or ():
+        id_ = value.get("id") if isinstance(value, dict) else None
+        yield file, id_ if type(id_) is int else None, value, _is_normalized(value)
+    map_file = path / "special_tokens_map.json"
+    for each, content in ((config_file, config), (map_file, folder.read_optional_json(map_file))):
+        for value in _special_tokens(content):
+            yield each, None, value, False
+    file = path / "added_tokens.json"
+    for token, id_ in folder.read_optional_json(file).items():
+        yield file, id_ if type(id_) is int else None, token, True
+
+
+def _is_normalized(value: Any) -> bool:
+    """Return the default of `normalized`."""
+    return isinstance(value, dict) and not value.get("special", False)
+
+
+def _special_tokens(content: Mapping[str, Any]) -> Iterator[Any]:
+    """Yield the special tokens of tokenizer_config.json or special_tokens_map.json."""
+    for key, value in content.items():
+        if key in ("additional_special_tokens", "extra_special_tokens"):
+            values: Iterable[Any] = value.values() if isinstance(value, dict) else value or ()
+            yield from values
+        elif key.endswith("_token") and isinstance(value, (str, dict)):
+            yield value

@@ -1,0 +1,193 @@
+"""The tokenizer.json of Hugging Face's tokenizers library, for BERT's WordPiece.
+
+Source: huggingface/tokenizers, `tokenizer/serialization.rs`, `normalizers/bert.rs`.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from keras_bert.checkpoints import added_tokens, folder
+from keras_bert.runtime.escaping import printable
+
+FILE = "tokenizer.json"
+MAX_WORD_LENGTH = 200  # characters; `max_input_chars_per_word` of Google's WordpieceTokenizer
+
+_LEAST_WORD_LENGTH = 100  # `max_input_chars_per_word` of Hugging Face's BertTokenizer
+_SUFFIX = "##"
+_CLS, _SEP = ({"SpecialToken": {"id": token, "type_id": 0}} for token in ("[CLS]", "[SEP]"))
+_TEXT = {"Sequence": {"id": "A", "type_id": 0}}
+_PAIR = [
+    {"Sequence": {"id": "B", "type_id": 1}},
+    {"SpecialToken": {"id": "[SEP]", "type_id": 1}},
+]
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Read the tokenizer.json in a folder, or return an empty dict if there is none.
+
+    Raise a `ValueError` for a part that does not do what BERT's tokenizer does. Parts that the
+    file lacks are not checked.
+    """
+    file = path / FILE
+    content = folder.read_optional_json(file)
+    checks = {
+        "normalizer": _is_bert_normalizer,
+        "pre_tokenizer": lambda part: part == {"type": "BertPreTokenizer"},
+        "post_processor": _adds_cls_and_sep,
+        "truncation": _is_at_the_end,
+        "padding": _is_at_the_end,
+    }
+    for name, is_right in checks.items():
+        if name in content:
+            content[name] = _unwrapped(content[name])
+            if not is_right(content[name]):
+                raise _refused(file, name, content[name])
+    model = content.get("model")
+    if isinstance(model, dict):
+        _check_model(file, model)
+    return content
+
+
+def normalizer(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the options of the normalizer in the content of a tokenizer.json."""
+    options: Mapping[str, Any] = content.get("normalizer") or {}
+    return options
+
+
+def vocabulary(file: Path, content: Mapping[str, Any]) -> dict[int, str]:
+    """Return {id: token} of the model in the content of a tokenizer.json."""
+    model = content.get("model")
+    tokens = model.get("vocab") if isinstance(model, dict) else None
+    if not isinstance(tokens, dict):
+        raise ValueError(f"{file}: must hold a WordPiece model with its vocab")
+    return {id_: token for token, id_ in tokens.items() if type(id_) is int}
+
+
+def write(path: Path, tokenizer: Mapping[str, Any], vocabulary: Sequence[str]) -> None:
+    """Write tokenizer.json, for transformers and the tokenizers library."""
+    missing = {"[UNK]", "[CLS]", "[SEP]"}.difference(vocabulary)
+    if not missing:  # Without these tokens, the library cannot read the file.
+        folder.write_json(path / FILE, content(vocabulary, tokenizer, special=True))
+
+
+def content(
+    vocabulary: Sequence[str], tokenizer: Mapping[str, Any], *, special: bool
+) -> dict[str, Any]:
+    """Return the content of a tokenizer.json with the options of `Checkpoint.tokenizer`.
+
+    With `special`, the library also matches [CLS], [SEP] and so on in texts, as transformers
+    needs it.
+    """
+    ids = {token: index for index, token in enumerate(vocabulary)}
+    tokens = tokenizer.get("added_tokens", ())
+    pieces = added_tokens.word_pieces(vocabulary, tokens)
+    added = [dataclasses.asdict(token) | {"special": False} for token in tokens]
+    if special:
+        flags = dict.fromkeys(("lstrip", "rstrip", "single_word", "normalized"), False)
+        names = [token for token in added_tokens.SPECIAL if token in ids]
+        added += [{"content": token, **flags, "special": True} for token in names]
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": sorted(
+            ({"id": ids[token["content"]], **token} for token in added),
+            key=lambda token: token["id"],
+        ),
+        "normalizer": {
+            "type": "BertNormalizer",
+            "clean_text": True,
+            "handle_chinese_chars": tokenizer["split_cjk"],
+            "strip_accents": tokenizer["strip_accents"],
+            "lowercase": tokenizer["lowercase"],
+        },
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": [_CLS, _TEXT, _SEP],
+            "pair": [_CLS, _TEXT, _SEP, *_PAIR],
+            "special_tokens": {
+                token: {"id": token, "ids": [ids[token]], "tokens": [token]}
+                for token in ("[CLS]", "[SEP]")
+            },
+        },
+        "decoder": {"type": "WordPiece", "prefix": _SUFFIX, "cleanup": True},
+        "model": {
+            "type": "WordPiece",
+            "unk_token": "[UNK]",
+            "continuing_subword_prefix": _SUFFIX,
+            "max_input_chars_per_word": MAX_WORD_LENGTH,
+            "vocab": {token: ids[token] for token in pieces},
+        },
+    }
+
+
+def _unwrapped(part: Any) -> Any:
+    """Return the only element of a sequence of one normalizer, pre-tokenizer or processor."""
+    for name in ("normalizers", "pretokenizers", "processors"):
+        inner = part.get(name) if isinstance(part, dict) else None
+        if isinstance(inner, list) and len(inner) == 1:
+            return inner[0]
+    return part
+
+
+def _is_bert_normalizer(part: Any) -> bool:
+    is_bert = isinstance(part, dict) and part.get("type") == "BertNormalizer"
+    return is_bert and part.get("clean_text", True) is True
+
+
+def _adds_cls_and_sep(part: Any) -> bool:
+    if not isinstance(part, dict):
+        return part is None
+    if part.get("type") == "BertProcessing":
+        pairs = [part.get("cls"), part.get("sep")]  # of a token and its id
+        names = [pair[0] if isinstance(pair, list) and pair else None for pair in pairs]
+        return names == ["[CLS]", "[SEP]"]
+    return part.get("type") == "TemplateProcessing" and (
+        part.get("single") == [_CLS, _TEXT, _SEP]
+        and part.get("pair") == [_CLS, _TEXT, _SEP, *_PAIR]
+    )
+
+
+def _is_at_the_end(part: Any) -> bool:
+    return part is None or isinstance(part, dict) and part.get("direction", "Right") == "Right"
+
+
+def _check_model(file: Path, model: Mapping[str, Any]) -> None:
+    expected = {
+        "type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": _SUFFIX,
+    }  # fmt: skip
+    for key, value in expected.items():
+        if model.get(key, value) != value:
+            raise ValueError(
+                f"{file}: {key} of the model must be {value}, received {model[key]!r:.80}. "
+                f"{folder.OTHER_TOKENIZER}"
+            )
+    length = model.get("max_input_chars_per_word", MAX_WORD_LENGTH)
+    if type(length) is not int or length < _LEAST_WORD_LENGTH:
+        raise ValueError(
+            f"{file}: max_input_chars_per_word must be at least {_LEAST_WORD_LENGTH}, received "
+            f"{length!r:.80}. {folder.OTHER_TOKENIZER}"
+        )
+
+
+def _refused(file: Path, name: str, part: Any) -> ValueError:
+    received = "null" if part is None else printable(_shown(part), 200)
+    return ValueError(
+        f"{file}: {name} must be that of BERT, received {received}. {folder.OTHER_TOKENIZER}"
+    )
+
+
+def _shown(part: Any) -> str:
+    """Return the types of a part and of its elements, such as "Sequence of NFKC, Lowercase"."""
+    if not isinstance(part, dict):
+        return repr(part)
+    for name in ("normalizers", "pretokenizers", "processors"):
+        if isinstance(part.get(name), list):
+            inner = ", ".join(_shown(each) for each in part[name])
+            return f"{part.get('type')} of {inner}"
+    if part.get("type") in ("BertNormalizer", "TemplateProcessing", "BertProcessing", None):
+        return repr(part)
+    return str(part["type"])

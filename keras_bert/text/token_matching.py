@@ -1,0 +1,247 @@
+"""Added tokens as a TensorFlow graph: find tokens that are matched whole in a batch of texts.
+
+Matches are found as in Hugging Face's tokenizers: the leftmost and then longest match counts, first
+among the exact tokens in the text, then among the others in the normalized text between these.
+
+For the texts "a [E1]" and "[E1]!" with the exact token "[E1]" of id 9, flat over the batch:
+
+    code points  a _ [ E 1 ] [ E 1 ] !
+    first        2 6      (index of the first code point of each match)
+    limit        6 10     (index after the last one)
+    ids          9 9
+
+The first code point of a match becomes a word of its own, and the others are dropped.
+"""
+
+import functools
+import typing
+import unicodedata
+
+import numpy as np
+import tensorflow as tf
+
+from keras_bert.text import tables, unicode_tables, wordpiece
+
+_FLAGS = ("lstrip", "rstrip", "single_word")
+# Letters in Unicode's property Alphabetic that Python does not call letters, and joiners: with
+# these, `\w` is as in Hugging Face's tokenizers.
+_OTHER_WORD_RANGES = (
+    (0x200C, 0x200D), (0x24B6, 0x24E9), (0x1F130, 0x1F149), (0x1F150, 0x1F169), (0x1F170, 0x1F189),
+)  # fmt: skip
+_WORD_CATEGORIES = ("L", "M", "N", "Pc")
+
+
+class Characters(typing.NamedTuple):
+    """The characters of a batch after normalization, flat over the texts, (m,).
+
+    values: int32, indices into the alphabet
+    source: int64, index of the code point of each
+    is_first: bool, True for the first character of each word
+    """
+
+    values: tf.Tensor
+    source: tf.Tensor
+    is_first: tf.Tensor
+
+
+class Matches(typing.NamedTuple):
+    """Matched tokens: their ids, int32 (k,), and where they begin and end, int64 (k,)."""
+
+    ids: tf.Tensor
+    first: tf.Tensor
+    limit: tf.Tensor
+
+
+class Matcher:
+    """Finds tokens in flat sequences of characters.
+
+    Args:
+        tokens: list of `AddedToken`.
+        texts: what is searched for each of them.
+        ids: `{token: id}`.
+        alphabet: `tables.Alphabet` of the characters that are searched.
+        separates_cjk: if there are spaces around each CJK ideograph, for `single_word`.
+    """
+
+    def __init__(self, tokens, texts, ids, alphabet, separates_cjk=False):
+        number_of: dict[str, int] = {}
+        for number, text in enumerate(texts):
+            number_of.setdefault(text, number)  # the first of equal texts counts
+        numbers = np.array(list(number_of.values()), np.int32)
+        roots = np.full(len(numbers), tables.TRIE_ROOT)
+        arrays = {
+            **tables.trie(list(number_of), numbers, roots, alphabet),
+            "ids": np.array([ids[token.content] for token in tokens], np.int32),
+            "alphabet": alphabet.code_points,
+            **{flag: np.array([getattr(token, flag) for token in tokens]) for flag in _FLAGS},
+        }
+        self._has = {flag: bool(arrays[flag].any()) for flag in _FLAGS}
+        with tf.init_scope(), tf.device("CPU:0"):
+            self._constants = {name: tf.constant(array) for name, array in arrays.items()}
+            if self._has["single_word"]:
+                self._is_word = tf.constant(_word_characters(separates_cjk))
+
+    def encode(self, code_points):
+        """Return code points int32 (n,) as characters of the alphabet, int32 (n,)."""
+        alphabet = self._constants["alphabet"]
+        index = tf.searchsorted(alphabet, code_points)
+        index = tf.minimum(index, tf.size(alphabet) - 1)
+        return tf.where(tf.equal(tf.gather(alphabet, index), code_points), index + 1, 0)
+
+    def find(self, characters, row_splits, is_space, code_points):
+        """Find the tokens in characters int32 (m,), in rows with splits int64 (rows + 1,).
+
+        `is_space` is bool (m,). `code_points` int32 (m,) are those of the characters.
+        """
+        constants = self._constants
+        rows = tf.ragged.row_splits_to_segment_ids(row_splits)
+        limits = tf.gather(row_splits, rows + 1)
+        best = wordpiece.longest_matches(
+            constants, characters, tf.ones_like(rows, tf.bool), tf.cast(limits, tf.int32)
+        )
+        first = tf.where(best > 0)[:, 0]
+        first = tf.boolean_mask(first, _without_overlaps(first, first + _length(best, first)))
+        limit = first + _length(best, first)
+        number = tf.bitwise.right_shift(tf.gather(best, first), wordpiece.LENGTH_BITS)
+        if self._has["single_word"]:
+            is_word = tf.gather(self._is_word, code_points)
+            joined = _is_joined(is_word, first, limit, row_splits, rows)
+            kept = tf.where(~(joined & tf.gather(constants["single_word"], number)))[:, 0]
+            first, limit, number = (tf.gather(each, kept) for each in (first, limit, number))
+        if self._has["lstrip"] or self._has["rstrip"]:
+            row = tf.gather(rows, first)
+            before, after = _spaces_around(is_space, first, limit)
+            before = tf.maximum(before, tf.gather(row_splits, row))
+            after = tf.minimum(after, tf.gather(row_splits, row + 1))
+            limit = tf.where(tf.gather(constants["rstrip"], number), after, limit)
+            previous = tf.concat([[0], limit], 0)[:-1]
+            before = tf.maximum(before, previous)  # the match before may have these spaces
+            first = tf.where(tf.gather(constants["lstrip"], number), before, first)
+        return Matches(tf.gather(constants["ids"], number), first, limit)
+
+
+def normalize(text, lowercase, strip_accents):
+    """Normalize a token as `WordPieceTokenizer` does its texts; white space becomes " "."""
+    unicode = unicode_tables.tables()
+    chars = [" " if unicode.space[ord(char)] else char for char in text]
+    text = "".join(char for char in chars if not unicode.removed[ord(char)])
+    if lowercase:
+        text = text.lower()
+    if strip_accents:
+        decomposed = unicodedata.normalize("NFD", text)
+        text = "".join(char for char in decomposed if not unicode.mark[ord(char)])
+    return text
+
+
+def cover_code_points(matches, entries, row_splits):
+    """Make each match a word without a token.
+
+    `entries` int32 (n,) are those of the code points. Returns new entries; the splits of the parts
+    of texts between matches; and, for each code point, the id of the token that begins there or
+    -1, int32 (n,), and the last code point of that token, int64 (n,).
+    """
+    size = tf.size(entries)
+    entries = tf.where(_are_inside(matches, size), tables.REMOVED, entries)
+    word = tf.fill(tf.shape(matches.ids), tables.ISOLATED | 1 << tables.VALUE_BITS)
+    entries = tf.tensor_scatter_nd_update(entries, matches.first[:, None], word)
+    edges = tf.concat([row_splits, matches.first, matches.limit], 0)
+    part_splits = tf.where(_counts(edges, size + 1) > 0)[:, 0]
+    ids = _scatter(tf.fill([size], -1), matches.first, matches.ids)
+    last = _scatter(tf.range(tf.cast(size, tf.int64)), matches.first, matches.limit - 1)
+    return entries, part_splits, ids, last
+
+
+def cover_characters(matches, characters, is_space):
+    """Make each match in `Characters` a word without a token, and drop the spaces.
+
+    Returns `Characters`; and, for each, the id of the token that begins there or -1, int32 (m,),
+    and the last code point of that token, int64 (m,).
+    """
+    size = tf.size(characters.values)
+    begins = _counts(matches.first, size) > 0
+    edges = tf.concat([tf.cast(tf.where(characters.is_first)[:, 0], tf.int64), *matches[1:]], 0)
+    word = tf.cumsum(_counts(edges, size + 1))[:-1]
+    ids = _scatter(tf.fill([size], -1), matches.first, matches.ids)
+    ends = tf.gather(characters.source, matches.limit - 1)
+    last = _scatter(characters.source, matches.first, ends)
+    kept = tf.where(begins | ~is_space & ~_are_inside(matches, size))[:, 0]
+    word = tf.gather(word, kept)
+    is_first = tf.concat([tf.ones_like(word[:1], tf.bool), tf.not_equal(word[1:], word[:-1])], 0)
+    values = tf.gather(tf.where(begins, 0, characters.values), kept)
+    covered = Characters(values, tf.gather(characters.source, kept), is_first)
+    return covered, tf.gather(ids, kept), tf.gather(last, kept)
+
+
+def _length(best, index):
+    return tf.cast(tf.gather(best, index) & wordpiece.LENGTH, tf.int64)
+
+
+def _without_overlaps(first, limit):
+    """Return True for the matches that are left if the leftmost one counts; bool (k,).
+
+    The match that follows one is the first that begins at its end or later. The matches that can be
+    reached from the very first one are left. `reached` holds those in fewer than `distance` steps.
+    """
+    size = tf.size(first)
+    following = tf.concat([tf.searchsorted(first, limit), [size]], 0)
+
+    def step(distance, following, reached):
+        then = tf.math.unsorted_segment_max(tf.cast(reached, tf.int32), following, size + 1) > 0
+        return distance * 2, tf.gather(following, following), reached | then
+
+    some = tf.TensorShape([None])
+    *_, reached = tf.while_loop(
+        lambda distance, following, reached: distance < size,
+        step,
+        (tf.constant(1), following, tf.range(size + 1) < 1),
+        shape_invariants=(tf.TensorShape([]), some, some),
+    )
+    return reached[:-1]
+
+
+def _is_joined(is_word, first, limit, row_splits, rows):
+    """Return True for matches beside which their row has a letter, digit or `_`; bool (k,)."""
+    row = tf.gather(rows, first)
+    padded = tf.concat([[False], is_word, [False]], 0)
+    before = tf.gather(padded, first) & (first > tf.gather(row_splits, row))
+    after = tf.gather(padded, limit + 1) & (limit < tf.gather(row_splits, row + 1))
+    return before | after
+
+
+def _spaces_around(is_space, first, limit):
+    """Return where the spaces before each match begin and those after it end; int64 (k,)."""
+    others = tf.where(~is_space)[:, 0]
+    index = tf.searchsorted(others, first)
+    before = tf.gather(tf.concat([[-1], others], 0), index) + 1
+    end = tf.size(is_space, out_type=tf.int64)
+    after = tf.gather(tf.concat([others, [end]], 0), tf.searchsorted(others, limit))
+    return before, after
+
+
+def _are_inside(matches, size):
+    """Return True for the elements of matches, of `size` elements."""
+    changes = _counts(matches.first, size + 1) - _counts(matches.limit, size + 1)
+    return tf.cumsum(changes)[:-1] > 0
+
+
+def _counts(indices, size):
+    """Return how often each index below `size` occurs, int32 (size,)."""
+    return tf.scatter_nd(indices[:, None], tf.ones_like(indices, tf.int32), [size])
+
+
+def _scatter(values, indices, updates):
+    return tf.tensor_scatter_nd_update(values, indices[:, None], updates)
+
+
+@functools.cache
+def _word_characters(separates_cjk):
+    """Return True for letters, marks, digits and `_`; bool (0x110000,)."""
+    is_word = np.zeros(unicode_tables.CODE_POINTS, bool)
+    for code in range(unicode_tables.CODE_POINTS):
+        category = unicodedata.category(chr(code))
+        is_word[code] = category.startswith(_WORD_CATEGORIES) and category != "No"
+    for first, last in _OTHER_WORD_RANGES:
+        is_word[first : last + 1] = True
+    for first, last in unicode_tables.CJK_RANGES if separates_cjk else ():
+        is_word[first : last + 1] = False
+    return is_word
