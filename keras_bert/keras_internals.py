@@ -153,13 +153,21 @@ def used_outputs(model, layer):
     return {index for operation, index in used if operation is layer}
 
 
-def run_with(model, inputs, functions):
+def run_with(model, inputs, functions, training=False):
     """Run a functional model with functions in place of some of its layers.
 
     `inputs` has the keys of the model's inputs. `functions` is a dict from layers to functions with
-    the same arguments.
+    the same arguments. The other layers get `training`, also those that were called with another.
     """
-    return model._run_through_graph(inputs, lambda operation: functions.get(operation, operation))
+
+    def replace(operation):
+        if operation in functions:
+            return functions[operation]
+        if not isinstance(operation, keras.layers.Layer):
+            return operation
+        return lambda *args, **options: operation(*args, **{**options, "training": training})
+
+    return model._run_through_graph(inputs, replace)
 
 
 @contextlib.contextmanager

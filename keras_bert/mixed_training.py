@@ -71,7 +71,9 @@ class TrainedModel(keras.Model):
     def call(self, inputs, training=None):
         if not training:
             return self.model(inputs, training=False)
-        return keras_internals.run_with(self.model, inputs, {self._encoder: self._encode})
+        return keras_internals.run_with(
+            self.model, inputs, {self._encoder: self._encode}, training=True
+        )
 
     def train_step(self, data):
         x, y, weights = keras.utils.unpack_x_y_sample_weight(data)
