@@ -7,11 +7,14 @@ fails if a new version of Keras removes it or changes its signature.
 import contextlib
 import typing
 import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import keras
 from keras import ops
 from keras.src.backend.common import global_state
-from keras.src.saving import serialization_lib
+from keras.src.saving import saving_lib, serialization_lib
 
 # A head on the sequence, such as a tagger, does not use the pooler. That needs no warning.
 _UNUSED_POOLER = r"Gradients do not exist for variables \[('([^']*/)?pooler/dense/\w+'(, )?)+\]"
@@ -48,10 +51,59 @@ def freeze_like(source, copy):
         copied.trainable = variable.trainable
 
 
-def pending_initializer(variable: keras.Variable) -> keras.Initializer | None:
-    """Return the initializer of a variable that has no value yet; `None` if it has a value."""
-    initializer: keras.Initializer | None = variable._initializer
-    return initializer
+class _CheckedVariables(list[keras.Variable]):
+    """The list in which Keras collects variables without values, with a check of each."""
+
+    def __init__(self, check: Callable[[keras.Variable], None]) -> None:
+        super().__init__()
+        self._check = check
+
+    def append(self, variable: keras.Variable) -> None:
+        self._check(variable)
+        super().append(variable)
+
+
+@contextlib.contextmanager
+def variables_of_zeros(check: Callable[[keras.Variable], None]) -> Iterator[None]:
+    """Create the variables of this block after it, as zeros in place of random numbers.
+
+    `check` is called with each variable before it takes memory. After an error, there is none.
+    """
+    attribute = "uninitialized_variables"
+    others = global_state.get_global_attribute(attribute)
+    variables = _CheckedVariables(check)
+    global_state.set_global_attribute(attribute, variables)
+    try:
+        with keras.StatelessScope(initialize_variables=False):
+            yield
+    finally:
+        global_state.set_global_attribute(attribute, others or [])
+    for variable in variables:
+        # The initializer of a random generator's seed is a function.
+        if isinstance(variable._initializer, keras.Initializer):
+            variable._initializer = keras.initializers.Zeros()
+        variable._deferred_initialize()
+
+
+def load_state(model: keras.Model, weights: Path, assets: Path) -> None:
+    """Load the weights and the assets of the unpacked `.keras` file of a model."""
+    weights_store = saving_lib.H5IOStore(weights, mode="r")
+    assets_store = saving_lib.DiskIOStore(str(assets), mode="r") if assets.is_dir() else None
+    errors: dict[int, tuple[Any, Exception]] = {}
+    failed: set[int] = set()
+    with contextlib.closing(weights_store):
+        saving_lib._load_state(
+            model,
+            weights_store=weights_store,
+            assets_store=assets_store,
+            inner_path="",
+            visited_saveables=set(),
+            failed_saveables=failed,
+            error_msgs=errors,
+        )
+    if failed:
+        layer, error = next(iter(errors.values()))
+        raise ValueError(f"the weights of {layer.name} could not be loaded: {error}")
 
 
 def accept_strings(layer):

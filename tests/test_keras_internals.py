@@ -38,7 +38,7 @@ OVERRIDDEN = [
 ]
 # Private names that only keras_internals.py may contain.
 PRIVATE = r"keras\.src|\._keras_history|_inbound_nodes|_flatten_layers|\._iterations\b"
-PRIVATE += r"|_run_through_graph|_distribution_strategy|\._initializer\b|_loss_tracker"
+PRIVATE += r"|_run_through_graph|_distribution_strategy|\._initializer\b|_loss_tracker|_load_state"
 PRIVATE += r"|_convert_input_args|_allow_non_tensor_positional_args"
 PRIVATE += r"|optimizer\._learning_rate|_momentums|_velocities|\._value\b|"
 PRIVATE += "|".join(name for kind, name, _ in METHODS if kind is Optimizer)
@@ -150,12 +150,27 @@ def test_no_other_module_uses_private_names():
             assert found is None, f"{file.relative_to(folder)} uses {found[0]}"
 
 
-def test_a_variable_without_a_value_has_its_initializer():
-    initializer = keras.initializers.Orthogonal()
-    with keras.StatelessScope(initialize_variables=False):
-        dense = keras.layers.Dense(2, kernel_initializer=initializer)
-        dense.build((None, 3))
-    assert keras_internals.pending_initializer(dense.kernel) is initializer
+def test_variables_of_zeros():
+    seen = []
+    with keras_internals.variables_of_zeros(lambda variable: seen.append(tuple(variable.shape))):
+        inputs = keras.Input((3,))
+        dense = keras.layers.Dense(2, kernel_initializer="ones")
+        model = keras.Model(inputs, keras.layers.Dropout(0.5)(dense(inputs)))
+    assert {(3, 2), (2,)} <= set(seen)
+    assert not keras.ops.convert_to_numpy(dense.kernel).any()
+    model(np.ones((1, 3)), training=True)
+
+
+def test_a_refused_variable_leaves_no_other():
+    def refuse(variable):
+        raise ValueError("too large")
+
+    layer = keras.layers.Dense(2)
+    with pytest.raises(ValueError, match="too large"), keras_internals.variables_of_zeros(refuse):
+        layer.build((None, 3))
+    with keras.StatelessScope():  # it creates the variables that are left
+        keras.layers.Dense(2)
+    assert keras.Variable(np.ones(2)).shape == (2,)
 
 
 def test_a_layer_can_accept_strings():

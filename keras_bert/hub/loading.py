@@ -340,8 +340,7 @@ def _read_model(path, trusted):
     """Return the model of a `.keras` file. Keras sees only checked parts of an untrusted one."""
     if not trusted:
         try:
-            with keras_file.unpacked(path) as folder:
-                return keras.saving.load_model(folder, compile=False)
+            return keras_file.load(path)
         except Refused:
             if not own_files.is_own(path):
                 raise

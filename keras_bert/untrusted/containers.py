@@ -7,13 +7,14 @@ were never written. These checks ensure that reading a file needs no more memory
 import os
 import zipfile
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from keras_bert.runtime.reading import one_line
 
 MAX_RANK = 8  # Dimensions of a tensor. BERT's have at most 3.
 MAX_MEMBERS = 10_000  # of a zip file; a checkpoint of BERT-Large has 400 tensors
 _MAX_DIRECTORY = 2**21  # bytes of the list of members at the end of a zip file
+_BFLOAT16 = "bfloat16"
 _MAX_OBJECTS = 20_000  # groups and datasets of an HDF5 file; BERT-Large has 2,000
 _MAX_ATTRIBUTES = 64  # of one object
 _MAX_ATTRIBUTE = 2**16  # bytes, the limit of HDF5's usual attributes
@@ -118,23 +119,30 @@ def _check_attributes(name: str, item: Any) -> None:
             raise ValueError(f"{name!r} has an attribute of more than {_MAX_ATTRIBUTE} bytes")
 
 
-def check_hdf5(opened: Any, size: int) -> dict[str, tuple[int, ...]]:
-    """Check that all datasets are in an HDF5 file, uncompressed and written; return name -> shape.
+class Dataset(NamedTuple):
+    """Shape and dtype of the values of an HDF5 file under one name."""
 
-    `opened` is an `h5py.File`, and `size` is the size of the file in bytes. Links are not followed.
+    shape: tuple[int, ...]
+    dtype: str
+
+
+def check_hdf5(opened: Any, size: int) -> dict[str, Dataset]:
+    """Check that all datasets are in an HDF5 file, uncompressed and written; return them by name.
+
+    `opened` is an `h5py.File`, and `size` is the size of the file in bytes.
     """
     check = _ObjectCheck(size)
-    _check_attributes("/", opened)
+    check("/", opened)
     opened.visititems(check)
-    return check.shapes
+    return check.datasets
 
 
 class _ObjectCheck:
-    """Callback of `h5py.File.visititems` that checks each object and collects the shapes."""
+    """Callback of `h5py.File.visititems` that checks each object and collects the datasets."""
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.shapes: dict[str, tuple[int, ...]] = {}
+        self.datasets: dict[str, Dataset] = {}
         self.object_count = 0
         self.declared_bytes = 0
 
@@ -149,6 +157,7 @@ class _ObjectCheck:
             )
         _check_attributes(name, item)
         if not isinstance(item, h5py.Dataset):
+            _check_links(name, item)
             return
         _check_storage(name, item)
         self.declared_bytes += item.nbytes
@@ -156,16 +165,36 @@ class _ObjectCheck:
             raise ValueError(
                 f"the datasets overlap: they declare more than the file's {self.size} bytes"
             )
-        self.shapes[name] = item.shape
+        dtype = _BFLOAT16 if _is_bfloat16(item) else str(item.dtype)
+        self.datasets[name] = Dataset(item.shape, dtype)
+
+
+def _check_links(name: str, group: Any) -> None:
+    """Check that all names of a group stand for objects of this file."""
+    import h5py
+
+    if len(group) > _MAX_OBJECTS:
+        raise ValueError(f"{name!r} has {len(group)} objects, at most {_MAX_OBJECTS} are allowed")
+    for key in group:
+        if not isinstance(group.get(key, getlink=True), h5py.HardLink):
+            raise ValueError(f"{name!r} has the link {key!r}; it must be the object itself")
+
+
+def _is_bfloat16(dataset: Any) -> bool:
+    """Return True for the two bytes that Keras writes for bfloat16."""
+    return bool(dataset.dtype == "V2" and dataset.attrs.get("dtype") == _BFLOAT16)
 
 
 def _check_storage(name: str, dataset: Any) -> None:
     """Check that a dataset has numbers that stand in the file as they are."""
+    import h5py
+
     if dataset.external or dataset.is_virtual:
         raise ValueError(f"{name!r} must be in the file itself, received a reference")
     if dataset.id.get_create_plist().get_nfilters():
         raise ValueError(f"{name!r} is compressed; it must be stored uncompressed")
-    if dataset.dtype.hasobject:
+    is_enumeration = h5py.check_enum_dtype(dataset.dtype) is not None
+    if is_enumeration or not (dataset.dtype.kind in "biuf" or _is_bfloat16(dataset)):
         raise ValueError(f"{name!r} must hold numbers, received {dataset.dtype}")
     stored = dataset.id.get_storage_size()
     if dataset.nbytes > stored:

@@ -20,16 +20,19 @@ from keras_bert.untrusted.keras_objects import Kind
 _MAX_DEPTH = 100  # of nested JSON values; a model in a model takes four of them
 _MAX_VALUES = 1_000_000
 _MAX_LAYERS = 500  # Keras takes about 10 ms to build each
-_MAX_CALLS = 10_000  # of layers, those in nested models counted for each call of the model
+# Calls of layers plus their inputs, those in nested models counted for each call of the model.
+_MAX_CALLS = 10_000
+_MAX_POLICIES = 5_000  # paths of dtype policies; Keras tries each for each layer
 _MAX_DIMENSIONS = 16  # of a shape
 _LAYERS_PER_HIDDEN_LAYER = 4  # of an encoder
 _MAX_TEXT = 1000  # characters of an argument
-_MAX_ARGUMENTS = 256  # tensors or numbers in a list of a call
+_MAX_ARGUMENTS = 1000  # tensors or numbers in a list of a call; shapes of a layer
 _VALUES_PER_CALL = 100  # Keras reads so many values in the time of a call
 _MAX_INTEGER = 2**53
 _PATH = re.compile(r"[\w/-]{1,500}")
 _DTYPE = re.compile(r"[a-z0-9_/-]{1,40}")
 _LARGE_LAYERS = ("TransformerBlock", "MultiHeadAttention", "GroupQueryAttention")
+_ARRAYS = ("__numpy__", "__tensor__")
 _MODEL_CLASSES = frozenset.union(*(kind.classes for kind in keras_objects.MODELS))
 _LAYERS_IN_LAYERS = ("layer", "forward_layer", "backward_layer", "cell")
 
@@ -127,6 +130,8 @@ def _config(kind: Kind, config: dict[str, Any], class_name: str) -> dict[str, An
         policies = config.get("policy_map")
         if not isinstance(policies, dict):
             raise Refused("the policy_map of a DTypePolicyMap must be a dict")
+        if len(policies) > _MAX_LAYERS:
+            raise Refused(f"a DTypePolicyMap has {len(policies)} paths")
         return {
             "default_policy": _dtype(config.get("default_policy")),
             "policy_map": {_path(path): _dtype(policy) for path, policy in policies.items()},
@@ -135,8 +140,9 @@ def _config(kind: Kind, config: dict[str, Any], class_name: str) -> dict[str, An
         return _arguments_with_layers(class_name, config, "layers", keras_objects.LAYERS)
     if class_name == "StackedRNNCells":
         return _arguments_with_layers(class_name, config, "cells", (keras_objects.CELLS,))
-    if config.get("unroll"):
-        raise Refused(f"it contains {class_name} with unroll=True; save it with unroll=False")
+    for option in ("unroll", "stateful"):  # computes when the layer is built
+        if config.get(option):
+            raise Refused(f"it contains {class_name} with {option}=True; save it with False")
     arguments = {}
     for name, value in config.items():
         if _is_own(kind) and name in keras_objects.OWN_ARGUMENTS:
@@ -214,11 +220,13 @@ def _functional(config: dict[str, Any]) -> dict[str, Any]:
     """Rewrite the layers and the calls of a functional model."""
     layers = [_layer_with_calls(layer) for layer in _list(config.get("layers"))]
     inputs_of = {layer["name"]: _input_names(layer) for layer in layers}
+    input_layers = {layer["name"] for layer in layers if layer["class_name"] == "InputLayer"}
     if len(inputs_of) < len(layers):
         raise Refused("two layers of a model have the same name")
     outputs = _plain(config.get("output_layers"))
     _check_order(layers)
-    _check_used(inputs_of, {name for name, _, _ in _references(outputs)})
+    used = {name for name, _, _ in _references(outputs)} | input_layers
+    _check_used(inputs_of, used)
     rewritten = {
         "layers": layers,
         "input_layers": _plain(config.get("input_layers")),
@@ -233,8 +241,12 @@ def _functional(config: dict[str, Any]) -> dict[str, Any]:
 def _layer_with_calls(item: Any) -> dict[str, Any]:
     """Rewrite a layer or an operation of a functional model, with its calls."""
     rewritten = _object(item, (*keras_objects.LAYERS, keras_objects.OPERATIONS))
-    rewritten["name"] = _text(item.get("name"))
+    rewritten["name"] = _layer_name(item.get("name"))
     rewritten["inbound_nodes"] = [_call(node) for node in _list(item.get("inbound_nodes"))]
+    is_operation = rewritten["class_name"] in keras_objects.OPERATIONS.classes
+    if not is_operation and _has_arrays(rewritten["inbound_nodes"]):
+        # Such as a mask, with which layers compute at once.
+        raise Refused(f"its layer {_shown(rewritten['name'])} is called with an array")
     is_input = rewritten["class_name"] == "InputLayer"
     has_inputs = bool(rewritten["inbound_nodes"])
     if is_input and has_inputs:
@@ -274,11 +286,10 @@ def _call_argument(value: Any) -> Any:
     if not isinstance(config, dict):
         raise Refused(f"it contains {_name(value)}, which can run code or is not known")
     if class_name == "__slice__":
-        parts = {part: _call_argument(config.get(part)) for part in ("start", "stop", "step")}
+        # Keras does not find a tensor in a slice, and would compute at once.
+        parts = {part: _index(config.get(part)) for part in ("start", "stop", "step")}
         return {"class_name": class_name, "config": parts}
-    if class_name in ("__numpy__", "__tensor__") and _is_in(
-        config.get("dtype"), keras_objects.DTYPES
-    ):
+    if class_name in _ARRAYS and _is_in(config.get("dtype"), keras_objects.DTYPES):
         array = {"value": _numbers(config.get("value")), "dtype": config["dtype"]}
         return {"class_name": class_name, "config": array}
     if class_name == "__keras_tensor__":
@@ -298,6 +309,12 @@ def _tensors(value: Any) -> Iterator[dict[str, Any]]:
         return
     for item in _children(value):
         yield from _tensors(item)
+
+
+def _has_arrays(value: Any) -> bool:
+    if isinstance(value, dict) and value.get("class_name") in _ARRAYS:
+        return True
+    return any(map(_has_arrays, _children(value)))
 
 
 def _input_names(layer: dict[str, Any]) -> set[str]:
@@ -385,8 +402,12 @@ def _check_work(model: dict[str, Any]) -> None:
     calls = _calls_to_build(model)
     if calls > _MAX_CALLS:
         raise Refused(
-            f"it calls layers {_count_text(calls)} times, at most {_MAX_CALLS} are allowed"
+            f"its layers have {_count_text(calls)} calls and inputs, at most {_MAX_CALLS} are "
+            "allowed"
         )
+    policies = _count_policies(model)
+    if policies > _MAX_POLICIES:
+        raise Refused(f"it has {policies} dtype policies, at most {_MAX_POLICIES} are allowed")
 
 
 def _inner_layers(item: dict[str, Any]) -> list[dict[str, Any]]:
@@ -410,11 +431,19 @@ def _count_layers(item: dict[str, Any]) -> int:
 
 def _count_calls(item: dict[str, Any]) -> int:
     """Return the calls of layers in one call of a layer."""
-    return 1 + sum(_count_calls(layer) * _count_nodes(layer) for layer in _inner_layers(item))
+    return 1 + sum(map(_count_all_calls, _inner_layers(item)))
 
 
-def _count_nodes(layer: dict[str, Any]) -> int:
-    return max(1, len(layer.get("inbound_nodes", ())))
+def _count_all_calls(layer: dict[str, Any]) -> int:
+    """Return the calls of layers in all calls of a layer, and the inputs of the layer."""
+    nodes = layer.get("inbound_nodes", ())
+    return _count_calls(layer) * max(1, len(nodes)) + sum(1 for _ in _tensors(nodes))
+
+
+def _count_policies(value: Any) -> int:
+    if isinstance(value, dict) and value.get("class_name") == "DTypePolicyMap":
+        return len(value["config"]["policy_map"])
+    return sum(map(_count_policies, _children(value)))
 
 
 def _calls_to_build(item: dict[str, Any]) -> int:
@@ -422,7 +451,7 @@ def _calls_to_build(item: dict[str, Any]) -> int:
     layers = _inner_layers(item)
     calls = 0
     for index, layer in enumerate(layers):
-        calls += _calls_to_build(layer) + _count_calls(layer) * _count_nodes(layer)
+        calls += _calls_to_build(layer) + _count_all_calls(layer)
         if item["class_name"] == "Sequential":
             calls += _count_calls(layer) * (len(layers) - index)
     return calls
@@ -466,6 +495,12 @@ def _integer(value: Any) -> int:
     return value
 
 
+def _index(value: Any) -> int | None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+        raise Refused(f"a slice of its config has the bound {_shown(value)}")
+    return value
+
+
 def _numbers(value: Any) -> Any:
     """Return a number, or nested lists of numbers and Booleans."""
     if isinstance(value, list):
@@ -480,7 +515,8 @@ def _shapes(value: Any) -> Any:
     if isinstance(value, dict):
         return {_text(name): _shapes(item) for name, item in value.items()}
     if isinstance(value, list):
-        if len(value) > _MAX_DIMENSIONS and not any(isinstance(item, list) for item in value):
+        is_shape = not any(isinstance(item, list) for item in value)
+        if len(value) > (_MAX_DIMENSIONS if is_shape else _MAX_ARGUMENTS):
             raise Refused(f"a shape of its config has {len(value)} dimensions")
         return [_shapes(item) for item in value]
     if value is None or value == -1:
@@ -495,6 +531,13 @@ def _text(value: Any) -> str:
     if value in keras.saving.get_custom_objects():
         raise Refused(f"it contains {_shown(value)}, the name of a class, in place of a string")
     return value
+
+
+def _layer_name(value: Any) -> str:
+    name = _text(value)
+    if not name.isprintable():
+        raise Refused(f"its config has the name {_shown(name)}")
+    return name
 
 
 def _is_in(value: Any, names: frozenset[str]) -> bool:

@@ -63,8 +63,7 @@ KERAS_LAYERS = _kind(
     AveragePooling1D AveragePooling2D AveragePooling3D MaxPooling1D MaxPooling2D MaxPooling3D
     GlobalAveragePooling1D GlobalAveragePooling2D GlobalAveragePooling3D GlobalMaxPooling1D
     GlobalMaxPooling2D GlobalMaxPooling3D
-    Bidirectional TimeDistributed RNN LSTM LSTMCell GRU GRUCell SimpleRNN SimpleRNNCell
-    StackedRNNCells
+    Bidirectional TimeDistributed RNN LSTM GRU SimpleRNN
     """,
 )
 # Layers that may be an argument `activation`. They hold no other layers.
@@ -75,15 +74,15 @@ OPERATIONS = _kind(
     "keras.src.ops.numpy keras.src.ops.nn keras.src.ops.core keras.src.ops.math",
     """
     Absolute Add All Amax Amin Any Arccos Arccosh Arcsin Arcsinh Arctan Arctan2 Arctanh Argmax
-    Argmin Average Ceil Clip Concatenate Copy Cos Cosh CountNonzero Cumsum Divide DivideNoNan
-    Dot Einsum Equal Exp ExpandDims Expm1 Flip Floor FloorDivide GetItem Greater GreaterEqual
-    Isfinite Isinf Isnan Less LessEqual Log Log10 Log1p Log2 Logaddexp LogicalAnd LogicalNot
-    LogicalOr LogicalXor Matmul Max Maximum Mean Min Minimum Mod Moveaxis Multiply NanToNum
-    Negative NotEqual OnesLike Power Prod Ravel Reciprocal Reshape Round Sign Sin Sinh Sqrt
-    Square Squeeze Stack Std Subtract Sum Swapaxes Take TakeAlongAxis Tan Tanh Tensordot
-    Transpose TrueDivide Var Where ZerosLike Celu Elu Gelu Glu HardSigmoid HardSilu HardTanh
-    LayerNorm LeakyRelu LogSigmoid LogSoftmax Normalize Relu Relu6 RMSNorm Selu Sigmoid Silu
-    Softmax Softplus Softsign TanhShrink Cast StopGradient Erf Logsumexp Rsqrt TopK
+    Argmin Argsort Average Ceil Clip Concatenate Copy Cos Cosh CountNonzero Cumsum Divide
+    DivideNoNan Dot Einsum Equal Exp ExpandDims Expm1 Flip Floor FloorDivide GetItem Greater
+    GreaterEqual Isfinite Isinf Isnan Less LessEqual Log Log10 Log1p Log2 Logaddexp LogicalAnd
+    LogicalNot LogicalOr LogicalXor Matmul Max Maximum Mean Min Minimum Mod Moveaxis Multiply
+    NanToNum Negative NotEqual OnesLike Power Prod Ravel Reciprocal Reshape Round Sign Sin
+    Sinh Sort Sqrt Square Squeeze Stack Std Subtract Sum Swapaxes Take TakeAlongAxis Tan Tanh
+    Tensordot Transpose TrueDivide Var Where ZerosLike Celu Elu Gelu Glu HardSigmoid HardSilu
+    HardTanh LayerNorm LeakyRelu LogSigmoid LogSoftmax Normalize Relu Relu6 RMSNorm Selu Sigmoid
+    Silu Softmax Softplus Softsign TanhShrink Cast StopGradient Erf Logsumexp Rsqrt TopK
     """,
 )
 INITIALIZERS = _kind(

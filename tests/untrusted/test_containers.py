@@ -50,7 +50,7 @@ def test_many_groups_are_an_error():
     with h5py.File(io.BytesIO(), "w", libver="latest") as opened:
         for number in range(20_001):
             opened.create_group(str(number))
-        with pytest.raises(ValueError, match="more than 20000 groups"):
+        with pytest.raises(ValueError, match="20000"):
             containers.check_hdf5(opened, 10**9)
 
 
