@@ -146,6 +146,8 @@ def _config(kind: Kind, config: dict[str, Any], class_name: str) -> dict[str, An
     arguments = {}
     for name, value in config.items():
         if _is_own(kind) and name in keras_objects.OWN_ARGUMENTS:
+            if isinstance(value, (list, dict)) and name not in keras_objects.OWN_COLLECTIONS:
+                raise Refused(f"the argument {name} of {class_name} is {_shown(value)}")
             arguments[name] = _plain(value)
         else:
             arguments[name] = _argument(class_name, name, value)

@@ -197,7 +197,8 @@ VALUE_ARGUMENTS = _names(
     zero_output_for_mask
     """
 )
-# The same of this package's own layers, with lists and dicts of any length.
+# The same of this package's own layers. Those in `OWN_COLLECTIONS` are lists and dicts of any length.
+OWN_COLLECTIONS = _names("added_tokens labels mode names noise_shape prompts")
 OWN_ARGUMENTS = _names(
     """
     activation added_tokens attention_dropout attention_probs_dropout_prob characters

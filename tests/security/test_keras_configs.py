@@ -578,6 +578,18 @@ def test_a_model_may_have_an_unused_input(tmp_path):
     assert len(keras_bert.load(tmp_path / "model.keras").inputs) == 2
 
 
+def test_own_layers_have_arguments_of_their_kinds(tmp_path):
+    file = tmp_path / "model.keras"
+    keras_bert.save(heads.classifier(tiny.encoder(), 2), file)
+
+    def edit(config):
+        layer_of(config, "TaskOutput")["config"]["task"] = {"classifier": 1}
+
+    edit_config(file, edit)
+    with pytest.raises(ValueError, match="the argument task of TaskOutput is"):
+        keras_bert.load(file)
+
+
 def test_names_are_printable(config):
     changed = copy.deepcopy(config)
     layers_in(changed)["Dense"]["name"] = "a\nb"
