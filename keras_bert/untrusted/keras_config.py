@@ -245,7 +245,7 @@ def _layer_with_calls(item: Any) -> dict[str, Any]:
     rewritten = _object(item, (*keras_objects.LAYERS, keras_objects.OPERATIONS))
     rewritten["name"] = _layer_name(item.get("name"))
     rewritten["inbound_nodes"] = [_call(node) for node in _list(item.get("inbound_nodes"))]
-    is_operation = rewritten["class_name"] in keras_objects.OPERATIONS.classes
+    is_operation = rewritten["module"] in keras_objects.OPERATIONS.modules
     if not is_operation and _has_arrays(rewritten["inbound_nodes"]):
         # Such as a mask, with which layers compute at once.
         raise Refused(f"its layer {_shown(rewritten['name'])} is called with an array")

@@ -197,7 +197,7 @@ VALUE_ARGUMENTS = _names(
     zero_output_for_mask
     """
 )
-# The same of this package's own layers. Those in `OWN_COLLECTIONS` are lists and dicts of any length.
+# Arguments of this package's own layers. `OWN_COLLECTIONS` may be lists and dicts of any length.
 OWN_COLLECTIONS = _names("added_tokens labels mode names noise_shape prompts")
 OWN_ARGUMENTS = _names(
     """
