@@ -93,6 +93,19 @@ def open_to_append(path):
     return os.fdopen(number, "ab")
 
 
+def check_subfolder(folder):
+    """Raise a `ValueError` if a folder with a fixed name in the user's output folder is a link.
+
+    A link in a folder of somebody else may lead to another folder of the user.
+    """
+    folder = pathlib.Path(folder)
+    if folder.is_symlink():
+        raise ValueError(
+            f"{folder} must not be a link; delete it. To write to another disk, give an output "
+            "folder there"
+        )
+
+
 @contextlib.contextmanager
 def temporary_folder(parent, prefix):
     """Create a folder with a unique name, and delete it at the end unless it was renamed.
