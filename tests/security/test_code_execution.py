@@ -246,6 +246,28 @@ def test_tensorflow_loads_the_bytes_that_were_checked(own, hostile, target, run,
     assert not target.exists()
 
 
+@pytest.mark.parametrize("run", RUN)
+def test_a_large_saved_model_of_others_is_not_read(double, run, monkeypatch):
+    [data] = (double / "variables").glob("*.data-*")
+    os.truncate(data, 2**40)  # a sparse file; to hash or to copy it would take hours
+
+    def copy(*paths):
+        raise AssertionError(paths)
+
+    monkeypatch.setattr(shutil, "copyfile", copy)
+    with pytest.raises(ValueError, match=NOT_OWN):
+        run(double)
+
+
+def test_a_saved_model_has_a_limited_number_of_files(own):
+    (own / "assets" / "many").mkdir()
+    for number in range(10_000):
+        (own / "assets" / "many" / str(number)).touch()
+    for run in RUN:
+        with pytest.raises(ValueError, match="must have at most 10000 files"):
+            run(own)
+
+
 @pytest.mark.parametrize("where", ["assets/x", "assets.extra/x", "variables/x", "assets"])
 def test_links_in_a_saved_model_are_not_followed(own, tmp_path, where):
     """What a link names must not end up in the file that the user saves."""
