@@ -1,6 +1,7 @@
 """`serve`: a local server for SavedModels or a trained model."""
 
 import contextlib
+import os
 import pathlib
 import re
 import signal
@@ -50,11 +51,15 @@ def serve(args):
 
 
 def _exported(args, folder):
-    """Export a trained model to a folder; return the models there."""
-    name = args.name or pathlib.Path(args.model).absolute().name.removesuffix(".keras")
-    path = pathlib.Path(folder, re.sub(r"[^\w.-]+", "-", name))
+    """Export a trained model to a temporary folder; return the models there."""
+    # The name of the model must not select the folder: it may be "..".
+    path = pathlib.Path(folder, "model")
     keras_bert.export(arguments.load(args, task="auto"), path, precision=args.precision)
-    return models.find(path, trusted=True)  # only this user can write to a temporary folder
+    exported = models.find(path, trusted=True)  # only this user can write to a temporary folder
+    if len(exported) == 1:  # an encoder is exported with its preprocessor, as two models
+        name = args.name or os.path.basename(os.path.abspath(args.model)).removesuffix(".keras")
+        exported[0].name = re.sub(r"[^\w.-]+", "-", name).strip(".") or "model"
+    return exported
 
 
 def _introduction(found, url, export_first=None):

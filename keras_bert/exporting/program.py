@@ -19,25 +19,20 @@ _FUNCTION_NAME = "meta_graphs.graph_def.library.function.signature.name"
 def copy(folder, target, trusted):
     """Copy the files of a SavedModel that TensorFlow loads to an existing folder.
 
-    Special files are a `ValueError`, and so are links unless `trusted`.
+    Special files are a `ValueError`. Unless `trusted`, so are links and a SavedModel that this
+    machine did not export. This does not read its files, which may be large.
     """
     folder = pathlib.Path(folder)
-    paths = [folder / name for name in own_files.LOADED]
-    while paths:
-        path = paths.pop()
+    _graph_file(folder, folder)
+    paths = own_files.loaded_paths(folder, follow_links=trusted)
+    if not trusted and not own_files.may_be_own(folder):
+        raise _not_own(folder)
+    for path in paths:
         copied = pathlib.Path(target, path.relative_to(folder))
-        if path.is_symlink() and not trusted:
-            raise ValueError(
-                f"{printable(str(path))} is a link. Copy the SavedModel with cp -rL, and use the "
-                "copy"
-            )
         if path.is_dir():
             copied.mkdir()
-            paths.extend(path.iterdir())
-        elif path.is_file():
+        else:
             shutil.copyfile(path, copied)
-        elif path.exists():
-            raise ValueError(f"{printable(str(path))} is not a regular file; remove it")
 
 
 def check(folder, original, trusted):
@@ -47,18 +42,29 @@ def check(folder, original, trusted):
     private copy: a file could change between the check and the loading. `original` is the user's
     folder, for errors.
     """
-    model = printable(str(original))
+    file = _graph_file(folder, original)
+    if trusted:  # an export of this machine needs no check of its graph
+        _check_graph(file, printable(str(original)))
+    elif not own_files.is_own(folder):
+        raise _not_own(original)
+
+
+def _graph_file(folder, original):
     file = pathlib.Path(folder, "saved_model.pb")
     if not file.is_file():
-        raise ValueError(f"{model} must be the folder of a SavedModel; it has no saved_model.pb")
-    if trusted:  # an export of this machine needs no check of its graph
-        _check_graph(file, model)
-    elif not own_files.is_own(folder):
         raise ValueError(
-            f"{model}: a SavedModel is a program, and this machine did not export "
-            "this one. Pass trusted=True or --trusted if you trust its author, or export the model "
-            "on this machine"
+            f"{printable(str(original))} must be the folder of a SavedModel; it has no "
+            "saved_model.pb"
         )
+    return file
+
+
+def _not_own(folder):
+    return ValueError(
+        f"{printable(str(folder))}: a SavedModel is a program, and this machine did not export "
+        "this one. Pass trusted=True or --trusted if you trust its author, or export the model "
+        "on this machine"
+    )
 
 
 def _check_graph(file, model):

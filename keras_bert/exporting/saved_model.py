@@ -31,7 +31,7 @@ from keras_bert.exporting.hub_layer import HubLayer
 from keras_bert.exporting.model_card import ModelInfo
 from keras_bert.hub import own_files
 from keras_bert.model_structure import max_sequence_length
-from keras_bert.runtime.files import temporary_folder
+from keras_bert.runtime.files import check_subfolder, temporary_folder
 from keras_bert.runtime.warn import level_of_caller
 
 LABELS_FILE = "labels.txt"
@@ -204,6 +204,8 @@ def _export_pair(model, path, metrics, license):
     """Write the preprocessor, then the encoder. If the encoder fails, remove both."""
     encoder = heads.find_encoder(model)
     masked_lm = None if model is encoder else model.get_layer("masked_lm")
+    for name in ("preprocess", "encoder"):
+        check_subfolder(path / name)
     with tempfile.TemporaryDirectory() as assets, contextlib.ExitStack() as on_error:
         if encoder.preprocessor is not None:
             length = min(tfhub.SEQUENCE_LENGTH, max_sequence_length(encoder))

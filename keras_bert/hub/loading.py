@@ -7,6 +7,8 @@ import inspect
 import itertools
 import os
 import pathlib
+import shutil
+import tempfile
 import zipfile
 
 import keras
@@ -338,13 +340,20 @@ def _reading(path):
 
 def _read_model(path, trusted):
     """Return the model of a `.keras` file. Keras sees only checked parts of an untrusted one."""
-    if not trusted:
-        try:
-            return keras_file.load(path)
-        except Refused:
-            if not own_files.is_own(path):
+    if trusted:
+        return keras.saving.load_model(path, compile=False, safe_mode=False)
+    try:
+        return keras_file.load(path)
+    except Refused:
+        if not own_files.may_be_own(path):
+            raise
+        # Keras loads a copy, so that nobody changes the file after the check.
+        with tempfile.TemporaryDirectory(prefix="keras_bert-") as folder:
+            copied = pathlib.Path(folder, MODEL_FILE)
+            shutil.copyfile(path, copied)
+            if not own_files.is_own(copied):
                 raise
-    return keras.saving.load_model(path, compile=False, safe_mode=False)
+            return keras.saving.load_model(copied, compile=False, safe_mode=False)
 
 
 def _load_keras(path, task, trusted):

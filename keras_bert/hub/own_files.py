@@ -10,12 +10,16 @@ import os
 import pathlib
 import warnings
 
+from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.files import cache_folder, sha256_of
 from keras_bert.runtime.warn import level_of_caller
 
 # What TensorFlow loads. Folders of a SavedModel can hold other files, such as warm-up requests.
-LOADED = ("saved_model.pb", "fingerprint.pb", "variables", "assets")
-_FOLDER = "own"  # in the cache; has an empty file for each model, named by its hash
+_LOADED = ("saved_model.pb", "fingerprint.pb", "variables", "assets")
+_MAX_PATHS = 10_000  # files and folders; an export has about ten
+# In the cache. It has a folder for each combination of file names and sizes, and there an empty
+# file for each model. Their names are hashes.
+_FOLDER = "own"
 
 
 def record(path):
@@ -32,28 +36,69 @@ def record(path):
         )
 
 
-def is_own(path):
-    """Return True if `record` was called for a model with the same files."""
+def may_be_own(path):
+    """Return True if `record` was called for a model with files of the same names and sizes.
+
+    This takes no time for large files, so that a model of somebody else is not read.
+    """
     try:
-        return os.path.isfile(_record_file(path))
+        return os.path.isdir(_record_folder(path))
     except RuntimeError:
         return False
 
 
-def _record_file(path):
-    path = pathlib.Path(path)
-    digest = sha256_of(path) if path.is_file() else _hash(path)
-    return cache_folder() / _FOLDER / digest
+def is_own(path):
+    """Return True if `record` was called for a model with the same files."""
+    return may_be_own(path) and os.path.isfile(_record_file(path))
 
 
-def _hash(folder):
-    """Return the SHA-256 of the names and contents of the files that TensorFlow loads."""
+def loaded_paths(folder, follow_links=False):
+    """Return the files and folders that TensorFlow loads. A folder comes before its content.
+
+    Too many of them, special files, and links unless `follow_links`, are a `ValueError`.
+    """
     folder = pathlib.Path(folder)
-    paths = []
-    for name in LOADED:
-        paths.append(folder / name)
-        paths.extend((folder / name).rglob("*"))
-    hashes = {
-        path.relative_to(folder).as_posix(): sha256_of(path) for path in paths if path.is_file()
-    }
-    return hashlib.sha256(json.dumps(hashes, sort_keys=True).encode()).hexdigest()
+    remaining = [folder / name for name in _LOADED]
+    paths: list[pathlib.Path] = []
+    while remaining:
+        path = remaining.pop()
+        if path.is_symlink() and not follow_links:
+            raise ValueError(
+                f"{printable(str(path))} is a link. Copy the SavedModel with cp -rL, and use the "
+                "copy"
+            )
+        if not path.exists():
+            continue
+        if path.is_dir():
+            remaining.extend(path.iterdir())
+        elif not path.is_file():
+            raise ValueError(f"{printable(str(path))} is not a regular file; remove it")
+        paths.append(path)
+        if len(paths) + len(remaining) > _MAX_PATHS:
+            raise ValueError(
+                f"{printable(str(folder))} must have at most {_MAX_PATHS} files; received more"
+            )
+    return paths
+
+
+def _record_file(path):
+    hashes = {name: sha256_of(file) for name, file in _files(path).items()}
+    return _record_folder(path) / _digest(hashes)
+
+
+def _record_folder(path):
+    sizes = {name: file.stat().st_size for name, file in _files(path).items()}
+    return cache_folder() / _FOLDER / _digest(sizes)
+
+
+def _files(path):
+    """Return {name: file} of a SavedModel or a `.keras` file, whose own name may change."""
+    path = pathlib.Path(path)
+    if path.is_file():
+        return {"": path}
+    files = [file for file in loaded_paths(path) if file.is_file()]
+    return {file.relative_to(path).as_posix(): file for file in files}
+
+
+def _digest(content):
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -35,8 +35,12 @@ from keras_bert.untrusted import archives, links
 HUB_PREFIX = "hf:"
 KAGGLE_PREFIXES = ("kaggle://", "kaggle:")
 _HTTPS = "https://"
-_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(@[\w./-]+)?")  # org/name@revision
-_HUB_ADDRESS = re.compile(rf"{HUB_PREFIX}(\w[\w.-]*/)?\w[\w.-]*(@[\w./-]+)?")
+# Names and revisions become paths in the caches of the Hub and of Kaggle. As in Git, no part of a
+# revision is empty or starts with a dot.
+_REVISION = r"(@[\w-][\w.-]*(/[\w-][\w.-]*)*)?"
+_HUB_NAME = re.compile(rf"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*{_REVISION}")  # org/name@revision
+_HUB_ADDRESS = re.compile(rf"{HUB_PREFIX}(\w[\w.-]*/)?\w[\w.-]*{_REVISION}")
+_KAGGLE_ADDRESS = re.compile(r"kaggle:(//)?\w[\w.-]*(/\w[\w.-]*)*")
 # A folder with such a file may be a model, in any format.
 _MODEL_SUFFIXES = (".json", ".keras", ".safetensors", ".bin", ".index", ".pb")
 # The folder of a model has one of these files.
@@ -90,6 +94,10 @@ def check(name):
         raise ValueError(
             "a model on the Hugging Face Hub is hf:org/name or hf:org/name@revision; "
             f"received {name!r}"
+        )
+    if path is None and name.startswith(KAGGLE_PREFIXES) and not _KAGGLE_ADDRESS.fullmatch(name):
+        raise ValueError(
+            f"a model on Kaggle is kaggle:owner/model/framework/variation; received {name!r}"
         )
     prefixes = (HUB_PREFIX, *KAGGLE_PREFIXES, _HTTPS, "http://")
     if path is not None or name in SOURCES or name in ALIASES or name.startswith(prefixes):
@@ -362,13 +370,12 @@ def _model_folder(folder, shown):
 def _from_archive(path):
     """Return the content of a local zip archive. It is unpacked into the cache once."""
     key = sha256_of(path)[:32]
-    folder = cache.cache_folder() / "archives" / key / path.stem
+    name = path.stem.lstrip(".") or "archive"  # the stem of "...zip" is ".."
+    folder = cache.cache_folder() / "archives" / key / name
     if cache.cached(folder, {}) is None:
         with cache.locked(f"archive-{key}"):
             if cache.cached(folder, {}) is None:
-                cache.install(
-                    lambda target: _unpack(path, target / path.stem, False), folder, path, {}
-                )
+                cache.install(lambda target: _unpack(path, target / name, False), folder, path, {})
     return _model_folder(folder, path)
 
 

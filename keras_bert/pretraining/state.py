@@ -7,7 +7,7 @@ import re
 import keras
 import numpy as np
 
-from keras_bert.runtime.files import remove_stale_temporaries
+from keras_bert.runtime.files import check_subfolder, remove_stale_temporaries
 from keras_bert.training import state_file
 
 _FOLDER = "checkpoints"
@@ -35,6 +35,7 @@ class Checkpoints:
 
         On an error, earlier checkpoints are unchanged. `extra` is a dict that JSON can represent.
         """
+        check_subfolder(self._folder)
         self._folder.mkdir(parents=True, exist_ok=True)
         file = self._folder / f"step-{step:08}.npz"
         header = {"settings": self._settings, "extra": extra}
@@ -91,6 +92,7 @@ class Checkpoints:
         return int(file.stem.removeprefix("step-")), extra
 
     def _files(self):
+        check_subfolder(self._folder)
         if not self._folder.is_dir():
             return []
         return sorted(file for file in self._folder.iterdir() if _NAME.fullmatch(file.name))

@@ -8,6 +8,7 @@ import os
 import pathlib
 import secrets
 import shutil
+import stat
 import time
 
 from keras_bert.runtime.reading import first_line
@@ -68,6 +69,41 @@ def atomic_write(path, durable=False):
                 _sync(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def open_to_append(path):
+    """Open a file in binary mode to append to it. A link is a `ValueError`.
+
+    A link in a folder of somebody else may lead to a file of the user.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    # Windows has no O_NOFOLLOW; only Windows has O_BINARY. O_NONBLOCK: a pipe must not block.
+    for name in ("O_NOFOLLOW", "O_BINARY", "O_NONBLOCK"):
+        flags |= getattr(os, name, 0)
+    try:
+        number = os.open(path, flags, 0o666)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise ValueError(f"{path} must not be a link; delete it") from error
+    status = os.fstat(number)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+        os.close(number)
+        raise ValueError(f"{path} must be a regular file without other hard links; delete it")
+    return os.fdopen(number, "ab")
+
+
+def check_subfolder(folder):
+    """Raise a `ValueError` if a folder with a fixed name in the user's output folder is a link.
+
+    A link in a folder of somebody else may lead to another folder of the user.
+    """
+    folder = pathlib.Path(folder)
+    if folder.is_symlink():
+        raise ValueError(
+            f"{folder} must not be a link; delete it. To write to another disk, give an output "
+            "folder there"
+        )
 
 
 @contextlib.contextmanager

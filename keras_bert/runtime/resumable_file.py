@@ -5,7 +5,7 @@ import json
 import os
 import pathlib
 
-from keras_bert.runtime.files import atomic_write
+from keras_bert.runtime.files import atomic_write, open_to_append
 from keras_bert.runtime.reading import parse_json
 
 
@@ -23,7 +23,7 @@ class ResumableFile:
         state: The argument of the last `commit`, or `None` at the beginning.
 
     Raises:
-        ValueError: If another process writes the file.
+        ValueError: If another process writes the file, or `.NAME.partial` is a link.
         OSError: If the file cannot be written.
 
     Example:
@@ -55,7 +55,11 @@ class ResumableFile:
                 f"another process writes {self._path}; wait until it ends or use another file"
             ) from None
         size = self._read_state()
-        self._file = open(self._partial, "ab")  # noqa: SIM115
+        try:
+            self._file = open_to_append(self._partial)
+        except BaseException:
+            self._unlock()
+            raise
         self._file.truncate(size)
         return self
 
@@ -81,9 +85,12 @@ class ResumableFile:
                 self._partial.unlink(missing_ok=True)
                 self._state_file.unlink(missing_ok=True)
         finally:
-            with contextlib.suppress(OSError):  # Windows cannot delete open files
-                pathlib.Path(self._lock.lock_file).unlink()
-            self._lock.release()
+            self._unlock()
+
+    def _unlock(self):
+        with contextlib.suppress(OSError):  # Windows cannot delete open files
+            pathlib.Path(self._lock.lock_file).unlink()
+        self._lock.release()
 
     def _read_state(self):
         """Set the state; return the size of the lines that it covers, 0 without a valid state."""

@@ -6,6 +6,7 @@ import pathlib
 
 import keras
 
+from keras_bert.runtime.files import check_subfolder
 from keras_bert.training import finetuning, loop
 
 GRID = {
@@ -50,6 +51,7 @@ def grid(encoder, train_data, dev, *, choices=None, on_trial=None, tensorboard=N
             if tensorboard is not None:
                 name = ", ".join(f"{option} {value}" for option, value in chosen.items())
                 options["tensorboard"] = pathlib.Path(tensorboard, name)
+                check_subfolder(options["tensorboard"])
             model, metrics = finetuning.finetune(encoder, train_data, dev, **{**options, **chosen})
             metric = metrics["metric"]
             trials.stopped = metrics["stopped"]

@@ -226,6 +226,15 @@ def test_existing_settings_are_kept(tmp_path):
     assert (tmp_path / tf_serving.BATCHING_FILE).exists()
 
 
+def test_settings_do_not_follow_a_link(tmp_path):
+    """A link in a folder of somebody else would create a file elsewhere."""
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "compose.yaml").symlink_to(tmp_path / "elsewhere")
+    tf_serving.write_settings(tmp_path / "folder", text_input("text"))
+    assert not (tmp_path / "elsewhere").exists()
+    assert (tmp_path / "folder" / "compose.yaml").read_text()
+
+
 def test_settings_are_complete_or_missing(tmp_path, monkeypatch):
     """A half-written file would be kept by the next export."""
     write_text = pathlib.Path.write_text

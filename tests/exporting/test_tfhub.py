@@ -249,3 +249,16 @@ def test_no_preprocess_without_a_vocabulary(tmp_path):
     encoder.preprocessor = None
     keras_bert.export(encoder, tmp_path / "there")
     assert [path.name for path in (tmp_path / "there").iterdir()] == ["encoder"]
+
+
+@pytest.mark.parametrize("name", ["preprocess", "encoder"])
+def test_a_linked_folder_in_the_output_folder_is_refused(tmp_path, name):
+    """A link in a folder of somebody else leads to another folder of the user."""
+    (tmp_path / "own").mkdir()
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / name).symlink_to(tmp_path / "own")
+    with pytest.raises(ValueError, match=rf"{name} must not be a link; delete it"):
+        keras_bert.export(tiny.encoder(num_hidden_layers=1), folder)
+    assert list(folder.iterdir()) == [folder / name]
+    assert not list((tmp_path / "own").iterdir())

@@ -106,6 +106,13 @@ def test_local_archive_of_each_format(web, tmp_path, name):
     assert resolve.find(path).name == "some"
 
 
+def test_the_name_of_an_archive_does_not_select_another_folder(web, tmp_path):
+    path = make_zip(tmp_path / "...zip", ARCHIVE)  # without its suffix, the name is ".."
+    folder = resolve.find(path)
+    assert (folder / "vocab.txt").read_bytes() == ARCHIVE["vocab.txt"]
+    assert folder.parent.parent == cache.cache_folder() / "archives"
+
+
 def test_topmost_model_of_an_archive_is_used(web, tmp_path):
     entries = {**FILES, "1_Pooling/config.json": b"{}"}
     folder = resolve.find(make_zip(tmp_path / "a.zip", entries, "some/"))

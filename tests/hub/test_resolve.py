@@ -323,6 +323,31 @@ def test_kaggle(web, monkeypatch, tmp_path):
         resolve.find("kaggle:3")
 
 
+@pytest.mark.parametrize(
+    "revision", ["..", "../../x", "a/../../x", "/x", "a//b", "a/", "./a", ".a"]
+)
+def test_a_revision_does_not_lead_out_of_the_cache_of_the_hub(monkeypatch, revision):
+    monkeypatch.setattr(resolve, "_from_hub", None)
+    with pytest.raises(ValueError, match="hf:org/name@revision; received"):
+        resolve.find(f"hf:org/name@{revision}")
+
+
+def test_revisions(monkeypatch):
+    monkeypatch.setattr(
+        resolve, "_from_hub", lambda repository, revision, files: pathlib.Path(revision)
+    )
+    for revision in ("main", "refs/pr/1", "v1.0", "v1..2", "a-b_c/d.e", "0123abc"):
+        assert resolve.find(f"hf:org/name@{revision}") == pathlib.Path(revision)
+
+
+@pytest.mark.parametrize("handle", ["..", "../../x", "a/b/c/..", "a//b", "a/b/"])
+def test_a_handle_does_not_lead_out_of_the_cache_of_kaggle(monkeypatch, handle):
+    monkeypatch.setattr(resolve, "_from_kaggle", None)
+    for prefix in resolve.KAGGLE_PREFIXES:
+        with pytest.raises(ValueError, match=r"a model on Kaggle is .*; received"):
+            resolve.find(prefix + handle)
+
+
 def test_table_has_a_line_for_each_name(web):
     titles, *lines = resolve.table().splitlines()
     assert titles.split()[0] == "NAME"

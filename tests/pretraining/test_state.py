@@ -188,3 +188,29 @@ def test_settings_are_compared_as_json(tmp_path):
     Checkpoints(tmp_path, {"lengths": (1, 2), "rate": 1e-4}).save(1, variables([1.0]), {})
     again = Checkpoints(tmp_path, {"lengths": [1, 2], "rate": 1e-4})
     assert again.restore(variables([0.0])) == (1, {})
+
+
+def test_a_linked_folder_of_checkpoints_is_refused(tmp_path):
+    """A link in a folder of somebody else leads to another folder of the user."""
+    own_folder = tmp_path / "own"
+    Checkpoints(own_folder, {}).save(1, variables([1.0]), {})
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "checkpoints").symlink_to(own_folder / "checkpoints")
+    checkpoints = Checkpoints(folder, {}, keep=1)
+    for call in (
+        checkpoints.exist,
+        lambda: checkpoints.restore(variables([1.0])),
+        lambda: checkpoints.save(2, variables([1.0]), {}),
+    ):
+        with pytest.raises(ValueError, match="checkpoints must not be a link; delete it"):
+            call()
+    assert files(own_folder) == ["step-00000001.npz"]
+
+
+def test_the_output_folder_may_be_a_link(tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "run").symlink_to(tmp_path / "disk")
+    Checkpoints(tmp_path / "run", {}).save(1, variables([1.0]), {})
+    assert Checkpoints(tmp_path / "run", {}).restore(variables([0.0])) == (1, {})
+    assert files(tmp_path / "disk") == ["step-00000001.npz"]

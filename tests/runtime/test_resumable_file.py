@@ -78,3 +78,24 @@ def test_second_process_is_refused(tmp_path):
     ):
         pass
     assert json.dumps(names(tmp_path)) == '["out.txt"]'
+
+
+@pytest.mark.parametrize("link", ["symlink_to", "hardlink_to"])
+@pytest.mark.parametrize("is_resumed", [False, True])
+def test_a_link_in_a_folder_of_somebody_else_is_not_followed(tmp_path, link, is_resumed):
+    """The partial file has a fixed name, so its place can hold a link to a file of the user."""
+    own_file = tmp_path / "own"
+    own_file.write_text("important")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    getattr(folder / ".out.txt.partial", link)(own_file)
+    if is_resumed:
+        state = {"settings": {}, "size": 3, "state": 1}
+        (folder / ".out.txt.partial.json").write_text(json.dumps(state))
+    for _ in range(2):  # the lock is free again
+        with pytest.raises(ValueError, match=r"\.partial must .*link.*delete it"):
+            write(folder / "out.txt", {}, ["one"])
+    assert own_file.read_text() == "important"
+    (folder / ".out.txt.partial").unlink()
+    write(folder / "out.txt", {}, ["one"])
+    assert (folder / "out.txt").read_text() == "one\n"

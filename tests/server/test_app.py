@@ -620,6 +620,36 @@ def test_command_serves_a_trained_model_until_ctrl_c(tmp_path, one_tokenizer):
     assert list(temporary.iterdir()) == [], "temporary files are removed"
 
 
+@pytest.mark.parametrize(
+    ("model", "name", "shown"),
+    [
+        ("..", None, "reviews"),
+        ("other/..", None, "sub"),
+        ("model.keras", None, "model"),
+        ("model.keras", "..", "model"),
+        ("model.keras", "my name", "my-name"),
+        ("hf:org/name@main", None, "name-main"),
+    ],
+)
+def test_a_trained_model_is_exported_into_the_temporary_folder(
+    tmp_path, monkeypatch, model, name, shown
+):
+    """Everything in it is served as trusted, so the name must not select another folder."""
+    (tmp_path / "reviews" / "sub").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "reviews" / "sub")
+    temporary = tmp_path / "temporary" / "private"
+    temporary.mkdir(parents=True)
+    (tmp_path / "temporary" / "999").mkdir()  # another user put this there
+    monkeypatch.setattr(command.arguments, "load", lambda *_, **options: None)
+    monkeypatch.setattr(
+        keras_bert, "export", lambda _, path, **options: (path / "1").mkdir(parents=True)
+    )
+    args = argparse.Namespace(model=model, name=name, precision=None)
+    [exported] = command._exported(args, temporary)
+    assert exported.name == shown
+    assert temporary in exported.folder.parents
+
+
 @pytest.mark.slow
 def test_introduction_of_an_encoder(tmp_path):
     path = tmp_path / "tiny.keras"

@@ -97,6 +97,13 @@ def test_ctrl_c_between_two_runs_keeps_completed_runs(run, monkeypatch):
     assert len(trials.runs) == 2 and trials.stopped and trials.model is encoder
 
 
+def test_a_linked_tensorboard_folder_is_refused(tmp_path):
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "epochs 1").symlink_to(tmp_path)
+    with pytest.raises(ValueError, match="must not be a link"):
+        search.grid(None, None, None, choices={"epochs": (1,)}, tensorboard=tmp_path / "logs")
+
+
 def test_each_run_has_a_tensorboard_folder(monkeypatch, tmp_path):
     encoder, folders = tiny.encoder(), []
 
