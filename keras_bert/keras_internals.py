@@ -14,6 +14,7 @@ from typing import Any
 import keras
 from keras import ops
 from keras.src.backend.common import global_state
+from keras.src.initializers.random_initializers import RandomInitializer
 from keras.src.saving import saving_lib, serialization_lib
 
 # A head on the sequence, such as a tagger, does not use the pooler. That needs no warning.
@@ -79,8 +80,8 @@ def variables_of_zeros(check: Callable[[keras.Variable], None]) -> Iterator[None
     finally:
         global_state.set_global_attribute(attribute, others or [])
     for variable in variables:
-        # The initializer of a random generator's seed is a function.
-        if isinstance(variable._initializer, keras.Initializer):
+        is_random = isinstance(variable._initializer, RandomInitializer)
+        if is_random and "lora" not in variable.name:  # files have no weights of LoRA
             variable._initializer = keras.initializers.Zeros()
         variable._deferred_initialize()
 

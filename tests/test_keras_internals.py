@@ -154,10 +154,13 @@ def test_variables_of_zeros():
     seen = []
     with keras_internals.variables_of_zeros(lambda variable: seen.append(tuple(variable.shape))):
         inputs = keras.Input((3,))
-        dense = keras.layers.Dense(2, kernel_initializer="ones")
+        dense = keras.layers.Dense(2, lora_rank=1, bias_initializer="ones")
         model = keras.Model(inputs, keras.layers.Dropout(0.5)(dense(inputs)))
     assert {(3, 2), (2,)} <= set(seen)
-    assert not keras.ops.convert_to_numpy(dense.kernel).any()
+    values = {weight.name: keras.ops.convert_to_numpy(weight) for weight in dense.weights}
+    assert not values["kernel"].any()
+    assert values["bias"].all()
+    assert values["lora_kernel_a"].all()  # zeros could not be trained
     model(np.ones((1, 3)), training=True)
 
 
