@@ -15,6 +15,7 @@ import warnings
 
 from keras_bert.cli.options import make_parser
 from keras_bert.hub import resolve
+from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.reading import first_line, one_line
 from keras_bert.runtime.stopping import stop_requests
 from keras_bert.runtime.terminal import print_line, quiet_imports, use_utf8
@@ -24,6 +25,7 @@ _TAKES_MODEL = (
     "info", "finetune", "evaluate", "predict", "embed", "fill", "explain", "convert", "export",
     "search", "mine",
 )  # fmt: skip
+_MAX_MESSAGE = 2000  # characters
 _TRACEBACK = "KERAS_BERT_TRACEBACK"
 
 
@@ -92,7 +94,7 @@ def _run(args):
 def _message(error):
     """Return the message of an error in one line."""
     if isinstance(error, (ImportError, OSError, ValueError)):
-        return one_line(error, limit=None)
+        return one_line(error, limit=_MAX_MESSAGE)
     name = type(error).__name__
     return f"{name}: {first_line(error)[:300]} (set {_TRACEBACK}=1 for the traceback)"
 
@@ -123,7 +125,8 @@ def _plain_warnings():
     try:
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_, **__: print_line(
-                f"keras-bert: {' '.join(str(message).split())}", file=sys.stderr
+                f"keras-bert: {printable(' '.join(str(message).split()), _MAX_MESSAGE)}",
+                file=sys.stderr,
             )
             yield
     finally:

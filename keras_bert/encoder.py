@@ -125,7 +125,7 @@ class BertEncoder(TokenModel):
         _validate(bert_config)
         if pooling not in (None, *SentencePooling.MODES):
             modes = ", ".join(SentencePooling.MODES)
-            raise ValueError(f"pooling must be None or one of {modes}; received {pooling!r}")
+            raise ValueError(f"pooling must be None or one of {modes}; received {pooling!r:.80}")
         dtype = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
 
         inputs = {key: keras.Input((None,), dtype="int32", name=key) for key in INPUTS}
@@ -454,11 +454,11 @@ def _validate(bert_config):
         if key.endswith(("_size", "_layers", "_heads", "_embeddings")) and (
             not isinstance(value, int) or isinstance(value, bool) or value < 1
         ):
-            raise ValueError(f"{key} must be an integer of at least 1; received {value!r}")
+            raise ValueError(f"{key} must be an integer of at least 1; received {value!r:.80}")
         if key.endswith("_prob") and not (_is_number(value) and 0 <= value < 1):
-            raise ValueError(f"{key} must be at least 0 and below 1; received {value!r}")
+            raise ValueError(f"{key} must be at least 0 and below 1; received {value!r:.80}")
         if key in ("initializer_range", "layer_norm_eps") and not (_is_number(value) and value > 0):
-            raise ValueError(f"{key} must be a number above 0; received {value!r}")
+            raise ValueError(f"{key} must be a number above 0; received {value!r:.80}")
     if bert_config["hidden_size"] % bert_config["num_attention_heads"]:
         raise ValueError(
             "num_attention_heads must divide hidden_size; received "

@@ -509,7 +509,7 @@ def features(encoder, layers=None, combine="concat", *, name="features"):
         "weighted_sum": WeightedSum,
     }
     if combine not in ways:
-        raise ValueError(f"combine must be one of {', '.join(ways)}; received {combine!r}")
+        raise ValueError(f"combine must be one of {', '.join(ways)}; received {combine!r:.80}")
     _check_encoder(encoder)
     layers = _check_layers(layers, encoder.get_config()["num_hidden_layers"])
     encoder = encoder.with_options(trainable=False)
@@ -552,7 +552,9 @@ def with_text(model, *, name="with_text"):
     if task not in ("classifier", "regressor", "next_sentence", "embedder"):
         raise ValueError(f"with_text needs a model with one answer per text; received {task}")
     if preprocessor is None:
-        raise ValueError(f"the encoder of {model.name!r} has no preprocessor; set `preprocessor`")
+        raise ValueError(
+            f"the encoder of {model.name!r:.80} has no preprocessor; set `preprocessor`"
+        )
     columns = ("text", "text_pair") if find_output(model).pairs else ("text",)
     inputs = {key: keras.Input(shape=(), dtype="string", name=key) for key in columns}
     packed = preprocessor.with_options(sequence_length=None)(*inputs.values())
@@ -649,7 +651,7 @@ def _text_vector(encoder, inputs, pooling):
         return _pooled_output(encoder, outputs)
     if pooling not in SentencePooling.MODES:
         modes = ", ".join(SentencePooling.MODES)
-        raise ValueError(f"pooling must be one of pooler, {modes}; received {pooling!r}")
+        raise ValueError(f"pooling must be one of pooler, {modes}; received {pooling!r:.80}")
     layer = SentencePooling(pooling, normalize=False, name="pooling")
     return layer(outputs["sequence_output"], inputs["input_mask"])
 
@@ -719,7 +721,7 @@ def _check_labels(head, count, labels, least):
         )
     repeated = [label for label, count in collections.Counter(labels).items() if count > 1]
     if repeated:
-        raise ValueError(f"labels must be unique; received {repeated[0]!r} more than once")
+        raise ValueError(f"labels must be unique; received {repeated[0]!r:.80} more than once")
     for label in labels:
         check_name(label, "a label")
     return labels

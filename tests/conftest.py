@@ -9,16 +9,25 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 import unicodedata
 
 import pytest
 
+from keras_bert.runtime.files import cache_folder
 from tests import tiny
 
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 ROOT = pathlib.Path(__file__).parents[1]
+
+# The tests do not write to the user's cache, and read only the downloaded MiniLM from it.
+_CACHE = tempfile.TemporaryDirectory(prefix="keras_bert-tests-")
+_MINILM = cache_folder() / "minilm"
+if _MINILM.is_dir():
+    pathlib.Path(_CACHE.name, "minilm").symlink_to(_MINILM)
+os.environ["KERAS_BERT_CACHE"] = _CACHE.name
 
 
 @pytest.fixture(params=["tensorflow", "jax", pytest.param("torch", marks=pytest.mark.peers)])

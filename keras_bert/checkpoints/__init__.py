@@ -78,7 +78,7 @@ def _raise_if_unreadable(path: Path) -> None:
         raise ValueError(
             f"{path} is an export of an encoder and its preprocessor, which cannot be loaded. Load "
             "the model that was exported, or use "
-            f"keras_bert.HubLayer({str(exported / 'encoder/1')!r})"
+            f"keras_bert.HubLayer({str(exported / 'encoder/1')!r:.80})"
         )
     # `export` writes models.config beside the versions of a model.
     folder = path.absolute().parent if (path / "saved_model.pb").is_file() else path
@@ -117,11 +117,11 @@ def write(checkpoint: Checkpoint, path: str | Path, format: str) -> None:
     """
     path = Path(path).expanduser().resolve()
     if format not in WRITABLE:
-        raise ValueError(f"format must be one of {', '.join(WRITABLE)}; received {format!r}")
+        raise ValueError(f"format must be one of {', '.join(WRITABLE)}; received {format!r:.80}")
     is_plain = checkpoint.activation in (None, "linear")
     if not is_plain and not (format == huggingface.FORMAT and checkpoint.pairs):
         raise ValueError(
-            f"{format}: cannot hold the activation {checkpoint.activation!r} of this head. Use "
+            f"{format}: cannot hold the activation {checkpoint.activation!r:.80} of this head. Use "
             "format='keras', or for a model of pairs format='huggingface'"
         )
     if path.exists() and (not path.is_dir() or any(path.iterdir())):

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from keras_bert.runtime import reading
+from keras_bert.runtime.escaping import printable
 from keras_bert.untrusted import bundle_index, protobuf
 
 GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
@@ -75,7 +76,7 @@ def find(path: Path) -> Path:
     if len(found) > 1:
         raise ValueError(
             f"{path}: must hold one checkpoint or {PREFERRED}, received "
-            f"{', '.join(prefix.name for prefix in found)}"
+            f"{printable(', '.join(prefix.name for prefix in found), 200)}"
         )
     return found[0]
 

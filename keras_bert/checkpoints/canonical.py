@@ -230,7 +230,7 @@ class Checkpoint:
             if group not in self.groups:
                 raise ValueError(
                     f"{self.path}: drop must name one of its parts, "
-                    f"{', '.join(sorted(self.groups)) or '(none)'}; received {group!r}"
+                    f"{', '.join(sorted(self.groups)) or '(none)'}; received {group!r:.80}"
                 )
         kept = {k: w for k, w in self.weights.items() if group_of(k) not in groups}
         keeps_heads = self.groups.isdisjoint(set(groups) - {"pooler"})
@@ -246,10 +246,12 @@ def without_ignored(
     """
     ignore = ignore or ()
     if isinstance(ignore, str):
-        raise ValueError(f"ignore must be a list of patterns; received the string {ignore!r}")
+        raise ValueError(f"ignore must be a list of patterns; received the string {ignore!r:.80}")
     for pattern in ignore:
         if not any(fnmatch.fnmatchcase(name, pattern) for name in tensors):
-            raise ValueError(f"{file}: no tensor matches {pattern!r} of ignore; check its spelling")
+            raise ValueError(
+                f"{file}: no tensor matches {pattern!r:.80} of ignore; check its spelling"
+            )
     return {
         name: tensor
         for name, tensor in tensors.items()
@@ -322,7 +324,8 @@ def _check_keys(file: Path, found: Mapping[str, Any]) -> None:
     for key, neutral in NEUTRAL_VALUES.items():
         if found.get(key) not in (None, neutral):
             raise ValueError(
-                f"{file}: {key} must be {neutral!r} for a BERT encoder, received {found[key]!r:.80}"
+                f"{file}: {key} must be {neutral!r:.80} for a BERT encoder, "
+                f"received {found[key]!r:.80}"
             )
     for key, size in _EQUAL_SIZES.items():
         if found.get(key) not in (None, found.get(size)):
@@ -344,7 +347,7 @@ def to_source_activation(activation: str, names: Mapping[str, str], *, format: s
             "; for weights from Google's code, whose gelu is gelu_new, load the model with "
             'hidden_act="gelu_new"'
         )
-    raise ValueError(f"{format}: hidden_act must be {known}, received {activation!r}{hint}")
+    raise ValueError(f"{format}: hidden_act must be {known}, received {activation!r:.80}{hint}")
 
 
 def check_layer_norm_eps(value: float, owner: str, *, format: str) -> None:

@@ -99,7 +99,8 @@ def vocabulary_text(file: Path, vocabulary: Sequence[str]) -> str:
     for token in vocabulary:
         if token != token.strip() or "\n" in token:
             raise ValueError(
-                f"{file}: a token must be a line without white space around it, received {token!r}"
+                f"{file}: a token must be a line without white space around it, received "
+                f"{token!r:.80}"
             )
     return "".join(f"{token}\n" for token in vocabulary)
 

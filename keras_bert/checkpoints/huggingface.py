@@ -24,6 +24,7 @@ from keras_bert.checkpoints import (
 from keras_bert.checkpoints.canonical import Checkpoint
 from keras_bert.checkpoints.name_tables import Layout, rule
 from keras_bert.checkpoints.tensor_files import Tensor
+from keras_bert.runtime.escaping import printable
 
 FORMAT = "huggingface"
 FILES = (
@@ -201,7 +202,9 @@ def read(path: str | Path, ignore: Collection[str] = ()) -> Checkpoint:
     tensors = _without_copies(file, tensors) if tied else _with_bias_of_decoder(tensors)
     for name, tensor in tensors.items():
         if not tensor.dtype.startswith("float"):
-            raise ValueError(f"{file}: {name} must hold floats, received {tensor.dtype}")
+            raise ValueError(
+                f"{file}: {printable(name, 200)} must hold floats, received {tensor.dtype}"
+            )
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
     weights = name_tables.read_weights(
         file, TABLE, config, shapes, lambda name: tensors[name].load(), lazy=True

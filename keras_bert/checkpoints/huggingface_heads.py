@@ -78,7 +78,7 @@ def torch_activation(activation: str) -> str:
     if activation not in names:
         raise ValueError(
             f"{FORMAT}: the activation of a head must be one of {', '.join(names)}; received "
-            f"{activation!r}. Use format='keras'"
+            f"{activation!r:.80}. Use format='keras'"
         )
     name = names[activation]
     return f"{_TORCH_MODULES.get(name, 'torch.nn.modules.activation')}.{name}"

@@ -189,7 +189,9 @@ def _read_task(path: Path) -> str | None:
         )
     inner = found.get("config")
     if isinstance(inner, dict) and inner.get("activation") not in (None, "linear"):
-        raise ValueError(f"{file}: activation must be 'linear', received {inner['activation']!r}")
+        raise ValueError(
+            f"{file}: activation must be 'linear', received {inner['activation']!r:.80}"
+        )
     return TASKS[found["class_name"]]
 
 
@@ -281,7 +283,7 @@ def _read_tokenizer(
         for key in options:
             value = inner.get(key, options[key])
             if not isinstance(value, bool):
-                raise ValueError(f"{file}: {key} must be true or false, received {value!r}")
+                raise ValueError(f"{file}: {key} must be true or false, received {value!r:.80}")
             options[key] = value
         if not options["split"]:
             raise ValueError(f"{file}: split must be true, received false")

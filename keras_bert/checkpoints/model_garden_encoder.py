@@ -63,7 +63,7 @@ def to_encoder(checkpoint: Checkpoint | Mapping[str, Any], garden_encoder: Any =
             name,
             "the encoder must have the checkpoint's config",
             different=[
-                f"{key} (expected {config[key]!r}, found {theirs[key]!r})"
+                f"{key} (expected {config[key]!r:.80}, found {theirs[key]!r:.80})"
                 for key in (*canonical.SIZES, "hidden_act", "layer_norm_eps")
                 if config[key] != theirs[key]
             ],
@@ -103,7 +103,9 @@ def _read_config(encoder: Any) -> dict[str, Any]:
         ("embedding_width", found["hidden_size"] if width is None else width, found["hidden_size"]),
     ):
         if value != wanted:
-            raise ValueError(f"{name}: {key} must be {wanted!r} for BERT, received {value!r}")
+            raise ValueError(
+                f"{name}: {key} must be {wanted!r:.80} for BERT, received {value!r:.80}"
+            )
     initializer = found.get("initializer")
     spread = initializer.get("config", {}) if isinstance(initializer, dict) else {}
     return {

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from keras_bert.checkpoints import canonical
+from keras_bert.runtime.escaping import printable
 
 
 class Layout(enum.Enum):
@@ -290,7 +291,7 @@ def assign(
 
 def _to_float32(file: object, name: str, array: np.ndarray) -> np.ndarray:
     if array.dtype.kind != "f" and array.dtype.name != "bfloat16":
-        raise ValueError(f"{file}: {name} must hold floats, received {array.dtype}")
+        raise ValueError(f"{file}: {printable(name, 200)} must hold floats, received {array.dtype}")
     return array.astype(np.float32, copy=False)
 
 

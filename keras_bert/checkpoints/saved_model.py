@@ -15,6 +15,7 @@ from keras_bert.checkpoints import bundle, canonical, folder, model_garden
 from keras_bert.checkpoints.bundle import Bundle
 from keras_bert.checkpoints.canonical import Checkpoint
 from keras_bert.runtime import reading
+from keras_bert.runtime.escaping import shown
 from keras_bert.untrusted import protobuf
 
 _MAX_BYTES = 2**29  # of the graph, and of the metadata
@@ -31,6 +32,7 @@ _OPS = (
     "meta_graphs.graph_def.node.op",
     "meta_graphs.graph_def.library.function.node_def.op",
 )
+
 # Activation -> alternative sets of ops. Tanh alone is not enough: the pooler has it too.
 _ACTIVATIONS = {
     "gelu": ({"Erf"}, {"Erfc"}),
@@ -100,7 +102,9 @@ def _read_lowercase(tensors: Bundle) -> bool | None:
         return None
     found = tensors.load(_LOWERCASE)
     if not isinstance(found, (bool, np.bool_)):
-        raise ValueError(f"{tensors.prefix}: {_LOWERCASE} must be true or false, received {found}")
+        raise ValueError(
+            f"{tensors.prefix}: {_LOWERCASE} must be true or false, received {shown(found)}"
+        )
     return bool(found)
 
 

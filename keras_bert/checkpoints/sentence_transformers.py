@@ -99,7 +99,7 @@ def write(checkpoint: Checkpoint, path: str | Path) -> None:
     if embedding is None:
         if checkpoint.pooling is None:
             raise ValueError(
-                f"{checkpoint.path!r} has no pooling. Save a model of heads.embedder, or an "
+                f"{checkpoint.path!r:.80} has no pooling. Save a model of heads.embedder, or an "
                 "encoder with a pooling"
             )
         # `keras_bert.pipeline` also normalizes the vectors of an encoder.
@@ -198,8 +198,8 @@ def _read_embedding(
             layers.append(layer)
         elif name != "Dropout":  # only for training
             raise ValueError(
-                f"{path / _MODULES_FILE}: unknown module {name!r}; known are Transformer, Pooling, "
-                "Dense, Normalize and Dropout"
+                f"{path / _MODULES_FILE}: unknown module {name!r:.80}; known are Transformer, "
+                "Pooling, Dense, Normalize and Dropout"
             )
     config = folder.read_optional_json(path / _CONFIG_FILE)
     prompts = config.get("prompts") or {}
@@ -245,7 +245,7 @@ def _read_pooling(file: Path) -> tuple[str, ...]:
     if modes is None:
         given = {mode: config[key] for key, mode in _OLD_MODES.items() if key in config}
         if not all(isinstance(value, bool) for value in given.values()):
-            raise ValueError(f"{file}: the modes must be true or false; received {given}")
+            raise ValueError(f"{file}: the modes must be true or false; received {given!s:.200}")
         modes = [mode for mode, chosen in given.items() if chosen] if given else ["mean"]
     modes = [modes] if isinstance(modes, str) else modes
     if not isinstance(modes, list) or not modes or not set(map(str, modes)) <= set(_MODES):
@@ -304,8 +304,8 @@ def _read_dense(path: Path, width: int) -> DenseLayer:
     ):
         shapes = {key: tensor.shape for key, tensor in tensors.items()}
         raise ValueError(
-            f"{weights}: must hold linear.weight {sizes}{' and linear.bias' * bool(has_bias)}; "
-            f"found {shapes!s:.200}"
+            f"{weights}: must hold linear.weight {sizes!s:.80}"
+            f"{' and linear.bias' * bool(has_bias)}; found {shapes!s:.200}"
         )
     if not all(np.isfinite(tensor).all() for tensor in (kernel, bias) if tensor is not None):
         raise ValueError(f"{weights}: must hold finite numbers, received NaN or infinity")
@@ -321,7 +321,7 @@ def _write_dense(path: Path, layer: DenseLayer) -> None:
     if layer.activation not in known:
         raise ValueError(
             f"{FORMAT}: the activation of a dense layer must be one of {', '.join(known)}; "
-            f"received {layer.activation!r}"
+            f"received {layer.activation!r:.80}"
         )
     size, units = layer.kernel.shape
     config = {

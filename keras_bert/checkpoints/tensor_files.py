@@ -11,6 +11,7 @@ import numpy as np
 
 from keras_bert.checkpoints import canonical, folder
 from keras_bert.runtime import reading
+from keras_bert.runtime.escaping import printable
 from keras_bert.untrusted import containers, panics, torch_pickle
 
 INDEX = ".index.json"  # ending of the file that lists the shards
@@ -161,8 +162,8 @@ def _read_hdf5(file: Path) -> dict[str, np.ndarray]:
         name = found[1] if found else path
         if not np.array_equal(tensors.setdefault(name, array), array, equal_nan=True):
             raise ValueError(
-                f"{file}: {name} is stored several times with different values. Save the model "
-                "again"
+                f"{file}: {printable(name, 200)} is stored several times with different "
+                "values. Save the model again"
             )
     return tensors
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from keras_bert.checkpoints import added_tokens, folder, tokenizer_json
 from keras_bert.checkpoints.added_tokens import AddedToken
-from keras_bert.runtime.escaping import printable
+from keras_bert.runtime.escaping import printable, shown
 from keras_bert.runtime.warn import level_of_caller
 
 FILE = "tokenizer_config.json"
@@ -109,7 +109,7 @@ def read(
             values.reverse()
         value = values[1] if values[0] is None else values[0]
         if value is not None and not isinstance(value, bool):
-            raise ValueError(f"{file}: {key} must be true, false or null, received {value!r}")
+            raise ValueError(f"{file}: {key} must be true, false or null, received {value!r:.80}")
         return value
 
     lowercase = option("do_lower_case", "lowercase")
@@ -145,7 +145,7 @@ def _check_class(path: Path, found: Mapping[str, Any]) -> None:
             others.append((file, f"the code of {auto_map['AutoTokenizer']}"))
         for key, value in _JAPANESE_KEYS.items():
             if config.get(key, value) != value:
-                others.append((file, f"{key} {config[key]!r} of BertJapaneseTokenizer"))
+                others.append((file, f"{key} {config[key]!r:.80} of BertJapaneseTokenizer"))
     if others:
         file, received = others[0]
         raise ValueError(
@@ -169,7 +169,7 @@ def _check_values(path: Path, found: Mapping[str, Any]) -> None:
 
 
 def _shown(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else f"{value!r:.80}"
+    return str(value).lower() if isinstance(value, bool) else shown(value)
 
 
 def _read_added(path: Path, vocabulary: list[str]) -> list[AddedToken]:

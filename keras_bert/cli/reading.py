@@ -5,6 +5,7 @@ import sys
 
 from keras_bert import heads, provenance
 from keras_bert.data import conll, reader, retrieval, squad, swag, tabular
+from keras_bert.runtime.escaping import shown
 from keras_bert.runtime.terminal import print_line
 from keras_bert.tasks import registry
 
@@ -58,12 +59,74 @@ def columns_of(args, model=None):
     given = {name: getattr(args, name, None) for name in COLUMNS}
     given = {name: value for name, value in given.items() if value is not None}
     if model is not None and not given:
-        trained = provenance.read_metrics(model).get("columns")
-        given = trained if isinstance(trained, dict) else {}
+        given = _columns_of_training(model)
     columns = {name: given.get(name, default) for name, default in COLUMNS.items()}
     if getattr(args, "task", None) == "embedding" and "label" not in given:
         columns["label"] = None  # pairs without scores
     return columns
+
+
+def _columns_of_training(model):
+    """Return the columns in the metrics of a saved model, checked: its author may be a stranger."""
+    columns = provenance.read_metrics(model).get("columns")
+    if columns is None:
+        return {}
+    advice = "Name the columns on the command line, such as --text and --label"
+    if not isinstance(columns, dict):
+        raise ValueError(
+            f"{model}: the columns in its metrics must be an object; received "
+            f"{shown(columns)}. {advice}"
+        )
+    for name, is_valid in _IS_COLUMN.items():
+        if name in columns and not is_valid(columns[name]):
+            raise ValueError(
+                f"{model}: the column {name} in its metrics must not be {shown(columns[name])}. "
+                f"{advice}"
+            )
+    return columns
+
+
+def _is_text(value):
+    return isinstance(value, str) and bool(value)
+
+
+def _is_text_or_none(value):
+    return value is None or _is_text(value)
+
+
+def _is_text_or_number(value):
+    return type(value) is int or _is_text(value)
+
+
+def _is_flag(value):
+    return isinstance(value, bool)
+
+
+def _is_list_of_texts(value):
+    return isinstance(value, list) and all(map(_is_text, value))
+
+
+def _is_range_or_none(value):
+    if value is None:
+        return True
+    is_pair = isinstance(value, list) and len(value) == 2
+    return is_pair and all(type(limit) in (int, float) for limit in value)
+
+
+# What the metrics of a saved model may hold for each of `COLUMNS`.
+_IS_COLUMN = {
+    "text": _is_text,
+    "text_pair": _is_text_or_none,
+    "label": _is_text_or_none,
+    "separator": _is_text,
+    "header": _is_flag,
+    "word": _is_text_or_number,
+    "tag": _is_text_or_number,
+    "negatives": _is_list_of_texts,
+    "score_range": _is_range_or_none,
+    "skip_ragged": _is_flag,
+    "characters": _is_flag,
+}
 
 
 def read(path, task, columns, format, limit=None):

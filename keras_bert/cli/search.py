@@ -1,7 +1,7 @@
 """`search`: the texts of a file that are nearest to a query. `mine`: hard negatives."""
 
 import hashlib
-import pathlib
+import os
 import sys
 
 import numpy as np
@@ -13,7 +13,7 @@ from keras_bert.data import tabular
 from keras_bert.model_structure import find_encoder
 from keras_bert.provenance import digest_of_weights
 from keras_bert.runtime.escaping import printable
-from keras_bert.runtime.files import atomic_write
+from keras_bert.runtime.files import atomic_write, cache_folder
 from keras_bert.runtime.terminal import print_line
 from keras_bert.tasks import inference, prediction_files
 from keras_bert.untrusted import containers
@@ -66,14 +66,20 @@ def _pipeline(args):
 
 
 def _cached_vectors(embed, texts, args, settings, width):
-    """Return the vectors of the texts, from the file beside them if it fits."""
-    file = pathlib.Path(args.file)
-    cache = file.with_name(f"{file.name}.vectors.npz")
+    """Return the vectors of the texts, from the user's cache if they fit.
+
+    They are not beside the texts, because then their author could also give false vectors.
+    """
     key = hashlib.sha256()
     for part in (*settings, str(args.precision), *texts):
         data = part.encode("utf-8", "surrogatepass")
         key.update(len(data).to_bytes(8, "little") + data)
     wanted = np.frombuffer(key.digest(), np.uint8)
+    try:
+        cache = _cache_of(args.file)
+    except RuntimeError as error:  # the user has no home folder
+        print_line(f"the vectors are not saved: {error}", file=sys.stderr)
+        return embed.encode(texts, prompt=args.corpus_prompt)
     try:
         found = containers.read_npz(cache)
         if np.array_equal(found["key"], wanted):
@@ -93,8 +99,16 @@ def _cached_vectors(embed, texts, args, settings, width):
         print_line(f"{cache} is broken ({error}); recomputing the vectors", file=sys.stderr)
     vectors = embed.encode(texts, prompt=args.corpus_prompt)
     try:
+        cache.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(cache) as temporary, open(temporary, "wb") as stream:
             np.savez(stream, key=wanted, vectors=vectors)
-    except OSError as error:  # the folder may be read-only
+    except OSError as error:  # the cache may be read-only
         print_line(f"the vectors were not saved: {error}", file=sys.stderr)
     return vectors
+
+
+def _cache_of(texts_file):
+    """Return the file of the vectors in the cache, one for each file of texts."""
+    path = os.path.realpath(texts_file)
+    name = hashlib.sha256(os.fsencode(path)).hexdigest()
+    return cache_folder() / "vectors" / f"{name}.npz"

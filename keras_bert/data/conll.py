@@ -77,7 +77,7 @@ class TaggedSentences(TaskData):
             row = list(row)
             for tag in row:
                 if tag is None or tag != tag:  # NaN
-                    raise ValueError(f"{location}: tags must not be missing; received {tag!r}")
+                    raise ValueError(f"{location}: tags must not be missing; received {tag!r:.80}")
             check_count(location, "tags", row, "words", len(sentence))
             tags.append([str(tag) for tag in row])
         object.__setattr__(self, "tags", tags)
@@ -174,7 +174,7 @@ def read_in_parts(path, *, word=1, tag=-1, format=None, limit=None, size=10_000)
     format = format or _SUFFIXES.get(path.suffix.lower(), "conll")
     if format not in FORMATS:
         raise ValueError(
-            f"{path}: the format must be one of {', '.join(FORMATS)}; received {format!r}"
+            f"{path}: the format must be one of {', '.join(FORMATS)}; received {format!r:.80}"
         )
     for name, column in (("word", word), ("tag", tag)):
         if column is not None or name == "word":
@@ -198,12 +198,13 @@ def _check_column(path, name, column, format):
     if format in ("jsonl", "csv"):
         if not isinstance(column, str) and column not in (1, -1):
             raise ValueError(
-                f"{path}: the column of the {name} must be a name in {format}; received {column!r}"
+                f"{path}: the column of the {name} must be a name in {format}; received "
+                f"{column!r:.80}"
             )
     elif not isinstance(column, int) or isinstance(column, bool) or column == 0:
         raise ValueError(
             f"{path}: the column of the {name} must be a number from 1, or from -1 for the "
-            f"last column; received {column!r}"
+            f"last column; received {column!r:.80}"
         )
 
 

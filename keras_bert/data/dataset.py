@@ -43,8 +43,8 @@ def of_examples(examples, model, batch_size, shuffle, seed, pad, labels):
         reads = "pairs of texts" if output.pairs else "single texts"
         other = "single texts" if output.pairs else "pairs of texts"
         raise ValueError(
-            f"{model.name!r} reads {reads}; {examples.source} has {other}. Give {reads}, or train "
-            f"a model on {other}"
+            f"{model.name!r:.80} reads {reads}; {examples.source} has {other}. Give {reads}, or "
+            f"train a model on {other}"
         )
     if labels is not None:
         if output is not None:

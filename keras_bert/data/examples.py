@@ -202,8 +202,8 @@ def check_normalization(source, what, names):
         other = forms.setdefault(unicodedata.normalize("NFC", name), name)
         if other != name:
             raise ValueError(
-                f"{source}: the {what} {ascii(other)} and {ascii(name)} look the same and differ "
-                "in their Unicode normalization. Write both in one form, such as "
+                f"{source}: the {what} {ascii(other):.80} and {ascii(name):.80} look the same "
+                "and differ in their Unicode normalization. Write both in one form, such as "
                 "unicodedata.normalize('NFC', label)"
             )
 
@@ -215,12 +215,12 @@ def unknown_label(location, name, labels, *, what="label", whose="model's "):
     advice = ""
     if similar is not None:
         advice = (
-            f". {ascii(name)} and {ascii(similar)} differ in their Unicode normalization; write "
-            "both in one form, such as unicodedata.normalize('NFC', label)"
+            f". {ascii(name):.80} and {ascii(similar):.80} differ in their Unicode "
+            "normalization; write both in one form, such as unicodedata.normalize('NFC', label)"
         )
-    known = printable(", ".join(labels[:20]))
+    known = printable(", ".join(labels[:20]), 500)
     return UnknownLabel(
-        f"{location}: the {what} {name!r} is not one of the {whose}labels: {known}{advice}"
+        f"{location}: the {what} {name!r:.80} is not one of the {whose}labels: {known}{advice}"
     )
 
 
@@ -261,7 +261,9 @@ def _labels(name, labels, item="row"):
                 "For any number of labels per text, give label_sets (the task multi_label)"
             )
         if _is_missing(label):
-            raise ValueError(f"{name} must not be missing; received {label!r} in {item} {number}")
+            raise ValueError(
+                f"{name} must not be missing; received {label!r:.80} in {item} {number}"
+            )
     return [str(label) for label in labels], name_of_type(labels)
 
 
@@ -281,7 +283,7 @@ def _label_set(name, labels):
     labels = tuple(_labels(f"{name}: labels", labels, "item")[0])
     repeated = [label for label, count in collections.Counter(labels).items() if count > 1]
     if repeated:
-        raise ValueError(f"{name} must not repeat a label; received {repeated[0]!r} twice")
+        raise ValueError(f"{name} must not repeat a label; received {repeated[0]!r:.80} twice")
     return labels
 
 

@@ -2,7 +2,6 @@
 
 import warnings
 
-from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.warn import level_of_caller
 
 UNLABELED = "-"  # SNLI's label of pairs on which the annotators did not agree
@@ -25,8 +24,8 @@ def labeled_rows(source, labels):
     rows = [row for row, label in enumerate(labels) if str(label) not in missing]
     if labels and not rows:
         raise ValueError(
-            f"{source}: no row has a label; all are {labels[0]!r}. For data without labels, give "
-            "label=None"
+            f"{source}: no row has a label; all are {labels[0]!r:.80}. For data without labels, "
+            "give label=None"
         )
     if missing:
         warnings.warn(
@@ -44,7 +43,8 @@ def flagged_set(where, names, values):
         flag = _FLAGS.get(str(value).strip().lower())
         if flag is None:
             raise ValueError(
-                f"{where}: the column {name!r} of a label must hold 0 or 1; received {value!r:.80}"
+                f"{where}: the column {name!r:.80} of a label must hold 0 or 1; received "
+                f"{value!r:.80}"
             )
         if flag:
             labels.append(name)
@@ -68,17 +68,17 @@ def warn_of_label_sets(source, column, separator, sets):
         return
     if labels and labels <= {"0", "1"}:
         warnings.warn(
-            f"{source}: the label sets in {column!r} are only 0 and 1. For a column of 0 and 1 "
-            f"per label, give the names of the columns: label=[{column!r}, ...]",
+            f"{source}: the label sets in {column!r:.80} are only 0 and 1. For a column of 0 and 1 "
+            f"per label, give the names of the columns: label=[{column!r:.80}, ...]",
             stacklevel=level_of_caller(),
         )
     for label in sorted(labels):
         mark = next((mark for mark in _SEPARATORS if mark in label and mark != separator), None)
         if mark is not None:
             warnings.warn(
-                f"{source}: no row has several labels with the separator {separator!r}, and the "
-                f"label {printable(label, 40)!r} holds {mark!r}. If that is the separator, give "
-                f"separator={mark!r} (--separator)",
+                f"{source}: no row has several labels with the separator {separator!r:.80}, and "
+                f"the label {label!r:.80} holds {mark!r:.80}. If that is the separator, "
+                f"give separator={mark!r:.80} (--separator)",
                 stacklevel=level_of_caller(),
             )
             return

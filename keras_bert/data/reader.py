@@ -107,13 +107,13 @@ def read(
         "split": split, "limit": limit,
     }  # fmt: skip
     if task not in TASKS:
-        raise ValueError(f"task must be one of {', '.join(TASKS)}; received {task!r}")
+        raise ValueError(f"task must be one of {', '.join(TASKS)}; received {task!r:.80}")
     takes = _OPTIONS.get(task, _OF_TEXTS)
     takes = (*takes, "negatives", "score_range") if task == "embedding" else takes
     for name, parameter in inspect.signature(read).parameters.items():
         default = "label" if name == "label" else parameter.default
         if name in given and name not in takes and given[name] != default:
-            raise ValueError(f"{name} does not apply to the task {task!r}; remove it")
+            raise ValueError(f"{name} does not apply to the task {task!r:.80}; remove it")
     options = {name: given[name] for name in takes}
     if task == "pair" and text_pair is None:
         raise ValueError("the task 'pair' needs text_pair, the column of the second text")

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from keras_bert.data import squad
 from keras_bert.data.examples import check_prompts, check_score, check_strings, summary
 from keras_bert.data.text_files import json_rows, numbered_lines, open_utf8
+from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.warn import level_of_caller
 
 
@@ -135,6 +136,7 @@ def read(path, split="test"):
     beir, trec = path / "qrels" / f"{split}.tsv", path / "qrels.txt"
     if not trec.exists() and not beir.exists():
         splits = ", ".join(sorted(file.stem for file in path.glob("qrels/*.tsv")))
+        splits = printable(splits, 200)
         advice = f"the splits of this folder are {splits}" if splits else "qrels has no .tsv file"
         raise FileNotFoundError(f"{beir}: no such file; {advice}")
     if beir.exists():
@@ -143,7 +145,7 @@ def read(path, split="test"):
         relevant = _qrels(trec, (0, 2, 3))
         if split != "test":
             warnings.warn(
-                f"{trec} has the relevant documents of all queries, so split={split!r} was not "
+                f"{trec} has the relevant documents of all queries, so split={split!r:.80} was not "
                 f"used. For splits, write {beir.name} to {beir.parent}",
                 stacklevel=level_of_caller(),
             )

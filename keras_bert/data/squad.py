@@ -306,7 +306,7 @@ def _answer_pairs(location, answers):
 def _check_keys(location, answer):
     for key in ("text", "answer_start"):
         if not isinstance(answer, dict) or key not in answer:
-            raise ValueError(f"{location} has no key {key!r}")
+            raise ValueError(f"{location} has no key {key!r:.80}")
 
 
 def _as_list(value):
@@ -317,13 +317,13 @@ def _get(location, item, key, type_):
     """Return the value of a required key, checked for its type."""
     if not isinstance(item, dict):
         raise ValueError(
-            f"{location}: must be an object with the key {key!r}; received {_show(item)}"
+            f"{location}: must be an object with the key {key!r:.80}; received {_show(item)}"
         )
     if key not in item:
-        raise ValueError(f"{location} has no key {key!r}")
+        raise ValueError(f"{location} has no key {key!r:.80}")
     if type(item[key]) is not type_:
         raise ValueError(
-            f"{location}: {key!r} must be {_TYPES[type_]}; received {_show(item[key])}"
+            f"{location}: {key!r:.80} must be {_TYPES[type_]}; received {_show(item[key])}"
         )
     return item[key]
 

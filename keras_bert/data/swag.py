@@ -92,7 +92,7 @@ def _check(location, text, choices, label, count):
         or not 0 <= label < count
     ):
         raise ValueError(
-            f"{location}: the label must be a number from 0 to {count - 1}; received {label!r}"
+            f"{location}: the label must be a number from 0 to {count - 1}; received {label!r:.80}"
         )
 
 
@@ -140,7 +140,9 @@ def read_in_parts(path, *, format=None, limit=None, labeled=True, size=10_000):
     path = pathlib.Path(path)
     format = format or FORMATS.get(path.suffix.lower(), "jsonl")
     if format not in ("csv", "jsonl"):
-        raise ValueError(f"{path}: the format must be csv or jsonl (--format); received {format!r}")
+        raise ValueError(
+            f"{path}: the format must be csv or jsonl (--format); received {format!r:.80}"
+        )
     rows = _swag_rows if format == "csv" else _json_rows
     check_limit(limit)
     first, count = 1, None
@@ -162,7 +164,9 @@ def read_in_parts(path, *, format=None, limit=None, labeled=True, size=10_000):
 def _numbers(locations, labels):
     for location, label in zip(locations, labels, strict=True):
         if not str(label).isdecimal():
-            raise ValueError(f"{location}: the label must be a number from 0; received {label!r}")
+            raise ValueError(
+                f"{location}: the label must be a number from 0; received {label!r:.80}"
+            )
     return [int(label) for label in labels]
 
 
@@ -205,7 +209,7 @@ def _check_swag_columns(path, names):
     numbers = sorted(int(name[6:]) for name in names if _is_ending(name))
     twice = sorted({name for name in names if names.count(name) > 1 and name})
     if twice:
-        raise ValueError(f"{path} has two columns {twice[0]!r}; remove one")
+        raise ValueError(f"{path} has two columns {twice[0]!r:.80}; remove one")
     if not {"sent1", "sent2"} <= set(names) or not numbers or numbers != list(range(len(numbers))):
         found = ", ".join(name[:40] for name in names[:20])
         raise ValueError(

@@ -54,7 +54,7 @@ def _values(table, columns, limit):
     if missing is not None:
         shown = printable(", ".join(map(str, names)))
         raise ValueError(
-            f"the table has no column {missing!r}; it has {shown}. Name the columns with text, "
+            f"the table has no column {missing!r:.80}; it has {shown}. Name the columns with text, "
             "text_pair and label"
         )
     values: dict[str, typing.Any] = {
@@ -64,7 +64,7 @@ def _values(table, columns, limit):
     names, names_of_lists = class_names(table, label)
     if names and "scores" in values:
         raise ValueError(
-            f"the column {label!r} of the table holds classes, and scores are needed. Give the "
+            f"the column {label!r:.80} of the table holds classes, and scores are needed. Give the "
             "column of the scores as label"
         )
     if names and "labels" in values:
@@ -88,7 +88,7 @@ def read_columns(table, required, optional, limit, kind="Examples"):
     if missing is not None:
         shown = printable(", ".join(map(str, names)))
         raise ValueError(
-            f"the table has no column {missing!r}; it has {shown}. Rename yours, or use "
+            f"the table has no column {missing!r:.80}; it has {shown}. Rename yours, or use "
             f"keras_bert.{kind} for lists"
         )
     kept = [*required, *(name for name in optional if name in names)]
@@ -115,8 +115,8 @@ def named(indices, names, rows, missing=None):
             continue
         if not isinstance(index, numbers.Integral) or not 0 <= int(index) < len(names):
             raise ValueError(
-                f"the table, row {row}: has no label; received {index!r}. For data without labels, "
-                "give label=None"
+                f"the table, row {row}: has no label; received {index!r:.80}. For data without "
+                "labels, give label=None"
             )
         found.append(names[int(index)])
     return found

@@ -183,7 +183,7 @@ class _Part:
 
 def _check_options(path, columns, label, kind, separator, format):
     if kind not in KINDS:
-        raise ValueError(f"kind must be one of {', '.join(KINDS)}; received {kind!r}")
+        raise ValueError(f"kind must be one of {', '.join(KINDS)}; received {kind!r:.80}")
     if isinstance(label, list) and kind != "label_set":
         raise ValueError(
             f"{path}: label must be one column; received {label!r:.80}. Several columns are for "
@@ -195,7 +195,8 @@ def _check_options(path, columns, label, kind, separator, format):
         if received in (".conll", ".conllu", "conll", "conllu"):
             advice = "for tagged words, give task='tagging' (--task tagging)"
         raise ValueError(
-            f"{path}: the format must be one of tsv, csv, jsonl; received {received!r}; {advice}"
+            f"{path}: the format must be one of tsv, csv, jsonl; received {received!r:.80}; "
+            f"{advice}"
         )
     if not separator:
         raise ValueError("separator (--separator) must not be empty")
@@ -203,7 +204,7 @@ def _check_options(path, columns, label, kind, separator, format):
     if len(set(names)) < len(names):
         raise ValueError(
             f"{path}: the columns of the text, its pair and its label must differ; received "
-            f"{', '.join(names)}"
+            f"{printable(', '.join(names), 200)}"
         )
 
 
@@ -215,12 +216,17 @@ def _value(where, row, role, name):
         value = row
         for key in name.split("."):
             if not isinstance(value, dict) or key not in value:
-                raise ValueError(f"{where} has no key {name!r}; its keys are {', '.join(row):.200}")
+                raise ValueError(
+                    f"{where} has no key {name!r:.80}; its keys are "
+                    f"{printable(', '.join(row), 200)}"
+                )
             value = value[key]
     is_label = role not in ("text", "text_pair")
     is_scalar = isinstance(value, (str, int, float)) or is_label and isinstance(value, list)
     if not is_scalar or not is_label and not isinstance(value, str):
-        raise ValueError(f"{where}: {name!r} must be a string; received {json.dumps(value)[:80]}")
+        raise ValueError(
+            f"{where}: {name!r:.80} must be a string; received {json.dumps(value)[:80]}"
+        )
     return value
 
 
@@ -260,7 +266,9 @@ def _table_rows(path, file, columns, format, header):
     try:
         for number, row in enumerate(rows, 1):
             if names is None and header and _is_plain(path, columns, row):
-                names, is_plain = ["text"], True
+                names = ["text"]
+                least = 1
+                is_plain = True
             if is_plain:
                 row = ["\t".join(row)]
             if names is None:
@@ -314,7 +322,7 @@ def _check_columns(path, columns, names, header):
         if not header and (not column.isdecimal() or column not in names):
             raise ValueError(
                 f"{path}: without a header a column is a number from 1 to {len(names)}; "
-                f"received {column!r}"
+                f"received {column!r:.80}"
             )
         if names.count(column) != 1:
             found = ", ".join(printable(name, 40) for name in names[:20]) or "without names"
@@ -322,13 +330,13 @@ def _check_columns(path, columns, names, header):
             others = [mark for mark in ";|,\t" if len(names) == 1 and mark in names[0]]
             if others:
                 raise ValueError(
-                    f"{path} has {how_many} {column!r}; its only column is {found}. Its columns "
-                    f"seem to be separated by {others[0]!r}; write the file as CSV or TSV, or give "
-                    "a DataFrame"
+                    f"{path} has {how_many} {column!r:.80}; its only column is {found}. Its "
+                    f"columns seem to be separated by {others[0]!r:.80}; write the file as CSV or "
+                    "TSV, or give a DataFrame"
                 )
             role = role.partition(" ")[0]
             raise ValueError(
-                f"{path} has {how_many} {column!r}; its columns are {found}; give the name of "
+                f"{path} has {how_many} {column!r:.80}; its columns are {found}; give the name of "
                 f"the column as `{role}` (--{role.replace('_', '-')})"
                 + (", or label=None for data without labels" if role == "label" else "")
             )

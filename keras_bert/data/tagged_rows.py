@@ -4,6 +4,7 @@ import csv
 from collections.abc import Iterator
 
 from keras_bert.data.text_files import allow_long_csv_fields, json_rows
+from keras_bert.runtime.escaping import printable
 
 # What the numbers of CoNLL columns, the defaults, stand for in files with names.
 KEYS = {1: "words", -1: "tags"}
@@ -21,12 +22,13 @@ def json_sentences(path, file, word, tag) -> Iterator[tuple[list, list]]:
 
 def _list(location, row, name, role):
     if name not in row:
+        keys = printable(", ".join(row), 200)
         raise ValueError(
-            f"{location} has no key {name!r}; its keys are {', '.join(row):.200}. Give the key as "
-            f"{role} (--{role})"
+            f"{location} has no key {name!r:.80}; its keys are {keys}. Give the key "
+            f"as {role} (--{role})"
         )
     if not isinstance(row[name], list):
-        raise ValueError(f"{location}: {name!r} must be a list; received {row[name]!r:.80}")
+        raise ValueError(f"{location}: {name!r:.80} must be a list; received {row[name]!r:.80}")
     return row[name]
 
 
@@ -67,12 +69,12 @@ def csv_sentences(path, file, word, tag) -> Iterator[tuple[list, list]]:
 
 def _sentence_column(path, columns, names):
     """Return the name of the column that numbers the sentences; check the other columns."""
-    shown = ", ".join(columns)[:200]
+    shown = printable(", ".join(columns), 200)
     missing = next((name for name in names if name not in columns), None)
     if missing is not None:
         raise ValueError(
-            f"{path} has no column {missing!r}; its columns are {shown}. Give the names as word "
-            "and tag (--word, --tag)"
+            f"{path} has no column {missing!r:.80}; its columns are {shown}. Give the names as "
+            "word and tag (--word, --tag)"
         )
     column = next((name for name in columns if name.lower().startswith("sentence")), None)
     if column is None:

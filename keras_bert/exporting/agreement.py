@@ -98,7 +98,7 @@ def check_data(dev, output):
     unknown = next((label for label in given or () if label not in output.labels), None)
     if unknown is not None:
         raise ValueError(
-            f"{dev.source}: the label {unknown!r} is not one of the model's labels: "
+            f"{dev.source}: the label {unknown!r:.80} is not one of the model's labels: "
             f"{', '.join(output.labels[:20])}"
         )
 

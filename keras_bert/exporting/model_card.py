@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from keras_bert.exporting import tf_serving
 from keras_bert.exporting.agreement import Agreement
+from keras_bert.hub.resolve import published_license
 from keras_bert.runtime.escaping import markdown, printable
 from keras_bert.runtime.files import atomic_write
 
@@ -108,6 +109,12 @@ _LICENSE = """\
 ## License
 
 License of the weights that training started from{source}: {license}.
+The training data may have a license of its own."""
+# The metrics come with the model, and its author can write any name there.
+_CLAIMED_LICENSE = """\
+## License
+
+According to its metrics, training started from {source}, which has the license {license}.
 The training data may have a license of its own."""
 _USAGE = """\
 ## Usage
@@ -324,6 +331,10 @@ def metrics_section(metrics):
 def license_section(metrics, license):
     """Return the section of a card with the license, a string or `None`."""
     source = (metrics or {}).get("model")
+    if license is None and isinstance(source, str):
+        claimed = published_license(source)
+        if claimed is not None:
+            return _CLAIMED_LICENSE.format(source=_source(source), license=_escape(claimed))
     return _LICENSE.format(
         source=f" ({_source(source)})" if source else "",
         license=_escape(license) if license else _UNKNOWN_LICENSE,

@@ -88,7 +88,8 @@ def export(
             of the run of `finetune`, or of the file or folder that was loaded, unless the
             weights have changed since. `{}`: none.
         license: License of the weights that training started from, for the model card. `None`: that
-            of the name given to `load`, if known.
+            of the name given to `load`, if known. For a saved model, the card quotes its
+            metrics.
 
     Returns:
         `pathlib.Path` of the version's folder, of the encoder's version, or of the ONNX folder. The

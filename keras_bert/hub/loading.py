@@ -114,7 +114,7 @@ def load(
         if sequence_length != "auto":
             _set_length(model, sequence_length, file)
         metrics = provenance.read_metrics(file)
-        _remember_source(model, name, metrics)
+        _remember_source(model, name)
         if metrics and not fresh_head:
             provenance.remember_metrics(model, metrics)
         return model
@@ -130,7 +130,7 @@ def load(
         pooling=pooling or published.get("pooling"),
         **head_options,
     )
-    _remember_source(model, name, {})
+    _remember_source(model, name)
     return model
 
 
@@ -149,11 +149,10 @@ def _check_head_options(options):
             raise ValueError(f"{name} is not an argument of load; {advice}")
 
 
-def _remember_source(model, name, metrics):
+def _remember_source(model, name):
     """Keep the name and the license on the model, for its card."""
-    names = [str(each) for each in (os.fspath(name), metrics.get("model")) if each is not None]
-    license = next(filter(None, map(resolve.license_of, names)), None)
-    provenance.remember_source(model, names[0], license)
+    name = str(os.fspath(name))
+    provenance.remember_source(model, name, resolve.license_of(name))
 
 
 # Extensions of files that `save` does not write.

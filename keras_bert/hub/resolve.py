@@ -136,12 +136,17 @@ def _looks_like_path(name):
 
 def license_of(name):
     """Return the license of a named model or of its Hub repository, or `None` for others."""
-    name = ALIASES.get(name, name)
     try:
-        if _local(name) is not None:
+        if _local(ALIASES.get(name, name)) is not None:
             return None
     except (OSError, ValueError, RuntimeError):  # also a folder here, or a user without a home
         return None
+    return published_license(name)
+
+
+def published_license(name):
+    """Return the license as `license_of` does, but do not look for a folder of this name."""
+    name = ALIASES.get(name, name)
     if name in SOURCES:
         return SOURCES[name].license
     repository = name.removeprefix(HUB_PREFIX).partition("@")[0] if HUB_PREFIX in name else None

@@ -30,7 +30,7 @@ def activation(name):
         return keras.activations.get(name)
     except (ValueError, TypeError) as error:
         raise ValueError(
-            f"hidden_act must be 'gelu', 'gelu_new' or a Keras activation; received {name!r}"
+            f"hidden_act must be 'gelu', 'gelu_new' or a Keras activation; received {name!r:.80}"
         ) from error
 
 

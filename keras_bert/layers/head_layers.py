@@ -77,7 +77,7 @@ class TaskOutput(keras.layers.Layer):
             raise ValueError(f"long_texts must be one of {known}; received {long_texts!r:.80}")
         if similarity not in SIMILARITIES:
             known = ", ".join(SIMILARITIES)
-            raise ValueError(f"similarity must be one of {known}; received {similarity!r}")
+            raise ValueError(f"similarity must be one of {known}; received {similarity!r:.80}")
         if not isinstance(prompts or {}, dict) or not all(
             isinstance(part, str) for pair in (prompts or {}).items() for part in pair
         ):
@@ -88,7 +88,9 @@ class TaskOutput(keras.layers.Layer):
             check_name(prompt_name, "the name of a prompt")
         if default_prompt is not None and default_prompt not in (prompts or {}):
             known = ", ".join(prompts or {}) or "none"
-            raise ValueError(f"the prompts are {known}; received default_prompt={default_prompt!r}")
+            raise ValueError(
+                f"the prompts are {known}; received default_prompt={default_prompt!r:.80}"
+            )
         self.default_prompt, self.similarity = default_prompt, similarity
         self._prompts = tuple((prompts or {}).items())
         # Tuples, because Keras replaces list attributes with tracked lists.
@@ -335,7 +337,9 @@ class SentencePooling(keras.layers.Layer):
         modes = [mode] if isinstance(mode, str) else list(mode)
         for each in modes:
             if each not in self.MODES:
-                raise ValueError(f"mode must be one of {', '.join(self.MODES)}; received {each!r}")
+                raise ValueError(
+                    f"mode must be one of {', '.join(self.MODES)}; received {each!r:.80}"
+                )
         if not modes:
             raise ValueError("mode must not be an empty list")
         # A tuple, because Keras replaces list attributes with tracked lists.

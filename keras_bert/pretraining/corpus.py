@@ -9,6 +9,7 @@ import pathlib
 
 from keras_bert.pretraining import corpus_formats, text_files
 from keras_bert.pretraining.corpus_formats import Document
+from keras_bert.runtime.escaping import printable
 
 __all__ = ["Document", "check_outside", "documents", "files"]
 
@@ -31,21 +32,16 @@ def files(paths):
             if not file.is_file():
                 problem = "not a regular file" if file.exists() else "a broken link"
                 raise ValueError(f"{file} is {problem}; use files, which can be read repeatedly")
-            if not _is_unicode(file):
-                raise ValueError(f"{os.fsencode(file)!r}: the file name must be UTF-8; rename it")
+            if printable(str(file)) != str(file):
+                raise ValueError(
+                    f"{os.fsencode(file)!r:.1000}: the file name must be UTF-8 without control "
+                    "characters; rename it"
+                )
         if not here:
             is_folder = os.path.isdir(path)
             problem = " contains no files" if is_folder else ": no such file, folder or pattern"
             raise ValueError(f"{path}{problem}")
     return sorted(found.values())
-
-
-def _is_unicode(path):
-    try:
-        os.fspath(path).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def check_outside(folder, paths):

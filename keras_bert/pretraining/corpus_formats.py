@@ -150,8 +150,8 @@ def _read_json_lines(path, chunks, counts):
                 raise ValueError(f"{where} is not JSON ({error})") from error
             if isinstance(value, dict):
                 if "text" not in value:
-                    keys = ", ".join(list(value)[:10])
-                    raise ValueError(f"{where} has no key 'text'; its keys are {keys:.200}")
+                    keys = printable(", ".join(list(value)[:10]), 200)
+                    raise ValueError(f"{where} has no key 'text'; its keys are {keys}")
                 body = value["text"]
             else:
                 body = value
@@ -185,7 +185,7 @@ def _read_extracted(path, chunks, counts):
             if text and not text.isspace():
                 raise ValueError(
                     f"{path}, line {line + _blank_lines(text)}: text must be between <doc ...> "
-                    f"and </doc>; received {text.strip()[:40]!r}"
+                    f"and </doc>; received {text.strip()[:40]!r:.80}"
                 )
             return
         if "&" in text:

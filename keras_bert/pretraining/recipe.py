@@ -115,7 +115,7 @@ class Recipe:
             )
         if self.optimizer not in OPTIMIZERS:
             raise ValueError(
-                f"optimizer must be one of {', '.join(OPTIMIZERS)}; received {self.optimizer!r}"
+                f"optimizer must be one of {', '.join(OPTIMIZERS)}; received {self.optimizer!r:.80}"
             )
         if not 0 < self.masked_share < 1:
             raise ValueError(f"masked_share must be between 0 and 1; received {self.masked_share}")

@@ -26,6 +26,7 @@ import numpy as np
 from keras_bert.data.packed_layout import within
 from keras_bert.pretraining import corpus, records_manifest, sentences, shards, vocabulary
 from keras_bert.pretraining.workers import apply
+from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.files import exclusive_lock, sha256_of
 from keras_bert.runtime.reading import one_line
 from keras_bert.text.preprocessor import Preprocessor
@@ -191,7 +192,7 @@ def _raise_empty(files, folder, manifest):
         (folder / entry["file"]).unlink(missing_ok=True)
     # With the manifest, a later call could not use another corpus.
     (folder / records_manifest.FILE).unlink(missing_ok=True)
-    names = ", ".join(file.name for file in files[:3])
+    names = printable(", ".join(file.name for file in files[:3]), 200)
     more = f" and {len(files) - 3} more" if len(files) > 3 else ""
     raise ValueError(f"the corpus contains no text: {names}{more}; add a file with text")
 
@@ -217,9 +218,9 @@ def _describe_change(key, old, new):
     if key == "corpus":
         old, new = _difference(old, new)
         if not old:
-            return f"from a corpus without {', '.join(new):.80}"
+            return f"from a corpus without {printable(', '.join(new), 80)}"
         if not new:
-            return f"from a corpus that also has {', '.join(old):.80}"
+            return f"from a corpus that also has {printable(', '.join(old), 80)}"
     return f"with {key}={old!r:.80}; received {new!r:.80}"
 
 
@@ -444,8 +445,8 @@ class Records:
             made_with, received = self.manifest["settings"].get(key), options.get(key)
             if made_with != received:
                 raise ValueError(
-                    f"{self.folder}: the records were made with {key}={made_with}; received "
-                    f"{received}"
+                    f"{self.folder}: the records were made with {key}={made_with!r:.80}; received "
+                    f"{received!r:.80}"
                 )
 
     def shards(self, split="train"):

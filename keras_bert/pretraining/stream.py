@@ -103,7 +103,7 @@ class Stream:
         self.rows = batch_size // worker[1]
         self._shards = records.shards(split)
         if not self._shards:
-            raise ValueError(f"{records.folder} contains no documents of the split {split!r}")
+            raise ValueError(f"{records.folder} contains no documents of the split {split!r:.80}")
         vocabulary = records.preprocessor().vocabulary
         self._masker = Masker(vocabulary, max_predictions, masked_share, whole_words)
         ids = {token: index for index, token in enumerate(vocabulary)}

@@ -4,11 +4,12 @@ import html as html_module
 import re
 import unicodedata
 
-__all__ = ["check_name", "html", "markdown", "printable", "printable_lines"]
+__all__ = ["check_name", "html", "markdown", "printable", "printable_lines", "shown"]
 
 _CONTROL_CATEGORIES = ("Cc", "Cs", "Zl", "Zp")  # controls, surrogates, U+2028, U+2029
 # Characters that reorder the text around them, such as U+202E.
 _BIDI_CONTROLS = ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
+_MAX_SHOWN = 80  # characters of a value in an error
 # Punctuation that is markup inside a line of Markdown. GitHub reads "$" as a formula.
 _MARKUP = re.compile(r"([\\`*_\[\]<>|~$&#])")
 
@@ -26,6 +27,17 @@ def printable(text: str, limit: int | None = None) -> str:
     if limit is not None and len(text) > limit:
         text = f"{text[:limit]}..."
     return "".join(ascii(char)[1:-1] if _is_control(char) else char for char in text)
+
+
+def shown(value: object) -> str:
+    r"""Return the `repr` of a value of an untrusted file for an error: short and printable.
+
+    Example:
+
+    >>> print(shown("\x1b[2J"))
+    '\x1b[2J'
+    """
+    return printable(repr(value), _MAX_SHOWN)
 
 
 def printable_lines(text: str) -> str:

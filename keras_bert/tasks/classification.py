@@ -33,7 +33,7 @@ def build(encoder, train):
     if multi_label and not labels:
         raise ValueError(f"{train.source}: needs at least one label; all label sets are empty")
     if not multi_label and len(labels) < 2:
-        received = f"only {labels[0]!r}" if labels else "none"
+        received = f"only {labels[0]!r:.80}" if labels else "none"
         raise ValueError(f"{train.source}: needs at least two labels; received {received}")
     if not multi_label and len(labels) > max(_FEW_LABELS, len(train) / 2):
         warnings.warn(
@@ -210,7 +210,7 @@ def _weights(output, examples, targets, class_weight):
         unknown = sorted(set(given) - set(output.labels))
         if unknown:
             raise ValueError(
-                f"class_weight has {unknown[0]!r}, which is not a label; the labels are "
+                f"class_weight has {unknown[0]!r:.80}, which is not a label; the labels are "
                 f"{', '.join(output.labels[:20])}"
             )
         by_class = np.array([given.get(label, 1.0) for label in output.labels], np.float32)

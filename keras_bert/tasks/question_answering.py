@@ -310,5 +310,5 @@ def predictions(examples, answers):
     names = _names(examples)
     repeated = [name for name, count in collections.Counter(names).items() if count > 1]
     if repeated:
-        raise ValueError(f"{examples.source}: ids must be unique; {repeated[0]!r} occurs twice")
+        raise ValueError(f"{examples.source}: ids must be unique; {repeated[0]!r:.80} occurs twice")
     return {name: answer["text"] for name, answer in zip(names, answers, strict=True)}

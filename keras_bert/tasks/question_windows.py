@@ -23,7 +23,7 @@ def check_questions(examples):
     for number, question in enumerate(examples.questions, 1):
         if not question.strip():
             raise ValueError(
-                f"{examples.source}: question {number} is empty; received {question!r}. Give a "
+                f"{examples.source}: question {number} is empty; received {question!r:.80}. Give a "
                 "question, or remove it"
             )
 

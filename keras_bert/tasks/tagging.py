@@ -34,7 +34,7 @@ def build(encoder, train):
     """
     labels = train.label_names()
     if len(labels) < 2:
-        received = f"only {labels[0]!r}" if labels else "none"
+        received = f"only {labels[0]!r:.80}" if labels else "none"
         raise ValueError(f"{train.source}: needs at least two tags; received {received}")
     return heads.tagger(encoder, labels=labels, characters=are_characters(train.words))
 

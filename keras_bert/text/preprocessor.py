@@ -128,14 +128,14 @@ class Preprocessor(keras.layers.Layer):
         for added in self.added_tokens:
             if added.content not in tokens:
                 raise ValueError(
-                    f"The vocabulary ({len(vocabulary)} tokens) has no {added.content!r}, which is "
-                    "one of the added_tokens; add this token."
+                    f"The vocabulary ({len(vocabulary)} tokens) has no {added.content!r:.80}, "
+                    "which is one of the added_tokens; add this token."
                 )
         folder.refuse_sentencepiece("The vocabulary", vocabulary)
         broken = next((token for token in vocabulary if "\n" in token or "\r" in token), None)
         if broken is not None:
             raise ValueError(
-                f"A token of the vocabulary must not contain a line end; received {broken!r}"
+                f"A token of the vocabulary must not contain a line end; received {broken!r:.80}"
             )
         self._store_vocabulary(vocabulary)
         self._tokenizer = None

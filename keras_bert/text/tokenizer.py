@@ -68,8 +68,8 @@ class WordPieceTokenizer:
         for token in self.added_tokens:
             if token.content not in ids:
                 raise ValueError(
-                    f"The vocabulary ({len(vocabulary)} tokens) has no {token.content!r}, which is "
-                    "one of the added_tokens; add this token."
+                    f"The vocabulary ({len(vocabulary)} tokens) has no {token.content!r:.80}, "
+                    "which is one of the added_tokens; add this token."
                 )
         self.unknown_id = ids[UNKNOWN]
         self._ids = ids
@@ -322,7 +322,7 @@ def _warn_of_mismatch(tokens, lowercase, strip_accents):
     if len(lost) >= max(_MIN_MISMATCHES, len(tokens) / 20):
         warnings.warn(
             f"{options} does not fit this vocabulary: {len(lost)} of its {len(tokens)} tokens, "
-            f"such as {tokens[lost[0]]!r}, never match a text. Set the options with which the "
+            f"such as {tokens[lost[0]]!r:.80}, never match a text. Set the options with which the "
             "vocabulary was made.",
             stacklevel=level_of_caller(),
         )

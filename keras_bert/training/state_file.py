@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 
+from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.files import atomic_write
 from keras_bert.runtime.reading import json_value, one_line
 from keras_bert.untrusted import containers, links
@@ -59,8 +60,8 @@ def check_settings(file, saved, current, remedy):
     for name in current | saved:
         if saved.get(name) != current.get(name):
             raise ValueError(
-                f"{file} belongs to a run with {name}={saved.get(name)!r:.200}; this run has "
-                f"{current.get(name)!r:.200}; {remedy}"
+                f"{file} belongs to a run with {printable(name, 200)}="
+                f"{saved.get(name)!r:.200}; this run has {current.get(name)!r:.200}; {remedy}"
             )
 
 

@@ -82,7 +82,7 @@ def _unpack_entry(
             raise _damaged(archive, error) from error
     if written != entry.file_size:
         raise ValueError(
-            f"{archive}: {entry.filename!r} must have {entry.file_size} bytes, as the archive "
+            f"{archive}: {entry.filename!r:.80} must have {entry.file_size} bytes, as the archive "
             f"declares; received {'more' if written > entry.file_size else written}"
         )
 
@@ -103,7 +103,9 @@ def _check_entries(entries: list[zipfile.ZipInfo], archive_bytes: int) -> None:
         if entry.is_dir():
             folders.add(name)
         elif name in files:
-            raise ValueError(f"names of entries must be unique; received {entry.filename!r} twice")
+            raise ValueError(
+                f"names of entries must be unique; received {entry.filename!r:.80} twice"
+            )
         else:
             files.add(name)
         if len(files) + len(folders) > _MAX_ENTRIES:
@@ -112,7 +114,7 @@ def _check_entries(entries: list[zipfile.ZipInfo], archive_bytes: int) -> None:
             )
     if both := files & folders:
         raise ValueError(
-            f"names of entries must be unique; received {min(both)!r} as a file and as a folder"
+            f"names of entries must be unique; received {min(both)!r:.80} as a file and as a folder"
         )
     unpacked = sum(entry.file_size for entry in entries)
     # Entries of a zip bomb overlap, so their packed sizes add up to more than the archive.
@@ -133,16 +135,18 @@ def _check_entries(entries: list[zipfile.ZipInfo], archive_bytes: int) -> None:
 def _check_entry(entry: zipfile.ZipInfo) -> None:
     # `filename` ends at the first zero byte; `orig_filename` is the name in the archive.
     if not (_stays_inside(entry.filename) and _stays_inside(entry.orig_filename)):
-        raise ValueError(f"entries must stay inside the folder; received {entry.orig_filename!r}")
+        raise ValueError(
+            f"entries must stay inside the folder; received {entry.orig_filename!r:.80}"
+        )
     # Without flag bit 11 the encoding of a name is unknown.
     if not entry.filename.isascii() and not entry.flag_bits & 0x800:
-        raise ValueError(f"names must be in UTF-8; received {entry.filename!r}")
+        raise ValueError(f"names must be in UTF-8; received {entry.filename!r:.80}")
     if stat.S_IFMT(entry.external_attr >> 16) not in (0, stat.S_IFREG, stat.S_IFDIR):
         raise ValueError(
-            f"entries must be files or folders; received a link or device, {entry.filename!r}"
+            f"entries must be files or folders; received a link or device, {entry.filename!r:.80}"
         )
     if entry.flag_bits & 1:
-        raise ValueError(f"entries must not be encrypted; received {entry.filename!r}")
+        raise ValueError(f"entries must not be encrypted; received {entry.filename!r:.80}")
 
 
 def _stays_inside(name: str) -> bool:

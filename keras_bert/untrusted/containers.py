@@ -42,10 +42,10 @@ def check_zip(file: Path | IO[bytes]) -> list[zipfile.ZipInfo]:
         if member.compress_type != zipfile.ZIP_STORED or member.flag_bits & 1:
             kind = "encrypted" if member.flag_bits & 1 else "compressed"
             raise ValueError(
-                f"the member {member.filename!r} is {kind}; it must be stored uncompressed"
+                f"the member {member.filename!r:.80} is {kind}; it must be stored uncompressed"
             )
         if member.filename in names:
-            raise ValueError(f"the member {member.filename!r} occurs twice")
+            raise ValueError(f"the member {member.filename!r:.80} occurs twice")
         names.add(member.filename)
     declared = sum(member.file_size for member in members)
     if declared > size:
@@ -96,7 +96,7 @@ def read_npz(file: Path) -> dict[str, Any]:
     for name, array in arrays.items():
         # NumPy returns other members as bytes.
         if not isinstance(array, np.ndarray) or array.dtype.kind not in "biufU":
-            raise ValueError(f"{name!r} is not an array of numbers or of text")
+            raise ValueError(f"{name!r:.80} is not an array of numbers or of text")
     return arrays
 
 
@@ -109,14 +109,16 @@ def _check_attributes(name: str, item: Any) -> None:
 
     count = h5a.get_num_attrs(item.id)
     if count > _MAX_ATTRIBUTES:
-        raise ValueError(f"{name!r} has {count} attributes, at most {_MAX_ATTRIBUTES} are allowed")
+        raise ValueError(
+            f"{name!r:.80} has {count} attributes, at most {_MAX_ATTRIBUTES} are allowed"
+        )
     for index in range(count):
         attribute = h5a.open(item.id, index=index)
         is_list = attribute.shape != ()
         if is_list and attribute.dtype.hasobject:
-            raise ValueError(f"{name!r} has a list of strings of any length as an attribute")
+            raise ValueError(f"{name!r:.80} has a list of strings of any length as an attribute")
         if attribute.get_storage_size() > _MAX_ATTRIBUTE:
-            raise ValueError(f"{name!r} has an attribute of more than {_MAX_ATTRIBUTE} bytes")
+            raise ValueError(f"{name!r:.80} has an attribute of more than {_MAX_ATTRIBUTE} bytes")
 
 
 class Dataset(NamedTuple):
@@ -190,16 +192,16 @@ def _check_storage(name: str, dataset: Any) -> None:
     import h5py
 
     if dataset.external or dataset.is_virtual:
-        raise ValueError(f"{name!r} must be in the file itself, received a reference")
+        raise ValueError(f"{name!r:.80} must be in the file itself, received a reference")
     if dataset.id.get_create_plist().get_nfilters():
-        raise ValueError(f"{name!r} is compressed; it must be stored uncompressed")
+        raise ValueError(f"{name!r:.80} is compressed; it must be stored uncompressed")
     is_enumeration = h5py.check_enum_dtype(dataset.dtype) is not None
     if is_enumeration or not (dataset.dtype.kind in "biuf" or _is_bfloat16(dataset)):
-        raise ValueError(f"{name!r} must hold numbers, received {dataset.dtype}")
+        raise ValueError(f"{name!r:.80} must hold numbers, received {dataset.dtype}")
     stored = dataset.id.get_storage_size()
     if dataset.nbytes > stored:
         raise ValueError(
-            f"{name!r} declares {dataset.nbytes} bytes, but the file holds {stored} bytes of it"
+            f"{name!r:.80} declares {dataset.nbytes} bytes, but the file holds {stored} bytes of it"
         )
     if dataset.chunks is not None:  # each chunk takes kilobytes when it is read
-        raise ValueError(f"{name!r} is stored in chunks; it must be contiguous")
+        raise ValueError(f"{name!r:.80} is stored in chunks; it must be contiguous")

@@ -13,7 +13,7 @@ from typing import Any
 
 import keras
 
-from keras_bert.runtime.escaping import printable
+from keras_bert.runtime.escaping import printable, shown
 from keras_bert.untrusted import keras_objects
 from keras_bert.untrusted.keras_objects import Kind
 
@@ -83,11 +83,11 @@ def _children(item: Any) -> Iterator[Any]:
 def _object(item: Any, kinds: tuple[Kind, ...]) -> dict[str, Any]:
     """Rewrite an object of one of some kinds: module, class, config."""
     if not isinstance(item, dict):
-        raise Refused(f"its config has {_shown(item)} in place of an object")
+        raise Refused(f"its config has {shown(item)} in place of an object")
     kind = _kind_of(item, kinds)
     config = item.get("config")
     if not isinstance(config, dict):
-        raise Refused(f"the config of {_name(item)} must be a dict; received {_shown(config)}")
+        raise Refused(f"the config of {_name(item)} must be a dict; received {shown(config)}")
     rewritten = {
         "module": item["module"],
         "class_name": item["class_name"],
@@ -176,7 +176,7 @@ def _argument(class_name: str, name: str, value: Any) -> Any:
     for group in keras_objects.OBJECT_ARGUMENTS:
         if name in group.arguments:
             return None if value is None else _named(value, group)
-    raise Refused(f"{class_name} has the argument {_shown(name)}, which is not known")
+    raise Refused(f"{class_name} has the argument {shown(name)}, which is not known")
 
 
 def _short(class_name: str, name: str, value: Any) -> Any:
@@ -200,7 +200,7 @@ def _named(value: Any, group: keras_objects.ObjectArguments) -> Any:
         value = value.get("config")
     if isinstance(value, str):
         if value not in group.function_names:
-            raise Refused(f"it contains {_shown(value)}, which is not one of the known functions")
+            raise Refused(f"it contains {shown(value)}, which is not one of the known functions")
         return value
     return _object(value, group.kinds)
 
@@ -210,7 +210,7 @@ def _dtype(value: Any) -> Any:
         return None
     if isinstance(value, str):
         if not _DTYPE.fullmatch(value):
-            raise Refused(f"a dtype of its config is {_shown(value)}")
+            raise Refused(f"a dtype of its config is {shown(value)}")
         return value
     return _object(value, (keras_objects.DTYPE_POLICIES,))
 
@@ -252,9 +252,9 @@ def _layer_with_calls(item: Any) -> dict[str, Any]:
     is_input = rewritten["class_name"] == "InputLayer"
     has_inputs = bool(rewritten["inbound_nodes"])
     if is_input and has_inputs:
-        raise Refused(f"its input layer {_shown(rewritten['name'])} has inputs")
+        raise Refused(f"its input layer {shown(rewritten['name'])} has inputs")
     if not is_input and not has_inputs:
-        raise Refused(f"its layer {_shown(rewritten['name'])} has no inputs")
+        raise Refused(f"its layer {shown(rewritten['name'])} has no inputs")
     return rewritten
 
 
@@ -376,7 +376,7 @@ def _check_used(inputs_of: dict[str, set[str]], outputs: set[str]) -> None:
             unvisited += inputs_of.get(name, ())
     for name in inputs_of:
         if name not in used:
-            raise Refused(f"its layer {_shown(name)} is not used by the model's outputs")
+            raise Refused(f"its layer {shown(name)} is not used by the model's outputs")
 
 
 def _references(value: Any) -> Iterator[tuple[str, int, int]]:
@@ -391,7 +391,7 @@ def _references(value: Any) -> Iterator[tuple[str, int, int]]:
 def _reference(value: Any) -> tuple[str, int, int]:
     types = [type(item) for item in _list(value)]
     if types != [str, int, int] or min(value[1:]) < 0:
-        raise Refused(f"its config must name the output of a layer; received {_shown(value)}")
+        raise Refused(f"its config must name the output of a layer; received {shown(value)}")
     name, call, position = value
     return _text(name), call, position
 
@@ -493,7 +493,7 @@ def _number(value: int | float) -> int | float:
 
 def _integer(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise Refused(f"its config has {_shown(value)} in place of a size")
+        raise Refused(f"its config has {shown(value)} in place of a size")
     return value
 
 
@@ -508,7 +508,7 @@ def _numbers(value: Any) -> Any:
     if isinstance(value, list):
         return [_numbers(item) for item in value]
     if not isinstance(value, (bool, int, float)):
-        raise Refused(f"an array of its config has the value {_shown(value)}")
+        raise Refused(f"an array of its config has the value {shown(value)}")
     return value if isinstance(value, bool) else _number(value)
 
 
@@ -529,9 +529,9 @@ def _shapes(value: Any) -> Any:
 def _text(value: Any) -> str:
     """Return a string that Keras does not resolve to a class or a function."""
     if not isinstance(value, str):
-        raise Refused(f"its config has {_shown(value)} in place of a string")
+        raise Refused(f"its config has {shown(value)} in place of a string")
     if value in keras.saving.get_custom_objects():
-        raise Refused(f"it contains {_shown(value)}, the name of a class, in place of a string")
+        raise Refused(f"it contains {shown(value)}, the name of a class, in place of a string")
     return value
 
 
@@ -550,13 +550,13 @@ def _is_in(value: Any, names: frozenset[str]) -> bool:
 def _path(value: str) -> str:
     """Return the path of a layer. Keras reads it as a regular expression."""
     if not _PATH.fullmatch(value):
-        raise Refused(f"a path in its dtype policies is {_shown(value)}")
+        raise Refused(f"a path in its dtype policies is {shown(value)}")
     return value
 
 
 def _list(value: Any) -> list[Any]:
     if not isinstance(value, list):
-        raise Refused(f"its config has {_shown(value)} in place of a list")
+        raise Refused(f"its config has {shown(value)} in place of a list")
     return value
 
 
@@ -565,7 +565,3 @@ def _name(item: dict[str, Any]) -> str:
     class_name = item.get("config") if item.get("class_name") == "function" else None
     name = f"{item.get('module')}.{class_name or item.get('class_name')}"
     return str(printable(name, 200))
-
-
-def _shown(value: Any) -> str:
-    return str(printable(repr(value), 80))

@@ -124,7 +124,7 @@ def _read_zip(stream: IO[bytes]) -> dict[str, np.ndarray]:
         if root + "byteorder" in archive.namelist():
             order = record("byteorder").decode("ascii")
         if order not in ("little", "big"):
-            raise ValueError(f"the byte order {order!r}")
+            raise ValueError(f"the byte order {order!r:.80}")
         tensors = _tensors(_run(io.BytesIO(record("data.pkl"))))
         data = {key: record(f"data/{key}") for key in {t.storage.key for t in tensors.values()}}
         return _arrays(tensors, data, order)
@@ -160,7 +160,7 @@ def _tensors(value: object) -> dict[str, _Tensor]:
         raise ValueError(f"a {type(value).__name__}")
     for key, item in value.items():
         if not isinstance(key, str) or not isinstance(item, _Tensor):
-            raise ValueError(f"a {type(item).__name__} named {key!r}")
+            raise ValueError(f"a {type(item).__name__} named {key!r:.80}")
     return value
 
 

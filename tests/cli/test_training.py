@@ -505,15 +505,17 @@ def test_embed_uses_prompts(tmp_path):
 
 
 def test_search(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("KERAS_BERT_CACHE", str(tmp_path / "cache"))
     model = tmp_path / "model.keras"
     keras_bert.save(keras_bert.heads.embedder(tiny.encoder(initializer_range=0.5)), model)
     (file := tmp_path / "texts.tsv").write_text("text\nso good\nbad film\ngood\n")
     arguments = ["search", file, "bad film", "--model", model, "--top", 2]
     assert run(*arguments) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"cache", "model.keras", "texts.tsv"}
     out, err = capsys.readouterr()
     first, second = out.splitlines()
     assert first == "1.0000\t2\tbad film" and len(second.split("\t")) == 3 and err == ""
-    vectors = tmp_path / "texts.tsv.vectors.npz"
+    [vectors] = (tmp_path / "cache").rglob("*.npz")
     written = vectors.stat().st_mtime_ns
     assert run(*arguments) == 0
     assert capsys.readouterr().out == out and vectors.stat().st_mtime_ns == written
@@ -537,7 +539,7 @@ def test_search(tmp_path, capsys, monkeypatch):
     (blank := tmp_path / "blank.tsv").write_text("text\tn\n\t1\n \t2\n")
     assert run("search", blank, "good", "--model", model) == 1
     assert "blank.tsv has no texts to search" in capsys.readouterr().err
-    assert not (tmp_path / "blank.tsv.vectors.npz").exists()
+    assert [vectors] == list((tmp_path / "cache").rglob("*.npz"))
     assert run("search", tmp_path / "no.tsv", "a", "--model", model) == 1
     other = tmp_path / "other.keras"
     keras_bert.save(keras_bert.heads.embedder(tiny.encoder(initializer_range=0.1)), other)
@@ -546,6 +548,24 @@ def test_search(tmp_path, capsys, monkeypatch):
     (plain := tmp_path / "plain.txt").write_text("so good\nbad film\n")
     assert run("search", plain, "bad film", "--model", model, "--top", 1) == 0
     assert capsys.readouterr().out == "1.0000\t2\tbad film\n"
+
+
+def test_vectors_that_come_with_the_texts_are_not_read(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("KERAS_BERT_CACHE", str(tmp_path / "cache"))
+    model = tmp_path / "model.keras"
+    keras_bert.save(keras_bert.heads.embedder(tiny.encoder(initializer_range=0.5)), model)
+    file = tmp_path / "texts.tsv"
+    file.write_text("text\nso good\nbad film\n")
+    arguments = ["search", file, "bad film", "--model", model, "--top", 1]
+    assert run(*arguments) == 0
+    expected = capsys.readouterr().out
+    [vectors] = (tmp_path / "cache").rglob("*.npz")
+    with np.load(vectors) as right:
+        wrong = {"key": right["key"], "vectors": right["vectors"][::-1]}
+    np.savez(tmp_path / "texts.tsv.vectors.npz", **wrong)
+    vectors.unlink()
+    assert run(*arguments) == 0
+    assert capsys.readouterr().out == expected
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Tests of the model card, parsed as Markdown and run as Python."""
 
+import pathlib
 import re
 
 import huggingface_hub
@@ -314,7 +315,7 @@ def test_card_of_a_loaded_file(minilm, info_of, tmp_path):
     provenance.remember_metrics(model, metrics)
     keras_bert.save(model, tmp_path / "mine.keras")
     info = info_of(keras_bert.load(tmp_path / "mine.keras"))
-    assert (info.metrics, info.license) == ({**metrics, "loss": None}, "Apache-2.0")
+    assert (info.metrics, info.license) == ({**metrics, "loss": None}, None)
     keras.saving.load_model(tmp_path / "mine.keras")
     provenance.write_metrics(tmp_path, {"accuracy": 0.9})  # of another model
     keras_bert.save(model, tmp_path / "model.keras")
@@ -341,9 +342,10 @@ def test_card_of_a_loaded_run(minilm, info_of, tmp_path):
     provenance.write_metrics(folder, metrics)
     for name in (folder, str(folder / "model.keras")):
         info = info_of(keras_bert.load(name))
-        assert (info.metrics, info.license) == (metrics, "Apache-2.0")
+        assert (info.metrics, info.license) == (metrics, None)
+        assert "According to its metrics, training started from minilm" in render(info)
     again = keras_bert.load(folder, task="classifier", fresh_head=True, labels=["a", "b"])
-    assert (info_of(again).metrics, info_of(again).license) == (None, "Apache-2.0")
+    assert (info_of(again).metrics, info_of(again).license) == (None, None)
     (folder / "model.keras").rename(folder / "other.keras")
     assert info_of(keras_bert.load(folder / "other.keras")).metrics is None
 
@@ -354,11 +356,26 @@ def test_card_of_a_saved_run(minilm, info_of, tmp_path):
     model, metrics = keras_bert.finetune(encoder, data, epochs=1, show_progress=False)
     keras_bert.save(model, folder)
     info = info_of(keras_bert.load(folder))
-    assert info.license == "Apache-2.0"
+    assert info.license is None
     assert info.metrics == {"model": "minilm", **metrics}
     model.weights[-1].assign(model.weights[-1] + 1)
     keras_bert.save(model, folder)
     assert info_of(keras_bert.load(folder)).metrics is None, "those of the replaced model"
+
+
+def test_the_metrics_of_a_stranger_give_no_license_and_no_path(info_of, tmp_path, monkeypatch):
+    folder = tmp_path / "run"
+    outside = tmp_path / "outside"
+    keras_bert.save(heads.classifier(tiny.encoder(num_hidden_layers=1), labels=["a", "b"]), folder)
+    looked_at = []
+    is_dir = pathlib.Path.is_dir
+    monkeypatch.setattr(pathlib.Path, "is_dir", lambda path: looked_at.append(path) or is_dir(path))
+    for name in (str(outside), "~root/outside", "base", ["base"], {"base": 1}):
+        provenance.write_metrics(folder, {"model": name, "accuracy": 0.9})
+        info = info_of(keras_bert.load(folder))
+        assert info.license is None
+        assert "license: apache" not in render(info)
+    assert not [path for path in looked_at if "outside" in str(path)]
 
 
 @pytest.mark.parametrize("content", ["broken", "[1]", "[" * 100_000, "\xff"])

@@ -5,11 +5,11 @@ r"""Feed mutated files to every reader, in one process per reader, and count wha
     python -m tests.security.fuzz --readers keras google --seconds 60
 
 A reader may accept a file, or raise a ValueError or an OSError with one printable line. Anything
-else is a finding: a crash, over 10 seconds or over 2 GB for one file, another exception, a file
-opened outside the reader's folder, a module imported that the file names, a program started, a
-connection opened. The last four are detected by Python's audit hooks. With findings, the exit
-status is 1. A finding is identified by reader, seed and number; reproduce its file with
-`--readers NAME --seed SEED --first NUMBER --files 1 --keep FOLDER`.
+else is a finding: a crash, over 10 seconds of CPU time or over 2 GB for one file, another
+exception, a file opened outside the reader's folder, a module imported that the file names, a
+program started, a connection opened. The last four are detected by Python's audit hooks. With
+findings, the exit status is 1. A finding is identified by reader, seed and number; reproduce its
+file with `--readers NAME --seed SEED --first NUMBER --files 1 --keep FOLDER`.
 """
 
 import argparse
@@ -433,7 +433,8 @@ def refresh(good, work):
 
 # The process that watches
 
-_STARTUP_SECONDS = 600  # seconds to start TensorFlow, or to make a file on a busy machine
+_POLL_SECONDS = 1
+_HANG_SECONDS = 600  # to start TensorFlow, to make a file or to read one, on a busy machine
 
 
 def run(name, folder, seed, first, count, seconds):
@@ -453,6 +454,7 @@ def run(name, folder, seed, first, count, seconds):
                 env=environment,
                 stdout=subprocess.PIPE,
                 stderr=errors,
+                bufsize=0,  # a selector does not see lines in a buffer
             ) as process,
         ):
             number = _follow(process, number, counts, findings, end)
@@ -465,13 +467,17 @@ def run(name, folder, seed, first, count, seconds):
 
 def _follow(process, number, counts, findings, end):
     """Read the output of a process until it ends or hangs, and return the next file number."""
-    current, limit = None, _STARTUP_SECONDS
+    current = None
+    start_seconds, start_cpu = time.monotonic(), 0.0
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
         while time.monotonic() < end:
-            if not selector.select(timeout=limit):
-                findings.append((current, f"over {limit} seconds"))
-                return number + 1
+            if not selector.select(timeout=_POLL_SECONDS):
+                problem = _slow(process, current, start_seconds, start_cpu)
+                if problem is not None:
+                    findings.append((current, problem))
+                    return number + 1
+                continue
             line = process.stdout.readline()
             if not line:
                 status = process.wait()
@@ -479,15 +485,40 @@ def _follow(process, number, counts, findings, end):
                     findings.append((current, f"the process ended with status {status}"))
                 return number + 1
             event = json.loads(line)
+            start_seconds, start_cpu = time.monotonic(), _cpu_seconds(process)
             if "started" in event:
-                current, limit = event["started"], SECONDS_A_FILE
+                current = event["started"]
                 number = current
             else:
                 counts[event["outcome"]] = counts.get(event["outcome"], 0) + 1
                 if event["problem"]:
                     findings.append((current, event["problem"]))
-                current, number, limit = None, number + 1, _STARTUP_SECONDS
+                current, number = None, number + 1
     return number
+
+
+def _slow(process, current, start_seconds, start_cpu):
+    """Return a finding if a process is over a limit since its last line, else `None`.
+
+    A file has a limit of CPU time, which other programs on a busy machine do not change.
+    """
+    cpu = _cpu_seconds(process) - start_cpu
+    if current is not None and cpu > SECONDS_A_FILE:
+        return f"over {SECONDS_A_FILE} seconds of CPU time"
+    if time.monotonic() - start_seconds > _HANG_SECONDS:
+        return f"no answer in {_HANG_SECONDS} seconds"
+    return None
+
+
+def _cpu_seconds(process):
+    """Return the CPU time of a process and its threads; 0 if it has ended."""
+    try:
+        status = pathlib.Path(f"/proc/{process.pid}/stat").read_text()
+    except OSError:
+        return 0.0
+    fields = status.rpartition(")")[2].split()  # after the name, which may have spaces
+    user, system = int(fields[11]), int(fields[12])
+    return (user + system) / os.sysconf("SC_CLK_TCK")
 
 
 def main():

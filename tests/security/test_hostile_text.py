@@ -19,14 +19,17 @@ import yaml
 import keras_bert
 from keras_bert import __main__ as command_line
 from keras_bert import checkpoints, heads
+from keras_bert.checkpoints import tokenizer_config
 from keras_bert.cli import inference as commands
+from keras_bert.data import conll, retrieval, swag, tabular
 from keras_bert.exporting import model_card, tf_serving
 from keras_bert.inspect import drawing
 from keras_bert.inspect.attention_weights import Attention
 from keras_bert.pipelines.results import Answer, Entities, Label, Labels, Metrics, Results
+from keras_bert.pretraining import corpus
 from keras_bert.runtime import terminal
 from keras_bert.tasks import prediction_files
-from keras_bert.training import report
+from keras_bert.training import report, state_file
 from tests import tiny
 
 PACKAGE = pathlib.Path(keras_bert.__file__).parent
@@ -253,9 +256,13 @@ def test_warnings_and_errors_of_the_command_line(capsys):
     with command_line._plain_warnings():
         warnings.simplefilter("always")
         warnings.warn(f"a file has {ESCAPE}", stacklevel=1)
-    assert "\x1b" not in capsys.readouterr().err
+        assert "\x1b" not in capsys.readouterr().err
+        warnings.warn("a" * 10**6, stacklevel=1)
+    assert len(capsys.readouterr().err) < 3000
     for error in (ValueError(ESCAPE), RuntimeError(ESCAPE), OSError(2, "no", ESCAPE)):
         assert command_line._message(error).isprintable()
+    for error in (ValueError("a" * 10**6), RuntimeError("a" * 10**6)):
+        assert len(command_line._message(error)) < 3000
 
 
 def test_metrics_of_a_file():
@@ -293,6 +300,83 @@ def test_errors_quote_files_escaped(file, changes, tmp_path):
         (folder / file).write_text(json.dumps([modules[0] | changes, *modules[1:]]))
     else:
         change_json(folder / file, **changes)
-    with pytest.raises(ValueError, match=r"\\x1b\[2J") as caught:
+    # An unknown key of config.json is a warning, which is an error in the tests.
+    with pytest.raises((ValueError, UserWarning), match=r"\\x1b\[2J") as caught:
         checkpoints.read(folder)
     assert str(caught.value).isprintable()
+
+
+def test_readers_limit_the_values_that_they_quote():
+    for name in ("checkpoints", "data", "pretraining", "text", "untrusted"):
+        for file in (PACKAGE / name).rglob("*.py"):
+            quoted = re.findall(r"\{[^{}]*!r\}", file.read_text(encoding="utf-8"))
+            assert not quoted, f"{file}: give {quoted[0]} a limit, as in {{value!r:.80}}"
+
+
+def wrong_tokenizer(folder):
+    config = json.dumps({"do_lower_case": ESCAPE * 1000})
+    (folder / "tokenizer_config.json").write_text(config, encoding="utf-8")
+    tokenizer_config.read(folder, tiny.PIECES, {})
+
+
+def wrong_corpus(folder):
+    (folder / "a.jsonl").write_text(json.dumps({ESCAPE: 1, "b" * 1000: 2}), encoding="utf-8")
+    list(corpus.documents(folder))
+
+
+def wrong_corpus_file(folder):
+    (folder / f"{ESCAPE.replace('/', '')}.txt").write_text("a")
+    list(corpus.documents(folder))
+
+
+def wrong_splits(folder):
+    (folder / "qrels").mkdir()
+    (folder / "qrels" / f"{ESCAPE}.tsv").write_text("a")
+    retrieval.read(folder)
+
+
+def wrong_settings(folder):
+    state_file.check_settings("a file", {ESCAPE: 1, "b" * 1000: 2}, {}, "start anew")
+
+
+def wrong_keys(folder):
+    (folder / "a.jsonl").write_text(json.dumps({ESCAPE: 1, "b" * 1000: 2}), encoding="utf-8")
+    tabular.read(folder / "a.jsonl", text="text")
+
+
+def wrong_tags(folder):
+    (folder / "a.jsonl").write_text(json.dumps({ESCAPE: 1, "b" * 1000: 2}), encoding="utf-8")
+    conll.read(folder / "a.jsonl")
+
+
+def wrong_columns_of_tags(folder):
+    (folder / "a.csv").write_text(f"{ESCAPE},{'b' * 1000}\n1,2\n", encoding="utf-8")
+    conll.read(folder / "a.csv")
+
+
+def wrong_choice(folder):
+    row = {"text": "a", "choices": ["b", "c"], "label": [ESCAPE * 1000]}
+    (folder / "a.jsonl").write_text(json.dumps(row), encoding="utf-8")
+    swag.read(folder / "a.jsonl")
+
+
+def wrong_labels(folder):
+    heads.classifier(tiny.encoder(num_hidden_layers=1), labels=["b" * 10**4, "b" * 10**4])
+
+
+def wrong_vocabulary(folder):
+    keras_bert.Preprocessor([*tiny.PIECES, "b\r" * 10**4])
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        wrong_tokenizer, wrong_corpus, wrong_corpus_file, wrong_splits, wrong_settings, wrong_keys,
+        wrong_tags, wrong_columns_of_tags, wrong_choice, wrong_labels, wrong_vocabulary,
+    ],
+)  # fmt: skip
+def test_errors_of_readers_are_short_and_printable(read, tmp_path):
+    with pytest.raises((ValueError, OSError)) as caught:
+        read(tmp_path)
+    message = str(caught.value)
+    assert message.isprintable() and len(message) < 1000

@@ -1,0 +1,49 @@
+"""The columns that a saved model remembers."""
+
+import argparse
+
+import pytest
+
+from keras_bert import provenance
+from keras_bert.cli import reading
+
+WRONG = [
+    ("text", {"a": 1}), ("text", [1]), ("text", 10**30), ("text", True), ("text", None),
+    ("text", ""), ("text_pair", 3.0), ("label", 1.5), ("separator", 5), ("header", "no"),
+    ("header", []), ("word", None), ("tag", 1.0), ("negatives", [1]), ("negatives", "a"),
+    ("score_range", [1]), ("score_range", ["0", "1"]), ("skip_ragged", 1), ("characters", {}),
+]  # fmt: skip
+
+
+def remembered(folder, columns):
+    """Return the columns of a command without options for columns."""
+    provenance.write_metrics(folder, {"columns": columns})
+    return reading.columns_of(argparse.Namespace(), folder)
+
+
+def test_the_columns_of_the_training_are_returned(tmp_path):
+    columns = {
+        **reading.COLUMNS, "text": "3", "header": False, "word": 2, "tag": "b",
+        "negatives": ["c"], "score_range": [0, 5.0],
+    }  # fmt: skip
+    assert remembered(tmp_path, columns) == columns
+    defaults = {**reading.COLUMNS, "negatives": []}
+    assert remembered(tmp_path, {**reading.COLUMNS, "a later option": 1}) == defaults
+    assert remembered(tmp_path, None) == reading.COLUMNS
+
+
+@pytest.mark.parametrize(("name", "value"), WRONG)
+def test_wrong_columns_are_one_clear_error(tmp_path, name, value):
+    with pytest.raises(
+        ValueError, match=f"the column {name} in its metrics .* --text and"
+    ) as caught:
+        remembered(tmp_path, {name: value})
+    assert str(caught.value).isprintable()
+    options = argparse.Namespace(text="words")
+    assert reading.columns_of(options, tmp_path)["text"] == "words"
+
+
+def test_columns_that_are_no_object(tmp_path):
+    for columns in ([], "text", 5):
+        with pytest.raises(ValueError, match="must be an object"):
+            remembered(tmp_path, columns)
