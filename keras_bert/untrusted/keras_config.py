@@ -147,7 +147,7 @@ def _config(kind: Kind, config: dict[str, Any], class_name: str) -> dict[str, An
     for name, value in config.items():
         if _is_own(kind) and name in keras_objects.OWN_ARGUMENTS:
             if isinstance(value, (list, dict)) and name not in keras_objects.OWN_COLLECTIONS:
-                raise Refused(f"the argument {name} of {class_name} is {_shown(value)}")
+                raise Refused(f"the argument {name} of {class_name} is {shown(value)}")
             arguments[name] = _plain(value)
         else:
             arguments[name] = _argument(class_name, name, value)
@@ -248,7 +248,7 @@ def _layer_with_calls(item: Any) -> dict[str, Any]:
     is_operation = rewritten["module"] in keras_objects.OPERATIONS.modules
     if not is_operation and _has_arrays(rewritten["inbound_nodes"]):
         # Such as a mask, with which layers compute at once.
-        raise Refused(f"its layer {_shown(rewritten['name'])} is called with an array")
+        raise Refused(f"its layer {shown(rewritten['name'])} is called with an array")
     is_input = rewritten["class_name"] == "InputLayer"
     has_inputs = bool(rewritten["inbound_nodes"])
     if is_input and has_inputs:
@@ -499,7 +499,7 @@ def _integer(value: Any) -> int:
 
 def _index(value: Any) -> int | None:
     if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
-        raise Refused(f"a slice of its config has the bound {_shown(value)}")
+        raise Refused(f"a slice of its config has the bound {shown(value)}")
     return value
 
 
@@ -538,7 +538,7 @@ def _text(value: Any) -> str:
 def _layer_name(value: Any) -> str:
     name = _text(value)
     if not name.isprintable():
-        raise Refused(f"its config has the name {_shown(name)}")
+        raise Refused(f"its config has the name {shown(name)}")
     return name
 
 
