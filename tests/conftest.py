@@ -7,6 +7,7 @@ the fixture `python`; see also `contract.py`.
 import functools
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import unicodedata
@@ -64,6 +65,16 @@ def python(tmp_path_factory):
         return output
 
     return run
+
+
+@pytest.fixture
+def hears_ctrl_c():
+    """Handle Ctrl-C as Python does, also in a test run that a shell starts in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

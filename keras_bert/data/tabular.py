@@ -260,7 +260,9 @@ def _table_rows(path, file, columns, format, header):
     try:
         for number, row in enumerate(rows, 1):
             if names is None and header and _is_plain(path, columns, row):
-                names, is_plain = ["text"], True
+                is_plain = True
+                names = ["text"]
+                least = 1
             if is_plain:
                 row = ["\t".join(row)]
             if names is None:

@@ -372,7 +372,7 @@ def test_names_with_terminal_escapes(tmp_path, capsys):
     (path / "config.json").write_text(json.dumps({**config, ESCAPE: 1}))
     assert command_line.main(["info", str(path)]) == 1
     output = capsys.readouterr().err
-    assert output.rstrip("\n").isprintable() and "unknown keys" in output
+    assert output.rstrip("\n").isprintable() and "ignored keys" in output
 
 
 def test_labels_with_terminal_escapes(tmp_path, capsys):
