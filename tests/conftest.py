@@ -84,6 +84,19 @@ def eager():
         yield
 
 
+@pytest.fixture
+def untraced():
+    """Run TensorFlow's functions eagerly: tracing the graphs of a tokenizer takes a second.
+
+    Not for `tf.data`, which traces its functions and warns.
+    """
+    import tensorflow as tf
+
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def one_tokenizer():
     """Share one tokenizer per vocabulary between models, since tracing its graphs takes a second.
