@@ -6,8 +6,8 @@
     bert(bert.preprocessor(["two words", "three more words"]))["pooled_output"]
 
 Names load on first use. Importing the package is fast, and does not import Keras. The layers are
-registered with Keras by the first use of a name, or by `import keras_bert` after `import keras`.
-Then `keras.saving.load_model` can read our models, too.
+registered with Keras by `import keras_bert` after `import keras`, or by the first name that uses
+Keras. Then `keras.saving.load_model` can read our models, too.
 """
 
 import importlib
@@ -74,13 +74,19 @@ def _register_classes():
 
 
 def __getattr__(name):
-    if name in _MODULE_OF:
-        _register_classes()
-        module, _, attribute = _MODULE_OF[name].partition(":")
-        return getattr(importlib.import_module(module), attribute or name)
+    if name not in __all__:
+        return _internal_module(name)
     if name in _MODULES:
+        value = importlib.import_module(_MODULES[name])
+    else:
+        module, _, attribute = _MODULE_OF[name].partition(":")
+        value = getattr(importlib.import_module(module), attribute or name)
+    if "keras" in sys.modules:  # pipelines of ONNX folders do not need Keras
         _register_classes()
-        return importlib.import_module(_MODULES[name])
+    return value
+
+
+def _internal_module(name):
     try:
         return importlib.import_module(f"keras_bert.{name}")
     except ModuleNotFoundError as error:

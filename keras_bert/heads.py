@@ -262,8 +262,7 @@ def multiple_choice(encoder, *, dropout=None, name="multiple_choice"):
     >>> tuple(multiple_choice(encoder)(dict.fromkeys(encoder.input, ids)).shape)
     (2, 4)
     """
-    _check_encoder(encoder)
-    check_segments(encoder)
+    _check_pair_encoder(encoder)
     inputs = {
         key: keras.Input(shape=(None, None), dtype="int32", name=key) for key in encoder.input
     }
@@ -353,7 +352,7 @@ def pretraining(encoder, *, tied=True, name="pretraining"):
     >>> {key: value.shape for key, value in pretraining(encoder).output.items()}
     {'masked_lm': (None, None, 9), 'next_sentence': (None, 2)}
     """
-    check_segments(encoder)
+    _check_pair_encoder(encoder)
     inputs, x = _encode_for_masked_lm(encoder)
     outputs = {
         "masked_lm": _masked_lm_logits(encoder, x, tied),
@@ -457,7 +456,7 @@ def siamese(model, *, name="siamese"):
         received = model.name if is_model else model
         raise ValueError(f"siamese needs a model of heads.embedder; received {received!r:.80}")
     encoder, pooling = find_encoder(model), model.get_layer("pooling")
-    check_segments(encoder)
+    _check_pair_encoder(encoder)
     inputs = {
         key: keras.Input(shape=(None, None), dtype="int32", name=key) for key in encoder.input
     }
@@ -587,9 +586,10 @@ def _input(name):
 
 
 def _inputs(encoder, pairs=False):
-    _check_encoder(encoder)
     if pairs:
-        check_segments(encoder)
+        _check_pair_encoder(encoder)
+    else:
+        _check_encoder(encoder)
     return {key: _input(key) for key in encoder.input}
 
 
@@ -603,8 +603,9 @@ def _check_encoder(encoder):
     raise ValueError(f"encoder must be a BertEncoder; received {received}")
 
 
-def check_segments(encoder):
+def _check_pair_encoder(encoder):
     """Raise a `ValueError` if an encoder has no segment embedding for a second text."""
+    _check_encoder(encoder)
     segments = encoder.bert_config["type_vocab_size"]
     if segments < 2:
         raise ValueError(

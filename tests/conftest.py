@@ -7,6 +7,7 @@ the fixture `python`; see also `contract.py`.
 import functools
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -76,10 +77,33 @@ def python(tmp_path_factory):
 
 
 @pytest.fixture
+def hears_ctrl_c():
+    """Handle Ctrl-C as Python does, also in a test run that a shell starts in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
 def eager():
     """Run compiled models eagerly: tracing a graph takes longer than a few tiny steps."""
     with tiny.eagerly():
         yield
+
+
+@pytest.fixture
+def untraced():
+    """Run TensorFlow's functions eagerly: tracing the graphs of a tokenizer takes a second.
+
+    Not for `tf.data`, which traces its functions and warns.
+    """
+    import tensorflow as tf
+
+    tf.config.run_functions_eagerly(True)
+    yield
+    tf.config.run_functions_eagerly(False)
 
 
 @pytest.fixture(scope="session", autouse=True)

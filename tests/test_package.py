@@ -125,6 +125,7 @@ def test_contributing_lists_all_modules():
     assert module_map.CONTRIBUTING.read_text(encoding="utf-8") == module_map.updated()
 
 
+@pytest.mark.slow  # 5 s: it imports Keras
 def test_modules_with_classes_do_not_use_public_modules():
     """Otherwise the first use of a public module would import half of a module."""
     program = """

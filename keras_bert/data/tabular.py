@@ -266,9 +266,9 @@ def _table_rows(path, file, columns, format, header):
     try:
         for number, row in enumerate(rows, 1):
             if names is None and header and _is_plain(path, columns, row):
+                is_plain = True
                 names = ["text"]
                 least = 1
-                is_plain = True
             if is_plain:
                 row = ["\t".join(row)]
             if names is None:

@@ -176,10 +176,12 @@ def _check_links(name: str, group: Any) -> None:
     import h5py
 
     if len(group) > _MAX_OBJECTS:
-        raise ValueError(f"{name!r} has {len(group)} objects, at most {_MAX_OBJECTS} are allowed")
+        raise ValueError(
+            f"{name!r:.80} has {len(group)} objects, at most {_MAX_OBJECTS} are allowed"
+        )
     for key in group:
         if not isinstance(group.get(key, getlink=True), h5py.HardLink):
-            raise ValueError(f"{name!r} has the link {key!r}; it must be the object itself")
+            raise ValueError(f"{name!r:.80} has the link {key!r:.80}; it must be the object itself")
 
 
 def _is_bfloat16(dataset: Any) -> bool:

@@ -257,7 +257,7 @@ def library_of(layout):
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_published_layouts(tmp_path, name):
+def test_published_layouts(untraced, tmp_path, name):
     layout = LAYOUTS[name]
     assert layout.source
     make(tmp_path, layout)

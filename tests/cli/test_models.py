@@ -1,6 +1,7 @@
 """`info`, `convert` and `export`."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -101,7 +102,7 @@ def test_convert(tmp_path, capsys):
     keras_bert.save(keras_bert.heads.pretraining(encoder), tmp_path / "start")
     assert run("convert", tmp_path / "start", tmp_path / "a", "--to", "google") == 1
     error = capsys.readouterr().err
-    assert "hidden_act must be gelu_new, relu, received 'gelu'" in error
+    assert re.search("hidden_act must be gelu_new, .*received 'gelu'", error)
     assert error.endswith(": give --hidden-act gelu_new\n")
     google = ("convert", tmp_path / "start", tmp_path / "a", "--to", "google")
     assert run(*google, "--hidden-act", "gelu_new") == 0

@@ -22,12 +22,7 @@ from tests.cli.shared import TEXTS, run
 _TEMPORARY = re.compile(r"\..*\.[0-9a-f]{8}|tmp")
 
 
-@pytest.fixture(autouse=True)
-def hears_ctrl_c():
-    """Handle Ctrl-C as Python does, also in a test run that a shell starts in the background."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
+pytestmark = pytest.mark.usefixtures("hears_ctrl_c")
 
 
 @pytest.fixture(scope="module")

@@ -45,7 +45,7 @@ def test_options_reach_the_training(calls, encoder_folder, tmp_path):
     arguments = {
         "epochs": 5, "batch_size": 3, "learning_rate": 1e-3, "warmup": 0.2, "max_length": 20,
         "metric": "mcc", "patience": 2, "gradient_accumulation_steps": 4, "seed": 8,
-        "class_weight": "balanced", "evaluate_every": 0.5,
+        "class_weight": "balanced", "evaluate_every": 0.5, "schedule": "cosine",
     }  # fmt: skip
     given = [
         text for key, value in arguments.items() for text in (f"--{key.replace('_', '-')}", value)

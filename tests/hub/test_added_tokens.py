@@ -51,7 +51,7 @@ WORD_PIECE = {"type": "WordPiece", "vocab": {token: id_ for id_, token in enumer
         ({"tokenizer_config": {"bos_token": "[E1]", "eos_token": flags("[E2]")}}, set()),
     ],
 )
-def test_files_that_declare_added_tokens(tmp_path, files, normalized):
+def test_files_that_declare_added_tokens(untraced, tmp_path, files, normalized):
     has_model = "model" in files.get("tokenizer", {})
     make_folder(tmp_path, encoder_tensors(), None if has_model else PIECES)
     for name, content in files.items():
@@ -65,7 +65,7 @@ def test_files_that_declare_added_tokens(tmp_path, files, normalized):
     assert ids.numpy().tolist() == [2, 5, 9, 10, 6, 3, 0, 0]
 
 
-def test_tokens_of_the_vocabulary_can_be_added_tokens(tmp_path):
+def test_tokens_of_the_vocabulary_can_be_added_tokens(untraced, tmp_path):
     make_folder(tmp_path, encoder_tensors(), [*VOCABULARY[:-1], "[unused1]"])
     declared = {"additional_special_tokens": ["[unused1]", "[MASK]"]}
     write_json(tmp_path / "special_tokens_map.json", declared)
@@ -121,14 +121,14 @@ def ids_of(preprocessor):
     return np.array(preprocessor(TEXTS)["input_word_ids"]).tolist()
 
 
-def test_ids(encoder):
+def test_ids(untraced, encoder):
     this, is_, so, good = (TOKENS.index(token) for token in ("this", "is", "so", "good"))
     assert ids_of(encoder.preprocessor)[0] == [2, this, 18, is_, so, good, 3, 0, 0, 0, 0, 0]
     assert ids_of(encoder.preprocessor)[1][:2] == [2, 19]
 
 
 @pytest.mark.parametrize("format", ["keras", "huggingface", "google", "sentence_transformers"])
-def test_formats_keep_added_tokens(tmp_path, encoder, format):
+def test_formats_keep_added_tokens(untraced, tmp_path, encoder, format):
     keras_bert.save(encoder, tmp_path / "a", format=format)
     again = keras_bert.load(tmp_path / "a", sequence_length=12).preprocessor
     assert again.vocabulary == tuple(TOKENS)
@@ -141,7 +141,7 @@ def test_keras_hub_cannot_hold_added_tokens(tmp_path, encoder):
         keras_bert.save(encoder, tmp_path / "a", format="keras_hub")
 
 
-def test_options_keep_added_tokens(encoder):
+def test_options_keep_added_tokens(untraced, encoder):
     assert ids_of(encoder.preprocessor.with_options(max_sequence_length=20)) == ids_of(
         encoder.preprocessor
     )
@@ -163,7 +163,7 @@ def test_saved_models_match_added_tokens(tmp_path, encoder):
     assert found.numpy().tolist() == ids_of(encoder.preprocessor)
 
 
-def test_pipelines_match_added_tokens(tmp_path, encoder):
+def test_pipelines_match_added_tokens(untraced, tmp_path, encoder):
     model = keras_bert.heads.tagger(encoder, labels=["O", "B-PER"])
     keras_bert.export(model, tmp_path / "onnx", format="onnx")
     for predict in (keras_bert.pipeline(model), keras_bert.pipeline(tmp_path / "onnx")):
@@ -176,7 +176,7 @@ def test_pipelines_match_added_tokens(tmp_path, encoder):
 @pytest.mark.parametrize(
     ("format", "added"), [("huggingface", ["[E1]"]), ("sentence_transformers", [])]
 )
-def test_tokenizer_json_is_read_by_its_library(tmp_path, encoder, format, added):
+def test_tokenizer_json_is_read_by_its_library(untraced, tmp_path, encoder, format, added):
     """The library finds the same ids as we, except for [MASK] and so on in texts."""
     preprocessor = encoder.preprocessor.with_options(added_tokens=added, sequence_length=None)
     model = tiny.encoder(vocab_size=24, preprocessor=preprocessor, pooling="mean")

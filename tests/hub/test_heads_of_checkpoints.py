@@ -242,7 +242,7 @@ IDENTITY = "torch.nn.modules.linear.Identity"
         slow({"sbert_ce_default_activation_function": None}, scipy.special.expit),
     ],
 )
-def test_scores_of_a_cross_encoder(tmp_path, config, function):
+def test_scores_of_a_cross_encoder(untraced, tmp_path, config, function):
     expected = function(logits_of_pair(make_classifier(tmp_path / "hf", **config)))[0]
     score = keras_bert.pipeline(tmp_path / "hf")
     assert score(PAIR)["score"] == pytest.approx(expected, abs=1e-5)
@@ -255,7 +255,7 @@ def test_scores_of_a_cross_encoder(tmp_path, config, function):
         slow("0_Transformer", {"activation_fn": IDENTITY}, np.asarray),
     ],
 )
-def test_a_cross_encoder_with_one_module(tmp_path, place, settings, function):
+def test_a_cross_encoder_with_one_module(untraced, tmp_path, place, settings, function):
     (tmp_path / place).mkdir(exist_ok=True)
     tensors = make_classifier(tmp_path / place)
     type = "sentence_transformers.base.modules.transformer.Transformer"
@@ -300,7 +300,7 @@ def test_scores_are_those_of_sentence_transformers(tmp_path, activation):
     assert again.predict([PAIR])[0] == pytest.approx(expected, abs=1e-5)
 
 
-def test_classes_of_a_cross_encoder(tmp_path):
+def test_classes_of_a_cross_encoder(untraced, tmp_path):
     tensors = make_classifier(tmp_path, 3, sentence_transformers={"activation_fn": SIGMOID})
     found = keras_bert.pipeline(tmp_path)(PAIR, top_k=None)
     scores = {each["label"]: each["score"] for each in found}
@@ -316,7 +316,7 @@ def test_other_activations_do_not_block_the_encoder(tmp_path, classes, name):
         keras_bert.load(tmp_path, task="auto")
 
 
-def test_a_model_of_entailment_reads_pairs(tmp_path):
+def test_a_model_of_entailment_reads_pairs(untraced, tmp_path):
     labels = {"0": "contradiction", "1": "entailment", "2": "neutral"}
     tensors = make_classifier(tmp_path, 3, id2label=labels)
     probabilities = scipy.special.softmax(logits_of_pair(tensors))
@@ -331,7 +331,7 @@ def test_a_model_of_entailment_reads_pairs(tmp_path):
 # One segment
 
 
-def test_an_encoder_with_one_segment_reads_single_texts(tmp_path):
+def test_an_encoder_with_one_segment_reads_single_texts(untraced, tmp_path):
     tensors = encoder_tensors() | classifier(2)
     name = "bert.embeddings.token_type_embeddings.weight"
     tensors[name] = tensors[name][:1]
@@ -353,7 +353,7 @@ def test_an_encoder_with_one_segment_reads_single_texts(tmp_path):
 # Unanswerable questions
 
 
-def test_null_threshold_needs_no_answer(tmp_path):
+def test_null_threshold_needs_no_answer(untraced, tmp_path):
     tensors = encoder_tensors(pooler=False) | fill(SPAN)
     config = {"architectures": ["BertForQuestionAnswering"]}
     make_folder(tmp_path, tensors, VOCABULARY, **config)

@@ -10,15 +10,7 @@ import pytest
 
 from keras_bert.runtime.stopping import stop_requests
 
-
-@pytest.fixture(autouse=True)
-def hears_ctrl_c():
-    """Handle Ctrl-C as Python does, also in a test run that a shell starts in the background."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    signal.signal(signal.SIGINT, before)
+pytestmark = pytest.mark.usefixtures("hears_ctrl_c")
 
 
 def swallow():

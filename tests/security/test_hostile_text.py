@@ -289,7 +289,6 @@ def change_json(file, **changes):
             {"prompts": {"a": "b"}, "default_prompt_name": ESCAPE},
         ),
         ("config.json", {"hidden_act": ESCAPE}),
-        ("config.json", {ESCAPE: 1}),
     ],
 )
 def test_errors_quote_files_escaped(file, changes, tmp_path):

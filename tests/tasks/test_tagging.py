@@ -235,7 +235,7 @@ def test_batch_rejects_a_short_length():
 def test_build_uses_the_labels_of_the_data():
     sentences = TaggedSentences([["so", "bad"]], [["O", "B-PER"]])
     model = tagging.build(tiny.encoder(), sentences)
-    assert heads.find_output(model).labels == ["O", "B-PER", "I-PER"]
+    assert heads.find_output(model).labels == ["O", "B-PER"]
     assert heads.find_output(model).task in tagging.HEADS
 
 
@@ -284,12 +284,15 @@ def test_score_is_a_probability():
 
 
 def tagged(names, words, given):
-    """Return the tags of words, if the model gives the tags `given` to those with tokens."""
+    """Return the tags of words, if the model gives the tags `given` to those with tokens.
+
+    The first name is the tag outside of entities, here also of [CLS] and [SEP].
+    """
     sentences = TaggedSentences(words)
     model = model_of(names)
     encoded = tagging.encode(model, sentences, 32)
     outputs = [
-        99.0 * np.eye(len(names))[[names.index(tag) for tag in ("O", *row, "O")]] for row in given
+        99.0 * np.eye(len(names))[[0, *(names.index(tag) for tag in row), 0]] for row in given
     ]
     answers = tagging.decode(model, sentences, encoded, outputs)
     return [[tag for tag, _ in answer] for answer in answers]

@@ -93,7 +93,7 @@ def their_tokens(tokenizer, text):
 
 
 @pytest.mark.parametrize("name", [*TOKENS, "cased"])
-def test_tokens_are_those_of_the_library(name):
+def test_tokens_are_those_of_the_library(untraced, name):
     added = TOKENS["both" if name == "cased" else name]
     ours, theirs = make(added, lowercase=name != "cased")
     generator = random.Random(0)
@@ -107,6 +107,7 @@ def test_tokens_are_those_of_the_library(name):
 
 
 def test_a_text_with_many_tokens():
+    """With the graphs that users run; the other tests trace none."""
     ours, theirs = make(["ab", token("aba", normalized=True)])
     texts = ["ababa abab " * 200, "ab" * 500]
     ids = [[id_ for id_, *_ in row] for row in our_tokens(ours, texts)]
@@ -115,14 +116,14 @@ def test_a_text_with_many_tokens():
         assert tokens == their_tokens(theirs, text)
 
 
-def test_special_tokens_are_plain_text():
+def test_special_tokens_are_plain_text(untraced):
     ours, _ = make(["[E1]"])
     plain = WordPieceTokenizer(WORDS)
     texts = tf.constant(["the [MASK] movie", "[CLS]"])
     assert ours.tokenize(texts).to_list() == plain.tokenize(texts).to_list()
 
 
-def test_words_are_not_spelled_with_added_tokens():
+def test_words_are_not_spelled_with_added_tokens(untraced):
     """Added tokens stand after the vocabulary; WordPiece would find `ab` in "AB"."""
     ours, _ = make(["ab"])
     added_id = ours.token_id("ab")
@@ -146,7 +147,7 @@ def test_wrong_added_tokens(make_it, added, message):
         make_it(WORDS, added_tokens=added)
 
 
-def test_characters_are_words_of_their_own():
+def test_characters_are_words_of_their_own(untraced):
     ours, _ = make(["[E1]"])
     ids, *_ = ours.tokenize_characters_with_offsets(tf.constant(["[E1]"]))
     assert ours.token_id("[E1]") not in ids.to_list()[0]

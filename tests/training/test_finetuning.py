@@ -183,7 +183,7 @@ def test_ctrl_c_returns_the_best_so_far(eager, scored):
 
 
 @pytest.mark.parametrize("method", ["on_train_batch_end", "on_test_begin"])
-def test_an_epoch_with_a_swallowed_ctrl_c_is_not_the_best(eager, scored, method):
+def test_an_epoch_with_a_swallowed_ctrl_c_is_not_the_best(eager, scored, hears_ctrl_c, method):
     """TensorFlow, for example, swallows the KeyboardInterrupt of a Python function."""
     kept = scored(accuracy=[0.5, 0.9])
     calls = []
