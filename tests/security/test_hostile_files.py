@@ -539,3 +539,29 @@ def test_a_label_of_the_data_with_control_characters_is_refused(tmp_path):
     file.write_text("label\ttext\ngood\ta film\nb\x1bad\ta film\n")
     with pytest.raises(ValueError, match=r"row 3: a label must .*b\\x1bad"):
         tabular.read(file, text="text", label="label")
+
+
+def squad_file(path, context, *answers):
+    qas = [
+        {"id": str(number), "question": "q", "answers": [{"text": text, "answer_start": start}]}
+        for number, (text, start) in enumerate(answers)
+    ]
+    path.write_text(json.dumps({"data": [{"paragraphs": [{"context": context, "qas": qas}]}]}))
+    return path
+
+
+def test_many_answers_that_are_not_in_a_long_context(tmp_path):
+    answers = [(f"z{number}", 0) for number in range(20_000)]
+    file = squad_file(tmp_path / "a.json", "a" * 10**6, *answers)
+    start = time.perf_counter()
+    with pytest.raises(ValueError, match="question 1074: .*Correct answer_start"):
+        squad.read(file)
+    assert time.perf_counter() - start < 10
+
+
+def test_a_long_answer_of_repeated_letters(tmp_path):
+    half = "a" * 150_000
+    file = squad_file(tmp_path / "a.json", "a" * 10**6, (f"{half}b{half}", 10**6))
+    start = time.perf_counter()
+    assert squad.read(file).lost_answers == 1
+    assert time.perf_counter() - start < 5
