@@ -81,7 +81,7 @@ def paragraphs(wikitext):
         _write(mwparserfromhell.parse(_cut(wikitext), skip_style_tags=True), out)
     except (mwparserfromhell.parser.ParserError, RecursionError):
         return []  # extreme nesting, which no article has
-    found = (_tidy(block) for block in re.split(r"\n(?:[^\S\n]*\n)+", "".join(out)))
+    found = (_tidy(block) for block in re.split(r"\n\s*\n", "".join(out)))
     return [block for block in found if block]
 
 
