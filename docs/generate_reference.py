@@ -14,8 +14,7 @@ from keras_bert.cli.options import make_parser
 # Packages whose public names are in modules.
 _PARTS = {
     "pretraining": (
-        "corpus", "sentences", "vocabulary", "records", "masking", "google_records", "stream",
-        "train",
+        "corpus", "sentences", "vocabulary", "records", "masking", "stream", "train",
     ),
 }  # fmt: skip
 # Classes whose objects a public function returns.

@@ -159,10 +159,7 @@ def pretrain(args):
 
     for path in (args.records, args.output):
         if "://" in path:
-            raise ValueError(
-                f"{path} must be a local folder. Mount the bucket (gcsfuse), or see "
-                "keras_bert.pretraining.google_records"
-            )
+            raise ValueError(f"{path} must be a local folder. Mount the bucket (gcsfuse)")
     if args.config and args.size is not None:
         raise ValueError("give either --config or --size")
     made = records.Records(args.records)

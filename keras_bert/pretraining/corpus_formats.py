@@ -10,7 +10,7 @@ from keras_bert.pretraining import mediawiki, text_files
 from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.reading import json_value
 
-_BLANK_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
+_BLANK_LINES = re.compile(r"\n\s*\n")
 _DOC_TAG = re.compile(r"\n(?:<doc( [^\n]*)?>|</doc>)[^\S\n]*(?=\n)")
 _TITLE = re.compile(r'\btitle="([^"\n]*)"')
 _MAX_DEPTH = 100  # a dump has 6

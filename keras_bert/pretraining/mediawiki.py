@@ -4,8 +4,10 @@ mwparserfromhell parses the text. This module drops templates, tables, lists, he
 formulas, pictures and categories, and replaces links by their labels.
 """
 
+import collections
 import html
 import re
+import warnings
 
 _INSTALL = "wikitext needs mwparserfromhell; run: pip install 'keras3-bert[pretraining]'"
 
@@ -34,6 +36,14 @@ _RAW = re.compile(
 )
 _INNERMOST_TEMPLATE = re.compile(r"\{\{(?:\{[^{}]*+\}|[^{}]*+)\}\}")  # or argument, {{{x}}}
 _INNERMOST_TABLE = re.compile(r"\{\|[^{}]*+(?<=\|)\}")
+_BLANK_LINES = re.compile(r"\n\s*\n")
+_MAX_OPEN = 20  # elements; real articles have at most 6
+_BRACKET = re.compile(r"\[\[|\]\]|\[|\]")
+_OPENING = {"[[": "]]", "[": "]"}
+_TAG = re.compile(r"<(/?)([A-Za-z][^\s<>/]*)([^<>]*)")
+_WITHOUT_END = frozenset({"br", "wbr", "hr", "meta", "link", "img"})
+_HEADING = re.compile(r"^=.*", re.MULTILINE)
+_EQUALS = re.compile("=+")
 _DEPTH = 20  # of nested templates; the parser handles deeper ones
 _PARAGRAPH = "\n\n"
 _ITEM = "\0"  # marks the beginning of a list item; no text contains it
@@ -70,19 +80,79 @@ _LETTERS = re.compile(r"\w{2}|[\u3040-\u30ff\u3400-\u9fff]")
 
 
 def paragraphs(wikitext):
-    """Extract the prose of wikitext, a list of paragraphs without line ends."""
+    """Extract the prose of wikitext, a list of paragraphs without line ends.
+
+    If more than `_MAX_OPEN` elements are open at once, each paragraph is parsed by itself.
+    Paragraphs with that many open elements are left out, with a warning.
+    """
     try:
         import mwparserfromhell
     except ImportError as error:
         raise ValueError(_INSTALL) from error
+    text = _cut(wikitext)
+    blocks = [text] if _is_parsable(text) else _BLANK_LINES.split(text)
     out: list[str] = []
-    try:
-        # `_tidy` removes the quotes of bold and italic text.
-        _write(mwparserfromhell.parse(_cut(wikitext), skip_style_tags=True), out)
-    except (mwparserfromhell.parser.ParserError, RecursionError):
-        return []  # extreme nesting, which no article has
-    found = (_tidy(block) for block in re.split(r"\n(?:[^\S\n]*\n)+", "".join(out)))
+    left_out = 0
+    for block in blocks:
+        if not _is_parsable(block):
+            left_out += 1
+            continue
+        try:
+            # `_tidy` removes the quotes of bold and italic text.
+            _write(mwparserfromhell.parse(block, skip_style_tags=True), out)
+        except (mwparserfromhell.parser.ParserError, RecursionError):
+            left_out += 1
+        out.append(_PARAGRAPH)
+    if left_out:
+        warnings.warn(
+            f"{left_out} paragraphs of a wiki page are left out, because more than {_MAX_OPEN} "
+            f"links, tags or templates have no end. The page starts with {wikitext.strip()!r:.80}",
+            stacklevel=2,
+        )
+    found = (_tidy(block) for block in _BLANK_LINES.split("".join(out)))
     return [block for block in found if block]
+
+
+def _is_parsable(text):
+    """Return False for markup on which the parser crashes or takes quadratic time.
+
+    Elements without an end are the reason: the parser searches the end of each one in all of the
+    text, and takes a part of the stack for each one.
+    """
+    return (
+        text.count("{{") + text.count("{|") <= _MAX_OPEN  # `_cut` has removed complete ones
+        and _most_open_links(text) <= _MAX_OPEN
+        and _most_open_tags(text) <= _MAX_OPEN
+        and all(len(_EQUALS.findall(line)) <= _MAX_OPEN for line in _HEADING.findall(text))
+        and all(word.count("://") <= _MAX_OPEN for word in text.split())
+    )
+
+
+def _most_open_links(text):
+    """Return the largest number of links that are open at once."""
+    brackets: list[str] = []
+    most = 0
+    for bracket in _BRACKET.findall(text):
+        if bracket in _OPENING:
+            brackets.append(bracket)
+            most = max(most, len(brackets))
+        elif brackets and _OPENING[brackets[-1]] == bracket:
+            brackets.pop()
+    return most
+
+
+def _most_open_tags(text):
+    """Return the largest number of tags that are open at once."""
+    open_by_name: collections.Counter[str] = collections.Counter()
+    most = 0
+    for slash, name, attributes in _TAG.findall(text):
+        name = name.lower()
+        if slash:
+            open_by_name[name] = max(0, open_by_name[name] - 1)
+        elif name not in _WITHOUT_END and not attributes.endswith("/"):
+            open_by_name[name] += 1
+            most = max(most, open_by_name.total())
+    return most
 
 
 def _cut(text):

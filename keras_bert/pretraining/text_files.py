@@ -16,6 +16,11 @@ BLOCK = 1 << 20  # bytes per read
 LONGEST = 4 << 20  # maximum characters of a line and, within one block, of a document
 LONGEST_RECORD = 64 << 20  # maximum characters of a JSON line or a wiki page
 
+# Limits of compressed files, so that a small file cannot take much memory or time.
+_MAX_MEMORY = 2**28  # bytes for the window of xz; `xz -9` has 2**26
+_MAX_EXPANSION = 1000  # decompressed size / size of the file
+_ALWAYS_ALLOWED_BYTES = 2**28  # decompressed size that any file may have
+
 _MAGIC = {
     b"\x1f\x8b": "gzip",
     b"BZh": "bzip2",
@@ -61,7 +66,10 @@ def _decompressed(path):
                 yield chunk
         return
     damaged: tuple = (EOFError, zlib.error, lzma.LZMAError, OSError)
-    decompressors: dict[str, Any] = {"bzip2": bz2.BZ2Decompressor, "xz": lzma.LZMADecompressor}
+    decompressors: dict[str, Any] = {
+        "bzip2": bz2.BZ2Decompressor,
+        "xz": lambda: lzma.LZMADecompressor(memlimit=_MAX_MEMORY),
+    }
     if kind == "zstd":
         zstandard = _zstandard(path)
         damaged += (zstandard.ZstdError,)
@@ -69,15 +77,16 @@ def _decompressed(path):
     try:
         if kind == "gzip":
             with gzip.open(path) as file:
-                while chunk := file.read(BLOCK):
-                    yield chunk
+                yield from _limited(path, iter(lambda: file.read(BLOCK), b""))
         else:
-            yield from _of_one_size(_streams(path, decompressors[kind]))
+            yield from _limited(path, _of_one_size(_streams(path, kind, decompressors[kind])))
     except damaged as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
         reason = " ".join(str(error).split())
-        raise ValueError(f"{path}: this {kind} file is damaged or truncated ({reason})") from error
+        raise ValueError(
+            f"{path}: this {kind} file is damaged or truncated, or needs too much memory ({reason})"
+        ) from error
 
 
 def _zstandard(path):
@@ -90,25 +99,49 @@ def _zstandard(path):
     return zstandard
 
 
-def _streams(path, decompressor_of):
+def _limited(path, chunks):
+    """Yield chunks, or raise a `ValueError` if they are much larger than the file."""
+    limit = max(_MAX_EXPANSION * path.stat().st_size, _ALWAYS_ALLOWED_BYTES)
+    size = 0
+    for chunk in chunks:
+        size += len(chunk)
+        if size > limit:
+            raise ValueError(
+                f"{path}: must decompress to at most {limit} bytes; received more. If you trust "
+                "the file, decompress it and use the result"
+            )
+        yield chunk
+
+
+def _streams(path, kind, decompressor_of):
     """Decompress the concatenated streams of a file, such as one of Wikipedia's dumps."""
     # `bz2.open` and `lzma.open` ignore damaged data after the first stream.
     decompressor = None
     with open(path, "rb") as file:
-        # Small reads, because decompressed data may be a thousand times as large.
-        while packed := file.read(4096):
+        # Small reads, because 256 bytes of zstd decompress to up to 8 MB.
+        while packed := file.read(256):
             while packed:
                 if decompressor is None:
                     packed = packed.lstrip(b"\0")  # padding
                     if not packed:
                         break
                     decompressor = decompressor_of()
-                yield decompressor.decompress(packed)
+                if kind == "zstd":  # it has no limit for the output
+                    yield decompressor.decompress(packed)
+                else:
+                    yield from _outputs(decompressor, packed)
                 packed = b""
                 if decompressor.eof:
                     packed, decompressor = decompressor.unused_data, None
     if decompressor is not None:
         raise EOFError("the file ends within a stream")
+
+
+def _outputs(decompressor, packed):
+    """Decompress bytes of bzip2 or xz into chunks of at most `BLOCK`."""
+    yield decompressor.decompress(packed, BLOCK)
+    while not (decompressor.eof or decompressor.needs_input):
+        yield decompressor.decompress(b"", BLOCK)
 
 
 def _of_one_size(chunks):

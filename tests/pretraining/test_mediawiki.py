@@ -121,8 +121,27 @@ def test_time_is_linear(unit):
     )  # 8 by rights, 64 if it were the square
 
 
-def test_extreme_nesting_is_ignored():
-    mediawiki.paragraphs("{{a|" * 100 + "[[b|" * 100 + "<b>" * 100)
+# Markup on which the parser crashes or takes quadratic time.
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "{{ a", "{|\n|a\n", "[[a|", "[[a|b] ]", "[http://a ", "http://a", "==a", "=a=", "<div>",
+        "<b></i>", "<nowiki>", "<ref name=a ", '<div a="b ', "<s ", "{{a|[[b|<b>",
+    ],
+)  # fmt: skip
+def test_elements_without_an_end_are_left_out(unit):
+    start = time.perf_counter()
+    with pytest.warns(UserWarning, match="1 paragraphs of a wiki page are left out"):
+        found = mediawiki.paragraphs("=" + unit * 20_000 + "\n\nGood [[prose]].")
+    assert found == ["Good prose."]
+    assert time.perf_counter() - start < 3
+
+
+@pytest.mark.parametrize("unit", ["mailto:a", "a ", "''a''", "[[a]] ", "<b>a</b>", "&#x"])
+def test_time_of_complete_elements_is_linear(unit):
+    start = time.perf_counter()
+    mediawiki.paragraphs(unit * 20_000)
+    assert time.perf_counter() - start < 5
 
 
 def test_missing_mwparserfromhell_raises(monkeypatch):

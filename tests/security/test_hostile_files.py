@@ -1,23 +1,28 @@
 """Attack: small files that need much memory or time, crash the process, or write escape codes."""
 
+import bz2
+import gzip
 import io
 import json
+import lzma
 import re
 import struct
 import time
 import zipfile
+import zlib
 
 import h5py
 import keras
 import numpy as np
 import pytest
+import zstandard
 
 import keras_bert
 from keras_bert import __main__ as command_line
 from keras_bert import checkpoints, heads
 from keras_bert.checkpoints import bundle, folder, model_garden, saved_model
 from keras_bert.data import squad, swag, tabular
-from keras_bert.pretraining import corpus
+from keras_bert.pretraining import corpus, text_files
 from keras_bert.runtime import reading
 from keras_bert.untrusted import bundle_index, containers, torch_pickle
 from tests import tiny
@@ -539,3 +544,65 @@ def test_a_label_of_the_data_with_control_characters_is_refused(tmp_path):
     file.write_text("label\ttext\ngood\ta film\nb\x1bad\ta film\n")
     with pytest.raises(ValueError, match=r"row 3: a label must .*b\\x1bad"):
         tabular.read(file, text="text", label="label")
+
+
+def squad_file(path, context, *answers):
+    qas = [
+        {"id": str(number), "question": "q", "answers": [{"text": text, "answer_start": start}]}
+        for number, (text, start) in enumerate(answers)
+    ]
+    path.write_text(json.dumps({"data": [{"paragraphs": [{"context": context, "qas": qas}]}]}))
+    return path
+
+
+def test_many_answers_that_are_not_in_a_long_context(tmp_path):
+    answers = [(f"z{number}", 0) for number in range(20_000)]
+    file = squad_file(tmp_path / "a.json", "a" * 10**6, *answers)
+    start = time.perf_counter()
+    with pytest.raises(ValueError, match="question 1074: .*Correct answer_start"):
+        squad.read(file)
+    assert time.perf_counter() - start < 10
+
+
+def test_a_long_answer_of_repeated_letters(tmp_path):
+    half = "a" * 150_000
+    file = squad_file(tmp_path / "a.json", "a" * 10**6, (f"{half}b{half}", 10**6))
+    start = time.perf_counter()
+    assert squad.read(file).lost_answers == 1
+    assert time.perf_counter() - start < 5
+
+
+def bombs(size):
+    """Return compression -> compressed line ends."""
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 2**20}]
+    text = b"\n" * size
+    return {
+        "bz2": bz2.compress(text),
+        "xz": lzma.compress(text, filters=filters),
+        "zst": zstandard.ZstdCompressor().compress(text),
+        "gz": gzip.compress(text),
+    }
+
+
+@pytest.mark.parametrize("kind", ["bz2", "xz", "zst", "gz"])
+def test_a_corpus_that_decompresses_to_gigabytes(tmp_path, monkeypatch, kind):
+    monkeypatch.setattr(text_files, "_ALWAYS_ALLOWED_BYTES", 2**25)
+    monkeypatch.setattr(text_files, "_MAX_EXPANSION", 100)
+    file = tmp_path / "corpus"
+    file.write_bytes(bombs(2**26)[kind])
+    memory.reset_peak()
+    before = memory.resident()
+    with pytest.raises(ValueError, match="at most 33554432 bytes; .*decompress it and use"):
+        list(corpus.documents(file))
+    assert memory.peak() - before < 30e6
+
+
+def test_xz_that_declares_a_large_window(tmp_path):
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 2**20}]
+    content = bytearray(lzma.compress(b"One.\n", filters=filters))
+    end = 12 + 4 * content[12] + 4  # of the header of the block
+    content[content.index(b"\x21\x01", 12) + 2] = 40  # a window of 4 GB
+    content[end - 4 : end] = zlib.crc32(content[12 : end - 4]).to_bytes(4, "little")
+    (tmp_path / "a.xz").write_bytes(content)
+    with pytest.raises(ValueError, match=r"a.xz: this xz file .* needs too much memory"):
+        list(corpus.documents(tmp_path / "a.xz"))
