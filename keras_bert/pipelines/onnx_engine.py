@@ -17,7 +17,7 @@ from keras_bert.runtime.escaping import check_name
 from keras_bert.runtime.reading import one_line
 from keras_bert.tasks import masked_lm, question_windows, tag_windows
 from keras_bert.tasks.long_texts import mean_per_text, window_step
-from keras_bert.untrusted import links, panics
+from keras_bert.untrusted import links, onnx_graph_check, panics
 
 _SPECIAL_TOKENS = ("[CLS]", "[SEP]", "[PAD]")
 _MAX_TOKENIZER = 2**26  # bytes of tokenizer.json
@@ -377,6 +377,13 @@ def _open_session(file):
     import onnxruntime
 
     reading.check_not_lfs_pointer(file)
+    try:
+        onnx_graph_check.check(file)
+    except ValueError as error:
+        raise ValueError(
+            f"{file} must be a graph as keras_bert.export writes it, received "
+            f"{one_line(error)}. Export the model again"
+        ) from error
     options = onnxruntime.SessionOptions()
     options.log_severity_level = _FATAL
     try:
