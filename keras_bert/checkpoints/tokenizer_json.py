@@ -4,7 +4,7 @@ Source: huggingface/tokenizers, `tokenizer/serialization.rs`, `normalizers/bert.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ FILE = "tokenizer.json"
 MAX_WORD_LENGTH = 200  # characters; `max_input_chars_per_word` of Google's WordpieceTokenizer
 
 _LEAST_WORD_LENGTH = 100  # `max_input_chars_per_word` of Hugging Face's BertTokenizer
+_MAX_ADDED = 2**20  # characters; the library takes a second to build a matcher of them
 _SUFFIX = "##"
 _CLS, _SEP = ({"SpecialToken": {"id": token, "type_id": 0}} for token in ("[CLS]", "[SEP]"))
 _TEXT = {"Sequence": {"id": "A", "type_id": 0}}
@@ -24,11 +25,11 @@ _PAIR = [
 ]
 
 
-def read(path: Path) -> dict[str, Any]:
+def read(path: Path, advice: str = folder.OTHER_TOKENIZER) -> dict[str, Any]:
     """Read the tokenizer.json in a folder, or return an empty dict if there is none.
 
-    Raise a `ValueError` for a part that does not do what BERT's tokenizer does. Parts that the
-    file lacks are not checked.
+    Raise a `ValueError` for a part that does not do what BERT's tokenizer does. It ends with
+    `advice`. Parts that the file lacks are not checked.
     """
     file = path / FILE
     content = folder.read_optional_json(file)
@@ -43,10 +44,10 @@ def read(path: Path) -> dict[str, Any]:
         if name in content:
             content[name] = _unwrapped(content[name])
             if not is_right(content[name]):
-                raise _refused(file, name, content[name])
+                raise _refused(file, name, content[name], advice)
     model = content.get("model")
     if isinstance(model, dict):
-        _check_model(file, model)
+        _check_model(file, model, advice)
     return content
 
 
@@ -88,6 +89,76 @@ def content(
         flags = dict.fromkeys(("lstrip", "rstrip", "single_word", "normalized"), False)
         names = [token for token in added_tokens.SPECIAL if token in ids]
         added += [{"content": token, **flags, "special": True} for token in names]
+    return _content(ids, pieces, added, tokenizer)
+
+
+def read_exported(path: Path) -> dict[str, Any]:
+    """Return the content of the tokenizer.json in an ONNX folder, made anew from checked values.
+
+    The tokenizers library never sees the file. Its parts can be programs, such as regular
+    expressions, and it stops the process at some broken ones. The truncation is not checked.
+    """
+    file = path / FILE
+    advice = "Export the model again"
+    exported = read(path, advice)
+    for name in ("normalizer", "pre_tokenizer", "model"):
+        if not isinstance(exported.get(name), dict):
+            raise _refused(file, name, exported.get(name), advice)
+    tokens = vocabulary(file, exported)
+    ids = {token: id_ for id_, token in tokens.items()}
+    added = []
+    for fields in exported.get("added_tokens") or ():
+        token = _added_token(file, fields)
+        ids.setdefault(token.content, fields.get("id"))
+        added.append(dataclasses.asdict(token) | {"special": False})
+    characters = sum(len(token["content"]) for token in added)
+    if characters > _MAX_ADDED:
+        raise ValueError(
+            f"{file}: added tokens must have at most {_MAX_ADDED} characters in total, received "
+            f"{characters}. {advice}"
+        )
+    missing = {"[UNK]", "[CLS]", "[SEP]"}.difference(ids)
+    if missing:
+        raise ValueError(f"{file}: has no token {min(missing)}. {advice}")
+    for token, id_ in ids.items():
+        if type(id_) is not int or not 0 <= id_ < folder.MAX_TOKENS:
+            raise ValueError(
+                f"{file}: ids must be 0 to {folder.MAX_TOKENS - 1}, received {id_!r:.80} for "
+                f"{token!r:.80}. {advice}"
+            )
+    options = {
+        name: normalizer(exported).get(key, default)
+        for name, key, default in (
+            ("lowercase", "lowercase", True),
+            ("strip_accents", "strip_accents", None),
+            ("split_cjk", "handle_chinese_chars", True),
+        )
+    }
+    for name, value in options.items():
+        if not isinstance(value, bool) and not (name == "strip_accents" and value is None):
+            raise _refused(file, "normalizer", exported["normalizer"], advice)
+    return _content(ids, tokens.values(), added, options) | {
+        "truncation": exported.get("truncation")
+    }
+
+
+def _added_token(file: Path, fields: Any) -> added_tokens.AddedToken:
+    if not isinstance(fields, dict):
+        raise ValueError(f"{file}: an added token must be an object, received {fields!r:.80}")
+    known = {name: value for name, value in fields.items() if name not in ("id", "special")}
+    try:
+        return added_tokens.as_added_token(known)
+    except ValueError as error:
+        raise ValueError(f"{file}: {error}") from error
+
+
+def _content(
+    ids: Mapping[str, int],
+    pieces: Iterable[str],
+    added: Sequence[Mapping[str, Any]],
+    tokenizer: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return the content of a tokenizer.json. `pieces` are the tokens of the WordPiece model."""
     return {
         "version": "1.0",
         "truncation": None,
@@ -155,29 +226,26 @@ def _is_at_the_end(part: Any) -> bool:
     return part is None or isinstance(part, dict) and part.get("direction", "Right") == "Right"
 
 
-def _check_model(file: Path, model: Mapping[str, Any]) -> None:
+def _check_model(file: Path, model: Mapping[str, Any], advice: str) -> None:
     expected = {
         "type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": _SUFFIX,
     }  # fmt: skip
     for key, value in expected.items():
         if model.get(key, value) != value:
             raise ValueError(
-                f"{file}: {key} of the model must be {value}, received {model[key]!r:.80}. "
-                f"{folder.OTHER_TOKENIZER}"
+                f"{file}: {key} of the model must be {value}, received {model[key]!r:.80}. {advice}"
             )
     length = model.get("max_input_chars_per_word", MAX_WORD_LENGTH)
     if type(length) is not int or length < _LEAST_WORD_LENGTH:
         raise ValueError(
             f"{file}: max_input_chars_per_word must be at least {_LEAST_WORD_LENGTH}, received "
-            f"{length!r:.80}. {folder.OTHER_TOKENIZER}"
+            f"{length!r:.80}. {advice}"
         )
 
 
-def _refused(file: Path, name: str, part: Any) -> ValueError:
+def _refused(file: Path, name: str, part: Any, advice: str) -> ValueError:
     received = "null" if part is None else printable(_shown(part), 200)
-    return ValueError(
-        f"{file}: {name} must be that of BERT, received {received}. {folder.OTHER_TOKENIZER}"
-    )
+    return ValueError(f"{file}: {name} must be that of BERT, received {received}. {advice}")
 
 
 def _shown(part: Any) -> str:

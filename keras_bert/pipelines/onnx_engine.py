@@ -4,11 +4,13 @@ Keras and TensorFlow are imported only to score labeled data.
 """
 
 import functools
+import json
 import pathlib
 import unicodedata
 
 import numpy as np
 
+from keras_bert.checkpoints import tokenizer_json
 from keras_bert.data.padding import pad
 from keras_bert.exporting import onnx_folder
 from keras_bert.exporting.onnx_folder import LABELS_FILE, MODEL_FILE, TASKS
@@ -17,12 +19,10 @@ from keras_bert.runtime.escaping import check_name
 from keras_bert.runtime.reading import one_line
 from keras_bert.tasks import masked_lm, question_windows, tag_windows
 from keras_bert.tasks.long_texts import mean_per_text, window_step
-from keras_bert.untrusted import links, panics
+from keras_bert.untrusted import links, onnx_graph_check, panics
 
 _SPECIAL_TOKENS = ("[CLS]", "[SEP]", "[PAD]")
-_MAX_TOKENIZER = 2**26  # bytes of tokenizer.json
 _MAX_TEXT = 2**26  # bytes of vocab.txt and labels.txt
-_MAX_TOKENS = 2**22
 _MAX_LENGTH = 2**20  # tokens of a text
 _FATAL = 4  # ONNX Runtime prints warnings with names from the file; its errors are exceptions
 _INPUTS = ("input_word_ids", "input_mask", "input_type_ids")
@@ -84,7 +84,7 @@ class OnnxEngine:
                 f"a pipeline needs a model with a head; {path} has the task {self.task!r:.80}. Run "
                 "it with ONNX Runtime, as its README shows"
             )
-        self._tokenizer, self._truncating_tokenizer = _read_tokenizers(path / "tokenizer.json")
+        self._tokenizer, self._truncating_tokenizer = _read_tokenizers(path)
         self._max_length = self._truncating_tokenizer.truncation["max_length"]
         self._special_ids = [self._tokenizer.token_to_id(token) for token in _SPECIAL_TOKENS]
         if None in self._special_ids:
@@ -377,6 +377,13 @@ def _open_session(file):
     import onnxruntime
 
     reading.check_not_lfs_pointer(file)
+    try:
+        onnx_graph_check.check(file)
+    except ValueError as error:
+        raise ValueError(
+            f"{file} must be a graph as keras_bert.export writes it, received "
+            f"{one_line(error)}. Export the model again"
+        ) from error
     options = onnxruntime.SessionOptions()
     options.log_severity_level = _FATAL
     try:
@@ -400,34 +407,23 @@ def _open_session(file):
     return session
 
 
-def _read_tokenizers(file):
-    """Return the tokenizer without truncation, and with it."""
+def _read_tokenizers(path):
+    """Return the tokenizer of a folder without truncation, and with it."""
     import tokenizers
 
-    content = reading.read_bytes(file, _MAX_TOKENIZER)
-    truncation = reading.parse_json(content, file).get("truncation")
+    file = path / tokenizer_json.FILE
+    content = tokenizer_json.read_exported(path)
+    truncation = content.pop("truncation")
     length = truncation.get("max_length") if isinstance(truncation, dict) else None
     if type(length) is not int or not 3 <= length <= _MAX_LENGTH:
         raise ValueError(
             f"{file} cannot be read: the max_length of its truncation must be 3 to {_MAX_LENGTH}; "
             f"received {length!r:.80}. Export the model again"
         )
-    try:
-        with panics.as_value_error(file):
-            plain = tokenizers.Tokenizer.from_str(content.decode())
-            truncating = tokenizers.Tokenizer.from_str(content.decode())
-    except Exception as error:  # tokenizers raises Exception itself
-        raise ValueError(
-            f"{file} cannot be read: {one_line(error)}. Export the model again"
-        ) from error
-    plain.no_truncation()
-    for tokenizer in (plain, truncating):
-        tokenizer.no_padding()
-    largest = max(plain.get_vocab().values(), default=0)
-    if largest >= _MAX_TOKENS:
-        raise ValueError(
-            f"{file}: ids must be below {_MAX_TOKENS}; received {largest}. Export the model again"
-        )
+    with panics.as_value_error(file):
+        plain = tokenizers.Tokenizer.from_str(json.dumps(content))
+        truncating = tokenizers.Tokenizer.from_str(json.dumps(content))
+    truncating.enable_truncation(length)
     return plain, truncating
 
 

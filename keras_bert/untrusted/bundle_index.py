@@ -19,6 +19,8 @@ MAX_INDEX = 2**24  # bytes; BERT-Large with Adam's slots has 2**17
 _MAX_ENTRIES = 2**17  # tensors; BERT-Large with Adam's slots has 2**11
 _MAX_KEY = 2**11  # bytes of a name; a key may share bytes with the key before it
 _MAX_NUMBER = 5  # bytes of a number, which has at most 32 bits
+_MAX_LENGTH = 10  # bytes of the length of a string
+_CHECKSUM = 4  # bytes
 _FOOTER = 48  # bytes
 _TRAILER = 5  # bytes after a block: type of compression, checksum
 _MAGIC = 0xDB4775248B80FB57
@@ -77,6 +79,9 @@ def read(prefix: Path) -> dict[str, Entry]:
         unclaimed[entry.shard] -= entry.size
         if unclaimed[entry.shard] < 0:
             raise ValueError(f"tensors overlap in {shards[entry.shard].name}")
+    for name, proto in found:
+        if proto.dtype == _STRING:
+            _check_string(name, entries[name], shards)
     return entries
 
 
@@ -103,6 +108,21 @@ def _entry(name, proto, sizes) -> Entry:  # type: ignore[no-untyped-def]  # prot
             f"{name!r:.200} of type {proto.dtype} and shape {shape} has {entry.size} bytes"
         )
     return entry
+
+
+def _check_string(name: str, entry: Entry, shards: list[Path]) -> None:
+    """Check that a string fills its entry: TensorFlow allocates as many bytes as it declares.
+
+    An entry has the length of the string, the checksum of this number, and the string.
+    """
+    with open(shards[entry.shard], "rb") as stream:
+        stream.seek(entry.offset)
+        start = stream.read(min(entry.size, _MAX_LENGTH))
+    length, position = varint(start, 0, _MAX_LENGTH)
+    if position + _CHECKSUM + length != entry.size:
+        raise ValueError(
+            f"{name!r:.200} has {entry.size} bytes, but declares a string of {length} bytes"
+        )
 
 
 def _read_table(data: bytes) -> list[tuple[bytes, bytes]]:

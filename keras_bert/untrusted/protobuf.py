@@ -6,6 +6,7 @@ the wire format, so they need no memory for messages, and stop at a limit.
 Source: "Encoding" in the documentation of Protocol Buffers.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 MAX_FIELDS = 3 * 2**20  # the graphs of BERT-Large for training and inference have 2**20
@@ -87,7 +88,7 @@ def _scan(data: bytes, schema: _Schema, limit: int) -> None:
                 return
             end, schema = outer.pop()
         fields += 1
-        tag, position = varint(data, position, _MAX_TAG)
+        tag, position = _tag(data, position)
         wire_type = tag & 7
         if wire_type == _SIZED:
             size, start = varint(data, position, _MAX_TAG)
@@ -114,6 +115,37 @@ def _scan(data: bytes, schema: _Schema, limit: int) -> None:
             raise ValueError("a truncated field")
         if fields > limit:
             raise ValueError(f"more than {limit} fields")
+
+
+def fields(data: Any, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """Yield the fields of the message in `data[start:end]`: number, start and end of the value.
+
+    `data` is bytes or a memory-mapped file. Inner messages and strings are skipped.
+    """
+    position = start
+    while position < end:
+        tag, position = _tag(data, position)
+        wire_type = tag & 7
+        start_of_value = position
+        if wire_type == _SIZED:
+            size, start_of_value = varint(data, position, _MAX_TAG)
+            position = start_of_value + size
+        elif wire_type == _VARINT:
+            _, position = varint(data, position, _MAX_NUMBER)
+        elif wire_type in _FIXED_SIZES:
+            position += _FIXED_SIZES[wire_type]
+        else:
+            raise ValueError("a field of an unknown type")
+        if position > end:
+            raise ValueError("a truncated field")
+        yield tag >> 3, start_of_value, position
+
+
+def _tag(data: Any, position: int) -> tuple[int, int]:
+    tag, position = varint(data, position, _MAX_TAG)
+    if tag >= 2**32:  # protobuf's own parsers drop these bits, and see another field
+        raise ValueError("a field of an unknown number")
+    return tag, position
 
 
 def varint(data: bytes | memoryview, position: int, limit: int = _MAX_NUMBER) -> tuple[int, int]:

@@ -245,7 +245,7 @@ def test_broken_folders(tmp_path):
         with pytest.raises(ValueError, match=message):
             keras_bert.pipeline(path)
     (path / "tokenizer.json").write_text("{}")
-    with pytest.raises(ValueError, match="cannot be read.*Export the model again"):
+    with pytest.raises(ValueError, match="normalizer must be.*Export the model again"):
         keras_bert.pipeline(path)
     encoder = keras_bert.export(tiny.encoder(), tmp_path / "b", format="onnx")
     with pytest.raises(ValueError, match="has the task 'encoder'. Run it with ONNX Runtime"):
@@ -293,6 +293,57 @@ def test_wrong_truncation(tmp_path, length):
     (path / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
     with pytest.raises(ValueError, match="max_length of its truncation must be 3 to"):
         keras_bert.pipeline(path)
+
+
+def edit_tokenizer(path, **changes):
+    tokenizer = json.loads((path / "tokenizer.json").read_text(encoding="utf-8"))
+    tokenizer |= changes
+    (path / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"normalizer": {"type": "Precompiled", "precompiled_charsmap": "////"}}, "Precompiled"),
+        ({"normalizer": {"type": "Replace", "pattern": {"Regex": "$"}, "content": "x"}}, "Replace"),
+        ({"normalizer": None}, "normalizer must be"),
+        ({"normalizer": {"type": "BertNormalizer", "lowercase": 1}}, "normalizer must be"),
+        ({"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(a|aa)+$"}}}, "Split"),
+        (
+            {"post_processor": {"type": "TemplateProcessing", "single": [], "pair": []}},
+            "post_processor must be",
+        ),
+        ({"model": {"type": "BPE", "vocab": {}, "merges": []}}, "model must be WordPiece"),
+        ({"model": {"type": "WordPiece", "vocab": {"a": 0}}}, r"no token \[CLS\]"),
+        ({"model": None}, "model must be"),
+        ({"added_tokens": [{"id": 2**32, "content": "a b"}]}, "ids must be 0 to"),
+        ({"added_tokens": [{"content": "a b"}]}, "ids must be 0 to"),
+        ({"added_tokens": [{"id": 1, "content": ""}]}, "1 to 200 characters"),
+        ({"added_tokens": [3]}, "must be an object"),
+        (
+            {"added_tokens": [{"id": i, "content": f"{i:0200}"} for i in range(6000)]},
+            "at most 1048576 characters",
+        ),
+    ],
+)
+def test_a_tokenizer_is_made_of_the_parts_that_export_writes(tmp_path, changes, message):
+    path = keras_bert.export(heads.regressor(tiny.encoder()), tmp_path / "a", format="onnx")
+    edit_tokenizer(path, **changes)
+    with pytest.raises(ValueError, match=message):
+        keras_bert.pipeline(path)
+
+
+def test_a_tokenizer_of_an_earlier_version(tmp_path):
+    """Its post-processor has another name, and any word length gives Google's."""
+    model = heads.regressor(tiny.encoder(), pairs=True)
+    path = keras_bert.export(model, tmp_path / "a", format="onnx")
+    pairs = [("good film", "bad " * 20), ("x" * 150, "")]
+    expected = keras_bert.pipeline(path)(pairs)
+    processor = {"type": "BertProcessing", "sep": ["[SEP]", 3], "cls": ["[CLS]", 2]}
+    tokenizer = json.loads((path / "tokenizer.json").read_text(encoding="utf-8"))
+    tokenizer["model"]["max_input_chars_per_word"] = 10**9
+    edit_tokenizer(path, post_processor=processor, model=tokenizer["model"])
+    assert keras_bert.pipeline(path)(pairs) == expected
 
 
 def test_a_model_that_fails(tmp_path):

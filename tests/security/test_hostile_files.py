@@ -16,6 +16,7 @@ import keras
 import numpy as np
 import pytest
 import zstandard
+from tensorflow.core.protobuf import tensor_bundle_pb2
 
 import keras_bert
 from keras_bert import __main__ as command_line
@@ -485,6 +486,18 @@ def test_an_index_of_many_names(tmp_path, entries):
     write_index(tmp_path / "bert_model.ckpt.index", entries)
     with pytest.raises(ValueError, match="a name of more than 2048 bytes, or more than 131072"):
         bundle_index.read(tmp_path / "bert_model.ckpt")
+
+
+@pytest.mark.parametrize("length", [10**12, 3 * 10**9, 3, 5])
+def test_a_string_of_another_size_than_its_entry(tmp_path, length):
+    prefix = tmp_path / "bert_model.ckpt"
+    data = varint(length) + b"....four"
+    entry = tensor_bundle_pb2.BundleEntryProto(dtype=7, size=len(data)).SerializeToString()
+    header = tensor_bundle_pb2.BundleHeaderProto(num_shards=1).SerializeToString()
+    write_index(prefix.with_name("bert_model.ckpt.index"), [(0, b"", header), (0, b"a", entry)])
+    prefix.with_name("bert_model.ckpt.data-00000-of-00001").write_bytes(data)
+    with pytest.raises(ValueError, match=f"declares a string of {length} bytes"):
+        bundle.read(prefix)
 
 
 def test_a_graph_of_many_layers():
