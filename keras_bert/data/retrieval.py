@@ -11,6 +11,7 @@ from keras_bert.data.examples import check_prompts, check_score, check_strings, 
 from keras_bert.data.text_files import json_rows, numbered_lines, open_utf8
 from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.warn import level_of_caller
+from keras_bert.untrusted import links
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -127,12 +128,13 @@ def read(path, split="test"):
         `RetrievalData`.
 
     Raises:
-        ValueError: If a line is not valid.
+        ValueError: If a line is not valid, or a link in the folder leads out of it.
         OSError: If a file is missing or cannot be read.
     """
     path = pathlib.Path(path)
     if not path.is_dir():
         return RetrievalData.of_questions(squad.read(path, labeled=False))
+    links.check(path)
     beir, trec = path / "qrels" / f"{split}.tsv", path / "qrels.txt"
     if not trec.exists() and not beir.exists():
         splits = ", ".join(sorted(file.stem for file in path.glob("qrels/*.tsv")))

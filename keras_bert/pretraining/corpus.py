@@ -10,9 +10,11 @@ import pathlib
 from keras_bert.pretraining import corpus_formats, text_files
 from keras_bert.pretraining.corpus_formats import Document
 from keras_bert.runtime.escaping import printable
+from keras_bert.untrusted import links
 
 __all__ = ["Document", "check_outside", "documents", "files"]
 
+_ADVICE = ", or give the target of the link as a path of the corpus"
 _HEAD = 4096  # bytes that determine the format of a file
 
 
@@ -25,8 +27,14 @@ def files(paths):
     found: dict[str, pathlib.Path] = {}
     for path in [paths] if isinstance(paths, (str, os.PathLike)) else paths:
         path = os.fspath(path)
-        matches = [path] if os.path.exists(path) else glob.glob(path, recursive=True)
-        here = [file for match in matches for file in _below(pathlib.Path(match))]
+        if os.path.exists(path):
+            here = list(_below(pathlib.Path(path)))
+        else:
+            root = _fixed_part(path)
+            here = []
+            for match in glob.glob(path, recursive=True):
+                links.check_link(match, root, _ADVICE)
+                here += _below(pathlib.Path(match))
         for file in here:
             found.setdefault(os.path.realpath(file), file)
             if not file.is_file():
@@ -70,7 +78,16 @@ def _matches(pattern, folder):
     )
 
 
+def _fixed_part(pattern):
+    """Return the folder of a pattern, the part before the first wildcard."""
+    folder = pathlib.Path(pattern)
+    while glob.has_magic(str(folder)):
+        folder = folder.parent
+    return folder
+
+
 def _below(path):
+    """Yield the files in a folder and its subfolders. A link out of the folder is an error."""
     if not path.is_dir():
         yield path
         return
@@ -81,14 +98,17 @@ def _below(path):
     seen = set()  # a link may lead back to a parent folder
     for folder, names, leaves in os.walk(path, onerror=fail, followlinks=True):
         seen.add(os.path.realpath(folder))
+        names[:] = [name for name in names if not name.startswith(".")]
+        leaves = [leaf for leaf in leaves if not leaf.startswith(".")]
+        for name in names + leaves:
+            file = os.path.join(folder, name)
+            if os.path.islink(file):
+                links.check_link(file, path, _ADVICE)
         names[:] = [
-            name
-            for name in names
-            if not name.startswith(".") and os.path.realpath(os.path.join(folder, name)) not in seen
+            name for name in names if os.path.realpath(os.path.join(folder, name)) not in seen
         ]
         for leaf in leaves:
-            if not leaf.startswith("."):
-                yield pathlib.Path(folder, leaf)
+            yield pathlib.Path(folder, leaf)
 
 
 def documents(paths, *, counts=None):
@@ -103,7 +123,8 @@ def documents(paths, *, counts=None):
 
     Args:
         paths: A path or a list of paths: files, folders (with all subfolders, without hidden
-            files) and patterns such as `"wiki/**/*.bz2"`.
+            files) and patterns such as `"wiki/**/*.bz2"`. A link in a folder must stay inside it
+            or lead to the Hugging Face Hub's cache; give other files and folders as paths.
         counts: A `collections.Counter` to fill: `"files"`, `"documents"`, and the repairs:
             `"invalid_utf8"`, the lines with bytes that were replaced by U+FFFD; `"long_lines"`, the
             lines that were cut; `"long_documents"`, the documents that were split. Of a dump also
@@ -115,8 +136,8 @@ def documents(paths, *, counts=None):
         `Document`s.
 
     Raises:
-        ValueError: If a path matches nothing, or a file is damaged, truncated or not text. The
-            message names the file, and the line or page.
+        ValueError: If a path matches nothing, a link leads out of its folder, or a file is damaged,
+            truncated or not text. The message names the file, and the line or page.
         OSError: If a file cannot be read.
 
     Example:

@@ -28,11 +28,12 @@ from keras_bert.pretraining import corpus, records_manifest, sentences, shards, 
 from keras_bert.pretraining.workers import apply
 from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.files import exclusive_lock, sha256_of
-from keras_bert.runtime.reading import one_line
+from keras_bert.runtime.reading import one_line, read_bytes
 from keras_bert.text.preprocessor import Preprocessor
 
 _FORMAT = 1
 _SHARD_BYTES = 16 * 2**20  # of text
+_MAX_SHARD = 2**30  # bytes of a file
 _PART_BYTES = 2**19  # of text per task of a worker process
 _END_BYTES = 2**16  # at each end of a file, hashed to detect changes
 # Longer "sentences", such as lists and poems, are cut, so that pairs need not drop the rest.
@@ -91,8 +92,10 @@ def build(
     """
     if not 0 <= held_out < 1:
         raise ValueError(f"held_out must be at least 0 and below 1; received {held_out}")
-    if shard_bytes < 1:
-        raise ValueError(f"shard_bytes must be at least 1; received {shard_bytes}")
+    if not 1 <= shard_bytes <= _MAX_SHARD // 4:  # a token takes up to 4 bytes
+        raise ValueError(
+            f"shard_bytes must be between 1 and {_MAX_SHARD // 4}; received {shard_bytes}"
+        )
     if workers is not None and workers < 1:
         raise ValueError(f"workers must be at least 1; received {workers}")
     corpus.check_outside(folder, paths)
@@ -522,7 +525,7 @@ class Records:
         )
         file = self.folder / name
         try:
-            content = file.read_bytes()
+            content = read_bytes(file, _MAX_SHARD)
         except FileNotFoundError:
             raise ValueError(f"{file} is missing; {_REPEAT}") from None
         if hashlib.sha256(content).hexdigest() != expected:

@@ -3,6 +3,7 @@
 import collections
 import itertools
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -60,8 +61,9 @@ def _refuse_lfs_pointer(file: Path, data: bytes) -> None:
 def read_bytes(file: Path, limit: int) -> bytes:
     """Return the content of a file, or raise a `ValueError` if it has more than `limit` bytes."""
     with open(file, "rb") as stream:
-        data = stream.read(limit + 1)
-    if len(data) > limit:
+        is_longer = os.fstat(stream.fileno()).st_size > limit
+        data = b"" if is_longer else stream.read(limit + 1)
+    if is_longer or len(data) > limit:
         raise ValueError(f"{file}: must have at most {limit} bytes, received more")
     _refuse_lfs_pointer(file, data)
     return data

@@ -1,11 +1,11 @@
-"""Refuse a model's folder with symbolic links to files elsewhere.
+"""Refuse a folder of a model or of data with symbolic links to files elsewhere.
 
 A link `vocab.txt` in a downloaded folder may lead to a private file of the user. Its content would
-become a part of the model that the user saves.
+become a part of the model that the user saves. Pipes and devices are refused too: reading one may
+never end.
 """
 
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,40 +13,47 @@ from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.files import cache_folder
 from keras_bert.runtime.reading import one_line
 
+_REPOSITORIES = ("models--", "datasets--")  # beginning of a folder in the Hub's cache
 _MAX_ENTRIES = 100_000  # files and folders; listing them takes less than 0.1 s
-# Files that a reader may open.
-_MODEL_FILE = re.compile(
-    r".*\.(json|txt|bin|safetensors|h5|keras|index|pb|yaml|model|onnx|npz|records"
-    r"|data-\d+-of-\d+)",
-    re.IGNORECASE | re.DOTALL,
-)
 
 
 def check(folder: str | Path) -> None:
-    """Raise ValueError if a link to a model's file or to a folder leads out of `folder`.
+    """Raise ValueError if a link leads out of `folder`, or a pipe or device is in it.
 
     Links into the caches of Hugging Face, Kaggle and keras_bert are allowed: those caches consist
     of links.
     """
     for link in _links(folder):
-        if _MODEL_FILE.fullmatch(os.path.basename(link)) or os.path.isdir(link):
-            _check_link(link, folder)
+        check_link(link, folder)
 
 
 def check_file(file: Path) -> None:
     """Raise ValueError if a file is a link that leads out of its folder; see `check`."""
     if file.is_symlink():
-        _check_link(str(file), file.parent)
+        check_link(file, file.parent)
+    if file.exists() and not file.is_file():
+        raise _not_regular(file)
 
 
-def _check_link(link: str, folder: str | Path) -> None:
+def check_link(link: str | Path, folder: str | Path, advice: str = "") -> None:
+    """Raise ValueError if a path in a folder leads out of it through any link; see `check`.
+
+    `advice` is the end of the message: what to do other than to copy the folder.
+    """
     root = os.path.realpath(folder)
     target = os.path.realpath(link)
     if not Path(target).is_relative_to(root) and not _is_cached(target, Path(root)):
         raise ValueError(
-            f"{printable(link)}: a link must stay inside its folder, received one to "
+            f"{printable(str(link))}: a link must stay inside its folder, received one to "
             f"{printable(target, 200)}. If you trust the folder, copy it without links: cp -rL"
+            f"{advice}"
         )
+
+
+def _not_regular(path: str | Path) -> ValueError:
+    return ValueError(
+        f"{printable(str(path))}: must be a file or a folder, received a pipe or device"
+    )
 
 
 def _links(folder: str | Path) -> Iterator[str]:
@@ -64,12 +71,14 @@ def _links(folder: str | Path) -> Iterator[str]:
                     if count > _MAX_ENTRIES:
                         raise ValueError(
                             f"{printable(str(folder))}: must have at most {_MAX_ENTRIES} files, "
-                            "received more. Move the model or the records into their own folder"
+                            "received more. Move the model or the data into their own folder"
                         )
                     if entry.is_symlink():
                         yield entry.path
                     elif entry.is_dir(follow_symlinks=False):
                         folders.append(entry.path)
+                    elif not entry.is_file(follow_symlinks=False):
+                        raise _not_regular(entry.path)
         except OSError as error:
             raise OSError(f"{printable(current)}: {error.strerror or one_line(error)}") from error
 
@@ -83,6 +92,7 @@ def _is_cached(target: str, folder: Path) -> bool:
     roots = [os.path.realpath(os.path.expanduser(cache)) for cache in caches]
     # A snapshot in another cache: <cache>/models--org--name/snapshots/<revision>.
     for parent in (folder, *folder.parents):
-        if parent.parent.name == "snapshots" and parent.parent.parent.name.startswith("models--"):
-            roots.append(os.path.join(parent.parent.parent, "blobs"))
+        repository = parent.parent.parent
+        if parent.parent.name == "snapshots" and repository.name.startswith(_REPOSITORIES):
+            roots.append(os.path.join(repository, "blobs"))
     return any(Path(target).is_relative_to(root) for root in roots)

@@ -75,11 +75,12 @@ def test_file_with_several_paths_is_found_once(tmp_path, monkeypatch):
 
 
 def test_linked_folders_are_read_and_cycles_end(tmp_path):
-    write(tmp_path / "elsewhere" / "a.txt", "text")
-    (tmp_path / "corpus").mkdir()
-    (tmp_path / "corpus" / "linked").symlink_to(tmp_path / "elsewhere")
-    (tmp_path / "elsewhere" / "back").symlink_to(tmp_path / "corpus")
+    write(tmp_path / "corpus" / ".parts" / "a.txt", "text")
+    (tmp_path / "corpus" / "linked").symlink_to(tmp_path / "corpus" / ".parts")
+    (tmp_path / "corpus" / ".parts" / "back").symlink_to(tmp_path / "corpus")
     assert [file.name for file in corpus.files(tmp_path / "corpus")] == ["a.txt"]
+    (tmp_path / "link").symlink_to(tmp_path / "corpus")  # the user chose it
+    assert [file.name for file in corpus.files(tmp_path / "link")] == ["a.txt"]
 
 
 def test_unreadable_folder_raises(tmp_path, monkeypatch):

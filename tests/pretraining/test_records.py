@@ -333,7 +333,8 @@ def test_changed_settings_are_refused(tmp_path, change, message, complete):
     [
         ({"held_out": 1.0}, "held_out must be at least 0 and below 1; received 1.0"),
         ({"held_out": -0.1}, "held_out must be at least 0 and below 1; received -0.1"),
-        ({"shard_bytes": 0}, "shard_bytes must be at least 1; received 0"),
+        ({"shard_bytes": 2**40}, "shard_bytes must be between 1 and"),
+        ({"shard_bytes": 0}, "shard_bytes must be between 1 and"),
         ({"workers": -1}, "workers must be at least 1; received -1"),
     ],
 )

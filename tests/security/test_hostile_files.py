@@ -26,7 +26,7 @@ from keras_bert.data import squad, swag, tabular
 from keras_bert.pretraining import corpus, text_files
 from keras_bert.runtime import reading
 from keras_bert.untrusted import bundle_index, containers, torch_pickle
-from tests import tiny
+from tests import prose, tiny
 from tests.checkpoints import pickles
 from tests.security import fuzz, memory
 from tests.security.rewriting import edit_config, edit_weights, layer_of
@@ -619,3 +619,12 @@ def test_xz_that_declares_a_large_window(tmp_path):
     (tmp_path / "a.xz").write_bytes(content)
     with pytest.raises(ValueError, match=r"a.xz: this xz file .* needs too much memory"):
         list(corpus.documents(tmp_path / "a.xz"))
+
+
+def test_a_shard_that_declares_gigabytes(tmp_path):
+    made = prose.build(tmp_path, "Zed.\n", held_out=0.0)
+    (name,) = made.shards()
+    with open(made.folder / name, "r+b") as file:
+        file.truncate(10**11)
+    with pytest.raises(ValueError, match=rf"{name}: must have at most 1073741824 bytes"):
+        made.read([name])

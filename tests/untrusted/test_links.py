@@ -7,9 +7,10 @@ import pytest
 
 import keras_bert
 from keras_bert import checkpoints, provenance
+from keras_bert.data import retrieval
 from keras_bert.exporting import onnx_folder
 from keras_bert.pipelines.onnx_engine import OnnxEngine
-from keras_bert.pretraining import records, records_manifest
+from keras_bert.pretraining import corpus, records, records_manifest
 from keras_bert.training import run_state, state_file
 from keras_bert.untrusted import links
 from tests import tiny
@@ -37,7 +38,16 @@ def refused(folder, name):
 
 
 @pytest.mark.parametrize(
-    "name", ["vocab.txt", "a/b/c/d/e/config.json", "m.data-00000-of-00001", ".x/MODEL.BIN"]
+    "name",
+    [
+        "vocab.txt",
+        "a/b/c/d/e/config.json",
+        "m.data-00000-of-00001",
+        ".x/MODEL.BIN",
+        "train-00000.tfrecord",
+        "corpus.tsv",
+        "notes",
+    ],  # fmt: skip
 )
 def test_a_link_to_a_file_outside_is_refused(tmp_path, secret, name):
     link = tmp_path / "model" / name
@@ -76,7 +86,6 @@ def test_other_links_are_allowed(tmp_path, secret):
     (folder / "vocab.txt").symlink_to("inner/tokens")
     (folder / "last").symlink_to("inner")
     (folder / "loop.json").symlink_to("loop.json")
-    (folder / "train.csv").symlink_to(secret)  # no reader of a model opens it
     (tmp_path / "link").symlink_to(folder)  # the user chose it
     links.check(folder)
     links.check(tmp_path / "link")
@@ -191,6 +200,58 @@ def test_a_run_with_a_link_is_refused(tmp_path, secret):
     (tmp_path / "run" / run_state.STATE_FILE).symlink_to(secret)
     with pytest.raises(ValueError, match="a link must stay inside"):
         state_file.read(tmp_path / "run" / run_state.STATE_FILE, "place")
+
+
+def write_file(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_pipes_are_refused(tmp_path):
+    os.mkfifo(tmp_path / "train-00000.tfrecord")
+    with pytest.raises(ValueError, match=r"\.tfrecord: must be a file or a folder"):
+        links.check(tmp_path)
+    with pytest.raises(ValueError, match=r"\.tfrecord: must be a file or a folder"):
+        links.check_file(tmp_path / "train-00000.tfrecord")
+
+
+@pytest.mark.parametrize("name", ["corpus.tsv", "qrels.txt", "queries.tsv"])
+def test_retrieval_data_with_a_link_is_refused(tmp_path, secret, name):
+    folder = tmp_path / "data"
+    write_file(folder / "queries.jsonl", '{"_id": "q", "text": "a"}\n')
+    write_file(folder / "corpus.jsonl", '{"_id": "d", "text": "a"}\n')
+    write_file(folder / "qrels" / "test.tsv", "q\td\t1\n")
+    retrieval.read(folder)
+    (folder / name).symlink_to(secret)
+    with pytest.raises(ValueError, match=rf"{name}: a link must stay inside"):
+        retrieval.read(folder)
+
+
+@pytest.mark.parametrize("pattern", ["", "*", "**/*.txt"])
+@pytest.mark.parametrize("name", ["a.txt", "inner"])
+def test_a_corpus_with_a_link_is_refused(tmp_path, secret, pattern, name):
+    folder = tmp_path / "corpus"
+    write_file(folder / "b.txt", "Text.")
+    target = secret.parent if name == "inner" else secret
+    (folder / name).symlink_to(target)
+    with pytest.raises(ValueError, match=f"{name}.*must stay inside.*as a path of the corpus"):
+        corpus.files(folder / pattern)
+
+
+def test_links_that_are_paths_of_the_corpus_are_followed(tmp_path, secret):
+    (tmp_path / "file.txt").symlink_to(secret)
+    (tmp_path / "folder").symlink_to(secret.parent)
+    for path in (tmp_path / "file.txt", tmp_path / "folder", tmp_path / "folder" / "*.txt"):
+        assert [document.text for document in corpus.documents(path)] == ["my password"]
+
+
+def test_a_dataset_of_the_hub_is_allowed(tmp_path):
+    repository = tmp_path / "datasets--org--name"
+    write_file(repository / "blobs" / "4567", "Text.")
+    snapshot = repository / "snapshots" / "0123abc"
+    snapshot.mkdir(parents=True)
+    (snapshot / "a.txt").symlink_to("../../blobs/4567")
+    assert [document.text for document in corpus.documents(snapshot)] == ["Text."]
 
 
 def test_metrics_of_a_link_are_not_read(tmp_path):
