@@ -8,13 +8,15 @@ from typing import Any
 from keras_bert.runtime import reading
 from keras_bert.runtime.files import atomic_write
 
-MAX_TOKENS = 2**22  # The largest vocabulary of a published BERT has 2**19 tokens.
+# Limits of a vocabulary. The largest of a published BERT has 2**19 tokens and 2**23 bytes.
+MAX_TOKENS = 2**20
+_MAX_VOCABULARY = 2**25  # bytes of a file, characters of all tokens
+_MAX_TOKEN = 1000  # characters
 # What to do with a checkpoint of another tokenizer; the end of an error.
 OTHER_TOKENIZER = (
     "Its ids would be wrong. To use the encoder with ids that you compute with its own tokenizer, "
     "load a copy of the folder without vocab.txt and tokenizer.json"
 )
-_MAX_VOCABULARY = 2**28  # bytes
 _MAX_JSON = 2**26  # bytes; a tokenizer.json with 2**19 tokens has 2**25
 
 
@@ -115,6 +117,22 @@ def check_vocabulary_size(file: Path, vocabulary: Sequence[str], vocab_size: int
         raise ValueError(
             f"{file}: must have at most one token for each of the vocab_size {vocab_size} ids, "
             f"received {len(vocabulary)}"
+        )
+
+
+def check_tokens(source: object, vocabulary: Sequence[str]) -> None:
+    """Raise a `ValueError` for a vocabulary from which no tokenizer can be made in seconds."""
+    longest = max(vocabulary, key=len, default="")
+    if len(longest) > _MAX_TOKEN:
+        raise ValueError(
+            f"{source}: a token must have at most {_MAX_TOKEN} characters, received "
+            f"{longest[:40]!r}..., which has {len(longest)}"
+        )
+    characters = sum(map(len, vocabulary))
+    if len(vocabulary) > MAX_TOKENS or characters > _MAX_VOCABULARY:
+        raise ValueError(
+            f"{source}: must have at most {MAX_TOKENS} tokens of {_MAX_VOCABULARY} characters in "
+            f"total, received {len(vocabulary)} tokens of {characters} characters"
         )
 
 

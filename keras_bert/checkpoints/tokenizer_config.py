@@ -65,6 +65,7 @@ def read_vocabulary(path: str | Path, vocab_size: int) -> list[str] | None:
             tokens.setdefault(id_, token)
     vocabulary = _in_order(file, tokens)
     folder.check_vocabulary_size(file, vocabulary, vocab_size)
+    folder.check_tokens(file, vocabulary)
     folder.refuse_sentencepiece(file, vocabulary)
     # A special token without an id gets the next one.
     known = {*vocabulary, *added_tokens.SPECIAL}

@@ -105,6 +105,7 @@ def read_exported(path: Path) -> dict[str, Any]:
         if not isinstance(exported.get(name), dict):
             raise _refused(file, name, exported.get(name), advice)
     tokens = vocabulary(file, exported)
+    folder.check_tokens(file, list(tokens.values()))
     ids = {token: id_ for id_, token in tokens.items()}
     added = []
     for fields in exported.get("added_tokens") or ():

@@ -118,6 +118,7 @@ class Preprocessor(keras.layers.Layer):
         if isinstance(vocabulary, (str, pathlib.Path)):
             vocabulary = folder.read_vocabulary(pathlib.Path(vocabulary))
         vocabulary = tuple(str(token) for token in vocabulary)
+        folder.check_tokens("The vocabulary", vocabulary)
         tokens = set(vocabulary)
         missing = [name for name in ("[UNK]", "[CLS]", "[SEP]", "[PAD]") if name not in tokens]
         if missing:

@@ -19,7 +19,7 @@ from typing import Any
 from keras_bert.runtime.escaping import printable
 from keras_bert.untrusted import protobuf
 
-_MAX_FIELDS = 2**17  # BERT-Large has 2**15, with int8 too
+_MAX_FIELDS = 2**17  # BERT-Large in int8 has 2**14
 _OPS = {
     "Add", "Cast", "Concat", "CumSum", "Div", "Equal", "Erf", "Flatten", "Gather", "GatherND",
     "Identity", "MatMul", "Max", "Mul", "Pow", "ReduceMax", "ReduceMean", "ReduceSum", "Relu",

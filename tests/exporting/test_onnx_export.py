@@ -4,6 +4,7 @@ import collections
 import logging
 import pathlib
 import re
+import tempfile
 import warnings
 
 import keras
@@ -17,6 +18,7 @@ from keras_bert import heads
 from keras_bert.exporting import onnx_graph
 from keras_bert.layers import SentencePooling
 from keras_bert.tasks import inference
+from keras_bert.untrusted import onnx_graph_check
 from tests import tiny
 
 
@@ -83,6 +85,10 @@ def check(head, hidden_act="gelu", run=run):
     model = build(tiny.encoder(initializer_range=0.3, hidden_act=hidden_act))
     proto = onnx_graph.build_model_proto(model)
     onnx.checker.check_model(proto, full_check=True)
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder, "model.onnx")
+        onnx.save(proto, file)
+        onnx_graph_check.check(file)  # a pipeline reads only graphs that pass
     inputs = inputs_for(model)
     found = run(proto, inputs)
     expected = outputs(model(inputs, training=False))
@@ -257,6 +263,7 @@ def test_int8(tmp_path):
             warnings.simplefilter("ignore")  # a model of random weights is inaccurate in int8
             options = {"quantize": quantize, "dev": dev} if quantize else {}
             folder = keras_bert.export(model, tmp_path / str(quantize), format="onnx", **options)
+        onnx_graph_check.check(folder / "model.onnx")
         sizes.append((folder / "model.onnx").stat().st_size)
     assert sizes[1] < 0.5 * sizes[0]
     card = (folder / "README.md").read_text("utf-8")

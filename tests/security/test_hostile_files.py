@@ -21,7 +21,7 @@ from tensorflow.core.protobuf import tensor_bundle_pb2
 import keras_bert
 from keras_bert import __main__ as command_line
 from keras_bert import checkpoints, heads
-from keras_bert.checkpoints import bundle, folder, model_garden, saved_model
+from keras_bert.checkpoints import bundle, folder, model_garden, saved_model, tokenizer_config
 from keras_bert.data import squad, swag, tabular
 from keras_bert.pretraining import corpus, text_files
 from keras_bert.runtime import reading
@@ -348,11 +348,36 @@ def test_nan_and_infinity(tmp_path):
 # Text
 
 
-def test_vocabulary_of_a_hundred_million_lines(tmp_path):
+def test_vocabulary_of_many_lines(tmp_path):
     file = tmp_path / "vocab.txt"
-    file.write_bytes(b"\n" * 100_000_000)
-    with pytest.raises(ValueError, match="at most 4194304 tokens, received 100000000 lines"):
+    file.write_bytes(b"\n" * 2**25)
+    with pytest.raises(ValueError, match="at most 1048576 tokens, received 33554432 lines"):
         folder.read_vocabulary(file)
+
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+VOCABULARIES = {
+    "long": (["a" * 20_000_000], "at most 1000 characters, received 'a{40}'..., which has 2000000"),
+    "prefixes": (["a" * length for length in range(1, 1010)], "which has 1009"),
+    "bytes": ([f"{number:0999}" for number in range(34_000)], "at most 1048576 tokens of 33554432"),
+}
+
+
+@pytest.mark.parametrize("name", VOCABULARIES)
+def test_huge_vocabularies(tmp_path, name):
+    tokens, message = VOCABULARIES[name]
+    tokens = SPECIAL + tokens
+    with pytest.raises(ValueError, match=f"The vocabulary: .*{message}"):
+        keras_bert.Preprocessor(vocabulary=tokens)
+    content = {"model": {"vocab": {token: id_ for id_, token in enumerate(tokens)}}}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=f"tokenizer.json: .*{message}"):
+        tokenizer_config.read_vocabulary(tmp_path, len(tokens))
+
+
+def test_a_vocabulary_of_many_tokens():
+    with pytest.raises(ValueError, match="received 1048581 tokens"):
+        keras_bert.Preprocessor(vocabulary=SPECIAL + ["a"] * 2**20)
 
 
 def test_enormous_file(tmp_path):
