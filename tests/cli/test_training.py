@@ -713,15 +713,19 @@ def test_evaluate_pairs_with_prompts(pairs, capsys):
 OTHER = "text\tlabel\n" + "so good\tyes\nso bad\tno\n" * 4
 
 
+def slow(*values):
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize(
     ("content", "options", "says"),
     [
         (TEXTS, [], "goes on with the head of .*, classification with the labels bad, good"),
         (OTHER, [], "a new head replaces the head of .* bad, good"),
-        (TEXTS, ["--dtype", "mixed_bfloat16"], "a new head replaces the head of"),
-        (TEXTS, ["--keep-layers", "0"], "a new head replaces the head of"),
-        (SCORES, ["--task", "regression"], "a new head replaces the head of"),
-        (TEXTS, [], None),
+        slow(TEXTS, ["--dtype", "mixed_bfloat16"], "a new head replaces the head of"),
+        slow(TEXTS, ["--keep-layers", "0"], "a new head replaces the head of"),
+        slow(SCORES, ["--task", "regression"], "a new head replaces the head of"),
+        slow(TEXTS, [], None),
     ],
 )
 def test_the_head_of_a_trained_model(calls, tmp_path, capsys, content, options, says):
@@ -742,6 +746,7 @@ def test_the_head_of_a_trained_model(calls, tmp_path, capsys, content, options, 
         )
 
 
+@pytest.mark.slow
 def test_frozen_layers_stay_frozen(calls, tmp_path):
     encoder = tiny.encoder()
     encoder.get_layer("layer_0").trainable = False

@@ -38,7 +38,9 @@ TASKS = {
 }
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize(
+    "task", [pytest.param(task, marks=[pytest.mark.slow] * (task == "choices")) for task in TASKS]
+)
 def test_batches_in_the_order_of_the_data(task):
     make, build, _ = TASKS[task]
     data, model = make(), build(tiny.encoder(num_hidden_layers=1))
@@ -85,7 +87,8 @@ def test_order_and_length():
 
 def test_data_without_labels_and_of_another_task():
     questions = keras_bert.Questions(["is this"], ["a good film"])
-    model = heads.span_selector(tiny.encoder())
+    model = heads.span_selector(tiny.encoder(num_hidden_layers=1))
+    model.compile(run_eagerly=True)
     [(inputs,)] = questions.to_dataset(model)
     assert set(model.predict(questions.to_dataset(model), verbose=0)) == {
         "start_logits", "end_logits"
