@@ -22,6 +22,7 @@ from keras_bert.training import finetuning
 from tests import tiny
 from tests.cli.shared import SCORES, TEXTS, run
 from tests.data.test_retrieval import beir
+from tests.parameters import slow
 
 pytestmark = pytest.mark.usefixtures("eager")
 
@@ -711,10 +712,6 @@ def test_evaluate_pairs_with_prompts(pairs, capsys):
 
 
 OTHER = "text\tlabel\n" + "so good\tyes\nso bad\tno\n" * 4
-
-
-def slow(*values):
-    return pytest.param(*values, marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize(

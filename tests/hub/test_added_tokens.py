@@ -11,6 +11,7 @@ import keras_bert
 from keras_bert import checkpoints
 from tests import tiny
 from tests.checkpoints.huggingface_files import VOCABULARY, encoder_tensors, make_folder, write_json
+from tests.parameters import slow
 
 # The embeddings of the folder have 11 rows.
 PIECES = VOCABULARY[:-2]
@@ -30,10 +31,6 @@ FAST = {
     ]
 }
 WORD_PIECE = {"type": "WordPiece", "vocab": {token: id_ for id_, token in enumerate(PIECES)}}
-
-
-def slow(*values):
-    return pytest.param(*values, marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from sklearn import metrics as sklearn_metrics
 import keras_bert
 from keras_bert.tasks import embedding, embedding_metrics
 from tests import tiny
+from tests.parameters import fast
 
 QUERIES, DOCUMENTS, DEPTH = 20, 150, 100
 
@@ -104,11 +105,6 @@ def similarity(vectors, kind):
 KINDS = ("cosine", "dot", "euclidean", "manhattan")
 
 
-def fast(chosen):
-    """Return parameters of all kinds, of which only the chosen one is not slow."""
-    return [pytest.param(kind, marks=[pytest.mark.slow] * (kind != chosen)) for kind in KINDS]
-
-
 @pytest.fixture(scope="module")
 def scored():
     """Return pairs of texts of different lengths, and labels 0 and 1."""
@@ -118,7 +114,7 @@ def scored():
     return keras_bert.EmbeddingExamples(pairs, labels)
 
 
-@pytest.mark.parametrize("kind", fast("dot"))
+@pytest.mark.parametrize("kind", fast(KINDS, "dot"))
 def test_scored_pairs_are_compared_as_the_model_says(scored, kind):
     model = tiny.embedder("mean", [(3, "linear")], normalize=False, similarity=kind)
     embed = keras_bert.pipeline(model)
@@ -172,7 +168,7 @@ def test_thresholds_of_equal_similarities():
     assert found["accuracy"] == 0.75 and found["accuracy_threshold"] == 0.5
 
 
-@pytest.mark.parametrize("kind", fast("euclidean"))
+@pytest.mark.parametrize("kind", fast(KINDS, "euclidean"))
 def test_triplet_accuracy(kind):
     model = tiny.embedder("mean", [(3, "linear")], normalize=False, similarity=kind)
     rows = [("good", "so good", "bad film", "a"), ("bad", "is bad", "film", "so"),

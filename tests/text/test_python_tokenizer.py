@@ -8,6 +8,7 @@ import pytest
 from keras_bert.text.python_tokenizer import PythonTokenizer
 from keras_bert.text.tokenizer import WordPieceTokenizer
 from tests.fuzz import random_texts
+from tests.parameters import fast
 from tests.reference_tokenizer import ReferenceTokenizer, stable
 
 NAMES = ("uncased", "cased", "multilingual", "korean", "chinese words", "accents only")
@@ -28,13 +29,7 @@ def test_random_texts(vocabularies, name, count):
     assert len(seen) > 150  # not only [UNK] is compared
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=[pytest.mark.slow] * (name not in ("uncased", "korean")))
-        for name in NAMES
-    ],
-)
+@pytest.mark.parametrize("name", fast(NAMES, "uncased", "korean"))
 def test_offsets_are_those_of_the_ops(untraced, vocabularies, name):
     tokens, options = vocabularies[name]
     tokenizer = PythonTokenizer(tokens, **options)
