@@ -97,7 +97,7 @@ def eager():
 def untraced():
     """Run TensorFlow's functions eagerly: tracing the graphs of a tokenizer takes a second.
 
-    Not for `tf.data`, which traces its functions and warns.
+    Not for models and `tf.data`, which warns.
     """
     import tensorflow as tf
 

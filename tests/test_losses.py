@@ -122,7 +122,8 @@ def test_rows_of_classes_with_the_symmetric_loss():
     assert float(found) == pytest.approx(np.mean(losses_of_rows), rel=1e-3)
 
 
-@pytest.mark.parametrize("pooling", ["mean", "cls"])  # "mean" is trained on packed rows
+# "mean" is trained on packed rows.
+@pytest.mark.parametrize("pooling", ["mean", pytest.param("cls", marks=pytest.mark.slow)])
 def test_embeddings_of_width_1(pooling):
     model = tiny.embedder(pooling, [(1, "linear")], normalize=False)
     assert heads.siamese(model).output_shape == (None, None, 1)

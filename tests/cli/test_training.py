@@ -22,6 +22,7 @@ from keras_bert.training import finetuning
 from tests import tiny
 from tests.cli.shared import SCORES, TEXTS, run
 from tests.data.test_retrieval import beir
+from tests.parameters import slow
 
 pytestmark = pytest.mark.usefixtures("eager")
 
@@ -738,10 +739,10 @@ OTHER = "text\tlabel\n" + "so good\tyes\nso bad\tno\n" * 4
     [
         (TEXTS, [], "goes on with the head of .*, classification with the labels bad, good"),
         (OTHER, [], "a new head replaces the head of .* bad, good"),
-        (TEXTS, ["--dtype", "mixed_bfloat16"], "a new head replaces the head of"),
-        (TEXTS, ["--keep-layers", "0"], "a new head replaces the head of"),
-        (SCORES, ["--task", "regression"], "a new head replaces the head of"),
-        (TEXTS, [], None),
+        slow(TEXTS, ["--dtype", "mixed_bfloat16"], "a new head replaces the head of"),
+        slow(TEXTS, ["--keep-layers", "0"], "a new head replaces the head of"),
+        slow(SCORES, ["--task", "regression"], "a new head replaces the head of"),
+        slow(TEXTS, [], None),
     ],
 )
 def test_the_head_of_a_trained_model(calls, tmp_path, capsys, content, options, says):
@@ -762,6 +763,7 @@ def test_the_head_of_a_trained_model(calls, tmp_path, capsys, content, options, 
         )
 
 
+@pytest.mark.slow
 def test_frozen_layers_stay_frozen(calls, tmp_path):
     encoder = tiny.encoder()
     encoder.get_layer("layer_0").trainable = False

@@ -8,6 +8,7 @@ import keras_bert
 from keras_bert import heads, losses
 from keras_bert.tasks import inference, question_answering, tagging
 from tests import tiny
+from tests.parameters import fast
 
 SCORED = keras_bert.EmbeddingExamples(
     [("good film", "so good"), ("bad", "so bad"), ("a film", "is this")], [1, 0, 0.5]
@@ -38,7 +39,7 @@ TASKS = {
 }
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", fast(TASKS, "tagging", "questions", "embeddings"))
 def test_batches_in_the_order_of_the_data(task):
     make, build, _ = TASKS[task]
     data, model = make(), build(tiny.encoder(num_hidden_layers=1))
@@ -58,10 +59,7 @@ def test_batches_in_the_order_of_the_data(task):
 
 
 @pytest.mark.filterwarnings("ignore:Gradients do not exist for variables .'pooler")
-@pytest.mark.parametrize(
-    "task",
-    [pytest.param(task, marks=[pytest.mark.slow] * (task != "embeddings")) for task in TASKS],
-)
+@pytest.mark.parametrize("task", fast(TASKS, "embeddings"))
 def test_fit_on_the_dataset(task):
     make, build, options = TASKS[task]
     data, model = make(), build(tiny.encoder(num_hidden_layers=1))
@@ -85,7 +83,8 @@ def test_order_and_length():
 
 def test_data_without_labels_and_of_another_task():
     questions = keras_bert.Questions(["is this"], ["a good film"])
-    model = heads.span_selector(tiny.encoder())
+    model = heads.span_selector(tiny.encoder(num_hidden_layers=1))
+    model.compile(run_eagerly=True)
     [(inputs,)] = questions.to_dataset(model)
     assert set(model.predict(questions.to_dataset(model), verbose=0)) == {
         "start_logits", "end_logits"

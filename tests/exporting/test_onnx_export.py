@@ -180,7 +180,7 @@ def test_the_program_of_each_readme_runs(head, tmp_path, monkeypatch):
     exec(page.partition("```python\n")[2].partition("```")[0], {})
 
 
-@pytest.mark.parametrize("task", ["classifier", "regressor"])
+@pytest.mark.parametrize("task", ["classifier", pytest.param("regressor", marks=pytest.mark.slow)])
 def test_the_program_of_the_readme_reads_long_texts_in_windows(task, tmp_path, monkeypatch):
     encoder = tiny.encoder(initializer_range=0.5, max_position_embeddings=24)
     encoder.preprocessor = encoder.preprocessor.with_options(max_sequence_length=24)

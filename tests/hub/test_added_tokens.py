@@ -11,6 +11,7 @@ import keras_bert
 from keras_bert import checkpoints
 from tests import tiny
 from tests.checkpoints.huggingface_files import VOCABULARY, encoder_tensors, make_folder, write_json
+from tests.parameters import slow
 
 # The embeddings of the folder have 11 rows.
 PIECES = VOCABULARY[:-2]
@@ -38,7 +39,7 @@ WORD_PIECE = {"type": "WordPiece", "vocab": {token: id_ for id_, token in enumer
         ({"added_tokens": ADDED}, {"[E1]", "[E2]"}),
         ({"tokenizer_config": {"added_tokens_decoder": DECODER}}, {"[E2]"}),
         ({"tokenizer": FAST}, {"[E2]"}),
-        ({"tokenizer": {**FAST, "model": WORD_PIECE}}, {"[E2]"}),
+        slow({"tokenizer": {**FAST, "model": WORD_PIECE}}, {"[E2]"}),
         (
             {
                 "added_tokens": ADDED,
@@ -47,8 +48,8 @@ WORD_PIECE = {"type": "WordPiece", "vocab": {token: id_ for id_, token in enumer
             {"[E2]"},
         ),
         ({"special_tokens_map": {"additional_special_tokens": ["[E1]", flags("[E2]")]}}, set()),
-        ({"tokenizer_config": {"extra_special_tokens": {"a": "[E1]", "b": "[E2]"}}}, set()),
-        ({"tokenizer_config": {"bos_token": "[E1]", "eos_token": flags("[E2]")}}, set()),
+        slow({"tokenizer_config": {"extra_special_tokens": {"a": "[E1]", "b": "[E2]"}}}, set()),
+        slow({"tokenizer_config": {"bos_token": "[E1]", "eos_token": flags("[E2]")}}, set()),
     ],
 )
 def test_files_that_declare_added_tokens(untraced, tmp_path, files, normalized):
@@ -117,13 +118,17 @@ def encoder():
     )
 
 
+def ids_of_first_text():
+    this, is_, so, good = (TOKENS.index(token) for token in ("this", "is", "so", "good"))
+    return [2, this, 18, is_, so, good, 3, 0, 0, 0, 0, 0]
+
+
 def ids_of(preprocessor):
     return np.array(preprocessor(TEXTS)["input_word_ids"]).tolist()
 
 
 def test_ids(untraced, encoder):
-    this, is_, so, good = (TOKENS.index(token) for token in ("this", "is", "so", "good"))
-    assert ids_of(encoder.preprocessor)[0] == [2, this, 18, is_, so, good, 3, 0, 0, 0, 0, 0]
+    assert ids_of(encoder.preprocessor)[0] == ids_of_first_text()
     assert ids_of(encoder.preprocessor)[1][:2] == [2, 19]
 
 
@@ -152,7 +157,7 @@ def test_options_keep_added_tokens(untraced, encoder):
 def test_graphs_match_added_tokens(encoder):
     data = tf.data.Dataset.from_tensor_slices(TEXTS).batch(4).map(encoder.preprocessor)
     found = next(iter(data))["input_word_ids"]
-    assert found.numpy().tolist() == ids_of(encoder.preprocessor)
+    assert found.numpy().tolist()[0] == ids_of_first_text()
 
 
 @pytest.mark.slow  # 8 s

@@ -20,6 +20,7 @@ from tests.checkpoints.huggingface_files import (
     pretraining_tensors,
     write_json,
 )
+from tests.parameters import slow
 
 IDS = np.array([[2, 5, 6, 7, 3], [2, 9, 8, 10, 3]])
 INPUTS = {
@@ -221,10 +222,6 @@ def logits_of_pair(tensors, **config):
     types = np.array([[0, 0, 0, 0, 1, 1, 1]])
     sequence = numpy_bert.encode(tensors, {**SIZES, **config}, ids, types)
     return numpy_bert.classify(tensors, sequence)[0]
-
-
-def slow(*values):
-    return pytest.param(*values, marks=pytest.mark.slow)
 
 
 SIGMOID = "torch.nn.modules.activation.Sigmoid"

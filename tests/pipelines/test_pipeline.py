@@ -278,7 +278,10 @@ def test_columns_of_a_dataframe_may_have_any_name(classify):
         classify(["a"], text="Review Text")
 
 
-@pytest.mark.parametrize("sentiments", [[1, 0], [True, False], ["1", "0"]])
+@pytest.mark.parametrize(
+    "sentiments",
+    [[True, False], *(pytest.param(row, marks=pytest.mark.slow) for row in ([1, 0], ["1", "0"]))],
+)
 def test_labels_of_results_have_the_type_of_the_data(tmp_path, sentiments):
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"text": ["so good", "bad"], "sentiment": sentiments})

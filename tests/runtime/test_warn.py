@@ -21,7 +21,7 @@ UPPER = ["[UNK]", *(letter + other for letter in "ABCDEFGHIJ" for other in "KLMN
     ],
 )
 @pytest.mark.parametrize("folder", [f"{PACKAGE}_app", PACKAGE.parent / "app"])
-def test_a_warning_names_the_line_of_the_user(line, message, folder):
+def test_a_warning_names_the_line_of_the_user(untraced, line, message, folder):
     names = {"keras_bert": keras_bert, "tiny": tiny, "UPPER": UPPER}
     names["WordPieceTokenizer"] = WordPieceTokenizer
     file = str(pathlib.Path(folder, "main.py"))

@@ -204,7 +204,7 @@ def test_the_vocabulary_from_a_file(tmp_path):
         ({}, "日本", ["日", "本"]),
     ],
 )
-def test_options_reach_the_tokenizer(options, text, expected):
+def test_options_reach_the_tokenizer(untraced, options, text, expected):
     tokens = [*TOKENS[:5], "e", "é", "E", "É", "a", "日", "本", "日本"]
     layer = Preprocessor(tokens, sequence_length=4, **options)
     ids = layer(text)["input_word_ids"][1:3].numpy().tolist()

@@ -16,6 +16,7 @@ from keras_bert.text.tables import MAX_WORD_LENGTH
 from keras_bert.text.tokenizer import WordPieceTokenizer, in_parts
 from tests import served
 from tests.fuzz import random_texts
+from tests.parameters import fast
 from tests.reference_tokenizer import ReferenceTokenizer, basic_tokens, stable
 
 NAMES = ("uncased", "cased", "multilingual", "korean", "chinese words", "accents only")
@@ -72,7 +73,7 @@ def test_random_texts(pair, vocabularies, name, count):
     assert len(seen) > 150  # not only [UNK] is compared
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", fast(NAMES, "uncased", "korean", "accents only"))
 @pytest.mark.parametrize("step", [29, pytest.param(1, marks=pytest.mark.slow)])
 def test_each_code_point_as_a_word_and_inside_a_word(pair, name, step):
     """Code points below U+3400 in steps of `step`, the others in steps of 29."""
@@ -83,7 +84,9 @@ def test_each_code_point_as_a_word_and_inside_a_word(pair, name, step):
     assert assert_equal_ids(*pair(name), texts, size=20_000) == len(codes)
 
 
-@pytest.mark.parametrize("name", REAL)
+@pytest.mark.parametrize(
+    "name", fast(REAL, "bert-base-uncased", "bert-base-multilingual-cased", "kcbert-base")
+)
 def test_real_vocabularies(shared, name):
     tokens = vocabulary(shared, name)
     tokenizer = WordPieceTokenizer(tokens, **REAL[name])

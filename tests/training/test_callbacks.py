@@ -179,9 +179,10 @@ def test_rates_of_the_epochs(options, expected):
     )
     given = [options["callbacks"]] if "callbacks" in options else []
     data = tiny.examples(tiny.ROWS[:8])
+    encoder = tiny.encoder(num_hidden_layers=1)
     with tiny.eagerly():
         finetuning.finetune(
-            tiny.encoder(), data, epochs=3, batch_size=8, warmup=0, learning_rate=1e-2,
+            encoder, data, epochs=3, batch_size=8, warmup=0, learning_rate=1e-2,
             show_progress=False, **{**options, "callbacks": [*given, watch]},
         )  # fmt: skip
     np.testing.assert_allclose(rates, np.multiply(expected, 1e-2), rtol=1e-5)
