@@ -5,7 +5,6 @@ fails if a new version of Keras removes it or changes its signature.
 """
 
 import contextlib
-import typing
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +16,8 @@ from keras.src.backend.common import global_state
 from keras.src.initializers.random_initializers import RandomInitializer
 from keras.src.saving import saving_lib, serialization_lib
 
-# A head on the sequence, such as a tagger, does not use the pooler. That needs no warning.
+# Keras warns of variables without a gradient. A tagger, for example, does not use the pooler, so a
+# warning about only the pooler is not shown.
 _UNUSED_POOLER = r"Gradients do not exist for variables \[('([^']*/)?pooler/dense/\w+'(, )?)+\]"
 
 
@@ -32,12 +32,12 @@ def is_writing_hdf5():
 
 
 def direct_sublayers(layer):
-    """Return the layers that a layer holds, without those nested in them."""
+    """Return the layers that a layer holds itself, without the layers inside these."""
     return layer._flatten_layers(include_self=False, recursive=False)
 
 
 def enable_lora_like(source, copy):
-    """Enable LoRA in the layers of a copy that have it in the source; both have equal layers."""
+    """Enable LoRA in each layer of a copy whose layer in the source has LoRA."""
     for layer, copied in zip(all_layers(source), all_layers(copy), strict=True):
         if getattr(layer, "lora_enabled", False) and not copied.lora_enabled:
             copied.enable_lora(layer.lora_rank, lora_alpha=layer.lora_alpha)
@@ -48,8 +48,8 @@ def freeze_like(source, copy):
     for layer, copied in zip(all_layers(source), all_layers(copy), strict=True):
         if copied.trainable != layer.trainable:
             copied.trainable = layer.trainable
-    for variable, copied in zip(source.weights, copy.weights, strict=True):
-        copied.trainable = variable.trainable
+    for variable, copied_variable in zip(source.weights, copy.weights, strict=True):
+        copied_variable.trainable = variable.trainable
 
 
 class _CheckedVariables(list[keras.Variable]):
@@ -66,22 +66,24 @@ class _CheckedVariables(list[keras.Variable]):
 
 @contextlib.contextmanager
 def variables_of_zeros(check: Callable[[keras.Variable], None]) -> Iterator[None]:
-    """Create the variables of this block after it, as zeros in place of random numbers.
+    """Give the variables that this block creates their values after the block: zeros, not random.
 
-    `check` is called with each variable before it takes memory. After an error, there is none.
+    `check` is called with each variable before the variable takes memory. If it raises an error, no
+    variable of the block takes memory.
     """
     attribute = "uninitialized_variables"
-    others = global_state.get_global_attribute(attribute)
+    outer_variables = global_state.get_global_attribute(attribute)
     variables = _CheckedVariables(check)
     global_state.set_global_attribute(attribute, variables)
     try:
         with keras.StatelessScope(initialize_variables=False):
             yield
     finally:
-        global_state.set_global_attribute(attribute, others or [])
+        global_state.set_global_attribute(attribute, outer_variables or [])
     for variable in variables:
         is_random = isinstance(variable._initializer, RandomInitializer)
-        if is_random and "lora" not in variable.name:  # files have no weights of LoRA
+        # A file has no weights of LoRA, so these need their random values.
+        if is_random and "lora" not in variable.name:
             variable._initializer = keras.initializers.Zeros()
         variable._deferred_initialize()
 
@@ -140,8 +142,12 @@ def freeze_layers(model, paths):
     for path in paths:
         layer = model
         for name in path.split("/"):
-            layer = next(each for each in direct_sublayers(layer) if each.name == name)
+            layer = _sublayer(layer, name)
         layer.trainable = False
+
+
+def _sublayer(layer, name):
+    return next(sublayer for sublayer in direct_sublayers(layer) if sublayer.name == name)
 
 
 def freeze_variables(model):
@@ -161,7 +167,7 @@ def has_value(array):
         return False
     try:
         ops.convert_to_numpy(array)
-    except (NotImplementedError, TypeError):  # a tensor of a graph that is traced
+    except (NotImplementedError, TypeError):  # a tensor in a function that is being traced
         return False
     return True
 
@@ -210,7 +216,8 @@ def run_with(model, inputs, functions, training=False):
     """Run a functional model with functions in place of some of its layers.
 
     `inputs` has the keys of the model's inputs. `functions` is a dict from layers to functions with
-    the same arguments. The other layers get `training`, also those that were called with another.
+    the same arguments. All other layers are called with `training`, even if the model calls them
+    with another value.
     """
 
     def replace(operation):
@@ -227,8 +234,8 @@ def run_with(model, inputs, functions, training=False):
 def restore_variables_on_error(model, trains=False):
     """Restore a model's variables if its `fit`, `evaluate` or `predict` fails on JAX.
 
-    Keras empties them during these calls, and an error leaves them empty. `trains` is True for
-    `fit`, which also empties those of the optimizer.
+    Keras empties the variables during these calls, and an error leaves them empty. `trains` is True
+    for `fit`, which also empties the variables of the optimizer.
     """
     if keras.backend.backend() != "jax":
         yield
@@ -245,7 +252,7 @@ def restore_variables_on_error(model, trains=False):
     except BaseException:
         model.jax_state_sync()  # the state after the last complete step
         for variable, value in zip(variables, values, strict=True):
-            # A complete step deletes the arrays that it read.
+            # JAX frees the old arrays when a step ends, so skip freed ones.
             if variable._value is None and value is not None and not value.is_deleted():
                 variable._value = value
         raise
@@ -278,7 +285,7 @@ def last_learning_rate(optimizer):
 
 
 def pop_initial_epoch(model):
-    """Return the epoch from which `BackupAndRestore` wants a model to resume, and reset it."""
+    """Return the epoch at which `BackupAndRestore` resumes a model, and forget it."""
     epoch = model._initial_epoch or 0
     model._initial_epoch = None
     return epoch
@@ -290,7 +297,7 @@ class BertOptimizerMixin(keras.optimizers.Optimizer):
     A subclass implements `step_scalars` and `update_step(gradient, variable, scalars)`.
     """
 
-    _known_norm: typing.Any = None  # of the gradients that are being applied
+    _known_norm: Any = None  # the global norm of the gradients that are being applied
 
     def step_scalars(self, learning_rate):
         """Return the scalar tensors that `update_step` needs, computed once per step."""
@@ -314,7 +321,8 @@ class BertOptimizerMixin(keras.optimizers.Optimizer):
         """Update Adam's first and second moment of a variable and return them."""
         gradient = ops.cast(gradient, variable.dtype)
         index = self._get_variable_index(variable)
-        first, second = self._momentums[index], self._velocities[index]
+        first = self._momentums[index]
+        second = self._velocities[index]
         self.assign_add(first, (gradient - first) * (1 - self.beta_1))
         self.assign_add(second, (ops.square(gradient) - second) * (1 - self.beta_2))
         return first, second
@@ -361,7 +369,7 @@ class BertOptimizerMixin(keras.optimizers.Optimizer):
 
 
 def _dense(gradient):
-    """Convert TensorFlow's gradient of an embedding to a tensor; sum the rows of an index."""
+    """Convert TensorFlow's gradient of an embedding to a tensor; add rows with the same index."""
     # The shape of a variable of a SavedModel can be unknown.
     is_known = gradient.shape.is_fully_defined()
     shape = gradient.shape if is_known else gradient.dense_shape

@@ -60,19 +60,21 @@ class MultipleNegativesRanking(_EmbeddingLoss):
     def call(self, y_true, y_pred):
         """Return the loss of each row, (batch,).
 
-        `y_true` are numbers of the texts, int (batch, texts), below 2**24, since Keras converts
-        them to float32. Equal texts have equal numbers. With classes, `y_true` has a further
-        column, the number of the class of each row. Texts of another row with the same class are
-        not used as negatives.
+        `y_true` has the id of each text, int (batch, texts). Equal texts have equal ids. The ids
+        are below 2**24, since Keras converts them to float32. With classes, a further column has
+        the id of the class of each row. A text is no negative for other rows of its class.
         """
         select, y_true, y_pred = distribution.gather_replicas(ops.cast(y_true, "int32"), y_pred)
         vectors = unit_length(y_pred)
         texts_per_row = ops.shape(y_pred)[1]
-        query_ids, positive_ids, classes = y_true[:, 0], y_true[:, 1], y_true[:, -1]
+        query_ids = y_true[:, 0]
+        positive_ids = y_true[:, 1]
+        classes = y_true[:, -1]
         negative_ids = ops.reshape(y_true[:, 2:texts_per_row], (-1,))
         candidate_ids = ops.concatenate([positive_ids, negative_ids], axis=0)
         has_classes = ops.shape(y_true)[1] > texts_per_row
-        query, positive = vectors[:, 0], vectors[:, 1]
+        query = vectors[:, 0]
+        positive = vectors[:, 1]
         negatives = ops.reshape(vectors[:, 2:], (-1, vectors.shape[-1]))
         candidates = ops.concatenate([positive, negatives], axis=0)  # (candidates, width)
         scores = self.scale * ops.matmul(query, ops.transpose(candidates))  # (batch, candidates)
@@ -179,10 +181,12 @@ class Triplet(_EmbeddingLoss):
             raise ValueError(
                 f"distance must be one of {', '.join(self.DISTANCES)}; received {distance!r:.80}"
             )
-        self.margin, self.distance = margin, distance
+        self.margin = margin
+        self.distance = distance
 
     def call(self, y_true, y_pred):
-        near, far = self._distance(y_pred, 0, 1), self._distance(y_pred, 0, 2)
+        near = self._distance(y_pred, 0, 1)
+        far = self._distance(y_pred, 0, 2)
         return ops.maximum(near - far + self.margin, 0.0)
 
     def _distance(self, y_pred, first, second):
@@ -312,13 +316,18 @@ class Matryoshka(_EmbeddingLoss):
 def _cross_entropy(scores, groups, positive_ids, candidate_ids):
     """Return the cross-entropy of each row's own positive among the candidates, (batch,).
 
-    Equal texts have equal ids. A positive of a row is no negative of other rows of its group.
-    `scores` are (batch, candidates).
+    Equal texts have equal ids. The positive of a row is no negative for other rows of its group.
+
+    Args:
+        scores: (batch, candidates).
+        groups: The id of the group of each row, (batch,).
+        positive_ids: The id of the positive of each row, (batch,).
+        candidate_ids: The id of each candidate, (candidates,).
     """
     is_first = _is_first(candidate_ids)  # (candidates,): each text is one candidate
     same_group = ops.equal(groups[:, None], groups)  # (batch, batch)
     same_text = ops.equal(positive_ids[:, None], candidate_ids)  # (batch, candidates)
-    # Number of rows of the same group whose positive the candidate is.
+    # How many rows of the same group have the candidate as their positive, (batch, candidates).
     count = ops.matmul(ops.cast(same_group, scores.dtype), ops.cast(same_text, scores.dtype))
     is_own = ops.logical_and(same_text, is_first)
     is_negative = ops.logical_and(count == 0, is_first)
@@ -327,9 +336,9 @@ def _cross_entropy(scores, groups, positive_ids, candidate_ids):
 
 
 def _is_first(ids):
-    """Return True for each id that no earlier one equals."""
-    numbers = ops.arange(ops.shape(ids)[0], dtype="int32")
-    is_repeated = ops.logical_and(ops.equal(ids[:, None], ids), numbers[:, None] > numbers)
+    """Return True for the first occurrence of each id, bool (ids,)."""
+    index = ops.arange(ops.shape(ids)[0], dtype="int32")
+    is_repeated = ops.logical_and(ops.equal(ids[:, None], ids), index[:, None] > index)
     return ops.logical_not(ops.any(is_repeated, axis=1))
 
 

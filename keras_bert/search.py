@@ -26,7 +26,8 @@ def similarity(first, second, kind="cosine"):
     >>> similarity([[1.0, 0.0]], [[2.0, 0.0], [0.0, 1.0]]).tolist()
     [[1.0, 0.0]]
     """
-    first, second = _vectors("first", first), _vectors("second", second)
+    first = _vectors("first", first)
+    second = _vectors("second", second)
     if first.shape[1] != second.shape[1]:
         raise ValueError(
             f"the vectors must have the same width; received {first.shape[1]} and {second.shape[1]}"
@@ -62,7 +63,8 @@ def similarity_of_pairs(first, second, kind="cosine"):
     >>> similarity_of_pairs([[1, 0], [3, 4]], [[1, 2], [0, 0]], "euclidean").tolist()
     [-2.0, -5.0]
     """
-    first, second = _vectors("first", first), _vectors("second", second)
+    first = _vectors("first", first)
+    second = _vectors("second", second)
     if first.shape != second.shape:
         raise ValueError(
             f"the vectors must have the same shape; received {first.shape} and {second.shape}"

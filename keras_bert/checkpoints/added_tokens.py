@@ -11,7 +11,7 @@ from typing import Any
 
 from keras_bert.checkpoints import folder
 
-# In a text, these are plain text.
+# Where a text contains these strings, they are ordinary text.
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _MAX_LENGTH = 200  # characters
 
@@ -82,49 +82,56 @@ def word_pieces(vocabulary: Sequence[str], added: Iterable[AddedToken]) -> Seque
 def read(path: Path) -> dict[str, tuple[int | None, AddedToken]]:
     """Read {token: (id, `AddedToken`)} from the tokenizer files in a folder.
 
-    The id is `None` if the files do not state it. Later files do not change a token.
+    The id is `None` if the files do not state it. If several files declare a token, the flags of
+    the first declaration and the first id count.
     """
-    found: dict[str, tuple[int | None, AddedToken]] = {}
+    tokens: dict[str, tuple[int | None, AddedToken]] = {}
     for file, id_, value, normalized in _declared(path):
         fields = {"content": value} if isinstance(value, str) else value
         if not isinstance(fields, Mapping):
-            raise ValueError(f"{file}: an added token must be a string or an object; {value!r:.80}")
+            raise ValueError(
+                f"{file}: an added token must be a string or an object, received {value!r:.80}"
+            )
         flags: dict[str, Any] = {name: fields[name] for name in _FLAGS if name in fields}
         flags.setdefault("normalized", normalized)
         try:
             token = AddedToken(fields.get("content", ""), **flags)
         except ValueError as error:
             raise ValueError(f"{file}: {error}") from error
-        known_id = found[token.content][0] if token.content in found else None
-        if token.content not in found or known_id is None and id_ is not None:
-            _, token = found.get(token.content, (None, token))
-            found[token.content] = (id_, token)
-    return found
+        first_id, first_token = tokens.get(token.content, (None, token))
+        tokens[token.content] = (id_ if first_id is None else first_id, first_token)
+    return tokens
 
 
 def _declared(path: Path) -> Iterator[tuple[Path, int | None, Any, bool]]:
-    """Yield file, id, token, and the default of `normalized` of each token in a folder."""
-    config_file, file = path / "tokenizer_config.json", path / "tokenizer.json"
+    """Yield each token that a folder declares: file, id, token, default of `normalized`."""
+    config_file = path / "tokenizer_config.json"
     config = folder.read_optional_json(config_file)
     decoder = config.get("added_tokens_decoder") or {}
     if not isinstance(decoder, dict):
         raise ValueError(f"{config_file}: added_tokens_decoder must be an object")
     for id_, value in decoder.items():
-        yield config_file, int(id_) if id_.isdecimal() else None, value, _is_normalized(value)
+        decimal_id = int(id_) if id_.isdecimal() else None
+        yield config_file, decimal_id, value, _is_normalized(value)
+    file = path / "tokenizer.json"
     for value in folder.read_optional_json(file).get("added_tokens") or ():
         id_ = value.get("id") if isinstance(value, dict) else None
-        yield file, id_ if type(id_) is int else None, value, _is_normalized(value)
+        yield file, _int_or_none(id_), value, _is_normalized(value)
     map_file = path / "special_tokens_map.json"
-    for each, content in ((config_file, config), (map_file, folder.read_optional_json(map_file))):
+    for file, content in ((config_file, config), (map_file, folder.read_optional_json(map_file))):
         for value in _special_tokens(content):
-            yield each, None, value, False
+            yield file, None, value, False
     file = path / "added_tokens.json"
     for token, id_ in folder.read_optional_json(file).items():
-        yield file, id_ if type(id_) is int else None, token, True
+        yield file, _int_or_none(id_), token, True
+
+
+def _int_or_none(value: Any) -> int | None:
+    return value if type(value) is int else None
 
 
 def _is_normalized(value: Any) -> bool:
-    """Return the default of `normalized`."""
+    """Return the default of `normalized`: True for objects that are not special tokens."""
     return isinstance(value, dict) and not value.get("special", False)
 
 
@@ -132,7 +139,7 @@ def _special_tokens(content: Mapping[str, Any]) -> Iterator[Any]:
     """Yield the special tokens of tokenizer_config.json or special_tokens_map.json."""
     for key, value in content.items():
         if key in ("additional_special_tokens", "extra_special_tokens"):
-            values: Iterable[Any] = value.values() if isinstance(value, dict) else value or ()
-            yield from values
+            tokens: Iterable[Any] = value.values() if isinstance(value, dict) else value or ()
+            yield from tokens
         elif key.endswith("_token") and isinstance(value, (str, dict)):
             yield value

@@ -390,11 +390,18 @@ def patterns(names: Sequence[str], others: Collection[str] = ()) -> list[str]:
             continue
         if len(found) == _SHOWN_NAMES:
             return [*found, "..."]
-        ends = [match.end() for match in re.finditer(r"[./]", name)]
-        prefixes = [name[:end] for end in ends]
-        free = (
-            prefix for prefix in prefixes if not any(other.startswith(prefix) for other in others)
-        )
-        prefix = next(free, None)
+        prefix = _own_prefix(name, others)
         found.append(printable(name if prefix is None else f"{prefix}*", 200))
     return found
+
+
+def _own_prefix(name: str, others: Collection[str]) -> str | None:
+    """Return the shortest prefix of a name, up to a "." or "/", with which none of `others` begins.
+
+    Return `None` if there is no such prefix.
+    """
+    for match in re.finditer(r"[./]", name):
+        prefix = name[: match.end()]
+        if not any(other.startswith(prefix) for other in others):
+            return prefix
+    return None

@@ -25,8 +25,8 @@ TORCH_ACTIVATIONS = {
 }  # fmt: skip
 _TORCH_MODULES = {"Identity": "torch.nn.modules.linear"}
 
-# Class in transformers -> task, and weights besides the encoder. For a checkpoint without a task,
-# the first class with the same weights is used.
+# Class in transformers -> task, and groups of weights besides the encoder. For a checkpoint without
+# a task, the first class with the same groups is used.
 ARCHITECTURES: dict[str, tuple[str | None, set[str]]] = {
     "BertModel": (None, {"pooler"}),
     "BertForPreTraining": ("pretraining", {"pooler", "masked_lm", "next_sentence"}),
@@ -37,6 +37,7 @@ ARCHITECTURES: dict[str, tuple[str | None, set[str]]] = {
     "BertForMultipleChoice": ("multiple_choice", {"pooler", "classifier"}),
     "BertForQuestionAnswering": ("span_selector", {"span_selector"}),
 }
+# (task, whether it has several labels per text) -> `problem_type` of a config.
 PROBLEMS: dict[tuple[str | None, bool], str] = {
     ("classifier", False): "single_label_classification",
     ("classifier", True): "multi_label_classification",
@@ -47,41 +48,48 @@ PROBLEMS: dict[tuple[str | None, bool], str] = {
 def architecture(checkpoint: Checkpoint) -> str:
     """Return the class in transformers that has exactly the heads of a checkpoint."""
     for name, (task, groups) in ARCHITECTURES.items():
-        if checkpoint.groups == groups and checkpoint.task in (task, None):
-            return name
-        if checkpoint.task == "regressor" and task == "classifier" and checkpoint.groups == groups:
+        fits_regressor = checkpoint.task == "regressor" and task == "classifier"
+        fits_task = checkpoint.task in (task, None) or fits_regressor
+        if checkpoint.groups == groups and fits_task:
             return name
     if checkpoint.groups <= {"pooler"}:
         return "BertModel"
-    fits = [pair for pair in ARCHITECTURES.items() if pair[1][1] < checkpoint.groups]
-    if checkpoint.task is not None:
-        fits = [pair for pair in ARCHITECTURES.items() if pair[1][0] == checkpoint.task]
-    wanted = next((pair for pair in fits if pair[1][0] is not None), None)
-    advice = ""
-    if wanted is not None and (extra := checkpoint.groups - wanted[1][1]):
-        advice = f"; drop {', '.join(sorted(extra))} for {wanted[0]}"
     raise ValueError(
         f"{FORMAT}: a checkpoint must have the weights of one class in transformers, received "
-        f"{', '.join(sorted(checkpoint.groups))}{advice}"
+        f"{', '.join(sorted(checkpoint.groups))}{_advice_to_drop(checkpoint)}"
     )
+
+
+def _advice_to_drop(checkpoint: Checkpoint) -> str:
+    """Return the end of an error: what to drop so that a class has all weights, or ""."""
+    for name, (task, groups) in ARCHITECTURES.items():
+        if task is None:
+            continue
+        is_subset = groups < checkpoint.groups
+        if task == checkpoint.task or checkpoint.task is None and is_subset:
+            extra = checkpoint.groups - groups
+            return f"; drop {', '.join(sorted(extra))} for {name}" if extra else ""
+    return ""
 
 
 def keras_activation(path: object) -> str | None:
     """Return the activation in Keras for the path of a class in torch.nn, or None if unknown."""
     package, _, name = str(path).rpartition(".")
-    return TORCH_ACTIVATIONS.get(name) if f"{package}.".startswith("torch.nn.") else None
+    is_torch = f"{package}.".startswith("torch.nn.")
+    return TORCH_ACTIVATIONS.get(name) if is_torch else None
 
 
 def torch_activation(activation: str) -> str:
     """Return the path of the class in torch.nn for an activation in Keras."""
-    names = {ours: name for name, ours in TORCH_ACTIVATIONS.items()}
+    names = {keras_name: name for name, keras_name in TORCH_ACTIVATIONS.items()}
     if activation not in names:
         raise ValueError(
             f"{FORMAT}: the activation of a head must be one of {', '.join(names)}; received "
             f"{activation!r:.80}. Use format='keras'"
         )
     name = names[activation]
-    return f"{_TORCH_MODULES.get(name, 'torch.nn.modules.activation')}.{name}"
+    module = _TORCH_MODULES.get(name, "torch.nn.modules.activation")
+    return f"{module}.{name}"
 
 
 def read_task(
@@ -90,14 +98,18 @@ def read_task(
     """Return the task in the config, and True if a text can have several classes."""
     architectures = config.get("architectures")
     name = architectures[0] if isinstance(architectures, list) and architectures else None
-    task, groups = ARCHITECTURES.get(name if isinstance(name, str) else "", (None, set()))
-    if task is None or not groups - {"pooler"} <= set(map(canonical.group_of, weights)):
+    if not isinstance(name, str) or name not in ARCHITECTURES:
+        return None, False
+    task, groups = ARCHITECTURES[name]
+    has_head = groups - {"pooler"} <= set(map(canonical.group_of, weights))
+    if task is None or not has_head:
         return None, False
     problem = config.get("problem_type")
-    if task == "classifier" and (
-        problem == "regression" or problem is None and len(weights["classifier/bias"]) == 1
-    ):
-        task = "regressor"
+    if task == "classifier":
+        # transformers takes a single output without a `problem_type` for a regression.
+        is_untyped = problem is None
+        if problem == "regression" or is_untyped and len(weights["classifier/bias"]) == 1:
+            task = "regressor"
     return task, problem == "multi_label_classification"
 
 
@@ -134,10 +146,10 @@ def read_labels(
 
 
 def with_pairs(checkpoint: Checkpoint, config: Mapping[str, Any]) -> Checkpoint:
-    """Return a classifier or regressor with what its config says about pairs of texts.
+    """Return a checkpoint that reads pairs of texts if its config says so.
 
-    Cross-encoders of sentence-transformers have a key of their own. Entailment is a relation of two
-    texts.
+    The config of a cross-encoder of sentence-transformers says so by a key of its own. Otherwise, a
+    classifier with a label such as "entailment" reads pairs.
     """
     settings = config.get("sentence_transformers")
     if isinstance(settings, dict):
@@ -151,9 +163,10 @@ def with_pairs(checkpoint: Checkpoint, config: Mapping[str, Any]) -> Checkpoint:
 
 
 def as_cross_encoder(checkpoint: Checkpoint, activation: object) -> Checkpoint:
-    """Return a checkpoint whose scores are those of `CrossEncoder.predict`.
+    """Return a checkpoint that gives the same scores as `CrossEncoder.predict`.
 
-    `activation` is the path of a class in torch.nn. `None` is a sigmoid for a single score.
+    `activation` is the path of a class in torch.nn. `None` means a sigmoid for a single score, and
+    no activation for several scores.
     """
     task = checkpoint.task or "classifier"
     if "classifier" not in checkpoint.groups or task not in ("classifier", "regressor"):

@@ -55,15 +55,12 @@ def read(path: str | Path, ignore: Collection[str] = ()) -> Checkpoint:
     (_, encoder), *modules = _read_modules(path)
     checkpoint = huggingface.read(encoder, ignore)
     tokenizer = dict(checkpoint.tokenizer)
-    if (
-        folder.read_optional_json(encoder / "sentence_bert_config.json").get("do_lower_case")
-        is True
-    ):
+    sentence_bert = folder.read_optional_json(encoder / "sentence_bert_config.json")
+    if sentence_bert.get("do_lower_case") is True:
         tokenizer["lowercase"] = True
     if not modules:
-        return _read_cross_encoder(
-            path, dataclasses.replace(checkpoint, path=str(path), tokenizer=tokenizer)
-        )
+        checkpoint = dataclasses.replace(checkpoint, path=str(path), tokenizer=tokenizer)
+        return _read_cross_encoder(path, checkpoint)
     embedding = _read_embedding(path, modules, checkpoint.config["hidden_size"])
     is_only_pooling = len(embedding.pooling) == 1 and not any(embedding.layers)
     pooling = embedding.pooling[0] if is_only_pooling else None
@@ -81,7 +78,8 @@ def read(path: str | Path, ignore: Collection[str] = ()) -> Checkpoint:
 def _read_cross_encoder(path: Path, checkpoint: Checkpoint) -> Checkpoint:
     """Return the checkpoint of a folder whose only module is the encoder with its head."""
     config = folder.read_optional_json(path / _CONFIG_FILE)
-    prompts, default = config.get("prompts"), config.get("default_prompt_name")
+    prompts = config.get("prompts")
+    default = config.get("default_prompt_name")
     if default is not None and isinstance(prompts, dict) and prompts.get(default):
         raise ValueError(
             f"{path / _CONFIG_FILE}: default_prompt_name must be null for a cross-encoder; "

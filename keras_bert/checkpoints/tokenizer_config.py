@@ -17,7 +17,7 @@ from keras_bert.runtime.warn import level_of_caller
 
 FILE = "tokenizer_config.json"
 VOCABULARY_FILE = "vocab.txt"
-_NO_LIMIT = 10**30  # as written by Hugging Face
+_NO_LIMIT = 10**30  # what Hugging Face writes for a tokenizer without a maximum length
 # Classes of transformers that read what tokenizer.json states, and no options of the config.
 _GENERIC_CLASSES = ("PreTrainedTokenizerFast", "TokenizersBackend")
 # Classes that are BERT's WordPiece tokenizer under another name; most also end in "Fast".
@@ -94,21 +94,20 @@ def read(
     """
     path = Path(path)
     file = path / FILE
-    found = folder.read_optional_json(file)
+    tokenizer = folder.read_optional_json(file)
     normalizer: Mapping[str, Any] = {}
     added: list[AddedToken] = []
     if vocabulary is not None:
-        _check_class(path, found)
-        _check_values(path, found)
+        _check_class(path, tokenizer)
+        _check_values(path, tokenizer)
         normalizer = tokenizer_json.normalizer(tokenizer_json.read(path))
         added = _read_added(path, vocabulary)
-    is_generic = found.get("tokenizer_class") in _GENERIC_CLASSES
+    is_generic = tokenizer.get("tokenizer_class") in _GENERIC_CLASSES
 
     def option(key: str, normalizer_key: str) -> bool | None:
-        values = [found.get(key), normalizer.get(normalizer_key)]
-        if is_generic and normalizer:
-            values.reverse()
-        value = values[1] if values[0] is None else values[0]
+        value = tokenizer.get(key)
+        if value is None or is_generic and normalizer.get(normalizer_key) is not None:
+            value = normalizer.get(normalizer_key)
         if value is not None and not isinstance(value, bool):
             raise ValueError(f"{file}: {key} must be true, false or null, received {value!r:.80}")
         return value
@@ -118,23 +117,33 @@ def read(
         lowercase = folder.is_lowercase(vocabulary)
     strip_accents = option("strip_accents", "strip_accents")
     split_cjk = option("tokenize_chinese_chars", "handle_chinese_chars")
-    sentence = folder.read_optional_json(path / "sentence_bert_config.json")
-    # In order of precedence. `_NO_LIMIT` exceeds every limit.
-    lengths = (sentence.get("max_seq_length"), found.get("model_max_length"), found.get("max_len"))
-    limit = config["max_position_embeddings"]
     return {
         **({"added_tokens": added} if added else {}),
         "lowercase": lowercase,
         "strip_accents": lowercase if strip_accents is None else strip_accents,
         "split_cjk": True if split_cjk is None else split_cjk,
-        "sequence_length": next((n for n in lengths if type(n) is int and 0 < n <= limit), None),
+        "sequence_length": _sequence_length(path, tokenizer, config["max_position_embeddings"]),
     }
 
 
-def _check_class(path: Path, found: Mapping[str, Any]) -> None:
+def _sequence_length(path: Path, tokenizer: Mapping[str, Any], limit: int) -> int | None:
+    """Return the first length in a folder that is at most `limit`, or `None` if there is none."""
+    sentence_bert = folder.read_optional_json(path / "sentence_bert_config.json")
+    lengths = (
+        sentence_bert.get("max_seq_length"),
+        tokenizer.get("model_max_length"),  # `_NO_LIMIT` exceeds every limit
+        tokenizer.get("max_len"),
+    )
+    for length in lengths:
+        if type(length) is int and 0 < length <= limit:
+            return length
+    return None
+
+
+def _check_class(path: Path, tokenizer: Mapping[str, Any]) -> None:
     """Raise a `ValueError` if a config names a tokenizer that is not BERT's WordPiece."""
     config_file = path / "config.json"
-    configs = {config_file: folder.read_optional_json(config_file), path / FILE: found}
+    configs = {config_file: folder.read_optional_json(config_file), path / FILE: tokenizer}
     others = []
     for file, config in configs.items():
         name = config.get("tokenizer_class")
@@ -155,10 +164,11 @@ def _check_class(path: Path, found: Mapping[str, Any]) -> None:
         )
 
 
-def _check_values(path: Path, found: Mapping[str, Any]) -> None:
+def _check_values(path: Path, tokenizer: Mapping[str, Any]) -> None:
     """Raise a `ValueError` for an option that would change the ids."""
     map_file = path / "special_tokens_map.json"
-    for file, content in ((path / FILE, found), (map_file, folder.read_optional_json(map_file))):
+    contents = {path / FILE: tokenizer, map_file: folder.read_optional_json(map_file)}
+    for file, content in contents.items():
         for key, value in _REQUIRED_VALUES.items():
             received = content.get(key)
             if isinstance(received, dict):  # a token with its flags
@@ -170,6 +180,7 @@ def _check_values(path: Path, found: Mapping[str, Any]) -> None:
 
 
 def _shown(value: Any) -> str:
+    """Return a value for an error, a Boolean as in JSON."""
     return str(value).lower() if isinstance(value, bool) else shown(value)
 
 
@@ -202,7 +213,7 @@ def write_with_vocabulary(
 
 def write(path: Path, tokenizer: Mapping[str, Any], vocabulary: Sequence[str]) -> None:
     """Write `Checkpoint.tokenizer` to tokenizer_config.json: the inverse of `read`."""
-    found = {
+    config = {
         "tokenizer_class": "BertTokenizer",
         "do_lower_case": tokenizer["lowercase"],
         "strip_accents": tokenizer["strip_accents"],
@@ -212,8 +223,8 @@ def write(path: Path, tokenizer: Mapping[str, Any], vocabulary: Sequence[str]) -
     }
     if "added_tokens" in tokenizer:
         ids = {token: index for index, token in enumerate(vocabulary)}
-        found["added_tokens_decoder"] = {
+        config["added_tokens_decoder"] = {
             str(ids[token.content]): {**dataclasses.asdict(token), "special": False}
             for token in tokenizer["added_tokens"]
         }
-    folder.write_json(path / FILE, found)
+    folder.write_json(path / FILE, config)

@@ -17,7 +17,11 @@ MAX_WORD_LENGTH = 200  # characters; `max_input_chars_per_word` of Google's Word
 _LEAST_WORD_LENGTH = 100  # `max_input_chars_per_word` of Hugging Face's BertTokenizer
 _MAX_ADDED = 2**20  # characters; the library takes a second to build a matcher of them
 _SUFFIX = "##"
-_CLS, _SEP = ({"SpecialToken": {"id": token, "type_id": 0}} for token in ("[CLS]", "[SEP]"))
+# Keys of the elements of a part with the type "Sequence".
+_SEQUENCES = ("normalizers", "pretokenizers", "processors")
+_CLS = {"SpecialToken": {"id": "[CLS]", "type_id": 0}}
+_SEP = {"SpecialToken": {"id": "[SEP]", "type_id": 0}}
+_REQUIRED_TOKENS = {"[UNK]", "[CLS]", "[SEP]"}  # the library reads no file without them
 _TEXT = {"Sequence": {"id": "A", "type_id": 0}}
 _PAIR = [
     {"Sequence": {"id": "B", "type_id": 1}},
@@ -28,8 +32,8 @@ _PAIR = [
 def read(path: Path, advice: str = folder.OTHER_TOKENIZER) -> dict[str, Any]:
     """Read the tokenizer.json in a folder, or return an empty dict if there is none.
 
-    Raise a `ValueError` for a part that does not do what BERT's tokenizer does. It ends with
-    `advice`. Parts that the file lacks are not checked.
+    Raise a `ValueError` for a part that does not do what BERT's tokenizer does. The error ends
+    with `advice`. Parts that the file lacks are not checked.
     """
     file = path / FILE
     content = folder.read_optional_json(file)
@@ -68,8 +72,7 @@ def vocabulary(file: Path, content: Mapping[str, Any]) -> dict[int, str]:
 
 def write(path: Path, tokenizer: Mapping[str, Any], vocabulary: Sequence[str]) -> None:
     """Write tokenizer.json, for transformers and the tokenizers library."""
-    missing = {"[UNK]", "[CLS]", "[SEP]"}.difference(vocabulary)
-    if not missing:  # Without these tokens, the library cannot read the file.
+    if not _REQUIRED_TOKENS.difference(vocabulary):
         folder.write_json(path / FILE, content(vocabulary, tokenizer, special=True))
 
 
@@ -93,10 +96,11 @@ def content(
 
 
 def read_exported(path: Path) -> dict[str, Any]:
-    """Return the content of the tokenizer.json in an ONNX folder, made anew from checked values.
+    """Read the tokenizer.json in an ONNX folder, and return new content with the checked values.
 
-    The tokenizers library never sees the file. Its parts can be programs, such as regular
-    expressions, and it stops the process at some broken ones. The truncation is not checked.
+    The tokenizers library never reads the file itself. A part of the file can be a program, such
+    as a regular expression, and some broken parts make the library stop the process. The
+    truncation is copied without a check.
     """
     file = path / FILE
     advice = "Export the model again"
@@ -118,7 +122,7 @@ def read_exported(path: Path) -> dict[str, Any]:
             f"{file}: added tokens must have at most {_MAX_ADDED} characters in total, received "
             f"{characters}. {advice}"
         )
-    missing = {"[UNK]", "[CLS]", "[SEP]"}.difference(ids)
+    missing = _REQUIRED_TOKENS.difference(ids)
     if missing:
         raise ValueError(f"{file}: has no token {min(missing)}. {advice}")
     for token, id_ in ids.items():
@@ -127,23 +131,22 @@ def read_exported(path: Path) -> dict[str, Any]:
                 f"{file}: ids must be 0 to {folder.MAX_TOKENS - 1}, received {id_!r:.80} for "
                 f"{token!r:.80}. {advice}"
             )
+    stated = normalizer(exported)
     options = {
-        name: normalizer(exported).get(key, default)
-        for name, key, default in (
-            ("lowercase", "lowercase", True),
-            ("strip_accents", "strip_accents", None),
-            ("split_cjk", "handle_chinese_chars", True),
-        )
+        "lowercase": stated.get("lowercase", True),
+        "strip_accents": stated.get("strip_accents"),
+        "split_cjk": stated.get("handle_chinese_chars", True),
     }
     for name, value in options.items():
         if not isinstance(value, bool) and not (name == "strip_accents" and value is None):
             raise _refused(file, "normalizer", exported["normalizer"], advice)
-    return _content(ids, tokens.values(), added, options) | {
-        "truncation": exported.get("truncation")
-    }
+    content = _content(ids, tokens.values(), added, options)
+    content["truncation"] = exported.get("truncation")
+    return content
 
 
 def _added_token(file: Path, fields: Any) -> added_tokens.AddedToken:
+    """Return an entry of the `added_tokens` of a tokenizer.json."""
     if not isinstance(fields, dict):
         raise ValueError(f"{file}: an added token must be an object, received {fields!r:.80}")
     known = {name: value for name, value in fields.items() if name not in ("id", "special")}
@@ -160,14 +163,12 @@ def _content(
     tokenizer: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return the content of a tokenizer.json. `pieces` are the tokens of the WordPiece model."""
+    added_with_ids = [{"id": ids[token["content"]], **token} for token in added]
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": sorted(
-            ({"id": ids[token["content"]], **token} for token in added),
-            key=lambda token: token["id"],
-        ),
+        "added_tokens": sorted(added_with_ids, key=lambda token: token["id"]),
         "normalizer": {
             "type": "BertNormalizer",
             "clean_text": True,
@@ -198,7 +199,7 @@ def _content(
 
 def _unwrapped(part: Any) -> Any:
     """Return the only element of a sequence of one normalizer, pre-tokenizer or processor."""
-    for name in ("normalizers", "pretokenizers", "processors"):
+    for name in _SEQUENCES:
         inner = part.get(name) if isinstance(part, dict) else None
         if isinstance(inner, list) and len(inner) == 1:
             return inner[0]
@@ -214,11 +215,12 @@ def _adds_cls_and_sep(part: Any) -> bool:
     if not isinstance(part, dict):
         return part is None
     if part.get("type") == "BertProcessing":
-        pairs = [part.get("cls"), part.get("sep")]  # of a token and its id
+        pairs = [part.get("cls"), part.get("sep")]  # each is [token, id]
         names = [pair[0] if isinstance(pair, list) and pair else None for pair in pairs]
         return names == ["[CLS]", "[SEP]"]
-    return part.get("type") == "TemplateProcessing" and (
-        part.get("single") == [_CLS, _TEXT, _SEP]
+    return (
+        part.get("type") == "TemplateProcessing"
+        and part.get("single") == [_CLS, _TEXT, _SEP]
         and part.get("pair") == [_CLS, _TEXT, _SEP, *_PAIR]
     )
 
@@ -253,9 +255,9 @@ def _shown(part: Any) -> str:
     """Return the types of a part and of its elements, such as "Sequence of NFKC, Lowercase"."""
     if not isinstance(part, dict):
         return repr(part)
-    for name in ("normalizers", "pretokenizers", "processors"):
+    for name in _SEQUENCES:
         if isinstance(part.get(name), list):
-            inner = ", ".join(_shown(each) for each in part[name])
+            inner = ", ".join(map(_shown, part[name]))
             return f"{part.get('type')} of {inner}"
     if part.get("type") in ("BertNormalizer", "TemplateProcessing", "BertProcessing", None):
         return repr(part)

@@ -59,27 +59,26 @@ class TaggedSentences(TaskData):
 
     def __post_init__(self):
         check_list(f"{self.source}: words", self.words)
-        words = [
-            check_strings(self._location(number), "words", row)
-            for number, row in enumerate(self.words, self.first)
-        ]
+        words = []
+        for number, sentence in enumerate(self.words, self.first):
+            words.append(check_strings(self._location(number), "words", sentence))
         object.__setattr__(self, "words", words)
         if self.tags is None:
             return
         check_count(self.source, "tags", self.tags, "words", len(words))
         tags = []
-        rows = zip(words, self.tags, strict=True)
-        for number, (sentence, row) in enumerate(rows, self.first):
+        sentences = zip(words, self.tags, strict=True)
+        for number, (sentence, sentence_tags) in enumerate(sentences, self.first):
             location = self._location(number)
             if not sentence:
-                raise ValueError(f"{location} has no words")
-            check_list(f"{location}: tags", row)
-            row = list(row)
-            for tag in row:
+                raise ValueError(f"{location} has no words; leave it out")
+            check_list(f"{location}: tags", sentence_tags)
+            sentence_tags = list(sentence_tags)
+            for tag in sentence_tags:
                 if tag is None or tag != tag:  # NaN
                     raise ValueError(f"{location}: tags must not be missing; received {tag!r:.80}")
-            check_count(location, "tags", row, "words", len(sentence))
-            tags.append([str(tag) for tag in row])
+            check_count(location, "tags", sentence_tags, "words", len(sentence))
+            tags.append([str(tag) for tag in sentence_tags])
         object.__setattr__(self, "tags", tags)
         check_normalization(self.source, "tags", self.label_names())
 
@@ -163,7 +162,7 @@ def read_table(table, *, word=1, tag=-1, format=None, limit=None):
     _, classes = class_names(table, tag)
     tags = values[tag]
     if classes:
-        tags = [named(row, classes, itertools.repeat(n)) for n, row in enumerate(tags, 1)]
+        tags = [named(row, classes, itertools.repeat(number)) for number, row in enumerate(tags, 1)]
     return TaggedSentences(words, tags, source="the table")
 
 
@@ -227,32 +226,41 @@ def _sentences(path, file, word, tag, format):
 
 
 def _sentences_of_rows(path, rows, word, tag, empty):
-    """Yield the words and the tags of each sentence from (line number, columns or `None`)."""
+    """Yield the words and the tags of each sentence from the rows of `conll_rows`.
+
+    A tag in `empty` is an error. Without tags to read, all tags are "".
+    """
     words: list[str] = []
     tags: list[str] = []
     indices = None
-    for number, fields in itertools.chain(rows, [(0, None)]):  # the last empty line may be missing
+    end_of_file = (0, None)  # ends the last sentence, since the last empty line may be missing
+    for line_number, fields in itertools.chain(rows, [end_of_file]):
         if fields is not None:
+            location = f"{path}, line {line_number}"
             if indices is None:  # the first row decides, because all rows have the same columns
-                indices = _column_indices(path, number, len(fields), word, tag)
+                indices = _column_indices(location, len(fields), word, tag)
             words.append(fields[indices[0]])
             tags.append("" if tag is None else fields[indices[1]].strip())
             if not words[-1]:
-                raise ValueError(f"{path}, line {number}: the word is empty")
+                raise ValueError(f"{location}: the word is empty")
             if tag is not None and tags[-1] in empty:
-                raise ValueError(f"{path}, line {number}: the tag is empty")
+                raise ValueError(f"{location}: the tag is empty")
         elif words:
             yield words, tags
-            words, tags = [], []
+            words = []
+            tags = []
 
 
-def _column_indices(path, number, width, word, tag):
+def _column_indices(location, width, word, tag):
     """Return the indices of the word and, unless `tag` is `None`, of the tag in a row."""
     columns = [column for column in (word, tag) if column is not None]
     indices = [column - 1 if column > 0 else width + column for column in columns]
-    if min(indices) < 0 or max(indices) >= width or len(set(indices)) < len(indices):
+    is_outside = min(indices) < 0 or max(indices) >= width
+    is_repeated = len(set(indices)) < len(indices)
+    if is_outside or is_repeated:
         wanted = f"column {word} for the word"
-        wanted += "" if tag is None else f" and a different column, {tag}, for the tag"
+        if tag is not None:
+            wanted += f" and a different column, {tag}, for the tag"
         received = "1 column" if width == 1 else f"{width} columns"
-        raise ValueError(f"{path}, line {number}: must have {wanted}; received {received}")
+        raise ValueError(f"{location}: must have {wanted}; received {received}")
     return indices

@@ -1,6 +1,6 @@
 """The rows of files in CoNLL columns and in CoNLL-U, with errors that name the line.
 
-A row is the number of its line and the columns of a word, or `None` where a sentence ends.
+A row is a pair: the line number; and the columns of a word, or `None` where a sentence ends.
 """
 
 import itertools
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 Row = tuple[int, list[str] | None]
 
 _CONLLU_COLUMNS = 10
-_SAMPLE = 200  # lines that show whether the first column is an index
+_SAMPLE_LINES = 200  # lines that show whether the first column is an index
 _INDEX = re.compile(r"[0-9]+")
 _OTHER_INDEX = re.compile(r"[0-9]+[-.][0-9]+")  # a range of words or an empty node in CoNLL-U
 _NUMBER = re.compile(r"[-+]?[0-9.]+")
@@ -18,26 +18,30 @@ _COMMENT = re.compile(r"#+\s|#(begin|end) document\b")
 
 
 def conll_rows(path, lines, columns_read) -> tuple[Iterator[Row], bool]:
-    """Return the rows of CoNLL columns without their index, and whether they have one.
+    """Return the rows of CoNLL columns without an index, and True if the file has an index.
 
-    An index is the first of more columns than `columns_read`. If that is `None`, the first column
-    is not taken for an index.
+    The first column can only be an index if there are more columns than `columns_read`. If
+    `columns_read` is `None`, the first column is never taken for an index.
     """
-    sample, first = _first_lines(lines)
-    if first is None:
+    sample, layout_line = _first_lines(lines)
+    if layout_line is None:
         return iter(()), False
-    number, line = first
+    line_number, line = layout_line
     tabs = "\t" in line
     width = len(_split(line, tabs))
     has_index = False
     if columns_read is not None:
         columns = [_columns(line, tabs, width) for _, line in sample]
-        _check_conll(path, number, [fields for fields in columns if fields])
-        has_index = width > columns_read and _has_index(columns)
-        if width > columns_read and not has_index:
-            _check_words(path, [fields[0] for fields in columns if fields])
-    rows = _checked_rows(path, itertools.chain(sample, lines), tabs, width, number)
-    return _without_index(path, rows) if has_index else rows, has_index
+        words = [fields for fields in columns if fields]
+        _check_conll(path, line_number, words)
+        if width > columns_read:
+            has_index = _has_index(columns)
+            if not has_index:
+                _check_words(path, [fields[0] for fields in words])
+    rows = _checked_rows(path, itertools.chain(sample, lines), tabs, width, line_number)
+    if has_index:
+        rows = _without_index(path, rows)
+    return rows, has_index
 
 
 def _first_lines(lines):
@@ -45,15 +49,18 @@ def _first_lines(lines):
 
     That line is the first word that cannot be a comment, else the first word.
     """
-    sample, words = [], []
-    for number, line in lines:
-        sample.append((number, line))
+    sample = []
+    words = []
+    for line_number, line in lines:
+        sample.append((line_number, line))
         if _is_row(line):
-            words.append((number, line))
-        if len(sample) >= _SAMPLE and words:
+            words.append((line_number, line))
+        if len(sample) >= _SAMPLE_LINES and words:
             break
-    certain = (word for word in words if not word[1].startswith("#"))
-    return sample, next(certain, words[0] if words else None)
+    for line_number, line in words:
+        if not line.startswith("#"):
+            return sample, (line_number, line)
+    return sample, words[0] if words else None
 
 
 def _columns(line, tabs, width):
@@ -61,23 +68,25 @@ def _columns(line, tabs, width):
     if not _is_row(line):
         return None
     fields = _split(line, tabs)
-    is_comment = _COMMENT.match(fields[0]) or len(fields) != width
-    return [] if is_comment and _COMMENT.match(line) else fields
+    # "# NN", with as many columns as the other rows, is the word "#" and not a comment.
+    looks_like_comment = _COMMENT.match(fields[0]) or len(fields) != width
+    return [] if looks_like_comment and _COMMENT.match(line) else fields
 
 
-def _checked_rows(path, lines, tabs, width, first):
-    """Yield the rows; raise an error for a row that has not `width` columns as the line `first`."""
-    for number, line in lines:
+def _checked_rows(path, lines, tabs, width, layout_line_number):
+    """Yield the rows. Check that each has `width` columns, as the line `layout_line_number` has."""
+    for line_number, line in lines:
         fields = _columns(line, tabs, width)
         if fields is None:
-            yield number, None
+            yield line_number, None
         elif fields and len(fields) != width:
+            separator = "tabs" if tabs else "spaces"
             raise ValueError(
-                f"{path}, line {number}: must have {width} columns separated by "
-                f"{'tabs' if tabs else 'spaces'}, as line {first} has; received {len(fields)}"
+                f"{path}, line {line_number}: must have {width} columns separated by {separator}, "
+                f"as line {layout_line_number} has; received {len(fields)}"
             )
         elif fields:
-            yield number, fields
+            yield line_number, fields
 
 
 def _is_row(line):
@@ -90,20 +99,20 @@ def _split(line, tabs):
     return line.split("\t") if tabs else [field for field in line.split(" ") if field]
 
 
-def _check_conll(path, number, rows):
+def _check_conll(path, line_number, rows):
     """Raise an error if the first rows, lists of columns, show another format."""
     if not rows:
         return
     first = rows[0]
     if first[0].startswith(("{", '["', "[{")) or first == ["["]:
         raise ValueError(
-            f"{path}, line {number} is JSON. JSON Lines, one sentence a line, have the format "
+            f"{path}, line {line_number} is JSON. JSON Lines, one sentence a line, have the format "
             '"jsonl" (--format jsonl)'
         )
     if re.fullmatch(r"1(-[0-9]+)?|0\.1", first[0]) and len(first) == _CONLLU_COLUMNS:
         raise ValueError(
-            f"{path}, line {number} looks like CoNLL-U, whose first column is an index; give the "
-            'format "conllu" (--format conllu), or the column of the word (--word)'
+            f"{path}, line {line_number} looks like CoNLL-U, whose first column is an index; give "
+            'the format "conllu" (--format conllu), or the column of the word (--word)'
         )
 
 
@@ -119,7 +128,7 @@ def _check_words(path, words):
 def _has_index(columns):
     """Return True if the first column numbers the words of each sentence.
 
-    `columns` has the columns of the first lines, as from `_columns`.
+    `columns` is a list with the result of `_columns` for each of the first lines.
     """
     has_words = False
     allowed = {0, 1}
@@ -132,47 +141,51 @@ def _has_index(columns):
         if not _INDEX.fullmatch(fields[0]) or int(fields[0]) not in allowed:
             return False
         last = int(fields[0])
+        # Without empty lines, a sentence ends where the index is 0 or 1 again.
         allowed = {last + 1} if last < 2 else {0, 1, last + 1}
-        has_words = has_words or not _NUMBER.fullmatch(fields[1])
+        if not _NUMBER.fullmatch(fields[1]):
+            has_words = True
     return has_words
 
 
 def _without_index(path, rows):
     """Yield rows without their first column, and also `None` where it starts again."""
     last = -1
-    for number, fields in rows:
+    for line_number, fields in rows:
         if fields is None:
-            yield number, None
+            yield line_number, None
         elif _INDEX.fullmatch(fields[0]):
-            if int(fields[0]) < 2 and int(fields[0]) <= last:
-                yield number, None
-            last = int(fields[0])
-            yield number, fields[1:]
+            index = int(fields[0])
+            starts_sentence = index < 2 and index <= last
+            if starts_sentence:
+                yield line_number, None
+            last = index
+            yield line_number, fields[1:]
         elif not _OTHER_INDEX.fullmatch(fields[0]):
             raise ValueError(
-                f"{path}, line {number}: the first column must number the words, as in the first "
-                f"rows; received {fields[0]!r:.80}. Or give the column of the word (--word)"
+                f"{path}, line {line_number}: the first column must number the words, as in the "
+                f"first rows; received {fields[0]!r:.80}. Or give the column of the word (--word)"
             )
 
 
 def conllu_rows(path, lines) -> Iterator[Row]:
     """Yield the rows of CoNLL-U without ranges of words and empty nodes."""
-    for number, line in lines:
+    for line_number, line in lines:
         if not line.strip():
-            yield number, None
+            yield line_number, None
             continue
         if line.startswith("#"):
             continue
         fields = line.split("\t")
         if len(fields) != _CONLLU_COLUMNS:
             raise ValueError(
-                f"{path}, line {number}: must have {_CONLLU_COLUMNS} columns separated by tabs; "
-                f"received {len(fields)}"
+                f"{path}, line {line_number}: must have {_CONLLU_COLUMNS} columns separated by "
+                f"tabs; received {len(fields)}"
             )
         if _INDEX.fullmatch(fields[0]):
-            yield number, fields
+            yield line_number, fields
         elif not _OTHER_INDEX.fullmatch(fields[0]):
             raise ValueError(
-                f"{path}, line {number}: must start with an index such as 3, 3-4 or 5.1; "
+                f"{path}, line {line_number}: must start with an index such as 3, 3-4 or 5.1; "
                 f"received {fields[0]!r:.80}"
             )

@@ -79,14 +79,15 @@ def of_task(data, model, batch_size, shuffle, seed, pad):
     length = None if pad == "batch" else as_integer('pad, unless it is "batch",', pad, 3)
     encoded = inference.encode(model, data, length)
     _warn(data, inference.counts(encoded).get("truncated", 0), encoded.max_length)
-    in_order = np.array_split(np.arange(len(encoded)), range(batch_size, len(encoded), batch_size))
+    limits = range(batch_size, len(encoded), batch_size)
+    in_order = np.array_split(np.arange(len(encoded)), limits)  # rows of each batch
     epochs = itertools.count()
 
     def batch(rows):
         padded = length
         if padded is None:
             padded = int(encoded.lengths[rows].max())
-            if keras.backend.backend() == "jax":  # which compiles the step for each length
+            if keras.backend.backend() == "jax":  # JAX compiles the step for each length
                 padded = min((size for size in LENGTHS if size >= padded), default=padded)
             padded = min(padded, encoded.max_length)
         inputs, *targets_and_weights = encoded.batch(rows, padded)

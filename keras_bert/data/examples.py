@@ -32,7 +32,7 @@ class Examples:
             number of columns.
         locations: For each text its location in the file, such as "row 2", for messages; or
             `None`.
-        rows: For each text all columns of its row in the file, a dict; or `None`.
+        rows: For each text, a dict with all columns of its row in the file; or `None`.
         label_type: The type of all labels: `"str"`, `"int"`, `"float"` or `"bool"`.
 
     Raises:
@@ -211,11 +211,11 @@ def check_normalization(source, what, names):
 def unknown_label(location, name, labels, *, what="label", whose="model's "):
     """Return the error for a label that is not one of `labels`."""
     form = unicodedata.normalize("NFC", name)
-    similar = next((label for label in labels if unicodedata.normalize("NFC", label) == form), None)
+    similar = [label for label in labels if unicodedata.normalize("NFC", label) == form]
     advice = ""
-    if similar is not None:
+    if similar:
         advice = (
-            f". {ascii(name):.80} and {ascii(similar):.80} differ in their Unicode "
+            f". {ascii(name):.80} and {ascii(similar[0]):.80} differ in their Unicode "
             "normalization; write both in one form, such as unicodedata.normalize('NFC', label)"
         )
     known = printable(", ".join(labels[:20]), 500)

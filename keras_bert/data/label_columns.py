@@ -1,5 +1,6 @@
 """Columns of labels in files and tables: labels that are missing, and label sets."""
 
+import itertools
 import warnings
 
 from keras_bert.runtime.warn import level_of_caller
@@ -12,16 +13,17 @@ _FLAGS = {"0": False, "0.0": False, "false": False, "1": True, "1.0": True, "tru
 def labeled_rows(source, labels):
     """Return the indices of the rows that have a label, and warn of the others.
 
-    Rows without a label have `UNLABELED`, or -1 beside at least three classes from 0, as the
-    SNLI of Hugging Face.
+    A row has no label if its label is `UNLABELED` or -1. The label -1 only counts as missing if the
+    other labels are 0, 1, 2 and so on, as in the SNLI of Hugging Face.
     """
     distinct = {str(label) for label in labels}
-    missing = {UNLABELED} if "+" not in distinct else set()
-    classes = {str(number) for number in range(len(distinct) - 1)}
+    missing = set()
+    if UNLABELED in distinct and "+" not in distinct:  # "-" beside "+" is a label
+        missing.add(UNLABELED)
+    classes = {str(index) for index in range(len(distinct) - 1)}
     if len(classes) > 2 and distinct == classes | {"-1"}:
         missing.add("-1")
-    missing &= distinct
-    rows = [row for row, label in enumerate(labels) if str(label) not in missing]
+    rows = [index for index, label in enumerate(labels) if str(label) not in missing]
     if labels and not rows:
         raise ValueError(
             f"{source}: no row has a label; all are {labels[0]!r:.80}. For data without labels, "
@@ -37,7 +39,7 @@ def labeled_rows(source, labels):
 
 
 def flagged_set(where, names, values):
-    """Return the names whose value is 1 or true, a label set; the other values are 0 or false."""
+    """Return the label set of a row: the names of the columns whose value is 1 or true."""
     labels = []
     for name, value in zip(names, values, strict=True):
         flag = _FLAGS.get(str(value).strip().lower())
@@ -52,7 +54,7 @@ def flagged_set(where, names, values):
 
 
 def split_set(labels, separator):
-    """Return a label set, a list or a string with `separator` between them, as a tuple."""
+    """Split a label set at `separator` if it is a string; else return it as it is."""
     if isinstance(labels, str):
         parts = (part.strip() for part in labels.split(separator))
         return tuple(part for part in parts if part)
@@ -61,10 +63,11 @@ def split_set(labels, separator):
 
 def warn_of_label_sets(source, column, separator, sets):
     """Warn of label sets that seem to have another separator, or to be columns of 0 and 1."""
-    labels = {label for labels in sets for label in labels or ()}
-    if any(len(labels or ()) > 1 for labels in sets) or not all(
-        isinstance(label, str) for label in labels
-    ):
+    label_sets = [label_set or () for label_set in sets]
+    if any(len(label_set) > 1 for label_set in label_sets):
+        return
+    labels = set(itertools.chain.from_iterable(label_sets))
+    if not all(isinstance(label, str) for label in labels):
         return
     if labels and labels <= {"0", "1"}:
         warnings.warn(
@@ -73,12 +76,12 @@ def warn_of_label_sets(source, column, separator, sets):
             stacklevel=level_of_caller(),
         )
     for label in sorted(labels):
-        mark = next((mark for mark in _SEPARATORS if mark in label and mark != separator), None)
-        if mark is not None:
+        others = [mark for mark in _SEPARATORS if mark in label and mark != separator]
+        if others:
             warnings.warn(
                 f"{source}: no row has several labels with the separator {separator!r:.80}, and "
-                f"the label {label!r:.80} holds {mark!r:.80}. If that is the separator, "
-                f"give separator={mark!r:.80} (--separator)",
+                f"the label {label!r:.80} holds {others[0]!r:.80}. If that is the separator, "
+                f"give separator={others[0]!r:.80} (--separator)",
                 stacklevel=level_of_caller(),
             )
             return

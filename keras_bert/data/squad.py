@@ -79,14 +79,18 @@ class Questions(TaskData):
             self._locate_answers(self.answers)
 
     def _locate_answers(self, column):
-        answers, moved, lost = [], 0, 0
+        """Correct the starts of the answers, and count the answers with another start or none."""
+        answers = []
+        moved = 0
+        lost = 0
         limit = max(_MAX_SEARCHED, _MAX_SEARCHES * sum(map(len, set(self.contexts))))
-        searched = 0
-        for number, (context, given) in enumerate(zip(self.contexts, column, strict=True), 1):
+        searched = 0  # characters
+        questions = zip(self.contexts, column, strict=True)
+        for number, (context, stated_answers) in enumerate(questions, 1):
             located = []
-            for text, start in self._check_answers(number, given):
-                found = int(start)
-                if found < 0 or not context.startswith(text, found):
+            for text, stated_start in self._check_answers(number, stated_answers):
+                start = int(stated_start)
+                if start < 0 or not context.startswith(text, start):
                     searched += len(context)
                     if searched > limit:
                         raise ValueError(
@@ -94,10 +98,12 @@ class Questions(TaskData):
                             "are not at their start. Correct answer_start, the index of the "
                             "answer's first character"
                         )
-                    found = _find_nearest(context, text, found)
-                located.append((text, found))
-                moved += 0 <= found != start
-                lost += found < 0
+                    start = _find_nearest(context, text, start)
+                located.append((text, start))
+                if start < 0:
+                    lost += 1
+                elif start != stated_start:
+                    moved += 1
             answers.append(located)
         object.__setattr__(self, "answers", answers)
         object.__setattr__(self, "moved_answers", moved)
@@ -133,8 +139,9 @@ def _find_nearest(context, text, start):
     near = min(max(start, 0), len(context))
     after = context.find(text, near)
     # `rfind` takes quadratic time, so search forward in reversed strings.
-    from_end = context[near + len(text) - 1 :: -1].find(text[::-1])
-    before = -1 if from_end < 0 else min(near + len(text), len(context)) - from_end - len(text)
+    head = context[: near + len(text)]
+    distance_from_end = head[::-1].find(text[::-1])
+    before = -1 if distance_from_end < 0 else len(head) - distance_from_end - len(text)
     if before < 0 or after < 0:
         return max(before, after)
     return before if near - before <= after - near else after
@@ -207,7 +214,7 @@ def read(path, *, limit=None, labeled=True, characters=None):
 
 
 def read_table(table, *, limit=None, characters=None):
-    """Read `Questions` from a table with the columns question, context and maybe answers, id."""
+    """Read `Questions` from a table: question, context and, if they exist, answers and id."""
     values = read_columns(table, ("question", "context"), ("id", "answers"), limit, "Questions")
     answers = None
     if "answers" in values:
@@ -242,35 +249,40 @@ def _parse(path, content):
 
 def _rows(path, rows):
     """Yield the location, a number, the context and the JSON of each question of rows."""
-    for where, row in rows:
-        yield f"{path}, {where}, question", 1, _get(f"{path}, {where}", row, "context", str), row
+    for row_name, row in rows:
+        location = f"{path}, {row_name}"
+        context = _get(location, row, "context", str)
+        yield f"{location}, question", 1, context, row
 
 
 def _questions(path, squad):
     """Yield the location, the number, the context and the JSON of each question of SQuAD."""
-    for number, article in enumerate(_get(str(path), squad, "data", list), 1):
+    for article_number, article in enumerate(_get(str(path), squad, "data", list), 1):
         if isinstance(article, dict) and "question" in article and "paragraphs" not in article:
-            yield from _rows(path, [(f"item {number}", article)])
+            yield from _rows(path, [(f"item {article_number}", article)])
             continue
         title = article.get("title") if isinstance(article, dict) else None
-        name = title if isinstance(title, str) else number
-        location = f"{path}, article {name!r:.80}"
-        for index, paragraph in enumerate(_get(location, article, "paragraphs", list), 1):
-            where = f"{location}, paragraph {index}"
-            context = _get(where, paragraph, "context", str)
-            for question, item in enumerate(_get(where, paragraph, "qas", list), 1):
-                yield f"{where}, question", question, context, item
+        name = title if isinstance(title, str) else article_number
+        article_location = f"{path}, article {name!r:.80}"
+        paragraphs = _get(article_location, article, "paragraphs", list)
+        for paragraph_number, paragraph in enumerate(paragraphs, 1):
+            location = f"{article_location}, paragraph {paragraph_number}"
+            context = _get(location, paragraph, "context", str)
+            questions = _get(location, paragraph, "qas", list)
+            for question_number, question in enumerate(questions, 1):
+                yield f"{location}, question", question_number, context, question
 
 
 def _id(location, item, required):
-    """Return the id of a question as a string; some files use numbers, KLUE calls it guid."""
+    """Return the id of a question as a string. The id may be an integer; KLUE's key is `guid`."""
     if not isinstance(item, dict):
-        _get(location, item, "id", str)
-    name = next((name for name in ("id", "guid") if name in item), None)
-    if name is None and not required:
+        _get(location, item, "id", str)  # raises the error
+    key = "guid" if "guid" in item and "id" not in item else "id"
+    if key not in item and not required:
         return None
-    is_integer = name is not None and type(item[name]) is int
-    return str(item[name]) if is_integer else _get(location, item, name or "id", str)
+    if type(item.get(key)) is int:
+        return str(item[key])
+    return _get(location, item, key, str)
 
 
 def _answers(location, item):
@@ -290,7 +302,8 @@ def _answer_pairs(location, answers):
         _check_keys(location, answers)
         if isinstance(answers["text"], str):
             return _answer_pairs(location, [answers])
-        texts, starts = map(_as_list, (answers["text"], answers["answer_start"]))
+        texts = _as_list(answers["text"])
+        starts = _as_list(answers["answer_start"])
         if len(texts) != len(starts):
             raise ValueError(
                 f"{location}: 'text' and 'answer_start' must have the same length; received "

@@ -130,7 +130,7 @@ def read(path, **options):
 
 
 def read_table(table, *, format=None, limit=None):
-    """Read `Choices` from a table with the columns text, choices and maybe label."""
+    """Read `Choices` from a table with the columns text, choices and, if it exists, label."""
     values = read_columns(table, ("text", "choices"), ("label",), limit, "Choices")
     return Choices(values["text"], values["choices"], values.get("label"), "the table")
 
@@ -145,7 +145,8 @@ def read_in_parts(path, *, format=None, limit=None, labeled=True, size=10_000):
         )
     rows = _swag_rows if format == "csv" else _json_rows
     check_limit(limit)
-    first, count = 1, None
+    first = 1
+    count = None  # choices of a row
     with open_utf8(path, newline="" if format == "csv" else "\n") as file:
         wanted = itertools.islice(rows(path, file), limit)
         while part := list(itertools.islice(wanted, size)):

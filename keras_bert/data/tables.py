@@ -78,9 +78,9 @@ def _values(table, columns, limit):
 
 
 def read_columns(table, required, optional, limit, kind="Examples"):
-    """Return columns of a table by name, lists; those of `optional` only if the table has them.
+    """Return {name: list} of the required columns, and of the optional ones that the table has.
 
-    `kind` is the class of the data, for messages.
+    `kind` is the name of the class of the data, for messages.
     """
     names = column_names(table)
     check_limit(limit)
@@ -98,9 +98,8 @@ def read_columns(table, required, optional, limit, kind="Examples"):
 def class_names(table, column):
     """Return the names of the classes in a column of a Hugging Face dataset, and in its lists."""
     feature = getattr(table, "features", {}).get(column)
-    return getattr(feature, "names", None), getattr(
-        getattr(feature, "feature", None), "names", None
-    )
+    feature_of_lists = getattr(feature, "feature", None)
+    return getattr(feature, "names", None), getattr(feature_of_lists, "names", None)
 
 
 def named(indices, names, rows, missing=None):

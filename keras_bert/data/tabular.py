@@ -103,7 +103,8 @@ def read_in_parts(
     _check_options(path, columns, label, kind, separator, format)
     check_limit(limit)
     typed = format != "jsonl"
-    count, part = 0, _Part()
+    count = 0
+    part = _Part()
     with open_utf8(path, newline="" if format == "csv" else "\n") as file:
         if format == "jsonl":
             rows = json_rows(path, file)
@@ -135,7 +136,7 @@ def read_in_parts(
 
 
 def _columns(text, text_pair, label, header):
-    """Return the names of the columns by role."""
+    """Return {role: name of a column}, for example {"text": "comment", "label": "class"}."""
     columns = {"text": text, "text_pair": text_pair}
     for role, column in _label_columns(label):
         columns[role] = column
@@ -146,7 +147,7 @@ def _columns(text, text_pair, label, header):
 
 
 def _label_columns(label):
-    """Return pairs of a role and a column: of one column, or of a list of them."""
+    """Return pairs of a role and a column: a single pair, or a pair for each column of a list."""
     if not isinstance(label, list):
         return [("label", label)]
     return [(f"label {index}", column) for index, column in enumerate(label)]
@@ -168,7 +169,8 @@ class _Part:
         labels = columns.get("label")
         if kind == "label" and labels is not None:
             kept = labeled_rows(path, labels)
-            columns = {role: [column[row] for row in kept] for role, column in columns.items()}
+            for role, column in columns.items():
+                columns[role] = [column[index] for index in kept]
             labels = typed_texts(columns["label"]) if typed else columns["label"]
         return Examples(
             texts=columns["text"],
@@ -209,7 +211,7 @@ def _check_options(path, columns, label, kind, separator, format):
 
 
 def _value(where, row, role, name):
-    """Return the value of a row, a dict, in the role of a text or a label."""
+    """Return the value of the column `name` of a row, checked for its role: a text or a label."""
     value = row.get(name)
     if name not in row:
         # A name such as labels.label stands for a value within an object.
@@ -221,9 +223,9 @@ def _value(where, row, role, name):
                     f"{printable(', '.join(row), 200)}"
                 )
             value = value[key]
-    is_label = role not in ("text", "text_pair")
-    is_scalar = isinstance(value, (str, int, float)) or is_label and isinstance(value, list)
-    if not is_scalar or not is_label and not isinstance(value, str):
+    is_text = role in ("text", "text_pair")
+    types = (str,) if is_text else (str, int, float, list)
+    if not isinstance(value, types):
         raise ValueError(
             f"{where}: {name!r:.80} must be a string; received {json.dumps(value)[:80]}"
         )
@@ -262,7 +264,10 @@ def _table_rows(path, file, columns, format, header):
         rows = csv.reader(file, strict=True)  # strict: an unclosed quote is an error
     else:
         rows = (line.split("\t") for _, line in numbered_lines(path, file))
-    names, number, least, is_plain = None, 0, 0, False
+    names = None
+    number = 0
+    least = 0  # columns of a row
+    is_plain = False
     try:
         for number, row in enumerate(rows, 1):
             if names is None and header and _is_plain(path, columns, row):
@@ -286,12 +291,10 @@ def _table_rows(path, file, columns, format, header):
             # Without a header, rows may have any number of columns after those that are read.
             if len(row) < least or header and len(row) != least:
                 wanted = f"{least}" if header else f"at least {least}"
-                yield (
-                    f"row {number}",
-                    ValueError(
-                        f"{path}, row {number}: must have {wanted} columns; received {len(row)}"
-                    ),
+                error = ValueError(
+                    f"{path}, row {number}: must have {wanted} columns; received {len(row)}"
                 )
+                yield f"row {number}", error
                 continue
             yield f"row {number}", dict(zip(names, row, strict=False))
     except csv.Error as error:
@@ -299,21 +302,20 @@ def _table_rows(path, file, columns, format, header):
 
 
 def _distinct(names):
-    """Return names of columns; a repeated name, which is not read, gets a number."""
+    """Add a number to repeated names of columns. `_check_columns` has refused to read these."""
     seen: collections.Counter[str] = collections.Counter()
-    found = []
+    distinct = []
     for name in names:
-        found.append(f"{name}.{seen[name]}" if seen[name] else name)
+        distinct.append(f"{name}.{seen[name]}" if seen[name] else name)
         seen[name] += 1
-    return found
+    return distinct
 
 
 def _is_plain(path, columns, first_row):
     """Return True if a .txt file has one text per line instead of columns."""
-    return (
-        path.suffix.lower() == ".txt" and columns == {"text": "text"} and len(first_row) == 1
-        and first_row != ["text"]
-    )  # fmt: skip
+    if path.suffix.lower() != ".txt" or columns != {"text": "text"}:
+        return False
+    return len(first_row) == 1 and first_row != ["text"]
 
 
 def _check_columns(path, columns, names, header):
@@ -325,20 +327,22 @@ def _check_columns(path, columns, names, header):
                 f"received {column!r:.80}"
             )
         if names.count(column) != 1:
-            found = ", ".join(printable(name, 40) for name in names[:20]) or "without names"
+            shown = ", ".join(printable(name, 40) for name in names[:20]) or "without names"
             how_many = "two columns" if column in names else "no column"
             others = [mark for mark in ";|,\t" if len(names) == 1 and mark in names[0]]
             if others:
                 raise ValueError(
-                    f"{path} has {how_many} {column!r:.80}; its only column is {found}. Its "
+                    f"{path} has {how_many} {column!r:.80}; its only column is {shown}. Its "
                     f"columns seem to be separated by {others[0]!r:.80}; write the file as CSV or "
                     "TSV, or give a DataFrame"
                 )
-            role = role.partition(" ")[0]
+            argument = role.partition(" ")[0]  # "label 2" is a column of the argument `label`
+            option = argument.replace("_", "-")
+            advice = f"give the name of the column as `{argument}` (--{option})"
+            if role == "label":
+                advice += ", or label=None for data without labels"
             raise ValueError(
-                f"{path} has {how_many} {column!r:.80}; its columns are {found}; give the name of "
-                f"the column as `{role}` (--{role.replace('_', '-')})"
-                + (", or label=None for data without labels" if role == "label" else "")
+                f"{path} has {how_many} {column!r:.80}; its columns are {shown}; {advice}"
             )
 
 

@@ -16,7 +16,7 @@ _OTHERS = (
     re.compile(rf"(?P<type>.+)_(?P<position>[{_LETTERS}])"),  # PER_B
     re.compile(rf"(?P<position>[{_LETTERS}])"),  # B, for entities of one type
 )
-_ONLY_TYPE = "entity"  # of tags without a type
+_ONLY_TYPE = "entity"  # the type of entities whose tags name no type
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +36,7 @@ class TagScheme:
 
 
 def find_scheme(tags: Iterable[str]) -> TagScheme | None:
-    """Return the scheme of the distinct tags of a data set; `None` if they mark no entities.
+    """Return the scheme of the tags of a data set, or `None` if the tags mark no entities.
 
     Example:
 
@@ -45,14 +45,16 @@ def find_scheme(tags: Iterable[str]) -> TagScheme | None:
     >>> find_scheme(["NOUN", "VERB"])
     """
     distinct = set(tags)
-    marking = distinct.difference(OUTSIDE_TAGS)
-    has_outside = marking != distinct
+    entity_tags = distinct.difference(OUTSIDE_TAGS)
+    if not entity_tags:
+        return None
+    has_outside = entity_tags != distinct
     for pattern in (_USUAL, *_OTHERS):
-        positions = _positions(pattern, marking)
-        is_complete = bool(marking) and len(positions) == len(marking)
-        if is_complete and (has_outside or {"B", "I"} & set(positions)):
+        positions = _positions(pattern, entity_tags)
+        fits_all = len(positions) == len(entity_tags)
+        if fits_all and (has_outside or {"B", "I"} & set(positions)):
             return TagScheme(pattern)
-    if any(tag.startswith(("B-", "I-")) for tag in marking):
+    if any(tag.startswith(("B-", "I-")) for tag in entity_tags):
         return TagScheme(_USUAL)  # the other tags are entities of one word
     return None
 
@@ -68,17 +70,18 @@ def entities(tags: Iterable[str], scheme: TagScheme) -> set[tuple[str, int, int]
 
     As in CoNLL's script, an inside tag after an outside tag or after another type starts an entity.
     """
-    found = set()
+    spans = set()
     start = 0
     last_position = "O"
     last_type = ""
-    positions = [*map(scheme.split, tags), ("O", "")]
-    for index, (position, type) in enumerate(positions):
+    # The outside tag at the end completes the last entity.
+    split_tags = [*map(scheme.split, tags), ("O", "")]
+    for index, (position, type) in enumerate(split_tags):
         continues = position in "IE" and last_position in "BI" and type == last_type
         if not continues:
             if last_position != "O":
-                found.add((last_type, start, index))
+                spans.add((last_type, start, index))
             start = index
         last_position = position
         last_type = type
-    return found
+    return spans

@@ -6,21 +6,25 @@ from collections.abc import Iterator
 from keras_bert.data.text_files import allow_long_csv_fields, json_rows
 from keras_bert.runtime.escaping import printable
 
-# What the numbers of CoNLL columns, the defaults, stand for in files with names.
+# The defaults of `word` and `tag` are numbers of CoNLL columns. In files with names, they stand for
+# these keys of JSON and these columns of CSV.
 KEYS = {1: "words", -1: "tags"}
 _COLUMNS = {1: "word", -1: "tag"}
 
 
 def json_sentences(path, file, word, tag) -> Iterator[tuple[list, list]]:
     """Yield the words and the tags of each row; `word` and `tag` name the keys of its lists."""
-    names = [KEYS.get(name, name) for name in (word, tag)]
-    for location, row in json_rows(path, file):
-        words = _list(f"{path}, {location}", row, names[0], "word")
-        tags = [] if tag is None else _list(f"{path}, {location}", row, names[1], "tag")
+    word_key = KEYS.get(word, word)
+    tag_key = KEYS.get(tag, tag)
+    for line, row in json_rows(path, file):
+        location = f"{path}, {line}"
+        words = _list(location, row, word_key, "word")
+        tags = [] if tag is None else _list(location, row, tag_key, "tag")
         yield words, tags
 
 
 def _list(location, row, name, role):
+    """Return the list under a key of a row; `role` is the argument that names the key."""
     if name not in row:
         keys = printable(", ".join(row), 200)
         raise ValueError(
@@ -49,7 +53,8 @@ def csv_sentences(path, file, word, tag) -> Iterator[tuple[list, list]]:
         for row in rows:
             location = f"{path}, line {rows.line_num}"
             if None in row or None in row.values():
-                raise ValueError(f"{location}: must have {len(rows.fieldnames or [])} fields")
+                width = len(rows.fieldnames or [])
+                raise ValueError(f"{location}: must have {width} fields, as the first line has")
             if row[sentence] not in ("", last):
                 if words:
                     yield words, tags
@@ -58,9 +63,11 @@ def csv_sentences(path, file, word, tag) -> Iterator[tuple[list, list]]:
                 last = row[sentence]
             values = [row[name] for name in names]
             if "" in values:
-                raise ValueError(f"{location}: the word or the tag is empty")
+                raise ValueError(
+                    f"{location}: the word or the tag is empty; fill it in or remove the row"
+                )
             words.append(values[0])
-            tags += values[1:]
+            tags += values[1:]  # the tag, or nothing without tags
     except csv.Error as error:
         raise ValueError(f"{path}, after line {rows.line_num}: {error}") from error
     if words:
@@ -79,6 +86,7 @@ def _sentence_column(path, columns, names):
     column = next((name for name in columns if name.lower().startswith("sentence")), None)
     if column is None:
         raise ValueError(
-            f"{path}: needs a column sentence that numbers the sentences; its columns are {shown}"
+            f"{path}: needs a column sentence that numbers the sentences; its columns are {shown}. "
+            "Add it"
         )
     return column

@@ -21,7 +21,7 @@ FORMATS = {
     ".json": "jsonl",
     ".txt": "tsv",
 }
-_SAMPLE = 2**16  # bytes that show the encoding of a file
+_SAMPLE_BYTES = 2**16  # bytes that show the encoding of a file
 _NOT_ASCII = re.compile(rb"[\x80-\xff]")
 _HANGUL = re.compile(rb"[\xb0-\xc8][\xa1-\xfe]")  # syllables in CP949, as in EUC-KR
 
@@ -68,14 +68,14 @@ def _check_not_utf16(path):
 def _not_utf8(path):
     """Return the error for the first byte of a file that is not UTF-8."""
     if not pathlib.Path(path).is_file():  # a pipe cannot be read a second time
-        return ValueError(f"{path}: must be UTF-8")
+        return ValueError(f"{path}: must be UTF-8. Convert it first")
     with open(path, "rb") as file:
         for number, line in enumerate(file, 1):
             try:
                 line.decode("utf-8")
             except UnicodeDecodeError as error:
                 byte = line[error.start]
-                encoding = "CP949" if _is_korean(line + file.read(_SAMPLE)) else "CP1252"
+                encoding = "CP949" if _is_korean(line + file.read(_SAMPLE_BYTES)) else "CP1252"
                 return ValueError(
                     f"{path}, line {number}: must be UTF-8; received the byte 0x{byte:02x}. The "
                     f"file may be {encoding}. {_conversion(encoding)}"
@@ -85,8 +85,8 @@ def _not_utf8(path):
 
 def _is_korean(data):
     """Return True if most of the bytes that are not ASCII are Hangul in CP949."""
-    hangul = len(_HANGUL.findall(data)) * 2
-    return hangul > len(_NOT_ASCII.findall(data)) / 2
+    hangul_bytes = 2 * len(_HANGUL.findall(data))
+    return hangul_bytes > len(_NOT_ASCII.findall(data)) / 2
 
 
 def _conversion(encoding):

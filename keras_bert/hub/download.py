@@ -41,7 +41,7 @@ def fetch(url, path, *, sha256=None):
 def ask(url, request):
     """Return `request()`. Raise `OSError` if its server accepts no connection in two seconds.
 
-    Libraries wait much longer for a connection, because they wait as long for an answer.
+    Libraries have one timeout for the connection and the answer, which is much longer.
     """
     seconds = _CONNECTION_TIMEOUT
     answer = _in_background(request)

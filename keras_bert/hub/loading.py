@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import difflib
 import inspect
-import itertools
 import os
 import pathlib
 import shutil
@@ -40,8 +39,8 @@ def load(
     """Load a model with its weights, its vocabulary and its tokenizer options.
 
     No code from the model runs unless `trusted=True`, or `save` wrote exactly this file on this
-    machine; see SECURITY.md for each format. Code is all but plain layers: a `HubLayer`, a Keras
-    `Lambda` layer, or a class of your own.
+    machine. Code is everything but plain layers: a `HubLayer`, a Keras `Lambda` layer, or a class
+    of your own. SECURITY.md describes the rule for each format.
 
     Args:
         name: One of these:
@@ -64,7 +63,7 @@ def load(
             model that `save` wrote.
         dtype: Dtype policy of the encoder, such as `"mixed_bfloat16"`.
         rematerialize: If `True`, recompute activations in the backward pass to save memory.
-            `None` means the saved value or `False`.
+            `None` means the saved value, or `False` for a checkpoint.
         hidden_act: Activation that replaces the checkpoint's. A named model such as `"base"` has
             the activation with which Google published it: `"gelu"` for the models of 2018,
             `"gelu_new"` (tanh) for whole word masking and the miniatures.
@@ -136,14 +135,14 @@ def load(
 
 def _check_head_options(options):
     """Raise an error for an option that no head has."""
-    heads_take = {
-        name
-        for head in heads.TASKS.values()
-        for name in itertools.islice(inspect.signature(head).parameters, 1, None)
-    }
+    options_of_heads: set[str] = set()
+    for head in heads.TASKS.values():
+        _, *names = inspect.signature(head).parameters  # the first argument is the encoder
+        options_of_heads.update(names)
     for name in options:
-        if name not in heads_take:
-            known = {*inspect.signature(load).parameters, *heads_take} - {"head_options", "name"}
+        if name not in options_of_heads:
+            arguments_of_load = set(inspect.signature(load).parameters)
+            known = (arguments_of_load | options_of_heads) - {"head_options", "name"}
             close = difflib.get_close_matches(name, sorted(known), 1)
             advice = f"did you mean {close[0]!r}?" if close else "remove it"
             raise ValueError(f"{name} is not an argument of load; {advice}")
@@ -275,15 +274,15 @@ def convert(source, path, *, format, drop=(), hidden_act=None, ignore=(), truste
     ...     checkpoints.detect(folder + "/theirs")
     'huggingface'
     """
-    found = resolve.find(source)
-    file = _keras_file(found)
+    source_path = resolve.find(source)
+    file = _keras_file(source_path)
     _check_ignore(ignore, file)
     if file:
         checkpoint = conversion.to_checkpoint(_load_keras(file, None, trusted))
     else:
-        checkpoint = checkpoints.read(found, ignore)
+        checkpoint = checkpoints.read(source_path, ignore)
         for name in checkpoint.weights:
-            checkpoints.canonical.check_numbers(found, name, checkpoint.weights[name])
+            checkpoints.canonical.check_numbers(source_path, name, checkpoint.weights[name])
         hidden_act = hidden_act or resolve.published_options(source).get("hidden_act")
     if hidden_act is not None:
         config = {**checkpoint.config, "hidden_act": hidden_act}
@@ -310,7 +309,8 @@ def _task_of_parts(checkpoint):
 
 
 def _check_ignore(ignore, keras_file):
-    if not isinstance(ignore, (list, tuple)) or not all(isinstance(each, str) for each in ignore):
+    is_list = isinstance(ignore, (list, tuple))
+    if not is_list or not all(isinstance(pattern, str) for pattern in ignore):
         raise ValueError(
             f'ignore must be a list of patterns, such as ["cls.chain.*"]; received {ignore!r:.80}'
         )
@@ -320,7 +320,10 @@ def _check_ignore(ignore, keras_file):
 
 def _keras_file(path):
     """Return the `.keras` file that a path is or contains, or `None` for a checkpoint."""
-    return next((file for file in (path, path / MODEL_FILE) if file.is_file()), None)
+    if path.is_file():
+        return path
+    file = path / MODEL_FILE
+    return file if file.is_file() else None
 
 
 @contextlib.contextmanager
@@ -338,7 +341,7 @@ def _reading(path):
 
 
 def _read_model(path, trusted):
-    """Return the model of a `.keras` file. Keras sees only checked parts of an untrusted one."""
+    """Return the model of a `.keras` file. If it is untrusted, Keras sees only checked parts."""
     if trusted:
         return keras.saving.load_model(path, compile=False, safe_mode=False)
     try:
@@ -377,18 +380,17 @@ def _load_keras(path, task, trusted):
         return model
     if saved_task == "pretraining" and task in heads.OF_PRETRAINING:
         return _one_head(model, task)
+    head = f"the head {saved_task}" if saved_task else "no head"
     raise ValueError(
-        f"{path} has {f'the head {saved_task}' if saved_task else 'no head'}, not {task}; pass "
-        "fresh_head=True for a new head with random weights"
+        f"{path} has {head}, not {task}; pass fresh_head=True for a new head with random weights"
     )
 
 
 def _load_saved(path, task, fresh_head, options, head_options, trusted):
     """Load a model that `save` wrote, with new options of the encoder or with a fresh head."""
     if not fresh_head and head_options:
-        raise ValueError(
-            f"{path}: {next(iter(head_options))} is only possible with fresh_head=True"
-        )
+        name = next(iter(head_options))
+        raise ValueError(f"{path}: {name} is only possible with fresh_head=True")
     if fresh_head and task in (None, "auto"):
         raise ValueError("fresh_head needs a task, such as task='classifier'")
     model = _load_keras(path, None if fresh_head else task, trusted)
@@ -410,6 +412,7 @@ def _load_saved(path, task, fresh_head, options, head_options, trusted):
 
 
 def _set_length(model, sequence_length, path):
+    """Set the sequence length of the preprocessor of a saved model."""
     encoder = heads.find_encoder(model)
     if encoder.preprocessor is None:
         raise ValueError(f"{path} has no preprocessor; remove sequence_length")

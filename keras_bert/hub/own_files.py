@@ -17,8 +17,8 @@ from keras_bert.runtime.warn import level_of_caller
 # What TensorFlow loads. Folders of a SavedModel can hold other files, such as warm-up requests.
 _LOADED = ("saved_model.pb", "fingerprint.pb", "variables", "assets")
 _MAX_PATHS = 10_000  # files and folders; an export has about ten
-# In the cache. It has a folder for each combination of file names and sizes, and there an empty
-# file for each model. Their names are hashes.
+# A folder in the cache. It has a folder for each combination of file names and sizes, and in that
+# an empty file for each model. The names of these folders and files are hashes.
 _FOLDER = "own"
 
 
@@ -39,7 +39,7 @@ def record(path):
 def may_be_own(path):
     """Return True if `record` was called for a model with files of the same names and sizes.
 
-    This takes no time for large files, so that a model of somebody else is not read.
+    Files are not read, so this is fast for large files.
     """
     try:
         return os.path.isdir(_record_folder(path))
@@ -55,7 +55,8 @@ def is_own(path):
 def loaded_paths(folder, follow_links=False):
     """Return the files and folders that TensorFlow loads. A folder comes before its content.
 
-    Too many of them, special files, and links unless `follow_links`, are a `ValueError`.
+    Raise a `ValueError` for a special file, for more than `_MAX_PATHS` paths and, unless
+    `follow_links`, for a link.
     """
     folder = pathlib.Path(folder)
     remaining = [folder / name for name in _LOADED]
@@ -82,11 +83,13 @@ def loaded_paths(folder, follow_links=False):
 
 
 def _record_file(path):
+    """Return the file in the cache that records a model with exactly these files."""
     hashes = {name: sha256_of(file) for name, file in _files(path).items()}
     return _record_folder(path) / _digest(hashes)
 
 
 def _record_folder(path):
+    """Return the folder in the cache for models whose files have these names and sizes."""
     sizes = {name: file.stat().st_size for name, file in _files(path).items()}
     return cache_folder() / _FOLDER / _digest(sizes)
 

@@ -64,7 +64,8 @@ class TextPipeline(Pipeline):
             rows, is_single = listed(inputs)
             return check_texts(rows), is_single
         if text_pair is not None:
-            (first, is_single), (second, _) = listed(inputs), listed(text_pair, "text_pair")
+            first, is_single = listed(inputs)
+            second, _ = listed(text_pair, "text_pair")
             if len(first) != len(second):
                 raise ValueError(
                     f"text_pair must have as many texts as the inputs, {len(first)}; received "
@@ -96,8 +97,16 @@ class TextPipeline(Pipeline):
 
 
 def _is_pair_of_strings(inputs):
-    is_pair_of_any = isinstance(inputs, tuple) and len(inputs) == 2
-    return is_pair_of_any and all(isinstance(text, str) for text in inputs)
+    if not isinstance(inputs, tuple) or len(inputs) != 2:
+        return False
+    return all(isinstance(text, str) for text in inputs)
+
+
+def _texts_of(examples, index):
+    """Return the text or the pair of texts of an example."""
+    if examples.text_pairs is None:
+        return {"text": examples.texts[index]}
+    return {"text": examples.texts[index], "text_pair": examples.text_pairs[index]}
 
 
 class Classification(TextPipeline):
@@ -111,44 +120,47 @@ class Classification(TextPipeline):
 
     def _results(self, examples, answers, **options):
         labels = self._typed_labels()
-        found: list[results.Label | results.Labels] = []
+        result_per_text: list[results.Label | results.Labels] = []
         for text, row in zip(examples.texts, answers, strict=True):
             order = np.argsort(-row, kind="stable")
             ranked = [{"label": labels[index], "score": float(row[index])} for index in order]
             if "top_k" in options:
                 ranked = ranked[: options["top_k"]]
             elif self.output.multi_label:
-                ranked = [each for each in ranked if each["score"] >= 0.5]
+                ranked = [scored for scored in ranked if scored["score"] >= 0.5]
             else:
-                found.append(results.Label(ranked[0], text))
+                result_per_text.append(results.Label(ranked[0], text))
                 continue
-            found.append(results.Labels(ranked, text))
-        return found
+            result_per_text.append(results.Labels(ranked, text))
+        return result_per_text
 
     def _typed_labels(self):
         """Return the labels in the type that results have."""
         return [typed(label, self.output.label_type) for label in self.output.labels]
 
     def _mistakes(self, examples, answers):
-        labels, mistakes = self._typed_labels(), []
+        mistakes = []
+        labels = self._typed_labels()
         label_of_text = dict(zip(self.output.labels, labels, strict=True))
         for index, row in enumerate(answers):
             if self.output.multi_label:
-                expected = {label_of_text[label] for label in examples.label_sets[index]}
-                given = {labels[number] for number in np.flatnonzero(row >= 0.5)}
-                wrong = [abs(row[labels.index(label)] - 0.5) + 0.5 for label in expected ^ given]
+                expected_set = {label_of_text[label] for label in examples.label_sets[index]}
+                answered_set = {labels[column] for column in np.flatnonzero(row >= 0.5)}
+                wrong = expected_set ^ answered_set
                 if not wrong:
                     continue
-                score, given, expected = max(wrong), sorted(given), sorted(expected)
+                # The score of a wrong label is the probability of its wrong value, at least 0.5.
+                score = max(abs(row[labels.index(label)] - 0.5) + 0.5 for label in wrong)
+                answered = sorted(answered_set)
+                expected = sorted(expected_set)
             else:
-                given, expected = labels[row.argmax()], label_of_text[examples.labels[index]]
-                if given == expected:
+                answered = labels[row.argmax()]
+                expected = label_of_text[examples.labels[index]]
+                if answered == expected:
                     continue
                 score = row.max()
-            mistake = {"text": examples.texts[index]}
-            if examples.text_pairs is not None:
-                mistake["text_pair"] = examples.text_pairs[index]
-            mistakes.append(mistake | {"expected": expected, "label": given, "score": float(score)})
+            answer = {"expected": expected, "label": answered, "score": float(score)}
+            mistakes.append(_texts_of(examples, index) | answer)
         return sorted(mistakes, key=lambda mistake: -mistake["score"])
 
 
@@ -164,11 +176,8 @@ class Regression(Classification):
         order = np.argsort(-np.abs(np.array(examples.scores) - answers), kind="stable")
         mistakes = []
         for index in order:
-            mistake = {"text": examples.texts[index]}
-            if examples.text_pairs is not None:
-                mistake["text_pair"] = examples.text_pairs[index]
             scores = {"expected": examples.scores[index], "score": float(answers[index])}
-            mistakes.append(mistake | scores)
+            mistakes.append(_texts_of(examples, index) | scores)
         return mistakes
 
 
@@ -190,22 +199,23 @@ class Tagging(Pipeline):
 
     def _results(self, examples, answers, *, grouped=True, **options):
         scheme = find_scheme(self.output.labels) if grouped else None
-        if not hasattr(examples, "texts"):  # sentences that are split into words
-            spans = [_spans_of_words(words) for words in examples.words]
+        if isinstance(examples, _TaggedTexts):
+            texts = examples.texts
+            spans_per_text = examples.spans
+        else:  # the user gave words
             texts = [" ".join(words) for words in examples.words]
-        else:
-            texts, spans = examples.texts, examples.spans
-        found = []
-        for text, span, answer in zip(texts, spans, answers, strict=True):
-            words = [(tag, score, *ends) for (tag, score), ends in zip(answer, span, strict=True)]
+            spans_per_text = [_spans_of_words(words) for words in examples.words]
+        result_per_text = []
+        for text, spans, answer in zip(texts, spans_per_text, answers, strict=True):
+            parts = [(tag, score, *span) for (tag, score), span in zip(answer, spans, strict=True)]
             if scheme is not None:
-                words = _group(entities([tag for tag, _ in answer], scheme), words)
-            found.append(results.Entities(
+                parts = _group(entities([tag for tag, _ in answer], scheme), parts)
+            result_per_text.append(results.Entities(
                 ({"text": text[start:end], "tag": tag, "score": float(score), "start": start,
-                  "end": end} for tag, score, start, end in words),
+                  "end": end} for tag, score, start, end in parts),
                 text,
             ))  # fmt: skip
-        return found
+        return result_per_text
 
     def _mistakes(self, examples, answers):
         mistakes = []
@@ -249,9 +259,12 @@ def _spans_of_words(words):
     return [(int(end) - len(word), int(end)) for word, end in zip(words, ends, strict=True)]
 
 
-def _group(spans, words):
-    """Join the words of each entity; its score is the mean of their scores."""
-    for type, first, end in sorted(spans, key=lambda entity: entity[1]):
+def _group(entities_of_text, words):
+    """Join the words of each entity. The score of an entity is the mean score of its words.
+
+    An entity is (type, first word, end), and a word is (tag, score, start, end).
+    """
+    for type, first, end in sorted(entities_of_text, key=lambda entity: entity[1]):
         score = np.mean([score for _, score, *_ in words[first:end]])
         yield type, score, words[first][2], words[end - 1][3]
 
@@ -267,10 +280,12 @@ class QuestionAnswering(Pipeline):
     def _rows(self, inputs=None, text_pair=None, question=None, context=None, **others):
         check_not_given(**others)
         if context is None and question is None and text_pair is not None:
-            context, text_pair = text_pair, None
+            context = text_pair
+            text_pair = None
         check_not_given(text_pair=text_pair)
         if inputs is not None and context is not None and question is None:
-            question, inputs = inputs, None
+            question = inputs
+            inputs = None
         if inputs is not None:  # (question, context), or a list of such pairs
             is_single = isinstance(inputs, tuple) and all(isinstance(x, str) for x in inputs)
             rows = [inputs] if is_single else listed(inputs)[0]
@@ -302,7 +317,9 @@ class QuestionAnswering(Pipeline):
         return super()._part(examples, settings, options, advance)
 
     def _examples(self, rows):
-        return Questions([a for a, _ in rows], [b for _, b in rows], source=SOURCE)
+        questions = [question for question, _ in rows]
+        contexts = [context for _, context in rows]
+        return Questions(questions, contexts, source=SOURCE)
 
     def _answers(self, examples, batch_size, on_batch=None, **options):
         if "null_threshold" in options and not self.output.no_answer:
@@ -359,7 +376,8 @@ class MultipleChoice(Pipeline):
             pairs = [inputs] if is_single else listed(inputs)[0]
             if not all(map(is_pair, pairs)):
                 raise ValueError("multiple choice needs choices=, a list of strings per text")
-            texts, choices = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+            texts = [pair[0] for pair in pairs]
+            choices = [pair[1] for pair in pairs]
         else:
             texts, is_single = listed(inputs)
             choices = [choices] if is_single else listed(choices, "choices")[0]
@@ -384,19 +402,19 @@ class MultipleChoice(Pipeline):
         return sum(map(len, examples.choices))
 
     def _run_rows(self, rows, settings, options, warn=True):
-        # A batch has the same number of choices in each row.
-        groups = collections.defaultdict(list)
+        # All rows of a batch must have the same number of choices.
+        indices_per_size = collections.defaultdict(list)
         for index, (_, choices) in enumerate(rows):
-            groups[len(choices)].append(index)
-        found = results.Results([None] * len(rows))
-        for indices in groups.values():
+            indices_per_size[len(choices)].append(index)
+        result_per_row = results.Results([None] * len(rows))
+        for indices in indices_per_size.values():
             part = [rows[index] for index in indices]
-            part = super()._run_rows(part, settings, options, warn=False)
-            for index, result in zip(indices, part, strict=True):
-                found[index] = result
+            results_of_part = super()._run_rows(part, settings, options, warn=False)
+            for index, result in zip(indices, results_of_part, strict=True):
+                result_per_row[index] = result
         if warn:
             self._warn_of_truncation()
-        return found
+        return result_per_row
 
     def _examples(self, rows):
         texts, choices = map(list, zip(*rows, strict=True))
@@ -412,7 +430,8 @@ class MultipleChoice(Pipeline):
         mistakes = []
         for index, row in enumerate(answers):
             choices = examples.choices[index]
-            chosen, expected = row.argmax(), examples.labels[index]
+            chosen = row.argmax()
+            expected = examples.labels[index]
             if chosen != expected:
                 mistakes.append({
                     "text": examples.texts[index], "expected": choices[expected],
@@ -429,13 +448,14 @@ class MaskedLM(TextPipeline):
 
     def __init__(self, engine, **options):
         super().__init__(engine, **options)
-        self._pairs, self.columns = False, ("text",)
+        self._pairs = False
+        self.columns = ("text",)
 
     def _check_data(self, examples, scored=False):
         if scored:
             raise ValueError(
-                "evaluate and errors do not apply to masked tokens. keras-bert pretrain --held-out "
-                "scores a model while it is trained"
+                "evaluate and errors do not apply to masked tokens. Use keras-bert pretrain "
+                "--held-out, which scores a model while it is trained"
             )
         super()._check_data(examples)
 
@@ -447,11 +467,18 @@ class MaskedLM(TextPipeline):
         return options
 
     def _results(self, examples, answers, **options):
-        found = []
+        result_per_text = []
         for masks in answers:
-            ranked = [[{"token": t, "score": score} for t, score in mask] for mask in masks]
-            found.append(results.Results(ranked[0] if len(ranked) == 1 else ranked))
-        return found
+            ranked_per_mask = [_ranked_tokens(mask) for mask in masks]
+            has_one_mask = len(ranked_per_mask) == 1
+            result_per_text.append(
+                results.Results(ranked_per_mask[0] if has_one_mask else ranked_per_mask)
+            )
+        return result_per_text
+
+
+def _ranked_tokens(mask):
+    return [{"token": token, "score": score} for token, score in mask]
 
 
 KINDS = {

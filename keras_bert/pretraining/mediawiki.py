@@ -116,8 +116,8 @@ def paragraphs(wikitext):
 def _is_parsable(text):
     """Return False for markup on which the parser crashes or takes quadratic time.
 
-    Elements without an end are the reason: the parser searches the end of each one in all of the
-    text, and takes a part of the stack for each one.
+    The reason is elements without an end. For each open element, the parser searches the rest of
+    the text for the end, and uses a part of the stack.
     """
     return (
         text.count("{{") + text.count("{|") <= _MAX_OPEN  # `_cut` has removed complete ones

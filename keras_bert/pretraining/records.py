@@ -239,7 +239,9 @@ def _options(preprocessor):
     """Return the options of a preprocessor that change the ids, as JSON."""
     options = preprocessor.tokenizer_options()
     added = [dataclasses.asdict(token) for token in options.pop("added_tokens")]
-    return {**options, **({"added_tokens": added} if added else {})}
+    if added:
+        options["added_tokens"] = added
+    return options
 
 
 def _write_vocabulary(folder, preprocessor):

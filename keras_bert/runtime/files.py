@@ -23,23 +23,23 @@ class FolderLockedError(ValueError):
 
 @contextlib.contextmanager
 def writing(path, temporary):
-    """Name `path` in errors of the block that name no file, or only the temporary one.
+    """Make errors of the block name `path` if they name no file or only the temporary file.
 
-    `temporary` is the file or folder that the block writes in place of `path`. Errors of a full
-    disk have no file name; h5py, TensorFlow and safetensors raise other types, with several lines.
+    `temporary` is the file or folder that the block writes in place of `path`. If the disk is full,
+    an `OSError` has no file name, and h5py, TensorFlow and safetensors raise errors of other types.
     """
     try:
         yield
     except Exception as error:
-        number = None
+        code = None
         if isinstance(error, OSError):
             if error.filename not in (None, str(temporary)):
                 raise
-            number = error.errno
-        if number is None and _FULL in str(error):
-            number = errno.ENOSPC
-        if number is not None:
-            raise OSError(number, os.strerror(number), str(path)) from error
+            code = error.errno
+        if code is None and _FULL in str(error):
+            code = errno.ENOSPC
+        if code is not None:
+            raise OSError(code, os.strerror(code), str(path)) from error
         if type(error).__module__.startswith("tensorflow") and str(temporary) in str(error):
             reason = first_line(error).rpartition("; ")[2]  # after the name of the temporary file
             raise OSError(f"{path} could not be written: {reason}") from error
@@ -81,16 +81,16 @@ def open_to_append(path):
     for name in ("O_NOFOLLOW", "O_BINARY", "O_NONBLOCK"):
         flags |= getattr(os, name, 0)
     try:
-        number = os.open(path, flags, 0o666)
+        descriptor = os.open(path, flags, 0o666)
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise
         raise ValueError(f"{path} must not be a link; delete it") from error
-    status = os.fstat(number)
+    status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
-        os.close(number)
+        os.close(descriptor)
         raise ValueError(f"{path} must be a regular file without other hard links; delete it")
-    return os.fdopen(number, "ab")
+    return os.fdopen(descriptor, "ab")
 
 
 def check_subfolder(folder):

@@ -22,7 +22,7 @@ def checked(name: str) -> str:
 
 
 def typed(label: str, name: str) -> str | int | float | bool:
-    """Return a label as its type.
+    """Convert a label to the type with this name.
 
     Example:
 
@@ -33,13 +33,15 @@ def typed(label: str, name: str) -> str | int | float | bool:
         return int(label)
     if name == "float":
         return float(label)
-    return label == "True" if name == "bool" else label
+    if name == "bool":
+        return label == "True"
+    return label
 
 
 def typed_texts(labels: list[str]) -> list:
-    """Return labels of a file without types as `pandas.read_csv` would.
+    """Return the labels of a file without types in the type that all of them show.
 
-    They become numbers or booleans if all are exactly the text of one; "007" stays a string.
+    Labels become booleans, integers or floats if this loses nothing: "007" stays a string.
     """
     if set(labels) <= {"True", "False"}:
         return [typed(label, "bool") for label in labels]

@@ -150,7 +150,8 @@ def _line_progress():
     class LineProgress(Progress):
         def __init__(self, line_columns, *columns, **options):
             super().__init__(*columns, **options)
-            self._line_columns, self._printed_at = line_columns, time.monotonic()
+            self._line_columns = line_columns
+            self._printed_at = time.monotonic()
 
         def update(self, task_id, **options):
             super().update(task_id, **options)

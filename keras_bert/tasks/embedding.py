@@ -255,10 +255,11 @@ def check_training_data(examples, encoded):
 
 def _make_loss(loss, examples):
     """Return the Keras loss, by default the one for the kind of data."""
-    given = loss
+    keras_loss = loss if isinstance(loss, keras.losses.Loss) else None
     if isinstance(loss, tuple(LOSSES.values())):
-        loss = next(name for name, kind in LOSSES.items() if isinstance(given, kind))
-    has_scores, has_vectors = examples.scores is not None, examples.vectors is not None
+        loss = next(name for name, kind in LOSSES.items() if isinstance(keras_loss, kind))
+    has_scores = examples.scores is not None
+    has_vectors = examples.vectors is not None
     if loss is None:
         of_texts = "cosent" if has_scores else "multiple_negatives_ranking"
         loss = "distillation" if has_vectors else of_texts
@@ -271,13 +272,14 @@ def _make_loss(loss, examples):
         )
     if (has_scores, has_vectors) != (loss in _OF_SCORES, loss == "distillation"):
         needed = "scored pairs" if loss in _OF_SCORES else "rows without scores"
-        needed = "rows with vectors" if loss == "distillation" else needed
-        given = (
-            "vectors" if has_vectors else "scores" if has_scores else "neither scores nor vectors"
-        )
+        if loss == "distillation":
+            needed = "rows with vectors"
+        received = "scores" if has_scores else "neither scores nor vectors"
+        if has_vectors:
+            received = "vectors"
         raise ValueError(
-            f"the loss {loss} needs {needed}; {examples.source}: there are {given}. Leave out loss "
-            "to use the default"
+            f"the loss {loss} needs {needed}; {examples.source}: there are {received}. Leave out "
+            "loss to use the default"
         )
     low, high = {"cosine_similarity": (-1, 1), "contrastive": (0, 1)}.get(loss, (-np.inf, np.inf))
     wrong = [score for score in examples.scores or () if not low <= score <= high]
@@ -299,7 +301,7 @@ def _make_loss(loss, examples):
             f"the loss triplet needs rows of three texts; {examples.source} has rows of "
             f"{len(examples.texts[0])}. Add hard negatives"
         )
-    return given if isinstance(given, keras.losses.Loss) else LOSSES[loss]()
+    return LOSSES[loss]() if keras_loss is None else keras_loss
 
 
 def decode(model, examples, encoded, outputs):

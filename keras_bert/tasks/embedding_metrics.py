@@ -4,9 +4,9 @@ import numpy as np
 
 from keras_bert import search
 
-DEPTH = 100  # results of a query that are looked at
-_TOP = 10
-# Without the thresholds, which select no epoch.
+DEPTH = 100  # results per query that the metrics take into account
+_TOP = 10  # results per query of the metrics "@10"
+# Metrics of `of_labels` that can select an epoch, so without the thresholds.
 OF_LABELS = ("average_precision", "accuracy", "f1", "precision", "recall")
 RETRIEVAL = ("mrr@10", "ndcg@10", "map@100", "recall@1", "recall@10", "recall@100")
 
@@ -20,27 +20,28 @@ def of_scores(vectors, scores, kind="cosine"):
         kind: How to compare the embeddings, see `search.similarity`.
 
     Returns:
-        The correlations `spearman` and `pearson` of the similarities and the scores. If the scores
-        are 0 and 1, also `average_precision` of the pairs with the score 1, and `of_labels`.
+        A dict: the correlations `spearman` and `pearson` of the similarities and the scores. If all
+        scores are 0 or 1, also `average_precision` of the pairs with the score 1, and the metrics
+        of `of_labels`.
 
     Example:
 
-    >>> found = of_scores(np.eye(2)[[[0, 0], [0, 1]]], [1.0, 0.0])
-    >>> {name: round(found[name], 3) for name in ("spearman", "pearson", "average_precision")}
+    >>> values = of_scores(np.eye(2)[[[0, 0], [0, 1]]], [1.0, 0.0])
+    >>> {name: round(values[name], 3) for name in ("spearman", "pearson", "average_precision")}
     {'spearman': 1.0, 'pearson': 1.0, 'average_precision': 1.0}
     """
     from scipy import stats
     from sklearn import metrics
 
     similarity = search.similarity_of_pairs(vectors[:, 0], vectors[:, 1], kind)
-    found = {
+    values = {
         "spearman": _correlation(stats.spearmanr, similarity, scores),
         "pearson": _correlation(stats.pearsonr, similarity, scores),
     }
     if are_labels(scores):
-        found["average_precision"] = float(metrics.average_precision_score(scores, similarity))
-        found |= of_labels(similarity, scores)
-    return found
+        values["average_precision"] = float(metrics.average_precision_score(scores, similarity))
+        values |= of_labels(similarity, scores)
+    return values
 
 
 def are_labels(scores):
@@ -51,7 +52,7 @@ def are_labels(scores):
 def of_labels(similarity, labels):
     """Return the metrics of pairs that are accepted if their similarity exceeds a threshold.
 
-    A threshold lies in the middle between two similarities that follow each other.
+    Each threshold is the middle between two neighboring values of the sorted similarities.
 
     Args:
         similarity: Similarity of each pair, floats (pairs,).
@@ -63,33 +64,44 @@ def of_labels(similarity, labels):
 
     Example:
 
-    >>> found = of_labels(np.array([0.9, 0.7, 0.5]), [1, 0, 0])
-    >>> found["accuracy"], round(found["accuracy_threshold"], 3), found["f1"]
+    >>> values = of_labels(np.array([0.9, 0.7, 0.5]), [1, 0, 0])
+    >>> values["accuracy"], round(values["accuracy_threshold"], 3), values["f1"]
     (1.0, 0.8, 1.0)
     """
+    # For the similarities 0.9, 0.7, 0.5 with the labels 1, 0, 0:
+    #     thresholds  0.8  0.6
+    #     accepted    1    2    (pairs above the threshold)
+    #     hits        1    1    (accepted pairs with the label 1)
+    #     accuracy    1.0  0.67
     order = np.argsort(-similarity, kind="stable")
     ranked = np.asarray(similarity, float)[order]
-    is_right = np.asarray(labels)[order] == 1
-    # The last pair that each threshold accepts. Equal similarities are accepted together.
+    is_positive = np.asarray(labels)[order] == 1
+    positives = is_positive.sum()
+    # The index of the last pair that each threshold accepts. A threshold accepts all pairs of equal
+    # similarity or none of them.
     last = np.flatnonzero(np.diff(ranked))
     if not len(last):
         last = np.array([len(ranked) - 1])
-    thresholds = (ranked[last] + ranked[np.minimum(last + 1, len(ranked) - 1)]) / 2
+    following = np.minimum(last + 1, len(ranked) - 1)
+    thresholds = (ranked[last] + ranked[following]) / 2
     accepted = last + 1
-    hits = np.cumsum(is_right)[last]
-    rejected_rightly = (~is_right).sum() - (accepted - hits)
-    accuracy = (hits + rejected_rightly) / len(ranked)
-    f1 = 2 * hits / (accepted + is_right.sum())
-    best, best_of_f1 = accuracy.argmax(), f1.argmax()
-    found = {
-        "accuracy": accuracy[best],
-        "accuracy_threshold": thresholds[best],
-        "f1": f1[best_of_f1],
-        "precision": hits[best_of_f1] / accepted[best_of_f1],
-        "recall": hits[best_of_f1] / is_right.sum(),
-        "f1_threshold": thresholds[best_of_f1],
+    hits = np.cumsum(is_positive)[last]
+    rejected_negatives = (~is_positive).sum() - (accepted - hits)
+    accuracy = (hits + rejected_negatives) / len(ranked)
+    precision = hits / accepted
+    recall = hits / positives
+    f1 = 2 * hits / (accepted + positives)
+    best_accuracy = accuracy.argmax()
+    best_f1 = f1.argmax()
+    values = {
+        "accuracy": accuracy[best_accuracy],
+        "accuracy_threshold": thresholds[best_accuracy],
+        "f1": f1[best_f1],
+        "precision": precision[best_f1],
+        "recall": recall[best_f1],
+        "f1_threshold": thresholds[best_f1],
     }
-    return {name: float(value) for name, value in found.items()}
+    return {name: float(value) for name, value in values.items()}
 
 
 def of_triplets(rows, kind="cosine"):
@@ -106,7 +118,8 @@ def of_triplets(rows, kind="cosine"):
     """
     is_right = []
     for first, *others in rows:
-        positive, *negatives = search.similarity(first, others, kind)[0]
+        similarities = search.similarity(first, others, kind)[0]
+        positive, *negatives = similarities
         is_right += [positive > negative for negative in negatives]
     return {"triplet_accuracy": float(np.mean(is_right))}
 
@@ -136,21 +149,22 @@ def of_retrieval(queries, corpus, relevant, excluded=None, kind="cosine"):
         queries: Embeddings of the queries, floats (n, width).
         corpus: Embeddings of the documents, floats (m, width).
         relevant: See `of_ranking`.
-        excluded: For each query, the number of a document that is not a result, or `None`.
+        excluded: For each query, the index of a document to leave out of the results. `None` leaves
+            out nothing.
         kind: See `search.similarity`.
     """
-    found, _ = search.top_k(queries, corpus, DEPTH + 1, kind)
+    ranking, _ = search.top_k(queries, corpus, DEPTH + 1, kind)
     if excluded is not None:
-        found = [row[row != number] for row, number in zip(found, excluded, strict=True)]
-    return of_ranking(found, relevant)
+        ranking = [row[row != index] for row, index in zip(ranking, excluded, strict=True)]
+    return of_ranking(ranking, relevant)
 
 
 def of_ranking(found, relevant):
     """Return the metrics of ranked documents, means over the queries.
 
     Args:
-        found: Numbers of the documents found for each query, the best one first, int arrays.
-        relevant: For each query, a dict of the numbers of its relevant documents and their grades.
+        found: For each query, the indices of the documents found, best first, an int array.
+        relevant: For each query, a dict {index of a relevant document: grade}.
 
     Returns:
         A dict: `mrr@10`, the mean of 1 / rank of the first relevant document; `ndcg@10`;
@@ -169,16 +183,13 @@ def of_ranking(found, relevant):
     for documents, grades in zip(found, relevant, strict=True):
         gains = np.array([grades.get(int(document), 0.0) for document in documents[:DEPTH]])
         hits = gains > 0
-        ideal = np.sort(list(grades.values()))[::-1][:_TOP]
+        ideal = np.sort(list(grades.values()))[::-1][:_TOP]  # the gains of a perfect ranking
         precision = np.cumsum(hits) / (np.arange(len(hits)) + 1)
         top = hits[:_TOP]
-        rows.append(
-            (
-                1 / (top.argmax() + 1) if top.any() else 0.0,
-                (discount[: len(top)] * gains[:_TOP]).sum()
-                / (discount[: len(ideal)] * ideal).sum(),
-                (precision * hits).sum() / len(grades),
-                *(hits[:count].sum() / len(grades) for count in (1, _TOP, DEPTH)),
-            )
-        )
+        reciprocal_rank = 1 / (top.argmax() + 1) if top.any() else 0.0
+        discounted_gain = (discount[: len(top)] * gains[:_TOP]).sum()
+        ideal_gain = (discount[: len(ideal)] * ideal).sum()
+        average_precision = (precision * hits).sum() / len(grades)
+        recalls = [hits[:count].sum() / len(grades) for count in (1, _TOP, DEPTH)]
+        rows.append((reciprocal_rank, discounted_gain / ideal_gain, average_precision, *recalls))
     return dict(zip(RETRIEVAL, np.mean(rows, axis=0).tolist(), strict=True))

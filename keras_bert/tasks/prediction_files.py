@@ -58,35 +58,35 @@ def lines(format, model, answered, *, header=True, probabilities=False):
             records = _word_records(records, examples.first)
         rows = getattr(examples, "rows", None)
         rows = itertools.repeat({}) if rows is None else rows
-        for record, given in zip(records, rows, strict=False):
-            if given:  # which has the texts under their own names
+        for record, input_row in zip(records, rows, strict=False):
+            if input_row:  # it has the texts, under the names of the input
                 record = {key: record[key] for key in record if key not in ("text", "text_pair")}
             if format == "jsonl":
-                answer = {_name(key, given): value for key, value in _rounded(record).items()}
-                yield json.dumps(answer | given, ensure_ascii=False)
+                answer = {_name(key, input_row): value for key, value in _rounded(record).items()}
+                yield json.dumps(answer | input_row, ensure_ascii=False)
                 continue
             names, values = zip(*_columns(record, separator), strict=True)
             if columns is None:
-                columns = list(given)
+                columns = list(input_row)
                 if header:
-                    yield row([*(_name(name, given) for name in names), *columns])
-            yield row([*values, *_values(examples, columns, given)])
+                    yield row([*(_name(name, input_row) for name in names), *columns])
+            yield row([*values, *_values(examples, columns, input_row)])
 
 
-def _name(key, given):
+def _name(key, input_row):
     """Return the name of a column of an answer beside those of the row in the input."""
-    return f"predicted_{key}" if key in given else key
+    return f"predicted_{key}" if key in input_row else key
 
 
-def _values(examples, columns, given):
+def _values(examples, columns, input_row):
     """Return the columns of a row in the input as texts."""
-    other = next((name for name in given if name not in columns), None)
+    other = next((name for name in input_row if name not in columns), None)
     if other is not None:
         raise ValueError(
             f"{examples.source}: a row has the key {other!r:.80}, which the first row does not "
             "have. Write a .jsonl file"
         )
-    values = (given.get(name, "") for name in columns)
+    values = (input_row.get(name, "") for name in columns)
     return [
         item if isinstance(item, str) else json.dumps(item, ensure_ascii=False) for item in values
     ]
@@ -95,7 +95,8 @@ def _values(examples, columns, given):
 def _conll_lines(records):
     """Yield lines in CoNLL columns: word, score, tag; an empty line after each sentence."""
     for record in records:
-        for word, score, tag in zip(*map(record.get, ("words", "scores", "tags")), strict=True):
+        columns = (record["words"], record["scores"], record["tags"])
+        for word, score, tag in zip(*columns, strict=True):
             yield _tsv_row((word, f"{score:.4f}", tag))
         yield ""
 
@@ -103,7 +104,8 @@ def _conll_lines(records):
 def _word_records(records, first):
     """Yield a dict for each word of each sentence; the sentences are numbered from `first`."""
     for number, record in enumerate(records, first):
-        for word, tag, score in zip(*map(record.get, ("words", "tags", "scores")), strict=True):
+        columns = (record["words"], record["tags"], record["scores"])
+        for word, tag, score in zip(*columns, strict=True):
             yield {"sentence": number, "word": word, "tag": tag, "score": score}
 
 

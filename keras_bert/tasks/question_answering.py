@@ -190,20 +190,23 @@ def are_right(examples, answers):
 
 
 def _units(examples, characters=None):
-    """Return the function that normalizes and splits a text, see `score`."""
+    """Return the function that normalizes a text and splits it, see `characters` of `score`."""
     characters = examples.characters if characters is None else characters
     return _characters if characters else _words
 
 
 def _scores(units, texts, accepted):
-    """Return F1 and exact match of the text of each question, floats (questions,) each."""
-    f1, exact = np.zeros(len(texts)), np.zeros(len(texts))
-    for index, (text, right) in enumerate(zip(texts, accepted, strict=True)):
-        given = units(text)
+    """Return two arrays of floats (questions,): the F1 and the exact match of each text."""
+    f1 = np.zeros(len(texts))
+    exact = np.zeros(len(texts))
+    for index, (text, accepted_answers) in enumerate(zip(texts, accepted, strict=True)):
+        normalized, parts = units(text)
         # As in the official script, an answer that normalizes to "", such as "the", is no answer.
-        known = [wanted for wanted in (units(text) for text, _ in right) if wanted[0]] or [("", [])]
-        f1[index] = max(_f1(given[1], wanted) for _, wanted in known)
-        exact[index] = max(given[0] == wanted for wanted, _ in known)
+        known = [units(accepted_text) for accepted_text, _ in accepted_answers]
+        known = [(known_text, known_parts) for known_text, known_parts in known if known_text]
+        known = known or [("", [])]
+        f1[index] = max(_f1(parts, known_parts) for _, known_parts in known)
+        exact[index] = max(normalized == known_text for known_text, _ in known)
     return f1, exact
 
 

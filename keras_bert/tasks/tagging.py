@@ -114,50 +114,67 @@ def score(output, examples, answers):
     """
     if examples.tags is None:
         raise ValueError(f"found no tags in {examples.source}; give sentences with tags")
-    given = [[tag for tag, _ in answer] for answer in answers]
-    pairs = list(zip(examples.tags, given, strict=True))
+    predicted_tags = [[tag for tag, _ in answer] for answer in answers]
+    pairs = list(zip(examples.tags, predicted_tags, strict=True))
     metrics = {}
-    if scheme := _scheme(output, examples):
-        sets = [(entities(gold, scheme), entities(row, scheme)) for gold, row in pairs]
-        correct = sum(len(gold & found) for gold, found in sets)
-        found = sum(len(found) for _, found in sets)
-        expected = sum(len(gold) for gold, _ in sets)
+    scheme = _scheme(output, examples)
+    if scheme is not None:
+        correct = 0
+        predicted = 0
+        expected = 0
+        for gold, row in pairs:
+            gold_entities = entities(gold, scheme)
+            predicted_entities = entities(row, scheme)
+            correct += len(gold_entities & predicted_entities)
+            predicted += len(predicted_entities)
+            expected += len(gold_entities)
         metrics = {
-            "f1": 2 * correct / max(found + expected, 1),
-            "precision": correct / max(found, 1),
+            "f1": 2 * correct / max(predicted + expected, 1),
+            "precision": correct / max(predicted, 1),
             "recall": correct / max(expected, 1),
         }
-    same = [a == b for gold, row in pairs for a, b in zip(gold, row, strict=True)]
+    same = []
+    for gold, row in pairs:
+        same += [expected_tag == tag for expected_tag, tag in zip(gold, row, strict=True)]
     return {**metrics, "accuracy": float(np.mean(same)), "majority": examples.majority_share()}
 
 
 def report(output, examples, answers):
     """Return `precision`, `recall`, `f1` and `support` per entity type, or else per tag."""
-    counts: dict[str, list[int]] = collections.defaultdict(lambda: [0, 0, 0])
+    correct_of: collections.Counter[str] = collections.Counter()
+    predicted_of: collections.Counter[str] = collections.Counter()
+    expected_of: collections.Counter[str] = collections.Counter()
     scheme = _scheme(output, examples)
     for gold, answer in zip(examples.tags, answers, strict=True):
-        row = [tag for tag, _ in answer]
-        sets = [
-            entities(tags, scheme) if scheme else set(zip(tags, itertools.count()))
-            for tags in (gold, row)
-        ]
-        for position, found in enumerate((sets[0] & sets[1], sets[1], sets[0])):
-            for name, *_ in found:
-                counts[name][position] += 1
+        expected = _scored_units(gold, scheme)
+        predicted = _scored_units([tag for tag, _ in answer], scheme)
+        correct_of.update(name for name, *_ in expected & predicted)
+        predicted_of.update(name for name, *_ in predicted)
+        expected_of.update(name for name, *_ in expected)
     rows = {}
-    for name, (correct, found, expected) in sorted(counts.items()):
+    for name in sorted({*predicted_of, *expected_of}):
+        correct = correct_of[name]
         rows[name] = {
-            "precision": correct / max(found, 1),
-            "recall": correct / max(expected, 1),
-            "f1": 2 * correct / max(found + expected, 1),
-            "support": expected,
+            "precision": correct / max(predicted_of[name], 1),
+            "recall": correct / max(expected_of[name], 1),
+            "f1": 2 * correct / max(predicted_of[name] + expected_of[name], 1),
+            "support": expected_of[name],
         }
     return rows
 
 
+def _scored_units(tags, scheme):
+    """Return what a report counts in a sentence: the entities, or (tag, index) of each word."""
+    if scheme is None:
+        return set(zip(tags, itertools.count()))
+    return entities(tags, scheme)
+
+
 def metric_names(output, examples):
     """Return the names of the metrics of `score`, the main one first, without `majority`."""
-    return (*(("f1", "precision", "recall") if _scheme(output, examples) else ()), "accuracy")
+    if _scheme(output, examples) is None:
+        return ("accuracy",)
+    return ("f1", "precision", "recall", "accuracy")
 
 
 def _scheme(output, examples):

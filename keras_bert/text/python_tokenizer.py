@@ -18,20 +18,20 @@ UNKNOWN = "[UNK]"
 _SIGMA = chr(unicode_tables.CAPITAL_SIGMA)
 _SMALL_SIGMA = "σ"  # noqa: RUF001
 _FINAL_SIGMA = chr(unicode_tables.FINAL_SIGMA)
-_SURROGATES = range(0xD800, 0xE000)  # they do not occur in UTF-8 and are removed
+_SURROGATES = range(0xD800, 0xE000)  # code points that UTF-8 cannot encode; they are removed
 _MAX_CACHED = 500_000  # strings; about 100 MB
-_MAX_SPACE = 0x3001  # all white space is below
+_SPACE_LIMIT = 0x3001  # the code points of all white space are below this
 _NEVER = "(?!)"  # matches nothing
 
 
 class Tokens(NamedTuple):
-    """Tokens of one text, lists with a value per token.
+    """The tokens of one text, as lists with a value per token.
 
     Attributes:
         ids: Index in the vocabulary.
         words: Index of the word in the text.
         starts: Index of the first character in the text.
-        limits: Index after the last character, and after the stripped accents that follow it.
+        limits: Index after the last character. Stripped accents after a character belong to it.
     """
 
     ids: list[int]
@@ -93,7 +93,7 @@ class PythonTokenizer:
         return [self._tokenize_text(text) for text in texts]
 
     def tokenize_with_offsets(self, text: str) -> Tokens:
-        """Return the tokens of a text, with their words and their places in the text."""
+        """Return the `Tokens` of a text: ids, words, and offsets in characters."""
         tokens = Tokens([], [], [], [])
         word_index = 0
         for match in self._patterns.word.finditer(self._lower_sigmas(text)):
@@ -132,11 +132,10 @@ class PythonTokenizer:
         characters, sources = self._normalize(word)
         ids, limits = self._split(characters)
         starts = [0, *limits][: len(ids)]
-        return (
-            ids,
-            [sources[start] for start in starts],
-            [self._patterns.end_of_marks(word, sources[limit - 1] + 1) for limit in limits],
-        )
+        source_starts = [sources[start] for start in starts]
+        source_limits = [sources[limit - 1] + 1 for limit in limits]
+        source_limits = [self._patterns.end_of_marks(word, limit) for limit in source_limits]
+        return ids, source_starts, source_limits
 
     def _split(self, characters: str) -> tuple[list[int], list[int]]:
         """Split a normalized word, longest token first. Return the ids and limits of the tokens."""
@@ -163,7 +162,7 @@ class PythonTokenizer:
         return ids, limits
 
     def _normalize(self, word: str) -> tuple[str, Sequence[int]]:
-        """Return the normalized characters of a word, and the index of the source of each."""
+        """Return the normalized characters of a word, and the index in the word of each."""
         if self._patterns.reordered.search(word):
             return self._normalize_in_order(word)
         characters = word.translate(self._replacements)
@@ -176,9 +175,9 @@ class PythonTokenizer:
         return characters, sources
 
     def _normalize_in_order(self, word: str) -> tuple[str, list[int]]:
-        """Do the same, and put combining characters that are kept into canonical order.
+        """Normalize a word with combining characters, which NFD puts into canonical order.
 
-        Accents take part in the order, so they are removed after it.
+        Accents take part in the order, so they are removed last.
         """
         unicode = unicode_tables.tables()
         codes: list[int] = []
@@ -193,7 +192,7 @@ class PythonTokenizer:
         return characters, sorted(sources[index] for index in kept)
 
     def _decompose(self, code: int) -> Sequence[int]:
-        """Return the NFD of a code point, in lower case with `lowercase`."""
+        """Return the NFD of a code point, after lower-casing it if `lowercase` is set."""
         unicode = unicode_tables.tables()
         if unicode.removed[code] or code in _SURROGATES:
             return ()
@@ -201,15 +200,15 @@ class PythonTokenizer:
         return [part for char in lower for part in unicode.decomposition.get(char, (char,))]
 
     def _lower_sigmas(self, text: str) -> str:
-        """Lower each capital sigma: at the end of a word to a final sigma, as `str.lower` does."""
+        """Lower-case each capital sigma as `str.lower` does: a final sigma at the end of a word."""
         if not self.lowercase or _SIGMA not in text:
             return text
         characters = list(text)
         for index, character in enumerate(text):
             if character == _SIGMA:
-                is_after_letter = self._is_cased(reversed(text[:index]))
-                is_before_letter = self._is_cased(text[index + 1 :])
-                is_final = is_after_letter and not is_before_letter
+                follows_letter = self._is_cased(reversed(text[:index]))
+                precedes_letter = self._is_cased(text[index + 1 :])
+                is_final = follows_letter and not precedes_letter
                 characters[index] = _FINAL_SIGMA if is_final else _SMALL_SIGMA
         return "".join(characters)
 
@@ -225,7 +224,7 @@ class PythonTokenizer:
 
 
 class _Cache(dict[str, Any]):
-    """Values of a function of a string. It starts anew when it is full."""
+    """Caches the values of a function of a string. A full cache is emptied."""
 
     def __init__(self, function: Callable[[str], Any]) -> None:
         super().__init__()
@@ -239,14 +238,17 @@ class _Cache(dict[str, Any]):
 
 
 class _Patterns:
-    """Regular expressions from the entries of all code points.
+    """Regular expressions that are made from the table entries of all code points.
 
     Attributes:
-        word: A character that is a word by itself, with its accents; or any other word.
-        resized: A character that normalization removes, or replaces by several.
-        reordered: A character that the canonical order of NFD can move.
-        unusual: What needs care before `str.split`: a capital sigma, or `removed_space`.
-        removed_space: Control characters at which `str.split` splits, and Google does not.
+        word: Matches a word: a character that is isolated, with its accents; or all characters up
+            to white space or an isolated character.
+        resized: Matches a character that normalization removes, or replaces by several.
+        reordered: Matches a character that the canonical order of NFD can move.
+        unusual: Matches a character to replace before `str.split`: a capital sigma or
+            `removed_space`.
+        removed_space: Matches a control character that Google's tokenizer removes. `str.split`
+            would split at it.
     """
 
     def __init__(self, entries: np.ndarray, lowercase: bool) -> None:
@@ -261,32 +263,32 @@ class _Patterns:
         self.resized = re.compile(f"[{_ranges(resized)}]")
         reordered = _ranges(entries & tables.REORDER)
         self.reordered = re.compile(f"[{reordered}]" if reordered else _NEVER)
-        splits = np.array([chr(code).isspace() for code in range(_MAX_SPACE)])
-        is_space = (entries[:_MAX_SPACE] & tables.SPACE) != 0
-        removed_space = _ranges(splits & ~is_space)
+        is_space_of_python = np.array([chr(code).isspace() for code in range(_SPACE_LIMIT)])
+        is_space_of_google = (entries[:_SPACE_LIMIT] & tables.SPACE) != 0
+        removed_space = _ranges(is_space_of_python & ~is_space_of_google)
         self.removed_space = re.compile(f"[{removed_space}]")
-        self.unusual = re.compile(f"[{removed_space}{_SIGMA if lowercase else ''}]")
+        sigma = _SIGMA if lowercase else ""
+        self.unusual = re.compile(f"[{removed_space}{sigma}]")
 
     def end_of_marks(self, word: str, start: int) -> int:
-        """Return the index after the stripped accents from a start."""
+        """Return the index after the stripped accents that begin at `start`, or `start`."""
         match = self._marks.match(word, start)
         return start if match is None else match.end()
 
 
 def _ranges(flags: np.ndarray) -> str:
-    """Return the code points with a flag, as the ranges of a set of a regular expression."""
+    r"""Return the code points with a flag, as ranges such as `\U00000300-\U0000036f`."""
     is_set = np.concatenate([[False], flags != 0, [False]])
     edges = np.flatnonzero(is_set[1:] != is_set[:-1])
-    return "".join(
-        f"\\U{first:08x}-\\U{limit - 1:08x}" for first, limit in edges.reshape(-1, 2).tolist()
-    )
+    ranges = edges.reshape(-1, 2).tolist()  # (first, limit)
+    return "".join(f"\\U{first:08x}-\\U{limit - 1:08x}" for first, limit in ranges)
 
 
 def _replacements(lowercase: bool, strip_accents: bool) -> dict[int, str]:
-    """Return the argument of `str.translate` that normalizes a word without `reordered`."""
+    """Return the table of `str.translate` that normalizes words without `reordered` characters."""
     unicode = unicode_tables.tables()
     replacements = tables.normalization(unicode, lowercase, strip_accents)
-    table = {code: "".join(map(chr, new)) for code, new in replacements.items()}
+    table = {code: "".join(map(chr, codes)) for code, codes in replacements.items()}
     for code in [*np.flatnonzero(unicode.removed).tolist(), *_SURROGATES]:
         table[code] = ""
     return table

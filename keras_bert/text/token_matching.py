@@ -1,7 +1,8 @@
-"""Added tokens as a TensorFlow graph: find tokens that are matched whole in a batch of texts.
+"""Find added tokens, which are matched whole, in a batch of texts, as a TensorFlow graph.
 
-Matches are found as in Hugging Face's tokenizers: the leftmost and then longest match counts, first
-among the exact tokens in the text, then among the others in the normalized text between these.
+The order is that of Hugging Face's tokenizers. First, tokens with `normalized=False` are matched in
+the text itself. Then, the other tokens are matched in the normalized text between these matches.
+Each time the leftmost match counts, and the longest of several at the same position.
 
 For the texts "a [E1]" and "[E1]!" with the exact token "[E1]" of id 9, flat over the batch:
 
@@ -23,8 +24,8 @@ import tensorflow as tf
 from keras_bert.text import tables, unicode_tables, wordpiece
 
 _FLAGS = ("lstrip", "rstrip", "single_word")
-# Letters in Unicode's property Alphabetic that Python does not call letters, and joiners: with
-# these, `\w` is as in Hugging Face's tokenizers.
+# Characters that Hugging Face's tokenizers match with `\w`, although their category is not one of
+# `_WORD_CATEGORIES`: joiners, and symbols with Unicode's property Alphabetic.
 _OTHER_WORD_RANGES = (
     (0x200C, 0x200D), (0x24B6, 0x24E9), (0x1F130, 0x1F149), (0x1F150, 0x1F169), (0x1F170, 0x1F189),
 )  # fmt: skip
@@ -34,8 +35,8 @@ _WORD_CATEGORIES = ("L", "M", "N", "Pc")
 class Characters(typing.NamedTuple):
     """The characters of a batch after normalization, flat over the texts, (m,).
 
-    values: int32, indices into the alphabet
-    source: int64, index of the code point of each
+    values: int32, index of the character in the alphabet
+    source: int64, index of the code point from which the character was made
     is_first: bool, True for the first character of each word
     """
 
@@ -45,7 +46,7 @@ class Characters(typing.NamedTuple):
 
 
 class Matches(typing.NamedTuple):
-    """Matched tokens: their ids, int32 (k,), and where they begin and end, int64 (k,)."""
+    """Matched tokens: `ids` int32 (k,), and `first` and `limit` int64 (k,) as in the example."""
 
     ids: tf.Tensor
     first: tf.Tensor
@@ -57,20 +58,21 @@ class Matcher:
 
     Args:
         tokens: list of `AddedToken`.
-        texts: what is searched for each of them.
+        texts: the text of each token to search for, for example in lower case.
         ids: `{token: id}`.
         alphabet: `tables.Alphabet` of the characters that are searched.
-        separates_cjk: if there are spaces around each CJK ideograph, for `single_word`.
+        separates_cjk: `True` if CJK ideographs are words of their own, so that `single_word` does
+            not count them as letters beside a token.
     """
 
     def __init__(self, tokens, texts, ids, alphabet, separates_cjk=False):
-        number_of: dict[str, int] = {}
-        for number, text in enumerate(texts):
-            number_of.setdefault(text, number)  # the first of equal texts counts
-        numbers = np.array(list(number_of.values()), np.int32)
-        roots = np.full(len(numbers), tables.TRIE_ROOT)
+        index_of_text: dict[str, int] = {}
+        for index, text in enumerate(texts):
+            index_of_text.setdefault(text, index)  # the first of equal texts counts
+        indices = np.array(list(index_of_text.values()), np.int32)
+        roots = np.full(len(indices), tables.TRIE_ROOT)
         arrays = {
-            **tables.trie(list(number_of), numbers, roots, alphabet),
+            **tables.trie(list(index_of_text), indices, roots, alphabet),
             "ids": np.array([ids[token.content] for token in tokens], np.int32),
             "alphabet": alphabet.code_points,
             **{flag: np.array([getattr(token, flag) for token in tokens]) for flag in _FLAGS},
@@ -82,46 +84,55 @@ class Matcher:
                 self._is_word = tf.constant(_word_characters(separates_cjk))
 
     def encode(self, code_points):
-        """Return code points int32 (n,) as characters of the alphabet, int32 (n,)."""
+        """Number code points int32 (n,): 1 + the index in the alphabet, or 0 if absent from it."""
         alphabet = self._constants["alphabet"]
         index = tf.searchsorted(alphabet, code_points)
         index = tf.minimum(index, tf.size(alphabet) - 1)
-        return tf.where(tf.equal(tf.gather(alphabet, index), code_points), index + 1, 0)
+        is_known = tf.equal(tf.gather(alphabet, index), code_points)
+        return tf.where(is_known, index + 1, 0)
 
     def find(self, characters, row_splits, is_space, code_points):
-        """Find the tokens in characters int32 (m,), in rows with splits int64 (rows + 1,).
+        """Return the `Matches` in the characters of rows; a match does not cross rows.
 
-        `is_space` is bool (m,). `code_points` int32 (m,) are those of the characters.
+        Args:
+            characters: as from `encode`, int32 (m,).
+            row_splits: int64 (rows + 1,).
+            is_space: bool (m,).
+            code_points: the code points of the characters, int32 (m,).
         """
         constants = self._constants
-        rows = tf.ragged.row_splits_to_segment_ids(row_splits)
-        limits = tf.gather(row_splits, rows + 1)
-        best = wordpiece.longest_matches(
-            constants, characters, tf.ones_like(rows, tf.bool), tf.cast(limits, tf.int32)
-        )
+        row_per_character = tf.ragged.row_splits_to_segment_ids(row_splits)
+        limits = tf.gather(row_splits, row_per_character + 1)
+        is_first = tf.ones_like(row_per_character, tf.bool)  # a match can begin anywhere
+        best = wordpiece.longest_matches(constants, characters, is_first, tf.cast(limits, tf.int32))
         first = tf.where(best > 0)[:, 0]
         first = tf.boolean_mask(first, _without_overlaps(first, first + _length(best, first)))
         limit = first + _length(best, first)
-        number = tf.bitwise.right_shift(tf.gather(best, first), wordpiece.LENGTH_BITS)
+        # The index of the matched token, (k,).
+        token = tf.bitwise.right_shift(tf.gather(best, first), wordpiece.LENGTH_BITS)
         if self._has["single_word"]:
             is_word = tf.gather(self._is_word, code_points)
-            joined = _is_joined(is_word, first, limit, row_splits, rows)
-            kept = tf.where(~(joined & tf.gather(constants["single_word"], number)))[:, 0]
-            first, limit, number = (tf.gather(each, kept) for each in (first, limit, number))
+            joined = _is_joined(is_word, first, limit, row_splits, row_per_character)
+            refused = joined & tf.gather(constants["single_word"], token)
+            kept = tf.where(~refused)[:, 0]
+            first = tf.gather(first, kept)
+            limit = tf.gather(limit, kept)
+            token = tf.gather(token, kept)
         if self._has["lstrip"] or self._has["rstrip"]:
-            row = tf.gather(rows, first)
+            row = tf.gather(row_per_character, first)
             before, after = _spaces_around(is_space, first, limit)
             before = tf.maximum(before, tf.gather(row_splits, row))
             after = tf.minimum(after, tf.gather(row_splits, row + 1))
-            limit = tf.where(tf.gather(constants["rstrip"], number), after, limit)
-            previous = tf.concat([[0], limit], 0)[:-1]
-            before = tf.maximum(before, previous)  # the match before may have these spaces
-            first = tf.where(tf.gather(constants["lstrip"], number), before, first)
-        return Matches(tf.gather(constants["ids"], number), first, limit)
+            limit = tf.where(tf.gather(constants["rstrip"], token), after, limit)
+            # The spaces between two matches belong to the first one if it has `rstrip`.
+            previous_limit = tf.concat([[0], limit], 0)[:-1]
+            before = tf.maximum(before, previous_limit)
+            first = tf.where(tf.gather(constants["lstrip"], token), before, first)
+        return Matches(tf.gather(constants["ids"], token), first, limit)
 
 
 def normalize(text, lowercase, strip_accents):
-    """Normalize a token as `WordPieceTokenizer` does its texts; white space becomes " "."""
+    """Normalize a token as `WordPieceTokenizer` normalizes texts, with " " for all white space."""
     unicode = unicode_tables.tables()
     chars = [" " if unicode.space[ord(char)] else char for char in text]
     text = "".join(char for char in chars if not unicode.removed[ord(char)])
@@ -134,11 +145,17 @@ def normalize(text, lowercase, strip_accents):
 
 
 def cover_code_points(matches, entries, row_splits):
-    """Make each match a word without a token.
+    """Make each match one word that WordPiece does not split.
 
-    `entries` int32 (n,) are those of the code points. Returns new entries; the splits of the parts
-    of texts between matches; and, for each code point, the id of the token that begins there or
-    -1, int32 (n,), and the last code point of that token, int64 (n,).
+    Args:
+        matches: `Matches` in the code points.
+        entries: the table entry of each code point, int32 (n,).
+        row_splits: int64 (rows + 1,).
+
+    Returns:
+        The new entries, int32 (n,); row splits of the texts that are also split at matches; the id
+        of the token that begins at each code point or -1, int32 (n,); and the index of the last
+        code point of that token, int64 (n,).
     """
     size = tf.size(entries)
     entries = tf.where(_are_inside(matches, size), tables.REMOVED, entries)
@@ -152,19 +169,21 @@ def cover_code_points(matches, entries, row_splits):
 
 
 def cover_characters(matches, characters, is_space):
-    """Make each match in `Characters` a word without a token, and drop the spaces.
+    """Make each match in `Characters` one word that WordPiece does not split, and drop the spaces.
 
-    Returns `Characters`; and, for each, the id of the token that begins there or -1, int32 (m,),
-    and the last code point of that token, int64 (m,).
+    Returns the new `Characters`; the id of the token that begins at each character or -1, int32
+    (m,); and the index of the last code point of that token, int64 (m,).
     """
     size = tf.size(characters.values)
     begins = _counts(matches.first, size) > 0
-    edges = tf.concat([tf.cast(tf.where(characters.is_first)[:, 0], tf.int64), *matches[1:]], 0)
+    first_of_words = tf.cast(tf.where(characters.is_first)[:, 0], tf.int64)
+    edges = tf.concat([first_of_words, matches.first, matches.limit], 0)
     word = tf.cumsum(_counts(edges, size + 1))[:-1]
     ids = _scatter(tf.fill([size], -1), matches.first, matches.ids)
     ends = tf.gather(characters.source, matches.limit - 1)
     last = _scatter(characters.source, matches.first, ends)
-    kept = tf.where(begins | ~is_space & ~_are_inside(matches, size))[:, 0]
+    is_outside = ~is_space & ~_are_inside(matches, size)
+    kept = tf.where(begins | is_outside)[:, 0]
     word = tf.gather(word, kept)
     is_first = tf.concat([tf.ones_like(word[:1], tf.bool), tf.not_equal(word[1:], word[:-1])], 0)
     values = tf.gather(tf.where(begins, 0, characters.values), kept)
@@ -177,30 +196,35 @@ def _length(best, index):
 
 
 def _without_overlaps(first, limit):
-    """Return True for the matches that are left if the leftmost one counts; bool (k,).
+    """Return True for the matches that remain if the leftmost match counts; bool (k,).
 
-    The match that follows one is the first that begins at its end or later. The matches that can be
-    reached from the very first one are left. `reached` holds those in fewer than `distance` steps.
+    The next match after a match is the first one that begins at its limit or later. The matches
+    that remain are the first match and all that are reached from it in such steps. The loop doubles
+    `distance`: `following` leads `distance` steps on, and `reached` has the matches that take fewer
+    than `distance` steps. For matches at 0-3, 2-5, 3-4 and 4-6:
+
+        following (1 step)   2 4 3 4    (4: the end)
+        reached              T F T T
     """
     size = tf.size(first)
     following = tf.concat([tf.searchsorted(first, limit), [size]], 0)
 
     def step(distance, following, reached):
-        then = tf.math.unsorted_segment_max(tf.cast(reached, tf.int32), following, size + 1) > 0
-        return distance * 2, tf.gather(following, following), reached | then
+        counts = tf.math.unsorted_segment_max(tf.cast(reached, tf.int32), following, size + 1)
+        return distance * 2, tf.gather(following, following), reached | (counts > 0)
 
-    some = tf.TensorShape([None])
+    any_length = tf.TensorShape([None])
     *_, reached = tf.while_loop(
         lambda distance, following, reached: distance < size,
         step,
         (tf.constant(1), following, tf.range(size + 1) < 1),
-        shape_invariants=(tf.TensorShape([]), some, some),
+        shape_invariants=(tf.TensorShape([]), any_length, any_length),
     )
     return reached[:-1]
 
 
 def _is_joined(is_word, first, limit, row_splits, rows):
-    """Return True for matches beside which their row has a letter, digit or `_`; bool (k,)."""
+    """Return True for matches with a letter, digit or `_` beside them in their row; bool (k,)."""
     row = tf.gather(rows, first)
     padded = tf.concat([[False], is_word, [False]], 0)
     before = tf.gather(padded, first) & (first > tf.gather(row_splits, row))
@@ -209,7 +233,7 @@ def _is_joined(is_word, first, limit, row_splits, rows):
 
 
 def _spaces_around(is_space, first, limit):
-    """Return where the spaces before each match begin and those after it end; int64 (k,)."""
+    """Return the start of the spaces before each match, and the end of those after; int64 (k,)."""
     others = tf.where(~is_space)[:, 0]
     index = tf.searchsorted(others, first)
     before = tf.gather(tf.concat([[-1], others], 0), index) + 1
@@ -219,7 +243,7 @@ def _spaces_around(is_space, first, limit):
 
 
 def _are_inside(matches, size):
-    """Return True for the elements of matches, of `size` elements."""
+    """Return True for the indices below `size` that are inside a match, bool (size,)."""
     changes = _counts(matches.first, size + 1) - _counts(matches.limit, size + 1)
     return tf.cumsum(changes)[:-1] > 0
 

@@ -85,7 +85,8 @@ class WordPieceTokenizer:
         """Make the matchers of added tokens, and return the normalized texts of these tokens."""
         exact = [token for token in self.added_tokens if not token.normalized]
         contents = [token.content for token in exact]
-        self._exact_matcher = self._normalized_matcher = None
+        self._exact_matcher = None
+        self._normalized_matcher = None
         if exact:
             alphabet = tables.Alphabet(contents)
             self._exact_matcher = token_matching.Matcher(exact, contents, self._ids, alphabet)
@@ -276,9 +277,11 @@ class WordPieceTokenizer:
         )
         characters, ids, last = token_matching.cover_characters(matches, characters, is_space)
         source = characters.source
-        is_exact = tf.gather(added_ids, source) >= 0
-        ids = tf.where(is_exact, tf.gather(added_ids, source), ids)
-        return characters, ids, tf.where(is_exact, tf.gather(added_last, source), last)
+        exact_ids = tf.gather(added_ids, source)
+        is_exact = exact_ids >= 0
+        ids = tf.where(is_exact, exact_ids, ids)
+        last = tf.where(is_exact, tf.gather(added_last, source), last)
+        return characters, ids, last
 
     def _normalize(self, entries, code_points, row_splits, boundary):
         options = (self.lowercase, self.strip_accents)

@@ -191,9 +191,11 @@ def _plot_confusion(output, examples, answers):
         color = "white" if shares[row, column] > 0.5 else "black"
         axes.text(column, row, str(count), ha="center", va="center", color=color, fontsize=8)
     ticks = range(len(output.labels))
-    labels, note = output.labels, ""
+    labels = output.labels
+    note = ""
     if any(drawable(label) != label for label in labels):
-        labels, note = list(map(str, ticks)), " (index of the label)"
+        labels = [str(index) for index in ticks]
+        note = " (index of the label)"
         key = ", ".join(f"{index}: {label}" for index, label in enumerate(output.labels))
         print_line(f"no font has the characters of all labels. In the confusion matrix, {key}")
     # Do not parse a label such as "$" as a formula.

@@ -24,7 +24,9 @@ _MAX_DEPTH = 32  # of groups in groups; the time to visit them is quadratic
 def is_below(name: str) -> bool:
     """Return True if a path from a file stays below its folder, on every system."""
     parts = name.replace("\\", "/").split("/")
-    return bool(name) and name.isprintable() and ":" not in name and not {"", ".", ".."} & {*parts}
+    if any(part in ("", ".", "..") for part in parts):
+        return False
+    return name.isprintable() and ":" not in name
 
 
 def check_zip(file: Path | IO[bytes]) -> list[zipfile.ZipInfo]:
@@ -72,7 +74,9 @@ class _LimitedReads:
         self._read = file.read
 
     def read(self, size: int = -1) -> bytes:
-        data = self._read(_MAX_DIRECTORY + 1 if size < 0 else min(size, _MAX_DIRECTORY + 1))
+        is_unlimited = size < 0
+        limit = _MAX_DIRECTORY + 1
+        data = self._read(limit if is_unlimited else min(size, limit))
         if len(data) > _MAX_DIRECTORY:
             raise ValueError(
                 f"a list of members of more than {_MAX_DIRECTORY} bytes; at most {MAX_MEMBERS} "
@@ -172,7 +176,7 @@ class _ObjectCheck:
 
 
 def _check_links(name: str, group: Any) -> None:
-    """Check that all names of a group stand for objects of this file."""
+    """Check that each name in a group is an object of this file, and not a link to another."""
     import h5py
 
     if len(group) > _MAX_OBJECTS:
@@ -190,7 +194,7 @@ def _is_bfloat16(dataset: Any) -> bool:
 
 
 def _check_storage(name: str, dataset: Any) -> None:
-    """Check that a dataset has numbers that stand in the file as they are."""
+    """Check that a dataset has numbers, which the file stores contiguous and uncompressed."""
     import h5py
 
     if dataset.external or dataset.is_virtual:
@@ -198,7 +202,8 @@ def _check_storage(name: str, dataset: Any) -> None:
     if dataset.id.get_create_plist().get_nfilters():
         raise ValueError(f"{name!r:.80} is compressed; it must be stored uncompressed")
     is_enumeration = h5py.check_enum_dtype(dataset.dtype) is not None
-    if is_enumeration or not (dataset.dtype.kind in "biuf" or _is_bfloat16(dataset)):
+    is_number = dataset.dtype.kind in "biuf" or _is_bfloat16(dataset)
+    if is_enumeration or not is_number:
         raise ValueError(f"{name!r:.80} must hold numbers, received {dataset.dtype}")
     stored = dataset.id.get_storage_size()
     if dataset.nbytes > stored:

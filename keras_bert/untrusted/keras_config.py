@@ -17,17 +17,17 @@ from keras_bert.runtime.escaping import printable, shown
 from keras_bert.untrusted import keras_objects
 from keras_bert.untrusted.keras_objects import Kind
 
-_MAX_DEPTH = 100  # of nested JSON values; a model in a model takes four of them
+_MAX_DEPTH = 100  # levels of nested JSON values; a model in a model takes four levels
 _MAX_VALUES = 1_000_000
 _MAX_LAYERS = 500  # Keras takes about 10 ms to build each
-# Calls of layers plus their inputs, those in nested models counted for each call of the model.
+# Calls of layers plus their inputs. A nested model counts once for each of its calls.
 _MAX_CALLS = 10_000
 _MAX_POLICIES = 5_000  # paths of dtype policies; Keras tries each for each layer
 _MAX_DIMENSIONS = 16  # of a shape
-_LAYERS_PER_HIDDEN_LAYER = 4  # of an encoder
+_LAYERS_PER_HIDDEN_LAYER = 4  # Keras layers in a hidden layer of an encoder
 _MAX_TEXT = 1000  # characters of an argument
 _MAX_ARGUMENTS = 1000  # tensors or numbers in a list of a call; shapes of a layer
-_VALUES_PER_CALL = 100  # Keras reads so many values in the time of a call
+_VALUES_PER_CALL = 100  # reading 100 values takes Keras as long as a call of a layer
 _MAX_INTEGER = 2**53
 _PATH = re.compile(r"[\w/-]{1,500}")
 _DTYPE = re.compile(r"[a-z0-9_/-]{1,40}")
@@ -42,9 +42,9 @@ class Refused(ValueError):
 
 
 def rewrite(config: dict[str, Any]) -> dict[str, Any]:
-    """Return the config of a model with nothing but listed objects; other objects are `Refused`.
+    """Return the config of a model, rewritten to name only objects in `keras_objects`.
 
-    The configs of optimizers, losses and metrics are left out.
+    Raise `Refused` for any other object. Leave out the configs of optimizers, losses and metrics.
     """
     _check_size(config)
     rewritten = _object(config, (*keras_objects.MODELS, keras_objects.OWN_LAYERS))
@@ -52,8 +52,11 @@ def rewrite(config: dict[str, Any]) -> dict[str, Any]:
     return rewritten
 
 
-def _count_text(number: int) -> str:
-    return str(number) if number < 10**6 else f"10**{math.floor(math.log10(number))} or more"
+def _count_text(count: int) -> str:
+    """Return a count for an error. Python refuses to print a number of thousands of digits."""
+    if count < 10**6:
+        return str(count)
+    return f"10**{math.floor(math.log10(count))} or more"
 
 
 def _check_size(config: Any) -> None:
@@ -81,7 +84,7 @@ def _children(item: Any) -> Iterator[Any]:
 
 
 def _object(item: Any, kinds: tuple[Kind, ...]) -> dict[str, Any]:
-    """Rewrite an object of one of some kinds: module, class, config."""
+    """Rewrite the module, the class and the config of an object of one of the given kinds."""
     if not isinstance(item, dict):
         raise Refused(f"its config has {shown(item)} in place of an object")
     kind = _kind_of(item, kinds)
@@ -140,7 +143,7 @@ def _config(kind: Kind, config: dict[str, Any], class_name: str) -> dict[str, An
         return _arguments_with_layers(class_name, config, "layers", keras_objects.LAYERS)
     if class_name == "StackedRNNCells":
         return _arguments_with_layers(class_name, config, "cells", (keras_objects.CELLS,))
-    for option in ("unroll", "stateful"):  # computes when the layer is built
+    for option in ("unroll", "stateful"):  # with these, Keras computes when it builds the layer
         if config.get(option):
             raise Refused(f"it contains {class_name} with {option}=True; save it with False")
     arguments = {}
@@ -247,7 +250,7 @@ def _layer_with_calls(item: Any) -> dict[str, Any]:
     rewritten["inbound_nodes"] = [_call(node) for node in _list(item.get("inbound_nodes"))]
     is_operation = rewritten["module"] in keras_objects.OPERATIONS.modules
     if not is_operation and _has_arrays(rewritten["inbound_nodes"]):
-        # Such as a mask, with which layers compute at once.
+        # Keras computes at once if a layer gets an array, such as a mask.
         raise Refused(f"its layer {shown(rewritten['name'])} is called with an array")
     is_input = rewritten["class_name"] == "InputLayer"
     has_inputs = bool(rewritten["inbound_nodes"])
@@ -259,7 +262,7 @@ def _layer_with_calls(item: Any) -> dict[str, Any]:
 
 
 def _call(node: Any) -> dict[str, Any]:
-    """Rewrite the arguments of one call. A call without a symbolic input would run at once."""
+    """Rewrite the arguments of one call. Keras would run a call without symbolic input at once."""
     if not isinstance(node, dict):
         raise Refused("its config has a call in the format of Keras 2; save the model with Keras 3")
     call = {
@@ -288,7 +291,7 @@ def _call_argument(value: Any) -> Any:
     if not isinstance(config, dict):
         raise Refused(f"it contains {_name(value)}, which can run code or is not known")
     if class_name == "__slice__":
-        # Keras does not find a tensor in a slice, and would compute at once.
+        # Only integers: Keras does not find a tensor in a slice, and would compute at once.
         parts = {part: _index(config.get(part)) for part in ("start", "stop", "step")}
         return {"class_name": class_name, "config": parts}
     if class_name in _ARRAYS and _is_in(config.get("dtype"), keras_objects.DTYPES):
@@ -325,13 +328,14 @@ def _input_names(layer: dict[str, Any]) -> set[str]:
 
 
 def _check_order(layers: list[dict[str, Any]]) -> None:
-    """Check how often Keras tries to call layers before their inputs are there.
+    """Check how often Keras tries to call layers before their inputs exist.
 
-    Keras goes through the layers again and again. It tries the calls of each layer up to the first
-    whose inputs are missing, and reads the arguments of a call each time.
+    Keras goes through the layers again and again. In each round, it tries the calls of a layer up
+    to the first call whose inputs are missing, and it reads the arguments of a call at each try.
     """
     calls_left = {layer["name"]: _waiting_calls(layer) for layer in layers}
-    calls_done = {layer["name"]: int(not calls_left[layer["name"]]) for layer in layers}
+    # An input layer has no calls, but one output.
+    calls_done = {name: 0 if calls else 1 for name, calls in calls_left.items()}
     work = 0
     is_progressing = True
     while is_progressing:
@@ -352,12 +356,16 @@ def _check_order(layers: list[dict[str, Any]]) -> None:
 
 
 def _waiting_calls(layer: dict[str, Any]) -> list[tuple[list[tuple[str, int]], int]]:
-    """Return the calls of a layer, last first: the outputs that each one takes, and its cost."""
+    """Return the calls of a layer, the last call first, as pairs of inputs and cost.
+
+    An input is the name of a layer and the index of its call.
+    """
     calls = []
     for node in reversed(layer["inbound_nodes"]):
         histories = [tensor["keras_history"] for tensor in _tensors(node)]
         inputs = [(name, call) for name, call, _ in histories]
-        calls.append((inputs, 1 + len(inputs) + _count_values(node) // _VALUES_PER_CALL))
+        cost = 1 + len(inputs) + _count_values(node) // _VALUES_PER_CALL
+        calls.append((inputs, cost))
     return calls
 
 
@@ -366,7 +374,10 @@ def _count_values(value: Any) -> int:
 
 
 def _check_used(inputs_of: dict[str, set[str]], outputs: set[str]) -> None:
-    """Check that the outputs depend on all layers. Keras does not count variables of others."""
+    """Check that the outputs depend on all layers.
+
+    Keras does not list the variables of an unused layer among those of the model.
+    """
     used: set[str] = set()
     unvisited = list(outputs)
     while unvisited:
@@ -439,7 +450,9 @@ def _count_calls(item: dict[str, Any]) -> int:
 def _count_all_calls(layer: dict[str, Any]) -> int:
     """Return the calls of layers in all calls of a layer, and the inputs of the layer."""
     nodes = layer.get("inbound_nodes", ())
-    return _count_calls(layer) * max(1, len(nodes)) + sum(1 for _ in _tensors(nodes))
+    calls = max(1, len(nodes))
+    inputs = sum(1 for _ in _tensors(nodes))
+    return calls * _count_calls(layer) + inputs
 
 
 def _count_policies(value: Any) -> int:
@@ -449,7 +462,10 @@ def _count_policies(value: Any) -> int:
 
 
 def _calls_to_build(item: dict[str, Any]) -> int:
-    """Return the calls of layers while a model is built. `Sequential` repeats them per layer."""
+    """Return the calls of layers while Keras builds a model.
+
+    A `Sequential` calls the layers that it has so far again for each layer that is added.
+    """
     layers = _inner_layers(item)
     calls = 0
     for index, layer in enumerate(layers):

@@ -31,9 +31,9 @@ _MAX_EXTRA_BYTES = 2**16
 
 
 def load(file: Path) -> keras.Model:
-    """Load a `.keras` file of listed objects.
+    """Load a `.keras` file that has only the objects in `keras_objects`.
 
-    Raise `Refused` or another `ValueError` for a file that is damaged or has anything else.
+    Raise `Refused` for any other object, and another `ValueError` for a damaged file.
     """
     with tempfile.TemporaryDirectory(prefix="keras_bert-") as temporary:
         folder = Path(temporary)
@@ -58,11 +58,11 @@ def contains_code(file: Path) -> bool:
 
 
 def _read_config(file: Path) -> dict[str, Any]:
-    names = {member.filename: member for member in containers.check_zip(file)}
+    members = {member.filename: member for member in containers.check_zip(file)}
     for name in (_CONFIG, _WEIGHTS):
-        if name not in names:
+        if name not in members:
             raise ValueError(f"{name} is missing")
-    if names[_CONFIG].file_size > _MAX_CONFIG:
+    if members[_CONFIG].file_size > _MAX_CONFIG:
         raise ValueError(f"{_CONFIG} has more than {_MAX_CONFIG} bytes")
     with zipfile.ZipFile(file) as archive:
         return reading.parse_json(archive.read(_CONFIG), _CONFIG)
@@ -71,10 +71,12 @@ def _read_config(file: Path) -> dict[str, Any]:
 def _unpack(file: Path, folder: Path) -> None:
     """Unpack the weights and the vocabularies. Other members are not read."""
     with zipfile.ZipFile(file) as archive:
-        names = [name for name in archive.namelist() if _VOCABULARY.fullmatch(name)]
-        if len(names) > _MAX_VOCABULARIES:
-            raise ValueError(f"it has {len(names)} vocabularies")
-        for name in (_WEIGHTS, *names):
+        vocabularies = [name for name in archive.namelist() if _VOCABULARY.fullmatch(name)]
+        if len(vocabularies) > _MAX_VOCABULARIES:
+            raise ValueError(
+                f"it has {len(vocabularies)} vocabularies, at most {_MAX_VOCABULARIES} are allowed"
+            )
+        for name in (_WEIGHTS, *vocabularies):
             target = folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
             with archive.open(name) as packed, open(target, "wb") as unpacked_file:
@@ -99,22 +101,23 @@ def _check_weights(file: Path, config: dict[str, Any]) -> dict[str, containers.D
 
 
 class _Budget:
-    """Bytes that the variables of a model may take, by the size of its weights file."""
+    """Limits the bytes of a model's variables to a multiple of the size of its weights file."""
 
-    def __init__(self, stored: int) -> None:
-        self._stored = stored
-        self._declared = 0
+    def __init__(self, stored_bytes: int) -> None:
+        self._stored_bytes = stored_bytes
+        self._declared_bytes = 0
 
     def check(self, variable: keras.Variable) -> None:
-        self._declared += math.prod(variable.shape) * _item_bytes(variable.dtype)
-        if self._declared > _MAX_BYTES_PER_BYTE * self._stored + _MAX_EXTRA_BYTES:
+        self._declared_bytes += math.prod(variable.shape) * _item_bytes(variable.dtype)
+        if self._declared_bytes > _MAX_BYTES_PER_BYTE * self._stored_bytes + _MAX_EXTRA_BYTES:
             raise ValueError(
-                f"the config declares at least {self._declared:.3g} bytes of weights, but the file "
-                f"has {self._stored:.3g}"
+                f"the config declares at least {self._declared_bytes:.3g} bytes of weights, but "
+                f"the file has {self._stored_bytes:.3g}"
             )
 
 
 def _item_bytes(dtype: str) -> int:
+    """Return the bytes of a number, which the name of its dtype states in bits."""
     bits = re.search(r"\d+", dtype)
     return max(1, int(bits[0]) // 8) if bits else 1
 
@@ -122,16 +125,16 @@ def _item_bytes(dtype: str) -> int:
 def _check_dtypes(datasets: dict[str, containers.Dataset], variables: list[keras.Variable]) -> None:
     """Check that no number changes when Keras converts it to the dtype of its variable.
 
-    A dataset has no more of its variable than the shape.
+    The file does not say which variable a dataset belongs to, so all variables of its shape count.
     """
-    exact: dict[tuple[int, ...], set[str]] = {}
+    dtypes_of_shape: dict[tuple[int, ...], set[str]] = {}
     for variable in variables:
-        dtypes = exact.setdefault(tuple(variable.shape), set())
+        dtypes = dtypes_of_shape.setdefault(tuple(variable.shape), set())
         dtypes.add(_class_of_dtype(variable.dtype))
     for name, dataset in datasets.items():
-        if name.startswith(_OPTIMIZER):  # is not read
+        if name.startswith(_OPTIMIZER):  # `load` does not read the optimizer
             continue
-        dtypes = exact.get(dataset.shape, set())
+        dtypes = dtypes_of_shape.get(dataset.shape, set())
         if dtypes and _class_of_dtype(dataset.dtype) not in dtypes:
             raise ValueError(
                 f"{name!r} in {_WEIGHTS} has the dtype {dataset.dtype}, and the model needs "

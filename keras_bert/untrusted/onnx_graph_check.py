@@ -25,7 +25,7 @@ _OPS = {
     "Identity", "MatMul", "Max", "Mul", "Pow", "ReduceMax", "ReduceMean", "ReduceSum", "Relu",
     "Reshape", "Shape", "Sigmoid", "Slice", "Softmax", "Sqrt", "Squeeze", "Sub", "Tanh",
     "Transpose", "Unsqueeze",
-    # of int8 models
+    # Only int8 models have these.
     "DequantizeLinear", "DynamicQuantizeLinear", "MatMulInteger",
 }  # fmt: skip
 # `TensorProto.DataType` -> bytes per element.
@@ -57,6 +57,8 @@ def check(file: Path) -> None:
 
 
 class _Checker:
+    """Checks the messages of one graph, and counts their fields."""
+
     def __init__(self, data: Any) -> None:
         self._data = data
         self._fields = 0
@@ -81,7 +83,7 @@ class _Checker:
                     raise ValueError(f"the op {printable(op, 80)!r}")
             elif name == "attribute":
                 for _ in self._read("AttributeProto", _ATTRIBUTE, first, last):
-                    pass
+                    pass  # `_read` checks the fields
 
     def _check_weight(self, start: int, end: int) -> None:
         """Check that the file holds each element of a weight."""
