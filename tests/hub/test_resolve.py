@@ -148,6 +148,7 @@ def test_named_models_fail_fast_without_a_network(tmp_path, name, other):
     assert lines[0].endswith(f"trying {other}")
 
 
+@pytest.mark.slow  # it waits for 4 s
 def test_a_hub_that_accepts_no_connection_fails_fast(tmp_path):
     """A firewall that drops packets is like a server that accepts no more connections."""
     with contextlib.ExitStack() as stack:
