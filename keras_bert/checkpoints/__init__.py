@@ -75,10 +75,11 @@ def _raise_if_unreadable(path: Path) -> None:
         (each for each in (path, *path.absolute().parents[:2]) if _is_encoder_export(each)), None
     )
     if exported is not None:
+        encoder = repr(str(exported / "encoder/1"))
         raise ValueError(
             f"{path} is an export of an encoder and its preprocessor, which cannot be loaded. Load "
             "the model that was exported, or use "
-            f"keras_bert.HubLayer({str(exported / 'encoder/1')!r:.80})"
+            f"keras_bert.HubLayer({encoder})"
         )
     # `export` writes models.config beside the versions of a model.
     folder = path.absolute().parent if (path / "saved_model.pb").is_file() else path

@@ -126,7 +126,7 @@ def check_tokens(source: object, vocabulary: Sequence[str]) -> None:
     if len(longest) > _MAX_TOKEN:
         raise ValueError(
             f"{source}: a token must have at most {_MAX_TOKEN} characters, received "
-            f"{longest[:40]!r}..., which has {len(longest)}"
+            f"{longest!r:.40}..., which has {len(longest)}"
         )
     characters = sum(map(len, vocabulary))
     if len(vocabulary) > MAX_TOKENS or characters > _MAX_VOCABULARY:

@@ -137,7 +137,7 @@ def _check_dtypes(datasets: dict[str, containers.Dataset], variables: list[keras
         dtypes = dtypes_of_shape.get(dataset.shape, set())
         if dtypes and _class_of_dtype(dataset.dtype) not in dtypes:
             raise ValueError(
-                f"{name!r} in {_WEIGHTS} has the dtype {dataset.dtype}, and the model needs "
+                f"{name!r:.80} in {_WEIGHTS} has the dtype {dataset.dtype}, and the model needs "
                 f"{' or '.join(sorted(dtypes))}"
             )
 

@@ -357,7 +357,7 @@ def test_vocabulary_of_many_lines(tmp_path):
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 VOCABULARIES = {
-    "long": (["a" * 20_000_000], "at most 1000 characters, received 'a{40}'..., which has 2000000"),
+    "long": (["a" * 20_000_000], "at most 1000 characters, received 'a{39}..., which has 2000000"),
     "prefixes": (["a" * length for length in range(1, 1010)], "which has 1009"),
     "bytes": ([f"{number:0999}" for number in range(34_000)], "at most 1048576 tokens of 33554432"),
 }
@@ -627,12 +627,12 @@ def test_a_corpus_that_decompresses_to_gigabytes(tmp_path, monkeypatch, kind):
     monkeypatch.setattr(text_files, "_ALWAYS_ALLOWED_BYTES", 2**25)
     monkeypatch.setattr(text_files, "_MAX_EXPANSION", 100)
     file = tmp_path / "corpus"
-    file.write_bytes(bombs(2**26)[kind])
+    file.write_bytes(bombs(2**27)[kind])
     memory.reset_peak()
     before = memory.resident()
     with pytest.raises(ValueError, match="at most 33554432 bytes; .*decompress it and use"):
         list(corpus.documents(file))
-    assert memory.peak() - before < 30e6
+    assert memory.peak() - before < 60e6
 
 
 def test_xz_that_declares_a_large_window(tmp_path):
