@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from keras_bert.runtime.escaping import printable
+from keras_bert.runtime.escaping import shown
 from keras_bert.untrusted import protobuf
 
 _MAX_FIELDS = 2**17  # BERT-Large in int8 has 2**14
@@ -80,7 +80,7 @@ class _Checker:
             if name == "op_type":
                 op = self._data[first:last].decode("utf-8", "replace")
                 if op not in _OPS:
-                    raise ValueError(f"the op {printable(op, 80)!r}")
+                    raise ValueError(f"the op {shown(op)}")
             elif name == "attribute":
                 for _ in self._read("AttributeProto", _ATTRIBUTE, first, last):
                     pass  # `_read` checks the fields
