@@ -4,7 +4,7 @@ import functools
 
 import keras
 
-from keras_bert import keras_internals
+from keras_bert import keras_private
 from keras_bert.layers import Embeddings, Pooler, SentencePooling, TransformerBlock
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.token_model import TokenModel
@@ -202,7 +202,7 @@ class BertEncoder(TokenModel):
             # After `quantize`, the policies of the layers differ. A map by path restores each.
             quantized = {
                 layer.path: layer.dtype_policy
-                for layer in keras_internals.all_layers(self, include_self=False)
+                for layer in keras_private.all_layers(self, include_self=False)
                 if getattr(layer, "quantization_mode", None) is not None
             }
             if quantized:
@@ -218,7 +218,7 @@ class BertEncoder(TokenModel):
             "dtype": keras.dtype_policies.serialize(dtype),
             "trainable": self.trainable,
         }
-        if frozen := keras_internals.frozen_layers(self):
+        if frozen := keras_private.frozen_layers(self):
             config["frozen_layers"] = frozen
         if self.fresh_pooler:
             config["fresh_pooler"] = True
@@ -248,7 +248,7 @@ class BertEncoder(TokenModel):
         config = {**self.get_config(), "preprocessor": self.preprocessor, **options}
         config.pop("frozen_layers", None)  # `freeze_like` also freezes single variables
         encoder = type(self).from_config(config)
-        keras_internals.enable_lora_like(self, encoder)
+        keras_private.enable_lora_like(self, encoder)
         shapes = [[weight.shape for weight in each.weights] for each in (self, encoder)]
         if shapes[0] != shapes[1]:
             raise ValueError(
@@ -257,7 +257,7 @@ class BertEncoder(TokenModel):
             )
         encoder.set_weights(self.get_weights())
         if "trainable" not in options:
-            keras_internals.freeze_like(self, encoder)
+            keras_private.freeze_like(self, encoder)
         self._copy_source(encoder)
         return encoder
 
@@ -281,7 +281,7 @@ class BertEncoder(TokenModel):
         112
         """
         rank = as_integer("rank", rank, 1)
-        layers = keras_internals.all_layers(self)
+        layers = keras_private.all_layers(self)
         dense = [layer for layer in layers if isinstance(layer, keras.layers.Dense)]
         if any(layer.lora_enabled for layer in dense):
             raise ValueError("LoRA is already enabled; load the encoder again for another rank")
@@ -310,7 +310,7 @@ class BertEncoder(TokenModel):
         >>> encoder.keep_layers([0, 2]).bert_config["num_hidden_layers"]
         2
         """
-        if any(getattr(layer, "lora_enabled", None) for layer in keras_internals.all_layers(self)):
+        if any(getattr(layer, "lora_enabled", None) for layer in keras_private.all_layers(self)):
             raise ValueError(
                 "keep_layers needs an encoder without LoRA; call it before enable_lora"
             )
@@ -326,7 +326,7 @@ class BertEncoder(TokenModel):
         pairs |= {f"layer_{new}": f"layer_{old}" for new, old in enumerate(layers)}
         for new, old in pairs.items():
             encoder.get_layer(new).set_weights(self.get_layer(old).get_weights())
-            keras_internals.freeze_like(self.get_layer(old), encoder.get_layer(new))
+            keras_private.freeze_like(self.get_layer(old), encoder.get_layer(new))
         self._copy_source(encoder)
         return encoder
 
@@ -347,7 +347,7 @@ class BertEncoder(TokenModel):
         frozen = config.pop("frozen_layers", ())
         fresh_pooler = config.pop("fresh_pooler", False)
         encoder = cls(**config)
-        keras_internals.freeze_layers(encoder, frozen)
+        keras_private.freeze_layers(encoder, frozen)
         encoder.fresh_pooler = fresh_pooler
         return encoder
 
@@ -436,7 +436,7 @@ def _check_keys(inputs):
 def _check_single_segment(inputs):
     """Raise a `ValueError` for a pair of texts, if the inputs have values."""
     types = inputs.get("input_type_ids") if isinstance(inputs, dict) else None
-    if types is None or not keras_internals.has_value(types):
+    if types is None or not keras_private.has_value(types):
         return
     if keras.ops.any(keras.ops.not_equal(types, 0)):
         raise ValueError(

@@ -9,7 +9,7 @@ to keep the intermediate results.
 import keras
 import tensorflow as tf
 
-from keras_bert import keras_internals
+from keras_bert import keras_private
 from keras_bert.encoder import INPUTS, BertEncoder, positions_of_last_layer
 from keras_bert.layers.dropout import random_bits
 from keras_bert.layers.encoder_layers import MASKED_LOGIT
@@ -34,7 +34,7 @@ def can_train(model):
         encoder = find_encoder(model)
     except ValueError:
         return False
-    layers = keras_internals.all_layers(encoder)
+    layers = keras_private.all_layers(encoder)
     return (
         type(encoder) is BertEncoder
         and encoder in model.layers
@@ -71,7 +71,7 @@ class TrainedModel(keras.Model):
     def call(self, inputs, training=None):
         if not training:
             return self.model(inputs, training=False)
-        return keras_internals.run_with(
+        return keras_private.run_with(
             self.model, inputs, {self._encoder: self._encode}, training=True
         )
 
@@ -80,7 +80,7 @@ class TrainedModel(keras.Model):
         with tf.GradientTape() as tape:
             outputs = self(x, training=True)
             loss = self.compute_loss(x, y, outputs, weights)
-            keras_internals.update_loss(self, loss)
+            keras_private.update_loss(self, loss)
         variables = [variable.value for variable in self.trainable_variables]
         gradients = tape.gradient(loss, variables)
         # XLA takes longer to sum the gradients of an embedding, and for the norm.

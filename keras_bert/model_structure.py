@@ -2,7 +2,7 @@
 
 import keras
 
-from keras_bert import keras_internals
+from keras_bert import keras_private
 from keras_bert.encoder import BertEncoder
 from keras_bert.layers import TaskOutput
 
@@ -34,7 +34,7 @@ def find_encoder(model):
         if isinstance(layer, BertEncoder):
             found[id(layer)] = layer
         else:
-            pending.extend(keras_internals.direct_sublayers(layer))
+            pending.extend(keras_private.direct_sublayers(layer))
     if len(found) != 1:
         raise ValueError(f"the model must hold one BertEncoder; {model.name!r} has {len(found)}")
     return found.popitem()[1]

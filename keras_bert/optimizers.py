@@ -9,7 +9,7 @@ import math
 import keras
 from keras import ops
 
-from keras_bert.keras_internals import BertOptimizerMixin, SettableRateMixin
+from keras_bert.keras_private import BertOptimizerMixin, SettableRateMixin
 
 __all__ = [
     "AdamW",

@@ -7,7 +7,7 @@ cross-contamination.
 
 import keras
 
-from keras_bert import keras_internals
+from keras_bert import keras_private
 from keras_bert.encoder import BertEncoder
 from keras_bert.layers import GatherTexts, SentencePooling, UnitLength
 from keras_bert.model_structure import find_encoder, find_task
@@ -118,11 +118,11 @@ def can_be_packed(model):
     # The head must read the default output of the encoder, not, for example, a lower layer.
     tensor = model.output
     for _ in head:
-        tensor = keras_internals.parent_tensors(tensor)[0]
+        tensor = keras_private.parent_tensors(tensor)[0]
     paths = [path for path, _ in keras.tree.flatten_with_path(encoder.output)]
     reads_sequence = task == "tagger" or _has_pooling(model)
     key = "sequence_output" if reads_sequence else "pooled_output"
-    return paths[keras_internals.output_index(tensor)] == (key,)
+    return paths[keras_private.output_index(tensor)] == (key,)
 
 
 def _is_siamese_of_mean(model):

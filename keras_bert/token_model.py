@@ -4,7 +4,7 @@ import re
 
 import keras
 
-from keras_bert import keras_internals
+from keras_bert import keras_private
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
@@ -20,17 +20,17 @@ class TokenModel(keras.Model):
         validation_data = options.get("validation_data")
         if isinstance(validation_data, (list, tuple)) and validation_data:
             self._refuse_strings(validation_data[0])
-        with keras_internals.restore_variables_on_error(self, trains=True):
+        with keras_private.restore_variables_on_error(self, trains=True):
             return super().fit(x, *args, **options)
 
     def evaluate(self, x=None, *args, **options):
         self._refuse_strings(x)
-        with keras_internals.restore_variables_on_error(self):
+        with keras_private.restore_variables_on_error(self):
             return super().evaluate(x, *args, **options)
 
     def predict(self, x, *args, **options):
         self._refuse_strings(x)
-        with keras_internals.restore_variables_on_error(self):
+        with keras_private.restore_variables_on_error(self):
             return super().predict(x, *args, **options)
 
     def train_on_batch(self, x, *args, **options):

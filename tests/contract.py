@@ -19,7 +19,7 @@ import keras
 import numpy as np
 
 import keras_bert
-from keras_bert import keras_internals
+from keras_bert import keras_private
 
 CONFIG = {
     "vocab_size": 40,
@@ -124,7 +124,7 @@ def weights(model):
 
 
 def layers(model, kind):
-    return [layer for layer in keras_internals.all_layers(model) if isinstance(layer, kind)]
+    return [layer for layer in keras_private.all_layers(model) if isinstance(layer, kind)]
 
 
 def check_config_round_trip(subject):

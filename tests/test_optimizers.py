@@ -10,7 +10,7 @@ import pytest
 
 import keras_bert
 from keras_bert import optimizers
-from keras_bert.keras_internals import BertOptimizerMixin
+from keras_bert.keras_private import BertOptimizerMixin
 from tests import contract
 
 

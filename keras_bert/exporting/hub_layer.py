@@ -7,7 +7,7 @@ import weakref
 
 import keras
 
-from keras_bert import keras_internals
+from keras_bert import keras_private
 from keras_bert.exporting import program
 from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.reading import one_line
@@ -78,7 +78,7 @@ class HubLayer(keras.layers.Layer):
                 f"runs {keras.backend.backend()}"
             )
         # Keras must not convert strings and dicts, and XLA does not support strings.
-        keras_internals.accept_strings(self)
+        keras_private.accept_strings(self)
         self.supports_jit = False
         self._loaded = self._takes_training = None
         self._folder = ""
@@ -142,7 +142,7 @@ class HubLayer(keras.layers.Layer):
         for own, (variable, _) in zip(self._keras_variables, variables, strict=True):
             if keep_values:
                 variable.assign(own.value)
-            keras_internals.replace_value(own, variable)
+            keras_private.replace_value(own, variable)
 
     def call(self, inputs, training=False):
         """Call the SavedModel with the tensor, dict or list of tensors that it expects.
@@ -207,7 +207,7 @@ class HubLayer(keras.layers.Layer):
                 "the config of a HubLayer must not hold 'path' or 'trusted': the "
                 "SavedModel is stored in the .keras file. Call keras_bert.HubLayer(path) instead."
             )
-        safe_mode = keras_internals.in_safe_mode()
+        safe_mode = keras_private.in_safe_mode()
         if safe_mode:
             raise ValueError(_RUNS_CODE)
         return cls(**config, trusted=safe_mode is False)

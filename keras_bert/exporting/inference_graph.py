@@ -14,7 +14,7 @@ The head runs as Keras layers, so that every head works, also one of your own.
 import keras
 import tensorflow as tf
 
-from keras_bert import keras_internals
+from keras_bert import keras_private
 from keras_bert.encoder import INPUTS, BertEncoder
 from keras_bert.layers import (
     Dropout,
@@ -84,7 +84,7 @@ def forward_function(model, precision=None, frozen=False):
     index_of = keras.tree.pack_sequence_as(
         encoder.output, range(len(keras.tree.flatten(encoder.output)))
     )
-    used = keras_internals.used_outputs(model, encoder)
+    used = keras_private.used_outputs(model, encoder)
     encode.only_pooled = used == {index_of["pooled_output"]}
     encode.skip_padding = encode.only_pooled or all(
         isinstance(operation, _KEEP_TOKENS_APART) for operation in model.operations
@@ -96,7 +96,7 @@ def forward_function(model, precision=None, frozen=False):
             for layer in model.layers
             if isinstance(layer, MaskedLMHead)
         }
-    return lambda inputs: keras_internals.run_with(model, inputs, functions)
+    return lambda inputs: keras_private.run_with(model, inputs, functions)
 
 
 def with_copy_for_few_tokens(function, model, precision=None):
@@ -135,7 +135,7 @@ def _replaceable_encoder(model):
     except ValueError:
         return None
     is_known = type(encoder) is BertEncoder and encoder.compute_dtype in PRECISIONS
-    layers = keras_internals.all_layers(encoder)
+    layers = keras_private.all_layers(encoder)
     if not is_known or any(getattr(layer, "quantization_mode", None) for layer in layers):
         return None
     return encoder if model is encoder or encoder in model.layers else None

@@ -25,7 +25,7 @@ pooling "cls".
 import keras
 import numpy as np
 
-from keras_bert import heads, keras_internals
+from keras_bert import heads, keras_private
 from keras_bert.encoder import INPUTS, BertEncoder
 from keras_bert.layers import SentencePooling, UnitLength
 from keras_bert.model_structure import embedding_layers, find_encoder, find_output, find_task
@@ -91,7 +91,7 @@ def _check(model):
             f"an ONNX export needs an encoder or an unchanged model of keras_bert.heads; received "
             f"{name!r}. Export a SavedModel instead"
         )
-    for layer in keras_internals.all_layers(model):
+    for layer in keras_private.all_layers(model):
         if getattr(layer, "quantization_mode", None):
             raise ValueError(
                 f"an ONNX export needs weights that are not quantized; {layer.name!r} is. "
@@ -142,7 +142,7 @@ def _layers_after(model, pooling):
 def _calls(model):
     """Return the calls of a model in a form that can be compared."""
     calls = []
-    for operation, inputs in keras_internals.graph_calls(model):
+    for operation, inputs in keras_private.graph_calls(model):
         sources = tuple((*_kind(source), index) for source, index in inputs)
         calls.append((*_kind(operation), sources))
     return sorted(calls)

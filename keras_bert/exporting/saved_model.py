@@ -16,7 +16,7 @@ import warnings
 import keras
 import tensorflow as tf
 
-from keras_bert import heads, keras_internals, provenance
+from keras_bert import heads, keras_private, provenance
 from keras_bert.encoder import BertEncoder
 from keras_bert.exporting import (
     agreement,
@@ -301,7 +301,7 @@ def _module(model, function):
     captured = {id(tensor) for tensor in graph.captured_inputs}
     module.model_variables = [item for item in graph.variables if id(item.handle) in captured]
     # The functions of a HubLayer can also use lookup tables.
-    layers = keras_internals.all_layers(model)
+    layers = keras_private.all_layers(model)
     module.hub_layers = [item._loaded for item in layers if isinstance(item, HubLayer)]
     return module
 
@@ -316,7 +316,7 @@ def _functional_model(model, precision):
     """Return the `tf.Module` and the signature of a model with string inputs."""
     inputs = [
         tf.TensorSpec(
-            [None, *item.shape[1:]], item.dtype, name=keras_internals.producing_operation(item).name
+            [None, *item.shape[1:]], item.dtype, name=keras_private.producing_operation(item).name
         )
         for item in model.inputs
     ]

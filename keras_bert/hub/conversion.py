@@ -7,7 +7,7 @@ import warnings
 import keras
 import numpy as np
 
-from keras_bert import checkpoints, heads, keras_internals
+from keras_bert import checkpoints, heads, keras_private
 from keras_bert.checkpoints import keras_hub, model_garden_encoder
 from keras_bert.checkpoints.added_tokens import word_pieces
 from keras_bert.checkpoints.canonical import (
@@ -341,7 +341,7 @@ def _variables(model, task):
 def _merge_lora(model, task, weights):
     """Add the LoRA weights among `weights`, {canonical name: array}, in place."""
     names = {variable.path: name for name, variable in _variables(model, task).items()}
-    for layer in keras_internals.all_layers(model):
+    for layer in keras_private.all_layers(model):
         if not getattr(layer, "lora_enabled", False) or layer.quantization_mode:
             continue
         for kind in ("kernel", "embeddings"):

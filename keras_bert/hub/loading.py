@@ -12,7 +12,7 @@ import zipfile
 
 import keras
 
-from keras_bert import checkpoints, heads, keras_internals, provenance
+from keras_bert import checkpoints, heads, keras_private, provenance
 from keras_bert.encoder import BertEncoder
 from keras_bert.hub import conversion, own_files, resolve
 from keras_bert.provenance import MODEL_FILE
@@ -367,8 +367,8 @@ def _load_keras(path, task, trusted):
         )
     with _reading(path):
         model = _read_model(path, trusted)
-        keras_internals.freeze_variables(model)
-        for layer in keras_internals.all_layers(model):
+        keras_private.freeze_variables(model)
+        for layer in keras_private.all_layers(model):
             if isinstance(layer, BertEncoder):
                 layer.check_vocabulary()  # Keras reads the vocabulary after the encoder is built
         for weight in model.weights:

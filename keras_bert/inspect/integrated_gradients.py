@@ -5,7 +5,7 @@ import dataclasses
 import keras
 import numpy as np
 
-from keras_bert import heads, keras_internals
+from keras_bert import heads, keras_private
 from keras_bert.inspect import drawing
 from keras_bert.inspect.encoding import encode_text
 from keras_bert.layers.head_layers import unit_length
@@ -209,7 +209,7 @@ def _outputs(model, inputs, word_embeddings=None):
         return encoder(given, **options)
 
     inputs = {name: keras.ops.convert_to_tensor(value) for name, value in inputs.items()}
-    return keras_internals.run_with(model, inputs, {encoder: encode})
+    return keras_private.run_with(model, inputs, {encoder: encode})
 
 
 # For each task: a function of the model, the encoded text and the target. It returns the name of

@@ -3,7 +3,7 @@
 import keras
 from keras import ops
 
-from keras_bert import keras_internals
+from keras_bert import keras_private
 from keras_bert.layers.activations import activation as activation_function
 from keras_bert.layers.encoder_layers import MASKED_LOGIT, gather_positions
 from keras_bert.layers.initializers import initializer
@@ -209,7 +209,7 @@ class MaskedLMHead(keras.layers.Layer):
     def __call__(self, sequence_output, *args, **kwargs):
         if not self.tied:
             return super().__call__(sequence_output, *args, **kwargs)
-        encoder = keras_internals.producing_operation(sequence_output)
+        encoder = keras_private.producing_operation(sequence_output)
         if hasattr(encoder, "get_layer"):
             self.tie_to(encoder.get_layer("embeddings").word_embeddings)
         if self._word_embeddings is None:

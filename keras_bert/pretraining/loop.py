@@ -9,7 +9,7 @@ import time
 import keras
 import numpy as np
 
-from keras_bert import heads, keras_internals, mixed_training, packed_heads
+from keras_bert import heads, keras_private, mixed_training, packed_heads
 from keras_bert.hub import loading
 from keras_bert.pretraining.meter import Diverged, Meter
 from keras_bert.pretraining.recipe import Recipe
@@ -263,7 +263,7 @@ class Loop:
             "step": self.step,
             "sequence_length": stream.sequence_length,
             **self._losses({name: values[0] for name, values in history.items()}),
-            "learning_rate": keras_internals.last_learning_rate(self.trained.optimizer),
+            "learning_rate": keras_private.last_learning_rate(self.trained.optimizer),
             **meter.figures(),
         }
 

@@ -5,7 +5,7 @@ import inspect
 
 import keras
 
-from keras_bert import heads, keras_internals
+from keras_bert import heads, keras_private
 from keras_bert.data.batching import LENGTHS, Batches
 from keras_bert.data.conll import TaggedSentences
 from keras_bert.data.dataset import targets_of
@@ -149,9 +149,7 @@ def predict_function(model, precision=None):
 
     names = sorted(model.input)
     specs = [tf.TensorSpec([None] * len(model.input[name].shape), tf.int32) for name in names]
-    layers = [
-        layer for layer in keras_internals.all_layers(model) if hasattr(layer, "lora_enabled")
-    ]
+    layers = [layer for layer in keras_private.all_layers(model) if hasattr(layer, "lora_enabled")]
 
     inference_graph.forward_function(model, precision)  # raises an error for a wrong precision
 

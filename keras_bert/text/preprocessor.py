@@ -8,7 +8,7 @@ import pathlib
 
 import keras
 
-from keras_bert import keras_internals
+from keras_bert import keras_private
 from keras_bert.checkpoints import folder
 from keras_bert.checkpoints.added_tokens import as_added_token
 from keras_bert.runtime.arguments import as_integer
@@ -78,7 +78,7 @@ class Preprocessor(keras.layers.Layer):
         self.split_cjk = split_cjk
         # Keras' __setattr__ would make lists of its own of the tokens.
         object.__setattr__(self, "_added_tokens", tuple(map(as_added_token, added_tokens)))
-        keras_internals.accept_strings(self)
+        keras_private.accept_strings(self)
         self._store_vocabulary(None)
         self._tokenizer = None
         self.built = True
@@ -309,7 +309,7 @@ class Preprocessor(keras.layers.Layer):
 
     def get_config(self):
         """Return the options, without the vocabulary, which is an asset."""
-        if keras_internals.is_writing_hdf5():
+        if keras_private.is_writing_hdf5():
             refuse_hdf5(self.name)
         options = {}
         if self.added_tokens:

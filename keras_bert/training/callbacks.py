@@ -4,7 +4,7 @@ import contextlib
 
 import keras
 
-from keras_bert import keras_internals
+from keras_bert import keras_private
 
 DEV_LOSS = "dev_loss"
 LOWER_IS_BETTER = ("rmse", DEV_LOSS)
@@ -170,7 +170,7 @@ class Callbacks(keras.callbacks.CallbackList):
         try:
             self.on_train_begin()
             self._restore_best(history)
-            yield keras_internals.pop_initial_epoch(model)
+            yield keras_private.pop_initial_epoch(model)
             self.on_train_end(self._last_logs)
         finally:
             model.__dict__.pop("jax_state_sync", None)

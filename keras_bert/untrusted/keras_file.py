@@ -10,7 +10,7 @@ from typing import Any
 
 import keras
 
-from keras_bert import keras_internals
+from keras_bert import keras_private
 from keras_bert.runtime import reading
 from keras_bert.untrusted import containers, keras_config
 
@@ -41,10 +41,10 @@ def load(file: Path) -> keras.Model:
         _unpack(file, folder)
         datasets = _check_weights(folder / _WEIGHTS, config)
         budget = _Budget((folder / _WEIGHTS).stat().st_size)
-        with keras_internals.variables_of_zeros(budget.check):
+        with keras_private.variables_of_zeros(budget.check):
             model = keras.saving.deserialize_keras_object(config)
         _check_dtypes(datasets, model.variables)
-        keras_internals.load_state(model, folder / _WEIGHTS, folder / _ASSETS)
+        keras_private.load_state(model, folder / _WEIGHTS, folder / _ASSETS)
         return model
 
 

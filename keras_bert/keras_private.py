@@ -1,6 +1,6 @@
 """All uses of Keras' private methods and attributes.
 
-No other module of this package may use them. `tests/test_keras_internals.py` names each one and
+No other module of this package may use them. `tests/test_keras_private.py` names each one and
 fails if a new version of Keras removes it or changes its signature.
 """
 

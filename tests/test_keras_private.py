@@ -10,7 +10,7 @@ import pytest
 from keras.src.saving import serialization_lib
 
 import keras_bert
-from keras_bert import keras_internals, optimizers
+from keras_bert import keras_private, optimizers
 
 Optimizer = keras.optimizers.Optimizer
 # Class, private method, parameters.
@@ -36,7 +36,7 @@ OVERRIDDEN = [
     "_all_reduce_sum_gradients",
     "_backend_update_step",
 ]
-# Private names that only keras_internals.py may contain.
+# Private names that only keras_private.py may contain.
 PRIVATE = r"keras\.src|\._keras_history|_inbound_nodes|_flatten_layers|\._iterations\b"
 PRIVATE += r"|_run_through_graph|_distribution_strategy|\._initializer\b|_loss_tracker|_load_state"
 PRIVATE += r"|_convert_input_args|_allow_non_tensor_positional_args"
@@ -55,10 +55,10 @@ def test_an_optimizer_knows_its_strategy():
 
 
 def test_overrides_have_the_signatures_of_keras():
-    overridden = [name for name in vars(keras_internals.BertOptimizerMixin) if name[0] == "_"]
+    overridden = [name for name in vars(keras_private.BertOptimizerMixin) if name[0] == "_"]
     assert set(OVERRIDDEN) <= set(overridden)
     for name in [*OVERRIDDEN, "apply"]:
-        ours = inspect.signature(getattr(keras_internals.BertOptimizerMixin, name))
+        ours = inspect.signature(getattr(keras_private.BertOptimizerMixin, name))
         assert list(ours.parameters) == list(inspect.signature(getattr(Optimizer, name)).parameters)
 
 
@@ -67,13 +67,13 @@ def test_keras_calls_each_override_and_builds_the_moments(make, monkeypatch):
     called = set()
 
     def record(name):
-        method = getattr(keras_internals.BertOptimizerMixin, name)
+        method = getattr(keras_private.BertOptimizerMixin, name)
 
         def call(self, *args):
             called.add(name)
             return method(self, *args)
 
-        monkeypatch.setattr(keras_internals.BertOptimizerMixin, name, call)
+        monkeypatch.setattr(keras_private.BertOptimizerMixin, name, call)
 
     for name in OVERRIDDEN:
         record(name)
@@ -89,27 +89,27 @@ def test_keras_calls_each_override_and_builds_the_moments(make, monkeypatch):
 def test_all_layers_of_a_nested_model():
     inner = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1, name="dense")], name="inner")
     model = keras.Sequential([keras.Input((2,)), inner], name="outer")
-    assert {layer.name for layer in keras_internals.all_layers(model)} >= {
+    assert {layer.name for layer in keras_private.all_layers(model)} >= {
         "outer",
         "inner",
         "dense",
     }
-    assert model not in keras_internals.all_layers(model, include_self=False)
+    assert model not in keras_private.all_layers(model, include_self=False)
 
 
 def test_history_of_symbolic_tensors():
     x = keras.Input((4,), name="x")
     dense = keras.layers.Dense(4)
     first, second = keras.ops.split(dense(x), 2, axis=-1)
-    assert [keras_internals.output_index(each) for each in (first, second)] == [0, 1]
-    (parent,) = keras_internals.parent_tensors(second)
-    assert keras_internals.producing_operation(parent) is dense
-    (parent,) = keras_internals.parent_tensors(parent)
+    assert [keras_private.output_index(each) for each in (first, second)] == [0, 1]
+    (parent,) = keras_private.parent_tensors(second)
+    assert keras_private.producing_operation(parent) is dense
+    (parent,) = keras_private.parent_tensors(parent)
     assert parent is x
-    assert keras_internals.producing_operation(np.ones(2)) is None
+    assert keras_private.producing_operation(np.ones(2)) is None
     # A layer that is called twice has a node per call.
     y = keras.Input((4,), name="y")
-    (parent,) = keras_internals.parent_tensors(dense(y))
+    (parent,) = keras_private.parent_tensors(dense(y))
     assert parent is y
 
 
@@ -117,7 +117,7 @@ def test_replace_value():
     import tensorflow as tf
 
     variable, value = keras.Variable([1.0]), tf.Variable([2.0])
-    keras_internals.replace_value(variable, value)
+    keras_private.replace_value(variable, value)
     value.assign([3.0])
     assert variable.value is value and variable.numpy() == [3.0]
 
@@ -128,22 +128,22 @@ def test_last_learning_rate_counts_batches():
     rates = []
     for _ in range(4):
         optimizer.apply([keras.ops.ones(1)])
-        rates.append(keras_internals.last_learning_rate(optimizer))
+        rates.append(keras_private.last_learning_rate(optimizer))
     assert rates == [1.0, 1.0, 0.75, 0.75]
     scaled = keras.optimizers.LossScaleOptimizer(optimizer)
-    assert keras_internals.last_learning_rate(scaled) == 0.75
+    assert keras_private.last_learning_rate(scaled) == 0.75
 
 
 def test_in_safe_mode():
-    assert keras_internals.in_safe_mode() is None
+    assert keras_private.in_safe_mode() is None
     with serialization_lib.SafeModeScope(True):
-        assert keras_internals.in_safe_mode() is True
+        assert keras_private.in_safe_mode() is True
 
 
 def test_no_other_module_uses_private_names():
     folder = pathlib.Path(keras_bert.__file__).parent
     # Keras writes private modules into its files; tests/security checks that they exist.
-    names_modules = ("keras_internals.py", "keras_objects.py")
+    names_modules = ("keras_private.py", "keras_objects.py")
     for file in folder.rglob("*.py"):
         if file.name not in names_modules:
             found = re.search(PRIVATE, file.read_text("utf-8"))
@@ -152,7 +152,7 @@ def test_no_other_module_uses_private_names():
 
 def test_variables_of_zeros():
     seen = []
-    with keras_internals.variables_of_zeros(lambda variable: seen.append(tuple(variable.shape))):
+    with keras_private.variables_of_zeros(lambda variable: seen.append(tuple(variable.shape))):
         inputs = keras.Input((3,))
         dense = keras.layers.Dense(2, lora_rank=1, bias_initializer="ones")
         model = keras.Model(inputs, keras.layers.Dropout(0.5)(dense(inputs)))
@@ -169,7 +169,7 @@ def test_a_refused_variable_leaves_no_other():
         raise ValueError("too large")
 
     layer = keras.layers.Dense(2)
-    with pytest.raises(ValueError, match="too large"), keras_internals.variables_of_zeros(refuse):
+    with pytest.raises(ValueError, match="too large"), keras_private.variables_of_zeros(refuse):
         layer.build((None, 3))
     with keras.StatelessScope():  # it creates the variables that are left
         keras.layers.Dense(2)
@@ -180,7 +180,7 @@ def test_a_layer_can_accept_strings():
     class Length(keras.layers.Layer):
         def __init__(self):
             super().__init__()
-            keras_internals.accept_strings(self)
+            keras_private.accept_strings(self)
 
         def call(self, texts):
             return [len(text) for text in texts]
@@ -191,7 +191,7 @@ def test_a_layer_can_accept_strings():
 def test_the_mean_loss_of_fit():
     class Constant(keras.Model):
         def train_step(self, data):
-            keras_internals.update_loss(self, 3.0)
+            keras_private.update_loss(self, 3.0)
             return self.get_metrics_result()
 
     if keras.backend.backend() != "tensorflow":
