@@ -15,8 +15,9 @@ import tensorflow as tf
 
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.text import unicode_tables
+from keras_bert.text.base_tokenizer import UNKNOWN
 from keras_bert.text.tables import MAX_WORD_LENGTH
-from keras_bert.text.tokenizer import UNKNOWN, WordPieceTokenizer, in_parts, should_split
+from keras_bert.text.tokenizer import WordPieceTokenizer, in_parts, should_split
 
 _FILE = pathlib.Path(__file__).with_name("agreement.npz")
 _SURROGATES = range(0xD800, 0xE000)

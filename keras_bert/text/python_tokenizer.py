@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_bert.text import tables, unicode_tables
+from keras_bert.text import added_token_search, tables, unicode_tables
+from keras_bert.text.base_tokenizer import BaseTokenizer
 
-UNKNOWN = "[UNK]"
 _SIGMA = chr(unicode_tables.CAPITAL_SIGMA)
 _SMALL_SIGMA = "σ"  # noqa: RUF001
 _FINAL_SIGMA = chr(unicode_tables.FINAL_SIGMA)
@@ -39,19 +39,36 @@ class Tokens(NamedTuple):
     starts: list[int]
     limits: list[int]
 
+    def next_word(self) -> int:
+        """Return the index of the next word."""
+        return self.words[-1] + 1 if self.words else 0
 
-class PythonTokenizer:
+    def add(self, ids: list[int], word: int, starts: list[int], limits: list[int]) -> None:
+        """Add the tokens of one word."""
+        self.ids.extend(ids)
+        self.words.extend([word] * len(ids))
+        self.starts.extend(starts)
+        self.limits.extend(limits)
+
+
+class _Characters(NamedTuple):
+    """The normalized characters of a text.
+
+    Attributes:
+        text: The characters.
+        sources: Index in the text of the character from which each of them was made.
+        word_starts: Index of the first of them of each word.
+    """
+
+    text: str
+    sources: list[int]
+    word_starts: list[int]
+
+
+class PythonTokenizer(BaseTokenizer):
     """Tokenizes Python strings into the same ids as Google's tokenizer.
 
-    Args:
-        vocabulary: list of tokens; the index of a token is its id. If a token occurs twice, its
-            last index counts, as in Google's `load_vocab`.
-        lowercase: lower-case as `str.lower` does.
-        strip_accents: decompose (NFD) and drop combining marks. Defaults to `lowercase`.
-        split_cjk: make each CJK ideograph a word.
-
-    Raises:
-        ValueError: if the vocabulary is empty or lacks [UNK].
+    The arguments and errors are those of `BaseTokenizer`.
 
     Example:
 
@@ -62,50 +79,118 @@ class PythonTokenizer:
     [0, 4, 8, 13]
     """
 
-    def __init__(
-        self,
-        vocabulary: Iterable[str],
-        *,
-        lowercase: bool = True,
-        strip_accents: bool | None = None,
-        split_cjk: bool = True,
-    ) -> None:
-        self.vocabulary = list(vocabulary)
-        self.lowercase = lowercase
-        self.strip_accents = lowercase if strip_accents is None else strip_accents
-        self._id_of_token = {token: index for index, token in enumerate(self.vocabulary)}
-        if UNKNOWN not in self._id_of_token:
-            raise ValueError(
-                f"The vocabulary ({len(self.vocabulary)} tokens) has no {UNKNOWN}. Add it: it "
-                "replaces words that the vocabulary cannot spell."
-            )
-        self._unknown_id = self._id_of_token[UNKNOWN]
-        self._longest_token = max(map(len, self.vocabulary))
-        entries = tables.code_point_entries(lowercase, self.strip_accents, split_cjk)
-        self._patterns = _Patterns(entries, lowercase)
-        self._replacements = _replacements(lowercase, self.strip_accents)
+    def __init__(self, vocabulary: Iterable[str], **options: Any) -> None:
+        super().__init__(vocabulary, **options)
+        self._id_of_piece = {token: self.token_id(token) for token in self.word_pieces}
+        self._longest_piece = max(map(len, self.word_pieces))
+        entries = tables.code_point_entries(self.lowercase, self.strip_accents, self.split_cjk)
+        self._patterns = _Patterns(entries, self.lowercase)
+        self._replacements = _replacements(self.lowercase, self.strip_accents)
         self._ids_of_chunk = _Cache(self._tokenize_chunk)
         self._ids_of_word = _Cache(self._tokenize_word)
         self._tokens_of_word = _Cache(self._tokenize_word_with_offsets)
+        exact = {token.content: token for token in self.added_tokens if not token.normalized}
+        normalized = added_token_search.normalized_texts(
+            self.added_tokens, self.lowercase, self.strip_accents
+        )
+        self._exact_search = added_token_search.Search(exact) if exact else None
+        self._normalized_search = None
+        if normalized:
+            self._normalized_search = added_token_search.Search(normalized, self.split_cjk)
 
     def tokenize(self, texts: Iterable[str]) -> list[list[int]]:
         """Return the ids of each text, without [CLS] and [SEP]."""
+        if self.added_tokens:
+            return [self.tokenize_with_offsets(text).ids for text in texts]
         return [self._tokenize_text(text) for text in texts]
 
     def tokenize_with_offsets(self, text: str) -> Tokens:
         """Return the `Tokens` of a text: ids, words, and offsets in characters."""
         tokens = Tokens([], [], [], [])
-        word_index = 0
-        for match in self._patterns.word.finditer(self._lower_sigmas(text)):
-            ids, starts, limits = self._tokens_of_word[match[0]]
-            if not ids:
-                continue
-            tokens.ids.extend(ids)
-            tokens.words.extend([word_index] * len(ids))
-            tokens.starts.extend([match.start() + start for start in starts])
-            tokens.limits.extend([match.start() + limit for limit in limits])
-            word_index += 1
+        end = 0
+        for match in self._exact_search.find(text, text) if self._exact_search else ():
+            self._add_part(tokens, text[end : match.start], end)
+            ids = [self.token_id(match.token.content)]
+            limit = self._patterns.end_of_marks(text, match.limit)
+            tokens.add(ids, tokens.next_word(), [match.start], [limit])
+            end = match.limit
+        self._add_part(tokens, text[end:], end)
         return tokens
+
+    def tokenize_characters_with_offsets(self, text: str) -> Tokens:
+        """Return the `Tokens` of a text in which each character is a word.
+
+        For taggers that label characters, such as the entities of KLUE. `words` has the index of
+        the character. Characters without a token, such as spaces, are left out.
+        """
+        tokens = Tokens([], [], [], [])
+        for index, character in enumerate(text):
+            ids = self.tokenize_with_offsets(character).ids
+            tokens.add(ids, index, [index] * len(ids), [index + 1] * len(ids))
+        return tokens
+
+    def _add_part(self, tokens: Tokens, part: str, shift: int) -> None:
+        """Add the tokens of a part of a text that begins at the character `shift`."""
+        part = self._lower_sigmas(part)
+        if self._normalized_search is not None:
+            characters = self._normalize_part(part)
+            source = "".join(part[index] for index in characters.sources)
+            matches = self._normalized_search.find(characters.text, source)
+            if matches:
+                self._add_matches(tokens, part, characters, matches, shift)
+                return
+        for word in self._patterns.word.finditer(part):
+            ids, starts, limits = self._tokens_of_word[word[0]]
+            first = shift + word.start()
+            starts = [first + start for start in starts]
+            tokens.add(ids, tokens.next_word(), starts, [first + limit for limit in limits])
+
+    def _add_matches(
+        self,
+        tokens: Tokens,
+        part: str,
+        characters: "_Characters",
+        matches: list[added_token_search.Match],
+        shift: int,
+    ) -> None:
+        """Add the tokens of a part of a text with matches in its normalized characters."""
+        match_at = {match.start: match for match in matches}
+        edges = set(characters.word_starts) | {0, len(characters.text)}
+        for match in matches:
+            edges -= set(range(match.start, match.limit))
+            edges |= {match.start, match.limit}
+        for start, limit in itertools.pairwise(sorted(edges)):
+            if start in match_at:
+                ids, limits = [self.token_id(match_at[start].token.content)], [limit - start]
+            else:
+                ids, limits = self._split(characters.text[start:limit].rstrip(" "))
+            firsts = [characters.sources[start + first] for first in [0, *limits][: len(ids)]]
+            ends = [characters.sources[start + end - 1] + 1 for end in limits]
+            ends = [self._patterns.end_of_marks(part, end) for end in ends]
+            tokens.add(
+                ids,
+                tokens.next_word(),
+                [shift + first for first in firsts],
+                [shift + end for end in ends],
+            )
+
+    def _normalize_part(self, part: str) -> "_Characters":
+        """Normalize a part of a text, with " " for all white space."""
+        texts: list[str] = []
+        sources: list[int] = []
+        word_starts: list[int] = []
+        end = 0
+        for word in self._patterns.word.finditer(part):
+            texts.append(" " * (word.start() - end))
+            sources.extend(range(end, word.start()))
+            word_starts.append(len(sources))
+            text, indices = self._normalize(word[0])
+            texts.append(text)
+            sources.extend([word.start() + index for index in indices])
+            end = word.end()
+        texts.append(" " * (len(part) - end))
+        sources.extend(range(end, len(part)))
+        return _Characters("".join(texts), sources, word_starts)
 
     def _tokenize_text(self, text: str) -> list[int]:
         if self._patterns.unusual.search(text):
@@ -143,18 +228,18 @@ class PythonTokenizer:
         if size == 0:
             return [], []
         if size > tables.MAX_WORD_LENGTH:
-            return [self._unknown_id], [size]
+            return [self.unknown_id], [size]
         ids: list[int] = []
         limits: list[int] = []
         start = 0
         prefix = ""
         while start < size:
-            for limit in range(min(size, start + self._longest_token), start, -1):
-                token_id = self._id_of_token.get(prefix + characters[start:limit])
+            for limit in range(min(size, start + self._longest_piece), start, -1):
+                token_id = self._id_of_piece.get(prefix + characters[start:limit])
                 if token_id is not None:
                     break
             else:
-                return [self._unknown_id], [size]
+                return [self.unknown_id], [size]
             ids.append(token_id)
             limits.append(limit)
             start = limit

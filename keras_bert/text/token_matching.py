@@ -14,22 +14,15 @@ For the texts "a [E1]" and "[E1]!" with the exact token "[E1]" of id 9, flat ove
 The first code point of a match becomes a word of its own, and the others are dropped.
 """
 
-import functools
 import typing
-import unicodedata
 
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.text import tables, unicode_tables, wordpiece
+from keras_bert.text import tables, wordpiece
+from keras_bert.text.added_token_search import word_characters
 
 _FLAGS = ("lstrip", "rstrip", "single_word")
-# Characters that Hugging Face's tokenizers match with `\w`, although their category is not one of
-# `_WORD_CATEGORIES`: joiners, and symbols with Unicode's property Alphabetic.
-_OTHER_WORD_RANGES = (
-    (0x200C, 0x200D), (0x24B6, 0x24E9), (0x1F130, 0x1F149), (0x1F150, 0x1F169), (0x1F170, 0x1F189),
-)  # fmt: skip
-_WORD_CATEGORIES = ("L", "M", "N", "Pc")
 
 
 class Characters(typing.NamedTuple):
@@ -57,22 +50,19 @@ class Matcher:
     """Finds tokens in flat sequences of characters.
 
     Args:
-        tokens: list of `AddedToken`.
-        texts: the text of each token to search for, for example in lower case.
+        token_of_text: the `AddedToken` for each text to search for, for example in lower case.
         ids: `{token: id}`.
         alphabet: `tables.Alphabet` of the characters that are searched.
         separates_cjk: `True` if CJK ideographs are words of their own, so that `single_word` does
             not count them as letters beside a token.
     """
 
-    def __init__(self, tokens, texts, ids, alphabet, separates_cjk=False):
-        index_of_text: dict[str, int] = {}
-        for index, text in enumerate(texts):
-            index_of_text.setdefault(text, index)  # the first of equal texts counts
-        indices = np.array(list(index_of_text.values()), np.int32)
-        roots = np.full(len(indices), tables.TRIE_ROOT)
+    def __init__(self, token_of_text, ids, alphabet, separates_cjk=False):
+        tokens = token_of_text.values()
+        indices = np.arange(len(tokens), dtype=np.int32)
+        roots = np.full(len(tokens), tables.TRIE_ROOT)
         arrays = {
-            **tables.trie(list(index_of_text), indices, roots, alphabet),
+            **tables.trie(list(token_of_text), indices, roots, alphabet),
             "ids": np.array([ids[token.content] for token in tokens], np.int32),
             "alphabet": alphabet.code_points,
             **{flag: np.array([getattr(token, flag) for token in tokens]) for flag in _FLAGS},
@@ -81,7 +71,7 @@ class Matcher:
         with tf.init_scope(), tf.device("CPU:0"):
             self._constants = {name: tf.constant(array) for name, array in arrays.items()}
             if self._has["single_word"]:
-                self._is_word = tf.constant(_word_characters(separates_cjk))
+                self._is_word = tf.constant(word_characters(separates_cjk))
 
     def encode(self, code_points):
         """Number code points int32 (n,): 1 + the index in the alphabet, or 0 if absent from it."""
@@ -129,19 +119,6 @@ class Matcher:
             before = tf.maximum(before, previous_limit)
             first = tf.where(tf.gather(constants["lstrip"], token), before, first)
         return Matches(tf.gather(constants["ids"], token), first, limit)
-
-
-def normalize(text, lowercase, strip_accents):
-    """Normalize a token as `WordPieceTokenizer` normalizes texts, with " " for all white space."""
-    unicode = unicode_tables.tables()
-    chars = [" " if unicode.space[ord(char)] else char for char in text]
-    text = "".join(char for char in chars if not unicode.removed[ord(char)])
-    if lowercase:
-        text = text.lower()
-    if strip_accents:
-        decomposed = unicodedata.normalize("NFD", text)
-        text = "".join(char for char in decomposed if not unicode.mark[ord(char)])
-    return text
 
 
 def cover_code_points(matches, entries, row_splits):
@@ -255,17 +232,3 @@ def _counts(indices, size):
 
 def _scatter(values, indices, updates):
     return tf.tensor_scatter_nd_update(values, indices[:, None], updates)
-
-
-@functools.cache
-def _word_characters(separates_cjk):
-    """Return True for letters, marks, digits and `_`; bool (0x110000,)."""
-    is_word = np.zeros(unicode_tables.CODE_POINTS, bool)
-    for code in range(unicode_tables.CODE_POINTS):
-        category = unicodedata.category(chr(code))
-        is_word[code] = category.startswith(_WORD_CATEGORIES) and category != "No"
-    for first, last in _OTHER_WORD_RANGES:
-        is_word[first : last + 1] = True
-    for first, last in unicode_tables.CJK_RANGES if separates_cjk else ():
-        is_word[first : last + 1] = False
-    return is_word

@@ -8,21 +8,16 @@ words (`_group_words`), tokens (`wordpiece.tokenize_words`). All steps work flat
 import functools
 import itertools
 import os
-import warnings
 
-import numpy as np
 import tensorflow as tf
 
-from keras_bert.checkpoints.added_tokens import as_added_token, word_pieces
-from keras_bert.runtime.warn import level_of_caller
-from keras_bert.text import tables, token_matching, unicode_tables, wordpiece
+from keras_bert.text import added_token_search, tables, token_matching, wordpiece
+from keras_bert.text.base_tokenizer import BaseTokenizer
 
-UNKNOWN = "[UNK]"
-_MIN_MISMATCHES = 100  # tokens that must mismatch the options before a warning
 _LARGE_BATCH = 64  # texts; a second thread does not pay off for fewer
 
 
-class WordPieceTokenizer:
+class WordPieceTokenizer(BaseTokenizer):
     """Tokenizes strings into the same WordPiece ids as Google's tokenizer, on the CPU.
 
     Works eagerly, in `tf.data` and in any traced graph.
@@ -51,30 +46,14 @@ class WordPieceTokenizer:
     def __init__(
         self, vocabulary, *, lowercase=True, strip_accents=None, split_cjk=True, added_tokens=()
     ):
-        vocabulary = list(vocabulary)
-        if not vocabulary:
-            raise ValueError(f"The vocabulary is empty; give a list of tokens with {UNKNOWN}.")
-        ids = {token: index for index, token in enumerate(vocabulary)}
-        if UNKNOWN not in ids:
-            raise ValueError(
-                f"The vocabulary ({len(vocabulary)} tokens) has no {UNKNOWN}. Add it: it replaces "
-                "words that the vocabulary cannot spell."
-            )
-        self.vocabulary = vocabulary
-        self.lowercase = lowercase
-        self.strip_accents = lowercase if strip_accents is None else strip_accents
-        self.split_cjk = split_cjk
-        self.added_tokens = tuple(map(as_added_token, added_tokens))
-        for token in self.added_tokens:
-            if token.content not in ids:
-                raise ValueError(
-                    f"The vocabulary ({len(vocabulary)} tokens) has no {token.content!r:.80}, "
-                    "which is one of the added_tokens; add this token."
-                )
-        self.unknown_id = ids[UNKNOWN]
-        self._ids = ids
-        pieces = {token: ids[token] for token in word_pieces(vocabulary, self.added_tokens)}
-        _warn_of_mismatch(pieces, lowercase, self.strip_accents)
+        super().__init__(
+            vocabulary,
+            lowercase=lowercase,
+            strip_accents=strip_accents,
+            split_cjk=split_cjk,
+            added_tokens=added_tokens,
+        )
+        pieces = {token: self.token_id(token) for token in self.word_pieces}
         texts = self._make_matchers(pieces)
         arrays = tables.lookup_tables(pieces, lowercase, self.strip_accents, split_cjk, texts)
         # Eager tensors, so that all graphs traced from this tokenizer share one copy.
@@ -83,30 +62,21 @@ class WordPieceTokenizer:
 
     def _make_matchers(self, pieces):
         """Make the matchers of added tokens, and return the normalized texts of these tokens."""
-        exact = [token for token in self.added_tokens if not token.normalized]
-        contents = [token.content for token in exact]
+        exact = {token.content: token for token in self.added_tokens if not token.normalized}
         self._exact_matcher = None
         self._normalized_matcher = None
         if exact:
-            alphabet = tables.Alphabet(contents)
-            self._exact_matcher = token_matching.Matcher(exact, contents, self._ids, alphabet)
-        normalized = {}
-        for token in self.added_tokens:
-            text = token_matching.normalize(token.content, self.lowercase, self.strip_accents)
-            if token.normalized and text:
-                normalized[token] = text
-        texts = list(normalized.values())
-        if texts:
-            alphabet = tables.Alphabet([*pieces, *texts])
-            tokens = list(normalized)
+            alphabet = tables.Alphabet(exact)
+            self._exact_matcher = token_matching.Matcher(exact, self._ids, alphabet)
+        normalized = added_token_search.normalized_texts(
+            self.added_tokens, self.lowercase, self.strip_accents
+        )
+        if normalized:
+            alphabet = tables.Alphabet([*pieces, *normalized])
             self._normalized_matcher = token_matching.Matcher(
-                tokens, texts, self._ids, alphabet, separates_cjk=self.split_cjk
+                normalized, self._ids, alphabet, separates_cjk=self.split_cjk
             )
-        return texts
-
-    def token_id(self, token):
-        """Return the id of a token. Raises `KeyError` if the vocabulary lacks it."""
-        return self._ids[token]
+        return list(normalized)
 
     def tokenize(self, texts):
         """Tokenize a batch of texts.
@@ -302,40 +272,6 @@ class WordPieceTokenizer:
         at_end = tf.equal(limit, tf.gather(row_splits, rows + 1))
         inside = tf.gather(tf.concat([byte_starts, [0]], 0), limit)
         return tf.where(at_end, tf.gather(text_bytes, rows), inside)
-
-
-def _warn_of_mismatch(tokens, lowercase, strip_accents):
-    """Warn if many tokens can never match, or if no token matches upper case."""
-    unicode = unicode_tables.tables()
-    changes = np.zeros(unicode_tables.CODE_POINTS, bool)
-    if lowercase:
-        changes[list(unicode.lower)] = True
-    if strip_accents:
-        changes[list(unicode.decomposition)] = True
-        changes |= unicode.mark
-    tokens = [token for token in tokens if not (token.startswith("[") and token.endswith("]"))]
-    codes = tables.code_points("".join(tokens))
-    owners = np.repeat(np.arange(len(tokens)), [len(token) for token in tokens])
-    lost = np.unique(owners[changes[codes]])
-    lower, upper = (
-        np.unique(owners[(codes >= ord(first)) & (codes <= ord(last))])
-        for first, last in ("az", "AZ")
-    )
-    options = f"lowercase={lowercase}, strip_accents={strip_accents}"
-    if len(lost) >= max(_MIN_MISMATCHES, len(tokens) / 20):
-        warnings.warn(
-            f"{options} does not fit this vocabulary: {len(lost)} of its {len(tokens)} tokens, "
-            f"such as {tokens[lost[0]]!r:.80}, never match a text. Set the options with which the "
-            "vocabulary was made.",
-            stacklevel=level_of_caller(),
-        )
-    elif not lowercase and len(lower) >= _MIN_MISMATCHES and not len(upper):
-        warnings.warn(
-            f"{options} does not fit this vocabulary: {len(lower)} of its {len(tokens)} tokens "
-            "have a letter a-z and no token has a letter A-Z, so words in upper case become "
-            f"{UNKNOWN}. Set lowercase=True.",
-            stacklevel=level_of_caller(),
-        )
 
 
 def _as_strings(texts):

@@ -10,6 +10,7 @@ import tokenizers
 import keras_bert
 from keras_bert.checkpoints import tokenizer_json
 from keras_bert.text.offsets import characters_of_bytes
+from keras_bert.text.python_tokenizer import PythonTokenizer
 from keras_bert.text.tokenizer import WordPieceTokenizer
 
 WORDS = [
@@ -106,6 +107,11 @@ def test_tokens_are_those_of_the_library(untraced, name):
     texts = ["", *PARTS]
     for _ in range(100):
         texts.append("".join(generator.choices(PARTS, k=generator.randrange(1, 8))))
+    in_python = PythonTokenizer(
+        ours.vocabulary, lowercase=ours.lowercase, added_tokens=ours.added_tokens
+    )
+    for text, tokens in zip(texts, our_tokens(ours, texts), strict=True):
+        assert list(zip(*in_python.tokenize_with_offsets(text), strict=True)) == tokens, text
     # The library decomposes İ in lower case, and knows no final sigma.
     texts = [text.replace("İ", "I").replace("Σ", "σ") for text in texts]
     rows = our_tokens(ours, texts)

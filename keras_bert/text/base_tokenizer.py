@@ -1,0 +1,107 @@
+"""What the tokenizers in Python and in TensorFlow share: vocabulary, options and their checks."""
+
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from keras_bert.checkpoints.added_tokens import as_added_token, word_pieces
+from keras_bert.runtime.warn import level_of_caller
+from keras_bert.text import tables, unicode_tables
+
+UNKNOWN = "[UNK]"
+_MIN_MISMATCHES = 100  # tokens that must mismatch the options before a warning
+
+
+class BaseTokenizer:
+    """The vocabulary and the options of a tokenizer.
+
+    Args:
+        vocabulary: list of tokens; the index of a token is its id. If a token occurs twice, its
+            last index counts, as in Google's `load_vocab`.
+        lowercase: lower-case as `str.lower` does.
+        strip_accents: decompose (NFD) and drop combining marks. Defaults to `lowercase`.
+        split_cjk: make each CJK ideograph a word.
+        added_tokens: tokens that are matched whole in texts, as for `Preprocessor`.
+
+    Attributes:
+        unknown_id: Id of [UNK].
+        word_pieces: The tokens that words are split into: all but the added tokens at the end.
+
+    Raises:
+        ValueError: if the vocabulary is empty, or lacks [UNK] or an added token.
+
+    Warns:
+        UserWarning: if many tokens of the vocabulary can never match with these options.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Iterable[str],
+        *,
+        lowercase: bool = True,
+        strip_accents: bool | None = None,
+        split_cjk: bool = True,
+        added_tokens: Iterable[Any] = (),
+    ) -> None:
+        self.vocabulary = list(vocabulary)
+        self.lowercase = lowercase
+        self.strip_accents = lowercase if strip_accents is None else strip_accents
+        self.split_cjk = split_cjk
+        self.added_tokens = tuple(map(as_added_token, added_tokens))
+        if not self.vocabulary:
+            raise ValueError(f"The vocabulary is empty; give a list of tokens with {UNKNOWN}.")
+        self._ids = {token: index for index, token in enumerate(self.vocabulary)}
+        if UNKNOWN not in self._ids:
+            raise ValueError(
+                f"The vocabulary ({len(self.vocabulary)} tokens) has no {UNKNOWN}. Add it: it "
+                "replaces words that the vocabulary cannot spell."
+            )
+        for token in self.added_tokens:
+            if token.content not in self._ids:
+                raise ValueError(
+                    f"The vocabulary ({len(self.vocabulary)} tokens) has no "
+                    f"{token.content!r:.80}, which is one of the added_tokens; add this token."
+                )
+        self.unknown_id = self._ids[UNKNOWN]
+        self.word_pieces = word_pieces(self.vocabulary, self.added_tokens)
+        _warn_of_mismatch(dict.fromkeys(self.word_pieces), lowercase, self.strip_accents)
+
+    def token_id(self, token: str) -> int:
+        """Return the id of a token. Raises `KeyError` if the vocabulary lacks it."""
+        return self._ids[token]
+
+
+def _warn_of_mismatch(tokens: Iterable[str], lowercase: bool, strip_accents: bool) -> None:
+    """Warn if many tokens can never match, or if no token matches upper case."""
+    unicode = unicode_tables.tables()
+    changes = np.zeros(unicode_tables.CODE_POINTS, bool)
+    if lowercase:
+        changes[list(unicode.lower)] = True
+    if strip_accents:
+        changes[list(unicode.decomposition)] = True
+        changes |= unicode.mark
+    tokens = [token for token in tokens if not (token.startswith("[") and token.endswith("]"))]
+    codes = tables.code_points("".join(tokens))
+    owners = np.repeat(np.arange(len(tokens)), [len(token) for token in tokens])
+    lost = np.unique(owners[changes[codes]])
+    lower, upper = (
+        np.unique(owners[(codes >= ord(first)) & (codes <= ord(last))])
+        for first, last in ("az", "AZ")
+    )
+    options = f"lowercase={lowercase}, strip_accents={strip_accents}"
+    if len(lost) >= max(_MIN_MISMATCHES, len(tokens) / 20):
+        warnings.warn(
+            f"{options} does not fit this vocabulary: {len(lost)} of its {len(tokens)} tokens, "
+            f"such as {tokens[lost[0]]!r:.80}, never match a text. Set the options with which the "
+            "vocabulary was made.",
+            stacklevel=level_of_caller(),
+        )
+    elif not lowercase and len(lower) >= _MIN_MISMATCHES and not len(upper):
+        warnings.warn(
+            f"{options} does not fit this vocabulary: {len(lower)} of its {len(tokens)} tokens "
+            "have a letter a-z and no token has a letter A-Z, so words in upper case become "
+            f"{UNKNOWN}. Set lowercase=True.",
+            stacklevel=level_of_caller(),
+        )
