@@ -39,7 +39,7 @@ import tensorflow as tf
 import keras_bert
 from keras_bert import heads, mixed_training, optimizers, packed_heads
 from keras_bert.pretraining import records, stream, train
-from keras_bert.runtime import processor
+from keras_bert.runtime import distribution, processor
 from keras_bert.training import flops
 
 VOCAB = 30522
@@ -89,7 +89,7 @@ def in_bfloat16(size, rounds, steps):
     batch, runs = batch_of(rows), {}
     for dtype in ("float32", "mixed_bfloat16"):
         model = heads.pretraining(encoder(size).with_options(dtype=dtype))
-        if dtype == "mixed_bfloat16" and mixed_training.is_faster_here():
+        if dtype == "mixed_bfloat16" and distribution.is_faster_in_bfloat16():
             model = mixed_training.TrainedModel(model)
         runs[dtype] = ours(compiled(model), batch)
     seconds, _ = in_turns(runs, rounds, steps)

@@ -14,18 +14,8 @@ from keras_bert.encoder import INPUTS, BertEncoder, positions_of_last_layer
 from keras_bert.layers.dropout import random_bits
 from keras_bert.layers.encoder_layers import MASKED_LOGIT
 from keras_bert.model_structure import embedding_layers, find_encoder
-from keras_bert.runtime import distribution, processor
 
 _KNOWN_INPUTS = {*INPUTS, "attention_mask", "position_ids", "output_positions", "cls_positions"}
-
-
-def is_faster_here():
-    """Return True on a CPU with instructions for bfloat16, with one replica of TensorFlow."""
-    return (
-        distribution.is_tensorflow_on_cpu()
-        and distribution.supports_jit_compile()
-        and processor.has_bfloat16()
-    )
 
 
 def can_train(model):

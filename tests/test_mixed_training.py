@@ -7,7 +7,7 @@ import pytest
 import keras_bert
 from keras_bert import heads, mixed_training, optimizers, packed_heads
 from keras_bert.data.examples import Examples
-from keras_bert.runtime import processor
+from keras_bert.runtime import distribution, processor
 from tests import tiny
 
 pytestmark = pytest.mark.skipif(
@@ -186,4 +186,4 @@ def test_finetune_uses_it_and_resumes(with_bfloat16, monkeypatch, tmp_path):
 
 def test_dtype_of_other_processors(monkeypatch):
     monkeypatch.setattr(processor, "has_bfloat16", lambda: False)
-    assert not mixed_training.is_faster_here()
+    assert not distribution.is_faster_in_bfloat16()

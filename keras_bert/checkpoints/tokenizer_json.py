@@ -6,7 +6,7 @@ Source: huggingface/tokenizers, `tokenizer/serialization.rs`, `normalizers/bert.
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from keras_bert.checkpoints import added_tokens, folder
 from keras_bert.runtime.escaping import printable
@@ -95,34 +95,41 @@ def content(
     return _content(ids, pieces, added, tokenizer)
 
 
-def read_exported(path: Path) -> dict[str, Any]:
-    """Read the tokenizer.json in an ONNX folder, and return new content with the checked values.
+class ExportedTokenizer(NamedTuple):
+    """The tokenizer.json in an ONNX folder.
 
-    The tokenizers library never reads the file itself. A part of the file can be a program, such
-    as a regular expression, and some broken parts make the library stop the process. The
-    truncation is copied without a check.
+    Attributes:
+        ids: The id of each token.
+        options: Arguments of `PythonTokenizer` besides the vocabulary.
+        max_length: Maximum number of tokens of a text, not checked.
     """
+
+    ids: dict[str, int]
+    options: dict[str, Any]
+    max_length: Any
+
+
+def read_exported(path: Path) -> ExportedTokenizer:
+    """Read the tokenizer.json in an ONNX folder."""
     file = path / FILE
     advice = "Export the model again"
     exported = read(path, advice)
     for name in ("normalizer", "pre_tokenizer", "model"):
         if not isinstance(exported.get(name), dict):
             raise _refused(file, name, exported.get(name), advice)
-    tokens = vocabulary(file, exported)
-    folder.check_tokens(file, list(tokens.values()))
-    ids = {token: id_ for id_, token in tokens.items()}
+    ids = {token: id_ for id_, token in vocabulary(file, exported).items()}
     added = []
     for fields in exported.get("added_tokens") or ():
         token = _added_token(file, fields)
         ids.setdefault(token.content, fields.get("id"))
-        added.append(dataclasses.asdict(token) | {"special": False})
-    characters = sum(len(token["content"]) for token in added)
+        added.append(token)
+    characters = sum(len(token.content) for token in added)
     if characters > _MAX_ADDED:
         raise ValueError(
             f"{file}: added tokens must have at most {_MAX_ADDED} characters in total, received "
             f"{characters}. {advice}"
         )
-    missing = _REQUIRED_TOKENS.difference(ids)
+    missing = {*_REQUIRED_TOKENS, "[PAD]"}.difference(ids)
     if missing:
         raise ValueError(f"{file}: has no token {min(missing)}. {advice}")
     for token, id_ in ids.items():
@@ -140,9 +147,9 @@ def read_exported(path: Path) -> dict[str, Any]:
     for name, value in options.items():
         if not isinstance(value, bool) and not (name == "strip_accents" and value is None):
             raise _refused(file, "normalizer", exported["normalizer"], advice)
-    content = _content(ids, tokens.values(), added, options)
-    content["truncation"] = exported.get("truncation")
-    return content
+    truncation = exported.get("truncation")
+    length = truncation.get("max_length") if isinstance(truncation, dict) else None
+    return ExportedTokenizer(ids, {**options, "added_tokens": added}, length)
 
 
 def _added_token(file: Path, fields: Any) -> added_tokens.AddedToken:

@@ -5,7 +5,7 @@ import pathlib
 import keras
 
 import keras_bert
-from keras_bert import mixed_training
+from keras_bert.runtime import distribution
 from keras_bert.runtime.terminal import print_line
 
 
@@ -22,7 +22,7 @@ def dtype_of(args):
     has_tpu = keras.backend.backend() != "torch" and any(  # torch has no keras.distribution
         device.startswith("tpu") for device in keras.distribution.list_devices()
     )
-    is_faster = has_tpu or mixed_training.is_faster_here()
+    is_faster = has_tpu or distribution.is_faster_in_bfloat16()
     dtype = "mixed_bfloat16" if is_faster else "float32"
     print_line(f"--dtype auto: {dtype}")
     return dtype

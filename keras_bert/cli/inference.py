@@ -26,8 +26,8 @@ from keras_bert.tasks import (
     prediction_files,
     question_windows,
     registry,
-    tagging,
 )
+from keras_bert.text.words import split_words
 from keras_bert.training import report, run_state
 
 # Extensions of text files.
@@ -196,9 +196,9 @@ def _parts(args, model):
             args.input, task, reading.columns_of(args, args.model), args.format
         )
     if task == "tagging":
-        tokenizer = heads.find_encoder(model).preprocessor.tokenizer
+        tokenizer = heads.find_encoder(model).preprocessor.python_tokenizer
         characters = heads.find_output(model).characters
-        words, _ = tagging.split_words(args.texts, tokenizer, characters)
+        words, _ = split_words(args.texts, tokenizer, characters)
         return [conll.TaggedSentences(words, source="the command line")]
     if task == "question-answering":
         if len(args.texts) != 2:

@@ -18,6 +18,7 @@ from keras_bert.pretraining import vocabulary
 from keras_bert.runtime.files import exclusive_lock
 from keras_bert.runtime.terminal import print_line
 from keras_bert.tasks import inference, registry, tagging
+from keras_bert.text.words import split_words
 from keras_bert.training import finetuning, report, run_state, search
 
 _SEARCHED = ("batch_size", "learning_rate", "epochs")  # --search chooses them unless they are given
@@ -297,7 +298,7 @@ def _note_of_words(examples, preprocessor):
     if tagging.are_characters(sentences):
         return None
     words = [word for sentence in sentences for word in sentence]
-    split, _ = tagging.split_words(words, preprocessor.tokenizer)
+    split, _ = split_words(words, preprocessor.python_tokenizer)
     apart = np.mean([len(found) > 1 for found in split])
     if apart < _MANY_SPLIT:
         return None

@@ -1,6 +1,6 @@
 """Batches of sequences of similar length, which contain little padding.
 
-Encoded sequences are objects such as `tasks.classification.EncodedTexts`, with these attributes:
+Encoded sequences are objects such as `data.encoded_texts.EncodedTexts`, with these attributes:
 
     lengths              length of each sequence, int (n,)
     max_length           maximum length of a sequence
@@ -14,7 +14,6 @@ import itertools
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 # Lengths that batches are padded to for compiled steps. Each length costs a compilation.
 LENGTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048)
@@ -56,8 +55,7 @@ class Batches:
         rows = self.rows[index]
         length = self.longest(index)
         if self._lengths is not None:
-            length = next((size for size in self._lengths if size >= length), length)
-            length = min(length, self._encoded.max_length)
+            length = compiled_length(length, self._encoded.max_length, self._lengths)
         inputs, targets, weights = self._encoded.batch(rows, length)
         missing = self.sizes[index] - len(rows)
         if targets is None:
@@ -71,17 +69,48 @@ class Batches:
         """Return the length of the longest sequence of a batch."""
         return int(self._encoded.lengths[self.rows[index]].max())
 
-    def dataset(self, start=0):
-        """Return the batches from `start` on as a `tf.data.Dataset` that prefetches two batches."""
+    def for_fit(self, indices):
+        """Return the batches with some indices, a list, as the data of `keras.Model.fit`."""
+        if keras.backend.backend() != "tensorflow":
+            return _ChosenBatches(self, indices)
+        import tensorflow as tf
+
         # Without this signature, Keras would infer fixed shapes from the first batches.
         signature = keras.tree.map_structure(
-            lambda array: tf.TensorSpec([None] * array.ndim, array.dtype), self[start]
+            lambda array: tf.TensorSpec([None] * array.ndim, array.dtype), self[indices[0]]
         )
         dataset = tf.data.Dataset.from_generator(
-            lambda: (self[index] for index in range(start, len(self))), output_signature=signature
+            lambda: (self[index] for index in indices), output_signature=signature
         )
-        size = tf.data.experimental.assert_cardinality(len(self) - start)
+        size = tf.data.experimental.assert_cardinality(len(indices))
         return dataset.apply(size).prefetch(2)
+
+
+class _ChosenBatches(keras.utils.PyDataset):
+    """Some batches of `Batches` for backends other than TensorFlow."""
+
+    def __init__(self, batches, indices):
+        super().__init__()
+        self._batches = batches
+        self._indices = indices
+
+    def __len__(self):
+        return len(self._indices)
+
+    def __getitem__(self, index):
+        return self._batches[self._indices[index]]
+
+
+def compiled_length(length, maximum, lengths=LENGTHS):
+    """Return the next of some increasing lengths, at most `maximum`.
+
+    Example:
+
+    >>> compiled_length(33, 512), compiled_length(33, 40), compiled_length(3000, 4096)
+    (48, 40, 3000)
+    """
+    longer = next((size for size in lengths if size >= length), length)
+    return min(longer, maximum)
 
 
 def plan_of_sets(encoded, seed, plan):

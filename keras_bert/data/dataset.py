@@ -5,15 +5,16 @@ import warnings
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 from keras_bert import heads
-from keras_bert.data.batching import LENGTHS, Batches
+from keras_bert.data.batching import Batches, compiled_length
+from keras_bert.data.encoded_texts import EncodedTexts
 from keras_bert.data.examples import unknown_label
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.escaping import printable
+from keras_bert.runtime.packages import import_tensorflow
 from keras_bert.runtime.warn import level_of_caller
-from keras_bert.text.fast_tokenizer import tokenize_function, tokenize_in_chunks
+from keras_bert.text.preprocessor import Preprocessor
 
 
 def of_examples(examples, model, batch_size, shuffle, seed, pad, labels):
@@ -22,7 +23,7 @@ def of_examples(examples, model, batch_size, shuffle, seed, pad, labels):
     preprocessor = model
     if isinstance(model, keras.Model):
         preprocessor, output = heads.find_encoder(model).preprocessor, heads.find_output(model)
-    if not hasattr(preprocessor, "tokenizer"):
+    if not isinstance(preprocessor, Preprocessor):
         raise ValueError(
             "to_dataset needs a Preprocessor, or a model whose encoder has one; received "
             f"{model!r:.80}"
@@ -53,22 +54,12 @@ def of_examples(examples, model, batch_size, shuffle, seed, pad, labels):
             )
         labels = _checked_labels(labels, examples)
     targets = targets_of(examples, output, labels)
-    columns = [examples.texts]
-    if examples.text_pairs is not None:
-        columns.append(examples.text_pairs)
-    tokenize = tokenize_function(preprocessor.tokenizer)
-    ids = tuple(tokenize_in_chunks(tokenize, column) for column in columns)
     limit = preprocessor.max_sequence_length if pad == "batch" else pad
-    _warn_of_truncation(examples, ids, limit)
-    dataset = tf.data.Dataset.from_tensor_slices((ids,) if targets is None else (ids, targets))
-    if shuffle:
-        dataset = dataset.shuffle(len(examples), seed=seed, reshuffle_each_iteration=True)
-    pack = _pack_function(preprocessor, pad, limit)
-    return (
-        dataset.batch(batch_size)
-        .map(lambda ids, *targets: (pack(*ids), *targets), tf.data.AUTOTUNE)
-        .prefetch(2)
+    encoded = EncodedTexts(
+        preprocessor.python_tokenizer, examples.text_columns(), limit, targets=targets
     )
+    _warn(examples, encoded.truncated, limit)
+    return _dataset(encoded, batch_size, shuffle, seed, pad, has_weights=False)
 
 
 def of_task(data, model, batch_size, shuffle, seed, pad):
@@ -79,21 +70,26 @@ def of_task(data, model, batch_size, shuffle, seed, pad):
     length = None if pad == "batch" else as_integer('pad, unless it is "batch",', pad, 3)
     encoded = inference.encode(model, data, length)
     _warn(data, inference.counts(encoded).get("truncated", 0), encoded.max_length)
+    return _dataset(encoded, batch_size, shuffle, seed, pad)
+
+
+def _dataset(encoded, batch_size, shuffle, seed, pad, has_weights=True):
+    """Return a dataset of the batches of encoded sequences, see `data.batching`."""
+    tf = import_tensorflow("to_dataset")
     limits = range(batch_size, len(encoded), batch_size)
     in_order = np.array_split(np.arange(len(encoded)), limits)  # rows of each batch
     epochs = itertools.count()
 
     def batch(rows):
-        padded = length
-        if padded is None:
-            padded = int(encoded.lengths[rows].max())
-            if keras.backend.backend() == "jax":  # JAX compiles the step for each length
-                padded = min((size for size in LENGTHS if size >= padded), default=padded)
-            padded = min(padded, encoded.max_length)
-        inputs, *targets_and_weights = encoded.batch(rows, padded)
-        if targets_and_weights[0] is None:
+        length = pad
+        if pad == "batch":
+            length = int(encoded.lengths[rows].max())
+            if keras.backend.backend() == "jax":
+                length = compiled_length(length, encoded.max_length)
+        inputs, targets, weights = encoded.batch(rows, length)
+        if targets is None:
             return (inputs,)
-        return inputs, *targets_and_weights
+        return (inputs, targets, weights) if has_weights else (inputs, targets)
 
     def batches():
         order = in_order
@@ -101,18 +97,14 @@ def of_task(data, model, batch_size, shuffle, seed, pad):
             order = Batches(encoded, batch_size, (seed, next(epochs))).rows
         return map(batch, order)
 
-    signature = keras.tree.map_structure(
-        lambda array: tf.TensorSpec([None] * array.ndim, array.dtype), batch(in_order[0])
-    )
+    def spec(array):
+        sizes = [None] * (array.ndim - 1) if pad == "batch" else array.shape[1:]
+        return tf.TensorSpec([None, *sizes], array.dtype)
+
+    signature = keras.tree.map_structure(spec, batch(in_order[0]))
     dataset = tf.data.Dataset.from_generator(batches, output_signature=signature)
     size = tf.data.experimental.assert_cardinality(len(in_order))
     return dataset.apply(size).prefetch(2)
-
-
-def _warn_of_truncation(examples, ids, limit):
-    """Warn if sequences of token ids, a tuple of `tf.RaggedTensor` columns, are too long."""
-    total = sum(column.row_lengths().numpy() for column in ids) + 1 + len(ids)
-    _warn(examples, int(np.sum(total > limit)), limit)
 
 
 def _warn(examples, truncated, limit):
@@ -176,19 +168,3 @@ def targets_of(examples, output=None, labels=None):
     for row, names in zip(targets, column, strict=True):
         row[[index[name] for name in names]] = 1
     return targets
-
-
-def _pack_function(preprocessor, pad, limit):
-    """Return a TensorFlow function from one or two ragged columns of ids to the inputs."""
-
-    def pack_ids(*ids):
-        length = None if pad == "batch" else pad
-        if length is None and keras.backend.backend() == "jax":
-            # JAX compiles the step for each length.
-            total = sum(column.row_lengths() for column in ids) + 1 + len(ids)
-            longest = tf.minimum(tf.reduce_max(total), limit)
-            lengths = tf.constant([*(size for size in LENGTHS if size < limit), limit], tf.int64)
-            length = lengths[tf.searchsorted(lengths, longest[None])[0]]
-        return preprocessor.pack(*ids, sequence_length=length, max_sequence_length=limit)
-
-    return pack_ids

@@ -104,6 +104,10 @@ class Examples:
         where = f"row {index + 1}" if self.locations is None else self.locations[index]
         return f"{self.source}, {where}"
 
+    def text_columns(self):
+        """Return the texts, and of pairs the second texts: a list of one or two lists."""
+        return [self.texts] if self.text_pairs is None else [self.texts, self.text_pairs]
+
     def to_dataset(self, model, batch_size=32, *, shuffle=False, seed=0, pad="batch", labels=None):
         """Return a `tf.data.Dataset` for Keras' `fit`, `evaluate` and `predict` on every backend.
 
@@ -113,7 +117,8 @@ class Examples:
             model: A classifier or regressor of `keras_bert.heads`, whose labels give the targets;
                 or a `Preprocessor`.
             batch_size: Texts per batch.
-            shuffle: If True, each epoch has another order.
+            shuffle: If True, each epoch has another order, with texts of similar lengths in each
+                batch.
             seed: Seed of the order.
             pad: `"batch"` pads each batch to its longest text, with JAX to one of a few lengths.
                 An int pads to that length. Texts longer than that, or with `"batch"` than the
@@ -130,6 +135,7 @@ class Examples:
         Raises:
             ValueError: If the model has no preprocessor, reads pairs and the examples are single
                 texts, or the reverse, or if it does not know a label.
+            ImportError: If TensorFlow is not installed.
 
         Example:
 
@@ -185,6 +191,7 @@ class TaskData:
 
         Raises:
             ValueError: If the model has another task or no preprocessor.
+            ImportError: If TensorFlow is not installed.
         """
         from keras_bert.data import dataset
 

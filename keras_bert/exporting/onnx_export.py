@@ -18,6 +18,7 @@ from keras_bert.model_structure import find_encoder, find_output, find_task, max
 from keras_bert.runtime.escaping import markdown
 from keras_bert.runtime.files import temporary_folder
 from keras_bert.runtime.warn import level_of_caller
+from keras_bert.text import text_windows
 
 QUANTIZATIONS = (None, "int8")
 _MAX_POINTS = 1  # largest loss without a warning: points of accuracy, or percent of the answers
@@ -310,7 +311,7 @@ def _sample(model, task):
         positions = 'inputs["masked_lm_positions"] = np.array([[1], [1]], np.int32)\n'
     parts = dict.fromkeys(("limit", "windows", "mean"), "")
     if output is not None and output.long_texts == "window":
-        overlap = windows.overlap(length - 2)  # without [CLS] and [SEP]
+        overlap = text_windows.overlap(length - 2)  # without [CLS] and [SEP]
         limit = _LIMIT.format(length=length, overlap=overlap)
         parts = {"limit": limit, "windows": _WINDOWS, "mean": _MEAN}
     batch = "[None]" if task == "multiple_choice" else ""

@@ -7,6 +7,8 @@ import typing
 
 import tensorflow as tf
 
+from keras_bert.text.text_windows import overlap
+
 _CHUNK = 16  # windows that run at once; limits the memory for a very long text
 _CHUNK_BY_LENGTH = 32  # rows of similar length that run at once
 
@@ -44,11 +46,6 @@ def split(tokens, size, step):
     begin = tf.gather(tokens.row_starts(), row) + start
     in_windows = tf.gather(tokens.flat_values, tf.ragged.range(begin, begin + size))
     return Windows(in_windows, row, number, counts, step)
-
-
-def overlap(size):
-    """Return the tokens that two windows of `size` tokens share."""
-    return size // 4  # as `keras_bert.tasks.long_texts.window_step`
 
 
 def split_texts(tokens, max_sequence_length):

@@ -5,13 +5,13 @@ import warnings
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 from keras_bert import heads
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import inference
 from keras_bert.tasks.masked_lm import MASK
-from keras_bert.text.offsets import characters_of_bytes
+from keras_bert.text import token_ids
+from keras_bert.text.python_tokenizer import Tokens
 
 MASKED_LM_TASKS = ("masked_lm", "pretraining")
 # Tasks that read single texts or pairs, whichever they get.
@@ -68,22 +68,21 @@ def encode_text(model, text, text_pair=None):
     texts = (text,) if text_pair is None else (text, text_pair)
     limit = inference.length_limit(model)
     preprocessor = heads.find_encoder(model).preprocessor
-    tokenize = preprocessor.tokenizer.tokenize_with_offsets
+    tokenizer = preprocessor.python_tokenizer
+    tokenize = tokenizer.tokenize_with_offsets
     if getattr(heads.find_output(model), "characters", False):
-        tokenize = preprocessor.tokenizer.tokenize_characters_with_offsets
+        tokenize = tokenizer.tokenize_characters_with_offsets
     reads_masks, mask_id = heads.find_task(model) in MASKED_LM_TASKS, None
     if reads_masks and MASK in preprocessor.vocabulary:
-        mask_id = preprocessor.tokenizer.token_id(MASK)
+        mask_id = tokenizer.token_id(MASK)
     tokenized = [_tokenize(tokenize, each, mask_id) for each in texts]
-    packed = preprocessor.pack(
-        *(ids for ids, *_ in tokenized), sequence_length=None, max_sequence_length=limit
-    )
-    inputs = {name: value.numpy() for name, value in packed.items()}
+    total = sum(len(tokens.ids) for tokens in tokenized) + 1 + len(texts)
+    ids = [np.array(tokens.ids, np.int32) for tokens in tokenized]
+    inputs = token_ids.pack([ids], min(total, limit), tokenizer.special_ids)
     if reads_masks:
         _, positions = np.nonzero(inputs["input_word_ids"] == mask_id)
         inputs["masked_lm_positions"] = positions[None].astype(np.int32)
     tokens = [preprocessor.vocabulary[index] for index in inputs["input_word_ids"][0]]
-    total = sum(ids.flat_values.shape[0] for ids, *_ in tokenized) + 1 + len(texts)
     if total > len(tokens):
         warnings.warn(
             f"the text was truncated from {total} to {len(tokens)} tokens, the maximum of the "
@@ -92,7 +91,7 @@ def encode_text(model, text, text_pair=None):
         )
     words = []
     for index, (position, count) in enumerate(_parts(inputs["input_type_ids"][0], len(texts))):
-        words += _words(index, texts[index], tokenized[index][1:], position, count)
+        words += _words(index, tokenized[index], position, count)
     return EncodedText(inputs, tokens, texts, words)
 
 
@@ -119,32 +118,24 @@ def _check(model, text, text_pair):
 
 
 def _tokenize(tokenize, text, mask_id):
-    """Return the results of `tokenize` for one text.
+    """Return the `Tokens` of a text.
 
     With `mask_id`, each [MASK] is a token, and the index of its word is `_NO_WORD`.
     """
     parts = [text] if mask_id is None else text.split(MASK)
-    parts = [part.encode("utf-8", "ignore") for part in parts]
-    ids, words, starts, limits = ([] for _ in range(4))
-    first_byte = 0
-    for part, *found in zip(parts, *tokenize(tf.constant(parts)), strict=True):
-        if first_byte:
-            ids.append([mask_id])
-            words.append([_NO_WORD])
-            starts.append([first_byte - len(MASK)])
-            limits.append([first_byte])
-        part_ids, part_words, part_starts, part_limits = (values.numpy() for values in found)
-        ids.append(part_ids)
-        words.append(part_words + sum(map(len, words)))
-        starts.append(part_starts + first_byte)
-        limits.append(part_limits + first_byte)
-        first_byte += len(part) + len(MASK)
-    return [
-        tf.RaggedTensor.from_tensor(tf.constant(np.concatenate(values), dtype)[None])
-        for values, dtype in zip(
-            (ids, words, starts, limits), (tf.int32, tf.int32, tf.int64, tf.int64), strict=True
-        )
-    ]
+    tokens = Tokens([], [], [], [])
+    first = 0
+    for part in parts:
+        if first:
+            tokens.add([mask_id], _NO_WORD, [first - len(MASK)], [first])
+        found = tokenize(part)
+        words_before = max(tokens.words, default=-1) + 1
+        tokens.ids.extend(found.ids)
+        tokens.words.extend([words_before + word for word in found.words])
+        tokens.starts.extend([first + start for start in found.starts])
+        tokens.limits.extend([first + limit for limit in found.limits])
+        first += len(part) + len(MASK)
+    return tokens
 
 
 def _parts(type_ids, count):
@@ -155,14 +146,12 @@ def _parts(type_ids, count):
     return [(1, second - 2), (second, len(type_ids) - second - 1)]
 
 
-def _words(index, text, tokenized, position, count):
+def _words(index, tokens, position, count):
     """Return the words of the first `count` tokens of a text; `position` is that of the first."""
-    of_word, starts, limits = (values.flat_values.numpy()[:count] for values in tokenized)
-    of_byte = characters_of_bytes(text)
     words = []
-    for part in np.split(np.arange(count), np.flatnonzero(np.diff(of_word)) + 1):
-        if len(part) and of_word[part[0]] != _NO_WORD:
-            start, end = int(of_byte[starts[part[0]]]), int(of_byte[limits[part[-1]] - 1]) + 1
+    for part in np.split(np.arange(count), np.flatnonzero(np.diff(tokens.words[:count])) + 1):
+        if len(part) and tokens.words[part[0]] != _NO_WORD:
+            start, limit = tokens.starts[part[0]], tokens.limits[part[-1]]
             first = position + int(part[0])
-            words.append(Word(index, start, end, range(first, first + len(part))))
+            words.append(Word(index, start, limit, range(first, first + len(part))))
     return words

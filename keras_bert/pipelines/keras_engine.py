@@ -3,8 +3,8 @@
 import functools
 
 from keras_bert import heads
-from keras_bert.tasks import inference, masked_lm, tagging
-from keras_bert.text.offsets import characters_of_bytes
+from keras_bert.tasks import inference, masked_lm
+from keras_bert.text.words import split_words
 
 
 class KerasEngine:
@@ -66,12 +66,5 @@ class KerasEngine:
 
     def split_words(self, texts):
         """Split texts into words: a list of strings per text, and their spans in characters."""
-        tokenizer = heads.find_encoder(self.model).preprocessor.tokenizer
-        words, spans = tagging.split_words(texts, tokenizer, self.output.characters)
-        return words, [_in_characters(*each) for each in zip(texts, spans, strict=True)]
-
-
-def _in_characters(text, spans):
-    """Convert spans of UTF-8 bytes to spans of characters."""
-    of_byte = characters_of_bytes(text)
-    return [(int(of_byte[start]), int(of_byte[end - 1]) + 1) for start, end in spans]
+        tokenizer = heads.find_encoder(self.model).preprocessor.python_tokenizer
+        return split_words(texts, tokenizer, self.output.characters)

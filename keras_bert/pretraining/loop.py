@@ -9,7 +9,7 @@ import time
 import keras
 import numpy as np
 
-from keras_bert import heads, keras_private, mixed_training, packed_heads
+from keras_bert import heads, keras_private, packed_heads
 from keras_bert.hub import loading
 from keras_bert.pretraining.meter import Diverged, Meter
 from keras_bert.pretraining.recipe import Recipe
@@ -68,8 +68,11 @@ class Loop:
         self.trained = self.model
         if self.recipe.packed:
             self.trained = packed_heads.packed_pretraining(self.model)
-        if mixed_training.is_faster_here() and mixed_training.can_train(self.trained):
-            self.trained = mixed_training.TrainedModel(self.trained)
+        if distribution.is_faster_in_bfloat16():
+            from keras_bert import mixed_training  # it imports TensorFlow
+
+            if mixed_training.can_train(self.trained):
+                self.trained = mixed_training.TrainedModel(self.trained)
         has_pairs = heads.find_task(self.model) == "pretraining"
         self.tasks = ("masked_lm", "next_sentence") if has_pairs else ("masked_lm",)
         self.stream_options = {

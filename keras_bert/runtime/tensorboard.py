@@ -1,5 +1,7 @@
 """Scalar logs for TensorBoard, written without the tensorboard package."""
 
+from keras_bert.runtime.packages import import_tensorflow
+
 
 def writer(folder):
     """Open a TensorBoard log; return `write(step, values)`, with `values` {name: number}.
@@ -8,8 +10,7 @@ def writer(folder):
     """
     if folder is None:
         return lambda step, values: None
-    import tensorflow as tf
-
+    tf = import_tensorflow("a TensorBoard log")
     log = tf.summary.create_file_writer(str(folder))
     # The metadata of `tf.summary.scalar`, which itself needs the tensorboard package.
     metadata = tf.compat.v1.Summary.Value().metadata

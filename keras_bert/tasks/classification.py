@@ -1,21 +1,19 @@
 """Classification and regression of texts or pairs: one label, a set of labels, or a number."""
 
-import functools
 import warnings
 
 import keras
 import numpy as np
 import scipy.special
-import tensorflow as tf
 
 from keras_bert import heads
 from keras_bert.data.batching import REDUCTION
 from keras_bert.data.dataset import targets_of
+from keras_bert.data.encoded_texts import EncodedTexts
 from keras_bert.runtime.arguments import LONG_TEXTS
 from keras_bert.runtime.label_types import typed
 from keras_bert.runtime.warn import level_of_caller
-from keras_bert.tasks.long_texts import mean_per_text, window_step
-from keras_bert.text.fast_tokenizer import tokenize_function, tokenize_in_chunks
+from keras_bert.text.text_windows import mean_per_text
 
 HEADS = ("classifier", "regressor", "next_sentence")
 MAX_LENGTH = 128
@@ -59,101 +57,6 @@ def compile_options(model):
     }
 
 
-class EncodedTexts:
-    """Tokenized texts or pairs, for `data.batching.Batches`. Long sequences are truncated.
-
-    With `in_windows`, long texts become several sequences instead, overlapping by a quarter.
-
-    `targets`: one row per text, or `None`. `weights`: weight of each text in the loss, float32
-    (n,). `lengths`: tokens with special tokens, int (n,). `truncated`: number of truncated
-    sequences. `empty`: number of texts without tokens per column; `without_tokens` is its sum.
-    `text_of`: with `in_windows`, the index of the text of each sequence, int (n,); else `None`.
-    """
-
-    def __init__(
-        self, preprocessor, examples, max_length, targets=None, weights=None, in_windows=False
-    ):
-        self.max_length = max_length
-        self.pad_id = preprocessor.tokenizer.token_id("[PAD]")
-        self._preprocessor = preprocessor
-        self._targets = targets
-        self._weights = np.ones(len(examples), np.float32) if weights is None else weights
-        tokenize = tokenize_function(preprocessor.tokenizer)
-        columns = [examples.texts]
-        if examples.text_pairs is not None:
-            columns.append(examples.text_pairs)
-        self._ids = [tokenize_in_chunks(tokenize, texts) for texts in columns]
-        self.empty = [int(np.sum(_row_lengths(ids) == 0)) for ids in self._ids]
-        self.without_tokens = sum(self.empty)
-        self.text_of = None
-        if in_windows:
-            self._split_into_windows()
-        total = sum(map(_row_lengths, self._ids)) + 1 + len(self._ids)
-        self.lengths = np.minimum(total, max_length)
-        self.truncated = int(np.sum(total > max_length))
-
-    def _split_into_windows(self):
-        (ids,) = self._ids
-        size = self.max_length - 2
-        step = window_step(size)
-        counts = 1 + -(-np.maximum(_row_lengths(ids) - size, 0) // step)
-        self.text_of = np.repeat(np.arange(len(counts)), counts)
-        number = np.arange(len(self.text_of)) - np.repeat(np.cumsum(counts) - counts, counts)
-        start = ids.row_starts().numpy()[self.text_of] + number * step
-        end = np.minimum(start + size, ids.row_limits().numpy()[self.text_of])
-        self._ids = [tf.gather(ids.flat_values, tf.ragged.range(start, end))]
-        # Each text has the same weight in the loss, however long it is.
-        self._weights = (self._weights / counts).astype(np.float32)[self.text_of]
-        if self._targets is not None:
-            self._targets = self._targets[self.text_of]
-
-    def __len__(self):
-        return len(self.lengths)
-
-    def batch(self, rows, length):
-        """Return inputs, targets and weights of some rows, padded to `length`.
-
-        The inputs are three int32 arrays (batch, length). Targets (batch, ...) and weights, float32
-        (batch,), are `None` without labels.
-        """
-        columns = [part for ids in self._ids for part in (ids.values, ids.row_splits)]
-        pack = _pack_function(self._preprocessor, len(self._ids))
-        packed = pack(tf.constant(rows, tf.int64), tf.constant(length, tf.int32), *columns)
-        inputs = {key: value.numpy() for key, value in packed.items()}
-        if self._targets is None:
-            return inputs, None, None
-        return inputs, self._targets[rows], self._weights[rows]
-
-
-@functools.lru_cache(maxsize=8)
-def _pack_function(preprocessor, columns):
-    """Return one graph that packs batches of all shapes, of one or two columns of ids.
-
-    Without a graph, Python would run about 40 operations of TensorFlow for each batch.
-    """
-    specs = [tf.TensorSpec([None], tf.int64), tf.TensorSpec([], tf.int32)]
-    specs += [tf.TensorSpec([None], tf.int32), tf.TensorSpec([None], tf.int64)] * columns
-
-    @tf.function(input_signature=specs, autograph=False)
-    def pack(rows, length, *columns):
-        ids = [
-            tf.RaggedTensor.from_row_splits(values, row_splits, validate=False)
-            for values, row_splits in zip(columns[::2], columns[1::2], strict=True)
-        ]
-        return preprocessor.pack(
-            *(tf.gather(ragged, rows) for ragged in ids),
-            sequence_length=length,
-            max_sequence_length=None,
-        )
-
-    return pack.get_concrete_function()
-
-
-def _row_lengths(ids):
-    # `ids.row_lengths()` runs several TensorFlow operations.
-    return np.diff(ids.row_splits.numpy())
-
-
 def encode(model, examples, max_length, *, class_weight=None, long_texts=None):
     """Encode texts as `EncodedTexts`, with the targets of the model's head.
 
@@ -176,7 +79,6 @@ def encode(model, examples, max_length, *, class_weight=None, long_texts=None):
     weights = None
     if class_weight is not None:
         weights = _weights(output, examples, targets, class_weight)
-    preprocessor = heads.find_encoder(model).preprocessor
     long_texts = output.long_texts if long_texts is None else long_texts
     if long_texts not in LONG_TEXTS:
         raise ValueError(
@@ -185,7 +87,14 @@ def encode(model, examples, max_length, *, class_weight=None, long_texts=None):
     if long_texts == "window" and output.pairs:
         raise ValueError('long_texts="window" is only for single texts; use "truncate" for pairs')
     in_windows = long_texts == "window"
-    encoded = EncodedTexts(preprocessor, examples, max_length, targets, weights, in_windows)
+    encoded = EncodedTexts(
+        heads.find_encoder(model).preprocessor.python_tokenizer,
+        examples.text_columns(),
+        max_length,
+        targets=targets,
+        weights=weights,
+        in_windows=in_windows,
+    )
     if long_texts == "error" and encoded.truncated:
         raise ValueError(
             f"{examples.source}: {encoded.truncated} of {len(examples)} texts have more than "

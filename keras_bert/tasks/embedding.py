@@ -10,12 +10,11 @@ import numpy as np
 
 from keras_bert import heads, losses
 from keras_bert.data import packing
-from keras_bert.data.examples import Examples
+from keras_bert.data.encoded_texts import EncodedTexts
 from keras_bert.data.retrieval import RetrievalData
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import embedding_metrics
-from keras_bert.tasks.classification import EncodedTexts
 
 HEADS = ("embedder",)
 MAX_LENGTH = 128
@@ -80,11 +79,11 @@ class EncodedRows:
     filler_target: float | None = None
     sets: list[np.ndarray] | None = None
 
-    def __init__(self, preprocessor, rows, targets, max_length, loss):
+    def __init__(self, tokenizer, rows, targets, max_length, loss):
         self.max_length, self.loss, self.targets = max_length, loss, targets
         self.texts_per_row = len(rows[0])
         texts = [text for row in rows for text in row]
-        self.texts = EncodedTexts(preprocessor, Examples(texts), max_length)
+        self.texts = EncodedTexts(tokenizer, [texts], max_length)
         self.lengths = self.texts.lengths.reshape(-1, self.texts_per_row).max(axis=1)
         self.truncated = self.texts.truncated
         (self.without_tokens,) = self.texts.empty
@@ -166,10 +165,10 @@ def encode(
     `EncodedRows`. The model's default prompt comes before each text, unless the data has its own
     prompts.
     """
-    preprocessor = heads.find_encoder(model).preprocessor
+    tokenizer = heads.find_encoder(model).preprocessor.python_tokenizer
     rows = rows_with_prompts(heads.find_output(model), examples)
     if isinstance(examples, RetrievalData):
-        return EncodedRows(preprocessor, rows, None, max_length, None)
+        return EncodedRows(tokenizer, rows, None, max_length, None)
     if sampling not in SAMPLINGS:
         raise ValueError(f"sampling must be {' or '.join(SAMPLINGS)}; received {sampling!r:.80}")
     if sampling != SAMPLINGS[0] and examples.set_sizes is None:
@@ -200,7 +199,7 @@ def encode(
     made = base_loss
     if matryoshka_dims is not None:
         made = _matryoshka(base_loss, matryoshka_dims, width)
-    encoded = EncodedRows(preprocessor, rows, _targets(examples), max_length, made)
+    encoded = EncodedRows(tokenizer, rows, _targets(examples), max_length, made)
     if len(rows) and encoded.without_tokens == len(rows) * len(rows[0]):
         raise ValueError(f"{examples.source}: no text has tokens")
     encoded.gradient_caching, encoded.sampling = gradient_caching, sampling

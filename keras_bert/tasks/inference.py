@@ -9,11 +9,11 @@ from keras_bert import heads, keras_private
 from keras_bert.data.batching import LENGTHS, Batches
 from keras_bert.data.conll import TaggedSentences
 from keras_bert.data.dataset import targets_of
+from keras_bert.data.encoded_texts import EncodedTexts
 from keras_bert.data.examples import Examples
 from keras_bert.encoder import BertEncoder
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.tasks import classification, embedding, masked_lm, registry, tagging
-from keras_bert.tasks.classification import EncodedTexts
 
 
 def answers(
@@ -285,13 +285,11 @@ def is_labeled(examples):
 def encode_texts(model, texts):
     """Encode single texts for any model on an encoder with a preprocessor, as `EncodedTexts`."""
     limit = length_limit(model)
-    return EncodedTexts(heads.find_encoder(model).preprocessor, Examples(texts), limit)
+    return EncodedTexts(heads.find_encoder(model).preprocessor.python_tokenizer, [texts], limit)
 
 
 def encode_masks(model, texts):
     """Encode texts with [MASK] for `heads.masked_lm` or `heads.pretraining`, as `EncodedMasks`."""
-    import tensorflow as tf
-
     limit = length_limit(model)
     preprocessor = heads.find_encoder(model).preprocessor
     if masked_lm.MASK not in preprocessor.vocabulary:
@@ -299,14 +297,7 @@ def encode_masks(model, texts):
             f"the vocabulary of {len(preprocessor.vocabulary)} tokens has no {masked_lm.MASK}, "
             "which this task needs"
         )
-    tokenizer = preprocessor.tokenizer
-
-    def tokenize(texts):
-        encoded = [text.encode("utf-8", "ignore") for text in texts]
-        return tokenizer.tokenize(tf.constant(encoded, tf.string)).to_list()
-
-    special_ids = map(tokenizer.token_id, ("[CLS]", "[SEP]", "[PAD]", masked_lm.MASK))
-    return masked_lm.EncodedMasks(texts, tokenize, special_ids, limit)
+    return masked_lm.EncodedMasks(texts, preprocessor.python_tokenizer, limit)
 
 
 def as_embedder(model, pooling=None):

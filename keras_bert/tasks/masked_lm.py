@@ -16,8 +16,7 @@ class EncodedMasks:
 
     Args:
         texts: The texts; each has at least one [MASK].
-        tokenize: Function from a list of strings to a list of lists of ids.
-        special_ids: Ids of [CLS], [SEP], [PAD] and [MASK].
+        tokenizer: A `PythonTokenizer` with [MASK].
         max_length: Maximum number of tokens of a text.
 
     Attributes:
@@ -28,10 +27,11 @@ class EncodedMasks:
         ValueError: If a text has no [MASK] or too many tokens.
     """
 
-    def __init__(self, texts, tokenize, special_ids, max_length):
+    def __init__(self, texts, tokenizer, max_length):
         self.max_length = max_length
-        *self._ends, self._pad_id, self._mask_id = special_ids
-        self._ids = [self._encode(text, tokenize) for text in texts]
+        self._tokenizer = tokenizer
+        self._mask_id = tokenizer.token_id(MASK)
+        self._ids = [self._encode(text) for text in texts]
         self._positions = [np.flatnonzero(ids == self._mask_id) for ids in self._ids]
         self.lengths = np.array([len(ids) for ids in self._ids], int)
         self.counts = np.array([len(positions) for positions in self._positions], int)
@@ -39,18 +39,17 @@ class EncodedMasks:
     def __len__(self):
         return len(self._ids)
 
-    def _encode(self, text, tokenize):
+    def _encode(self, text):
         """Return the ids of a text with [CLS] and [SEP], int (tokens,)."""
         parts = text.split(MASK)
         if len(parts) < 2:
             raise ValueError(f"a text must contain at least one {MASK}; received {text!r:.80}")
-        first, last = self._ends
         # [MASK] is a separate word, so the parts around it can be tokenized separately.
-        before, *others = tokenize(parts)
-        ids = [first, *before]
+        before, *others = self._tokenizer.tokenize(parts)
+        ids = [self._tokenizer.special_ids.cls, *before]
         for part in others:
             ids += [self._mask_id, *part]
-        ids.append(last)
+        ids.append(self._tokenizer.special_ids.sep)
         if len(ids) > self.max_length:
             raise ValueError(
                 f"a text must have at most {self.max_length} tokens; received {len(ids)}. Shorten "
@@ -63,7 +62,7 @@ class EncodedMasks:
 
         `masked_lm_positions` is (batch, masked tokens), padded with 0.
         """
-        ids = pad([self._ids[row] for row in rows], length, self._pad_id)
+        ids = pad([self._ids[row] for row in rows], length, self._tokenizer.special_ids.pad)
         inputs = {
             "input_word_ids": ids,
             "input_mask": (np.arange(length) < self.lengths[rows][:, None]).astype(np.int32),

@@ -9,8 +9,7 @@ import scipy.special
 
 from keras_bert import heads
 from keras_bert.data.batching import REDUCTION
-from keras_bert.data.examples import Examples
-from keras_bert.tasks.classification import EncodedTexts
+from keras_bert.data.encoded_texts import EncodedChoices
 
 HEADS = ("multiple_choice",)
 MAX_LENGTH = 128
@@ -31,44 +30,10 @@ def compile_options(model):
     }
 
 
-class EncodedChoices:
-    """Tokenized choices: each one is a pair of its text and a continuation.
-
-    `lengths`: longest sequence of each text, int (n,). `truncated`: number of truncated sequences.
-    `without_tokens`: number of texts and continuations without tokens.
-    """
-
-    def __init__(self, preprocessor, examples, max_length):
-        self.max_length = max_length
-        self._count = len(examples.choices[0])
-        self._labels = None if examples.labels is None else np.array(examples.labels, np.int32)
-        texts = [text for text in examples.texts for _ in range(self._count)]
-        choices = [choice for choices in examples.choices for choice in choices]
-        self._encoded = EncodedTexts(preprocessor, Examples(texts, text_pairs=choices), max_length)
-        self.lengths = self._encoded.lengths.reshape(-1, self._count).max(axis=1)
-        self.truncated = self._encoded.truncated
-        texts, continuations = self._encoded.empty  # a text counts once per continuation
-        self.without_tokens = texts // self._count + continuations
-
-    def __len__(self):
-        return len(self.lengths)
-
-    def batch(self, rows, length):
-        """Return inputs, a dict of int32 (batch, choices, length), targets and weights (batch,)."""
-        rows = np.asarray(rows)
-        flat = (rows[:, None] * self._count + np.arange(self._count)).ravel()
-        inputs, _, _ = self._encoded.batch(flat, length)
-        inputs = {
-            key: value.reshape(len(rows), self._count, length) for key, value in inputs.items()
-        }
-        if self._labels is None:
-            return inputs, None, None
-        return inputs, self._labels[rows], np.ones(len(rows), np.float32)
-
-
 def encode(model, examples, max_length):
     """Encode `Choices`, truncated to `max_length`, as `EncodedChoices`."""
-    return EncodedChoices(heads.find_encoder(model).preprocessor, examples, max_length)
+    tokenizer = heads.find_encoder(model).preprocessor.python_tokenizer
+    return EncodedChoices(tokenizer, examples, max_length)
 
 
 def decode(model, examples, encoded, outputs):

@@ -11,19 +11,15 @@ import string
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 from keras_bert import heads
 from keras_bert.data.batching import REDUCTION
 from keras_bert.tasks import question_windows
 from keras_bert.tasks.question_windows import MIN_LENGTH, OUTPUTS, EncodedQuestions
-from keras_bert.text.fast_tokenizer import tokenize_function
-from keras_bert.text.offsets import characters_of_bytes
 
 HEADS = ("span_selector",)
 MAX_LENGTH = 384
 
-_CHUNK = 1_000_000  # characters per call of the tokenizer
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 # KorQuAD replaces quotation marks and brackets by spaces, and deletes other punctuation.
@@ -84,64 +80,13 @@ def encode(
         raise ValueError(
             f"the encoder of {model.name!r} has no preprocessor; set its `preprocessor`"
         )
-    tokenizer = preprocessor.tokenizer
     return EncodedQuestions(
         examples,
-        _tokenize_questions(tokenizer, examples.questions),
-        _tokenize_contexts(tokenizer, question_windows.distinct_contexts(examples)),
-        [tokenizer.token_id(token) for token in ("[CLS]", "[SEP]", "[PAD]")],
+        preprocessor.python_tokenizer,
         max_length,
         stride,
         max_question_length,
     )
-
-
-def _chunks(texts):
-    """Split a list of texts into lists of about `_CHUNK` characters."""
-    first, characters = 0, 0
-    for end, text in enumerate(texts, 1):
-        characters += len(text)
-        if characters >= _CHUNK or end == len(texts):
-            yield texts[first:end]
-            first, characters = end, 0
-
-
-def _tokenize_questions(tokenizer, questions):
-    """Return the ids, int32 (tokens,), and the splits, int (questions + 1,)."""
-    tokenize = tokenize_function(tokenizer)
-    ids, sizes = [np.zeros(0, np.int32)], [np.zeros(0, int)]
-    for chunk in _chunks(questions):
-        tokens = tokenize(tf.constant([text.encode("utf-8", "ignore") for text in chunk]))
-        ids.append(tokens.flat_values.numpy())
-        sizes.append(tokens.row_lengths().numpy())
-    return np.concatenate(ids), question_windows.splits_of(np.concatenate(sizes))
-
-
-def _tokenize_contexts(tokenizer, texts):
-    """Return the ids, starts and ends, int32 (tokens,), and the splits, int (contexts + 1,).
-
-    Starts and ends are indices of characters of each text.
-    """
-    flat = [np.zeros((3, 0), np.int32)]
-    sizes = [np.zeros(0, int)]
-    for chunk in _chunks(texts):
-        encoded = [text.encode("utf-8", "ignore") for text in chunk]
-        ids, _, starts, ends = tokenizer.tokenize_with_offsets(tf.constant(encoded))
-        size = ids.row_lengths().numpy()
-        # The character of each byte, in the concatenation of the chunk's texts.
-        of_byte = characters_of_bytes("".join(chunk))
-        first_byte = np.repeat(
-            question_windows.splits_of([len(text) for text in encoded])[:-1], size
-        )
-        first_character = np.repeat(
-            question_windows.splits_of([len(text) for text in chunk])[:-1], size
-        )
-        starts = of_byte[starts.flat_values.numpy() + first_byte] - first_character
-        ends = of_byte[ends.flat_values.numpy() + first_byte - 1] + 1 - first_character
-        flat.append(np.stack([ids.flat_values.numpy(), starts, ends]).astype(np.int32))
-        sizes.append(size)
-    ids, starts, ends = np.concatenate(flat, axis=1)
-    return ids, starts, ends, question_windows.splits_of(np.concatenate(sizes))
 
 
 def decode(

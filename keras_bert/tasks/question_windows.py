@@ -7,6 +7,8 @@ import numpy as np
 import scipy.special
 
 from keras_bert.runtime.arguments import as_integer
+from keras_bert.text import token_ids
+from keras_bert.text.token_ids import splits_of
 
 OUTPUTS = ("start_logits", "end_logits")  # of `heads.span_selector`
 MIN_LENGTH = 5  # [CLS] question [SEP] context [SEP], with one token each
@@ -35,10 +37,7 @@ class EncodedQuestions:
 
     Args:
         examples: `Questions`.
-        questions: Ids of the questions, int32 (tokens,), and their splits, int (questions + 1,).
-        contexts: Ids of the `distinct_contexts`, with `starts`, `ends` and `context_splits` as in
-            the attributes.
-        special_ids: Ids of [CLS], [SEP] and [PAD].
+        tokenizer: A `PythonTokenizer`.
         max_length: Maximum number of tokens of a window.
         stride: Number of context tokens between the starts of two windows. It is reduced so that
             windows overlap by at least half of their context.
@@ -65,20 +64,21 @@ class EncodedQuestions:
     def __init__(
         self,
         examples,
-        questions,
-        contexts,
-        special_ids,
+        tokenizer,
         max_length,
         stride=STRIDE,
         max_question_length=MAX_QUESTION_LENGTH,
     ):
         self.max_length = max_length
-        self._cls, self._sep, self._pad = special_ids
+        self._cls, self._sep, self._pad = tokenizer.special_ids
         texts = distinct_contexts(examples)
         index = {text: number for number, text in enumerate(texts)}
         self.context = np.array([index[text] for text in examples.contexts], int)
-        self._ids, self.starts, self.ends, self.context_splits = contexts
-        self._question_ids, splits = questions
+        contexts = [tokenizer.tokenize_with_offsets(text) for text in texts]
+        self._ids, self.context_splits = token_ids.from_lists([each.ids for each in contexts])
+        self.starts = token_ids.from_lists([each.starts for each in contexts]).ids
+        self.ends = token_ids.from_lists([each.limits for each in contexts]).ids
+        self._question_ids, splits = token_ids.tokenize(tokenizer, examples.questions)
         self._question_start = splits[:-1]
         self.question_size = np.minimum(
             np.diff(splits), min(max_question_length, (max_length - 3) // 2)
@@ -190,11 +190,6 @@ class EncodedQuestions:
         targets, weights = self._targets
         targets = {name: target[rows] for name, target in targets.items()}
         return inputs, targets, dict.fromkeys(OUTPUTS, weights[rows])
-
-
-def splits_of(sizes):
-    """Return the start of each of several consecutive parts, and the end of the last one."""
-    return np.concatenate([[0], np.cumsum(sizes, dtype=int)])
 
 
 def _ranges(starts, sizes):

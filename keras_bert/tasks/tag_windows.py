@@ -7,7 +7,7 @@ import numpy as np
 
 from keras_bert.data.packed_layout import within
 from keras_bert.data.tag_schemes import OUTSIDE_TAGS, find_scheme
-from keras_bert.tasks.long_texts import window_step
+from keras_bert.text.text_windows import window_step
 
 
 class Windows(NamedTuple):

@@ -11,19 +11,16 @@ import itertools
 import keras
 import numpy as np
 import scipy.special
-import tensorflow as tf
 
 from keras_bert import heads
-from keras_bert.data.examples import check_strings, unknown_label
+from keras_bert.data.examples import unknown_label
 from keras_bert.data.tag_schemes import entities, find_scheme
 from keras_bert.tasks import tag_windows
-from keras_bert.text.fast_tokenizer import tokenize_function
+from keras_bert.text import token_ids
 
 HEADS = ("tagger",)
 MAX_LENGTH = 128
 
-_WORDS_PER_CALL = 65_536  # words per call of the tokenizer
-_TEXTS_PER_CALL = 4_096
 _CHARACTER_SHARE = 0.99  # see `are_characters`
 
 
@@ -58,27 +55,20 @@ def compile_options(model):
 
 def encode(model, examples, max_length, *, stride=None):
     """Encode sentences as `EncodedSentences`, see `tag_windows.encode`."""
-    tokenizer = heads.find_encoder(model).preprocessor.tokenizer
-    ids, counts = _tokenize(tokenizer, examples.words)
+    tokenizer = heads.find_encoder(model).preprocessor.python_tokenizer
+    words = token_ids.tokenize(tokenizer, itertools.chain.from_iterable(examples.words))
     targets = None
     if examples.tags is not None:
         targets = targets_of(examples, heads.find_output(model).labels)
-    special_ids = [tokenizer.token_id(token) for token in ("[CLS]", "[SEP]", "[PAD]")]
     return tag_windows.encode(
-        ids, counts, examples.words, special_ids, max_length, stride=stride, targets=targets
+        words.ids,
+        words.lengths,
+        examples.words,
+        tokenizer.special_ids,
+        max_length,
+        stride=stride,
+        targets=targets,
     )
-
-
-def _tokenize(tokenizer, sentences):
-    """Return the ids of all words, int32 (tokens,), and the number per word, int64 (words,)."""
-    words = [word.encode("utf-8", "ignore") for sentence in sentences for word in sentence]
-    tokenize = tokenize_function(tokenizer)
-    ids, counts = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
-    for start in range(0, len(words), _WORDS_PER_CALL):
-        chunk = tokenize(tf.constant(words[start : start + _WORDS_PER_CALL], tf.string))
-        ids.append(chunk.flat_values.numpy())
-        counts.append(chunk.row_lengths().numpy())
-    return np.concatenate(ids), np.concatenate(counts)
 
 
 def targets_of(examples, labels):
@@ -191,36 +181,3 @@ def records(model, examples, answers):
         tags = [tag for tag, _ in answer]
         scores = [float(score) for _, score in answer]
         yield {"words": words, "tags": tags, "scores": scores}
-
-
-def split_words(texts, tokenizer, characters=False):
-    """Split texts into words as the tokenizer does, or into characters: `(words, spans)`.
-
-    Both have a list per text. A span is the first byte and the end of a word in UTF-8. A text may
-    have no words, because the tokenizer drops some characters.
-    """
-    check_strings("split_words", "texts", texts)
-    tokenize = tokenizer.tokenize_with_offsets
-    if characters:
-        tokenize = tokenizer.tokenize_characters_with_offsets
-    raw = [text.encode("utf-8", "ignore") for text in texts]
-    words: list[list[str]] = []
-    spans: list[list[tuple[int, int]]] = []
-    for start in range(0, len(raw), _TEXTS_PER_CALL):
-        chunk = raw[start : start + _TEXTS_PER_CALL]
-        _, index, starts, limits = tokenize(tf.constant(chunk, tf.string))
-        splits = index.row_splits.numpy()
-        values = index.flat_values.numpy()
-        is_first = np.diff(values, prepend=-1) != 0  # the first token of each word
-        is_first[splits[splits < len(values)]] = True  # the first word of each text has index 0
-        first = np.flatnonzero(is_first)
-        last = np.append(first[1:], len(values)) - 1 if len(first) else first
-        starts = starts.flat_values.numpy()[first].tolist()
-        limits = limits.flat_values.numpy()[last].tolist()
-        pairs = list(zip(starts, limits, strict=True))
-        for text, (begin, end) in zip(
-            chunk, itertools.pairwise(np.searchsorted(first, splits)), strict=True
-        ):
-            spans.append(pairs[begin:end])
-            words.append([text[a:b].decode("utf-8") for a, b in pairs[begin:end]])
-    return words, spans

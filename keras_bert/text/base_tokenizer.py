@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -71,6 +71,19 @@ class BaseTokenizer:
     def token_id(self, token: str) -> int:
         """Return the id of a token. Raises `KeyError` if the vocabulary lacks it."""
         return self._ids[token]
+
+    @property
+    def special_ids(self) -> "SpecialIds":
+        """The ids of [CLS], [SEP] and [PAD]. Raises `KeyError` if the vocabulary lacks one."""
+        return SpecialIds(*map(self.token_id, ("[CLS]", "[SEP]", "[PAD]")))
+
+
+class SpecialIds(NamedTuple):
+    """Ids of the tokens that are added to texts: [CLS], [SEP] and [PAD]."""
+
+    cls: int
+    sep: int
+    pad: int
 
 
 def _warn_of_mismatch(tokens: Iterable[str], lowercase: bool, strip_accents: bool) -> None:

@@ -81,6 +81,7 @@ class Preprocessor(keras.layers.Layer):
         keras_private.accept_strings(self)
         self._store_vocabulary(None)
         self._tokenizer = None
+        self._python_tokenizer = None
         self.built = True
         if vocabulary is not None:
             self._set_vocabulary(vocabulary)
@@ -140,6 +141,7 @@ class Preprocessor(keras.layers.Layer):
             )
         self._store_vocabulary(vocabulary)
         self._tokenizer = None
+        self._python_tokenizer = None
 
     def _store_vocabulary(self, vocabulary):
         # Keras' __setattr__ would search each of 30,000 strings for variables to track.
@@ -164,6 +166,17 @@ class Preprocessor(keras.layers.Layer):
             self._tokenizer = WordPieceTokenizer(self.vocabulary, **self.tokenizer_options())
         return self._tokenizer
 
+    @property
+    def python_tokenizer(self):
+        """The `PythonTokenizer` of this layer, which needs no TensorFlow, created on first use."""
+        if self._python_tokenizer is None:
+            from keras_bert.text.python_tokenizer import PythonTokenizer
+
+            tokenizer = PythonTokenizer(self.vocabulary, **self.tokenizer_options())
+            # Keras' __setattr__ would search its lists and dicts for variables to track.
+            object.__setattr__(self, "_python_tokenizer", tokenizer)
+        return self._python_tokenizer
+
     def with_options(self, **options):
         """Return a copy with the same vocabulary and some options changed.
 
@@ -184,12 +197,13 @@ class Preprocessor(keras.layers.Layer):
         # The tables of a tokenizer take time to build and do not change.
         if copy.tokenizer_options() == self.tokenizer_options():
             copy._tokenizer = self._tokenizer
+            object.__setattr__(copy, "_python_tokenizer", self._python_tokenizer)
         return copy
 
     def __dir__(self):
         # Keras reads all listed attributes when it saves or loads a layer. Reading `tokenizer`
         # creates it, which imports TensorFlow.
-        hidden = {"tokenizer"} if self._tokenizer is None else set()
+        hidden = {"tokenizer", "python_tokenizer"}
         return [name for name in super().__dir__() if name not in hidden]
 
     def call(self, text, text_pair=None):

@@ -4,7 +4,7 @@ import math
 
 import keras
 
-from keras_bert import heads, mixed_training, packed_heads
+from keras_bert import heads, packed_heads
 from keras_bert.data import packing
 from keras_bert.data.batching import LENGTHS, Batches, choose_compiled_lengths, plan_of_sets
 from keras_bert.runtime import distribution
@@ -77,7 +77,11 @@ class BatchPlan:
         if self.shape is not None:
             make = packed_heads.packed_siamese if self._has_rows() else packed_heads.packed
             self.trained = make(model)
-        is_mixed = mixed_training.is_faster_here() and mixed_training.can_train(self.trained)
+        is_mixed = False
+        if distribution.is_faster_in_bfloat16():
+            from keras_bert import mixed_training  # it imports TensorFlow
+
+            is_mixed = mixed_training.can_train(self.trained)
         self._choose_compilation(_cost_of_compiling(encoder, is_mixed), fixed_length)
         if is_mixed and self.compiled:
             self.compiled, self.trained = False, mixed_training.TrainedModel(self.trained)

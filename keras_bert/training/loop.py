@@ -137,13 +137,15 @@ class Loop:
             self._log.bar, state, batches, plan.epochs, self._callbacks, self._after_batch, stop
         )
         callbacks = [*plan.callbacks(state.epoch, state.batch), self._watch]
-        self._model.fit(batches.dataset(state.batch), shuffle=False, verbose=0, callbacks=callbacks)
+        remaining = batches.for_fit(range(state.batch, len(batches)))
+        self._model.fit(remaining, shuffle=False, verbose=0, callbacks=callbacks)
         self._watch.read()  # a callback can stop the epoch before its last batch
         if plan.missing and state.epoch + 1 == plan.epochs:
             # Without further batches, the last accumulated gradients would never be applied.
-            more = plan.epoch(plan.epochs).dataset().repeat().take(plan.missing)
+            more = plan.epoch(plan.epochs)
+            indices = [index % len(more) for index in range(plan.missing)]
             callbacks = plan.callbacks(plan.epochs, 0)
-            self._model.fit(more, shuffle=False, verbose=0, callbacks=callbacks)
+            self._model.fit(more.for_fit(indices), shuffle=False, verbose=0, callbacks=callbacks)
         stop.check()
         _check_weights(self._model)
 

@@ -14,10 +14,9 @@ import numpy as np
 import pytest
 
 import keras_bert
-from keras_bert import mixed_training
 from keras_bert.cli import arguments, reading, training
 from keras_bert.data import conll, squad, tabular
-from keras_bert.runtime import files
+from keras_bert.runtime import distribution, files
 from keras_bert.training import finetuning
 from tests import tiny
 from tests.cli.shared import SCORES, TEXTS, run
@@ -96,7 +95,7 @@ def test_what_needs_scores_needs_dev(option, encoder_folder, tmp_path, capsys):
 @pytest.mark.parametrize("is_faster", [True, False])
 def test_dtype_auto(calls, encoder_folder, tmp_path, monkeypatch, capsys, is_faster):
     (file := tmp_path / "a.tsv").write_text(TEXTS)
-    monkeypatch.setattr(mixed_training, "is_faster_here", lambda: is_faster)
+    monkeypatch.setattr(distribution, "is_faster_in_bfloat16", lambda: is_faster)
     arguments = ["--train", file, "--output", tmp_path / "out", "--dtype", "auto"]
     assert run("finetune", "--model", encoder_folder, *arguments) == 1  # `calls` stops it
     dtype = "mixed_bfloat16" if is_faster else "float32"

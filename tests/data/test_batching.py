@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from keras_bert.data.batching import LENGTHS, Batches, choose_compiled_lengths
-from keras_bert.data.examples import Examples
+from keras_bert.data.encoded_texts import EncodedTexts
 from keras_bert.data.padding import pad
-from keras_bert.tasks.classification import EncodedTexts
 from tests import tiny
 
 
@@ -17,8 +16,9 @@ def preprocessor():
 
 def encoded(preprocessor, sizes, labeled=True):
     """Encode texts with the given numbers of words; the target of each is its index."""
-    texts = Examples(["good " * int(size) for size in sizes])
-    return EncodedTexts(preprocessor, texts, 32, np.arange(len(sizes)) if labeled else None)
+    texts = ["good " * int(size) for size in sizes]
+    targets = np.arange(len(sizes)) if labeled else None
+    return EncodedTexts(preprocessor.python_tokenizer, [texts], 32, targets=targets)
 
 
 def test_batches_cover_all_sequences_with_little_padding(preprocessor):
@@ -111,7 +111,7 @@ def test_longest_sequences_come_first_without_a_seed(preprocessor):
 def test_dataset_may_start_within_an_epoch(preprocessor):
     plan = Batches(encoded(preprocessor, range(20)), 3, seed=1)
     for start in (0, 4, 6):
-        dataset = plan.dataset(start)
+        dataset = plan.for_fit(range(start, len(plan)))
         assert int(dataset.cardinality()) == 7 - start
         found = [targets.numpy().tolist() for _, targets, _ in dataset]
         assert found == [plan[index][1].tolist() for index in range(start, 7)]

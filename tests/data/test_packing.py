@@ -6,6 +6,7 @@ import pytest
 
 from keras_bert import Preprocessor, heads, packed_heads
 from keras_bert.data import packing
+from keras_bert.data.encoded_texts import EncodedTexts
 from keras_bert.data.examples import Examples
 from keras_bert.data.packed_layout import Layout, within
 from keras_bert.data.packing import PackedBatches
@@ -31,12 +32,12 @@ DATA = {
 }
 
 
-def encoded(sizes, **options):
+def encoded(sizes, text_pairs=None):
     """Encode texts with the given numbers of words; the target of each is its index."""
-    examples = Examples(["good " * int(size) for size in sizes], **options)
-    return classification.EncodedTexts(
-        tiny.encoder().preprocessor, examples, 32, np.arange(len(sizes))
-    )
+    texts = ["good " * int(size) for size in sizes]
+    tokenizer = tiny.encoder().preprocessor.python_tokenizer
+    columns = [texts] if text_pairs is None else [texts, text_pairs]
+    return EncodedTexts(tokenizer, columns, 32, targets=np.arange(len(sizes)))
 
 
 def one_batch(rows, *, of_positions):
@@ -109,9 +110,8 @@ def test_padding_has_the_id_of_pad(of_positions):
     if of_positions:
         rows = tagging.encode(tagging.build(encoder, tiny.tagged()), tiny.tagged(), 16)
     else:
-        rows = classification.EncodedTexts(
-            encoder.preprocessor, tiny.examples(), 16, np.zeros(32, int)
-        )
+        tokenizer = encoder.preprocessor.python_tokenizer
+        rows = EncodedTexts(tokenizer, [tiny.examples().texts], 16, targets=np.zeros(32, int))
     _, (inputs, _, _) = one_batch(rows, of_positions=of_positions)
     padding = inputs["input_word_ids"][inputs["text_ids"] == 0]
     assert set(padding) == {len(tiny.PIECES) - 1}

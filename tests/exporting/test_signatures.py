@@ -14,7 +14,8 @@ from keras_bert.data.examples import Examples
 from keras_bert.data.squad import Questions
 from keras_bert.data.swag import Choices
 from keras_bert.exporting import signatures, windows
-from keras_bert.tasks import inference, tagging
+from keras_bert.tasks import inference
+from keras_bert.text.words import split_words
 from tests import served as saved_models
 from tests import tiny
 
@@ -131,15 +132,18 @@ def test_multiple_choice(served):
 def test_tags_and_byte_offsets(served, head, counts):
     model, signature = served(head)
     answer = ask(signature, text=TEXTS)
-    tokenizer = heads.find_encoder(model).preprocessor.tokenizer
-    words, spans = tagging.split_words(TEXTS, tokenizer, heads.find_output(model).characters)
+    tokenizer = heads.find_encoder(model).preprocessor.python_tokenizer
+    words, spans = split_words(TEXTS, tokenizer, heads.find_output(model).characters)
     expected = inference.answers(model, conll.TaggedSentences(words))
     assert answer["count"].tolist() == [len(row) for row in words] == counts
     for row, count in enumerate(answer["count"]):
         assert decoded(answer["token"][row, :count]) == words[row]
-        assert (
-            list(zip(answer["start"][row], answer["end"][row], strict=True))[:count] == (spans[row])
-        )
+        text = TEXTS[row]
+        byte_spans = [
+            (len(text[:start].encode()), len(text[:end].encode())) for start, end in spans[row]
+        ]
+        found = list(zip(answer["start"][row], answer["end"][row], strict=True))
+        assert found[:count] == byte_spans
         assert decoded(answer["token"][row, count:]) == [""] * (max(counts) - count)
         assert decoded(answer["tag"][row, :count]) == [tag for tag, _ in expected[row]]
         scores = [score for _, score in expected[row]]

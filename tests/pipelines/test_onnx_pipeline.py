@@ -128,7 +128,10 @@ def test_questions(no_answer, tmp_path):
     questions = ["this film?", "so " * 60, "bad"]
     contexts = [KOREAN, "a film so bad ! " * 30, ""]
     rows = list(zip(questions, contexts, strict=True))
-    for options in ({}, {"top_k": 3}, {"max_answer_length": 2}, {"null_threshold": 9.0}):
+    all_options = [{}, {"top_k": 3}, {"max_answer_length": 2}]
+    if no_answer:
+        all_options.append({"null_threshold": 9.0})
+    for options in all_options:
         with pytest.warns(UserWarning, match="were truncated") if not options else nothing():
             found = onnx_pipeline(rows, **options)
         with pytest.warns(UserWarning, match="were truncated") if not options else nothing():
@@ -350,14 +353,11 @@ def test_a_model_that_fails(tmp_path):
     """ONNX Runtime refuses ids without an embedding."""
     model = heads.classifier(tiny.encoder(), labels=["a", "b"])
     path = keras_bert.export(model, tmp_path / "a", format="onnx")
-    (path / "vocab.txt").unlink()
-    content = (path / "tokenizer.json").read_text(encoding="utf-8")
-    tokenizer = json.loads(content)
-    tokenizer["model"]["vocab"]["good"] = 100_000
-    (path / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
+    with (path / "vocab.txt").open("a", encoding="utf-8") as file:
+        file.write("word\n")
     ask = keras_bert.pipeline(path)
     with pytest.raises(ValueError, match=r"model\.onnx failed: .*Export the model again"):
-        ask("good")
+        ask("word")
 
 
 def test_data_of_another_task(tmp_path):

@@ -529,7 +529,7 @@ def test_a_compiled_model_needs_no_trust(tmp_path):
 def test_import_from_a_script_with_the_name_of_the_command(tmp_path):
     script = tmp_path / "keras-bert.py"
     script.write_text(
-        "import keras_bert, keras\n"
+        "import keras, keras_bert\n"
         "print(keras.saving.get_registered_object('keras_bert>BertEncoder').__name__)\n"
     )
     result = subprocess.run(

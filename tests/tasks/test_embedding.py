@@ -69,7 +69,7 @@ def test_finetune_lowers_the_loss(examples, options, tmp_path):
     assert heads.find_task(model) == "embedder" and model.output_shape == (None, 8)
     names = embedding.metric_names(None, examples)
     scores = keras_bert.evaluate(model, examples)
-    assert list(scores)[: len(names)] == list(names)
+    assert next(iter(scores)) == names[0] and set(names) <= set(scores)
     assert scores[names[1]] == pytest.approx(found[names[1]], abs=1e-5)
     keras_bert.save(model, tmp_path / "model.keras")
     texts = [row[0] for row in examples.texts]

@@ -459,41 +459,6 @@ def test_bilou_equals_bioes():
     assert (result["precision"], result["recall"]) == (2 / 3, 2 / 3)
 
 
-def test_split_words():
-    tokenizer = preprocessor().tokenizer
-    texts = [
-        "So badly!!", "", "film", "bad", " \t" + INVISIBLE,
-        "한국어, a\u0301 go" + INVISIBLE + "od 😀x",
-    ]  # fmt: skip
-    words, spans = tagging.split_words(texts, tokenizer)
-    assert words == [
-        ["So", "badly", "!", "!"], [], ["film"], ["bad"], [],
-        ["한국어", ",", "a\u0301", f"go{INVISIBLE}od", "😀x"],
-    ]  # fmt: skip
-    for text, row, span in zip(texts, words, spans, strict=True):
-        assert [text.encode()[start:limit].decode() for start, limit in span] == row
-    assert spans[0] == [(0, 2), (3, 8), (8, 9), (9, 10)]
-    assert tagging.split_words([], tokenizer) == ([], [])
-
-
-def test_split_words_keeps_the_tokens_of_the_texts():
-    draw = random.Random(3)
-    letters = "abdfgilmosy !,\u0301\u200b한국어中é\u2028ﬁ"
-    texts = ["".join(draw.choices(letters, k=draw.randint(0, 40))) for _ in range(500)]
-    tokenizer = preprocessor().tokenizer
-    words, _ = tagging.split_words(texts, tokenizer)
-    flat = [word for row in words for word in row]
-    separately = iter(tokenizer.tokenize(flat).to_list())
-    together = [[token for _ in row for token in next(separately)] for row in words]
-    assert together == tokenizer.tokenize(texts).to_list()
-
-
-@pytest.mark.parametrize("texts", ["one string", ["a", 3]])
-def test_split_words_rejects_other_types(texts):
-    with pytest.raises(ValueError, match="texts must be "):
-        tagging.split_words(texts, preprocessor().tokenizer)
-
-
 def test_are_characters():
     characters = [list("서울에서 만나요")] * 25
     assert tagging.are_characters(characters)

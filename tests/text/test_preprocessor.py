@@ -353,8 +353,9 @@ def test_saving_does_not_create_the_tokenizer(tmp_path):
     layer.save_assets(tmp_path / "assets")
     encoder = promises.build("encoder", preprocessor=layer)
     encoder.save(tmp_path / "model.keras")
-    assert layer._tokenizer is None and "tokenizer" not in dir(layer)
-    assert layer.tokenizer is layer.tokenizer and "tokenizer" in dir(layer)
+    assert layer._tokenizer is None and layer._python_tokenizer is None
+    assert layer.tokenizer is layer.tokenizer
+    assert layer.python_tokenizer is layer.python_tokenizer
     assert (
         pathlib.Path(tmp_path, "assets", "vocab.txt").read_text("utf-8").split("\n")[:-1] == TOKENS
     )

@@ -1,11 +1,16 @@
-"""Options, windows and averages for texts that are longer than a model's maximum."""
+"""Windows of texts that are longer than a model's maximum."""
 
 import numpy as np
 
 
+def overlap(size):
+    """Return the number of tokens that two windows of `size` tokens share. Takes tensors too."""
+    return size // 4
+
+
 def window_step(size):
-    """Return the number of tokens between the starts of two windows, three quarters of `size`."""
-    return max(size - size // 4, 1)
+    """Return the number of tokens between the starts of two windows."""
+    return max(size - overlap(size), 1)
 
 
 def mean_per_text(text_of, rows):
