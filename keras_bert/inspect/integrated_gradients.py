@@ -164,7 +164,7 @@ def _word_embeddings(model, ids):
 
 def _baseline(model, encoded, embeddings):
     """Return the word embeddings of the baseline, float64 (seq, hidden)."""
-    pad_id = heads.find_encoder(model).preprocessor.tokenizer.token_id("[PAD]")
+    pad_id = heads.find_encoder(model).preprocessor.python_tokenizer.special_ids.pad
     baseline = embeddings.copy()
     pad = _word_embeddings(model, np.array([[pad_id]], np.int32))[0]
     for word in encoded.words:

@@ -1,17 +1,22 @@
 """A Keras layer from strings to the inputs of the encoder.
 
-TensorFlow is imported on first use, so that other backends can load an encoder without it.
+Python strings are converted without TensorFlow, string tensors by a graph of TensorFlow.
 """
 
 import dataclasses
 import pathlib
+import sys
 
 import keras
+import numpy as np
 
 from keras_bert import keras_private
 from keras_bert.checkpoints import folder
 from keras_bert.checkpoints.added_tokens import as_added_token
 from keras_bert.runtime.arguments import as_integer
+from keras_bert.runtime.packages import import_tensorflow
+from keras_bert.text import token_ids
+from keras_bert.text.python_tokenizer import PythonTokenizer
 from keras_bert.token_model import refuse_hdf5
 
 VOCABULARY_FILE = "vocab.txt"
@@ -161,6 +166,7 @@ class Preprocessor(keras.layers.Layer):
     def tokenizer(self):
         """The `WordPieceTokenizer` of this layer, created on first use."""
         if self._tokenizer is None:
+            import_tensorflow("tokenizing tensors")
             from keras_bert.text.tokenizer import WordPieceTokenizer
 
             self._tokenizer = WordPieceTokenizer(self.vocabulary, **self.tokenizer_options())
@@ -170,11 +176,7 @@ class Preprocessor(keras.layers.Layer):
     def python_tokenizer(self):
         """The `PythonTokenizer` of this layer, which needs no TensorFlow, created on first use."""
         if self._python_tokenizer is None:
-            from keras_bert.text.python_tokenizer import PythonTokenizer
-
-            tokenizer = PythonTokenizer(self.vocabulary, **self.tokenizer_options())
-            # Keras' __setattr__ would search its lists and dicts for variables to track.
-            object.__setattr__(self, "_python_tokenizer", tokenizer)
+            self._python_tokenizer = PythonTokenizer(self.vocabulary, **self.tokenizer_options())
         return self._python_tokenizer
 
     def with_options(self, **options):
@@ -197,7 +199,7 @@ class Preprocessor(keras.layers.Layer):
         # The tables of a tokenizer take time to build and do not change.
         if copy.tokenizer_options() == self.tokenizer_options():
             copy._tokenizer = self._tokenizer
-            object.__setattr__(copy, "_python_tokenizer", self._python_tokenizer)
+            copy._python_tokenizer = self._python_tokenizer
         return copy
 
     def __dir__(self):
@@ -221,20 +223,37 @@ class Preprocessor(keras.layers.Layer):
             ValueError: if the inputs are not strings, have more than one dimension, or differ in
                 shape.
         """
+        columns = [text] if text_pair is None else [text, text_pair]
+        columns = [column if _is_tensor(column) else _as_strings(column) for column in columns]
+        _check_texts(columns)
+        if any(map(_is_tensor, columns)):
+            return self._pack_tensors(columns)
+        is_single = columns[0].ndim == 0
+        ids = [self.python_tokenizer.tokenize(np.atleast_1d(column)) for column in columns]
+        sequences = list(zip(*ids, strict=True))
+        length = self.sequence_length
+        if length is None:
+            longest = max((sum(map(len, sequence)) for sequence in sequences), default=0)
+            length = min(longest + 1 + len(columns), self.max_sequence_length)
+        packed = token_ids.pack(sequences, length, self.python_tokenizer.special_ids)
+        if is_single:
+            packed = {key: value[0] for key, value in packed.items()}
+        return {key: keras.ops.convert_to_tensor(value) for key, value in packed.items()}
+
+    def _pack_tensors(self, columns):
+        """Convert one or two batches of texts, at least one of which is a `tf.Tensor`."""
         import tensorflow as tf
 
-        texts = [text] if text_pair is None else [text, text_pair]
-        texts = [_as_text_tensor(item) for item in texts]
-        _check_texts(texts)
-        single = texts[0].shape.rank == 0
-        if single:
-            texts = [item[None] for item in texts]
+        columns = [tf.convert_to_tensor(column, tf.string) for column in columns]
+        is_single = columns[0].shape.rank == 0
+        if is_single:
+            columns = [column[None] for column in columns]
         packed = self.pack(
-            *(self.tokenizer.tokenize(item) for item in texts),
+            *(self.tokenizer.tokenize(column) for column in columns),
             sequence_length=self.sequence_length,
             max_sequence_length=self.max_sequence_length,
         )
-        if single:
+        if is_single:
             packed = {key: value[0] for key, value in packed.items()}
         if keras.backend.backend() != "tensorflow" and tf.executing_eagerly():
             packed = {
@@ -302,10 +321,7 @@ class Preprocessor(keras.layers.Layer):
                 f"only TensorFlow has string tensors; this process runs {keras.backend.backend()}. "
                 "Give `fit` the result of `Examples.to_dataset`, and ask with keras_bert.pipeline"
             )
-        import tensorflow as tf
-
-        texts = [text] if text_pair is None else [text, text_pair]
-        _check_texts([tf.TensorSpec(item.shape, item.dtype) for item in texts])
+        _check_texts([text] if text_pair is None else [text, text_pair])
         shape = (*text.shape, self.sequence_length)
         return {
             key: keras.KerasTensor(shape, dtype="int32", name=key)
@@ -369,41 +385,38 @@ def _truncated_lengths(lengths, limit):
     ]
 
 
-def _as_text_tensor(texts):
-    """Return `texts` as a tensor of strings of rank 0 or 1."""
-    import numpy as np
-    import tensorflow as tf
-
-    if not tf.is_tensor(texts):
-        array = np.asarray(texts, dtype=object)
-        if array.ndim > 1:
-            raise ValueError(f"texts must have shape (batch,); received {array.shape}")
-        wrong = [item for item in array.ravel() if not isinstance(item, (str, bytes))]
-        if wrong:
-            raise ValueError(f"texts must be strings; received {wrong[0]!r:.80}")
-        texts = tf.constant(
-            [
-                item if isinstance(item, bytes) else item.encode("utf-8", "ignore")
-                for item in array.ravel()
-            ],
-            tf.string,
-            shape=array.shape,
-        )
-    return texts
+def _is_tensor(texts):
+    """Return True for a tensor of TensorFlow, which need not be imported for that."""
+    tensorflow = sys.modules.get("tensorflow")
+    return tensorflow is not None and tensorflow.is_tensor(texts)
 
 
-def _check_texts(texts):
-    """Raise an error unless tensors or `tf.TensorSpec`s are strings (batch,) of equal shapes."""
-    for item in texts:
-        if item.dtype != "string":
-            raise ValueError(f"texts must be strings; received a tensor of {item.dtype.name}")
-        if item.shape.rank not in (0, 1):
+def _as_strings(texts):
+    """Return `texts` as an array of strings."""
+    array = np.asarray(texts, dtype=object)
+    for text in array.ravel():
+        if not isinstance(text, (str, bytes)):
+            raise ValueError(f"texts must be strings; received {text!r:.80}")
+    strings = [
+        text.decode("utf-8", "ignore") if isinstance(text, bytes) else text for text in array.flat
+    ]
+    return np.array(strings, dtype=object).reshape(array.shape)
+
+
+def _check_texts(columns):
+    """Raise an error unless arrays, tensors or specs are strings (batch,) of equal shapes."""
+    for column in columns:
+        if column.dtype != object and column.dtype != "string":
+            dtype = keras.backend.standardize_dtype(column.dtype)
+            raise ValueError(f"texts must be strings; received a tensor of {dtype}")
+        if len(column.shape) > 1:
             raise ValueError(
-                f"texts must have shape (batch,); received {item.shape}. Give "
+                f"texts must have shape (batch,); received {tuple(column.shape)}. Give "
                 'keras.Input(shape=(), dtype="string"), or tensors without the last axis'
             )
-    first, last = texts[0].shape, texts[-1].shape
-    if first.rank != last.rank or not first.is_compatible_with(last):
+    first, last = tuple(columns[0].shape), tuple(columns[-1].shape)
+    known = [size for size in first + last if size is not None]
+    if len(first) != len(last) or len(set(known)) > 1:
         raise ValueError(
             f"text and text_pair must have the same shape; received {first} and {last}"
         )

@@ -104,7 +104,7 @@ def test_no_texts(length):
     layer = Preprocessor(TOKENS, sequence_length=length)
     for pair in ([], [[]]):
         out = layer([], *pair)
-        assert [tuple(x.shape) for x in out.values()] == [(0, length or 2)] * 3
+        assert [tuple(x.shape) for x in out.values()] == [(0, length or 2 + len(pair))] * 3
 
 
 @pytest.mark.parametrize("text", ["a b", b"a b", np.str_("a b"), np.array("a b")])
