@@ -13,6 +13,7 @@ Keras. Then `keras.saving.load_model` can read our models, too.
 import importlib
 import sys
 
+from keras_bert.runtime.packages import explained
 from keras_bert.version import __version__
 
 # Public name -> module, and after a colon the name in that module if it differs.
@@ -29,7 +30,7 @@ _MODULE_OF = {
     "Tokenizer": "keras_bert.text.tokenizer:WordPieceTokenizer",
     "convert": "keras_bert.hub.loading",
     "evaluate": "keras_bert.tasks.inference",
-    "export": "keras_bert.exporting.saved_model",
+    "export": "keras_bert.exporting.export",
     "finetune": "keras_bert.training.finetuning",
     "load": "keras_bert.hub.loading",
     "pipeline": "keras_bert.pipelines.factory",
@@ -76,13 +77,14 @@ def _register_classes():
 def __getattr__(name):
     if name not in __all__:
         return _internal_module(name)
-    if name in _MODULES:
-        value = importlib.import_module(_MODULES[name])
-    else:
-        module, _, attribute = _MODULE_OF[name].partition(":")
-        value = getattr(importlib.import_module(module), attribute or name)
-    if "keras" in sys.modules:  # pipelines of ONNX folders do not need Keras
-        _register_classes()
+    with explained(f"keras_bert.{name}"):
+        if name in _MODULES:
+            value = importlib.import_module(_MODULES[name])
+        else:
+            module, _, attribute = _MODULE_OF[name].partition(":")
+            value = getattr(importlib.import_module(module), attribute or name)
+        if "keras" in sys.modules:  # pipelines of ONNX folders do not need Keras
+            _register_classes()
     return value
 
 

@@ -1,6 +1,6 @@
 """Batches of sequences of similar length, which contain little padding.
 
-Encoded sequences are objects such as `data.encoded_texts.EncodedTexts`, with these attributes:
+Encoded sequences are objects such as `text.encoded_texts.EncodedTexts`, with these attributes:
 
     lengths              length of each sequence, int (n,)
     max_length           maximum length of a sequence

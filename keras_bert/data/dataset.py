@@ -8,12 +8,12 @@ import numpy as np
 
 from keras_bert import heads
 from keras_bert.data.batching import Batches, compiled_length
-from keras_bert.data.encoded_texts import EncodedTexts
 from keras_bert.data.examples import unknown_label
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.packages import import_tensorflow
 from keras_bert.runtime.warn import level_of_caller
+from keras_bert.text.encoded_texts import EncodedTexts
 from keras_bert.text.preprocessor import Preprocessor
 
 

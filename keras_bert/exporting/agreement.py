@@ -3,7 +3,6 @@
 import dataclasses
 
 import numpy as np
-import tensorflow as tf
 
 _BATCH = 32
 
@@ -104,11 +103,12 @@ def check_data(dev, output):
 
 
 def compare(actual, expected, examples, names):
-    """Compare two functions of strings that return dicts of tensors (batch, ...).
+    """Compare two functions of strings that return dicts of arrays (batch, ...).
 
     Args:
-        actual, expected: The functions. They take the inputs `names`, in this order. If they
-            return `label`, strings (batch,), it is compared with the labels of the examples.
+        actual, expected: The functions. They take the inputs `names`, lists of strings in this
+            order. If they return `label`, bytes (batch,), it is compared with the labels of the
+            examples.
         examples: Data of the task, such as `keras_bert.Examples`.
         names: Names of the inputs, such as `["text"]`.
 
@@ -125,11 +125,9 @@ def compare(actual, expected, examples, names):
     difference = 0.0
     for start in range(0, len(examples), _BATCH):
         batch = slice(start, start + _BATCH)
-        texts = [tf.constant(column[batch], tf.string) for column in columns]
-        found, reference = (
-            {name: value.numpy() for name, value in function(*texts).items()}
-            for function in (actual, expected)
-        )
+        texts = [column[batch] for column in columns]
+        found = actual(*texts)
+        reference = expected(*texts)
         difference = _larger(difference, found, reference)
         equal.extend(_equal_rows(found, reference))
         if labels is not None and "label" in reference:

@@ -11,9 +11,6 @@ import numbers
 import pathlib
 import re
 
-import tensorflow as tf
-
-from keras_bert.exporting import tf_serving
 from keras_bert.exporting.agreement import Agreement
 from keras_bert.hub.resolve import published_license
 from keras_bert.runtime.escaping import markdown, printable
@@ -203,6 +200,8 @@ def _signatures(version):
 
 
 def _specs(tensors):
+    import tensorflow as tf
+
     order = {name: number for number, name in enumerate(_MEANINGS)}
     return [
         tf.TensorSpec(tf.TensorShape(tensors[name].tensor_shape), tensors[name].dtype, name)
@@ -225,6 +224,8 @@ def _render(name, version, info, signatures, size):
     if _DEFAULT in signatures:
         specs = signatures[_DEFAULT][0]
         inputs = ", ".join(f"{spec.name!r}: {_tensor(spec)}" for spec in specs)
+        from keras_bert.exporting import tf_serving
+
         curl = tf_serving.curl(name, specs)
         usage = _USAGE.format(version=version, inputs=inputs, curl=curl)
     text = _TEMPLATE.format(
@@ -357,7 +358,7 @@ def _source(value):
 def _tensor(spec):
     """Return a Python expression for a tensor with one row."""
     sizes = [size or 1 for size in spec.shape or ()]
-    if spec.dtype != tf.string:
+    if spec.dtype != "string":
         return f"tf.ones({sizes}, tf.{spec.dtype.name})"
     return f'tf.fill({sizes}, "your text")' if len(sizes) != 1 else 'tf.constant(["your text"])'
 

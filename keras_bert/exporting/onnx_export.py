@@ -9,16 +9,19 @@ import time
 import warnings
 
 import keras
+import numpy as np
 
 from keras_bert.checkpoints import tokenizer_json
 from keras_bert.checkpoints.folder import write_json
-from keras_bert.exporting import agreement, model_card, onnx_graph, windows
+from keras_bert.exporting import agreement, model_card, onnx_graph
 from keras_bert.exporting.onnx_folder import LABELS_FILE, MODEL_FILE, TEXT_TASKS, OnnxOutput
 from keras_bert.model_structure import find_encoder, find_output, find_task, max_sequence_length
 from keras_bert.runtime.escaping import markdown
 from keras_bert.runtime.files import temporary_folder
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.text import text_windows
+from keras_bert.text.encoded_texts import EncodedTexts
+from keras_bert.text.text_windows import mean_per_text
 
 QUANTIZATIONS = (None, "int8")
 _MAX_POINTS = 1  # largest loss without a warning: points of accuracy, or percent of the answers
@@ -226,36 +229,29 @@ class _Answers:
 
     def __init__(self, model, session):
         encoder = find_encoder(model)
-        self._output, self._session, self.seconds = find_output(model), session, 0.0
-        self._preprocessor = encoder.preprocessor.with_options(
-            sequence_length=None, max_sequence_length=max_sequence_length(encoder)
-        )
+        self._tokenizer = encoder.preprocessor.python_tokenizer
+        self._max_length = max_sequence_length(encoder)
+        self._output = find_output(model)
+        self._session = session
+        self.seconds = 0.0
 
     def __call__(self, *texts):
-        import tensorflow as tf
-
-        tokens = [self._preprocessor.tokenizer.tokenize(column) for column in texts]
-        row = tf.range(len(texts[0]))
-        if self._output.long_texts == "window":
-            split = windows.split_texts(tokens[0], self._preprocessor.max_sequence_length)
-            tokens, row = [split.tokens], split.row
-        inputs = self._preprocessor.pack(
-            *tokens,
-            sequence_length=None,
-            max_sequence_length=self._preprocessor.max_sequence_length,
-        )
-        inputs = {name: value.numpy() for name, value in inputs.items()}
+        in_windows = self._output.long_texts == "window"
+        encoded = EncodedTexts(self._tokenizer, texts, self._max_length, in_windows=in_windows)
+        rows = np.arange(len(encoded))
+        inputs, _, _ = encoded.batch(rows, int(encoded.lengths.max()))
         if not self.seconds:
             self._session.run(None, inputs)  # the first run allocates memory
         start = time.perf_counter()
         outputs = self._session.run(None, inputs)[0]
         self.seconds += time.perf_counter() - start
-        numbers = tf.math.segment_mean(outputs, row).numpy()
-        found = {"numbers": tf.constant(numbers)}
+        numbers = mean_per_text(encoded.text_of, outputs)
+        found = {"numbers": numbers}
         if self._output.multi_label:
-            found["chosen"] = tf.constant(numbers >= 0.5)
+            found["chosen"] = numbers >= 0.5
         elif self._output.labels:
-            found["label"] = tf.gather(self._output.labels, numbers.argmax(axis=1))
+            labels = np.array([label.encode() for label in self._output.labels], object)
+            found["label"] = labels[numbers.argmax(axis=1)]
         return found
 
 
@@ -341,7 +337,7 @@ def _write_tokenizer(encoder, folder):
         "strategy": "BatchLongest",
         "direction": "Right",
         "pad_to_multiple_of": None,
-        "pad_id": preprocessor.tokenizer.token_id("[PAD]"),
+        "pad_id": preprocessor.python_tokenizer.special_ids.pad,
         "pad_type_id": 0,
         "pad_token": "[PAD]",
     }

@@ -182,9 +182,9 @@ class Pipeline:
 
     def export(self, path, **options):
         """Export the model; the arguments of `keras_bert.export`."""
-        from keras_bert.exporting import saved_model
+        from keras_bert.exporting import export
 
-        return saved_model.export(self.model, path, **options)
+        return export.export(self.model, path, **options)
 
     def save(self, path, **options):
         """Save the model; the arguments of `keras_bert.save`."""

@@ -11,7 +11,6 @@ import numpy as np
 from keras_bert.checkpoints import tokenizer_json
 from keras_bert.checkpoints.folder import check_tokens
 from keras_bert.checkpoints.tokenizer_config import VOCABULARY_FILE
-from keras_bert.data.encoded_texts import EncodedChoices, EncodedTexts
 from keras_bert.exporting import onnx_folder
 from keras_bert.exporting.onnx_folder import LABELS_FILE, MODEL_FILE, TASKS
 from keras_bert.runtime import reading
@@ -19,6 +18,7 @@ from keras_bert.runtime.escaping import check_name
 from keras_bert.runtime.reading import one_line
 from keras_bert.tasks import masked_lm, question_windows, tag_windows
 from keras_bert.text import token_ids
+from keras_bert.text.encoded_texts import EncodedChoices, EncodedTexts
 from keras_bert.text.python_tokenizer import PythonTokenizer
 from keras_bert.text.text_windows import mean_per_text
 from keras_bert.text.words import split_words

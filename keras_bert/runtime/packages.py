@@ -1,4 +1,10 @@
-"""Packages that only some functions need."""
+"""Packages that only some functions need, and the errors if they are not installed."""
+
+import contextlib
+import importlib.util
+import os
+
+_BACKENDS = ("tensorflow", "jax", "torch")
 
 
 def import_tensorflow(feature):
@@ -10,10 +16,40 @@ def import_tensorflow(feature):
     Raises:
         ImportError: If TensorFlow is not installed.
     """
-    try:
+    with explained(feature):
         import tensorflow
-    except ImportError as error:
-        raise ImportError(
-            f"{feature} needs TensorFlow; run: pip install 'keras3-bert[tensorflow]'"
-        ) from error
     return tensorflow
+
+
+@contextlib.contextmanager
+def explained(feature):
+    """Say how to install TensorFlow, or a backend of Keras, if an import within fails for it.
+
+    Args:
+        feature: What needs it, for the error.
+
+    Raises:
+        ImportError: In place of a `ModuleNotFoundError` for a backend.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name not in _BACKENDS:
+            raise
+        raise ImportError(_advice(feature, error.name)) from error
+
+
+def _advice(feature, missing):
+    backend = os.environ.get("KERAS_BACKEND")
+    installed = [name for name in _BACKENDS if importlib.util.find_spec(name)]
+    if not installed:
+        return (
+            f"{feature} needs a backend of Keras. Run pip install 'keras3-bert[tensorflow]', or "
+            "'keras3-bert[jax]' or 'keras3-bert[torch]' with KERAS_BACKEND=jax or torch"
+        )
+    if missing == "tensorflow" and backend in installed:
+        return f"{feature} needs TensorFlow; run: pip install 'keras3-bert[tensorflow]'"
+    return (
+        f"{feature}: the backend {missing} is not installed. Set KERAS_BACKEND={installed[0]}, or "
+        f"run: pip install 'keras3-bert[{missing}]'"
+    )

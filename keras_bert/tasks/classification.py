@@ -9,10 +9,10 @@ import scipy.special
 from keras_bert import heads
 from keras_bert.data.batching import REDUCTION
 from keras_bert.data.dataset import targets_of
-from keras_bert.data.encoded_texts import EncodedTexts
 from keras_bert.runtime.arguments import LONG_TEXTS
 from keras_bert.runtime.label_types import typed
 from keras_bert.runtime.warn import level_of_caller
+from keras_bert.text.encoded_texts import EncodedTexts
 from keras_bert.text.text_windows import mean_per_text
 
 HEADS = ("classifier", "regressor", "next_sentence")

@@ -10,11 +10,11 @@ import numpy as np
 
 from keras_bert import heads, losses
 from keras_bert.data import packing
-from keras_bert.data.encoded_texts import EncodedTexts
 from keras_bert.data.retrieval import RetrievalData
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.warn import level_of_caller
 from keras_bert.tasks import embedding_metrics
+from keras_bert.text.encoded_texts import EncodedTexts
 
 HEADS = ("embedder",)
 MAX_LENGTH = 128

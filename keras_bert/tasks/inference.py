@@ -9,11 +9,11 @@ from keras_bert import heads, keras_private
 from keras_bert.data.batching import LENGTHS, Batches
 from keras_bert.data.conll import TaggedSentences
 from keras_bert.data.dataset import targets_of
-from keras_bert.data.encoded_texts import EncodedTexts
 from keras_bert.data.examples import Examples
 from keras_bert.encoder import BertEncoder
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.tasks import classification, embedding, masked_lm, registry, tagging
+from keras_bert.text.encoded_texts import EncodedTexts
 
 
 def answers(

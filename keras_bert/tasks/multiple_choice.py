@@ -9,7 +9,7 @@ import scipy.special
 
 from keras_bert import heads
 from keras_bert.data.batching import REDUCTION
-from keras_bert.data.encoded_texts import EncodedChoices
+from keras_bert.text.encoded_texts import EncodedChoices
 
 HEADS = ("multiple_choice",)
 MAX_LENGTH = 128

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from keras_bert.data.batching import LENGTHS, Batches, choose_compiled_lengths
-from keras_bert.data.encoded_texts import EncodedTexts
 from keras_bert.data.padding import pad
+from keras_bert.text.encoded_texts import EncodedTexts
 from tests import tiny
 
 

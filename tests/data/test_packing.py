@@ -6,11 +6,11 @@ import pytest
 
 from keras_bert import Preprocessor, heads, packed_heads
 from keras_bert.data import packing
-from keras_bert.data.encoded_texts import EncodedTexts
 from keras_bert.data.examples import Examples
 from keras_bert.data.packed_layout import Layout, within
 from keras_bert.data.packing import PackedBatches
 from keras_bert.tasks import classification, inference, tagging
+from keras_bert.text.encoded_texts import EncodedTexts
 from keras_bert.training import finetuning
 from tests import tiny
 

@@ -1,0 +1,135 @@
+"""Export of models as SavedModels or ONNX folders."""
+
+import os
+import warnings
+
+import keras
+
+from keras_bert import provenance
+from keras_bert.encoder import BertEncoder
+from keras_bert.runtime.warn import level_of_caller
+
+
+def export(
+    model,
+    path,
+    *,
+    format="saved_model",
+    precision=None,
+    quantize=None,
+    dev=None,
+    metrics=None,
+    license=None,
+):
+    """Export a model as SavedModels that take strings, or as an ONNX folder that takes ids.
+
+    - A model with a head of `keras_bert.heads` becomes the next version in the model folder
+      `path`, with two signatures: `serving_default` takes strings, `ids` takes the inputs of the
+      model. `keras_bert.exporting.signatures` lists the inputs and outputs of each task.
+    - A functional model that starts at a string `keras.Input` becomes the next version too. Its
+      signature `serving_default` has the names of the model's inputs and outputs.
+    - If `serving_default` has one output, the SavedModel can also be called with the inputs, as
+      `hub.load(path)(texts)`, and returns a tensor.
+    - A `BertEncoder`, or a model of `heads.pretraining`, becomes two reusable SavedModels with
+      the interface of TF-Hub's BERT models, `path/preprocess/1` and `path/encoder/1`. See
+      `keras_bert.exporting.tfhub`.
+
+    `export` also writes warm-up requests into the version, and next to it the files that
+    TensorFlow Serving needs (`models.config`, `batching.config`, `compose.yaml`) and a model card,
+    `README.md`. Existing files stay as they are, except for a card that you have not edited.
+
+    Texts are padded to the longest of their batch and truncated at the preprocessor's
+    `max_sequence_length`. Only the TensorFlow backend can export SavedModels.
+
+    With `format="onnx"`, the folder `path` gets `model.onnx` for ONNX Runtime and OpenVINO, with
+    the vocabulary and Hugging Face's `tokenizer.json`; see `keras_bert.exporting.onnx_graph` for
+    its outputs. It needs the extra `onnx` and works on every backend.
+
+    Args:
+        model: The trained `keras.Model`.
+        path: Model folder. The version is written to `path/1`, or to the number after the highest
+            one there. For ONNX, a new or empty folder.
+        format: `"saved_model"` or `"onnx"`.
+        precision: Dtype of the matmuls of a SavedModel: `"float32"`, or `"bfloat16"`, which halves
+            the size and is fast on CPUs with AVX512-BF16 or AMX. `None` keeps the model's dtype.
+        quantize: For ONNX, `"int8"` quantizes matmuls and embeddings; only ONNX Runtime reads it.
+        dev: Data of the task, on which a bfloat16 or int8 export is compared with float32. The
+            model card states the equal answers, and the accuracy if each text has one label. For
+            ONNX, `dev` takes texts and pairs; the card has the time too, and more than 1 point of
+            lost accuracy is a warning.
+        metrics: Dict for the model card, such as `keras_bert.finetune` returns. `None`: the metrics
+            of the run of `finetune`, or of the file or folder that was loaded, unless the
+            weights have changed since. `{}`: none.
+        license: License of the weights that training started from, for the model card. `None`: that
+            of the name given to `load`, if known. For a saved model, the card quotes its
+            metrics.
+
+    Returns:
+        `pathlib.Path` of the version's folder, of the encoder's version, or of the ONNX folder. The
+        folder appears when it is complete.
+
+    Raises:
+        ValueError: If the backend is not TensorFlow, the encoder has no vocabulary, the model
+            cannot take strings or cannot compute in this precision, an argument has an unknown
+            value or does not apply to the format, or `dev` is not data of the task with labels
+            that the model knows.
+        OSError: If the folder cannot be written. Incomplete files are removed.
+        ImportError: For ONNX, if the extra is not installed.
+
+    Example:
+
+    >>> import tempfile
+    >>> import tensorflow as tf
+    >>> import keras_bert
+    >>> preprocessor = keras_bert.Preprocessor(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "good"])
+    >>> encoder = keras_bert.BertEncoder(
+    ...     vocab_size=5, hidden_size=4, num_hidden_layers=1, num_attention_heads=2,
+    ...     intermediate_size=8, preprocessor=preprocessor)
+    >>> model = keras_bert.heads.classifier(encoder, labels=["no", "yes"])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     served = tf.saved_model.load(str(export(model, folder)))
+    ...     answer = served.signatures["serving_default"](text=tf.constant(["good"]))
+    >>> sorted(answer), answer["probabilities"].shape
+    (['label', 'probabilities', 'score'], TensorShape([1, 2]))
+    """
+    if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
+        raise ValueError(f"path must be a folder; received {path!r:.80}")
+    if metrics is not None and not isinstance(metrics, dict):
+        raise ValueError(f"metrics must be a dict; received {metrics!r:.80}")
+    if license is not None and not isinstance(license, str):
+        raise ValueError(f"license must be a string; received {license!r:.80}")
+    if not isinstance(model, keras.Model):
+        raise ValueError(
+            f"export takes a keras.Model; received {model!r:.80}. A pipeline has its model as "
+            "`pipeline.model`"
+        )
+    if isinstance(model, BertEncoder) and model.fresh_pooler:
+        warnings.warn(
+            "the pooled_output of this export has random weights, because the checkpoint has no "
+            "pooler. Use its sequence_output",
+            stacklevel=level_of_caller(),
+        )
+    known_metrics, known_license = provenance.known_metrics_and_license(model)
+    metrics = known_metrics if metrics is None else metrics
+    license = license or known_license
+    if format == "onnx":
+        if precision is not None:
+            raise ValueError('precision is for SavedModels; for ONNX give quantize="int8"')
+        from keras_bert.exporting import onnx_export
+
+        return onnx_export.export(model, path, quantize, dev, metrics, license)
+    if format != "saved_model":
+        raise ValueError(f"format must be 'saved_model' or 'onnx'; received {format!r}")
+    if quantize is not None:
+        raise ValueError("quantize needs format='onnx'. For a SavedModel give precision='bfloat16'")
+    if keras.backend.backend() != "tensorflow":
+        raise ValueError(
+            "export writes TensorFlow graphs and needs KERAS_BACKEND=tensorflow; this process "
+            f"runs {keras.backend.backend()}. Save the model, then load and export it with the "
+            "TensorFlow backend: the .keras file is the same for all backends."
+        )
+    from keras_bert.exporting import saved_model
+
+    return saved_model.export(
+        model, path, precision=precision, dev=dev, metrics=metrics, license=license
+    )
