@@ -1,4 +1,5 @@
-# make quickstart | test | test-all | test-nightly | test-peers | test-garden | test-beam | fuzz | check | format
+# make quickstart | test | test-all | test-no-tensorflow | test-nightly | test-peers | test-garden | test-beam
+# make fuzz | check | format
 # make docs | docs-live | dist | lock | clean
 # Another Python: make test PYTHON=python3.13 VENV=.venv-3.13
 
@@ -30,6 +31,11 @@ peers := torch==2.13.0 transformers==5.23.0 accelerate==1.15.0 datasets==5.2.0 \
 VENV_NIGHTLY ?= .venv-nightly
 nightly := keras-nightly
 
+# JAX and torch without TensorFlow. This torch has a build for CPUs alone.
+VENV_JAX ?= .venv-jax
+VENV_TORCH ?= .venv-torch
+torch := torch==2.13.0
+
 # What our entity F1 is held to. There is only its source archive, which the newest setuptools_scm
 # does not build; so that is neither in setup.cfg nor fetched by the build itself.
 seqeval := seqeval==1.2.2
@@ -38,7 +44,7 @@ seqeval_build := 'setuptools_scm<8' wheel
 bin := $(VENV)/bin
 installed := $(VENV)/installed
 
-.PHONY: quickstart test test-all test-nightly test-peers test-garden test-beam fuzz check format docs docs-live dist \
+.PHONY: quickstart test test-all test-no-tensorflow test-nightly test-peers test-garden test-beam fuzz check format docs docs-live dist \
 	lock clean
 .DELETE_ON_ERROR:
 
@@ -57,6 +63,12 @@ test: $(installed)
 ALL ?= not peers
 test-all: $(installed)
 	$(pytest) -m "$(ALL)"
+
+# The tests of what works without TensorFlow, with each of the other backends.
+no_tensorflow := -m "no_tensorflow and not slow and not peers and not documents" --numprocesses auto --dist loadfile
+test-no-tensorflow: $(VENV_JAX)/installed $(VENV_TORCH)/installed
+	KERAS_BACKEND=jax $(VENV_JAX)/bin/python -m pytest $(no_tensorflow)
+	KERAS_BACKEND=torch $(VENV_TORCH)/bin/python -m pytest $(no_tensorflow)
 
 # `make test` with the newest nightly build of Keras.
 test-nightly: $(VENV_NIGHTLY)/installed

@@ -8,6 +8,7 @@ import scipy.special
 
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.text import token_ids
+from keras_bert.text.text_windows import cut
 from keras_bert.text.token_ids import splits_of
 
 OUTPUTS = ("start_logits", "end_logits")  # of `heads.span_selector`
@@ -91,13 +92,9 @@ class EncodedQuestions:
         capacity = max_length - 3 - self.question_size  # context tokens per window
         step = np.maximum(1, np.minimum(stride, capacity // 2))
         tokens = np.diff(self.context_splits)[self.context]
-        windows = 1 + np.maximum(0, -(-(tokens - capacity) // step))
-        self.window_splits = splits_of(windows)
-        self.question = np.repeat(np.arange(len(examples)), windows)
-        self.part_start = _ranges(np.zeros_like(windows), windows) * step[self.question]
-        self.part_size = np.minimum(
-            capacity[self.question], tokens[self.question] - self.part_start
-        )
+        self.question, self.part_start, part_end = cut(tokens, capacity, step)
+        self.window_splits = splits_of(np.bincount(self.question, minlength=len(examples)))
+        self.part_size = part_end - self.part_start
         self.lengths = 3 + self.question_size[self.question] + self.part_size
 
         self.cut_answers = self.invisible_answers = 0

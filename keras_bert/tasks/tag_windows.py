@@ -1,26 +1,12 @@
 """Sentences as windows of token ids, and the tags of their words."""
 
 import itertools
-from typing import NamedTuple
 
 import numpy as np
 
 from keras_bert.data.packed_layout import within
 from keras_bert.data.tag_schemes import OUTSIDE_TAGS, find_scheme
-from keras_bert.text.text_windows import window_step
-
-
-class Windows(NamedTuple):
-    """Ranges of tokens, one per window. Ends are exclusive.
-
-    `start`, `end`: the tokens in the window. `label_start`, `label_end`: the tokens whose words get
-    their label from this window. A field is an int, or int (windows,) for several windows.
-    """
-
-    start: np.ndarray | int
-    end: np.ndarray | int
-    label_start: np.ndarray | int
-    label_end: np.ndarray | int
+from keras_bert.text.text_windows import Windows, cut_between_words, window_step
 
 
 class EncodedSentences:
@@ -133,41 +119,9 @@ def encode(ids, counts, sentences, special_ids, max_length, *, stride=None, targ
     end = 0
     for sentence in sentences:
         begin, end = end, end + len(sentence)
-        windows += _windows(edges[begin : end + 1], capacity, stride)
+        windows += cut_between_words(edges[begin : end + 1], capacity, stride)
     columns = Windows(*np.array(windows, np.int64).reshape(-1, 4).T)
     return EncodedSentences(ids, targets, counts, columns, special_ids, max_length, cut_words)
-
-
-def _windows(edges, capacity, stride):
-    """Cut one sentence between words; return a list with the `Windows` of each window.
-
-    `edges` has the first token of each word and the end of the sentence, int (words + 1,).
-    `capacity` is the number of tokens that fit into a window; no word has more.
-    """
-    begin, end = int(edges[0]), int(edges[-1])
-    if begin == end:
-        return []
-    if end - begin <= capacity:
-        return [Windows(begin, end, begin, end)]
-    windows: list[Windows] = []
-    label_start = begin
-    while True:
-        limit = int(edges[np.searchsorted(edges, begin + capacity, side="right") - 1])
-        if limit == end:
-            return [*windows, Windows(begin, limit, label_start, end)]
-        # The next window starts one stride later. If its first new word would not fit, it starts
-        # even later.
-        needed = edges[np.searchsorted(edges, limit, side="right")] - capacity
-        following = max(
-            int(edges[np.searchsorted(edges, begin + stride, side="right") - 1]),
-            int(edges[np.searchsorted(edges, needed)]),
-        )
-        # A word belongs to the window in which it has more context. In the overlap, that is the
-        # left window for words whose middle is left of the middle of the overlap.
-        middles = edges[:-1] + edges[1:]
-        border = int(edges[np.searchsorted(middles, limit + following, side="right")])
-        windows.append(Windows(begin, limit, label_start, border))
-        begin, label_start = following, border
 
 
 def decode(labels, sentences, encoded, probabilities):

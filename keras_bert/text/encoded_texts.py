@@ -3,7 +3,7 @@
 import numpy as np
 
 from keras_bert.text import token_ids
-from keras_bert.text.text_windows import window_step
+from keras_bert.text.text_windows import cut, window_step
 
 
 class EncodedTexts:
@@ -52,15 +52,11 @@ class EncodedTexts:
         (starts,) = self._starts
         (ends,) = self._ends
         size = self.max_length - 2
-        step = window_step(size)
-        counts = 1 + -(-np.maximum(ends - starts - size, 0) // step)
-        self.text_of = np.repeat(np.arange(len(counts)), counts)
-        index_in_text = np.arange(len(self.text_of)) - np.repeat(np.cumsum(counts) - counts, counts)
-        window_starts = starts[self.text_of] + index_in_text * step
-        self._starts = [window_starts]
-        self._ends = [np.minimum(window_starts + size, ends[self.text_of])]
+        self.text_of, start, end = cut(ends - starts, size, window_step(size))
+        self._starts = [starts[self.text_of] + start]
+        self._ends = [starts[self.text_of] + end]
         # Each text has the same weight in the loss, however long it is.
-        self._weights = (self._weights / counts).astype(np.float32)[self.text_of]
+        self._weights = (self._weights / np.bincount(self.text_of)).astype(np.float32)[self.text_of]
         if self._targets is not None:
             self._targets = self._targets[self.text_of]
 

@@ -5,6 +5,7 @@ each chunk are cached, so most chunks of a text cost one dictionary lookup. The 
 those of the graph in `text.tokenizer`, so the ids are the same.
 """
 
+import functools
 import itertools
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -83,8 +84,7 @@ class PythonTokenizer(BaseTokenizer):
         super().__init__(vocabulary, **options)
         self._id_of_piece = {token: self.token_id(token) for token in self.word_pieces}
         self._longest_piece = max(map(len, self.word_pieces))
-        entries = tables.code_point_entries(self.lowercase, self.strip_accents, self.split_cjk)
-        self._patterns = _Patterns(entries, self.lowercase)
+        self._patterns = _patterns(self.lowercase, self.strip_accents, self.split_cjk)
         self._replacements = _replacements(self.lowercase, self.strip_accents)
         self._ids_of_chunk = _Cache(self._tokenize_chunk)
         self._ids_of_word = _Cache(self._tokenize_word)
@@ -361,6 +361,11 @@ class _Patterns:
         return start if match is None else match.end()
 
 
+@functools.cache
+def _patterns(lowercase: bool, strip_accents: bool, split_cjk: bool) -> _Patterns:
+    return _Patterns(tables.code_point_entries(lowercase, strip_accents, split_cjk), lowercase)
+
+
 def _ranges(flags: np.ndarray) -> str:
     r"""Return the code points with a flag, as ranges such as `\U00000300-\U0000036f`."""
     is_set = np.concatenate([[False], flags != 0, [False]])
@@ -369,6 +374,7 @@ def _ranges(flags: np.ndarray) -> str:
     return "".join(f"\\U{first:08x}-\\U{limit - 1:08x}" for first, limit in ranges)
 
 
+@functools.cache
 def _replacements(lowercase: bool, strip_accents: bool) -> dict[int, str]:
     """Return the table of `str.translate` that normalizes words without `reordered` characters."""
     unicode = unicode_tables.tables()
