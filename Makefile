@@ -65,7 +65,9 @@ test-all: $(installed)
 	$(pytest) -m "$(ALL)"
 
 # The tests of what works without TensorFlow, with each of the other backends.
-no_tensorflow := -m "no_tensorflow and not slow and not peers and not documents" --numprocesses auto --dist loadfile
+no_tensorflow := $(parallel) -m "not slow and not peers and not documents" tests/test_without_tensorflow.py \
+	tests/tasks tests/data tests/pipelines tests/text/test_python_tokenizer.py tests/text/test_words.py \
+	tests/test_search.py
 test-no-tensorflow: $(VENV_JAX)/installed $(VENV_TORCH)/installed
 	KERAS_BACKEND=jax $(VENV_JAX)/bin/python -m pytest $(no_tensorflow)
 	KERAS_BACKEND=torch $(VENV_TORCH)/bin/python -m pytest $(no_tensorflow)
@@ -146,7 +148,7 @@ lock:
 	rm -rf $(VENV)-lock
 
 clean:
-	rm -rf $(VENV) $(VENV)-lock $(VENV)-dist $(VENV_PEERS) $(VENV_NIGHTLY) $(VENV_GARDEN) $(VENV_BEAM) $(VENV_DOCS) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VENV_JAX) $(VENV_TORCH) $(VENV)-lock $(VENV)-dist $(VENV_PEERS) $(VENV_NIGHTLY) $(VENV_GARDEN) $(VENV_BEAM) $(VENV_DOCS) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # pip is the last thing venv installs: without it the environment is half made.
@@ -176,6 +178,23 @@ $(VENV_NIGHTLY)/installed: setup.cfg pyproject.toml constraints.txt
 	@$(VENV_NIGHTLY)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@$(VENV_NIGHTLY)/bin/python -m pip uninstall -qq --yes keras
 	@$(VENV_NIGHTLY)/bin/python -m pip install -qq --disable-pip-version-check --no-deps --pre $(nightly)
+	@touch $@
+
+# What the tests need besides a backend.
+test_packages := pytest pytest-xdist pandas
+
+$(VENV_JAX)/installed: setup.cfg pyproject.toml constraints.txt
+	@echo "Installing JAX, without TensorFlow, into $(VENV_JAX) (1 GB on disk; a minute)"
+	@$(PYTHON) -m venv --clear $(VENV_JAX)
+	@$(VENV_JAX)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt \
+	    -e '.[jax,onnx]' $(test_packages)
+	@touch $@
+
+$(VENV_TORCH)/installed: setup.cfg pyproject.toml constraints.txt
+	@echo "Installing torch, without TensorFlow, into $(VENV_TORCH) (2 GB on disk; some minutes)"
+	@$(PYTHON) -m venv --clear $(VENV_TORCH)
+	@$(VENV_TORCH)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt \
+	    -e '.[torch,onnx]' $(torch) $(test_packages)
 	@touch $@
 
 $(VENV_GARDEN)/installed: setup.cfg pyproject.toml constraints-garden.txt

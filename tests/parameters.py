@@ -1,6 +1,12 @@
 """Parameters of tests, of which some run only with the slow tests."""
 
+import importlib.util
+
 import pytest
+
+needs_tensorflow = pytest.mark.skipif(
+    importlib.util.find_spec("tensorflow") is None, reason="TensorFlow is not installed"
+)
 
 
 def fast(names, *chosen):

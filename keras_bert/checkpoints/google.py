@@ -12,6 +12,7 @@ from typing import Any
 from keras_bert.checkpoints import bundle, canonical, folder, name_tables, tokenizer_config
 from keras_bert.checkpoints.canonical import Checkpoint
 from keras_bert.checkpoints.name_tables import Layout, rule
+from keras_bert.runtime.packages import import_tensorflow
 
 FORMAT = "google"
 FILES = "bert_config.json with bert_model.ckpt.index and its .data files"
@@ -160,8 +161,7 @@ def write(checkpoint: Checkpoint, path: str | Path) -> None:
     tokenizer_config.json, which Google's code ignores. Only tanh GELU, ReLU and a `layer_norm_eps`
     of 1e-12 are supported, and no multi-label classifier.
     """
-    import tensorflow as tf
-
+    tf = import_tensorflow("writing a TensorFlow checkpoint")
     path = Path(path)
     if checkpoint.multi_label:
         raise ValueError(f"{FORMAT}: classes must exclude each other, received a multi-label model")

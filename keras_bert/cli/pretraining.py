@@ -15,6 +15,7 @@ from keras_bert.cli.options.pretraining import SIZES
 from keras_bert.pretraining import corpus, records, vocabulary
 from keras_bert.pretraining import train as pretraining
 from keras_bert.runtime import distribution
+from keras_bert.runtime.packages import import_tensorflow
 from keras_bert.runtime.terminal import print_line, progress, waiting
 from keras_bert.text.preprocessor import VOCABULARY_FILE
 from keras_bert.training import report
@@ -107,6 +108,7 @@ def _holding_out(documents, held_out):
 
 def make_records(args):
     """Tokenize a corpus once."""
+    import_tensorflow("keras-bert records")
     arguments.check_folder(args.output)
     corpus.files(args.corpus)  # raise errors before a vocabulary loads
     with progress(show=True) as bar:
@@ -157,6 +159,7 @@ def pretrain(args):
     """Train a BERT from records."""
     import keras
 
+    import_tensorflow("keras-bert pretrain")
     for path in (args.records, args.output):
         if "://" in path:
             raise ValueError(f"{path} must be a local folder. Mount the bucket (gcsfuse)")

@@ -10,6 +10,7 @@ import keras
 from keras_bert import keras_private
 from keras_bert.exporting import program
 from keras_bert.runtime.escaping import printable
+from keras_bert.runtime.packages import import_tensorflow
 from keras_bert.runtime.reading import one_line
 
 _MODEL_FOLDER = "saved_model"  # in the assets of a `.keras` file
@@ -106,8 +107,7 @@ class HubLayer(keras.layers.Layer):
         self.built = True
 
     def _load(self, path):
-        import tensorflow as tf
-
+        tf = import_tensorflow("HubLayer")
         path = pathlib.Path(path).expanduser()
         if not (path / "saved_model.pb").is_file():
             reason = "it has no saved_model.pb" if path.exists() else "it does not exist"

@@ -28,6 +28,7 @@ from keras_bert.pretraining import corpus, records_manifest, sentences, shards, 
 from keras_bert.pretraining.workers import apply
 from keras_bert.runtime.escaping import printable
 from keras_bert.runtime.files import exclusive_lock, sha256_of
+from keras_bert.runtime.packages import import_tensorflow
 from keras_bert.runtime.reading import one_line, read_bytes
 from keras_bert.text.preprocessor import Preprocessor
 
@@ -98,6 +99,7 @@ def build(
         )
     if workers is not None and workers < 1:
         raise ValueError(f"workers must be at least 1; received {workers}")
+    import_tensorflow("making records")
     corpus.check_outside(folder, paths)
     files = corpus.files(paths)
     missing = [piece for piece in vocabulary.SPECIAL if piece not in preprocessor.vocabulary]

@@ -17,6 +17,7 @@ from keras_bert.pretraining.recipe import OPTIMIZERS, Phase, Recipe, two_phases
 from keras_bert.pretraining.state import Checkpoints
 from keras_bert.runtime import distribution
 from keras_bert.runtime.files import exclusive_lock, remove_stale_temporaries
+from keras_bert.runtime.packages import import_tensorflow
 from keras_bert.runtime.stopping import stop_requests
 from keras_bert.runtime.tensorboard import writer
 from keras_bert.runtime.terminal import print_line, progress
@@ -101,6 +102,7 @@ def pretrain(
     >>> model.name, history[-1]["step"]
     ('pretraining', 2)
     """
+    import_tensorflow("pretraining")
     with stop_requests() as stop:
         eval_every = save_every if eval_every is None else eval_every
         intervals = Intervals(log_every, save_every, eval_every, eval_rows)

@@ -19,6 +19,7 @@ from keras_bert.checkpoints.added_tokens import word_pieces
 from keras_bert.runtime.arguments import as_integer
 from keras_bert.runtime.files import atomic_write
 from keras_bert.text import unicode_tables
+from keras_bert.text.python_tokenizer import PythonTokenizer
 from keras_bert.text.tables import MAX_WORD_LENGTH
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -150,11 +151,17 @@ def count_words(documents, *, lowercase=True, strip_accents=None, split_cjk=True
 def coverage(documents, tokenizer):
     """Measure how well a vocabulary fits documents; use documents that it was not learned from.
 
-    `tokenizer` is a `Preprocessor` or a `WordPieceTokenizer`. Returns a dict: `words`, their
+    `tokenizer` is a `Preprocessor` or a tokenizer. Returns a dict: `words`, their
     number; `unknown`, the share of words that are [UNK]; `tokens_per_word`, the mean number of
     tokens of the other words; `whole`, the share of words that are one token.
     """
-    tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
+    tokenizer = PythonTokenizer(
+        tokenizer.vocabulary,
+        lowercase=tokenizer.lowercase,
+        strip_accents=tokenizer.strip_accents,
+        split_cjk=tokenizer.split_cjk,
+        added_tokens=tokenizer.added_tokens,
+    )
     counts = count_words(
         documents,
         lowercase=tokenizer.lowercase,
@@ -167,9 +174,9 @@ def coverage(documents, tokenizer):
     for batch in _batches(counts, 50_000):
         words, times = zip(*batch, strict=True)
         times = np.array(times)
-        ids = tokenizer.tokenize(list(words))
-        lengths = ids.row_lengths().numpy()
-        is_unknown = ids.values.numpy()[ids.row_starts().numpy()] == tokenizer.unknown_id
+        ids = tokenizer.tokenize(words)
+        lengths = np.array([len(tokens) for tokens in ids])
+        is_unknown = np.array([tokens[0] == tokenizer.unknown_id for tokens in ids])
         unknown += int(times[is_unknown].sum())
         tokens += int((times * lengths)[~is_unknown].sum())
         whole += int(times[(lengths == 1) & ~is_unknown].sum())

@@ -3,11 +3,13 @@
 import contextlib
 import importlib.util
 import os
+from collections.abc import Iterator
+from typing import Any
 
 _BACKENDS = ("tensorflow", "jax", "torch")
 
 
-def import_tensorflow(feature):
+def import_tensorflow(feature: str) -> Any:
     """Return the module `tensorflow`.
 
     Args:
@@ -22,7 +24,7 @@ def import_tensorflow(feature):
 
 
 @contextlib.contextmanager
-def explained(feature):
+def explained(feature: str) -> Iterator[None]:
     """Say how to install TensorFlow, or a backend of Keras, if an import within fails for it.
 
     Args:
@@ -39,7 +41,7 @@ def explained(feature):
         raise ImportError(_advice(feature, error.name)) from error
 
 
-def _advice(feature, missing):
+def _advice(feature: str, missing: str) -> str:
     backend = os.environ.get("KERAS_BACKEND")
     installed = [name for name in _BACKENDS if importlib.util.find_spec(name)]
     if not installed:

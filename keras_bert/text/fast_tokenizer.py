@@ -1,4 +1,4 @@
-"""Faster tokenization with tensorflow-text, with the same ids, for training.
+"""Faster tokenization with tensorflow-text, with the same ids, for records.
 
 tensorflow-text's FastBertTokenizer folds case (ß to ss, … to ...), keeps U+FFFD and turns control
 characters into spaces; Google's tokenizer does not. `agreement.npz` lists the code points with
@@ -21,7 +21,6 @@ from keras_bert.text.tokenizer import WordPieceTokenizer, in_parts, should_split
 
 _FILE = pathlib.Path(__file__).with_name("agreement.npz")
 _SURROGATES = range(0xD800, 0xE000)
-_CHUNK = 4096  # texts per call of the tokenizer
 
 
 @functools.lru_cache(maxsize=8)
@@ -102,19 +101,6 @@ def tokenize_function(tokenizer):
         return tf.RaggedTensor.from_row_splits(*found, validate=False)
 
     return tokenize_ragged
-
-
-def tokenize_in_chunks(tokenize, texts):
-    """Tokenize a list of strings to a `tf.RaggedTensor` int32 (texts, tokens).
-
-    `tokenize` is a function from `tokenize_function`. Chunks limit its memory.
-    """
-    texts = [text.encode("utf-8", "ignore") for text in texts]
-    parts = [
-        tokenize(tf.constant(texts[start : start + _CHUNK], tf.string))
-        for start in range(0, max(len(texts), 1), _CHUNK)
-    ]
-    return parts[0] if len(parts) == 1 else tf.concat(parts, axis=0)
 
 
 def _traced(function):

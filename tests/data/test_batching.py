@@ -7,6 +7,7 @@ from keras_bert.data.batching import LENGTHS, Batches, choose_compiled_lengths
 from keras_bert.data.padding import pad
 from keras_bert.text.encoded_texts import EncodedTexts
 from tests import tiny
+from tests.parameters import needs_tensorflow
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +109,7 @@ def test_longest_sequences_come_first_without_a_seed(preprocessor):
     assert len(plan[0]) == 1  # inputs only
 
 
+@needs_tensorflow
 def test_dataset_may_start_within_an_epoch(preprocessor):
     plan = Batches(encoded(preprocessor, range(20)), 3, seed=1)
     for start in (0, 4, 6):

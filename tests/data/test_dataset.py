@@ -6,6 +6,7 @@ import pytest
 import keras_bert
 from keras_bert import heads
 from tests import tiny
+from tests.parameters import needs_tensorflow
 
 TEXTS = ["so good", "bad", "this film is so good!"]
 
@@ -14,6 +15,7 @@ def batches(dataset):
     return [(inputs, *map(np.asarray, rest)) for inputs, *rest in dataset]
 
 
+@needs_tensorflow
 def test_batches_have_the_inputs_of_the_preprocessor():
     encoder = tiny.encoder()
     examples = keras_bert.Examples(TEXTS, labels=["good", "bad", "good"])
@@ -27,6 +29,7 @@ def test_batches_have_the_inputs_of_the_preprocessor():
     assert padded["input_word_ids"].shape == (3, 9)
 
 
+@needs_tensorflow
 def test_truncated_texts_are_counted():
     examples = keras_bert.Examples([*TEXTS, "good " * 99])
     preprocessor = tiny.encoder().preprocessor
@@ -36,6 +39,7 @@ def test_truncated_texts_are_counted():
         assert inputs["input_word_ids"].shape == (4, length)
 
 
+@needs_tensorflow
 def test_targets_of_each_kind_of_labels():
     encoder = tiny.encoder()
     model = heads.classifier(encoder, labels=["so-so", "good", "bad"])
@@ -64,6 +68,7 @@ def test_targets_of_each_kind_of_labels():
     assert sorted(inputs[0] if isinstance(inputs, tuple) else inputs) == sorted(encoder.input)
 
 
+@needs_tensorflow
 def test_shuffled_epochs_differ_and_repeat_with_the_seed():
     examples = keras_bert.Examples(["good", "bad", "film", "so", "this", "is", "a"] * 3)
     preprocessor = tiny.encoder().preprocessor

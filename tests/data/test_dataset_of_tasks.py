@@ -8,7 +8,7 @@ import keras_bert
 from keras_bert import heads, losses
 from keras_bert.tasks import inference, question_answering, tagging
 from tests import tiny
-from tests.parameters import fast
+from tests.parameters import fast, needs_tensorflow
 
 SCORED = keras_bert.EmbeddingExamples(
     [("good film", "so good"), ("bad", "so bad"), ("a film", "is this")], [1, 0, 0.5]
@@ -39,6 +39,7 @@ TASKS = {
 }
 
 
+@needs_tensorflow
 @pytest.mark.parametrize("task", fast(TASKS, "tagging", "questions", "embeddings"))
 def test_batches_in_the_order_of_the_data(task):
     make, build, _ = TASKS[task]
@@ -58,6 +59,7 @@ def test_batches_in_the_order_of_the_data(task):
     assert start == len(encoded)
 
 
+@needs_tensorflow
 @pytest.mark.filterwarnings("ignore:Gradients do not exist for variables .'pooler")
 @pytest.mark.parametrize("task", fast(TASKS, "embeddings"))
 def test_fit_on_the_dataset(task):
@@ -71,6 +73,7 @@ def test_fit_on_the_dataset(task):
     assert any(not np.array_equal(*pair) for pair in zip(before, after, strict=True))
 
 
+@needs_tensorflow
 def test_order_and_length():
     data, model = tiny.choices(), heads.multiple_choice(tiny.encoder())
     dataset = data.to_dataset(model, 6, shuffle=True, seed=1, pad=16)
@@ -81,6 +84,7 @@ def test_order_and_length():
         data.to_dataset(model, pad=5)
 
 
+@needs_tensorflow
 def test_data_without_labels_and_of_another_task():
     questions = keras_bert.Questions(["is this"], ["a good film"])
     model = heads.span_selector(tiny.encoder(num_hidden_layers=1))

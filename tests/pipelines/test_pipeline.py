@@ -7,7 +7,6 @@ import warnings
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 import keras_bert
 from keras_bert import heads
@@ -16,6 +15,7 @@ from keras_bert.data.squad import Questions
 from keras_bert.pipelines import base, results
 from keras_bert.tasks import classification, inference
 from tests import tiny
+from tests.parameters import needs_tensorflow
 
 TEXTS = ["good " * 9, "bad", "this is " * 12, "", "so good film"]
 KOREAN = "이 한국어 film is 🙂 so good!"
@@ -402,9 +402,12 @@ def test_long_texts_in_windows():
         keras_bert.pipeline(heads.classifier(encoder(), 2, pairs=True), long_texts="window")
 
 
+@needs_tensorflow
 @pytest.mark.slow
 def test_window_of_finetune_holds_everywhere(tmp_path):
     """Training, the pipeline, a reloaded model and the export read long texts in windows."""
+    import tensorflow as tf
+
     texts = [f"{label} " * 70 for label in ("good", "bad")] * 8
     train = keras_bert.Examples(texts, labels=["good", "bad"] * 8)
     model, metrics = keras_bert.finetune(
@@ -530,8 +533,11 @@ def test_errors_of_the_other_tasks():
     assert all(mistake["answer"] not in mistake["expected"] for mistake in mistakes)
 
 
+@needs_tensorflow
 @pytest.mark.slow
 def test_save_and_export_by_name(classify, tmp_path):
+    import tensorflow as tf
+
     classify.save(tmp_path / "model.keras")
     again = keras_bert.pipeline(tmp_path / "model.keras")
     assert again("so good") == classify("so good")

@@ -10,8 +10,6 @@ from sklearn import metrics
 from keras_bert import heads
 from keras_bert.data.examples import Examples
 from keras_bert.tasks import classification
-from keras_bert.text import fast_tokenizer
-from keras_bert.text.tokenizer import WordPieceTokenizer
 from tests import tiny
 
 
@@ -96,21 +94,6 @@ def test_pairs_and_truncation():
     inputs, _, _ = encoded.batch([0], 6)
     assert inputs["input_word_ids"].tolist() == [[2, 5, 3, 6, 3, 0]]
     assert inputs["input_type_ids"].tolist() == [[0, 0, 0, 1, 1, 0]]
-
-
-def test_tokenize_in_chunks():
-    tokenize = WordPieceTokenizer(["[UNK]", "a"]).tokenize
-    assert fast_tokenizer.tokenize_in_chunks(tokenize, ["a a", ""]).to_list() == [[1, 1], []]
-    assert fast_tokenizer.tokenize_in_chunks(tokenize, []).to_list() == []
-
-
-def test_chunk_size_does_not_change_the_result(monkeypatch):
-    model, examples = model_of(labels=LABELS), Examples(["good " * n for n in range(9)])
-    whole = classification.encode(model, examples, 8).batch(np.arange(9), 8)[0]
-    monkeypatch.setattr(fast_tokenizer, "_CHUNK", 2)
-    again = classification.encode(model, examples, 8).batch(np.arange(9), 8)[0]
-    for key, value in whole.items():
-        np.testing.assert_array_equal(value, again[key])
 
 
 @pytest.mark.parametrize(

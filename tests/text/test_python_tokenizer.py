@@ -6,9 +6,8 @@ import sys
 import pytest
 
 from keras_bert.text.python_tokenizer import PythonTokenizer
-from keras_bert.text.tokenizer import WordPieceTokenizer
 from tests.fuzz import random_texts
-from tests.parameters import fast
+from tests.parameters import fast, needs_tensorflow
 from tests.reference_tokenizer import ReferenceTokenizer, stable
 
 NAMES = ("uncased", "cased", "multilingual", "korean", "chinese words", "accents only")
@@ -29,8 +28,11 @@ def test_random_texts(vocabularies, name, count):
     assert len(seen) > 150  # not only [UNK] is compared
 
 
+@needs_tensorflow
 @pytest.mark.parametrize("name", fast(NAMES, "uncased", "korean"))
 def test_offsets_are_those_of_the_ops(untraced, vocabularies, name):
+    from keras_bert.text.tokenizer import WordPieceTokenizer
+
     tokens, options = vocabularies[name]
     tokenizer = PythonTokenizer(tokens, **options)
     texts = list(random_texts(300, 7, tokens))

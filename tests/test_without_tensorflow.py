@@ -1,0 +1,146 @@
+"""What an environment without TensorFlow can do, and what says that it needs TensorFlow.
+
+`make test-no-tensorflow` runs this file with JAX and with torch. With TensorFlow it is skipped.
+"""
+
+import importlib.util
+import json
+import sys
+
+import keras
+import numpy as np
+import pytest
+
+import keras_bert
+from keras_bert import heads
+from keras_bert.data.embedding_examples import EmbeddingExamples
+from tests import tiny
+from tests.cli.shared import run
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("tensorflow") is not None, reason="TensorFlow is installed"
+)
+INSTALL = r"needs TensorFlow; run: pip install 'keras3-bert\[tensorflow\]'"
+DATA = {
+    "classification": tiny.examples,
+    "tagging": tiny.tagged,
+    "question_answering": tiny.questions,
+    "multiple_choice": tiny.choices,
+}
+
+
+@pytest.fixture(scope="module", params=DATA)
+def trained(request):
+    """Name of a task, its data, and a model that was fine-tuned on it."""
+    data = DATA[request.param]()
+    model, _ = keras_bert.finetune(tiny.encoder(), data, data, epochs=1, show_progress=False)
+    return request.param, data, model
+
+
+def test_a_trained_model_gives_the_same_answers_after_a_reload(trained, tmp_path):
+    _, data, model = trained
+    scores = keras_bert.evaluate(model, data)
+    keras_bert.save(model, tmp_path / "model.keras")
+    pipeline = keras_bert.pipeline(tmp_path / "model.keras")
+    found = pipeline.evaluate(data)
+    assert {name: found[name] for name in scores} == pytest.approx(scores, abs=1e-5)
+    assert len(pipeline(data)) == len(data)
+    assert pipeline.errors(data) is not None
+
+
+def test_onnx_folders(trained, tmp_path):
+    pytest.importorskip("onnxruntime")
+    _, data, model = trained
+    keras_bert.export(model, tmp_path / "onnx", format="onnx")
+    found = keras_bert.pipeline(tmp_path / "onnx").evaluate(data)
+    expected = keras_bert.evaluate(model, data)
+    assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-5)
+
+
+def test_embeddings_are_trained_and_searched(tmp_path):
+    rows = [("so good", "a film"), ("bad film", "so bad"), ("good film", "a good")] * 4
+    pairs = EmbeddingExamples(rows)
+    model, _ = keras_bert.finetune(tiny.encoder(), pairs, pairs, epochs=1, show_progress=False)
+    embed = keras_bert.pipeline(model)
+    vectors = embed.encode(["so good", "bad film"])
+    _, scores = keras_bert.search.top_k(vectors, vectors, 1)
+    np.testing.assert_allclose(scores, 1, atol=1e-5)
+
+
+def test_masked_tokens_and_inspection():
+    model = heads.masked_lm(tiny.encoder())
+    (answer,) = keras_bert.pipeline(model)(["so [MASK]"])
+    assert answer[0]["token"] in tiny.PIECES
+    classifier = heads.classifier(tiny.encoder(), labels=["a", "b"])
+    assert keras_bert.inspect.attention(classifier, "so good").tokens[1] == "so"
+    assert keras_bert.inspect.attributions(classifier, "so good") is not None
+
+
+@pytest.mark.parametrize("format", ["huggingface", "keras_hub"])
+def test_formats(format, tmp_path):
+    encoder = tiny.encoder(hidden_act="gelu_new" if format == "keras_hub" else "gelu")
+    keras_bert.save(encoder, tmp_path / "saved", format=format)
+    again = keras_bert.load(tmp_path / "saved")
+    inputs = encoder.preprocessor(["so good"])
+    np.testing.assert_allclose(
+        *(
+            keras.ops.convert_to_numpy(model(inputs)["pooled_output"])
+            for model in (encoder, again)
+        ),
+        atol=1e-6,
+    )  # fmt: skip
+
+
+def test_commands(tmp_path, capsys):
+    keras_bert.save(tiny.encoder(), tmp_path / "encoder")
+    rows = "".join(f"{text}\t{label}\n" for label, text in tiny.ROWS)
+    file = tmp_path / "train.tsv"
+    file.write_text(f"text\tlabel\n{rows}", encoding="utf-8")
+    model = tmp_path / "out"
+    common = ["--train", file, "--dev", file, "--epochs", 1, "--output", model]
+    assert run("finetune", "--model", tmp_path / "encoder", *common) == 0, capsys.readouterr().err
+    assert run("info", model) == 0
+    assert run("evaluate", model, "--input", file) == 0
+    assert run("predict", model, "so good") == 0
+    assert run("explain", model, "so good", "--output", tmp_path / "why.html") == 0
+    assert run("convert", model, tmp_path / "other", "--format", "huggingface") == 0
+    assert run("embed", tmp_path / "encoder", "--input", file, "--output", tmp_path / "v.npy") == 0
+    assert "tensorflow" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["export", "encoder", "exported"],
+        ["serve", "encoder"],
+        ["records", "corpus.txt", "--vocab", "encoder", "--output", "made"],
+        ["pretrain", "--records", "records", "--output", "run"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_commands_that_need_tensorflow(arguments, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    keras_bert.save(tiny.encoder(), tmp_path / "encoder")
+    (tmp_path / "corpus.txt").write_text("a film\n\nso good\n", encoding="utf-8")
+    (tmp_path / "records").mkdir()
+    (tmp_path / "records" / "manifest.json").write_text(json.dumps({}), encoding="utf-8")
+    assert run(*arguments) == 1
+    assert "TensorFlow" in capsys.readouterr().err
+    assert not {"exported", "made", "run"} & {path.name for path in tmp_path.iterdir()}
+
+
+def test_functions_that_need_tensorflow(tmp_path):
+    model = heads.classifier(tiny.encoder(), labels=["a", "b"])
+    with pytest.raises(ValueError, match="KERAS_BACKEND=tensorflow"):
+        keras_bert.export(model, tmp_path / "exported")
+    with pytest.raises(ValueError, match="only TensorFlow has string tensors"):
+        tiny.encoder().preprocessor(keras.Input((), dtype="string"))
+    with pytest.raises(ImportError, match=INSTALL):
+        keras_bert.Examples(["a"]).to_dataset(model)
+    with pytest.raises(ImportError, match=INSTALL):
+        keras_bert.save(tiny.encoder(), tmp_path / "google", format="google")
+    with pytest.raises(ImportError, match=INSTALL):
+        _ = keras_bert.Tokenizer
+    with pytest.raises(ValueError, match="KERAS_BACKEND=tensorflow"):
+        keras_bert.HubLayer("a")
+    assert not list(tmp_path.iterdir())
