@@ -83,11 +83,17 @@ class PythonTokenizer(BaseTokenizer):
     def __init__(self, vocabulary: Iterable[str], **options: Any) -> None:
         super().__init__(vocabulary, **options)
         self._id_of_piece = {token: self.token_id(token) for token in self.word_pieces}
+        self._id_of_suffix = {
+            token.removeprefix(tables.SUFFIX): token_id
+            for token, token_id in self._id_of_piece.items()
+            if token.startswith(tables.SUFFIX)
+        }
         self._longest_piece = max(map(len, self.word_pieces))
         self._patterns = _patterns(self.lowercase, self.strip_accents, self.split_cjk)
         self._replacements = _replacements(self.lowercase, self.strip_accents)
         self._ids_of_chunk = _Cache(self._tokenize_chunk)
         self._ids_of_word = _Cache(self._tokenize_word)
+        self._ids_of_rest = _Cache(self._match_rest)
         self._tokens_of_word = _Cache(self._tokenize_word_with_offsets)
         exact = {token.content: token for token in self.added_tokens if not token.normalized}
         normalized = added_token_search.normalized_texts(
@@ -163,7 +169,7 @@ class PythonTokenizer(BaseTokenizer):
             if start in match_at:
                 ids, limits = [self.token_id(match_at[start].token.content)], [limit - start]
             else:
-                ids, limits = self._split(characters.text[start:limit].rstrip(" "))
+                ids, limits = self._split_with_limits(characters.text[start:limit].rstrip(" "))
             firsts = [characters.sources[start + first] for first in [0, *limits][: len(ids)]]
             ends = [characters.sources[start + end - 1] + 1 for end in limits]
             ends = [self._patterns.end_of_marks(part, end) for end in ends]
@@ -209,42 +215,53 @@ class PythonTokenizer(BaseTokenizer):
             characters, _ = self._normalize(word)
         else:
             characters = word.translate(self._replacements)
-        ids, _ = self._split(characters)
-        return tuple(ids)
+        return self._split(characters)
 
     def _tokenize_word_with_offsets(self, word: str) -> tuple[list[int], list[int], list[int]]:
         """Return the ids of a word, and the first character and the limit of each token."""
         characters, sources = self._normalize(word)
-        ids, limits = self._split(characters)
+        ids, limits = self._split_with_limits(characters)
         starts = [0, *limits][: len(ids)]
         source_starts = [sources[start] for start in starts]
         source_limits = [sources[limit - 1] + 1 for limit in limits]
         source_limits = [self._patterns.end_of_marks(word, limit) for limit in source_limits]
         return ids, source_starts, source_limits
 
-    def _split(self, characters: str) -> tuple[list[int], list[int]]:
-        """Split a normalized word, longest token first. Return the ids and limits of the tokens."""
+    def _split(self, characters: str) -> tuple[int, ...]:
+        """Split a normalized word, longest token first."""
+        if not characters:
+            return ()
+        if len(characters) > tables.MAX_WORD_LENGTH:
+            return (self.unknown_id,)
+        ids = self._match(characters, self._id_of_piece, self._longest_piece)
+        return (self.unknown_id,) if ids is None else ids
+
+    def _split_with_limits(self, characters: str) -> tuple[list[int], list[int]]:
+        """Return the ids of a normalized word, and the index after the last character of each."""
+        ids = list(self._split(characters))
+        if ids in ([], [self.unknown_id]):
+            return ids, [len(characters)] * len(ids)
+        lengths = [len(self.vocabulary[token_id]) for token_id in ids]
+        lengths[1:] = [length - len(tables.SUFFIX) for length in lengths[1:]]
+        return ids, list(itertools.accumulate(lengths))
+
+    def _match(
+        self, characters: str, id_of_piece: dict[str, int], longest: int
+    ) -> tuple[int, ...] | None:
+        """Return the ids of the longest first token and of the rest; `None` without a match."""
         size = len(characters)
-        if size == 0:
-            return [], []
-        if size > tables.MAX_WORD_LENGTH:
-            return [self.unknown_id], [size]
-        ids: list[int] = []
-        limits: list[int] = []
-        start = 0
-        prefix = ""
-        while start < size:
-            for limit in range(min(size, start + self._longest_piece), start, -1):
-                token_id = self._id_of_piece.get(prefix + characters[start:limit])
-                if token_id is not None:
-                    break
-            else:
-                return [self.unknown_id], [size]
-            ids.append(token_id)
-            limits.append(limit)
-            start = limit
-            prefix = tables.SUFFIX
-        return ids, limits
+        for limit in range(min(size, longest), 0, -1):
+            token_id = id_of_piece.get(characters[:limit])
+            if token_id is None:
+                continue
+            if limit == size:
+                return (token_id,)
+            rest = self._ids_of_rest[characters[limit:]]
+            return None if rest is None else (token_id, *rest)
+        return None
+
+    def _match_rest(self, characters: str) -> tuple[int, ...] | None:
+        return self._match(characters, self._id_of_suffix, self._longest_piece)
 
     def _normalize(self, word: str) -> tuple[str, Sequence[int]]:
         """Return the normalized characters of a word, and the index in the word of each."""
