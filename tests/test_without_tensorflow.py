@@ -103,7 +103,7 @@ def test_commands(tmp_path, capsys):
     assert run("evaluate", model, "--input", file) == 0
     assert run("predict", model, "so good") == 0
     assert run("explain", model, "so good", "--output", tmp_path / "why.html") == 0
-    assert run("convert", model, tmp_path / "other", "--format", "huggingface") == 0
+    assert run("convert", model, tmp_path / "other", "--to", "huggingface") == 0
     assert run("embed", tmp_path / "encoder", "--input", file, "--output", tmp_path / "v.npy") == 0
     assert "tensorflow" not in sys.modules
 
