@@ -139,23 +139,23 @@ def _load(entry: bundle_index.Entry) -> Any:
         raise ValueError("less data than when the checkpoint was opened; load it again")
     content: Any
     if entry.dtype == object:
-        content, checked = _split_string(octets.tobytes())
+        content, checked = _split_string(octets.data)
     else:
         content = octets.view(entry.dtype).reshape(entry.shape)[()]
         checked = octets
     if masked_crc32c(checked) != entry.checksum:
-        raise ValueError("other data than its checksum says; copy or download the files again")
+        raise ValueError("data with a wrong checksum; copy or download the files again")
     return content
 
 
-def _split_string(data: bytes) -> tuple[bytes, bytes]:
+def _split_string(data: memoryview) -> tuple[bytes, bytes]:
     """Return a string, and the bytes that its checksum is of.
 
     `data` has the length of the string, the checksum of the length, and the string. For the entry's
     checksum, the length is written with 4 or 8 bytes.
     """
     length, position = protobuf.varint(data, 0, _MAX_LENGTH)
-    content = data[position + _CHECKSUM :]
+    content = bytes(data[position + _CHECKSUM :])
     if len(data) != position + _CHECKSUM + length:
         raise ValueError(f"{len(data)} bytes, but it declares a string of {length} bytes")
     width = 4 if length < 2**32 else 8

@@ -167,7 +167,7 @@ def _read_block(data: bytes, offset: int, size: int) -> list[tuple[bytes, bytes]
         raise ValueError("a block of the index is compressed")
     stored = int.from_bytes(data[limit + 1 : limit + _TRAILER], "little")
     if masked_crc32c(data[offset : limit + 1]) != stored:
-        raise ValueError("a block of the index has another checksum; copy or download it again")
+        raise ValueError("a block of the index has a wrong checksum; copy or download it again")
     restarts = int.from_bytes(data[limit - 4 : limit], "little")
     end = limit - 4 - 4 * restarts
     if restarts < 1 or end < offset:

@@ -107,7 +107,7 @@ def test_a_changed_byte_of_a_large_tensor_is_noticed(tmp_path):
     found = bundle.read(tmp_path / "ckpt")
     np.testing.assert_array_equal(found.load("b"), [0, 0, 0])
     with pytest.raises(
-        ValueError, match="other data than its checksum .* download the files again"
+        ValueError, match="'a': data with a wrong checksum.* download the files again"
     ):
         found.load("a")
 
