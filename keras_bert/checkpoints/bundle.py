@@ -4,7 +4,8 @@ A name-based checkpoint (TensorFlow 1) stores each variable under its name. An o
 checkpoint (TensorFlow 2) also stores the graph of the objects that were saved. Each variable is a
 node of the graph, with the key of its tensor.
 
-Source: tensorflow/core/protobuf/trackable_object_graph.proto, tensor_bundle.proto.
+Source: tensorflow/core/protobuf/trackable_object_graph.proto, tensor_bundle.proto;
+tensorflow/core/util/tensor_bundle/tensor_bundle.cc (WriteStringTensor).
 """
 
 import contextlib
@@ -14,23 +15,28 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from keras_bert.runtime import reading
 from keras_bert.runtime.escaping import printable
 from keras_bert.untrusted import bundle_index, protobuf
+from keras_bert.untrusted.checksums import masked_crc32c
 
 GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _MAX_STATE_FILE = 2**20  # bytes of the file "checkpoint"
 # BERT-Large with Adam's slots has 2**12 nodes with 2**16 fields.
 _MAX_NODES = 2**17
 _MAX_FIELDS = 2**20
+_MAX_LENGTH = 10  # bytes of the length of a string
+_CHECKSUM = 4  # bytes
 PREFERRED = "bert_model.ckpt"
 _LATEST = re.compile(rb'^model_checkpoint_path: "(.+)"$', re.MULTILINE)
 
 
 class Bundle(NamedTuple):
-    """An open checkpoint. `load` reads the tensor with a given name, as an array.
+    """An open checkpoint. `load` reads the tensor with a given name.
 
-    `prefix` is the path without ".index".
+    A tensor is an array, a NumPy scalar, or bytes. `prefix` is the path without ".index".
     """
 
     prefix: Path
@@ -100,51 +106,75 @@ def holds_graph(path: Path) -> bool:
 
 def read(prefix: Path) -> Bundle:
     """Open the checkpoint with a path without ".index". Tensors are loaded on access."""
-    import tensorflow as tf  # Takes seconds to import, and only this format needs it.
-
     data_files = sorted(prefix.parent.glob(f"{glob.escape(prefix.name)}.data-*"))
     if not data_files:
         raise FileNotFoundError(f"{prefix}.data-00000-of-00001: missing for {prefix.name}.index")
     for file in (prefix.with_name(f"{prefix.name}.index"), *data_files):
         reading.check_not_lfs_pointer(file)
-    broken = (tf.errors.OpError, IndexError, RuntimeError, ValueError)
-
-    def fail(error: Exception, what: str) -> ValueError:
-        return ValueError(
-            f"{prefix}: must be a complete TensorFlow checkpoint (.index and .data), received "
-            f"{what}{reading.one_line(error)}"
-        )
-
     try:
-        entries = bundle_index.read(prefix)  # TensorFlow would crash on a broken index
-        reader = tf.train.load_checkpoint(str(prefix))
-        if reader.get_variable_to_shape_map().keys() != entries.keys():
-            raise ValueError("an index with other tensors than TensorFlow finds")
-    except broken as error:
-        raise fail(error, "") from error
+        entries = bundle_index.read(prefix)
+    except ValueError as error:
+        raise _broken(prefix, reading.one_line(error)) from error
 
     def load(name: str) -> Any:
         try:
-            return reader.get_tensor(name)
-        except broken as error:
-            raise fail(error, f"in {name!r:.200}: ") from error
+            return _load(entries[name])
+        except ValueError as error:
+            reason = reading.one_line(error)
+            raise _broken(prefix, f"in {name!r:.200}: {reason}") from error
 
     return Bundle(prefix, {name: entry.shape for name, entry in entries.items()}, load)
+
+
+def _broken(prefix: Path, problem: str) -> ValueError:
+    return ValueError(
+        f"{prefix}: must be a complete TensorFlow checkpoint (.index and .data), received {problem}"
+    )
+
+
+def _load(entry: bundle_index.Entry) -> Any:
+    """Read the tensor of an entry, and check its checksum."""
+    octets = np.fromfile(entry.file, np.uint8, entry.size, offset=entry.offset)
+    if octets.size != entry.size:
+        raise ValueError("less data than when the checkpoint was opened; load it again")
+    content: Any
+    if entry.dtype == object:
+        content, checked = _split_string(octets.data)
+    else:
+        content = octets.view(entry.dtype).reshape(entry.shape)[()]
+        checked = octets
+    if masked_crc32c(checked) != entry.checksum:
+        raise ValueError("data with a wrong checksum; copy or download the files again")
+    return content
+
+
+def _split_string(data: memoryview) -> tuple[bytes, bytes]:
+    """Return a string, and the bytes that its checksum is of.
+
+    `data` has the length of the string, the checksum of the length, and the string. For the entry's
+    checksum, the length is written with 4 or 8 bytes.
+    """
+    length, position = protobuf.varint(data, 0, _MAX_LENGTH)
+    content = bytes(data[position + _CHECKSUM :])
+    if len(data) != position + _CHECKSUM + length:
+        raise ValueError(f"{len(data)} bytes, but it declares a string of {length} bytes")
+    width = 4 if length < 2**32 else 8
+    return content, length.to_bytes(width, "little") + data[position:]
 
 
 def read_graph(bundle: Bundle) -> list[Node]:
     """Return the nodes of an object-based checkpoint; node 0 is the root."""
     from google.protobuf.message import DecodeError
-    from tensorflow.core.protobuf import trackable_object_graph_pb2
+
+    from keras_bert.untrusted.tensorflow_messages import TrackableObjectGraph
 
     rule = f"{bundle.prefix}: {GRAPH} must be an object graph"
     content = bundle.load(GRAPH)
-    message = trackable_object_graph_pb2.TrackableObjectGraph
     try:
         if not isinstance(content, bytes):
             raise ValueError(f"a tensor of the type {type(content).__name__}")
-        protobuf.check(content, message.DESCRIPTOR, _MAX_FIELDS)
-        graph = message.FromString(content)
+        protobuf.check(content, TrackableObjectGraph.DESCRIPTOR, _MAX_FIELDS)
+        graph = TrackableObjectGraph.FromString(content)
     except (DecodeError, ValueError) as error:
         raise ValueError(f"{rule}, received {reading.one_line(error)}") from error
     if len(graph.nodes) > _MAX_NODES:

@@ -151,13 +151,13 @@ def _infer_config(path: Path, tensors: Bundle, key_of: Mapping[str, str]) -> dic
 
 
 def _read_activation(path: Path) -> str:
-    from tensorflow.core.protobuf import saved_model_pb2
+    from keras_bert.untrusted.tensorflow_messages import SavedModel
 
     file = path / "saved_model.pb"
     content = reading.read_bytes(file, _MAX_BYTES)
     try:
         # Only the names of the ops are read: a small file could need gigabytes when it is parsed.
-        names = protobuf.find(content, saved_model_pb2.SavedModel.DESCRIPTOR, *_OPS)
+        names = protobuf.find(content, SavedModel.DESCRIPTOR, *_OPS)
     except ValueError as error:
         raise ValueError(f"{file}: must be a SavedModel, received {error}") from error
     ops = {name.decode("utf-8", "replace") for name in set().union(*names)}

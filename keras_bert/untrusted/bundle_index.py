@@ -1,7 +1,6 @@
-"""Read and check the index of a TensorFlow checkpoint, in Python.
+"""Read and check the index of a TensorFlow checkpoint, without TensorFlow.
 
-TensorFlow does not validate an index: a modified index with a matching checksum can crash the
-process. TensorFlow opens a checkpoint only after this module has checked its index.
+A modified index with matching checksums can crash TensorFlow itself.
 
 Source: tensorflow/core/lib/io/format.cc and block.cc (a table of LevelDB),
 tensorflow/core/protobuf/tensor_bundle.proto.
@@ -9,36 +8,57 @@ tensorflow/core/protobuf/tensor_bundle.proto.
 
 import math
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import ml_dtypes
+import numpy as np
 
 from keras_bert.runtime import reading
 from keras_bert.untrusted import containers
+from keras_bert.untrusted.checksums import masked_crc32c
 from keras_bert.untrusted.protobuf import varint
 
 MAX_INDEX = 2**24  # bytes; BERT-Large with Adam's slots has 2**17
 _MAX_ENTRIES = 2**17  # tensors; BERT-Large with Adam's slots has 2**11
 _MAX_KEY = 2**11  # bytes of a name; a key may share bytes with the key before it
 _MAX_NUMBER = 5  # bytes of a number, which has at most 32 bits
-_MAX_LENGTH = 10  # bytes of the length of a string
-_CHECKSUM = 4  # bytes
 _FOOTER = 48  # bytes
 _TRAILER = 5  # bytes after a block: type of compression, checksum
 _MAGIC = 0xDB4775248B80FB57
-# tf.DataType -> bytes per value. Strings have no fixed size.
-_STRING = 7
-_SIZES = {1: 4, 2: 8, 3: 4, 4: 1, 5: 2, 6: 1, 9: 8, 10: 1, 14: 2, 17: 2, 19: 2, 22: 4, 23: 8}
+_LITTLE_ENDIAN = 0
+_VERSION = 1  # of the format of checkpoints
+# tf.DataType -> NumPy's type. A string has the type "O".
+_STRING = np.dtype(object)
+_TYPES = {
+    1: np.dtype("<f4"),
+    2: np.dtype("<f8"),
+    3: np.dtype("<i4"),
+    4: np.dtype("u1"),
+    5: np.dtype("<i2"),
+    6: np.dtype("i1"),
+    7: _STRING,
+    9: np.dtype("<i8"),
+    10: np.dtype("?"),
+    14: np.dtype(ml_dtypes.bfloat16),
+    17: np.dtype("<u2"),
+    19: np.dtype("<f2"),
+    22: np.dtype("<u4"),
+    23: np.dtype("<u8"),
+}
 
 
 class Entry(NamedTuple):
-    """Location of a tensor in the data files.
+    """Location of a tensor in a data file. `offset` and `size` are in bytes.
 
-    `shard` is the index of the data file; `offset` and `size` are in bytes.
+    `checksum` is that of `masked_crc32c`. A string has the type `object`.
     """
 
     shape: tuple[int, ...]
-    shard: int
+    dtype: np.dtype
+    file: Path
     offset: int
     size: int
+    checksum: int
 
 
 def read(prefix: Path) -> dict[str, Entry]:
@@ -47,82 +67,68 @@ def read(prefix: Path) -> dict[str, Entry]:
     Each entry is checked against the sizes of the data files.
     """
     from google.protobuf.message import DecodeError
-    from tensorflow.core.protobuf import tensor_bundle_pb2
+
+    from keras_bert.untrusted.tensorflow_messages import BundleEntryProto, BundleHeaderProto
 
     index = reading.read_bytes(prefix.with_name(f"{prefix.name}.index"), MAX_INDEX)
     items = _read_table(index)
     if not items or items[0][0] != b"":
         raise ValueError("the index has no header")
     try:
-        header = tensor_bundle_pb2.BundleHeaderProto.FromString(items[0][1])
-        found = [
-            (key.decode(), tensor_bundle_pb2.BundleEntryProto.FromString(value))
-            for key, value in items[1:]
-        ]
+        header = BundleHeaderProto.FromString(items[0][1])
+        protos = {key.decode(): BundleEntryProto.FromString(value) for key, value in items[1:]}
     except (DecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"the index has a broken entry: {reading.one_line(error)}") from error
-    if header.endianness != tensor_bundle_pb2.BundleHeaderProto.LITTLE:
-        raise ValueError("the checkpoint is big-endian")
-    if not 1 <= header.num_shards <= 10_000:
-        raise ValueError(f"the index names {header.num_shards} data files")
-    shards = [
-        prefix.with_name(f"{prefix.name}.data-{shard:05}-of-{header.num_shards:05}")
-        for shard in range(header.num_shards)
-    ]
-    for shard in shards:
-        if not shard.is_file():
-            raise ValueError(f"the data file {shard.name} is missing")
-    sizes = [shard.stat().st_size for shard in shards]
-    entries = {name: _entry(name, proto, sizes) for name, proto in found}
-    unclaimed = list(sizes)
+    size_of = _data_files(prefix, header)
+    files = list(size_of)
+    entries = {name: _entry(name, proto, files, size_of) for name, proto in protos.items()}
+    unclaimed = dict(size_of)
     for entry in entries.values():
-        unclaimed[entry.shard] -= entry.size
-        if unclaimed[entry.shard] < 0:
-            raise ValueError(f"tensors overlap in {shards[entry.shard].name}")
-    for name, proto in found:
-        if proto.dtype == _STRING:
-            _check_string(name, entries[name], shards)
+        unclaimed[entry.file] -= entry.size
+        if unclaimed[entry.file] < 0:
+            raise ValueError(f"tensors overlap in {entry.file.name}")
     return entries
 
 
-def _entry(name, proto, sizes) -> Entry:  # type: ignore[no-untyped-def]  # protocol buffers
+def _data_files(prefix: Path, header: Any) -> dict[Path, int]:
+    """Return data file -> size in bytes, in the order of their numbers."""
+    if header.endianness != _LITTLE_ENDIAN:
+        raise ValueError("the checkpoint is big-endian")
+    if header.version.min_consumer > _VERSION:
+        raise ValueError(f"the checkpoint has the unknown version {header.version.min_consumer}")
+    if not 1 <= header.num_shards <= 10_000:
+        raise ValueError(f"the index names {header.num_shards} data files")
+    size_of = {}
+    for shard in range(header.num_shards):
+        file = prefix.with_name(f"{prefix.name}.data-{shard:05}-of-{header.num_shards:05}")
+        if not file.is_file():
+            raise ValueError(f"the data file {file.name} is missing")
+        size_of[file] = file.stat().st_size
+    return size_of
+
+
+def _entry(name: str, proto: Any, files: list[Path], size_of: dict[Path, int]) -> Entry:
     """Check an entry against the sizes of the data files."""
     if len(proto.slices):
         raise ValueError(f"{name!r:.200} is split into slices")
     shape = tuple(dim.size for dim in proto.shape.dim)
     if proto.shape.unknown_rank or len(shape) > containers.MAX_RANK or min(shape, default=0) < 0:
         raise ValueError(f"{name!r:.200} has the invalid shape {shape}")
-    entry = Entry(shape, proto.shard_id, proto.offset, proto.size)
     if not (
-        0 <= entry.shard < len(sizes)
-        and 0 <= entry.offset <= entry.offset + entry.size <= sizes[entry.shard]
-        and entry.size >= 0
+        0 <= proto.shard_id < len(files)
+        and 0 <= proto.offset <= proto.offset + proto.size <= size_of[files[proto.shard_id]]
     ):
         raise ValueError(f"{name!r:.200} is outside the data files")
-    if proto.dtype == _STRING:
+    dtype = _TYPES.get(proto.dtype)
+    if dtype == _STRING:
         fits = shape == ()  # the object graph
     else:
-        fits = proto.dtype in _SIZES and entry.size == math.prod(shape) * _SIZES[proto.dtype]
-    if not fits:
+        fits = dtype is not None and proto.size == math.prod(shape) * dtype.itemsize
+    if dtype is None or not fits:
         raise ValueError(
-            f"{name!r:.200} of type {proto.dtype} and shape {shape} has {entry.size} bytes"
+            f"{name!r:.200} of type {proto.dtype} and shape {shape} has {proto.size} bytes"
         )
-    return entry
-
-
-def _check_string(name: str, entry: Entry, shards: list[Path]) -> None:
-    """Check that a string fills its entry: TensorFlow allocates as many bytes as it declares.
-
-    An entry has the length of the string, the checksum of this number, and the string.
-    """
-    with open(shards[entry.shard], "rb") as stream:
-        stream.seek(entry.offset)
-        start = stream.read(min(entry.size, _MAX_LENGTH))
-    length, position = varint(start, 0, _MAX_LENGTH)
-    if position + _CHECKSUM + length != entry.size:
-        raise ValueError(
-            f"{name!r:.200} has {entry.size} bytes, but declares a string of {length} bytes"
-        )
+    return Entry(shape, dtype, files[proto.shard_id], proto.offset, proto.size, proto.crc32c)
 
 
 def _read_table(data: bytes) -> list[tuple[bytes, bytes]]:
@@ -159,6 +165,9 @@ def _read_block(data: bytes, offset: int, size: int) -> list[tuple[bytes, bytes]
         raise ValueError("a block of the index is outside the file")
     if data[limit] != 0:
         raise ValueError("a block of the index is compressed")
+    stored = int.from_bytes(data[limit + 1 : limit + _TRAILER], "little")
+    if masked_crc32c(data[offset : limit + 1]) != stored:
+        raise ValueError("a block of the index has a wrong checksum; copy or download it again")
     restarts = int.from_bytes(data[limit - 4 : limit], "little")
     end = limit - 4 - 4 * restarts
     if restarts < 1 or end < offset:

@@ -25,7 +25,7 @@ from keras_bert.checkpoints import bundle, folder, model_garden, saved_model, to
 from keras_bert.data import squad, swag, tabular
 from keras_bert.pretraining import corpus, text_files
 from keras_bert.runtime import reading
-from keras_bert.untrusted import bundle_index, containers, torch_pickle
+from keras_bert.untrusted import bundle_index, checksums, containers, torch_pickle
 from tests import prose, tiny
 from tests.checkpoints import pickles
 from tests.security import fuzz, memory
@@ -478,12 +478,16 @@ def varint(number):
 
 
 def index_block(entries):
-    """Return a block of an index with entries (shared bytes, rest of the key, value)."""
+    """Return a block of an index with entries (shared bytes, rest of the key, value).
+
+    After the block are the type of its compression and its checksum.
+    """
     body = b"".join(
         varint(shared) + varint(len(rest)) + varint(len(value)) + rest + value
         for shared, rest, value in entries
     )
-    return body + struct.pack("<II", 0, 1)
+    block = body + struct.pack("<IIx", 0, 1)
+    return block + struct.pack("<I", checksums.masked_crc32c(block))
 
 
 def write_index(file, entries):
@@ -491,11 +495,11 @@ def write_index(file, entries):
     blocks = [index_block(entries), index_block([])]
     handles, data = [], b""
     for block in blocks:
-        handles.append(varint(len(data)) + varint(len(block)))
-        data += block + bytes(5)
+        handles.append(varint(len(data)) + varint(len(block) - 5))
+        data += block
     last = index_block([(0, b"z", handles[0])])
-    footer = handles[1] + varint(len(data)) + varint(len(last))
-    data += last + bytes(5)
+    footer = handles[1] + varint(len(data)) + varint(len(last) - 5)
+    data += last
     file.write_bytes(data + footer.ljust(40, b"\0") + struct.pack("<Q", bundle_index._MAGIC))
 
 
@@ -522,7 +526,24 @@ def test_a_string_of_another_size_than_its_entry(tmp_path, length):
     write_index(prefix.with_name("bert_model.ckpt.index"), [(0, b"", header), (0, b"a", entry)])
     prefix.with_name("bert_model.ckpt.data-00000-of-00001").write_bytes(data)
     with pytest.raises(ValueError, match=f"declares a string of {length} bytes"):
-        bundle.read(prefix)
+        bundle.read(prefix).load("a")
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        ({"endianness": "BIG"}, "is big-endian"),
+        ({"version": {"min_consumer": 2}}, "the unknown version 2"),
+        ({"num_shards": 20_000}, "names 20000 data files"),
+        ({"num_shards": 2}, "the data file .*00001-of-00002 is missing"),
+    ],
+)
+def test_a_header_of_an_unreadable_checkpoint(tmp_path, header, message):
+    content = tensor_bundle_pb2.BundleHeaderProto(**header).SerializeToString()
+    write_index(tmp_path / "ckpt.index", [(0, b"", content)])
+    (tmp_path / "ckpt.data-00000-of-00002").write_bytes(b"")
+    with pytest.raises(ValueError, match=message):
+        bundle.read(tmp_path / "ckpt")
 
 
 def test_a_graph_of_many_layers():
