@@ -17,13 +17,15 @@ from keras_bert.runtime.warn import level_of_caller
 from keras_bert.text import unicode_tables
 from keras_bert.text.base_tokenizer import UNKNOWN
 from keras_bert.text.tables import MAX_WORD_LENGTH
-from keras_bert.text.tokenizer import WordPieceTokenizer, in_parts, should_split
+from keras_bert.text.tokenizer import WordPieceTokenizer, in_parts
 
 _FILE = pathlib.Path(__file__).with_name("agreement.npz")
 _SURROGATES = range(0xD800, 0xE000)
+# Google limits words to 200 characters, tensorflow-text limits their bytes. Texts with longer words
+# use `tokenizer`; the limit of tensorflow-text is too high for all other texts.
+_LONG_WORD = rf"(?s:.*?)[^\x00-\x20]{{{MAX_WORD_LENGTH + 1}}}(?s:.*)"
 
 
-@functools.lru_cache(maxsize=8)
 def tokenize_function(tokenizer):
     """Return the fastest function from strings (batch,) to ids, ragged int32 (batch, tokens).
 
@@ -33,80 +35,32 @@ def tokenize_function(tokenizer):
     if fast is None:
         return tokenizer.tokenize
     pattern = _pattern_of(equal_code_points("lowercase" if tokenizer.lowercase else "cased"))
-    # Google limits words to 200 characters, tensorflow-text limits their bytes. Texts with longer
-    # words use `tokenizer`; the limit of tensorflow-text is too high for all other texts.
-    long_word = rf"(?s:.*?)[^\x00-\x20]{{{MAX_WORD_LENGTH + 1}}}(?s:.*)"
 
-    def find_fast(texts):
-        is_fast = tf.strings.regex_full_match(texts, pattern)
-        return is_fast & ~tf.strings.regex_full_match(texts, long_word)
-
-    def flat(ids):
+    def tokenize_flat(texts):
+        ids = fast.tokenize(texts)
         return ids.values, ids.row_splits
 
-    @_traced
-    def tokenize_mixed(texts):
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
+    def tokenize_all(texts):
+        """Return the flat ids and row splits, and True for the texts whose ids are right."""
         with tf.device("CPU:0"):
-            is_fast = find_fast(texts)
+            is_right = tf.strings.regex_full_match(texts, pattern)
+            is_right &= ~tf.strings.regex_full_match(texts, _LONG_WORD)
+            return *in_parts(tokenize_flat, texts), is_right
 
-            def mixed():
-                first, second = tf.where(is_fast)[:, 0], tf.where(~is_fast)[:, 0]
-                ids = tf.concat(
-                    [
-                        fast.tokenize(tf.gather(texts, first)),
-                        tokenizer.tokenize(tf.gather(texts, second)),
-                    ],
-                    axis=0,
-                )
-                return flat(tf.gather(ids, tf.argsort(tf.concat([first, second], 0))))
-
-            return tf.cond(tf.reduce_all(is_fast), lambda: flat(fast.tokenize(texts)), mixed)
-
-    @_traced
-    def tokenize_mixed_in_parts(texts):
-        return in_parts(tokenize_mixed, texts)
-
-    @_traced
-    def tokenize_fast(texts):
-        """Also return True if the ids are right: all texts have equal ids in both tokenizers."""
-        with tf.device("CPU:0"):
-            return *flat(fast.tokenize(texts)), tf.reduce_all(find_fast(texts))
-
-    @_traced
-    def tokenize_fast_in_parts(texts):
-        are_right = []
-
-        def part(texts):
-            ids, row_splits, is_right = tokenize_fast(texts)
-            are_right.append(is_right)
-            return ids, row_splits
-
-        return *in_parts(part, texts), tf.reduce_all(are_right)
-
-    # A call of a concrete function takes 0.1 ms less.
-    concrete = functools.cache(lambda function: function.get_concrete_function())
-    needs_mixed = False
-
-    def tokenize_ragged(texts):
-        nonlocal needs_mixed
+    def tokenize(texts):
         texts = tf.convert_to_tensor(texts, tf.string)
-        split = should_split(texts)
-        if tf.executing_eagerly() and not needs_mixed:
-            # Tracing the other graph takes 0.6 s, and many data sets never need it.
-            function = tokenize_fast_in_parts if split else tokenize_fast
-            *found, is_right = concrete(function)(texts)
-            needs_mixed = not bool(is_right)
-        if not tf.executing_eagerly() or needs_mixed:
-            found = concrete(tokenize_mixed_in_parts if split else tokenize_mixed)(texts)
-        return tf.RaggedTensor.from_row_splits(*found, validate=False)
+        ids, row_splits, is_right = tokenize_all(texts)
+        ids = tf.RaggedTensor.from_row_splits(ids, row_splits, validate=False)
+        wrong = np.flatnonzero(~is_right.numpy())
+        if not len(wrong):
+            return ids
+        row = np.arange(len(texts))
+        row[wrong] = len(texts) + np.arange(len(wrong))
+        ids = tf.concat([ids, tokenizer.tokenize(tf.gather(texts, wrong))], axis=0)
+        return tf.gather(ids, row)
 
-    return tokenize_ragged
-
-
-def _traced(function):
-    """Return a `tf.function` of strings (batch,)."""
-    signature = [tf.TensorSpec([None], tf.string)]
-    return tf.function(function, input_signature=signature, autograph=False)
+    return tokenize
 
 
 def _fast_tokenizer(tokenizer):

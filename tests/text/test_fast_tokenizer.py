@@ -63,28 +63,6 @@ def test_corner_cases(tensorflow_text, vocabularies, name):
         assert tokenize(texts).to_list() == tokenizer.tokenize(texts).to_list()
 
 
-@pytest.mark.parametrize("count", [1, 5000])  # a large batch is tokenized in parts
-def test_the_graph_is_traced_for_the_first_text_that_needs_it(tensorflow_text, vocabularies, count):
-    tokens, options = vocabularies["uncased"]
-    tokenizer = WordPieceTokenizer(tokens, **options)
-    traced = []
-
-    def tokenize_and_count(texts):
-        traced.append(texts)
-        return WordPieceTokenizer.tokenize(tokenizer, texts)
-
-    tokenizer.tokenize = tokenize_and_count
-    tokenize = fast_tokenizer.tokenize_function(tokenizer)
-    for texts, is_traced in (
-        (["playing"], False), (["playing", "a"], False), (["ﬁ", "a"], True), (["playing"], True)
-    ):  # fmt: skip
-        found = tokenize(texts * count).to_list()
-        assert found == WordPieceTokenizer.tokenize(tokenizer, texts).to_list() * count
-        assert bool(traced) == is_traced
-    dataset = tf.data.Dataset.from_tensors(["playing", "ﬁ"]).map(tokenize)
-    assert next(iter(dataset)).to_list() == tokenizer.tokenize(["playing", "ﬁ"]).to_list()
-
-
 def test_texts_of_equal_code_points_use_tensorflow_text(tensorflow_text, monkeypatch):
     class Other:
         def __init__(self, *args, **kwargs):
@@ -101,16 +79,6 @@ def test_texts_of_equal_code_points_use_tensorflow_text(tensorflow_text, monkeyp
     assert tokenize(["a", "ß", "b"]).to_list() == [[77], [2], [77]]
     assert tokenize(["a", "b"]).to_list() == [[77], [77]]
     assert tokenize(["ß", "ßa"]).to_list() == [[2], [0]]
-
-
-def test_works_in_tf_data(tensorflow_text, vocabularies):
-    tokens, options = vocabularies["uncased"]
-    tokenizer = WordPieceTokenizer(tokens, **options)
-    texts = ["playing", "naïve…", "ﬁ", ""]
-    data = tf.data.Dataset.from_tensor_slices(texts).batch(3)
-    found = data.map(fast_tokenizer.tokenize_function(tokenizer))
-    expected = tokenizer.tokenize(texts).to_list()
-    assert [row for batch in found for row in batch.to_list()] == expected
 
 
 @pytest.mark.parametrize("casing", ["lowercase", "cased"])

@@ -2,13 +2,9 @@
 
 import pytest
 import safetensors
-import tokenizers
 
-import keras_bert
-from keras_bert import heads
 from keras_bert.checkpoints import tensor_files
 from keras_bert.untrusted import panics
-from tests import tiny
 
 
 class PanicException(BaseException):
@@ -39,16 +35,3 @@ def test_a_panic_of_safetensors(tmp_path, monkeypatch):
     monkeypatch.setattr(safetensors, "safe_open", panic)
     with pytest.raises(ValueError, match=r"a\.safetensors: broken"):
         tensor_files.read(tmp_path / "a.safetensors")
-
-
-def test_a_panic_of_tokenizers(tmp_path, monkeypatch):
-    model = heads.classifier(tiny.encoder(), labels=["a", "b"])
-    path = keras_bert.export(model, tmp_path / "a", format="onnx")
-
-    class Panicking:
-        from_str = staticmethod(panic)
-        from_file = staticmethod(panic)
-
-    monkeypatch.setattr(tokenizers, "Tokenizer", Panicking)
-    with pytest.raises(ValueError, match=r"tokenizer\.json: broken"):
-        keras_bert.pipeline(path)
